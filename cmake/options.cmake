@@ -1,0 +1,23 @@
+# How the project is compiled: sanitizers, warnings, compiler cache, linker.
+option(TROUPE_TESTS "build the tests" ON)
+set(TROUPE_SANITIZE "" CACHE STRING "sanitizers, as for -fsanitize= (for instance address,undefined)")
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -Wno-restrict -fno-math-errno -fno-trapping-math
+                    -ffp-contract=off)  # the same bits whatever the compiler would fuse
+if(TROUPE_SANITIZE)
+  add_compile_options(-fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TROUPE_SANITIZE})
+  if(TROUPE_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

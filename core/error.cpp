@@ -1,0 +1,80 @@
+#include "core/error.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+
+namespace troupe {
+
+std::string_view name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid: return "invalid";
+    case ErrorKind::failed: return "failed";
+    case ErrorKind::overloaded: return "overloaded";
+    case ErrorKind::deadline: return "deadline";
+    case ErrorKind::disconnected: return "disconnected";
+    case ErrorKind::cancelled: return "cancelled";
+    case ErrorKind::unimplemented: return "unimplemented";
+  }
+  return "?";
+}
+
+Error::Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) { render(); }
+
+Error&& Error::with_worker(std::string worker) && {
+  worker_ = std::move(worker);
+  return std::move(*this);
+}
+
+Error&& Error::crossing(std::string call) && {
+  trail_.push_back(std::move(call));
+  render();
+  return std::move(*this);
+}
+
+void Error::render() {
+  what_ = message_;
+  for (const auto& call : trail_) what_ += "\n  in " + call;
+}
+
+Error current_error() {
+  try {
+    throw;
+  } catch (Error& e) {
+    return e;
+  } catch (const std::exception& e) {
+    int status = 0;
+    std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status),
+                                                    std::free);
+    return Error(ErrorKind::failed, std::string(status == 0 ? readable.get() : typeid(e).name()) + ": " + e.what());
+  } catch (...) {
+    return Error(ErrorKind::failed, "an exception that is no std::exception");
+  }
+}
+
+void throw_error(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
+
+std::string nearest(std::string_view got, const std::vector<std::string>& known) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, got.size() / 3) + 1;
+  for (const auto& candidate : known) {
+    std::vector<size_t> row(candidate.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= got.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j < row.size(); ++j) {
+        size_t replace = diagonal + (got[i - 1] != candidate[j - 1]);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+      }
+    }
+    if (row.back() < best_distance) best_distance = row.back(), best = candidate;
+  }
+  return best;
+}
+
+}  // namespace troupe

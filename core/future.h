@@ -1,0 +1,208 @@
+// A value that arrives later, or the error that it became.
+#pragma once
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/frame.h"
+
+namespace troupe {
+
+/// Stands for void where a value is needed.
+struct Unit {
+  bool operator==(const Unit&) const = default;
+};
+template <class T>
+using NonVoid = std::conditional_t<std::is_void_v<T>, Unit, T>;
+
+/// A value or an Error.
+template <class T>
+class Result {
+ public:
+  Result(NonVoid<T> value) : v_(std::move(value)) {}
+  Result(Error error) : v_(std::move(error)) {}
+  bool ok() const { return v_.index() == 0; }
+  /// Throws the Error if there is one.
+  const NonVoid<T>& value() const& {
+    if (!ok()) throw std::get<1>(v_);
+    return std::get<0>(v_);
+  }
+  NonVoid<T>&& value() && {
+    if (!ok()) throw std::get<1>(v_);
+    return std::get<0>(std::move(v_));
+  }
+  const Error& error() const { return std::get<1>(v_); }
+
+ private:
+  std::variant<NonVoid<T>, Error> v_;
+};
+
+template <class T> class Promise;
+
+/// What f returns for a value of type T.
+template <class F, class T>
+struct Outcome { using type = std::invoke_result_t<F&, const T&>; };
+template <class F>
+struct Outcome<F, void> { using type = std::invoke_result_t<F&>; };
+
+/// Shared handle on a value that arrives later. Thread-safe; copies refer to the same value.
+///
+/// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the value is
+/// there. They must not block. They run in the frame of whoever added them (worker, context), not the completer's.
+template <class T>
+class [[nodiscard]] Future {
+ public:
+  using value_type = T;
+  Future() = default;  ///< refers to nothing; only assignment is allowed
+  static Future ready(NonVoid<T> v) { Promise<T> p; p.set(std::move(v)); return p.future(); }
+  static Future failed(Error e) { Promise<T> p; p.fail(std::move(e)); return p.future(); }
+
+  bool valid() const { return static_cast<bool>(state_); }
+  bool is_ready() const {
+    std::lock_guard lock(state_->mutex);
+    return state_->result.has_value();
+  }
+  /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await instead.
+  T get() const {
+    const Result<T>& r = wait();
+    if constexpr (std::is_void_v<T>) (void)r.value();
+    else return r.value();
+  }
+  /// Blocks until value or error is there.
+  const Result<T>& wait() const {
+    std::unique_lock lock(state_->mutex);
+    if (!state_->result) {
+      check_may_block("Future::get");
+      state_->arrived.wait(lock, [&] { return state_->result.has_value(); });
+    }
+    return *state_->result;
+  }
+  /// False if nothing arrived within `timeout`.
+  bool wait_for(Duration timeout) const {
+    std::unique_lock lock(state_->mutex);
+    if (!state_->result) check_may_block("Future::wait_for");
+    return state_->arrived.wait_for(lock, timeout, [&] { return state_->result.has_value(); });
+  }
+  /// The result if it is there, else null. Valid as long as this future.
+  const Result<T>* peek() const {
+    std::lock_guard lock(state_->mutex);
+    return state_->result ? &*state_->result : nullptr;
+  }
+
+  /// Calls f(const Result<T>&) when the result is there. f must not throw.
+  template <class F>
+  void on_ready(F f) const {
+    {
+      std::lock_guard lock(state_->mutex);
+      if (!state_->result) {
+        state_->callbacks.push_back([f = std::move(f), at = frame()](const Result<T>& r) mutable {
+          FrameScope scope(at);
+          f(r);
+        });
+        return;
+      }
+    }
+    f(*state_->result);
+  }
+  /// Future of f(value); an error passes by f. What f throws becomes the new future's error.
+  template <class F>
+  auto then(F f) const {
+    using U = typename Outcome<F, T>::type;
+    Promise<U> promise;
+    on_ready([promise, f = std::move(f)](const Result<T>& r) mutable {
+      if (!r.ok()) return (void)promise.fail(r.error());
+      promise.complete_with([&]() -> U {
+        if constexpr (std::is_void_v<T>) return f();
+        else return f(r.value());
+      });
+    });
+    return promise.future();
+  }
+
+ private:
+  friend class Promise<T>;
+  struct State {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::optional<Result<T>> result;
+    std::vector<std::function<void(const Result<T>&)>> callbacks;
+  };
+  explicit Future(std::shared_ptr<State> s) : state_(std::move(s)) {}
+  std::shared_ptr<State> state_;
+};
+
+/// The writing end of a Future. Copies refer to the same one. The first completion wins; later ones return false.
+template <class T>
+class Promise {
+ public:
+  Promise() : state_(std::make_shared<typename Future<T>::State>()) {}
+  Future<T> future() const { return Future<T>(state_); }
+
+  bool set(NonVoid<T> value) const { return complete(Result<T>(std::move(value))); }
+  bool set() const requires std::is_void_v<T> { return set(Unit{}); }
+  bool fail(Error error) const { return complete(Result<T>(std::move(error))); }
+  bool complete(Result<T> result) const {
+    std::vector<std::function<void(const Result<T>&)>> callbacks;
+    {
+      std::lock_guard lock(state_->mutex);
+      if (state_->result) return false;
+      state_->result.emplace(std::move(result));
+      callbacks.swap(state_->callbacks);
+      state_->arrived.notify_all();
+    }
+    for (auto& c : callbacks) c(*state_->result);
+    return true;
+  }
+  /// Completes with what f returns or throws.
+  template <class F>
+  bool complete_with(F&& f) const {
+    try {
+      if constexpr (std::is_void_v<T>) return f(), set(Unit{});
+      else return set(f());
+    } catch (...) {
+      return fail(current_error());
+    }
+  }
+
+ private:
+  std::shared_ptr<typename Future<T>::State> state_;
+};
+
+/// Ready when all are; the first error (in the order of `futures`) is its error, given once all have ended.
+template <class T>
+Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures) {
+  struct Join {
+    std::mutex mutex;
+    size_t left;
+    Promise<std::vector<NonVoid<T>>> promise;
+  };
+  auto join = std::make_shared<Join>();
+  join->left = futures.size();
+  if (futures.empty()) join->promise.set({});
+  auto shared = std::make_shared<std::vector<Future<T>>>(futures);
+  for (const auto& f : futures) {
+    f.on_ready([join, shared](const Result<T>&) {
+      {
+        std::lock_guard lock(join->mutex);
+        if (--join->left) return;
+      }
+      std::vector<NonVoid<T>> values;
+      for (const auto& done : *shared) {
+        if (!done.peek()->ok()) return (void)join->promise.fail(done.peek()->error());
+        values.push_back(done.peek()->value());
+      }
+      join->promise.set(std::move(values));
+    });
+  }
+  return join->promise.future();
+}
+
+}  // namespace troupe

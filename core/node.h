@@ -1,0 +1,94 @@
+// A recorded step of a computation, as reverse-mode differentiation walks it.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/ref.h"
+#include "core/tensor.h"
+
+namespace troupe {
+
+/// Turns the gradients of a step's results into the gradients of its inputs.
+///
+/// `next(i)` says where the gradient of input i goes. Nodes form an acyclic graph held from the results towards the
+/// leaves. `sequence` grows with creation on one thread; the engine runs later nodes first.
+/// A node's `apply` runs on one thread at a time: the engine of the pass that reached it.
+class Node : public RefCounted {
+ public:
+  Node();
+  /// Gradients of the results (undefined: zero) to gradients of the inputs (undefined: none).
+  /// Throws Error; `name()` should be in its text.
+  virtual Tensors apply(Tensors&& grads) = 0;
+  virtual std::string name() const = 0;
+  /// Frees what was saved for the backward pass. A second apply() then throws `invalid`.
+  virtual void release_saved() {}
+
+  const std::vector<Edge>& next() const { return next_; }
+  void set_next(std::vector<Edge> next) { next_ = std::move(next); }
+  /// Number of results, so of gradients that apply() takes.
+  uint32_t num_inputs() const { return num_inputs_; }
+  uint64_t sequence() const { return sequence_; }
+
+  /// Hooks on the gradient of result i, run before apply(): the returned tensor replaces it if defined.
+  using Hook = std::function<Tensor(const Tensor&)>;
+  void add_hook(uint32_t result, Hook hook);
+  void run_hooks(Tensors& grads) const;
+
+ protected:
+  /// Releases long chains without recursion: 100,000 nodes do not overflow the stack.
+  void destroy() override;
+  uint32_t num_inputs_ = 1;
+
+ private:
+  std::vector<Edge> next_;
+  uint64_t sequence_;
+  std::vector<std::pair<uint32_t, Hook>> hooks_;
+};
+
+/// End of a graph: the leaf whose gradient arrives here. The engine hands it to its sink (`.grad`, or the gradients
+/// of a distributed context) instead of calling apply().
+class Accumulate final : public Node {
+ public:
+  explicit Accumulate(Ref<TensorImpl> leaf) : leaf_(std::move(leaf)) {}
+  ~Accumulate() override;
+  Tensors apply(Tensors&& grads) override;
+  std::string name() const override { return "Accumulate"; }
+  Tensor leaf() const { return Tensor(leaf_); }
+
+ private:
+  Ref<TensorImpl> leaf_;
+};
+
+/// The autograd side of a tensor.
+struct AutogradMeta {
+  bool requires_grad = false;  // of a leaf; a tensor with grad_fn always requires one
+  Edge grad_fn;
+  Tensor grad;
+  std::mutex mutex;                   // guards accumulator
+  Accumulate* accumulator = nullptr;  // not owned: the graph owns it
+};
+
+/// Whether operators record: the thread's grad mode. See NoGradGuard.
+bool grad_enabled();
+
+/// Sets the thread's grad mode for a scope.
+class GradMode {
+ public:
+  explicit GradMode(bool enabled);
+  ~GradMode();
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Nothing is recorded while one is alive on this thread.
+class NoGradGuard : GradMode {
+ public:
+  NoGradGuard() : GradMode(false) {}
+};
+
+}  // namespace troupe

@@ -1,0 +1,50 @@
+// Random numbers with explicit seeds: the same seed gives the same numbers everywhere.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+/// The splitmix64 finalizer (Steele, Lea, Flood 2014): a good hash of 64 bits.
+constexpr uint64_t splitmix64(uint64_t z) {
+  z += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+/// A stream of random numbers: number i is splitmix64 of (seed, i), so streams can be split and skipped.
+/// A value; not synchronized.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed = 0) : seed_(splitmix64(seed)) {}
+
+  uint64_t next() { return splitmix64(seed_ + 0x9e3779b97f4a7c15 * counter_++); }
+  /// In [0, 1), 53 bits.
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+  double uniform(double low, double high) { return low + (high - low) * uniform(); }
+  /// Standard normal (Box-Muller; one of the pair).
+  double normal() {
+    const double r = std::sqrt(-2 * std::log(1 - uniform()));
+    return r * std::cos(2 * std::numbers::pi * uniform());
+  }
+  /// In [0, n), n > 0; unbiased to 2^-64 (Lemire's multiplication).
+  uint64_t below(uint64_t n) { return static_cast<uint64_t>((static_cast<__uint128_t>(next()) * n) >> 64); }
+  /// Numbers 0 .. n-1 in random order (Fisher-Yates).
+  std::vector<int64_t> permutation(int64_t n) {
+    std::vector<int64_t> p(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) p[static_cast<size_t>(i)] = i;
+    for (int64_t i = n - 1; i > 0; --i) std::swap(p[static_cast<size_t>(i)], p[below(static_cast<uint64_t>(i) + 1)]);
+    return p;
+  }
+  /// An independent stream.
+  Generator split(uint64_t stream) const { return Generator(seed_ ^ splitmix64(stream + 1)); }
+
+ private:
+  uint64_t seed_, counter_ = 0;
+};
+
+}  // namespace troupe

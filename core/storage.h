@@ -1,0 +1,53 @@
+// The bytes behind tensors, and the caching allocator that they come from.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/device.h"
+#include "core/ref.h"
+
+namespace troupe {
+
+/// A run of bytes on one device, shared by the tensors that are views of it. 64-byte aligned on the CPU.
+///
+/// `version` counts in-place writes, so that a backward pass can tell that what it saved was changed.
+class Storage : public RefCounted {
+ public:
+  /// Uninitialized bytes from the caching allocator. Throws `invalid` above kMaxBytes, std::bad_alloc if the
+  /// system has no more.
+  static Ref<Storage> allocate(size_t bytes, Device device = cpu);
+  /// Wraps memory that `owner` keeps alive (a mapped file, another library's buffer).
+  static Ref<Storage> wrap(void* data, size_t bytes, std::shared_ptr<void> owner);
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  Device device() const { return device_; }
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  static constexpr size_t kMaxBytes = size_t{1} << 40;
+
+ private:
+  Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner);
+  ~Storage() override;
+
+  std::byte* data_;
+  size_t size_;
+  Device device_;
+  std::atomic<uint32_t> version_{0};
+  std::shared_ptr<void> owner_;  // null: the bytes are the allocator's
+};
+
+/// What the CPU allocator holds, in bytes, for metrics and tests.
+struct AllocatorStats {
+  size_t in_use = 0;            ///< handed out now
+  size_t cached = 0;            ///< kept for reuse
+  uint64_t system_allocations = 0;  ///< times that the system was asked
+};
+AllocatorStats allocator_stats();
+/// Gives the cached blocks back to the system.
+void release_cached_memory();
+
+}  // namespace troupe

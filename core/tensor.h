@@ -1,0 +1,182 @@
+// Tensor: a handle on a typed, strided view of a storage, with its place in the recorded graph.
+#pragma once
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/ref.h"
+#include "core/shape.h"
+#include "core/storage.h"
+
+namespace troupe {
+
+class Node;
+class Tensor;
+struct AutogradMeta;
+using Tensors = std::vector<Tensor>;
+
+/// Where a gradient goes next: input number `input` of `node`. An empty node means that nobody wants it.
+struct Edge {
+  Ref<Node> node;
+  uint32_t input = 0;
+  explicit operator bool() const { return static_cast<bool>(node); }
+};
+
+/// What a Tensor points at. Sizes, strides (in elements) and offset never change after creation.
+struct TensorImpl : RefCounted {
+  Ref<Storage> storage;
+  Shape shape, strides;
+  int64_t offset = 0;  // in elements
+  DType dtype = DType::float32;
+  bool contiguous = true;
+  std::unique_ptr<AutogradMeta> autograd;  // null: needs no gradient
+  TensorImpl();
+  ~TensorImpl() override;
+};
+
+/// A value: copying copies the handle, not the elements. Element access and shape are const; the elements are shared,
+/// as in PyTorch. Not synchronized: threads that share a tensor must not write to it.
+///
+/// Members named like operators (transpose, matmul, ...) are defined in ops/; linking them needs that layer.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  // ---- making one
+  /// Uninitialized, contiguous.
+  static Tensor empty(const Shape& shape, DType dtype = float32, Device device = cpu);
+  static Tensor zeros(const Shape& shape, DType dtype = float32);
+  static Tensor full(const Shape& shape, double value, DType dtype = float32);
+  /// 0-d.
+  static Tensor scalar(double value, DType dtype = float32) { return full({}, value, dtype); }
+  /// Copies `values` (row-major); `invalid` if their number is not shape.numel().
+  template <class T>
+  static Tensor of(const std::vector<T>& values, const Shape& shape);
+  template <class T>
+  static Tensor of(const std::vector<T>& values) { return of(values, Shape{static_cast<int64_t>(values.size())}); }
+
+  // ---- what it is (all but defined() need a defined tensor)
+  bool defined() const { return static_cast<bool>(impl_); }
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  const Shape& shape() const { return impl_->shape; }
+  const Shape& strides() const { return impl_->strides; }
+  int dim() const { return impl_->shape.rank(); }
+  int64_t size(int64_t d) const { return impl_->shape[impl_->shape.axis(d, "size")]; }
+  int64_t numel() const { return impl_->shape.numel(); }
+  size_t nbytes() const { return static_cast<size_t>(numel()) * item_size(dtype()); }
+  bool is_contiguous() const { return impl_->contiguous; }
+  const Ref<Storage>& storage() const { return impl_->storage; }
+  int64_t storage_offset() const { return impl_->offset; }  ///< in elements
+  TensorImpl* impl() const { return impl_.get(); }
+  /// "float32 [3, 4]".
+  std::string str() const;
+
+  // ---- elements
+  /// First element; `invalid` if T is not the element type.
+  template <class T>
+  T* data() const {
+    check_dtype(dtype_of<T>);
+    return reinterpret_cast<T*>(impl_->storage->data()) + impl_->offset;
+  }
+  std::byte* bytes() const { return impl_->storage->data() + impl_->offset * static_cast<int64_t>(item_size(dtype())); }
+  /// The only element of a one-element tensor, as a double.
+  double item() const;
+  /// All elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const;
+  /// Copies the elements of `source` (same shape; converts dtype) into this tensor and bumps the version.
+  /// Records no gradient.
+  void copy_(const Tensor& source) const;
+  /// Writes one value to all elements and bumps the version. Records no gradient.
+  void fill_(double value) const;
+
+  // ---- views and copies that record no gradient (the recorded ones are operators)
+  /// Same storage, other geometry. The caller answers for staying inside the storage.
+  Tensor alias(const Shape& shape, const Shape& strides, int64_t offset) const;
+  /// Same elements, no history, requires_grad false.
+  Tensor detach() const;
+  /// A contiguous copy without history.
+  Tensor clone_data() const;
+  /// This tensor if contiguous, else a contiguous copy without history.
+  Tensor contiguous_data() const { return is_contiguous() ? *this : clone_data(); }
+
+  // ---- autograd
+  /// True for a leaf marked by set_requires_grad and for every result of a recorded operator.
+  bool requires_grad() const;
+  /// Marks a leaf. `invalid` on a non-leaf or on a dtype that is not floating.
+  Tensor& set_requires_grad(bool on = true);
+  bool is_leaf() const;
+  /// Node that made it, and which of its results it is. Empty for a leaf.
+  Edge grad_fn() const;
+  /// Attaches history; for operators, and for tensors that arrive from another worker.
+  void set_grad_fn(Edge edge) const;
+  /// Where this tensor's gradient goes: grad_fn, or the accumulator of a leaf. Empty if requires_grad is false.
+  Edge gradient_edge() const;
+  /// Gradient of a leaf; undefined until a local backward reaches it.
+  Tensor grad() const;
+  void set_grad(Tensor g) const;
+  uint32_t version() const { return impl_->storage->version(); }
+  void bump_version() const { impl_->storage->bump_version(); }
+
+  // ---- operators as methods, defined in ops/methods.cpp
+  Tensor transpose(int64_t dim0, int64_t dim1) const;
+  Tensor permute(const std::vector<int64_t>& dims) const;
+  Tensor reshape(const std::vector<int64_t>& shape) const;
+  Tensor expand(const std::vector<int64_t>& shape) const;
+  Tensor slice(int64_t dim, int64_t start, int64_t stop, int64_t step = 1) const;
+  Tensor contiguous() const;
+  Tensor clone() const;
+  Tensor to(DType dtype) const;
+  Tensor matmul(const Tensor& other) const;
+  Tensor sum() const;
+  Tensor sum(const std::vector<int64_t>& dims, bool keepdim = false) const;
+  Tensor mean() const;
+  Tensor mean(const std::vector<int64_t>& dims, bool keepdim = false) const;
+  Tensor argmax(int64_t dim) const;
+  Tensor relu() const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor square() const;
+  Tensor sqrt() const;
+
+  bool same_as(const Tensor& o) const { return impl_ == o.impl_; }
+
+ private:
+  static void check_count(const Shape& shape, size_t values);
+  void check_dtype(DType wanted) const;
+  Ref<TensorImpl> impl_;
+};
+
+/// True if dtype, shape and every bit of the elements agree.
+bool bit_equal(const Tensor& a, const Tensor& b);
+
+template <class T>
+Tensor Tensor::of(const std::vector<T>& values, const Shape& shape) {
+  check_count(shape, values.size());
+  Tensor source = empty(shape, dtype_of<T>);
+  T* out = source.data<T>();
+  for (const T v : values) *out++ = v;
+  return source;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor c = contiguous_data();
+  std::vector<T> out;
+  out.reserve(static_cast<size_t>(numel()));
+  visit_dtype(dtype(), [&](auto zero) {
+    using S = decltype(zero);
+    const S* p = c.data<S>();
+    for (int64_t i = 0, n = numel(); i < n; ++i) out.push_back(static_cast<T>(p[i]));
+  });
+  return out;
+}
+
+}  // namespace troupe

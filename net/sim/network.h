@@ -1,0 +1,65 @@
+// A network in memory: the transport of clusters inside one process, and a simulator of bad networks.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/clock.h"
+#include "net/transport.h"
+
+namespace troupe::net {
+
+/// What a link does to messages. All random choices come from the network's seed.
+struct Faults {
+  Duration delay{0}, jitter{0};     ///< each message takes delay + [0, jitter); order within a connection is kept
+  double bytes_per_second = 0;      ///< 0: unlimited
+  double drop = 0;                  ///< probability that a message is lost (the connection then breaks, as TCP's would)
+  double duplicate = 0;             ///< probability; for tests below the contract: delivered twice
+  double reorder = 0;               ///< probability that a message overtakes the one before; below the contract too
+};
+
+struct LinkCounters {
+  uint64_t messages = 0, bytes = 0, dropped = 0, duplicated = 0, reordered = 0;
+};
+
+/// Named nodes and the links between them. Two modes:
+///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or, while that
+///     thread is already delivering one, after it. This is what in-process clusters run on.
+///   * virtual time: nothing moves until step() or run(); delivery order is a function of the seed alone.
+/// Tensors are copied on the way, as if they had crossed a process boundary.
+class Network {
+ public:
+  explicit Network(uint64_t seed = 0, bool virtual_time = false);
+  ~Network();
+
+  /// A transport for node `name`; listens on "sim:<name>" whatever address it is given.
+  std::unique_ptr<Transport> make_transport(const std::string& name, TransportOptions options, Events& events);
+
+  /// The virtual clock (the system's clock in immediate mode).
+  const Clock& clock() const;
+  /// Delivers the next message or timer event; false if there is none. Virtual time only.
+  bool step();
+  /// Runs until nothing is left to do or virtual time reaches now + limit. Returns the number of events.
+  uint64_t run(Duration limit = std::chrono::hours(1));
+  /// Runs f at now + after, in virtual time.
+  void schedule(Duration after, std::function<void()> f);
+
+  void set_faults(const Faults& faults);  ///< of every link
+  void set_faults(const std::string& from, const std::string& to, const Faults& faults);
+  /// Messages between the two are lost, both ways, until heal(); connections die of silence.
+  void partition(const std::string& a, const std::string& b);
+  void heal(const std::string& a, const std::string& b);
+  /// The node is gone: its connections break at once at the other end, and it hears nothing any more.
+  void crash(const std::string& name);
+  LinkCounters counters(const std::string& from, const std::string& to) const;
+  LinkCounters counters() const;
+
+ private:
+  friend class SimTransport;
+  friend class SimConnection;
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace troupe::net

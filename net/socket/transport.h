@@ -1,0 +1,12 @@
+// Unix and TCP sockets: one epoll thread per transport; callers write themselves.
+#pragma once
+#include <memory>
+
+#include "net/transport.h"
+
+namespace troupe::net {
+
+/// `events` outlives the transport.
+std::unique_ptr<Transport> make_socket_transport(TransportOptions options, Events& events);
+
+}  // namespace troupe::net
