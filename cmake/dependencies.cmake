@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(dnnl REQUIRED)
+find_package(OpenMP REQUIRED)  # oneDNN's threads
 find_package(CapnProto REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(CAF REQUIRED)

@@ -24,12 +24,17 @@ std::string_view name(ErrorKind kind) {
 
 Error::Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) { render(); }
 
-Error&& Error::with_worker(std::string worker) && {
+Error::Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker)
+    : kind_(kind), message_(std::move(message)), worker_(std::move(worker)), trail_(std::move(trail)) {
+  render();
+}
+
+Error Error::with_worker(std::string worker) && {
   worker_ = std::move(worker);
   return std::move(*this);
 }
 
-Error&& Error::crossing(std::string call) && {
+Error Error::crossing(std::string call) && {
   trail_.push_back(std::move(call));
   render();
   return std::move(*this);

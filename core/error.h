@@ -29,6 +29,8 @@ std::string_view name(ErrorKind kind);
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message);
+  /// One that arrived from elsewhere, with what it had gathered.
+  Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker);
 
   ErrorKind kind() const { return kind_; }
   const std::string& message() const { return message_; }
@@ -37,9 +39,9 @@ class Error : public std::exception {
   const std::string& worker() const { return worker_; }
   const char* what() const noexcept override { return what_.c_str(); }
 
-  Error&& with_worker(std::string worker) &&;
+  Error with_worker(std::string worker) &&;
   /// Adds a call that the error crossed.
-  Error&& crossing(std::string call) &&;
+  Error crossing(std::string call) &&;
 
  private:
   void render();

@@ -1,5 +1,6 @@
 // A value that arrives later, or the error that it became.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -133,6 +134,7 @@ class [[nodiscard]] Future {
     std::mutex mutex;
     std::condition_variable arrived;
     std::optional<Result<T>> result;
+    std::atomic<uint32_t> writers{0};  // promises that can still complete it
     std::vector<std::function<void(const Result<T>&)>> callbacks;
   };
   explicit Future(std::shared_ptr<State> s) : state_(std::move(s)) {}
@@ -140,10 +142,20 @@ class [[nodiscard]] Future {
 };
 
 /// The writing end of a Future. Copies refer to the same one. The first completion wins; later ones return false.
+/// If all copies go without a completion, the future fails with `cancelled`: nothing waits for ever.
 template <class T>
 class Promise {
  public:
-  Promise() : state_(std::make_shared<typename Future<T>::State>()) {}
+  Promise() : state_(std::make_shared<typename Future<T>::State>()) { ++state_->writers; }
+  Promise(const Promise& o) : state_(o.state_) { if (state_) ++state_->writers; }
+  Promise(Promise&& o) noexcept : state_(std::move(o.state_)) {}
+  Promise& operator=(Promise o) noexcept {
+    std::swap(state_, o.state_);
+    return *this;
+  }
+  ~Promise() {
+    if (state_ && --state_->writers == 0) abandon();
+  }
   Future<T> future() const { return Future<T>(state_); }
 
   bool set(NonVoid<T> value) const { return complete(Result<T>(std::move(value))); }
@@ -173,6 +185,13 @@ class Promise {
   }
 
  private:
+  void abandon() {
+    {
+      std::lock_guard lock(state_->mutex);
+      if (state_->result) return;
+    }
+    fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));
+  }
   std::shared_ptr<typename Future<T>::State> state_;
 };
 

@@ -22,6 +22,13 @@ class Node : public RefCounted {
   /// Throws Error; `name()` should be in its text.
   virtual Tensors apply(Tensors&& grads) = 0;
   virtual std::string name() const = 0;
+  /// Where the local graph ends, the engine hands the gradients to its sink instead of calling apply().
+  enum class End {
+    none,  ///< an ordinary step
+    leaf,  ///< Accumulate: the gradient of a leaf is complete
+    exit,  ///< the gradients leave for another actor
+  };
+  virtual End end() const { return End::none; }
   /// Frees what was saved for the backward pass. A second apply() then throws `invalid`.
   virtual void release_saved() {}
 
@@ -47,14 +54,15 @@ class Node : public RefCounted {
   std::vector<std::pair<uint32_t, Hook>> hooks_;
 };
 
-/// End of a graph: the leaf whose gradient arrives here. The engine hands it to its sink (`.grad`, or the gradients
-/// of a distributed context) instead of calling apply().
+/// The leaf whose gradient arrives here: the engine's sink adds it to `.grad`, or to the gradients of a distributed
+/// context.
 class Accumulate final : public Node {
  public:
   explicit Accumulate(Ref<TensorImpl> leaf) : leaf_(std::move(leaf)) {}
   ~Accumulate() override;
   Tensors apply(Tensors&& grads) override;
   std::string name() const override { return "Accumulate"; }
+  End end() const override { return End::leaf; }
   Tensor leaf() const { return Tensor(leaf_); }
 
  private:

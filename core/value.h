@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -29,6 +30,7 @@ struct RefValue {
   std::string type;       ///< name of the actor type
   WorkerId sender = kNoWorker;
   uint64_t pin = 0;       ///< what the receiver tells the sender once its own hold is registered; 0: nothing to tell
+  std::shared_ptr<void> hold;  ///< never on the wire: keeps alive, on this side, what is named
 };
 
 using Bytes = std::vector<std::byte>;

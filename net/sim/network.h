@@ -56,8 +56,6 @@ class Network {
   LinkCounters counters() const;
 
  private:
-  friend class SimTransport;
-  friend class SimConnection;
   struct Core;
   std::shared_ptr<Core> core_;
 };

@@ -1,0 +1,115 @@
+#include "actors/cell.h"
+
+#include <algorithm>
+
+#include "actors/suspension.h"
+#include "actors/worker.h"
+
+namespace troupe::actors {
+
+ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type)
+    : worker_(worker), id_(id), type_(type), mailbox_(worker.runtime().make_mailbox()) {
+  label_ = worker.name() + " (" + type.name + "#" + std::to_string(id.number) + ")";
+  for (const auto& m : type.methods) method_labels_.push_back(type.name + "::" + m.name + " on " + label_);
+  for (const auto& m : worker.actor_methods()) method_labels_.push_back(m.name + " on " + label_);
+  paces_ = std::make_unique<Pace[]>(method_labels_.size() + 1);
+  worker_.cell_made();
+}
+
+ActorCell::~ActorCell() {
+  object_.reset();  // released without a job only if the worker never started it
+  worker_.cell_destroyed();
+}
+
+size_t ActorCell::find_method(uint64_t id) const {
+  for (size_t i = 0; i < method_labels_.size(); ++i)
+    if (method(i).id == id) return i;
+  return kUnknown;
+}
+
+const ActorType::Method& ActorCell::method(size_t index) const {
+  const size_t own = type_.methods.size();
+  return index < own ? type_.methods[index] : worker_.actor_methods()[index - own];
+}
+
+void ActorCell::construct(ValueList args) {
+  post([this, args = std::move(args)]() mutable {
+    try {
+      object_ = type_.construct(std::move(args));
+    } catch (...) {
+      failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
+    }
+  }, Where::pool);
+}
+
+Actor& ActorCell::object() {
+  if (failure_) throw *failure_;
+  if (!object_) throw_invalid("[call] actor " + label_ + " was released");
+  return *object_;
+}
+
+void ActorCell::deliver(Ref<Invocation> invocation) {
+  const Where where = worker_.dispatch() == Dispatch::caller ? Where::caller : paces_[invocation->method()].where();
+  mailbox_->post(std::move(invocation), where);
+}
+
+void ActorCell::post(std::function<void()> job, Where where) {
+  if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
+  Frame at = frame();
+  at.worker = &worker_;
+  at.actor = this;
+  at.what = &label_;
+  mailbox_->post(make_job([self = shared_from_this(), at, job = std::move(job)]() mutable {
+    FrameScope scope(at);
+    job();
+  }), where);
+}
+
+void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
+  {
+    std::lock_guard lock(suspensions_mutex_);
+    if (!cancelled_) {
+      if (suspensions_.size() >= prune_at_) {
+        std::erase_if(suspensions_, [](const auto& s) { return s.expired(); });
+        prune_at_ = std::max<size_t>(16, 2 * suspensions_.size());
+      }
+      suspensions_.push_back(std::move(suspension));
+      return;
+    }
+  }
+  if (auto s = suspension.lock()) s->cancel(Error(ErrorKind::cancelled, "[call] worker " + worker_.name() + " is shutting down"));
+}
+
+void ActorCell::cancel_suspensions(const Error& why) {
+  std::vector<std::weak_ptr<Suspension>> waiting;
+  {
+    std::lock_guard lock(suspensions_mutex_);
+    cancelled_ = true;
+    waiting.swap(suspensions_);
+  }
+  for (auto& w : waiting)
+    if (auto s = w.lock()) s->cancel(why);
+}
+
+void ActorCell::release() {
+  post([this] {
+    attachments_.clear();
+    object_.reset();
+  }, Where::pool);
+}
+
+void ActorCell::post_paced(std::function<void()> job) {
+  Pace& pace = paces_[method_labels_.size()];
+  post([this, &pace, job = std::move(job)] {
+    const TimePoint start = worker_.clock().now();
+    job();
+    pace.note(worker_.clock().now() - start);
+  }, pace.where());
+}
+
+std::shared_ptr<ActorCell> current_cell() {
+  auto* cell = static_cast<ActorCell*>(frame().actor);
+  return cell ? cell->shared_from_this() : nullptr;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,227 @@
+// Between C++ types and Value: what arguments and results may be.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/future.h"
+#include "core/value.h"
+
+namespace troupe {
+
+/// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected int64, got
+/// string"). Numbers, bool, std::string, Bytes, Tensor, Value, std::vector, std::map<std::string, T>, std::optional,
+/// std::pair, std::tuple have one, RRef<T> in rref/, and structs with
+/// `static constexpr auto fields = std::tuple(&S::a, &S::b);`.
+template <class T, class = void>
+struct Codec {
+  static_assert(sizeof(T) == 0, "this type cannot travel: see actors/codec.h for those that can");
+};
+
+namespace actors {
+
+[[noreturn]] inline void mismatch(const std::string& expected, const Value& got) {
+  throw_invalid("expected " + expected + ", got " + got.describe());
+}
+template <class T>
+T take(Value& v, const std::string& expected) {
+  auto* p = v.get_if<T>();
+  if (!p) mismatch(expected, v);
+  return std::move(*p);
+}
+template <class T> Value to_value(T&& x) { return Codec<std::decay_t<T>>::to(std::forward<T>(x)); }
+template <class T> T from_value(Value v) { return Codec<T>::from(std::move(v)); }
+
+}  // namespace actors
+
+/// A type that Value holds as it is.
+template <class T>
+struct PlainCodec {
+  static Value to(T x) { return Value(std::move(x)); }
+  static T from(Value v) { return actors::take<T>(v, Codec<T>::name()); }
+};
+template <> struct Codec<bool> : PlainCodec<bool> { static std::string name() { return "bool"; } };
+template <> struct Codec<std::string> : PlainCodec<std::string> { static std::string name() { return "string"; } };
+template <> struct Codec<Bytes> : PlainCodec<Bytes> { static std::string name() { return "bytes"; } };
+template <> struct Codec<Tensor> {
+  static std::string name() { return "tensor"; }
+  static Value to(Tensor t) { return t.defined() ? Value(std::move(t)) : Value(); }  // undefined travels as nothing
+  static Tensor from(Value v) { return v.is_null() ? Tensor() : actors::take<Tensor>(v, name()); }
+};
+template <> struct Codec<Value> {
+  static std::string name() { return "any value"; }
+  static Value to(Value v) { return v; }
+  static Value from(Value v) { return v; }
+};
+template <> struct Codec<Unit> {
+  static std::string name() { return "nothing"; }
+  static Value to(Unit) { return {}; }
+  static Unit from(Value v) { return v.is_null() ? Unit{} : (actors::mismatch(name(), v), Unit{}); }
+};
+template <class T>
+struct Codec<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+  static std::string name() { return "int" + std::to_string(sizeof(T) * 8); }
+  static Value to(T x) { return Value(static_cast<int64_t>(x)); }
+  static T from(Value v) {
+    const auto x = actors::take<int64_t>(v, name());
+    if (!std::in_range<T>(x) && sizeof(T) < 8) throw_invalid("expected " + name() + ", got " + std::to_string(x));
+    return static_cast<T>(x);
+  }
+};
+template <class T>
+struct Codec<T, std::enable_if_t<std::is_floating_point_v<T>>> {
+  static std::string name() { return "double"; }
+  static Value to(T x) { return Value(static_cast<double>(x)); }
+  static T from(Value v) {
+    if (auto* i = v.get_if<int64_t>()) return static_cast<T>(*i);
+    return static_cast<T>(actors::take<double>(v, name()));
+  }
+};
+template <class T>
+struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte>>> {
+  static std::string name() { return "list of " + Codec<T>::name(); }
+  static Value to(std::vector<T> xs) {
+    ValueList list;
+    list.reserve(xs.size());
+    for (auto&& x : xs) list.push_back(Codec<T>::to(std::move(x)));
+    return list;
+  }
+  static std::vector<T> from(Value v) {
+    auto list = actors::take<ValueList>(v, name());
+    std::vector<T> xs;
+    xs.reserve(list.size());
+    for (auto& x : list) xs.push_back(Codec<T>::from(std::move(x)));
+    return xs;
+  }
+};
+template <class T>
+struct Codec<std::map<std::string, T>> {
+  static std::string name() { return "map of " + Codec<T>::name(); }
+  static Value to(std::map<std::string, T> xs) {
+    ValueMap map;
+    for (auto& [k, x] : xs) map.emplace(k, Codec<T>::to(std::move(x)));
+    return map;
+  }
+  static std::map<std::string, T> from(Value v) {
+    auto map = actors::take<ValueMap>(v, name());
+    std::map<std::string, T> xs;
+    for (auto& [k, x] : map) xs.emplace(k, Codec<T>::from(std::move(x)));
+    return xs;
+  }
+};
+template <class T>
+struct Codec<std::optional<T>> {
+  static std::string name() { return "optional " + Codec<T>::name(); }
+  static Value to(std::optional<T> x) { return x ? Codec<T>::to(std::move(*x)) : Value(); }
+  static std::optional<T> from(Value v) {
+    if (v.is_null()) return std::nullopt;
+    return Codec<T>::from(std::move(v));
+  }
+};
+
+template <> struct Codec<Error> {
+  static std::string name() { return "error"; }
+  static Value to(const Error& e) {
+    return ValueList{Value(static_cast<int64_t>(e.kind())), Value(e.message()), Value(e.worker()),
+                     Codec<std::vector<std::string>>::to(e.trail())};
+  }
+  static Error from(Value v) {
+    auto list = actors::take<ValueList>(v, name());
+    if (list.size() != 4) actors::mismatch(name(), Value(list));
+    const auto kind = Codec<uint8_t>::from(list[0]);
+    if (kind >= kErrorKindCount) throw_invalid("expected an error, got kind " + std::to_string(kind));
+    Error e = Error(static_cast<ErrorKind>(kind), Codec<std::string>::from(list[1])).with_worker(Codec<std::string>::from(list[2]));
+    for (auto& call : Codec<std::vector<std::string>>::from(list[3])) e = std::move(e).crossing(std::move(call));
+    return e;
+  }
+};
+
+namespace actors {
+
+/// Values of the types Ts as a list, for tuples, structs and argument lists.
+template <class... Ts>
+struct ListCodec {
+  static std::string name() {
+    std::string out = "(";
+    ((out += (out.size() > 1 ? ", " : "") + Codec<Ts>::name()), ...);
+    return out + ")";
+  }
+  /// `what` starts the error text: "[call] Layer::forward".
+  static std::tuple<Ts...> from(ValueList&& list, const std::string& what) {
+    if (list.size() != sizeof...(Ts))
+      throw_invalid(what + " takes " + std::to_string(sizeof...(Ts)) + " arguments " + name() + ", got " +
+                    std::to_string(list.size()));
+    return unpack(list, what, std::index_sequence_for<Ts...>{});
+  }
+
+ private:
+  template <size_t... I>
+  static std::tuple<Ts...> unpack([[maybe_unused]] ValueList& list, [[maybe_unused]] const std::string& what,
+                                  std::index_sequence<I...>) {
+    return std::tuple<Ts...>{one<Ts>(list[I], I, what)...};  // braces: left to right
+  }
+  template <class T>
+  static T one(Value& v, size_t index, const std::string& what) {
+    try {
+      return Codec<T>::from(std::move(v));
+    } catch (const Error& e) {
+      throw Error(e.kind(), what + " argument " + std::to_string(index + 1) + ": " + e.message());
+    }
+  }
+};
+
+}  // namespace actors
+
+template <class... Ts>
+struct Codec<std::tuple<Ts...>> {
+  static std::string name() { return "tuple " + actors::ListCodec<Ts...>::name(); }
+  static Value to(std::tuple<Ts...> xs) {
+    return std::apply([](auto&&... x) { return ValueList{Codec<Ts>::to(std::move(x))...}; }, std::move(xs));
+  }
+  static std::tuple<Ts...> from(Value v) {
+    return actors::ListCodec<Ts...>::from(actors::take<ValueList>(v, name()), "tuple");
+  }
+};
+template <class A, class B>
+struct Codec<std::pair<A, B>> {
+  static std::string name() { return "pair " + actors::ListCodec<A, B>::name(); }
+  static Value to(std::pair<A, B> x) { return Codec<std::tuple<A, B>>::to({std::move(x.first), std::move(x.second)}); }
+  static std::pair<A, B> from(Value v) {
+    auto t = Codec<std::tuple<A, B>>::from(std::move(v));
+    return {std::move(std::get<0>(t)), std::move(std::get<1>(t))};
+  }
+};
+
+namespace actors {
+template <class M> struct FieldOf;
+template <class S, class F> struct FieldOf<F S::*> { using type = F; };
+template <class T, class Tuple> struct StructCodec;
+template <class T, class... Ms>
+struct StructCodec<T, std::tuple<Ms...>> {
+  using List = std::tuple<typename FieldOf<Ms>::type...>;
+  static std::string name() { return "struct of " + Codec<List>::name(); }
+  static Value to(T x) {
+    return std::apply([&](auto... m) { return Codec<List>::to(List{std::move(x.*m)...}); }, T::fields);
+  }
+  static T from(Value v) {
+    List values = Codec<List>::from(std::move(v));
+    T x{};
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((x.*std::get<I>(T::fields) = std::move(std::get<I>(values))), ...);
+    }(std::index_sequence_for<Ms...>{});
+    return x;
+  }
+};
+}  // namespace actors
+template <class T>
+struct Codec<T, std::void_t<decltype(T::fields)>> : actors::StructCodec<T, std::remove_cv_t<decltype(T::fields)>> {};
+
+}  // namespace troupe

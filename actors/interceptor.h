@@ -1,0 +1,41 @@
+// Where upper layers see calls pass: references and distributed autograd are interceptors, the worker knows neither.
+#pragma once
+#include "actors/invocation.h"
+#include "net/wire.h"
+
+namespace troupe::actors {
+
+/// What the caller remembers of a call until its reply is there.
+struct CallerState {
+  WorkerId to = kNoWorker;
+  uint64_t context = 0;
+  std::shared_ptr<ActorCell> cell;  ///< the calling actor; null outside actors
+  std::string label;                ///< "Layer::forward", for error texts
+};
+
+/// Thread-safe. Any of these may throw Error: the call then fails with it. Calls to an actor of the same worker pass
+/// through here too, in the same order.
+class Interceptor {
+ public:
+  virtual ~Interceptor() = default;
+  /// On the caller's thread, in its frame, before anything is encoded.
+  virtual void outgoing_call(const CallerState&, net::Call&) {}
+  /// The call could not be handed over after all: undo what outgoing_call did.
+  virtual void call_not_sent(net::Call&) {}
+  /// On the delivering thread, before the invocation is queued. cell() is set for calls to actors.
+  virtual void incoming_call(Invocation&) {}
+  /// On the completing thread, in the callee's frame.
+  virtual void outgoing_reply(Invocation&, net::Reply&) {}
+  /// On the delivering thread, before the caller's future is completed.
+  virtual void incoming_reply(const CallerState&, net::Reply&) {}
+  /// The worker is gone for good.
+  virtual void worker_lost(WorkerId, const Error&) {}
+  /// The user wants to stop: give up what is being waited for.
+  virtual void interrupted(const Error&) {}
+  /// The worker stops: let go of actors and invocations, and keep none from now on.
+  virtual void stop() {}
+  /// A call to an object that is not here. True: it is kept and will be dispatched again or failed.
+  virtual bool missing_object(const Ref<Invocation>&) { return false; }
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,89 @@
+#include "actors/join.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "actors/codec.h"
+
+namespace troupe::actors {
+namespace {
+
+constexpr const char* kJoin = "cluster.join";          // member; answered with all members once all are there
+constexpr const char* kShutDown = "cluster.shut_down"; // exit code
+
+}  // namespace
+
+Coordinator::Coordinator(Worker& worker, Member self, uint32_t world)
+    : worker_(worker), world_(world), joined_(world, false) {
+  worker_.members().add(std::move(self));
+  joined_[0] = true;
+  worker_.add_service(kJoin, [this](const Ref<Invocation>& call) { on_join(call); });
+  if (world == 1) complete_.set();
+}
+
+void Coordinator::on_join(const Ref<Invocation>& call) {
+  auto [value] = ListCodec<Value>::from(std::move(call->call().args), kJoin);
+  Member member = Member::from_value(std::move(value));
+  std::vector<Ref<Invocation>> ready;
+  {
+    std::lock_guard lock(mutex_);
+    if (member.id != call->from()) throw_invalid("[cluster] a worker joins as another one than it said when it connected");
+    if (member.id >= world_)
+      throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " + std::to_string(world_));
+    if (joined_[member.id]) throw_invalid("[cluster] rank " + std::to_string(member.id) + " has joined already: is it used twice?");
+    joined_[member.id] = true;
+    worker_.members().add(std::move(member));
+    waiting_.push_back(call);
+    if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) ready.swap(waiting_);
+  }
+  if (ready.empty()) return;
+  ValueList members;
+  for (const Member& m : worker_.members().all()) members.push_back(m.to_value());
+  for (auto& c : ready) c->complete(Value(members));
+  complete_.set();
+}
+
+void Coordinator::wait(Duration timeout) {
+  if (complete_.future().wait_for(timeout)) return;
+  std::string missing;
+  std::lock_guard lock(mutex_);
+  for (uint32_t i = 0; i < world_; ++i)
+    if (!joined_[i]) missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
+  throw_error(ErrorKind::deadline, "[cluster] after " +
+      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) + " s these workers have not joined: " + missing);
+}
+
+void Coordinator::shut_down(int code, Duration grace) {
+  FrameScope neutral({&worker_});
+  std::vector<Future<Value>> answers;
+  for (const Member& m : worker_.members().all())
+    if (m.id != worker_.id())
+      answers.push_back(worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))}, {.timeout = grace}));
+  for (const auto& a : answers) (void)a.wait();  // one that does not answer ends by losing us
+}
+
+Joiner::Joiner(Worker& worker) : worker_(worker) {
+  worker_.add_service(kShutDown, [this](const Ref<Invocation>& call) {
+    auto [code] = ListCodec<int>::from(std::move(call->call().args), kShutDown);
+    if (call->from() != 0) throw_invalid("[cluster] only worker 0 ends the cluster");
+    call->complete(Value());
+    ended_.set(code);
+  });
+}
+
+void Joiner::join(const std::string& address, const Member& self, Duration timeout) {
+  worker_.members().add({0, "w0", host_identity(), {address}});
+  worker_.on_lost([this](WorkerId id, const Error& why) { if (id == 0) ended_.fail(why); });
+  auto answer = worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = timeout}).get();
+  for (auto& m : from_value<ValueList>(std::move(answer))) worker_.members().add(Member::from_value(std::move(m)));
+}
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code ignored;
+  return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,52 @@
+// How a cluster comes together: workers announce themselves to worker 0 and get the list of members.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/worker.h"
+
+namespace troupe::actors {
+
+/// Worker 0's part. Serves until all `world` workers have joined; later calls are refused.
+class Coordinator {
+ public:
+  /// `self` is worker 0. Installs its services on the worker before anybody can connect.
+  Coordinator(Worker& worker, Member self, uint32_t world);
+  /// Waits until everybody is there; `deadline` names the missing ones.
+  void wait(Duration timeout);
+  /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers.
+  void shut_down(int code, Duration grace);
+
+ private:
+  void on_join(const Ref<Invocation>& call);
+  Worker& worker_;
+  uint32_t world_;
+  std::mutex mutex_;
+  std::vector<Ref<Invocation>> waiting_;
+  std::vector<bool> joined_;
+  Promise<void> complete_;
+};
+
+/// The part of the others.
+class Joiner {
+ public:
+  explicit Joiner(Worker& worker);
+  /// Connects to worker 0 at `address` and waits until the cluster is complete.
+  /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken); `deadline`.
+  void join(const std::string& address, const Member& self, Duration timeout);
+  /// Waits for the end: the exit code that worker 0 gave, or `disconnected` if worker 0 was lost.
+  Future<int> ended() const { return ended_.future(); }
+  /// Makes ended() ready with `code`.
+  void leave(int code) { ended_.set(code); }
+
+ private:
+  Worker& worker_;
+  Promise<int> ended_;
+};
+
+/// Equal for processes that can reach each other's Unix sockets: machine and network namespace.
+std::string host_identity();
+
+}  // namespace troupe::actors

@@ -1,0 +1,109 @@
+#include "actors/links.h"
+
+namespace troupe::actors {
+
+Links::Links(const Members& members, const std::string& host, Lost lost)
+    : members_(members), host_(host), lost_(std::move(lost)) {}
+
+std::vector<std::string> Links::addresses_of(WorkerId id) const {
+  const auto member = members_.find(id);
+  if (!member) throw_invalid("[cluster] no worker has number " + std::to_string(id));
+  std::vector<std::string> usable;
+  for (const auto& a : member->addresses)
+    if (!a.starts_with("unix:") || member->host == host_) usable.push_back(a);
+  if (usable.empty())
+    throw Error(ErrorKind::disconnected, "[cluster] worker " + member->name +
+                " cannot be reached from another host: start it with TROUPE_BIND set to its own address").with_worker(member->name);
+  return usable;
+}
+
+void Links::send(WorkerId to, net::Message message) {
+  std::vector<net::Message> one;
+  one.push_back(std::move(message));
+  submit(to, std::move(one));
+}
+
+void Links::watch(WorkerId id) { submit(id, {}); }
+
+void Links::submit(WorkerId to, std::vector<net::Message> messages) {
+  if (auto why = members_.loss(to)) throw *why;
+  std::shared_ptr<net::Connection> connection;
+  bool open_now = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) throw_error(ErrorKind::cancelled, "[cluster] this worker is shutting down");
+    Link& link = links_[to];
+    connection = link.connection;
+    if (!connection) {
+      for (auto& m : messages) link.waiting.push_back(std::move(m));
+      open_now = !link.opening;
+      link.opening = true;
+    }
+  }
+  if (connection) {
+    for (auto& m : messages) connection->send(std::move(m));
+    return;
+  }
+  if (open_now) open(to, addresses_of(to));
+}
+
+void Links::open(WorkerId to, const std::vector<std::string>& addresses) {
+  std::vector<std::string> rest(addresses.begin() + 1, addresses.end());
+  transport_->connect(addresses.front(), /*retry=*/true)
+      .on_ready([this, to, rest = std::move(rest)](const Result<std::shared_ptr<net::Connection>>& r) {
+        if (r.ok()) return opened(to, r.value());
+        if (!rest.empty()) return open(to, rest);
+        const std::string name = members_.name_of(to);
+        lost_(to, Error(ErrorKind::disconnected, "[cluster] worker " + name + " cannot be reached: " + r.error().message())
+                      .with_worker(name));
+      });
+}
+
+// Sends what waited, then lets later messages go straight to the connection. No lock is held while sending: in
+// memory, the receiver runs inside send().
+void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connection) {
+  for (;;) {
+    std::vector<net::Message> waiting;
+    {
+      std::lock_guard lock(mutex_);
+      Link& link = links_[to];
+      if (link.waiting.empty()) {
+        link.connection = connection;
+        return;
+      }
+      waiting.swap(link.waiting);
+    }
+    try {
+      for (auto& m : waiting) connection->send(std::move(m));
+    } catch (const Error& e) {
+      return lost_(to, Error(e).with_worker(members_.name_of(to)));
+    }
+  }
+}
+
+void Links::accepted(const std::shared_ptr<net::Connection>& connection) {
+  const WorkerId from = connection->peer().id;
+  if (from == kNoWorker) return;
+  std::lock_guard lock(mutex_);
+  Link& link = links_[from];
+  if (!link.connection && !link.opening) link.connection = connection;
+}
+
+void Links::closed(net::Connection& connection, const Error& why) {
+  const WorkerId peer = connection.peer().id;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_ || peer == kNoWorker) return;
+    auto at = links_.find(peer);
+    if (at != links_.end() && at->second.connection.get() == &connection) links_.erase(at);
+  }
+  lost_(peer, why);
+}
+
+void Links::stop() {
+  std::lock_guard lock(mutex_);
+  stopped_ = true;
+  links_.clear();
+}
+
+}  // namespace troupe::actors

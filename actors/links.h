@@ -1,0 +1,52 @@
+// One worker's connections to the others: made on first use, messages queue until they are there.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/members.h"
+#include "net/transport.h"
+
+namespace troupe::actors {
+
+/// Thread-safe. What is sent to one peer leaves on one connection, in order; the peer may use another one back.
+class Links {
+ public:
+  /// A connection to `id` could not be made, or broke.
+  using Lost = std::function<void(WorkerId id, const Error& why)>;
+  Links(const Members& members, const std::string& host, Lost lost);
+
+  void set_transport(net::Transport& transport) { transport_ = &transport; }
+  /// Throws `disconnected` if the peer was lost, `overloaded`, `invalid`.
+  void send(WorkerId to, net::Message message);
+  /// Connects if need be, so that the peer's end will be noticed.
+  void watch(WorkerId id);
+  /// A peer connected to us: its connection serves both ways unless we have our own.
+  void accepted(const std::shared_ptr<net::Connection>& connection);
+  void closed(net::Connection& connection, const Error& why);
+  /// No loss is reported from now on; what is queued is dropped.
+  void stop();
+
+ private:
+  struct Link {
+    std::shared_ptr<net::Connection> connection;  // set once messages may go straight to it
+    std::vector<net::Message> waiting;            // until then
+    bool opening = false;
+  };
+  void submit(WorkerId to, std::vector<net::Message> messages);
+  void open(WorkerId to, const std::vector<std::string>& addresses);
+  void opened(WorkerId to, const std::shared_ptr<net::Connection>& connection);
+  std::vector<std::string> addresses_of(WorkerId id) const;
+
+  const Members& members_;
+  const std::string& host_;
+  Lost lost_;
+  net::Transport* transport_ = nullptr;
+  std::mutex mutex_;
+  std::unordered_map<WorkerId, Link> links_;
+  bool stopped_ = false;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,84 @@
+#include "actors/members.h"
+
+#include <algorithm>
+
+#include "actors/codec.h"
+
+namespace troupe::actors {
+
+Value Member::to_value() const {
+  return ValueList{Value(static_cast<int64_t>(id)), Value(name), Value(host), actors::to_value(addresses)};
+}
+
+Member Member::from_value(Value v) {
+  auto [id, name, host, addresses] =
+      actors::from_value<std::tuple<uint32_t, std::string, std::string, std::vector<std::string>>>(std::move(v));
+  return {id, std::move(name), std::move(host), std::move(addresses)};
+}
+
+const Members::Entry* Members::locate(WorkerId id) const {
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), id,
+                             [](const Entry& e, WorkerId wanted) { return e.member.id < wanted; });
+  return at != entries_.end() && at->member.id == id ? &*at : nullptr;
+}
+
+void Members::add(Member member) {
+  std::lock_guard lock(mutex_);
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), member.id,
+                             [](const Entry& e, WorkerId wanted) { return e.member.id < wanted; });
+  if (at != entries_.end() && at->member.id == member.id) at->member = std::move(member);
+  else entries_.insert(at, Entry{std::move(member), {}});
+  ++epoch_;
+}
+
+void Members::mark_lost(WorkerId id, const Error& why) {
+  std::lock_guard lock(mutex_);
+  if (auto* entry = const_cast<Entry*>(locate(id)); entry && !entry->lost) entry->lost = why, ++epoch_;
+}
+
+std::optional<Member> Members::find(WorkerId id) const {
+  std::lock_guard lock(mutex_);
+  const Entry* entry = locate(id);
+  return entry ? std::optional(entry->member) : std::nullopt;
+}
+
+WorkerId Members::id_of(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& e : entries_) {
+    if (e.member.name == name) return e.member.id;
+    names.push_back(e.member.name);
+  }
+  const std::string near = nearest(name, names);
+  std::string list;
+  for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
+  throw_invalid("[cluster] no worker is named '" + name + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?") +
+                " The workers are: " + list);
+}
+
+std::string Members::name_of(WorkerId id) const {
+  std::lock_guard lock(mutex_);
+  const Entry* entry = locate(id);
+  return entry ? entry->member.name : "worker " + std::to_string(id);
+}
+
+std::optional<Error> Members::loss(WorkerId id) const {
+  std::lock_guard lock(mutex_);
+  const Entry* entry = locate(id);
+  return entry ? entry->lost : std::nullopt;
+}
+
+std::vector<Member> Members::all() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Member> out;
+  for (const auto& e : entries_)
+    if (!e.lost) out.push_back(e.member);
+  return out;
+}
+
+uint64_t Members::epoch() const {
+  std::lock_guard lock(mutex_);
+  return epoch_;
+}
+
+}  // namespace troupe::actors

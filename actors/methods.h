@@ -1,0 +1,136 @@
+// The list of methods that may be called from elsewhere, written once in the class.
+#pragma once
+#include <array>
+#include <string_view>
+#include <tuple>
+
+#include "actors/codec.h"
+#include "actors/task.h"
+#include "actors/type.h"
+
+namespace troupe {
+namespace actors {
+
+template <class M> struct MethodTraits;
+template <class T, class R, class... A>
+struct MethodTraits<R (T::*)(A...)> {
+  using Class = T;
+  using Return = R;  // as the caller sees it
+  using Args = ListCodec<std::decay_t<A>...>;
+  using Tuple = std::tuple<std::decay_t<A>...>;
+  static constexpr size_t kArity = sizeof...(A);
+  static constexpr bool kTask = false, kByValue = (!std::is_reference_v<A> && ...);
+};
+template <class T, class R, class... A>
+struct MethodTraits<R (T::*)(A...) const> : MethodTraits<R (T::*)(A...)> {};
+template <class T, class R, class... A>
+struct MethodTraits<Task<R> (T::*)(A...)> : MethodTraits<R (T::*)(A...)> {
+  static constexpr bool kTask = true;
+};
+
+template <class M>
+struct NamedMethod {
+  const char* name;
+  M pointer;
+};
+template <class T, class Ctor, class... M>
+struct MethodTable {
+  std::tuple<NamedMethod<M>...> methods;
+};
+
+template <class T, class Ctor, class... Done>
+constexpr auto collect(std::tuple<NamedMethod<Done>...> done) { return MethodTable<T, Ctor, Done...>{done}; }
+template <class T, class Ctor, class... Done, class M, class... Rest>
+constexpr auto collect(std::tuple<NamedMethod<Done>...> done, const char* name, M pointer, Rest... rest) {
+  return collect<T, Ctor>(std::tuple_cat(done, std::tuple(NamedMethod<M>{name, pointer})), rest...);
+}
+
+/// "Layer", "demo::Layer": the same in every process of one program.
+template <class T>
+constexpr std::string_view type_name() {
+  std::string_view text = __PRETTY_FUNCTION__;  // "... [with T = Layer; std::string_view = ...]"
+  const size_t at = text.find("T = ") + 4;
+  return text.substr(at, text.find_first_of(";]", at) - at);
+}
+
+/// Position of method M in T::remote; compile error if it is not there.
+template <class T, auto M>
+constexpr size_t method_index() {
+  constexpr size_t found = [] {
+    size_t index = ~size_t{0}, at = 0;
+    std::apply([&](const auto&... m) {
+      auto check = [&](const auto& entry) {
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(entry.pointer)>, decltype(M)>)
+          if (entry.pointer == M) index = at;
+        ++at;
+      };
+      (check(m), ...);
+    }, T::remote.methods);
+    return index;
+  }();
+  static_assert(found != ~size_t{0}, "this method is not listed in the class's `remote`");
+  return found;
+}
+template <class T, auto M>
+constexpr const char* method_name() { return std::get<method_index<T, M>()>(T::remote.methods).name; }
+
+template <class R>
+Detached finish(Task<R> task, Ref<Invocation> invocation) {
+  try {
+    if constexpr (std::is_void_v<R>) {
+      co_await std::move(task);
+      invocation->complete(Value());
+    } else {
+      invocation->complete(to_value(co_await std::move(task)));
+    }
+  } catch (...) {
+    invocation->fail(current_error());
+  }
+}
+
+template <class T, size_t I>
+void invoke_method(Actor& actor, Invocation& invocation) {
+  constexpr auto method = std::get<I>(T::remote.methods);
+  using Traits = MethodTraits<std::remove_cv_t<decltype(method.pointer)>>;
+  static_assert(!Traits::kTask || Traits::kByValue, "a coroutine method takes its arguments by value");
+  static const std::string what = "[" + std::string(type_name<T>()) + "::" + method.name + "]";
+  auto args = Traits::Args::from(std::move(invocation.call().args), what);
+  auto call = [&](auto&&... a) { return (static_cast<T&>(actor).*method.pointer)(std::move(a)...); };
+  if constexpr (Traits::kTask) {
+    finish(std::apply(call, std::move(args)), Ref<Invocation>(&invocation));
+  } else if constexpr (std::is_void_v<typename Traits::Return>) {
+    std::apply(call, std::move(args));
+    invocation.complete(Value());
+  } else {
+    invocation.complete(to_value(std::apply(call, std::move(args))));
+  }
+}
+
+template <class T, class... A, class... M>
+std::shared_ptr<const ActorType> make_type(const MethodTable<T, std::tuple<A...>, M...>& table) {
+  auto type = std::make_shared<ActorType>();
+  type->name = type_name<T>();
+  type->construct = [](ValueList&& args) -> std::unique_ptr<Actor> {
+    auto values = ListCodec<A...>::from(std::move(args), "[" + std::string(type_name<T>()) + "] constructor");
+    return std::apply([](auto&&... a) { return std::make_unique<T>(std::move(a)...); }, std::move(values));
+  };
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    (type->methods.push_back({net::method_id(std::get<I>(table.methods).name), std::get<I>(table.methods).name,
+                              &invoke_method<T, I>}), ...);
+  }(std::index_sequence_for<M...>{});
+  return type;
+}
+
+}  // namespace actors
+
+/// The remote methods of actor class T, constructed from CtorArgs: pairs of name and pointer.
+template <class T, class... CtorArgs, class... Pairs>
+constexpr auto methods(Pairs... pairs) {
+  return actors::collect<T, std::tuple<CtorArgs...>>(std::tuple<>{}, pairs...);
+}
+
+/// The actor types that a program hosts.
+template <class... Ts>
+actors::Hosting hosting() { return {actors::make_type(Ts::remote)...}; }
+
+}  // namespace troupe

@@ -1,0 +1,115 @@
+#include "actors/runtime.h"
+
+#include <algorithm>
+#include <caf/all.hpp>
+#include <deque>
+#include <thread>
+
+namespace troupe::actors {
+namespace {
+
+struct JobMessage {
+  Ref<Job> job;
+};
+
+}  // namespace
+}  // namespace troupe::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::actors::JobMessage)
+
+namespace troupe::actors {
+namespace {
+
+// Runs mailboxes on the thread that posted to them. While one is active on a thread, further posts line up behind.
+class InlineUnit final : public caf::execution_unit {
+ public:
+  explicit InlineUnit(caf::actor_system& system) : caf::execution_unit(&system), before_(active()) { active() = this; }
+  ~InlineUnit() { active() = before_; }
+
+  static InlineUnit*& active() {
+    thread_local InlineUnit* unit = nullptr;
+    return unit;
+  }
+  static InlineUnit* active_for(caf::actor_system& system) {
+    InlineUnit* unit = active();
+    return unit && unit->system_ == &system ? unit : nullptr;
+  }
+
+  void exec_later(caf::resumable* r) override { ready_.push_back(r); }
+
+  void drain() {
+    while (!ready_.empty()) {
+      caf::resumable* r = ready_.front();
+      ready_.pop_front();
+      switch (r->resume(this, kJobsPerTurn)) {
+        case caf::resumable::resume_later: system_->scheduler().enqueue(r); break;
+        case caf::resumable::shutdown_execution_unit: break;
+        case caf::resumable::done:
+        case caf::resumable::awaiting_message: caf::intrusive_ptr_release(r); break;
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kJobsPerTurn = 64;  // a busy mailbox then goes on in the pool
+  InlineUnit* before_;
+  std::deque<caf::resumable*> ready_;
+};
+
+class CafRuntime final : public Runtime {
+ public:
+  explicit CafRuntime(int threads) : config_(threads), system_(config_) {}
+
+  std::unique_ptr<Mailbox> make_mailbox() override;
+  caf::actor_system& system() { return system_; }
+
+ private:
+  struct Config : caf::actor_system_config {
+    explicit Config(int threads) {
+      set("scheduler.policy", caf::atom("sharing"));  // stealing wakes threads later: 147 us p99 instead of 23
+      set("scheduler.max-threads", static_cast<size_t>(threads));
+      set("logger.verbosity", caf::atom("quiet"));
+    }
+  };
+  Config config_;
+  caf::actor_system system_;
+};
+
+class CafMailbox final : public Mailbox {
+ public:
+  explicit CafMailbox(caf::actor_system& system) : system_(system) {
+    actor_ = system.spawn([&system](caf::event_based_actor*) -> caf::behavior {
+      return {[&system](JobMessage& message) {
+        if (InlineUnit::active_for(system)) return message.job->run();
+        InlineUnit unit(system);  // on a pool thread: what the job posts runs after it, here
+        message.job->run();
+        unit.drain();
+      }};
+    });
+  }
+
+  void post(Ref<Job> job, Where where) override {
+    auto element = caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, JobMessage{std::move(job)});
+    auto* target = caf::actor_cast<caf::abstract_actor*>(actor_);
+    if (where == Where::pool) return target->enqueue(std::move(element), nullptr);
+    if (auto* unit = InlineUnit::active_for(system_)) return target->enqueue(std::move(element), unit);
+    InlineUnit unit(system_);
+    target->enqueue(std::move(element), &unit);
+    unit.drain();
+  }
+
+ private:
+  caf::actor_system& system_;
+  caf::actor actor_;
+};
+
+std::unique_ptr<Mailbox> CafRuntime::make_mailbox() { return std::make_unique<CafMailbox>(system_); }
+
+}  // namespace
+
+std::shared_ptr<Runtime> Runtime::make(int threads) {
+  if (threads <= 0) threads = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::make_shared<CafRuntime>(threads);
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,37 @@
+// A coroutine between two messages: it goes on in its actor's mailbox, or is told to give up.
+#pragma once
+#include <atomic>
+#include <coroutine>
+#include <memory>
+#include <optional>
+
+#include "actors/cell.h"
+#include "core/error.h"
+#include "core/frame.h"
+
+namespace troupe::actors {
+
+/// Keeps frame and grad mode. Thread-safe; the first of resume() and cancel() wins.
+class Suspension : public std::enable_shared_from_this<Suspension> {
+ public:
+  /// Of the coroutine that is about to be suspended on this thread.
+  explicit Suspension(std::coroutine_handle<> coroutine);
+  /// Lets the actor's worker cancel it when it stops.
+  void announce();
+  void resume();
+  /// The coroutine goes on with this error.
+  void cancel(const Error& why);
+  /// Throws the error of cancel(). For the coroutine, after it went on.
+  void check() const;
+
+ private:
+  void go_on();
+  std::coroutine_handle<> coroutine_;
+  Frame frame_;
+  bool grad_;
+  std::shared_ptr<ActorCell> cell_;
+  std::atomic<bool> ended_{false};
+  std::optional<Error> cancelled_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,347 @@
+#include "actors/worker.h"
+
+#include "core/log.h"
+#include "core/node.h"
+
+namespace troupe::actors {
+
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)),
+      links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }) {
+  if (!options_.runtime) options_.runtime = Runtime::make();
+  add_metrics([this](Metrics& m) {
+    std::lock_guard lock(actors_mutex_);
+    m["actors"] = live_cells_;
+    m["pending_calls"] = static_cast<int64_t>(pending_.size());
+  });
+  add_service("metrics", [this](const Ref<Invocation>& call) {
+    ValueMap out;
+    for (const auto& [k, v] : metrics()) out.emplace(k, Value(v));
+    call->complete(Value(std::move(out)));
+  });
+  if (options_.timer_thread) timer_ = std::thread([this] { timer_loop(); });
+}
+
+Worker::~Worker() {
+  disconnect();
+  for (auto& i : interceptors_) i->stop();
+  std::map<ObjectId, std::shared_ptr<ActorCell>> actors;
+  {
+    std::lock_guard lock(actors_mutex_);
+    actors.swap(actors_);
+  }
+  for (auto& [id, cell] : actors) {
+    cell->cancel_suspensions(Error(ErrorKind::cancelled, "[call] worker " + name() + " is shutting down"));
+    cell->release();
+  }
+  actors.clear();
+  {
+    std::unique_lock lock(actors_mutex_);
+    cells_gone_.wait(lock, [&] { return live_cells_ == 0; });
+  }
+  {
+    std::lock_guard lock(timer_mutex_);
+    stopping_ = true;
+  }
+  timer_wake_.notify_one();
+  if (timer_.joinable()) timer_.join();
+}
+
+void Worker::stop() {
+  if (stopped_.exchange(true)) return;
+  links_.stop();
+  for (auto& call : pending_.take_all(kNoWorker))
+    call.promise.fail(Error(ErrorKind::cancelled, "[call] " + call.caller.label + ": worker " + name() + " is shutting down"));
+}
+
+void Worker::interrupt(const std::string& why) {
+  if (interrupted_.exchange(true)) return;
+  const Error error(ErrorKind::cancelled, why);
+  for (auto& call : pending_.take_all(kNoWorker))
+    call.promise.fail(Error(error).crossing("call of " + call.caller.label + " from " + name()));
+  for (auto& i : interceptors_) i->interrupted(error);
+}
+
+void Worker::disconnect() {
+  stop();
+  transport_.reset();
+}
+
+void Worker::set_transport(std::unique_ptr<net::Transport> transport) {
+  transport_ = std::move(transport);
+  links_.set_transport(*transport_);
+}
+void Worker::add_interceptor(std::unique_ptr<Interceptor> i) { interceptors_.push_back(std::move(i)); }
+void Worker::add_service(const std::string& name, Service service) {
+  services_[net::method_id(name)] = {name, std::move(service)};
+}
+void Worker::add_actor_method(const std::string& name, ActorType::Invoke invoke) {
+  actor_methods_.push_back({net::method_id(name), name, invoke});
+}
+void Worker::add_metrics(std::function<void(Metrics&)> collect) { metrics_.push_back(std::move(collect)); }
+
+// ---- calling
+
+TimePoint Worker::deadline_for(const CallOptions& options) const {
+  const Duration timeout = options.timeout.count() < 0 ? options_.timeout : options.timeout;
+  const TimePoint own = timeout.count() == 0 ? TimePoint::max() : clock().now() + timeout;
+  return std::min(own, frame().deadline);
+}
+
+Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
+                           CallOptions options) {
+  PendingCall pending;
+  pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
+  const Promise<Value> promise = pending.promise;
+  const CallerState caller = pending.caller;
+  net::Call call;
+  size_t prepared = 0;  // interceptors that have to undo if the call is not sent
+  try {
+    if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
+    if (interrupted_ && target.number) throw_error(ErrorKind::cancelled, "[call] interrupted");
+    call.target = target;
+    call.method = method;
+    call.context = caller.context;
+    call.grad_enabled = grad_enabled();
+    call.args = std::move(args);
+    pending.deadline = deadline_for(options);
+    if (pending.deadline != TimePoint::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::microseconds>(pending.deadline - clock().now());
+      if (left.count() <= 0) throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
+      call.timeout_us = left.count();
+    }
+    for (auto& i : interceptors_) {
+      i->outgoing_call(caller, call);
+      ++prepared;
+    }
+    if (!options.one_way) {
+      bool sooner = false;
+      call.id = pending_.add(std::move(pending), sooner);
+      if (sooner) {
+        std::lock_guard lock(timer_mutex_);
+        timer_poked_ = true;
+        timer_wake_.notify_one();
+      }
+      if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
+    }
+    const uint64_t id = call.id;
+    if (target.owner != this->id()) {
+      links_.send(target.owner, net::encode(call));
+      prepared = 0;
+      // Lost while the message was handed over: nobody else would end this call.
+      if (auto why = members_.loss(target.owner)) throw *why;
+    } else {
+      prepared = 0;
+      dispatch(Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply&& reply) {
+        if (auto waiting = pending_.take(id)) deliver_reply(*waiting, std::move(reply));
+      })));
+    }
+    if (options.one_way) promise.set(Value());
+  } catch (...) {
+    Error error = current_error();
+    for (size_t i = 0; i < prepared; ++i) interceptors_[i]->call_not_sent(call);
+    if (call.id) pending_.take(call.id);
+    promise.fail(std::move(error).crossing("call of " + caller.label + " from " + name()));
+  }
+  return promise.future();
+}
+Future<Value> Worker::call_service(WorkerId to, const std::string& service, ValueList args, CallOptions options) {
+  return call(ObjectId{to, kNoWorker, 0}, service, net::method_id(service), std::move(args), options);
+}
+
+void Worker::watch(WorkerId id) {
+  if (id == this->id()) return;
+  try {
+    links_.watch(id);
+  } catch (const Error& e) {
+    lose(id, e);
+  }
+}
+
+void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
+  try {
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_reply(pending.caller, reply);
+  } catch (...) {
+    reply.result = Result<Value>(current_error());
+  }
+  pending.promise.complete(std::move(reply.result));
+}
+
+// ---- being called
+
+void Worker::dispatch(const Ref<Invocation>& invocation) {
+  net::Call& call = invocation->call();
+  try {
+    if (call.target.number == 0) {
+      auto service = services_.find(call.method);
+      if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
+      FrameScope scope({this, nullptr, nullptr, call.context, invocation->deadline()});
+      for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+      return service->second.second(invocation);
+    }
+    auto cell = find_actor(call.target);
+    if (!cell) {
+      for (auto& i : interceptors_)
+        if (i->missing_object(invocation)) return;
+      throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) + ":" +
+                    std::to_string(call.target.number) + ": it was released, or never made");
+    }
+    const size_t method = cell->find_method(call.method);
+    if (method == ActorCell::kUnknown) {
+      std::string known;
+      for (const auto& m : cell->type().methods) known += (known.empty() ? "" : ", ") + m.name;
+      throw_invalid("[call] actor " + cell->label() + " has no such method; " + cell->type().name + " has: " + known);
+    }
+    invocation->set_target(cell, method);
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+    cell->deliver(invocation);
+  } catch (...) {
+    invocation->fail(current_error());
+  }
+}
+
+void Worker::receive_call(net::Connection& connection, net::Call call) {
+  const WorkerId from = connection.peer().id;
+  const bool wanted = call.id != 0;
+  dispatch(Ref<Invocation>(new Invocation(*this, from, std::move(call), [this, from, wanted](net::Reply&& reply) {
+    if (!wanted) {
+      if (!reply.result.ok()) log::warning(name() + ": one-way call failed: " + reply.result.error().what());
+      return;
+    }
+    try {
+      links_.send(from, net::encode(reply));
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::invalid) {  // this result cannot travel; say so instead
+        reply.result = Result<Value>(e);
+        reply.link = {};
+        try {
+          links_.send(from, net::encode(reply));
+        } catch (const Error&) {
+        }
+      }  // otherwise the caller is gone, or we are
+    }
+  })));
+}
+
+void Worker::on_accepted(std::shared_ptr<net::Connection> connection) { links_.accepted(connection); }
+
+void Worker::on_message(net::Connection& connection, net::Message message) {
+  try {
+    net::Packet packet = net::decode(std::move(message));
+    if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
+    auto& reply = std::get<net::Reply>(packet);
+    auto waiting = pending_.take(reply.id);
+    if (!waiting) return;  // it came after the deadline
+    deliver_reply(*waiting, std::move(reply));
+  } catch (const Error& e) {
+    log::error(name() + ": message from " + connection.peer().name + " refused: " + e.what());
+    connection.close(std::string("refused a message: ") + e.what());
+  }
+}
+
+void Worker::on_closed(net::Connection& connection, const Error& reason) { links_.closed(connection, reason); }
+
+void Worker::lose(WorkerId id, const Error& why) {
+  if (stopped_ || members_.loss(id)) return;
+  const std::string name = members_.name_of(id);
+  const Error lost = Error(ErrorKind::disconnected, "worker " + name + " was lost: " + why.message()).with_worker(name);
+  members_.mark_lost(id, lost);
+  for (auto& call : pending_.take_all(id))
+    call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
+  for (auto& i : interceptors_) i->worker_lost(id, lost);
+  std::vector<std::function<void(WorkerId, const Error&)>> listeners;
+  {
+    std::lock_guard lock(lost_mutex_);
+    listeners = on_lost_;
+  }
+  for (auto& f : listeners) f(id, lost);
+}
+
+void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
+  std::lock_guard lock(lost_mutex_);
+  on_lost_.push_back(std::move(f));
+}
+
+// ---- deadlines
+
+TimePoint Worker::tick() {
+  TimePoint next;
+  for (auto& call : pending_.expire(clock().now(), next)) {
+    call.promise.fail(Error(ErrorKind::deadline, "[call] " + call.caller.label + " on " + members_.name_of(call.caller.to) +
+                                                     " gave no answer before the deadline")
+                          .crossing("call of " + call.caller.label + " from " + name()));
+  }
+  return next;
+}
+
+void Worker::timer_loop() {
+  for (;;) {
+    const TimePoint next = tick();
+    std::unique_lock lock(timer_mutex_);
+    auto woken = [&] { return stopping_ || timer_poked_; };
+    if (next == TimePoint::max()) timer_wake_.wait(lock, woken);
+    else timer_wake_.wait_until(lock, next, woken);
+    timer_poked_ = false;
+    if (stopping_) return;
+  }
+}
+
+// ---- actors
+
+const ActorType& Worker::type(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& t : options_.hosting) {
+    if (t->name == name) return *t;
+    names.push_back(t->name);
+  }
+  std::string list;
+  for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
+  throw_invalid("[spawn] worker " + this->name() + " does not host actor type " + name + "; it hosts: " +
+                (list.empty() ? "none" : list) + " (add it to hosting<...>())");
+}
+
+std::shared_ptr<ActorCell> Worker::create_actor(const ObjectId& id, const std::string& type_name, ValueList args) {
+  const ActorType& found = type(type_name);
+  auto cell = std::make_shared<ActorCell>(*this, id, found);
+  {
+    std::lock_guard lock(actors_mutex_);
+    if (!actors_.emplace(id, cell).second) throw_invalid("[spawn] object number given twice");
+  }
+  cell->construct(std::move(args));
+  return cell;
+}
+
+std::shared_ptr<ActorCell> Worker::find_actor(const ObjectId& id) const {
+  std::lock_guard lock(actors_mutex_);
+  auto at = actors_.find(id);
+  return at == actors_.end() ? nullptr : at->second;
+}
+
+void Worker::release_actor(const ObjectId& id) {
+  std::shared_ptr<ActorCell> cell;
+  {
+    std::lock_guard lock(actors_mutex_);
+    auto node = actors_.extract(id);
+    if (node.empty()) return;
+    cell = std::move(node.mapped());
+  }
+  cell->release();
+}
+
+void Worker::cell_made() {
+  std::lock_guard lock(actors_mutex_);
+  ++live_cells_;
+}
+void Worker::cell_destroyed() {
+  std::lock_guard lock(actors_mutex_);
+  --live_cells_;
+  cells_gone_.notify_all();
+}
+
+Worker::Metrics Worker::metrics() const {
+  Metrics m;
+  for (const auto& collect : metrics_) collect(m);
+  return m;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,90 @@
+// Sums of gradients; recorded when grad mode is on.
+#include "autograd/accumulate.h"
+
+#include "core/error.h"
+#include "core/node.h"
+
+namespace troupe::autograd {
+namespace {
+
+// The recorded sum: its gradient goes to both terms.
+class GradientSum final : public Node {
+ public:
+  Tensors apply(Tensors&& grads) override { return {grads[0], grads[0]}; }
+  std::string name() const override { return "GradientSum"; }
+};
+
+void check_same(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype() || a.device() != b.device())
+    throw_invalid("[backward] gradients of one tensor differ: " + a.str() + " on " + a.device().str() +
+                  " and " + b.str() + " on " + b.device().str());
+  if (!a.device().is_cpu())
+    throw_error(ErrorKind::unimplemented, "[backward] no sum of gradients on device " + a.device().str());
+}
+
+// out = a + b, all contiguous; out may be a.
+void add(const Tensor& out, const Tensor& a, const Tensor& b) {
+  visit_dtype(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* o = out.data<T>();
+    const T* x = a.data<T>();
+    const T* y = b.data<T>();
+    for (int64_t i = 0, n = out.numel(); i < n; ++i) o[i] = static_cast<T>(x[i] + y[i]);
+  });
+}
+
+bool recorded(const Tensor& a, const Tensor& b) {
+  return grad_enabled() && (a.requires_grad() || b.requires_grad());
+}
+
+Tensor fresh_sum(const Tensor& a, const Tensor& b) {
+  const Tensor out = Tensor::empty(a.shape(), a.dtype(), a.device());
+  add(out, a.contiguous_data(), b.contiguous_data());
+  if (recorded(a, b)) {
+    auto node = make_ref<GradientSum>();
+    node->set_next({a.gradient_edge(), b.gradient_edge()});
+    out.set_grad_fn({std::move(node), 0});
+  }
+  return out;
+}
+
+}  // namespace
+
+bool exclusive(const Tensor& t) {
+  return t.impl()->use_count() == 1 && t.storage()->use_count() == 1 && t.is_contiguous() &&
+         t.storage()->size() == t.nbytes();
+}
+
+void add_gradient(Tensor& kept, const Tensor& grad) {
+  const bool keep_history = grad_enabled() && grad.requires_grad();
+  if (!kept.defined()) {
+    if (exclusive(grad) && (keep_history || !grad.requires_grad()))
+      kept = grad;
+    else
+      kept = keep_history ? fresh_sum(grad, Tensor::zeros(grad.shape(), grad.dtype())) : grad.clone_data();
+    return;
+  }
+  check_same(kept, grad);
+  if (recorded(kept, grad) || !kept.is_contiguous()) {
+    kept = fresh_sum(kept, grad);
+  } else {
+    add(kept, kept, grad.contiguous_data());
+    kept.bump_version();
+  }
+}
+
+Tensor sum_gradients(Tensor a, Tensor b) {
+  check_same(a, b);
+  if (recorded(a, b)) return fresh_sum(a, b);
+  if (exclusive(a)) {
+    add(a, a, b.contiguous_data());
+    return a;
+  }
+  if (exclusive(b)) {
+    add(b, b, a.contiguous_data());
+    return b;
+  }
+  return fresh_sum(a, b);
+}
+
+}  // namespace troupe::autograd

@@ -1,0 +1,21 @@
+// How gradients are added up: which buffer may be written to, and which must be copied first.
+#pragma once
+#include "core/tensor.h"
+
+namespace troupe::autograd {
+
+/// True if `t` is the only handle on its elements, and they fill its storage: nobody else can see a write.
+bool exclusive(const Tensor& t);
+
+/// Adds `grad` to the gradient kept in `kept`: a leaf's `.grad`, or a gradient of a distributed context.
+///
+/// The first gradient is taken over if `grad` is the only handle on it (the caller must then let go of it),
+/// and copied otherwise, so `kept` never shares elements that somebody else may write to. Later ones are
+/// added in place, or as a recorded operation while grad mode is on and a history is to be kept. `invalid` if
+/// shapes or dtypes differ.
+void add_gradient(Tensor& kept, const Tensor& grad);
+
+/// The sum of two gradients on their way through the graph; writes into `a` or `b` where that is exclusive.
+Tensor sum_gradients(Tensor a, Tensor b);
+
+}  // namespace troupe::autograd

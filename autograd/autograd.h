@@ -1,0 +1,6 @@
+// Local automatic differentiation, all of it.
+#pragma once
+#include "autograd/accumulate.h"
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "autograd/hooks.h"

@@ -1,0 +1,56 @@
+// The local backward engine: walks a recorded graph from results to leaves.
+#pragma once
+#include <vector>
+
+#include "core/node.h"
+#include "core/tensor.h"
+
+namespace troupe::autograd {
+
+/// Receives the gradients of leaves, one call per leaf and pass-through of its Accumulate node; on the thread
+/// that runs the pass. The engine lets go of its handle on `grad` right after the call, so add_gradient() may
+/// take it over.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  /// `grad` has the leaf's shape and dtype. What this throws ends the pass.
+  virtual void accumulate(const Tensor& leaf, const Tensor& grad) = 0;
+  /// Gradients (undefined: none) that leave the local graph through `node`, whose end() is `exit`.
+  virtual void leave(Node& node, Tensors grads);
+};
+
+struct RunOptions {
+  bool retain_graph = false;  ///< keep what the nodes saved, for another pass over the same graph
+  bool create_graph = false;  ///< record the pass, so that gradients have gradients; implies retain_graph
+};
+
+/// Runs the part of the graph that is reachable from `roots`; gradient grads[i] enters at roots[i]
+/// (undefined: none; several roots may share a node).
+///
+/// Leaves are served as soon as their gradient is complete; other ready nodes run in descending `sequence`
+/// order, ties in the order of discovery from the roots. Gradients of one result are summed in the order in
+/// which they arrive, so the same graph gives the same bits. A node that no gradient reaches is passed over.
+/// Runs on the calling thread and may be called again from inside a node or a hook. Throws `invalid` on a
+/// gradient of the wrong shape or dtype at a leaf, and whatever nodes, hooks and the sink throw; leaves that
+/// were served before keep what they got.
+void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options = {});
+
+/// Where a pass from `roots` starts; `invalid` for a root that needs no gradient, the text starting with
+/// [part].
+std::vector<Edge> root_edges(const char* part, const Tensors& roots);
+/// What enters there: `grads` (one per root, or none), or 1 for a root of one element; checked.
+Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history);
+
+/// Adds the gradients of `root` with respect to all leaves that it was computed from into their `.grad`.
+/// `grad`: gradient of root, same shape and dtype; may be undefined for a root of one element (then 1).
+void backward(const Tensor& root, const Tensor& grad = {}, RunOptions options = {});
+/// Of the sum over all roots. `grads`: one per root, or empty.
+void backward(const Tensors& roots, const Tensors& grads, RunOptions options = {});
+
+/// Gradients of `outputs` (weighted by `grad_outputs`) with respect to `inputs`, which may be results of
+/// operators. Touches no `.grad`, and runs only the nodes between the two. Undefined where an input is not
+/// reached.
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
+             RunOptions options = {});
+
+}  // namespace troupe::autograd

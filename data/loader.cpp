@@ -1,0 +1,67 @@
+// Gathers rows into batches by an order drawn per epoch.
+#include "data/loader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace troupe::data {
+namespace {
+
+// Rows [from, from + count) of the order, or of the tensor itself where no order is given. `t` is contiguous.
+Tensor gather(const Tensor& t, const std::vector<int64_t>& order, int64_t from, int64_t count) {
+  Shape shape = t.shape();
+  const size_t row = t.nbytes() / static_cast<size_t>(shape[0]);
+  shape[0] = count;
+  Tensor out = Tensor::empty(shape, t.dtype());
+  if (row == 0) return out;
+  if (order.empty()) {
+    std::memcpy(out.bytes(), t.bytes() + static_cast<size_t>(from) * row, static_cast<size_t>(count) * row);
+    return out;
+  }
+  std::byte* to = out.bytes();
+  for (int64_t i = 0; i < count; ++i, to += row)
+    std::memcpy(to, t.bytes() + static_cast<size_t>(order[static_cast<size_t>(from + i)]) * row, row);
+  return out;
+}
+
+}  // namespace
+
+Batch Epoch::batch(int64_t index) const {
+  if (index < 0 || index >= batches_)
+    throw_invalid("[loader] batch " + std::to_string(index) + " asked for, the epoch has " +
+                  std::to_string(batches_));
+  const int64_t from = index * batch_size_, count = std::min(batch_size_, set_.size() - from);
+  return {gather(set_.x, *order_, from, count), gather(set_.y, *order_, from, count), index};
+}
+
+Loader::Loader(Dataset set, LoaderOptions options) : set_(std::move(set)), options_(options) {
+  const auto& [x, y] = set_;
+  if (!x.defined() || !y.defined() || x.dim() == 0 || y.dim() == 0 || x.size(0) != y.size(0))
+    throw_invalid("[loader] x and y need as many rows as each other, got " + x.str() + " and " + y.str());
+  if (size() == 0) throw_invalid("[loader] the set is empty: x is " + x.str());
+  if (options_.batch_size < 1)
+    throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) + ", expected at least 1");
+  if (options_.drop_last && options_.batch_size > size())
+    throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) +
+                  " with drop_last leaves no batch of " + std::to_string(size()) + " samples");
+  options_.batch_size = std::min(options_.batch_size, size());
+  set_ = {x.detach().contiguous_data(), y.detach().contiguous_data()};
+}
+
+int64_t Loader::batches() const {
+  const int64_t whole = size() / options_.batch_size;
+  return whole + (!options_.drop_last && size() % options_.batch_size != 0);
+}
+
+Epoch Loader::epoch(int64_t e) const {
+  if (e < 0) throw_invalid("[loader] epoch " + std::to_string(e) + ", expected 0 or more");
+  std::vector<int64_t> order;
+  if (options_.shuffle) order = Generator(options_.seed).split(static_cast<uint64_t>(e)).permutation(size());
+  return {set_, std::make_shared<const std::vector<int64_t>>(std::move(order)), options_.batch_size,
+          batches()};
+}
+
+}  // namespace troupe::data

@@ -1,0 +1,77 @@
+#include "net/address.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace troupe::net {
+namespace {
+
+constexpr size_t kMaxUnixName = 107;  // sun_path holds 108 bytes, one of them the NUL
+constexpr size_t kMaxHost = 253;      // of a DNS name
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+// An address that came from a file or the network may hold anything: show it on one short line.
+std::string shown(const std::string& text) {
+  std::string s = text.substr(0, 200);
+  std::replace_if(s.begin(), s.end(), is_control, '?');
+  return s;
+}
+
+[[noreturn]] void bad(const std::string& text, const std::string& why) {
+  throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected unix:@name, unix:/path or tcp:host:port", shown(text),
+                            why));
+}
+
+Address parse_unix(const std::string& text) {
+  const std::string rest = text.substr(5);
+  if (rest.empty() || (rest[0] != '@' && rest[0] != '/')) bad(text, "neither @ nor / follows unix:");
+  if (rest.size() == 1) bad(text, "the name is empty");
+  const bool abstract = rest[0] == '@';
+  if (rest.size() - abstract > kMaxUnixName)
+    bad(text, fmt::format("the name has {} bytes, at most {} are allowed", rest.size() - abstract, kMaxUnixName));
+  return {abstract ? Address::Kind::abstract : Address::Kind::path, abstract ? rest.substr(1) : rest, 0};
+}
+
+Address parse_tcp(const std::string& text) {
+  const std::string rest = text.substr(4);
+  const size_t colon = rest.rfind(':');
+  if (colon == std::string::npos) bad(text, "the port is missing");
+  std::string host = rest.substr(0, colon);
+  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty()) bad(text, "the host is empty");
+  if (host.size() > kMaxHost) bad(text, "the host is too long");
+  if (!bracketed && host.find(':') != std::string::npos) bad(text, "an IPv6 host needs brackets, as in tcp:[::1]:80");
+  if (host.find_first_of("[] /") != std::string::npos) bad(text, "the host has a character that no host name has");
+  uint16_t port = 0;
+  const char *begin = rest.data() + colon + 1, *end = rest.data() + rest.size();
+  const auto [stop, error] = std::from_chars(begin, end, port);
+  if (begin == end || stop != end || error != std::errc()) bad(text, "the port is not a number from 0 to 65535");
+  return {Address::Kind::tcp, host, port};
+}
+
+}  // namespace
+
+std::string Address::str() const {
+  switch (kind) {
+    case Kind::abstract: return "unix:@" + name;
+    case Kind::path: return "unix:" + name;
+    case Kind::tcp: break;
+  }
+  const bool v6 = name.find(':') != std::string::npos;
+  return v6 ? fmt::format("tcp:[{}]:{}", name, port) : fmt::format("tcp:{}:{}", name, port);
+}
+
+Address parse_address(const std::string& text) {
+  if (std::any_of(text.begin(), text.end(), is_control)) bad(text, "it has a control character");
+  if (text.starts_with("unix:")) return parse_unix(text);
+  if (text.starts_with("tcp:")) return parse_tcp(text);
+  bad(text, "unknown scheme");
+}
+
+}  // namespace troupe::net

@@ -1,0 +1,97 @@
+// How two ends prove to each other that they know the cluster's token, before anything else is believed.
+//
+//   connector -> listener   hello:  magic (8), version (4), zero (4), nonce (32)
+//   listener -> connector   hello, then HMAC(token, "listener", version, both nonces)
+//   connector -> listener   who it is (260), HMAC(token, "connector", version, both nonces, who it is)
+//   listener -> connector   who it is (260), HMAC(token, "welcome", version, both nonces, both peers)
+//
+// A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so an
+// unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each side's proof
+// has its own label, so that one side's proof is worth nothing when sent back to it.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/transport.h"
+
+namespace troupe::net {
+
+/// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr size_t kNameBytes = 255;   ///< longest PeerInfo::name
+inline constexpr size_t kTokenBytes = 16;   ///< shortest token
+
+using Nonce = std::array<std::byte, 32>;
+/// From the system's random generator.
+Nonce random_nonce();
+
+/// Throws `invalid` unless the name is at most 255 bytes without control characters.
+void check_peer_info(const PeerInfo& info);
+/// Throws `invalid` unless the token has at least 16 bytes.
+void check_token(const std::string& token);
+
+/// Not thread-safe; feed it until state() is no longer `waiting`.
+class Handshake {
+ public:
+  enum class Role { connector, listener };
+  enum class State { waiting, done, refused };
+  enum class Refusal { none, garbage, version, token, timeout };
+
+  /// `deadline`: see tick(). `version` is kProtocolVersion but in tests.
+  Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
+            uint32_t version = kProtocolVersion);
+
+  /// How many bytes may be received now, at least 1 while waiting. Reading no more leaves what follows the handshake
+  /// to the connection.
+  size_t wanted() const;
+  /// Takes at most wanted() bytes.
+  void receive(std::span<const std::byte> bytes);
+  /// Bytes to send to the other side now; also after a refusal, so that it can say why.
+  std::vector<std::byte> take_output();
+  /// Refuses once the deadline has passed.
+  void tick(TimePoint now);
+
+  State state() const { return state_; }
+  Refusal refusal() const { return refusal_; }
+  /// What the other side did wrong: "speaks version 7 of the protocol, this side version 1".
+  const std::string& text() const { return text_; }
+  /// Valid once done.
+  const PeerInfo& peer() const { return peer_; }
+
+ private:
+  enum class Step { hello, nonce, proof, welcome, ended };
+  using Mac = std::array<std::byte, 32>;
+
+  void advance();
+  void on_hello();
+  void on_listener_proof();
+  void on_connector_proof();
+  void on_welcome();
+  void refuse(Refusal why, std::string text);
+  void expect(Step step, size_t bytes);
+  void put(std::span<const std::byte> bytes) { output_.insert(output_.end(), bytes.begin(), bytes.end()); }
+  Mac mac(std::string_view label, std::span<const std::byte> more) const;
+  bool matches(const Mac& expected, size_t offset) const;
+  bool read_peer();
+
+  Role role_;
+  std::string token_;
+  std::vector<std::byte> self_;  // encoded
+  Nonce nonce_, other_nonce_{};
+  TimePoint deadline_;
+  uint32_t version_;
+
+  Step step_ = Step::hello;
+  State state_ = State::waiting;
+  Refusal refusal_ = Refusal::none;
+  size_t expected_ = 0;
+  std::vector<std::byte> input_, output_, peer_bytes_;
+  PeerInfo peer_;
+  std::string text_;
+};
+
+}  // namespace troupe::net

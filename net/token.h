@@ -1,0 +1,16 @@
+// The cluster's secret, read from a file that only its owner can read.
+#pragma once
+#include <string>
+
+namespace troupe::net {
+
+/// A token is at least this long; what is shorter can be guessed.
+inline constexpr size_t kMinTokenBytes = 16;
+
+/// The content of `path`, without white space around it. Throws `invalid`, naming the file and what is wrong:
+/// it cannot be read, is no regular file, is open to other users (any group or other permission), belongs to
+/// somebody else, or holds no token (shorter than kMinTokenBytes, over 4 KiB, or with control characters
+/// inside).
+std::string read_token_file(const std::string& path);
+
+}  // namespace troupe::net

@@ -1,0 +1,40 @@
+// Linear: parameters, their initial values, and one operator.
+#include "nn/linear.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "nn/init.h"
+#include "ops/matmul.h"
+
+namespace troupe::nn {
+
+namespace {
+
+Generator& rewound(Generator&& generator) {
+  return generator;
+}  // lives until the end of the constructor call
+
+}  // namespace
+
+Linear::Linear(int64_t in, int64_t out, Generator& generator, bool with_bias, DType dtype) {
+  if (in < 1 || out < 1)
+    throw_invalid("[linear] sizes must be at least 1, got in " + std::to_string(in) + ", out " +
+                  std::to_string(out));
+  weight = Tensor::empty({out, in}, dtype).set_requires_grad();
+  if (with_bias) bias = Tensor::empty({out}, dtype).set_requires_grad();
+  reset(generator);
+}
+
+Linear::Linear(int64_t in, int64_t out, bool with_bias, DType dtype)
+    : Linear(in, out, rewound(Generator(0)), with_bias, dtype) {}
+
+Tensor Linear::forward(const Tensor& x) { return ops::linear(x, weight, bias); }
+
+void Linear::reset(Generator& generator) {
+  const double bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));
+  uniform_(weight, -bound, bound, generator);
+  if (bias.defined()) uniform_(bias, -bound, bound, generator);
+}
+
+}  // namespace troupe::nn

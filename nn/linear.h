@@ -1,0 +1,24 @@
+// The fully connected layer.
+#pragma once
+#include "nn/module.h"
+
+namespace troupe::nn {
+
+/// y = x weightᵀ + bias; x [.., in], y [.., out]. Weight and bias start uniform in +-1/sqrt(in).
+class Linear final : public Layer {
+ public:
+  /// Initial values from Generator(0): layers of one size start equal. reset() a whole model with a seed of
+  /// your own, or pass a generator. float32 or float64; `invalid` if a size is below 1.
+  Linear(int64_t in, int64_t out, bool bias = true, DType dtype = float32);
+  /// Initial values from `generator`, which moves on.
+  Linear(int64_t in, int64_t out, Generator& generator, bool bias = true, DType dtype = float32);
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+
+  Tensor weight;  ///< [out, in]
+  Tensor bias;    ///< [out]; undefined without
+};
+
+}  // namespace troupe::nn

@@ -1,0 +1,80 @@
+// Modules: objects that own parameters and other modules, and list them in one function.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/random.h"
+#include "core/tensor.h"
+
+namespace troupe::nn {
+
+class Module;
+
+/// What Module::members() tells its members to.
+class Members {
+ public:
+  virtual ~Members() = default;
+  /// A parameter: trained. Undefined: there is none (a Linear without bias).
+  virtual void operator()(const std::string& name, Tensor& parameter) = 0;
+  /// A module inside this one.
+  virtual void operator()(const std::string& name, Module& child) = 0;
+  /// A tensor that belongs to the state but is not trained.
+  virtual void buffer(const std::string& name, Tensor& buffer) = 0;
+};
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Base of everything with parameters. A subclass holds tensors and modules as plain members and lists them:
+///
+///   struct Net : nn::Layer {
+///     nn::Linear hidden{784, 128}, out{128, 10};
+///     Tensor forward(const Tensor& x) override { return out(ops::relu(hidden(x))); }
+///     void members(nn::Members& m) override { m("hidden", hidden), m("out", out); }
+///   };
+///
+/// Names of nested members are joined with dots ("hidden.weight"). A copy shares the tensors. Not
+/// synchronized.
+class Module {
+ public:
+  virtual ~Module() = default;
+  /// Lists parameters, buffers and children, always in the same order. Names must not repeat.
+  virtual void members(Members& m) { static_cast<void>(m); }
+  /// Draws new initial values for all parameters, in order. The default asks the children.
+  virtual void reset(Generator& generator);
+
+  /// All parameters, once each: a tensor that is shared has its first name.
+  NamedTensors named_parameters();
+  Tensors parameters();
+  NamedTensors named_buffers();
+  /// Direct children.
+  std::vector<std::pair<std::string, Module*>> children();
+  /// Elements of all parameters.
+  int64_t parameter_count();
+
+  /// Switches this module and all inside between training and use; they start in training.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return training_; }
+  /// Drops the `.grad` of all parameters.
+  void zero_grad();
+
+  /// Parameters and buffers under all their names, without history; the elements are shared with the module.
+  std::map<std::string, Tensor> state_dict();
+  /// Copies the values in (converts dtypes). `invalid`, with nothing changed, naming every missing and
+  /// unexpected name and every shape that differs.
+  void load_state_dict(const std::map<std::string, Tensor>& state);
+
+ private:
+  bool training_ = true;
+};
+
+/// A module from one tensor to one tensor.
+class Layer : public Module {
+ public:
+  virtual Tensor forward(const Tensor& x) = 0;
+  Tensor operator()(const Tensor& x) { return forward(x); }
+};
+
+}  // namespace troupe::nn

@@ -1,0 +1,8 @@
+// Modules, all of them.
+#pragma once
+#include "nn/activation.h"
+#include "nn/dropout.h"
+#include "nn/init.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+#include "nn/sequential.h"

@@ -1,0 +1,46 @@
+// Layers one after the other.
+#pragma once
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace troupe::nn {
+
+/// Sequential net(Linear(784, 128), ReLU(), Linear(128, 10)): its children are "0", "1", "2". A copy shares
+/// the layers.
+class Sequential final : public Layer {
+ public:
+  Sequential() = default;
+  template <class... Layers>
+  requires(sizeof...(Layers) > 0 && (std::is_base_of_v<Layer, std::remove_cvref_t<Layers>> && ...) &&
+           !(sizeof...(Layers) == 1 && (std::is_same_v<Sequential, std::remove_cvref_t<Layers>> &&
+                                        ...))) explicit Sequential(Layers&&... layers) {
+    (add(std::forward<Layers>(layers)), ...);
+  }
+
+  /// Appends a layer.
+  template <class L>
+  Sequential& add(L&& layer) {
+    layers_.push_back(std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer)));
+    return *this;
+  }
+  size_t size() const { return layers_.size(); }
+  Layer& operator[](size_t i) { return *layers_.at(i); }
+
+  /// x itself if there are no layers.
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x;
+    for (const auto& layer : layers_) y = layer->forward(y);
+    return y;
+  }
+  void members(Members& m) override {
+    for (size_t i = 0; i < layers_.size(); ++i) m(std::to_string(i), *layers_[i]);
+  }
+
+ private:
+  std::vector<std::shared_ptr<Layer>> layers_;
+};
+
+}  // namespace troupe::nn

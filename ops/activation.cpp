@@ -1,0 +1,177 @@
+#include "ops/activation.h"
+
+#include <numbers>
+
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/unary.h"
+
+namespace troupe::ops {
+namespace {
+
+std::vector<Sample> any() { return {{{sample({3, 4})}}, {{sample({0, 3})}}}; }
+std::vector<Sample> two() { return {{{sample({3, 4}), sample({3, 4}, 0.1, 0.9, 1)}}}; }
+
+Specs gradient_spec(const Call& c) {
+  require_same_dtype(c);
+  require_same_shape(c, c.in[0], c.in[1]);
+  return floating_unary(c);
+}
+
+Specs gelu_spec(const Call& c) {
+  const std::string& mode = c.attrs.text("approximate");
+  if (mode != "none" && mode != "tanh") reject(c, "approximate is \"" + mode + "\", expected none or tanh");
+  return floating_unary(c);
+}
+
+// d/dx of x P(x), where P is the normal distribution function or its approximation.
+Tensor gelu_slope(const Tensor& x, bool approximate) {
+  using std::numbers::inv_sqrtpi, std::numbers::sqrt2;
+  if (!approximate) {
+    const Tensor p = mul(add(erf(mul(x, 1 / sqrt2)), 1.0), 0.5);
+    const Tensor density = mul(exp(mul(square(x), -0.5)), inv_sqrtpi / sqrt2);
+    return add(p, mul(x, density));
+  }
+  const double a = sqrt2 * inv_sqrtpi, c = 0.044715;
+  const Tensor x2 = square(x);
+  const Tensor t = tanh(mul(mul(x, add(mul(x2, c), 1.0)), a));
+  const Tensor inner = mul(add(mul(x2, 3 * c), 1.0), a);
+  const Tensor curved = mul(mul(x, inner), add(neg(square(t)), 1.0));
+  return mul(add(add(t, 1.0), curved), 0.5);
+}
+
+}  // namespace
+
+const Op kRelu{.name = "relu",
+               .shape = floating_unary,
+               .cpu = cpu::relu,
+               .saves_outputs = 1,
+               .gradient = [](const Backward& b) -> Tensors {
+                 return {apply1(kReluGrad, {b.grads[0], b.out[0]})};
+               },
+               .samples = any};
+const Op kReluGrad{.name = "relu_grad",
+                   .min_inputs = 2,
+                   .max_inputs = 2,
+                   .shape = gradient_spec,
+                   .cpu = cpu::relu_grad,
+                   .saves_inputs = 0b10,
+                   .gradient = [](const Backward& b) -> Tensors {
+                     return {apply1(kReluGrad, {b.grads[0], b.in[1]})};
+                   },
+                   .samples = two};
+
+const Op kTanh{.name = "tanh",
+               .shape = floating_unary,
+               .cpu = cpu::tanh,
+               .saves_outputs = 1,
+               .gradient = [](const Backward& b) -> Tensors {
+                 return {apply1(kTanhGrad, {b.grads[0], b.out[0]})};
+               },
+               .samples = any};
+const Op kTanhGrad{.name = "tanh_grad",
+                   .min_inputs = 2,
+                   .max_inputs = 2,
+                   .shape = gradient_spec,
+                   .cpu = cpu::tanh_grad,
+                   .saves_inputs = 0b11,
+                   .gradient = [](const Backward& b) -> Tensors {
+                     Tensors out(2);
+                     if (b.needs(0)) out[0] = apply1(kTanhGrad, {b.grads[0], b.in[1]});
+                     if (b.needs(1)) out[1] = mul(mul(mul(b.grads[0], b.in[0]), b.in[1]), -2.0);
+                     return out;
+                   },
+                   .samples = two};
+
+const Op kSigmoid{.name = "sigmoid",
+                  .shape = floating_unary,
+                  .cpu = cpu::sigmoid,
+                  .saves_outputs = 1,
+                  .gradient = [](const Backward& b) -> Tensors {
+                    return {apply1(kSigmoidGrad, {b.grads[0], b.out[0]})};
+                  },
+                  .samples = any};
+const Op kSigmoidGrad{.name = "sigmoid_grad",
+                      .min_inputs = 2,
+                      .max_inputs = 2,
+                      .shape = gradient_spec,
+                      .cpu = cpu::sigmoid_grad,
+                      .saves_inputs = 0b11,
+                      .gradient = [](const Backward& b) -> Tensors {
+                        Tensors out(2);
+                        if (b.needs(0)) out[0] = apply1(kSigmoidGrad, {b.grads[0], b.in[1]});
+                        if (b.needs(1)) out[1] = mul(mul(b.grads[0], b.in[0]), add(mul(b.in[1], -2.0), 1.0));
+                        return out;
+                      },
+                      .samples = two};
+
+const Op kSilu{.name = "silu",
+               .shape = floating_unary,
+               .cpu = cpu::silu,
+               .saves_inputs = 1,
+               .gradient = [](const Backward& b) -> Tensors {
+                 const Tensor s = sigmoid(b.in[0]);
+                 return {mul(b.grads[0], mul(s, add(mul(b.in[0], add(neg(s), 1.0)), 1.0)))};
+               },
+               .samples = any};
+
+const Op kGelu{.name = "gelu",
+               .attrs = {{"approximate", "none"}},
+               .shape = gelu_spec,
+               .cpu = cpu::gelu,
+               .saves_inputs = 1,
+               .gradient = [](const Backward& b) -> Tensors {
+                 return {mul(b.grads[0], gelu_slope(b.in[0], b.attrs.text("approximate") == "tanh"))};
+               },
+               .samples = []() -> std::vector<Sample> {
+                 return {{{sample({3, 4})}}, {{sample({3, 4})}, {{"approximate", "tanh"}}}};
+               }};
+
+const Op kSoftplus{
+    .name = "softplus",
+    .shape = floating_unary,
+    .cpu = cpu::softplus,
+    .saves_inputs = 1,
+    .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; },
+    .samples = any};
+
+const Op kLeakyRelu{
+    .name = "leaky_relu",
+    .attrs = {{"negative_slope", 0.01}},
+    .shape = floating_unary,
+    .cpu = cpu::leaky_relu,
+    .saves_inputs = 1,
+    .gradient = [](const Backward& b) -> Tensors {
+      const Tensor &x = b.in[0], &g = b.grads[0];
+      return {where(gt(x, Tensor::scalar(0, x.dtype())), g, mul(g, b.attrs.number("negative_slope")))};
+    },
+    .samples = any};
+
+// exp is taken of min(x, 0), so that the branch that is not used stays finite.
+const Op kElu{.name = "elu",
+              .attrs = {{"alpha", 1.0}},
+              .shape = floating_unary,
+              .cpu = cpu::elu,
+              .saves_inputs = 1,
+              .gradient = [](const Backward& b) -> Tensors {
+                const Tensor &x = b.in[0], &g = b.grads[0];
+                const Tensor zero = Tensor::scalar(0, x.dtype());
+                return {where(gt(x, zero), g, mul(mul(g, b.attrs.number("alpha")), exp(minimum(x, zero))))};
+              },
+              .samples = any};
+
+Tensor relu(const Tensor& x) { return apply1(kRelu, {x}); }
+Tensor tanh(const Tensor& x) { return apply1(kTanh, {x}); }
+Tensor sigmoid(const Tensor& x) { return apply1(kSigmoid, {x}); }
+Tensor silu(const Tensor& x) { return apply1(kSilu, {x}); }
+Tensor gelu(const Tensor& x, const std::string& approximate) {
+  return apply1(kGelu, {x}, {{"approximate", approximate}});
+}
+Tensor softplus(const Tensor& x) { return apply1(kSoftplus, {x}); }
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return apply1(kLeakyRelu, {x}, {{"negative_slope", negative_slope}});
+}
+Tensor elu(const Tensor& x, double alpha) { return apply1(kElu, {x}, {{"alpha", alpha}}); }
+
+}  // namespace troupe::ops

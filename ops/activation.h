@@ -1,0 +1,24 @@
+// Activation functions. float32 or float64; results have the input's shape.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+Tensor relu(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+/// x sigmoid(x).
+Tensor silu(const Tensor& x);
+/// approximate: "none" (x times the normal distribution function) or "tanh" (Hendrycks, Gimpel 2016).
+Tensor gelu(const Tensor& x, const std::string& approximate = "none");
+/// log(1 + exp(x)), without overflow.
+Tensor softplus(const Tensor& x);
+Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
+/// x for x > 0, else alpha (exp(x) - 1).
+Tensor elu(const Tensor& x, double alpha = 1.0);
+
+extern const Op kRelu, kTanh, kSigmoid, kSilu, kGelu, kSoftplus, kLeakyRelu, kElu;
+/// Gradients of relu, tanh and sigmoid from the gradient and the result: one pass instead of several.
+extern const Op kReluGrad, kTanhGrad, kSigmoidGrad;
+
+}  // namespace troupe::ops

@@ -1,0 +1,106 @@
+// The explicit list of operators.
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/index.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/unary.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+
+std::span<const Op* const> all_ops() {
+  static constexpr const Op* kOps[] = {
+      &kAdd,
+      &kSub,
+      &kMul,
+      &kDiv,
+      &kPow,
+      &kMaximum,
+      &kMinimum,
+      &kAddScalar,
+      &kMulScalar,
+      &kPowScalar,
+      &kEq,
+      &kLt,
+      &kGt,
+      &kWhere,
+      &kNeg,
+      &kAbs,
+      &kSquare,
+      &kSign,
+      &kExp,
+      &kLog,
+      &kLog1p,
+      &kSqrt,
+      &kRsqrt,
+      &kReciprocal,
+      &kSin,
+      &kCos,
+      &kErf,
+      &kClamp,
+      &kRelu,
+      &kReluGrad,
+      &kTanh,
+      &kTanhGrad,
+      &kSigmoid,
+      &kSigmoidGrad,
+      &kSilu,
+      &kGelu,
+      &kSoftplus,
+      &kLeakyRelu,
+      &kElu,
+      &kSum,
+      &kMean,
+      &kAmax,
+      &kAmin,
+      &kLogsumexp,
+      &kVar,
+      &kArgmax,
+      &kNorm,
+      &kCumsum,
+      &kSoftmax,
+      &kSoftmaxGrad,
+      &kLogSoftmax,
+      &kLogSoftmaxGrad,
+      &kMatmul,
+      &kLinear,
+      &kCrossEntropy,
+      &kNllLoss,
+      &kNllLossGrad,
+      &kMseLoss,
+      &kL1Loss,
+      &kSmoothL1Loss,
+      &kHuberLoss,
+      &kBinaryCrossEntropyWithLogits,
+      &kKlDiv,
+      &kTranspose,
+      &kPermute,
+      &kReshape,
+      &kExpand,
+      &kSlice,
+      &kSliceGrad,
+      &kSqueeze,
+      &kUnsqueeze,
+      &kClone,
+      &kTo,
+      &kFlip,
+      &kTril,
+      &kEmbedding,
+      &kEmbeddingGrad,
+      &kIndexSelect,
+      &kIndexAdd,
+      &kGather,
+      &kScatterAdd,
+      &kConcat,
+      &kStack,
+      &kSplit,
+      &kPad,
+      &kOneHot,
+  };
+  return kOps;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,79 @@
+// Kernels of ops/activation.h.
+#include <cmath>
+#include <numbers>
+
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+#include "ops/cpu/math.h"
+
+namespace troupe::ops::cpu {
+namespace {
+
+template <class F>
+void floating1(const Call& c, Tensors& out, F f) {
+  visit_floating(out[0].dtype(),
+                 [&](auto zero) { map1<decltype(zero), decltype(zero)>(c.in[0], out[0], f); });
+}
+
+template <class F>
+void floating2(const Call& c, Tensors& out, F f) {
+  visit_floating(out[0].dtype(),
+                 [&](auto zero) { map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f); });
+}
+
+}  // namespace
+
+void relu(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) { return x < 0 ? decltype(x){0} : x; });
+}
+void tanh(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) { return fast_tanh(x); });
+}
+void sigmoid(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) { return fast_sigmoid(x); });
+}
+void silu(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) { return x * fast_sigmoid(x); });
+}
+
+void gelu(const Call& c, Tensors& out) {
+  if (c.attrs.text("approximate") == "tanh")
+    return floating1(c, out, [](auto x) {
+      using T = decltype(x);
+      const T a = static_cast<T>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+      return T{0.5} * x * (T{1} + fast_tanh(a * (x + static_cast<T>(0.044715) * x * x * x)));
+    });
+  floating1(c, out, [](auto x) {
+    using T = decltype(x);
+    return T{0.5} * x * (T{1} + std::erf(x * static_cast<T>(1 / std::numbers::sqrt2)));
+  });
+}
+
+void softplus(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) {
+    const auto positive = x < 0 ? decltype(x){0} : x;  // keeps NaN
+    return positive + std::log1p(std::exp(-std::fabs(x)));
+  });
+}
+
+void leaky_relu(const Call& c, Tensors& out) {
+  const double slope = c.attrs.number("negative_slope");
+  floating1(c, out, [slope](auto x) { return x < 0 ? x * static_cast<decltype(x)>(slope) : x; });
+}
+
+void elu(const Call& c, Tensors& out) {
+  const double alpha = c.attrs.number("alpha");
+  floating1(c, out, [alpha](auto x) { return x > 0 ? x : static_cast<decltype(x)>(alpha) * std::expm1(x); });
+}
+
+void relu_grad(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto g, auto y) { return y > 0 ? g : decltype(g){0}; });
+}
+void tanh_grad(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto g, auto y) { return g * (decltype(g){1} - y * y); });
+}
+void sigmoid_grad(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto g, auto y) { return g * y * (decltype(g){1} - y); });
+}
+
+}  // namespace troupe::ops::cpu

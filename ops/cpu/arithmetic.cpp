@@ -1,0 +1,131 @@
+// Kernels of ops/arithmetic.h.
+#include <bit>
+#include <cmath>
+
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+
+namespace troupe::ops::cpu {
+namespace {
+
+template <class F>
+void numeric2(const Call& c, Tensors& out, F f) {
+  visit_numeric(out[0].dtype(),
+                [&](auto zero) { map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f); });
+}
+
+template <class F>
+void floating2(const Call& c, Tensors& out, F f) {
+  visit_floating(out[0].dtype(),
+                 [&](auto zero) { map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f); });
+}
+
+template <class F>
+void compare(const Call& c, Tensors& out, F f) {
+  visit_dtype(c.in[0].dtype(), [&](auto zero) { map2<decltype(zero), bool>(c.in[0], c.in[1], out[0], f); });
+}
+
+// A selection by bits, since compilers turn `?:` on two loads into a branch.
+template <class T>
+T pick(bool condition, T yes, T no) {
+  using Bits =
+      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+  const Bits mask = static_cast<Bits>(-static_cast<Bits>(condition));
+  return std::bit_cast<T>(
+      static_cast<Bits>((std::bit_cast<Bits>(yes) & mask) | (std::bit_cast<Bits>(no) & ~mask)));
+}
+
+// Integers wrap around instead of overflowing.
+template <class T, class F>
+T wrapping(T a, T b, F f) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+  else
+    return f(a, b);
+}
+
+}  // namespace
+
+void add(const Call& c, Tensors& out) {
+  numeric2(c, out, [](auto a, auto b) { return wrapping(a, b, [](auto x, auto y) { return x + y; }); });
+}
+void sub(const Call& c, Tensors& out) {
+  numeric2(c, out, [](auto a, auto b) { return wrapping(a, b, [](auto x, auto y) { return x - y; }); });
+}
+void mul(const Call& c, Tensors& out) {
+  numeric2(c, out, [](auto a, auto b) { return wrapping(a, b, [](auto x, auto y) { return x * y; }); });
+}
+void maximum(const Call& c, Tensors& out) {
+  numeric2(c, out, [](auto a, auto b) { return (a > b) | (a != a) ? a : b; });
+}
+void minimum(const Call& c, Tensors& out) {
+  numeric2(c, out, [](auto a, auto b) { return (a < b) | (a != a) ? a : b; });
+}
+void div(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto a, auto b) { return a / b; });
+}
+void pow(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto a, auto b) { return std::pow(a, b); });
+}
+
+void add_scalar(const Call& c, Tensors& out) {
+  visit_numeric(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T v = static_cast<T>(c.attrs.number("value"));
+    map1<T, T>(c.in[0], out[0], [v](T x) { return wrapping(x, v, [](auto a, auto b) { return a + b; }); });
+  });
+}
+void mul_scalar(const Call& c, Tensors& out) {
+  visit_numeric(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T v = static_cast<T>(c.attrs.number("value"));
+    map1<T, T>(c.in[0], out[0], [v](T x) { return wrapping(x, v, [](auto a, auto b) { return a * b; }); });
+  });
+}
+void pow_scalar(const Call& c, Tensors& out) {
+  const double exponent = c.attrs.number("exponent");
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T e = static_cast<T>(exponent);
+    if (exponent == 2) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x; });
+    if (exponent == 3) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x * x; });
+    map1<T, T>(c.in[0], out[0], [e](T x) { return std::pow(x, e); });
+  });
+}
+
+void eq(const Call& c, Tensors& out) {
+  compare(c, out, [](auto a, auto b) { return a == b; });
+}
+void lt(const Call& c, Tensors& out) {
+  compare(c, out, [](auto a, auto b) { return a < b; });
+}
+void gt(const Call& c, Tensors& out) {
+  compare(c, out, [](auto a, auto b) { return a > b; });
+}
+
+void where(const Call& c, Tensors& out) {
+  const Shape& shape = out[0].shape();
+  const bool* condition = c.in[0].data<bool>();
+  visit_dtype(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *a = c.in[1].data<T>(), *b = c.in[2].data<T>();
+    T* to = out[0].data<T>();
+    for_each_run<4>(shape,
+                    {out[0].strides(), broadcast_strides(c.in[0], shape), broadcast_strides(c.in[1], shape),
+                     broadcast_strides(c.in[2], shape)},
+                    [&](const auto& at, int64_t n, const auto& step) {
+                      T* o = to + at[0];
+                      const bool* which = condition + at[1];
+                      const T *x = a + at[2], *y = b + at[3];
+                      const int64_t so = step[0], sc = step[1], sx = step[2], sy = step[3];
+                      if (so == 1 && sc == 1 && sx == 1 && sy == 1)
+                        vectorized([=]() __attribute__((always_inline)) {
+                          for (int64_t i = 0; i < n; ++i) o[i] = pick(which[i], x[i], y[i]);
+                        });
+                      else
+                        for (int64_t i = 0; i < n; ++i) o[i * so] = which[i * sc] ? x[i * sx] : y[i * sy];
+                    });
+  });
+}
+
+}  // namespace troupe::ops::cpu

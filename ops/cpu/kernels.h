@@ -1,0 +1,26 @@
+// The CPU kernels, by operator name. Each writes contiguous results from inputs of any strides.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops::cpu {
+
+// arithmetic.cpp
+Kernel add, sub, mul, div, pow, maximum, minimum, add_scalar, mul_scalar, pow_scalar, eq, lt, gt, where;
+// unary.cpp
+Kernel neg, abs, square, sign, exp, log, log1p, sqrt, rsqrt, reciprocal, sin, cos, erf, clamp;
+// activation.cpp
+Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad;
+// reduce.cpp
+Kernel sum, mean, amax, amin, logsumexp, var, argmax, norm, cumsum;
+// softmax.cpp
+Kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
+// matmul.cpp
+Kernel matmul, linear;
+// view.cpp
+Kernel clone, to, flip, tril, slice_grad;
+// index.cpp
+Kernel embedding, embedding_grad, index_select, index_add, gather, scatter_add, concat, pad, one_hot;
+// loss.cpp
+Kernel nll_loss, nll_loss_grad;
+
+}  // namespace troupe::ops::cpu

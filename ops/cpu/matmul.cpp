@@ -1,0 +1,118 @@
+// Kernels of ops/matmul.h: batches and strides, reduced to products of two matrices without copies where
+// possible.
+#include <algorithm>
+
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+
+namespace troupe::ops::cpu {
+namespace {
+
+// Whether the last two dimensions are a matrix that gemm can read. Sizes 1 have no stride of their own.
+template <class T>
+bool as_matrix(const Tensor& t, Matrix<T>& out) {
+  const int r = t.dim();
+  const int64_t rows = t.shape()[r - 2], columns = t.shape()[r - 1], sr = t.strides()[r - 2],
+                sc = t.strides()[r - 1];
+  if (sc == 1 || columns == 1) {
+    out = {nullptr, rows == 1 ? columns : sr, false};
+    if (out.ld >= columns) return true;
+  }
+  if (sr == 1 || rows == 1) {
+    out = {nullptr, columns == 1 ? rows : sc, true};
+    return out.ld >= rows;
+  }
+  return false;
+}
+
+template <class T>
+Tensor readable(const Tensor& t, Matrix<T>& out) {
+  if (as_matrix(t, out)) return t;
+  const Tensor copy = t.clone_data();
+  as_matrix(copy, out);
+  return copy;
+}
+
+Tensor with_shape(const Tensor& t, const Shape& shape, const Shape& strides) {
+  return t.alias(shape, strides, t.storage_offset());
+}
+
+// [.., m, k] as [.. m, k] if one stride leads through all rows.
+bool fold_rows(const Tensor& t, Tensor& out) {
+  const int r = t.dim();
+  int64_t rows = 1, step = 0;
+  for (int i = r - 2; i >= 0; --i) {
+    if (t.shape()[i] == 1) continue;
+    if (rows == 1)
+      step = t.strides()[i];
+    else if (t.strides()[i] != step * rows)
+      return false;
+    rows *= t.shape()[i];
+  }
+  const int64_t columns = t.shape()[r - 1];
+  out = with_shape(t, {rows, columns}, {rows == 1 ? columns : step, t.strides()[r - 1]});
+  return true;
+}
+
+template <class T>
+void multiply(Tensor a, Tensor b, const Tensor& out, T beta) {
+  if (out.numel() == 0) return;
+  if (a.dim() == 1) a = with_shape(a, {1, a.shape()[0]}, {a.shape()[0], a.strides()[0]});
+  if (b.dim() == 1) b = with_shape(b, {b.shape()[0], 1}, {b.strides()[0], 1});
+  T* to = out.data<T>();
+  const int64_t k = a.shape().back();
+  if (k == 0) {
+    if (beta == 0) std::fill_n(to, out.numel(), T{0});
+    return;
+  }
+  if (b.dim() == 2 && a.dim() > 2) {
+    Tensor folded;
+    if (!fold_rows(a, folded)) fold_rows(a.clone_data(), folded);
+    a = folded;
+  }
+  Matrix<T> ma, mb;
+  a = readable(a, ma);
+  b = readable(b, mb);
+  const int64_t m = a.shape()[a.dim() - 2], n = b.shape().back();
+  const auto batch_of = [](const Tensor& t) {
+    Shape shape = t.shape(), strides = t.strides();
+    for (int i = 0; i < 2; ++i) {
+      shape.erase(shape.rank() - 1);
+      strides.erase(strides.rank() - 1);
+    }
+    return with_shape(t, shape, strides);
+  };
+  const Tensor batch_a = batch_of(a), batch_b = batch_of(b);
+  const Shape batch = broadcast(batch_a.shape(), batch_b.shape(), "matmul");
+  const T *pa = a.data<T>(), *pb = b.data<T>();
+  for_each_run<2>(batch, {broadcast_strides(batch_a, batch), broadcast_strides(batch_b, batch)},
+                  [&](const auto& at, int64_t count, const auto& step) {
+                    for (int64_t i = 0; i < count; ++i, to += m * n) {
+                      ma.p = pa + at[0] + i * step[0];
+                      mb.p = pb + at[1] + i * step[1];
+                      gemm(m, n, k, ma, mb, beta, to);
+                    }
+                  });
+}
+
+}  // namespace
+
+void matmul(const Call& c, Tensors& out) {
+  visit_floating(out[0].dtype(), [&](auto zero) { multiply(c.in[0], c.in[1], out[0], zero); });
+}
+
+void linear(const Call& c, Tensors& out) {
+  const Tensor& w = c.in[1];
+  const Tensor transposed = with_shape(w, {w.shape()[1], w.shape()[0]}, {w.strides()[1], w.strides()[0]});
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (c.in.size() < 3) return multiply(c.in[0], transposed, out[0], T{0});
+    const Tensor bias = c.in[2].contiguous_data();
+    const int64_t n = w.shape()[0], rows = n ? out[0].numel() / n : 0;
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(bias.data<T>(), n, out[0].data<T>() + i * n);
+    multiply(c.in[0], transposed, out[0], T{1});
+  });
+}
+
+}  // namespace troupe::ops::cpu

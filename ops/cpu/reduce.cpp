@@ -1,0 +1,243 @@
+// Kernels of ops/reduce.h. The order of summation is fixed: 16 running sums over a row, then those in turn.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+
+namespace troupe::ops::cpu {
+namespace {
+
+constexpr int kLanes = 16;
+
+// x as contiguous [outer, n, inner], to be reduced over n.
+struct Rows {
+  Tensor x;
+  int64_t outer = 1, n = 1, inner = 1;
+};
+
+// Neighbouring reduced dimensions are taken as they lie; otherwise (or if `last`) they are moved to the end
+// by a copy.
+Rows rows_of(const Tensor& x, const std::array<bool, kMaxDims>& reduced, bool last = false) {
+  Rows r{x};
+  int stage = 0;  // 0 before, 1 in, 2 after the reduced dimensions
+  bool adjacent = x.is_contiguous();
+  for (int i = 0; i < x.dim(); ++i) {
+    if (reduced[i]) {
+      adjacent &= stage < 2;
+      stage = 1;
+      r.n *= x.shape()[i];
+    } else {
+      stage = stage ? 2 : 0;
+      (stage ? r.inner : r.outer) *= x.shape()[i];
+    }
+  }
+  if (adjacent && !(last && r.inner > 1)) return r;
+  Shape shape, strides;
+  for (const bool wanted : {false, true})
+    for (int i = 0; i < x.dim(); ++i)
+      if (reduced[i] == wanted) {
+        shape.push_back(x.shape()[i]);
+        strides.push_back(x.strides()[i]);
+      }
+  r.x = x.alias(shape, strides, x.storage_offset()).contiguous_data();
+  r.outer *= r.inner;
+  r.inner = 1;
+  return r;
+}
+
+Rows rows_of(const Call& c, bool last = false) {
+  return rows_of(c.in[0], dim_flags(c, c.in[0].shape(), c.attrs.ints("dim")), last);
+}
+
+// acc(state, element) folds along n; `merge` joins lanes; `finish` makes the result.
+template <class T, class A, class R, class Fold, class Merge, class Finish>
+void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, Finish finish) {
+  const T* x = r.x.data<T>();
+  R* to = out.data<R>();
+  const int64_t n = r.n, inner = r.inner;
+  if (inner == 1) {
+    for (int64_t o = 0; o < r.outer; ++o) {
+      const T* row = x + o * n;
+      A lanes[kLanes];
+      for (A& lane : lanes) lane = start;
+      vectorized([&, row, n ]() __attribute__((always_inline)) {
+        A local[kLanes];
+        for (int l = 0; l < kLanes; ++l) local[l] = start;
+        int64_t i = 0;
+        for (; i + kLanes <= n; i += kLanes)
+          for (int l = 0; l < kLanes; ++l) local[l] = fold(local[l], row[i + l]);
+        for (int l = 0; i < n; ++i, ++l) local[l] = fold(local[l], row[i]);
+        for (int l = 0; l < kLanes; ++l) lanes[l] = local[l];
+      });
+      A all = lanes[0];
+      for (int l = 1; l < kLanes; ++l) all = merge(all, lanes[l]);
+      to[o] = finish(all);
+    }
+    return;
+  }
+  std::vector<A> sums(static_cast<size_t>(inner));
+  for (int64_t o = 0; o < r.outer; ++o) {
+    std::fill(sums.begin(), sums.end(), start);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* __restrict row = x + (o * n + i) * inner;
+      A* __restrict s = sums.data();
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t j = 0; j < inner; ++j) s[j] = fold(s[j], row[j]);
+      });
+    }
+    for (int64_t j = 0; j < inner; ++j) to[o * inner + j] = finish(sums[static_cast<size_t>(j)]);
+  }
+}
+
+// float32 is summed in double: accurate whatever the length, and the loop waits for memory anyway.
+template <class T, class Finish>
+void sum_floating(const Rows& r, const Tensor& out, Finish finish) {
+  reduce<T, double, T>(
+      r, out, 0.0, [](double a, T v) { return a + static_cast<double>(v); },
+      [](double a, double b) { return a + b; }, finish);
+}
+
+template <class T>
+void sum_integers(const Rows& r, const Tensor& out) {
+  reduce<T, uint64_t, int64_t>(
+      r, out, uint64_t{0}, [](uint64_t a, T v) { return a + static_cast<uint64_t>(v); },
+      [](uint64_t a, uint64_t b) { return a + b; }, [](uint64_t a) { return static_cast<int64_t>(a); });
+}
+
+template <class F>
+void extremum(const Call& c, Tensors& out, double start, F better) {
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto pick = [better](T a, T v) {
+      const T best = better(v, a) ? v : a;  // two selections and no `||`: no branch
+      return v != v ? v : best;
+    };
+    reduce<T, T, T>(rows_of(c), out[0], static_cast<T>(start), pick, pick, [](T a) { return a; });
+  });
+}
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+void sum(const Call& c, Tensors& out) {
+  const Rows r = rows_of(c);
+  switch (c.in[0].dtype()) {
+    case DType::int64:
+      return sum_integers<int64_t>(r, out[0]);
+    case DType::boolean:
+      return sum_integers<bool>(r, out[0]);
+    default:
+      break;
+  }
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    sum_floating<T>(r, out[0], [](double a) { return static_cast<T>(a); });
+  });
+}
+
+void mean(const Call& c, Tensors& out) {
+  const Rows r = rows_of(c);
+  const double n = static_cast<double>(r.n);
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    sum_floating<T>(r, out[0], [n](double a) { return static_cast<T>(a / n); });
+  });
+}
+
+void amax(const Call& c, Tensors& out) {
+  extremum(c, out, -kInf, [](auto v, auto a) { return v > a; });
+}
+void amin(const Call& c, Tensors& out) {
+  extremum(c, out, kInf, [](auto v, auto a) { return v < a; });
+}
+
+void logsumexp(const Call& c, Tensors& out) {
+  const Rows r = rows_of(c, true);
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t o = 0; o < r.outer; ++o) {
+      const T* row = r.x.data<T>() + o * r.n;
+      T top = -std::numeric_limits<T>::infinity();
+      for (int64_t i = 0; i < r.n; ++i) top = row[i] > top || row[i] != row[i] ? row[i] : top;
+      if (std::isinf(top)) {  // all -inf, or a +inf: top - top would be NaN
+        out[0].data<T>()[o] = top;
+        continue;
+      }
+      double total = 0;
+      for (int64_t i = 0; i < r.n; ++i) total += std::exp(static_cast<double>(row[i] - top));
+      out[0].data<T>()[o] = static_cast<T>(static_cast<double>(top) + std::log(total));
+    }
+  });
+}
+
+void var(const Call& c, Tensors& out) {
+  const Rows r = rows_of(c, true);
+  const double n = static_cast<double>(r.n);
+  const double divisor = std::max(0.0, c.attrs.flag("unbiased") ? n - 1 : n);
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t o = 0; o < r.outer; ++o) {
+      const T* row = r.x.data<T>() + o * r.n;
+      double total = 0, squares = 0;
+      for (int64_t i = 0; i < r.n; ++i) total += static_cast<double>(row[i]);
+      const double mean = total / n;
+      for (int64_t i = 0; i < r.n; ++i) {
+        const double d = static_cast<double>(row[i]) - mean;
+        squares += d * d;
+      }
+      out[0].data<T>()[o] = static_cast<T>(squares / divisor);
+    }
+  });
+}
+
+void argmax(const Call& c, Tensors& out) {
+  std::array<bool, kMaxDims> reduced{};
+  reduced[c.in[0].shape().axis(c.attrs.integer("dim"), c.name())] = true;
+  const Rows r = rows_of(c.in[0], reduced, true);
+  visit_dtype(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t o = 0; o < r.outer; ++o) {
+      const T* row = r.x.data<T>() + o * r.n;
+      int64_t best = 0;
+      for (int64_t i = 1; i < r.n && row[best] == row[best]; ++i)  // a NaN is the largest
+        if (row[i] > row[best] || row[i] != row[i]) best = i;
+      out[0].data<int64_t>()[o] = best;
+    }
+  });
+}
+
+void norm(const Call& c, Tensors& out) {
+  std::array<bool, kMaxDims> all;
+  all.fill(true);
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    reduce<T, double, T>(
+        rows_of(c.in[0], all), out[0], 0.0,
+        [](double a, T v) { return a + static_cast<double>(v) * static_cast<double>(v); },
+        [](double a, double b) { return a + b; }, [](double a) { return static_cast<T>(std::sqrt(a)); });
+  });
+}
+
+void cumsum(const Call& c, Tensors& out) {
+  const Tensor x = c.in[0].contiguous_data();
+  const Around a = around(x.shape(), x.shape().axis(c.attrs.integer("dim"), c.name()));
+  visit_numeric(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    using A = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+    std::vector<A> sums(static_cast<size_t>(a.inner));
+    const T* in = x.data<T>();
+    T* to = out[0].data<T>();
+    for (int64_t o = 0; o < a.outer; ++o) {
+      std::fill(sums.begin(), sums.end(), A{0});
+      for (int64_t i = 0; i < a.size; ++i)
+        for (int64_t j = 0; j < a.inner; ++j)
+          *to++ = static_cast<T>(sums[static_cast<size_t>(j)] += static_cast<A>(*in++));
+    }
+  });
+}
+
+}  // namespace troupe::ops::cpu

@@ -1,0 +1,55 @@
+// Runs a loop in the widest vector instructions of the machine, chosen at run time.
+#pragma once
+
+namespace troupe::ops::cpu {
+
+#if defined(__x86_64__)
+
+enum class Simd { baseline, avx2, avx512 };
+
+inline Simd simd_level() {
+  static const Simd level = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+      return Simd::avx512;
+    return __builtin_cpu_supports("avx2") ? Simd::avx2 : Simd::baseline;
+  }();
+  return level;
+}
+
+template <class F>
+[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512"), gnu::noinline]] void run_avx512(
+    const F& f) {
+  f();
+}
+template <class F>
+[[gnu::target("avx2"), gnu::noinline]] void run_avx2(const F& f) {
+  f();
+}
+
+/// Calls f(), compiled for each instruction set. f must be a lambda marked [[gnu::always_inline]] that holds
+/// the whole loop. The order of operations, and so the bits of a result, are the same for all (nothing is
+/// fused).
+template <class F>
+void vectorized(const F& f) {
+  switch (simd_level()) {
+    case Simd::avx512:
+      return run_avx512(f);
+    case Simd::avx2:
+      return run_avx2(f);
+    case Simd::baseline:
+      return f();
+  }
+}
+
+#else
+
+template <class F>
+void vectorized(const F& f) {
+  f();
+}
+
+#endif
+
+}  // namespace troupe::ops::cpu

@@ -1,0 +1,74 @@
+// Kernels of ops/view.h that copy.
+#include <cstring>
+
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+
+namespace troupe::ops::cpu {
+
+void clone(const Call& c, Tensors& out) {
+  visit_dtype(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    map1<T, T>(c.in[0], out[0], [](T x) { return x; });
+  });
+}
+
+void to(const Call& c, Tensors& out) {
+  visit_dtype(c.in[0].dtype(), [&](auto from) {
+    visit_dtype(out[0].dtype(), [&](auto target) {
+      using T = decltype(from);
+      using R = decltype(target);
+      map1<T, R>(c.in[0], out[0], [](T x) { return static_cast<R>(x); });
+    });
+  });
+}
+
+// Reads x backwards along the flipped dimensions: a view with negative strides.
+void flip(const Call& c, Tensors& out) {
+  const Tensor& x = c.in[0];
+  if (x.numel() == 0) return;
+  Shape strides = x.strides();
+  int64_t offset = x.storage_offset();
+  for (int64_t dim : c.attrs.ints("dims")) {
+    const int d = x.shape().axis(dim, c.name());
+    if (x.dim() == 0) break;
+    offset += (x.shape()[d] - 1) * strides[d];
+    strides[d] = -strides[d];
+  }
+  const Tensor backwards = x.alias(x.shape(), strides, offset);
+  visit_dtype(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    map1<T, T>(backwards, out[0], [](T v) { return v; });
+  });
+}
+
+void tril(const Call& c, Tensors& out) {
+  const Tensor x = c.in[0].contiguous_data();
+  const int r = x.dim();
+  const int64_t rows = x.shape()[r - 2], columns = x.shape()[r - 1], diagonal = c.attrs.integer("diagonal");
+  const int64_t matrix = rows * columns;
+  visit_dtype(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* in = x.data<T>();
+    T* to = out[0].data<T>();
+    for (int64_t at = 0, n = x.numel(); at < n; at += matrix)
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          to[at + i * columns + j] = j - i <= diagonal ? in[at + i * columns + j] : T{0};
+  });
+}
+
+void slice_grad(const Call& c, Tensors& out) {
+  const Tensor& to = out[0];
+  std::memset(to.bytes(), 0, to.nbytes());
+  if (c.in[0].numel() == 0) return;
+  const int dim = to.shape().axis(c.attrs.integer("dim"), c.name());
+  const int64_t size = to.shape()[dim], given = c.attrs.integer("start");
+  const int64_t start = std::max<int64_t>(given < 0 ? given + size : given, 0);
+  Shape strides = to.strides();
+  const int64_t offset = start * strides[dim];
+  if (c.in[0].shape()[dim] > 1) strides[dim] *= c.attrs.integer("step");
+  to.alias(c.in[0].shape(), strides, offset).copy_(c.in[0]);
+}
+
+}  // namespace troupe::ops::cpu

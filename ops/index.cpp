@@ -1,0 +1,335 @@
+#include "ops/index.h"
+
+#include <fmt/format.h>
+
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+int axis(const Call& c, const Shape& shape) {
+  if (shape.empty()) reject(c, "needs at least one dimension, got a 0-d tensor");
+  return shape.axis(c.attrs.integer("dim"), c.name());
+}
+
+Specs embedding_spec(const Call& c) {
+  require_int64(c, c.in[0], "ids");
+  const Shape& w = c.in[1].shape();
+  if (w.rank() != 2) reject(c, "weight must be [n, d], got " + w.str());
+  Shape out = c.in[0].shape();
+  out.push_back(w[1]);
+  return {{out, c.in[1].dtype()}};
+}
+
+Specs embedding_grad_spec(const Call& c) {
+  require_int64(c, c.in[0], "ids");
+  require_floating(c, c.in[1]);
+  const Shape &ids = c.in[0].shape(), &g = c.in[1].shape();
+  Shape expected = ids;
+  if (!g.empty()) expected.push_back(g.back());
+  if (g != expected)
+    reject(c, fmt::format("ids {} and gradient {} do not belong together", ids.str(), g.str()));
+  return {{Shape{c.attrs.integer("rows"), g.back()}, c.in[1].dtype()}};
+}
+
+Specs index_spec(const Call& c, int64_t size) {
+  require_int64(c, c.in[1], "index");
+  if (c.in[1].dim() != 1) reject(c, "index must be 1-d, got " + c.in[1].str());
+  Shape out = c.in[0].shape();
+  out[axis(c, out)] = size;
+  return {{out, c.in[0].dtype()}};
+}
+
+Specs index_select_spec(const Call& c) { return index_spec(c, c.in[1].numel()); }
+
+Specs index_add_spec(const Call& c) {
+  require_floating(c, c.in[0]);
+  if (c.in[0].shape()[axis(c, c.in[0].shape())] != c.in[1].numel())
+    reject(c, fmt::format("{} slices for {} indices", c.in[0].shape().str(), c.in[1].numel()));
+  return index_spec(c, c.attrs.integer("size"));
+}
+
+// index fits x everywhere but along dim.
+void check_gather(const Call& c) {
+  require_int64(c, c.in[1], "index");
+  const Shape &x = c.in[0].shape(), &index = c.in[1].shape();
+  bool fits = x.rank() == index.rank();
+  const int dim = x.axis(c.attrs.integer("dim"), c.name());
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == dim || index[i] <= x[i];
+  if (!fits) reject(c, fmt::format("index {} does not fit {} along dimension {}", index.str(), x.str(), dim));
+}
+
+Specs gather_spec(const Call& c) {
+  check_gather(c);
+  return {{c.in[1].shape(), c.in[0].dtype()}};
+}
+
+Specs scatter_add_spec(const Call& c) {
+  check_gather(c);
+  require_same_shape(c, c.in[1], c.in[2]);
+  if (c.in[0].dtype() != c.in[2].dtype())
+    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].str(),
+                          c.in[2].str()));
+  return numeric_unary(c);
+}
+
+Specs concat_spec(const Call& c) {
+  require_same_dtype(c);
+  Shape out = c.in[0].shape();
+  const int dim = axis(c, out);
+  for (size_t i = 1; i < c.in.size(); ++i) {
+    const Shape& part = c.in[i].shape();
+    bool fits = part.rank() == out.rank();
+    for (int d = 0; fits && d < out.rank(); ++d) fits = d == dim || part[d] == out[d];
+    if (!fits)
+      reject(c, fmt::format("{} and {} differ outside dimension {}", c.in[0].shape().str(), part.str(), dim));
+    out[dim] += part[dim];
+  }
+  return {{out, c.in[0].dtype()}};
+}
+
+Tensors stacked(const Call& c) {
+  require_same_dtype(c);
+  Tensors parts;
+  const int64_t dim = c.attrs.integer("dim");
+  for (const Tensor& t : c.in) {
+    require_same_shape(c, c.in[0], t);
+    parts.push_back(unsqueeze(t, dim));
+  }
+  return {concat(parts, dim)};
+}
+
+Tensors split_views(const Call& c) {
+  const Tensor& x = c.in[0];
+  const int dim = axis(c, x.shape());
+  const Ints& sizes = c.attrs.ints("sizes");
+  int64_t total = 0;
+  for (int64_t s : sizes) {
+    if (s < 0) reject(c, fmt::format("sizes must be at least 0, got {}", str(AttrValue(sizes))));
+    total += s;
+  }
+  if (sizes.empty() || total != x.shape()[dim])
+    reject(c, fmt::format("sizes {} do not add up to dimension {} of {}", str(AttrValue(sizes)), dim,
+                          x.shape().str()));
+  Tensors out;
+  int64_t start = 0;
+  for (int64_t s : sizes) {
+    Shape shape = x.shape();
+    shape[dim] = s;
+    out.push_back(x.alias(shape, x.strides(), x.storage_offset() + (s ? start * x.strides()[dim] : 0)));
+    start += s;
+  }
+  return out;
+}
+
+Specs pad_spec(const Call& c) {
+  const Ints& widths = c.attrs.ints("pad");
+  Shape out = c.in[0].shape();
+  if (widths.size() % 2 || widths.size() / 2 > static_cast<size_t>(out.rank()))
+    reject(c, fmt::format("pad {} must be two numbers for each of at most {} dimensions",
+                          str(AttrValue(widths)), out.rank()));
+  for (size_t i = 0; i < widths.size(); ++i) {
+    if (widths[i] < 0) reject(c, fmt::format("widths must be at least 0, got {}", str(AttrValue(widths))));
+    out[out.rank() - 1 - static_cast<int>(i / 2)] += widths[i];
+  }
+  return {{out, c.in[0].dtype()}};
+}
+
+Specs one_hot_spec(const Call& c) {
+  require_int64(c, c.in[0], "ids");
+  if (c.attrs.integer("classes") < 1)
+    reject(c, fmt::format("classes must be at least 1, got {}", c.attrs.integer("classes")));
+  Shape out = c.in[0].shape();
+  out.push_back(c.attrs.integer("classes"));
+  return {{out, int64}};
+}
+
+Tensor indices(const Ints& values, const Shape& shape) { return Tensor::of<int64_t>(values, shape); }
+
+}  // namespace
+
+const Op kEmbedding{
+    .name = "embedding",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = embedding_spec,
+    .cpu = cpu::embedding,
+    .saves_inputs = 0b01,
+    .gradient = [](const Backward& b) -> Tensors {
+      return {Tensor(), apply1(kEmbeddingGrad, {b.in[0], b.grads[0]}, {{"rows", b.shape(1)[0]}})};
+    },
+    .samples = []() -> std::vector<Sample> {
+      return {{{indices({0, 2, 2, 4, 1, 0}, {2, 3}), sample({5, 3})}}, {{indices({}, {0}), sample({5, 3})}}};
+    }};
+
+const Op kEmbeddingGrad{.name = "embedding_grad",
+                        .min_inputs = 2,
+                        .max_inputs = 2,
+                        .attrs = {{"rows", 0}},
+                        .shape = embedding_grad_spec,
+                        .cpu = cpu::embedding_grad,
+                        .saves_inputs = 0b01,
+                        .gradient = [](const Backward& b) -> Tensors {
+                          return {Tensor(), embedding(b.in[0], b.grads[0])};
+                        },
+                        .samples = []() -> std::vector<Sample> {
+                          return {{{indices({0, 2, 2}, {3}), sample({3, 2})}, {{"rows", 4}}}};
+                        }};
+
+const Op kIndexSelect{
+    .name = "index_select",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .attrs = {{"dim", 0}},
+    .shape = index_select_spec,
+    .cpu = cpu::index_select,
+    .saves_inputs = 0b10,
+    .gradient = [](const Backward& b) -> Tensors {
+      const int64_t dim = b.attrs.integer("dim");
+      return {apply1(kIndexAdd, {b.grads[0], b.in[1]},
+                     {{"dim", dim}, {"size", b.shape(0)[b.shape(0).axis(dim, "index_select")]}})};
+    },
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({3, 4}), indices({0, 2, 2}, {3})}},
+              {{sample({3, 4}), indices({3, 0}, {2})}, {{"dim", -1}}}};
+    }};
+
+const Op kIndexAdd{.name = "index_add",
+                   .min_inputs = 2,
+                   .max_inputs = 2,
+                   .attrs = {{"dim", 0}, {"size", 0}},
+                   .shape = index_add_spec,
+                   .cpu = cpu::index_add,
+                   .saves_inputs = 0b10,
+                   .gradient = [](const Backward& b) -> Tensors {
+                     return {index_select(b.grads[0], b.in[1], b.attrs.integer("dim"))};
+                   },
+                   .samples = []() -> std::vector<Sample> {
+                     return {{{sample({3, 2}), indices({0, 2, 2}, {3})}, {{"dim", 0}, {"size", 4}}}};
+                   }};
+
+const Op kGather{.name = "gather",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .attrs = {{"dim", 0}},
+                 .shape = gather_spec,
+                 .cpu = cpu::gather,
+                 .saves_inputs = 0b10,
+                 .gradient = [](const Backward& b) -> Tensors {
+                   return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype), b.in[1], b.grads[0],
+                                       b.attrs.integer("dim"))};
+                 },
+                 .samples = []() -> std::vector<Sample> {
+                   return {{{sample({3, 4}), indices({0, 3, 1, 1, 2, 2}, {3, 2})}, {{"dim", 1}}},
+                           {{sample({3, 4}), indices({0, 2, 1}, {1, 3})}, {{"dim", 0}}}};
+                 }};
+
+const Op kScatterAdd{
+    .name = "scatter_add",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs = {{"dim", 0}},
+    .shape = scatter_add_spec,
+    .cpu = cpu::scatter_add,
+    .saves_inputs = 0b010,
+    .gradient = [](const Backward& b) -> Tensors {
+      Tensors out{b.grads[0], Tensor(), Tensor()};
+      if (b.needs(2)) out[2] = gather(b.grads[0], b.in[1], b.attrs.integer("dim"));
+      return out;
+    },
+    .samples = []() -> std::vector<Sample> {
+      return {
+          {{sample({3, 4}), indices({0, 3, 1, 1, 2, 2}, {3, 2}), sample({3, 2}, -2, 2, 1)}, {{"dim", 1}}}};
+    }};
+
+const Op kConcat{.name = "concat",
+                 .max_inputs = -1,
+                 .attrs = {{"dim", 0}},
+                 .shape = concat_spec,
+                 .cpu = cpu::concat,
+                 .gradient = [](const Backward& b) -> Tensors {
+                   const int64_t dim = b.attrs.integer("dim");
+                   Tensors out(b.in_specs.size());
+                   int64_t start = 0;
+                   for (size_t i = 0; i < out.size(); ++i) {
+                     const int64_t size = b.shape(i)[b.shape(i).axis(dim, "concat")];
+                     if (b.needs(i)) out[i] = slice(b.grads[0], dim, start, start + size);
+                     start += size;
+                   }
+                   return out;
+                 },
+                 .samples = []() -> std::vector<Sample> {
+                   return {{{sample({3, 4}), sample({3, 2}, -2, 2, 1), sample({3, 0})}, {{"dim", -1}}},
+                           {{sample({2}), sample({1})}}};
+                 }};
+
+const Op kStack{.name = "stack",
+                .max_inputs = -1,
+                .attrs = {{"dim", 0}},
+                .compose = stacked,
+                .samples = []() -> std::vector<Sample> {
+                  return {{{sample({3, 4}), sample({3, 4}, -2, 2, 1)}, {{"dim", 1}}},
+                          {{sample({}), sample({}, -2, 2, 1)}}};
+                }};
+
+const Op kSplit{.name = "split",
+                .attrs = {{"sizes", Ints{}}, {"dim", 0}},
+                .view = split_views,
+                .gradient = [](const Backward& b) -> Tensors {
+                  return {concat({b.grads.begin(), b.grads.end()}, b.attrs.integer("dim"))};
+                },
+                .samples = []() -> std::vector<Sample> {
+                  return {{{sample({3, 6})}, {{"sizes", Ints{1, 3, 2}}, {"dim", 1}}}};
+                }};
+
+const Op kPad{.name = "pad",
+              .attrs = {{"pad", Ints{}}, {"value", 0.0}},
+              .shape = pad_spec,
+              .cpu = cpu::pad,
+              .gradient = [](const Backward& b) -> Tensors {
+                const Ints& widths = b.attrs.ints("pad");
+                Tensor g = b.grads[0];
+                for (size_t i = 0; i < widths.size() / 2; ++i) {
+                  const int dim = b.shape(0).rank() - 1 - static_cast<int>(i);
+                  g = slice(g, dim, widths[2 * i], widths[2 * i] + b.shape(0)[dim]);
+                }
+                return {g};
+              },
+              .samples = []() -> std::vector<Sample> {
+                return {{{sample({2, 3, 4})}, {{"pad", Ints{1, 2, 0, 1}}}},
+                        {{sample({2})}, {{"pad", Ints{1, 0}}, {"value", 3.0}}}};
+              }};
+
+const Op kOneHot{.name = "one_hot",
+                 .attrs = {{"classes", 1}},
+                 .shape = one_hot_spec,
+                 .cpu = cpu::one_hot,
+                 .samples = []() -> std::vector<Sample> {
+                   return {{{indices({0, 2, 1, 2}, {2, 2})}, {{"classes", 3}}}};
+                 }};
+
+Tensor embedding(const Tensor& ids, const Tensor& weight) { return apply1(kEmbedding, {ids, weight}); }
+Tensor index_select(const Tensor& x, const Tensor& index, int64_t dim) {
+  return apply1(kIndexSelect, {x, index}, {{"dim", dim}});
+}
+Tensor gather(const Tensor& x, const Tensor& index, int64_t dim) {
+  return apply1(kGather, {x, index}, {{"dim", dim}});
+}
+Tensor scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim) {
+  return apply1(kScatterAdd, {x, index, source}, {{"dim", dim}});
+}
+Tensor concat(const Tensors& parts, int64_t dim) { return apply(kConcat, parts, {{"dim", dim}})[0]; }
+Tensor stack(const Tensors& parts, int64_t dim) { return apply(kStack, parts, {{"dim", dim}})[0]; }
+Tensors split(const Tensor& x, const Ints& sizes, int64_t dim) {
+  return apply(kSplit, {&x, 1}, {{"sizes", sizes}, {"dim", dim}});
+}
+Tensor pad(const Tensor& x, const Ints& widths, double value) {
+  return apply1(kPad, {x}, {{"pad", widths}, {"value", value}});
+}
+Tensor one_hot(const Tensor& ids, int64_t classes) { return apply1(kOneHot, {ids}, {{"classes", classes}}); }
+
+}  // namespace troupe::ops

@@ -1,0 +1,270 @@
+#include "ops/loss.h"
+
+#include <fmt/format.h>
+
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/unary.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+// target has the shape of x without the class dimension.
+void check_classes(const Call& c, const Shape& x, const Tensor& target) {
+  require_int64(c, target, "target");
+  if (x.empty()) reject(c, "needs scores [N, C] or [C], got a 0-d tensor");
+  Shape expected = x;
+  expected.erase(x.rank() > 1 ? 1 : 0);
+  if (target.shape() != expected)
+    reject(c, fmt::format("target must be {} for scores {}, got {}", expected.str(), x.str(),
+                          target.shape().str()));
+}
+
+Specs nll_spec(const Call& c) {
+  require_reduction(c);
+  require_floating(c, c.in[0]);
+  check_classes(c, c.in[0].shape(), c.in[1]);
+  return {{c.attrs.text("reduction") == "none" ? c.in[1].shape() : Shape{}, c.in[0].dtype()}};
+}
+
+Specs nll_grad_spec(const Call& c) {
+  require_reduction(c);
+  require_floating(c, c.in[0]);
+  const Shape x(c.attrs.ints("shape"));
+  check_classes(c, x, c.in[1]);
+  if (c.in[0].shape() != (c.attrs.text("reduction") == "none" ? c.in[1].shape() : Shape{}))
+    reject(c, "the gradient's shape is " + c.in[0].shape().str());
+  return {{x, c.in[0].dtype()}};
+}
+
+Tensors cross_entropy_of(const Call& c) {
+  require_reduction(c);
+  require_floating(c, c.in[0]);
+  check_classes(c, c.in[0].shape(), c.in[1]);
+  const std::string& reduction = c.attrs.text("reduction");
+  const int64_t ignored = c.attrs.integer("ignore_index");
+  const double smoothing = c.attrs.number("label_smoothing");
+  if (!(smoothing >= 0 && smoothing <= 1))
+    reject(c, fmt::format("label_smoothing must be in [0, 1], got {}", smoothing));
+  const Tensor &x = c.in[0], &target = c.in[1];
+  const int64_t dim = x.dim() > 1 ? 1 : 0;
+  const Tensor log_p = log_softmax(x, dim);
+  const Tensor picked = nll_loss(log_p, target, reduction, ignored);
+  if (smoothing == 0) return {picked};
+  const Tensor out = eq(target, Tensor::scalar(static_cast<double>(ignored), int64));
+  const Tensor spread = where(out, Tensor::scalar(0, x.dtype()), neg(sum(log_p, {dim})));
+  Tensor all = spread;
+  if (reduction != "none") all = sum(all);
+  if (reduction == "mean") all = div(all, static_cast<double>(target.numel()) - sum(out).item());
+  return {add(mul(picked, 1 - smoothing), mul(all, smoothing / static_cast<double>(x.size(dim))))};
+}
+
+Tensor reduced(const Call& c, const Tensor& each) {
+  const std::string& r = c.attrs.text("reduction");
+  if (r == "none") return each;
+  if (r == "batchmean") return mul(sum(each), 1 / static_cast<double>(each.dim() ? each.shape()[0] : 1));
+  return r == "mean" ? mean(each) : sum(each);
+}
+
+void check_pair(const Call& c, const char* more = nullptr) {
+  require_reduction(c, more);
+  require_floating(c, c.in[0]);
+  require_same_dtype(c);
+  require_same_shape(c, c.in[0], c.in[1]);
+}
+
+// 0.5 d^2 / width up to |d| = width, then a line; times `scale`.
+Tensor rounded_distance(const Call& c, double width, double scale) {
+  const Tensor d = sub(c.in[0], c.in[1]), a = abs(d);
+  const Tensor line = mul(add(a, -0.5 * width), scale);
+  if (width == 0) return line;
+  const Tensor curve = mul(square(d), 0.5 * scale / width);
+  return where(lt(a, Tensor::scalar(width, d.dtype())), curve, line);
+}
+
+std::vector<Sample> classes() {
+  const Tensor target = Tensor::of<int64_t>({0, 3, 1});
+  std::vector<Sample> all;
+  for (const char* r : {"mean", "sum", "none"})
+    all.push_back({{sample({3, 4}), target}, {{"reduction", r}, {"ignore_index", 3}}});
+  all.push_back({{sample({2, 3, 2}), Tensor::of<int64_t>({0, 2, 1, 1}, {2, 2})}});
+  all.push_back({{sample({4}), Tensor::of<int64_t>({2}, {})}});
+  return all;
+}
+
+std::vector<Sample> pairs() {
+  std::vector<Sample> all;
+  for (const char* r : {"mean", "sum", "none"})
+    all.push_back({{sample({3, 4}), sample({3, 4}, -2, 2, 1)}, {{"reduction", r}}});
+  return all;
+}
+
+std::vector<Sample> probabilities() {
+  std::vector<Sample> all;
+  for (const char* r : {"mean", "none"})
+    all.push_back({{sample({3, 4}), sample({3, 4}, 0.05, 0.95, 1)}, {{"reduction", r}}});
+  return all;
+}
+
+Attrs reduction_and(std::initializer_list<Attr> more = {}) {
+  Attrs all{{"reduction", "mean"}};
+  for (const Attr& a : more) all.add(a);
+  return all;
+}
+
+}  // namespace
+
+const Op kNllLoss{.name = "nll_loss",
+                  .min_inputs = 2,
+                  .max_inputs = 2,
+                  .attrs = reduction_and({{"ignore_index", -100}}),
+                  .shape = nll_spec,
+                  .cpu = cpu::nll_loss,
+                  .saves_inputs = 0b10,
+                  .gradient = [](const Backward& b) -> Tensors {
+                    Attrs attrs = b.attrs;
+                    attrs.add({"shape", to_list(b.shape(0))});
+                    return {apply1(kNllLossGrad, {b.grads[0], b.in[1]}, std::move(attrs))};
+                  },
+                  .samples = classes};
+
+// The transpose of nll_loss, which is linear in the log-probabilities.
+const Op kNllLossGrad{
+    .name = "nll_loss_grad",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .attrs = reduction_and({{"ignore_index", -100}, {"shape", std::vector<int64_t>{}}}),
+    .shape = nll_grad_spec,
+    .cpu = cpu::nll_loss_grad,
+    .saves_inputs = 0b10,
+    .gradient = [](const Backward& b) -> Tensors {
+      return {nll_loss(b.grads[0], b.in[1], b.attrs.text("reduction"), b.attrs.integer("ignore_index"))};
+    },
+    .samples = []() -> std::vector<Sample> {
+      const Tensor target = Tensor::of<int64_t>({0, 3, 1});
+      const std::vector<int64_t> shape{3, 4};
+      return {{{sample({}), target}, {{"shape", shape}}},
+              {{sample({3}), target}, {{"shape", shape}, {"reduction", "none"}}}};
+    }};
+
+const Op kCrossEntropy{.name = "cross_entropy",
+                       .min_inputs = 2,
+                       .max_inputs = 2,
+                       .attrs = reduction_and({{"ignore_index", -100}, {"label_smoothing", 0.0}}),
+                       .compose = cross_entropy_of,
+                       .samples = []() -> std::vector<Sample> {
+                         std::vector<Sample> all = classes();
+                         for (const Sample& s : classes()) {
+                           all.push_back(s);
+                           all.back().attrs.add({"label_smoothing", 0.1});
+                         }
+                         return all;
+                       }};
+
+const Op kMseLoss{.name = "mse_loss",
+                  .min_inputs = 2,
+                  .max_inputs = 2,
+                  .attrs = reduction_and(),
+                  .compose = [](const Call& c) -> Tensors {
+                    check_pair(c);
+                    return {reduced(c, square(sub(c.in[0], c.in[1])))};
+                  },
+                  .samples = pairs};
+
+const Op kL1Loss{.name = "l1_loss",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .attrs = reduction_and(),
+                 .compose = [](const Call& c) -> Tensors {
+                   check_pair(c);
+                   return {reduced(c, abs(sub(c.in[0], c.in[1])))};
+                 },
+                 .samples = pairs};
+
+const Op kSmoothL1Loss{.name = "smooth_l1_loss",
+                       .min_inputs = 2,
+                       .max_inputs = 2,
+                       .attrs = reduction_and({{"beta", 1.0}}),
+                       .compose = [](const Call& c) -> Tensors {
+                         check_pair(c);
+                         const double beta = c.attrs.number("beta");
+                         if (!(beta >= 0)) reject(c, fmt::format("beta must be at least 0, got {}", beta));
+                         return {reduced(c, rounded_distance(c, beta, 1))};
+                       },
+                       .samples = pairs};
+
+const Op kHuberLoss{.name = "huber_loss",
+                    .min_inputs = 2,
+                    .max_inputs = 2,
+                    .attrs = reduction_and({{"delta", 1.0}}),
+                    .compose = [](const Call& c) -> Tensors {
+                      check_pair(c);
+                      const double delta = c.attrs.number("delta");
+                      if (!(delta > 0)) reject(c, fmt::format("delta must be above 0, got {}", delta));
+                      return {reduced(c, rounded_distance(c, delta, delta))};
+                    },
+                    .samples = pairs};
+
+const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits",
+                                       .min_inputs = 2,
+                                       .max_inputs = 2,
+                                       .attrs = reduction_and(),
+                                       .compose = [](const Call& c) -> Tensors {
+                                         check_pair(c);
+                                         return {reduced(c, sub(softplus(c.in[0]), mul(c.in[0], c.in[1])))};
+                                       },
+                                       .samples = probabilities};
+
+// target log(target) is 0 at 0.
+const Op kKlDiv{.name = "kl_div",
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .attrs = reduction_and(),
+                .compose = [](const Call& c) -> Tensors {
+                  check_pair(c, "batchmean");
+                  const Tensor &x = c.in[0], &t = c.in[1];
+                  const Tensor safe =
+                      where(gt(t, Tensor::scalar(0, t.dtype())), t, Tensor::scalar(1, t.dtype()));
+                  return {reduced(c, mul(t, sub(log(safe), x)))};
+                },
+                .samples = []() -> std::vector<Sample> {
+                  std::vector<Sample> all = probabilities();
+                  all.push_back({all[0].inputs, {{"reduction", "batchmean"}}});
+                  return all;
+                }};
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const std::string& reduction,
+                     int64_t ignore_index, double label_smoothing) {
+  return apply1(
+      kCrossEntropy, {x, target},
+      {{"reduction", reduction}, {"ignore_index", ignore_index}, {"label_smoothing", label_smoothing}});
+}
+Tensor nll_loss(const Tensor& log_p, const Tensor& target, const std::string& reduction,
+                int64_t ignore_index) {
+  return apply1(kNllLoss, {log_p, target}, {{"reduction", reduction}, {"ignore_index", ignore_index}});
+}
+Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return apply1(kMseLoss, {x, target}, {{"reduction", reduction}});
+}
+Tensor l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return apply1(kL1Loss, {x, target}, {{"reduction", reduction}});
+}
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double beta) {
+  return apply1(kSmoothL1Loss, {x, target}, {{"reduction", reduction}, {"beta", beta}});
+}
+Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta) {
+  return apply1(kHuberLoss, {x, target}, {{"reduction", reduction}, {"delta", delta}});
+}
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return apply1(kBinaryCrossEntropyWithLogits, {x, target}, {{"reduction", reduction}});
+}
+Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return apply1(kKlDiv, {x, target}, {{"reduction", reduction}});
+}
+
+}  // namespace troupe::ops

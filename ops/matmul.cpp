@@ -1,0 +1,120 @@
+#include "ops/matmul.h"
+
+#include <fmt/format.h>
+
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/reduce.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+Specs matmul_spec(const Call& c) {
+  require_floating(c, c.in[0]);
+  require_same_dtype(c);
+  const Shape &a = c.in[0].shape(), &b = c.in[1].shape();
+  if (a.empty() || b.empty())
+    reject(c, fmt::format("needs at least one dimension: {} x {}", a.str(), b.str()));
+  const int64_t inner = b.rank() == 1 ? b[0] : b[b.rank() - 2];
+  if (a.back() != inner) reject(c, fmt::format("inner dimensions differ: {} x {}", a.str(), b.str()));
+  const auto batch = [](const Shape& s) {
+    return Shape(std::span(s.begin(), static_cast<size_t>(std::max(s.rank() - 2, 0))));
+  };
+  Shape out = broadcast(batch(a), batch(b), c.name());
+  if (a.rank() > 1) out.push_back(a[a.rank() - 2]);
+  if (b.rank() > 1) out.push_back(b.back());
+  return {{out, c.in[0].dtype()}};
+}
+
+Specs linear_spec(const Call& c) {
+  require_floating(c, c.in[0]);
+  require_same_dtype(c);
+  const Shape &x = c.in[0].shape(), &w = c.in[1].shape();
+  if (w.rank() != 2) reject(c, fmt::format("weight must be [out, in], got {}", w.str()));
+  if (x.empty() || x.back() != w[1])
+    reject(c, fmt::format("input {} does not end in the weight's {}: weight is {}", x.str(), w[1], w.str()));
+  if (c.in.size() == 3 && c.in[2].shape() != Shape{w[0]})
+    reject(c, fmt::format("bias must be [{}], got {}", w[0], c.in[2].shape().str()));
+  Shape out = x;
+  out.back() = w[0];
+  return {{out, c.in[0].dtype()}};
+}
+
+Tensor flipped(const Tensor& x) { return transpose(x, -2, -1); }
+
+// All leading dimensions in one: [rows, columns].
+Tensor as_rows(const Tensor& x) {
+  const int64_t columns = x.shape().back();
+  int64_t rows = 1;
+  for (int i = 0; i < x.dim() - 1; ++i) rows *= x.shape()[i];
+  return x.dim() == 2 ? x : reshape(x, {rows, columns});
+}
+
+Tensors matmul_gradient(const Backward& b) {
+  const Tensor x = b.in[0].dim() == 1 ? unsqueeze(b.in[0], 0) : b.in[0];
+  const Tensor y = b.in[1].dim() == 1 ? unsqueeze(b.in[1], 1) : b.in[1];
+  Tensor g = b.grads[0];
+  if (b.in[0].dim() == 1) g = unsqueeze(g, b.in[1].dim() == 1 ? -1 : -2);
+  if (b.in[1].dim() == 1) g = unsqueeze(g, -1);
+  Tensors out(2);
+  if (b.needs(0)) out[0] = reshape(sum_to(matmul(g, flipped(y)), x.shape()), to_list(b.shape(0)));
+  if (b.needs(1)) {
+    const Tensor gy =
+        y.dim() == 2 ? matmul(flipped(as_rows(x)), as_rows(g)) : sum_to(matmul(flipped(x), g), y.shape());
+    out[1] = reshape(gy, to_list(b.shape(1)));
+  }
+  return out;
+}
+
+Tensors linear_gradient(const Backward& b) {
+  const Tensor& g = b.grads[0];
+  Tensors out(b.in.size());
+  if (b.needs(0)) out[0] = matmul(g, b.in[1]);
+  if (b.needs(1)) out[1] = matmul(flipped(as_rows(g)), as_rows(b.in[0]));
+  if (b.in.size() == 3 && b.needs(2)) out[2] = sum(as_rows(g), {0});
+  return out;
+}
+
+}  // namespace
+
+const Op kMatmul{.name = "matmul",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .shape = matmul_spec,
+                 .cpu = cpu::matmul,
+                 .saves_inputs = 0b11,
+                 .gradient = matmul_gradient,
+                 .samples = []() -> std::vector<Sample> {
+                   const auto pair = [](const Shape& a, const Shape& b) {
+                     return Sample{{sample(a), sample(b, -2, 2, 1)}};
+                   };
+                   return {pair({3, 4}, {4, 5}),    pair({2, 3, 4}, {2, 4, 5}),
+                           pair({2, 3, 4}, {4, 5}), pair({2, 1, 3, 4}, {3, 4, 2}),
+                           pair({4}, {4}),          pair({3, 4}, {4}),
+                           pair({4}, {4, 5}),       pair({4}, {2, 4, 5}),
+                           pair({2, 3, 4}, {4}),    pair({3, 0}, {0, 5}),
+                           pair({0, 4}, {4, 5}),    pair({3, 1}, {1, 5})};
+                 }};
+
+const Op kLinear{.name = "linear",
+                 .min_inputs = 2,
+                 .max_inputs = 3,
+                 .shape = linear_spec,
+                 .cpu = cpu::linear,
+                 .saves_inputs = 0b11,
+                 .gradient = linear_gradient,
+                 .samples = []() -> std::vector<Sample> {
+                   const Tensor w = sample({5, 4}, -2, 2, 1), bias = sample({5}, -2, 2, 2);
+                   return {{{sample({2, 3, 4}), w, bias}},
+                           {{sample({3, 4}), w}},
+                           {{sample({4}), w, bias}},
+                           {{sample({0, 4}), w, bias}}};
+                 }};
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return apply1(kMatmul, {a, b}); }
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return bias.defined() ? apply1(kLinear, {x, weight, bias}) : apply1(kLinear, {x, weight});
+}
+
+}  // namespace troupe::ops

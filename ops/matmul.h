@@ -1,0 +1,16 @@
+// Matrix products.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// PyTorch's matmul: [.., m, k] x [.., k, n] -> [.., m, n], leading dimensions broadcast; a 1-d input is a
+/// row (left) or a column (right), and its dimension is dropped from the result. float32 or float64.
+Tensor matmul(const Tensor& a, const Tensor& b);
+
+/// x [.., in], weight [out, in], bias [out] or undefined -> x weightᵀ + bias [.., out].
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+extern const Op kMatmul, kLinear;
+
+}  // namespace troupe::ops

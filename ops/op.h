@@ -1,0 +1,96 @@
+// One operator = one record: its name, attributes, shape rule, kernels, gradient rule and sample inputs.
+#pragma once
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/node.h"
+#include "core/tensor.h"
+#include "ops/attrs.h"
+
+namespace troupe::ops {
+
+struct Op;
+
+/// Shape and element type of a result before there is one.
+struct Spec {
+  Shape shape;
+  DType dtype = DType::float32;
+  bool operator==(const Spec&) const = default;
+};
+using Specs = std::vector<Spec>;
+
+/// One application of an operator, as its rules see it. All inputs are defined; attributes are complete.
+struct Call {
+  const Op& op;
+  std::span<const Tensor> in;
+  const Attrs& attrs;
+  const char* name() const;
+};
+
+/// What a gradient rule gets.
+struct Backward {
+  const Op& op;
+  const Attrs& attrs;
+  std::span<const Tensor> in;      ///< inputs; undefined unless `saves_inputs` names them
+  std::span<const Tensor> out;     ///< results; undefined unless `saves_outputs` names them
+  std::span<const Tensor> grads;   ///< of the results, all defined
+  std::span<const Spec> in_specs;  ///< shape and dtype of every input
+  std::span<const Edge> next;
+
+  /// Whether somebody wants the gradient of input i.
+  bool needs(size_t i) const { return static_cast<bool>(next[i]); }
+  const Shape& shape(size_t i) const { return in_specs[i].shape; }
+};
+
+struct Sample {
+  Tensors inputs;  ///< floating ones in float64
+  Attrs attrs = {};
+};
+
+inline constexpr uint32_t kAll = ~0u;  ///< mask: every input, or every result
+
+/// Shape and dtype checks, and the results' shapes.
+using ShapeRule = Specs(const Call&);
+/// Writes contiguous, uninitialized results made by the shape rule. Inputs have any strides.
+using Kernel = void(const Call&, Tensors& out);
+/// Results that share the storage of an input (or a copy, where no strides can express the result).
+using ViewRule = Tensors(const Call&);
+/// Results made of other operators.
+using Composition = Tensors(const Call&);
+/// Gradients of the inputs, made of operators, so that they can be differentiated again. An undefined or
+/// missing one means none; those with needs(i) false are ignored.
+using GradientRule = Tensors(const Backward&);
+
+/// A record. Exactly one of cpu (with shape), view and compose is set. Records are constants of the program.
+struct Op {
+  const char* name;
+  int min_inputs = 1, max_inputs = 1;  ///< max_inputs -1: any number
+  Attrs attrs = {};                    ///< names and defaults, in order
+  ShapeRule* shape = nullptr;
+  Kernel* cpu = nullptr;
+  Kernel* cuda = nullptr;
+  ViewRule* view = nullptr;
+  Composition* compose = nullptr;
+  uint32_t saves_inputs = 0, saves_outputs = 0;  ///< bit i: the gradient rule reads input i, result i
+  GradientRule* gradient = nullptr;              ///< null: not differentiable (or a composition)
+  std::vector<Sample> (*samples)() = nullptr;
+};
+
+inline const char* Call::name() const { return op.name; }
+
+/// Runs the operator and, if the grad mode is on and an input requires a gradient, records a Node.
+/// Throws `invalid` for wrong inputs or attributes, `unimplemented` if the device has no kernel.
+Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs = {});
+
+/// The same for one result and inputs written in place.
+Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs = {});
+
+/// Every operator there is, in the order of ops/all.cpp.
+std::span<const Op* const> all_ops();
+
+/// The operator of that name; null if there is none.
+const Op* find_op(std::string_view name);
+
+}  // namespace troupe::ops

@@ -1,0 +1,16 @@
+// All operators.
+#pragma once
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/index.h"
+#include "ops/inplace.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/op.h"
+#include "ops/operators.h"
+#include "ops/random.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/threads.h"
+#include "ops/unary.h"
+#include "ops/view.h"

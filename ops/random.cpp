@@ -1,0 +1,39 @@
+#include "ops/random.h"
+
+#include "core/error.h"
+
+namespace troupe::ops {
+namespace {
+
+template <class F>
+Tensor drawn(const char* op, const Shape& shape, DType dtype, F next) {
+  if (!is_floating(dtype))
+    throw_invalid("[" + std::string(op) + "] needs float32 or float64, got " + std::string(name(dtype)));
+  Tensor t = Tensor::empty(shape, dtype);
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = t.data<T>();
+    for (int64_t i = 0, n = t.numel(); i < n; ++i) to[i] = static_cast<T>(next());
+  });
+  return t;
+}
+
+}  // namespace
+
+Tensor randn(const Shape& shape, Generator& generator, DType dtype) {
+  return drawn("randn", shape, dtype, [&] { return generator.normal(); });
+}
+
+// A float32 gets 24 bits: rounding a double up could give 1.
+Tensor rand(const Shape& shape, Generator& generator, DType dtype) {
+  return drawn("rand", shape, dtype, [&]() -> double {
+    return dtype == float32 ? static_cast<double>(generator.next() >> 40) * 0x1p-24 : generator.uniform();
+  });
+}
+
+Tensor randperm(int64_t n, Generator& generator) {
+  if (n < 0) throw_invalid("[randperm] needs n >= 0, got " + std::to_string(n));
+  return Tensor::of(generator.permutation(n));
+}
+
+}  // namespace troupe::ops

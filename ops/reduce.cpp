@@ -1,0 +1,226 @@
+#include "ops/reduce.h"
+
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/unary.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+using Flags = std::array<bool, kMaxDims>;
+
+Flags flags_of(const Call& c) { return dim_flags(c, c.in[0].shape(), c.attrs.ints("dim")); }
+Flags flags_of(const Backward& b) {
+  const Call c{b.op, {}, b.attrs};
+  return dim_flags(c, b.shape(0), b.attrs.ints("dim"));
+}
+
+int64_t reduced_count(const Shape& shape, const Flags& reduced) {
+  int64_t n = 1;
+  for (int i = 0; i < shape.rank(); ++i) n *= reduced[i] ? shape[i] : 1;
+  return n;
+}
+
+Shape reduced_shape(const Shape& x, const Flags& reduced, bool keepdim) {
+  if (keepdim) return keep_reduced(x, reduced);
+  Shape out;
+  for (int i = 0; i < x.rank(); ++i)
+    if (!reduced[i]) out.push_back(x[i]);
+  return out;
+}
+
+Specs floating_spec(const Call& c) {
+  require_floating(c, c.in[0]);
+  return {{reduced_shape(c.in[0].shape(), flags_of(c), c.attrs.flag("keepdim")), c.in[0].dtype()}};
+}
+
+Specs sum_spec(const Call& c) {
+  const DType t = c.in[0].dtype();
+  return {{reduced_shape(c.in[0].shape(), flags_of(c), c.attrs.flag("keepdim")), is_floating(t) ? t : int64}};
+}
+
+Specs extremum_spec(const Call& c) {
+  if (reduced_count(c.in[0].shape(), flags_of(c)) == 0)
+    reject(c, "of no elements: shape " + c.in[0].shape().str());
+  return floating_spec(c);
+}
+
+Specs argmax_spec(const Call& c) {
+  const Shape& x = c.in[0].shape();
+  const int dim = x.axis(c.attrs.integer("dim"), c.name());
+  Shape out = x;
+  if (x.rank()) {
+    if (x[dim] == 0) reject(c, "of no elements: shape " + x.str());
+    out.erase(dim);
+  }
+  return {{out, int64}};
+}
+
+Specs cumsum_spec(const Call& c) {
+  c.in[0].shape().axis(c.attrs.integer("dim"), c.name());
+  return numeric_unary(c);
+}
+
+// The gradient of the result, repeated over what was reduced.
+Tensor spread(const Backward& b) {
+  return expand(restore_dims(b.grads[0], b.shape(0), flags_of(b)), to_list(b.shape(0)));
+}
+
+Tensors extremum_gradient(const Backward& b) {
+  const Flags reduced = flags_of(b);
+  const Tensor g = restore_dims(b.grads[0], b.shape(0), reduced),
+               y = restore_dims(b.out[0], b.shape(0), reduced);
+  std::vector<int64_t> dims;
+  for (int i = 0; i < b.shape(0).rank(); ++i)
+    if (reduced[i]) dims.push_back(i);
+  const Tensor hit = to(eq(b.in[0], y), b.in_specs[0].dtype);
+  const Tensor share = dims.empty() ? hit : div(hit, sum(hit, dims, true));
+  return {mul(share, g)};
+}
+
+std::vector<Sample> over_dims() {
+  const Tensor x = sample({2, 3, 4});
+  return {{{x}, {{"dim", std::vector<int64_t>{0}}}},
+          {{x}, {{"dim", std::vector<int64_t>{-1}}, {"keepdim", true}}},
+          {{x}, {{"dim", std::vector<int64_t>{0, 2}}}},
+          {{x}, {{"dim", std::vector<int64_t>{1}}}},
+          {{x}}};
+}
+
+Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
+
+}  // namespace
+
+const Op kSum{.name = "sum",
+              .attrs = dims_and_keepdim(),
+              .shape = sum_spec,
+              .cpu = cpu::sum,
+              .gradient = [](const Backward& b) -> Tensors { return {spread(b)}; },
+              .samples = over_dims};
+
+const Op kMean{
+    .name = "mean",
+    .attrs = dims_and_keepdim(),
+    .shape = floating_spec,
+    .cpu = cpu::mean,
+    .gradient = [](const Backward& b) -> Tensors {
+      const int64_t n = reduced_count(b.shape(0), flags_of(b));
+      return {expand(restore_dims(mul(b.grads[0], 1.0 / static_cast<double>(n)), b.shape(0), flags_of(b)),
+                     to_list(b.shape(0)))};
+    },
+    .samples = over_dims};
+
+const Op kAmax{.name = "amax",
+               .attrs = dims_and_keepdim(),
+               .shape = extremum_spec,
+               .cpu = cpu::amax,
+               .saves_inputs = 1,
+               .saves_outputs = 1,
+               .gradient = extremum_gradient,
+               .samples = over_dims};
+const Op kAmin{.name = "amin",
+               .attrs = dims_and_keepdim(),
+               .shape = extremum_spec,
+               .cpu = cpu::amin,
+               .saves_inputs = 1,
+               .saves_outputs = 1,
+               .gradient = extremum_gradient,
+               .samples = over_dims};
+
+const Op kLogsumexp{.name = "logsumexp",
+                    .attrs = dims_and_keepdim(),
+                    .shape = floating_spec,
+                    .cpu = cpu::logsumexp,
+                    .saves_inputs = 1,
+                    .saves_outputs = 1,
+                    .gradient = [](const Backward& b) -> Tensors {
+                      const Flags reduced = flags_of(b);
+                      const Tensor y = restore_dims(b.out[0], b.shape(0), reduced);
+                      return {mul(exp(sub(b.in[0], y)), restore_dims(b.grads[0], b.shape(0), reduced))};
+                    },
+                    .samples = over_dims};
+
+const Op kVar{.name = "var",
+              .attrs = {{"dim", std::vector<int64_t>{}}, {"unbiased", true}, {"keepdim", false}},
+              .shape = floating_spec,
+              .cpu = cpu::var,
+              .saves_inputs = 1,
+              .gradient = [](const Backward& b) -> Tensors {
+                const Flags reduced = flags_of(b);
+                const int64_t n = reduced_count(b.shape(0), reduced) - (b.attrs.flag("unbiased") ? 1 : 0);
+                const Tensor centred = sub(b.in[0], mean(b.in[0], b.attrs.ints("dim"), true));
+                const Tensor g =
+                    mul(restore_dims(b.grads[0], b.shape(0), reduced), 2.0 / static_cast<double>(n));
+                return {mul(centred, g)};
+              },
+              .samples = over_dims};
+
+const Op kArgmax{
+    .name = "argmax",
+    .attrs = {{"dim", int64_t{-1}}},
+    .shape = argmax_spec,
+    .cpu = cpu::argmax,
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({3, 4})}, {{"dim", int64_t{0}}}}, {{sample({3, 4})}, {{"dim", int64_t{1}}}}};
+    }};
+
+const Op kNorm{.name = "norm",
+               .shape = [](const Call& c) -> Specs {
+                 require_floating(c, c.in[0]);
+                 return {{Shape{}, c.in[0].dtype()}};
+               },
+               .cpu = cpu::norm,
+               .saves_inputs = 1,
+               .saves_outputs = 1,
+               .gradient = [](const Backward& b) -> Tensors {
+                 const Tensor zero = Tensor::scalar(0, b.in_specs[0].dtype),
+                              one = Tensor::scalar(1, b.in_specs[0].dtype);
+                 const Tensor safe =
+                     where(eq(b.out[0], zero), one, b.out[0]);  // x / 1 = 0 where the norm is 0
+                 return {mul(b.in[0], div(b.grads[0], safe))};
+               },
+               .samples = []() -> std::vector<Sample> {
+                 return {{{sample({3, 4})}}};
+               }};
+
+const Op kCumsum{
+    .name = "cumsum",
+    .attrs = {{"dim", int64_t{-1}}},
+    .shape = cumsum_spec,
+    .cpu = cpu::cumsum,
+    .gradient = [](const Backward& b) -> Tensors {
+      const int64_t dim = b.attrs.integer("dim");
+      if (b.shape(0).rank() == 0) return {b.grads[0]};
+      return {flip(cumsum(flip(b.grads[0], {dim}), dim), {dim})};
+    },
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({2, 3, 4})}, {{"dim", int64_t{1}}}}, {{sample({3})}, {{"dim", int64_t{-1}}}}};
+    }};
+
+Tensor sum(const Tensor& x) { return apply1(kSum, {x}); }
+Tensor mean(const Tensor& x) { return apply1(kMean, {x}); }
+Tensor sum(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kSum, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor mean(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kMean, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor amax(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kAmax, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor amin(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kAmin, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor logsumexp(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kLogsumexp, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor var(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased, bool keepdim) {
+  return apply1(kVar, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});
+}
+Tensor argmax(const Tensor& x, int64_t dim) { return apply1(kArgmax, {x}, {{"dim", dim}}); }
+Tensor norm(const Tensor& x) { return apply1(kNorm, {x}); }
+Tensor cumsum(const Tensor& x, int64_t dim) { return apply1(kCumsum, {x}, {{"dim", dim}}); }
+
+}  // namespace troupe::ops

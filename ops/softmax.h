@@ -1,0 +1,14 @@
+// softmax and log_softmax along one dimension.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// float32 or float64, any shape; exp(x - max) / sum.
+Tensor softmax(const Tensor& x, int64_t dim);
+/// x - logsumexp(x).
+Tensor log_softmax(const Tensor& x, int64_t dim);
+
+extern const Op kSoftmax, kLogSoftmax, kSoftmaxGrad, kLogSoftmaxGrad;
+
+}  // namespace troupe::ops

@@ -1,0 +1,62 @@
+// A holder's side of distributed reference counting: the references to other workers' objects. A pure state machine:
+// what has to be sent comes back as actions.
+//
+// A reference that arrives from the owner is registered already. One that arrives from another holder is not: that
+// holder keeps its own ("pinned") until this worker has registered at the owner and said so.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "core/value.h"
+
+namespace troupe::rref {
+
+/// Tell `to` that pin `pin` is no longer needed.
+struct Unpin {
+  WorkerId to;
+  uint64_t pin;
+  bool operator==(const Unpin&) const = default;
+};
+
+struct HolderActions {
+  bool register_at_owner = false;  ///< ask the owner for a grant, then call registered()
+  uint64_t give_back = 0;          ///< tell the owner that so many grants are given back; 0: nothing
+  std::vector<Unpin> unpins;
+};
+
+/// Not synchronized.
+class HolderTable {
+ public:
+  /// We made the object: the owner will list us when it hears of it.
+  void created(const ObjectId& id);
+  /// A reference arrived and gets one more handle. `pin` 0: it came from the owner.
+  HolderActions imported(const ObjectId& id, WorkerId sender, uint64_t pin);
+  /// One more handle on a reference that has one.
+  void copied(const ObjectId& id);
+  /// A handle is gone.
+  HolderActions dropped(const ObjectId& id);
+  /// The owner's answer to register_at_owner.
+  HolderActions registered(const ObjectId& id, std::optional<Error> refused);
+  /// Why a reference cannot be used, if it cannot.
+  std::optional<Error> failure(const ObjectId& id) const;
+  /// The owner is gone; its references stay until their handles go, and need no message then.
+  void owner_lost(WorkerId owner, const Error& why);
+
+  size_t held() const { return entries_.size(); }
+  size_t registering() const;
+
+ private:
+  struct Entry {
+    uint64_t handles = 0, grants = 0;
+    bool registering = false;
+    std::vector<Unpin> waiting;  // to be unpinned once registered
+    std::optional<Error> failed;
+  };
+  HolderActions forget_if_unused(const ObjectId& id);
+  std::map<ObjectId, Entry> entries_;
+};
+
+}  // namespace troupe::rref

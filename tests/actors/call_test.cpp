@@ -1,0 +1,232 @@
+// Calls between workers of one process: arguments, results, errors, order, coroutines, deadlines.
+#include <catch2/catch.hpp>
+
+#include <thread>
+
+#include "troupe/cluster.h"
+
+using namespace troupe;
+
+namespace {
+
+struct Echo : Actor {
+  explicit Echo(int64_t start) : count(start) {
+    if (start < 0) throw std::runtime_error("a negative start");
+  }
+  int64_t add(int64_t n) { return count += n; }
+  std::string text(std::string a, std::vector<double> b, std::map<std::string, int64_t> c, std::optional<bool> d) {
+    return a + "/" + std::to_string(b.size()) + "/" + std::to_string(c.at("x")) + "/" + (d ? "some" : "none");
+  }
+  Tensor tensor(const Tensor& t) const { return t; }
+  std::tuple<int64_t, Tensor> both(Tensor t) { return {t.numel(), t}; }
+  void nothing() {}
+  void fails(std::string what) { throw std::runtime_error(what); }
+  void blocks() { Promise<void> p; p.future().get(); }
+  Task<int64_t> relay(RRef<Echo> other, int64_t n) {
+    const int64_t got = co_await other.call<&Echo::add>(n);
+    co_return got * 10;
+  }
+  Task<int64_t> ping_pong(RRef<Echo> other, RRef<Echo> self, int64_t depth) {
+    if (depth == 0) co_return count;
+    co_return co_await other.call<&Echo::ping_pong>(self, other, depth - 1) + 1;
+  }
+  Task<int64_t> waits_twice(RRef<Echo> other) {
+    const int64_t before = count;
+    co_await other.call<&Echo::nothing>();
+    co_return count - before;
+  }
+  Task<void> never() { co_await silent.future(); }
+  Task<void> abandoned() { co_await Promise<void>().future(); }
+  Promise<void> silent;
+  int64_t count;
+  static constexpr auto remote = methods<Echo, int64_t>(
+      "add", &Echo::add, "text", &Echo::text, "tensor", &Echo::tensor, "both", &Echo::both, "nothing", &Echo::nothing,
+      "fails", &Echo::fails, "blocks", &Echo::blocks, "relay", &Echo::relay, "ping_pong", &Echo::ping_pong,
+      "waits_twice", &Echo::waits_twice, "never", &Echo::never, "abandoned",
+      &Echo::abandoned);
+};
+
+struct Other : Actor {
+  void f() {}
+  static constexpr auto remote = methods<Other>("f", &Other::f);
+};
+
+template <class F>
+Error error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e;
+  }
+  FAIL("no error");
+  throw std::logic_error("unreachable");
+}
+
+}  // namespace
+
+TEST_CASE("calls reach actors on other workers and on the same one") {
+  auto cluster = Cluster::in_process(3, hosting<Echo>());
+  for (const char* name : {"w0", "w1", "w2"}) {
+    auto echo = cluster->spawn<Echo>(name, 5);
+    CHECK(echo.call<&Echo::add>(2).get() == 7);
+    CHECK(echo.call<&Echo::text>("a", std::vector<double>{1, 2}, std::map<std::string, int64_t>{{"x", 3}}, std::nullopt).get() ==
+          "a/2/3/none");
+    echo.call<&Echo::nothing>().get();
+    CHECK(echo.owner_name() == name);
+  }
+}
+
+TEST_CASE("tensors arrive with their elements, whatever their dtype, size and strides") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w1", 0);
+  const Tensor t = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const std::vector<Tensor> cases = {t, t.alias({3, 2}, {1, 3}, 0), t.alias({2}, {3}, 1), Tensor::zeros({0, 4}), Tensor::scalar(7, float64),
+                                     Tensor::of<bool>({true, false}), Tensor::of<int64_t>({-1})};
+  for (const Tensor& c : cases) {
+    const Tensor back = echo.call<&Echo::tensor>(c).get();
+    CHECK(bit_equal(c, back));
+    CHECK(back.storage() != c.storage());
+  }
+  CHECK_FALSE(echo.call<&Echo::tensor>(Tensor()).get().defined());
+  CHECK(std::get<0>(echo.call<&Echo::both>(t).get()) == 6);
+}
+
+TEST_CASE("a call within a worker moves tensors and copies nothing") {
+  auto cluster = Cluster::in_process(1, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w0", 0);
+  const Tensor t = Tensor::zeros({100});
+  CHECK(echo.call<&Echo::tensor>(t).get().storage() == t.storage());
+}
+
+TEST_CASE("calls from one caller to one actor are handled in order") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w1", 0);
+  std::vector<Future<int64_t>> results;
+  for (int i = 0; i < 2000; ++i) results.push_back(echo.call<&Echo::add>(1));
+  for (int i = 0; i < 2000; ++i) REQUIRE(results[static_cast<size_t>(i)].get() == i + 1);
+}
+
+TEST_CASE("a future is an argument: the call leaves when it is ready") {
+  auto cluster = Cluster::in_process(3, hosting<Echo>());
+  auto a = cluster->spawn<Echo>("w1", 1);
+  auto b = cluster->spawn<Echo>("w2", 100);
+  CHECK(b.call<&Echo::add>(a.call<&Echo::add>(1)).get() == 102);
+  const Error e = error_of([&] { b.call<&Echo::relay>(a, Future<int64_t>::failed(Error(ErrorKind::overloaded, "x"))).get(); });
+  CHECK(e.kind() == ErrorKind::overloaded);
+}
+
+TEST_CASE("an exception in a method reaches the caller with type, text, method, worker and actor") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w1", 0);
+  const Error e = error_of([&] { echo.call<&Echo::fails>("out of coffee").get(); });
+  CHECK(e.kind() == ErrorKind::failed);
+  CHECK_THAT(e.what(), Catch::Contains("runtime_error: out of coffee") && Catch::Contains("Echo::fails on w1 (") && Catch::Contains("Echo#"));
+  CHECK(echo.call<&Echo::add>(1).get() == 1);  // the actor lives
+}
+
+TEST_CASE("bad calls are errors that say what is wrong") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w1", 0);
+  SECTION("unknown worker") {
+    const Error e = error_of([&] { cluster->spawn<Echo>("w7", 0); });
+    CHECK(e.kind() == ErrorKind::invalid);
+    CHECK_THAT(e.what(), Catch::Contains("'w7'") && Catch::Contains("did you mean"));
+  }
+  SECTION("unknown method") {
+    const Error e = error_of([&] { echo.call_by_name("ad", {}).get(); });
+    CHECK(e.kind() == ErrorKind::invalid);
+    CHECK_THAT(e.what(), Catch::Contains("Echo::ad") && Catch::Contains("add, text"));
+  }
+  SECTION("number of arguments") {
+    const Error e = error_of([&] { echo.call_by_name("add", {}).get(); });
+    CHECK_THAT(e.what(), Catch::Contains("Echo::add] takes 1 arguments (int64), got 0"));
+  }
+  SECTION("type of an argument") {
+    const Error e = error_of([&] { echo.call_by_name("add", {Value(std::string("3"))}).get(); });
+    CHECK_THAT(e.what(), Catch::Contains("Echo::add] argument 1: expected int64, got string"));
+  }
+  SECTION("an empty reference") { CHECK(error_of([&] { RRef<Echo>().call<&Echo::add>(1).get(); }).kind() == ErrorKind::invalid); }
+  SECTION("a constructor that throws, seen by every use") {
+    auto bad = cluster->spawn<Echo>("w1", -1);
+    for (int i = 0; i < 2; ++i) {
+      const Error e = error_of([&] { bad.call<&Echo::add>(1).get(); });
+      CHECK_THAT(e.what(), Catch::Contains("a negative start") && Catch::Contains("constructor of"));
+    }
+  }
+  CHECK(echo.call<&Echo::add>(0).get() == 0);
+}
+
+TEST_CASE("spawning a type that the worker does not host names the hosted ones") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto other = cluster->spawn<Other>("w1");
+  const Error e = error_of([&] { other.call<&Other::f>().get(); });
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK_THAT(e.what(), Catch::Contains("does not host") && Catch::Contains("Echo"));
+}
+
+TEST_CASE("blocking inside an actor is an error that says what to do") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto a = cluster->spawn<Echo>("w1", 0);
+  const Error e = error_of([&] { a.call<&Echo::blocks>().get(); });
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK_THAT(e.what(), Catch::Contains("co_await"));
+}
+
+TEST_CASE("coroutine methods wait without blocking their actor") {
+  auto cluster = Cluster::in_process(3, hosting<Echo>());
+  auto a = cluster->spawn<Echo>("w1", 0);
+  auto b = cluster->spawn<Echo>("w2", 3);
+  CHECK(a.call<&Echo::relay>(b, 4).get() == 70);
+  CHECK(a.call<&Echo::ping_pong>(b, a, 50).get() == 50);  // a and b wait for each other, 50 deep
+  CHECK(a.call<&Echo::relay>(a, 1).get() == 10);          // an actor may wait for itself
+}
+
+TEST_CASE("many nested calls at once cannot use up a pool of threads") {
+  auto cluster = Cluster::in_process(3, hosting<Echo>());
+  auto a = cluster->spawn<Echo>("w1", 0);
+  auto b = cluster->spawn<Echo>("w2", 0);
+  std::vector<Future<int64_t>> all;
+  for (int i = 0; i < 200; ++i) all.push_back((i % 2 ? a : b).call<&Echo::ping_pong>(i % 2 ? b : a, i % 2 ? a : b, 6));
+  for (auto& f : all) CHECK(f.get() == 6);
+}
+
+TEST_CASE("a call without an answer ends at its deadline") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w1", 0);
+  const Error e = error_of([&] { echo.with_timeout(std::chrono::milliseconds(30)).call<&Echo::never>().get(); });
+  CHECK(e.kind() == ErrorKind::deadline);
+  CHECK_THAT(e.what(), Catch::Contains("Echo::never on w1"));
+}
+
+TEST_CASE("waiting for a promise that has gone is an error, not a hang") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto echo = cluster->spawn<Echo>("w1", 0);
+  CHECK(error_of([&] { echo.call<&Echo::abandoned>().get(); }).kind() == ErrorKind::cancelled);
+}
+
+TEST_CASE("calls from several threads are each answered") {
+  auto cluster = Cluster::in_process(3, hosting<Echo>());
+  auto a = cluster->spawn<Echo>("w1", 0);
+  auto b = cluster->spawn<Echo>("w2", 0);
+  std::vector<std::thread> threads;
+  std::atomic<int64_t> answered{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 500; ++i) {
+        (t % 2 ? a : b).call<&Echo::add>(1).get();
+        ++answered;
+      }
+    });
+  for (auto& t : threads) t.join();
+  CHECK(answered == 2000);
+  CHECK(a.call<&Echo::add>(0).get() + b.call<&Echo::add>(0).get() == 2000);
+}
+
+TEST_CASE("a reference that outlives its cluster fails when used") {
+  RRef<Echo> echo;
+  {
+    auto cluster = Cluster::in_process(2, hosting<Echo>());
+    echo = cluster->spawn<Echo>("w1", 0);
+  }
+  CHECK(error_of([&] { echo.call<&Echo::add>(1).get(); }).kind() == ErrorKind::cancelled);
+}

@@ -1,0 +1,235 @@
+// IDX files: right ones, and every way in which one can be wrong.
+#include "data/idx.h"
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+
+using namespace troupe;
+namespace fs = std::filesystem;
+using Bytes = std::vector<uint8_t>;
+
+namespace {
+
+// A folder of its own per test, gone at the end.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "troupe-data-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string write(const std::string& name, const Bytes& bytes) const {
+    std::ofstream(path / name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    return (path / name).string();
+  }
+};
+
+Bytes idx_bytes(const std::vector<uint32_t>& sizes, const Bytes& values, uint8_t type = 8) {
+  Bytes out{0, 0, type, static_cast<uint8_t>(sizes.size())};
+  for (uint32_t s : sizes)
+    for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<uint8_t>(s >> shift));
+  out.insert(out.end(), values.begin(), values.end());
+  return out;
+}
+
+Bytes gzip(const Bytes& in) {
+  z_stream z{};
+  REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  Bytes out(deflateBound(&z, in.size()) + 64);
+  z.next_in = const_cast<uint8_t*>(in.data());
+  z.avail_in = static_cast<unsigned>(in.size());
+  z.next_out = out.data();
+  z.avail_out = static_cast<unsigned>(out.size());
+  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+Bytes counting(size_t n, unsigned modulus = 256) {
+  Bytes v(n);
+  for (size_t i = 0; i < n; ++i) v[i] = static_cast<uint8_t>(i % modulus);
+  return v;
+}
+
+// The text of the error that f throws, its kind checked; empty if it throws none.
+template <class F>
+std::string refusal(F&& f, ErrorKind kind = ErrorKind::invalid) {
+  try {
+    f();
+  } catch (const Error& e) {
+    CHECK(e.kind() == kind);
+    return e.message();
+  }
+  return {};
+}
+std::string idx_refusal(const std::string& path, ErrorKind kind = ErrorKind::invalid) {
+  return refusal([&] { data::read_idx(path); }, kind);
+}
+
+void write_part(const Folder& dir, const std::string& part, uint32_t n, bool zipped, uint32_t side = 3) {
+  const Bytes x = idx_bytes({n, side, side}, counting(n * side * side)), y = idx_bytes({n}, counting(n, 10));
+  dir.write(part + "-images-idx3-ubyte" + (zipped ? ".gz" : ""), zipped ? gzip(x) : x);
+  dir.write(part + "-labels-idx1-ubyte" + (zipped ? ".gz" : ""), zipped ? gzip(y) : y);
+}
+
+}  // namespace
+
+TEST_CASE("an IDX file gives its sizes and bytes, gzipped or not", "[data]") {
+  Folder dir;
+  const Bytes values = counting(2 * 3 * 4), plain = idx_bytes({2, 3, 4}, values);
+  // The content tells, not the name.
+  for (const std::string& path : {dir.write("a.gz", plain), dir.write("b", gzip(plain))}) {
+    const data::Idx idx = data::read_idx(path);
+    CHECK(idx.shape == Shape{2, 3, 4});
+    CHECK(idx.values == values);
+  }
+  CHECK(data::read_idx(dir.write("none", idx_bytes({0, 3}, {}))).values.empty());
+  const Bytes large = counting(3'000'000, 251);  // more than one block of growth
+  CHECK(data::read_idx(dir.write("large", gzip(idx_bytes({3'000'000}, large)))).values == large);
+}
+
+TEST_CASE("images are rows in [0, 1] and labels are integers", "[data]") {
+  Folder dir;
+  const Tensor x = data::images(dir.write("x", idx_bytes({2, 1, 3}, {0, 51, 255, 102, 1, 2})));
+  CHECK(x.str() == "float32 [2, 3]");
+  CHECK(x.to_vector<float>() == std::vector<float>{0, 51 / 255.0f, 1, 102 / 255.0f, 1 / 255.0f, 2 / 255.0f});
+  const Tensor y = data::labels(dir.write("y", idx_bytes({3}, {7, 0, 255})));
+  CHECK(y.str() == "int64 [3]");
+  CHECK(y.to_vector<int64_t>() == std::vector<int64_t>{7, 0, 255});
+  CHECK(refusal([&] { data::labels((dir.path / "x").string()); }).find("[2, 1, 3], expected 1") !=
+        std::string::npos);
+  CHECK(refusal([&] { data::images((dir.path / "y").string()); }).find("[3], expected 3") !=
+        std::string::npos);
+}
+
+TEST_CASE("a file cut at any byte is refused, and so is one that goes on", "[data]") {
+  Folder dir;
+  const Bytes plain = idx_bytes({2, 3}, counting(6)), zipped = gzip(plain);
+  for (const Bytes& whole : {plain, zipped}) {
+    CHECK(idx_refusal(dir.write("f", whole)).empty());
+    for (size_t n = 0; n < whole.size(); ++n) {
+      INFO("cut to " << n << " of " << whole.size() << " bytes");
+      const std::string text =
+          idx_refusal(dir.write("f", Bytes(whole.begin(), whole.begin() + static_cast<long>(n))));
+      CHECK(text.find("[idx] " + (dir.path / "f").string() + ": ") == 0);
+    }
+    Bytes longer = whole;
+    longer.push_back(0);
+    CHECK(idx_refusal(dir.write("f", longer)).find("byte " + std::to_string(whole.size())) !=
+          std::string::npos);
+  }
+  Bytes more = plain;
+  more.push_back(9);
+  CHECK(idx_refusal(dir.write("f", gzip(more)))
+            .find("goes on at byte 18, expected the end after the 18 bytes") != std::string::npos);
+  CHECK(idx_refusal(dir.write("f", Bytes(plain.begin(), plain.end() - 2)))
+            .find("ends at byte 16, expected the 18 bytes declared by sizes [2, 3]") != std::string::npos);
+}
+
+TEST_CASE("a flipped byte in a gzipped file is refused or changes nothing", "[data]") {
+  Folder dir;
+  const Bytes values = counting(60), zipped = gzip(idx_bytes({60}, values));
+  int refused = 0;
+  for (size_t i = 0; i < zipped.size(); ++i) {
+    Bytes broken = zipped;
+    broken[i] ^= 0x55;
+    try {
+      const Bytes got = data::read_idx(dir.write("f", broken)).values;
+      CHECK(got == values);  // header fields that do not matter, as the time
+    } catch (const Error& e) {
+      ++refused;
+      CHECK(e.message().find("[idx] ") == 0);
+    }
+  }
+  CHECK(refused > 60);
+}
+
+TEST_CASE("wrong magic numbers, types and sizes are named", "[data]") {
+  Folder dir;
+  auto has = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(idx_refusal(dir.write("png", {0x89, 'P', 'N', 'G'})), "byte 0 is 0x89, expected 0x00");
+  has(idx_refusal(dir.write("f", {0, 1, 8, 1})), "byte 1 is 0x01");
+  has(idx_refusal(dir.write("f", idx_bytes({1}, {1}, 0x0D)), ErrorKind::unimplemented),
+      "0x0D (float32) at byte 2");
+  has(idx_refusal(dir.write("f", idx_bytes({1}, {1}, 0x0A))), "element type 0x0A at byte 2, expected 0x08");
+  has(idx_refusal(dir.write("f", {0, 0, 8, 0})), "0 dimensions at byte 3, expected 1 to 8");
+  has(idx_refusal(dir.write("f", {0, 0, 8, 200})), "200 dimensions at byte 3");
+  has(idx_refusal(dir.write("f", {})), "is empty");
+  has(idx_refusal(dir.path / "missing"), "missing: no such file");
+  has(idx_refusal(dir.path), "is a directory");
+  has(idx_refusal("/dev/null"), "not a regular file");
+}
+
+TEST_CASE("a header that declares too much is refused before anything is allocated", "[data]") {
+  Folder dir;
+  const uint32_t most = 0xFFFFFFFF;
+  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{most, most},
+                                             {65536, 65537},
+                                             {most, most, most, most, most, most, most, most},
+                                             {most, most, 0}}) {
+    CHECK(idx_refusal(dir.write("f", idx_bytes(sizes, {}))).find("declares more than 4 GiB") !=
+          std::string::npos);
+    CHECK(idx_refusal(dir.write("f", gzip(idx_bytes(sizes, {})))).find("4 GiB") != std::string::npos);
+  }
+  // Just allowed, but not there: costs no more than what came.
+  CHECK(idx_refusal(dir.write("f", gzip(idx_bytes({65536, 65536}, {})))).find("ends at byte 12") !=
+        std::string::npos);
+  // A gzip bomb is left as soon as it has delivered one byte too many.
+  CHECK(idx_refusal(dir.write("f", gzip(idx_bytes({10}, Bytes(50'000'000))))).find("goes on at byte 18") !=
+        std::string::npos);
+}
+
+TEST_CASE("MNIST is found in a folder, and split", "[data]") {
+  Folder dir;
+  write_part(dir, "t10k", 10, true);
+  CHECK(data::mnist(dir.path).size() == 10);
+  data::Split split = data::mnist_split(dir.path);
+  CHECK(split.train.x.str() == "float32 [8, 9]");
+  CHECK(split.test.y.to_vector<int64_t>() == std::vector<int64_t>{8, 9});
+  CHECK(split.test.x.data<float>()[0] == 72 / 255.0f);
+
+  write_part(dir, "train", 30, false);
+  CHECK(data::mnist(dir.path).size() == 30);
+  split = data::mnist_split(dir.path);
+  CHECK(split.train.size() == 30);
+  CHECK(split.test.size() == 10);
+}
+
+TEST_CASE("an MNIST folder that does not fit together is refused", "[data]") {
+  Folder dir;
+  auto text = [&] { return refusal([&] { data::mnist_split(dir.path); }); };
+  auto has = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(refusal([&] { data::mnist("/no/where"); }), "--data /no/where: no such directory");
+  has(refusal([&] { data::mnist(dir.write("file", {1})); }), "not a directory");
+  has(text(), "no files found; looked for train-images-idx3-ubyte");
+  dir.write("t10k-images-idx3-ubyte", idx_bytes({2, 1, 1}, {1, 2}));
+  has(text(), "but no t10k-labels-idx1-ubyte[.gz]");
+  dir.write("t10k-labels-idx1-ubyte", idx_bytes({3}, {1, 2, 3}));
+  has(text(), "has 2 images, but");
+  dir.write("t10k-labels-idx1-ubyte", idx_bytes({2}, {1, 10}));
+  has(text(), "label 1 (byte 9) is 10, expected 0 to 9");
+  dir.write("t10k-images-idx3-ubyte", idx_bytes({0, 1, 1}, {}));
+  dir.write("t10k-labels-idx1-ubyte", idx_bytes({0}, {}));
+  has(text(), "no images");
+  write_part(dir, "train", 5, false);
+  write_part(dir, "t10k", 5, false, 2);
+  has(text(), "9 pixels per image");
+  fs::remove(dir.path / "t10k-images-idx3-ubyte");
+  fs::remove(dir.path / "t10k-labels-idx1-ubyte");
+  has(text(), "no t10k-images-idx3-ubyte[.gz] to test on");
+}

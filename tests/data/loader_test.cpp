@@ -1,0 +1,103 @@
+// Loaders: every row once per epoch, in an order that can be had again.
+#include "data/loader.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "core/error.h"
+
+using namespace troupe;
+
+namespace {
+
+// Row i of x is [i, -i], y is i.
+data::Dataset counting(int64_t n) {
+  std::vector<float> x;
+  std::vector<int64_t> y;
+  for (int64_t i = 0; i < n; ++i)
+    x.push_back(static_cast<float>(i)), x.push_back(static_cast<float>(-i)), y.push_back(i);
+  return {Tensor::of(x, {n, 2}), Tensor::of(y)};
+}
+
+std::vector<int64_t> labels(const data::Epoch& epoch) {
+  std::vector<int64_t> all;
+  for (const data::Batch& batch : epoch)
+    for (int64_t v : batch.y.to_vector<int64_t>()) all.push_back(v);
+  return all;
+}
+
+std::string refusal(data::Dataset set, data::LoaderOptions options) {
+  try {
+    data::Loader loader(std::move(set), options);
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::invalid);
+    return e.message();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("an epoch gives every row once, x beside its y, in batches", "[data]") {
+  const data::Loader loader(counting(10), {.batch_size = 4, .seed = 7});
+  CHECK(loader.batches() == 3);
+  std::set<int64_t> seen;
+  int64_t index = 0;
+  for (const data::Batch& batch : loader.epoch(0)) {
+    CHECK(batch.index == index++);
+    CHECK(batch.x.shape() == Shape{batch.index < 2 ? 4 : 2, 2});
+    CHECK(batch.x.is_contiguous());
+    for (int64_t i = 0; i < batch.y.size(0); ++i) {
+      const int64_t y = batch.y.data<int64_t>()[i];
+      seen.insert(y);
+      CHECK(batch.x.data<float>()[2 * i] == static_cast<float>(y));
+      CHECK(batch.x.data<float>()[2 * i + 1] == static_cast<float>(-y));
+    }
+  }
+  CHECK(index == 3);
+  CHECK(seen.size() == 10);
+}
+
+TEST_CASE("each epoch has an order of its own, the same for the same seed", "[data]") {
+  const data::Loader a(counting(100), {.batch_size = 7, .seed = 1}),
+      b(counting(100), {.batch_size = 7, .seed = 1});
+  const data::Loader other(counting(100), {.batch_size = 7, .seed = 2});
+  CHECK(labels(a.epoch(3)) == labels(b.epoch(3)));
+  CHECK(labels(a.epoch(3)) == a.epoch(3).order());
+  CHECK(labels(a.epoch(0)) != labels(a.epoch(1)));
+  CHECK(labels(a.epoch(0)) != labels(other.epoch(0)));
+  auto sorted = labels(a.epoch(5));
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted == labels(data::Loader(counting(100), {.shuffle = false}).epoch(0)));
+}
+
+TEST_CASE("a last batch that is not full can be left out", "[data]") {
+  const data::Loader loader(counting(10), {.batch_size = 4, .shuffle = false, .drop_last = true});
+  CHECK(loader.batches() == 2);
+  CHECK(labels(loader.epoch(0)) == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(data::Loader(counting(10), {.batch_size = 1'000}).batches() == 1);
+}
+
+TEST_CASE("batches are copies, of views too, and outlive their loader", "[data]") {
+  const data::Dataset whole = counting(6);
+  const data::Batch batch =
+      data::Loader(data::rows(whole, 2, 3), {.batch_size = 2, .shuffle = false}).epoch(0).batch(1);
+  CHECK(batch.y.to_vector<int64_t>() == std::vector<int64_t>{4});
+  whole.x.fill_(0);
+  CHECK(batch.x.to_vector<float>() == std::vector<float>{4, -4});
+  CHECK_THROWS_AS(data::rows(whole, 4, 3), Error);
+}
+
+TEST_CASE("a loader that could give nothing sensible is refused", "[data]") {
+  CHECK(refusal(counting(5), {.batch_size = 0}) == "[loader] batch size 0, expected at least 1");
+  CHECK(refusal(counting(5), {.batch_size = 6, .drop_last = true}) ==
+        "[loader] batch size 6 with drop_last leaves no batch of 5 samples");
+  CHECK(refusal(counting(0), {}).find("empty") != std::string::npos);
+  CHECK(refusal({counting(4).x, counting(5).y}, {}).find("float32 [4, 2] and int64 [5]") !=
+        std::string::npos);
+  CHECK(refusal({}, {}).find("undefined tensor") != std::string::npos);
+  const data::Loader loader(counting(5), {});
+  CHECK_THROWS_AS(loader.epoch(-1), Error);
+  CHECK_THROWS_AS(loader.epoch(0).batch(1), Error);
+}

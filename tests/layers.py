@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Checks that every file includes only its own layer and those that CMakeLists.txt allows, that vendor headers stay in
+their homes and out of our headers, and that no file is a pile.
+
+    layers.py [ROOT]       prints violations as file:line; exit code 1 if there are any
+    layers.py --self-test  plants one violation of each kind and checks that it is found
+"""
+import pathlib, re, sys, tempfile
+
+LONGEST = 500
+CODE = {".h", ".cpp", ".cu", ".cuh"}
+COUNTED = CODE | {".py", ".cmake", ".capnp"}
+FREE = ("tools", "examples", "bench", "tests", "troupe")  # may include every layer
+SYSTEM = ("sys/", "linux/", "netinet/", "arpa/", "net/", "asm/", "bits/")
+
+# Header (regular expression) and the places, as regular expressions on the path, that may include it.
+VENDOR = [
+    (r"caf/", [r"actors/"]),
+    (r"(capnp|kj)/", [r"net/"]),
+    (r"openssl/", [r"net/"]),
+    (r"(oneapi/)?dnnl", [r"ops/cpu/"]),
+    (r"(cuda|cublas|cudnn|curand|cuda_)\w*[./]", [r"(.*/)?cuda/"]),
+    (r"nccl", [r"collective/nccl/"]),
+    (r"ucp/|ucs/", [r"net/ucx/"]),
+    (r"zlib\.h", [r"data/", r"tests/data/"]),
+    (r"CLI/", [r"tools/", r"examples/", r"bench/"]),
+    (r"spdlog/", [r"core/log\.cpp"]),
+    (r"nlohmann/", [r"tools/", r"tests/", r"bench/", r"data/"]),
+    (r"catch2/|rapidcheck", [r"tests/"]),
+    (r"benchmark/", [r"bench/"]),
+    (r"lua|histedit\.h|editline/", [r"tools/"]),
+    (r"fmt/", [r""]),
+]
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def layers(cmake):
+    """{folder: set of folders that it may include}, from the troupe_layer() lines."""
+    table = {}
+    for folder, rest in re.findall(r"^troupe_layer\((\S+)([^)]*)\)", cmake, re.M):
+        uses = re.search(r"\bUSES((?:\s+[a-z][a-z/]*)*)", rest)
+        table[folder] = {folder, *(uses.group(1).split() if uses else ())}
+    return table
+
+
+def layer_of(path, table):
+    """The longest folder of the table that holds the path, or its first folder."""
+    held = [folder for folder in table if path.startswith(folder + "/")]
+    return max(held, key=len) if held else path.split("/")[0]
+
+
+def wrong_include(path, kind, header, table):
+    """What is wrong with one include; empty if nothing is."""
+    top = path.split("/")[0]
+    generated = header == "net/wire.capnp.h"
+    vendor = next((homes for name, homes in VENDOR if re.match(name, header)), None) if kind == "<" else None
+    if vendor is not None:
+        if top == "tests" and "catch2" not in header and any(re.match(h, path[6:]) for h in vendor):
+            return ""  # tests of a home may use its vendor
+        if not any(re.match(home, path) for home in vendor):
+            return f"<{header}> belongs to {', '.join(vendor)}".replace("\\", "")
+        return f"<{header}> in a header; vendor headers stay in .cpp files" if path.endswith(".h") and top != "tests" else ""
+    if kind == "<":
+        if "/" in header and not header.startswith(SYSTEM):
+            return f"<{header}> is in no table; add it to VENDOR in tests/layers.py, with its home"
+        return ""
+    if generated:
+        return "" if top in ("net", "tests") and path.endswith(".cpp") else "net/wire.capnp.h belongs to .cpp files of net/"
+    if "/" not in header:
+        return f'"{header}" is no path from the repository root'
+    mine, other = layer_of(path, table), layer_of(header, table)
+    if mine in FREE:
+        return ""
+    if other not in table.get(mine, ()):
+        return f'{mine} may not include "{header}" ({other}); it may include: {", ".join(sorted(table.get(mine, ())))}'
+    return ""
+
+
+def violations(root):
+    table = layers((root / "CMakeLists.txt").read_text())
+    found = []
+    for file in sorted(root.rglob("*")):
+        path = file.relative_to(root).as_posix()
+        if path.startswith(("build/", ".")) or file.suffix not in COUNTED or not file.is_file():
+            continue
+        lines = file.read_text().splitlines()
+        if len(lines) > LONGEST:
+            found.append(f"{path}:{len(lines)}: {len(lines)} lines; a file has at most {LONGEST}")
+        if file.suffix not in CODE or "/" not in path:
+            continue
+        for number, line in enumerate(lines, 1):
+            if match := INCLUDE.match(line):
+                if wrong := wrong_include(path, *match.groups(), table):
+                    found.append(f"{path}:{number}: {wrong}")
+    return found
+
+
+CMAKE = """troupe_layer(core LINK fmt::fmt)
+troupe_layer(ops USES core)
+troupe_layer(net USES core LINK x)
+troupe_layer(autograd USES core ops)
+troupe_layer(autograd/dist USES core ops net autograd
+             LINK x)
+"""
+GOOD = {
+    "ops/a.cpp": '#include "ops/a.h"\n#include "core/tensor.h"\n#include <fmt/format.h>\n#include <sys/stat.h>\n',
+    "ops/cpu/a.cpp": "#include <oneapi/dnnl/dnnl.hpp>\n",
+    "autograd/dist/a.h": '#include "autograd/engine.h"\n#include "net/transport.h"\n#include <vector>\n',
+    "net/wire.cpp": '#include "net/wire.capnp.h"\n#include <capnp/serialize.h>\n',
+    "tests/net/a.cpp": '#include <catch2/catch.hpp>\n#include "autograd/dist/a.h"\n',
+    "core/log.cpp": "#include <spdlog/spdlog.h>\n",
+}
+BAD = {
+    "core/up.cpp": '#include "ops/a.h"\n',
+    "autograd/up.h": '\n#include "autograd/dist/a.h"\n',
+    "net/side.h": '#include "ops/a.h"\n',
+    "ops/caf.cpp": "#include <caf/all.hpp>\n",
+    "ops/dnn.cpp": "#include <dnnl.hpp>\n",
+    "ops/gpu.cpp": "#include <cuda_runtime.h>\n",
+    "ops/text.h": "#include <fmt/format.h>\n",
+    "core/wire.cpp": '#include "net/wire.capnp.h"\n',
+    "core/test.cpp": "#include <catch2/catch.hpp>\n",
+    "core/log2.cpp": "#include <spdlog/spdlog.h>\n",
+    "core/new.cpp": "#include <unheard/of.h>\n",
+    "core/near.cpp": '#include "tensor.h"\n',
+    "core/pile.cpp": "\n" * 501,
+}
+
+
+def self_test():
+    for planted, expected in ((GOOD, set()), (GOOD | BAD, set(BAD))):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "CMakeLists.txt").write_text(CMAKE)
+            for name, text in planted.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            found = {line.split(":")[0] for line in violations(root)}
+            if found != expected:
+                sys.exit(f"self-test: missed {sorted(expected - found)}, found in vain {sorted(found - expected)}")
+    print(f"self-test: all {len(BAD)} planted violations were found, and nothing else")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self-test"]:
+        self_test()
+    else:
+        root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
+        bad = violations(root)
+        print(*bad, f"layers: {len(bad)} violation{'s' * (len(bad) != 1)}", sep="\n")
+        sys.exit(bool(bad))

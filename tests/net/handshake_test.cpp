@@ -1,0 +1,227 @@
+// The handshake as a pure machine: honest ends meet, everybody else is refused.
+#include "net/handshake.h"
+
+#include <catch2/catch.hpp>
+
+#include <optional>
+
+using namespace troupe;
+using namespace troupe::net;
+using Role = Handshake::Role;
+using State = Handshake::State;
+using Refusal = Handshake::Refusal;
+
+namespace {
+
+const std::string kToken = "a token of the cluster";
+const TimePoint kDeadline{Duration(1000)};
+
+Nonce nonce_of(int seed) {
+  Nonce n;
+  for (size_t i = 0; i < n.size(); ++i) n[i] = static_cast<std::byte>(static_cast<size_t>(seed) * 17 + i);
+  return n;
+}
+
+Handshake connector(const std::string& token = kToken, uint32_t version = kProtocolVersion) {
+  return Handshake(Role::connector, token, {3, "w3"}, nonce_of(1), kDeadline, version);
+}
+Handshake listener(const std::string& token = kToken, uint32_t version = kProtocolVersion) {
+  return Handshake(Role::listener, token, {7, "w7"}, nonce_of(2), kDeadline, version);
+}
+
+// Gives all of `bytes` that `to` still wants.
+void give(Handshake& to, std::span<const std::byte> bytes) {
+  while (!bytes.empty() && to.state() == State::waiting) {
+    const size_t n = std::min(bytes.size(), to.wanted());
+    to.receive(bytes.first(n));
+    bytes = bytes.subspan(n);
+  }
+}
+
+struct Flip {
+  int message;  // counted over both directions
+  size_t byte;
+  std::byte mask;
+};
+
+// Runs both ends against each other; returns the sizes of the messages that were exchanged.
+std::vector<size_t> meet(Handshake& a, Handshake& b, std::optional<Flip> flip = {}) {
+  std::vector<size_t> sizes;
+  Handshake* ends[] = {&a, &b};
+  for (int silent = 0, turn = 0; silent < 2; turn ^= 1) {
+    auto out = ends[turn]->take_output();
+    silent = out.empty() ? silent + 1 : 0;
+    if (out.empty()) continue;
+    if (flip && flip->message == static_cast<int>(sizes.size())) out[flip->byte] ^= flip->mask;
+    sizes.push_back(out.size());
+    give(*ends[turn ^ 1], out);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+TEST_CASE("two ends with the same token learn who the other is") {
+  auto a = connector(), b = listener();
+  CHECK(meet(a, b) == std::vector<size_t>{48, 80, 292, 292});
+  REQUIRE(a.state() == State::done);
+  REQUIRE(b.state() == State::done);
+  CHECK(a.peer().id == 7);
+  CHECK(a.peer().name == "w7");
+  CHECK(b.peer().id == 3);
+  CHECK(b.peer().name == "w3");
+  CHECK(a.wanted() == 0);
+}
+
+TEST_CASE("the longest and the empty name pass the handshake") {
+  for (const auto& name : {std::string(), std::string(255, 'n')}) {
+    Handshake a(Role::connector, kToken, {kNoWorker, name}, nonce_of(1), kDeadline);
+    auto b = listener();
+    meet(a, b);
+    REQUIRE(b.state() == State::done);
+    CHECK(b.peer().name == name);
+    CHECK(b.peer().id == kNoWorker);
+  }
+}
+
+TEST_CASE("another token is refused on both ends, whoever has it") {
+  for (const bool connector_wrong : {true, false}) {
+    auto a = connector(connector_wrong ? "some other token" : kToken);
+    auto b = listener(connector_wrong ? kToken : "some other token");
+    meet(a, b);
+    CHECK(a.state() == State::refused);
+    CHECK(a.refusal() == Refusal::token);
+    CHECK(a.text() == "refused the cluster token");
+    CHECK(b.state() == State::refused);
+    CHECK(b.refusal() == Refusal::token);
+    CHECK(b.text() == "does not have the cluster token");
+  }
+}
+
+TEST_CASE("other versions are refused on both ends, naming both") {
+  auto a = connector(kToken, 4);
+  auto b = listener(kToken, 2);
+  meet(a, b);
+  CHECK(a.refusal() == Refusal::version);
+  CHECK(a.text() == "speaks version 2 of the protocol, this side version 4");
+  CHECK(b.refusal() == Refusal::version);
+  CHECK(b.text() == "speaks version 4 of the protocol, this side version 2");
+}
+
+TEST_CASE("no changed bit survives the handshake") {
+  const size_t sizes[] = {48, 80, 292, 292};
+  for (int message = 0; message < 4; ++message)
+    for (size_t byte = 0; byte < sizes[message]; ++byte)
+      for (const int bit : {0, 3, 7}) {
+        auto a = connector(), b = listener();
+        meet(a, b, Flip{message, byte, static_cast<std::byte>(1 << bit)});
+        CAPTURE(message, byte, bit);
+        // The connector is the last to be convinced, and never is; the listener has finished before the last message.
+        CHECK(a.state() != State::done);
+        if (message < 3) CHECK(b.state() != State::done);
+        CHECK((a.state() == State::refused || b.state() == State::refused));
+      }
+}
+
+TEST_CASE("a part of a message just waits, at every length") {
+  auto a = connector(), b = listener();
+  Handshake* ends[] = {&a, &b};
+  for (int turn = 0; turn < 4; ++turn) {
+    const auto out = ends[turn % 2]->take_output();
+    auto& to = *ends[(turn + 1) % 2];
+    for (size_t i = 0; i < out.size(); ++i) {
+      REQUIRE(to.state() == State::waiting);
+      REQUIRE(to.wanted() >= 1);
+      REQUIRE(to.wanted() <= 292);
+      if (i < 48 || turn > 0) CHECK(to.take_output().empty());
+      to.receive(std::span(out).subspan(i, 1));
+    }
+  }
+  CHECK(a.state() == State::done);
+  CHECK(b.state() == State::done);
+}
+
+TEST_CASE("a peer that sends back what it gets is refused") {
+  // A connector that hears its own hello and its own words.
+  auto a = connector();
+  auto echo = a.take_output();
+  give(a, echo);
+  CHECK(a.state() == State::waiting);  // hello and nonce, and then the proof that the mirror cannot make
+  give(a, std::vector<std::byte>(32));
+  CHECK(a.refusal() == Refusal::token);
+
+  // A listener whose own proof is sent back as the connector's.
+  auto b = listener();
+  give(b, connector().take_output());
+  const auto answer = b.take_output();
+  std::vector<std::byte> forged(292);
+  std::copy(answer.end() - 32, answer.end(), forged.end() - 32);
+  give(b, forged);
+  CHECK(b.refusal() == Refusal::token);
+}
+
+TEST_CASE("a proof from a second connection with the listener does not convince it") {
+  // The attacker opens two connections to the same listener and lets one answer for the other: labels differ by role.
+  auto first = listener();
+  Handshake second(Role::listener, kToken, {7, "w7"}, nonce_of(5), kDeadline);
+  give(first, connector().take_output());
+  const auto first_answer = first.take_output();
+  Handshake attacker(Role::connector, "not the real token", {1, "evil"}, nonce_of(2), kDeadline);
+  auto hello = attacker.take_output();
+  std::copy(first_answer.begin() + 16, first_answer.begin() + 48, hello.begin() + 16);  // the first one's nonce
+  give(second, hello);
+  const auto second_answer = second.take_output();
+  std::vector<std::byte> forged(292);
+  std::copy(second_answer.end() - 32, second_answer.end(), forged.end() - 32);
+  give(first, forged);
+  CHECK(first.refusal() == Refusal::token);
+}
+
+TEST_CASE("a recorded handshake cannot be replayed") {
+  auto a = connector(), b = listener();
+  const auto hello = a.take_output();
+  give(b, hello);
+  give(a, b.take_output());
+  const auto proof = a.take_output();
+  give(b, proof);
+  REQUIRE(b.state() == State::done);
+  Handshake again(Role::listener, kToken, {7, "w7"}, nonce_of(9), kDeadline);
+  give(again, hello);
+  give(again, proof);
+  CHECK(again.refusal() == Refusal::token);
+}
+
+TEST_CASE("other protocols are refused as soon as their first 16 bytes are there") {
+  for (const std::string text : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n", "TROUPE\n\n........"}) {
+    auto b = listener();
+    const auto bytes = std::as_bytes(std::span(text));
+    give(b, bytes.first(15));
+    CHECK(b.state() == State::waiting);
+    give(b, bytes.subspan(15));
+    CHECK(b.refusal() == Refusal::garbage);
+    CHECK(b.text() == "does not speak Troupe's protocol");
+    CHECK(b.take_output().empty());
+  }
+}
+
+TEST_CASE("a handshake that takes too long is refused at its deadline, not before") {
+  auto b = listener();
+  b.tick(kDeadline - Duration(1));
+  CHECK(b.state() == State::waiting);
+  b.tick(kDeadline);
+  CHECK(b.refusal() == Refusal::timeout);
+  auto a = connector();
+  auto c = listener();
+  meet(a, c);
+  a.tick(TimePoint::max());
+  CHECK(a.state() == State::done);
+}
+
+TEST_CASE("a short token and a name that cannot be sent are refused at once") {
+  CHECK_THROWS_WITH(connector("short"), "[net] the cluster token has 5 bytes; expected at least 16");
+  CHECK_THROWS_WITH(check_peer_info({1, std::string(256, 'x')}), Catch::Contains("256 bytes; at most 255"));
+  CHECK_THROWS_WITH(check_peer_info({1, "a\nb"}), Catch::Contains("control character"));
+  auto a = connector();
+  CHECK_THROWS_AS(a.receive(std::vector<std::byte>(a.wanted() + 1)), Error);
+  CHECK(random_nonce() != random_nonce());
+}

@@ -1,0 +1,119 @@
+// What the socket tests share: a recorder of events, raw clients, log capture, child processes.
+#pragma once
+#include <catch2/catch.hpp>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/log.h"
+#include "net/frame.h"
+#include "net/handshake.h"
+#include "net/socket/fd.h"
+#include "net/socket/transport.h"
+
+namespace troupe::net::test {
+
+inline const std::string kToken = "a token for the socket tests";
+
+/// Fails the test if the condition has not come true in a time that no load explains.
+constexpr auto kForever = std::chrono::seconds(60);
+
+/// Keeps what happens, in order. `on_text` runs inside on_message.
+class Recorder : public Events {
+ public:
+  void on_accepted(std::shared_ptr<Connection> c) override { with([&] { accepted.push_back(std::move(c)); }); }
+  void on_message(Connection& c, Message m) override {
+    if (handler) handler(c, m);
+    with([&] { messages.push_back(std::move(m)); });
+  }
+  void on_closed(Connection& c, const Error& e) override {
+    with([&] {
+      closed.push_back(e);
+      closed_names.push_back(c.peer().name);
+    });
+  }
+  template <class F>
+  void wait(F&& condition) {
+    std::unique_lock lock(mutex);
+    REQUIRE(changed.wait_for(lock, kForever, condition));
+  }
+  void wait_accepted(size_t n) { wait([&] { return accepted.size() >= n; }); }
+  void wait_messages(size_t n) { wait([&] { return messages.size() >= n; }); }
+  void wait_closed(size_t n) { wait([&] { return closed.size() >= n; }); }
+  template <class F>
+  void with(F&& f) {
+    std::lock_guard lock(mutex);
+    f();
+    changed.notify_all();
+  }
+
+  std::function<void(Connection&, Message&)> handler;  // set before anything is connected
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::shared_ptr<Connection>> accepted;
+  std::vector<Message> messages;
+  std::vector<Error> closed;
+  std::vector<std::string> closed_names;
+};
+
+inline std::unique_ptr<Transport> transport(Events& events, const std::string& name, const Limits& limits = {},
+                                            const std::string& token = kToken) {
+  return make_socket_transport({{static_cast<WorkerId>(name.back() - '0'), name}, token, limits}, events);
+}
+
+/// An abstract address that nobody else uses.
+std::string fresh_address();
+
+inline Message message(uint64_t number, size_t bytes = 0) {
+  Message m;
+  m.header = {number};
+  if (bytes) {
+    m.buffers.push_back({Storage::allocate(bytes), 0, bytes});
+    for (size_t i = 0; i < bytes; i += 4096) m.buffers[0].data()[i] = static_cast<std::byte>(number + i / 4096);
+  }
+  return m;
+}
+
+/// A blocking socket without the transport.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address);
+  bool send(std::span<const std::byte> bytes);
+  bool send(std::string_view text) { return send(std::as_bytes(std::span(text))); }
+  /// Up to `n` bytes; fewer at the end of the stream.
+  std::vector<std::byte> receive(size_t n);
+  /// True once the other side has closed (after reading whatever comes).
+  bool closed_by_peer();
+  /// Runs the connector's side of a handshake.
+  Handshake shake(const std::string& token = kToken, uint32_t version = kProtocolVersion);
+  void close() { fd_.reset(); }
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+/// Keeps the log lines while it lives. One at a time.
+class LogCapture {
+ public:
+  LogCapture();
+  ~LogCapture();
+  size_t count(const std::string& part) const;
+  void wait_for(const std::string& part) const;
+};
+
+/// This test program, run again with one hidden test case; killed at the end.
+class Child {
+ public:
+  Child(const std::string& test_case, const std::string& address);
+  ~Child();
+  void signal(int number);
+
+ private:
+  int pid_ = -1;
+};
+
+}  // namespace troupe::net::test

@@ -1,0 +1,166 @@
+// Hostile headers: built by hand from words, and valid ones damaged at random. decode() gives a packet or `invalid`.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/random.h"
+#include "net/wire.h"
+
+using namespace troupe;
+using namespace troupe::net;
+
+namespace {
+
+enum class Verdict { decoded, refused };
+
+Verdict try_decode(Message m) {
+  try {
+    Packet packet = decode(std::move(m));
+    if (auto* call = std::get_if<Call>(&packet)) {  // what came out can be used
+      visit_tensors(call->args, [](Tensor& t) { if (t.defined()) (void)t.clone_data(); });
+      (void)encode(*call);
+    } else {
+      auto& reply = std::get<Reply>(packet);
+      if (!reply.result.ok()) (void)std::string(reply.result.error().what());
+      (void)encode(reply);
+    }
+    return Verdict::decoded;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::invalid || !e.message().starts_with("[wire]")) throw;
+    return Verdict::refused;
+  }
+}
+
+std::vector<Message> valid_messages() {
+  Call call{.id = 7, .target = {1, 2, 3}, .method = method_id("f"), .timeout_us = 1000, .context = 4, .link = {9, {0, 1}}};
+  call.args = {Tensor::zeros({3, 4}), Tensor::of<bool>({true, false}), int64_t{1}, std::string("text"), Bytes(11),
+               RefValue{{1, 2, 3}, "T", 4, 5},
+               ValueMap{{"a", ValueList{1.0, true, Value{}}}, {"b", ValueMap{{"c", Tensor::empty({0})}}}}};
+  Reply value{.id = 1, .result = Value(ValueList{Tensor::of<int64_t>({1, 2, 3}), std::string("x")}), .link = {2, {0}}};
+  Reply error{.id = 2};
+  error.result = Error(ErrorKind::failed, "message").with_worker("w").crossing("one").crossing("two");
+  Value deep = int64_t{1};
+  for (int i = 1; i < 32; ++i) deep = ValueMap{{"k", deep}};
+  return {encode(call), encode(value), encode(error), encode(Call{.args = {deep}}), encode(Call{}), encode(Reply{})};
+}
+
+Message damaged(const Message& m, Generator& random) {
+  Message out = m;
+  auto& h = out.header;
+  const uint64_t changes = 1 + random.below(4);
+  for (uint64_t i = 0; i < changes && !h.empty(); ++i) {
+    // The segment table must stay right for the reader to be reached at all; damage it only at times.
+    const size_t at = random.below(16) == 0 ? 0 : random.below(h.size());
+    switch (random.below(7)) {
+      case 0: h[at] ^= uint64_t{1} << random.below(64); break;
+      case 1: h[at] = random.next(); break;
+      case 2: h[at] = random.below(2) ? 0 : ~uint64_t{0}; break;
+      case 3: h[at] = h[random.below(h.size())]; break;
+      case 4: reinterpret_cast<uint8_t*>(&h[at])[random.below(8)] = static_cast<uint8_t>(random.next()); break;
+      case 5:  // another length, said truthfully
+        h.resize(random.below(h.size() + 4));
+        if (!h.empty()) h[0] = static_cast<uint64_t>(h.size() - 1) << 32;
+        break;
+      case 6:
+        if (!out.buffers.empty()) {
+          auto& b = out.buffers[random.below(out.buffers.size())];
+          if (random.below(2)) b.size = random.below(100);
+          else b.offset = random.below(100);
+        }
+        break;
+    }
+  }
+  return out;
+}
+
+// ---- words of the format, to build what no encoder would
+
+uint64_t struct_pointer(int32_t offset, uint16_t data, uint16_t pointers) {
+  return (static_cast<uint64_t>(data) << 32) | (static_cast<uint64_t>(pointers) << 48) |
+         (static_cast<uint32_t>(offset) << 2);
+}
+uint64_t list_pointer(int32_t offset, uint32_t kind, uint32_t size) {
+  return (static_cast<uint64_t>(kind | (size << 3)) << 32) | (static_cast<uint32_t>(offset) << 2) | 1;
+}
+Message of_words(std::vector<uint64_t> words) {
+  Message m;
+  m.header = {static_cast<uint64_t>(words.size()) << 32};
+  m.header.insert(m.header.end(), words.begin(), words.end());
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("damaged packets decode or are refused as invalid, nothing else", "[wire][fuzz]") {
+  const auto messages = valid_messages();
+  Generator random(20240611);
+  size_t decoded = 0, refused = 0;
+  for (int round = 0; round < 60000; ++round) {
+    const auto outcome = try_decode(damaged(messages[random.below(messages.size())], random));
+    ++(outcome == Verdict::decoded ? decoded : refused);
+  }
+  REQUIRE(decoded > 5000);  // the damage is subtle enough to get far
+  REQUIRE(refused > 5000);
+}
+
+TEST_CASE("every truncation of a packet is refused", "[wire][fuzz]") {
+  for (const auto& m : valid_messages())
+    for (size_t n = 0; n < m.header.size(); ++n) {
+      Message cut = m;
+      cut.header.resize(n);
+      REQUIRE(try_decode(cut) == Verdict::refused);
+      if (n > 0) cut.header[0] = static_cast<uint64_t>(n - 1) << 32;  // truthful about its length
+      (void)try_decode(cut);
+    }
+}
+
+TEST_CASE("random words are refused", "[wire][fuzz]") {
+  Generator random(7);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<uint64_t> words(random.below(40));
+    for (auto& w : words) w = random.below(3) ? random.next() : random.below(1 << 12);
+    (void)try_decode(of_words(std::move(words)));
+  }
+  REQUIRE(try_decode(of_words({})) == Verdict::refused);
+}
+
+TEST_CASE("a small header cannot claim a large tree", "[wire][fuzz]") {
+  // Packet { call } whose args is a list made of nothing, of single bytes, or of pointers back to itself.
+  const uint64_t root = struct_pointer(0, 1, 1);
+  const auto call_with = [&](std::vector<uint64_t> tail) {
+    std::vector<uint64_t> words = {root, 0, struct_pointer(0, 7, 2), 0, 0, 0, 0, 0, 0, 0, 0};
+    words.insert(words.end(), tail.begin(), tail.end());
+    return of_words(std::move(words));
+  };
+  // words[10] is the link, then args.
+  REQUIRE(try_decode(call_with({list_pointer(0, 0, (1u << 29) - 1)})) == Verdict::refused);             // half a billion voids
+  REQUIRE(try_decode(call_with({list_pointer(0, 2, 64), 0, 0, 0, 0, 0, 0, 0, 0})) == Verdict::refused);  // bytes as values
+  const uint64_t empty_structs = (uint64_t{((1u << 29) - 1)} << 2);  // a tag: many structs of no words
+  REQUIRE(try_decode(call_with({list_pointer(0, 7, 0), empty_structs})) == Verdict::refused);
+  // A list of one value that is that list: depth without size.
+  const uint64_t tag = (uint64_t{1} << 2) | (uint64_t{2} << 32) | (uint64_t{1} << 48);
+  REQUIRE(try_decode(call_with({list_pointer(0, 7, 3), tag, 8, 0, list_pointer(-4, 7, 3)})) == Verdict::refused);
+}
+
+TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {
+  const Message good = encode(Call{.args = {Tensor::empty({0, 3})}});
+  const auto at = std::find(good.header.begin(), good.header.end(), 3) - good.header.begin();
+  REQUIRE(good.header[static_cast<size_t>(at) - 1] == 0);
+  const auto with = [&](int64_t first, int64_t second) {
+    Message m = good;
+    m.header[static_cast<size_t>(at) - 1] = static_cast<uint64_t>(first);
+    m.header[static_cast<size_t>(at)] = static_cast<uint64_t>(second);
+    return try_decode(std::move(m));
+  };
+  REQUIRE(with(0, 5) == Verdict::decoded);
+  REQUIRE(with(7, 0) == Verdict::decoded);
+  REQUIRE(with(0, -1) == Verdict::refused);
+  REQUIRE(with(-3, 0) == Verdict::refused);
+  REQUIRE(with(-1, -1) == Verdict::refused);
+  REQUIRE(with(int64_t{1} << 62, 4) == Verdict::refused);   // 2^66 bytes: 0 if it wrapped
+  REQUIRE(with(int64_t{1} << 32, int64_t{1} << 32) == Verdict::refused);
+  REQUIRE(with(0, std::numeric_limits<int64_t>::max()) == Verdict::refused);  // its strides would wrap
+  REQUIRE(with(1, 1) == Verdict::refused);                  // the buffer is empty
+}

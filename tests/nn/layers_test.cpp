@@ -1,0 +1,147 @@
+// The layers and the initial values.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "core/error.h"
+#include "nn/nn.h"
+#include "ops/ops.h"
+
+using namespace troupe;
+using Catch::Contains;
+using Values = std::vector<double>;
+
+namespace {
+
+struct Range {
+  double low, high, mean, deviation;
+};
+
+Range range(const Tensor& t) {
+  const auto v = t.to_vector<double>();
+  Range r{v[0], v[0], 0, 0};
+  for (double x : v) r.low = std::min(r.low, x), r.high = std::max(r.high, x), r.mean += x / double(v.size());
+  for (double x : v) r.deviation += (x - r.mean) * (x - r.mean) / double(v.size());
+  r.deviation = std::sqrt(r.deviation);
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("linear is x times weight transposed plus bias, over any leading dimensions") {
+  nn::Linear fc(2, 3, true, float64);
+  fc.weight.copy_(Tensor::of<double>({1, 2, 3, 4, 5, 6}, {3, 2}));
+  fc.bias.copy_(Tensor::of<double>({10, 20, 30}));
+  CHECK(fc(Tensor::of<double>({1, -1}, {1, 2})).to_vector<double>() == Values{9, 19, 29});
+  CHECK(fc(Tensor::zeros({2, 5, 2}, float64)).shape() == Shape{2, 5, 3});
+  const auto report = autograd::gradcheck(
+      [](const Tensors& in) {
+        nn::Linear layer(2, 3, true, float64);
+        layer.weight = in[1], layer.bias = in[2];
+        return layer(in[0]);
+      },
+      {Tensor::of<double>({1, 2, 3, 4}, {2, 2}), fc.weight.detach(), fc.bias.detach()});
+  INFO(report.text);
+  CHECK(report.ok);
+}
+
+TEST_CASE("a linear layer starts uniform in +-1/sqrt(in), from a generator that moves on") {
+  Generator random(3), again(3);
+  nn::Linear a(400, 100, random), b(400, 100, random), c(400, 100, again);
+  const Range r = range(a.weight);
+  CHECK(r.low >= -0.05);
+  CHECK(r.high <= 0.05);
+  CHECK(r.low < -0.0499);
+  CHECK(r.high > 0.0499);
+  CHECK(std::abs(r.mean) < 1e-3);
+  CHECK(std::abs(range(a.bias).high) <= 0.05);
+  CHECK(bit_equal(a.weight, c.weight));
+  CHECK_FALSE(bit_equal(a.weight, b.weight));
+  CHECK(bit_equal(nn::Linear(4, 5).weight, nn::Linear(4, 5).weight));
+  CHECK(a.weight.requires_grad());
+  CHECK(a.bias.requires_grad());
+}
+
+TEST_CASE("a linear layer without bias has one parameter; sizes must be positive") {
+  nn::Linear fc(2, 3, false);
+  CHECK(fc.parameters().size() == 1);
+  CHECK_FALSE(fc.bias.defined());
+  CHECK(fc(Tensor::zeros({1, 2})).shape() == Shape{1, 3});
+  CHECK_THROWS_WITH(nn::Linear(0, 3), Contains("[linear] sizes must be at least 1, got in 0, out 3"));
+}
+
+TEST_CASE("sequential runs its layers in order and names them by number") {
+  nn::Sequential net(nn::Linear(2, 4), nn::ReLU(), nn::Sequential(nn::Linear(4, 1), nn::Tanh()));
+  CHECK(net(Tensor::zeros({3, 2})).shape() == Shape{3, 1});
+  CHECK(net.named_parameters()[2].first == "2.0.weight");
+  CHECK(net.size() == 3);
+  const Tensor x = Tensor::full({2, 2}, 0.25);
+  auto& first = dynamic_cast<nn::Linear&>(net[0]);
+  auto& last = dynamic_cast<nn::Sequential&>(net[2]);
+  CHECK(bit_equal(net(x), last(ops::relu(first(x)))));
+  CHECK(nn::Sequential()(x).same_as(x));
+}
+
+TEST_CASE("activations are the operators") {
+  const Tensor x = Tensor::of<double>({-1, 0, 2});
+  CHECK(bit_equal(nn::ReLU()(x), ops::relu(x)));
+  CHECK(bit_equal(nn::Tanh()(x), ops::tanh(x)));
+  CHECK(bit_equal(nn::Sigmoid()(x), ops::sigmoid(x)));
+  CHECK(bit_equal(nn::GELU()(x), ops::gelu(x)));
+}
+
+TEST_CASE("dropout zeroes a share while training, keeps the mean, and does nothing in use") {
+  nn::Dropout drop(0.25, 5), same(0.25, 5);
+  Tensor x = Tensor::full({10000}, 3).set_requires_grad();
+  const Tensor y = drop(x);
+  CHECK(bit_equal(y, same(x)));
+  CHECK_FALSE(bit_equal(y, drop(x)));
+  int zeros = 0;
+  for (double v : y.to_vector<double>()) {
+    zeros += v == 0;
+    CHECK((v == 0 || v == Approx(4)));
+  }
+  CHECK(std::abs(zeros - 2500) < 250);
+  autograd::backward(y.sum());
+  CHECK(bit_equal(ops::mul(x.grad(), 3), y.detach()));
+  drop.eval();
+  CHECK(drop(x).same_as(x));
+  CHECK_THROWS_WITH(nn::Dropout(1), Contains("[dropout] the probability must be in [0, 1)"));
+  CHECK_THROWS_WITH(nn::Dropout(NAN), Contains("[dropout]"));
+}
+
+TEST_CASE("initial values have the bounds and moments that they promise") {
+  Generator random(11);
+  const Tensor t = Tensor::empty({100, 50, 2});
+  nn::uniform_(t, 2, 3, random);
+  CHECK(range(t).low >= 2);
+  CHECK(range(t).high <= 3);
+  nn::normal_(t, 1, 2, random);
+  CHECK(range(t).mean == Approx(1).margin(0.1));
+  CHECK(range(t).deviation == Approx(2).margin(0.1));
+  nn::constant_(t, 4);
+  CHECK(range(t).low == 4);
+  CHECK(range(t).high == 4);
+  nn::xavier_uniform_(t, random);
+  CHECK(range(t).high <= std::sqrt(6.0 / 300) * (1 + 1e-6));
+  CHECK(range(t).high > std::sqrt(6.0 / 300) * 0.99);
+  nn::kaiming_uniform_(t, random);
+  CHECK(range(t).high <= std::sqrt(6.0 / 100) * (1 + 1e-6));
+  CHECK(range(t).high > std::sqrt(6.0 / 100) * 0.99);
+  CHECK_THROWS_WITH(nn::xavier_uniform_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::normal_(t, 0, -1, random), Contains("[normal_]"));
+  CHECK_THROWS_WITH(nn::uniform_(t, 1, 0, random), Contains("[uniform_]"));
+  CHECK_THROWS_WITH(nn::constant_(Tensor::zeros({3}, int64), 1), Contains("needs a floating tensor"));
+}
+
+TEST_CASE("splitmix values do not depend on strides, and are those of the formula") {
+  const Tensor t = Tensor::zeros({2, 3}, float64),
+               turned = Tensor::zeros({3, 2}, float64).alias({2, 3}, {1, 2}, 0);
+  nn::splitmix_(t, 5, 0.5);
+  nn::splitmix_(turned, 5, 0.5);
+  CHECK(bit_equal(t, turned));
+  // 0.5 (2 u - 1) with u from the generator's published first output for seed 0.
+  const Tensor first = Tensor::zeros({1}, float64);
+  nn::splitmix_(first, 0, 0.5);
+  CHECK(first.item() == 0.5 * (2 * double(0xe220a8397b1dcdafULL >> 11) * 0x1p-53 - 1));
+}

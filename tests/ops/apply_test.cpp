@@ -1,0 +1,130 @@
+// What apply() promises: errors that say what to fix, saved tensors that are checked, graphs that are freed.
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "autograd/engine.h"
+#include "core/error.h"
+#include "ops/ops.h"
+
+namespace troupe {
+namespace {
+
+using Catch::Contains;
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::invalid);
+    return e.what();
+  }
+  return "no error";
+}
+
+Tensor leaf(const Shape& shape, double value = 1) {
+  Tensor t = Tensor::full(shape, value);
+  t.set_requires_grad();
+  return t;
+}
+
+TEST_CASE("errors name the operator, what was got and what was expected") {
+  const Tensor a = Tensor::zeros({3, 4}), b = Tensor::zeros({5, 6});
+  CHECK(error_of([&] { ops::matmul(a, b); }) == "[matmul] inner dimensions differ: [3, 4] x [5, 6]");
+  CHECK(error_of([&] { a + b; }) == "[add] shapes do not broadcast: [3, 4] and [5, 6]");
+  CHECK_THAT(error_of([&] { a + Tensor::zeros({4}, float64); }),
+             Contains("float32 [3, 4] and float64 [4]; use .to()"));
+  CHECK_THAT(error_of([&] { ops::exp(Tensor::zeros({2}, int64)); }),
+             Contains("[exp] needs float32 or float64, got int64 [2]; use .to()"));
+  CHECK_THAT(error_of([&] { a + Tensor(); }), Contains("[add] input 1 is an undefined tensor"));
+  CHECK_THAT(error_of([&] { ops::apply(ops::kAdd, std::vector{a}); }),
+             Contains("[add] got 1 inputs, expected 2"));
+  CHECK_THAT(error_of([&] { ops::softmax(a, 2); }),
+             Contains("[softmax] dimension 2 is out of range for shape [3, 4]"));
+  CHECK_THAT(error_of([&] { ops::sum(a, {0, -2}); }), Contains("[sum] dimension -2 is named twice"));
+  CHECK_THAT(error_of([&] { ops::reshape(a, {5, -1}); }), Contains("[reshape] [3, 4] has 12 elements"));
+  CHECK_THAT(error_of([&] { ops::embedding(Tensor::of<int64_t>({7}), a); }),
+             Contains("index 7 is out of range for size 3"));
+  CHECK_THAT(error_of([&] {
+               ops::cross_entropy(a, Tensor::of<int64_t>({0, 1, 4}));
+             }),
+             Contains("target 4 is out of range for 4 classes"));
+  CHECK_THAT(error_of([&] { ops::mse_loss(a, a, "avg"); }),
+             Contains("reduction is \"avg\", expected mean, sum or none"));
+  CHECK_THAT(error_of([&] { ops::gelu(a, "fast"); }),
+             Contains("approximate is \"fast\", expected none or tanh"));
+  CHECK_THAT(error_of([&] { ops::amax(Tensor::zeros({0, 2}), {0}); }), Contains("of no elements"));
+  CHECK_THAT(error_of([&] { ops::slice(a, 0, 0, 2, 0); }), Contains("step must be at least 1, got 0"));
+}
+
+TEST_CASE("attributes are completed, converted and checked by name") {
+  const Tensor x = Tensor::of<double>({1, 2, 3, 4}, {2, 2});
+  CHECK(ops::apply1(ops::kSum, {x}, {{"dim", 1}}).to_vector<double>() == std::vector<double>{3, 7});
+  CHECK(ops::apply1(ops::kSum, {x}, {{"keepdim", true}, {"dim", 0}}).shape() == Shape{1, 2});
+  CHECK(ops::apply1(ops::kPowScalar, {x}, {{"exponent", 2}}).to_vector<double>() ==
+        std::vector<double>{1, 4, 9, 16});
+  CHECK(error_of([&] {
+          ops::apply1(ops::kSum, {x}, {{"dims", 1}});
+        }) == "[sum] no attribute dims; it has [dim, keepdim]");
+  CHECK_THAT(error_of([&] {
+               ops::apply1(ops::kSum, {x}, {{"keepdim", "yes"}});
+             }),
+             Contains("keepdim is a boolean, got a text"));
+  CHECK_THAT(error_of([&] {
+               ops::apply1(ops::kSum, {x}, {{"dim", 0}, {"dim", 1}});
+             }),
+             Contains("given twice"));
+}
+
+TEST_CASE("backward finds that a saved tensor was changed in place") {
+  Tensor x = leaf({2}), y = leaf({2}, 3);
+  const Tensor z = x * y;
+  const Tensor e = ops::exp(x);
+  ops::add_(y, Tensor::full({2}, 1.0));
+  CHECK_THAT(error_of([&] { autograd::backward(ops::sum(z)); }),
+             Contains("[mul]") && Contains("changed in place") && Contains("input 1"));
+  e.fill_(0);
+  CHECK_THAT(error_of([&] { autograd::backward(ops::sum(e)); }),
+             Contains("[exp] result 0") && Contains("changed in place"));
+}
+
+TEST_CASE("a second backward needs retain_graph") {
+  Tensor x = leaf({2});
+  const Tensor loss = ops::sum(ops::exp(x) * x);
+  autograd::backward(loss, {}, {.retain_graph = true});
+  autograd::backward(loss);
+  CHECK_THAT(error_of([&] { autograd::backward(loss); }), Contains("was already run; pass retain_graph"));
+}
+
+TEST_CASE("an operator that saves its result makes no cycle") {
+  const size_t before = allocator_stats().in_use;
+  {
+    Tensor x = leaf({100});
+    const Tensor y = ops::softmax(ops::tanh(ops::exp(x)), 0);
+    const Tensor g = autograd::grad({ops::sum(ops::square(y))}, {x}, {}, {.create_graph = true})[0];
+    CHECK(g.requires_grad());
+  }
+  CHECK(allocator_stats().in_use == before);
+}
+
+TEST_CASE("results of integer and boolean operators need no gradient") {
+  Tensor x = leaf({3});
+  CHECK(!ops::gt(x, x).requires_grad());
+  CHECK(!ops::argmax(x, 0).requires_grad());
+  CHECK(!ops::to(x, int64).requires_grad());
+  CHECK(ops::sum(ops::gt(x, Tensor::scalar(0))).item() == 3);
+}
+
+TEST_CASE("operators on numbers and members read like arithmetic") {
+  const Tensor x = Tensor::of<double>({1, 4});
+  CHECK((2 - x).to_vector<double>() == std::vector<double>{1, -2});
+  CHECK((8 / x).to_vector<double>() == std::vector<double>{8, 2});
+  CHECK(((x + 1) * 2 - x / x).to_vector<double>() == std::vector<double>{3, 9});
+  CHECK((-x.sqrt()).to_vector<double>() == std::vector<double>{-1, -2});
+  CHECK((x - 1.0).sum().item() == 3);
+  const Tensor i = Tensor::of<int64_t>({3, -4});
+  CHECK((i * 2.0 + i).to_vector<int64_t>() == std::vector<int64_t>{9, -12});
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,181 @@
+// CPU kernels beyond the samples: sizes that fill blocks and vectors, special values, threads, updates in
+// place.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "core/error.h"
+#include "ops/ops.h"
+#include "tests/support/near.h"
+
+namespace troupe {
+namespace {
+
+using testing::difference;
+
+Tensor random(const Shape& shape, DType dtype, uint64_t seed = 1) {
+  Generator g(seed);
+  return ops::randn(shape, g, dtype);
+}
+
+Tensor naive(const Tensor& a, const Tensor& b) {
+  const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  const auto x = a.to_vector<double>(), y = b.to_vector<double>();
+  const Tensor out = Tensor::zeros({m, n}, float64);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t l = 0; l < k; ++l)
+      for (int64_t j = 0; j < n; ++j)
+        out.data<double>()[i * n + j] +=
+            x[static_cast<size_t>(i * k + l)] * y[static_cast<size_t>(l * n + j)];
+  return out;
+}
+
+TEST_CASE("matmul of every size, layout and floating dtype equals the three loops") {
+  const int64_t sizes[][3] = {{1, 1, 1},      {1, 7, 1},   {7, 1, 9},   {33, 65, 17},
+                              {70, 300, 530}, {8, 16, 24}, {1, 40, 50}, {50, 40, 1}};
+  for (const auto& [m, k, n] : sizes)
+    for (const DType t : {float32, float64})
+      for (const bool ta : {false, true})
+        for (const bool tb : {false, true}) {
+          INFO(m << " x " << k << " x " << n << " " << name(t) << (ta ? " a transposed" : "")
+                 << (tb ? " b transposed" : ""));
+          const Tensor a = ta ? random({k, m}, t).transpose(0, 1) : random({m, k}, t);
+          const Tensor b = tb ? random({n, k}, t, 2).transpose(0, 1) : random({k, n}, t, 2);
+          const double absolute = (t == float32 ? 2e-6 : 1e-14) * static_cast<double>(k);
+          CHECK(difference(ops::matmul(a, b), naive(a, b), 0, absolute) == "");
+        }
+}
+
+TEST_CASE("a matrix repeated by expand multiplies without its copies") {
+  const Tensor a = random({1, 4}, float32).expand({3, 4}), b = random({4, 1}, float32, 2).expand({4, 5});
+  CHECK(difference(ops::matmul(a, b), naive(a, b), 1e-6, 1e-6) == "");
+}
+
+TEST_CASE("products have the same bits on every thread and at every alignment") {
+  const Tensor a = random({65, 130}, float32), b = random({130, 77}, float32, 2);
+  const Tensor expected = ops::matmul(a, b);
+  bool same[4] = {};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      const Tensor memory = Tensor::empty({65 * 130 + 4}, float32);
+      const Tensor shifted = memory.alias(a.shape(), a.strides(), i);
+      shifted.copy_(a);
+      same[i] = bit_equal(ops::matmul(shifted, b), expected);
+    });
+  for (auto& t : threads) t.join();
+  for (const bool s : same) CHECK(s);
+}
+
+TEST_CASE("the number of threads is checked and kept") {
+  const int before = ops::num_threads();
+  CHECK_THROWS_AS(ops::set_num_threads(0), Error);
+  CHECK_THROWS_AS(ops::set_num_threads(100000), Error);
+  CHECK(ops::num_threads() == before);
+  ops::set_num_threads(2);
+  CHECK(ops::num_threads() == 2);
+  const Tensor a = random({200, 300}, float32), b = random({300, 100}, float32, 2);
+  CHECK(difference(ops::matmul(a, b), naive(a, b), 0, 6e-4) == "");
+  ops::set_num_threads(before);
+}
+
+TEST_CASE("float32 functions are within a few units of the last place over their range") {
+  const struct {
+    Tensor (*op)(const Tensor&);
+    double (*exact)(double);
+    double low, high;
+  } cases[] = {{ops::exp, [](double x) { return std::exp(x); }, -87, 88},
+               {ops::log, [](double x) { return std::log(x); }, 1e-30, 10},
+               {ops::tanh, [](double x) { return std::tanh(x); }, -12, 12},
+               {ops::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 80}};
+  for (const auto& c : cases) {
+    Generator g(5);
+    const Tensor x = Tensor::empty({10007}, float32);
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(g.uniform(c.low, c.high));
+    const Tensor y = c.op(x);
+    double worst = 0;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double wanted = c.exact(static_cast<double>(x.data<float>()[i]));
+      worst = std::max(
+          worst, std::fabs(static_cast<double>(y.data<float>()[i]) - wanted) / (std::fabs(wanted) + 1e-7));
+    }
+    CHECK(worst < 6e-7);
+  }
+}
+
+TEST_CASE("special values pass through as IEEE says") {
+  constexpr float kInf = std::numeric_limits<float>::infinity(),
+                  kNan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = Tensor::of<float>({kNan, kInf, -kInf, 0.f, -1.f});
+  const auto exp = ops::exp(x).to_vector<float>(), log = ops::log(x).to_vector<float>(),
+             relu = ops::relu(x).to_vector<float>(), tanh = ops::tanh(x).to_vector<float>(),
+             sigmoid = ops::sigmoid(x).to_vector<float>();
+  CHECK((std::isnan(exp[0]) && exp[1] == kInf && exp[2] == 0 && exp[3] == 1));
+  CHECK(
+      (std::isnan(log[0]) && log[1] == kInf && std::isnan(log[2]) && log[3] == -kInf && std::isnan(log[4])));
+  CHECK((std::isnan(relu[0]) && relu[1] == kInf && relu[2] == 0));
+  CHECK((std::isnan(tanh[0]) && tanh[1] == 1 && tanh[2] == -1));
+  CHECK((std::isnan(sigmoid[0]) && sigmoid[1] == 1 && sigmoid[2] == 0));
+  CHECK(std::isnan(ops::amax(x, {}).item()));
+  CHECK(std::isnan(ops::maximum(x, Tensor::scalar(0)).to_vector<float>()[0]));
+  CHECK(ops::argmax(x, 0).item() == 0);
+  CHECK(ops::logsumexp(Tensor::of<float>({-kInf, -kInf}), {}).item() == -kInf);
+}
+
+TEST_CASE("long float32 sums keep their digits") {
+  const Tensor x = Tensor::full({1000003}, 0.1);
+  CHECK(ops::sum(x).item() == Approx(100000.3).epsilon(1e-7));
+  CHECK(difference(ops::sum(Tensor::full({10001, 3}, 0.1), {0}), Tensor::full({3}, 1000.1), 1e-6, 0) == "");
+  CHECK(ops::sum(Tensor::zeros({0, 3}), {0}).to_vector<float>() == std::vector<float>{0, 0, 0});
+  CHECK(std::isnan(ops::mean(Tensor::zeros({0})).item()));
+}
+
+TEST_CASE("reshape views where strides allow it and copies where not") {
+  const Tensor x = random({4, 6}, float32);
+  const Tensor halves = ops::reshape(x.slice(1, 0, 3), {2, 2, 3});
+  CHECK(halves.storage() == x.storage());
+  CHECK(difference(halves, ops::reshape(x.slice(1, 0, 3).clone(), {2, 2, 3}), 0, 0) == "");
+  const Tensor turned = x.transpose(0, 1).reshape({24});
+  CHECK(turned.storage() != x.storage());
+  CHECK(turned.to_vector<float>() == x.transpose(0, 1).to_vector<float>());
+}
+
+TEST_CASE("updates in place change the elements, bump the version and record nothing") {
+  for (const bool strided : {false, true}) {
+    const Tensor memory = Tensor::full({4, 2}, 2, float64);
+    Tensor a = strided ? memory.transpose(0, 1) : Tensor::full({2, 4}, 2, float64);
+    const Tensor b = Tensor::full({2, 4}, 3, float64), c = Tensor::full({2, 4}, 4, float64);
+    const uint32_t version = a.version();
+    a.set_requires_grad();
+    ops::add_(a, b, 2);           // 8
+    ops::mul_(a, 0.5);            // 4
+    ops::addcmul_(a, b, c, 0.5);  // 10
+    ops::addcdiv_(a, b, c, 4);    // 13
+    ops::lerp_(a, b, 0.5);        // 8
+    ops::maximum_(a, c);          // 8
+    ops::add_(a, 1.0);            // 9
+    ops::sqrt_(a);                // 3
+    CHECK(a.to_vector<double>() == std::vector<double>(8, 3));
+    CHECK(a.version() == version + 8);
+    CHECK(a.is_leaf());
+    CHECK_THROWS_AS(ops::add_(a, Tensor::zeros({2, 4})), Error);
+  }
+}
+
+TEST_CASE("random tensors repeat for a seed and have the moments of their distribution") {
+  Generator g(3), h(3);
+  const Tensor x = ops::randn({100, 100}, g), y = ops::randn({100, 100}, h);
+  CHECK(bit_equal(x, y));
+  CHECK(std::fabs(ops::mean(x).item()) < 0.05);
+  CHECK(ops::var(x, {}).item() == Approx(1).margin(0.05));
+  const Tensor u = ops::rand({10000}, g);
+  CHECK((ops::amin(u, {}).item() >= 0 && ops::amax(u, {}).item() < 1));
+  CHECK(ops::mean(u).item() == Approx(0.5).margin(0.02));
+  auto p = ops::randperm(50, g).to_vector<int64_t>();
+  std::sort(p.begin(), p.end());
+  for (int64_t i = 0; i < 50; ++i) CHECK(p[static_cast<size_t>(i)] == i);
+}
+
+}  // namespace
+}  // namespace troupe

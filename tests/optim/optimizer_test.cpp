@@ -1,0 +1,203 @@
+// What optimizers share: pairs, checks, options and state.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/node.h"
+#include "optim/optim.h"
+
+using namespace troupe;
+using Catch::Contains;
+using Values = std::vector<double>;
+using optim::Adam;
+using optim::AdamW;
+using optim::SGD;
+
+namespace {
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::invalid);
+    return e.what();
+  }
+  return {};
+}
+
+Tensor param(const Values& values) { return Tensor::of(values).set_requires_grad(); }
+
+}  // namespace
+
+TEST_CASE("step() takes .grad and leaves parameters without one alone") {
+  Tensor a = param({1, 2}), b = param({3});
+  a.set_grad(Tensor::of<double>({10, 20}));
+  SGD sgd({a, b}, {.lr = 0.1});
+  const uint32_t version = a.version();
+  sgd.step();
+  CHECK(a.to_vector<double>() == Values{0, 0});
+  CHECK(b.to_vector<double>() == Values{3});
+  CHECK(a.version() == version + 1);
+  CHECK(b.version() == 0);
+  sgd.zero_grad();
+  CHECK_FALSE(a.grad().defined());
+  sgd.step();
+  CHECK(a.version() == version + 1);
+}
+
+TEST_CASE("step(grads) needs one fitting gradient per parameter, and changes nothing otherwise") {
+  Tensor a = param({1, 2}), b = param({3});
+  Adam adam({a, b});
+  const Tensor good = Tensor::of<double>({1, 1});
+  CHECK_THAT(error_of([&] { adam.step({good}); }), Contains("1 gradients for 2 parameters"));
+  CHECK_THAT(error_of([&] {
+               adam.step({good, good});
+             }),
+             Contains("gradient 1 is float64 [2] on cpu; its parameter is float64 [1]"));
+  CHECK_THAT(error_of([&] {
+               adam.step({good, Tensor::of<float>({1})});
+             }),
+             Contains("gradient 1 is float32 [1]"));
+  CHECK(a.to_vector<double>() == Values{1, 2});
+  CHECK(adam.state().empty());
+}
+
+TEST_CASE("strided parameters and gradients, and a gradient that is the parameter, are right") {
+  const Tensor whole = Tensor::of<double>({1, 2, 3, 4, 5, 6}, {2, 3});
+  Tensor column = whole.alias({2}, {3}, 1);
+  SGD sgd({column}, {.lr = 1});
+  sgd.step({Tensor::of<double>({5}).alias({2}, {0}, 0)});
+  CHECK(whole.to_vector<double>() == Values{1, -3, 3, 4, 0, 6});
+  Tensor p = param({2, 4});
+  SGD itself({p}, {.lr = 0.5});
+  itself.step({p.detach()});
+  CHECK(p.to_vector<double>() == Values{1, 2});
+}
+
+TEST_CASE("parameters must be floating leaves, once each") {
+  Tensor p = param({1});
+  CHECK_THAT(error_of([&] { SGD({Tensor()}); }), Contains("parameter 0 is undefined"));
+  CHECK_THAT(error_of([&] { SGD({Tensor::of<int64_t>({1})}); }), Contains("int64 [1]: not floating"));
+  CHECK_THAT(error_of([&] { SGD({p, param({2}), p}); }), Contains("parameters 0 and 2 are the same"));
+  struct Made : Node {
+    Tensors apply(Tensors&& g) override { return std::move(g); }
+    std::string name() const override { return "made"; }
+  };
+  Tensor result = Tensor::of<double>({1});
+  result.set_grad_fn({make_ref<Made>(), 0});
+  CHECK_THAT(error_of([&] { SGD({result}); }), Contains("is no leaf: it was made by made"));
+}
+
+TEST_CASE("options out of range are refused, by the constructor and from a map") {
+  const Tensors p{param({1})};
+  CHECK_THAT(error_of([&] { SGD(p, {.lr = -1}); }),
+             Contains("[sgd] option lr must be a finite number of at least 0"));
+  CHECK_THAT(error_of([&] { SGD(p, {.lr = NAN}); }), Contains("got nan"));
+  CHECK_THAT(error_of([&] { SGD(p, {.momentum = HUGE_VAL}); }), Contains("momentum"));
+  CHECK_THAT(error_of([&] { SGD(p, {.momentum = 0, .nesterov = true}); }),
+             Contains("nesterov needs momentum"));
+  CHECK_THAT(error_of([&] { SGD(p, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}); }),
+             Contains("no dampening"));
+  CHECK_THAT(error_of([&] { Adam(p, {.beta1 = 1}); }), Contains("[adam] option beta1 must be in [0"));
+  CHECK_THAT(error_of([&] { AdamW(p, {.beta2 = -0.1}); }), Contains("[adamw] option beta2"));
+  CHECK_THAT(error_of([&] { Adam(p, {.eps = -1}); }), Contains("eps"));
+  CHECK_THAT(error_of([&] { AdamW(p, {.weight_decay = -1}); }), Contains("weight_decay"));
+  CHECK_THAT(error_of([&] { AdamW::Options::from({{"eps", NAN}}); }), Contains("[adamw] option eps"));
+  SGD sgd(p);
+  CHECK_THAT(error_of([&] { sgd.set_lr(NAN); }), Contains("lr must be a finite number"));
+  CHECK(sgd.lr() == 1e-3);
+}
+
+TEST_CASE("options travel as maps") {
+  const AdamW::Options given{.lr = 0.5, .beta2 = 0.25, .amsgrad = true};
+  const AdamW::Options got = AdamW::Options::from(given.to_map());
+  CHECK(got.lr == 0.5);
+  CHECK(got.beta1 == 0.9);
+  CHECK(got.beta2 == 0.25);
+  CHECK(got.weight_decay == 0.01);
+  CHECK(got.amsgrad);
+  CHECK(SGD::Options::from({{"lr", int64_t{1}}}).lr == 1);
+  CHECK_THAT(error_of([] {
+               SGD::Options::from({{"momentm", 0.9}});
+             }),
+             Contains("[sgd] option \"momentm\" is unknown; did you mean \"momentum\"?"));
+  CHECK_THAT(error_of([] {
+               SGD::Options::from({{"lr", std::string("high")}});
+             }),
+             Contains("lr must be a double, got string"));
+  CHECK_THAT(error_of([] {
+               SGD::Options::from({{"nesterov", 1.0}});
+             }),
+             Contains("nesterov must be a bool, got double"));
+}
+
+TEST_CASE("make() knows optimizers by name") {
+  const Tensors p{param({1})};
+  const auto made = optim::make("sgd", {{"lr", 0.25}, {"momentum", 0.5}}, p);
+  REQUIRE(dynamic_cast<SGD*>(made.get()));
+  CHECK(made->lr() == 0.25);
+  CHECK(dynamic_cast<Adam*>(optim::make("adam", {}, p).get()));
+  const auto adamw = optim::make("adamw", {}, p);
+  REQUIRE(dynamic_cast<AdamW*>(adamw.get()));
+  CHECK(dynamic_cast<AdamW&>(*adamw).options().weight_decay == 0.01);
+  CHECK_THAT(error_of([&] { optim::make("adan", {}, p); }),
+             Contains("unknown optimizer \"adan\"; did you mean \"adam\"?"));
+  CHECK_THAT(error_of([&] { optim::make("conjugate gradients", {}, p); }),
+             Contains("known: sgd, adam, adamw"));
+  CHECK_THAT(error_of([&] {
+               optim::make("adam", {{"betas", 0.9}}, p);
+             }),
+             Contains("did you mean \"beta1\"?"));
+}
+
+TEST_CASE("set_lr holds from the next step on, and shows in options()") {
+  Tensor p = param({1});
+  SGD sgd({p}, {.lr = 1});
+  sgd.set_lr(0.25);
+  sgd.step({Tensor::of<double>({1})});
+  CHECK(p.item() == 0.75);
+  CHECK(sgd.options().lr == 0.25);
+}
+
+TEST_CASE("state lists what steps left behind, and is a copy") {
+  Tensor a = param({1, 2}), b = param({3});
+  Adam adam({a, b}, {.amsgrad = true});
+  CHECK(adam.state().empty());
+  adam.step({Tensor(), Tensor::of<double>({2})});
+  const auto state = adam.state();
+  std::vector<std::string> names;
+  for (const auto& [name, t] : state) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"1.exp_avg", "1.exp_avg_sq", "1.max_exp_avg_sq", "1.step"});
+  CHECK(state.at("1.step").item() == 1);
+  CHECK(state.at("1.exp_avg").item() == Approx(0.2));
+  adam.step({Tensor(), Tensor::of<double>({2})});
+  CHECK(state.at("1.exp_avg").item() == Approx(0.2));
+  adam.load_state(state);
+  CHECK(adam.state().at("1.step").item() == 1);
+  adam.load_state({});
+  CHECK(adam.state().empty());
+}
+
+TEST_CASE("state that does not fit is refused and changes nothing") {
+  Tensor a = param({1, 2});
+  SGD sgd({a}, {.lr = 0.1, .momentum = 0.9});
+  sgd.step({Tensor::of<double>({1, 1})});
+  const auto good = sgd.state();
+  const auto with = [&](auto change) {
+    auto state = good;
+    change(state);
+    return error_of([&] { sgd.load_state(state); });
+  };
+  CHECK_THAT(with([](auto& s) { s.erase("0.momentum_buffer"); }), Contains("0.momentum_buffer is missing"));
+  CHECK_THAT(with([](auto& s) { s.erase("0.step"); }), Contains("or its step is missing"));
+  CHECK_THAT(with([](auto& s) { s["1.step"] = s["0.step"]; }),
+             Contains("1.step fits none of the 1 parameters"));
+  CHECK_THAT(with([](auto& s) { s["0.exp_avg"] = s["0.momentum_buffer"]; }), Contains("0.exp_avg fits none"));
+  CHECK_THAT(with([](auto& s) { s["0.momentum_buffer"] = Tensor::of<double>({1}); }),
+             Contains("0.momentum_buffer is float64 [1], expected float64 [2]"));
+  CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor::of<double>({1}, {}); }), Contains("expected int64"));
+  CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor::of<int64_t>({-3}, {}); }), Contains("0.step is -3"));
+  CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor(); }), Contains("undefined"));
+  CHECK(bit_equal(sgd.state().at("0.momentum_buffer"), good.at("0.momentum_buffer")));
+}

@@ -1,0 +1,223 @@
+// `troupe run` with real processes: exit codes, output, and that nothing is ever left.
+#include <pty.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/launcher.h"
+
+using troupe::testing::Launcher;
+
+namespace {
+
+Launcher shell(const std::string& script, std::vector<std::string> flags = {"-n", "3"}) {
+  flags.insert(flags.end(), {"/bin/sh", "-c", script});
+  return Launcher(flags);
+}
+
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "troupe-launch-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a job whose workers all end well ends with 0 and says nothing", "[process]") {
+  auto job = shell("echo $RANK of $WORLD_SIZE at $TROUPE_ADDRESS; test ${#TROUPE_TOKEN} = 64");
+  CHECK(job.exit_code() == 0);
+  CHECK(job.nothing_left());
+  CHECK(job.errors.empty());
+  for (auto line :
+       {"0 of 3 at unix:@troupe-", "[w1] 1 of 3 at unix:@troupe-", "[w2] 2 of 3 at unix:@troupe-"})
+    CHECK(Launcher::count(job.output, line) == 1);
+  CHECK(job.output.find("[w0]") == std::string::npos);
+}
+
+TEST_CASE("the first failing worker gives the exit code, ends the others, and is named with its last lines",
+          "[process]") {
+  auto job = shell("test $RANK = 1 || exec sleep 1000; echo the reason >&2; exit 7");
+  CHECK(job.exit_code() == 7);
+  CHECK(job.nothing_left());
+  CHECK(job.errors.find("troupe run: w1 (pid ") != std::string::npos);
+  CHECK(job.errors.ends_with(") exited with code 7; its last lines:\n  the reason\n"));
+}
+
+TEST_CASE("a worker killed by a signal is blamed before those that lost it", "[process]") {
+  Folder folder;
+  const auto gate = (folder.path / "gate").string();
+  REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
+  // w0 and w1 end when w2's end of the FIFO closes, that is by its death.
+  auto job = shell("if [ $RANK = 2 ]; then exec 3>" + gate + " 4>" + gate + "; kill -9 $$; fi; read x <" +
+                   gate + "; exit 4");
+  CHECK(job.exit_code() == 137);
+  CHECK(job.nothing_left());
+  CHECK(job.errors.starts_with("troupe run: w2 (pid "));
+  CHECK(job.errors.ends_with(") was killed by signal 9 (SIGKILL)\n"));
+}
+
+TEST_CASE("SIGINT and SIGTERM reach every worker once, and give 130 and 143", "[process]") {
+  const auto [number, name, code] =
+      GENERATE(std::tuple(SIGINT, "INT", 130), std::tuple(SIGTERM, "TERM", 143));
+  auto job = shell("trap 'echo stopping; exit 0' " + std::string(name) +
+                   "; sleep 1000 & echo ready; while :; do wait; done");
+  job.await("ready", 3);
+  job.signal(number);
+  CHECK(job.exit_code() == code);
+  CHECK(job.nothing_left());  // the sleeps are grandchildren
+  CHECK(Launcher::count(job.output, "stopping") == 3);
+  CHECK(job.errors.empty());
+}
+
+TEST_CASE("workers that ignore the request are killed after the grace period", "[process]") {
+  auto job =
+      shell("trap '' INT TERM; echo ready; while :; do sleep 1000; done", {"-n", "2", "--grace", "0.1"});
+  job.await("ready", 2);
+  job.signal(SIGINT);
+  CHECK(job.exit_code() == 130);
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("a second Ctrl-C kills at once", "[process]") {
+  auto job = shell("trap 'echo no' INT; echo ready; while :; do sleep 1000 & wait; done",
+                   {"-n", "2", "--grace", "86400"});
+  job.await("ready", 2);
+  job.signal(SIGINT);
+  job.await("no", 2);
+  job.signal(SIGINT);
+  CHECK(job.exit_code() == 130);
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("a stopped worker does not keep the job from ending", "[process]") {
+  auto job = shell("echo ready; if [ $RANK = 1 ]; then kill -STOP $$; fi; exec sleep 1000", {"-n", "2"});
+  job.await("ready", 2);
+  job.signal(SIGTERM);
+  CHECK(job.exit_code() == 143);
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("SIGKILL of the launcher leaves no process, grandchildren included", "[process]") {
+  auto job = shell("trap '' INT TERM HUP; sleep 1000 & (sleep 1000 & sleep 1000) & echo ready; wait; wait");
+  job.await("ready", 3);
+  job.signal(SIGKILL);
+  job.await_nothing_left();
+  CHECK(job.exit_code() == 137);
+}
+
+TEST_CASE("what workers leave in the background ends with the job", "[process]") {
+  auto job = shell("sleep 1000 & exit 0");
+  CHECK(job.exit_code() == 0);
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("when the driver ends well, workers that go on are stopped with a warning", "[process]") {
+  auto job = shell("test $RANK = 0 && exit 0; exec sleep 1000", {"-n", "3", "--grace", "0.2"});
+  CHECK(job.exit_code() == 0);
+  CHECK(job.nothing_left());
+  CHECK(job.errors == "troupe run: w1, w2 did not end within 0.2 s after w0; stopping\n");
+}
+
+TEST_CASE("lines of workers are prefixed and never torn", "[process]") {
+  const std::string half(300, 'x');
+  auto job = shell("i=0; while [ $i -lt 300 ]; do printf " + half + "; printf '%s\\n' " + half +
+                       "; i=$((i+1)); done; printf 'no end'",
+                   {"-n", "4", "--prefix-all"});
+  CHECK(job.exit_code() == 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto prefix = "[w" + std::to_string(rank) + "] ";
+    CHECK(Launcher::count(job.output, prefix + half + half + "\n") == 300);
+    CHECK(Launcher::count(job.output, prefix + "no end\n") == 1);
+  }
+  CHECK(Launcher::count(job.output, "\n") == 4 * 301);
+}
+
+TEST_CASE("log files hold each worker's lines, and the driver's output stays as it is", "[process]") {
+  Folder folder;
+  const auto logs = folder.path / "logs";
+  auto job = shell("echo out $RANK; echo err $RANK >&2", {"-n", "2", "--log-dir", logs.string()});
+  CHECK(job.exit_code() == 0);
+  CHECK(job.output.find("out 0\n") != std::string::npos);
+  CHECK(job.output.find("[w1] out 1\n") != std::string::npos);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto text = content(logs / ("w" + std::to_string(rank) + ".log"));
+    CHECK(Launcher::count(text, "out " + std::to_string(rank) + "\n") == 1);
+    CHECK(Launcher::count(text, "err " + std::to_string(rank) + "\n") == 1);
+    CHECK(Launcher::count(text, "\n") == 2);
+  }
+}
+
+TEST_CASE("bad arguments start nothing and exit with 2", "[process]") {
+  Folder folder;
+  const auto mark = (folder.path / "started").string(), token = (folder.path / "token").string();
+  std::ofstream(token) << "0123456789abcdef0123456789abcdef";
+  chmod(token.c_str(), 0644);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"-n", "0"}, "from 1 to 1024, got '0'"},
+      {{"-n", "100000"}, "from 1 to 1024, got '100000'"},
+      {{"--node-rnk", "1"}, "did you mean --node-rank?"},
+      {{"--token-file", token}, token + ": mode is 0644"},
+      {{"--nnodes", "2", "--master-addr", "10.0.0.1"}, "several hosts need one secret"}};
+  for (auto [flags, expected] : cases) {
+    auto job = shell("touch " + mark, flags);
+    CHECK(job.exit_code() == 2);
+    CHECK(job.errors.find(expected) != std::string::npos);
+    CHECK(Launcher::count(job.errors, "\n") == 1);
+    CHECK_FALSE(std::filesystem::exists(mark));
+  }
+  chmod(token.c_str(), 0600);
+  auto job = shell("test $TROUPE_TOKEN = 0123456789abcdef0123456789abcdef", {"--token-file", token});
+  CHECK(job.exit_code() == 0);
+}
+
+TEST_CASE("a program that cannot be executed ends the job before it began", "[process]") {
+  Folder folder;
+  const auto broken = folder.path / "broken";
+  std::ofstream(broken) << "#!/nowhere/interpreter\n";
+  std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
+  Launcher job({"-n", "2", broken.string()});
+  CHECK(job.exit_code() == 1);
+  CHECK(job.nothing_left());
+  CHECK(job.errors.find("cannot start " + broken.string()) != std::string::npos);
+}
+
+TEST_CASE("on a terminal the driver reads the keyboard and Ctrl-C stops the job", "[process]") {
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    execl(TROUPE_BIN, TROUPE_BIN, "run", "-n", "2", "/bin/sh", "-c",
+          "test $RANK = 0 || exec sleep 1000; echo ready; read line; echo got $line; exec sleep 1000",
+          nullptr);
+    _exit(99);
+  }
+  std::string screen;
+  auto await = [&](const std::string& text) {
+    char bytes[1024];
+    while (screen.find(text) == std::string::npos) {
+      const ssize_t got = read(terminal, bytes, sizeof bytes);
+      INFO(screen);
+      REQUIRE(got > 0);
+      screen.append(bytes, size_t(got));
+    }
+  };
+  await("ready");
+  REQUIRE(write(terminal, "words\n", 6) == 6);
+  await("got words");
+  REQUIRE(write(terminal, "\x03", 1) == 1);
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 130);
+  close(terminal);
+}

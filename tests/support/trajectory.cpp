@@ -1,0 +1,118 @@
+// Reader of trajectories.json and maker of the data that it was computed on.
+#include "tests/support/trajectory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "data/idx.h"
+#include "nn/init.h"
+#include "tests/support/options.h"
+#include "tests/support/oracle.h"
+
+namespace troupe::testing {
+namespace {
+
+constexpr int kBatch = 64, kPixels = 784;
+
+double unit(uint64_t i) { return static_cast<double>(splitmix64(i) >> 11) * 0x1p-53; }
+
+// Sparse noise; the label is the brightest of ten bands of 78 pixels.
+std::pair<Tensor, Tensor> generated(int step) {
+  const Tensor x = Tensor::empty({kBatch, kPixels}), y = Tensor::empty({kBatch}, int64);
+  for (int n = 0; n < kBatch; ++n) {
+    double bands[11] = {};
+    for (int k = 0; k < kPixels; ++k) {
+      const double u = unit(static_cast<uint64_t>(kPixels) * static_cast<uint64_t>(step * kBatch + n) + k);
+      const double pixel = u > 0.8 ? u : 0;
+      x.data<float>()[n * kPixels + k] = static_cast<float>(pixel);
+      bands[k / 78] += pixel;
+    }
+    y.data<int64_t>()[n] = std::max_element(bands, bands + 10) - bands;
+  }
+  return {x, y};
+}
+
+// The t10k files in file order.
+std::pair<Tensor, Tensor> mnist(int step) {
+  static const std::string folder = std::getenv("TROUPE_DATA");
+  const auto path = [&](const std::string& name) {
+    const std::string plain = folder + "/" + name;
+    return std::filesystem::exists(plain) ? plain : plain + ".gz";
+  };
+  static const Tensor images = data::images(path("t10k-images-idx3-ubyte"));
+  static const Tensor labels = data::labels(path("t10k-labels-idx1-ubyte"));
+  const int64_t from = static_cast<int64_t>(step) * kBatch;
+  return {images.alias({kBatch, kPixels}, {kPixels, 1}, from * kPixels), labels.alias({kBatch}, {1}, from)};
+}
+
+double option(const Run& run, const std::string& name) {
+  const auto it = run.options.find(name);
+  return it == run.options.end() ? 0 : *it->second.get_if<double>();
+}
+
+}  // namespace
+
+std::string Run::str() const {
+  std::string text = model + " on " + data + " with " + optimizer;
+  for (const auto& [name, value] : options) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%g", *value.get_if<double>());
+    text += " " + name + " " + number;
+  }
+  return text;
+}
+
+std::vector<Run> mlp_runs() {
+  std::vector<Run> runs;
+  const auto file = read_oracle("trajectories.json");
+  for (const auto& json : file.at("runs")) {
+    if (json.at("model") != "mlp") continue;
+    Run run{json.at("model"),
+            json.at("data"),
+            json.at("optimizer"),
+            to_options(json.at("options")),
+            {},
+            json.at("losses").get<std::vector<double>>()};
+    for (const auto& p : json.at("parameters")) {
+      const auto dims = p.at("shape").get<std::vector<int64_t>>();
+      Param param{p.at("name"), Shape(std::span<const int64_t>(dims)), {}, 0};
+      if (p.contains("scale"))
+        param.scale = p.at("scale").get<double>();
+      else
+        param.fill = p.at("fill").get<double>();
+      run.parameters.push_back(std::move(param));
+    }
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+bool has_data(const Run& run) {
+  if (run.data == "generated" || std::getenv("TROUPE_DATA")) return true;
+  std::printf("skipped: %s (TROUPE_DATA does not name a folder)\n", run.str().c_str());
+  return false;
+}
+
+Tensor initial(const Param& param, int index) {
+  const Tensor t = Tensor::full(param.shape, param.fill);
+  if (param.scale) nn::splitmix_(t, static_cast<uint64_t>(index), *param.scale);
+  return t;
+}
+
+std::pair<Tensor, Tensor> batch(const Run& run, int step) {
+  if (run.data == "generated") return generated(step);
+  if (run.data == "mnist") return mnist(step);
+  throw_invalid("[trajectory] no mlp data called " + run.data);
+}
+
+double tolerance(const Run& run) {
+  // At a rate of 0.1 on real digits, a rounding that flips one hidden unit shows in the loss.
+  return run.data == "mnist" && run.optimizer == "sgd" && option(run, "lr") >= 0.1 ? 2e-3 : 1e-4;
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,86 @@
+// Flags: values, ranges, suggestions, help.
+#include "tools/cli.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <sstream>
+
+using troupe::tools::Flags;
+
+namespace {
+
+struct Program {
+  int64_t epochs = 3;
+  uint64_t seed = 1;
+  double lr = 0.1;
+  std::string data = "data", device = "cpu";
+  bool json = false;
+  std::ostringstream out, err;
+
+  std::optional<int> parse(const std::vector<std::string>& arguments) {
+    Flags flags("digits", "Trains.");
+    flags.add("-e,--epochs", epochs, "passes over the data", {1, 100})
+        .add("--seed", seed, "seed")
+        .add("--lr", lr, "learning rate", {0, 10})
+        .add("--data", data, "folder")
+        .add("--device", device, "where", {"cpu", "cuda"})
+        .add("--json", json, "one line");
+    return flags.parse(arguments, out, err);
+  }
+  /// The one line that a refusal prints.
+  std::string refusal(const std::vector<std::string>& arguments) {
+    REQUIRE(parse(arguments) == 2);
+    CHECK(out.str().empty());
+    const auto text = err.str();
+    CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+    return text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("flags set their variables and leave the others at their defaults", "[cli]") {
+  Program p;
+  CHECK_FALSE(p.parse({"-e", "7", "--lr=1e-2", "--json", "--seed", "18446744073709551615", "--lr", "0.5"}));
+  CHECK(p.epochs == 7);
+  CHECK(p.lr == 0.5);
+  CHECK(p.json);
+  CHECK(p.seed == 18446744073709551615u);
+  CHECK(p.data == "data");
+  Program untouched;
+  CHECK_FALSE(untouched.parse({}));
+  CHECK(untouched.epochs == 3);
+  CHECK_FALSE(untouched.json);
+}
+
+TEST_CASE("values that are no number, or out of range, are refused with what was expected", "[cli]") {
+  CHECK(Program().refusal({"--epochs", "0"}).find("--epochs expects a whole number from 1 to 100, got '0'") !=
+        std::string::npos);
+  for (auto bad : {"-1", "101", "3x", "", "1.5", " 3", "99999999999999999999"})
+    CHECK(Program().refusal({"--epochs", bad}).find("--epochs") != std::string::npos);
+  for (auto bad : {"nan", "inf", "-0.1", "11", "0,5", "x"})
+    CHECK(Program().refusal({"--lr", bad}).find("--lr expects a number from 0 to 10") != std::string::npos);
+  CHECK(Program().refusal({"--seed", "-1"}).find("--seed expects") != std::string::npos);
+  CHECK(Program().refusal({"--device", "cudo"}).find("did you mean cuda?") != std::string::npos);
+}
+
+TEST_CASE("unknown flags suggest the nearest, and stray arguments are refused", "[cli]") {
+  CHECK(Program().refusal({"--epoch", "3"}) ==
+        "digits: unknown flag --epoch; did you mean --epochs? (see digits --help)\n");
+  CHECK(Program().refusal({"--zzzzzzzzz"}).find("did you mean") == std::string::npos);
+  CHECK(Program().refusal({"stray"}).find("unexpected argument 'stray'") != std::string::npos);
+  CHECK(Program().refusal({"--data"}).find("--data needs a value") != std::string::npos);
+  CHECK(Program().refusal({"--data", "--json"}).find("--data needs a value, got the flag --json") !=
+        std::string::npos);
+}
+
+TEST_CASE("help names every flag with its default, and help and version exit with 0", "[cli]") {
+  Program p;
+  CHECK(p.parse({"--help"}) == 0);
+  CHECK(p.err.str().empty());
+  for (auto expected : {"-e, --epochs N", "(default: 3)", "--device cpu|cuda", "--version", "Trains."})
+    CHECK(p.out.str().find(expected) != std::string::npos);
+  Program q;
+  CHECK(q.parse({"--version"}) == 0);
+  CHECK(q.out.str() == "troupe " + troupe::tools::version() + "\n");
+}

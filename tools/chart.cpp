@@ -1,0 +1,347 @@
+// Lays out and writes a line chart: ranges, ticks, lines, legend.
+#include "tools/chart.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace troupe::tools {
+namespace {
+
+// Colours that the colour-blind tell apart (after Okabe and Ito), readable on white and on near-black.
+constexpr std::array<const char*, 6> kColors = {"#2f7ed8", "#e07b00", "#1a9e77",
+                                                "#c8559b", "#8a6fd1", "#a0852a"};
+constexpr double kCharWidth = 6.7;  // of the 12 pixel font, about
+constexpr size_t kDotted = 24;      // lines of at most so many points show them
+constexpr double kKey = 22;         // the line in front of a legend entry
+
+// Text with the characters that mean something in XML replaced, and those that XML forbids left out.
+std::string escape(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 0x20)
+      out += c;
+    else
+      out += ' ';
+  }
+  return out;
+}
+
+int characters(std::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// Finite, and so far from the largest double that differences are finite too.
+bool drawable(const Series& s, size_t i) { return std::abs(s.x[i]) <= 1e300 && std::abs(s.y[i]) <= 1e300; }
+
+// One direction of the chart: its ticks and the place of a value.
+struct Axis {
+  bool used = false;
+  double low = 0, high = 0;
+  std::vector<double> ticks;
+  double from = 0, to = 0;  // pixels
+
+  void include(double v) {
+    low = used ? std::min(low, v) : v;
+    high = used ? std::max(high, v) : v;
+    used = true;
+  }
+  double place(double v) const { return from + (v - low) / (high - low) * (to - from); }
+};
+
+// "0.25", with as many decimals as the step needs.
+std::string number(double v, double step) {
+  if (v == 0) return "0";
+  if (std::abs(v) >= 1e6 || step < 1e-4) return fmt::format("{:g}", v);
+  return fmt::format("{:.{}f}", v, std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9))));
+}
+std::vector<std::string> tick_labels(const Axis& axis) {
+  std::vector<std::string> out;
+  for (double t : axis.ticks) out.push_back(number(t, axis.ticks[1] - axis.ticks[0]));
+  return out;
+}
+double widest(const std::vector<std::string>& labels) {
+  size_t n = 0;
+  for (const auto& l : labels) n = std::max(n, l.size());
+  return static_cast<double>(n) * kCharWidth;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const Chart& chart) : chart_(chart) { lay_out(); }
+
+  std::string text() {
+    head();
+    grid();
+    for (size_t i = 0; i < chart_.series.size(); ++i) line(chart_.series[i], kColors[i % kColors.size()]);
+    if (!left_.used && !right_.used)
+      label((x_.from + x_.to) / 2, (left_.from + left_.to) / 2, "middle", "quiet", "no data");
+    return out_ + "</svg>\n";
+  }
+
+ private:
+  void lay_out() {
+    for (const Series& s : chart_.series)
+      for (size_t i = 0; i < s.x.size(); ++i)
+        if (drawable(s, i)) x_.include(s.x[i]), (s.right ? right_ : left_).include(s.y[i]);
+    double top = chart_.title.empty() ? 14 : 44;
+    legend_y_ = top + 4;
+    const double legend_rows = place_legend();
+    top += legend_rows * 20 + (legend_rows > 0 ? 10 : 4);
+    for (Axis* axis : {&left_, &right_}) {
+      axis->from = chart_.height - (chart_.x_label.empty() ? 34 : 54);
+      axis->to = std::min(top, axis->from - 20);
+      fit(*axis, std::clamp(static_cast<int>((axis->from - axis->to) / 52), 2, 8));
+    }
+    x_.from = 16 + widest(tick_labels(left_)) + (chart_.left_label.empty() ? 0 : 22);
+    x_.to = chart_.width -
+            (right_.used ? 16 + widest(tick_labels(right_)) + (chart_.right_label.empty() ? 0 : 22) : 24);
+    x_.to = std::max(x_.to, x_.from + 20);
+    fit_x(std::clamp(static_cast<int>((x_.to - x_.from) / 90), 2, 10));
+  }
+
+  // y axes begin and end at a tick.
+  static void fit(Axis& axis, int wanted) {
+    axis.ticks = nice_ticks(axis.used ? axis.low : 0, axis.used ? axis.high : 1, wanted);
+    axis.low = axis.ticks.front(), axis.high = axis.ticks.back();
+  }
+  // The x axis begins and ends with the data; its ticks are those within.
+  void fit_x(int wanted) {
+    x_.ticks = nice_ticks(x_.used ? x_.low : 0, x_.used ? x_.high : 1, wanted);
+    if (!x_.used || x_.low == x_.high) {
+      x_.low = x_.ticks.front(), x_.high = x_.ticks.back();
+      return;
+    }
+    const double step = x_.ticks[1] - x_.ticks[0];
+    if (x_.low - x_.ticks.front() < 0.15 * step) x_.low = x_.ticks.front();  // 1 .. 100 begins at 0
+  }
+
+  // Rows that the legend takes; entries wrap.
+  double place_legend() {
+    double x = 16, row = 0;
+    for (const Series& s : chart_.series) {
+      const double width = kKey + 8 + characters(s.name) * kCharWidth + 18;
+      if (x > 16 && x + width > chart_.width) x = 16, ++row;
+      legend_.push_back({x, legend_y_ + 20 * row});
+      x += width;
+    }
+    return chart_.series.empty() ? 0 : row + 1;
+  }
+
+  void head() {
+    out_ = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+        "role=\"img\">\n"
+        "<title>{2}</title>\n<style>\n"
+        "text {{ font: 12px system-ui, 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif; fill: "
+        "#3b4252 }}\n"
+        ".title {{ font-size: 17px; font-weight: 600; fill: #1f2430 }}\n"
+        ".quiet {{ fill: #6b7385 }}\n.paper {{ fill: #ffffff }}\n"
+        ".grid {{ stroke: #e4e7ee; stroke-width: 1 }}\n.axis {{ stroke: #b4bac8; stroke-width: 1 }}\n"
+        ".line {{ fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }}\n"
+        ".raw {{ stroke-width: 1.2; stroke-opacity: 0.28 }}\n"
+        "@media (prefers-color-scheme: dark) {{\n"
+        "  text {{ fill: #c9cfdb }} .title {{ fill: #eef1f6 }} .quiet {{ fill: #98a1b3 }} .paper {{ fill: "
+        "#16191f }}\n"
+        "  .grid {{ stroke: #2a2f3a }} .axis {{ stroke: #4b5363 }}\n}}\n</style>\n"
+        "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n",
+        chart_.width, chart_.height, escape(chart_.title.empty() ? "chart" : chart_.title));
+    if (!chart_.title.empty()) label(16, 29, "start", "title", chart_.title);
+    for (size_t i = 0; i < chart_.series.size(); ++i) {
+      const auto [x, y] = legend_[i];
+      out_ += fmt::format(
+          "<line class=\"line\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"{}/>\n",
+          x, y + 6, x + kKey, y + 6, kColors[i % kColors.size()], dashes(chart_.series[i]));
+      label(x + kKey + 8, y + 10, "start", "", chart_.series[i].name);
+    }
+  }
+
+  // Lines of the right axis are dashed where there are two axes, so that each finds its numbers.
+  const char* dashes(const Series& s) const {
+    return s.right && left_.used ? " stroke-dasharray=\"7 4\"" : "";
+  }
+
+  void grid() {
+    const auto left = tick_labels(left_), right = tick_labels(right_), below = tick_labels(x_);
+    const double bottom = left_.from, top = left_.to;
+    const Axis& ruled = left_.used || !right_.used ? left_ : right_;
+    for (size_t i = 0; i < ruled.ticks.size(); ++i)
+      rule(i == 0 ? "axis" : "grid", x_.from, ruled.place(ruled.ticks[i]), x_.to,
+           ruled.place(ruled.ticks[i]));
+    if (left_.used || !right_.used)
+      for (size_t i = 0; i < left.size(); ++i)
+        label(x_.from - 8, left_.place(left_.ticks[i]) + 4, "end", "quiet", left[i]);
+    if (right_.used)
+      for (size_t i = 0; i < right.size(); ++i)
+        label(x_.to + 8, right_.place(right_.ticks[i]) + 4, "start", "quiet", right[i]);
+    for (size_t i = 0; i < below.size(); ++i) {
+      if (x_.ticks[i] < x_.low || x_.ticks[i] > x_.high) continue;
+      const double at = x_.place(x_.ticks[i]);
+      rule("axis", at, bottom, at, bottom + 5);
+      label(at, bottom + 20, "middle", "quiet", below[i]);
+    }
+    if (!chart_.x_label.empty()) label((x_.from + x_.to) / 2, bottom + 42, "middle", "", chart_.x_label);
+    if (!chart_.left_label.empty()) turned(20, (top + bottom) / 2, chart_.left_label);
+    if (right_.used && !chart_.right_label.empty())
+      turned(chart_.width - 10, (top + bottom) / 2, chart_.right_label);
+  }
+
+  void line(const Series& s, const char* color) {
+    if (s.smooth <= 0) return polyline(s, s.y, color, "line");
+    polyline(s, s.y, color, "line raw");
+    // Weights fall off to both sides, so that the mean does not lag; they are divided out, so that the ends
+    // are right.
+    const double keep = std::exp2(-1 / s.smooth);
+    const size_t n = s.y.size();
+    std::vector<double> sums(n), weights(n), mean = s.y;
+    auto pass = [&](size_t i, double& sum, double& weight, bool with_itself) {
+      if (!drawable(s, i)) return;
+      sum *= keep, weight *= keep;
+      sums[i] += sum + (with_itself ? s.y[i] : 0), weights[i] += weight + (with_itself ? 1 : 0);
+      sum += s.y[i], weight += 1;
+    };
+    double sum = 0, weight = 0;
+    for (size_t i = 0; i < n; ++i) pass(i, sum, weight, true);
+    sum = weight = 0;
+    for (size_t i = n; i-- > 0;) pass(i, sum, weight, false);
+    for (size_t i = 0; i < n; ++i)
+      if (drawable(s, i)) mean[i] = sums[i] / weights[i];
+    polyline(s, mean, color, "line");
+  }
+
+  void polyline(const Series& s, const std::vector<double>& y, const char* color, const char* style) {
+    const Axis& axis = s.right ? right_ : left_;
+    std::string points, dots;
+    int count = 0;
+    double px = 0, py = 0;
+    auto flush = [&] {
+      if (count == 1)
+        out_ += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"/>\n", px, py, color);
+      else if (count > 1)
+        out_ += fmt::format("<polyline class=\"{}\" stroke=\"{}\"{} points=\"{}\"/>\n", style, color,
+                            dashes(s), points);
+      points.clear();
+      count = 0;
+    };
+    for (size_t i = 0; i < y.size(); ++i) {
+      if (!drawable(s, i)) {
+        flush();
+        continue;
+      }
+      px = x_.place(s.x[i]), py = axis.place(y[i]);
+      points += fmt::format("{}{:.2f},{:.2f}", count++ ? " " : "", px, py);
+      if (y.size() <= kDotted)
+        dots += fmt::format("<circle class=\"dot\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"2.6\" fill=\"{}\"/>\n", px,
+                            py, color);
+    }
+    flush();
+    out_ += dots;
+  }
+
+  void rule(const char* style, double x1, double y1, double x2, double y2) {
+    out_ += fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
+                        style, x1, y1, x2, y2);
+  }
+  void label(double x, double y, const char* anchor, const char* style, const std::string& text) {
+    out_ += fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", style,
+                        x, y, anchor, escape(text));
+  }
+  void turned(double x, double y, const std::string& text) {
+    out_ += fmt::format(
+        "<text transform=\"translate({:.1f} {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n", x, y,
+        escape(text));
+  }
+
+  struct Spot {
+    double x, y;
+  };
+  const Chart& chart_;
+  Axis x_, left_, right_;
+  std::vector<Spot> legend_;
+  double legend_y_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::vector<double> nice_ticks(double low, double high, int wanted) {
+  if (!(std::abs(low) <= 1e301 && std::abs(high) <= 1e301)) low = 0, high = 1;
+  if (low > high) std::swap(low, high);
+  // Too narrow to be told apart in a double, or a constant: a range around it.
+  const double middle = low / 2 + high / 2, least = std::max(std::abs(middle) * 1e-9, 1e-300);
+  if (high - low < least) {
+    const double around = middle == 0 ? 1 : std::abs(middle) * 0.1;
+    low = middle - around, high = middle + around;
+  }
+  const double raw = (high - low) / std::max(wanted, 1);
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  double step = power * 10;
+  for (double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= raw * (1 - 1e-9)) {
+      step = factor * power;
+      break;
+    }
+  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  std::vector<double> ticks;
+  for (double k = first; k <= last; ++k) ticks.push_back(k * step);
+  return ticks;
+}
+
+std::string render_chart(const Chart& chart) {
+  for (const Series& s : chart.series)
+    if (s.x.size() != s.y.size())
+      throw_invalid(
+          fmt::format("[chart] series '{}' has {} x and {} y values", s.name, s.x.size(), s.y.size()));
+  if (chart.width < 240 || chart.height < 160 || chart.width > 20'000 || chart.height > 20'000)
+    throw_invalid(
+        fmt::format("[chart] size {} x {}, expected 240 x 160 to 20000 x 20000", chart.width, chart.height));
+  return Drawing(chart).text();
+}
+
+void write_chart(const std::string& path, const Chart& chart) {
+  const std::string text = render_chart(chart);
+  std::string temporary = path + ".XXXXXX";
+  auto fail = [&](const char* what) {
+    const int error = errno;
+    throw_invalid(fmt::format("[chart] {}: {}: {}", path, what, std::strerror(error)));
+  };
+  const int fd = mkstemp(temporary.data());
+  if (fd < 0) fail("cannot make a file beside it");
+  size_t done = 0;
+  bool good = fchmod(fd, 0644) == 0;
+  while (good && done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    good = n > 0;
+    if (good) done += static_cast<size_t>(n);
+  }
+  int error = good ? 0 : errno;
+  if (close(fd) != 0 && !error) error = errno;
+  if (!error && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (!error) return;
+  unlink(temporary.c_str());
+  errno = error;
+  fail("cannot be written");
+}
+
+}  // namespace troupe::tools

@@ -1,0 +1,206 @@
+// Flags on top of CLI11: values are converted here, so that every error is one line that says what was
+// expected.
+#include "tools/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+
+#include "core/error.h"
+
+namespace troupe::tools {
+namespace {
+
+/// A bad value; caught in parse().
+struct BadValue {
+  std::string text;
+};
+
+std::string longest(const std::string& name) { return name.substr(name.rfind(',') + 1); }
+
+std::string bounds(const Range& range) {
+  const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
+  if (low && high) return fmt::format(" from {} to {}", range.low, range.high);
+  if (low) return fmt::format(" of at least {}", range.low);
+  return high ? fmt::format(" of at most {}", range.high) : "";
+}
+
+template <class T>
+T number(const std::string& flag, const std::string& text, const Range& range, const char* kind) {
+  T value{};
+  const char* end = text.data() + text.size();
+  auto [stop, code] = std::from_chars(text.data(), end, value);
+  const bool ok = code == std::errc() && stop == end && std::isfinite(double(value)) &&
+                  double(value) >= range.low && double(value) <= range.high;
+  if (!ok) throw BadValue{fmt::format("{} expects {}{}, got '{}'", flag, kind, bounds(range), text)};
+  return value;
+}
+
+std::string hint(std::string_view got, const std::vector<std::string>& known) {
+  const auto near = nearest(got, known);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
+}  // namespace
+
+std::string version() { return TROUPE_VERSION; }
+
+struct Flags::Parser {
+  CLI::App app;
+  std::string program;
+  struct Row {
+    std::string left, right;
+  };
+  std::vector<Row> rows{{"-h, --help", "print this help and exit"},
+                        {"    --version", "print the version and exit"}};
+  std::vector<std::string> names{"--help", "--version"};
+  std::vector<std::string>* rest = nullptr;
+  std::string rest_name, rest_help, footer;
+
+  Parser(std::string program, std::string description)
+      : app(std::move(description), program), program(program) {}
+
+  void remember(const std::string& name, const std::string& type, const std::string& help,
+                const std::string& initial) {
+    auto left = name.starts_with("--") ? "    " + name : name;
+    if (const auto comma = left.find(','); comma != std::string::npos) left.insert(comma + 1, " ");
+    rows.push_back({type.empty() ? left : left + " " + type,
+                    initial.empty() ? help : fmt::format("{} (default: {})", help, initial)});
+    for (size_t from = 0; from < name.size();) {
+      const size_t to = std::min(name.find(',', from), name.size());
+      names.push_back(name.substr(from, to - from));
+      from = to + 1;
+    }
+  }
+
+  std::string help() const {
+    auto text = fmt::format("Usage: {} [flags]{}{}\n{}\n\n", program, rest ? " " : "", rest_name,
+                            app.get_description());
+    size_t width = rest_name.size();
+    for (const auto& row : rows) width = std::max(width, row.left.size());
+    if (rest) text += fmt::format("  {:{}}  {}\n", rest_name, width, rest_help);
+    for (const auto& row : rows) text += fmt::format("  {:{}}  {}\n", row.left, width, row.right);
+    return footer.empty() ? text : text + "\n" + footer + "\n";
+  }
+
+  /// What is wrong with the arguments that no flag took; empty if nothing is.
+  std::string leftovers() {
+    auto left = app.remaining();
+    if (!left.empty() && left[0] == "--") left.erase(left.begin());
+    if (left.empty()) return "";
+    if (left[0].size() > 1 && left[0][0] == '-') {
+      const auto flag = left[0].substr(0, left[0].find('='));
+      return fmt::format("unknown flag {}{}", flag, hint(flag, names));
+    }
+    if (!rest) return fmt::format("unexpected argument '{}'", left[0]);
+    *rest = std::move(left);
+    return "";
+  }
+};
+
+Flags::Flags(std::string program, std::string description)
+    : parser_(std::make_unique<Parser>(std::move(program), std::move(description))) {
+  auto& app = parser_->app;
+  app.set_help_flag("-h,--help");
+  app.set_version_flag("--version", version());
+  app.allow_extras();
+}
+
+Flags::~Flags() = default;
+
+Flags& Flags::bind(const std::string& name, const std::string& help, const std::string& type,
+                   const std::string& initial, std::function<void(const std::string&)> set) {
+  parser_->remember(name, type, help, initial);
+  auto checked = [flag = longest(name), set = std::move(set)](const std::string& text) {
+    if (text.starts_with("--")) throw BadValue{fmt::format("{} needs a value, got the flag {}", flag, text)};
+    set(text);
+  };
+  parser_->app.add_option_function<std::string>(name, std::move(checked))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  return *this;
+}
+
+Flags& Flags::add(const std::string& name, int64_t& value, const std::string& help, Range range) {
+  return bind(name, help, "N", std::to_string(value), [=, &value](const std::string& text) {
+    value = number<int64_t>(longest(name), text, range, "a whole number");
+  });
+}
+
+Flags& Flags::add(const std::string& name, uint64_t& value, const std::string& help, Range range) {
+  range.low = std::max(range.low, 0.0);
+  return bind(name, help, "N", std::to_string(value), [=, &value](const std::string& text) {
+    value = number<uint64_t>(longest(name), text, range, "a whole number");
+  });
+}
+
+Flags& Flags::add(const std::string& name, double& value, const std::string& help, Range range) {
+  return bind(name, help, "X", fmt::format("{}", value), [=, &value](const std::string& text) {
+    value = number<double>(longest(name), text, range, "a number");
+  });
+}
+
+Flags& Flags::add(const std::string& name, std::string& value, const std::string& help,
+                  std::vector<std::string> choices) {
+  const auto type = choices.empty() ? std::string("TEXT") : fmt::format("{}", fmt::join(choices, "|"));
+  return bind(name, help, type, value, [=, &value](const std::string& text) {
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
+      throw BadValue{fmt::format("{} expects one of {}, got '{}'{}", longest(name), fmt::join(choices, ", "),
+                                 text, hint(text, choices))};
+    value = text;
+  });
+}
+
+Flags& Flags::add(const std::string& name, bool& value, const std::string& help) {
+  parser_->remember(name, "", help, "");
+  parser_->app.add_flag_callback(name, [&value] { value = true; });
+  return *this;
+}
+
+Flags& Flags::rest(const std::string& name, std::vector<std::string>& value, const std::string& help) {
+  parser_->rest = &value;
+  parser_->rest_name = name;
+  parser_->rest_help = help;
+  parser_->app.prefix_command();
+  return *this;
+}
+
+Flags& Flags::footer(const std::string& text) {
+  parser_->footer = text;
+  return *this;
+}
+
+std::optional<int> Flags::parse(const std::vector<std::string>& arguments, std::ostream& out,
+                                std::ostream& err) {
+  auto refuse = [&](const std::string& text) {
+    err << fmt::format("{}: {} (see {} --help)\n", parser_->program, text, parser_->program);
+    return 2;
+  };
+  try {
+    parser_->app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    const auto wrong = parser_->leftovers();
+    return wrong.empty() ? std::nullopt : std::optional(refuse(wrong));
+  } catch (const BadValue& bad) {
+    return refuse(bad.text);
+  } catch (const CLI::CallForHelp&) {
+    out << parser_->help();
+    return 0;
+  } catch (const CLI::CallForVersion&) {
+    out << "troupe " << version() << "\n";
+    return 0;
+  } catch (const CLI::ArgumentMismatch&) {
+    // The one option without its value is the last argument.
+    return refuse(fmt::format("{} needs a value", arguments.empty() ? "a flag" : arguments.back()));
+  } catch (const CLI::ParseError& e) {
+    return refuse(e.what());
+  }
+}
+
+std::optional<int> Flags::parse(int argc, const char* const* argv) {
+  return parse({argv + std::min(argc, 1), argv + argc}, std::cout, std::cerr);
+}
+
+}  // namespace troupe::tools

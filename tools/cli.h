@@ -1,0 +1,67 @@
+// Command line flags with defaults in --help, strict values and "did you mean"; every program here uses it.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::tools {
+
+/// "0.1.0"
+std::string version();
+
+/// Values that a number may take, both ends included. Infinity and NaN never are.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+};
+
+/// The flags of one program, bound to variables; the value that a variable has when it is added is its
+/// default.
+///
+///     tools::Flags flags("digits", "Trains a perceptron on handwritten digits.");
+///     flags.add("--lr", lr, "learning rate", {1e-6, 10}).add("--json", json, "print the result as one JSON
+///     line"); if (auto exit_code = flags.parse(argc, argv)) return *exit_code;
+///
+/// A name is "--name" or "-n,--name". Values are given as `--name value` or `--name=value`; the last one
+/// wins.
+/// --help and --version are there without being added.
+class Flags {
+ public:
+  Flags(std::string program, std::string description);
+  ~Flags();
+  Flags(const Flags&) = delete;
+  Flags& operator=(const Flags&) = delete;
+
+  Flags& add(const std::string& name, int64_t& value, const std::string& help, Range range = {});
+  Flags& add(const std::string& name, uint64_t& value, const std::string& help, Range range = {});
+  Flags& add(const std::string& name, double& value, const std::string& help, Range range = {});
+  /// `choices`: what it may be; empty for anything.
+  Flags& add(const std::string& name, std::string& value, const std::string& help,
+             std::vector<std::string> choices = {});
+  /// A switch: true when given.
+  Flags& add(const std::string& name, bool& value, const std::string& help);
+  /// Collects the arguments from the first one on that is no flag: flags end there. Without this, such
+  /// arguments are errors.
+  Flags& rest(const std::string& name, std::vector<std::string>& value, const std::string& help);
+  /// Text under the flags in --help.
+  Flags& footer(const std::string& text);
+
+  /// Empty: go on. Else the exit code: 0 after --help or --version (printed on standard output), 2 after bad
+  /// arguments (one line on standard error).
+  std::optional<int> parse(int argc, const char* const* argv);
+  /// The same, for tests: `arguments` without the program's name.
+  std::optional<int> parse(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
+
+ private:
+  Flags& bind(const std::string& name, const std::string& help, const std::string& type,
+              const std::string& initial, std::function<void(const std::string&)> set);
+  struct Parser;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace troupe::tools

@@ -1,0 +1,60 @@
+// From the workers' pipes to our own standard output and error, without ever waiting for a slow reader.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "tools/launch/lines.h"
+#include "tools/launch/process.h"
+
+namespace troupe::tools {
+
+/// One of our own outputs. Text waits here until the descriptor takes it.
+class Sink {
+ public:
+  static constexpr size_t kFull = 1 << 20;  ///< above this, nothing more is read from the workers
+
+  explicit Sink(int fd) : fd_(fd) {}
+  int fd() const { return fd_; }
+  void add(std::string_view text) {
+    if (!broken_) pending_ += text;
+  }
+  std::string& pending() { return pending_; }
+  bool full() const { return pending_.size() > kFull; }
+  /// Writes one piece, small enough for a descriptor that poll() called writable not to block.
+  void write_some();
+  /// Writes everything; blocks.
+  void flush() {
+    while (!pending_.empty()) write_some();
+  }
+
+ private:
+  int fd_;
+  bool broken_ = false;  // nobody reads any more: the rest is dropped
+  std::string pending_;
+};
+
+/// Standard output or error of one worker, read from a pipe.
+class Stream {
+ public:
+  /// `prefix` empty: bytes pass as they come. `log`: descriptor of the worker's log file, or -1.
+  Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log);
+
+  /// -1 once the worker's side is closed.
+  int fd() const { return pipe_.get(); }
+  bool wanted() const { return bool(pipe_) && !sink_->full(); }
+  /// Reads what is there, at most `limit` bytes.
+  void read_some(size_t limit);
+  /// Reads what is left and shows a last line without an end.
+  void finish();
+  const std::deque<std::string>& last() const { return raw_ ? log_lines_.last() : lines_.last(); }
+
+ private:
+  void log(std::string_view bytes);
+  Descriptor pipe_;
+  Sink* sink_;
+  bool raw_;
+  int log_;
+  Lines lines_, log_lines_{""};
+};
+
+}  // namespace troupe::tools

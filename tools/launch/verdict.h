@@ -1,0 +1,32 @@
+// Which of several failed workers is the one to report.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::tools {
+
+/// The exit code of a worker that ended because it lost another one: a consequence, seldom the cause.
+inline constexpr int kLostPeer = 4;
+
+/// How one worker ended.
+struct Ending {
+  int64_t rank = 0;
+  pid_t pid = 0;
+  int status = 0;  ///< as from waitpid
+
+  bool failed() const { return status != 0; }
+  /// 128 + n for signal n.
+  int exit_code() const;
+  /// "w2 (pid 123) was killed by signal 9 (SIGKILL)"
+  std::string text() const;
+};
+
+/// The likely cause among endings that came together, in the order in which they were seen: a signal before
+/// an exit code before kLostPeer, then the first seen. Empty if none failed.
+std::optional<Ending> likely_cause(const std::vector<Ending>& seen);
+
+}  // namespace troupe::tools

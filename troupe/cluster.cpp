@@ -1,0 +1,172 @@
+#include "troupe/cluster.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+
+#include "actors/join.h"
+#include "autograd/dist/engine.h"
+#include "autograd/dist/optimizer.h"
+#include "net/socket/transport.h"
+
+namespace troupe {
+namespace {
+
+std::string random_name() {
+  uint64_t bits = 0;
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) throw_error(ErrorKind::failed, "[cluster] the system gives no random bytes");
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(bits));
+  return text;
+}
+
+class InProcess final : public Cluster {
+ public:
+  InProcess(int count, actors::Hosting hosting, ClusterOptions options) {
+    if (count < 1) throw_invalid("[cluster] needs at least one worker, got " + std::to_string(count));
+    auto runtime = actors::Runtime::make(options.threads);
+    const std::string token = random_name() + random_name();
+    for (int i = 0; i < count; ++i) {
+      const auto id = static_cast<WorkerId>(i);
+      workers_.push_back(std::make_unique<actors::Worker>(actors::WorkerOptions{
+          .id = id, .name = "w" + std::to_string(i), .host = "local", .hosting = hosting, .runtime = runtime, .timeout = options.timeout}));
+      auto table = install_layers(*workers_.back());
+      if (i == 0) table_ = table;
+    }
+    for (auto& w : workers_) {
+      for (auto& other : workers_) w->members().add({other->id(), other->name(), "local", {"sim:" + other->name()}});
+      w->set_transport(network_.make_transport(w->name(), {.self = {w->id(), w->name()}, .token = token, .limits = {}}, *w));
+      listeners_.push_back(w->transport().listen("sim:" + w->name()));
+    }
+    worker_ = workers_.front().get();
+  }
+  ~InProcess() override {
+    for (auto& w : workers_) w->stop();  // all at once: none takes the end of another for a loss
+    listeners_.clear();
+  }
+
+ private:
+  net::Network network_;
+  std::vector<std::unique_ptr<actors::Worker>> workers_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+};
+
+// One worker of a cluster of processes: worker, transport, listeners.
+struct Process {
+  Process(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
+      : name("w" + std::to_string(e.rank)),
+        worker({.id = e.rank, .name = name, .host = actors::host_identity(), .hosting = std::move(hosting),
+                .runtime = actors::Runtime::make(options.threads), .timeout = options.timeout}) {
+    table = install_layers(worker);
+  }
+  /// Opens the transport; everything that serves messages has been installed.
+  void open(const Environment& e) {
+    worker.set_transport(net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = {}}, worker));
+    if (e.rank == 0 && e.world > 1) listen(e.address);
+    if (e.rank != 0) {
+      listen("unix:@troupe-" + random_name());
+      if (!e.address.starts_with("unix:")) listen("tcp:" + (e.bind.empty() ? "127.0.0.1" : e.bind) + ":0");
+    }
+  }
+  void listen(const std::string& address) {
+    listeners.push_back(worker.transport().listen(address));
+    addresses.push_back(listeners.back()->address());
+  }
+  actors::Member self() const { return {worker.id(), name, worker.host(), addresses}; }
+
+  std::string name;
+  std::vector<std::string> addresses;
+  actors::Worker worker;
+  std::vector<std::unique_ptr<net::Listener>> listeners;
+  std::shared_ptr<rref::RefTable> table;
+};
+
+class Coordinated final : public Cluster {
+ public:
+  Coordinated(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
+      : process_(e, std::move(hosting), options),
+        coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world) {
+    worker_ = &process_.worker;
+    table_ = process_.table;
+    try {
+      process_.open(e);
+      coordinator_.wait(options.join_timeout);
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+  ~Coordinated() override {
+    coordinator_.shut_down(exit_code_, std::chrono::seconds(10));
+    leave();
+  }
+
+ private:
+  void leave() {  // the coordinator's services end before it does
+    process_.listeners.clear();
+    process_.worker.disconnect();
+  }
+  Process process_;
+  actors::Coordinator coordinator_;
+};
+
+class Joined final : public WorkerProcess {
+ public:
+  Joined(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
+      : process_(e, std::move(hosting), options), joiner_(process_.worker) {
+    try {
+      process_.open(e);
+      joiner_.join(e.address, process_.self(), options.join_timeout);
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+  ~Joined() override { leave(); }
+  int serve(const Future<int>& stop) override {
+    stop.on_ready([this](const Result<int>& code) { joiner_.leave(code.value()); });
+    return joiner_.ended().get();
+  }
+
+ private:
+  void leave() {  // the joiner's services end before it does
+    process_.listeners.clear();
+    process_.worker.disconnect();
+  }
+  Process process_;
+  actors::Joiner joiner_;
+};
+
+}  // namespace
+
+std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
+  auto table = rref::RefTable::install(worker);
+  autograd::DistEngine::install(worker);
+  optim::install_distributed(worker);
+  return table;
+}
+
+std::unique_ptr<Cluster> Cluster::in_process(int workers, actors::Hosting hosting, ClusterOptions options) {
+  return std::make_unique<InProcess>(workers, std::move(hosting), options);
+}
+
+std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment, actors::Hosting hosting, ClusterOptions options) {
+  return std::make_unique<Coordinated>(environment, std::move(hosting), options);
+}
+
+std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment, actors::Hosting hosting, ClusterOptions options) {
+  return std::make_unique<Joined>(environment, std::move(hosting), options);
+}
+
+std::vector<std::string> Cluster::workers() const {
+  std::vector<std::string> names;
+  for (const auto& m : worker_->members().all()) names.push_back(m.name);
+  return names;
+}
+
+std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
+  FrameScope neutral({worker_});
+  auto reply = worker_->call_service(worker_->members().id_of(worker), "metrics", {});
+  return actors::from_value<std::map<std::string, int64_t>>(reply.get());
+}
+
+}  // namespace troupe

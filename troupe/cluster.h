@@ -1,0 +1,76 @@
+// The driver's view of a cluster: names of workers, and spawn.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/methods.h"
+#include "actors/worker.h"
+#include "net/sim/network.h"
+#include "rref/rref.h"
+#include "troupe/environment.h"
+
+namespace troupe {
+
+struct ClusterOptions {
+  Duration timeout = std::chrono::seconds(60);       ///< of calls that name none
+  Duration join_timeout = std::chrono::seconds(60);  ///< for all workers to come together
+  int threads = 0;                                   ///< of the pool of each process; 0: as many as cores
+};
+
+/// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends the other workers; references
+/// that outlive it fail with `cancelled` when used.
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a process
+  /// boundary: the same program gives the same bits as over real processes.
+  static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting, ClusterOptions options = {});
+  /// This process is worker 0 of a cluster of processes; returns when all have joined.
+  static std::unique_ptr<Cluster> coordinate(const Environment& environment, actors::Hosting hosting, ClusterOptions options = {});
+
+  /// Makes an actor of type T on the named worker. Does not wait: calls queue behind the construction, and a failed one
+  /// shows when the reference is used. `invalid` at once for an unknown worker name.
+  template <class T, class... A>
+  RRef<T> spawn(const std::string& worker, A&&... args) {
+    return spawn_from(T::remote, worker, std::forward<A>(args)...);
+  }
+
+  actors::Worker& worker() { return *worker_; }
+  operator actors::Worker&() { return *worker_; }
+  std::vector<std::string> workers() const;
+  /// Counters of a worker: actors, contexts, send_nodes, owned_references, pending_calls, ...
+  std::map<std::string, int64_t> metrics(const std::string& worker);
+  /// Exit code that the other workers are given at the end; 0 unless set.
+  void set_exit_code(int code) { exit_code_ = code; }
+
+ protected:
+  template <class T, class... Ctor, class... M, class... A>
+  RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const std::string& worker, A&&... args) {
+    static_assert(sizeof...(A) == sizeof...(Ctor), "the constructor listed in `remote` takes another number of arguments");
+    ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
+    return RRef<T>(table_->spawn(worker_->members().id_of(worker), std::string(actors::type_name<T>()), std::move(list)));
+  }
+
+  actors::Worker* worker_ = nullptr;
+  std::shared_ptr<rref::RefTable> table_;
+  int exit_code_ = 0;
+};
+
+/// A worker process that drives nothing.
+class WorkerProcess {
+ public:
+  /// Joins; returns when all have. Throws as actors::Joiner::join.
+  static std::unique_ptr<WorkerProcess> join(const Environment& environment, actors::Hosting hosting, ClusterOptions options = {});
+  virtual ~WorkerProcess() = default;
+  /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and returns
+  /// that. Throws `disconnected` if the driver is lost.
+  virtual int serve(const Future<int>& stop) = 0;
+};
+
+/// Everything that a worker consists of above the call layer: references, autograd, optimizers.
+std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker);
+
+}  // namespace troupe

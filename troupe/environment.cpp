@@ -1,0 +1,74 @@
+#include "troupe/environment.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "net/token.h"
+
+namespace troupe {
+namespace {
+
+struct Dialect {
+  const char *rank, *world;
+};
+constexpr Dialect kDialects[] = {{"TROUPE_RANK", "TROUPE_WORLD_SIZE"},
+                                 {"RANK", "WORLD_SIZE"},
+                                 {"SLURM_PROCID", "SLURM_NTASKS"},
+                                 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                 {"PMI_RANK", "PMI_SIZE"}};
+constexpr uint32_t kMaxWorld = 1 << 20;
+
+uint32_t parse(const char* name, const std::string& text) {
+  uint32_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end != text.data() + text.size() || n > kMaxWorld)
+    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected a whole number up to " + std::to_string(kMaxWorld));
+  return n;
+}
+
+}  // namespace
+
+std::optional<Environment> Environment::read(const Lookup& lookup) {
+  for (const auto& [rank_name, world_name] : kDialects) {
+    const auto rank = lookup(rank_name), world = lookup(world_name);
+    if (!rank && !world) continue;
+    if (!rank || !world)
+      throw_invalid("[launch] " + std::string(rank ? rank_name : world_name) + " is set but " + (rank ? world_name : rank_name) +
+                    " is not: set both, or neither to run alone");
+    Environment e;
+    e.source = rank_name;
+    e.rank = parse(rank_name, *rank);
+    e.world = parse(world_name, *world);
+    if (e.rank >= e.world)
+      throw_invalid("[launch] " + std::string(rank_name) + "=" + *rank + " is not below " + world_name + "=" + *world);
+    if (auto address = lookup("TROUPE_ADDRESS")) {
+      e.address = *address;
+    } else if (auto host = lookup("MASTER_ADDR"), port = lookup("MASTER_PORT"); host && port) {
+      e.address = "tcp:" + (host->find(':') == std::string::npos ? *host : "[" + *host + "]") + ":" + *port;
+    } else if (e.world > 1) {
+      throw_invalid("[launch] " + std::string(rank_name) + " is set, but not where worker 0 is: set TROUPE_ADDRESS, or "
+                    "MASTER_ADDR and MASTER_PORT");
+    }
+    if (auto token = lookup("TROUPE_TOKEN")) e.token = *token;
+    else if (auto file = lookup("TROUPE_TOKEN_FILE")) e.token = net::read_token_file(*file);
+    else if (e.world > 1)
+      throw_invalid("[launch] no cluster token: set TROUPE_TOKEN_FILE to a file that only you can read (head -c 32 "
+                    "/dev/urandom | base64 > token; chmod 600 token), the same for all workers");
+    if (e.world > 1 && e.token.size() < net::kMinTokenBytes)
+      throw_invalid("[launch] the cluster token has " + std::to_string(e.token.size()) + " bytes; at least " +
+                    std::to_string(net::kMinTokenBytes) + " are needed");
+    if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
+    return e;
+  }
+  return std::nullopt;
+}
+
+std::optional<Environment> Environment::read() {
+  return read([](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value && *value ? std::optional<std::string>(value) : std::nullopt;
+  });
+}
+
+}  // namespace troupe

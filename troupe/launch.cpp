@@ -1,0 +1,125 @@
+#include "troupe/launch.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace troupe {
+namespace {
+
+// Takes SIGINT and SIGTERM on a thread of its own while it is alive. Made before any other thread, so that all of them
+// leave the signals to it.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (int s : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&set_, s);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    thread_ = std::thread([this] { loop(); });
+  }
+  ~Signals() {
+    ending_ = true;
+    pthread_kill(thread_.native_handle(), SIGUSR2);
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  /// Called on the first signal, at once if it came already.
+  void on_signal(std::function<void()> f) {
+    std::lock_guard lock(mutex_);
+    f_ = std::move(f);
+    if (received_ && f_) f_();
+  }
+  /// The signal that came, or 0.
+  int received() const { return received_; }
+
+ private:
+  void loop() {
+    for (;;) {
+      int signal = 0;
+      sigwait(&set_, &signal);
+      if (signal == SIGUSR2) {
+        if (ending_) return;
+        continue;
+      }
+      if (received_) _exit(128 + signal);
+      std::lock_guard lock(mutex_);
+      received_ = signal;
+      if (f_) f_();
+    }
+  }
+  sigset_t set_{}, before_{};
+  std::atomic<bool> ending_{false};
+  std::atomic<int> received_{0};
+  std::mutex mutex_;
+  std::function<void()> f_;
+  std::thread thread_;
+};
+
+void complain(const std::string& who, const char* text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: error: %s\n", who.c_str(), text);
+}
+
+int code_of(const Error& e) { return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed; }
+
+int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)>& driver) {
+  int code = 0;
+  signals.on_signal([&cluster] { cluster.worker().interrupt("[launch] interrupted"); });
+  try {
+    driver(cluster);
+  } catch (...) {
+    const Error e = current_error();
+    if (!signals.received()) complain("w0", e.what());
+    code = code_of(e);
+  }
+  signals.on_signal(nullptr);
+  if (signals.received()) code = 128 + signals.received();
+  cluster.set_exit_code(code);
+  return code;
+}
+
+}  // namespace
+
+int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+  Signals signals;
+  std::optional<Environment> environment;
+  try {
+    environment = Environment::read();
+  } catch (const Error& e) {
+    complain("troupe", e.what());
+    return kExitUsage;
+  }
+  std::string who = "w" + std::to_string(environment ? environment->rank : 0);
+  bool joined = false;
+  try {
+    if (environment && environment->rank > 0) {
+      Promise<int> stop;
+      auto process = WorkerProcess::join(*environment, std::move(hosting), options);
+      joined = true;
+      signals.on_signal([&] { stop.set(128 + signals.received()); });
+      const int code = process->serve(stop.future());
+      signals.on_signal(nullptr);
+      return code;
+    }
+    std::unique_ptr<Cluster> cluster;
+    if (environment) {
+      cluster = Cluster::coordinate(*environment, std::move(hosting), options);
+    } else {
+      const char* count = std::getenv("TROUPE_WORKERS");
+      cluster = Cluster::in_process(count ? std::atoi(count) : 3, std::move(hosting), options);
+    }
+    joined = true;
+    return drive(*cluster, signals, driver);
+  } catch (const Error& e) {
+    if (signals.received()) return 128 + signals.received();
+    complain(who, e.what());
+    return joined ? code_of(e) : kExitRendezvous;
+  }
+}
+
+}  // namespace troupe
