@@ -164,6 +164,8 @@ void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
   } catch (...) {
     reply.result = Result<Value>(current_error());
   }
+  if (!reply.result.ok() && reply.result.error().trail().empty())  // it failed before it reached a method
+    reply.result = Result<Value>(Error(reply.result.error()).crossing("call of " + pending.caller.label + " from " + name()));
   pending.promise.complete(std::move(reply.result));
 }
 

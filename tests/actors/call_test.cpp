@@ -36,7 +36,8 @@ struct Echo : Actor {
     co_return count - before;
   }
   Task<void> never() { co_await silent.future(); }
-  Task<void> abandoned() { co_await Promise<void>().future(); }
+  Future<void> hopeless() { return Promise<void>().future(); }
+  Task<void> abandoned() { co_await hopeless(); }
   Promise<void> silent;
   int64_t count;
   static constexpr auto remote = methods<Echo, int64_t>(

@@ -1,0 +1,100 @@
+// A digit classifier whose two halves live on two workers: forward calls, the backward pass and the optimizer cross
+// process boundaries. Runs alone (`digits`), or as processes (`troupe run -n 3 digits`).
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "data/digits.h"
+#include "data/idx.h"
+#include "tools/chart.h"
+#include "tools/cli.h"
+#include "tools/progress.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+struct Bottom : Actor {  // [batch, 784] -> [batch, 128]
+  explicit Bottom(uint64_t seed) : random(seed), fc(784, 128, random) {}
+  Tensor forward(Tensor x) { return relu(fc(x)); }
+  Tensors parameters() override { return fc.parameters(); }
+  Generator random;
+  nn::Linear fc;
+  static constexpr auto remote = methods<Bottom, uint64_t>("forward", &Bottom::forward);
+};
+
+struct Top : Actor {  // [batch, 128] -> [batch, 10], logits
+  explicit Top(uint64_t seed) : random(seed), hidden(128, 64, random), out(64, 10, random) {}
+  Tensor forward(Tensor x) { return out(relu(hidden(x))); }
+  Tensors parameters() override { return {hidden.weight, hidden.bias, out.weight, out.bias}; }
+  Generator random;
+  nn::Linear hidden, out;
+  static constexpr auto remote = methods<Top, uint64_t>("forward", &Top::forward);
+};
+
+double accuracy(const RRef<Bottom>& bottom, const RRef<Top>& top, const data::Dataset& test) {
+  NoGradGuard no_grad;
+  int64_t right = 0;
+  data::Loader loader(test, {.batch_size = 500, .shuffle = false});
+  for (auto [x, y, index] : loader.epoch(0)) {
+    const auto guess = top.call<&Top::forward>(bottom.call<&Bottom::forward>(x)).get().argmax(1).to_vector<int64_t>();
+    const auto label = y.to_vector<int64_t>();
+    for (size_t i = 0; i < label.size(); ++i) right += guess[i] == label[i];
+  }
+  return static_cast<double>(right) / static_cast<double>(test.size());
+}
+
+int main(int argc, char** argv) {
+  std::string dir, picture = "digits.svg";
+  int64_t epochs = 5, batch = 64;
+  uint64_t seed = 0;
+  double lr = 0.05, momentum = 0.9;
+  bool json = false;
+  tools::Flags flags("digits", "Trains a digit classifier (784-128-64-10) split over two workers.");
+  flags.add("--data", dir, "folder with MNIST's IDX files, gzipped or not; without it, digits are drawn")
+      .add("--epochs", epochs, "passes over the training set", {1, 1e6})
+      .add("--batch", batch, "samples per step", {1, 1e6})
+      .add("--lr", lr, "learning rate at the start; it falls to zero by a cosine", {0, 100})
+      .add("--momentum", momentum, "momentum of SGD", {0, 0.9999})
+      .add("--seed", seed, "of weights, order and drawn digits")
+      .add("--chart", picture, "picture of loss and accuracy (SVG)")
+      .add("--json", json, "end with the result as one JSON line on standard output");
+  if (auto code = flags.parse(argc, argv)) return *code;
+
+  return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
+    data::Split set;
+    if (!dir.empty()) set = data::mnist_split(dir);
+    else set = {data::generated_digits(10'000, seed), data::generated_digits(2'000, seed + 1)};
+    const auto names = cluster.workers();  // w0 drives; alone in the cluster, it also hosts both halves
+    auto bottom = cluster.spawn<Bottom>(names[1 % names.size()], seed);
+    auto top = cluster.spawn<Top>(names[2 % names.size()], seed + 1);
+    optim::Distributed<optim::SGD> optimizer({bottom, top}, {.lr = lr, .momentum = momentum});
+
+    data::Loader loader(set.train, {.batch_size = batch, .seed = seed});
+    const int64_t steps = epochs * loader.batches();
+    tools::Chart chart{"Digits on " + std::to_string(names.size()) + " workers", "step", "loss", "test accuracy",
+                       {{.name = "training loss", .x = {}, .y = {}, .smooth = 20}, {.name = "test accuracy", .x = {}, .y = {}, .right = true}}};
+    int64_t done = 0;
+    double loss = 0, correct = 0;
+    const auto start = std::chrono::steady_clock::now();
+    tools::Progress bar({.total = steps});
+    for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+      for (auto [x, y, index] : loader.epoch(epoch)) {
+        optimizer.set_lr(0.5 * lr * (1 + std::cos(3.14159265358979 * static_cast<double>(done) / static_cast<double>(steps))));
+        autograd::Context step(cluster);
+        Tensor error = cross_entropy(top.call<&Top::forward>(bottom.call<&Bottom::forward>(x)).get(), y);
+        step.backward(error);
+        optimizer.step(step);
+        loss = error.item();
+        chart.series[0].x.push_back(static_cast<double>(++done)), chart.series[0].y.push_back(loss);
+        bar.update(done, {{"epoch", static_cast<double>(epoch + 1)}, {"loss", loss}}, x.size(0));
+      }
+      correct = accuracy(bottom, top, set.test);
+      chart.series[1].x.push_back(static_cast<double>(done)), chart.series[1].y.push_back(correct);
+    }
+    bar.finish();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    tools::write_chart(picture, chart);
+    std::printf("test accuracy %.2f %% after %ld steps in %.1f s; picture: %s\n", 100 * correct, static_cast<long>(done), seconds, picture.c_str());
+    if (json)
+      std::printf("%s\n", nlohmann::json{{"test_accuracy", correct}, {"final_loss", loss}, {"steps", done},
+                  {"samples_per_s", static_cast<double>(epochs * loader.size()) / seconds}, {"seconds", seconds}}.dump().c_str());
+  });
+}
