@@ -123,7 +123,9 @@ class Joined final : public WorkerProcess {
   }
   ~Joined() override { leave(); }
   int serve(const Future<int>& stop) override {
-    stop.on_ready([this](const Result<int>& code) { joiner_.leave(code.value()); });
+    stop.on_ready([this](const Result<int>& code) {
+      if (code.ok()) joiner_.leave(code.value());
+    });
     return joiner_.ended().get();
   }
 

@@ -3,9 +3,11 @@
 
 #include <thread>
 
+#include "tests/support/error_of.h"
 #include "troupe/cluster.h"
 
 using namespace troupe;
+using testing::error_of;
 
 namespace {
 
@@ -51,17 +53,6 @@ struct Other : Actor {
   void f() {}
   static constexpr auto remote = methods<Other>("f", &Other::f);
 };
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e;
-  }
-  FAIL("no error");
-  throw std::logic_error("unreachable");
-}
 
 }  // namespace
 

@@ -1,0 +1,250 @@
+// Gradients across workers: equal to those of the whole model, whichever way the calls went.
+#include <catch2/catch.hpp>
+
+#include <thread>
+
+#include "autograd/hooks.h"
+#include "tests/support/error_of.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using testing::error_of;
+
+namespace {
+
+// y = x w, with what a test wants to ask.
+struct Scale : Actor {
+  explicit Scale(Tensor start) : w(start.detach().clone_data()) { w.set_requires_grad(); }
+  Tensor forward(Tensor x) { return mul(x, w); }
+  std::vector<Tensor> two(Tensor x) { return {mul(x, w), add(x, w)}; }
+  Task<Tensor> through(Tensor x, RRef<Scale> next) {  // this, then next, then this again
+    Tensor y = co_await next.call<&Scale::forward>(mul(x, w));
+    co_return add(y, w);
+  }
+  Tensor gradient() { return autograd::context_gradient(w); }
+  Tensor value() { return w.detach(); }
+  void throws_in_backward(bool on) { fail = on; }
+  Tensor guarded(Tensor x) {
+    Tensor y = mul(x, w);
+    if (fail) autograd::register_hook(y, [](const Tensor&) -> Tensor { throw std::runtime_error("bad gradient"); }).keep();
+    return y;
+  }
+  Tensors parameters() override { return {w}; }
+  Tensor w;
+  bool fail = false;
+  static constexpr auto remote =
+      methods<Scale, Tensor>("forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through, "gradient", &Scale::gradient,
+                             "value", &Scale::value, "throws_in_backward", &Scale::throws_in_backward, "guarded", &Scale::guarded);
+};
+
+Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
+std::vector<float> list(const Tensor& t) { return t.to_vector<float>(); }
+
+// Every worker's counters are back where they were.
+void nothing_left(Cluster& cluster) {
+  for (const auto& name : cluster.workers()) {
+    auto m = cluster.metrics(name);
+    INFO(name);
+    CHECK(m["contexts"] == 0);
+    CHECK(m["send_nodes"] == 0);
+    CHECK(m["receive_nodes"] == 0);
+    CHECK(m["backward_passes"] == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradients run back through a chain of workers") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2, 3}));
+  auto b = cluster->spawn<Scale>("w2", vec({5, 7}));
+  Tensor x = vec({1, 10});
+  x.set_requires_grad();
+  {
+    autograd::Context context(*cluster);
+    Tensor y = b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get();
+    CHECK(list(y) == std::vector<float>{10, 210});
+    context.backward(y.sum());
+    CHECK(list(context.grad(x)) == std::vector<float>{10, 21});
+    CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{5, 70});
+    CHECK(list(b.call<&Scale::gradient>().get()) == std::vector<float>{2, 30});
+    CHECK_FALSE(x.grad().defined());  // contexts never touch .grad
+    context.end().get();
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("calls within one worker have the same gradients") {
+  auto cluster = Cluster::in_process(1, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w0", vec({2}));
+  auto b = cluster->spawn<Scale>("w0", vec({5}));
+  autograd::Context context(*cluster);
+  Tensor x = vec({3});
+  x.set_requires_grad();
+  context.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get().sum());
+  CHECK(list(context.grad(x)) == std::vector<float>{10});
+  CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{15});
+}
+
+TEST_CASE("a result that the loss does not use, or uses in part, holds nothing up") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  auto b = cluster->spawn<Scale>("w2", vec({5}));
+  autograd::Context context(*cluster);
+  const Tensor x = vec({3});
+  Tensor unused = b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get();
+  auto two = a.call<&Scale::two>(x).get();
+  context.backward(two[1].sum());
+  CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{1});
+  CHECK_FALSE(b.call<&Scale::gradient>().get().defined());
+}
+
+TEST_CASE("one actor used several times sums its gradients") {
+  auto cluster = Cluster::in_process(2, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({3}));
+  autograd::Context context(*cluster);
+  const Tensor x = vec({2});
+  Tensor y = x;
+  for (int i = 0; i < 4; ++i) y = a.call<&Scale::forward>(y).get();  // x w^4
+  context.backward(y.sum());
+  CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{4 * 2 * 27});
+  context.backward(y.sum());  // a second pass adds
+  CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{2 * 4 * 2 * 27});
+}
+
+TEST_CASE("several roots, roots with given gradients, and roots that need no worker") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2, 3}));
+  auto b = cluster->spawn<Scale>("w2", vec({5, 7}));
+  autograd::Context context(*cluster);
+  Tensor x = vec({1, 1});
+  x.set_requires_grad();
+  Tensor y = a.call<&Scale::forward>(x).get(), z = b.call<&Scale::forward>(x).get();
+  context.backward({y, z, x.sum()}, {vec({1, 10}), vec({100, 1000}), Tensor()});
+  CHECK(list(context.grad(x)) == std::vector<float>{2 + 500 + 1, 30 + 7000 + 1});
+}
+
+TEST_CASE("actors that call actors in a coroutine record both ways") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  auto b = cluster->spawn<Scale>("w2", vec({5}));
+  {
+    autograd::Context context(*cluster);
+    Tensor x = vec({3});
+    x.set_requires_grad();
+    Tensor y = a.call<&Scale::through>(x, b).get();  // x wa wb + wa
+    CHECK(list(y) == std::vector<float>{32});
+    context.backward(y.sum());
+    CHECK(list(context.grad(x)) == std::vector<float>{10});
+    CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{16});
+    CHECK(list(b.call<&Scale::gradient>().get()) == std::vector<float>{6});
+    context.end().get();
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("contexts side by side, on many threads, do not see each other") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  auto b = cluster->spawn<Scale>("w2", vec({5}));
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        autograd::Context context(*cluster);
+        Tensor x = vec({static_cast<float>(t * 100 + i)});
+        x.set_requires_grad();
+        context.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get().sum());
+        right += list(context.grad(x)) == std::vector<float>{10} &&
+                 list(a.call<&Scale::gradient>().get()) == std::vector<float>{5.0f * static_cast<float>(t * 100 + i)};
+        context.end().get();
+      }
+    });
+  for (auto& t : threads) t.join();
+  CHECK(right == 200);
+  nothing_left(*cluster);
+}
+
+TEST_CASE("the optimizer updates parameters where they live") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  auto b = cluster->spawn<Scale>("w2", vec({5}));
+  optim::Distributed<optim::SGD> optimizer({a, b}, {.lr = 0.5});
+  autograd::Context context(*cluster);
+  context.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(vec({3}))).get().sum());
+  optimizer.step(context);
+  CHECK(list(a.call<&Scale::value>().get()) == std::vector<float>{2 - 0.5f * 15});
+  CHECK(list(b.call<&Scale::value>().get()) == std::vector<float>{5 - 0.5f * 6});
+}
+
+TEST_CASE("an optimizer for an actor that could not be made, or with bad options, says so") {
+  auto cluster = Cluster::in_process(2, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  CHECK(error_of([&] { optim::Distributed<optim::SGD>({a}, {.lr = -1}); }).kind() == ErrorKind::invalid);
+  CHECK(error_of([&] { optim::Distributed<optim::SGD>({RRef<Scale>()}, {.lr = 1}); }).kind() == ErrorKind::invalid);
+}
+
+TEST_CASE("recording outside a context fails loudly, and works without gradients") {
+  auto cluster = Cluster::in_process(2, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  Tensor x = vec({3});
+  CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(), Catch::Contains("Context"));  // the result needs them
+  x.set_requires_grad();
+  CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(), Catch::Contains("NoGradGuard"));
+  NoGradGuard guard;
+  Tensor y = a.call<&Scale::forward>(x).get();
+  CHECK(list(y) == std::vector<float>{6});
+  CHECK_FALSE(y.requires_grad());
+}
+
+TEST_CASE("an error in a remote backward pass reaches backward(), with worker and actor, and frees the pass") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  auto b = cluster->spawn<Scale>("w2", vec({5}));
+  a.call<&Scale::throws_in_backward>(true).get();
+  {
+    autograd::Context context(*cluster);
+    Tensor y = b.call<&Scale::forward>(a.call<&Scale::guarded>(vec({3}))).get();
+    const Error e = error_of([&] { context.backward(y.sum()); });
+    CHECK_THAT(e.what(), Catch::Contains("bad gradient") && Catch::Contains("backward on w1 ("));
+    context.end().get();
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("a tensor of another context is refused by backward") {
+  auto cluster = Cluster::in_process(2, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  Tensor y;
+  {
+    autograd::Context first(*cluster);
+    y = a.call<&Scale::forward>(vec({3})).get();
+  }
+  autograd::Context second(*cluster);
+  CHECK_THAT(error_of([&] { second.backward(y.sum()); }).what(), Catch::Contains("another autograd context"));
+  CHECK_THAT(error_of([&] { autograd::backward(y.sum()); }).what(), Catch::Contains("autograd::Context"));
+}
+
+TEST_CASE("a shape mismatch inside a remote method names worker, actor, method and shapes") {
+  auto cluster = Cluster::in_process(2, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2, 3, 4}));
+  autograd::Context context(*cluster);
+  const Error e = error_of([&] { a.call<&Scale::forward>(vec({1, 2})).get(); });
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK_THAT(e.what(), Catch::Contains("[2]") && Catch::Contains("[3]") && Catch::Contains("Scale::forward on w1 ("));
+}
+
+TEST_CASE("500 steps leave nothing behind") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2}));
+  auto b = cluster->spawn<Scale>("w2", vec({5}));
+  optim::Distributed<optim::SGD> optimizer({a, b}, {.lr = 0.0});
+  for (int i = 0; i < 500; ++i) {
+    autograd::Context step(*cluster);
+    step.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(vec({1}))).get().sum());
+    optimizer.step(step);
+    step.end().get();
+  }
+  nothing_left(*cluster);
+}
