@@ -1,24 +1,25 @@
 # What workers say to each other.
 #
-# Roles. Every connection joins two workers. Either side sends Calls; the other side answers each Call whose id is not
-# 0 with one Reply of the same id. Nothing else travels: joining the cluster, heartbeats of membership, reference
-# counting and gradients are calls to services (target number 0).
+# Roles. Every connection joins two workers. Either side sends Calls; the other side answers each Call whose
+# id is not 0 with one Reply of the same id. Nothing else travels: joining the cluster, heartbeats of
+# membership, reference counting and gradients are calls to services (target number 0).
 #
-# Ordering. A connection delivers packets in the order in which they were sent, each at most once. Calls of one caller to
-# one actor are therefore handled in order; replies come in any order.
+# Ordering. A connection delivers packets in the order in which they were sent, each at most once. Calls of
+# one caller to one actor are therefore handled in order; replies come in any order.
 #
-# Lifetime. A call lives until its reply, its timeout or the end of its connection, whichever is first. Nothing survives
-# its connection: both sides then fail what is open with `disconnected`.
+# Lifetime. A call lives until its reply, its timeout or the end of its connection, whichever is first.
+# Nothing survives its connection: both sides then fail what is open with `disconnected`.
 #
-# Layout. A packet is one message of one segment: the standard segment table (one word), then the segment. The bytes of
-# tensors are not in it: they travel beside it as buffers, which TensorInfo numbers.
+# Layout. A packet is one message of one segment: the standard segment table (one word), then the segment. The
+# bytes of tensors are not in it: they travel beside it as buffers, which TensorInfo numbers.
 #
-# Who checks what. The transport checks lengths before it allocates (see Limits in net/transport.h) and the peer's token
-# before it delivers anything. decode() in net/wire.cpp checks all that is said here: one segment, enum and union values,
-# depth, shapes against buffers. What a number refers to (an actor, a method, a context) is checked by its layer.
+# Who checks what. The transport checks lengths before it allocates (see Limits in net/transport.h) and the
+# peer's token before it delivers anything. decode() in net/wire.cpp checks all that is said here: one
+# segment, enum and union values, depth, shapes against buffers. What a number refers to (an actor, a method,
+# a context) is checked by its layer.
 #
-# Evolution. Numbers are never reused. An unknown union member or enum value is refused, not skipped: workers of one
-# cluster run one version, which the transport's handshake compares.
+# Evolution. Numbers are never reused. An unknown union member or enum value is refused, not skipped: workers
+# of one cluster run one version, which the transport's handshake compares.
 
 @0xd2a7c1f09b3e5846;
 
@@ -92,8 +93,8 @@ struct Reply {
 }
 
 struct Error {
-  # What the caller's future throws. `trail`: the calls that it crossed, innermost first. `worker`: who was lost, where
-  # kind is `disconnected`.
+  # What the caller's future throws. `trail`: the calls that it crossed, innermost first. `worker`: who was
+  # lost, where kind is `disconnected`.
   kind @0 :ErrorKind;
   message @1 :Text;
   trail @2 :List(Text);
@@ -132,8 +133,8 @@ struct Entry {
 }
 
 struct TensorInfo {
-  # A row-major tensor whose bytes are buffer number `buffer`: exactly product(shape) elements, little-endian; a boolean is
-  # a byte, 0 or 1. Each buffer belongs to one tensor.
+  # A row-major tensor whose bytes are buffer number `buffer`: exactly product(shape) elements, little-endian;
+  # a boolean is a byte, 0 or 1. Each buffer belongs to one tensor.
 
   dtype @0 :DType;
 

@@ -1,4 +1,4 @@
-// Packets to bytes. The exact size of the header is counted first, so that it is built in place, in one segment.
+// Packets to bytes. The header's exact size is counted first, so that it is built in place, in one segment.
 #include "net/wire.h"
 
 #include <capnp/message.h>
@@ -15,14 +15,16 @@ namespace troupe::net {
 namespace {
 
 static_assert(sizeof(capnp::word) == sizeof(uint64_t));
-static_assert(static_cast<int>(schema::ErrorKind::UNIMPLEMENTED) == static_cast<int>(ErrorKind::unimplemented));
+static_assert(static_cast<int>(schema::ErrorKind::UNIMPLEMENTED) ==
+              static_cast<int>(ErrorKind::unimplemented));
 static_assert(static_cast<int>(schema::ErrorKind::DISCONNECTED) == static_cast<int>(ErrorKind::disconnected));
 static_assert(static_cast<int>(schema::DType::BOOLEAN) == static_cast<int>(DType::boolean));
 
 // ---- counting words
 
 size_t words_of_bytes(size_t n) { return (n + 7) / 8; }
-size_t words_of_text(const std::string& s) { return s.empty() ? 0 : words_of_bytes(s.size() + 1); }  // "" is left null
+// Of a field, where "" is left null.
+size_t words_of_text(const std::string& s) { return s.empty() ? 0 : words_of_bytes(s.size() + 1); }
 
 size_t words_inside(const Value& value, int depth);
 
@@ -36,7 +38,8 @@ size_t words_of_list(const ValueList& list, int depth) {  // behind the pointer:
 size_t words_inside(const Value& value, int depth) {
   if (depth > kMaxValueDepth)
     throw_invalid(fmt::format("[wire] a value nested more than {} deep cannot be sent", kMaxValueDepth));
-  if (auto* s = value.get_if<std::string>()) return words_of_bytes(s->size() + 1);  // even "" has its end mark
+  if (auto* s = value.get_if<std::string>())
+    return words_of_bytes(s->size() + 1);  // even "" has its end mark
   if (auto* b = value.get_if<Bytes>()) return words_of_bytes(b->size());
   if (auto* t = value.get_if<Tensor>())
     return capnp::sizeInWords<schema::TensorInfo>() + (t->defined() ? static_cast<size_t>(t->dim()) : 0);
@@ -57,7 +60,8 @@ size_t words_of_link(const GradLink& link) {
 }
 
 size_t words_of_error(const Error& error) {
-  size_t n = capnp::sizeInWords<schema::Error>() + words_of_text(error.message()) + words_of_text(error.worker());
+  size_t n =
+      capnp::sizeInWords<schema::Error>() + words_of_text(error.message()) + words_of_text(error.worker());
   n += error.trail().size();
   for (const auto& call : error.trail()) n += words_of_text(call);
   return n;
@@ -130,8 +134,9 @@ class Writer {
     ++tensors_;
     if (!t.defined()) return out.setBuffer(kNoBuffer);
     if (!t.device().is_cpu())
-      throw_error(ErrorKind::unimplemented,
-                  fmt::format("[wire] {} is on {}; only tensors on the CPU can be sent", t.str(), t.device().str()));
+      throw_error(
+          ErrorKind::unimplemented,
+          fmt::format("[wire] {} is on {}; only tensors on the CPU can be sent", t.str(), t.device().str()));
     const Tensor dense = t.contiguous_data();
     if (t.dtype() == DType::boolean) check_booleans(dense.bytes(), dense.nbytes());
     out.setDtype(static_cast<schema::DType>(t.dtype()));
@@ -220,8 +225,9 @@ Message encode(const Call& call) {
 }
 
 Message encode(const Reply& reply) {
-  const size_t body = reply.result.ok() ? capnp::sizeInWords<schema::Value>() + words_inside(reply.result.value(), 1)
-                                        : words_of_error(reply.result.error());
+  const size_t body = reply.result.ok()
+                          ? capnp::sizeInWords<schema::Value>() + words_inside(reply.result.value(), 1)
+                          : words_of_error(reply.result.error());
   return build(capnp::sizeInWords<schema::Reply>() + words_of_link(reply.link) + body,
                [&](schema::Packet::Builder packet, Writer& writer) {
                  auto out = packet.initReply();

@@ -29,7 +29,8 @@ class Reader {
       throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(in.which())));
     }();
     for (size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i]) throw_invalid(fmt::format("[wire] buffer {} of {} belongs to no tensor", i, used_.size()));
+      if (!used_[i])
+        throw_invalid(fmt::format("[wire] buffer {} of {} belongs to no tensor", i, used_.size()));
     return packet;
   }
 
@@ -66,7 +67,8 @@ class Reader {
     if (kind >= kErrorKindCount) throw_invalid(fmt::format("[wire] unknown kind of error {}", kind));
     std::vector<std::string> trail;
     for (auto call : in.getTrail()) trail.push_back(to_string(call));
-    return Error(static_cast<ErrorKind>(kind), to_string(in.getMessage()), std::move(trail), to_string(in.getWorker()));
+    return Error(static_cast<ErrorKind>(kind), to_string(in.getMessage()), std::move(trail),
+                 to_string(in.getWorker()));
   }
 
   GradLink read(schema::GradLink::Reader in) {
@@ -74,14 +76,16 @@ class Reader {
     link.pair = in.getPair();
     auto numbers = in.getTensors();
     if (numbers.size() > tensors_)
-      throw_invalid(fmt::format("[wire] a gradient link names {} tensors of a packet with {}", numbers.size(), tensors_));
+      throw_invalid(fmt::format("[wire] a gradient link names {} tensors of a packet with {}", numbers.size(),
+                                tensors_));
     for (uint32_t i : numbers) link.tensors.push_back(i);
     check_link(link, tensors_);
     return link;
   }
 
   Value read(schema::Value::Reader in, int depth) {
-    if (depth > kMaxValueDepth) throw_invalid(fmt::format("[wire] a value nested more than {} deep", kMaxValueDepth));
+    if (depth > kMaxValueDepth)
+      throw_invalid(fmt::format("[wire] a value nested more than {} deep", kMaxValueDepth));
     switch (in.which()) {
       case schema::Value::NULL_: return {};
       case schema::Value::BOOLEAN: return in.getBoolean();
@@ -120,8 +124,8 @@ class Reader {
     return list;
   }
 
-  // Lists of short or empty elements could make a small header into a large tree. An honest element takes at least a
-  // Value's words.
+  // Lists of short or empty elements could make a small header into a large tree. An honest element takes at
+  // least a Value's words.
   void count(size_t values) {
     values_ += values;
     if (values_ * capnp::sizeInWords<schema::Value>() > message_.header.size())
@@ -154,9 +158,10 @@ class Reader {
     if (type >= kDTypeCount) throw_invalid(fmt::format("[wire] unknown dtype {}", type));
     const auto dtype = static_cast<DType>(type);
     if (sizes.size() > static_cast<uint32_t>(kMaxDims))
-      throw_invalid(fmt::format("[wire] a tensor of {} dimensions; expected at most {}", sizes.size(), kMaxDims));
+      throw_invalid(
+          fmt::format("[wire] a tensor of {} dimensions; expected at most {}", sizes.size(), kMaxDims));
     Shape shape;
-    int64_t room = static_cast<int64_t>(item_size(dtype));  // bytes if empty sizes were 1: bounds the strides too
+    auto room = static_cast<int64_t>(item_size(dtype));  // if empty sizes were 1: bounds the strides too
     for (int64_t d : sizes) {
       shape.push_back(d);
       if (d < 0) throw_invalid(fmt::format("[wire] negative size in tensor shape {}", shape.str()));
@@ -170,8 +175,8 @@ class Reader {
     Buffer& buffer = message_.buffers[number];
     const size_t item = item_size(dtype), bytes = static_cast<size_t>(shape.numel()) * item;
     if (bytes != buffer.size)
-      throw_invalid(fmt::format("[wire] a tensor {} {} needs {} bytes; its buffer has {}", name(dtype), shape.str(), bytes,
-                                buffer.size));
+      throw_invalid(fmt::format("[wire] a tensor {} {} needs {} bytes; its buffer has {}", name(dtype),
+                                shape.str(), bytes, buffer.size));
     if (bytes == 0) return Tensor::empty(shape, dtype);
     if (!buffer.storage || buffer.offset > buffer.storage->size() ||
         buffer.size > buffer.storage->size() - buffer.offset)
@@ -202,11 +207,13 @@ class Reader {
 Packet decode(Message message) {
   const auto& header = message.header;
   if (header.size() < 2 || header.size() - 1 > kMaxHeaderWords)
-    throw_invalid(fmt::format("[wire] a header of {} words; expected 2 to {}", header.size(), kMaxHeaderWords + 1));
+    throw_invalid(
+        fmt::format("[wire] a header of {} words; expected 2 to {}", header.size(), kMaxHeaderWords + 1));
   if (const auto segments = (header[0] & 0xffffffff) + 1; segments != 1)
     throw_invalid(fmt::format("[wire] a header of {} segments; expected 1", segments));
   if (const auto words = header[0] >> 32; words != header.size() - 1)
-    throw_invalid(fmt::format("[wire] a segment of {} words in a header with room for {}", words, header.size() - 1));
+    throw_invalid(
+        fmt::format("[wire] a segment of {} words in a header with room for {}", words, header.size() - 1));
   try {
     capnp::ReaderOptions options;
     options.traversalLimitInWords = 2 * header.size() + 64;

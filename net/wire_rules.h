@@ -9,7 +9,8 @@ namespace troupe::net {
 
 /// Values in each other, counting the leaf.
 inline constexpr int kMaxValueDepth = 32;
-/// Of one packet, without its tensors: 512 MiB, which is what one Cap'n Proto list can count. Transports allow less.
+/// Of one packet, without its tensors: 512 MiB, which is what one Cap'n Proto list can count. Transports
+/// allow less.
 inline constexpr size_t kMaxHeaderWords = size_t{1} << 26;
 /// A hundred years: added to any clock, it does not overflow nanoseconds.
 inline constexpr int64_t kMaxTimeoutUs = int64_t{100} * 366 * 24 * 3600 * 1'000'000;

@@ -22,20 +22,27 @@ Message copy_of(const Message& message) {
 
 }  // namespace
 
-std::string silent_for(Duration silence) { return fmt::format("silent for {} ms", silence.count() / 1'000'000); }
+std::string silent_for(Duration silence) {
+  return fmt::format("silent for {} ms", silence.count() / 1'000'000);
+}
 
 Error disconnected(const std::string& peer, const std::string& why) {
-  return Error(ErrorKind::disconnected, fmt::format("[net] connection to {} closed: {}", peer, why)).with_worker(peer);
+  return Error(ErrorKind::disconnected, fmt::format("[net] connection to {} closed: {}", peer, why))
+      .with_worker(peer);
 }
 
 SimConnection::SimConnection(std::shared_ptr<Node> node, std::shared_ptr<Node> peer_node)
-    : id_(node->world().next_id()), node_(std::move(node)), peer_node_(std::move(peer_node)), peer_info_(peer_node_->self()),
+    : id_(node->world().next_id()),
+      node_(std::move(node)),
+      peer_node_(std::move(peer_node)),
+      peer_info_(peer_node_->self()),
       out_(node_->world().link(node_->name(), peer_node_->name())),
       in_(node_->world().link(peer_node_->name(), node_->name())) {}
 
 bool SimConnection::join(const std::shared_ptr<Node>& client, const std::shared_ptr<Node>& server,
                          ConnectionPromise promise) {
-  std::shared_ptr<SimConnection> near(new SimConnection(client, server)), far(new SimConnection(server, client));
+  std::shared_ptr<SimConnection> near(new SimConnection(client, server)),
+      far(new SimConnection(server, client));
   near->peer_ = far;
   far->peer_ = near;
   if (!client->add(near->id_, near)) return false;
@@ -69,8 +76,8 @@ void SimConnection::send(Message message) {
     room = push_over_link(std::move(item), true);
   }
   if (!room)
-    throw_error(ErrorKind::overloaded, fmt::format("[net] {} bytes wait for {}; the limit is {}", queued_bytes(),
-                                                   who(), node_->limits().queue_bytes));
+    throw_error(ErrorKind::overloaded, fmt::format("[net] {} bytes wait for {}; the limit is {}",
+                                                   queued_bytes(), who(), node_->limits().queue_bytes));
 }
 
 size_t SimConnection::queued_bytes() const {
@@ -90,8 +97,9 @@ Future<void> SimConnection::writable() {
     if (!room) other->waiting_for_room_.push_back(promise);
   }
   {
-    std::lock_guard lock(mutex_);  // after the other lock, never inside it: a side that ends now has seen the promise,
-    if (state_ != State::open) return Future<void>::failed(disconnected(who(), why_));  // or is seen to have ended
+    // After the other lock, never inside it: a side that ends now saw the promise, or is seen to have ended.
+    std::lock_guard lock(mutex_);
+    if (state_ != State::open) return Future<void>::failed(disconnected(who(), why_));
   }
   if (room) promise.set();
   return promise.future();
@@ -270,7 +278,8 @@ void SimConnection::detach() { node_->remove(id_); }
 
 void SimConnection::discard(std::deque<Item> items) {
   for (auto& item : items)
-    if (item.promise) item.promise->fail(Error(ErrorKind::disconnected, "[net] the connection ended before it was ready"));
+    if (item.promise)
+      item.promise->fail(Error(ErrorKind::disconnected, "[net] the connection ended before it was ready"));
 }
 
 }  // namespace troupe::net::sim

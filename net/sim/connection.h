@@ -11,7 +11,8 @@
 
 namespace troupe::net::sim {
 
-/// What arrives at an end, in order. `accepted` or `connected` is the first thing that does, `closed` the last.
+/// What arrives at an end, in order. `accepted` or `connected` is the first thing that does, `closed` the
+/// last.
 struct Item {
   enum class Kind { accepted, connected, message, closed };
   Kind kind = Kind::message;
@@ -22,13 +23,14 @@ struct Item {
   size_t bytes = 0;
 };
 
-/// Immediate mode: whoever puts something into an idle inbox drains it, through its thread's trampoline. A thread that
-/// finds the inbox being drained only appends. So each end sees its items one at a time, in order, without a thread
-/// of its own. Virtual time: each item comes with an event that delivers one.
+/// Immediate mode: whoever puts something into an idle inbox drains it, through its thread's trampoline. A
+/// thread that finds the inbox being drained only appends. So each end sees its items one at a time, in
+/// order, without a thread of its own. Virtual time: each item comes with an event that delivers one.
 class SimConnection final : public Connection, public std::enable_shared_from_this<SimConnection> {
  public:
   /// Makes both ends and starts the handshake. False if one of the nodes is leaving.
-  static bool join(const std::shared_ptr<Node>& client, const std::shared_ptr<Node>& server, ConnectionPromise promise);
+  static bool join(const std::shared_ptr<Node>& client, const std::shared_ptr<Node>& server,
+                   ConnectionPromise promise);
 
   void send(Message message) override;
   size_t queued_bytes() const override;
@@ -47,7 +49,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void doom();
   /// The transport goes: nothing is delivered any more; finish() completes it.
   void shut(const std::string& reason);
-  /// Callbacks of the node are over: closed at once, with on_closed on this thread if it is still owed and `say`.
+  /// Callbacks of the node are over: closed at once, with on_closed on this thread if it is still owed and
+  /// `say`.
   void finish(const std::string& reason, bool say);
   /// Delivers up to `most` items; true if there may be more.
   bool drain(int most);

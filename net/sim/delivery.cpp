@@ -9,8 +9,8 @@
 namespace troupe::net::sim {
 namespace {
 
-// The ends that this thread has to drain. A delivery inside a delivery waits for its turn here, so that handlers that
-// answer each other do not grow the stack, and none is entered while it runs.
+// The ends that this thread has to drain. A delivery inside a delivery waits for its turn here, so that
+// handlers that answer each other do not grow the stack, and none is entered while it runs.
 void trampoline(std::shared_ptr<SimConnection> end) {
   thread_local std::deque<std::shared_ptr<SimConnection>> ready;
   thread_local bool running = false;
@@ -33,10 +33,12 @@ std::string over_limits(const Message& m, const Limits& limits) {
   const size_t header = m.header.size() * 8;
   if (header > limits.header_bytes)
     return fmt::format("a header of {} bytes; the limit is {}", header, limits.header_bytes);
-  if (m.buffers.size() > limits.buffers) return fmt::format("{} buffers; the limit is {}", m.buffers.size(), limits.buffers);
+  if (m.buffers.size() > limits.buffers)
+    return fmt::format("{} buffers; the limit is {}", m.buffers.size(), limits.buffers);
   size_t total = 0;
   for (const auto& b : m.buffers) {
-    if (b.size > limits.buffer_bytes) return fmt::format("a buffer of {} bytes; the limit is {}", b.size, limits.buffer_bytes);
+    if (b.size > limits.buffer_bytes)
+      return fmt::format("a buffer of {} bytes; the limit is {}", b.size, limits.buffer_bytes);
     total += b.size;
     if (total > limits.message_bytes)
       return fmt::format("buffers of more than {} bytes, the limit of a message", limits.message_bytes);
@@ -61,7 +63,8 @@ bool SimConnection::drain(int most) {
   return true;
 }
 
-// The callback is entered before the item is taken: once Node::wait_for_callbacks() returns, nothing is halfway.
+// The callback is entered before the item is taken: once Node::wait_for_callbacks() returns, nothing is
+// halfway.
 bool SimConnection::deliver_next() {
   Node::Callback callback(*node_);
   std::deque<Item> lost;

@@ -24,7 +24,8 @@ void check(const Faults& f) {
   probability(f.duplicate, "duplicate");
   probability(f.reorder, "reorder");
   if (f.delay < Duration(0) || f.jitter < Duration(0)) throw_invalid("[net] faults: a delay is negative");
-  if (!(f.bytes_per_second >= 0)) throw_invalid(fmt::format("[net] faults: {} bytes per second", f.bytes_per_second));
+  if (!(f.bytes_per_second >= 0))
+    throw_invalid(fmt::format("[net] faults: {} bytes per second", f.bytes_per_second));
 }
 
 }  // namespace
@@ -32,7 +33,8 @@ void check(const Faults& f) {
 Network::Network(uint64_t seed, bool virtual_time) : core_(std::make_shared<Core>(seed, virtual_time)) {}
 Network::~Network() { core_->stop(); }
 
-std::unique_ptr<Transport> Network::make_transport(const std::string& name, TransportOptions options, Events& events) {
+std::unique_ptr<Transport> Network::make_transport(const std::string& name, TransportOptions options,
+                                                   Events& events) {
   return sim::make_transport(core_, name, std::move(options), events);
 }
 

@@ -34,6 +34,7 @@ class Network {
   ~Network();
 
   /// A transport for node `name`; listens on "sim:<name>" whatever address it is given.
+  /// `invalid` for a name in use. It may outlive the network; never destroy it inside a callback of its own.
   std::unique_ptr<Transport> make_transport(const std::string& name, TransportOptions options, Events& events);
 
   /// The virtual clock (the system's clock in immediate mode).
@@ -45,9 +46,11 @@ class Network {
   /// Runs f at now + after, in virtual time.
   void schedule(Duration after, std::function<void()> f);
 
-  void set_faults(const Faults& faults);  ///< of every link
+  void set_faults(const Faults& faults);  ///< of every link; virtual time only
   void set_faults(const std::string& from, const std::string& to, const Faults& faults);
-  /// Messages between the two are lost, both ways, until heal(); connections die of silence.
+  /// Messages between the two are lost, both ways, until heal(). A connection that lost one dies of silence after
+  /// Limits::dead_after, healed or not, without a gap before; one that lost none survives a shorter partition.
+  /// Immediate mode has no silence: connections end at once.
   void partition(const std::string& a, const std::string& b);
   void heal(const std::string& a, const std::string& b);
   /// The node is gone: its connections break at once at the other end, and it hears nothing any more.

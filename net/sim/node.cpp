@@ -42,7 +42,8 @@ class SimTransport final : public Transport {
 
   std::unique_ptr<Listener> listen(const std::string&) override {
     if (node_->leaving())
-      throw_error(ErrorKind::failed, fmt::format("[net] sim:{} cannot listen: it has crashed", node_->name()));
+      throw_error(ErrorKind::failed,
+                  fmt::format("[net] sim:{} cannot listen: it has crashed", node_->name()));
     if (node_->listening.exchange(true))
       throw_error(ErrorKind::failed, fmt::format("[net] sim:{} is listened on already", node_->name()));
     auto listener = std::make_unique<SimListener>(node_);
@@ -55,7 +56,8 @@ class SimTransport final : public Transport {
     if (address.starts_with(kScheme) && address.size() > kScheme.size())
       node_->world().connect(node_, address.substr(kScheme.size()), retry, promise);
     else
-      promise.fail(Error(ErrorKind::invalid, fmt::format("[net] bad address \"{}\"; expected sim:<name>", address)));
+      promise.fail(
+          Error(ErrorKind::invalid, fmt::format("[net] bad address \"{}\"; expected sim:<name>", address)));
     return promise.future();
   }
 
@@ -132,8 +134,8 @@ Node::Callback::~Callback() {
 void Node::stop_callbacks() { gate_.fetch_or(kStopped); }
 
 void Node::wait_for_callbacks() {
-  // Those of this thread cannot end before we return; destroying a transport inside its own callback is an error of
-  // its user, but not one to hang on.
+  // Those of this thread cannot end before we return; destroying a transport inside its own callback is an
+  // error of its user, but not one to hang on.
   const auto mine = static_cast<uint32_t>(std::count(inside.begin(), inside.end(), this));
   for (uint32_t v = gate_.load(); (v & ~kStopped) > mine; v = gate_.load()) gate_.wait(v);
 }

@@ -115,7 +115,8 @@ void World::set_faults(Link& link, const Faults& faults) {
 void World::add(const std::shared_ptr<Node>& node) {
   std::lock_guard lock(mutex_);
   auto& entry = nodes_[node->name()];
-  if (!entry.expired()) throw_invalid(fmt::format("[net] the network has a node \"{}\" already", node->name()));
+  if (!entry.expired())
+    throw_invalid(fmt::format("[net] the network has a node \"{}\" already", node->name()));
   entry = node;
 }
 
@@ -133,7 +134,8 @@ std::shared_ptr<Node> World::find(const std::string& name) const {
 
 // ---- connecting
 
-void World::connect(const std::shared_ptr<Node>& from, const std::string& to, bool retry, ConnectionPromise promise) {
+void World::connect(const std::shared_ptr<Node>& from, const std::string& to, bool retry,
+                    ConnectionPromise promise) {
   Waiter waiter{next_id(), from, to, std::move(promise), later(from->limits().connect)};
   if (!virtual_time) return attempt(std::move(waiter), retry);
   const auto number = waiter.number;
@@ -149,8 +151,9 @@ void World::connect(const std::shared_ptr<Node>& from, const std::string& to, bo
 
 void World::attempt(Waiter waiter, bool retry) {
   const auto nobody = [&](const std::string& why) {
-    waiter.promise.fail(Error(ErrorKind::disconnected, fmt::format("[net] cannot connect to sim:{}: {}", waiter.to, why))
-                            .with_worker(waiter.to));
+    waiter.promise.fail(
+        Error(ErrorKind::disconnected, fmt::format("[net] cannot connect to sim:{}: {}", waiter.to, why))
+            .with_worker(waiter.to));
   };
   if (waiter.from->leaving()) return nobody("this side has left the network");
   auto server = find(waiter.to);
@@ -160,8 +163,9 @@ void World::attempt(Waiter waiter, bool retry) {
     return nobody(cut ? "it is cut off" : "nobody listens there");
   }
   if (server->token() != waiter.from->token()) {
-    waiter.promise.fail(Error(ErrorKind::invalid, fmt::format("[net] sim:{} refused the token of {}: it is another cluster's",
-                                                              waiter.to, waiter.from->name())));
+    waiter.promise.fail(
+        Error(ErrorKind::invalid, fmt::format("[net] sim:{} refused the token of {}: it is another cluster's",
+                                              waiter.to, waiter.from->name())));
     return;
   }
   if (!SimConnection::join(waiter.from, server, waiter.promise)) nobody("it is leaving");
@@ -195,19 +199,22 @@ void World::wait(Waiter waiter) {
   // Another thread may have begun to listen, or ended this side, just before we were on the list.
   const auto server = find(to);
   if (!from->leaving() && !(server && server->listening && !link(from->name(), to).cut)) return;
-  for (auto& w : take_waiters([&](const Waiter& w) { return w.number == number; })) attempt(std::move(w), true);
+  for (auto& w : take_waiters([&](const Waiter& w) { return w.number == number; }))
+    attempt(std::move(w), true);
 }
 
 std::vector<World::Waiter> World::take_waiters(const std::function<bool(const Waiter&)>& which) {
   std::lock_guard lock(mutex_);
-  auto taken = std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiter& w) { return !which(w); });
+  auto taken =
+      std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiter& w) { return !which(w); });
   std::vector<Waiter> out(std::make_move_iterator(taken), std::make_move_iterator(waiting_.end()));
   waiting_.erase(taken, waiting_.end());
   return out;
 }
 
 void World::expire(uint64_t number) {
-  for (auto& w : take_waiters([&](const Waiter& w) { return w.number == number; })) attempt(std::move(w), false);
+  for (auto& w : take_waiters([&](const Waiter& w) { return w.number == number; }))
+    attempt(std::move(w), false);
 }
 
 void World::watch_deadlines() {
@@ -229,12 +236,14 @@ void World::watch_deadlines() {
 }
 
 void World::retry_waiting(const std::string& name) {
-  for (auto& w : take_waiters([&](const Waiter& w) { return w.to == name && !w.travelling; })) attempt(std::move(w), true);
+  for (auto& w : take_waiters([&](const Waiter& w) { return w.to == name && !w.travelling; }))
+    attempt(std::move(w), true);
 }
 
 void World::fail_waiting(const Node* from, const std::string& why) {
   for (auto& w : take_waiters([&](const Waiter& w) { return !from || w.from.get() == from; }))
-    w.promise.fail(Error(ErrorKind::disconnected, fmt::format("[net] cannot connect to sim:{}: {}", w.to, why)));
+    w.promise.fail(
+        Error(ErrorKind::disconnected, fmt::format("[net] cannot connect to sim:{}: {}", w.to, why)));
 }
 
 void World::stop() {

@@ -115,7 +115,8 @@ class World : public std::enable_shared_from_this<World> {
   void advance_to(TimePoint time);
   /// Events are left.
   bool pending() const;
-  /// Draws the fate of a message of `bytes`. Control messages (handshake, end of stream) are never lost or doubled.
+  /// Draws the fate of a message of `bytes`. Control messages (handshake, end of stream) are never lost or
+  /// doubled.
   Route route(Link& link, size_t bytes, bool control);
 
   // ---- links
@@ -131,7 +132,8 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<Node> find(const std::string& name) const;
 
   // ---- connecting
-  void connect(const std::shared_ptr<Node>& from, const std::string& to, bool retry, ConnectionPromise promise);
+  void connect(const std::shared_ptr<Node>& from, const std::string& to, bool retry,
+               ConnectionPromise promise);
   /// Those who wait for `name` try again.
   void retry_waiting(const std::string& name);
   /// Ends what waits: from one node, or (null) everywhere.

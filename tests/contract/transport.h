@@ -1,4 +1,4 @@
-// What every transport does, as tests. A transport's own test file derives a Backend and calls keeps_the_contract().
+// What every transport does, as tests. Its test file derives a Backend and calls keeps_the_contract().
 #pragma once
 #include <catch2/catch.hpp>
 
@@ -24,7 +24,8 @@ inline void delivers_in_order_both_ways(Backend& backend) {
   auto there = a.connect(b.address);
   auto back = b.events.accepted();
   REQUIRE(back);
-  const std::vector<std::vector<size_t>> shapes = {{}, {0}, {1}, {7, 8, 9}, {64}, {4096, 0, 1}, {65537}, {}, {1 << 20}, {0, 0, 0}};
+  const std::vector<std::vector<size_t>> shapes = {{},           {0},     {1}, {7, 8, 9}, {64},
+                                                   {4096, 0, 1}, {65537}, {},  {1 << 20}, {0, 0, 0}};
   const uint64_t count = 300;
   std::thread other([&] {
     for (uint64_t i = 0; i < count; ++i) back->send(make_message(2, i, shapes[(i + 5) % shapes.size()]));
@@ -236,7 +237,8 @@ inline void a_slow_reader_bounds_its_writers(Backend& backend) {
     if (!changed.wait_for(lock, kHang, [&] { return released; })) hung = true;
   };
   auto there = a.connect(b.address);
-  std::thread first([&] { there->send(make_message(1, 0)); });  // a transport may deliver on the sending thread
+  // On a thread of its own: a transport may deliver on the sending thread.
+  std::thread first([&] { there->send(make_message(1, 0)); });
   {
     std::unique_lock lock(mutex);
     REQUIRE(changed.wait_for(lock, kHang, [&] { return entered; }));
@@ -331,19 +333,27 @@ inline void destruction_ends_what_waits(Backend& backend) {
 inline void keeps_the_contract(const MakeBackend& make) {
   auto backend = make();
   SECTION("messages arrive in order and whole, both ways") { delivers_in_order_both_ways(*backend); }
-  SECTION("messages of one thread keep their order among those of others") { keeps_each_senders_order(*backend); }
+  SECTION("messages of one thread keep their order among those of others") {
+    keeps_each_senders_order(*backend);
+  }
   SECTION("handlers answer each other any number of times") { handlers_answer_each_other(*backend); }
   SECTION("close is seen once by both sides, after what was queued") { close_is_seen_once_by_both(*backend); }
   SECTION("connecting to nobody is disconnected, to nonsense invalid") { nobody_is_disconnected(*backend); }
   SECTION("a retrying connect waits for the listener") { retry_waits_for_a_listener(*backend); }
   SECTION("a wrong token is refused and hurts nobody else") { a_wrong_token_is_refused(*backend); }
   SECTION("both ends know who the other is") { both_know_each_other(*backend); }
-  SECTION("a message over the limits is invalid and the connection lives on") { too_large_is_invalid(*backend); }
+  SECTION("a message over the limits is invalid and the connection lives on") {
+    too_large_is_invalid(*backend);
+  }
   SECTION("connections outlive their listener") { connections_outlive_their_listener(*backend); }
   SECTION("connections are independent of each other") { connections_are_independent(*backend); }
   SECTION("a slow reader bounds the memory of its writers") { a_slow_reader_bounds_its_writers(*backend); }
-  SECTION("a receiver destroyed under traffic is quiet at once") { dies_quietly_under_traffic(*backend, true); }
-  SECTION("a sender destroyed under traffic is quiet at once") { dies_quietly_under_traffic(*backend, false); }
+  SECTION("a receiver destroyed under traffic is quiet at once") {
+    dies_quietly_under_traffic(*backend, true);
+  }
+  SECTION("a sender destroyed under traffic is quiet at once") {
+    dies_quietly_under_traffic(*backend, false);
+  }
   SECTION("destruction ends what still waits to connect") { destruction_ends_what_waits(*backend); }
 }
 

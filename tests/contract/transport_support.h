@@ -21,7 +21,8 @@ namespace troupe::net::contract {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::unique_ptr<Transport> make(const std::string& name, TransportOptions options, Events& events) = 0;
+  virtual std::unique_ptr<Transport> make(const std::string& name, TransportOptions options,
+                                          Events& events) = 0;
   /// Where the transport called `name` can listen. A free one each time.
   virtual std::string listen_address(const std::string& name) = 0;
   /// A well-formed address where nobody listens.
@@ -42,13 +43,15 @@ inline TransportOptions options_for(const std::string& name, WorkerId id = kNoWo
 /// `size` bytes that depend on `seed`, in a storage of their own, not at its start.
 inline Buffer make_buffer(uint64_t seed, size_t size) {
   Buffer b{Storage::allocate(size + 64), 64, size};
-  for (size_t i = 0; i < size; ++i) b.data()[i] = static_cast<std::byte>((seed * 31 + i * 7 + (i >> 8)) & 0xff);
+  for (size_t i = 0; i < size; ++i)
+    b.data()[i] = static_cast<std::byte>((seed * 31 + i * 7 + (i >> 8)) & 0xff);
   return b;
 }
 inline Message make_message(uint64_t sender, uint64_t number, const std::vector<size_t>& sizes = {}) {
   Message m;
   m.header = {sender, number, sizes.size()};
-  for (size_t i = 0; i < sizes.size(); ++i) m.header.push_back(sizes[i]), m.buffers.push_back(make_buffer(number + i, sizes[i]));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    m.header.push_back(sizes[i]), m.buffers.push_back(make_buffer(number + i, sizes[i]));
   return m;
 }
 /// Empty if `m` is what make_message() made, else what is wrong.
@@ -57,15 +60,17 @@ inline std::string damage(const Message& m) {
   if (m.buffers.size() != m.header[2]) return "got " + std::to_string(m.buffers.size()) + " buffers";
   for (size_t i = 0; i < m.buffers.size(); ++i) {
     const auto& b = m.buffers[i];
-    if (b.size != m.header[3 + i]) return "buffer " + std::to_string(i) + " has " + std::to_string(b.size) + " bytes";
+    if (b.size != m.header[3 + i])
+      return "buffer " + std::to_string(i) + " has " + std::to_string(b.size) + " bytes";
     const Buffer expected = make_buffer(m.header[1] + i, b.size);
-    if (b.size && std::memcmp(b.data(), expected.data(), b.size) != 0) return "buffer " + std::to_string(i) + " damaged";
+    if (b.size && std::memcmp(b.data(), expected.data(), b.size) != 0)
+      return "buffer " + std::to_string(i) + " damaged";
   }
   return {};
 }
 
-/// Hostile to transports that break the rules of Events: notes two callbacks at once for one connection, a message
-/// before the connection is known or after it closed, a second on_closed, and anything after stop().
+/// Hostile to transports that break the rules of Events: notes two callbacks at once for one connection, a
+/// message before the connection is known or after it closed, a second on_closed, and anything after stop().
 class Recorder : public Events {
  public:
   std::function<void(Connection&, Message&)> on_each;  ///< runs inside on_message; set before the traffic

@@ -9,7 +9,8 @@ namespace {
 
 struct SimBackend : contract::Backend {
   Network network;
-  std::unique_ptr<Transport> make(const std::string& name, TransportOptions options, Events& events) override {
+  std::unique_ptr<Transport> make(const std::string& name, TransportOptions options,
+                                  Events& events) override {
     return network.make_transport(name, std::move(options), events);
   }
   std::string listen_address(const std::string& name) override { return "sim:" + name; }

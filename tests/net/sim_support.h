@@ -60,7 +60,9 @@ struct SimNode : Events {
     times.push_back(network.clock().now());
   }
   void note(const std::string& what) {
-    if (log) log->push_back(std::to_string(network.clock().now().time_since_epoch().count()) + " " + name + " " + what);
+    if (log)
+      log->push_back(std::to_string(network.clock().now().time_since_epoch().count()) + " " + name + " " +
+                     what);
   }
 };
 

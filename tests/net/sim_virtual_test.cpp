@@ -1,4 +1,4 @@
-// The simulated network in virtual time: the clock, faults, partitions, crashes, and the same run from the same seed.
+// The simulated network in virtual time: clock, faults, partitions, crashes; the same run from the same seed.
 #include "core/random.h"
 #include "tests/net/sim_support.h"
 
@@ -307,7 +307,8 @@ TEST_CASE("a thousand simulated nodes talk to one", "[sim]") {
   std::vector<std::unique_ptr<SimNode>> nodes;
   for (uint64_t i = 0; i < 1000; ++i) {
     nodes.push_back(std::make_unique<SimNode>(network, "n" + std::to_string(i)));
-    nodes.back()->transport->connect("sim:hub").on_ready([i](const auto& hub) { hub.value()->send(numbered(i)); });
+    nodes.back()->transport->connect("sim:hub").on_ready(
+        [i](const auto& hub) { hub.value()->send(numbered(i)); });
   }
   while (network.step()) {}
   REQUIRE(hub.numbers.size() == 1000);

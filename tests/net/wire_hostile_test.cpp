@@ -1,4 +1,4 @@
-// Hostile headers: built by hand from words, and valid ones damaged at random. decode() gives a packet or `invalid`.
+// Hostile headers: built from words, and valid ones damaged at random. decode() gives a packet or `invalid`.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -34,16 +34,28 @@ Verdict try_decode(Message m) {
 }
 
 std::vector<Message> valid_messages() {
-  Call call{.id = 7, .target = {1, 2, 3}, .method = method_id("f"), .timeout_us = 1000, .context = 4, .link = {9, {0, 1}}};
-  call.args = {Tensor::zeros({3, 4}), Tensor::of<bool>({true, false}), int64_t{1}, std::string("text"), Bytes(11),
+  Call call{.id = 7,
+            .target = {1, 2, 3},
+            .method = method_id("f"),
+            .timeout_us = 1000,
+            .context = 4,
+            .link = {9, {0, 1}}};
+  call.args = {Tensor::zeros({3, 4}),
+               Tensor::of<bool>({true, false}),
+               int64_t{1},
+               std::string("text"),
+               Bytes(11),
                RefValue{{1, 2, 3}, "T", 4, 5},
                ValueMap{{"a", ValueList{1.0, true, Value{}}}, {"b", ValueMap{{"c", Tensor::empty({0})}}}}};
-  Reply value{.id = 1, .result = Value(ValueList{Tensor::of<int64_t>({1, 2, 3}), std::string("x")}), .link = {2, {0}}};
+  Reply value{.id = 1,
+              .result = Value(ValueList{Tensor::of<int64_t>({1, 2, 3}), std::string("x")}),
+              .link = {2, {0}}};
   Reply error{.id = 2};
   error.result = Error(ErrorKind::failed, "message").with_worker("w").crossing("one").crossing("two");
   Value deep = int64_t{1};
   for (int i = 1; i < 32; ++i) deep = ValueMap{{"k", deep}};
-  return {encode(call), encode(value), encode(error), encode(Call{.args = {deep}}), encode(Call{}), encode(Reply{})};
+  return {encode(call),   encode(value),  encode(error), encode(Call{.args = {deep}}),
+          encode(Call{}), encode(Reply{})};
 }
 
 Message damaged(const Message& m, Generator& random) {
@@ -58,7 +70,9 @@ Message damaged(const Message& m, Generator& random) {
       case 1: h[at] = random.next(); break;
       case 2: h[at] = random.below(2) ? 0 : ~uint64_t{0}; break;
       case 3: h[at] = h[random.below(h.size())]; break;
-      case 4: reinterpret_cast<uint8_t*>(&h[at])[random.below(8)] = static_cast<uint8_t>(random.next()); break;
+      case 4:
+        reinterpret_cast<uint8_t*>(&h[at])[random.below(8)] = static_cast<uint8_t>(random.next());
+        break;
       case 5:  // another length, said truthfully
         h.resize(random.below(h.size() + 4));
         if (!h.empty()) h[0] = static_cast<uint64_t>(h.size() - 1) << 32;
@@ -135,13 +149,17 @@ TEST_CASE("a small header cannot claim a large tree", "[wire][fuzz]") {
     return of_words(std::move(words));
   };
   // words[10] is the link, then args.
-  REQUIRE(try_decode(call_with({list_pointer(0, 0, (1u << 29) - 1)})) == Verdict::refused);             // half a billion voids
-  REQUIRE(try_decode(call_with({list_pointer(0, 2, 64), 0, 0, 0, 0, 0, 0, 0, 0})) == Verdict::refused);  // bytes as values
-  const uint64_t empty_structs = (uint64_t{((1u << 29) - 1)} << 2);  // a tag: many structs of no words
+  const uint64_t many = (1u << 29) - 1;
+  const Message voids = call_with({list_pointer(0, 0, many)});
+  REQUIRE(try_decode(voids) == Verdict::refused);
+  const Message bytes_as_values = call_with({list_pointer(0, 2, 64), 0, 0, 0, 0, 0, 0, 0, 0});
+  REQUIRE(try_decode(bytes_as_values) == Verdict::refused);
+  const uint64_t empty_structs = many << 2;  // a tag
   REQUIRE(try_decode(call_with({list_pointer(0, 7, 0), empty_structs})) == Verdict::refused);
   // A list of one value that is that list: depth without size.
   const uint64_t tag = (uint64_t{1} << 2) | (uint64_t{2} << 32) | (uint64_t{1} << 48);
-  REQUIRE(try_decode(call_with({list_pointer(0, 7, 3), tag, 8, 0, list_pointer(-4, 7, 3)})) == Verdict::refused);
+  REQUIRE(try_decode(call_with({list_pointer(0, 7, 3), tag, 8, 0, list_pointer(-4, 7, 3)})) ==
+          Verdict::refused);
 }
 
 TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {

@@ -27,8 +27,9 @@ bool same(const Value& a, const Value& b) {
   }
   if (auto* m = a.get_if<ValueMap>()) {
     const auto& o = *b.get_if<ValueMap>();
-    return std::equal(m->begin(), m->end(), o.begin(), o.end(),
-                      [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+    return std::equal(m->begin(), m->end(), o.begin(), o.end(), [](const auto& x, const auto& y) {
+      return x.first == y.first && same(x.second, y.second);
+    });
   }
   if (auto* d = a.get_if<double>()) return std::memcmp(d, b.get_if<double>(), sizeof(double)) == 0;
   if (auto* s = a.get_if<std::string>()) return *s == *b.get_if<std::string>();
@@ -76,10 +77,29 @@ Message tensor_call(const Tensor& t) {
 TEST_CASE("every kind of value survives the wire", "[wire]") {
   const double nan = std::bit_cast<double>(uint64_t{0x7ff8000000abcdef});
   const std::vector<Value> values = {
-      Value{}, true, false, int64_t{0}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), 0.0, -0.0,
-      nan, std::numeric_limits<double>::infinity(), 5e-324, std::string(), std::string("abc"), std::string("a\0b\0", 4),
-      std::string("\xff\xfe no UTF-8"), std::string(100000, 'x'), Bytes{}, Bytes{std::byte{0}, std::byte{255}},
-      Bytes(70001, std::byte{7}), RefValue{{1, 2, 3}, "Layer", 4, 5}, RefValue{}, ValueList{}, ValueMap{},
+      Value{},
+      true,
+      false,
+      int64_t{0},
+      std::numeric_limits<int64_t>::min(),
+      std::numeric_limits<int64_t>::max(),
+      0.0,
+      -0.0,
+      nan,
+      std::numeric_limits<double>::infinity(),
+      5e-324,
+      std::string(),
+      std::string("abc"),
+      std::string("a\0b\0", 4),
+      std::string("\xff\xfe no UTF-8"),
+      std::string(100000, 'x'),
+      Bytes{},
+      Bytes{std::byte{0}, std::byte{255}},
+      Bytes(70001, std::byte{7}),
+      RefValue{{1, 2, 3}, "Layer", 4, 5},
+      RefValue{},
+      ValueList{},
+      ValueMap{},
       ValueList{int64_t{1}, std::string("two"), ValueList{3.0}, Value{}},
       ValueMap{{"", int64_t{1}}, {"key", ValueMap{{"inner", true}}}, {std::string("\0", 1), Value{}}},
   };
@@ -87,19 +107,26 @@ TEST_CASE("every kind of value survives the wire", "[wire]") {
     INFO(v.describe());
     REQUIRE(same(through_the_wire(v), v));
   }
-  REQUIRE(same(through_the_wire(ValueList(values.begin(), values.end())), ValueList(values.begin(), values.end())));
+  REQUIRE(same(through_the_wire(ValueList(values.begin(), values.end())),
+               ValueList(values.begin(), values.end())));
 }
 
 TEST_CASE("tensors survive the wire in every dtype and geometry", "[wire]") {
   const Tensor base = Tensor::of<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {3, 4});
   const std::vector<Tensor> tensors = {
-      base, Tensor::of<double>({1.5, -0.0}), Tensor::of<int64_t>({1, -1}, {2, 1, 1}), Tensor::of<bool>({true, false, true}),
-      Tensor::scalar(3), Tensor::empty({0}), Tensor::empty({3, 0, 2}, boolean), Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}),
-      base.alias({4, 3}, {1, 4}, 0),   // transposed
-      base.alias({4}, {1}, 4),         // a row: contiguous, not at the start
-      base.alias({3}, {4}, 2),         // a column
-      base.alias({5, 4}, {0, 1}, 0),   // a row five times
-      Tensor(),                        // undefined
+      base,
+      Tensor::of<double>({1.5, -0.0}),
+      Tensor::of<int64_t>({1, -1}, {2, 1, 1}),
+      Tensor::of<bool>({true, false, true}),
+      Tensor::scalar(3),
+      Tensor::empty({0}),
+      Tensor::empty({3, 0, 2}, boolean),
+      Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}),
+      base.alias({4, 3}, {1, 4}, 0),  // transposed
+      base.alias({4}, {1}, 4),        // a row: contiguous, not at the start
+      base.alias({3}, {4}, 2),        // a column
+      base.alias({5, 4}, {0, 1}, 0),  // a row five times
+      Tensor(),                       // undefined
   };
   for (const auto& t : tensors) {
     INFO(t.str());
@@ -127,8 +154,14 @@ TEST_CASE("contiguous tensors are sent without a copy, others with only the byte
 }
 
 TEST_CASE("calls and replies keep all their fields", "[wire]") {
-  Call call{.id = 5, .target = {1, 2, 3}, .method = method_id("forward"), .timeout_us = 60'000'000, .context = 9,
-            .grad_enabled = false, .link = {77, {1, 0}}, .args = {Tensor::zeros({2}), Tensor::zeros({3}), int64_t{4}}};
+  Call call{.id = 5,
+            .target = {1, 2, 3},
+            .method = method_id("forward"),
+            .timeout_us = 60'000'000,
+            .context = 9,
+            .grad_enabled = false,
+            .link = {77, {1, 0}},
+            .args = {Tensor::zeros({2}), Tensor::zeros({3}), int64_t{4}}};
   Packet packet = decode(encode(call));
   const auto& c = std::get<Call>(packet);
   REQUIRE((c.id == 5 && c.target == ObjectId{1, 2, 3} && c.method == method_id("forward") && c.context == 9));
@@ -139,7 +172,8 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
   Reply reply{.id = 6, .result = Value(ValueList{Tensor::zeros({2})}), .link = {8, {0}}};
   packet = decode(encode(reply));
   const auto& r = std::get<Reply>(packet);
-  REQUIRE((r.id == 6 && r.link.pair == 8 && r.link.tensors.size() == 1 && same(r.result.value(), reply.result.value())));
+  REQUIRE((r.id == 6 && r.link.pair == 8 && r.link.tensors.size() == 1 &&
+           same(r.result.value(), reply.result.value())));
   packet = decode(encode(Reply{}));
   REQUIRE(std::get<Reply>(packet).result.value().is_null());
 }
@@ -147,7 +181,10 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
 TEST_CASE("an error arrives with its kind, text, trail and worker", "[wire]") {
   for (int kind = 0; kind < kErrorKindCount; ++kind) {
     const Error sent = Error(static_cast<ErrorKind>(kind), "[matmul] inner dimensions differ")
-                           .with_worker("w3").crossing("Layer::forward on w1").crossing("").crossing("step on w0");
+                           .with_worker("w3")
+                           .crossing("Layer::forward on w1")
+                           .crossing("")
+                           .crossing("step on w0");
     Reply reply;
     reply.result = sent;
     Packet packet = decode(encode(reply));
@@ -161,7 +198,11 @@ TEST_CASE("an error arrives with its kind, text, trail and worker", "[wire]") {
 }
 
 TEST_CASE("an echo call with one integer takes at most 200 bytes on the wire", "[wire]") {
-  Call call{.id = 1, .target = {1, 0, 1}, .method = method_id("echo"), .timeout_us = 60'000'000, .args = {int64_t{42}}};
+  Call call{.id = 1,
+            .target = {1, 0, 1},
+            .method = method_id("echo"),
+            .timeout_us = 60'000'000,
+            .args = {int64_t{42}}};
   const Message m = encode(call);
   const size_t bytes = 16 + 8 * m.buffers.size() + 8 * m.header.size();
   REQUIRE(bytes <= 200);
@@ -170,8 +211,18 @@ TEST_CASE("an echo call with one integer takes at most 200 bytes on the wire", "
 
 TEST_CASE("the header is exactly as large as it was counted to be", "[wire]") {
   Call call;
-  call.args = {std::string(), std::string("1234567"), std::string("12345678"), Bytes{}, Bytes(9), ValueList{}, ValueMap{},
-               ValueMap{{"", std::string()}}, RefValue{}, RefValue{{}, "t"}, Tensor(), Tensor::zeros({2, 3})};
+  call.args = {std::string(),
+               std::string("1234567"),
+               std::string("12345678"),
+               Bytes{},
+               Bytes(9),
+               ValueList{},
+               ValueMap{},
+               ValueMap{{"", std::string()}},
+               RefValue{},
+               RefValue{{}, "t"},
+               Tensor(),
+               Tensor::zeros({2, 3})};
   call.link = {1, {0}};
   const Message m = encode(call);
   REQUIRE(m.header.size() - 1 == m.header[0] >> 32);
@@ -192,7 +243,8 @@ TEST_CASE("32 values in each other pass, 33 are refused on the sending side", "[
 }
 
 TEST_CASE("a timeout is bounded on both sides", "[wire]") {
-  for (auto [sent, got] : {std::pair{int64_t{-5}, int64_t{0}}, {int64_t{0}, int64_t{0}}, {int64_t{1234}, int64_t{1234}}}) {
+  for (auto [sent, got] :
+       {std::pair{int64_t{-5}, int64_t{0}}, {int64_t{0}, int64_t{0}}, {int64_t{1234}, int64_t{1234}}}) {
     Packet packet = decode(encode(Call{.timeout_us = sent}));
     REQUIRE(std::get<Call>(packet).timeout_us == got);
   }
