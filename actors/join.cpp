@@ -19,6 +19,10 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world)
   worker_.members().add(std::move(self));
   joined_[0] = true;
   worker_.add_service(kJoin, [this](const Ref<Invocation>& call) { on_join(call); });
+  worker_.on_lost([this](WorkerId id, const Error& why) {
+    std::lock_guard lock(mutex_);
+    if (id < world_ && joined_[id]) complete_.fail(why);  // without effect once all have joined
+  });
   if (world == 1) complete_.set();
 }
 
@@ -45,13 +49,13 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
 }
 
 void Coordinator::wait(Duration timeout) {
-  if (complete_.future().wait_for(timeout)) return;
+  if (complete_.future().wait_for(timeout)) return complete_.future().get();
   std::string missing;
   std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < world_; ++i)
     if (!joined_[i]) missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
   throw_error(ErrorKind::deadline, "[cluster] after " +
-      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) + " s these workers have not joined: " + missing);
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) + " ms these workers have not joined: " + missing);
 }
 
 void Coordinator::shut_down(int code, Duration grace) {
@@ -75,7 +79,18 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
 void Joiner::join(const std::string& address, const Member& self, Duration timeout) {
   worker_.members().add({0, "w0", host_identity(), {address}});
   worker_.on_lost([this](WorkerId id, const Error& why) { if (id == 0) ended_.fail(why); });
-  auto answer = worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = timeout}).get();
+  const TimePoint deadline = worker_.clock().now() + timeout;
+  for (;;) {  // one attempt of the transport may be shorter than what we are given
+    const auto connection = worker_.transport().connect(address, /*retry=*/true);
+    if (const auto& r = connection.wait(); r.ok()) {
+      worker_.adopt(0, r.value());
+      break;
+    } else if (r.error().kind() != ErrorKind::disconnected || worker_.clock().now() >= deadline) {
+      throw r.error();
+    }
+  }
+  const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::milliseconds(1));
+  auto answer = worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = left}).get();
   for (auto& m : from_value<ValueList>(std::move(answer))) worker_.members().add(Member::from_value(std::move(m)));
 }
 

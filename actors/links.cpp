@@ -81,12 +81,14 @@ void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connecti
   }
 }
 
-void Links::accepted(const std::shared_ptr<net::Connection>& connection) {
+bool Links::accepted(const std::shared_ptr<net::Connection>& connection) {
   const WorkerId from = connection->peer().id;
-  if (from == kNoWorker) return;
+  if (from == kNoWorker) return true;
   std::lock_guard lock(mutex_);
+  if (!accepted_.emplace(from, connection.get()).second) return false;
   Link& link = links_[from];
   if (!link.connection && !link.opening) link.connection = connection;
+  return true;
 }
 
 void Links::closed(net::Connection& connection, const Error& why) {
@@ -94,6 +96,7 @@ void Links::closed(net::Connection& connection, const Error& why) {
   {
     std::lock_guard lock(mutex_);
     if (stopped_ || peer == kNoWorker) return;
+    if (auto known = accepted_.find(peer); known != accepted_.end() && known->second == &connection) accepted_.erase(known);
     auto at = links_.find(peer);
     if (at != links_.end() && at->second.connection.get() == &connection) links_.erase(at);
   }

@@ -23,8 +23,11 @@ class Links {
   void send(WorkerId to, net::Message message);
   /// Connects if need be, so that the peer's end will be noticed.
   void watch(WorkerId id);
-  /// A peer connected to us: its connection serves both ways unless we have our own.
-  void accepted(const std::shared_ptr<net::Connection>& connection);
+  /// Uses a connection that was opened for `id`.
+  void opened(WorkerId id, const std::shared_ptr<net::Connection>& connection);
+  /// A peer connected to us: its connection serves both ways unless we have our own. False if another process has
+  /// connected as the same worker: its messages must not be taken for the peer's.
+  bool accepted(const std::shared_ptr<net::Connection>& connection);
   void closed(net::Connection& connection, const Error& why);
   /// No loss is reported from now on; what is queued is dropped.
   void stop();
@@ -37,7 +40,6 @@ class Links {
   };
   void submit(WorkerId to, std::vector<net::Message> messages);
   void open(WorkerId to, const std::vector<std::string>& addresses);
-  void opened(WorkerId to, const std::shared_ptr<net::Connection>& connection);
   std::vector<std::string> addresses_of(WorkerId id) const;
 
   const Members& members_;
@@ -46,6 +48,7 @@ class Links {
   net::Transport* transport_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<WorkerId, Link> links_;
+  std::unordered_map<WorkerId, net::Connection*> accepted_;  // a peer opens one at most
   bool stopped_ = false;
 };
 

@@ -225,9 +225,17 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
   })));
 }
 
-void Worker::on_accepted(std::shared_ptr<net::Connection> connection) { links_.accepted(connection); }
+// A connection with a tag is being refused: nothing that comes of it counts.
+void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
+  if (links_.accepted(connection)) return;
+  const std::string peer = members_.name_of(connection->peer().id);
+  log::warning(name() + ": refused a second process that says it is " + peer);
+  connection->tag = std::make_shared<bool>();
+  connection->close("there is a " + peer + " already: is its rank used twice?");
+}
 
 void Worker::on_message(net::Connection& connection, net::Message message) {
+  if (connection.tag) return;
   try {
     net::Packet packet = net::decode(std::move(message));
     if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
@@ -241,7 +249,9 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
   }
 }
 
-void Worker::on_closed(net::Connection& connection, const Error& reason) { links_.closed(connection, reason); }
+void Worker::on_closed(net::Connection& connection, const Error& reason) {
+  if (!connection.tag) links_.closed(connection, reason);
+}
 
 void Worker::lose(WorkerId id, const Error& why) {
   if (stopped_ || members_.loss(id)) return;

@@ -84,6 +84,8 @@ class Worker final : public net::Events {
   /// Calls method `method` (`label`: "Layer::forward", for errors) of an actor.
   Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args, CallOptions options = {});
   Future<Value> call_service(WorkerId to, const std::string& service, ValueList args, CallOptions options = {});
+  /// Uses a connection that was opened for worker `id`, to which nothing has been sent yet.
+  void adopt(WorkerId id, const std::shared_ptr<net::Connection>& connection) { links_.opened(id, connection); }
   /// Makes sure that the end of worker `id` will be noticed (members().loss, on_lost) although nothing is sent to it.
   void watch(WorkerId id);
   /// Lets a call in: finds the actor or service, or fails the call.

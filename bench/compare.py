@@ -1,24 +1,19 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [rpc|model|ops ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|model|ops ...]
 
 Both print lines of JSON {"system", "bench", "value", "unit", ...}. Lines are matched on "bench" and on every further key
 that both have and that is no measurement. Each round runs both, so that a slow minute of the machine hits both; values
-and ratios are medians over the rounds. The ratio is speed: above 1, ours is faster.
+and ratios are medians over the rounds, with the lowest and the highest value behind them. The ratio is speed: above 1,
+ours is faster.
 """
-import argparse, json, os, statistics, subprocess, sys
+import argparse, os, statistics, sys
+
+from programs import PROCESSES, command, lines
 
 MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup"}
 TIMES = {"ns", "us", "ms", "s"}
-
-
-def lines(command):
-    """The JSON lines that a program prints."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(f"compare: {' '.join(command)} failed with exit code {done.returncode}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def key(line):
@@ -36,35 +31,71 @@ def ratio(ours, peer):
     return peer["value"] / ours["value"] if ours["unit"] in TIMES else ours["value"] / peer["value"]
 
 
+def run(what):
+    printed = lines(what)
+    if printed is None:
+        sys.exit(f"compare: failed: {' '.join(what)}")
+    return printed
+
+
+def number(x):
+    """Four digits, more where they are before the point."""
+    return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.4g}"
+
+
+def summary(values):
+    if not values:
+        return "-"
+    return f"{number(statistics.median(values))} ({number(min(values))}..{number(max(values))})"
+
+
+def show(table, markdown):
+    rows = [("bench", "unit", "ours", "peer", "ratio")]
+    for name, (unit, mine, theirs, ratios) in table.items():
+        speed = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})" if ratios else "-"
+        rows.append((name, unit, summary(mine), summary(theirs), speed))
+    if markdown:
+        rows.insert(1, ("---", "---", "---:", "---:", "---:"))
+        for row in rows:
+            print("| " + " | ".join(row) + " |")
+        return
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    for row in rows:
+        print("  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *(row[i].rjust(widths[i]) for i in (2, 3, 4))]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin_dir")
     parser.add_argument("peer")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     parser.add_argument("what", nargs="*", default=[])
     args = parser.parse_args()
     if args.rounds < 1:
-        parser.error("--rounds: expected at least 1")
+        parser.error(f"--rounds: expected at least 1, got {args.rounds}")
+    for what in args.what:
+        if what not in PROCESSES:
+            parser.error(f"no benchmark '{what}'; there are: {' '.join(PROCESSES)}")
 
-    table = {}  # key of ours: (unit, our values, peer values, ratios), in the order of the first round
-    for what in args.what or ["rpc", "model", "ops"]:
+    table = {}  # key: (unit, our values, peer values, ratios), in the order of the first round
+    for what in args.what or PROCESSES:
         for round in range(args.rounds):
-            print(f"compare: {what}, round {round + 1} of {args.rounds}", file=sys.stderr, flush=True)
-            peers = lines(["/usr/bin/python3", args.peer, what])
-            for ours in lines([os.path.join(args.bin_dir, f"bench_{what}")]):
+            load = os.getloadavg()[0]
+            print(f"compare: {what}, round {round + 1} of {args.rounds}, load {load:.1f}", file=sys.stderr, flush=True)
+            peers = run(["/usr/bin/python3", args.peer, what])
+            for ours in run(command(args.bin_dir, what)):
                 unit, mine, theirs, ratios = table.setdefault(key(ours), (ours["unit"], [], [], []))
                 mine.append(ours["value"])
                 peer = next((p for p in peers if same(ours, p)), None)
                 speed = ratio(ours, peer) if peer else None
                 if speed is not None:
+                    peers.remove(peer)
                     theirs.append(peer["value"])
                     ratios.append(speed)
-
-    print(f"{'bench':52} {'ours':>12} {'peer':>12} {'unit':8} {'ratio':>8}")
-    for name, (unit, mine, theirs, ratios) in table.items():
-        peer = f"{statistics.median(theirs):12.2f}" if theirs else f"{'-':>12}"
-        speed = f"{statistics.median(ratios):7.2f}x" if ratios else f"{'-':>8}"
-        print(f"{name:52} {statistics.median(mine):12.2f} {peer} {unit:8} {speed}")
+            for peer in peers:  # what we have nothing to set beside
+                table.setdefault(key(peer), (peer["unit"], [], [], []))[2].append(peer["value"])
+    show(table, args.markdown)
 
 
 if __name__ == "__main__":

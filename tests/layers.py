@@ -25,7 +25,7 @@ VENDOR = [
     (r"zlib\.h", [r"data/", r"tests/data/"]),
     (r"CLI/", [r"tools/", r"examples/", r"bench/"]),
     (r"spdlog/", [r"core/log\.cpp"]),
-    (r"nlohmann/", [r"tools/", r"tests/", r"bench/", r"data/"]),
+    (r"nlohmann/", [r"tools/", r"tests/", r"bench/", r"data/", r"examples/"]),
     (r"catch2/|rapidcheck", [r"tests/"]),
     (r"benchmark/", [r"bench/"]),
     (r"lua|histedit\.h|editline/", [r"tools/"]),

@@ -59,8 +59,10 @@ struct Process {
     table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.
-  void open(const Environment& e) {
-    worker.set_transport(net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = {}}, worker));
+  void open(const Environment& e, Duration join_timeout) {
+    net::Limits limits;
+    limits.connect = std::min(limits.connect, join_timeout);
+    worker.set_transport(net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
     if (e.rank == 0 && e.world > 1) listen(e.address);
     if (e.rank != 0) {
       listen("unix:@troupe-" + random_name());
@@ -88,7 +90,7 @@ class Coordinated final : public Cluster {
     worker_ = &process_.worker;
     table_ = process_.table;
     try {
-      process_.open(e);
+      process_.open(e, options.join_timeout);
       coordinator_.wait(options.join_timeout);
     } catch (...) {
       leave();
@@ -114,7 +116,7 @@ class Joined final : public WorkerProcess {
   Joined(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
       : process_(e, std::move(hosting), options), joiner_(process_.worker) {
     try {
-      process_.open(e);
+      process_.open(e, options.join_timeout);
       joiner_.join(e.address, process_.self(), options.join_timeout);
     } catch (...) {
       leave();

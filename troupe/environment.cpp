@@ -27,6 +27,19 @@ uint32_t parse(const char* name, const std::string& text) {
   return n;
 }
 
+Duration parse_seconds(const char* name, const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6))
+    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected seconds, above 0 and up to 1000000");
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+std::optional<std::string> from_process(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Environment> Environment::read(const Lookup& lookup) {
@@ -59,16 +72,22 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
       throw_invalid("[launch] the cluster token has " + std::to_string(e.token.size()) + " bytes; at least " +
                     std::to_string(net::kMinTokenBytes) + " are needed");
     if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
+    if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT")) e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
     return e;
   }
   return std::nullopt;
 }
 
-std::optional<Environment> Environment::read() {
-  return read([](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value && *value ? std::optional<std::string>(value) : std::nullopt;
-  });
+std::optional<Environment> Environment::read() { return read(from_process); }
+
+int Environment::workers(const Lookup& lookup) {
+  const auto text = lookup("TROUPE_WORKERS");
+  if (!text) return 3;
+  const uint32_t n = parse("TROUPE_WORKERS", *text);
+  if (n < 1 || n > 1024) throw_invalid("[launch] TROUPE_WORKERS is " + *text + "; expected 1 to 1024");
+  return static_cast<int>(n);
 }
+
+int Environment::workers() { return workers(from_process); }
 
 }  // namespace troupe

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "core/clock.h"
+
 namespace troupe {
 
 /// Read from environment variables: TROUPE_RANK and TROUPE_WORLD_SIZE, or those of torchrun (RANK, WORLD_SIZE),
@@ -17,12 +19,16 @@ struct Environment {
   std::string address;  ///< of worker 0: "unix:@name" or "tcp:host:port"
   std::string token;
   std::string bind;     ///< TROUPE_BIND: the address that this worker listens on; empty: loopback
+  std::optional<Duration> join_timeout;  ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
 
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
   /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values, naming
   /// the variables.
   static std::optional<Environment> read(const Lookup& lookup);
   static std::optional<Environment> read();
+  /// Workers of a program that runs alone: TROUPE_WORKERS, or 3. `invalid` unless a number from 1 to 1024.
+  static int workers(const Lookup& lookup);
+  static int workers();
 };
 
 }  // namespace troupe

@@ -87,9 +87,13 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
 
 int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   Signals signals;
+  signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
   std::optional<Environment> environment;
+  int alone = 0;
   try {
     environment = Environment::read();
+    if (environment) options.join_timeout = environment->join_timeout.value_or(options.join_timeout);
+    else alone = Environment::workers();
   } catch (const Error& e) {
     complain("troupe", e.what());
     return kExitUsage;
@@ -110,8 +114,7 @@ int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
     if (environment) {
       cluster = Cluster::coordinate(*environment, std::move(hosting), options);
     } else {
-      const char* count = std::getenv("TROUPE_WORKERS");
-      cluster = Cluster::in_process(count ? std::atoi(count) : 3, std::move(hosting), options);
+      cluster = Cluster::in_process(alone, std::move(hosting), options);
     }
     joined = true;
     return drive(*cluster, signals, driver);

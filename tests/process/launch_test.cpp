@@ -2,12 +2,11 @@
 #include <pty.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include "tests/process/launcher.h"
+#include "tests/support/folder.h"
 
+using troupe::testing::content;
+using troupe::testing::Folder;
 using troupe::testing::Launcher;
 
 namespace {
@@ -15,20 +14,6 @@ namespace {
 Launcher shell(const std::string& script, std::vector<std::string> flags = {"-n", "3"}) {
   flags.insert(flags.end(), {"/bin/sh", "-c", script});
   return Launcher(flags);
-}
-
-struct Folder {
-  std::filesystem::path path;
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "troupe-launch-XXXXXX").string();
-    path = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// Operators and training steps in one process on one thread.
+#include "bench/measure.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+namespace {
+
+Tensor labels(int64_t n, Generator& generator) {
+  std::vector<int64_t> classes(static_cast<size_t>(n));
+  for (auto& c : classes) c = static_cast<int64_t>(generator.below(10));
+  return Tensor::of(classes);
+}
+
+void run(const bench::Bench& bench) {
+  Generator generator(0);
+  for (int64_t n : {64, 256, 1024}) {
+    const Tensor a = randn({n, n}, generator), b = randn({n, n}, generator);
+    const double us = bench.median_us([&] { matmul(a, b); }, n < 1024 ? 200 : 20);
+    bench.emit("matmul_gflops", 2e-3 * std::pow(static_cast<double>(n), 3) / us, "GFLOP/s", {{"n", n}});
+  }
+  constexpr int64_t kElements = 1 << 20;
+  const Tensor a = randn({kElements}, generator), b = randn({kElements}, generator);
+  bench.emit("add_us", bench.median_us([&] { add(a, b); }, 200), "us", {{"elements", kElements}});
+
+  Tensor tiny = randn({8, 8}, generator);
+  tiny.set_requires_grad();
+  bench.emit("tiny_op_fwd_bwd_us", bench.median_us([&] { autograd::backward((tiny * tiny + tiny).sum()); }, 2000), "us",
+             {{"ops", 3}});
+
+  for (int64_t batch : {64, 256}) {
+    nn::Sequential mlp(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 512), nn::ReLU(), nn::Linear(512, 10));
+    mlp.reset(generator);
+    optim::SGD sgd(mlp.parameters(), {.lr = 0.01});
+    const Tensor x = randn({batch, 784}, generator), y = labels(batch, generator);
+    auto step = [&] {
+      sgd.zero_grad();
+      autograd::backward(cross_entropy(mlp(x), y));
+      sgd.step();
+    };
+    bench.emit("mlp_step_us", bench.median_us(step, 100), "us", {{"batch", batch}});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Bench bench("bench_ops", "Times operators and training steps, in one process on one thread.", argc, argv);
+  if (bench.exit_code) return *bench.exit_code;
+  try {
+    run(bench);
+  } catch (const Error& e) {
+    std::fprintf(stderr, "bench_ops: error: %s\n", e.what());
+    return 1;
+  }
+}

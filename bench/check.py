@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Runs a benchmark program with --quick and checks what it prints.
+
+    check.py BIN_DIR rpc|model|ops     exit code 1, with the reason, if a line is missing, unknown or malformed
+"""
+import json, math, subprocess, sys
+
+from programs import PROCESSES, command
+
+US, RATE = "us", "1/s"
+EXPECTED = {
+    "rpc": [("rpc_echo_us", US, {}), ("rpc_builtin_us", US, {}),
+            *(("rpc_tensor_us", US, {"kib": k}) for k in (4, 1024, 16384, 65536)),
+            ("rpc_async_calls_per_s", RATE, {}), ("rpc_async_builtin_calls_per_s", RATE, {}),
+            ("rref_create_fetch_us", US, {}), *(("dist_backward_us", US, {"hops": h}) for h in (1, 5, 20))],
+    "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
+    "ops": [*(("matmul_gflops", "GFLOP/s", {"n": n}) for n in (64, 256, 1024)),
+            ("add_us", US, {"elements": 1 << 20}), ("tiny_op_fwd_bwd_us", US, {"ops": 3}),
+            *(("mlp_step_us", US, {"batch": b}) for b in (64, 256))],
+}
+
+
+def wrong(text, expected):
+    """What is wrong with one line; empty if nothing is."""
+    bench, unit, keys = expected
+    try:
+        line = json.loads(text)
+    except ValueError as e:
+        return f"no JSON ({e})"
+    if not isinstance(line, dict) or not str(line.get("system", "")).startswith("troupe "):
+        return "expected an object of system troupe"
+    for key, value in {"bench": bench, "unit": unit, **keys}.items():
+        if line.get(key) != value:
+            return f"{key} is {line.get(key)!r}, expected {value!r}"
+    measured = ["value", *(["gb_per_s"] if bench == "rpc_tensor_us" else [])]
+    for key in measured:
+        value = line.get(key)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0 or key == "value" and value == 0:
+            return f"{key} is {value!r}, expected a positive number"
+    unknown = set(line) - {"system", "bench", "unit", *keys, *measured}
+    return f"unknown keys {sorted(unknown)}" if unknown else ""
+
+
+def main():
+    if len(sys.argv) != 3 or sys.argv[2] not in PROCESSES:
+        sys.exit(__doc__)
+    bin_dir, what = sys.argv[1:]
+    done = subprocess.run(command(bin_dir, what, "--quick"), stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"check: bench_{what} failed with exit code {done.returncode}")
+    printed, expected = done.stdout.splitlines(), EXPECTED[what]
+    for text, line in zip(printed, expected):
+        if problem := wrong(text, line):
+            sys.exit(f"check: {text}: {problem}")
+    if len(printed) != len(expected):
+        sys.exit(f"check: {len(printed)} lines, expected {len(expected)}:\n{done.stdout}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+// What the benchmark programs share: repeating a step, and lines of JSON that compare.py reads.
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace troupe::bench {
+
+/// Times steps and prints results. Belongs to one thread.
+class Bench {
+ public:
+  /// Parses the flags of a benchmark program, of which --quick is the only one, and sets one compute thread, whatever
+  /// the environment says. Empty `exit_code`: go on.
+  Bench(const std::string& program, const std::string& description, int argc, const char* const* argv);
+  std::optional<int> exit_code;
+
+  /// Median of the wall times of `iterations` steps in microseconds, after `warmup` steps that do not count.
+  double median_us(const std::function<void()>& step, int iterations, int warmup = 5) const;
+  /// `n`, or a few with --quick.
+  int count(int n) const;
+
+  /// A word about where the workers are, put on every line; none by default.
+  void set_placement(std::string placement) { placement_ = std::move(placement); }
+  /// Prints {"system", "bench", "value", "unit", ...} as one line on standard output; values have four decimals.
+  void emit(const std::string& bench, double value, const std::string& unit,
+            std::initializer_list<std::pair<const char*, double>> extra = {}) const;
+
+ private:
+  bool quick_ = false;
+  std::string placement_;
+};
+
+}  // namespace troupe::bench
