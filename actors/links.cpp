@@ -49,7 +49,8 @@ void Links::submit(WorkerId to, std::vector<net::Message> messages) {
 
 void Links::open(WorkerId to, const std::vector<std::string>& addresses) {
   std::vector<std::string> rest(addresses.begin() + 1, addresses.end());
-  transport_->connect(addresses.front(), /*retry=*/true)
+  // Who is in the list of members listens already; only worker 0 may start later than those that join it.
+  transport_->connect(addresses.front(), /*retry=*/to == 0)
       .on_ready([this, to, rest = std::move(rest)](const Result<std::shared_ptr<net::Connection>>& r) {
         if (r.ok()) return opened(to, r.value());
         if (!rest.empty()) return open(to, rest);

@@ -78,7 +78,8 @@ class CafRuntime final : public Runtime {
 class CafMailbox final : public Mailbox {
  public:
   explicit CafMailbox(caf::actor_system& system) : system_(system) {
-    actor_ = system.spawn([&system](caf::event_based_actor*) -> caf::behavior {
+    // Lazy: otherwise its first turn, and what is posted before it, would be the pool's.
+    actor_ = system.spawn<caf::lazy_init>([&system](caf::event_based_actor*) -> caf::behavior {
       return {[&system](JobMessage& message) {
         if (InlineUnit::active_for(system)) return message.job->run();
         InlineUnit unit(system);  // on a pool thread: what the job posts runs after it, here

@@ -1,0 +1,161 @@
+// Whole clusters on a bad network, in virtual time: the same seed gives the same run.
+#include <catch2/catch.hpp>
+
+#include "core/random.h"
+#include "tests/support/sim_cluster.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using testing::SimCluster;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Scale : Actor {
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  Tensor forward(Tensor x) { return mul(x, w); }
+  Tensor gradient() { return autograd::context_gradient(w); }
+  Tensors parameters() override { return {w}; }
+  Tensor w;
+  static constexpr auto remote = methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
+};
+
+struct User : Actor {
+  Task<Tensor> use(RRef<Scale> scale, Tensor x) { co_return co_await scale.call<&Scale::forward>(x); }
+  static constexpr auto remote = methods<User>("use", &User::use);
+};
+
+struct StepResult {
+  std::optional<Error> error;
+  std::vector<float> gradient;  // of the first actor
+  Duration took{0};
+  bool operator==(const StepResult& o) const {
+    return error.has_value() == o.error.has_value() && (!error || std::string(error->what()) == o.error->what()) &&
+           gradient == o.gradient && took == o.took;
+  }
+};
+
+// One step over a chain of three workers; worker `victim` (if any) crashes `after`.
+StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration after = 0ns) {
+  SimCluster cluster(seed, 4, hosting<Scale>());
+  cluster.network().set_faults({.delay = 1ms, .jitter = 3ms, .bytes_per_second = 1e6});
+  if (victim) cluster.network().schedule(after, [&, v = *victim] { cluster.network().crash("w" + std::to_string(v)); });
+  StepResult outcome;
+  {
+    auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(0, 2, 3.0), c = cluster.spawn<Scale>(0, 3, 5.0);
+    optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.1});
+    autograd::Context context(cluster.worker(0));
+    const Tensor x = Tensor::of<float>({1, 10});
+    auto y = cluster.await(c.call<&Scale::forward>(b.call<&Scale::forward>(a.call<&Scale::forward>(x))));
+    if (!y.ok()) outcome.error = y.error();
+    if (!outcome.error) {
+      auto done = cluster.await(context.backward_async({y.value().sum()}));
+      if (!done.ok()) outcome.error = done.error();
+    }
+    if (!outcome.error) {
+      auto gradient = cluster.await(a.call<&Scale::gradient>());
+      if (gradient.ok()) outcome.gradient = gradient.value().to_vector<float>();
+      else outcome.error = gradient.error();
+    }
+    if (!outcome.error) {
+      auto step = cluster.await(optimizer.step_async(context));
+      if (!step.ok()) outcome.error = step.error();
+    }
+    outcome.took = cluster.now();
+    (void)cluster.await(context.end());
+  }
+  cluster.settle();
+  for (size_t w = 0; w < 4; ++w) {
+    if (victim && static_cast<int>(w) == *victim) continue;
+    auto m = cluster.worker(w).metrics();
+    INFO("worker " << w);
+    for (const char* counter : {"contexts", "send_nodes", "receive_nodes", "backward_passes", "owned_objects", "pending_references",
+                                "borrowed_references", "pending_calls", "actors"}) {
+      INFO(counter);
+      REQUIRE(m[counter] == 0);
+    }
+  }
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a step gives the same gradients whatever the delays, and the same run for the same seed") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    const StepResult first = one_step(seed);
+    REQUIRE_FALSE(first.error);
+    REQUIRE(first.gradient == std::vector<float>{15, 150});
+    REQUIRE(first == one_step(seed));
+  }
+}
+
+TEST_CASE("a worker that crashes at any time during a step is named, and leaves nothing on the others") {
+  int failed = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    Generator random(seed);
+    const int victim = 1 + static_cast<int>(random.below(3));
+    const Duration after = Duration(random.below(60'000'000));
+    INFO("seed " << seed << ": w" << victim << " crashes after " << after.count() << " ns");
+    const StepResult outcome = one_step(seed, victim, after);
+    if (!outcome.error) continue;
+    ++failed;
+    REQUIRE(outcome.error->kind() == ErrorKind::disconnected);
+    REQUIRE(outcome.error->worker() == "w" + std::to_string(victim));
+    REQUIRE(outcome.took < 6s);
+  }
+  CHECK(failed > 50);  // most crashes come before the step has ended
+}
+
+TEST_CASE("a partition is noticed by silence, in bounded time") {
+  SimCluster cluster(1, 2, hosting<Scale>());
+  cluster.network().set_faults({.delay = 1ms});
+  auto a = cluster.spawn<Scale>(0, 1, 2.0);
+  NoGradGuard no_grad;
+  REQUIRE(cluster.await(a.call<&Scale::forward>(Tensor::of<float>({1, 2}))).ok());
+  cluster.network().partition("w0", "w1");
+  const Duration start = cluster.now();
+  auto r = cluster.await(a.call<&Scale::forward>(Tensor::of<float>({1, 2})));
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().kind() == ErrorKind::disconnected);
+  CHECK(r.error().worker() == "w1");
+  CHECK(cluster.now() - start < 7s);
+}
+
+TEST_CASE("an answer after the deadline is dropped, and the actor goes on") {
+  SimCluster cluster(1, 2, hosting<Scale>());
+  cluster.network().set_faults({.delay = 50ms});
+  auto a = cluster.spawn<Scale>(0, 1, 2.0);
+  NoGradGuard no_grad;
+  const Tensor x = Tensor::of<float>({1, 2});
+  auto late = cluster.await(a.with_timeout(60ms).call<&Scale::forward>(x));
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().kind() == ErrorKind::deadline);
+  CHECK(cluster.await(a.call<&Scale::forward>(x)).ok());
+}
+
+TEST_CASE("a reference handed on before its actor exists works, and everything is released") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    SimCluster cluster(seed, 3, hosting<Scale, User>());
+    cluster.network().set_faults("w0", "w2", {.delay = 40ms});  // the creation is slow, the way round is fast
+    cluster.network().set_faults("w0", "w1", {.delay = 1ms, .jitter = 5ms});
+    cluster.network().set_faults("w1", "w2", {.delay = 1ms, .jitter = 5ms});
+    {
+      NoGradGuard no_grad;
+      auto a = cluster.spawn<Scale>(0, 2, 4.0);
+      auto user = cluster.spawn<User>(0, 1);
+      auto y = cluster.await(user.call<&User::use>(a, Tensor::of<float>({1, 2})));
+      INFO((y.ok() ? "" : y.error().what()));
+      REQUIRE(y.ok());
+      REQUIRE(y.value().to_vector<float>() == std::vector<float>{4, 8});
+    }
+    cluster.settle();
+    for (size_t w = 0; w < 3; ++w) {
+      auto m = cluster.worker(w).metrics();
+      REQUIRE(m["owned_objects"] == 0);
+      REQUIRE(m["pending_references"] == 0);
+      REQUIRE(m["borrowed_references"] == 0);
+    }
+  }
+}

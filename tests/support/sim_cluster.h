@@ -1,0 +1,78 @@
+// A cluster on the simulated network: one thread, virtual time, a function of its seed.
+#pragma once
+#include <catch2/catch.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/sim/network.h"
+#include "troupe/cluster.h"
+
+namespace troupe::testing {
+
+class SimCluster {
+ public:
+  SimCluster(uint64_t seed, int count, actors::Hosting hosting) : network_(seed, true), runtime_(actors::Runtime::make(1)) {
+    for (int i = 0; i < count; ++i) {
+      const auto id = static_cast<WorkerId>(i);
+      workers_.push_back(std::make_unique<actors::Worker>(actors::WorkerOptions{
+          .id = id, .name = "w" + std::to_string(i), .host = "sim", .hosting = hosting, .runtime = runtime_,
+          .dispatch = actors::Dispatch::caller, .clock = &network_.clock(), .timer_thread = false}));
+      tables_.push_back(install_layers(*workers_.back()));
+    }
+    for (auto& w : workers_) {
+      for (auto& o : workers_) w->members().add({o->id(), o->name(), "sim", {"sim:" + o->name()}});
+      w->set_transport(network_.make_transport(w->name(), {.self = {w->id(), w->name()}, .token = "a token for simulations", .limits = {}}, *w));
+      listeners_.push_back(w->transport().listen("sim:" + w->name()));
+    }
+  }
+  ~SimCluster() {
+    for (auto& w : workers_) w->stop();
+  }
+
+  net::Network& network() { return network_; }
+  actors::Worker& worker(size_t i) { return *workers_[i]; }
+  Duration now() const { return network_.clock().now().time_since_epoch(); }
+
+  template <class T, class... A>
+  RRef<T> spawn(size_t from, size_t on, A... args) {
+    return RRef<T>(tables_[from]->spawn(static_cast<WorkerId>(on), std::string(actors::type_name<T>()), {actors::to_value(args)...}));
+  }
+
+  /// One event of the network, and the deadlines that have passed by then. False: nothing is left to happen.
+  bool step() {
+    if (network_.step()) return tick(), true;
+    const TimePoint next = tick();
+    if (next == TimePoint::max()) return false;
+    network_.schedule(std::max(next - network_.clock().now(), Duration(1)), [] {});
+    return true;
+  }
+  /// Runs until the future is ready; fails the test if it never will be.
+  template <class T>
+  Result<T> await(const Future<T>& future) {
+    while (!future.is_ready())
+      if (!step() && !future.is_ready()) {
+        FAIL("nothing is left to happen, and the future is not ready");
+      }
+    return *future.peek();
+  }
+  void settle() {
+    while (step()) {}
+  }
+
+ private:
+  TimePoint tick() {
+    TimePoint next = TimePoint::max();
+    for (auto& w : workers_) next = std::min(next, w->tick());
+    return next;
+  }
+  net::Network network_;
+  std::shared_ptr<actors::Runtime> runtime_;
+  std::vector<std::unique_ptr<actors::Worker>> workers_;
+  std::vector<std::shared_ptr<rref::RefTable>> tables_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+};
+
+}  // namespace troupe::testing
