@@ -276,8 +276,10 @@ void DistEngine::on_backward(const Ref<actors::Invocation>& call) {
     }
   } catch (...) {
     part->failure = current_error();
+    send.node = nullptr;
     return finish_part(*part);
   }
+  send.node = nullptr;
   part->where = "backward on " + (send.cell ? send.cell->label() : worker_.name());
   if (send.cell) return send.cell->post_paced([this, part] { run_part(part); });
   outside_->post(actors::make_job([this, part, at = frame()] {
@@ -299,6 +301,9 @@ void DistEngine::run_part(std::shared_ptr<Part> part) {
 }
 
 void DistEngine::finish_part(Part& part) {
+  part.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
+  part.grads.clear();
+  part.state.reset();
   if (part.originator == worker_.id()) {
     update(part.pass, [&](Termination& t) {
       if (part.failure) t.fail(*part.failure);
