@@ -59,32 +59,32 @@ int main(int argc, char** argv) {
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
-    data::Split set;
-    if (!dir.empty()) set = data::mnist_split(dir);
-    else set = {data::generated_digits(10'000, seed), data::generated_digits(2'000, seed + 1)};
-    const auto names = cluster.workers();  // w0 drives; alone in the cluster, it also hosts both halves
+    const data::Split set = !dir.empty() ? data::mnist_split(dir)
+                                         : data::Split{data::generated_digits(10'000, seed), data::generated_digits(2'000, seed + 1)};
+    const auto names = cluster.workers();  // w0 drives; with fewer than three, workers host more than one thing
     auto bottom = cluster.spawn<Bottom>(names[1 % names.size()], seed);
     auto top = cluster.spawn<Top>(names[2 % names.size()], seed + 1);
     optim::Distributed<optim::SGD> optimizer({bottom, top}, {.lr = lr, .momentum = momentum});
-
     data::Loader loader(set.train, {.batch_size = batch, .seed = seed});
     const int64_t steps = epochs * loader.batches();
     tools::Chart chart{"Digits on " + std::to_string(names.size()) + " workers", "step", "loss", "test accuracy",
-                       {{.name = "training loss", .x = {}, .y = {}, .smooth = 20}, {.name = "test accuracy", .x = {}, .y = {}, .right = true}}};
+                       {{.name = "training loss", .x = {}, .y = {}, .smooth = 8}, {.name = "test accuracy", .x = {}, .y = {}, .right = true}}};
     int64_t done = 0;
     double loss = 0, correct = 0;
-    const auto start = std::chrono::steady_clock::now();
     tools::Progress bar({.total = steps});
+    const auto start = std::chrono::steady_clock::now();
     for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+      bar.set_label("epoch " + std::to_string(epoch + 1) + "/" + std::to_string(epochs));
       for (auto [x, y, index] : loader.epoch(epoch)) {
-        optimizer.set_lr(0.5 * lr * (1 + std::cos(3.14159265358979 * static_cast<double>(done) / static_cast<double>(steps))));
+        const double part = static_cast<double>(done) / static_cast<double>(steps);
+        optimizer.set_lr(0.5 * lr * (1 + std::cos(std::numbers::pi * part)));
         autograd::Context step(cluster);
         Tensor error = cross_entropy(top.call<&Top::forward>(bottom.call<&Bottom::forward>(x)).get(), y);
         step.backward(error);
         optimizer.step(step);
         loss = error.item();
         chart.series[0].x.push_back(static_cast<double>(++done)), chart.series[0].y.push_back(loss);
-        bar.update(done, {{"epoch", static_cast<double>(epoch + 1)}, {"loss", loss}}, x.size(0));
+        bar.update(done, {{"loss", loss}}, x.size(0));
       }
       correct = accuracy(bottom, top, set.test);
       chart.series[1].x.push_back(static_cast<double>(done)), chart.series[1].y.push_back(correct);

@@ -52,6 +52,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// What stands in front of the bar from now on.
+  void set_label(std::string label) { state_.label = std::move(label); }
   /// Steps done so far, values to show, and samples done in this step. Cheap when nothing is due to be drawn.
   void update(int64_t step, const Metrics& metrics = {}, int64_t samples = 0);
   /// Draws the final state and ends the line. Later calls do nothing.
