@@ -10,6 +10,7 @@ namespace troupe::actors {
 namespace {
 
 constexpr const char* kJoin = "cluster.join";          // member; answered with all members once all are there
+constexpr const char* kReady = "cluster.ready";        // answered by whoever has the list of members
 constexpr const char* kShutDown = "cluster.shut_down"; // exit code
 
 }  // namespace
@@ -49,7 +50,17 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
 }
 
 void Coordinator::wait(Duration timeout) {
-  if (complete_.future().wait_for(timeout)) return complete_.future().get();
+  const TimePoint deadline = worker_.clock().now() + timeout;
+  if (complete_.future().wait_for(timeout)) {
+    complete_.future().get();
+    // Nobody may hear of a worker from another one before it has the list.
+    const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::seconds(1));
+    std::vector<Future<Value>> answers;
+    for (const Member& m : worker_.members().all())
+      if (m.id != worker_.id()) answers.push_back(worker_.call_service(m.id, kReady, {}, {.timeout = left}));
+    for (const auto& a : answers) a.get();
+    return;
+  }
   std::string missing;
   std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < world_; ++i)
@@ -68,6 +79,9 @@ void Coordinator::shut_down(int code, Duration grace) {
 }
 
 Joiner::Joiner(Worker& worker) : worker_(worker) {
+  worker_.add_service(kReady, [this](const Ref<Invocation>& call) {
+    complete_.future().on_ready([call](const Result<void>&) { call->complete(Value()); });
+  });
   worker_.add_service(kShutDown, [this](const Ref<Invocation>& call) {
     auto [code] = ListCodec<int>::from(std::move(call->call().args), kShutDown);
     if (call->from() != 0) throw_invalid("[cluster] only worker 0 ends the cluster");
@@ -92,6 +106,7 @@ void Joiner::join(const std::string& address, const Member& self, Duration timeo
   const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::milliseconds(1));
   auto answer = worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = left}).get();
   for (auto& m : from_value<ValueList>(std::move(answer))) worker_.members().add(Member::from_value(std::move(m)));
+  complete_.set();
 }
 
 std::string host_identity() {

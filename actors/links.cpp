@@ -92,14 +92,15 @@ bool Links::accepted(const std::shared_ptr<net::Connection>& connection) {
   return true;
 }
 
+// Only the end of the connection that we send on is the end of the peer: a second process that claims its number, and
+// is refused, ends another one.
 void Links::closed(net::Connection& connection, const Error& why) {
   const WorkerId peer = connection.peer().id;
   {
     std::lock_guard lock(mutex_);
-    if (stopped_ || peer == kNoWorker) return;
-    if (auto known = accepted_.find(peer); known != accepted_.end() && known->second == &connection) accepted_.erase(known);
     auto at = links_.find(peer);
-    if (at != links_.end() && at->second.connection.get() == &connection) links_.erase(at);
+    if (stopped_ || at == links_.end() || at->second.connection.get() != &connection) return;
+    links_.erase(at);
   }
   lost_(peer, why);
 }

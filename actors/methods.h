@@ -53,21 +53,17 @@ constexpr std::string_view type_name() {
   return text.substr(at, text.find_first_of(";]", at) - at);
 }
 
+template <auto M> struct MethodConstant {};
+
 /// Position of method M in T::remote; compile error if it is not there.
 template <class T, auto M>
 constexpr size_t method_index() {
-  constexpr size_t found = [] {
-    size_t index = ~size_t{0}, at = 0;
-    std::apply([&](const auto&... m) {
-      auto check = [&](const auto& entry) {
-        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(entry.pointer)>, decltype(M)>)
-          if (entry.pointer == M) index = at;
-        ++at;
-      };
-      (check(m), ...);
-    }, T::remote.methods);
+  constexpr size_t found = []<size_t... I>(std::index_sequence<I...>) {
+    size_t index = ~size_t{0};
+    // By type: with -fsanitize=undefined, g++ 12 takes no comparison of two functions for constant.
+    ((std::is_same_v<MethodConstant<std::get<I>(T::remote.methods).pointer>, MethodConstant<M>> ? void(index = I) : void()), ...);
     return index;
-  }();
+  }(std::make_index_sequence<std::tuple_size_v<decltype(T::remote.methods)>>{});
   static_assert(found != ~size_t{0}, "this method is not listed in the class's `remote`");
   return found;
 }

@@ -10,11 +10,11 @@ uint64_t PendingCalls::add(PendingCall call, bool& sooner) {
   return last_;
 }
 
-std::optional<PendingCall> PendingCalls::take(uint64_t id) {
+std::optional<PendingCall> PendingCalls::take(uint64_t id, WorkerId to) {
   std::lock_guard lock(mutex_);
-  auto node = calls_.extract(id);
-  if (node.empty()) return std::nullopt;
-  return std::move(node.mapped());
+  auto at = calls_.find(id);
+  if (at == calls_.end() || at->second.caller.to != to) return std::nullopt;
+  return std::move(calls_.extract(at).mapped());
 }
 
 std::vector<PendingCall> PendingCalls::take_all(WorkerId to) {

@@ -133,14 +133,14 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     } else {
       prepared = 0;
       dispatch(Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply&& reply) {
-        if (auto waiting = pending_.take(id)) deliver_reply(*waiting, std::move(reply));
+        if (auto waiting = pending_.take(id, this->id())) deliver_reply(*waiting, std::move(reply));
       })));
     }
     if (options.one_way) promise.set(Value());
   } catch (...) {
     Error error = current_error();
     for (size_t i = 0; i < prepared; ++i) interceptors_[i]->call_not_sent(call);
-    if (call.id) pending_.take(call.id);
+    if (call.id) pending_.take(call.id, target.owner);
     promise.fail(std::move(error).crossing("call of " + caller.label + " from " + name()));
   }
   return promise.future();
@@ -204,31 +204,30 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const WorkerId from = connection.peer().id;
+  if (from == kNoWorker) throw_invalid("a call from a peer without a number");
   const bool wanted = call.id != 0;
-  dispatch(Ref<Invocation>(new Invocation(*this, from, std::move(call), [this, from, wanted](net::Reply&& reply) {
+  dispatch(Ref<Invocation>(new Invocation(*this, from, std::move(call), [this, wanted, back = connection.share()](net::Reply&& reply) {
     if (!wanted) {
       if (!reply.result.ok()) log::warning(name() + ": one-way call failed: " + reply.result.error().what());
       return;
     }
     try {
-      links_.send(from, net::encode(reply));
+      back->send(net::encode(reply));
     } catch (const Error& e) {
-      if (e.kind() == ErrorKind::invalid) {  // this result cannot travel; say so instead
-        reply.result = Result<Value>(e);
-        reply.link = {};
-        try {
-          links_.send(from, net::encode(reply));
-        } catch (const Error&) {
-        }
-      }  // otherwise the caller is gone, or we are
+      if (e.kind() != ErrorKind::invalid) return;  // the caller is gone, or we are
+      reply.result = Result<Value>(e);             // this result cannot travel; say so instead
+      reply.link = {};
+      try {
+        back->send(net::encode(reply));
+      } catch (const Error&) {
+      }
     }
   })));
 }
 
-// A connection with a tag is being refused: nothing that comes of it counts.
 void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
   if (links_.accepted(connection)) return;
-  const std::string peer = members_.name_of(connection->peer().id);
+  const std::string peer = "w" + std::to_string(connection->peer().id);
   log::warning(name() + ": refused a second process that says it is " + peer);
   connection->tag = std::make_shared<bool>();
   connection->close("there is a " + peer + " already: is its rank used twice?");
@@ -240,7 +239,7 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     net::Packet packet = net::decode(std::move(message));
     if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
     auto& reply = std::get<net::Reply>(packet);
-    auto waiting = pending_.take(reply.id);
+    auto waiting = pending_.take(reply.id, connection.peer().id);
     if (!waiting) return;  // it came after the deadline
     deliver_reply(*waiting, std::move(reply));
   } catch (const Error& e) {

@@ -64,7 +64,9 @@ void throw_error(ErrorKind kind, std::string message) { throw Error(kind, std::m
 
 std::string nearest(std::string_view got, const std::vector<std::string>& known) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, got.size() / 3) + 1;
+  if (got.empty()) return best;
+  // Near: a third of the letters, at least two, but never all of them.
+  size_t best_distance = std::min(std::max<size_t>(2, got.size() / 3), got.size() - 1) + 1;
   for (const auto& candidate : known) {
     std::vector<size_t> row(candidate.size() + 1);
     for (size_t j = 0; j < row.size(); ++j) row[j] = j;

@@ -1,5 +1,6 @@
 // A value that arrives later, or the error that it became.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -50,9 +51,9 @@ template <class T> class Promise;
 
 /// What f returns for a value of type T.
 template <class F, class T>
-struct Outcome { using type = std::invoke_result_t<F&, const T&>; };
+struct ThenResult { using type = std::invoke_result_t<F&, const T&>; };
 template <class F>
-struct Outcome<F, void> { using type = std::invoke_result_t<F&>; };
+struct ThenResult<F, void> { using type = std::invoke_result_t<F&>; };
 
 /// Shared handle on a value that arrives later. Thread-safe; copies refer to the same value.
 ///
@@ -90,6 +91,7 @@ class [[nodiscard]] Future {
   bool wait_for(Duration timeout) const {
     std::unique_lock lock(state_->mutex);
     if (!state_->result) check_may_block("Future::wait_for");
+    timeout = std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
     return state_->arrived.wait_for(lock, timeout, [&] { return state_->result.has_value(); });
   }
   /// The result if it is there, else null. Valid as long as this future.
@@ -116,7 +118,7 @@ class [[nodiscard]] Future {
   /// Future of f(value); an error passes by f. What f throws becomes the new future's error.
   template <class F>
   auto then(F f) const {
-    using U = typename Outcome<F, T>::type;
+    using U = typename ThenResult<F, T>::type;
     Promise<U> promise;
     on_ready([promise, f = std::move(f)](const Result<T>& r) mutable {
       if (!r.ok()) return (void)promise.fail(r.error());
@@ -162,15 +164,16 @@ class Promise {
   bool set() const requires std::is_void_v<T> { return set(Unit{}); }
   bool fail(Error error) const { return complete(Result<T>(std::move(error))); }
   bool complete(Result<T> result) const {
+    const auto state = state_;  // whoever waits may let go of this promise once the lock is free
     std::vector<std::function<void(const Result<T>&)>> callbacks;
     {
-      std::lock_guard lock(state_->mutex);
-      if (state_->result) return false;
-      state_->result.emplace(std::move(result));
-      callbacks.swap(state_->callbacks);
-      state_->arrived.notify_all();
+      std::lock_guard lock(state->mutex);
+      if (state->result) return false;
+      state->result.emplace(std::move(result));
+      callbacks.swap(state->callbacks);
     }
-    for (auto& c : callbacks) c(*state_->result);
+    state->arrived.notify_all();  // without the lock: the woken thread needs it
+    for (auto& c : callbacks) c(*state->result);
     return true;
   }
   /// Completes with what f returns or throws.

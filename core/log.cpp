@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <string_view>
 
 namespace troupe::log {
 namespace {
@@ -26,8 +27,14 @@ spdlog::logger& logger() {
   static const auto instance = [] {
     auto made = spdlog::stderr_color_mt("troupe");
     made->set_pattern("troupe %^%l%$: %v");
-    const char* level = std::getenv("TROUPE_LOG");
-    made->set_level(level ? spdlog::level::from_str(level) : spdlog::level::warn);
+    made->set_level(spdlog::level::warn);
+    const char* asked = std::getenv("TROUPE_LOG");
+    if (!asked || !*asked) return made;
+    const auto level = spdlog::level::from_str(asked);
+    if (level != spdlog::level::off || std::string_view(asked) == "off")
+      made->set_level(level);
+    else
+      made->warn("[log] TROUPE_LOG is \"{}\", expected debug, info, warning, error or off", asked);
     return made;
   }();
   return *instance;

@@ -36,16 +36,21 @@ void Shape::insert(int at, int64_t v) {
 
 int64_t Shape::numel() const {
   int64_t n = 1;
-  for (int64_t d : *this) n *= d;
+  bool fits = true;
+  for (int64_t d : *this) {
+    if (d == 0) return 0;
+    fits &= !__builtin_mul_overflow(n, d, &n);
+  }
+  if (!fits) throw_invalid("[shape] " + str() + " has more elements than can be counted");
   return n;
 }
 
 Shape Shape::contiguous_strides() const {
   Shape s = *this;
-  int64_t step = 1;
+  uint64_t step = 1;  // beyond 64 bits only for shapes that no tensor has
   for (int i = rank_ - 1; i >= 0; --i) {
-    s[i] = step;
-    step *= std::max<int64_t>(dims_[i], 1);
+    s[i] = static_cast<int64_t>(step);
+    step *= static_cast<uint64_t>(std::max<int64_t>(dims_[i], 1));
   }
   return s;
 }

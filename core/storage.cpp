@@ -53,7 +53,11 @@ class CachingAllocator {
       release_cached();
       p = std::aligned_alloc(kAlignment, size);
     }
-    if (!p) throw std::bad_alloc();
+    if (!p) {
+      std::lock_guard lock(mutex_);
+      in_use_ -= size;
+      throw std::bad_alloc();
+    }
     return p;
   }
 
@@ -103,7 +107,7 @@ Storage::Storage(std::byte* data, size_t size, Device device, std::shared_ptr<vo
     : data_(data), size_(size), device_(device), owner_(std::move(owner)) {}
 
 Storage::~Storage() {
-  if (!owner_) allocator().deallocate(data_, class_size(size_));
+  if (owner_.use_count() == 0) allocator().deallocate(data_, class_size(size_));
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
@@ -115,6 +119,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
 }
 
 Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner) {
+  if (owner.use_count() == 0) throw_invalid("[storage] memory to wrap needs an owner");
   return Ref<Storage>(new Storage(static_cast<std::byte*>(data), bytes, cpu, std::move(owner)));
 }
 

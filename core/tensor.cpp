@@ -32,9 +32,9 @@ void for_each_run(const Tensor& t, F&& f) {
 }
 
 bool rows_follow(const Shape& shape, const Shape& strides) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   int64_t step = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != step) return false;
     step *= shape[i];
   }
@@ -52,14 +52,16 @@ TensorImpl::TensorImpl() = default;
 TensorImpl::~TensorImpl() = default;
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  size_t bytes = item_size(dtype);
+  int64_t bytes = static_cast<int64_t>(item_size(dtype));
   for (int64_t d : shape) {
     if (d < 0) throw_invalid("[tensor] negative size in shape " + shape.str());
-    if (__builtin_mul_overflow(bytes, static_cast<size_t>(d), &bytes))
+    // A size of 0 counts as 1 here: strides must fit too.
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes))
       throw_invalid("[tensor] shape " + shape.str() + " has more bytes than can be counted");
   }
+  bytes = shape.numel() * static_cast<int64_t>(item_size(dtype));
   auto impl = make_ref<TensorImpl>();
-  impl->storage = Storage::allocate(bytes, device);
+  impl->storage = Storage::allocate(static_cast<size_t>(bytes), device);
   impl->shape = shape;
   impl->strides = shape.contiguous_strides();
   impl->dtype = dtype;
@@ -85,6 +87,11 @@ std::string Tensor::str() const {
   return defined() ? std::string(name(dtype())) + " " + shape().str() : "undefined tensor";
 }
 
+int64_t Tensor::size(int64_t d) const {
+  if (dim() == 0) throw_invalid("[size] a 0-d tensor has no dimension " + std::to_string(d));
+  return shape()[shape().axis(d, "size")];
+}
+
 void Tensor::check_count(const Shape& shape, size_t values) {
   if (static_cast<size_t>(shape.numel()) != values)
     throw_invalid("[tensor] " + std::to_string(values) + " values for shape " + shape.str());
@@ -102,11 +109,13 @@ double Tensor::item() const {
 }
 
 void Tensor::copy_(const Tensor& source) const {
+  if (!defined() || !source.defined()) throw_invalid("[copy_] needs defined tensors: " + str() + " from " + source.str());
   if (shape() != source.shape()) throw_invalid("[copy_] shapes differ: " + shape().str() + " from " + source.shape().str());
   if (is_contiguous() && source.is_contiguous() && dtype() == source.dtype()) {
     if (nbytes()) std::memmove(bytes(), source.bytes(), nbytes());
   } else {
-    const Tensor dense = source.contiguous_data();
+    // Views of one storage may overlap: read all before the first write.
+    const Tensor dense = source.storage() == storage() ? source.clone_data() : source.contiguous_data();
     visit_dtype(dtype(), [&](auto to) {
       visit_dtype(source.dtype(), [&](auto from) {
         const auto* in = dense.data<decltype(from)>();

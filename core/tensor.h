@@ -66,7 +66,8 @@ class Tensor {
   const Shape& shape() const { return impl_->shape; }
   const Shape& strides() const { return impl_->strides; }
   int dim() const { return impl_->shape.rank(); }
-  int64_t size(int64_t d) const { return impl_->shape[impl_->shape.axis(d, "size")]; }
+  /// d in [-dim, dim); `invalid` otherwise.
+  int64_t size(int64_t d) const;
   int64_t numel() const { return impl_->shape.numel(); }
   size_t nbytes() const { return static_cast<size_t>(numel()) * item_size(dtype()); }
   bool is_contiguous() const { return impl_->contiguous; }

@@ -69,6 +69,8 @@ class Connection {
   /// Sends what is queued (for at most a second), then closes. Both sides get on_closed.
   virtual void close(const std::string& reason) = 0;
   virtual const PeerInfo& peer() const = 0;
+  /// Shared ownership of this connection, for whoever got it as a reference.
+  virtual std::shared_ptr<Connection> share() = 0;
   /// "unix:@name" or "tcp:host:port", for texts.
   virtual std::string address() const = 0;
 

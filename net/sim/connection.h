@@ -37,6 +37,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   Future<void> writable() override;
   void close(const std::string& reason) override;
   const PeerInfo& peer() const override { return peer_info_; }
+  std::shared_ptr<Connection> share() override { return shared_from_this(); }
   std::string address() const override { return "sim:" + peer_node_->name(); }
 
   // ---- for the network

@@ -26,6 +26,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   Future<void> writable() override;
   void close(const std::string& reason) override;
   const PeerInfo& peer() const override { return peer_; }
+  std::shared_ptr<Connection> share() override { return shared_from_this(); }
   std::string address() const override { return address_; }
 
   /// On the upkeep thread, at every tick: sends a heartbeat if nothing else was sent; suspects a silent peer, where
