@@ -109,7 +109,8 @@ double Tensor::item() const {
 }
 
 void Tensor::copy_(const Tensor& source) const {
-  if (!defined() || !source.defined()) throw_invalid("[copy_] needs defined tensors: " + str() + " from " + source.str());
+  if (!defined() || !source.defined())
+    throw_invalid("[copy_] needs defined tensors: " + str() + " from " + source.str());
   if (shape() != source.shape()) throw_invalid("[copy_] shapes differ: " + shape().str() + " from " + source.shape().str());
   if (is_contiguous() && source.is_contiguous() && dtype() == source.dtype()) {
     if (nbytes()) std::memmove(bytes(), source.bytes(), nbytes());

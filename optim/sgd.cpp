@@ -1,6 +1,7 @@
 // One fused pass over parameter, gradient and momentum.
 #include "optim/sgd.h"
 
+#include "ops/cpu/simd.h"
 #include "optim/options.h"
 
 namespace troupe::optim {
@@ -15,24 +16,32 @@ void check(const SGD::Options& o) {
     throw_invalid("[sgd] nesterov needs momentum above 0 and no dampening");
 }
 
+// Rates stay double and every new value is rounded once. As a float, a momentum of 0.9 is off by 2.6e-8,
+// which makes every step 2.4e-7 too short: for all parameters and steps, so that it does not average out.
 template <class T>
-void plain(T* __restrict p, const T* __restrict grad, int64_t n, T lr, T decay) {
-  if (decay == 0)
-    for (int64_t i = 0; i < n; ++i) p[i] -= lr * grad[i];
-  else
-    for (int64_t i = 0; i < n; ++i) p[i] -= lr * (grad[i] + decay * p[i]);
+void plain(T* __restrict p, const T* __restrict grad, int64_t n, double lr, double decay) {
+  ops::cpu::vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const double old = p[i], g = decay == 0 ? grad[i] : grad[i] + decay * old;
+      p[i] = static_cast<T>(old - lr * g);
+    }
+  });
 }
 
 template <class T>
-void with_momentum(T* __restrict p, const T* __restrict grad, T* __restrict buf, int64_t n, T lr, T decay,
-                   T momentum, T keep, bool first, bool nesterov) {
-  const T old = first ? T(0) : momentum, share = first ? T(1) : keep;
-  for (int64_t i = 0; i < n; ++i) {
-    const T g = decay == 0 ? grad[i] : grad[i] + decay * p[i];
-    const T b = buf[i] * old + share * g;
-    buf[i] = b;
-    p[i] -= lr * (nesterov ? g + momentum * b : b);
-  }
+void with_momentum(T* __restrict p, const T* __restrict grad, T* __restrict buf, int64_t n, double lr,
+                   double decay, double momentum, double keep, bool first, bool nesterov) {
+  const double before = first ? 0 : momentum, share = first ? 1 : keep;
+  ops::cpu::vectorized([=]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const double old = p[i], g = decay == 0 ? grad[i] : grad[i] + decay * old;
+      const T b = static_cast<T>(buf[i] * before + share * g);
+      buf[i] = b;
+      p[i] = static_cast<T>(old - lr * (nesterov ? g + momentum * b : b));
+    }
+  });
 }
 
 }  // namespace
@@ -64,10 +73,9 @@ void SGD::update(const Tensor& param, const Tensor& grad, const Tensors& slots, 
   const auto run = [&]<class T>(T) {
     T* p = param.data<T>();
     const T* g = grad.data<T>();
-    const T rate = static_cast<T>(lr()), decay = static_cast<T>(options_.weight_decay);
-    if (slots.empty()) return plain(p, g, param.numel(), rate, decay);
-    with_momentum(p, g, slots[0].data<T>(), param.numel(), rate, decay, static_cast<T>(options_.momentum),
-                  static_cast<T>(1 - options_.dampening), step == 1, options_.nesterov);
+    if (slots.empty()) return plain(p, g, param.numel(), lr(), options_.weight_decay);
+    with_momentum(p, g, slots[0].data<T>(), param.numel(), lr(), options_.weight_decay, options_.momentum,
+                  1 - options_.dampening, step == 1, options_.nesterov);
   };
   param.dtype() == float64 ? run(double{}) : run(float{});
 }

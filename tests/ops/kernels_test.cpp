@@ -68,6 +68,27 @@ TEST_CASE("products have the same bits on every thread and at every alignment") 
   for (const bool s : same) CHECK(s);
 }
 
+TEST_CASE("products have the same bits with any number of threads") {
+  const int before = ops::num_threads();
+  const int64_t shapes[][3] = {
+      {64, 784, 128}, {16, 784, 128}, {1000, 200, 130}, {130, 200, 1000}, {300, 300, 300}};
+  for (const auto& [m, k, n] : shapes)
+    for (const bool flip_a : {false, true})
+      for (const bool flip_b : {false, true}) {
+        const Tensor a = flip_a ? random({k, m}, float32).transpose(0, 1) : random({m, k}, float32);
+        const Tensor b = flip_b ? random({n, k}, float32, 2).transpose(0, 1) : random({k, n}, float32, 2);
+        ops::set_num_threads(1);
+        const Tensor one = ops::matmul(a, b);
+        INFO(m << " x " << k << " x " << n << ", transposed: " << flip_a << flip_b);
+        CHECK(difference(one, naive(a, b), 0, 1e-3) == "");
+        for (const int threads : {2, 5}) {
+          ops::set_num_threads(threads);
+          CHECK(bit_equal(ops::matmul(a, b), one));
+        }
+        ops::set_num_threads(before);
+      }
+}
+
 TEST_CASE("the number of threads is checked and kept") {
   const int before = ops::num_threads();
   CHECK_THROWS_AS(ops::set_num_threads(0), Error);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/node.h"
+#include "core/random.h"
 #include "optim/optim.h"
 
 using namespace troupe;
@@ -28,7 +29,46 @@ std::string error_of(F&& f) {
 
 Tensor param(const Values& values) { return Tensor::of(values).set_requires_grad(); }
 
+// How far parameters have moved, in the direction of the float64 run, as a part of that run's way.
+double way(DType t, const SGD::Options& options, const Values& reference, Values* moved) {
+  constexpr int64_t kCount = 2000;
+  Generator random(3);
+  Tensor p = Tensor::empty({kCount}, t), g = Tensor::empty({kCount}, t);
+  for (const Tensor& x : {p, g}) {
+    Tensor source = Tensor::empty({kCount}, float32);
+    for (int64_t i = 0; i < kCount; ++i) source.data<float>()[i] = static_cast<float>(random.uniform(-1, 1));
+    x.copy_(source);
+  }
+  const Values start = p.to_vector<double>();
+  p.set_requires_grad();
+  SGD sgd({p}, options);
+  for (int step = 0; step < 200; ++step) {
+    // Of varying size, so that the roundings of the parameters themselves average out.
+    const Tensor scaled = Tensor::empty({kCount}, t);
+    const auto from = g.to_vector<float>();
+    for (int64_t i = 0; i < kCount; ++i)
+      scaled.alias({}, {}, i).fill_(from[static_cast<size_t>(i)] * static_cast<float>(random.uniform(0.5, 1.5)));
+    sgd.step({scaled});
+  }
+  double along = 0, whole = 0;
+  *moved = p.to_vector<double>();
+  for (size_t i = 0; i < start.size(); ++i) {
+    (*moved)[i] -= start[i];
+    const double wanted = reference.empty() ? (*moved)[i] : reference[i];
+    along += (*moved)[i] * wanted, whole += wanted * wanted;
+  }
+  return along / whole;
+}
+
 }  // namespace
+
+TEST_CASE("sgd in float32 goes as far as in float64: its rates are not rounded") {
+  for (const SGD::Options& o : {SGD::Options{.lr = 0.05, .momentum = 0.9}, SGD::Options{.lr = 0.1}}) {
+    Values wanted, got;
+    way(float64, o, {}, &wanted);
+    CHECK(way(float32, o, wanted, &got) == Approx(1).epsilon(0).margin(3e-8));
+  }
+}
 
 TEST_CASE("step() takes .grad and leaves parameters without one alone") {
   Tensor a = param({1, 2}), b = param({3});

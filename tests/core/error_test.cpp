@@ -1,0 +1,88 @@
+// Errors: kinds, trails, what is made of other exceptions, and suggestions.
+#include "core/error.h"
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+
+using namespace troupe;
+
+namespace {
+
+struct Odd : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+template <class E>
+Error converted(E&& thrown) {
+  try {
+    throw std::forward<E>(thrown);
+  } catch (...) {
+    return current_error();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every kind has a name of its own") {
+  const char* names[] = {"invalid",      "failed",    "overloaded",   "deadline",
+                         "disconnected", "cancelled", "unimplemented"};
+  static_assert(std::size(names) == kErrorKindCount);
+  for (int i = 0; i < kErrorKindCount; ++i) CHECK(name(static_cast<ErrorKind>(i)) == names[i]);
+  CHECK(name(static_cast<ErrorKind>(200)) == "?");
+}
+
+TEST_CASE("an error gathers the calls that it crossed, innermost first") {
+  const Error e = Error(ErrorKind::failed, "[x] broke").crossing("inner on w1").crossing("outer on w0");
+  CHECK(e.kind() == ErrorKind::failed);
+  CHECK(e.message() == "[x] broke");
+  CHECK(e.trail() == std::vector<std::string>{"inner on w1", "outer on w0"});
+  CHECK(std::string(e.what()) == "[x] broke\n  in inner on w1\n  in outer on w0");
+  CHECK(e.worker().empty());
+  const Error arrived(e.kind(), e.message(), e.trail(), "w2");
+  CHECK(std::string(arrived.what()) == e.what());
+  CHECK(arrived.worker() == "w2");
+}
+
+TEST_CASE("an error can name the worker that was lost") {
+  const Error e = Error(ErrorKind::disconnected, "[net] w1 is gone").with_worker("w1");
+  CHECK(e.worker() == "w1");
+  CHECK(std::string(e.what()) == "[net] w1 is gone");
+}
+
+TEST_CASE("the exception in flight becomes an error") {
+  const Error own = converted(Error(ErrorKind::deadline, "[call] late", {"f on w1"}, "w1"));
+  CHECK(own.kind() == ErrorKind::deadline);
+  CHECK(own.trail().size() == 1);
+  CHECK(own.worker() == "w1");
+  const Error standard = converted(std::out_of_range("too far"));
+  CHECK(standard.kind() == ErrorKind::failed);
+  CHECK(standard.message() == "std::out_of_range: too far");
+  CHECK_THAT(converted(Odd("strange")).message(), Catch::EndsWith("Odd: strange"));
+  CHECK(converted(42).kind() == ErrorKind::failed);
+  CHECK(converted(42).message() == "an exception that is no std::exception");
+}
+
+TEST_CASE("throwing helpers throw errors of the right kind") {
+  try {
+    throw_error(ErrorKind::overloaded, "[queue] full");
+  } catch (const std::exception& e) {
+    CHECK(std::string(e.what()) == "[queue] full");
+    CHECK(dynamic_cast<const Error&>(e).kind() == ErrorKind::overloaded);
+  }
+  CHECK_THROWS_AS(throw_invalid("[x] y"), Error);
+}
+
+TEST_CASE("the nearest known name is suggested, if any is near") {
+  const std::vector<std::string> known{"matmul", "softmax", "sgd", "log_softmax", "lr"};
+  CHECK(nearest("matmull", known) == "matmul");
+  CHECK(nearest("sfotmax", known) == "softmax");
+  CHECK(nearest("sdg", known) == "sgd");
+  CHECK(nearest("softmax", known) == "softmax");
+  CHECK(nearest("log_sfotmx", known) == "log_softmax");
+  CHECK(nearest("lt", known) == "lr");
+  CHECK(nearest("convolution", known).empty());
+  CHECK(nearest("xy", known).empty());
+  CHECK(nearest("q", known).empty());
+  CHECK(nearest("", known).empty());
+  CHECK(nearest("abc", {}).empty());
+}

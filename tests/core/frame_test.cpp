@@ -1,0 +1,136 @@
+// The small things: frames, clocks, element types, log lines.
+#include "core/frame.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/log.h"
+#include "tests/core/error_of.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+std::vector<std::pair<log::Level, std::string>> lines;
+
+// What f writes to the process's standard error.
+template <class F>
+std::string standard_error(F f) {
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file);
+  std::fflush(stderr);
+  const int kept = dup(2);
+  dup2(fileno(file), 2);
+  f();
+  std::fflush(stderr);
+  dup2(kept, 2);
+  close(kept);
+  std::rewind(file);
+  std::string text;
+  for (int c; (c = std::fgetc(file)) != EOF;) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a frame scope sets the thread's frame and puts the old one back, also on a throw") {
+  CHECK(frame().context == 0);
+  CHECK(frame().actor == nullptr);
+  CHECK(frame().deadline == TimePoint::max());
+  int worker = 0;
+  {
+    const FrameScope outer(Frame{.worker = &worker, .context = 1});
+    try {
+      const FrameScope inner(Frame{.context = 2, .deadline = TimePoint()});
+      CHECK(frame().context == 2);
+      CHECK(frame().worker == nullptr);
+      throw 1;
+    } catch (int) {
+    }
+    CHECK(frame().context == 1);
+    CHECK(frame().worker == &worker);
+    CHECK(frame().deadline == TimePoint::max());
+    uint64_t elsewhere = 99;
+    std::thread([&] { elsewhere = frame().context; }).join();
+    CHECK(elsewhere == 0);
+  }
+  CHECK(frame().worker == nullptr);
+}
+
+TEST_CASE("only the handler of an actor's message may not block") {
+  check_may_block("x");
+  int thing = 0;
+  {
+    const FrameScope worker(Frame{.worker = &thing});
+    check_may_block("x");
+  }
+  const FrameScope actor(Frame{.actor = &thing});
+  CHECK_THAT(invalid_text([] { check_may_block("wait"); }),
+             Catch::StartsWith("[wait] would block inside an actor (?)"));
+}
+
+TEST_CASE("the manual clock moves only when told; the system clock never goes back") {
+  ManualClock manual;
+  const Clock& clock = manual;
+  const TimePoint start = clock.now();
+  CHECK(clock.now() == start);
+  manual.advance(std::chrono::milliseconds(5));
+  CHECK(clock.now() - start == std::chrono::milliseconds(5));
+  std::thread([&] { manual.advance(Duration(1)); }).join();
+  CHECK((clock.now() - start).count() == 5'000'001);
+  TimePoint last = Clock::system().now();
+  for (int i = 0; i < 1000; ++i) {
+    const TimePoint now = Clock::system().now();
+    REQUIRE(now >= last);
+    last = now;
+  }
+  CHECK(&Clock::system() == &Clock::system());
+}
+
+TEST_CASE("element types have sizes, names and C++ types that agree") {
+  const char* names[] = {"float32", "float64", "int64", "bool"};
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const DType t = static_cast<DType>(i);
+    CHECK(name(t) == names[i]);
+    visit_dtype(t, [&](auto zero) {
+      CHECK(sizeof(zero) == item_size(t));
+      CHECK(dtype_of<decltype(zero)> == t);
+      CHECK(std::is_floating_point_v<decltype(zero)> == is_floating(t));
+    });
+  }
+}
+
+TEST_CASE("a log sink receives every line, of every level, until it is taken away") {
+  lines.clear();
+  log::set_sink([](log::Level level, const std::string& text) { lines.emplace_back(level, text); });
+  log::debug("one {}");
+  log::info("two");
+  log::warning("three");
+  log::error("four");
+  log::set_sink(nullptr);
+  log::debug("not seen");
+  using enum log::Level;
+  CHECK(lines == std::vector<std::pair<log::Level, std::string>>{
+                     {debug, "one {}"}, {info, "two"}, {warning, "three"}, {error, "four"}});
+}
+
+TEST_CASE("log lines go to standard error as they are, from the set level on") {
+  log::set_level(log::Level::info);
+  CHECK(standard_error([] {
+          log::debug("hidden");
+          log::info("progress {} %s");
+          log::error("broken");
+        }) == "troupe info: progress {} %s\ntroupe error: broken\n");
+  log::set_level(log::Level::off);
+  CHECK(standard_error([] { log::error("hidden"); }).empty());
+  log::set_level(log::Level::warning);
+}

@@ -1,0 +1,266 @@
+// Futures and promises: completion, callbacks, chains, joins, and what blocks where.
+#include "core/future.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+
+#include "tests/core/error_of.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Strings = std::vector<std::string>;
+
+TEST_CASE("a future gives the value that its promise was given") {
+  const Promise<int> p;
+  const Future<int> f = p.future(), copy = f;
+  CHECK(f.valid());
+  CHECK_FALSE(Future<int>().valid());
+  CHECK_FALSE(f.is_ready());
+  CHECK(f.peek() == nullptr);
+  CHECK_FALSE(f.wait_for(Duration(0)));
+  CHECK(p.set(7));
+  CHECK(f.is_ready());
+  CHECK(f.get() == 7);
+  CHECK(copy.get() == 7);
+  CHECK(f.peek()->value() == 7);
+  CHECK(f.wait_for(Duration(0)));
+  CHECK(f.wait_for(Duration::max()));
+  CHECK(Future<std::string>::ready("x").get() == "x");
+}
+
+TEST_CASE("a future of nothing just arrives") {
+  const Promise<void> p;
+  CHECK(p.set());
+  p.future().get();
+  CHECK(p.future().wait().ok());
+  const Future<void> failed = Future<void>::failed(Error(ErrorKind::deadline, "late"));
+  CHECK(error_text(ErrorKind::deadline, [&] { failed.get(); }) == "late");
+}
+
+TEST_CASE("an error is thrown by get, whole") {
+  const Future<int> f = Future<int>::failed(Error(ErrorKind::disconnected, "gone", {"f on w1"}, "w1"));
+  CHECK(f.wait().error().worker() == "w1");
+  CHECK(error_text(ErrorKind::disconnected, [&] { f.get(); }) == "gone\n  in f on w1");
+  CHECK_FALSE(f.peek()->ok());
+}
+
+TEST_CASE("the first completion wins") {
+  const Promise<int> p;
+  CHECK(p.set(1));
+  CHECK_FALSE(p.set(2));
+  CHECK_FALSE(p.fail(Error(ErrorKind::failed, "no")));
+  CHECK(p.future().get() == 1);
+}
+
+TEST_CASE("of many threads that complete a promise exactly one wins, and callbacks run once") {
+  for (int round = 0; round < 50; ++round) {
+    const Promise<int> p;
+    std::atomic<int> wins{0}, winner{-1}, calls{0}, seen{-1};
+    p.future().on_ready([&](const Result<int>& r) { ++calls, seen = r.value(); });
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&, t, p] {
+        if (p.set(t)) ++wins, winner = t;
+      });
+    for (auto& t : threads) t.join();
+    CHECK(wins == 1);
+    CHECK(calls == 1);
+    CHECK(seen == winner);
+    CHECK(p.future().get() == winner);
+  }
+}
+
+TEST_CASE("a waiting thread is woken by value, error and abandonment") {
+  for (int way = 0; way < 3; ++way) {
+    Promise<int> p;
+    Strings got;
+    std::thread waiter([&got, f = p.future()] {
+      got.push_back(f.wait().ok() ? std::to_string(f.get()) : f.wait().error().message());
+    });
+    if (way == 0) p.set(3);
+    if (way == 1) p.fail(Error(ErrorKind::failed, "broke"));
+    if (way == 2) p = Promise<int>();
+    waiter.join();
+    CHECK(got == Strings{way == 0   ? "3"
+                         : way == 1 ? "broke"
+                                    : "[future] whoever should have given the value has gone"});
+  }
+}
+
+TEST_CASE("callbacks run in the order in which they were added, or at once if the value is there") {
+  const Promise<int> p;
+  Strings calls;
+  for (const char* name : {"a", "b", "c"})
+    p.future().on_ready(
+        [&calls, name](const Result<int>& r) { calls.push_back(name + std::to_string(r.value())); });
+  CHECK(calls.empty());
+  p.set(1);
+  CHECK(calls == Strings{"a1", "b1", "c1"});
+  p.future().on_ready([&](const Result<int>&) { calls.push_back("late"); });
+  CHECK(calls.back() == "late");
+}
+
+TEST_CASE("callbacks added while another thread completes run exactly once") {
+  for (int round = 0; round < 200; ++round) {
+    const Promise<int> p;
+    std::atomic<int> calls{0};
+    std::thread setter([p] { p.set(5); });
+    for (int i = 0; i < 10; ++i) p.future().on_ready([&](const Result<int>& r) { calls += r.value(); });
+    setter.join();
+    CHECK(calls == 50);
+  }
+}
+
+TEST_CASE("a callback may destroy the promise that runs it") {
+  struct Owner {
+    Promise<int> promise;
+  };
+  auto owner = std::make_unique<Owner>();
+  const Future<int> f = owner->promise.future();
+  int after = 0;
+  f.on_ready([&](const Result<int>&) { owner.reset(); });
+  f.on_ready([&](const Result<int>& r) { after = r.value(); });
+  CHECK(owner->promise.set(4));
+  CHECK(owner == nullptr);
+  CHECK(after == 4);
+}
+
+TEST_CASE("then maps values, passes errors by, and catches what is thrown") {
+  const Promise<int> p;
+  const Future<std::string> text = p.future().then([](int x) { return std::to_string(x + 1); });
+  int seen = 0;
+  const Future<void> nothing = text.then([&](const std::string& s) { seen = std::stoi(s); });
+  const Future<double> from_nothing = nothing.then([] { return 0.5; });
+  const Future<int> thrown = p.future().then([](int) -> int { throw std::runtime_error("oops"); });
+  bool called = false;
+  const Future<int> skipped = thrown.then([&](int x) { return called = true, x; });
+  p.set(41);
+  CHECK(text.get() == "42");
+  nothing.get();
+  CHECK(seen == 42);
+  CHECK(from_nothing.get() == 0.5);
+  CHECK(error_text(ErrorKind::failed, [&] { thrown.get(); }) == "std::runtime_error: oops");
+  CHECK(error_text(ErrorKind::failed, [&] { skipped.get(); }) == "std::runtime_error: oops");
+  CHECK_FALSE(called);
+}
+
+TEST_CASE("complete_with takes what the function returns or throws") {
+  const Promise<int> good, bad;
+  const Promise<void> nothing;
+  CHECK(good.complete_with([] { return 3; }));
+  CHECK(bad.complete_with([]() -> int { throw_error(ErrorKind::overloaded, "[q] full"); }));
+  CHECK(nothing.complete_with([] {}));
+  CHECK(good.future().get() == 3);
+  CHECK(error_text(ErrorKind::overloaded, [&] { bad.future().get(); }) == "[q] full");
+  nothing.future().get();
+}
+
+TEST_CASE("a promise that goes without a value cancels its future, once its last copy is gone") {
+  Future<int> f;
+  {
+    const Promise<int> p;
+    f = p.future();
+    {
+      Promise<int> copy = p, moved = std::move(copy), assigned;
+      assigned = moved;
+    }
+    CHECK_FALSE(f.is_ready());
+  }
+  REQUIRE(f.is_ready());
+  CHECK(f.peek()->error().kind() == ErrorKind::cancelled);
+  // ... along a whole chain.
+  Future<int> chained;
+  {
+    const Promise<int> p;
+    chained = p.future().then([](int x) { return x; }).then([](int x) { return x; });
+  }
+  REQUIRE(chained.is_ready());
+  CHECK(chained.peek()->error().kind() == ErrorKind::cancelled);
+}
+
+TEST_CASE("all() waits for every future and keeps their order") {
+  CHECK(all(std::vector<Future<int>>{}).get().empty());
+  const std::vector<Promise<int>> p(3);
+  const auto joined = all(std::vector{p[0].future(), p[1].future(), p[2].future()});
+  p[2].set(30);
+  p[0].set(10);
+  CHECK_FALSE(joined.is_ready());
+  p[1].set(20);
+  CHECK(joined.get() == std::vector<int>{10, 20, 30});
+  CHECK(all(std::vector{Future<void>::ready({}), Future<void>::ready({})}).get().size() == 2);
+}
+
+TEST_CASE("all() gives the first error in order, once all have ended") {
+  const std::vector<Promise<int>> p(3);
+  const auto joined = all(std::vector{p[0].future(), p[1].future(), p[2].future()});
+  p[2].fail(Error(ErrorKind::deadline, "third"));
+  p[1].fail(Error(ErrorKind::failed, "second"));
+  CHECK_FALSE(joined.is_ready());
+  p[0].set(1);
+  CHECK(error_text(ErrorKind::failed, [&] { joined.get(); }) == "second");
+}
+
+TEST_CASE("all() of futures that several threads complete") {
+  for (int round = 0; round < 50; ++round) {
+    const std::vector<Promise<int>> p(8);
+    std::vector<Future<int>> futures;
+    for (const auto& one : p) futures.push_back(one.future());
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        for (size_t i = t; i < p.size(); i += 4) p[i].set(static_cast<int>(i));
+      });
+    const auto joined = all(futures);
+    CHECK(joined.get() == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+    for (auto& t : threads) t.join();
+  }
+}
+
+TEST_CASE("callbacks run in the frame of whoever added them") {
+  const Promise<int> p;
+  uint64_t first = 0, second = 0, chained = 0;
+  {
+    const FrameScope scope(Frame{.context = 5});
+    p.future().on_ready([&](const Result<int>&) { first = frame().context; });
+  }
+  {
+    const FrameScope scope(Frame{.context = 6});
+    p.future().then([&](int) { chained = frame().context; }).on_ready([](const Result<void>&) {});
+  }
+  p.future().on_ready([&](const Result<int>&) { second = frame().context + 100; });
+  std::thread([&] {
+    const FrameScope scope(Frame{.context = 9});
+    p.set(1);
+    CHECK(frame().context == 9);
+  }).join();
+  CHECK(first == 5);
+  CHECK(chained == 6);
+  CHECK(second == 100);
+  CHECK(frame().context == 0);
+}
+
+TEST_CASE("blocking inside an actor is refused; taking what is there is not") {
+  const Promise<int> p;
+  const std::string what = "Layer::forward of w1/Layer#3";
+  int actor = 0;
+  const FrameScope scope(Frame{.actor = &actor, .what = &what});
+  const std::string advice =
+      " would block inside an actor (Layer::forward of w1/Layer#3): make the method a coroutine (Task<T>) "
+      "and co_await the future";
+  CHECK(invalid_text([&] { p.future().get(); }) == "[Future::get]" + advice);
+  CHECK(invalid_text([&] { p.future().wait(); }) == "[Future::get]" + advice);
+  CHECK(invalid_text([&] { p.future().wait_for(Duration(1)); }) == "[Future::wait_for]" + advice);
+  p.set(2);
+  CHECK(p.future().get() == 2);
+  CHECK(p.future().wait_for(Duration(1)));
+}
+
+TEST_CASE("a result is a value or an error") {
+  const Result<int> good = 3, bad = Error(ErrorKind::cancelled, "no");
+  CHECK(good.ok());
+  CHECK(good.value() == 3);
+  CHECK_FALSE(bad.ok());
+  CHECK(error_text(ErrorKind::cancelled, [&] { bad.value(); }) == "no");
+  CHECK(Result<std::string>(std::string("moved")).value() == "moved");
+}
