@@ -102,7 +102,7 @@ TEST_CASE("the saved values go after the pass unless they are kept") {
   autograd::backward(y, {}, {.retain_graph = true});
   autograd::backward(y);
   CHECK(grad_of(x) == Values{12});
-  CHECK_THAT(error_of([&] { autograd::backward(y); }), Contains("mul runs a second time"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(y); }), Contains("mul runs a second time"));
 }
 
 TEST_CASE("nothing is recorded during a pass unless asked for") {
@@ -218,27 +218,27 @@ TEST_CASE("a pass may run another pass from inside a node") {
 
 TEST_CASE("a tensor without history cannot be a root, and the error says why") {
   const Tensor plain = Tensor::of<double>({1});
-  const std::string text = error_of([&] { autograd::backward(plain); });
+  const std::string text = testing::text_of([&] { autograd::backward(plain); });
   CHECK_THAT(text, Contains("[backward] the tensor (float64 [1]) needs no gradient"));
   CHECK_THAT(text, Contains("inside an autograd context"));
   Tensor x = leaf({1});
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                autograd::grad({mul(x, x)}, {x, plain});
              }),
              Contains("[grad] tensor 1 (float64 [1])"));
-  CHECK_THAT(error_of([&] { autograd::backward(Tensor()); }), Contains("undefined"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(Tensor()); }), Contains("undefined"));
   NoGradGuard off;
-  CHECK_THAT(error_of([&] { autograd::backward(mul(x, x)); }), Contains("grad mode was off"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(mul(x, x)); }), Contains("grad mode was off"));
 }
 
 TEST_CASE("root gradients must fit the roots") {
   Tensor x = leaf({1, 2});
   Tensor y = mul(x, x);
-  CHECK_THAT(error_of([&] { autograd::backward(y); }), Contains("has shape [2]: give its gradient"));
-  CHECK_THAT(error_of([&] { autograd::backward(y, Tensor::of<double>({1})); }),
+  CHECK_THAT(testing::text_of([&] { autograd::backward(y); }), Contains("has shape [2]: give its gradient"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(y, Tensor::of<double>({1})); }),
              Contains("(float64 [2] on cpu) cannot have the gradient float64 [1]"));
-  CHECK_THAT(error_of([&] { autograd::backward(y, Tensor::of<float>({1, 1})); }), Contains("float32 [2]"));
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] { autograd::backward(y, Tensor::of<float>({1, 1})); }), Contains("float32 [2]"));
+  CHECK_THAT(testing::text_of([&] {
                autograd::backward(Tensors{y, y}, {Tensor::of<double>({1, 1})});
              }),
              Contains("1 gradients for 2 tensors"));
@@ -250,22 +250,22 @@ TEST_CASE("faulty nodes are named") {
   const auto with = [&](Step::Rule rule) {
     return record(Tensor::of<double>({1}), {x}, std::move(rule), "faulty", nullptr);
   };
-  CHECK_THAT(error_of([&] { autograd::backward(with([](const Tensors&) { return Tensors{}; })); }),
+  CHECK_THAT(testing::text_of([&] { autograd::backward(with([](const Tensors&) { return Tensors{}; })); }),
              Contains("faulty gave 0 gradients for its 1 inputs"));
-  CHECK_THAT(error_of([&] { autograd::backward(with([](const Tensors& g) { return g; })); }),
+  CHECK_THAT(testing::text_of([&] { autograd::backward(with([](const Tensors& g) { return g; })); }),
              Contains("leaf float64 [2] came out as float64 [1]"));
   Tensor sum = add(x, x);
   CountingSink sink;
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                const Edge edge = sum.gradient_edge();
                autograd::run({edge, edge}, {Tensor::of<double>({1, 1}), Tensor::of<double>({1})}, sink);
              }),
              Contains("gradients of one tensor differ: float64 [2] on cpu and float64 [1]"));
-  CHECK_THAT(error_of([&] { autograd::run({sum.gradient_edge()}, {}, sink); }),
+  CHECK_THAT(testing::text_of([&] { autograd::run({sum.gradient_edge()}, {}, sink); }),
              Contains("0 gradients for 1 roots"));
   Edge outside = sum.gradient_edge();
   outside.input = 4;
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                autograd::run({outside}, {Tensor::of<double>({1, 1})}, sink);
              }),
              Contains("a gradient came for result 4"));
@@ -279,7 +279,7 @@ TEST_CASE("an error in a node leaves grad mode as it was and memory free") {
                        Tensor::of<double>({1}), {x},
                        [](const Tensors&) -> Tensors { throw_invalid("[step] no"); }, "thrower", nullptr),
                    x);
-    CHECK_THAT(error_of([&] { autograd::backward(y); }), Contains("[step] no"));
+    CHECK_THAT(testing::text_of([&] { autograd::backward(y); }), Contains("[step] no"));
     CHECK(grad_enabled());
   }
   CHECK(allocator_stats().in_use == before);

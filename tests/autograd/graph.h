@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/support/error_of.h"
 #include "core/error.h"
 #include "core/node.h"
 
@@ -85,17 +86,6 @@ inline Tensor leaf(const std::vector<double>& values) {
   Tensor t = Tensor::of(values);
   t.set_requires_grad();
   return t;
-}
-
-/// The text of the Error that `f` throws; empty if it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
 }
 
 }  // namespace troupe::testing

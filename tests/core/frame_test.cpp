@@ -12,7 +12,7 @@
 
 #include "core/dtype.h"
 #include "core/log.h"
-#include "tests/core/error_of.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "tests/core/error_of.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "tests/core/error_of.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using namespace troupe::testing;

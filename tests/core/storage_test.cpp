@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/core/error_of.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using namespace troupe::testing;

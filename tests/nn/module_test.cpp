@@ -1,6 +1,7 @@
 // Modules list, save and load what is inside them.
 #include <catch2/catch.hpp>
 
+#include "tests/support/error_of.h"
 #include "autograd/autograd.h"
 #include "core/error.h"
 #include "nn/nn.h"
@@ -31,16 +32,6 @@ Names names(const nn::NamedTensors& list) {
   Names out;
   for (const auto& [name, t] : list) out.push_back(name);
   return out;
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
 }
 
 }  // namespace
@@ -104,7 +95,7 @@ TEST_CASE("a state that does not fit is refused as a whole, and every fault is n
   state.erase("a.fc.bias");
   state["out.weight"] = Tensor::zeros({3, 1});
   state["a.fc.wieght"] = Tensor::zeros({1});
-  const std::string text = error_of([&] { net.load_state_dict(state); });
+  const std::string text = testing::text_of([&] { net.load_state_dict(state); });
   CHECK_THAT(text, Contains("[load_state_dict] the state does not fit"));
   CHECK_THAT(text, Contains("missing a.fc.bias [3]"));
   CHECK_THAT(text, Contains("out.weight has shape [1, 3], got float32 [3, 1]"));
@@ -117,7 +108,7 @@ TEST_CASE("two members of one name are refused") {
     Tensor a = Tensor::zeros({1}), b = Tensor::zeros({1});
     void members(nn::Members& m) override { m("a", a), m("a", b); }
   } net;
-  CHECK_THAT(error_of([&] { net.state_dict(); }), Contains("two members are called \"a\""));
+  CHECK_THAT(testing::text_of([&] { net.state_dict(); }), Contains("two members are called \"a\""));
 }
 
 TEST_CASE("reset gives the same values for the same seed, and others for layers of one size") {

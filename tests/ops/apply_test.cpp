@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
+#include "tests/support/error_of.h"
 #include "autograd/engine.h"
 #include "core/error.h"
 #include "ops/ops.h"
@@ -11,17 +12,6 @@ namespace {
 
 using Catch::Contains;
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::invalid);
-    return e.what();
-  }
-  return "no error";
-}
-
 Tensor leaf(const Shape& shape, double value = 1) {
   Tensor t = Tensor::full(shape, value);
   t.set_requires_grad();
@@ -30,31 +20,31 @@ Tensor leaf(const Shape& shape, double value = 1) {
 
 TEST_CASE("errors name the operator, what was got and what was expected") {
   const Tensor a = Tensor::zeros({3, 4}), b = Tensor::zeros({5, 6});
-  CHECK(error_of([&] { ops::matmul(a, b); }) == "[matmul] inner dimensions differ: [3, 4] x [5, 6]");
-  CHECK(error_of([&] { a + b; }) == "[add] shapes do not broadcast: [3, 4] and [5, 6]");
-  CHECK_THAT(error_of([&] { a + Tensor::zeros({4}, float64); }),
+  CHECK(testing::text_of([&] { ops::matmul(a, b); }) == "[matmul] inner dimensions differ: [3, 4] x [5, 6]");
+  CHECK(testing::text_of([&] { a + b; }) == "[add] shapes do not broadcast: [3, 4] and [5, 6]");
+  CHECK_THAT(testing::text_of([&] { a + Tensor::zeros({4}, float64); }),
              Contains("float32 [3, 4] and float64 [4]; use .to()"));
-  CHECK_THAT(error_of([&] { ops::exp(Tensor::zeros({2}, int64)); }),
+  CHECK_THAT(testing::text_of([&] { ops::exp(Tensor::zeros({2}, int64)); }),
              Contains("[exp] needs float32 or float64, got int64 [2]; use .to()"));
-  CHECK_THAT(error_of([&] { a + Tensor(); }), Contains("[add] input 1 is an undefined tensor"));
-  CHECK_THAT(error_of([&] { ops::apply(ops::kAdd, std::vector{a}); }),
+  CHECK_THAT(testing::text_of([&] { a + Tensor(); }), Contains("[add] input 1 is an undefined tensor"));
+  CHECK_THAT(testing::text_of([&] { ops::apply(ops::kAdd, std::vector{a}); }),
              Contains("[add] got 1 inputs, expected 2"));
-  CHECK_THAT(error_of([&] { ops::softmax(a, 2); }),
+  CHECK_THAT(testing::text_of([&] { ops::softmax(a, 2); }),
              Contains("[softmax] dimension 2 is out of range for shape [3, 4]"));
-  CHECK_THAT(error_of([&] { ops::sum(a, {0, -2}); }), Contains("[sum] dimension -2 is named twice"));
-  CHECK_THAT(error_of([&] { ops::reshape(a, {5, -1}); }), Contains("[reshape] [3, 4] has 12 elements"));
-  CHECK_THAT(error_of([&] { ops::embedding(Tensor::of<int64_t>({7}), a); }),
+  CHECK_THAT(testing::text_of([&] { ops::sum(a, {0, -2}); }), Contains("[sum] dimension -2 is named twice"));
+  CHECK_THAT(testing::text_of([&] { ops::reshape(a, {5, -1}); }), Contains("[reshape] [3, 4] has 12 elements"));
+  CHECK_THAT(testing::text_of([&] { ops::embedding(Tensor::of<int64_t>({7}), a); }),
              Contains("index 7 is out of range for size 3"));
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                ops::cross_entropy(a, Tensor::of<int64_t>({0, 1, 4}));
              }),
              Contains("target 4 is out of range for 4 classes"));
-  CHECK_THAT(error_of([&] { ops::mse_loss(a, a, "avg"); }),
+  CHECK_THAT(testing::text_of([&] { ops::mse_loss(a, a, "avg"); }),
              Contains("reduction is \"avg\", expected mean, sum or none"));
-  CHECK_THAT(error_of([&] { ops::gelu(a, "fast"); }),
+  CHECK_THAT(testing::text_of([&] { ops::gelu(a, "fast"); }),
              Contains("approximate is \"fast\", expected none or tanh"));
-  CHECK_THAT(error_of([&] { ops::amax(Tensor::zeros({0, 2}), {0}); }), Contains("of no elements"));
-  CHECK_THAT(error_of([&] { ops::slice(a, 0, 0, 2, 0); }), Contains("step must be at least 1, got 0"));
+  CHECK_THAT(testing::text_of([&] { ops::amax(Tensor::zeros({0, 2}), {0}); }), Contains("of no elements"));
+  CHECK_THAT(testing::text_of([&] { ops::slice(a, 0, 0, 2, 0); }), Contains("step must be at least 1, got 0"));
 }
 
 TEST_CASE("attributes are completed, converted and checked by name") {
@@ -63,14 +53,14 @@ TEST_CASE("attributes are completed, converted and checked by name") {
   CHECK(ops::apply1(ops::kSum, {x}, {{"keepdim", true}, {"dim", 0}}).shape() == Shape{1, 2});
   CHECK(ops::apply1(ops::kPowScalar, {x}, {{"exponent", 2}}).to_vector<double>() ==
         std::vector<double>{1, 4, 9, 16});
-  CHECK(error_of([&] {
+  CHECK(testing::text_of([&] {
           ops::apply1(ops::kSum, {x}, {{"dims", 1}});
         }) == "[sum] no attribute dims; it has [dim, keepdim]");
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                ops::apply1(ops::kSum, {x}, {{"keepdim", "yes"}});
              }),
              Contains("keepdim is a boolean, got a text"));
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                ops::apply1(ops::kSum, {x}, {{"dim", 0}, {"dim", 1}});
              }),
              Contains("given twice"));
@@ -81,10 +71,10 @@ TEST_CASE("backward finds that a saved tensor was changed in place") {
   const Tensor z = x * y;
   const Tensor e = ops::exp(x);
   ops::add_(y, Tensor::full({2}, 1.0));
-  CHECK_THAT(error_of([&] { autograd::backward(ops::sum(z)); }),
+  CHECK_THAT(testing::text_of([&] { autograd::backward(ops::sum(z)); }),
              Contains("[mul]") && Contains("changed in place") && Contains("input 1"));
   e.fill_(0);
-  CHECK_THAT(error_of([&] { autograd::backward(ops::sum(e)); }),
+  CHECK_THAT(testing::text_of([&] { autograd::backward(ops::sum(e)); }),
              Contains("[exp] result 0") && Contains("changed in place"));
 }
 
@@ -93,7 +83,7 @@ TEST_CASE("a second backward needs retain_graph") {
   const Tensor loss = ops::sum(ops::exp(x) * x);
   autograd::backward(loss, {}, {.retain_graph = true});
   autograd::backward(loss);
-  CHECK_THAT(error_of([&] { autograd::backward(loss); }), Contains("was already run; pass retain_graph"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(loss); }), Contains("was already run; pass retain_graph"));
 }
 
 TEST_CASE("an operator that saves its result makes no cycle") {

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "tests/support/error_of.h"
 #include "core/error.h"
 #include "core/node.h"
 #include "core/random.h"
@@ -15,17 +16,6 @@ using optim::AdamW;
 using optim::SGD;
 
 namespace {
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::invalid);
-    return e.what();
-  }
-  return {};
-}
 
 Tensor param(const Values& values) { return Tensor::of(values).set_requires_grad(); }
 
@@ -90,12 +80,12 @@ TEST_CASE("step(grads) needs one fitting gradient per parameter, and changes not
   Tensor a = param({1, 2}), b = param({3});
   Adam adam({a, b});
   const Tensor good = Tensor::of<double>({1, 1});
-  CHECK_THAT(error_of([&] { adam.step({good}); }), Contains("1 gradients for 2 parameters"));
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] { adam.step({good}); }), Contains("1 gradients for 2 parameters"));
+  CHECK_THAT(testing::text_of([&] {
                adam.step({good, good});
              }),
              Contains("gradient 1 is float64 [2] on cpu; its parameter is float64 [1]"));
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                adam.step({good, Tensor::of<float>({1})});
              }),
              Contains("gradient 1 is float32 [1]"));
@@ -117,35 +107,35 @@ TEST_CASE("strided parameters and gradients, and a gradient that is the paramete
 
 TEST_CASE("parameters must be floating leaves, once each") {
   Tensor p = param({1});
-  CHECK_THAT(error_of([&] { SGD({Tensor()}); }), Contains("parameter 0 is undefined"));
-  CHECK_THAT(error_of([&] { SGD({Tensor::of<int64_t>({1})}); }), Contains("int64 [1]: not floating"));
-  CHECK_THAT(error_of([&] { SGD({p, param({2}), p}); }), Contains("parameters 0 and 2 are the same"));
+  CHECK_THAT(testing::text_of([&] { SGD({Tensor()}); }), Contains("parameter 0 is undefined"));
+  CHECK_THAT(testing::text_of([&] { SGD({Tensor::of<int64_t>({1})}); }), Contains("int64 [1]: not floating"));
+  CHECK_THAT(testing::text_of([&] { SGD({p, param({2}), p}); }), Contains("parameters 0 and 2 are the same"));
   struct Made : Node {
     Tensors apply(Tensors&& g) override { return std::move(g); }
     std::string name() const override { return "made"; }
   };
   Tensor result = Tensor::of<double>({1});
   result.set_grad_fn({make_ref<Made>(), 0});
-  CHECK_THAT(error_of([&] { SGD({result}); }), Contains("is no leaf: it was made by made"));
+  CHECK_THAT(testing::text_of([&] { SGD({result}); }), Contains("is no leaf: it was made by made"));
 }
 
 TEST_CASE("options out of range are refused, by the constructor and from a map") {
   const Tensors p{param({1})};
-  CHECK_THAT(error_of([&] { SGD(p, {.lr = -1}); }),
+  CHECK_THAT(testing::text_of([&] { SGD(p, {.lr = -1}); }),
              Contains("[sgd] option lr must be a finite number of at least 0"));
-  CHECK_THAT(error_of([&] { SGD(p, {.lr = NAN}); }), Contains("got nan"));
-  CHECK_THAT(error_of([&] { SGD(p, {.momentum = HUGE_VAL}); }), Contains("momentum"));
-  CHECK_THAT(error_of([&] { SGD(p, {.momentum = 0, .nesterov = true}); }),
+  CHECK_THAT(testing::text_of([&] { SGD(p, {.lr = NAN}); }), Contains("got nan"));
+  CHECK_THAT(testing::text_of([&] { SGD(p, {.momentum = HUGE_VAL}); }), Contains("momentum"));
+  CHECK_THAT(testing::text_of([&] { SGD(p, {.momentum = 0, .nesterov = true}); }),
              Contains("nesterov needs momentum"));
-  CHECK_THAT(error_of([&] { SGD(p, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}); }),
+  CHECK_THAT(testing::text_of([&] { SGD(p, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}); }),
              Contains("no dampening"));
-  CHECK_THAT(error_of([&] { Adam(p, {.beta1 = 1}); }), Contains("[adam] option beta1 must be in [0"));
-  CHECK_THAT(error_of([&] { AdamW(p, {.beta2 = -0.1}); }), Contains("[adamw] option beta2"));
-  CHECK_THAT(error_of([&] { Adam(p, {.eps = -1}); }), Contains("eps"));
-  CHECK_THAT(error_of([&] { AdamW(p, {.weight_decay = -1}); }), Contains("weight_decay"));
-  CHECK_THAT(error_of([&] { AdamW::Options::from({{"eps", NAN}}); }), Contains("[adamw] option eps"));
+  CHECK_THAT(testing::text_of([&] { Adam(p, {.beta1 = 1}); }), Contains("[adam] option beta1 must be in [0"));
+  CHECK_THAT(testing::text_of([&] { AdamW(p, {.beta2 = -0.1}); }), Contains("[adamw] option beta2"));
+  CHECK_THAT(testing::text_of([&] { Adam(p, {.eps = -1}); }), Contains("eps"));
+  CHECK_THAT(testing::text_of([&] { AdamW(p, {.weight_decay = -1}); }), Contains("weight_decay"));
+  CHECK_THAT(testing::text_of([&] { AdamW::Options::from({{"eps", NAN}}); }), Contains("[adamw] option eps"));
   SGD sgd(p);
-  CHECK_THAT(error_of([&] { sgd.set_lr(NAN); }), Contains("lr must be a finite number"));
+  CHECK_THAT(testing::text_of([&] { sgd.set_lr(NAN); }), Contains("lr must be a finite number"));
   CHECK(sgd.lr() == 1e-3);
 }
 
@@ -158,15 +148,15 @@ TEST_CASE("options travel as maps") {
   CHECK(got.weight_decay == 0.01);
   CHECK(got.amsgrad);
   CHECK(SGD::Options::from({{"lr", int64_t{1}}}).lr == 1);
-  CHECK_THAT(error_of([] {
+  CHECK_THAT(testing::text_of([] {
                SGD::Options::from({{"momentm", 0.9}});
              }),
              Contains("[sgd] option \"momentm\" is unknown; did you mean \"momentum\"?"));
-  CHECK_THAT(error_of([] {
+  CHECK_THAT(testing::text_of([] {
                SGD::Options::from({{"lr", std::string("high")}});
              }),
              Contains("lr must be a double, got string"));
-  CHECK_THAT(error_of([] {
+  CHECK_THAT(testing::text_of([] {
                SGD::Options::from({{"nesterov", 1.0}});
              }),
              Contains("nesterov must be a bool, got double"));
@@ -181,11 +171,11 @@ TEST_CASE("make() knows optimizers by name") {
   const auto adamw = optim::make("adamw", {}, p);
   REQUIRE(dynamic_cast<AdamW*>(adamw.get()));
   CHECK(dynamic_cast<AdamW&>(*adamw).options().weight_decay == 0.01);
-  CHECK_THAT(error_of([&] { optim::make("adan", {}, p); }),
+  CHECK_THAT(testing::text_of([&] { optim::make("adan", {}, p); }),
              Contains("unknown optimizer \"adan\"; did you mean \"adam\"?"));
-  CHECK_THAT(error_of([&] { optim::make("conjugate gradients", {}, p); }),
+  CHECK_THAT(testing::text_of([&] { optim::make("conjugate gradients", {}, p); }),
              Contains("known: sgd, adam, adamw"));
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(testing::text_of([&] {
                optim::make("adam", {{"betas", 0.9}}, p);
              }),
              Contains("did you mean \"beta1\"?"));
@@ -227,7 +217,7 @@ TEST_CASE("state that does not fit is refused and changes nothing") {
   const auto with = [&](auto change) {
     auto state = good;
     change(state);
-    return error_of([&] { sgd.load_state(state); });
+    return testing::text_of([&] { sgd.load_state(state); });
   };
   CHECK_THAT(with([](auto& s) { s.erase("0.momentum_buffer"); }), Contains("0.momentum_buffer is missing"));
   CHECK_THAT(with([](auto& s) { s.erase("0.step"); }), Contains("or its step is missing"));
