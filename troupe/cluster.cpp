@@ -126,7 +126,8 @@ class Joined final : public WorkerProcess {
   ~Joined() override { leave(); }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
-      if (code.ok()) joiner_.leave(code.value());
+      // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it knows.
+      if (code.ok() && !joiner_.ended().wait_for(std::chrono::seconds(1))) joiner_.leave(code.value());
     });
     return joiner_.ended().get();
   }

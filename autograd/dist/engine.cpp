@@ -246,10 +246,7 @@ Future<void> DistEngine::backward(uint64_t context, std::vector<Edge> roots, Ten
     FrameScope scope(at);
     run_part(part);
   } else {
-    outside_->post(actors::make_job([this, part, at] {
-      FrameScope scope(at);
-      run_part(part);
-    }), actors::Where::caller);
+    run_outside(std::move(part), at, actors::Where::caller);
   }
   return pass->promise.future();
 }
@@ -282,12 +279,26 @@ void DistEngine::on_backward(const Ref<actors::Invocation>& call) {
   send.node = nullptr;
   part->where = "backward on " + (send.cell ? send.cell->label() : worker_.name());
   if (send.cell) return send.cell->post_paced([this, part] { run_part(part); });
-  outside_->post(actors::make_job([this, part, at = frame()] {
-    FrameScope scope(at);
-    const TimePoint start = worker_.clock().now();
-    run_part(part);
-    outside_pace_.note(worker_.clock().now() - start);
-  }), worker_.dispatch() == actors::Dispatch::caller ? actors::Where::caller : outside_pace_.where());
+  run_outside(std::move(part), frame(),
+              worker_.dispatch() == actors::Dispatch::caller ? actors::Where::caller : outside_pace_.where());
+}
+
+// The end of a pass may be the end of the program: stop() waits until the job has let go of this engine.
+void DistEngine::run_outside(std::shared_ptr<Part> part, const Frame& at, actors::Where where) {
+  {
+    std::lock_guard lock(mutex_);
+    ++outside_jobs_;
+  }
+  outside_->post(actors::make_job([this, part = std::move(part), at]() mutable {
+    {
+      FrameScope scope(at);
+      const TimePoint start = worker_.clock().now();
+      run_part(std::move(part));
+      outside_pace_.note(worker_.clock().now() - start);
+    }
+    std::lock_guard lock(mutex_);
+    if (--outside_jobs_ == 0) outside_idle_.notify_all();
+  }), where);
 }
 
 void DistEngine::run_part(std::shared_ptr<Part> part) {
@@ -409,6 +420,8 @@ void DistEngine::stop() {
     contexts.swap(contexts_);
   }
   abandon_all(Error(ErrorKind::cancelled, "[backward] worker " + worker_.name() + " is shutting down"));
+  std::unique_lock lock(mutex_);
+  outside_idle_.wait(lock, [&] { return outside_jobs_ == 0; });
 }
 
 }  // namespace troupe::autograd

@@ -8,6 +8,7 @@
 // graph and what it saved live until the context ends.)
 #pragma once
 #include <array>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -77,6 +78,7 @@ class DistEngine final : public actors::Interceptor {
   void receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values);
 
   void run_part(std::shared_ptr<Part> part);
+  void run_outside(std::shared_ptr<Part> part, const Frame& at, actors::Where where);
   void finish_part(Part& part);
   void on_backward(const Ref<actors::Invocation>& call);
   void on_report(const Ref<actors::Invocation>& call);
@@ -92,6 +94,8 @@ class DistEngine final : public actors::Interceptor {
   actors::Pace outside_pace_;
 
   std::mutex mutex_;
+  std::condition_variable outside_idle_;
+  int64_t outside_jobs_ = 0;
   bool stopped_ = false;
   std::unordered_map<uint64_t, StatePtr> contexts_;
   std::array<uint64_t, 1024> ended_{};  // the last contexts that ended: late calls must not bring them back

@@ -155,6 +155,8 @@ TEST_CASE("the cause is reported, not the consequence that was seen first", "[la
   CHECK(likely_cause({exited(0, kLostPeer), exited(1, kLostPeer), killed(2, 9)})->rank == 2);
   CHECK(likely_cause({exited(0, kLostPeer), exited(1, 1)})->rank == 1);
   CHECK(likely_cause({exited(2, 3), exited(1, 1)})->rank == 2);
+  CHECK(likely_cause({exited(2, 3), exited(1, 3), exited(0, 3)})->rank == 0);
+  CHECK(likely_cause({exited(2, 3), exited(0, 1)})->rank == 2);
   CHECK(likely_cause({exited(2, 3), killed(1, 11), killed(0, 9)})->rank == 1);
   CHECK(killed(2, 9).text() == "w2 (pid 102) was killed by signal 9 (SIGKILL)");
   CHECK(killed(2, 9).exit_code() == 137);

@@ -23,7 +23,10 @@ std::optional<Ending> likely_cause(const std::vector<Ending>& seen) {
   };
   std::optional<Ending> best;
   for (const auto& ending : seen)
-    if (ending.failed() && (!best || weight(ending) > weight(*best))) best = ending;
+    // Worker 0 hands its code to the others, which may end before it.
+    if (ending.failed() && (!best || weight(ending) > weight(*best) ||
+                            (ending.rank == 0 && !WIFSIGNALED(ending.status) && ending.status == best->status)))
+      best = ending;
   return best;
 }
 

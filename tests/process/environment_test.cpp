@@ -1,0 +1,203 @@
+// Processes started by hand, as other launchers start them: variables, tokens, and what goes wrong while joining.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <deque>
+
+#include "tests/process/launcher.h"
+#include "tests/support/folder.h"
+
+using namespace troupe::testing;
+
+namespace {
+
+using Variables = std::vector<std::string>;
+
+const std::string kToken = "0123456789abcdef0123456789abcdef", kOtherToken = "another secret, just as long as it";
+
+sockaddr_in loopback(int port) {
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  a.sin_port = htons(static_cast<uint16_t>(port));
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return a;
+}
+
+// A port of the loopback interface, bound here as long as this lives.
+struct Port {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), number = 0;
+  Port() {
+    sockaddr_in a = loopback(0);
+    socklen_t size = sizeof a;
+    REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&a), size) == 0);
+    REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) == 0);
+    number = ntohs(a.sin_port);
+  }
+  ~Port() { close(fd); }
+  Port(const Port&) = delete;
+};
+
+int free_port() { return Port().number; }
+
+// The variables of one process in torchrun's dialect, and a secret in a file.
+struct Site {
+  Folder folder;
+  int port = free_port();
+  std::string token = folder.file("token", kToken);
+  Variables of(int rank, int world) const {
+    return {"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(world), "MASTER_ADDR=127.0.0.1",
+            "MASTER_PORT=" + std::to_string(port), "TROUPE_TOKEN_FILE=" + token};
+  }
+};
+
+Variables with(Variables variables, const std::string& more) {
+  variables.push_back(more);
+  return variables;
+}
+
+Process start(const Variables& variables) { return Process({program("probe")}, variables); }
+
+// What a process says that ends before it joins anything.
+void refused(const Variables& variables, int code, const std::vector<std::string>& texts) {
+  Process p({program("probe")}, variables);
+  const int got = p.exit_code();
+  INFO(p.output << p.errors);
+  CHECK(got == code);
+  CHECK(Process::count(p.errors, "\n") == 1);
+  CHECK(p.output.empty());
+  for (const auto& text : texts) CHECK(p.errors.find(text) != std::string::npos);
+}
+
+void ends_well(Process& p) {
+  const int code = p.exit_code();
+  INFO(p.output << p.errors);
+  CHECK(code == 0);
+  CHECK(p.nothing_left());
+}
+
+}  // namespace
+
+TEST_CASE("the variables of torchrun, Slurm, Open MPI and MPICH make a cluster over TCP", "[process]") {
+  const auto [rank, world] =
+      GENERATE(std::pair<std::string, std::string>("RANK=", "WORLD_SIZE="), std::pair("SLURM_PROCID=", "SLURM_NTASKS="),
+               std::pair("OMPI_COMM_WORLD_RANK=", "OMPI_COMM_WORLD_SIZE="), std::pair("PMI_RANK=", "PMI_SIZE="));
+  Site site;
+  std::deque<Process> workers;
+  for (int i = 0; i < 3; ++i) {
+    auto variables = site.of(i, 3);
+    variables[0] = rank + std::to_string(i), variables[1] = world + "3";
+    workers.emplace_back(std::vector<std::string>{program("probe")}, variables);
+  }
+  for (auto& w : workers) {
+    ends_well(w);
+    CHECK(w.errors.empty());
+  }
+  CHECK(workers[0].line("together") == " w0 w1 w2");
+  CHECK(workers[0].line("address ") == "tcp:127.0.0.1:" + std::to_string(site.port));
+}
+
+TEST_CASE("half-set and impossible variables end a program with 2, naming them", "[process]") {
+  const Site site;
+  refused({"RANK=1"}, 2, {"RANK", "WORLD_SIZE"});
+  refused({"SLURM_NTASKS=2"}, 2, {"SLURM_PROCID", "SLURM_NTASKS"});
+  refused(site.of(3, 3), 2, {"RANK=3", "WORLD_SIZE=3"});
+  refused({"RANK=one", "WORLD_SIZE=3"}, 2, {"RANK is 'one'"});
+  refused({"RANK=-1", "WORLD_SIZE=3"}, 2, {"RANK is '-1'"});
+  refused({"RANK=0", "WORLD_SIZE=3"}, 2, {"TROUPE_ADDRESS", "MASTER_ADDR"});
+  refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x"}, 2, {"TROUPE_TOKEN_FILE"});
+  refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x", "TROUPE_TOKEN=short"}, 2, {"5 bytes", "16"});
+  refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=soon"), 2, {"TROUPE_JOIN_TIMEOUT is 'soon'"});
+  refused({"TROUPE_WORKERS=many"}, 2, {"TROUPE_WORKERS is 'many'"});
+  refused({"TROUPE_WORKERS=0"}, 2, {"TROUPE_WORKERS"});
+}
+
+TEST_CASE("a token file that others can read, or that is not there, is refused by name", "[process]") {
+  Site site;
+  site.token = site.folder.file("open", kToken, 0644);
+  refused(site.of(0, 2), 2, {site.token, "0644", "0600"});
+  site.token = (site.folder.path / "none").string();
+  refused(site.of(1, 2), 2, {site.token, "No such file"});
+}
+
+TEST_CASE("a worker with another token is refused, and the cluster forms when the right one comes", "[process]") {
+  Site site;
+  Process driver({program("probe")}, site.of(0, 2));
+  Site other;
+  other.port = site.port, other.token = other.folder.file("token", kOtherToken);
+  refused(other.of(1, 2), 3, {"token", "tcp:127.0.0.1:" + std::to_string(site.port)});
+  auto worker = start(site.of(1, 2));
+  ends_well(worker);
+  ends_well(driver);
+  CHECK(Process::count(driver.errors, "\n") == 1);
+  CHECK(driver.errors.find("refused a connection") != std::string::npos);
+}
+
+TEST_CASE("of two processes with one rank the second is refused, and the cluster forms with the first", "[process]") {
+  Site site;
+  Process driver({program("probe")}, site.of(0, 3)), a({program("probe")}, site.of(1, 3)),
+      b({program("probe")}, site.of(1, 3));
+  Process& second = Process::first_to_end(a, b);
+  Process& first = &second == &a ? b : a;
+  CHECK(second.exit_code() == 3);
+  INFO(second.errors);
+  CHECK(second.errors.find("there is a w1 already: is its rank used twice?") != std::string::npos);
+  auto last = start(site.of(2, 3));
+  ends_well(first);
+  ends_well(last);
+  ends_well(driver);
+  CHECK(driver.line("together") == " w0 w1 w2");
+  CHECK(Process::count(driver.errors, "\n") == 1);
+}
+
+TEST_CASE("random bytes at the driver's port do no harm while workers join", "[process]") {
+  Site site;
+  Process driver({program("probe")}, site.of(0, 2));
+  uint64_t state = 42;
+  for (int n = 0; n < 20; ++n) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in a = loopback(site.port);
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0) {
+      close(fd), --n, usleep(1000);  // the driver does not listen yet
+      continue;
+    }
+    std::string bytes;
+    for (int i = 0; i < 37 * n; ++i) bytes += static_cast<char>((state = state * 6364136223846793005u + 1) >> 56);
+    (void)!send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);  // the driver may have hung up by then
+    close(fd);
+  }
+  auto worker = start(site.of(1, 2));
+  ends_well(worker);
+  ends_well(driver);
+  CHECK(driver.line("together") == " w0 w1");
+}
+
+TEST_CASE("a driver whose port is taken ends with 3, naming the address", "[process]") {
+  Port taken;
+  REQUIRE(listen(taken.fd, 1) == 0);
+  Site site;
+  site.port = taken.number;
+  refused(site.of(0, 2), 3, {"tcp:127.0.0.1:" + std::to_string(taken.number), "in use"});
+}
+
+TEST_CASE("joining is bounded: a worker names the address, a driver the missing ranks", "[process]") {
+  Site site;
+  refused(with(site.of(1, 2), "TROUPE_JOIN_TIMEOUT=0.3"), 3, {"nobody answers at tcp:127.0.0.1:" + std::to_string(site.port)});
+  refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=0.3"), 3, {"have not joined: w1, w2"});
+}
+
+TEST_CASE("Ctrl-C ends a driver that waits for workers", "[process]") {
+  Site site;
+  Process driver({program("probe")}, site.of(0, 2));
+  for (;;) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in a = loopback(site.port);
+    const bool there = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
+    close(fd);
+    if (there) break;
+    usleep(1000);
+  }
+  driver.signal(SIGINT);
+  CHECK(driver.exit_code() == 130);
+  CHECK(driver.errors.find("error") == std::string::npos);
+}
