@@ -14,9 +14,9 @@ namespace troupe {
 ///     static constexpr auto remote = methods<Layer, int64_t, int64_t>("forward", &Layer::forward);
 ///   };
 ///
-/// The constructor, the methods and the destructor run one at a time, though not always on the same thread. A method
-/// must not block (waiting for a future throws): one that has to wait is a coroutine, returns Task<T> and uses
-/// co_await; other messages may run only there.
+/// The constructor, the methods and the destructor run one at a time, though not always on the same thread. A
+/// method must not block (waiting for a future throws): one that has to wait is a coroutine, returns Task<T>
+/// and uses co_await; other messages may run only there.
 class Actor {
  public:
   virtual ~Actor() = default;

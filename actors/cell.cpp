@@ -33,13 +33,15 @@ const ActorType::Method& ActorCell::method(size_t index) const {
 }
 
 void ActorCell::construct(ValueList args) {
-  post([this, args = std::move(args)]() mutable {
-    try {
-      object_ = type_.construct(std::move(args));
-    } catch (...) {
-      failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
-    }
-  }, Where::pool);
+  post(
+      [this, args = std::move(args)]() mutable {
+        try {
+          object_ = type_.construct(std::move(args));
+        } catch (...) {
+          failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
+        }
+      },
+      Where::pool);
 }
 
 Actor& ActorCell::object() {
@@ -49,7 +51,8 @@ Actor& ActorCell::object() {
 }
 
 void ActorCell::deliver(Ref<Invocation> invocation) {
-  const Where where = worker_.dispatch() == Dispatch::caller ? Where::caller : paces_[invocation->method()].where();
+  const Where where =
+      worker_.dispatch() == Dispatch::caller ? Where::caller : paces_[invocation->method()].where();
   mailbox_->post(std::move(invocation), where);
 }
 
@@ -60,9 +63,10 @@ void ActorCell::post(std::function<void()> job, Where where) {
   at.actor = this;
   at.what = &label_;
   mailbox_->post(make_job([self = shared_from_this(), at, job = std::move(job)]() mutable {
-    FrameScope scope(at);
-    job();
-  }), where);
+                   FrameScope scope(at);
+                   job();
+                 }),
+                 where);
 }
 
 void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
@@ -77,7 +81,8 @@ void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
       return;
     }
   }
-  if (auto s = suspension.lock()) s->cancel(Error(ErrorKind::cancelled, "[call] worker " + worker_.name() + " is shutting down"));
+  if (auto s = suspension.lock())
+    s->cancel(Error(ErrorKind::cancelled, "[call] worker " + worker_.name() + " is shutting down"));
 }
 
 void ActorCell::cancel_suspensions(const Error& why) {
@@ -92,19 +97,23 @@ void ActorCell::cancel_suspensions(const Error& why) {
 }
 
 void ActorCell::release() {
-  post([this] {
-    attachments_.clear();
-    object_.reset();
-  }, Where::pool);
+  post(
+      [this] {
+        attachments_.clear();
+        object_.reset();
+      },
+      Where::pool);
 }
 
 void ActorCell::post_paced(std::function<void()> job) {
   Pace& pace = paces_[method_labels_.size()];
-  post([this, &pace, job = std::move(job)] {
-    const TimePoint start = worker_.clock().now();
-    job();
-    pace.note(worker_.clock().now() - start);
-  }, pace.where());
+  post(
+      [this, &pace, job = std::move(job)] {
+        const TimePoint start = worker_.clock().now();
+        job();
+        pace.note(worker_.clock().now() - start);
+      },
+      pace.where());
 }
 
 std::shared_ptr<ActorCell> current_cell() {

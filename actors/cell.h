@@ -18,7 +18,8 @@ namespace troupe::actors {
 
 class Suspension;
 
-/// Owned by the worker's table and by the jobs in its mailbox. The object is made, used and destroyed in the mailbox.
+/// Owned by the worker's table and by the jobs in its mailbox. The object is made, used and destroyed in the
+/// mailbox.
 class ActorCell : public std::enable_shared_from_this<ActorCell> {
  public:
   ActorCell(Worker& worker, ObjectId id, const ActorType& type);

@@ -17,10 +17,10 @@
 
 namespace troupe {
 
-/// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected int64, got
-/// string"). Numbers, bool, std::string, Bytes, Tensor, Value, std::vector, std::map<std::string, T>, std::optional,
-/// std::pair, std::tuple have one, RRef<T> in rref/, and structs with
-/// `static constexpr auto fields = std::tuple(&S::a, &S::b);`.
+/// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected
+/// int64, got string"). Numbers, bool, std::string, Bytes, Tensor, Value, std::vector, std::map<std::string,
+/// T>, std::optional, std::pair, std::tuple have one, RRef<T> in rref/, and structs with `static constexpr
+/// auto fields = std::tuple(&S::a, &S::b);`.
 template <class T, class = void>
 struct Codec {
   static_assert(sizeof(T) == 0, "this type cannot travel: see actors/codec.h for those that can");
@@ -37,8 +37,14 @@ T take(Value& v, const std::string& expected) {
   if (!p) mismatch(expected, v);
   return std::move(*p);
 }
-template <class T> Value to_value(T&& x) { return Codec<std::decay_t<T>>::to(std::forward<T>(x)); }
-template <class T> T from_value(Value v) { return Codec<T>::from(std::move(v)); }
+template <class T>
+Value to_value(T&& x) {
+  return Codec<std::decay_t<T>>::to(std::forward<T>(x));
+}
+template <class T>
+T from_value(Value v) {
+  return Codec<T>::from(std::move(v));
+}
 
 }  // namespace actors
 
@@ -48,20 +54,34 @@ struct PlainCodec {
   static Value to(T x) { return Value(std::move(x)); }
   static T from(Value v) { return actors::take<T>(v, Codec<T>::name()); }
 };
-template <> struct Codec<bool> : PlainCodec<bool> { static std::string name() { return "bool"; } };
-template <> struct Codec<std::string> : PlainCodec<std::string> { static std::string name() { return "string"; } };
-template <> struct Codec<Bytes> : PlainCodec<Bytes> { static std::string name() { return "bytes"; } };
-template <> struct Codec<Tensor> {
+template <>
+struct Codec<bool> : PlainCodec<bool> {
+  static std::string name() { return "bool"; }
+};
+template <>
+struct Codec<std::string> : PlainCodec<std::string> {
+  static std::string name() { return "string"; }
+};
+template <>
+struct Codec<Bytes> : PlainCodec<Bytes> {
+  static std::string name() { return "bytes"; }
+};
+template <>
+struct Codec<Tensor> {
   static std::string name() { return "tensor"; }
-  static Value to(Tensor t) { return t.defined() ? Value(std::move(t)) : Value(); }  // undefined travels as nothing
+  static Value to(Tensor t) {
+    return t.defined() ? Value(std::move(t)) : Value();
+  }  // undefined travels as nothing
   static Tensor from(Value v) { return v.is_null() ? Tensor() : actors::take<Tensor>(v, name()); }
 };
-template <> struct Codec<Value> {
+template <>
+struct Codec<Value> {
   static std::string name() { return "any value"; }
   static Value to(Value v) { return v; }
   static Value from(Value v) { return v; }
 };
-template <> struct Codec<Unit> {
+template <>
+struct Codec<Unit> {
   static std::string name() { return "nothing"; }
   static Value to(Unit) { return {}; }
   static Unit from(Value v) { return v.is_null() ? Unit{} : (actors::mismatch(name(), v), Unit{}); }
@@ -72,7 +92,8 @@ struct Codec<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, boo
   static Value to(T x) { return Value(static_cast<int64_t>(x)); }
   static T from(Value v) {
     const auto x = actors::take<int64_t>(v, name());
-    if (!std::in_range<T>(x) && sizeof(T) < 8) throw_invalid("expected " + name() + ", got " + std::to_string(x));
+    if (!std::in_range<T>(x) && sizeof(T) < 8)
+      throw_invalid("expected " + name() + ", got " + std::to_string(x));
     return static_cast<T>(x);
   }
 };
@@ -127,7 +148,8 @@ struct Codec<std::optional<T>> {
   }
 };
 
-template <> struct Codec<Error> {
+template <>
+struct Codec<Error> {
   static std::string name() { return "error"; }
   static Value to(const Error& e) {
     return ValueList{Value(static_cast<int64_t>(e.kind())), Value(e.message()), Value(e.worker()),
@@ -138,8 +160,10 @@ template <> struct Codec<Error> {
     if (list.size() != 4) actors::mismatch(name(), Value(list));
     const auto kind = Codec<uint8_t>::from(list[0]);
     if (kind >= kErrorKindCount) throw_invalid("expected an error, got kind " + std::to_string(kind));
-    Error e = Error(static_cast<ErrorKind>(kind), Codec<std::string>::from(list[1])).with_worker(Codec<std::string>::from(list[2]));
-    for (auto& call : Codec<std::vector<std::string>>::from(list[3])) e = std::move(e).crossing(std::move(call));
+    Error e = Error(static_cast<ErrorKind>(kind), Codec<std::string>::from(list[1]))
+                  .with_worker(Codec<std::string>::from(list[2]));
+    for (auto& call : Codec<std::vector<std::string>>::from(list[3]))
+      e = std::move(e).crossing(std::move(call));
     return e;
   }
 };
@@ -193,7 +217,9 @@ struct Codec<std::tuple<Ts...>> {
 template <class A, class B>
 struct Codec<std::pair<A, B>> {
   static std::string name() { return "pair " + actors::ListCodec<A, B>::name(); }
-  static Value to(std::pair<A, B> x) { return Codec<std::tuple<A, B>>::to({std::move(x.first), std::move(x.second)}); }
+  static Value to(std::pair<A, B> x) {
+    return Codec<std::tuple<A, B>>::to({std::move(x.first), std::move(x.second)});
+  }
   static std::pair<A, B> from(Value v) {
     auto t = Codec<std::tuple<A, B>>::from(std::move(v));
     return {std::move(std::get<0>(t)), std::move(std::get<1>(t))};
@@ -201,9 +227,14 @@ struct Codec<std::pair<A, B>> {
 };
 
 namespace actors {
-template <class M> struct FieldOf;
-template <class S, class F> struct FieldOf<F S::*> { using type = F; };
-template <class T, class Tuple> struct StructCodec;
+template <class M>
+struct FieldOf;
+template <class S, class F>
+struct FieldOf<F S::*> {
+  using type = F;
+};
+template <class T, class Tuple>
+struct StructCodec;
 template <class T, class... Ms>
 struct StructCodec<T, std::tuple<Ms...>> {
   using List = std::tuple<typename FieldOf<Ms>::type...>;
@@ -216,12 +247,14 @@ struct StructCodec<T, std::tuple<Ms...>> {
     T x{};
     [&]<size_t... I>(std::index_sequence<I...>) {
       ((x.*std::get<I>(T::fields) = std::move(std::get<I>(values))), ...);
-    }(std::index_sequence_for<Ms...>{});
+    }
+    (std::index_sequence_for<Ms...>{});
     return x;
   }
 };
 }  // namespace actors
 template <class T>
-struct Codec<T, std::void_t<decltype(T::fields)>> : actors::StructCodec<T, std::remove_cv_t<decltype(T::fields)>> {};
+struct Codec<T, std::void_t<decltype(T::fields)>>
+    : actors::StructCodec<T, std::remove_cv_t<decltype(T::fields)>> {};
 
 }  // namespace troupe

@@ -1,4 +1,5 @@
-// Where upper layers see calls pass: references and distributed autograd are interceptors, the worker knows neither.
+// Where upper layers see calls pass: references and distributed autograd are interceptors, the worker knows
+// neither.
 #pragma once
 #include "actors/invocation.h"
 #include "net/wire.h"
@@ -13,8 +14,8 @@ struct CallerState {
   std::string label;                ///< "Layer::forward", for error texts
 };
 
-/// Thread-safe. Any of these may throw Error: the call then fails with it. Calls to an actor of the same worker pass
-/// through here too, in the same order.
+/// Thread-safe. Any of these may throw Error: the call then fails with it. Calls to an actor of the same
+/// worker pass through here too, in the same order.
 class Interceptor {
  public:
   virtual ~Interceptor() = default;

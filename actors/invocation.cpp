@@ -7,7 +7,10 @@
 namespace troupe::actors {
 
 Invocation::Invocation(Worker& worker, WorkerId from, net::Call call, Deliver deliver)
-    : worker_(worker), from_(from), call_(std::move(call)), deliver_(std::move(deliver)),
+    : worker_(worker),
+      from_(from),
+      call_(std::move(call)),
+      deliver_(std::move(deliver)),
       deadline_(call_.timeout_us > 0 ? worker.clock().now() + std::chrono::microseconds(call_.timeout_us)
                                      : TimePoint::max()) {}
 
@@ -46,7 +49,8 @@ void Invocation::run() {
   GradMode mode(call_.grad_enabled);
   const TimePoint start = worker_.clock().now();
   if (start >= deadline_)
-    return fail(Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
+    return fail(
+        Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
   try {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);

@@ -12,8 +12,8 @@ namespace troupe::actors {
 class ActorCell;
 class Worker;
 
-/// Completed exactly once: by complete() or fail(), or with `failed` when the last reference goes. As a Job it runs the
-/// method in its actor's mailbox.
+/// Completed exactly once: by complete() or fail(), or with `failed` when the last reference goes. As a Job
+/// it runs the method in its actor's mailbox.
 class Invocation final : public Job {
  public:
   /// Takes the reply to the caller. Called on the thread that completes.

@@ -9,9 +9,9 @@
 namespace troupe::actors {
 namespace {
 
-constexpr const char* kJoin = "cluster.join";          // member; answered with all members once all are there
-constexpr const char* kReady = "cluster.ready";        // answered by whoever has the list of members
-constexpr const char* kShutDown = "cluster.shut_down"; // exit code
+constexpr const char* kJoin = "cluster.join";    // member; answered with all members once all are there
+constexpr const char* kReady = "cluster.ready";  // answered by whoever has the list of members
+constexpr const char* kShutDown = "cluster.shut_down";  // exit code
 
 }  // namespace
 
@@ -33,10 +33,13 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
   std::vector<Ref<Invocation>> ready;
   {
     std::lock_guard lock(mutex_);
-    if (member.id != call->from()) throw_invalid("[cluster] a worker joins as another one than it said when it connected");
+    if (member.id != call->from())
+      throw_invalid("[cluster] a worker joins as another one than it said when it connected");
     if (member.id >= world_)
-      throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " + std::to_string(world_));
-    if (joined_[member.id]) throw_invalid("[cluster] rank " + std::to_string(member.id) + " has joined already: is it used twice?");
+      throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " +
+                    std::to_string(world_));
+    if (joined_[member.id])
+      throw_invalid("[cluster] rank " + std::to_string(member.id) + " has joined already: is it used twice?");
     joined_[member.id] = true;
     worker_.members().add(std::move(member));
     waiting_.push_back(call);
@@ -65,8 +68,10 @@ void Coordinator::wait(Duration timeout) {
   std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < world_; ++i)
     if (!joined_[i]) missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
-  throw_error(ErrorKind::deadline, "[cluster] after " +
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) + " ms these workers have not joined: " + missing);
+  throw_error(ErrorKind::deadline,
+              "[cluster] after " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) +
+                  " ms these workers have not joined: " + missing);
 }
 
 void Coordinator::shut_down(int code, Duration grace) {
@@ -74,7 +79,8 @@ void Coordinator::shut_down(int code, Duration grace) {
   std::vector<Future<Value>> answers;
   for (const Member& m : worker_.members().all())
     if (m.id != worker_.id())
-      answers.push_back(worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))}, {.timeout = grace}));
+      answers.push_back(
+          worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))}, {.timeout = grace}));
   for (const auto& a : answers) (void)a.wait();  // one that does not answer ends by losing us
 }
 
@@ -92,7 +98,9 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
 
 void Joiner::join(const std::string& address, const Member& self, Duration timeout) {
   worker_.members().add({0, "w0", host_identity(), {address}});
-  worker_.on_lost([this](WorkerId id, const Error& why) { if (id == 0) ended_.fail(why); });
+  worker_.on_lost([this](WorkerId id, const Error& why) {
+    if (id == 0) ended_.fail(why);
+  });
   const TimePoint deadline = worker_.clock().now() + timeout;
   for (;;) {  // one attempt of the transport may be shorter than what we are given
     const auto connection = worker_.transport().connect(address, /*retry=*/true);
@@ -105,7 +113,8 @@ void Joiner::join(const std::string& address, const Member& self, Duration timeo
   }
   const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::milliseconds(1));
   auto answer = worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = left}).get();
-  for (auto& m : from_value<ValueList>(std::move(answer))) worker_.members().add(Member::from_value(std::move(m)));
+  for (auto& m : from_value<ValueList>(std::move(answer)))
+    worker_.members().add(Member::from_value(std::move(m)));
   complete_.set();
 }
 

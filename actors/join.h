@@ -14,8 +14,8 @@ class Coordinator {
  public:
   /// `self` is worker 0. Installs its services on the worker before anybody can connect.
   Coordinator(Worker& worker, Member self, uint32_t world);
-  /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected` one that
-  /// joined and left.
+  /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
+  /// one that joined and left.
   void wait(Duration timeout);
   /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers.
   void shut_down(int code, Duration grace);

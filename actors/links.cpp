@@ -12,8 +12,10 @@ std::vector<std::string> Links::addresses_of(WorkerId id) const {
   for (const auto& a : member->addresses)
     if (!a.starts_with("unix:") || member->host == host_) usable.push_back(a);
   if (usable.empty())
-    throw Error(ErrorKind::disconnected, "[cluster] worker " + member->name +
-                " cannot be reached from another host: start it with TROUPE_BIND set to its own address").with_worker(member->name);
+    throw Error(ErrorKind::disconnected,
+                "[cluster] worker " + member->name +
+                    " cannot be reached from another host: start it with TROUPE_BIND set to its own address")
+        .with_worker(member->name);
   return usable;
 }
 
@@ -55,13 +57,14 @@ void Links::open(WorkerId to, const std::vector<std::string>& addresses) {
         if (r.ok()) return opened(to, r.value());
         if (!rest.empty()) return open(to, rest);
         const std::string name = members_.name_of(to);
-        lost_(to, Error(ErrorKind::disconnected, "[cluster] worker " + name + " cannot be reached: " + r.error().message())
+        lost_(to, Error(ErrorKind::disconnected,
+                        "[cluster] worker " + name + " cannot be reached: " + r.error().message())
                       .with_worker(name));
       });
 }
 
-// Sends what waited, then lets later messages go straight to the connection. No lock is held while sending: in
-// memory, the receiver runs inside send().
+// Sends what waited, then lets later messages go straight to the connection. No lock is held while sending:
+// in memory, the receiver runs inside send().
 void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connection) {
   for (;;) {
     std::vector<net::Message> waiting;
@@ -92,8 +95,8 @@ bool Links::accepted(const std::shared_ptr<net::Connection>& connection) {
   return true;
 }
 
-// Only the end of the connection that we send on is the end of the peer: a second process that claims its number, and
-// is refused, ends another one.
+// Only the end of the connection that we send on is the end of the peer: a second process that claims its
+// number, and is refused, ends another one.
 void Links::closed(net::Connection& connection, const Error& why) {
   const WorkerId peer = connection.peer().id;
   {

@@ -11,7 +11,8 @@
 
 namespace troupe::actors {
 
-/// Thread-safe. What is sent to one peer leaves on one connection, in order; the peer may use another one back.
+/// Thread-safe. What is sent to one peer leaves on one connection, in order; the peer may use another one
+/// back.
 class Links {
  public:
   /// A connection to `id` could not be made, or broke.
@@ -25,8 +26,8 @@ class Links {
   void watch(WorkerId id);
   /// Uses a connection that was opened for `id`.
   void opened(WorkerId id, const std::shared_ptr<net::Connection>& connection);
-  /// A peer connected to us: its connection serves both ways unless we have our own. False if another process has
-  /// connected as the same worker: its messages must not be taken for the peer's.
+  /// A peer connected to us: its connection serves both ways unless we have our own. False if another process
+  /// has connected as the same worker: its messages must not be taken for the peer's.
   bool accepted(const std::shared_ptr<net::Connection>& connection);
   void closed(net::Connection& connection, const Error& why);
   /// No loss is reported from now on; what is queued is dropped.

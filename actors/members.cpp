@@ -12,7 +12,8 @@ Value Member::to_value() const {
 
 Member Member::from_value(Value v) {
   auto [id, name, host, addresses] =
-      actors::from_value<std::tuple<uint32_t, std::string, std::string, std::vector<std::string>>>(std::move(v));
+      actors::from_value<std::tuple<uint32_t, std::string, std::string, std::vector<std::string>>>(
+          std::move(v));
   return {id, std::move(name), std::move(host), std::move(addresses)};
 }
 
@@ -26,8 +27,10 @@ void Members::add(Member member) {
   std::lock_guard lock(mutex_);
   auto at = std::lower_bound(entries_.begin(), entries_.end(), member.id,
                              [](const Entry& e, WorkerId wanted) { return e.member.id < wanted; });
-  if (at != entries_.end() && at->member.id == member.id) at->member = std::move(member);
-  else entries_.insert(at, Entry{std::move(member), {}});
+  if (at != entries_.end() && at->member.id == member.id)
+    at->member = std::move(member);
+  else
+    entries_.insert(at, Entry{std::move(member), {}});
   ++epoch_;
 }
 
@@ -52,8 +55,8 @@ WorkerId Members::id_of(const std::string& name) const {
   const std::string near = nearest(name, names);
   std::string list;
   for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
-  throw_invalid("[cluster] no worker is named '" + name + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?") +
-                " The workers are: " + list);
+  throw_invalid("[cluster] no worker is named '" + name + "'" +
+                (near.empty() ? "" : "; did you mean '" + near + "'?") + " The workers are: " + list);
 }
 
 std::string Members::name_of(WorkerId id) const {

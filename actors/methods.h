@@ -11,7 +11,8 @@
 namespace troupe {
 namespace actors {
 
-template <class M> struct MethodTraits;
+template <class M>
+struct MethodTraits;
 template <class T, class R, class... A>
 struct MethodTraits<R (T::*)(A...)> {
   using Class = T;
@@ -39,7 +40,9 @@ struct MethodTable {
 };
 
 template <class T, class Ctor, class... Done>
-constexpr auto collect(std::tuple<NamedMethod<Done>...> done) { return MethodTable<T, Ctor, Done...>{done}; }
+constexpr auto collect(std::tuple<NamedMethod<Done>...> done) {
+  return MethodTable<T, Ctor, Done...>{done};
+}
 template <class T, class Ctor, class... Done, class M, class... Rest>
 constexpr auto collect(std::tuple<NamedMethod<Done>...> done, const char* name, M pointer, Rest... rest) {
   return collect<T, Ctor>(std::tuple_cat(done, std::tuple(NamedMethod<M>{name, pointer})), rest...);
@@ -53,7 +56,8 @@ constexpr std::string_view type_name() {
   return text.substr(at, text.find_first_of(";]", at) - at);
 }
 
-template <auto M> struct MethodConstant {};
+template <auto M>
+struct MethodConstant {};
 
 /// Position of method M in T::remote; compile error if it is not there.
 template <class T, auto M>
@@ -61,14 +65,20 @@ constexpr size_t method_index() {
   constexpr size_t found = []<size_t... I>(std::index_sequence<I...>) {
     size_t index = ~size_t{0};
     // By type: with -fsanitize=undefined, g++ 12 takes no comparison of two functions for constant.
-    ((std::is_same_v<MethodConstant<std::get<I>(T::remote.methods).pointer>, MethodConstant<M>> ? void(index = I) : void()), ...);
+    ((std::is_same_v<MethodConstant<std::get<I>(T::remote.methods).pointer>, MethodConstant<M>>
+          ? void(index = I)
+          : void()),
+     ...);
     return index;
-  }(std::make_index_sequence<std::tuple_size_v<decltype(T::remote.methods)>>{});
+  }
+  (std::make_index_sequence<std::tuple_size_v<decltype(T::remote.methods)>>{});
   static_assert(found != ~size_t{0}, "this method is not listed in the class's `remote`");
   return found;
 }
 template <class T, auto M>
-constexpr const char* method_name() { return std::get<method_index<T, M>()>(T::remote.methods).name; }
+constexpr const char* method_name() {
+  return std::get<method_index<T, M>()>(T::remote.methods).name;
+}
 
 template <class R>
 Detached finish(Task<R> task, Ref<Invocation> invocation) {
@@ -111,9 +121,11 @@ std::shared_ptr<const ActorType> make_type(const MethodTable<T, std::tuple<A...>
     return std::apply([](auto&&... a) { return std::make_unique<T>(std::move(a)...); }, std::move(values));
   };
   [&]<size_t... I>(std::index_sequence<I...>) {
-    (type->methods.push_back({net::method_id(std::get<I>(table.methods).name), std::get<I>(table.methods).name,
-                              &invoke_method<T, I>}), ...);
-  }(std::index_sequence_for<M...>{});
+    (type->methods.push_back({net::method_id(std::get<I>(table.methods).name),
+                              std::get<I>(table.methods).name, &invoke_method<T, I>}),
+     ...);
+  }
+  (std::index_sequence_for<M...>{});
   return type;
 }
 
@@ -127,6 +139,8 @@ constexpr auto methods(Pairs... pairs) {
 
 /// The actor types that a program hosts.
 template <class... Ts>
-actors::Hosting hosting() { return {actors::make_type(Ts::remote)...}; }
+actors::Hosting hosting() {
+  return {actors::make_type(Ts::remote)...};
+}
 
 }  // namespace troupe

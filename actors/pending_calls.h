@@ -21,7 +21,8 @@ class PendingCalls {
  public:
   /// Number of the new call. `sooner` is set if its deadline is before that of every sweep planned so far.
   uint64_t add(PendingCall call, bool& sooner);
-  /// The call `id` to worker `to`, which then waits no more; empty if it ended before, or went to another worker.
+  /// The call `id` to worker `to`, which then waits no more; empty if it ended before, or went to another
+  /// worker.
   std::optional<PendingCall> take(uint64_t id, WorkerId to);
   /// All calls to one worker, or with kNoWorker all calls.
   std::vector<PendingCall> take_all(WorkerId to);

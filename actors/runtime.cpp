@@ -20,10 +20,13 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::actors::JobMessage)
 namespace troupe::actors {
 namespace {
 
-// Runs mailboxes on the thread that posted to them. While one is active on a thread, further posts line up behind.
+// Runs mailboxes on the thread that posted to them. While one is active on a thread, further posts line up
+// behind.
 class InlineUnit final : public caf::execution_unit {
  public:
-  explicit InlineUnit(caf::actor_system& system) : caf::execution_unit(&system), before_(active()) { active() = this; }
+  explicit InlineUnit(caf::actor_system& system) : caf::execution_unit(&system), before_(active()) {
+    active() = this;
+  }
   ~InlineUnit() { active() = before_; }
 
   static InlineUnit*& active() {
@@ -42,10 +45,15 @@ class InlineUnit final : public caf::execution_unit {
       caf::resumable* r = ready_.front();
       ready_.pop_front();
       switch (r->resume(this, kJobsPerTurn)) {
-        case caf::resumable::resume_later: system_->scheduler().enqueue(r); break;
-        case caf::resumable::shutdown_execution_unit: break;
+        case caf::resumable::resume_later:
+          system_->scheduler().enqueue(r);
+          break;
+        case caf::resumable::shutdown_execution_unit:
+          break;
         case caf::resumable::done:
-        case caf::resumable::awaiting_message: caf::intrusive_ptr_release(r); break;
+        case caf::resumable::awaiting_message:
+          caf::intrusive_ptr_release(r);
+          break;
       }
     }
   }
@@ -66,7 +74,8 @@ class CafRuntime final : public Runtime {
  private:
   struct Config : caf::actor_system_config {
     explicit Config(int threads) {
-      set("scheduler.policy", caf::atom("sharing"));  // stealing wakes threads later: 147 us p99 instead of 23
+      set("scheduler.policy",
+          caf::atom("sharing"));  // stealing wakes threads later: 147 us p99 instead of 23
       set("scheduler.max-threads", static_cast<size_t>(threads));
       set("logger.verbosity", caf::atom("quiet"));
     }

@@ -1,7 +1,8 @@
 // Threads and mailboxes: where actors run. The only home of CAF.
 //
-// A Mailbox is a CAF actor: its jobs run one at a time, in the order in which they were posted. A job is run by the
-// pool, or by the posting thread itself if the mailbox is idle (no thread is woken: 0.2 us instead of 10 to 25).
+// A Mailbox is a CAF actor: its jobs run one at a time, in the order in which they were posted. A job is run
+// by the pool, or by the posting thread itself if the mailbox is idle (no thread is woken: 0.2 us instead of
+// 10 to 25).
 #pragma once
 #include <atomic>
 #include <memory>
@@ -30,12 +31,13 @@ Ref<Job> make_job(F f) {
 
 enum class Where {
   pool,    ///< a thread of the runtime's pool
-  caller,  ///< this thread, at once if it runs no job now, else when the job that it runs has ended; the pool if the
-           ///< mailbox is busy elsewhere
+  caller,  ///< this thread, at once if it runs no job now, else when the job that it runs has ended; the pool
+           ///< if the mailbox is busy elsewhere
 };
 
-/// Decides where work of one kind runs, from how long it took so far: short work on the thread that brought it, since
-/// handing over would cost 10 to 25 us; longer work in the pool, since it would hold up the connection.
+/// Decides where work of one kind runs, from how long it took so far: short work on the thread that brought
+/// it, since handing over would cost 10 to 25 us; longer work in the pool, since it would hold up the
+/// connection.
 class Pace {
  public:
   Where where() const {
@@ -45,7 +47,8 @@ class Pace {
   /// Called by one thread at a time.
   void note(Duration took) {
     const int64_t before = mean_ns_.load(std::memory_order_relaxed);
-    mean_ns_.store(before < 0 ? took.count() : before + (took.count() - before) / 8, std::memory_order_relaxed);
+    mean_ns_.store(before < 0 ? took.count() : before + (took.count() - before) / 8,
+                   std::memory_order_relaxed);
   }
 
  private:

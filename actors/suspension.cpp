@@ -31,8 +31,10 @@ void Suspension::go_on() {
     GradMode mode(self->grad_);
     self->coroutine_.resume();
   };
-  if (auto cell = std::move(cell_)) cell->post(std::move(run), Where::caller);
-  else run();
+  if (auto cell = std::move(cell_))
+    cell->post(std::move(run), Where::caller);
+  else
+    run();
 }
 
 }  // namespace troupe::actors

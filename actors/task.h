@@ -1,4 +1,5 @@
-// Task<T>: the result type of a method that waits. co_await on a Future or a Task gives way to other messages.
+// Task<T>: the result type of a method that waits. co_await on a Future or a Task gives way to other
+// messages.
 #pragma once
 #include <coroutine>
 #include <exception>
@@ -31,8 +32,10 @@ struct FutureAwaiter {
   }
   T await_resume() const {
     if (suspension) suspension->check();
-    if constexpr (std::is_void_v<T>) (void)future.peek()->value();
-    else return future.peek()->value();
+    if constexpr (std::is_void_v<T>)
+      (void)future.peek()->value();
+    else
+      return future.peek()->value();
   }
 };
 
@@ -68,8 +71,8 @@ struct TaskPromise<void> : TaskPromiseBase<void> {
 
 }  // namespace actors
 
-/// Lazy: runs when awaited (or when it is a method's result). Owns its coroutine. Arguments of a coroutine method are
-/// taken by value.
+/// Lazy: runs when awaited (or when it is a method's result). Owns its coroutine. Arguments of a coroutine
+/// method are taken by value.
 template <class T>
 class Task {
  public:
@@ -78,7 +81,9 @@ class Task {
   explicit Task(Handle h) : handle_(h) {}
   Task(Task&& o) noexcept : handle_(std::exchange(o.handle_, nullptr)) {}
   Task& operator=(Task&&) = delete;
-  ~Task() { if (handle_) handle_.destroy(); }
+  ~Task() {
+    if (handle_) handle_.destroy();
+  }
 
   bool await_ready() const noexcept { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) {
@@ -103,7 +108,9 @@ inline Task<void> actors::TaskPromise<void>::get_return_object() {
 }
 
 template <class T>
-actors::FutureAwaiter<T> operator co_await(Future<T> future) { return {std::move(future), nullptr}; }
+actors::FutureAwaiter<T> operator co_await(Future<T> future) {
+  return {std::move(future), nullptr};
+}
 
 namespace actors {
 

@@ -51,7 +51,8 @@ void Worker::stop() {
   if (stopped_.exchange(true)) return;
   links_.stop();
   for (auto& call : pending_.take_all(kNoWorker))
-    call.promise.fail(Error(ErrorKind::cancelled, "[call] " + call.caller.label + ": worker " + name() + " is shutting down"));
+    call.promise.fail(Error(ErrorKind::cancelled,
+                            "[call] " + call.caller.label + ": worker " + name() + " is shutting down"));
 }
 
 void Worker::interrupt(const std::string& why) {
@@ -106,8 +107,10 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.args = std::move(args);
     pending.deadline = deadline_for(options);
     if (pending.deadline != TimePoint::max()) {
-      const auto left = std::chrono::duration_cast<std::chrono::microseconds>(pending.deadline - clock().now());
-      if (left.count() <= 0) throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
+      const auto left =
+          std::chrono::duration_cast<std::chrono::microseconds>(pending.deadline - clock().now());
+      if (left.count() <= 0)
+        throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
       call.timeout_us = left.count();
     }
     for (auto& i : interceptors_) {
@@ -132,9 +135,10 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (auto why = members_.loss(target.owner)) throw *why;
     } else {
       prepared = 0;
-      dispatch(Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply&& reply) {
-        if (auto waiting = pending_.take(id, this->id())) deliver_reply(*waiting, std::move(reply));
-      })));
+      dispatch(
+          Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply&& reply) {
+            if (auto waiting = pending_.take(id, this->id())) deliver_reply(*waiting, std::move(reply));
+          })));
     }
     if (options.one_way) promise.set(Value());
   } catch (...) {
@@ -145,7 +149,8 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   }
   return promise.future();
 }
-Future<Value> Worker::call_service(WorkerId to, const std::string& service, ValueList args, CallOptions options) {
+Future<Value> Worker::call_service(WorkerId to, const std::string& service, ValueList args,
+                                   CallOptions options) {
   return call(ObjectId{to, kNoWorker, 0}, service, net::method_id(service), std::move(args), options);
 }
 
@@ -160,12 +165,14 @@ void Worker::watch(WorkerId id) {
 
 void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
   try {
-    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_reply(pending.caller, reply);
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i)
+      (*i)->incoming_reply(pending.caller, reply);
   } catch (...) {
     reply.result = Result<Value>(current_error());
   }
   if (!reply.result.ok() && reply.result.error().trail().empty())  // it failed before it reached a method
-    reply.result = Result<Value>(Error(reply.result.error()).crossing("call of " + pending.caller.label + " from " + name()));
+    reply.result = Result<Value>(
+        Error(reply.result.error()).crossing("call of " + pending.caller.label + " from " + name()));
   pending.promise.complete(std::move(reply.result));
 }
 
@@ -185,14 +192,15 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
     if (!cell) {
       for (auto& i : interceptors_)
         if (i->missing_object(invocation)) return;
-      throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) + ":" +
-                    std::to_string(call.target.number) + ": it was released, or never made");
+      throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
+                    ":" + std::to_string(call.target.number) + ": it was released, or never made");
     }
     const size_t method = cell->find_method(call.method);
     if (method == ActorCell::kUnknown) {
       std::string known;
       for (const auto& m : cell->type().methods) known += (known.empty() ? "" : ", ") + m.name;
-      throw_invalid("[call] actor " + cell->label() + " has no such method; " + cell->type().name + " has: " + known);
+      throw_invalid("[call] actor " + cell->label() + " has no such method; " + cell->type().name +
+                    " has: " + known);
     }
     invocation->set_target(cell, method);
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
@@ -206,23 +214,25 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
   const WorkerId from = connection.peer().id;
   if (from == kNoWorker) throw_invalid("a call from a peer without a number");
   const bool wanted = call.id != 0;
-  dispatch(Ref<Invocation>(new Invocation(*this, from, std::move(call), [this, wanted, back = connection.share()](net::Reply&& reply) {
-    if (!wanted) {
-      if (!reply.result.ok()) log::warning(name() + ": one-way call failed: " + reply.result.error().what());
-      return;
-    }
-    try {
-      back->send(net::encode(reply));
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::invalid) return;  // the caller is gone, or we are
-      reply.result = Result<Value>(e);             // this result cannot travel; say so instead
-      reply.link = {};
-      try {
-        back->send(net::encode(reply));
-      } catch (const Error&) {
-      }
-    }
-  })));
+  dispatch(Ref<Invocation>(new Invocation(
+      *this, from, std::move(call), [this, wanted, back = connection.share()](net::Reply&& reply) {
+        if (!wanted) {
+          if (!reply.result.ok())
+            log::warning(name() + ": one-way call failed: " + reply.result.error().what());
+          return;
+        }
+        try {
+          back->send(net::encode(reply));
+        } catch (const Error& e) {
+          if (e.kind() != ErrorKind::invalid) return;  // the caller is gone, or we are
+          reply.result = Result<Value>(e);             // this result cannot travel; say so instead
+          reply.link = {};
+          try {
+            back->send(net::encode(reply));
+          } catch (const Error&) {
+          }
+        }
+      })));
 }
 
 void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
@@ -255,7 +265,8 @@ void Worker::on_closed(net::Connection& connection, const Error& reason) {
 void Worker::lose(WorkerId id, const Error& why) {
   if (stopped_ || members_.loss(id)) return;
   const std::string name = members_.name_of(id);
-  const Error lost = Error(ErrorKind::disconnected, "worker " + name + " was lost: " + why.message()).with_worker(name);
+  const Error lost =
+      Error(ErrorKind::disconnected, "worker " + name + " was lost: " + why.message()).with_worker(name);
   members_.mark_lost(id, lost);
   for (auto& call : pending_.take_all(id))
     call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
@@ -278,7 +289,8 @@ void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
 TimePoint Worker::tick() {
   TimePoint next;
   for (auto& call : pending_.expire(clock().now(), next)) {
-    call.promise.fail(Error(ErrorKind::deadline, "[call] " + call.caller.label + " on " + members_.name_of(call.caller.to) +
+    call.promise.fail(Error(ErrorKind::deadline, "[call] " + call.caller.label + " on " +
+                                                     members_.name_of(call.caller.to) +
                                                      " gave no answer before the deadline")
                           .crossing("call of " + call.caller.label + " from " + name()));
   }
@@ -290,8 +302,10 @@ void Worker::timer_loop() {
     const TimePoint next = tick();
     std::unique_lock lock(timer_mutex_);
     auto woken = [&] { return stopping_ || timer_poked_; };
-    if (next == TimePoint::max()) timer_wake_.wait(lock, woken);
-    else timer_wake_.wait_until(lock, next, woken);
+    if (next == TimePoint::max())
+      timer_wake_.wait(lock, woken);
+    else
+      timer_wake_.wait_until(lock, next, woken);
     timer_poked_ = false;
     if (stopping_) return;
   }
@@ -307,11 +321,12 @@ const ActorType& Worker::type(const std::string& name) const {
   }
   std::string list;
   for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
-  throw_invalid("[spawn] worker " + this->name() + " does not host actor type " + name + "; it hosts: " +
-                (list.empty() ? "none" : list) + " (add it to hosting<...>())");
+  throw_invalid("[spawn] worker " + this->name() + " does not host actor type " + name +
+                "; it hosts: " + (list.empty() ? "none" : list) + " (add it to hosting<...>())");
 }
 
-std::shared_ptr<ActorCell> Worker::create_actor(const ObjectId& id, const std::string& type_name, ValueList args) {
+std::shared_ptr<ActorCell> Worker::create_actor(const ObjectId& id, const std::string& type_name,
+                                                ValueList args) {
   const ActorType& found = type(type_name);
   auto cell = std::make_shared<ActorCell>(*this, id, found);
   {

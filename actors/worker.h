@@ -1,13 +1,13 @@
-// A worker: one member of the cluster. Everything that belongs to it hangs off this object; several live in one
-// process.
+// A worker: one member of the cluster. Everything that belongs to it hangs off this object; several live in
+// one process.
 #pragma once
 #include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_map>
 
@@ -38,7 +38,8 @@ struct WorkerOptions {
 };
 
 struct CallOptions {
-  Duration timeout{-1};  ///< negative: the worker's; zero: none. Never beyond the deadline of the call being handled.
+  Duration timeout{
+      -1};  ///< negative: the worker's; zero: none. Never beyond the deadline of the call being handled.
   bool one_way = false;  ///< no reply: the future is ready at once
 };
 
@@ -72,8 +73,8 @@ class Worker final : public net::Events {
       if (auto* t = dynamic_cast<T*>(i.get())) return t;
     return nullptr;
   }
-  /// Calls to `name` on this worker go to `service`, on the delivering thread: it must not block, and completes the
-  /// invocation now or later.
+  /// Calls to `name` on this worker go to `service`, on the delivering thread: it must not block, and
+  /// completes the invocation now or later.
   void add_service(const std::string& name, Service service);
   /// A method that every actor of this worker has besides its own; runs in the actor's mailbox.
   void add_actor_method(const std::string& name, ActorType::Invoke invoke);
@@ -82,11 +83,16 @@ class Worker final : public net::Events {
 
   // ---- calls
   /// Calls method `method` (`label`: "Layer::forward", for errors) of an actor.
-  Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args, CallOptions options = {});
-  Future<Value> call_service(WorkerId to, const std::string& service, ValueList args, CallOptions options = {});
+  Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
+                     CallOptions options = {});
+  Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
+                             CallOptions options = {});
   /// Uses a connection that was opened for worker `id`, to which nothing has been sent yet.
-  void adopt(WorkerId id, const std::shared_ptr<net::Connection>& connection) { links_.opened(id, connection); }
-  /// Makes sure that the end of worker `id` will be noticed (members().loss, on_lost) although nothing is sent to it.
+  void adopt(WorkerId id, const std::shared_ptr<net::Connection>& connection) {
+    links_.opened(id, connection);
+  }
+  /// Makes sure that the end of worker `id` will be noticed (members().loss, on_lost) although nothing is
+  /// sent to it.
   void watch(WorkerId id);
   /// Lets a call in: finds the actor or service, or fails the call.
   void dispatch(const Ref<Invocation>& invocation);
@@ -101,7 +107,8 @@ class Worker final : public net::Events {
   /// A number for a new object, unique on this worker; starts at 1.
   uint64_t next_number() { return ++last_number_; }
 
-  /// Live actors, pending calls and what upper layers count: all return to where they were when nothing is used.
+  /// Live actors, pending calls and what upper layers count: all return to where they were when nothing is
+  /// used.
   Metrics metrics() const;
   /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
   TimePoint tick();
@@ -109,8 +116,8 @@ class Worker final : public net::Events {
   void lose(WorkerId id, const Error& why);
   /// Called once per lost worker, after everything else was told.
   void on_lost(std::function<void(WorkerId, const Error&)> f);
-  /// Pending calls of actors' methods fail with `cancelled` and this text, and so do all that are made later. The
-  /// services that end a cluster go on.
+  /// Pending calls of actors' methods fail with `cancelled` and this text, and so do all that are made later.
+  /// The services that end a cluster go on.
   void interrupt(const std::string& why);
   /// No more calls: pending ones fail with `cancelled`. Idempotent.
   void stop();

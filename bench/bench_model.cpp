@@ -20,11 +20,13 @@ constexpr int64_t kBatch = 64;
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::Bench bench("bench_model", "Times a model-parallel training step; start it with troupe run -n 3.", argc, argv);
+  bench::Bench bench("bench_model", "Times a model-parallel training step; start it with troupe run -n 3.",
+                     argc, argv);
   if (bench.exit_code) return *bench.exit_code;
   return launch(hosting<Stage>(), [&](Cluster& cluster) {
     const auto names = cluster.workers();
-    if (names.size() < 3) throw_invalid("[bench] bench_model needs 3 workers, got " + std::to_string(names.size()));
+    if (names.size() < 3)
+      throw_invalid("[bench] bench_model needs 3 workers, got " + std::to_string(names.size()));
     if (!Environment::read()) bench.set_placement("in-process");
     const auto bottom = cluster.spawn<Stage>(names[1], 784, 512, true, 1);
     const auto top = cluster.spawn<Stage>(names[2], 512, 10, false, 2);

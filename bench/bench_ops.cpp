@@ -24,11 +24,13 @@ void run(const bench::Bench& bench) {
 
   Tensor tiny = randn({8, 8}, generator);
   tiny.set_requires_grad();
-  bench.emit("tiny_op_fwd_bwd_us", bench.median_us([&] { autograd::backward((tiny * tiny + tiny).sum()); }, 2000), "us",
+  bench.emit("tiny_op_fwd_bwd_us",
+             bench.median_us([&] { autograd::backward((tiny * tiny + tiny).sum()); }, 2000), "us",
              {{"ops", 3}});
 
   for (int64_t batch : {64, 256}) {
-    nn::Sequential mlp(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 512), nn::ReLU(), nn::Linear(512, 10));
+    nn::Sequential mlp(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 512), nn::ReLU(),
+                       nn::Linear(512, 10));
     mlp.reset(generator);
     optim::SGD sgd(mlp.parameters(), {.lr = 0.01});
     const Tensor x = randn({batch, 784}, generator), y = labels(batch, generator);
@@ -44,7 +46,8 @@ void run(const bench::Bench& bench) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::Bench bench("bench_ops", "Times operators and training steps, in one process on one thread.", argc, argv);
+  bench::Bench bench("bench_ops", "Times operators and training steps, in one process on one thread.", argc,
+                     argv);
   if (bench.exit_code) return *bench.exit_code;
   try {
     run(bench);

@@ -35,21 +35,25 @@ double rate(const bench::Bench& bench, Call&& call) {
   sent.reserve(calls);
   for (size_t i = 0; i < calls; ++i) sent.push_back(call());
   for (const auto& reply : sent) reply.get();
-  return static_cast<double>(calls) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return static_cast<double>(calls) /
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void calls(const bench::Bench& bench, Cluster& cluster, const std::string& where, const RRef<Peer>& peer) {
   bench.emit("rpc_echo_us", bench.median_us([&] { peer.call<&Peer::echo>(1).get(); }, 2000, 100), "us");
   const Tensor one = Tensor::full({1}, 1);
-  bench.emit("rpc_builtin_us", bench.median_us([&] { peer.call<&Peer::add>(one, one).get(); }, 2000, 100), "us");
+  bench.emit("rpc_builtin_us", bench.median_us([&] { peer.call<&Peer::add>(one, one).get(); }, 2000, 100),
+             "us");
   Generator generator(0);
   for (int64_t kib : {4, 1024, 16384, 65536}) {
     const Tensor x = randn({kib * 256}, generator);
     const double us = bench.median_us([&] { peer.call<&Peer::neg>(x).get(); }, kib > 1024 ? 15 : 200);
-    bench.emit("rpc_tensor_us", us, "us", {{"kib", kib}, {"gb_per_s", std::round(2048e-3 * static_cast<double>(kib) / us * 1e3) / 1e3}});
+    bench.emit("rpc_tensor_us", us, "us",
+               {{"kib", kib}, {"gb_per_s", std::round(2048e-3 * static_cast<double>(kib) / us * 1e3) / 1e3}});
   }
   bench.emit("rpc_async_calls_per_s", rate(bench, [&] { return peer.call<&Peer::echo>(1); }), "1/s");
-  bench.emit("rpc_async_builtin_calls_per_s", rate(bench, [&] { return peer.call<&Peer::add>(one, one); }), "1/s");
+  bench.emit("rpc_async_builtin_calls_per_s", rate(bench, [&] { return peer.call<&Peer::add>(one, one); }),
+             "1/s");
   auto create_and_fetch = [&] { cluster.spawn<Sum>(where, one, one).call<&Sum::fetch>().get(); };
   bench.emit("rref_create_fetch_us", bench.median_us(create_and_fetch, 1000, 50), "us");
 }
@@ -74,7 +78,8 @@ void backward(const bench::Bench& bench, Cluster& cluster, const RRef<Peer>& pee
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::Bench bench("bench_rpc", "Times calls between two workers; start it with troupe run -n 2.", argc, argv);
+  bench::Bench bench("bench_rpc", "Times calls between two workers; start it with troupe run -n 2.", argc,
+                     argv);
   if (bench.exit_code) return *bench.exit_code;
   return launch(hosting<Peer, Sum>(), [&](Cluster& cluster) {
     const auto names = cluster.workers();

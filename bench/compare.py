@@ -6,14 +6,46 @@
 Both print lines of JSON {"system", "bench", "value", "unit", ...}. Lines are matched on "bench" and on every further key
 that both have and that is no measurement. Each round runs both, so that a slow minute of the machine hits both; values
 and ratios are medians over the rounds, with the lowest and the highest value behind them. The ratio is speed: above 1,
-ours is faster.
+ours is faster. What other programs took of the processor meanwhile is said for each round; --quiet waits, before each,
+for them to leave it alone.
 """
-import argparse, os, statistics, sys
+import argparse, os, statistics, sys, time
 
 from programs import PROCESSES, command, lines
 
 MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup"}
 TIMES = {"ns", "us", "ms", "s"}
+
+
+class Others:
+    """Share of the machine's processor time, from 0 to 1, that went to programs other than this one and its children."""
+
+    def __init__(self):
+        self.start, self.cpu, self.own = time.monotonic(), self.busy(), self.ours()
+
+    @staticmethod
+    def busy():
+        with open("/proc/stat") as stat:
+            user, nice, system, idle, iowait, *rest = map(int, stat.readline().split()[1:9])
+        return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+    @staticmethod
+    def ours():
+        return sum(os.times()[:4])
+
+    def share(self):
+        used = (self.busy() - self.cpu) - (self.ours() - self.own)
+        return max(0.0, used / (time.monotonic() - self.start) / os.cpu_count())
+
+
+def wait_until_quiet():
+    """Until others leave nine tenths of the processor alone for two seconds; ten minutes at most."""
+    for _ in range(300):
+        others = Others()
+        time.sleep(2)
+        if others.share() < 0.1:
+            return
+    print("compare: the machine does not get quiet; measuring all the same", file=sys.stderr, flush=True)
 
 
 def key(line):
@@ -70,8 +102,9 @@ def main():
     parser.add_argument("peer")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
+    parser.add_argument("--quiet", action="store_true", help="wait before each round until other programs are idle")
     parser.add_argument("what", nargs="*", default=[])
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.rounds < 1:
         parser.error(f"--rounds: expected at least 1, got {args.rounds}")
     for what in args.what:
@@ -81,8 +114,9 @@ def main():
     table = {}  # key: (unit, our values, peer values, ratios), in the order of the first round
     for what in args.what or PROCESSES:
         for round in range(args.rounds):
-            load = os.getloadavg()[0]
-            print(f"compare: {what}, round {round + 1} of {args.rounds}, load {load:.1f}", file=sys.stderr, flush=True)
+            if args.quiet:
+                wait_until_quiet()
+            others = Others()
             peers = run(["/usr/bin/python3", args.peer, what])
             for ours in run(command(args.bin_dir, what)):
                 unit, mine, theirs, ratios = table.setdefault(key(ours), (ours["unit"], [], [], []))
@@ -95,6 +129,8 @@ def main():
                     ratios.append(speed)
             for peer in peers:  # what we have nothing to set beside
                 table.setdefault(key(peer), (peer["unit"], [], [], []))[2].append(peer["value"])
+            print(f"compare: {what}, round {round + 1} of {args.rounds}; others had {100 * others.share():.0f} % of the "
+                  "processor", file=sys.stderr, flush=True)
     show(table, args.markdown)
 
 

@@ -45,8 +45,10 @@ double Bench::median_us(const std::function<void()>& step, int iterations, int w
 
 void Bench::emit(const std::string& bench, double value, const std::string& unit,
                  std::initializer_list<std::pair<const char*, double>> extra) const {
-  nlohmann::ordered_json line{{"system", "troupe " + tools::version()}, {"bench", bench},
-                              {"value", std::round(value * 1e4) / 1e4}, {"unit", unit}};
+  nlohmann::ordered_json line{{"system", "troupe " + tools::version()},
+                              {"bench", bench},
+                              {"value", std::round(value * 1e4) / 1e4},
+                              {"unit", unit}};
   for (const auto& [name, x] : extra) line[name] = number(x);
   if (!placement_.empty()) line["placement"] = placement_;
   std::printf("%s\n", line.dump().c_str());

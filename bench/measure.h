@@ -11,8 +11,8 @@ namespace troupe::bench {
 /// Times steps and prints results. Belongs to one thread.
 class Bench {
  public:
-  /// Parses the flags of a benchmark program, of which --quick is the only one, and sets one compute thread, whatever
-  /// the environment says. Empty `exit_code`: go on.
+  /// Parses the flags of a benchmark program, of which --quick is the only one, and sets one compute thread,
+  /// whatever the environment says. Empty `exit_code`: go on.
   Bench(const std::string& program, const std::string& description, int argc, const char* const* argv);
   std::optional<int> exit_code;
 
@@ -23,7 +23,8 @@ class Bench {
 
   /// A word about where the workers are, put on every line; none by default.
   void set_placement(std::string placement) { placement_ = std::move(placement); }
-  /// Prints {"system", "bench", "value", "unit", ...} as one line on standard output; values have four decimals.
+  /// Prints {"system", "bench", "value", "unit", ...} as one line on standard output; values have four
+  /// decimals.
   void emit(const std::string& bench, double value, const std::string& unit,
             std::initializer_list<std::pair<const char*, double>> extra = {}) const;
 

@@ -11,13 +11,20 @@ namespace troupe {
 
 std::string_view name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::invalid: return "invalid";
-    case ErrorKind::failed: return "failed";
-    case ErrorKind::overloaded: return "overloaded";
-    case ErrorKind::deadline: return "deadline";
-    case ErrorKind::disconnected: return "disconnected";
-    case ErrorKind::cancelled: return "cancelled";
-    case ErrorKind::unimplemented: return "unimplemented";
+    case ErrorKind::invalid:
+      return "invalid";
+    case ErrorKind::failed:
+      return "failed";
+    case ErrorKind::overloaded:
+      return "overloaded";
+    case ErrorKind::deadline:
+      return "deadline";
+    case ErrorKind::disconnected:
+      return "disconnected";
+    case ErrorKind::cancelled:
+      return "cancelled";
+    case ErrorKind::unimplemented:
+      return "unimplemented";
   }
   return "?";
 }
@@ -52,9 +59,10 @@ Error current_error() {
     return e;
   } catch (const std::exception& e) {
     int status = 0;
-    std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status),
-                                                    std::free);
-    return Error(ErrorKind::failed, std::string(status == 0 ? readable.get() : typeid(e).name()) + ": " + e.what());
+    std::unique_ptr<char, void (*)(void*)> readable(
+        abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status), std::free);
+    return Error(ErrorKind::failed,
+                 std::string(status == 0 ? readable.get() : typeid(e).name()) + ": " + e.what());
   } catch (...) {
     return Error(ErrorKind::failed, "an exception that is no std::exception");
   }

@@ -24,8 +24,8 @@ std::string_view name(ErrorKind kind);
 /// Thrown by local calls, delivered by futures, sent between workers.
 ///
 /// The text says what was got and what was expected, and starts with the part that speaks:
-/// "[matmul] inner dimensions differ: [3, 4] x [5, 6]". `trail` lists the calls that the error crossed, innermost
-/// first ("Layer::forward on w1"); `what()` is text and trail together.
+/// "[matmul] inner dimensions differ: [3, 4] x [5, 6]". `trail` lists the calls that the error crossed,
+/// innermost first ("Layer::forward on w1"); `what()` is text and trail together.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message);
@@ -53,9 +53,12 @@ class Error : public std::exception {
 /// The exception in flight as an Error: an Error itself, or `failed` with the exception's type name and text.
 Error current_error();
 
-/// throw Error(kind, fmt::format(...)) in .cpp files: fail(ErrorKind::invalid, "[op] got {}", x) is in core/format.h.
+/// throw Error(kind, fmt::format(...)) in .cpp files: fail(ErrorKind::invalid, "[op] got {}", x) is in
+/// core/format.h.
 [[noreturn]] void throw_error(ErrorKind kind, std::string message);
-[[noreturn]] inline void throw_invalid(std::string message) { throw_error(ErrorKind::invalid, std::move(message)); }
+[[noreturn]] inline void throw_invalid(std::string message) {
+  throw_error(ErrorKind::invalid, std::move(message));
+}
 
 /// The entry of `known` nearest to `got` by edit distance, for "did you mean"; empty if none is near.
 std::string nearest(std::string_view got, const std::vector<std::string>& known);

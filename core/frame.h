@@ -8,10 +8,11 @@
 namespace troupe {
 
 struct Frame {
-  void* worker = nullptr;        ///< the actors::Worker on whose behalf the thread runs
-  void* actor = nullptr;         ///< the actors::ActorCell whose message is being handled; null outside actors
-  const std::string* what = nullptr;  ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
-  uint64_t context = 0;          ///< distributed autograd context; 0: none
+  void* worker = nullptr;  ///< the actors::Worker on whose behalf the thread runs
+  void* actor = nullptr;   ///< the actors::ActorCell whose message is being handled; null outside actors
+  const std::string* what =
+      nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
+  uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
 };
 
@@ -30,8 +31,8 @@ class FrameScope {
   Frame before_;
 };
 
-/// Throws `invalid` if the thread is handling an actor's message: blocking there would stall the actor (and could
-/// deadlock); `co_await` does not.
+/// Throws `invalid` if the thread is handling an actor's message: blocking there would stall the actor (and
+/// could deadlock); `co_await` does not.
 void check_may_block(const char* what);
 
 }  // namespace troupe

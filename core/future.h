@@ -47,36 +47,53 @@ class Result {
   std::variant<NonVoid<T>, Error> v_;
 };
 
-template <class T> class Promise;
+template <class T>
+class Promise;
 
 /// What f returns for a value of type T.
 template <class F, class T>
-struct ThenResult { using type = std::invoke_result_t<F&, const T&>; };
+struct ThenResult {
+  using type = std::invoke_result_t<F&, const T&>;
+};
 template <class F>
-struct ThenResult<F, void> { using type = std::invoke_result_t<F&>; };
+struct ThenResult<F, void> {
+  using type = std::invoke_result_t<F&>;
+};
 
 /// Shared handle on a value that arrives later. Thread-safe; copies refer to the same value.
 ///
-/// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the value is
-/// there. They must not block. They run in the frame of whoever added them (worker, context), not the completer's.
+/// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the
+/// value is there. They must not block. They run in the frame of whoever added them (worker, context), not
+/// the completer's.
 template <class T>
 class [[nodiscard]] Future {
  public:
   using value_type = T;
   Future() = default;  ///< refers to nothing; only assignment is allowed
-  static Future ready(NonVoid<T> v) { Promise<T> p; p.set(std::move(v)); return p.future(); }
-  static Future failed(Error e) { Promise<T> p; p.fail(std::move(e)); return p.future(); }
+  static Future ready(NonVoid<T> v) {
+    Promise<T> p;
+    p.set(std::move(v));
+    return p.future();
+  }
+  static Future failed(Error e) {
+    Promise<T> p;
+    p.fail(std::move(e));
+    return p.future();
+  }
 
   bool valid() const { return static_cast<bool>(state_); }
   bool is_ready() const {
     std::lock_guard lock(state_->mutex);
     return state_->result.has_value();
   }
-  /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await instead.
+  /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await
+  /// instead.
   T get() const {
     const Result<T>& r = wait();
-    if constexpr (std::is_void_v<T>) (void)r.value();
-    else return r.value();
+    if constexpr (std::is_void_v<T>)
+      (void)r.value();
+    else
+      return r.value();
   }
   /// Blocks until value or error is there.
   const Result<T>& wait() const {
@@ -91,7 +108,8 @@ class [[nodiscard]] Future {
   bool wait_for(Duration timeout) const {
     std::unique_lock lock(state_->mutex);
     if (!state_->result) check_may_block("Future::wait_for");
-    timeout = std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
+    timeout =
+        std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
     return state_->arrived.wait_for(lock, timeout, [&] { return state_->result.has_value(); });
   }
   /// The result if it is there, else null. Valid as long as this future.
@@ -123,8 +141,10 @@ class [[nodiscard]] Future {
     on_ready([promise, f = std::move(f)](const Result<T>& r) mutable {
       if (!r.ok()) return (void)promise.fail(r.error());
       promise.complete_with([&]() -> U {
-        if constexpr (std::is_void_v<T>) return f();
-        else return f(r.value());
+        if constexpr (std::is_void_v<T>)
+          return f();
+        else
+          return f(r.value());
       });
     });
     return promise.future();
@@ -143,13 +163,15 @@ class [[nodiscard]] Future {
   std::shared_ptr<State> state_;
 };
 
-/// The writing end of a Future. Copies refer to the same one. The first completion wins; later ones return false.
-/// If all copies go without a completion, the future fails with `cancelled`: nothing waits for ever.
+/// The writing end of a Future. Copies refer to the same one. The first completion wins; later ones return
+/// false. If all copies go without a completion, the future fails with `cancelled`: nothing waits for ever.
 template <class T>
 class Promise {
  public:
   Promise() : state_(std::make_shared<typename Future<T>::State>()) { ++state_->writers; }
-  Promise(const Promise& o) : state_(o.state_) { if (state_) ++state_->writers; }
+  Promise(const Promise& o) : state_(o.state_) {
+    if (state_) ++state_->writers;
+  }
   Promise(Promise&& o) noexcept : state_(std::move(o.state_)) {}
   Promise& operator=(Promise o) noexcept {
     std::swap(state_, o.state_);
@@ -180,8 +202,10 @@ class Promise {
   template <class F>
   bool complete_with(F&& f) const {
     try {
-      if constexpr (std::is_void_v<T>) return f(), set(Unit{});
-      else return set(f());
+      if constexpr (std::is_void_v<T>)
+        return f(), set(Unit{});
+      else
+        return set(f());
     } catch (...) {
       return fail(current_error());
     }

@@ -14,11 +14,16 @@ std::atomic<void (*)(Level, const std::string&)> capture{nullptr};
 
 spdlog::level::level_enum native(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
-    case Level::off: break;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warning:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
+    case Level::off:
+      break;
   }
   return spdlog::level::off;
 }

@@ -1,4 +1,5 @@
-// Log lines on standard error: "troupe info: text". Level from TROUPE_LOG (debug, info, warning, error, off; default warning).
+// Log lines on standard error: "troupe info: text". Level from TROUPE_LOG (debug, info, warning, error, off;
+// default warning).
 #pragma once
 #include <string>
 

@@ -12,9 +12,9 @@ namespace troupe {
 
 /// Turns the gradients of a step's results into the gradients of its inputs.
 ///
-/// `next(i)` says where the gradient of input i goes. Nodes form an acyclic graph held from the results towards the
-/// leaves. `sequence` grows with creation on one thread; the engine runs later nodes first.
-/// A node's `apply` runs on one thread at a time: the engine of the pass that reached it.
+/// `next(i)` says where the gradient of input i goes. Nodes form an acyclic graph held from the results
+/// towards the leaves. `sequence` grows with creation on one thread; the engine runs later nodes first. A
+/// node's `apply` runs on one thread at a time: the engine of the pass that reached it.
 class Node : public RefCounted {
  public:
   Node();
@@ -54,8 +54,8 @@ class Node : public RefCounted {
   std::vector<std::pair<uint32_t, Hook>> hooks_;
 };
 
-/// The leaf whose gradient arrives here: the engine's sink adds it to `.grad`, or to the gradients of a distributed
-/// context.
+/// The leaf whose gradient arrives here: the engine's sink adds it to `.grad`, or to the gradients of a
+/// distributed context.
 class Accumulate final : public Node {
  public:
   explicit Accumulate(Ref<TensorImpl> leaf) : leaf_(std::move(leaf)) {}

@@ -43,18 +43,34 @@ class Ref {
  public:
   Ref() = default;
   Ref(std::nullptr_t) {}
-  explicit Ref(T* p) : p_(p) { if (p_) p_->retain(); }
-  Ref(const Ref& o) : p_(o.p_) { if (p_) p_->retain(); }
+  explicit Ref(T* p) : p_(p) {
+    if (p_) p_->retain();
+  }
+  Ref(const Ref& o) : p_(o.p_) {
+    if (p_) p_->retain();
+  }
   Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
-  template <class U> requires std::is_convertible_v<U*, T*>
-  Ref(const Ref<U>& o) : p_(o.get()) { if (p_) p_->retain(); }
-  template <class U> requires std::is_convertible_v<U*, T*>
-  Ref(Ref<U>&& o) noexcept : p_(o.detach()) {}
-  ~Ref() { if (p_) p_->release(); }
-  Ref& operator=(Ref o) noexcept { std::swap(p_, o.p_); return *this; }
+  template <class U>
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& o) : p_(o.get()) {
+    if (p_) p_->retain();
+  }
+  template <class U>
+  requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& o)
+  noexcept : p_(o.detach()) {}
+  ~Ref() {
+    if (p_) p_->release();
+  }
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
 
   /// Takes over a reference that the caller already holds.
-  static Ref adopt(T* p) { Ref r; r.p_ = p; return r; }
+  static Ref adopt(T* p) {
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
   T* detach() { return std::exchange(p_, nullptr); }
 
   T* get() const { return p_; }
@@ -68,6 +84,8 @@ class Ref {
 };
 
 template <class T, class... Args>
-Ref<T> make_ref(Args&&... args) { return Ref<T>(new T(std::forward<Args>(args)...)); }
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
 
 }  // namespace troupe

@@ -28,7 +28,8 @@ void Shape::erase(int at) {
 }
 
 void Shape::insert(int at, int64_t v) {
-  if (rank_ == kMaxDims) throw_invalid("[shape] a tensor has at most " + std::to_string(kMaxDims) + " dimensions");
+  if (rank_ == kMaxDims)
+    throw_invalid("[shape] a tensor has at most " + std::to_string(kMaxDims) + " dimensions");
   std::copy_backward(begin() + at, end(), end() + 1);
   dims_[at] = v;
   ++rank_;
@@ -58,7 +59,8 @@ Shape Shape::contiguous_strides() const {
 int Shape::axis(int64_t dim, const char* op) const {
   const int64_t n = std::max(rank_, 1);
   if (dim < -n || dim >= n)
-    throw_invalid("[" + std::string(op) + "] dimension " + std::to_string(dim) + " is out of range for shape " + str());
+    throw_invalid("[" + std::string(op) + "] dimension " + std::to_string(dim) +
+                  " is out of range for shape " + str());
   return static_cast<int>(dim < 0 ? dim + n : dim);
 }
 

@@ -11,7 +11,8 @@ namespace troupe {
 /// Most dimensions that a tensor can have.
 inline constexpr int kMaxDims = 8;
 
-/// A short list of integers, in place: sizes, or strides in elements. A value; at most kMaxDims long (`invalid` beyond).
+/// A short list of integers, in place: sizes, or strides in elements. A value; at most kMaxDims long
+/// (`invalid` beyond).
 class Shape {
  public:
   Shape() = default;

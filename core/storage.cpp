@@ -111,9 +111,11 @@ Storage::~Storage() {
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
-  if (!device.is_cpu()) throw_error(ErrorKind::unimplemented, "[storage] no allocator for device " + device.str());
+  if (!device.is_cpu())
+    throw_error(ErrorKind::unimplemented, "[storage] no allocator for device " + device.str());
   if (bytes > kMaxBytes)
-    throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " + std::to_string(kMaxBytes));
+    throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " +
+                  std::to_string(kMaxBytes));
   auto* data = static_cast<std::byte*>(allocator().allocate(class_size(bytes)));
   return Ref<Storage>(new Storage(data, bytes, device, nullptr));
 }

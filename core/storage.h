@@ -42,8 +42,8 @@ class Storage : public RefCounted {
 
 /// What the CPU allocator holds, in bytes, for metrics and tests.
 struct AllocatorStats {
-  size_t in_use = 0;            ///< handed out now
-  size_t cached = 0;            ///< kept for reuse
+  size_t in_use = 0;                ///< handed out now
+  size_t cached = 0;                ///< kept for reuse
   uint64_t system_allocations = 0;  ///< times that the system was asked
 };
 AllocatorStats allocator_stats();

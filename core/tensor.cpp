@@ -100,7 +100,8 @@ void Tensor::check_count(const Shape& shape, size_t values) {
 void Tensor::check_dtype(DType wanted) const {
   if (!defined()) throw_invalid("[tensor] elements of an undefined tensor");
   if (dtype() != wanted)
-    throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " + str());
+    throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " +
+                  str());
 }
 
 double Tensor::item() const {
@@ -111,7 +112,8 @@ double Tensor::item() const {
 void Tensor::copy_(const Tensor& source) const {
   if (!defined() || !source.defined())
     throw_invalid("[copy_] needs defined tensors: " + str() + " from " + source.str());
-  if (shape() != source.shape()) throw_invalid("[copy_] shapes differ: " + shape().str() + " from " + source.shape().str());
+  if (shape() != source.shape())
+    throw_invalid("[copy_] shapes differ: " + shape().str() + " from " + source.shape().str());
   if (is_contiguous() && source.is_contiguous() && dtype() == source.dtype()) {
     if (nbytes()) std::memmove(bytes(), source.bytes(), nbytes());
   } else {
@@ -180,7 +182,8 @@ bool Tensor::requires_grad() const {
 
 Tensor& Tensor::set_requires_grad(bool on) {
   if (on && !is_floating(dtype())) throw_invalid("[requires_grad] needs a floating dtype, got " + str());
-  if (!is_leaf()) throw_invalid("[requires_grad] is for leaves; this tensor was made by " + grad_fn().node->name());
+  if (!is_leaf())
+    throw_invalid("[requires_grad] is for leaves; this tensor was made by " + grad_fn().node->name());
   if (on || impl_->autograd) meta_of(*impl_).requires_grad = on;
   return *this;
 }

@@ -37,8 +37,8 @@ struct TensorImpl : RefCounted {
   ~TensorImpl() override;
 };
 
-/// A value: copying copies the handle, not the elements. Element access and shape are const; the elements are shared,
-/// as in PyTorch. Not synchronized: threads that share a tensor must not write to it.
+/// A value: copying copies the handle, not the elements. Element access and shape are const; the elements are
+/// shared, as in PyTorch. Not synchronized: threads that share a tensor must not write to it.
 ///
 /// Members named like operators (transpose, matmul, ...) are defined in ops/; linking them needs that layer.
 class Tensor {
@@ -57,7 +57,9 @@ class Tensor {
   template <class T>
   static Tensor of(const std::vector<T>& values, const Shape& shape);
   template <class T>
-  static Tensor of(const std::vector<T>& values) { return of(values, Shape{static_cast<int64_t>(values.size())}); }
+  static Tensor of(const std::vector<T>& values) {
+    return of(values, Shape{static_cast<int64_t>(values.size())});
+  }
 
   // ---- what it is (all but defined() need a defined tensor)
   bool defined() const { return static_cast<bool>(impl_); }
@@ -84,7 +86,9 @@ class Tensor {
     check_dtype(dtype_of<T>);
     return reinterpret_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
-  std::byte* bytes() const { return impl_->storage->data() + impl_->offset * static_cast<int64_t>(item_size(dtype())); }
+  std::byte* bytes() const {
+    return impl_->storage->data() + impl_->offset * static_cast<int64_t>(item_size(dtype()));
+  }
   /// The only element of a one-element tensor, as a double.
   double item() const;
   /// All elements in row-major order, converted to T.
@@ -116,7 +120,8 @@ class Tensor {
   Edge grad_fn() const;
   /// Attaches history; for operators, and for tensors that arrive from another worker.
   void set_grad_fn(Edge edge) const;
-  /// Where this tensor's gradient goes: grad_fn, or the accumulator of a leaf. Empty if requires_grad is false.
+  /// Where this tensor's gradient goes: grad_fn, or the accumulator of a leaf. Empty if requires_grad is
+  /// false.
   Edge gradient_edge() const;
   /// Gradient of a leaf; undefined until a local backward reaches it.
   Tensor grad() const;

@@ -150,4 +150,8 @@ Dataset generated_digits(int64_t count, uint64_t seed) {
   return set;
 }
 
+Split generated_split(uint64_t seed) {
+  return {generated_digits(10'000, seed), generated_digits(2'000, splitmix64(seed))};
+}
+
 }  // namespace troupe::data

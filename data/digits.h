@@ -14,5 +14,7 @@ namespace troupe::data {
 /// digit once. Image i depends on (seed, i) only, so a smaller set is the start of a larger one. `invalid` if
 /// count is below 1.
 Dataset generated_digits(int64_t count, uint64_t seed);
+/// 10,000 images to learn from and 2,000 others to be judged by.
+Split generated_split(uint64_t seed);
 
 }  // namespace troupe::data

@@ -1,5 +1,4 @@
-// A digit classifier whose two halves live on two workers: forward calls, the backward pass and the optimizer cross
-// process boundaries. Runs alone (`digits`), or as processes (`troupe run -n 3 digits`).
+// A digit classifier whose two halves live on two workers: alone (`digits`), or `troupe run -n 3 digits`.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -31,14 +30,13 @@ struct Top : Actor {  // [batch, 128] -> [batch, 10], logits
 
 double accuracy(const RRef<Bottom>& bottom, const RRef<Top>& top, const data::Dataset& test) {
   NoGradGuard no_grad;
-  int64_t right = 0;
+  double right = 0;
   data::Loader loader(test, {.batch_size = 500, .shuffle = false});
   for (auto [x, y, index] : loader.epoch(0)) {
-    const auto guess = top.call<&Top::forward>(bottom.call<&Bottom::forward>(x)).get().argmax(1).to_vector<int64_t>();
-    const auto label = y.to_vector<int64_t>();
-    for (size_t i = 0; i < label.size(); ++i) right += guess[i] == label[i];
+    Tensor logits = top.call<&Top::forward>(bottom.call<&Bottom::forward>(x)).get();
+    right += eq(logits.argmax(1), y).to(float32).sum().item();
   }
-  return static_cast<double>(right) / static_cast<double>(test.size());
+  return right / static_cast<double>(test.size());
 }
 
 int main(int argc, char** argv) {
@@ -59,16 +57,15 @@ int main(int argc, char** argv) {
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
-    const data::Split set = !dir.empty() ? data::mnist_split(dir)
-                                         : data::Split{data::generated_digits(10'000, seed), data::generated_digits(2'000, seed + 1)};
-    const auto names = cluster.workers();  // w0 drives; with fewer than three, workers host more than one thing
+    const data::Split set = dir.empty() ? data::generated_split(seed) : data::mnist_split(dir);
+    const auto names = cluster.workers();  // with fewer than three, they host more than one thing
     auto bottom = cluster.spawn<Bottom>(names[1 % names.size()], seed);
     auto top = cluster.spawn<Top>(names[2 % names.size()], seed + 1);
     optim::Distributed<optim::SGD> optimizer({bottom, top}, {.lr = lr, .momentum = momentum});
     data::Loader loader(set.train, {.batch_size = batch, .seed = seed});
     const int64_t steps = epochs * loader.batches();
-    tools::Chart chart{"Digits on " + std::to_string(names.size()) + " workers", "step", "loss", "test accuracy",
-                       {{.name = "training loss", .x = {}, .y = {}, .smooth = 8}, {.name = "test accuracy", .x = {}, .y = {}, .right = true}}};
+    tools::Series losses{.name = "training loss", .smooth = 8};
+    tools::Series accuracies{.name = "test accuracy", .right = true};
     int64_t done = 0;
     double loss = 0, correct = 0;
     tools::Progress bar({.total = steps});
@@ -83,18 +80,21 @@ int main(int argc, char** argv) {
         step.backward(error);
         optimizer.step(step);
         loss = error.item();
-        chart.series[0].x.push_back(static_cast<double>(++done)), chart.series[0].y.push_back(loss);
+        losses.x.push_back(static_cast<double>(++done)), losses.y.push_back(loss);
         bar.update(done, {{"loss", loss}}, x.size(0));
       }
       correct = accuracy(bottom, top, set.test);
-      chart.series[1].x.push_back(static_cast<double>(done)), chart.series[1].y.push_back(correct);
+      accuracies.x.push_back(static_cast<double>(done)), accuracies.y.push_back(correct);
     }
     bar.finish();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    tools::write_chart(picture, chart);
-    std::printf("test accuracy %.2f %% after %ld steps in %.1f s; picture: %s\n", 100 * correct, static_cast<long>(done), seconds, picture.c_str());
-    if (json)
-      std::printf("%s\n", nlohmann::json{{"test_accuracy", correct}, {"final_loss", loss}, {"steps", done},
-                  {"samples_per_s", static_cast<double>(epochs * loader.size()) / seconds}, {"seconds", seconds}}.dump().c_str());
+    const std::string title = "Digits on " + std::to_string(names.size()) + " workers";
+    tools::write_chart(picture, {title, "step", "loss", "test accuracy", {losses, accuracies}});
+    std::printf("test accuracy %.2f %% after %lld steps in %.1f s; picture: %s\n", 100 * correct,
+                static_cast<long long>(done), seconds, picture.c_str());
+    nlohmann::json result{{"test_accuracy", correct}, {"final_loss", loss}, {"steps", done}};
+    result["samples_per_s"] = static_cast<double>(epochs * loader.size()) / seconds;
+    result["seconds"] = seconds;
+    if (json) std::printf("%s\n", result.dump().c_str());
   });
 }

@@ -23,8 +23,8 @@ std::string shown(const std::string& text) {
 }
 
 [[noreturn]] void bad(const std::string& text, const std::string& why) {
-  throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected unix:@name, unix:/path or tcp:host:port", shown(text),
-                            why));
+  throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected unix:@name, unix:/path or tcp:host:port",
+                            shown(text), why));
 }
 
 Address parse_unix(const std::string& text) {
@@ -33,7 +33,8 @@ Address parse_unix(const std::string& text) {
   if (rest.size() == 1) bad(text, "the name is empty");
   const bool abstract = rest[0] == '@';
   if (rest.size() - abstract > kMaxUnixName)
-    bad(text, fmt::format("the name has {} bytes, at most {} are allowed", rest.size() - abstract, kMaxUnixName));
+    bad(text,
+        fmt::format("the name has {} bytes, at most {} are allowed", rest.size() - abstract, kMaxUnixName));
   return {abstract ? Address::Kind::abstract : Address::Kind::path, abstract ? rest.substr(1) : rest, 0};
 }
 
@@ -46,12 +47,15 @@ Address parse_tcp(const std::string& text) {
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (host.empty()) bad(text, "the host is empty");
   if (host.size() > kMaxHost) bad(text, "the host is too long");
-  if (!bracketed && host.find(':') != std::string::npos) bad(text, "an IPv6 host needs brackets, as in tcp:[::1]:80");
-  if (host.find_first_of("[] /") != std::string::npos) bad(text, "the host has a character that no host name has");
+  if (!bracketed && host.find(':') != std::string::npos)
+    bad(text, "an IPv6 host needs brackets, as in tcp:[::1]:80");
+  if (host.find_first_of("[] /") != std::string::npos)
+    bad(text, "the host has a character that no host name has");
   uint16_t port = 0;
   const char *begin = rest.data() + colon + 1, *end = rest.data() + rest.size();
   const auto [stop, error] = std::from_chars(begin, end, port);
-  if (begin == end || stop != end || error != std::errc()) bad(text, "the port is not a number from 0 to 65535");
+  if (begin == end || stop != end || error != std::errc())
+    bad(text, "the port is not a number from 0 to 65535");
   return {Address::Kind::tcp, host, port};
 }
 
@@ -59,9 +63,12 @@ Address parse_tcp(const std::string& text) {
 
 std::string Address::str() const {
   switch (kind) {
-    case Kind::abstract: return "unix:@" + name;
-    case Kind::path: return "unix:" + name;
-    case Kind::tcp: break;
+    case Kind::abstract:
+      return "unix:@" + name;
+    case Kind::path:
+      return "unix:" + name;
+    case Kind::tcp:
+      break;
   }
   const bool v6 = name.find(':') != std::string::npos;
   return v6 ? fmt::format("tcp:[{}]:{}", name, port) : fmt::format("tcp:{}:{}", name, port);

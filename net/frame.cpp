@@ -8,7 +8,8 @@
 namespace troupe::net {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the wire is little-endian and so must be this machine");
+static_assert(std::endian::native == std::endian::little,
+              "the wire is little-endian and so must be this machine");
 
 constexpr int kSizeBits = 48;
 constexpr uint64_t kSizeMask = (uint64_t{1} << kSizeBits) - 1;
@@ -23,8 +24,8 @@ uint32_t check_word(uint32_t kind, uint32_t words, uint32_t count) {
 void check_prefix(const FramePrefix& p, const Limits& limits) {
   if (p.kind != FrameKind::message) return;
   if (p.header_words > limits.header_bytes / 8)
-    throw_invalid(fmt::format("[net] a message header of {} bytes; the limit is {}", uint64_t{p.header_words} * 8,
-                              limits.header_bytes));
+    throw_invalid(fmt::format("[net] a message header of {} bytes; the limit is {}",
+                              uint64_t{p.header_words} * 8, limits.header_bytes));
   if (p.count > limits.buffers)
     throw_invalid(fmt::format("[net] a message of {} buffers; the limit is {}", p.count, limits.buffers));
 }
@@ -47,7 +48,9 @@ void check_device(Device device, size_t index) {
                             device.str()));
 }
 
-std::vector<std::byte> to_vector(const std::array<std::byte, kPrefixBytes>& a) { return {a.begin(), a.end()}; }
+std::vector<std::byte> to_vector(const std::array<std::byte, kPrefixBytes>& a) {
+  return {a.begin(), a.end()};
+}
 
 }  // namespace
 
@@ -61,10 +64,13 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
   std::array<uint32_t, 4> w;
   std::memcpy(w.data(), bytes.data(), kPrefixBytes);
   if (w[0] != check_word(w[1], w[2], w[3]))
-    throw_invalid(fmt::format("[net] bytes that are no frame: {:08x} {:08x} {:08x} {:08x}", w[0], w[1], w[2], w[3]));
+    throw_invalid(
+        fmt::format("[net] bytes that are no frame: {:08x} {:08x} {:08x} {:08x}", w[0], w[1], w[2], w[3]));
   const FramePrefix p{static_cast<FrameKind>(w[1]), w[2], w[3]};
   switch (p.kind) {
-    case FrameKind::message: check_prefix(p, limits); return p;
+    case FrameKind::message:
+      check_prefix(p, limits);
+      return p;
     case FrameKind::heartbeat:
       if (p.header_words || p.count) throw_invalid("[net] a heartbeat with something in it");
       return p;
@@ -88,7 +94,8 @@ std::vector<size_t> decode_sizes(std::span<const uint64_t> words, const Limits& 
   for (uint64_t word : words) {
     const auto tag = static_cast<uint16_t>(word >> kSizeBits);
     if ((tag & 0xff) > static_cast<uint8_t>(Device::Kind::cuda) || (tag != 0 && (tag & 0xff) == 0))
-      throw_invalid(fmt::format("[net] buffer {} of a message has the unknown device tag {:04x}", sizes.size(), tag));
+      throw_invalid(
+          fmt::format("[net] buffer {} of a message has the unknown device tag {:04x}", sizes.size(), tag));
     check_device({static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8)}, sizes.size());
     const size_t size = word & kSizeMask;
     add_buffer(size, sizes.size(), total, limits);
@@ -102,8 +109,8 @@ std::vector<std::byte> message_head(const Message& m, const Limits& limits) {
     check_prefix({FrameKind::message, static_cast<uint32_t>(std::min<size_t>(m.header.size(), UINT32_MAX)),
                   static_cast<uint32_t>(std::min<size_t>(m.buffers.size(), UINT32_MAX))},
                  limits);
-  const auto prefix = encode_prefix({FrameKind::message, static_cast<uint32_t>(m.header.size()),
-                                     static_cast<uint32_t>(m.buffers.size())});
+  const auto prefix = encode_prefix(
+      {FrameKind::message, static_cast<uint32_t>(m.header.size()), static_cast<uint32_t>(m.buffers.size())});
   std::vector<std::byte> head(kPrefixBytes + 8 * m.buffers.size());
   std::memcpy(head.data(), prefix.data(), kPrefixBytes);
   size_t total = 0, i = 0;

@@ -1,7 +1,8 @@
-// The bytes around a message on a stream: a prefix that says how much follows, checked before memory is taken.
+// The bytes around a message on a stream: a prefix that says how much follows, checked before memory is
+// taken.
 //
-//   prefix    16 bytes: u32 check, u32 kind, u32 header words, u32 buffers   (little-endian, like all numbers here)
-//   sizes     8 bytes per buffer: size in the low 48 bits, device kind and index in the two bytes above
+//   prefix    16 bytes: u32 check, u32 kind, u32 header words, u32 buffers   (little-endian, like all numbers
+//   here) sizes     8 bytes per buffer: size in the low 48 bits, device kind and index in the two bytes above
 //   header    8 bytes per word
 //   payload   the bytes of the buffers, one after the other
 //
@@ -42,8 +43,8 @@ uint64_t encode_size(size_t size, Device device);
 /// `unimplemented` for a device other than the CPU.
 std::vector<size_t> decode_sizes(std::span<const uint64_t> words, const Limits& limits);
 
-/// Prefix and sizes of a message: all that goes before its header. Throws `invalid` for one over `limits`, and
-/// `unimplemented` for buffers that are not on the CPU.
+/// Prefix and sizes of a message: all that goes before its header. Throws `invalid` for one over `limits`,
+/// and `unimplemented` for buffers that are not on the CPU.
 std::vector<std::byte> message_head(const Message& message, const Limits& limits);
 std::vector<std::byte> heartbeat_frame();
 std::vector<std::byte> goodbye_frame(std::string_view reason);

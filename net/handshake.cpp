@@ -12,7 +12,8 @@
 namespace troupe::net {
 namespace {
 
-constexpr char kMagic[] = {'T', 'R', 'O', 'U', 'P', 'E', '\r', '\n'};  // the line end shows text-mode mangling
+constexpr char kMagic[] = {'T', 'R', 'O',  'U',
+                           'P', 'E', '\r', '\n'};  // the line end shows text-mode mangling
 constexpr size_t kPreamble = 16, kMacBytes = 32;
 constexpr size_t kInfoBytes = 4 + 1 + kNameBytes;
 
@@ -45,14 +46,16 @@ Nonce random_nonce() {
 
 void check_peer_info(const PeerInfo& info) {
   if (info.name.size() > kNameBytes)
-    throw_invalid(fmt::format("[net] a worker name of {} bytes; at most {} are allowed", info.name.size(), kNameBytes));
+    throw_invalid(
+        fmt::format("[net] a worker name of {} bytes; at most {} are allowed", info.name.size(), kNameBytes));
   if (std::any_of(info.name.begin(), info.name.end(), is_control))
     throw_invalid("[net] a worker name with a control character; expected printable text");
 }
 
 void check_token(const std::string& token) {
   if (token.size() < kTokenBytes)
-    throw_invalid(fmt::format("[net] the cluster token has {} bytes; expected at least {}", token.size(), kTokenBytes));
+    throw_invalid(
+        fmt::format("[net] the cluster token has {} bytes; expected at least {}", token.size(), kTokenBytes));
 }
 
 Handshake::Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
@@ -80,12 +83,14 @@ void Handshake::receive(std::span<const std::byte> bytes) {
 std::vector<std::byte> Handshake::take_output() { return std::exchange(output_, {}); }
 
 void Handshake::tick(TimePoint now) {
-  if (state_ == State::waiting && now >= deadline_) refuse(Refusal::timeout, "did not finish the handshake in time");
+  if (state_ == State::waiting && now >= deadline_)
+    refuse(Refusal::timeout, "did not finish the handshake in time");
 }
 
 void Handshake::advance() {
   switch (step_) {
-    case Step::hello: return on_hello();
+    case Step::hello:
+      return on_hello();
     case Step::nonce:
       if (role_ == Role::connector) return on_listener_proof();
       std::copy(input_.begin(), input_.end(), other_nonce_.begin());
@@ -93,9 +98,12 @@ void Handshake::advance() {
       put(nonce_);
       put(mac("listener", {}));
       return expect(Step::proof, kInfoBytes + kMacBytes);
-    case Step::proof: return on_connector_proof();
-    case Step::welcome: return on_welcome();
-    case Step::ended: return;
+    case Step::proof:
+      return on_connector_proof();
+    case Step::welcome:
+      return on_welcome();
+    case Step::ended:
+      return;
   }
 }
 

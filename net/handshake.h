@@ -5,9 +5,9 @@
 //   connector -> listener   who it is (260), HMAC(token, "connector", version, both nonces, who it is)
 //   listener -> connector   who it is (260), HMAC(token, "welcome", version, both nonces, both peers)
 //
-// A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so an
-// unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each side's proof
-// has its own label, so that one side's proof is worth nothing when sent back to it.
+// A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so
+// an unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each
+// side's proof has its own label, so that one side's proof is worth nothing when sent back to it.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace troupe::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
 inline constexpr uint32_t kProtocolVersion = 1;
-inline constexpr size_t kNameBytes = 255;   ///< longest PeerInfo::name
-inline constexpr size_t kTokenBytes = 16;   ///< shortest token
+inline constexpr size_t kNameBytes = 255;  ///< longest PeerInfo::name
+inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 
 using Nonce = std::array<std::byte, 32>;
 /// From the system's random generator.
@@ -45,8 +45,8 @@ class Handshake {
   Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
             uint32_t version = kProtocolVersion);
 
-  /// How many bytes may be received now, at least 1 while waiting. Reading no more leaves what follows the handshake
-  /// to the connection.
+  /// How many bytes may be received now, at least 1 while waiting. Reading no more leaves what follows the
+  /// handshake to the connection.
   size_t wanted() const;
   /// Takes at most wanted() bytes.
   void receive(std::span<const std::byte> bytes);

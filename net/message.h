@@ -7,7 +7,8 @@
 
 namespace troupe::net {
 
-/// A run of bytes inside a storage. The storage is shared, never copied by the transport on its way to a socket.
+/// A run of bytes inside a storage. The storage is shared, never copied by the transport on its way to a
+/// socket.
 struct Buffer {
   Ref<Storage> storage;
   size_t offset = 0, size = 0;

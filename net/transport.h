@@ -1,7 +1,8 @@
-// The contract of every transport. Implementations: net/socket (Unix and TCP sockets), net/sim (in memory, with
-// faults). tests/contract/transport.h states the contract as tests and runs on all of them.
+// The contract of every transport. Implementations: net/socket (Unix and TCP sockets), net/sim (in memory,
+// with faults). tests/contract/transport.h states the contract as tests and runs on all of them.
 //
-//   * A connection delivers messages in order, each at most once, until it closes. Then on_closed runs, once, last.
+//   * A connection delivers messages in order, each at most once, until it closes. Then on_closed runs, once,
+//   last.
 //   * A peer is who it says: both ends have proved the cluster's token before a Connection exists.
 //   * Every length is checked against Limits before anything is allocated for it.
 //   * A slow reader bounds the memory of its writers: send() refuses above Limits::queue_bytes.
@@ -31,8 +32,8 @@ struct Limits {
   size_t buffer_bytes = size_t{4} << 30;   ///< of one buffer
   size_t message_bytes = size_t{8} << 30;  ///< of all buffers of one message
   uint32_t buffers = 1 << 16;
-  size_t queue_bytes = size_t{1} << 30;    ///< accepted by send() and not yet written; one message always fits
-  int unauthenticated = 64;                ///< connections in handshake at once, per listener
+  size_t queue_bytes = size_t{1} << 30;  ///< accepted by send() and not yet written; one message always fits
+  int unauthenticated = 64;              ///< connections in handshake at once, per listener
   Duration handshake = std::chrono::seconds(5);
   Duration connect = std::chrono::seconds(10);
   Duration heartbeat = std::chrono::milliseconds(500);
@@ -41,16 +42,17 @@ struct Limits {
 
 class Connection;
 
-/// Receives what happens on connections. Calls for one connection come one at a time, in order, from a thread of the
-/// transport; they must not block. Owned by the user of the transport; outlives it.
+/// Receives what happens on connections. Calls for one connection come one at a time, in order, from a thread
+/// of the transport; they must not block. Owned by the user of the transport; outlives it.
 class Events {
  public:
   virtual ~Events() = default;
-  /// A connection that the other side opened is ready. (One that connect() opened is announced by its future.)
+  /// A connection that the other side opened is ready. (One that connect() opened is announced by its
+  /// future.)
   virtual void on_accepted(std::shared_ptr<Connection> connection) = 0;
   virtual void on_message(Connection& connection, Message message) = 0;
-  /// `reason` is `disconnected` and names the peer. Nothing follows. Not called before on_accepted / the future of
-  /// connect() has been completed.
+  /// `reason` is `disconnected` and names the peer. Nothing follows. Not called before on_accepted / the
+  /// future of connect() has been completed.
   virtual void on_closed(Connection& connection, const Error& reason) = 0;
 };
 
@@ -58,9 +60,9 @@ class Events {
 class Connection {
  public:
   virtual ~Connection() = default;
-  /// Hands over a message; never blocks. The calling thread writes as much as the socket takes, the transport's
-  /// thread the rest. Throws `disconnected` once closed, `overloaded` above Limits::queue_bytes, `invalid` for a
-  /// message over the limits.
+  /// Hands over a message; never blocks. The calling thread writes as much as the socket takes, the
+  /// transport's thread the rest. Throws `disconnected` once closed, `overloaded` above Limits::queue_bytes,
+  /// `invalid` for a message over the limits.
   virtual void send(Message message) = 0;
   /// Accepted by send() and not yet written.
   virtual size_t queued_bytes() const = 0;
@@ -85,15 +87,16 @@ class Listener {
   virtual std::string address() const = 0;
 };
 
-/// Thread-safe. Destruction closes everything, waits for running callbacks, and joins the transport's threads.
+/// Thread-safe. Destruction closes everything, waits for running callbacks, and joins the transport's
+/// threads.
 class Transport {
  public:
   virtual ~Transport() = default;
   /// `address`: "unix:@name" (abstract, leaves no file), "unix:/path", "tcp:host:port" (port 0: any).
   /// Throws `invalid` for a bad address, `failed` (naming the address) where it cannot be bound.
   virtual std::unique_ptr<Listener> listen(const std::string& address) = 0;
-  /// Connects and proves the token. Fails with `disconnected` (nobody there within Limits::connect; it tries again
-  /// until then if `retry`), or `invalid` (token or version refused).
+  /// Connects and proves the token. Fails with `disconnected` (nobody there within Limits::connect; it tries
+  /// again until then if `retry`), or `invalid` (token or version refused).
   virtual Future<std::shared_ptr<Connection>> connect(const std::string& address, bool retry = false) = 0;
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;

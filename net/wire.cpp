@@ -232,8 +232,10 @@ Message encode(const Reply& reply) {
                [&](schema::Packet::Builder packet, Writer& writer) {
                  auto out = packet.initReply();
                  out.setId(reply.id);
-                 if (reply.result.ok()) writer.write(out.initValue(), reply.result.value());
-                 else writer.write(out.initError(), reply.result.error());
+                 if (reply.result.ok())
+                   writer.write(out.initValue(), reply.result.value());
+                 else
+                   writer.write(out.initError(), reply.result.error());
                  writer.write_link(out, reply.link);
                });
 }

@@ -14,20 +14,20 @@
 
 namespace troupe::net {
 
-/// Autograd's part of a call or reply: which of its tensors (numbered in visiting order, see visit_tensors) carry
-/// gradients back, and through which pair of send and receive nodes.
+/// Autograd's part of a call or reply: which of its tensors (numbered in visiting order, see visit_tensors)
+/// carry gradients back, and through which pair of send and receive nodes.
 struct GradLink {
   uint64_t pair = 0;  ///< 0: none; unique on the sender of the message
   std::vector<uint32_t> tensors;
 };
 
 struct Call {
-  uint64_t id = 0;            ///< of the caller, for the reply; 0: nobody waits for one
-  ObjectId target;            ///< actor; number 0: a service of the worker
-  uint64_t method = 0;        ///< method_id of the method's or service's name
-  int64_t timeout_us = 0;     ///< time left for the call when it was sent
-  uint64_t context = 0;       ///< distributed autograd context; 0: none
-  bool grad_enabled = true;   ///< the caller's grad mode
+  uint64_t id = 0;           ///< of the caller, for the reply; 0: nobody waits for one
+  ObjectId target;           ///< actor; number 0: a service of the worker
+  uint64_t method = 0;       ///< method_id of the method's or service's name
+  int64_t timeout_us = 0;    ///< time left for the call when it was sent
+  uint64_t context = 0;      ///< distributed autograd context; 0: none
+  bool grad_enabled = true;  ///< the caller's grad mode
   GradLink link;
   ValueList args;
 };
@@ -50,8 +50,9 @@ constexpr uint64_t method_id(std::string_view name) {
 /// Tensors become buffers (contiguous ones without a copy), everything else header.
 Message encode(const Call& call);
 Message encode(const Reply& reply);
-/// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum values,
-/// depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers' storages.
+/// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
+/// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
+/// storages.
 Packet decode(Message message);
 
 }  // namespace troupe::net

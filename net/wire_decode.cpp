@@ -23,8 +23,10 @@ class Reader {
   Packet read(schema::Packet::Reader in) {
     Packet packet = [&]() -> Packet {
       switch (in.which()) {
-        case schema::Packet::CALL: return read(in.getCall());
-        case schema::Packet::REPLY: return read(in.getReply());
+        case schema::Packet::CALL:
+          return read(in.getCall());
+        case schema::Packet::REPLY:
+          return read(in.getReply());
       }
       throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(in.which())));
     }();
@@ -54,9 +56,14 @@ class Reader {
     Reply reply;
     reply.id = in.getId();
     switch (in.which()) {
-      case schema::Reply::VALUE: reply.result = read(in.getValue(), 1); break;
-      case schema::Reply::ERROR: reply.result = read(in.getError()); break;
-      default: throw_invalid(fmt::format("[wire] unknown kind of reply {}", static_cast<int>(in.which())));
+      case schema::Reply::VALUE:
+        reply.result = read(in.getValue(), 1);
+        break;
+      case schema::Reply::ERROR:
+        reply.result = read(in.getError());
+        break;
+      default:
+        throw_invalid(fmt::format("[wire] unknown kind of reply {}", static_cast<int>(in.which())));
     }
     if (in.hasLink()) reply.link = read(in.getLink());
     return reply;
@@ -87,20 +94,28 @@ class Reader {
     if (depth > kMaxValueDepth)
       throw_invalid(fmt::format("[wire] a value nested more than {} deep", kMaxValueDepth));
     switch (in.which()) {
-      case schema::Value::NULL_: return {};
-      case schema::Value::BOOLEAN: return in.getBoolean();
-      case schema::Value::INTEGER: return int64_t{in.getInteger()};
-      case schema::Value::REAL: return in.getReal();
-      case schema::Value::TEXT: return to_string(in.getText());
+      case schema::Value::NULL_:
+        return {};
+      case schema::Value::BOOLEAN:
+        return in.getBoolean();
+      case schema::Value::INTEGER:
+        return int64_t{in.getInteger()};
+      case schema::Value::REAL:
+        return in.getReal();
+      case schema::Value::TEXT:
+        return to_string(in.getText());
       case schema::Value::BYTES: {
         auto data = in.getBytes();
         Bytes bytes(data.size());
         if (!bytes.empty()) std::memcpy(bytes.data(), data.begin(), bytes.size());
         return bytes;
       }
-      case schema::Value::TENSOR: return read(in.getTensor());
-      case schema::Value::REF: return read(in.getRef());
-      case schema::Value::LIST: return read(in.getList(), depth + 1);
+      case schema::Value::TENSOR:
+        return read(in.getTensor());
+      case schema::Value::REF:
+        return read(in.getRef());
+      case schema::Value::LIST:
+        return read(in.getList(), depth + 1);
       case schema::Value::MAP: {
         auto entries = in.getMap();
         count(entries.size());

@@ -37,8 +37,10 @@ HolderActions HolderTable::registered(const ObjectId& id, std::optional<Error> r
   if (at == entries_.end()) return {};
   Entry& entry = at->second;
   entry.registering = false;
-  if (refused) entry.failed = std::move(refused);
-  else ++entry.grants;
+  if (refused)
+    entry.failed = std::move(refused);
+  else
+    ++entry.grants;
   std::vector<Unpin> unpins = std::move(entry.waiting);
   HolderActions actions = forget_if_unused(id);
   actions.unpins = std::move(unpins);

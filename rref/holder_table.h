@@ -1,8 +1,8 @@
-// A holder's side of distributed reference counting: the references to other workers' objects. A pure state machine:
-// what has to be sent comes back as actions.
+// A holder's side of distributed reference counting: the references to other workers' objects. A pure state
+// machine: what has to be sent comes back as actions.
 //
-// A reference that arrives from the owner is registered already. One that arrives from another holder is not: that
-// holder keeps its own ("pinned") until this worker has registered at the owner and said so.
+// A reference that arrives from the owner is registered already. One that arrives from another holder is not:
+// that holder keeps its own ("pinned") until this worker has registered at the owner and said so.
 #pragma once
 #include <cstdint>
 #include <map>

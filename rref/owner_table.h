@@ -1,10 +1,10 @@
 // The owner's side of distributed reference counting: who holds what lives here. A pure state machine.
 //
-// Reference listing after Birrell's network objects: one entry per object and holding worker, so a worker that dies
-// takes all its references with it. An entry counts the copies that the owner knows of ("grants"): each reference
-// that the owner sends to the holder, and each that the holder registers, is one; the holder gives back, in one
-// message, as many as it has seen. Whatever the order of messages, an entry is empty exactly when the holder has
-// nothing and nothing is on its way to it from the owner.
+// Reference listing after Birrell's network objects: one entry per object and holding worker, so a worker
+// that dies takes all its references with it. An entry counts the copies that the owner knows of ("grants"):
+// each reference that the owner sends to the holder, and each that the holder registers, is one; the holder
+// gives back, in one message, as many as it has seen. Whatever the order of messages, an entry is empty
+// exactly when the holder has nothing and nothing is on its way to it from the owner.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -21,10 +21,11 @@ class OwnerTable {
   bool create(const ObjectId& id, WorkerId creator);
   /// One more reference for `holder`. False if there is no such object, or the holder was lost.
   bool grant(const ObjectId& id, WorkerId holder);
-  /// `holder` gives back `count` references. True if nobody holds the object any more: it is forgotten here and to be
-  /// released. What was granted to nobody is ignored.
+  /// `holder` gives back `count` references. True if nobody holds the object any more: it is forgotten here
+  /// and to be released. What was granted to nobody is ignored.
   bool give_back(const ObjectId& id, WorkerId holder, uint64_t count);
-  /// The holder is gone, with all its references, for good. The objects that nobody holds now, forgotten here.
+  /// The holder is gone, with all its references, for good. The objects that nobody holds now, forgotten
+  /// here.
   std::vector<ObjectId> lose(WorkerId holder);
 
   bool owns(const ObjectId& id) const { return objects_.contains(id); }

@@ -6,10 +6,10 @@
 namespace troupe::rref {
 namespace {
 
-constexpr const char* kSpawn = "ref.spawn";        // creator to owner: number, type, arguments
-constexpr const char* kRegister = "ref.register";  // holder to owner: creator, number
-constexpr const char* kGiveBack = "ref.give_back"; // holder to owner: creator, number, grants
-constexpr const char* kUnpin = "ref.unpin";        // receiver to sender: pin
+constexpr const char* kSpawn = "ref.spawn";         // creator to owner: number, type, arguments
+constexpr const char* kRegister = "ref.register";   // holder to owner: creator, number
+constexpr const char* kGiveBack = "ref.give_back";  // holder to owner: creator, number, grants
+constexpr const char* kUnpin = "ref.unpin";         // receiver to sender: pin
 
 Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 
@@ -18,7 +18,8 @@ ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields)
   const ValueList& args = const_cast<actors::Invocation&>(call).call().args;
   if (args.size() != fields || !args[0].get_if<int64_t>() || !args[1].get_if<int64_t>())
     throw_invalid("[rref] malformed reference message");
-  return {self, static_cast<WorkerId>(*args[0].get_if<int64_t>()), static_cast<uint64_t>(*args[1].get_if<int64_t>())};
+  return {self, static_cast<WorkerId>(*args[0].get_if<int64_t>()),
+          static_cast<uint64_t>(*args[1].get_if<int64_t>())};
 }
 
 }  // namespace
@@ -54,7 +55,9 @@ class RefTable::Hook final : public actors::Interceptor {
     reply.result = Result<Value>(std::move(value));
   }
   void worker_lost(WorkerId id, const Error& why) override { table_->lost(id, why); }
-  bool missing_object(const Ref<actors::Invocation>& invocation) override { return table_->missing(invocation); }
+  bool missing_object(const Ref<actors::Invocation>& invocation) override {
+    return table_->missing(invocation);
+  }
   void stop() override { table_->stop(); }
   RefTable& table() { return *table_; }
 
@@ -75,7 +78,8 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
     m["owned_objects"] = static_cast<int64_t>(t->owner_.objects());
     m["owned_references"] = static_cast<int64_t>(t->owner_.holders());
     m["borrowed_references"] = static_cast<int64_t>(t->holder_.held());
-    m["pending_references"] = static_cast<int64_t>(t->holder_.registering() + t->pins_.size() + t->parked_.size());
+    m["pending_references"] =
+        static_cast<int64_t>(t->holder_.registering() + t->pins_.size() + t->parked_.size());
   });
   return table;
 }
@@ -110,7 +114,8 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
   FrameScope neutral({&worker});
-  const auto sent = worker.call_service(owner, kSpawn, {number(id.number), Value(type), Value(std::move(args))}, {.one_way = true});
+  const auto sent = worker.call_service(
+      owner, kSpawn, {number(id.number), Value(type), Value(std::move(args))}, {.one_way = true});
   if (const auto* result = sent.peek(); result && !result->ok()) {
     std::lock_guard lock(mutex_);
     holder_.registered(id, result->error());
@@ -137,7 +142,8 @@ void RefTable::outgoing(WorkerId to, RefValue& ref) {
   std::lock_guard lock(mutex_);
   if (!worker_ || to == worker_->id()) return;
   if (ref.id.owner == worker_->id()) {
-    if (!owner_.grant(ref.id, to)) throw_invalid("[rref] cannot send a reference to an object that is gone, or to a lost worker");
+    if (!owner_.grant(ref.id, to))
+      throw_invalid("[rref] cannot send a reference to an object that is gone, or to a lost worker");
     ref.pin = 0;
   } else {
     ref.pin = ++last_pin_;
@@ -168,7 +174,8 @@ void RefTable::incoming(WorkerId from, RefValue& ref) {
     if (!worker_ || from == worker_->id()) return;  // a local call brings its handle along
     if (ref.id.owner == worker_->id()) {
       if (ref.pin) actions.unpins.push_back({from, ref.pin});
-      if (!owner_.grant(ref.id, worker_->id())) throw_invalid("[rref] a reference came back to an object that is gone");
+      if (!owner_.grant(ref.id, worker_->id()))
+        throw_invalid("[rref] a reference came back to an object that is gone");
     } else {
       actions = holder_.imported(ref.id, from, ref.pin);
     }
@@ -183,8 +190,10 @@ void RefTable::dropped(const ObjectId& id) {
   {
     std::lock_guard lock(mutex_);
     if (!worker_) return;
-    if (id.owner == worker_->id()) dead = owner_.give_back(id, id.owner, 1);
-    else actions = holder_.dropped(id);
+    if (id.owner == worker_->id())
+      dead = owner_.give_back(id, id.owner, 1);
+    else
+      actions = holder_.dropped(id);
   }
   if (dead) release({id});
   perform(id, std::move(actions));
@@ -192,7 +201,8 @@ void RefTable::dropped(const ObjectId& id) {
 
 void RefTable::perform(const ObjectId& id, HolderActions actions) {
   for (const Unpin& u : actions.unpins) notify(u.to, kUnpin, {number(u.pin)});
-  if (actions.give_back) notify(id.owner, kGiveBack, {number(id.creator), number(id.number), number(actions.give_back)});
+  if (actions.give_back)
+    notify(id.owner, kGiveBack, {number(id.creator), number(id.number), number(actions.give_back)});
   if (!actions.register_at_owner) return;
   actors::Worker& worker = this->worker();
   FrameScope neutral({&worker});
@@ -217,7 +227,8 @@ void RefTable::notify(WorkerId to, const char* service, ValueList args) {
   }
   if (!worker) return;
   FrameScope neutral({worker});
-  (void)worker->call_service(to, service, std::move(args), {.one_way = true});  // a lost peer needs no message
+  (void)worker->call_service(to, service, std::move(args),
+                             {.one_way = true});  // a lost peer needs no message
 }
 
 void RefTable::release(const std::vector<ObjectId>& ids) {
@@ -236,7 +247,8 @@ void RefTable::release(const std::vector<ObjectId>& ids) {
 
 void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
   ValueList& args = call->call().args;
-  if (args.size() != 3 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() || !args[2].get_if<ValueList>())
+  if (args.size() != 3 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
+      !args[2].get_if<ValueList>())
     throw_invalid("[rref] malformed spawn message");
   actors::Worker& worker = call->worker();
   const ObjectId id{worker.id(), call->from(), static_cast<uint64_t>(*args[0].get_if<int64_t>())};

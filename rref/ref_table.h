@@ -1,5 +1,5 @@
-// One worker's references: the owner's and the holder's tables put to work. Sees every message pass and registers the
-// references in it.
+// One worker's references: the owner's and the holder's tables put to work. Sees every message pass and
+// registers the references in it.
 #pragma once
 #include <map>
 #include <memory>
@@ -17,7 +17,8 @@ namespace troupe::rref {
 
 class RefTable;
 
-/// A counted reference on this worker, shared by all copies of an RRef. May outlive the worker: uses then fail.
+/// A counted reference on this worker, shared by all copies of an RRef. May outlive the worker: uses then
+/// fail.
 class Handle {
  public:
   Handle(std::shared_ptr<RefTable> table, ObjectId id, std::string type);
@@ -80,14 +81,14 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
     WorkerId to;
   };
   std::recursive_mutex spawn_mutex_;  // spawns leave in the order of their numbers
-  mutable std::mutex mutex_;          // guards what follows; no handle is let go and nothing is sent while it is held
+  mutable std::mutex mutex_;  // guards what follows; no handle is let go and nothing is sent while it is held
   actors::Worker* worker_;
   OwnerTable owner_;
   HolderTable holder_;
   std::unordered_map<uint64_t, Pin> pins_;
   uint64_t last_pin_ = 0;
-  std::map<ObjectId, Error> failed_;                             // creations that failed, while they are held
-  std::map<WorkerId, uint64_t> last_spawned_;                    // by creator
+  std::map<ObjectId, Error> failed_;           // creations that failed, while they are held
+  std::map<WorkerId, uint64_t> last_spawned_;  // by creator
   std::map<ObjectId, std::vector<Ref<actors::Invocation>>> parked_;  // calls that came before the creation
 };
 

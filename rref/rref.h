@@ -15,12 +15,16 @@ class RRef;
 
 namespace rref {
 
-template <class T> struct IsFuture : std::false_type {};
-template <class T> struct IsFuture<Future<T>> : std::true_type {};
+template <class T>
+struct IsFuture : std::false_type {};
+template <class T>
+struct IsFuture<Future<T>> : std::true_type {};
 
 /// A Value of the parameter type P from an argument that converts to it.
 template <class P, class A>
-Value argument(A&& a) { return Codec<P>::to(P(std::forward<A>(a))); }
+Value argument(A&& a) {
+  return Codec<P>::to(P(std::forward<A>(a)));
+}
 
 /// A call that waits for the futures among its arguments, one after the other.
 template <class T, auto M, class R, class... A>
@@ -38,8 +42,10 @@ struct DeferredCall : std::enable_shared_from_this<DeferredCall<T, M, R, A...>> 
       send();
     } else if constexpr (IsFuture<std::tuple_element_t<N, std::tuple<A...>>>::value) {
       std::get<N>(args).on_ready([self = this->shared_from_this()](const auto& r) {
-        if (r.ok()) self->template next<N + 1>();
-        else self->promise.fail(r.error());
+        if (r.ok())
+          self->template next<N + 1>();
+        else
+          self->promise.fail(r.error());
       });
     } else {
       next<N + 1>();
@@ -49,23 +55,26 @@ struct DeferredCall : std::enable_shared_from_this<DeferredCall<T, M, R, A...>> 
  private:
   template <class X>
   static decltype(auto) value_of(X& x) {
-    if constexpr (IsFuture<X>::value) return x.peek()->value();
-    else return (x);
+    if constexpr (IsFuture<X>::value)
+      return x.peek()->value();
+    else
+      return (x);
   }
   void send() {
     GradMode mode(grad);
-    std::apply([&](auto&... a) {
-      ref.template call<M>(value_of(a)...).on_ready([self = this->shared_from_this()](const Result<R>& r) {
-        self->promise.complete(r);
-      });
-    }, args);
+    std::apply(
+        [&](auto&... a) {
+          ref.template call<M>(value_of(a)...)
+              .on_ready([self = this->shared_from_this()](const Result<R>& r) { self->promise.complete(r); });
+        },
+        args);
   }
 };
 
 }  // namespace rref
 
-/// A value: copy it, keep it, send it in a message. The actor lives while any RRef to it does, anywhere in the
-/// cluster. Thread-safe as an int is. An empty one may only be assigned to.
+/// A value: copy it, keep it, send it in a message. The actor lives while any RRef to it does, anywhere in
+/// the cluster. Thread-safe as an int is. An empty one may only be assigned to.
 template <class T>
 class RRef {
  public:
@@ -73,9 +82,9 @@ class RRef {
   /// Not for users: spawn and messages make references.
   explicit RRef(rref::HandlePtr handle) : handle_(std::move(handle)) {}
 
-  /// Calls method M, which is listed in T::remote, with arguments that convert to its parameters. An argument may be a
-  /// Future: the call leaves when it is ready, without anybody waiting. Calls from one thread to one actor are
-  /// handled in order (those with futures that are not ready: when they leave).
+  /// Calls method M, which is listed in T::remote, with arguments that convert to its parameters. An argument
+  /// may be a Future: the call leaves when it is ready, without anybody waiting. Calls from one thread to one
+  /// actor are handled in order (those with futures that are not ready: when they leave).
   ///
   /// The future fails with `invalid` (bad arguments), `failed` (the method threw), `deadline`, `disconnected`
   /// (naming the lost worker), `cancelled` (the cluster was shut down).
@@ -86,7 +95,8 @@ class RRef {
     if constexpr ((rref::IsFuture<std::decay_t<A>>::value || ...))
       return call_when_ready<M, Traits>(std::forward<A>(args)...);
     else
-      return convert<typename Traits::Return>(send<M, Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...));
+      return convert<typename Traits::Return>(
+          send<M, Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...));
   }
   /// By name, for tools and tests: what the compiler cannot check, the callee does.
   Future<Value> call_by_name(const std::string& method, ValueList args) const {
@@ -113,8 +123,8 @@ class RRef {
     if (!handle_) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
     try {
       handle_->table().check(handle_->id());
-      return handle_->table().worker().call(handle_->id(), handle_->type() + "::" + method, net::method_id(method),
-                                            std::move(args), options_);
+      return handle_->table().worker().call(handle_->id(), handle_->type() + "::" + method,
+                                            net::method_id(method), std::move(args), options_);
     } catch (...) {
       return Future<Value>::failed(current_error().crossing("call of " + handle_->type() + "::" + method));
     }
@@ -129,8 +139,10 @@ class RRef {
   }
   template <class R>
   static Future<R> convert(const Future<Value>& reply) {
-    if constexpr (std::is_void_v<R>) return reply.then([](const Value&) {});
-    else return reply.then([](const Value& v) { return actors::from_value<R>(v); });
+    if constexpr (std::is_void_v<R>)
+      return reply.then([](const Value&) {});
+    else
+      return reply.then([](const Value& v) { return actors::from_value<R>(v); });
   }
 
   template <auto M, class Traits, class... A>
@@ -158,7 +170,8 @@ class AnyRef {
   /// Calls a method by name.
   Future<Value> call(const std::string& method, ValueList args, actors::CallOptions options = {}) const {
     handle_->table().check(handle_->id());
-    return worker().call(handle_->id(), handle_->type() + "::" + method, net::method_id(method), std::move(args), options);
+    return worker().call(handle_->id(), handle_->type() + "::" + method, net::method_id(method),
+                         std::move(args), options);
   }
 
  private:

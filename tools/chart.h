@@ -8,8 +8,8 @@ namespace troupe::tools {
 /// A line. Points in order of drawing; one that is not finite (or beyond 1e300) is skipped and leaves a gap.
 struct Series {
   std::string name;
-  std::vector<double> x, y;  ///< of one length
-  bool right = false;        ///< belongs to the right axis
+  std::vector<double> x = {}, y = {};  ///< of one length
+  bool right = false;                  ///< belongs to the right axis
   /// Half-life, in points, of an exponential mean to both sides, drawn as the line, with the raw points faint
   /// behind it; 0: none.
   double smooth = 0;

@@ -13,7 +13,8 @@ namespace {
 
 std::string random_name() {
   uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) throw_error(ErrorKind::failed, "[cluster] the system gives no random bytes");
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
+    throw_error(ErrorKind::failed, "[cluster] the system gives no random bytes");
   char text[17];
   snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(bits));
   return text;
@@ -27,14 +28,21 @@ class InProcess final : public Cluster {
     const std::string token = random_name() + random_name();
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(std::make_unique<actors::Worker>(actors::WorkerOptions{
-          .id = id, .name = "w" + std::to_string(i), .host = "local", .hosting = hosting, .runtime = runtime, .timeout = options.timeout}));
+      workers_.push_back(
+          std::make_unique<actors::Worker>(actors::WorkerOptions{.id = id,
+                                                                 .name = "w" + std::to_string(i),
+                                                                 .host = "local",
+                                                                 .hosting = hosting,
+                                                                 .runtime = runtime,
+                                                                 .timeout = options.timeout}));
       auto table = install_layers(*workers_.back());
       if (i == 0) table_ = table;
     }
     for (auto& w : workers_) {
-      for (auto& other : workers_) w->members().add({other->id(), other->name(), "local", {"sim:" + other->name()}});
-      w->set_transport(network_.make_transport(w->name(), {.self = {w->id(), w->name()}, .token = token, .limits = {}}, *w));
+      for (auto& other : workers_)
+        w->members().add({other->id(), other->name(), "local", {"sim:" + other->name()}});
+      w->set_transport(network_.make_transport(
+          w->name(), {.self = {w->id(), w->name()}, .token = token, .limits = {}}, *w));
       listeners_.push_back(w->transport().listen("sim:" + w->name()));
     }
     worker_ = workers_.front().get();
@@ -54,15 +62,20 @@ class InProcess final : public Cluster {
 struct Process {
   Process(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
       : name("w" + std::to_string(e.rank)),
-        worker({.id = e.rank, .name = name, .host = actors::host_identity(), .hosting = std::move(hosting),
-                .runtime = actors::Runtime::make(options.threads), .timeout = options.timeout}) {
+        worker({.id = e.rank,
+                .name = name,
+                .host = actors::host_identity(),
+                .hosting = std::move(hosting),
+                .runtime = actors::Runtime::make(options.threads),
+                .timeout = options.timeout}) {
     table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.
   void open(const Environment& e, Duration join_timeout) {
     net::Limits limits;
     limits.connect = std::min(limits.connect, join_timeout);
-    worker.set_transport(net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
+    worker.set_transport(
+        net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
     if (e.rank == 0 && e.world > 1) listen(e.address);
     if (e.rank != 0) {
       listen("unix:@troupe-" + random_name());
@@ -126,7 +139,8 @@ class Joined final : public WorkerProcess {
   ~Joined() override { leave(); }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
-      // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it knows.
+      // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it
+      // knows.
       if (code.ok() && !joiner_.ended().wait_for(std::chrono::seconds(1))) joiner_.leave(code.value());
     });
     return joiner_.ended().get();
@@ -154,11 +168,13 @@ std::unique_ptr<Cluster> Cluster::in_process(int workers, actors::Hosting hostin
   return std::make_unique<InProcess>(workers, std::move(hosting), options);
 }
 
-std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment, actors::Hosting hosting, ClusterOptions options) {
+std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment, actors::Hosting hosting,
+                                             ClusterOptions options) {
   return std::make_unique<Coordinated>(environment, std::move(hosting), options);
 }
 
-std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment, actors::Hosting hosting, ClusterOptions options) {
+std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment, actors::Hosting hosting,
+                                                   ClusterOptions options) {
   return std::make_unique<Joined>(environment, std::move(hosting), options);
 }
 

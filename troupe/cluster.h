@@ -20,19 +20,21 @@ struct ClusterOptions {
   int threads = 0;                                   ///< of the pool of each process; 0: as many as cores
 };
 
-/// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends the other workers; references
-/// that outlive it fail with `cancelled` when used.
+/// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends the other workers;
+/// references that outlive it fail with `cancelled` when used.
 class Cluster {
  public:
   virtual ~Cluster() = default;
-  /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a process
-  /// boundary: the same program gives the same bits as over real processes.
-  static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting, ClusterOptions options = {});
+  /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a
+  /// process boundary: the same program gives the same bits as over real processes.
+  static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting,
+                                             ClusterOptions options = {});
   /// This process is worker 0 of a cluster of processes; returns when all have joined.
-  static std::unique_ptr<Cluster> coordinate(const Environment& environment, actors::Hosting hosting, ClusterOptions options = {});
+  static std::unique_ptr<Cluster> coordinate(const Environment& environment, actors::Hosting hosting,
+                                             ClusterOptions options = {});
 
-  /// Makes an actor of type T on the named worker. Does not wait: calls queue behind the construction, and a failed one
-  /// shows when the reference is used. `invalid` at once for an unknown worker name.
+  /// Makes an actor of type T on the named worker. Does not wait: calls queue behind the construction, and a
+  /// failed one shows when the reference is used. `invalid` at once for an unknown worker name.
   template <class T, class... A>
   RRef<T> spawn(const std::string& worker, A&&... args) {
     return spawn_from(T::remote, worker, std::forward<A>(args)...);
@@ -48,10 +50,13 @@ class Cluster {
 
  protected:
   template <class T, class... Ctor, class... M, class... A>
-  RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const std::string& worker, A&&... args) {
-    static_assert(sizeof...(A) == sizeof...(Ctor), "the constructor listed in `remote` takes another number of arguments");
+  RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const std::string& worker,
+                     A&&... args) {
+    static_assert(sizeof...(A) == sizeof...(Ctor),
+                  "the constructor listed in `remote` takes another number of arguments");
     ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
-    return RRef<T>(table_->spawn(worker_->members().id_of(worker), std::string(actors::type_name<T>()), std::move(list)));
+    return RRef<T>(table_->spawn(worker_->members().id_of(worker), std::string(actors::type_name<T>()),
+                                 std::move(list)));
   }
 
   actors::Worker* worker_ = nullptr;
@@ -63,10 +68,11 @@ class Cluster {
 class WorkerProcess {
  public:
   /// Joins; returns when all have. Throws as actors::Joiner::join.
-  static std::unique_ptr<WorkerProcess> join(const Environment& environment, actors::Hosting hosting, ClusterOptions options = {});
+  static std::unique_ptr<WorkerProcess> join(const Environment& environment, actors::Hosting hosting,
+                                             ClusterOptions options = {});
   virtual ~WorkerProcess() = default;
-  /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and returns
-  /// that. Throws `disconnected` if the driver is lost.
+  /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and
+  /// returns that. Throws `disconnected` if the driver is lost.
   virtual int serve(const Future<int>& stop) = 0;
 };
 

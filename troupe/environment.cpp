@@ -23,7 +23,8 @@ uint32_t parse(const char* name, const std::string& text) {
   uint32_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error != std::errc() || end != text.data() + text.size() || n > kMaxWorld)
-    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected a whole number up to " + std::to_string(kMaxWorld));
+    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected a whole number up to " +
+                  std::to_string(kMaxWorld));
   return n;
 }
 
@@ -31,7 +32,8 @@ Duration parse_seconds(const char* name, const std::string& text) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6))
-    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected seconds, above 0 and up to 1000000");
+    throw_invalid("[launch] " + std::string(name) + " is '" + text +
+                  "'; expected seconds, above 0 and up to 1000000");
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
@@ -47,32 +49,38 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     const auto rank = lookup(rank_name), world = lookup(world_name);
     if (!rank && !world) continue;
     if (!rank || !world)
-      throw_invalid("[launch] " + std::string(rank ? rank_name : world_name) + " is set but " + (rank ? world_name : rank_name) +
-                    " is not: set both, or neither to run alone");
+      throw_invalid("[launch] " + std::string(rank ? rank_name : world_name) + " is set but " +
+                    (rank ? world_name : rank_name) + " is not: set both, or neither to run alone");
     Environment e;
     e.source = rank_name;
     e.rank = parse(rank_name, *rank);
     e.world = parse(world_name, *world);
     if (e.rank >= e.world)
-      throw_invalid("[launch] " + std::string(rank_name) + "=" + *rank + " is not below " + world_name + "=" + *world);
+      throw_invalid("[launch] " + std::string(rank_name) + "=" + *rank + " is not below " + world_name + "=" +
+                    *world);
     if (auto address = lookup("TROUPE_ADDRESS")) {
       e.address = *address;
     } else if (auto host = lookup("MASTER_ADDR"), port = lookup("MASTER_PORT"); host && port) {
       e.address = "tcp:" + (host->find(':') == std::string::npos ? *host : "[" + *host + "]") + ":" + *port;
     } else if (e.world > 1) {
-      throw_invalid("[launch] " + std::string(rank_name) + " is set, but not where worker 0 is: set TROUPE_ADDRESS, or "
+      throw_invalid("[launch] " + std::string(rank_name) +
+                    " is set, but not where worker 0 is: set TROUPE_ADDRESS, or "
                     "MASTER_ADDR and MASTER_PORT");
     }
-    if (auto token = lookup("TROUPE_TOKEN")) e.token = *token;
-    else if (auto file = lookup("TROUPE_TOKEN_FILE")) e.token = net::read_token_file(*file);
+    if (auto token = lookup("TROUPE_TOKEN"))
+      e.token = *token;
+    else if (auto file = lookup("TROUPE_TOKEN_FILE"))
+      e.token = net::read_token_file(*file);
     else if (e.world > 1)
-      throw_invalid("[launch] no cluster token: set TROUPE_TOKEN_FILE to a file that only you can read (head -c 32 "
-                    "/dev/urandom | base64 > token; chmod 600 token), the same for all workers");
+      throw_invalid(
+          "[launch] no cluster token: set TROUPE_TOKEN_FILE to a file that only you can read (head -c 32 "
+          "/dev/urandom | base64 > token; chmod 600 token), the same for all workers");
     if (e.world > 1 && e.token.size() < net::kMinTokenBytes)
       throw_invalid("[launch] the cluster token has " + std::to_string(e.token.size()) + " bytes; at least " +
                     std::to_string(net::kMinTokenBytes) + " are needed");
     if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
-    if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT")) e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
+    if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT"))
+      e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
     return e;
   }
   return std::nullopt;

@@ -1,4 +1,5 @@
-// What the launcher told this process: its number, the size of the cluster, where worker 0 is, and the secret.
+// What the launcher told this process: its number, the size of the cluster, where worker 0 is, and the
+// secret.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,21 +10,22 @@
 
 namespace troupe {
 
-/// Read from environment variables: TROUPE_RANK and TROUPE_WORLD_SIZE, or those of torchrun (RANK, WORLD_SIZE),
-/// Slurm (SLURM_PROCID, SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK, _SIZE), PMIx/MPICH (PMI_RANK, PMI_SIZE), in this
-/// order; the address from TROUPE_ADDRESS, or MASTER_ADDR and MASTER_PORT; the secret from TROUPE_TOKEN, or
-/// the file named by TROUPE_TOKEN_FILE.
+/// Read from environment variables: TROUPE_RANK and TROUPE_WORLD_SIZE, or those of torchrun (RANK,
+/// WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK, _SIZE), PMIx/MPICH
+/// (PMI_RANK, PMI_SIZE), in this order; the address from TROUPE_ADDRESS, or MASTER_ADDR and MASTER_PORT; the
+/// secret from TROUPE_TOKEN, or the file named by TROUPE_TOKEN_FILE.
 struct Environment {
   uint32_t rank = 0, world = 1;
   std::string source;   ///< which variables gave the rank: "RANK"
   std::string address;  ///< of worker 0: "unix:@name" or "tcp:host:port"
   std::string token;
-  std::string bind;     ///< TROUPE_BIND: the address that this worker listens on; empty: loopback
-  std::optional<Duration> join_timeout;  ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
+  std::string bind;  ///< TROUPE_BIND: the address that this worker listens on; empty: loopback
+  std::optional<Duration>
+      join_timeout;  ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
 
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
-  /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values, naming
-  /// the variables.
+  /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values,
+  /// naming the variables.
   static std::optional<Environment> read(const Lookup& lookup);
   static std::optional<Environment> read();
   /// Workers of a program that runs alone: TROUPE_WORKERS, or 3. `invalid` unless a number from 1 to 1024.

@@ -12,8 +12,8 @@
 namespace troupe {
 namespace {
 
-// Takes SIGINT and SIGTERM on a thread of its own while it is alive. Made before any other thread, so that all of them
-// leave the signals to it.
+// Takes SIGINT and SIGTERM on a thread of its own while it is alive. Made before any other thread, so that
+// all of them leave the signals to it.
 class Signals {
  public:
   Signals() {
@@ -92,8 +92,10 @@ int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
   int alone = 0;
   try {
     environment = Environment::read();
-    if (environment) options.join_timeout = environment->join_timeout.value_or(options.join_timeout);
-    else alone = Environment::workers();
+    if (environment)
+      options.join_timeout = environment->join_timeout.value_or(options.join_timeout);
+    else
+      alone = Environment::workers();
   } catch (const Error& e) {
     complain("troupe", e.what());
     return kExitUsage;

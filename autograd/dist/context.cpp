@@ -7,7 +7,8 @@ namespace {
 
 DistEngine& engine_of(actors::Worker& worker) {
   if (auto* engine = worker.interceptor<DistEngine>()) return *engine;
-  throw_error(ErrorKind::failed, "[autograd] worker " + worker.name() + " takes no part in distributed autograd");
+  throw_error(ErrorKind::failed,
+              "[autograd] worker " + worker.name() + " takes no part in distributed autograd");
 }
 
 Frame with_context(actors::Worker& worker, uint64_t context) {
@@ -20,7 +21,10 @@ Frame with_context(actors::Worker& worker, uint64_t context) {
 }  // namespace
 
 Context::Context(actors::Worker& worker)
-    : worker_(worker), engine_(engine_of(worker)), id_(engine_.new_context()), scope_(with_context(worker, id_)) {}
+    : worker_(worker),
+      engine_(engine_of(worker)),
+      id_(engine_.new_context()),
+      scope_(with_context(worker, id_)) {}
 
 Context::~Context() { (void)engine_.release(id_, false); }
 
@@ -41,8 +45,12 @@ void Context::backward(const Tensors& roots, const Tensors& grads, Duration time
   if (timeout.count() != 0 && !done.wait_for(timeout)) {
     std::string names;
     for (const auto& n : engine_.waiting_for(id_)) names += (names.empty() ? "" : ", ") + n;
-    engine_.abandon(id_, Error(ErrorKind::deadline, "[backward] gave up after " +
-        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) + " ms; waited for: " + names));
+    engine_.abandon(
+        id_,
+        Error(ErrorKind::deadline,
+              "[backward] gave up after " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) +
+                  " ms; waited for: " + names));
   }
   done.get();
 }

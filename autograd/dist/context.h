@@ -4,9 +4,10 @@
 
 namespace troupe::autograd {
 
-/// While one is alive on a thread, remote calls made there (and the calls that these make) record how gradients run
-/// back. Gradients are kept in the context, on the workers that own the parameters: `.grad` is never touched, so
-/// contexts on several threads do not meet. The end of the scope frees everything on all workers.
+/// While one is alive on a thread, remote calls made there (and the calls that these make) record how
+/// gradients run back. Gradients are kept in the context, on the workers that own the parameters: `.grad` is
+/// never touched, so contexts on several threads do not meet. The end of the scope frees everything on all
+/// workers.
 ///
 ///   autograd::Context step(cluster);
 ///   Tensor loss = cross_entropy(b.call<&Output::forward>(a.call<&Hidden::forward>(x)).get(), y);
@@ -20,9 +21,9 @@ class Context {
   ~Context();
   Context(const Context&) = delete;
 
-  /// Runs back from `root`, a tensor of one element, or any tensor with the gradient given. Returns when every gradient
-  /// is where it belongs. Throws the first error of any worker: `disconnected` names a lost one; `deadline`
-  /// after `timeout` (zero: none).
+  /// Runs back from `root`, a tensor of one element, or any tensor with the gradient given. Returns when
+  /// every gradient is where it belongs. Throws the first error of any worker: `disconnected` names a lost
+  /// one; `deadline` after `timeout` (zero: none).
   void backward(const Tensor& root, const Tensor& grad = {}, Duration timeout = std::chrono::seconds(60));
   void backward(const Tensors& roots, const Tensors& grads, Duration timeout = std::chrono::seconds(60));
   /// The same without waiting.

@@ -9,9 +9,10 @@
 namespace troupe::autograd {
 namespace {
 
-constexpr const char* kBackward = "grad.backward";  // originator, pass, message, pair, gradients; context as a call has it
-constexpr const char* kReport = "grad.report";      // pass, message, children (id, worker)..., error or nothing
-constexpr const char* kRelease = "grad.release";    // context
+constexpr const char* kBackward =
+    "grad.backward";  // originator, pass, message, pair, gradients; context as a call has it
+constexpr const char* kReport = "grad.report";    // pass, message, children (id, worker)..., error or nothing
+constexpr const char* kRelease = "grad.release";  // context
 
 Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 WorkerId originator_of(uint64_t context) { return static_cast<WorkerId>(context >> 40); }
@@ -39,15 +40,17 @@ struct DistEngine::Part final : Sink {
   void leave(Node& node, Tensors out) override {
     auto& receive = dynamic_cast<ReceiveNode&>(node);
     if (receive.context() != context)
-      throw_invalid("[backward] the graph leads into another autograd context: a tensor received in one context was "
-                    "used in a loss of another; detach() it");
+      throw_invalid(
+          "[backward] the graph leads into another autograd context: a tensor received in one context was "
+          "used in a loss of another; detach() it");
     const SentGrad child{engine.next_message(), receive.peer()};
     children.push_back(child);
     ValueList values;
     for (auto& g : out) values.push_back(g.defined() ? Value(std::move(g)) : Value());
     const auto sent = engine.worker_.call_service(child.to, kBackward,
-        {number(originator), number(pass), number(child.id), number(receive.pair()), Value(std::move(values))},
-        {.one_way = true});
+                                                  {number(originator), number(pass), number(child.id),
+                                                   number(receive.pair()), Value(std::move(values))},
+                                                  {.one_way = true});
     if (const auto* r = sent.peek(); r && !r->ok()) throw r->error();
   }
 };
@@ -81,7 +84,8 @@ uint64_t DistEngine::new_context() {
 
 DistEngine::StatePtr DistEngine::state(uint64_t context) {
   std::lock_guard lock(mutex_);
-  if (stopped_) throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
+  if (stopped_)
+    throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
   auto& found = contexts_[context];
   if (!found) {
     if (std::find(ended_.begin(), ended_.end(), context) != ended_.end()) {
@@ -115,11 +119,16 @@ Future<void> DistEngine::release(uint64_t context, bool wait) {
     if (peer != originator_of(context) && !worker_.members().loss(peer))
       told.push_back(worker_.call_service(peer, kRelease, {number(context)}, {.one_way = !wait}));
   Promise<void> done;
-  struct Left { std::atomic<size_t> n; };
+  struct Left {
+    std::atomic<size_t> n;
+  };
   auto left = std::make_shared<Left>();
   left->n = told.size() + 1;
-  auto one = [done, left] { if (--left->n == 0) done.set(); };
-  for (auto& t : told) t.on_ready([one](const Result<Value>&) { one(); });  // a lost peer has forgotten it too
+  auto one = [done, left] {
+    if (--left->n == 0) done.set();
+  };
+  for (auto& t : told)
+    t.on_ready([one](const Result<Value>&) { one(); });  // a lost peer has forgotten it too
   one();
   return done.future();
 }
@@ -137,10 +146,11 @@ Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
 // ---- recording
 
 net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
-                                      const std::vector<uint32_t>& indices, std::shared_ptr<actors::ActorCell> cell,
-                                      const char* what) {
+                                      const std::vector<uint32_t>& indices,
+                                      std::shared_ptr<actors::ActorCell> cell, const char* what) {
   if (!context)
-    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() + ") needs gradients, but no autograd::Context "
+    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
+                  ") needs gradients, but no autograd::Context "
                   "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
   auto state = this->state(context);
   std::vector<Edge> edges;
@@ -150,16 +160,17 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::
     kinds.emplace_back(t->dtype(), t->shape());
   }
   const uint64_t pair = ++last_pair_;
-  state->add_send(pair, {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
+  state->add_send(pair,
+                  {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
   if (to != worker_.id()) state->add_peer(to);
   return {pair, indices};
 }
 
-// Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only elements
-// travel; a call within the worker would share the tensor itself.)
+// Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
+// elements travel; a call within the worker would share the tensor itself.)
 template <class Tree>
-net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, Tree& values, std::shared_ptr<actors::ActorCell> cell,
-                                       const char* what) {
+net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, Tree& values,
+                                       std::shared_ptr<actors::ActorCell> cell, const char* what) {
   std::vector<Tensor*> tensors, all;
   std::vector<uint32_t> indices;
   uint32_t index = 0;
@@ -215,7 +226,8 @@ void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& repl
   if (!reply.result.ok()) return;
   Value value = std::move(reply.result).value();
   GradMode mode(invocation.call().grad_enabled);
-  reply.link = send_tensors(invocation.call().context, invocation.from(), value, invocation.cell(), "the result");
+  reply.link =
+      send_tensors(invocation.call().context, invocation.from(), value, invocation.cell(), "the result");
   reply.result = Result<Value>(std::move(value));
 }
 
@@ -254,22 +266,28 @@ Future<void> DistEngine::backward(uint64_t context, std::vector<Edge> roots, Ten
 void DistEngine::on_backward(const Ref<actors::Invocation>& call) {
   const uint64_t context = call->call().context;
   auto [originator, pass, message, pair, values] =
-      actors::ListCodec<WorkerId, uint64_t, uint64_t, uint64_t, ValueList>::from(std::move(call->call().args), kBackward);
+      actors::ListCodec<WorkerId, uint64_t, uint64_t, uint64_t, ValueList>::from(std::move(call->call().args),
+                                                                                 kBackward);
   auto part = std::make_shared<Part>(*this, context, find_state(context), originator, pass, message);
   call->complete(Value());
   ContextState::Send send;
   try {
-    if (!part->state) throw_error(ErrorKind::cancelled, "[backward] worker " + worker_.name() + " has no such context (it has ended)");
+    if (!part->state)
+      throw_error(ErrorKind::cancelled,
+                  "[backward] worker " + worker_.name() + " has no such context (it has ended)");
     send = part->state->find_send(pair);
-    if (!send.node) throw_invalid("[backward] worker " + worker_.name() + " has recorded no message of this number");
-    if (values.size() != send.node->tensors().size()) throw_invalid("[backward] a message with the wrong number of gradients");
+    if (!send.node)
+      throw_invalid("[backward] worker " + worker_.name() + " has recorded no message of this number");
+    if (values.size() != send.node->tensors().size())
+      throw_invalid("[backward] a message with the wrong number of gradients");
     for (size_t i = 0; i < values.size(); ++i) {
       part->roots.push_back({send.node, static_cast<uint32_t>(i)});
       part->grads.push_back(actors::from_value<Tensor>(std::move(values[i])));
       const auto& [dtype, shape] = send.node->tensors()[i];
       const Tensor& g = part->grads.back();
       if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
-        throw_invalid("[backward] gradient of a " + std::string(name(dtype)) + " " + shape.str() + " came as " + g.str());
+        throw_invalid("[backward] gradient of a " + std::string(name(dtype)) + " " + shape.str() +
+                      " came as " + g.str());
     }
   } catch (...) {
     part->failure = current_error();
@@ -290,15 +308,16 @@ void DistEngine::run_outside(std::shared_ptr<Part> part, const Frame& at, actors
     ++outside_jobs_;
   }
   outside_->post(actors::make_job([this, part = std::move(part), at]() mutable {
-    {
-      FrameScope scope(at);
-      const TimePoint start = worker_.clock().now();
-      run_part(std::move(part));
-      outside_pace_.note(worker_.clock().now() - start);
-    }
-    std::lock_guard lock(mutex_);
-    if (--outside_jobs_ == 0) outside_idle_.notify_all();
-  }), where);
+                   {
+                     FrameScope scope(at);
+                     const TimePoint start = worker_.clock().now();
+                     run_part(std::move(part));
+                     outside_pace_.note(worker_.clock().now() - start);
+                   }
+                   std::lock_guard lock(mutex_);
+                   if (--outside_jobs_ == 0) outside_idle_.notify_all();
+                 }),
+                 where);
 }
 
 void DistEngine::run_part(std::shared_ptr<Part> part) {
@@ -326,14 +345,15 @@ void DistEngine::finish_part(Part& part) {
   for (const auto& c : part.children) children.push_back(ValueList{number(c.id), number(c.to)});
   FrameScope neutral({&worker_});
   (void)worker_.call_service(part.originator, kReport,
-      {number(part.pass), number(part.message), Value(std::move(children)),
-       part.failure ? actors::to_value(*part.failure) : Value()}, {.one_way = true});  // a lost originator needs none
+                             {number(part.pass), number(part.message), Value(std::move(children)),
+                              part.failure ? actors::to_value(*part.failure) : Value()},
+                             {.one_way = true});  // a lost originator needs none
 }
 
 void DistEngine::on_report(const Ref<actors::Invocation>& call) {
   auto [pass, message, children, error] =
-      actors::ListCodec<uint64_t, uint64_t, std::vector<std::pair<uint64_t, WorkerId>>, std::optional<Error>>::from(
-          std::move(call->call().args), kReport);
+      actors::ListCodec<uint64_t, uint64_t, std::vector<std::pair<uint64_t, WorkerId>>,
+                        std::optional<Error>>::from(std::move(call->call().args), kReport);
   call->complete(Value());
   std::vector<SentGrad> sent;
   for (const auto& [id, to] : children) sent.push_back({id, to});
@@ -347,7 +367,8 @@ void DistEngine::on_report(const Ref<actors::Invocation>& call) {
   }
 }
 
-// Changes the state of a pass and completes it if that ended it. Unknown passes have ended: late reports of a failed one.
+// Changes the state of a pass and completes it if that ended it. Unknown passes have ended: late reports of a
+// failed one.
 void DistEngine::update(uint64_t number, const std::function<void(Termination&)>& change) {
   std::shared_ptr<Pass> ended;
   {
@@ -359,8 +380,10 @@ void DistEngine::update(uint64_t number, const std::function<void(Termination&)>
     ended = std::move(at->second);
     passes_.erase(at);
   }
-  if (const auto& failure = ended->termination.failure()) ended->promise.fail(*failure);
-  else ended->promise.set();
+  if (const auto& failure = ended->termination.failure())
+    ended->promise.fail(*failure);
+  else
+    ended->promise.set();
 }
 
 std::vector<std::string> DistEngine::waiting_for(uint64_t context) {

@@ -1,11 +1,11 @@
 // One worker's part in distributed autograd: it records what crosses actors, runs gradients back, and forgets
 // contexts. An interceptor of calls: the call layer knows nothing of gradients.
 //
-// A gradient message runs back, as a job in its actor's mailbox, the part of the graph that it enters: forward,
-// backward and optimizer steps of an actor never race. Each message is a pass of its own over what it reaches.
-// Gradients are linear, so the sum over the messages is right whichever of the recorded results the loss used, and
-// nothing ever waits for a gradient that will not come. (What two messages share is run twice; the
-// graph and what it saved live until the context ends.)
+// A gradient message runs back, as a job in its actor's mailbox, the part of the graph that it enters:
+// forward, backward and optimizer steps of an actor never race. Each message is a pass of its own over what
+// it reaches. Gradients are linear, so the sum over the messages is right whichever of the recorded results
+// the loss used, and nothing ever waits for a gradient that will not come. (What two messages share is run
+// twice; the graph and what it saved live until the context ends.)
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -36,9 +36,11 @@ class DistEngine final : public actors::Interceptor {
   /// Forgets the context here and at once, and tells the others. Ready when it is forgotten everywhere;
   /// without `wait`, when they have been told.
   Future<void> release(uint64_t context, bool wait);
-  /// Runs gradients back from `roots`. Ready when every gradient is in the context of the worker that owns its leaf.
+  /// Runs gradients back from `roots`. Ready when every gradient is in the context of the worker that owns
+  /// its leaf.
   Future<void> backward(uint64_t context, std::vector<Edge> roots, Tensors grads);
-  /// Names of the workers that unfinished passes of the context wait for, and gives these passes up with `why`.
+  /// Names of the workers that unfinished passes of the context wait for, and gives these passes up with
+  /// `why`.
   void abandon(uint64_t context, const Error& why);
   std::vector<std::string> waiting_for(uint64_t context);
 
@@ -70,10 +72,11 @@ class DistEngine final : public actors::Interceptor {
   StatePtr state(uint64_t context);       // made if new; `cancelled` if the context has ended
   StatePtr find_state(uint64_t context);  // null if there is none
   net::GradLink record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
-                            const std::vector<uint32_t>& indices, std::shared_ptr<actors::ActorCell> cell, const char* what);
+                            const std::vector<uint32_t>& indices, std::shared_ptr<actors::ActorCell> cell,
+                            const char* what);
   template <class Tree>
-  net::GradLink send_tensors(uint64_t context, WorkerId to, Tree& values, std::shared_ptr<actors::ActorCell> cell,
-                             const char* what);
+  net::GradLink send_tensors(uint64_t context, WorkerId to, Tree& values,
+                             std::shared_ptr<actors::ActorCell> cell, const char* what);
   template <class Tree>
   void receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values);
 

@@ -16,7 +16,8 @@
 
 namespace troupe::autograd {
 
-/// How many nodes of a kind there are. Shared: a user's tensor, and with it the graph, may outlive the worker.
+/// How many nodes of a kind there are. Shared: a user's tensor, and with it the graph, may outlive the
+/// worker.
 using LiveCount = std::shared_ptr<std::atomic<int64_t>>;
 
 /// The tensors that one message took away. A root of the sender's part of the graph.
@@ -39,8 +40,8 @@ class SendNode final : public Node {
   LiveCount live_;
 };
 
-/// The tensors that one message brought. The engine hands their gradients to its sink, which sends them to `pair` on
-/// `peer`.
+/// The tensors that one message brought. The engine hands their gradients to its sink, which sends them to
+/// `pair` on `peer`.
 class ReceiveNode final : public Node {
  public:
   ReceiveNode(WorkerId peer, uint64_t context, uint64_t pair, uint32_t tensors, LiveCount live)

@@ -13,12 +13,14 @@ constexpr const char* kDrop = "optim.drop";      // key
 Optimizer& attached(actors::Invocation& call, const std::string& key) {
   auto& attachments = call.cell()->attachments();
   auto at = attachments.find(key);
-  if (at == attachments.end()) throw_invalid("[optim] actor " + call.cell()->label() + " has no such optimizer");
+  if (at == attachments.end())
+    throw_invalid("[optim] actor " + call.cell()->label() + " has no such optimizer");
   return *std::any_cast<std::shared_ptr<Optimizer>&>(at->second);
 }
 
 void create(Actor& actor, actors::Invocation& call) {
-  auto [key, name, options] = actors::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
+  auto [key, name, options] =
+      actors::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
   call.cell()->attachments()[key] = std::shared_ptr<Optimizer>(make(name, options, actor.parameters()));
   call.complete(Value());
 }
@@ -47,12 +49,14 @@ void install_distributed(actors::Worker& worker) {
   worker.add_actor_method(kDrop, drop);
 }
 
-DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name, const ValueMap& options)
+DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name,
+                                           const ValueMap& options)
     : actors_(std::move(actors)), lr_(actors::from_value<double>(options.at("lr"))) {
   if (actors_.empty()) throw_invalid("[optim] a distributed optimizer needs at least one actor");
   actors::Worker& worker = actors_.front().worker();
   key_ = "optim:" + worker.name() + ":" + std::to_string(worker.next_number());
-  for (const AnyRef& a : actors_) created_.push_back(a.call(kCreate, {Value(key_), Value(name), Value(options)}));
+  for (const AnyRef& a : actors_)
+    created_.push_back(a.call(kCreate, {Value(key_), Value(name), Value(options)}));
 }
 
 DistributedOptimizer::~DistributedOptimizer() {
@@ -78,7 +82,8 @@ Future<void> DistributedOptimizer::step_async(const autograd::Context& context) 
 }
 
 void DistributedOptimizer::set_lr(double lr) {
-  if (!(lr >= 0) || lr > 1e300) throw_invalid("[optim] learning rate must be finite and not negative, got " + std::to_string(lr));
+  if (!(lr >= 0) || lr > 1e300)
+    throw_invalid("[optim] learning rate must be finite and not negative, got " + std::to_string(lr));
   lr_ = lr;
 }
 

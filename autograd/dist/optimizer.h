@@ -19,8 +19,8 @@ class DistributedOptimizer {
   ~DistributedOptimizer();
   DistributedOptimizer(const DistributedOptimizer&) = delete;
 
-  /// One step on every actor, in its mailbox, with the gradients of `context`; waits for all. Throws the first error,
-  /// once all have ended: it names the worker and the actor; other actors may have stepped.
+  /// One step on every actor, in its mailbox, with the gradients of `context`; waits for all. Throws the
+  /// first error, once all have ended: it names the worker and the actor; other actors may have stepped.
   void step(const autograd::Context& context) { step_async(context).get(); }
   Future<void> step_async(const autograd::Context& context);
   /// Used from the next step on.
@@ -34,8 +34,8 @@ class DistributedOptimizer {
   std::vector<Future<Value>> created_;  // failures show at the first step
 };
 
-/// Distributed<SGD> opt({a, b}, {.lr = 0.1}): one optimizer of type O for the parameters() of each actor, beside the
-/// actor. Belongs to one thread.
+/// Distributed<SGD> opt({a, b}, {.lr = 0.1}): one optimizer of type O for the parameters() of each actor,
+/// beside the actor. Belongs to one thread.
 template <class O>
 class Distributed : public DistributedOptimizer {
  public:

@@ -1,11 +1,11 @@
 // When is a distributed backward pass over? A pure state machine, on the worker that started the pass.
 //
-// Every gradient message has an id. Whoever has handled one (run its part of the graph, and sent what followed from
-// it) reports that id to the originator, together with the ids of the messages that it sent meanwhile. The pass is over
-// when every message that was announced has been reported and every report was announced. Reports may come in any
-// order: until the report of a message is there, it counts as outstanding, so the set cannot become empty early.
-// Against a tree of acknowledgements (Dijkstra and Scholten 1980) this saves the way back: a chain of n hops costs n
-// messages of waiting and one report, not 2n.
+// Every gradient message has an id. Whoever has handled one (run its part of the graph, and sent what
+// followed from it) reports that id to the originator, together with the ids of the messages that it sent
+// meanwhile. The pass is over when every message that was announced has been reported and every report was
+// announced. Reports may come in any order: until the report of a message is there, it counts as outstanding,
+// so the set cannot become empty early. Against a tree of acknowledgements (Dijkstra and Scholten 1980) this
+// saves the way back: a chain of n hops costs n messages of waiting and one report, not 2n.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -224,9 +224,8 @@ void SimConnection::doom() {
     if (std::exchange(doomed_, true)) return;
   }
   const Duration silence = node_->limits().dead_after;
-  node_->world().after(silence, [self = shared_from_this(), silence] {
-    self->end(silent_for(silence), false);
-  });
+  node_->world().after(silence,
+                       [self = shared_from_this(), silence] { self->end(silent_for(silence), false); });
 }
 
 void SimConnection::shut(const std::string& reason) {

@@ -78,13 +78,13 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   mutable std::mutex mutex_;  // guards what follows
   State state_ = State::open;
-  std::string why_;                 // of the end
-  bool announced_ = false;          // on_accepted ran, or the future of connect() was completed
-  bool ended_ = false;              // the inbox takes nothing more
-  bool draining_ = false;           // some thread is at it
+  std::string why_;         // of the end
+  bool announced_ = false;  // on_accepted ran, or the future of connect() was completed
+  bool ended_ = false;      // the inbox takes nothing more
+  bool draining_ = false;   // some thread is at it
   bool doomed_ = false;
   std::deque<Item> inbox_;
-  size_t queued_ = 0;               // bytes in inbox_
+  size_t queued_ = 0;                            // bytes in inbox_
   std::vector<Promise<void>> waiting_for_room_;  // of the other end
   TimePoint last_arrival_{};
 };

@@ -136,7 +136,10 @@ void SimConnection::dispatch(Item item) {
         detach();
         if (other && item.tell_peer) other->end(item.reason, false);
         bool known = false;
-        { std::lock_guard lock(mutex_); known = announced_; }
+        {
+          std::lock_guard lock(mutex_);
+          known = announced_;
+        }
         if (known) node_->events().on_closed(*this, why);
         return;
       }

@@ -12,11 +12,12 @@ namespace troupe::net {
 
 /// What a link does to messages. All random choices come from the network's seed.
 struct Faults {
-  Duration delay{0}, jitter{0};     ///< each message takes delay + [0, jitter); order within a connection is kept
-  double bytes_per_second = 0;      ///< 0: unlimited
-  double drop = 0;                  ///< probability that a message is lost (the connection then breaks, as TCP's would)
-  double duplicate = 0;             ///< probability; for tests below the contract: delivered twice
-  double reorder = 0;               ///< probability that a message overtakes the one before; below the contract too
+  Duration delay{0},
+      jitter{0};                ///< each message takes delay + [0, jitter); order within a connection is kept
+  double bytes_per_second = 0;  ///< 0: unlimited
+  double drop = 0;       ///< probability that a message is lost (the connection then breaks, as TCP's would)
+  double duplicate = 0;  ///< probability; for tests below the contract: delivered twice
+  double reorder = 0;    ///< probability that a message overtakes the one before; below the contract too
 };
 
 struct LinkCounters {
@@ -24,7 +25,8 @@ struct LinkCounters {
 };
 
 /// Named nodes and the links between them. Two modes:
-///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or, while that
+///   * immediate (`virtual_time` false): no delay; a message is delivered on the thread that sends it, or,
+///   while that
 ///     thread is already delivering one, after it. This is what in-process clusters run on.
 ///   * virtual time: nothing moves until step() or run(); delivery order is a function of the seed alone.
 /// Tensors are copied on the way, as if they had crossed a process boundary.
@@ -35,7 +37,8 @@ class Network {
 
   /// A transport for node `name`; listens on "sim:<name>" whatever address it is given.
   /// `invalid` for a name in use. It may outlive the network; never destroy it inside a callback of its own.
-  std::unique_ptr<Transport> make_transport(const std::string& name, TransportOptions options, Events& events);
+  std::unique_ptr<Transport> make_transport(const std::string& name, TransportOptions options,
+                                            Events& events);
 
   /// The virtual clock (the system's clock in immediate mode).
   const Clock& clock() const;
@@ -48,9 +51,9 @@ class Network {
 
   void set_faults(const Faults& faults);  ///< of every link; virtual time only
   void set_faults(const std::string& from, const std::string& to, const Faults& faults);
-  /// Messages between the two are lost, both ways, until heal(). A connection that lost one dies of silence after
-  /// Limits::dead_after, healed or not, without a gap before; one that lost none survives a shorter partition.
-  /// Immediate mode has no silence: connections end at once.
+  /// Messages between the two are lost, both ways, until heal(). A connection that lost one dies of silence
+  /// after Limits::dead_after, healed or not, without a gap before; one that lost none survives a shorter
+  /// partition. Immediate mode has no silence: connections end at once.
   void partition(const std::string& a, const std::string& b);
   void heal(const std::string& a, const std::string& b);
   /// The node is gone: its connections break at once at the other end, and it hears nothing any more.

@@ -74,7 +74,10 @@ void check_name(const std::string& name, const char* what) {
 }  // namespace
 
 Node::Node(std::shared_ptr<World> world, std::string name, TransportOptions options, Events& events)
-    : world_(std::move(world)), name_(std::move(name)), options_(std::move(options)), events_(events),
+    : world_(std::move(world)),
+      name_(std::move(name)),
+      options_(std::move(options)),
+      events_(events),
       self_(options_.self) {}
 
 PeerInfo Node::self() const {

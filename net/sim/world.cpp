@@ -258,8 +258,10 @@ void World::stop() {
   }
   fail_waiting(nullptr, "the network is gone");
   if (!watcher.joinable()) return;
-  if (watcher.get_id() == std::this_thread::get_id()) watcher.detach();
-  else watcher.join();
+  if (watcher.get_id() == std::this_thread::get_id())
+    watcher.detach();
+  else
+    watcher.join();
 }
 
 }  // namespace troupe::net::sim

@@ -27,9 +27,9 @@ using ConnectionPromise = Promise<std::shared_ptr<Connection>>;
 struct Link {
   std::string from, to;
   std::atomic<uint64_t> messages{0}, bytes{0}, dropped{0}, duplicated{0}, reordered{0};
-  std::atomic<bool> cut{false};    // partitioned
-  std::atomic<uint64_t> cuts{0};   // how often so far: tells one partition from the next
-  std::optional<Faults> faults;    // guarded by World's mutex, as is busy_until
+  std::atomic<bool> cut{false};   // partitioned
+  std::atomic<uint64_t> cuts{0};  // how often so far: tells one partition from the next
+  std::optional<Faults> faults;   // guarded by World's mutex, as is busy_until
   TimePoint busy_until{};
   LinkCounters counters() const { return {messages, bytes, dropped, duplicated, reordered}; }
 };

@@ -13,15 +13,20 @@ namespace {
 
 constexpr Duration kLinger = std::chrono::seconds(1);
 constexpr size_t kCallerBudget = 8 << 20;  // bytes that a caller writes before `upkeep` takes over
-constexpr size_t kTurnBudget = 4 << 20;    // bytes that `upkeep` writes for one connection before the next one
+constexpr size_t kTurnBudget = 4 << 20;  // bytes that `upkeep` writes for one connection before the next one
 
 std::string seconds(Duration d) { return fmt::format("{:g} s", std::chrono::duration<double>(d).count()); }
 
 }  // namespace
 
-SocketConnection::SocketConnection(std::shared_ptr<SocketCore> core, Fd fd, PeerInfo peer, std::string address)
-    : core_(std::move(core)), peer_(std::move(peer)), address_(std::move(address)),
-      last_heard_(core_->now().time_since_epoch().count()), fd_(std::move(fd)), last_sent_(core_->now()),
+SocketConnection::SocketConnection(std::shared_ptr<SocketCore> core, Fd fd, PeerInfo peer,
+                                   std::string address)
+    : core_(std::move(core)),
+      peer_(std::move(peer)),
+      address_(std::move(address)),
+      last_heard_(core_->now().time_since_epoch().count()),
+      fd_(std::move(fd)),
+      last_sent_(core_->now()),
       reader_(core_->limits()) {}
 
 std::string SocketConnection::who() const {
@@ -46,9 +51,8 @@ bool SocketConnection::start(const std::function<void()>& announce) {
   }
   try {
     std::lock_guard lock(mutex_);  // only this thread closes: it is open or closing
-    read_watch_ = core_->delivery.watch(fd_.get(), EPOLLIN, [self = shared_from_this()](uint32_t) {
-      self->on_readable();
-    });
+    read_watch_ = core_->delivery.watch(fd_.get(), EPOLLIN,
+                                        [self = shared_from_this()](uint32_t) { self->on_readable(); });
   } catch (const Error& e) {
     finish(lost(fmt::format("cannot read from {}: {}", who(), e.message())));
   }
@@ -62,9 +66,10 @@ void SocketConnection::send(Message message) {
   if (state_ != State::open) throw Error(*reason_);
   if (broken_) throw lost(who() + " is gone");
   if (!queue_.empty() && queue_.bytes() + size > core_->limits().queue_bytes)
-    throw_error(ErrorKind::overloaded,
-                fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
-                            queue_.bytes(), who(), size, core_->limits().queue_bytes));
+    throw_error(
+        ErrorKind::overloaded,
+        fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
+                    queue_.bytes(), who(), size, core_->limits().queue_bytes));
   const bool first = queue_.empty();
   queue_.push(std::move(head), std::move(message));
   if (first) flush(kCallerBudget);
@@ -85,9 +90,8 @@ void SocketConnection::flush(size_t budget) {
   } else if (outcome != WriteQueue::Outcome::drained) {
     const uint32_t events = EPOLLOUT | EPOLLONESHOT;
     if (write_watch_ == 0)
-      write_watch_ = core_->upkeep.watch(fd_.get(), events, [self = shared_from_this()](uint32_t) {
-        self->on_writable();
-      });
+      write_watch_ = core_->upkeep.watch(fd_.get(), events,
+                                         [self = shared_from_this()](uint32_t) { self->on_writable(); });
     else
       core_->upkeep.change(write_watch_, fd_.get(), events);
   }
@@ -104,10 +108,13 @@ void SocketConnection::on_writable() {
     if (state_ == State::open && queue_.bytes() <= core_->limits().queue_bytes / 2) ready.swap(waiting_);
   }
   if (!ready.empty())
-    core_->delivery.post([ready = std::move(ready)] { for (const auto& p : ready) p.set(); });
+    core_->delivery.post([ready = std::move(ready)] {
+      for (const auto& p : ready) p.set();
+    });
 }
 
-// The goodbye is out: tell the kernel, and wait for the peer to close. Closing first could destroy what is on its way.
+// The goodbye is out: tell the kernel, and wait for the peer to close. Closing first could destroy what is on
+// its way.
 void SocketConnection::linger_if_drained() {
   if (state_ == State::closing && queue_.empty() && !broken_) ::shutdown(fd_.get(), SHUT_WR);
 }
@@ -133,9 +140,8 @@ void SocketConnection::close(const std::string& reason) {
     queued_.store(queue_.bytes(), std::memory_order_relaxed);
     linger_if_drained();
   }
-  linger_timer_ = core_->upkeep.at(core_->now() + kLinger, [self] {
-    self->core_->delivery.post([self] { self->abandon(); });
-  });
+  linger_timer_ = core_->upkeep.at(core_->now() + kLinger,
+                                   [self] { self->core_->delivery.post([self] { self->abandon(); }); });
 }
 
 void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {

@@ -17,8 +17,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
  public:
   /// `fd` has a finished handshake behind it.
   SocketConnection(std::shared_ptr<SocketCore> core, Fd fd, PeerInfo peer, std::string address);
-  /// On the delivery thread: gives the connection to the user with `announce`, then begins to read. False, and nothing
-  /// done, if it is closed already.
+  /// On the delivery thread: gives the connection to the user with `announce`, then begins to read. False,
+  /// and nothing done, if it is closed already.
   bool start(const std::function<void()>& announce);
 
   void send(Message message) override;
@@ -29,8 +29,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   std::shared_ptr<Connection> share() override { return shared_from_this(); }
   std::string address() const override { return address_; }
 
-  /// On the upkeep thread, at every tick: sends a heartbeat if nothing else was sent; suspects a silent peer, where
-  /// silence before `watched_since` does not count.
+  /// On the upkeep thread, at every tick: sends a heartbeat if nothing else was sent; suspects a silent peer,
+  /// where silence before `watched_since` does not count.
   void keep_alive(TimePoint now, TimePoint watched_since);
   /// On the delivery thread: closes now, whatever is queued.
   void abandon();
@@ -65,9 +65,9 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   State state_ = State::open;
   std::optional<Error> reason_;  // set once closing
   WriteQueue queue_;
-  bool broken_ = false;       // a write failed: delivery reads what is left, then closes
-  bool suspected_ = false;    // delivery has been asked to look
-  bool announced_ = false;    // the user got the connection
+  bool broken_ = false;     // a write failed: delivery reads what is left, then closes
+  bool suspected_ = false;  // delivery has been asked to look
+  bool announced_ = false;  // the user got the connection
   uint64_t read_watch_ = 0, write_watch_ = 0, linger_timer_ = 0;
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;

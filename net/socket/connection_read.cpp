@@ -80,21 +80,25 @@ bool SocketConnection::deliver(ReadFrame frame) {
   }
   if (state == State::closed) return false;
   switch (frame.kind) {
-    case FrameKind::heartbeat: return true;
+    case FrameKind::heartbeat:
+      return true;
     case FrameKind::goodbye: {
       if (state == State::closing) return true;  // both close at once: the end of the stream follows
-      std::replace_if(frame.reason.begin(), frame.reason.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+      std::replace_if(
+          frame.reason.begin(), frame.reason.end(),
+          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
       finish(lost(fmt::format("{} closed the connection: {}", who(), frame.reason)));
       return false;
     }
-    case FrameKind::message: break;
+    case FrameKind::message:
+      break;
   }
   if (state == State::closing) return true;  // after close() nothing arrives
   try {
     core_->events().on_message(*this, std::move(frame.message));
   } catch (...) {
-    log::error(fmt::format("[net] the handler of a message from {} threw: {}", who(), current_error().what()));
+    log::error(
+        fmt::format("[net] the handler of a message from {} threw: {}", who(), current_error().what()));
   }
   return true;
 }
@@ -121,9 +125,12 @@ void SocketConnection::on_read_error(int error) {
   }
   if (reason) return finish(*reason);
   const std::string where = reader_.in_the_middle() ? " in the middle of a message" : "";
-  if (error == 0) finish(lost(fmt::format("{} closed the connection{}", who(), where)));
-  else if (error == ECONNRESET || error == EPIPE) finish(lost(fmt::format("connection reset by {}{}", who(), where)));
-  else finish(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
+  if (error == 0)
+    finish(lost(fmt::format("{} closed the connection{}", who(), where)));
+  else if (error == ECONNRESET || error == EPIPE)
+    finish(lost(fmt::format("connection reset by {}{}", who(), where)));
+  else
+    finish(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
 }
 
 }  // namespace troupe::net

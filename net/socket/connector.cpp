@@ -13,21 +13,24 @@
 namespace troupe::net {
 namespace {
 
-constexpr Duration kFirstBackoff = std::chrono::milliseconds(10), kLastBackoff = std::chrono::milliseconds(200);
+constexpr Duration kFirstBackoff = std::chrono::milliseconds(10),
+                   kLastBackoff = std::chrono::milliseconds(200);
 
 }  // namespace
 
 Connector::Connector(std::shared_ptr<SocketCore> core, Address address, bool retry)
-    : core_(std::move(core)), address_(std::move(address)), retry_(retry),
-      deadline_(core_->now() + core_->limits().connect), backoff_(kFirstBackoff) {}
+    : core_(std::move(core)),
+      address_(std::move(address)),
+      retry_(retry),
+      deadline_(core_->now() + core_->limits().connect),
+      backoff_(kFirstBackoff) {}
 
 Future<std::shared_ptr<Connection>> Connector::start() {
   auto future = promise_.future();
   core_->upkeep.post([self = shared_from_this()] {
     if (self->ended_) return;
-    self->deadline_timer_ = self->core_->upkeep.at(self->deadline_, [self] {
-      self->give_up(ErrorKind::disconnected, "");
-    });
+    self->deadline_timer_ =
+        self->core_->upkeep.at(self->deadline_, [self] { self->give_up(ErrorKind::disconnected, ""); });
     self->attempt();
   });
   return future;
@@ -42,7 +45,8 @@ void Connector::attempt() {
   std::string why;
   auto found = resolve(address_, true, why);
   if (!found.empty()) return resolved(std::move(found), "");
-  // Name servers may take long: not on this thread. The answer comes back through the loop, if it is still there.
+  // Name servers may take long: not on this thread. The answer comes back through the loop, if it is still
+  // there.
   std::thread([self = weak_from_this(), core = std::weak_ptr(core_), address = address_, n = ++attempt_] {
     std::string reason;
     auto addresses = resolve(address, false, reason);
@@ -99,11 +103,14 @@ void Connector::shake_hands() {
         const auto& core = self->core_;
         self->ended_ = true;
         self->detach();
-        const auto c = std::make_shared<SocketConnection>(core, std::move(fd), std::move(peer), self->address_.str());
+        const auto c =
+            std::make_shared<SocketConnection>(core, std::move(fd), std::move(peer), self->address_.str());
         core->add(c);
         core->delivery.post([core, c, promise = self->promise_] {
-          if (core->shutting_down()) c->abandon();
-          else if (c->start([&] { promise.set(c); })) return;
+          if (core->shutting_down())
+            c->abandon();
+          else if (c->start([&] { promise.set(c); }))
+            return;
           promise.fail(Error(ErrorKind::disconnected,
                              fmt::format("[net] the connection to {} was closed at once", c->address())));
         });
@@ -114,9 +121,11 @@ void Connector::shake_hands() {
         switch (failure.refusal) {
           case Refusal::version:
           case Refusal::token:
-          case Refusal::garbage: return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
+          case Refusal::garbage:
+            return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
           case Refusal::timeout:
-          case Refusal::none: return self->attempt_failed(fmt::format("it {}", failure.text));
+          case Refusal::none:
+            return self->attempt_failed(fmt::format("it {}", failure.text));
         }
       });
 }
@@ -141,7 +150,8 @@ void Connector::give_up(ErrorKind kind, const std::string& text) {
   detach();
   const auto limit = std::chrono::duration<double>(core_->limits().connect).count();
   const auto tried = retry_ ? fmt::format(" (tried for up to {:g} s)", limit) : "";
-  Error error(kind, text.empty() ? fmt::format("[net] nobody answers at {}{}: {}", address_.str(), tried, last_failure_)
+  Error error(kind, text.empty() ? fmt::format("[net] nobody answers at {}{}: {}", address_.str(), tried,
+                                               last_failure_)
                                  : "[net] " + text);
   core_->delivery.post([promise = promise_, error] { promise.fail(error); });
 }

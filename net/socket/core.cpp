@@ -16,7 +16,8 @@ constexpr Duration kLinger = std::chrono::seconds(1);
 }  // namespace
 
 SocketCore::SocketCore(TransportOptions options, Events& events)
-    : options_(std::move(options)), events_(events),
+    : options_(std::move(options)),
+      events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
                                std::chrono::milliseconds(1))) {}
 
@@ -65,7 +66,8 @@ void SocketCore::schedule_tick() {
 
 void SocketCore::tick() {
   const TimePoint at = now();
-  // This process itself was stopped or starved: what peers sent meanwhile may be anywhere. Begin to watch anew.
+  // This process itself was stopped or starved: what peers sent meanwhile may be anywhere. Begin to watch
+  // anew.
   if (at - last_tick_ > 2 * tick_ + options_.limits.dead_after / 4) watched_since_ = at;
   last_tick_ = at;
   const auto all = connections();

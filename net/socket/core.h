@@ -14,8 +14,9 @@ namespace troupe::net {
 
 class SocketConnection;
 
-/// Two threads: `delivery` reads from connections and runs the user's callbacks. `upkeep` does all that must not wait
-/// for user code: it accepts, shakes hands, writes what callers could not, sends heartbeats, notices silence.
+/// Two threads: `delivery` reads from connections and runs the user's callbacks. `upkeep` does all that must
+/// not wait for user code: it accepts, shakes hands, writes what callers could not, sends heartbeats, notices
+/// silence.
 class SocketCore : public std::enable_shared_from_this<SocketCore> {
  public:
   SocketCore(TransportOptions options, Events& events);

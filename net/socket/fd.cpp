@@ -93,7 +93,8 @@ void tune(int fd) {
   const int on = 1, off = 0;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);  // heartbeats of our own
-  // A Unix socket holds 208 KiB by default, which costs a wake-up each; TCP sizes itself. The system may give less.
+  // A Unix socket holds 208 KiB by default, which costs a wake-up each; TCP sizes itself. The system may give
+  // less.
   int domain = 0;
   socklen_t size = sizeof domain;
   if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX)
@@ -114,8 +115,10 @@ Fd listen_on(const Address& address, Address& actual) {
     if (address.kind == Address::Kind::tcp) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     bool bound = bind_to(fd.get(), at);
     if (!bound && errno == EADDRINUSE && address.kind == Address::Kind::path) {
-      if (remove_dead_socket(address, at)) bound = bind_to(fd.get(), at);
-      else errno = EADDRINUSE;
+      if (remove_dead_socket(address, at))
+        bound = bind_to(fd.get(), at);
+      else
+        errno = EADDRINUSE;
     }
     if (!bound || ::listen(fd.get(), 1024) != 0) {
       why = errno_text(errno);

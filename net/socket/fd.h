@@ -40,14 +40,15 @@ struct SockAddr {
   int family() const { return storage.ss_family; }
 };
 
-/// Unix addresses have one, host names any number. `numeric_only` never asks a name server. An empty answer comes with
-/// the reason in `why`.
+/// Unix addresses have one, host names any number. `numeric_only` never asks a name server. An empty answer
+/// comes with the reason in `why`.
 std::vector<SockAddr> resolve(const Address& address, bool numeric_only, std::string& why);
 
-/// A listening, non-blocking socket; `actual` is the address with the real port. A path is unlinked first if the process
-/// that bound it is gone. Throws `failed` naming the address.
+/// A listening, non-blocking socket; `actual` is the address with the real port. A path is unlinked first if
+/// the process that bound it is gone. Throws `failed` naming the address.
 Fd listen_on(const Address& address, Address& actual);
-/// Non-blocking, with the options that all connections have. Empty, with errno set, if there are no descriptors left.
+/// Non-blocking, with the options that all connections have. Empty, with errno set, if there are no
+/// descriptors left.
 Fd open_socket(int family);
 /// Sets the options that all connections have; harmless where one does not apply.
 void tune(int fd);

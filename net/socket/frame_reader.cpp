@@ -12,11 +12,16 @@ constexpr size_t kAllocateAhead = 4 << 20;  // bytes of buffers whose turn has n
 
 std::span<std::byte> FrameReader::target() {
   switch (step_) {
-    case Step::prefix: return prefix_bytes_;
-    case Step::sizes: return std::as_writable_bytes(std::span(size_words_));
-    case Step::header: return std::as_writable_bytes(std::span(frame_.message.header));
-    case Step::reason: return std::as_writable_bytes(std::span(frame_.reason.data(), frame_.reason.size()));
-    case Step::payload: break;
+    case Step::prefix:
+      return prefix_bytes_;
+    case Step::sizes:
+      return std::as_writable_bytes(std::span(size_words_));
+    case Step::header:
+      return std::as_writable_bytes(std::span(frame_.message.header));
+    case Step::reason:
+      return std::as_writable_bytes(std::span(frame_.reason.data(), frame_.reason.size()));
+    case Step::payload:
+      break;
   }
   allocate(current_);
   return {frame_.message.buffers[current_].data(), sizes_[current_]};
@@ -62,8 +67,11 @@ std::optional<ReadFrame> FrameReader::next_step() {
       step_ = Step::payload;
       current_ = 0;
       break;
-    case Step::payload: ++current_; break;
-    case Step::reason: return complete();
+    case Step::payload:
+      ++current_;
+      break;
+    case Step::reason:
+      return complete();
   }
   skip_empty();
   return current_ == sizes_.size() ? complete() : std::nullopt;

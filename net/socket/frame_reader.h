@@ -19,9 +19,9 @@ struct ReadFrame {
   std::string reason;  ///< of a goodbye
 };
 
-/// Not thread-safe; no sockets inside. Holds one message at a time. Lengths are checked before anything is allocated,
-/// and buffers are allocated when their bytes are about to arrive. Errors (`invalid`, `unimplemented`, std::bad_alloc)
-/// are final.
+/// Not thread-safe; no sockets inside. Holds one message at a time. Lengths are checked before anything is
+/// allocated, and buffers are allocated when their bytes are about to arrive. Errors (`invalid`,
+/// `unimplemented`, std::bad_alloc) are final.
 class FrameReader {
  public:
   explicit FrameReader(const Limits& limits) : limits_(limits) {}
@@ -29,7 +29,8 @@ class FrameReader {
   /// Takes bytes from the front of `bytes`, up to the end of a frame, which is then returned.
   std::optional<ReadFrame> feed(std::span<const std::byte>& bytes);
 
-  /// Where the next bytes of the payload belong, if the payload is what comes next; returns how many of `out` are set.
+  /// Where the next bytes of the payload belong, if the payload is what comes next; returns how many of `out`
+  /// are set.
   size_t direct(std::span<iovec> out);
   /// The first `n` bytes of what direct() gave have been written. Returns the frame if that was all of it.
   std::optional<ReadFrame> advance(size_t n);

@@ -8,9 +8,12 @@
 
 namespace troupe::net {
 
-HandshakeLink::HandshakeLink(std::shared_ptr<SocketCore> core, Fd fd, Handshake::Role role, TimePoint deadline)
-    : core_(std::move(core)), fd_(std::move(fd)),
-      machine_(role, core_->token(), core_->self(), random_nonce(), deadline), deadline_(deadline),
+HandshakeLink::HandshakeLink(std::shared_ptr<SocketCore> core, Fd fd, Handshake::Role role,
+                             TimePoint deadline)
+    : core_(std::move(core)),
+      fd_(std::move(fd)),
+      machine_(role, core_->token(), core_->self(), random_nonce(), deadline),
+      deadline_(deadline),
       started_(core_->now()) {}
 
 void HandshakeLink::start(Done done, Failed failed) {
@@ -35,7 +38,8 @@ void HandshakeLink::on_readable() {
   // Reads no byte that is not the handshake's: the rest is the connection's.
   while (fd_ && machine_.state() == Handshake::State::waiting) {
     std::array<std::byte, 512> bytes;
-    const ssize_t got = ::recv(fd_.get(), bytes.data(), std::min(bytes.size(), machine_.wanted()), MSG_DONTWAIT);
+    const ssize_t got =
+        ::recv(fd_.get(), bytes.data(), std::min(bytes.size(), machine_.wanted()), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got == 0) return fail({Handshake::Refusal::none, "closed the connection during the handshake"});
@@ -51,8 +55,8 @@ void HandshakeLink::progress() {
     // A few hundred bytes on a new socket: they fit, or the other side is not one to wait for.
     const ssize_t sent = ::send(fd_.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent != static_cast<ssize_t>(out.size()) && machine_.state() != Handshake::State::refused)
-      return fail({Handshake::Refusal::none,
-                   fmt::format("took no bytes during the handshake: {}", errno_text(sent < 0 ? errno : EAGAIN))});
+      return fail({Handshake::Refusal::none, fmt::format("took no bytes during the handshake: {}",
+                                                         errno_text(sent < 0 ? errno : EAGAIN))});
   }
   if (machine_.state() == Handshake::State::refused) return fail({machine_.refusal(), machine_.text()});
   if (machine_.state() != Handshake::State::done) return;

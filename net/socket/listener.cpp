@@ -32,7 +32,8 @@ ListenPoint::~ListenPoint() { close(); }
 
 void ListenPoint::start() {
   std::lock_guard lock(mutex_);
-  watch_ = core_->upkeep.watch(fd_.get(), EPOLLIN, [self = shared_from_this()](uint32_t) { self->on_acceptable(); });
+  watch_ = core_->upkeep.watch(fd_.get(), EPOLLIN,
+                               [self = shared_from_this()](uint32_t) { self->on_acceptable(); });
 }
 
 void ListenPoint::close() {
@@ -73,7 +74,8 @@ bool ListenPoint::accept_one() {
     return true;
   }
   if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
-    core_->warn(fmt::format("[net] cannot accept connections on {} for now: {}", address_.str(), errno_text(error)));
+    core_->warn(
+        fmt::format("[net] cannot accept connections on {} for now: {}", address_.str(), errno_text(error)));
     pause(kNoDescriptors);
   }
   // Otherwise the newcomer has left already, or there is none.
@@ -89,7 +91,8 @@ void ListenPoint::pause(Duration time) {
   core_->upkeep.at(core_->now() + time, [self = shared_from_this()] {
     self->paused_ = false;
     std::lock_guard again(self->mutex_);
-    if (self->fd_ && self->watch_ && !self->full_) self->core_->upkeep.change(self->watch_, self->fd_.get(), EPOLLIN);
+    if (self->fd_ && self->watch_ && !self->full_)
+      self->core_->upkeep.change(self->watch_, self->fd_.get(), EPOLLIN);
   });
 }
 
@@ -108,8 +111,10 @@ void ListenPoint::begin(Fd fd) {
         const auto c = std::make_shared<SocketConnection>(core, std::move(done), std::move(peer), text);
         core->add(c);
         core->delivery.post([core, c] {
-          if (core->shutting_down()) c->abandon();
-          else c->start([&] { core->events().on_accepted(c); });
+          if (core->shutting_down())
+            c->abandon();
+          else
+            c->start([&] { core->events().on_accepted(c); });
         });
       },
       [self, number, from](const HandshakeLink::Failure& failure) {
@@ -119,9 +124,12 @@ void ListenPoint::begin(Fd fd) {
 }
 
 void ListenPoint::refused(const std::string& from, const HandshakeLink::Failure& failure) {
-  const auto text = fmt::format("[net] refused a connection to {} from {}: it {}", address_.str(), from, failure.text);
-  if (failure.refusal == Handshake::Refusal::none) log::info(text);  // it left by itself
-  else core_->warn(text);
+  const auto text =
+      fmt::format("[net] refused a connection to {} from {}: it {}", address_.str(), from, failure.text);
+  if (failure.refusal == Handshake::Refusal::none)
+    log::info(text);  // it left by itself
+  else
+    core_->warn(text);
 }
 
 void ListenPoint::ended(uint64_t number) {

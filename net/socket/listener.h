@@ -11,8 +11,8 @@
 
 namespace troupe::net {
 
-/// Works on the upkeep thread; close() may be called from any. While Limits::unauthenticated handshakes are going on,
-/// newcomers wait in the kernel's queue, and those that dawdle lose their place to them.
+/// Works on the upkeep thread; close() may be called from any. While Limits::unauthenticated handshakes are
+/// going on, newcomers wait in the kernel's queue, and those that dawdle lose their place to them.
 class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
  public:
   /// Throws `failed` naming the address.

@@ -15,8 +15,8 @@
 
 namespace troupe::net {
 
-/// All members are thread-safe; tasks and handlers run on the loop's thread, one at a time. A loop with nothing to do
-/// sleeps without waking up.
+/// All members are thread-safe; tasks and handlers run on the loop's thread, one at a time. A loop with
+/// nothing to do sleeps without waking up.
 class Loop {
  public:
   using Task = std::function<void()>;
@@ -28,8 +28,8 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, ...). Returns a number, never 0, for the calls below.
-  /// Throws `failed` if the system refuses.
+  /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, ...). Returns a number, never 0, for the
+  /// calls below. Throws `failed` if the system refuses.
   uint64_t watch(int fd, uint32_t events, Handler handler);
   void change(uint64_t id, int fd, uint32_t events);
   /// Before the descriptor is closed. The handler may still be running on the loop's thread, once.

@@ -41,7 +41,9 @@ class SocketTransport final : public Transport {
       std::vector<std::shared_ptr<Connector>> connectors;
       for (const auto& weak : connectors_)
         if (auto c = weak.lock()) connectors.push_back(std::move(c));
-      core_->upkeep.post([connectors = std::move(connectors)] { for (const auto& c : connectors) c->cancel(); });
+      core_->upkeep.post([connectors = std::move(connectors)] {
+        for (const auto& c : connectors) c->cancel();
+      });
     }
     for (const auto& weak : points)
       if (const auto p = weak.lock()) p->close();

@@ -18,8 +18,8 @@ class WriteQueue {
   size_t bytes() const { return bytes_; }
   /// `head` goes first, then the message's header and buffers.
   void push(std::vector<std::byte> head, Message message = {});
-  /// Writes until everything is written, the socket is full, `budget` bytes are written, or the connection is broken
-  /// (errno tells). Never raises SIGPIPE.
+  /// Writes until everything is written, the socket is full, `budget` bytes are written, or the connection is
+  /// broken (errno tells). Never raises SIGPIPE.
   Outcome write_to(int fd, size_t budget);
   void clear();
 
@@ -29,7 +29,10 @@ class WriteQueue {
     Message message;
     size_t part = 0, offset = 0;  // written so far: parts before `part`, and `offset` bytes of it
     size_t parts() const { return 2 + message.buffers.size(); }
-    struct Part { const std::byte* data; size_t size; };
+    struct Part {
+      const std::byte* data;
+      size_t size;
+    };
     Part at(size_t part) const;
   };
   void written(size_t n);

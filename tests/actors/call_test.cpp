@@ -16,14 +16,18 @@ struct Echo : Actor {
     if (start < 0) throw std::runtime_error("a negative start");
   }
   int64_t add(int64_t n) { return count += n; }
-  std::string text(std::string a, std::vector<double> b, std::map<std::string, int64_t> c, std::optional<bool> d) {
+  std::string text(std::string a, std::vector<double> b, std::map<std::string, int64_t> c,
+                   std::optional<bool> d) {
     return a + "/" + std::to_string(b.size()) + "/" + std::to_string(c.at("x")) + "/" + (d ? "some" : "none");
   }
   Tensor tensor(const Tensor& t) const { return t; }
   std::tuple<int64_t, Tensor> both(Tensor t) { return {t.numel(), t}; }
   void nothing() {}
   void fails(std::string what) { throw std::runtime_error(what); }
-  void blocks() { Promise<void> p; p.future().get(); }
+  void blocks() {
+    Promise<void> p;
+    p.future().get();
+  }
   Task<int64_t> relay(RRef<Echo> other, int64_t n) {
     const int64_t got = co_await other.call<&Echo::add>(n);
     co_return got * 10;
@@ -43,9 +47,9 @@ struct Echo : Actor {
   Promise<void> silent;
   int64_t count;
   static constexpr auto remote = methods<Echo, int64_t>(
-      "add", &Echo::add, "text", &Echo::text, "tensor", &Echo::tensor, "both", &Echo::both, "nothing", &Echo::nothing,
-      "fails", &Echo::fails, "blocks", &Echo::blocks, "relay", &Echo::relay, "ping_pong", &Echo::ping_pong,
-      "waits_twice", &Echo::waits_twice, "never", &Echo::never, "abandoned",
+      "add", &Echo::add, "text", &Echo::text, "tensor", &Echo::tensor, "both", &Echo::both, "nothing",
+      &Echo::nothing, "fails", &Echo::fails, "blocks", &Echo::blocks, "relay", &Echo::relay, "ping_pong",
+      &Echo::ping_pong, "waits_twice", &Echo::waits_twice, "never", &Echo::never, "abandoned",
       &Echo::abandoned);
 };
 
@@ -61,8 +65,9 @@ TEST_CASE("calls reach actors on other workers and on the same one") {
   for (const char* name : {"w0", "w1", "w2"}) {
     auto echo = cluster->spawn<Echo>(name, 5);
     CHECK(echo.call<&Echo::add>(2).get() == 7);
-    CHECK(echo.call<&Echo::text>("a", std::vector<double>{1, 2}, std::map<std::string, int64_t>{{"x", 3}}, std::nullopt).get() ==
-          "a/2/3/none");
+    CHECK(echo.call<&Echo::text>("a", std::vector<double>{1, 2}, std::map<std::string, int64_t>{{"x", 3}},
+                                 std::nullopt)
+              .get() == "a/2/3/none");
     echo.call<&Echo::nothing>().get();
     CHECK(echo.owner_name() == name);
   }
@@ -72,8 +77,13 @@ TEST_CASE("tensors arrive with their elements, whatever their dtype, size and st
   auto cluster = Cluster::in_process(2, hosting<Echo>());
   auto echo = cluster->spawn<Echo>("w1", 0);
   const Tensor t = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
-  const std::vector<Tensor> cases = {t, t.alias({3, 2}, {1, 3}, 0), t.alias({2}, {3}, 1), Tensor::zeros({0, 4}), Tensor::scalar(7, float64),
-                                     Tensor::of<bool>({true, false}), Tensor::of<int64_t>({-1})};
+  const std::vector<Tensor> cases = {t,
+                                     t.alias({3, 2}, {1, 3}, 0),
+                                     t.alias({2}, {3}, 1),
+                                     Tensor::zeros({0, 4}),
+                                     Tensor::scalar(7, float64),
+                                     Tensor::of<bool>({true, false}),
+                                     Tensor::of<int64_t>({-1})};
   for (const Tensor& c : cases) {
     const Tensor back = echo.call<&Echo::tensor>(c).get();
     CHECK(bit_equal(c, back));
@@ -103,7 +113,8 @@ TEST_CASE("a future is an argument: the call leaves when it is ready") {
   auto a = cluster->spawn<Echo>("w1", 1);
   auto b = cluster->spawn<Echo>("w2", 100);
   CHECK(b.call<&Echo::add>(a.call<&Echo::add>(1)).get() == 102);
-  const Error e = error_of([&] { b.call<&Echo::relay>(a, Future<int64_t>::failed(Error(ErrorKind::overloaded, "x"))).get(); });
+  const Error e = error_of(
+      [&] { b.call<&Echo::relay>(a, Future<int64_t>::failed(Error(ErrorKind::overloaded, "x"))).get(); });
   CHECK(e.kind() == ErrorKind::overloaded);
 }
 
@@ -112,7 +123,8 @@ TEST_CASE("an exception in a method reaches the caller with type, text, method, 
   auto echo = cluster->spawn<Echo>("w1", 0);
   const Error e = error_of([&] { echo.call<&Echo::fails>("out of coffee").get(); });
   CHECK(e.kind() == ErrorKind::failed);
-  CHECK_THAT(e.what(), Catch::Contains("runtime_error: out of coffee") && Catch::Contains("Echo::fails on w1 (") && Catch::Contains("Echo#"));
+  CHECK_THAT(e.what(), Catch::Contains("runtime_error: out of coffee") &&
+                           Catch::Contains("Echo::fails on w1 (") && Catch::Contains("Echo#"));
   CHECK(echo.call<&Echo::add>(1).get() == 1);  // the actor lives
 }
 
@@ -137,7 +149,9 @@ TEST_CASE("bad calls are errors that say what is wrong") {
     const Error e = error_of([&] { echo.call_by_name("add", {Value(std::string("3"))}).get(); });
     CHECK_THAT(e.what(), Catch::Contains("Echo::add] argument 1: expected int64, got string"));
   }
-  SECTION("an empty reference") { CHECK(error_of([&] { RRef<Echo>().call<&Echo::add>(1).get(); }).kind() == ErrorKind::invalid); }
+  SECTION("an empty reference") {
+    CHECK(error_of([&] { RRef<Echo>().call<&Echo::add>(1).get(); }).kind() == ErrorKind::invalid);
+  }
   SECTION("a constructor that throws, seen by every use") {
     auto bad = cluster->spawn<Echo>("w1", -1);
     for (int i = 0; i < 2; ++i) {
@@ -178,14 +192,16 @@ TEST_CASE("many nested calls at once cannot use up a pool of threads") {
   auto a = cluster->spawn<Echo>("w1", 0);
   auto b = cluster->spawn<Echo>("w2", 0);
   std::vector<Future<int64_t>> all;
-  for (int i = 0; i < 200; ++i) all.push_back((i % 2 ? a : b).call<&Echo::ping_pong>(i % 2 ? b : a, i % 2 ? a : b, 6));
+  for (int i = 0; i < 200; ++i)
+    all.push_back((i % 2 ? a : b).call<&Echo::ping_pong>(i % 2 ? b : a, i % 2 ? a : b, 6));
   for (auto& f : all) CHECK(f.get() == 6);
 }
 
 TEST_CASE("a call without an answer ends at its deadline") {
   auto cluster = Cluster::in_process(2, hosting<Echo>());
   auto echo = cluster->spawn<Echo>("w1", 0);
-  const Error e = error_of([&] { echo.with_timeout(std::chrono::milliseconds(30)).call<&Echo::never>().get(); });
+  const Error e =
+      error_of([&] { echo.with_timeout(std::chrono::milliseconds(30)).call<&Echo::never>().get(); });
   CHECK(e.kind() == ErrorKind::deadline);
   CHECK_THAT(e.what(), Catch::Contains("Echo::never on w1"));
 }

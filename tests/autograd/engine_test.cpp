@@ -237,7 +237,10 @@ TEST_CASE("root gradients must fit the roots") {
   CHECK_THAT(testing::text_of([&] { autograd::backward(y); }), Contains("has shape [2]: give its gradient"));
   CHECK_THAT(testing::text_of([&] { autograd::backward(y, Tensor::of<double>({1})); }),
              Contains("(float64 [2] on cpu) cannot have the gradient float64 [1]"));
-  CHECK_THAT(testing::text_of([&] { autograd::backward(y, Tensor::of<float>({1, 1})); }), Contains("float32 [2]"));
+  CHECK_THAT(testing::text_of([&] {
+               autograd::backward(y, Tensor::of<float>({1, 1}));
+             }),
+             Contains("float32 [2]"));
   CHECK_THAT(testing::text_of([&] {
                autograd::backward(Tensors{y, y}, {Tensor::of<double>({1, 1})});
              }),

@@ -3,9 +3,9 @@
 #include <functional>
 #include <string>
 
-#include "tests/support/error_of.h"
 #include "core/error.h"
 #include "core/node.h"
+#include "tests/support/error_of.h"
 
 namespace troupe::testing {
 

@@ -90,7 +90,8 @@ TEST_CASE("faulty hooks and hooks on tensors without gradient are errors") {
              Contains("got the gradient float64 [1] and returned float64 [2]"));
   const Tensor plain = Tensor::of<double>({1});
   const auto none = [](const Tensor&) { return Tensor(); };
-  CHECK_THAT(testing::text_of([&] { static_cast<void>(register_hook(plain, none)); }), Contains("needs no gradient"));
+  CHECK_THAT(testing::text_of([&] { static_cast<void>(register_hook(plain, none)); }),
+             Contains("needs no gradient"));
   CHECK_THAT(testing::text_of([&] { static_cast<void>(register_hook({}, none)); }), Contains("undefined"));
   CHECK_THAT(testing::text_of([&] { static_cast<void>(register_hook(x, nullptr)); }), Contains("empty"));
 }

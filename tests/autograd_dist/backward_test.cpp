@@ -26,15 +26,19 @@ struct Scale : Actor {
   void throws_in_backward(bool on) { fail = on; }
   Tensor guarded(Tensor x) {
     Tensor y = mul(x, w);
-    if (fail) autograd::register_hook(y, [](const Tensor&) -> Tensor { throw std::runtime_error("bad gradient"); }).keep();
+    if (fail)
+      autograd::register_hook(y, [](const Tensor&) -> Tensor {
+        throw std::runtime_error("bad gradient");
+      }).keep();
     return y;
   }
   Tensors parameters() override { return {w}; }
   Tensor w;
   bool fail = false;
   static constexpr auto remote =
-      methods<Scale, Tensor>("forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through, "gradient", &Scale::gradient,
-                             "value", &Scale::value, "throws_in_backward", &Scale::throws_in_backward, "guarded", &Scale::guarded);
+      methods<Scale, Tensor>("forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through,
+                             "gradient", &Scale::gradient, "value", &Scale::value, "throws_in_backward",
+                             &Scale::throws_in_backward, "guarded", &Scale::guarded);
 };
 
 Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
@@ -157,7 +161,8 @@ TEST_CASE("contexts side by side, on many threads, do not see each other") {
         x.set_requires_grad();
         context.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get().sum());
         right += list(context.grad(x)) == std::vector<float>{10} &&
-                 list(a.call<&Scale::gradient>().get()) == std::vector<float>{5.0f * static_cast<float>(t * 100 + i)};
+                 list(a.call<&Scale::gradient>().get()) ==
+                     std::vector<float>{5.0f * static_cast<float>(t * 100 + i)};
         context.end().get();
       }
     });
@@ -182,14 +187,16 @@ TEST_CASE("an optimizer for an actor that could not be made, or with bad options
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", vec({2}));
   CHECK(error_of([&] { optim::Distributed<optim::SGD>({a}, {.lr = -1}); }).kind() == ErrorKind::invalid);
-  CHECK(error_of([&] { optim::Distributed<optim::SGD>({RRef<Scale>()}, {.lr = 1}); }).kind() == ErrorKind::invalid);
+  CHECK(error_of([&] { optim::Distributed<optim::SGD>({RRef<Scale>()}, {.lr = 1}); }).kind() ==
+        ErrorKind::invalid);
 }
 
 TEST_CASE("recording outside a context fails loudly, and works without gradients") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", vec({2}));
   Tensor x = vec({3});
-  CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(), Catch::Contains("Context"));  // the result needs them
+  CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(),
+             Catch::Contains("Context"));  // the result needs them
   x.set_requires_grad();
   CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(), Catch::Contains("NoGradGuard"));
   NoGradGuard guard;
@@ -198,7 +205,8 @@ TEST_CASE("recording outside a context fails loudly, and works without gradients
   CHECK_FALSE(y.requires_grad());
 }
 
-TEST_CASE("an error in a remote backward pass reaches backward(), with worker and actor, and frees the pass") {
+TEST_CASE(
+    "an error in a remote backward pass reaches backward(), with worker and actor, and frees the pass") {
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", vec({2}));
   auto b = cluster->spawn<Scale>("w2", vec({5}));
@@ -232,7 +240,8 @@ TEST_CASE("a shape mismatch inside a remote method names worker, actor, method a
   autograd::Context context(*cluster);
   const Error e = error_of([&] { a.call<&Scale::forward>(vec({1, 2})).get(); });
   CHECK(e.kind() == ErrorKind::invalid);
-  CHECK_THAT(e.what(), Catch::Contains("[2]") && Catch::Contains("[3]") && Catch::Contains("Scale::forward on w1 ("));
+  CHECK_THAT(e.what(),
+             Catch::Contains("[2]") && Catch::Contains("[3]") && Catch::Contains("Scale::forward on w1 ("));
 }
 
 TEST_CASE("500 steps leave nothing behind") {

@@ -300,7 +300,10 @@ inline void dies_quietly_under_traffic(Backend& backend, bool destroy_the_receiv
           connections[i]->send(make_message(i, n, {n % 5000}));
         } catch (const Error& e) {
           if (e.kind() == ErrorKind::disconnected) return;
-          if (e.kind() != ErrorKind::overloaded) { ++unexpected; return; }
+          if (e.kind() != ErrorKind::overloaded) {
+            ++unexpected;
+            return;
+          }
           (void)connections[i]->writable().wait_for(kHang);
         }
       }

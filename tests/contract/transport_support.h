@@ -110,7 +110,10 @@ class Recorder : public Events {
     if (!changed_.wait_for(lock, kHang, [&] { return accepted_.size() > i; })) return nullptr;
     return accepted_[i];
   }
-  size_t accepted_count() { std::lock_guard lock(mutex_); return accepted_.size(); }
+  size_t accepted_count() {
+    std::lock_guard lock(mutex_);
+    return accepted_.size();
+  }
   bool wait_messages(size_t n) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kHang, [&] { return messages_ >= n; });
@@ -119,10 +122,22 @@ class Recorder : public Events {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kHang, [&] { return closed_.size() >= n; });
   }
-  std::vector<Id> received(const Connection& c) { std::lock_guard lock(mutex_); return received_[&c]; }
-  size_t messages() { std::lock_guard lock(mutex_); return messages_; }
-  std::vector<std::string> violations() { std::lock_guard lock(mutex_); return violations_; }
-  void violation(const std::string& text) { std::lock_guard lock(mutex_); note(text); }
+  std::vector<Id> received(const Connection& c) {
+    std::lock_guard lock(mutex_);
+    return received_[&c];
+  }
+  size_t messages() {
+    std::lock_guard lock(mutex_);
+    return messages_;
+  }
+  std::vector<std::string> violations() {
+    std::lock_guard lock(mutex_);
+    return violations_;
+  }
+  void violation(const std::string& text) {
+    std::lock_guard lock(mutex_);
+    note(text);
+  }
 
  private:
   struct Guard {
@@ -132,7 +147,10 @@ class Recorder : public Events {
       if (r.busy_[&c]++) r.note(std::string(what) + " while another callback of the connection runs");
       if (r.closed_.count(&c)) r.note(std::string(what) + " after on_closed");
     }
-    ~Guard() { std::lock_guard lock(r.mutex_); --r.busy_[&c]; }
+    ~Guard() {
+      std::lock_guard lock(r.mutex_);
+      --r.busy_[&c];
+    }
     Recorder& r;
     Connection& c;
   };

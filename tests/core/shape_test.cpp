@@ -50,8 +50,9 @@ TEST_CASE("the number of elements is the product of the sizes, and never wraps a
   CHECK(Shape{2, 0, 4}.numel() == 0);
   CHECK(Shape{kHuge, kHuge, 0}.numel() == 0);
   CHECK(Shape{0, kHuge, kHuge}.numel() == 0);
-  CHECK(invalid_text([] { Shape{kHuge, kHuge}.numel(); }) ==
-        "[shape] [1099511627776, 1099511627776] has more elements than can be counted");
+  CHECK(invalid_text([] {
+          Shape{kHuge, kHuge}.numel();
+        }) == "[shape] [1099511627776, 1099511627776] has more elements than can be counted");
 }
 
 TEST_CASE("contiguous strides are row-major and treat a size of zero as one") {
@@ -78,7 +79,8 @@ TEST_CASE("broadcasting stretches sizes of one, from the right") {
   CHECK(broadcast({}, {2, 3}, "add") == Shape{2, 3});
   CHECK(broadcast({1, 3}, {0, 1}, "add") == Shape{0, 3});
   CHECK(broadcast({5, 1, 4}, {6, 1}, "add") == Shape{5, 6, 4});
-  CHECK(invalid_text([] { broadcast({2, 3}, {4}, "add"); }) ==
-        "[add] shapes do not broadcast: [2, 3] and [4]");
+  CHECK(invalid_text([] {
+          broadcast({2, 3}, {4}, "add");
+        }) == "[add] shapes do not broadcast: [2, 3] and [4]");
   CHECK(invalid_text([] { broadcast({0}, {2}, "add"); }) == "[add] shapes do not broadcast: [0] and [2]");
 }

@@ -48,8 +48,9 @@ TEST_CASE("values go in and come out in row-major order, converted") {
   CHECK(Tensor::of<bool>({true, false, true}).to_vector<bool>() == std::vector<bool>{true, false, true});
   CHECK(Tensor::of<int64_t>({7, 8}).shape() == Shape{2});
   CHECK(invalid_text([] { Tensor::of<float>({1, 2}, {3}); }) == "[tensor] 2 values for shape [3]");
-  CHECK(invalid_text([] { Tensor::of<float>({1}, {1 << 30, 1 << 30, 1 << 30}); }) ==
-        "[shape] [1073741824, 1073741824, 1073741824] has more elements than can be counted");
+  CHECK(invalid_text([] {
+          Tensor::of<float>({1}, {1 << 30, 1 << 30, 1 << 30});
+        }) == "[shape] [1073741824, 1073741824, 1073741824] has more elements than can be counted");
 }
 
 TEST_CASE("impossible shapes are refused, in whichever order their sizes come") {
@@ -61,8 +62,9 @@ TEST_CASE("impossible shapes are refused, in whichever order their sizes come") 
           "[tensor] shape " + s.str() + " has more bytes than can be counted");
   CHECK(invalid_text([&] { Tensor::empty({huge}, float64); }) ==
         "[storage] 8796093022208 bytes asked for; the limit is 1099511627776");
-  CHECK(error_text(ErrorKind::unimplemented, [] { Tensor::empty({1}, float32, {Device::Kind::cuda, 1}); }) ==
-        "[storage] no allocator for device cuda:1");
+  CHECK(error_text(ErrorKind::unimplemented, [] {
+          Tensor::empty({1}, float32, {Device::Kind::cuda, 1});
+        }) == "[storage] no allocator for device cuda:1");
 }
 
 TEST_CASE("a tensor may have no dimension, or no element") {

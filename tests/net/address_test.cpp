@@ -25,8 +25,10 @@ std::string refusal(const std::string& text) {
 
 TEST_CASE("an address survives the way to text and back") {
   const std::pair<std::string, Address> cases[] = {
-      {"unix:@workers/7", {Kind::abstract, "workers/7", 0}}, {"unix:/tmp/a b.sock", {Kind::path, "/tmp/a b.sock", 0}},
-      {"tcp:127.0.0.1:0", {Kind::tcp, "127.0.0.1", 0}},      {"tcp:node-3.lan:65535", {Kind::tcp, "node-3.lan", 65535}},
+      {"unix:@workers/7", {Kind::abstract, "workers/7", 0}},
+      {"unix:/tmp/a b.sock", {Kind::path, "/tmp/a b.sock", 0}},
+      {"tcp:127.0.0.1:0", {Kind::tcp, "127.0.0.1", 0}},
+      {"tcp:node-3.lan:65535", {Kind::tcp, "node-3.lan", 65535}},
       {"tcp:[::1]:80", {Kind::tcp, "::1", 80}},
   };
   for (const auto& [text, address] : cases) {

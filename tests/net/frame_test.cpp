@@ -1,4 +1,5 @@
-// Frames: what is written is what is read, however the stream is cut; lengths are checked before memory is taken.
+// Frames: what is written is what is read, however the stream is cut; lengths are checked before memory is
+// taken.
 #include "net/frame.h"
 
 #include <catch2/catch.hpp>
@@ -57,13 +58,15 @@ std::string refusal(F&& f, ErrorKind kind = ErrorKind::invalid) {
   return "accepted";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
 TEST_CASE("frames arrive whole however the stream is cut") {
-  const std::vector<Message> sent = {message_of(3, {5, 0, 200000, 1}), message_of(0, {}), message_of(1, {0, 0}),
-                                     message_of(40, {}), message_of(0, {7})};
+  const std::vector<Message> sent = {message_of(3, {5, 0, 200000, 1}), message_of(0, {}),
+                                     message_of(1, {0, 0}), message_of(40, {}), message_of(0, {7})};
   std::vector<std::byte> stream;
   for (const auto& m : sent) {
     append(stream, m);
@@ -118,7 +121,8 @@ TEST_CASE("a prefix over the limits is refused and says what and how much") {
   };
   CHECK(decode({FrameKind::message, 100, 3}) == "accepted");
   CHECK(decode({FrameKind::message, 101, 3}) == "[net] a message header of 808 bytes; the limit is 800");
-  CHECK(decode({FrameKind::message, UINT32_MAX, 0}) == "[net] a message header of 34359738360 bytes; the limit is 800");
+  CHECK(decode({FrameKind::message, UINT32_MAX, 0}) ==
+        "[net] a message header of 34359738360 bytes; the limit is 800");
   CHECK(decode({FrameKind::message, 0, 4}) == "[net] a message of 4 buffers; the limit is 3");
   CHECK(contains(decode({FrameKind::heartbeat, 1, 0}), "heartbeat with something in it"));
   CHECK(contains(decode({FrameKind::heartbeat, 0, 1}), "heartbeat with something in it"));
@@ -199,8 +203,9 @@ TEST_CASE("random bytes are refused or wait for more, and take no memory") {
     std::vector<std::byte> stream(16 + random() % 600);
     for (auto& b : stream) b = static_cast<std::byte>(random());
     if (random() % 2) {  // a right prefix before random bytes gets further
-      const auto prefix = encode_prefix({static_cast<FrameKind>(random() % 3), static_cast<uint32_t>(random() % 600),
-                                         static_cast<uint32_t>(random() % 70)});
+      const auto prefix =
+          encode_prefix({static_cast<FrameKind>(random() % 3), static_cast<uint32_t>(random() % 600),
+                         static_cast<uint32_t>(random() % 70)});
       std::copy(prefix.begin(), prefix.end(), stream.begin());
       for (size_t i = 16; i + 8 <= stream.size(); i += 8)
         if (random() % 8) std::memset(stream.data() + i + 2, 0, 6);

@@ -116,7 +116,8 @@ TEST_CASE("no changed bit survives the handshake") {
         auto a = connector(), b = listener();
         meet(a, b, Flip{message, byte, static_cast<std::byte>(1 << bit)});
         CAPTURE(message, byte, bit);
-        // The connector is the last to be convinced, and never is; the listener has finished before the last message.
+        // The connector is the last to be convinced, and never is; the listener has finished before the last
+        // message.
         CHECK(a.state() != State::done);
         if (message < 3) CHECK(b.state() != State::done);
         CHECK((a.state() == State::refused || b.state() == State::refused));
@@ -161,14 +162,16 @@ TEST_CASE("a peer that sends back what it gets is refused") {
 }
 
 TEST_CASE("a proof from a second connection with the listener does not convince it") {
-  // The attacker opens two connections to the same listener and lets one answer for the other: labels differ by role.
+  // The attacker opens two connections to the same listener and lets one answer for the other: labels differ
+  // by role.
   auto first = listener();
   Handshake second(Role::listener, kToken, {7, "w7"}, nonce_of(5), kDeadline);
   give(first, connector().take_output());
   const auto first_answer = first.take_output();
   Handshake attacker(Role::connector, "not the real token", {1, "evil"}, nonce_of(2), kDeadline);
   auto hello = attacker.take_output();
-  std::copy(first_answer.begin() + 16, first_answer.begin() + 48, hello.begin() + 16);  // the first one's nonce
+  std::copy(first_answer.begin() + 16, first_answer.begin() + 48,
+            hello.begin() + 16);  // the first one's nonce
   give(second, hello);
   const auto second_answer = second.take_output();
   std::vector<std::byte> forged(292);
@@ -192,7 +195,8 @@ TEST_CASE("a recorded handshake cannot be replayed") {
 }
 
 TEST_CASE("other protocols are refused as soon as their first 16 bytes are there") {
-  for (const std::string text : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n", "TROUPE\n\n........"}) {
+  for (const std::string text :
+       {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n", "TROUPE\n\n........"}) {
     auto b = listener();
     const auto bytes = std::as_bytes(std::span(text));
     give(b, bytes.first(15));

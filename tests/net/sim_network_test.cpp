@@ -199,7 +199,9 @@ TEST_CASE("crash and partition end connections at once in immediate mode", "[sim
 TEST_CASE("a node may crash inside its own callback", "[sim]") {
   Network network;
   SimNode a(network, "a"), b(network, "b");
-  b.on_each = [&](Connection&, Message& m) { if (m.header[0] == 1) network.crash("b"); };
+  b.on_each = [&](Connection&, Message& m) {
+    if (m.header[0] == 1) network.crash("b");
+  };
   auto there = a.transport->connect("sim:b").get();
   for (uint64_t i = 0; i < 2; ++i) there->send(numbered(i));
   REQUIRE(b.numbers == std::vector<uint64_t>{0, 1});

@@ -2,9 +2,9 @@
 #pragma once
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -31,7 +31,8 @@ TEST_CASE("nothing moves by itself in virtual time", "[sim]") {
   REQUIRE(connecting.is_ready());  // after one round trip
   connecting.get()->send(numbered(1));
   REQUIRE(b.numbers.empty());
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(b.numbers.size() == 1);
   REQUIRE(network.clock().now() == start + 30ms);
   REQUIRE_FALSE(network.step());
@@ -65,7 +66,8 @@ TEST_CASE("bandwidth is shared by the messages of a link", "[sim]") {
   there->send(numbered(0, 992));  // with its header, 1000 bytes: one second
   there->send(numbered(1, 492));
   b.accepted[0]->send(numbered(7, 992));  // the way back is free
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(b.times == std::vector<TimePoint>{start + 1005ms, start + 1505ms});
   REQUIRE(a.times == std::vector<TimePoint>{start});
 }
@@ -79,7 +81,8 @@ TEST_CASE("jitter keeps the order of a connection", "[sim]") {
     there->send(numbered(i));
     network.run(1ms);
   }
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(b.numbers == counting(500));
   const auto c = network.counters("a", "b");
   REQUIRE((c.messages == 500 && c.bytes == 4000 && c.dropped == 0 && c.reordered == 0 && c.duplicated == 0));
@@ -94,7 +97,8 @@ TEST_CASE("duplicates and overtaking happen only where asked for, and are counte
   auto there = link_up(network, a, b);
   network.set_faults("a", "b", {.delay = 1ms, .duplicate = 0.2, .reorder = 0.2});
   for (uint64_t i = 0; i < 500; ++i) there->send(numbered(i, 8));
-  while (network.step()) {}
+  while (network.step()) {
+  }
   const auto c = network.counters();
   REQUIRE(c.duplicated > 50);
   REQUIRE(c.reordered > 50);
@@ -114,7 +118,8 @@ TEST_CASE("a lost message breaks its connection, without a gap", "[sim]") {
   auto there = link_up(network, a, b);
   network.set_faults({.delay = 1ms, .drop = 0.05});
   for (uint64_t i = 0; i < 300; ++i) there->send(numbered(i));
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(b.numbers.size() < 300);
   REQUIRE(b.numbers == counting(b.numbers.size()));
   REQUIRE((a.closed.size() == 1 && b.closed.size() == 1));
@@ -132,7 +137,8 @@ TEST_CASE("a partition is noticed by silence", "[sim]") {
   network.partition("a", "b");
   ac->send(numbered(1));
   auto refused = a.transport->connect("sim:b");
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE((a.closed.size() == 1 && a.times[0] == start + Limits{}.dead_after));
   REQUIRE((b.closed.size() == 1 && b.times[0] == start + 8s));
   REQUIRE((c.numbers.size() == 1 && c.closed.empty()));
@@ -166,7 +172,8 @@ TEST_CASE("a short partition is survived by what lost nothing", "[sim]") {
   busy->send(numbered(3));  // must not arrive: number 2 is missing
   late->send(numbered(11));
   idle->send(numbered(20));
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(b.numbers == std::vector<uint64_t>{1, 20});
   REQUIRE((a.closed.size() == 2 && b.closed.size() == 2));  // busy and late
   REQUIRE(network.counters("a", "b").dropped == 2);
@@ -183,7 +190,8 @@ TEST_CASE("a close into a partition reaches the other side as silence", "[sim]")
   network.run(1s);
   network.heal("a", "b");
   REQUIRE((a.closed.size() == 1 && b.closed.empty()));
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE((a.closed.size() == 1 && b.closed.size() == 1));
 }
 
@@ -196,13 +204,15 @@ TEST_CASE("a crash is seen at once by the others, and not by the crashed", "[sim
   ca->send(numbered(2));
   const TimePoint start = network.clock().now();
   network.crash("a");
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE((b.closed.size() == 1 && c.closed.size() == 1));
   REQUIRE((b.times[0] == start && c.times[0] == start));
   REQUIRE((a.numbers.empty() && a.closed.empty() && b.numbers.empty()));
   REQUIRE(kind_thrown([&] { ab->send(numbered(3)); }) == ErrorKind::disconnected);
   auto to_dead = b.transport->connect("sim:a");
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(kind_of(to_dead) == ErrorKind::disconnected);
   SimNode restarted(network, "a");
   REQUIRE(link_up(network, b, restarted)->peer().name == "a");
@@ -216,7 +226,8 @@ TEST_CASE("a client that crashes in the middle of connecting leaves nothing behi
     auto connecting = a.transport->connect("sim:b");
     network.run(std::chrono::milliseconds(after));
     network.crash("a");
-    while (network.step()) {}
+    while (network.step()) {
+    }
     REQUIRE(connecting.is_ready());
     REQUIRE(b.accepted.size() == b.closed.size());
     REQUIRE(a.closed.empty());
@@ -245,7 +256,8 @@ TEST_CASE("a slow link bounds its writers in virtual time", "[sim]") {
   auto ending = there->writable();
   there->close("no more");
   REQUIRE(kind_of(ending) == ErrorKind::disconnected);
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(b.numbers == counting(15));
   REQUIRE((a.closed.size() == 1 && b.closed.size() == 1));
 }
@@ -256,7 +268,8 @@ TEST_CASE("a retrying connect gives up at its limit", "[sim]") {
   const TimePoint start = network.clock().now();
   auto never = a.transport->connect("sim:later", true);
   auto at_once = a.transport->connect("sim:later");
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(kind_of(never) == ErrorKind::disconnected);
   REQUIRE(kind_of(at_once) == ErrorKind::disconnected);
   REQUIRE(network.clock().now() == start + Limits{}.connect);
@@ -310,7 +323,8 @@ TEST_CASE("a thousand simulated nodes talk to one", "[sim]") {
     nodes.back()->transport->connect("sim:hub").on_ready(
         [i](const auto& hub) { hub.value()->send(numbered(i)); });
   }
-  while (network.step()) {}
+  while (network.step()) {
+  }
   REQUIRE(hub.numbers.size() == 1000);
   for (uint64_t i = 0; i < 1000; ++i) REQUIRE(nodes[i]->numbers == std::vector<uint64_t>{i});
 }

@@ -111,7 +111,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     machine.receive(bytes);
   }
   const auto answer = machine.take_output();
-  REQUIRE(::send(accepted.get(), answer.data(), answer.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(answer.size()));
+  REQUIRE(::send(accepted.get(), answer.data(), answer.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(answer.size()));
   try {
     connecting.get();
     FAIL("connected");
@@ -162,7 +163,8 @@ TEST_CASE("a peer that proved the token and then breaks the framing is closed, w
   noisy->send("these are not the bytes of a frame");
   CHECK(noisy->closed_by_peer());
   events.wait_closed(1);
-  CHECK_THAT(events.closed[0].message(), Contains("worker raw9 (unix:@") && Contains("bytes that are no frame"));
+  CHECK_THAT(events.closed[0].message(),
+             Contains("worker raw9 (unix:@") && Contains("bytes that are no frame"));
 
   auto big = connect();
   std::vector<std::byte> frame(24);
@@ -171,7 +173,8 @@ TEST_CASE("a peer that proved the token and then breaks the framing is closed, w
   frame[18] = std::byte{1};
   big->send(frame);
   events.wait_closed(2);
-  CHECK_THAT(events.closed[1].message(), Contains("buffer 0 of a message has 65536 bytes; the limit is 1000"));
+  CHECK_THAT(events.closed[1].message(),
+             Contains("buffer 0 of a message has 65536 bytes; the limit is 1000"));
 
   auto half = connect();
   half->send(std::span(frame).first(20));

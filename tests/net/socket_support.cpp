@@ -68,7 +68,8 @@ std::vector<std::byte> RawClient::receive(size_t n) {
 }
 
 bool RawClient::closed_by_peer() {
-  while (!receive(1).empty()) {}
+  while (!receive(1).empty()) {
+  }
   return true;
 }
 

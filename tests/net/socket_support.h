@@ -24,7 +24,9 @@ constexpr auto kForever = std::chrono::seconds(60);
 /// Keeps what happens, in order. `on_text` runs inside on_message.
 class Recorder : public Events {
  public:
-  void on_accepted(std::shared_ptr<Connection> c) override { with([&] { accepted.push_back(std::move(c)); }); }
+  void on_accepted(std::shared_ptr<Connection> c) override {
+    with([&] { accepted.push_back(std::move(c)); });
+  }
   void on_message(Connection& c, Message m) override {
     if (handler) handler(c, m);
     with([&] { messages.push_back(std::move(m)); });
@@ -40,9 +42,15 @@ class Recorder : public Events {
     std::unique_lock lock(mutex);
     REQUIRE(changed.wait_for(lock, kForever, condition));
   }
-  void wait_accepted(size_t n) { wait([&] { return accepted.size() >= n; }); }
-  void wait_messages(size_t n) { wait([&] { return messages.size() >= n; }); }
-  void wait_closed(size_t n) { wait([&] { return closed.size() >= n; }); }
+  void wait_accepted(size_t n) {
+    wait([&] { return accepted.size() >= n; });
+  }
+  void wait_messages(size_t n) {
+    wait([&] { return messages.size() >= n; });
+  }
+  void wait_closed(size_t n) {
+    wait([&] { return closed.size() >= n; });
+  }
   template <class F>
   void with(F&& f) {
     std::lock_guard lock(mutex);
@@ -59,8 +67,8 @@ class Recorder : public Events {
   std::vector<std::string> closed_names;
 };
 
-inline std::unique_ptr<Transport> transport(Events& events, const std::string& name, const Limits& limits = {},
-                                            const std::string& token = kToken) {
+inline std::unique_ptr<Transport> transport(Events& events, const std::string& name,
+                                            const Limits& limits = {}, const std::string& token = kToken) {
   return make_socket_transport({{static_cast<WorkerId>(name.back() - '0'), name}, token, limits}, events);
 }
 
@@ -72,7 +80,8 @@ inline Message message(uint64_t number, size_t bytes = 0) {
   m.header = {number};
   if (bytes) {
     m.buffers.push_back({Storage::allocate(bytes), 0, bytes});
-    for (size_t i = 0; i < bytes; i += 4096) m.buffers[0].data()[i] = static_cast<std::byte>(number + i / 4096);
+    for (size_t i = 0; i < bytes; i += 4096)
+      m.buffers[0].data()[i] = static_cast<std::byte>(number + i / 4096);
   }
   return m;
 }

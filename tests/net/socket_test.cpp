@@ -24,8 +24,8 @@ struct Pair {
   explicit Pair(const std::string& address, const Limits& limits = {}, const Limits& left_limits = {}) {
     prepare(limits, left_limits, address);
   }
-  Pair(const std::string& address, std::function<void(Connection&, Message&)> handler, const Limits& limits = {},
-       const Limits& left_limits = {}) {
+  Pair(const std::string& address, std::function<void(Connection&, Message&)> handler,
+       const Limits& limits = {}, const Limits& left_limits = {}) {
     right_events.handler = std::move(handler);
     prepare(limits, left_limits, address);
   }
@@ -64,8 +64,8 @@ std::string child_address() {
 
 TEST_CASE("both ends know each other, over every kind of address") {
   const auto path = path_in_tmp("kinds");
-  for (const auto& address : {fresh_address(), "unix:" + path, std::string("tcp:127.0.0.1:0"), std::string("tcp:[::1]:0"),
-                              std::string("tcp:localhost:0")}) {
+  for (const auto& address : {fresh_address(), "unix:" + path, std::string("tcp:127.0.0.1:0"),
+                              std::string("tcp:[::1]:0"), std::string("tcp:localhost:0")}) {
     CAPTURE(address);
     Pair p(address);
     CHECK(p.to_right->peer().name == "w2");
@@ -131,7 +131,8 @@ TEST_CASE("a slow reader makes send refuse, and what was accepted arrives") {
   small.queue_bytes = 1 << 20;
   std::promise<void> go;
   auto gate = go.get_future().share();
-  Pair p(fresh_address(), [gate](Connection&, Message&) { gate.wait(); }, {}, small);
+  Pair p(
+      fresh_address(), [gate](Connection&, Message&) { gate.wait(); }, {}, small);
   uint64_t accepted = 0;
   std::string refusal;
   while (refusal.empty()) {
@@ -158,11 +159,14 @@ TEST_CASE("a slow reader makes send refuse, and what was accepted arrives") {
 
 TEST_CASE("a callback that takes longer than dead_after kills no connection") {
   std::promise<void> entered;
-  Pair p(fresh_address(), [&, first = true](Connection&, Message&) mutable {
-    if (!std::exchange(first, false)) return;
-    entered.set_value();
-    std::this_thread::sleep_for(quick().dead_after * 5 / 2);  // this is the work
-  }, quick(), quick());
+  Pair p(
+      fresh_address(),
+      [&, first = true](Connection&, Message&) mutable {
+        if (!std::exchange(first, false)) return;
+        entered.set_value();
+        std::this_thread::sleep_for(quick().dead_after * 5 / 2);  // this is the work
+      },
+      quick(), quick());
   p.to_right->send(message(1));
   entered.get_future().wait();
   p.to_right->send(message(2, 3 << 20));  // and more than the socket holds waits meanwhile
@@ -313,7 +317,8 @@ TEST_CASE("a peer that was stopped is found silent", "[process]") {
   child.signal(SIGSTOP);
   events.wait_closed(1);
   CHECK(events.closed[0].kind() == ErrorKind::disconnected);
-  CHECK_THAT(events.closed[0].message(), Contains("worker w8 (unix:@") && Contains("has been silent for 1 s"));
+  CHECK_THAT(events.closed[0].message(),
+             Contains("worker w8 (unix:@") && Contains("has been silent for 1 s"));
 }
 
 TEST_CASE("running out of descriptors delays newcomers and harms nobody") {

@@ -19,7 +19,9 @@ Verdict try_decode(Message m) {
   try {
     Packet packet = decode(std::move(m));
     if (auto* call = std::get_if<Call>(&packet)) {  // what came out can be used
-      visit_tensors(call->args, [](Tensor& t) { if (t.defined()) (void)t.clone_data(); });
+      visit_tensors(call->args, [](Tensor& t) {
+        if (t.defined()) (void)t.clone_data();
+      });
       (void)encode(*call);
     } else {
       auto& reply = std::get<Reply>(packet);
@@ -66,10 +68,18 @@ Message damaged(const Message& m, Generator& random) {
     // The segment table must stay right for the reader to be reached at all; damage it only at times.
     const size_t at = random.below(16) == 0 ? 0 : random.below(h.size());
     switch (random.below(7)) {
-      case 0: h[at] ^= uint64_t{1} << random.below(64); break;
-      case 1: h[at] = random.next(); break;
-      case 2: h[at] = random.below(2) ? 0 : ~uint64_t{0}; break;
-      case 3: h[at] = h[random.below(h.size())]; break;
+      case 0:
+        h[at] ^= uint64_t{1} << random.below(64);
+        break;
+      case 1:
+        h[at] = random.next();
+        break;
+      case 2:
+        h[at] = random.below(2) ? 0 : ~uint64_t{0};
+        break;
+      case 3:
+        h[at] = h[random.below(h.size())];
+        break;
       case 4:
         reinterpret_cast<uint8_t*>(&h[at])[random.below(8)] = static_cast<uint8_t>(random.next());
         break;
@@ -80,8 +90,10 @@ Message damaged(const Message& m, Generator& random) {
       case 6:
         if (!out.buffers.empty()) {
           auto& b = out.buffers[random.below(out.buffers.size())];
-          if (random.below(2)) b.size = random.below(100);
-          else b.offset = random.below(100);
+          if (random.below(2))
+            b.size = random.below(100);
+          else
+            b.offset = random.below(100);
         }
         break;
     }
@@ -177,8 +189,8 @@ TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {
   REQUIRE(with(0, -1) == Verdict::refused);
   REQUIRE(with(-3, 0) == Verdict::refused);
   REQUIRE(with(-1, -1) == Verdict::refused);
-  REQUIRE(with(int64_t{1} << 62, 4) == Verdict::refused);   // 2^66 bytes: 0 if it wrapped
+  REQUIRE(with(int64_t{1} << 62, 4) == Verdict::refused);  // 2^66 bytes: 0 if it wrapped
   REQUIRE(with(int64_t{1} << 32, int64_t{1} << 32) == Verdict::refused);
   REQUIRE(with(0, std::numeric_limits<int64_t>::max()) == Verdict::refused);  // its strides would wrap
-  REQUIRE(with(1, 1) == Verdict::refused);                  // the buffer is empty
+  REQUIRE(with(1, 1) == Verdict::refused);                                    // the buffer is empty
 }

@@ -234,7 +234,11 @@ TEST_CASE("32 values in each other pass, 33 are refused on the sending side", "[
   for (bool maps : {false, true}) {
     REQUIRE(same(through_the_wire(nested(32, maps)), nested(32, maps)));
     refusal([&] { through_the_wire(nested(33, maps)); });
-    refusal([&] { Reply r; r.result = nested(33, maps); encode(r); });
+    refusal([&] {
+      Reply r;
+      r.result = nested(33, maps);
+      encode(r);
+    });
     Reply deep;
     deep.result = nested(32, maps);
     REQUIRE_NOTHROW(decode(encode(deep)));

@@ -1,11 +1,11 @@
 // Modules list, save and load what is inside them.
 #include <catch2/catch.hpp>
 
-#include "tests/support/error_of.h"
 #include "autograd/autograd.h"
 #include "core/error.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using Catch::Contains;

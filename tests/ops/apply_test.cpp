@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-#include "tests/support/error_of.h"
 #include "autograd/engine.h"
 #include "core/error.h"
 #include "ops/ops.h"
+#include "tests/support/error_of.h"
 
 namespace troupe {
 namespace {
@@ -32,7 +32,10 @@ TEST_CASE("errors name the operator, what was got and what was expected") {
   CHECK_THAT(testing::text_of([&] { ops::softmax(a, 2); }),
              Contains("[softmax] dimension 2 is out of range for shape [3, 4]"));
   CHECK_THAT(testing::text_of([&] { ops::sum(a, {0, -2}); }), Contains("[sum] dimension -2 is named twice"));
-  CHECK_THAT(testing::text_of([&] { ops::reshape(a, {5, -1}); }), Contains("[reshape] [3, 4] has 12 elements"));
+  CHECK_THAT(testing::text_of([&] {
+               ops::reshape(a, {5, -1});
+             }),
+             Contains("[reshape] [3, 4] has 12 elements"));
   CHECK_THAT(testing::text_of([&] { ops::embedding(Tensor::of<int64_t>({7}), a); }),
              Contains("index 7 is out of range for size 3"));
   CHECK_THAT(testing::text_of([&] {
@@ -44,7 +47,8 @@ TEST_CASE("errors name the operator, what was got and what was expected") {
   CHECK_THAT(testing::text_of([&] { ops::gelu(a, "fast"); }),
              Contains("approximate is \"fast\", expected none or tanh"));
   CHECK_THAT(testing::text_of([&] { ops::amax(Tensor::zeros({0, 2}), {0}); }), Contains("of no elements"));
-  CHECK_THAT(testing::text_of([&] { ops::slice(a, 0, 0, 2, 0); }), Contains("step must be at least 1, got 0"));
+  CHECK_THAT(testing::text_of([&] { ops::slice(a, 0, 0, 2, 0); }),
+             Contains("step must be at least 1, got 0"));
 }
 
 TEST_CASE("attributes are completed, converted and checked by name") {
@@ -83,7 +87,8 @@ TEST_CASE("a second backward needs retain_graph") {
   const Tensor loss = ops::sum(ops::exp(x) * x);
   autograd::backward(loss, {}, {.retain_graph = true});
   autograd::backward(loss);
-  CHECK_THAT(testing::text_of([&] { autograd::backward(loss); }), Contains("was already run; pass retain_graph"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(loss); }),
+             Contains("was already run; pass retain_graph"));
 }
 
 TEST_CASE("an operator that saves its result makes no cycle") {

@@ -2,11 +2,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/support/error_of.h"
 #include "core/error.h"
 #include "core/node.h"
 #include "core/random.h"
 #include "optim/optim.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -37,7 +37,8 @@ double way(DType t, const SGD::Options& options, const Values& reference, Values
     const Tensor scaled = Tensor::empty({kCount}, t);
     const auto from = g.to_vector<float>();
     for (int64_t i = 0; i < kCount; ++i)
-      scaled.alias({}, {}, i).fill_(from[static_cast<size_t>(i)] * static_cast<float>(random.uniform(0.5, 1.5)));
+      scaled.alias({}, {}, i).fill_(from[static_cast<size_t>(i)] *
+                                    static_cast<float>(random.uniform(0.5, 1.5)));
     sgd.step({scaled});
   }
   double along = 0, whole = 0;

@@ -9,7 +9,8 @@ using namespace troupe::testing;
 namespace {
 
 Launcher digits(const Folder& folder, std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {"-n", "3", program("digits"), "--chart", (folder.path / "chart.svg").string()});
+  flags.insert(flags.begin(),
+               {"-n", "3", program("digits"), "--chart", (folder.path / "chart.svg").string()});
   return Launcher(flags);
 }
 
@@ -60,7 +61,8 @@ TEST_CASE("digits over three processes ends with its result as one JSON line and
 
   auto again = digits(folder, {"--epochs", "1", "--json"});
   CHECK(result(again).at("final_loss") == json.at("final_loss"));
-  Process alone({program("digits"), "--epochs", "1", "--json", "--chart", (folder.path / "alone.svg").string()});
+  Process alone(
+      {program("digits"), "--epochs", "1", "--json", "--chart", (folder.path / "alone.svg").string()});
   CHECK(result(alone).at("final_loss") == json.at("final_loss"));
   auto other = digits(folder, {"--epochs", "1", "--json", "--seed", "7"});
   CHECK(result(other).at("final_loss") != json.at("final_loss"));

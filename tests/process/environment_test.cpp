@@ -1,4 +1,5 @@
-// Processes started by hand, as other launchers start them: variables, tokens, and what goes wrong while joining.
+// Processes started by hand, as other launchers start them: variables, tokens, and what goes wrong while
+// joining.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,7 +15,8 @@ namespace {
 
 using Variables = std::vector<std::string>;
 
-const std::string kToken = "0123456789abcdef0123456789abcdef", kOtherToken = "another secret, just as long as it";
+const std::string kToken = "0123456789abcdef0123456789abcdef",
+                  kOtherToken = "another secret, just as long as it";
 
 sockaddr_in loopback(int port) {
   sockaddr_in a{};
@@ -79,9 +81,10 @@ void ends_well(Process& p) {
 }  // namespace
 
 TEST_CASE("the variables of torchrun, Slurm, Open MPI and MPICH make a cluster over TCP", "[process]") {
-  const auto [rank, world] =
-      GENERATE(std::pair<std::string, std::string>("RANK=", "WORLD_SIZE="), std::pair("SLURM_PROCID=", "SLURM_NTASKS="),
-               std::pair("OMPI_COMM_WORLD_RANK=", "OMPI_COMM_WORLD_SIZE="), std::pair("PMI_RANK=", "PMI_SIZE="));
+  const auto [rank, world] = GENERATE(std::pair<std::string, std::string>("RANK=", "WORLD_SIZE="),
+                                      std::pair("SLURM_PROCID=", "SLURM_NTASKS="),
+                                      std::pair("OMPI_COMM_WORLD_RANK=", "OMPI_COMM_WORLD_SIZE="),
+                                      std::pair("PMI_RANK=", "PMI_SIZE="));
   Site site;
   std::deque<Process> workers;
   for (int i = 0; i < 3; ++i) {
@@ -120,7 +123,8 @@ TEST_CASE("a token file that others can read, or that is not there, is refused b
   refused(site.of(1, 2), 2, {site.token, "No such file"});
 }
 
-TEST_CASE("a worker with another token is refused, and the cluster forms when the right one comes", "[process]") {
+TEST_CASE("a worker with another token is refused, and the cluster forms when the right one comes",
+          "[process]") {
   Site site;
   Process driver({program("probe")}, site.of(0, 2));
   Site other;
@@ -133,7 +137,8 @@ TEST_CASE("a worker with another token is refused, and the cluster forms when th
   CHECK(driver.errors.find("refused a connection") != std::string::npos);
 }
 
-TEST_CASE("of two processes with one rank the second is refused, and the cluster forms with the first", "[process]") {
+TEST_CASE("of two processes with one rank the second is refused, and the cluster forms with the first",
+          "[process]") {
   Site site;
   Process driver({program("probe")}, site.of(0, 3)), a({program("probe")}, site.of(1, 3)),
       b({program("probe")}, site.of(1, 3));
@@ -162,7 +167,8 @@ TEST_CASE("random bytes at the driver's port do no harm while workers join", "[p
       continue;
     }
     std::string bytes;
-    for (int i = 0; i < 37 * n; ++i) bytes += static_cast<char>((state = state * 6364136223846793005u + 1) >> 56);
+    for (int i = 0; i < 37 * n; ++i)
+      bytes += static_cast<char>((state = state * 6364136223846793005u + 1) >> 56);
     (void)!send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);  // the driver may have hung up by then
     close(fd);
   }
@@ -182,7 +188,8 @@ TEST_CASE("a driver whose port is taken ends with 3, naming the address", "[proc
 
 TEST_CASE("joining is bounded: a worker names the address, a driver the missing ranks", "[process]") {
   Site site;
-  refused(with(site.of(1, 2), "TROUPE_JOIN_TIMEOUT=0.3"), 3, {"nobody answers at tcp:127.0.0.1:" + std::to_string(site.port)});
+  refused(with(site.of(1, 2), "TROUPE_JOIN_TIMEOUT=0.3"), 3,
+          {"nobody answers at tcp:127.0.0.1:" + std::to_string(site.port)});
   refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=0.3"), 3, {"have not joined: w1, w2"});
 }
 

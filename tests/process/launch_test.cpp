@@ -1,5 +1,6 @@
 // `troupe run` with real processes: exit codes, output, and that nothing is ever left.
 #include <pty.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "tests/process/launcher.h"
@@ -181,6 +182,7 @@ TEST_CASE("on a terminal the driver reads the keyboard and Ctrl-C stops the job"
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
   REQUIRE(pid >= 0);
   if (pid == 0) {
+    signal(SIGINT, SIG_DFL);  // a shell's background jobs, and what they start, ignore it
     execl(TROUPE_BIN, TROUPE_BIN, "run", "-n", "2", "/bin/sh", "-c",
           "test $RANK = 0 || exec sleep 1000; echo ready; read line; echo got $line; exec sleep 1000",
           nullptr);

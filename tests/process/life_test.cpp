@@ -39,11 +39,13 @@ TEST_CASE("a thousand steps over processes leave no counter up and no memory beh
   CHECK(job.nothing_left());
   for (const std::string name : {"w0", "w1", "w2"}) {
     std::vector<std::string> seen;
-    for (const std::string step : {"1 ", "200 ", "1000 "}) seen.push_back(job.line("counters " + step + name + " "));
+    for (const std::string step : {"1 ", "200 ", "1000 "})
+      seen.push_back(job.line("counters " + step + name + " "));
     INFO(name << ": " << seen[0]);
     CHECK(seen[1] == seen[0]);
     CHECK(seen[2] == seen[0]);
-    for (const std::string key : {"contexts ", "send_nodes ", "receive_nodes ", "backward_passes ", "pending_references "})
+    for (const std::string key :
+         {"contexts ", "send_nodes ", "receive_nodes ", "backward_passes ", "pending_references "})
       CHECK(number_after(seen[0], key) == 0);
     CHECK(number_after(seen[0], "owned_references ") == (name == "w0" ? 0 : 1));
     CHECK(number_after(seen[0], "borrowed_references ") == (name == "w0" ? 2 : 0));

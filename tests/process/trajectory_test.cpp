@@ -1,4 +1,5 @@
-// Training split over actors gives the bits of the whole model, in memory and over processes, and follows PyTorch.
+// Training split over actors gives the bits of the whole model, in memory and over processes, and follows
+// PyTorch.
 #include "autograd/engine.h"
 #include "tests/process/launcher.h"
 #include "tests/process/programs/split_mlp.h"
@@ -80,8 +81,9 @@ void follows(const Run& run, const Lines& lines) {
 
 }  // namespace
 
-TEST_CASE("one step over three workers gives the loss, gradients and parameters of the whole model, bit for bit",
-          "[process][trajectory]") {
+TEST_CASE(
+    "one step over three workers gives the loss, gradients and parameters of the whole model, bit for bit",
+    "[process][trajectory]") {
   const auto runs = mlp_runs();
   REQUIRE(runs.size() == 5);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -94,8 +96,10 @@ TEST_CASE("one step over three workers gives the loss, gradients and parameters 
   }
 }
 
-TEST_CASE("a run over three processes has the bits of the run in memory and of the whole model, and follows PyTorch",
-          "[process][trajectory][oracle]") {
+TEST_CASE(
+    "a run over three processes has the bits of the run in memory and of the whole model, and follows "
+    "PyTorch",
+    "[process][trajectory][oracle]") {
   const auto runs = mlp_runs();
   REQUIRE(runs.size() == 5);
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -1,5 +1,5 @@
-// The reference counting protocol alone: owner and holders as pure state machines, messages delivered in any order,
-// workers that die.
+// The reference counting protocol alone: owner and holders as pure state machines, messages delivered in any
+// order, workers that die.
 #include <catch2/catch.hpp>
 
 #include <map>
@@ -20,7 +20,8 @@ constexpr ObjectId kObject{0, 1, 1};
 // One owner (worker 0) and some holders; messages wait in a bag and are delivered in random order.
 class Simulation {
  public:
-  Simulation(uint64_t seed, WorkerId workers, bool crashes) : random_(seed), holders_(workers), handles_(workers), dead_(workers), crashes_(crashes) {
+  Simulation(uint64_t seed, WorkerId workers, bool crashes)
+      : random_(seed), holders_(workers), handles_(workers), dead_(workers), crashes_(crashes) {
     owner_.create(kObject, 1);
     holders_[1].created(kObject);
     handles_[1] = 1;
@@ -55,21 +56,26 @@ class Simulation {
   void step() {
     const auto w = static_cast<WorkerId>(random_.below(holders_.size()));
     switch (random_.below(crashes_ ? 40 : 10)) {
-      case 0: case 1: case 2:
+      case 0:
+      case 1:
+      case 2:
         if (handles_[w] > 0) send(w, static_cast<WorkerId>(random_.below(holders_.size())));
         break;
-      case 3: case 4:
+      case 3:
+      case 4:
         if (handles_[w] > 0) drop(w);
         break;
       case 10:
         if (w > 1) crash(w);
         break;
-      default: deliver();
+      default:
+        deliver();
     }
     check();
   }
 
-  // Whoever has a handle can use it: the object lives. (If its sender has died, only once it has been registered.)
+  // Whoever has a handle can use it: the object lives. (If its sender has died, only once it has been
+  // registered.)
   void check() {
     for (WorkerId w = 0; w < holders_.size(); ++w) {
       if (dead_[w] || handles_[w] == 0) continue;
@@ -92,8 +98,10 @@ class Simulation {
 
   void drop(WorkerId w) {
     --handles_[w];
-    if (w == 0) owner_.give_back(kObject, 0, 1);
-    else perform(w, holders_[w].dropped(kObject));
+    if (w == 0)
+      owner_.give_back(kObject, 0, 1);
+    else
+      perform(w, holders_[w].dropped(kObject));
   }
 
   void perform(WorkerId w, HolderActions actions) {
@@ -112,8 +120,10 @@ class Simulation {
       case Message::reference:
         if (m.to == 0) {
           if (m.number) bag_.push_back({Message::unpin, 0, m.from, m.number});
-          if (owner_.grant(kObject, 0)) ++handles_[0];
-          else REQUIRE(dead_[m.from]);
+          if (owner_.grant(kObject, 0))
+            ++handles_[0];
+          else
+            REQUIRE(dead_[m.from]);
         } else {
           ++handles_[m.to];
           perform(m.to, holders_[m.to].imported(kObject, m.from, m.number));
@@ -125,10 +135,14 @@ class Simulation {
         break;
       }
       case Message::answer:
-        perform(m.to, holders_[m.to].registered(kObject, m.refused ? std::optional(Error(ErrorKind::invalid, "gone")) : std::nullopt));
+        perform(m.to,
+                holders_[m.to].registered(
+                    kObject, m.refused ? std::optional(Error(ErrorKind::invalid, "gone")) : std::nullopt));
         if (m.refused) REQUIRE(any_dead_);  // without deaths nobody is ever refused
         break;
-      case Message::give_back: owner_.give_back(kObject, m.from, m.number); break;
+      case Message::give_back:
+        owner_.give_back(kObject, m.from, m.number);
+        break;
       case Message::unpin:
         if (pins_.erase(m.number)) perform(m.to, holders_[m.to].dropped(kObject));
         break;

@@ -32,18 +32,21 @@ struct Keeper : Actor {
   void forget() { kept = {}, all.clear(); }
   RRef<Counter> kept;
   std::vector<RRef<Counter>> all;
-  static constexpr auto remote = methods<Keeper>("keep", &Keeper::keep, "keep_all", &Keeper::keep_all, "give", &Keeper::give,
-                                                 "hand_to", &Keeper::hand_to, "use", &Keeper::use, "forget", &Keeper::forget);
+  static constexpr auto remote =
+      methods<Keeper>("keep", &Keeper::keep, "keep_all", &Keeper::keep_all, "give", &Keeper::give, "hand_to",
+                      &Keeper::hand_to, "use", &Keeper::use, "forget", &Keeper::forget);
 };
 
-// The counters of all workers settle: reference messages are on their way for a moment. A guard against hanging only.
+// The counters of all workers settle: reference messages are on their way for a moment. A guard against
+// hanging only.
 void settles(Cluster& cluster, int64_t owned, int64_t borrowed) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (;;) {
     int64_t o = 0, b = 0, pending = 0, actors = 0;
     for (const auto& name : cluster.workers()) {
       auto m = cluster.metrics(name);
-      o += m["owned_objects"], b += m["borrowed_references"], pending += m["pending_references"], actors += m["actors"];
+      o += m["owned_objects"], b += m["borrowed_references"], pending += m["pending_references"],
+          actors += m["actors"];
     }
     if (o == owned && actors == owned && b == borrowed && pending == 0) return;
     if (std::chrono::steady_clock::now() > end) {
@@ -103,7 +106,8 @@ TEST_CASE("references travel inside containers") {
   {
     auto a = cluster->spawn<Counter>("w1");
     auto b = cluster->spawn<Counter>("w2");
-    keeper.call<&Keeper::keep_all>(std::vector{a, b, a}, std::map<std::string, RRef<Counter>>{{"one", a}}).get();
+    keeper.call<&Keeper::keep_all>(std::vector{a, b, a}, std::map<std::string, RRef<Counter>>{{"one", a}})
+        .get();
   }
   CHECK(keeper.call<&Keeper::use>(4).get() == 4);
   CHECK(living == 2);

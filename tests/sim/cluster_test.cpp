@@ -17,7 +17,8 @@ struct Scale : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  static constexpr auto remote = methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
+  static constexpr auto remote =
+      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
 };
 
 struct User : Actor {
@@ -30,8 +31,9 @@ struct StepResult {
   std::vector<float> gradient;  // of the first actor
   Duration took{0};
   bool operator==(const StepResult& o) const {
-    return error.has_value() == o.error.has_value() && (!error || std::string(error->what()) == o.error->what()) &&
-           gradient == o.gradient && took == o.took;
+    return error.has_value() == o.error.has_value() &&
+           (!error || std::string(error->what()) == o.error->what()) && gradient == o.gradient &&
+           took == o.took;
   }
 };
 
@@ -39,10 +41,12 @@ struct StepResult {
 StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration after = 0ns) {
   SimCluster cluster(seed, 4, hosting<Scale>());
   cluster.network().set_faults({.delay = 1ms, .jitter = 3ms, .bytes_per_second = 1e6});
-  if (victim) cluster.network().schedule(after, [&, v = *victim] { cluster.network().crash("w" + std::to_string(v)); });
+  if (victim)
+    cluster.network().schedule(after, [&, v = *victim] { cluster.network().crash("w" + std::to_string(v)); });
   StepResult outcome;
   {
-    auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(0, 2, 3.0), c = cluster.spawn<Scale>(0, 3, 5.0);
+    auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(0, 2, 3.0),
+         c = cluster.spawn<Scale>(0, 3, 5.0);
     optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.1});
     autograd::Context context(cluster.worker(0));
     const Tensor x = Tensor::of<float>({1, 10});
@@ -54,8 +58,10 @@ StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration afte
     }
     if (!outcome.error) {
       auto gradient = cluster.await(a.call<&Scale::gradient>());
-      if (gradient.ok()) outcome.gradient = gradient.value().to_vector<float>();
-      else outcome.error = gradient.error();
+      if (gradient.ok())
+        outcome.gradient = gradient.value().to_vector<float>();
+      else
+        outcome.error = gradient.error();
     }
     if (!outcome.error) {
       auto step = cluster.await(optimizer.step_async(context));
@@ -69,8 +75,8 @@ StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration afte
     if (victim && static_cast<int>(w) == *victim) continue;
     auto m = cluster.worker(w).metrics();
     INFO("worker " << w);
-    for (const char* counter : {"contexts", "send_nodes", "receive_nodes", "backward_passes", "owned_objects", "pending_references",
-                                "borrowed_references", "pending_calls", "actors"}) {
+    for (const char* counter : {"contexts", "send_nodes", "receive_nodes", "backward_passes", "owned_objects",
+                                "pending_references", "borrowed_references", "pending_calls", "actors"}) {
       INFO(counter);
       REQUIRE(m[counter] == 0);
     }

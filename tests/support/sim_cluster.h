@@ -14,17 +14,25 @@ namespace troupe::testing {
 
 class SimCluster {
  public:
-  SimCluster(uint64_t seed, int count, actors::Hosting hosting) : network_(seed, true), runtime_(actors::Runtime::make(1)) {
+  SimCluster(uint64_t seed, int count, actors::Hosting hosting)
+      : network_(seed, true), runtime_(actors::Runtime::make(1)) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(std::make_unique<actors::Worker>(actors::WorkerOptions{
-          .id = id, .name = "w" + std::to_string(i), .host = "sim", .hosting = hosting, .runtime = runtime_,
-          .dispatch = actors::Dispatch::caller, .clock = &network_.clock(), .timer_thread = false}));
+      workers_.push_back(
+          std::make_unique<actors::Worker>(actors::WorkerOptions{.id = id,
+                                                                 .name = "w" + std::to_string(i),
+                                                                 .host = "sim",
+                                                                 .hosting = hosting,
+                                                                 .runtime = runtime_,
+                                                                 .dispatch = actors::Dispatch::caller,
+                                                                 .clock = &network_.clock(),
+                                                                 .timer_thread = false}));
       tables_.push_back(install_layers(*workers_.back()));
     }
     for (auto& w : workers_) {
       for (auto& o : workers_) w->members().add({o->id(), o->name(), "sim", {"sim:" + o->name()}});
-      w->set_transport(network_.make_transport(w->name(), {.self = {w->id(), w->name()}, .token = "a token for simulations", .limits = {}}, *w));
+      w->set_transport(network_.make_transport(
+          w->name(), {.self = {w->id(), w->name()}, .token = "a token for simulations", .limits = {}}, *w));
       listeners_.push_back(w->transport().listen("sim:" + w->name()));
     }
   }
@@ -38,7 +46,8 @@ class SimCluster {
 
   template <class T, class... A>
   RRef<T> spawn(size_t from, size_t on, A... args) {
-    return RRef<T>(tables_[from]->spawn(static_cast<WorkerId>(on), std::string(actors::type_name<T>()), {actors::to_value(args)...}));
+    return RRef<T>(tables_[from]->spawn(static_cast<WorkerId>(on), std::string(actors::type_name<T>()),
+                                        {actors::to_value(args)...}));
   }
 
   /// One event of the network, and the deadlines that have passed by then. False: nothing is left to happen.
@@ -59,7 +68,8 @@ class SimCluster {
     return *future.peek();
   }
   void settle() {
-    while (step()) {}
+    while (step()) {
+    }
   }
 
  private:

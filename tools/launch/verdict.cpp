@@ -24,8 +24,9 @@ std::optional<Ending> likely_cause(const std::vector<Ending>& seen) {
   std::optional<Ending> best;
   for (const auto& ending : seen)
     // Worker 0 hands its code to the others, which may end before it.
-    if (ending.failed() && (!best || weight(ending) > weight(*best) ||
-                            (ending.rank == 0 && !WIFSIGNALED(ending.status) && ending.status == best->status)))
+    if (ending.failed() &&
+        (!best || weight(ending) > weight(*best) ||
+         (ending.rank == 0 && !WIFSIGNALED(ending.status) && ending.status == best->status)))
       best = ending;
   return best;
 }

@@ -26,8 +26,8 @@ struct Ending {
 };
 
 /// The likely cause among endings that came together, in the order in which they were seen: a signal before
-/// an exit code before kLostPeer, then worker 0 before those that end with its code, then the first seen. Empty
-/// if none failed.
+/// an exit code before kLostPeer, then worker 0 before those that end with its code, then the first seen.
+/// Empty if none failed.
 std::optional<Ending> likely_cause(const std::vector<Ending>& seen);
 
 }  // namespace troupe::tools

@@ -28,19 +28,19 @@ struct Job {
     };
     x = uniform({kBatch, kWidth});
     y = Tensor::of(std::vector<int64_t>(kBatch, 3), {kBatch});
-    hidden = cluster.spawn<Stage>(names[1 % names.size()], uniform({kWidth, kWidth}), uniform({kWidth}), false);
+    hidden =
+        cluster.spawn<Stage>(names[1 % names.size()], uniform({kWidth, kWidth}), uniform({kWidth}), false);
     out = cluster.spawn<Stage>(names[2 % names.size()], uniform({10, kWidth}), uniform({10}), true);
-    optimizer = std::make_unique<optim::Distributed<optim::SGD>>(std::vector<AnyRef>{hidden, out},
-                                                                 optim::SGD::Options{.lr = 0.01, .momentum = 0.9});
-    pids = {{"w0", getpid()}, {hidden.owner_name(), hidden.call<&Stage::pid>().get()},
+    optimizer = std::make_unique<optim::Distributed<optim::SGD>>(
+        std::vector<AnyRef>{hidden, out}, optim::SGD::Options{.lr = 0.01, .momentum = 0.9});
+    pids = {{"w0", getpid()},
+            {hidden.owner_name(), hidden.call<&Stage::pid>().get()},
             {out.owner_name(), out.call<&Stage::pid>().get()}};
     for (const auto& member : c.worker().members().all())
       for (const auto& address : member.addresses) say("address " + address);
     for (const auto& [name, pid] : pids) say("pid " + name + " " + std::to_string(pid));
   }
-  Tensor forward() {
-    return ops::cross_entropy(hidden.call<&Stage::forward_through>(out, x).get(), y);
-  }
+  Tensor forward() { return ops::cross_entropy(hidden.call<&Stage::forward_through>(out, x).get(), y); }
   void step() {
     autograd::Context context(cluster);
     const Tensor loss = forward();

@@ -1,4 +1,5 @@
-// A run of trajectories.json with its layers on three workers, told as lines of text: equal lines, equal bits.
+// A run of trajectories.json with its layers on three workers, told as lines of text: equal lines, equal
+// bits.
 #pragma once
 #include <functional>
 #include <string>
@@ -33,15 +34,16 @@ inline void say_tensors(const Say& say, const char* what, const Run& run, const 
     say(std::string(what) + " " + run.parameters[i].name + " " + bits_of(all[i]));
 }
 
-/// Layer i on worker i+1 (of n: modulo n, so that of three the last one is beside the driver), the loss at the
-/// driver. Says the loss of every step, the gradients of the first, and the parameters at the end.
+/// Layer i on worker i+1 (of n: modulo n, so that of three the last one is beside the driver), the loss at
+/// the driver. Says the loss of every step, the gradients of the first, and the parameters at the end.
 inline void train_split(Cluster& cluster, const Run& run, int steps, const Say& say) {
   const auto names = cluster.workers();
   std::vector<RRef<Stage>> stages;
   for (int i = 0; i < 3; ++i)
     stages.push_back(cluster.spawn<Stage>(names[static_cast<size_t>(i + 1) % names.size()],
                                           initial(run.parameters[static_cast<size_t>(2 * i)], 2 * i),
-                                          initial(run.parameters[static_cast<size_t>(2 * i + 1)], 2 * i + 1), i == 2));
+                                          initial(run.parameters[static_cast<size_t>(2 * i + 1)], 2 * i + 1),
+                                          i == 2));
   optim::DistributedOptimizer optimizer({stages[0], stages[1], stages[2]}, run.optimizer, run.options);
   auto collect = [&]<auto M>() {
     Tensors all;

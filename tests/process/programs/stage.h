@@ -18,8 +18,7 @@ inline int64_t resident_bytes() {
 
 /// relu(x weightᵀ + bias), or without relu the last layer.
 struct Stage : Actor {
-  Stage(Tensor weight, Tensor bias, bool last)
-      : fc(weight.size(1), weight.size(0)), last(last) {
+  Stage(Tensor weight, Tensor bias, bool last) : fc(weight.size(1), weight.size(0)), last(last) {
     fc.load_state_dict({{"weight", weight}, {"bias", bias}});
   }
   Tensor forward(Tensor x) { return last ? fc(x) : ops::relu(fc(x)); }
@@ -30,9 +29,7 @@ struct Stage : Actor {
   Tensors parameters() override { return fc.parameters(); }
   Tensors values() { return {fc.weight.detach(), fc.bias.detach()}; }
   /// Of weight and bias, in the context of the call.
-  Tensors gradients() {
-    return {autograd::context_gradient(fc.weight), autograd::context_gradient(fc.bias)};
-  }
+  Tensors gradients() { return {autograd::context_gradient(fc.weight), autograd::context_gradient(fc.bias)}; }
   Task<void> never() { co_await silent.future(); }
   int64_t pid() { return getpid(); }
   int64_t resident() { return resident_bytes(); }

@@ -6,7 +6,8 @@ using namespace troupe;
 int main(int argc, char** argv) {
   int64_t index = 0, steps = 120;
   tools::Flags flags("trajectory_worker", "Trains an mlp of trajectories.json split over three workers.");
-  flags.add("--run", index, "which of the mlp runs, from 0", {0, 100}).add("--steps", steps, "how many", {0, 120});
+  flags.add("--run", index, "which of the mlp runs, from 0", {0, 100})
+      .add("--steps", steps, "how many", {0, 120});
   if (auto code = flags.parse(argc, argv)) return *code;
   const auto runs = testing::mlp_runs();
   return launch(hosting<testing::Stage>(), [&](Cluster& cluster) {
