@@ -10,8 +10,9 @@ namespace troupe::autograd {
 namespace {
 
 constexpr const char* kBackward =
-    "grad.backward";  // originator, pass, message, pair, gradients; context as a call has it
-constexpr const char* kReport = "grad.report";    // pass, message, children (id, worker)..., error or nothing
+    "grad.backward";  // originator, pass, message, pair, gradients, sender's report or nothing
+constexpr const char* kReport =
+    "grad.report";  // pass, report: message and children (id, worker)..., error or nothing
 constexpr const char* kRelease = "grad.release";  // context
 
 Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
@@ -43,15 +44,36 @@ struct DistEngine::Part final : Sink {
       throw_invalid(
           "[backward] the graph leads into another autograd context: a tensor received in one context was "
           "used in a loss of another; detach() it");
-    const SentGrad child{engine.next_message(), receive.peer()};
-    children.push_back(child);
+    send_held();
+    held.emplace(Outgoing{{engine.next_message(), receive.peer()}, receive.pair(), {}});
+    for (auto& g : out) held->values.push_back(g.defined() ? Value(std::move(g)) : Value());
+    children.push_back(held->to);
+  }
+
+  // The last gradient message waits for the end of the part: if it goes to the originator, it takes the
+  // report along.
+  struct Outgoing {
+    SentGrad to;
+    uint64_t pair;
     ValueList values;
-    for (auto& g : out) values.push_back(g.defined() ? Value(std::move(g)) : Value());
-    const auto sent = engine.worker_.call_service(child.to, kBackward,
-                                                  {number(originator), number(pass), number(child.id),
-                                                   number(receive.pair()), Value(std::move(values))},
-                                                  {.one_way = true});
+  };
+  std::optional<Outgoing> held;
+
+  void send_held(Value report = {}) {
+    if (!held) return;
+    Outgoing message = std::move(*held);
+    held.reset();
+    const auto sent = engine.worker_.call_service(
+        message.to.to, kBackward,
+        {number(originator), number(pass), number(message.to.id), number(message.pair),
+         Value(std::move(message.values)), std::move(report)},
+        {.one_way = true});
     if (const auto* r = sent.peek(); r && !r->ok()) throw r->error();
+  }
+  Value report() const {
+    ValueList sent;
+    for (const auto& c : children) sent.push_back(ValueList{number(c.id), number(c.to)});
+    return ValueList{number(message), Value(std::move(sent))};
   }
 };
 
@@ -143,101 +165,6 @@ Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
   return state ? state->gradient(leaf) : Tensor();
 }
 
-// ---- recording
-
-net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
-                                      const std::vector<uint32_t>& indices,
-                                      std::shared_ptr<actors::ActorCell> cell, const char* what) {
-  if (!context)
-    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
-                  ") needs gradients, but no autograd::Context "
-                  "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
-  auto state = this->state(context);
-  std::vector<Edge> edges;
-  std::vector<std::pair<DType, Shape>> kinds;
-  for (Tensor* t : tensors) {
-    edges.push_back(t->gradient_edge());
-    kinds.emplace_back(t->dtype(), t->shape());
-  }
-  const uint64_t pair = ++last_pair_;
-  state->add_send(pair,
-                  {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
-  if (to != worker_.id()) state->add_peer(to);
-  return {pair, indices};
-}
-
-// Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
-// elements travel; a call within the worker would share the tensor itself.)
-template <class Tree>
-net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, Tree& values,
-                                       std::shared_ptr<actors::ActorCell> cell, const char* what) {
-  std::vector<Tensor*> tensors, all;
-  std::vector<uint32_t> indices;
-  uint32_t index = 0;
-  visit_tensors(values, [&](Tensor& t) {
-    if (t.defined() && t.requires_grad()) {
-      all.push_back(&t);
-      if (grad_enabled()) tensors.push_back(&t), indices.push_back(index);
-    }
-    ++index;
-  });
-  net::GradLink link;
-  if (!tensors.empty()) link = record_send(context, to, tensors, indices, std::move(cell), what);
-  if (to == worker_.id())
-    for (Tensor* t : all) *t = t->detach();
-  return link;
-}
-
-template <class Tree>
-void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values) {
-  if (!link.pair) return;
-  if (!context) throw_invalid("[autograd] a message with gradients outside any context");
-  auto state = this->state(context);
-  if (from != worker_.id()) state->add_peer(from);
-  std::vector<Tensor*> tensors;
-  visit_tensors(values, [&](Tensor& t) { tensors.push_back(&t); });
-  const auto count = static_cast<uint32_t>(link.tensors.size());
-  auto node = make_ref<ReceiveNode>(from, context, link.pair, count, receive_nodes_);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (link.tensors[i] >= tensors.size() || !is_floating(tensors[link.tensors[i]]->dtype()))
-      throw_invalid("[autograd] a message names a tensor for gradients that it does not have");
-    tensors[link.tensors[i]]->set_grad_fn({node, i});
-  }
-}
-
-void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& call) {
-  call.link = send_tensors(call.context, caller.to, call.args, caller.cell, "an argument");
-  // The callee may make state of the context even if nothing here needs gradients.
-  if (call.context && caller.to != worker_.id())
-    if (auto state = find_state(call.context)) state->add_peer(caller.to);
-}
-
-void DistEngine::call_not_sent(net::Call& call) {
-  if (!call.link.pair) return;
-  if (auto state = find_state(call.context)) state->drop_send(call.link.pair);
-}
-
-void DistEngine::incoming_call(actors::Invocation& invocation) {
-  auto& call = invocation.call();
-  receive_tensors(call.context, invocation.from(), call.link, call.args);
-}
-
-void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& reply) {
-  if (!reply.result.ok()) return;
-  Value value = std::move(reply.result).value();
-  GradMode mode(invocation.call().grad_enabled);
-  reply.link =
-      send_tensors(invocation.call().context, invocation.from(), value, invocation.cell(), "the result");
-  reply.result = Result<Value>(std::move(value));
-}
-
-void DistEngine::incoming_reply(const actors::CallerState& caller, net::Reply& reply) {
-  if (!reply.result.ok() || !reply.link.pair) return;
-  Value value = std::move(reply.result).value();
-  receive_tensors(caller.context, caller.to, reply.link, value);
-  reply.result = Result<Value>(std::move(value));
-}
-
 // ---- running gradients back
 
 Future<void> DistEngine::backward(uint64_t context, std::vector<Edge> roots, Tensors grads) {
@@ -265,9 +192,10 @@ Future<void> DistEngine::backward(uint64_t context, std::vector<Edge> roots, Ten
 
 void DistEngine::on_backward(const Ref<actors::Invocation>& call) {
   const uint64_t context = call->call().context;
-  auto [originator, pass, message, pair, values] =
-      actors::ListCodec<WorkerId, uint64_t, uint64_t, uint64_t, ValueList>::from(std::move(call->call().args),
-                                                                                 kBackward);
+  auto [originator, pass, message, pair, values, report] =
+      actors::ListCodec<WorkerId, uint64_t, uint64_t, uint64_t, ValueList, std::optional<Report>>::from(
+          std::move(call->call().args), kBackward);
+  if (report) note_report(pass, *report, {});
   auto part = std::make_shared<Part>(*this, context, find_state(context), originator, pass, message);
   call->complete(Value());
   ContextState::Send send;
@@ -334,34 +262,44 @@ void DistEngine::finish_part(Part& part) {
   part.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
   part.grads.clear();
   part.state.reset();
-  if (part.originator == worker_.id()) {
+  const bool here = part.originator == worker_.id();
+  try {
+    const bool takes_report = !here && !part.failure && part.held && part.held->to.to == part.originator;
+    if (!part.failure) part.send_held(takes_report ? part.report() : Value());
+    if (takes_report) return;
+  } catch (...) {
+    part.failure = current_error();
+  }
+  if (here) {
     update(part.pass, [&](Termination& t) {
       if (part.failure) t.fail(*part.failure);
       t.handled(part.message, part.children);
     });
     return;
   }
-  ValueList children;
-  for (const auto& c : part.children) children.push_back(ValueList{number(c.id), number(c.to)});
   FrameScope neutral({&worker_});
-  (void)worker_.call_service(part.originator, kReport,
-                             {number(part.pass), number(part.message), Value(std::move(children)),
-                              part.failure ? actors::to_value(*part.failure) : Value()},
-                             {.one_way = true});  // a lost originator needs none
+  (void)worker_.call_service(
+      part.originator, kReport,
+      {number(part.pass), part.report(), part.failure ? actors::to_value(*part.failure) : Value()},
+      {.one_way = true});  // a lost originator needs none
 }
 
 void DistEngine::on_report(const Ref<actors::Invocation>& call) {
-  auto [pass, message, children, error] =
-      actors::ListCodec<uint64_t, uint64_t, std::vector<std::pair<uint64_t, WorkerId>>,
-                        std::optional<Error>>::from(std::move(call->call().args), kReport);
+  auto [pass, report, error] =
+      actors::ListCodec<uint64_t, Report, std::optional<Error>>::from(std::move(call->call().args), kReport);
   call->complete(Value());
+  note_report(pass, report, error);
+}
+
+void DistEngine::note_report(uint64_t pass, const Report& report, const std::optional<Error>& error) {
   std::vector<SentGrad> sent;
-  for (const auto& [id, to] : children) sent.push_back({id, to});
+  for (const auto& [id, to] : report.second) sent.push_back({id, to});
   update(pass, [&](Termination& t) {
     if (error) t.fail(*error);
-    t.handled(message, sent);
+    t.handled(report.first, sent);
   });
   for (const SentGrad& s : sent) {  // its end must not go unnoticed
+    if (s.to == worker_.id()) continue;
     worker_.watch(s.to);
     if (auto why = worker_.members().loss(s.to)) update(pass, [&](Termination& t) { t.lost(s.to, *why); });
   }

@@ -85,6 +85,9 @@ class DistEngine final : public actors::Interceptor {
   void finish_part(Part& part);
   void on_backward(const Ref<actors::Invocation>& call);
   void on_report(const Ref<actors::Invocation>& call);
+  /// A message that was handled, and those that it led to: (id, worker).
+  using Report = std::pair<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>>;
+  void note_report(uint64_t pass, const Report& report, const std::optional<Error>& error);
   void on_release(const Ref<actors::Invocation>& call);
   void update(uint64_t pass, const std::function<void(Termination&)>& change);
   GradMessageId next_message() { return (uint64_t{worker_.id()} << 40) | ++last_message_; }

@@ -1,0 +1,99 @@
+// The engine's eyes on calls: send and receive nodes for the tensors that cross from one actor to another.
+#include "autograd/dist/engine.h"
+
+namespace troupe::autograd {
+
+net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
+                                      const std::vector<uint32_t>& indices,
+                                      std::shared_ptr<actors::ActorCell> cell, const char* what) {
+  if (!context)
+    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
+                  ") needs gradients, but no autograd::Context "
+                  "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
+  auto state = this->state(context);
+  std::vector<Edge> edges;
+  std::vector<std::pair<DType, Shape>> kinds;
+  for (Tensor* t : tensors) {
+    edges.push_back(t->gradient_edge());
+    kinds.emplace_back(t->dtype(), t->shape());
+  }
+  const uint64_t pair = ++last_pair_;
+  state->add_send(pair,
+                  {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
+  if (to != worker_.id()) state->add_peer(to);
+  return {pair, indices};
+}
+
+// Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
+// elements travel; a call within the worker would share the tensor itself.)
+template <class Tree>
+net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, Tree& values,
+                                       std::shared_ptr<actors::ActorCell> cell, const char* what) {
+  std::vector<Tensor*> tensors, all;
+  std::vector<uint32_t> indices;
+  uint32_t index = 0;
+  visit_tensors(values, [&](Tensor& t) {
+    if (t.defined() && t.requires_grad()) {
+      all.push_back(&t);
+      if (grad_enabled()) tensors.push_back(&t), indices.push_back(index);
+    }
+    ++index;
+  });
+  net::GradLink link;
+  if (!tensors.empty()) link = record_send(context, to, tensors, indices, std::move(cell), what);
+  if (to == worker_.id())
+    for (Tensor* t : all) *t = t->detach();
+  return link;
+}
+
+template <class Tree>
+void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values) {
+  if (!link.pair) return;
+  if (!context) throw_invalid("[autograd] a message with gradients outside any context");
+  auto state = this->state(context);
+  if (from != worker_.id()) state->add_peer(from);
+  std::vector<Tensor*> tensors;
+  visit_tensors(values, [&](Tensor& t) { tensors.push_back(&t); });
+  const auto count = static_cast<uint32_t>(link.tensors.size());
+  auto node = make_ref<ReceiveNode>(from, context, link.pair, count, receive_nodes_);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (link.tensors[i] >= tensors.size() || !is_floating(tensors[link.tensors[i]]->dtype()))
+      throw_invalid("[autograd] a message names a tensor for gradients that it does not have");
+    tensors[link.tensors[i]]->set_grad_fn({node, i});
+  }
+}
+
+void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& call) {
+  call.link = send_tensors(call.context, caller.to, call.args, caller.cell, "an argument");
+  // The callee may make state of the context even if nothing here needs gradients.
+  if (call.context && caller.to != worker_.id())
+    if (auto state = find_state(call.context)) state->add_peer(caller.to);
+}
+
+void DistEngine::call_not_sent(net::Call& call) {
+  if (!call.link.pair) return;
+  if (auto state = find_state(call.context)) state->drop_send(call.link.pair);
+}
+
+void DistEngine::incoming_call(actors::Invocation& invocation) {
+  auto& call = invocation.call();
+  receive_tensors(call.context, invocation.from(), call.link, call.args);
+}
+
+void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& reply) {
+  if (!reply.result.ok()) return;
+  Value value = std::move(reply.result).value();
+  GradMode mode(invocation.call().grad_enabled);
+  reply.link =
+      send_tensors(invocation.call().context, invocation.from(), value, invocation.cell(), "the result");
+  reply.result = Result<Value>(std::move(value));
+}
+
+void DistEngine::incoming_reply(const actors::CallerState& caller, net::Reply& reply) {
+  if (!reply.result.ok() || !reply.link.pair) return;
+  Value value = std::move(reply.result).value();
+  receive_tensors(caller.context, caller.to, reply.link, value);
+  reply.result = Result<Value>(std::move(value));
+}
+
+}  // namespace troupe::autograd
