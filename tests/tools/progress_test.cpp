@@ -2,6 +2,7 @@
 #include "tools/progress.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -37,12 +38,22 @@ int columns(const std::string& text) {
 struct Ends {
   int out = -1, in = -1;
   ~Ends() { close(out), close(in); }
-  // What is there now; a terminal's output is in its buffer when write returns.
+  // What was drawn since the last read: all that comes out before a mark that is put in now. (A terminal may
+  // deliver its output later, but in order.)
   std::string read() const {
-    std::string text(65536, '\0');
-    const ssize_t n = ::read(out, text.data(), text.size());
-    text.resize(n > 0 ? static_cast<size_t>(n) : 0);
-    return text;
+    REQUIRE(::write(in, "\x01", 1) == 1);
+    std::string text;
+    for (;;) {
+      char c = 0;
+      const ssize_t n = ::read(out, &c, 1);
+      if (n == 1 && c == '\x01') return text;
+      if (n == 1) {
+        text += c;
+        continue;
+      }
+      pollfd more{.fd = out, .events = POLLIN, .revents = 0};
+      REQUIRE(poll(&more, 1, 60'000) == 1);
+    }
   }
 };
 struct Pipe : Ends {
