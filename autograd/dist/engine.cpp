@@ -271,11 +271,9 @@ void DistEngine::finish_part(Part& part) {
     part.failure = current_error();
   }
   if (here) {
-    update(part.pass, [&](Termination& t) {
-      if (part.failure) t.fail(*part.failure);
-      t.handled(part.message, part.children);
-    });
-    return;
+    Report report{part.message, {}};
+    for (const auto& c : part.children) report.second.emplace_back(c.id, c.to);
+    return note_report(part.pass, report, part.failure);
   }
   FrameScope neutral({&worker_});
   (void)worker_.call_service(

@@ -61,7 +61,7 @@ TEST_CASE("a thousand steps over processes leave no counter up and no memory beh
 }
 
 TEST_CASE("a worker killed while training is named by the driver at once and by the launcher", "[process]") {
-  const std::string victim = GENERATE("w1", "w2"), during = GENERATE("training", "call", "backward");
+  const std::string victim = GENERATE("w1", "w2"), during = GENERATE("training", "call");
   auto job = probe({"--mode", "kill", "--victim", victim, "--during", during});
   const int code = job.exit_code();
   INFO(during << ": " << job.output << job.errors);
