@@ -1,0 +1,21 @@
+// The operator of docs/adding-an-op.md is there, and does what the page says of it.
+#include <catch2/catch.hpp>
+
+#include "autograd/engine.h"
+#include "ops/ops.h"
+
+namespace troupe {
+namespace {
+
+TEST_CASE("the operator that the guide adds works", "[ops]") {
+  REQUIRE(ops::find_op("cube") == &ops::kCube);
+  Tensor x = Tensor::of<double>({-1, 0, 2});
+  x.set_requires_grad();
+  const Tensor y = ops::cube(x);
+  CHECK(y.to_vector<double>() == std::vector<double>{-1, 0, 8});
+  autograd::backward(y.sum());
+  CHECK(x.grad().to_vector<double>() == std::vector<double>{3, 0, 12});
+}
+
+}  // namespace
+}  // namespace troupe
