@@ -8,10 +8,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <memory>
 
 #include "core/error.h"
+#include "data/file.h"
 
 namespace troupe::data {
 namespace {
@@ -31,22 +30,10 @@ std::string hex(unsigned byte) {
   throw_error(kind, "[idx] " + path + ": " + what);
 }
 
-std::unique_ptr<std::FILE, int (*)(std::FILE*)> open(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) fail(path, "no such file");
-  if (error) fail(path, error.message());
-  if (std::filesystem::is_directory(status)) fail(path, "is a directory, expected an IDX file");
-  if (!std::filesystem::is_regular_file(status)) fail(path, "is not a regular file");
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) fail(path, std::string("cannot be opened: ") + std::strerror(errno));
-  return file;
-}
-
 // The bytes of a file after inflation, if it is gzipped.
 class Source {
  public:
-  explicit Source(const std::string& path) : path_(path), file_(open(path)) {
+  explicit Source(const std::string& path) : path_(path), file_(open_regular(path, "idx", "an IDX file")) {
     refill();
     if (size_ == 0) fail(path_, "is empty, expected an IDX file");
     gzipped_ = size_ >= 2 && in_[0] == 0x1f && in_[1] == 0x8b;
@@ -132,7 +119,7 @@ class Source {
   uint64_t compressed_offset() const { return consumed_ + size_ - stream_.avail_in; }
 
   const std::string& path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  OpenFile file_;
   std::array<uint8_t, 1 << 16> in_;
   size_t size_ = 0, at_ = 0;
   uint64_t consumed_ = 0;  // file bytes before in_

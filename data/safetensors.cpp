@@ -1,0 +1,166 @@
+// Views of a mapped file, and the writer.
+#include "data/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/error.h"
+#include "data/safetensors_header.h"
+
+namespace troupe::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "elements of these files are little-endian");
+
+constexpr uint64_t kMaxHeader = 100'000'000;  // the format's limit
+constexpr size_t kAlignment = 64;
+
+struct Mapped {
+  std::string_view name;
+  DType dtype;
+};
+constexpr Mapped kMapped[] = {{"F32", float32}, {"F64", float64}, {"I64", int64}, {"BOOL", boolean}};
+
+std::optional<DType> dtype_named(std::string_view name) {
+  for (const Mapped& m : kMapped)
+    if (m.name == name) return m.dtype;
+  return {};
+}
+std::string_view name_of(DType dtype) {
+  for (const Mapped& m : kMapped)
+    if (m.dtype == dtype) return m.name;
+  throw_error(ErrorKind::unimplemented,
+              "[safetensors] no name for " + std::string(name(dtype)) + " in these files");
+}
+
+template <class T>
+Tensor widened(const std::byte* from, const Shape& shape) {
+  const Tensor out = Tensor::empty(shape, int64);
+  int64_t* to = out.data<int64_t>();
+  for (int64_t i = 0, n = shape.numel(); i < n; ++i, from += sizeof(T)) {
+    T value;
+    std::memcpy(&value, from, sizeof value);
+    to[i] = static_cast<int64_t>(value);
+  }
+  return out;
+}
+
+}  // namespace
+
+Safetensors::Safetensors(const std::string& path)
+    : path_(path), file_(MappedFile::open(path, "safetensors", "a safetensors file")) {
+  const std::string where = "[safetensors] " + path_ + ": ";
+  if (file_->size() < 8)
+    throw_invalid(where + "has " + std::to_string(file_->size()) +
+                  " bytes, expected 8 of header length and a header: not a safetensors file, or cut short");
+  uint64_t length;
+  std::memcpy(&length, file_->data(), 8);
+  if (length > kMaxHeader)
+    throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, expected at most " +
+                  std::to_string(kMaxHeader) + ": not a safetensors file?");
+  if (length > file_->size() - 8)
+    throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, but has only " +
+                  std::to_string(file_->size() - 8) + " after byte 8: cut short, or not a safetensors file");
+  const uint64_t start = 8 + length;
+  auto header =
+      detail::parse_safetensors_header(file_->text().substr(8, length), file_->size() - start, where);
+  entries_ = std::move(header.entries);
+  metadata_ = std::move(header.metadata);
+  for (SafetensorsEntry& e : entries_) {
+    e.begin += start, e.end += start;
+    index_.emplace(e.name, views_.size());
+    const auto dtype = dtype_named(e.dtype);
+    const bool aligned = dtype && e.begin % item_size(*dtype) == 0;  // a mapping begins on a page
+    views_.push_back(aligned ? tensor_in(file_, e.begin, e.shape, *dtype) : Tensor());
+  }
+}
+
+Tensor Safetensors::tensor(const std::string& name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, at] : index_) names.push_back(known);
+    const std::string near = nearest(name, names);
+    throw_invalid("[safetensors] " + path_ + ": no tensor \"" + name + "\" among its " +
+                  std::to_string(names.size()) + (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
+  }
+  const SafetensorsEntry& e = entries_[found->second];
+  const std::byte* from = file_->data() + e.begin;
+  if (const auto dtype = dtype_named(e.dtype)) {
+    if (*dtype == boolean)
+      if (const int64_t bad = find_bad_bool({from, e.end - e.begin}); bad >= 0)
+        throw_invalid("[safetensors] " + path_ + ": tensor \"" + name + "\" is BOOL, but its element " +
+                      std::to_string(bad) + " is " + std::to_string(std::to_integer<int>(from[bad])) +
+                      ", expected 0 or 1");
+    const Tensor& view = views_[found->second];
+    return view.defined() ? view : tensor_in(file_, e.begin, e.shape, *dtype);
+  }
+  if (e.dtype == "U8") return widened<uint8_t>(from, e.shape);
+  if (e.dtype == "I8") return widened<int8_t>(from, e.shape);
+  if (e.dtype == "U16") return widened<uint16_t>(from, e.shape);
+  if (e.dtype == "I16") return widened<int16_t>(from, e.shape);
+  if (e.dtype == "U32") return widened<uint32_t>(from, e.shape);
+  if (e.dtype == "I32") return widened<int32_t>(from, e.shape);
+  throw_error(ErrorKind::unimplemented, "[safetensors] " + path_ + ": tensor \"" + name +
+                                            "\" has the dtype " + e.dtype +
+                                            ", which is not read; store it as F32 or I64");
+}
+
+std::map<std::string, Tensor> Safetensors::tensors() const {
+  std::map<std::string, Tensor> all;
+  for (const SafetensorsEntry& e : entries_) all.emplace(e.name, tensor(e.name));
+  return all;
+}
+
+void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::string where = "[safetensors] " + path + ": ";
+  std::vector<const std::pair<const std::string, Tensor>*> order;
+  for (const auto& item : tensors) {
+    if (!item.second.defined()) throw_invalid(where + "tensor \"" + item.first + "\" is undefined");
+    if (item.first == "__metadata__")
+      throw_invalid(where + "a tensor is named \"__metadata__\", which the format keeps for texts");
+    order.push_back(&item);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return item_size(a->second.dtype()) > item_size(b->second.dtype());
+  });
+
+  std::string text = "{";
+  uint64_t at = 0;
+  try {
+    const auto quoted = [](const std::string& name) { return nlohmann::json(name).dump(); };
+    if (!metadata.empty()) text += "\"__metadata__\":" + nlohmann::json(metadata).dump() + ",";
+    for (const auto* item : order) {
+      const Tensor& t = item->second;
+      const std::vector<int64_t> shape(t.shape().begin(), t.shape().end());
+      const uint64_t end = at + t.nbytes();
+      text += quoted(item->first) + ":{\"dtype\":\"" + std::string(name_of(t.dtype())) +
+              "\",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" + std::to_string(at) +
+              "," + std::to_string(end) + "]},";
+      at = end;
+    }
+  } catch (const nlohmann::json::type_error&) {
+    throw_invalid(where + "a name or a text of the metadata is not UTF-8");
+  }
+  if (text.back() == ',') text.pop_back();
+  text += '}';
+  text.append((kAlignment - (8 + text.size()) % kAlignment) % kAlignment, ' ');
+  if (text.size() > kMaxHeader)
+    throw_invalid(where + "needs a header of " + std::to_string(text.size()) + " bytes, the format allows " +
+                  std::to_string(kMaxHeader));
+  const uint64_t length = text.size();
+  AtomicFile file(path, "safetensors");
+  file.write(&length, sizeof length);
+  file.write(text.data(), text.size());
+  for (const auto* item : order) {
+    const Tensor rows = item->second.contiguous_data();
+    file.write(rows.bytes(), rows.nbytes());
+  }
+  file.commit();
+}
+
+}  // namespace troupe::data

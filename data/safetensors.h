@@ -1,0 +1,65 @@
+// Safetensors files: named tensors, readable by most frameworks, with nothing in them that runs.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/file.h"
+
+namespace troupe::data {
+
+/// What the header says about one tensor.
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;  ///< as in the file: "F32"
+  Shape shape;
+  uint64_t begin = 0, end = 0;  ///< its bytes in the file
+};
+
+/// A safetensors file: 8 bytes of header length (little-endian), a JSON header, the elements. A value; copies
+/// share the mapping. Const members may be called from several threads.
+class Safetensors {
+ public:
+  /// Maps the file and checks all of its header: length (at most 100 MB, and inside the file), JSON without
+  /// repeated names, and offsets that cover the rest of the file without holes or overlaps, each as large as
+  /// dtype and shape say. `invalid`, naming file, tensor, what was found and what was expected. Allocates no
+  /// more than the header needs; elements stay in the file.
+  explicit Safetensors(const std::string& path);
+
+  /// In the order of their bytes.
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  /// The texts under "__metadata__".
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  bool contains(const std::string& name) const { return index_.contains(name); }
+  /// F32, F64, I64 and BOOL are views of the file, the same storage each time; an in-place write changes the
+  /// memory of this process only. I8, U8, I16, U16, I32 and U32 come as int64 copies. `invalid`: no such
+  /// tensor, or a BOOL byte that is neither 0 nor 1. `unimplemented`: another dtype of the format.
+  Tensor tensor(const std::string& name) const;
+  /// All of them, for Module::load_state_dict.
+  std::map<std::string, Tensor> tensors() const;
+
+ private:
+  std::string path_;
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<SafetensorsEntry> entries_;
+  std::vector<Tensor> views_;  // undefined: made when asked for
+  std::map<std::string, size_t> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// All tensors of a file.
+inline std::map<std::string, Tensor> read_safetensors(const std::string& path) {
+  return Safetensors(path).tensors();
+}
+
+/// Writes a file that the reference implementation reads: largest element type first, then by name, elements
+/// aligned to 64 bytes from the start of the file. Replaces the file of that name at once when everything is
+/// on the disk, or leaves it as it was. `invalid`: an undefined tensor, a name that is "__metadata__" or no
+/// UTF-8, a folder that is missing. `failed`: the disk refuses.
+void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace troupe::data

@@ -1,0 +1,314 @@
+// Safetensors: what is written comes back, and every way in which a file can lie is refused.
+#include "data/safetensors.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "core/random.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+
+using namespace troupe;
+using troupe::testing::content;
+using troupe::testing::error_text;
+using troupe::testing::Folder;
+using troupe::testing::invalid_text;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string file_of(const std::string& header, const std::string& data = "") {
+  uint64_t length = header.size();
+  std::string out(8, '\0');
+  std::memcpy(out.data(), &length, 8);
+  return out + header + data;
+}
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+std::string entry(const std::string& dtype, const std::string& shape, int64_t begin, int64_t end) {
+  return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":[)" + std::to_string(begin) +
+         "," + std::to_string(end) + "]}";
+}
+void has(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+}
+size_t files_in(const Folder& dir) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(dir.path), fs::directory_iterator()));
+}
+
+std::map<std::string, Tensor> some_tensors() {
+  Tensor flag = Tensor::zeros({3}, boolean);
+  flag.data<bool>()[1] = true;
+  return {{"fc.weight", Tensor::of<float>({1, -2, 3.5f, 4, 5, NAN}, {2, 3})},
+          {"a/\"quoted\" name \u00e9", Tensor::of<double>({1e300, -0.0})},
+          {"ids", Tensor::of<int64_t>({INT64_MIN, 7, INT64_MAX})},
+          {"flag", flag},
+          {"scalar", Tensor::scalar(2.5)},
+          {"none", Tensor::zeros({0, 4})}};
+}
+
+}  // namespace
+
+TEST_CASE("tensors come back bit for bit, with their names and the metadata", "[data][safetensors]") {
+  Folder dir;
+  const std::string path = dir.path / "model.safetensors";
+  auto tensors = some_tensors();
+  const Tensor view = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  tensors["view"] = view.alias({3, 2}, {1, 3}, 0);  // columns of `view`
+  const std::map<std::string, std::string> metadata{{"step", "12"}, {"note", "a \"b\"\n"}};
+  data::write_safetensors(path, tensors, metadata);
+
+  const data::Safetensors file(path);
+  CHECK(file.metadata() == metadata);
+  CHECK(file.entries().size() == tensors.size());
+  const auto got = file.tensors();
+  REQUIRE(got.size() == tensors.size());
+  for (const auto& [name, t] : tensors) {
+    INFO(name);
+    REQUIRE(got.contains(name));
+    CHECK(bit_equal(got.at(name), t.contiguous_data()));
+  }
+  CHECK(got.at("view").to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
+  CHECK(file.entries()[0].begin % 64 == 0);
+  CHECK(files_in(dir) == 1);
+}
+
+TEST_CASE("a loaded tensor is the mapping: it outlives the file, and writes stay in memory",
+          "[data][safetensors]") {
+  Folder dir;
+  const std::string path = dir.path / "m";
+  data::write_safetensors(path, {{"w", Tensor::of<float>({1, 2, 3})}, {"v", Tensor::of<float>({4})}});
+  const std::string before = content(path);
+  Tensor w;
+  {
+    const data::Safetensors file(path);
+    w = file.tensor("w");
+    CHECK(file.tensor("w").storage().get() == w.storage().get());
+    w.fill_(9);
+    CHECK(file.tensor("w").to_vector<float>() == std::vector<float>{9, 9, 9});
+    CHECK(file.tensor("v").version() == 0);  // versions are counted per tensor
+    CHECK(content(path) == before);
+  }
+  data::write_safetensors(path, {{"w", w}});  // over the file that w maps
+  fs::remove(path);
+  CHECK(w.to_vector<float>() == std::vector<float>{9, 9, 9});
+}
+
+TEST_CASE("narrow integers are widened, elements off their alignment are copied", "[data][safetensors]") {
+  Folder dir;
+  const std::string header = R"({"b":)" + entry("U8", "[3]", 0, 3) + R"(,"f":)" + entry("F32", "[2]", 3, 11) +
+                             R"(,"h":)" + entry("I16", "[1,2]", 11, 15) + R"(,"u":)" +
+                             entry("U32", "[1]", 15, 19) + "}  ";
+  const data::Safetensors file(
+      dir.file("f", file_of(header, bytes_of<uint8_t>({1, 2, 255}) + bytes_of<float>({1.5f, -2}) +
+                                        bytes_of<int16_t>({-300, 7}) + bytes_of<uint32_t>({4'000'000'000}))));
+  CHECK(file.tensor("b").to_vector<int64_t>() == std::vector<int64_t>{1, 2, 255});
+  CHECK(file.tensor("f").to_vector<float>() == std::vector<float>{1.5f, -2});
+  CHECK(file.tensor("h").str() == "int64 [1, 2]");
+  CHECK(file.tensor("h").to_vector<int64_t>() == std::vector<int64_t>{-300, 7});
+  CHECK(file.tensor("u").to_vector<int64_t>() == std::vector<int64_t>{4'000'000'000});
+  CHECK(reinterpret_cast<uintptr_t>(file.tensor("f").bytes()) % 4 == 0);
+}
+
+TEST_CASE("what cannot be given says which tensor and why", "[data][safetensors]") {
+  Folder dir;
+  const data::Safetensors file(dir.file("f", file_of(R"({"weight":)" + entry("C64", "[1]", 0, 8) +
+                                                         R"(,"ok":)" + entry("BOOL", "[2]", 8, 10) + "}",
+                                                     std::string(8, 'x') + std::string("\1\2", 2))));
+  has(error_text(ErrorKind::unimplemented, [&] { file.tensor("weight"); }),
+      "f: tensor \"weight\" has the dtype C64, which is not read");
+  has(invalid_text([&] { file.tensor("ok"); }),
+      "tensor \"ok\" is BOOL, but its element 1 is 2, expected 0 or 1");
+  has(invalid_text([&] { file.tensor("weigth"); }),
+      "no tensor \"weigth\" among its 2; did you mean \"weight\"?");
+}
+
+TEST_CASE("a header that does not fit its file is refused", "[data][safetensors]") {
+  Folder dir;
+  auto text = [&](const std::string& bytes) {
+    return invalid_text([&] { data::Safetensors file(dir.file("f", bytes)); });
+  };
+  auto header = [&](const std::string& json, size_t data = 0) {
+    return text(file_of(json, std::string(data, 'x')));
+  };
+  has(text(""), "has 0 bytes");
+  has(text("1234567"), "has 7 bytes, expected 8 of header length");
+  has(text(std::string(8, '\xff')),
+      "declares a header of 18446744073709551615 bytes, expected at most 100000000");
+  has(text(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8)), "declares a header of 100000001 bytes");
+  has(text(std::string("\x00\xe1\xf5\x05\0\0\0\0{}", 10)), "but has only 2 after byte 8");
+  has(header(""), "does not begin with '{'");
+  has(header(" {}"), "does not begin with '{' at byte 8");
+  has(header("[]"), "does not begin with '{'");
+  has(header("{}\n"), "does not end with '}' and spaces");
+  has(header(std::string("{}\0{}", 5)), "byte 10 is 0");
+  has(header("{}{}"), "no JSON at byte");
+  has(header("{\"\xff\":1}"), "no JSON at byte");
+  has(header(R"({"a":{"a":)" + std::string(100'000, '[') + "}"), "tensor \"a\" has \"a\", expected dtype");
+  has(header("{" + std::string(100'000, '{') + "}"), "no JSON");
+  CHECK(header("{}   ") == "no error");
+  CHECK(header(R"({"__metadata__":{}})") == "no error");
+
+  has(header(R"({"__metadata__":{"a":1}})"), "__metadata__ \"a\" is the number 1, expected a text");
+  has(header(R"({"__metadata__":{"a":"1","a":"2"}})"), "__metadata__ has the name \"a\" twice");
+  has(header(R"({"__metadata__":null})"), "__metadata__ is null");
+  has(header(R"({"a":[]})"), "tensor \"a\" is a list, expected an object");
+  const std::string a = R"("a":)" + entry("F32", "[1]", 0, 4);
+  has(header("{" + a + "," + a + "}", 4), "the name \"a\" appears twice");
+  has(header("{" + a + R"(,"\u0061":)" + entry("F32", "[1]", 4, 8) + "}", 8), "\"a\" appears twice");
+  has(header(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "tensor \"a\" has no \"data_offsets\"");
+  has(header(R"({"a":{"dtype":"F32","dtype":"F32"}})", 4), "has \"dtype\" twice");
+  has(header(R"({"a":{"dtype":"F33"}})", 4), "unknown dtype \"F33\"");
+  has(header(R"({"a":{"dtype":7}})", 4), "dtype is the number 7");
+  has(header(R"({"a":{"shape":[-1]}})", 4), "shape holds the number -1");
+  has(header(R"({"a":{"shape":[1.5]}})", 4), "shape holds the number 1.5");
+  has(header(R"({"a":{"shape":[[1]]}})", 4), "shape holds a list");
+  has(header(R"({"a":{"shape":3}})", 4), "expected a list of whole numbers");
+  has(header(R"({"a":{"shape":[1,1,1,1,1,1,1,1,1]}})", 4), "has 9 dimensions, expected at most 8");
+  has(header(R"({"a":{"data_offsets":[0]}})", 4), "has 1 data_offsets, expected 2");
+  has(header(R"({"a":{"data_offsets":[0,18446744073709551615]}})", 4), "too large");
+  has(header(R"({"a":{"data_offsets":[0,99999999999999999999]}})", 4), "data_offsets holds the number");
+}
+
+TEST_CASE("offsets that overlap, leave holes or leave the file are refused", "[data][safetensors]") {
+  Folder dir;
+  auto two = [&](int64_t b0, int64_t e0, int64_t b1, int64_t e1, size_t data) {
+    return invalid_text([&] {
+      data::Safetensors file(dir.file("f", file_of(R"({"a":)" + entry("F32", "[1]", b0, e0) + R"(,"b":)" +
+                                                       entry("F32", "[1]", b1, e1) + "}",
+                                                   std::string(data, 'x'))));
+    });
+  };
+  CHECK(two(0, 4, 4, 8, 8) == "no error");
+  CHECK(two(4, 8, 0, 4, 8) == "no error");  // in any order in the header
+  has(two(0, 4, 0, 4, 4), "tensor \"b\" has data_offsets [0, 4], which overlap the bytes before 4");
+  has(two(0, 4, 3, 7, 7), "[3, 7], which overlap");
+  has(two(0, 4, 5, 9, 9), "[5, 9], which leave a hole after the bytes before 4");
+  has(two(1, 5, 5, 9, 9), "tensor \"a\" has data_offsets [1, 5], which leave a hole");
+  has(two(0, 4, 4, 8, 7), "but the file holds only 7 bytes after its header");
+  has(two(0, 4, 4, 8, 9), "goes on for 1 bytes after its last tensor");
+  has(two(0, 4, 8, 4, 8), "run backwards");
+  has(two(0, 4, 4, 9, 9), "but F32 [1] takes 4 bytes");
+  auto one = [&](const std::string& dtype, const std::string& shape, int64_t end, size_t data) {
+    return invalid_text([&] {
+      data::Safetensors file(
+          dir.file("f", file_of(R"({"a":)" + entry(dtype, shape, 0, end) + "}", std::string(data, 'x'))));
+    });
+  };
+  has(one("F32", "[4294967296,4294967296]", 0, 0), "more bytes than can be counted");
+  has(one("F32", "[4294967296,4294967296,0]", 0, 0), "more bytes than can be counted");
+  has(one("F64", "[2305843009213693952]", 0, 0), "more bytes than can be counted");
+  has(one("F32", "[1099511627776]", 4, 4), "takes 4398046511104 bytes");
+  has(one("F4", "[3]", 1, 1), "does not end on a whole byte");
+  CHECK(one("F4", "[4]", 2, 2) == "no error");
+  CHECK(one("F32", "[0,1099511627776]", 0, 0) == "no error");
+}
+
+TEST_CASE("a lying header costs no memory", "[data][safetensors]") {
+  Folder dir;
+  const size_t before = allocator_stats().in_use;
+  const std::string path =
+      dir.file("f", file_of(R"({"a":)" + entry("U8", "[1099511627776]", 0, 1099511627776) + "}"));
+  has(invalid_text([&] { data::Safetensors file(path); }), "the file holds only 0 bytes");
+  CHECK(allocator_stats().in_use == before);
+}
+
+TEST_CASE("what is no regular file is refused without waiting", "[data][safetensors]") {
+  Folder dir;
+  auto text = [&](const std::string& path) { return invalid_text([&] { data::Safetensors file(path); }); };
+  has(text(dir.path / "missing"), "missing: no such file");
+  has(text(dir.path), "is a directory, expected a safetensors file");
+  REQUIRE(::mkfifo((dir.path / "pipe").c_str(), 0600) == 0);
+  has(text(dir.path / "pipe"), "is not a regular file");
+  has(text("/dev/zero"), "is not a regular file");
+}
+
+TEST_CASE("a write that fails leaves the old file and nothing else", "[data][safetensors]") {
+  Folder dir;
+  const std::string path = dir.path / "m";
+  data::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
+  const std::string before = content(path);
+  has(invalid_text([&] { data::write_safetensors(path, {{"w", Tensor()}}); }), "tensor \"w\" is undefined");
+  has(invalid_text([&] { data::write_safetensors(path, {{"\xff", Tensor::scalar(1)}}); }), "not UTF-8");
+  has(invalid_text([&] { data::write_safetensors(path, {}, {{"a", "\xc0"}}); }), "not UTF-8");
+  has(invalid_text([&] {
+        data::write_safetensors(path, {{"__metadata__", Tensor::scalar(1)}});
+      }),
+      "which the format keeps");
+  has(invalid_text([&] { data::write_safetensors(dir.path / "no" / "m", {}); }), "cannot be written");
+  fs::create_directory(dir.path / "folder");
+  has(error_text(ErrorKind::failed, [&] { data::write_safetensors(dir.path / "folder", {}); }),
+      "cannot be renamed");
+  CHECK(content(path) == before);
+  CHECK(files_in(dir) == 2);
+  has(error_text(ErrorKind::failed,
+                 [&] {
+                   data::AtomicFile file(dir.path / "half", "test");
+                   file.write("abc", 3);
+                   throw_error(ErrorKind::failed, "given up");
+                 }),
+      "given up");
+  CHECK(files_in(dir) == 2);
+}
+
+TEST_CASE("files changed at any byte or in their structure are refused or whole", "[data][safetensors]") {
+  Folder dir;
+  const std::string path = dir.path / "m";
+  data::write_safetensors(path, some_tensors(), {{"k", "v"}});
+  const std::string whole = content(path);
+  const size_t header = whole.find('}', whole.rfind("\"data_offsets\"")) + 1;
+  int refused = 0, read = 0;
+  auto attempt = [&](const std::string& bytes) {
+    const std::string at = dir.file("f", bytes);
+    try {
+      double sum = 0;
+      for (const auto& [name, t] : data::read_safetensors(at))
+        for (double v : t.to_vector<double>()) sum += v;  // touches every element
+      ++read;
+    } catch (const Error& e) {
+      ++refused;
+      CHECK(e.message().find("[safetensors] " + at + ": ") == 0);
+    }
+  };
+  for (size_t n = 0; n < whole.size(); ++n) attempt(whole.substr(0, n));
+  CHECK(read == 0);
+  Generator random(5);
+  for (int i = 0; i < 6000; ++i) {
+    std::string bytes = whole;
+    for (uint64_t k = 0, times = 1 + random.below(3); k < times; ++k) {
+      const size_t at = random.below(header), other = random.below(header), count = random.below(24);
+      switch (random.below(6)) {
+        case 0:
+          bytes[at] = static_cast<char>(random.next());
+          break;
+        case 1:
+          bytes[at] = "0123456789{}[],:\"-."[random.below(19)];
+          break;
+        case 2:
+          bytes.erase(at, count);
+          break;
+        case 3:
+          bytes.insert(at, bytes.substr(other, count));
+          break;
+        case 4: {  // a digit, where a digit is
+          const size_t digit = bytes.find_first_of("0123456789", at);
+          if (digit != std::string::npos) bytes[digit] = static_cast<char>('0' + random.below(10));
+          break;
+        }
+        default:
+          bytes[random.below(8)] = static_cast<char>(random.next());
+      }
+      bytes.resize(std::max(bytes.size(), header));
+    }
+    attempt(bytes);
+  }
+  CHECK(refused > 5000);
+  CHECK(read > 100);  // a changed name or element is a valid file
+}
