@@ -1,117 +1,62 @@
-// One fused pass over parameter, gradient and moments.
 #include "optim/adam.h"
 
 #include <algorithm>
 
-#include "ops/cpu/simd.h"
-#include "optim/options.h"
+#include "optim/pass.h"
 
 namespace troupe::optim {
 namespace {
 
-template <class Options>
-void check(const char* name, const Options& o) {
-  check_option(name, "lr", o.lr, 0);
-  check_option(name, "beta1", o.beta1, 0, 1);
-  check_option(name, "beta2", o.beta2, 0, 1);
-  check_option(name, "eps", o.eps, 0);
-  check_option(name, "weight_decay", o.weight_decay, 0);
+std::vector<std::string> names(bool amsgrad) {
+  if (amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+  return {"exp_avg", "exp_avg_sq"};
 }
-
-// Between the two structs, which differ in a default only.
-template <class To, class From>
-To convert(const From& o) {
-  return {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.amsgrad};
-}
-
-template <class T>
-struct Rates {
-  T beta1, rest1, beta2, rest2, eps, decay, shrink, step_size, scale2;
-};
 
 // PyTorch's order of operations, but for one quotient that is a product here.
-template <class T, bool amsgrad>
-void run(T* p, const T* grad, T* m, T* v, T* most, int64_t n, Rates<T> r) {
-  ops::cpu::vectorized([=]() [[gnu::always_inline]] {  // roots and quotients take the time here
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      const T g = r.decay == 0 ? grad[i] : grad[i] + r.decay * p[i];
-      const T x = p[i] * r.shrink;
-      m[i] = m[i] * r.beta1 + r.rest1 * g;
-      v[i] = v[i] * r.beta2 + r.rest2 * g * g;
-      T second = v[i];
-      if constexpr (amsgrad) second = most[i] = std::max(most[i], second);
-      p[i] = x - r.step_size * m[i] / (std::sqrt(second) * r.scale2 + r.eps);
-    }
-  });
+template <class T, class Options>
+void run(const Options& o, bool decoupled, const Tensor& param, const Tensor& grad, const Tensors& slots,
+         int64_t step) {
+  const double correction1 = 1 - std::pow(o.beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(o.beta2, static_cast<double>(step));
+  const T beta1 = T(o.beta1), rest1 = T(1 - o.beta1), beta2 = T(o.beta2), rest2 = T(1 - o.beta2),
+          eps = T(o.eps), decay = T(decoupled ? 0 : o.weight_decay),
+          shrink = T(decoupled ? 1 - o.lr * o.weight_decay : 1), step_size = T(o.lr / correction1),
+          scale2 = T(1 / std::sqrt(correction2));
+  const auto moments = [=](T & p, T grad, T & m, T & v) __attribute__((always_inline)) {
+    const T g = decay == 0 ? grad : grad + decay * p;
+    m = m * beta1 + rest1 * g;
+    v = v * beta2 + rest2 * g * g;
+  };
+  const auto move = [=](T & p, T m, T second) __attribute__((always_inline)) {
+    p = p * shrink - step_size * m / (std::sqrt(second) * scale2 + eps);
+  };
+  if (o.amsgrad)
+    pass<T, 3>(
+        param, grad, slots, [=](T & p, T g, T & m, T & v, T & most) __attribute__((always_inline)) {
+          moments(p, g, m, v);
+          move(p, m, most = std::max(most, v));
+        });
+  else
+    pass<T, 2>(
+        param, grad, slots, [=](T & p, T g, T & m, T & v) __attribute__((always_inline)) {
+          moments(p, g, m, v);
+          move(p, m, v);
+        });
 }
 
 }  // namespace
 
-Adam::Options Adam::Options::from(const ValueMap& map) {
-  Options o = options_from_map<Options>(kName, map);
-  check(kName, o);
-  return o;
+std::vector<std::string> Adam::slots(size_t group) const { return names(options(group).amsgrad); }
+std::vector<std::string> AdamW::slots(size_t group) const { return names(options(group).amsgrad); }
+
+void Adam::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+                  int64_t step) const {
+  with_type(param, [&]<class T>(T) { run<T>(options(group), false, param, grad, slots, step); });
 }
 
-ValueMap Adam::Options::to_map() const { return options_to_map(*this); }
-
-AdamW::Options AdamW::Options::from(const ValueMap& map) {
-  Options o = options_from_map<Options>(kName, map);
-  check(kName, o);
-  return o;
-}
-
-ValueMap AdamW::Options::to_map() const { return options_to_map(*this); }
-
-Adam::Adam(Tensors params, Options options) : Adam(std::move(params), options, false) {}
-
-Adam::Adam(Tensors params, Options options, bool decoupled)
-    : Optimizer(std::move(params)), options_(options), decoupled_(decoupled) {
-  check(decoupled ? AdamW::kName : kName, options);
-  set_lr(options.lr);
-}
-
-AdamW::AdamW(Tensors params, Options options)
-    : Adam(std::move(params), convert<Adam::Options>(options), true) {}
-
-Adam::Options Adam::options() const {
-  Options o = options_;
-  o.lr = lr();
-  return o;
-}
-
-AdamW::Options AdamW::options() const { return convert<Options>(Adam::options()); }
-
-std::vector<std::string> Adam::slots() const {
-  std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
-  if (options_.amsgrad) names.push_back("max_exp_avg_sq");
-  return names;
-}
-
-void Adam::update(const Tensor& param, const Tensor& grad, const Tensors& slots, int64_t step) const {
-  const Options& o = options_;
-  const double correction1 = 1 - std::pow(o.beta1, static_cast<double>(step));
-  const double correction2 = 1 - std::pow(o.beta2, static_cast<double>(step));
-  const auto go = [&]<class T>(T) {
-    const auto as = [](double x) { return static_cast<T>(x); };
-    const Rates<T> rates{as(o.beta1),
-                         as(1 - o.beta1),
-                         as(o.beta2),
-                         as(1 - o.beta2),
-                         as(o.eps),
-                         as(decoupled_ ? 0 : o.weight_decay),
-                         as(decoupled_ ? 1 - lr() * o.weight_decay : 1),
-                         as(lr() / correction1),
-                         as(1 / std::sqrt(correction2))};
-    T *p = param.data<T>(), *m = slots[0].data<T>(), *v = slots[1].data<T>();
-    const T* g = grad.data<T>();
-    if (o.amsgrad)
-      run<T, true>(p, g, m, v, slots[2].data<T>(), param.numel(), rates);
-    else
-      run<T, false>(p, g, m, v, nullptr, param.numel(), rates);
-  };
-  param.dtype() == float64 ? go(double{}) : go(float{});
+void AdamW::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+                   int64_t step) const {
+  with_type(param, [&]<class T>(T) { run<T>(options(group), true, param, grad, slots, step); });
 }
 
 }  // namespace troupe::optim

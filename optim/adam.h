@@ -1,58 +1,54 @@
 // Adam and AdamW.
 #pragma once
-#include "optim/optimizer.h"
+#include "optim/grouped.h"
 
 namespace troupe::optim {
 
-/// Adam with weight decay as part of the gradient.
-class Adam : public Optimizer {
- public:
-  struct Options {
-    double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-    bool amsgrad = false;  ///< divide by the largest second moment so far
-
-    /// `invalid` on unknown names, wrong types and values out of range.
-    static Options from(const ValueMap& map);
-    ValueMap to_map() const;
-    static void fields(auto& o, auto&& field) {
-      field("lr", o.lr), field("beta1", o.beta1), field("beta2", o.beta2), field("eps", o.eps);
-      field("weight_decay", o.weight_decay), field("amsgrad", o.amsgrad);
-    }
-  };
+struct AdamOptions {
   static constexpr const char* kName = "adam";
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool amsgrad = false;  ///< divide by the largest second moment so far
 
-  explicit Adam(Tensors params) : Adam(std::move(params), Options{}) {}
-  /// `invalid` on options out of range.
-  Adam(Tensors params, Options options);
-  /// With the current learning rate.
-  Options options() const;
+  /// `invalid` on unknown names, wrong types and values out of range.
+  static AdamOptions from(const ValueMap& map) { return options_from_map<AdamOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
+        field("eps", o.eps, 0);
+    field("weight_decay", o.weight_decay, 0), field("amsgrad", o.amsgrad);
+  }
+};
 
- protected:
-  Adam(Tensors params, Options options, bool decoupled);
-  std::vector<std::string> slots() const override;
-  void update(const Tensor& param, const Tensor& grad, const Tensors& slots, int64_t step) const override;
+struct AdamWOptions {
+  static constexpr const char* kName = "adamw";
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+  bool amsgrad = false;
+
+  static AdamWOptions from(const ValueMap& map) { return options_from_map<AdamWOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) { AdamOptions::fields(o, field); }
+};
+
+/// Adam with weight decay as part of the gradient.
+class Adam final : public Grouped<AdamOptions> {
+ public:
+  using Grouped::Grouped;
 
  private:
-  Options options_;
-  bool decoupled_;  // weight decay shrinks the parameter, not through the gradient
+  std::vector<std::string> slots(size_t group) const override;
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
 };
 
 /// Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the step.
-class AdamW final : public Adam {
+class AdamW final : public Grouped<AdamWOptions> {
  public:
-  struct Options {
-    double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
-    bool amsgrad = false;
+  using Grouped::Grouped;
 
-    static Options from(const ValueMap& map);
-    ValueMap to_map() const;
-    static void fields(auto& o, auto&& field) { Adam::Options::fields(o, field); }
-  };
-  static constexpr const char* kName = "adamw";
-
-  explicit AdamW(Tensors params) : AdamW(std::move(params), Options{}) {}
-  AdamW(Tensors params, Options options);
-  Options options() const;
+ private:
+  std::vector<std::string> slots(size_t group) const override;
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
 };
 
 }  // namespace troupe::optim

@@ -8,12 +8,15 @@
 
 #include "core/error.h"
 #include "core/node.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
 
 namespace troupe::optim {
 
-Optimizer::Optimizer(Tensors params) : params_(std::move(params)), state_(params_.size()) {
+Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.size()) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    params_.insert(params_.end(), groups[g].begin(), groups[g].end());
+    group_of_.resize(params_.size(), g);
+  }
+  state_.resize(params_.size());
   for (size_t i = 0; i < params_.size(); ++i) {
     const Tensor& p = params_[i];
     if (!p.defined()) throw_invalid(fmt::format("[optim] parameter {} is undefined", i));
@@ -32,9 +35,34 @@ Optimizer::Optimizer(Tensors params) : params_(std::move(params)), state_(params
 }
 
 void Optimizer::set_lr(double lr) {
-  if (!std::isfinite(lr) || lr < 0)
-    throw_invalid(fmt::format("[optim] lr must be a finite number of at least 0, got {}", lr));
-  lr_ = lr;
+  for (size_t g = 0; g < group_count_; ++g) assign(g, {{"lr", lr}});
+}
+
+void Optimizer::change_options(size_t group, const ValueMap& changed) {
+  if (group >= group_count_)
+    throw_invalid(fmt::format("[optim] there is no group {}: there are {}", group, group_count_));
+  const ValueMap before = options_map(group);
+  const auto slots_before = slots(group);
+  assign(group, changed);
+  if (slots(group) == slots_before) return;
+  for (size_t i = 0; i < params_.size(); ++i)
+    if (group_of_[i] == group && state_[i].step > 0) {
+      assign(group, before);
+      throw_invalid(
+          fmt::format("[optim] parameter {} has stepped, and its state does not fit the new options "
+                      "of group {}: make a new optimizer",
+                      i, group));
+    }
+}
+
+double Optimizer::number(const std::string& name, size_t group) const {
+  if (group >= group_count_)
+    throw_invalid(fmt::format("[optim] there is no group {}: there are {}", group, group_count_));
+  const ValueMap options = options_map(group);
+  const auto it = options.find(name);
+  const double* value = it == options.end() ? nullptr : it->second.get_if<double>();
+  if (!value) throw_invalid(fmt::format("[optim] there is no option \"{}\" that is a number", name));
+  return *value;
 }
 
 void Optimizer::step() {
@@ -53,15 +81,18 @@ void Optimizer::step(const Tensors& grads) {
       throw_invalid(fmt::format("[optim] gradient {} is {} on {}; its parameter is {} on {}", i, g.str(),
                                 g.device().str(), p.str(), p.device().str()));
   }
-  const size_t slot_count = slots().size();
+  std::vector<size_t> slot_count;
+  for (size_t g = 0; g < group_count_; ++g) slot_count.push_back(slots(g).size());
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) continue;
     const Tensor& p = params_[i];
     State& state = state_[i];
-    while (state.slots.size() < slot_count) state.slots.push_back(Tensor::zeros(p.shape(), p.dtype()));
+    const size_t group = group_of_[i];
+    while (state.slots.size() < slot_count[group]) state.slots.push_back(Tensor::zeros(p.shape(), p.dtype()));
     const Tensor dense = p.contiguous_data();
     const bool aliased = grads[i].storage() == p.storage();  // the kernels take them for distinct
-    update(dense, aliased ? grads[i].clone_data() : grads[i].contiguous_data(), state.slots, ++state.step);
+    update(group, dense, aliased ? grads[i].clone_data() : grads[i].contiguous_data(), state.slots,
+           ++state.step);
     if (p.is_contiguous())
       p.bump_version();
     else
@@ -76,9 +107,15 @@ void Optimizer::zero_grad() {
 
 std::map<std::string, Tensor> Optimizer::state() const {
   std::map<std::string, Tensor> out;
-  const auto names = slots();
+  for (size_t g = 0; g < group_count_; ++g)
+    for (const auto& [name, value] : options_map(g)) {
+      const bool* flag = value.get_if<bool>();
+      out[fmt::format("group{}.{}", g, name)] =
+          flag ? Tensor::full({}, *flag, boolean) : Tensor::scalar(*value.get_if<double>(), float64);
+    }
   for (size_t i = 0; i < params_.size(); ++i) {
     if (state_[i].step == 0) continue;
+    const auto names = slots(group_of_[i]);
     out[fmt::format("{}.step", i)] = Tensor::of<int64_t>({state_[i].step}, {});
     for (size_t k = 0; k < names.size(); ++k)
       out[fmt::format("{}.{}", i, names[k])] = state_[i].slots[k].clone_data();
@@ -87,7 +124,31 @@ std::map<std::string, Tensor> Optimizer::state() const {
 }
 
 void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
-  const auto names = slots();
+  std::vector<ValueMap> before, loaded(group_count_);
+  std::map<std::string, Tensor> of_params = state;
+  for (size_t g = 0; g < group_count_; ++g) {
+    before.push_back(options_map(g));
+    for (const auto& [name, value] : before[g]) {
+      const auto entry = of_params.extract(fmt::format("group{}.{}", g, name));
+      if (entry.empty()) continue;
+      const Tensor& t = entry.mapped();
+      const DType dtype = value.get_if<bool>() ? boolean : float64;
+      if (!t.defined() || t.dim() != 0 || t.dtype() != dtype)
+        throw_invalid(
+            fmt::format("[optim] state {} is {}, expected {} []", entry.key(), t.str(), troupe::name(dtype)));
+      loaded[g][name] = dtype == boolean ? Value(t.item() != 0) : Value(t.item());
+    }
+  }
+  try {
+    for (size_t g = 0; g < group_count_; ++g) assign(g, loaded[g]);
+    state_ = read_state(of_params);  // which tensors there are depends on the options
+  } catch (...) {
+    for (size_t g = 0; g < group_count_; ++g) assign(g, before[g]);
+    throw;
+  }
+}
+
+std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, Tensor>& state) const {
   std::vector<State> loaded(params_.size());
   std::set<std::string> used;
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -106,7 +167,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
     if (!step) continue;  // never stepped; slots without it are found below
     loaded[i].step = *step->data<int64_t>();
     if (loaded[i].step < 1) throw_invalid(fmt::format("[optim] state {}.step is {}", i, loaded[i].step));
-    for (const std::string& name : names) {
+    for (const std::string& name : slots(group_of_[i])) {
       const Tensor* slot = find(name, p.shape(), p.dtype());
       if (!slot) throw_invalid(fmt::format("[optim] state {}.{} is missing", i, name));
       loaded[i].slots.push_back(slot->clone_data());
@@ -116,16 +177,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
     if (!used.contains(key))
       throw_invalid(fmt::format("[optim] state {} fits none of the {} parameters, or its step is missing",
                                 key, params_.size()));
-  state_ = std::move(loaded);
-}
-
-std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params) {
-  if (name == SGD::kName) return std::make_unique<SGD>(std::move(params), SGD::Options::from(options));
-  if (name == Adam::kName) return std::make_unique<Adam>(std::move(params), Adam::Options::from(options));
-  if (name == AdamW::kName) return std::make_unique<AdamW>(std::move(params), AdamW::Options::from(options));
-  const std::string near = nearest(name, {SGD::kName, Adam::kName, AdamW::kName});
-  throw_invalid(fmt::format("[optim] unknown optimizer \"{}\"; {}", name,
-                            near.empty() ? "known: sgd, adam, adamw" : "did you mean \"" + near + "\"?"));
+  return loaded;
 }
 
 }  // namespace troupe::optim

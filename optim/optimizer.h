@@ -12,10 +12,11 @@ namespace troupe::optim {
 
 /// Changes parameters in place from their gradients, by the formulas of PyTorch's optimizer of the same name.
 /// float32 and float64. Not synchronized: one thread at a time, and nobody else writes to the parameters.
+///
+/// Parameters come in groups; each group has options of its own (optim/grouped.h). Groups count from 0, and
+/// parameters are numbered through all groups.
 class Optimizer {
  public:
-  /// `invalid` if a parameter is undefined, not floating, no leaf, or given twice.
-  explicit Optimizer(Tensors params);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -28,36 +29,58 @@ class Optimizer {
   /// Drops the `.grad` of every parameter.
   void zero_grad();
 
+  /// Of all groups, one after the other.
   const Tensors& params() const { return params_; }
-  double lr() const { return lr_; }
-  /// `invalid` if negative or not finite.
+  size_t group_count() const { return group_count_; }
+  double lr(size_t group = 0) const { return number("lr", group); }
+  /// In all groups. `invalid` if negative or not finite.
   void set_lr(double lr);
 
+  /// The options of a group by name, as they are now.
+  virtual ValueMap options_map(size_t group) const = 0;
+  /// Changes the options that `changed` names, from the next step on. `invalid`, with nothing changed, on
+  /// unknown names, wrong types, values out of range, and if a parameter of the group, having stepped, would
+  /// need other state tensors.
+  void change_options(size_t group, const ValueMap& changed);
+  /// One option that is a number; `invalid` if there is no such option.
+  double number(const std::string& name, size_t group = 0) const;
+
   /// What steps have left behind: "<parameter>.<name>" to tensor ("0.exp_avg"), and "<parameter>.step"
-  /// (int64, 0-d). Copies. Empty before the first step. The options are not part of it.
+  /// (int64, 0-d); and the options: "group<group>.<option>" (float64 or bool, 0-d). Copies.
   std::map<std::string, Tensor> state() const;
-  /// Goes on from a state(). `invalid`, with nothing changed, on names or shapes that do not fit.
+  /// Goes on from a state(); options that it does not name stay. `invalid`, with nothing changed, on names,
+  /// shapes or values that do not fit.
   void load_state(const std::map<std::string, Tensor>& state);
 
  protected:
-  /// Names of the state tensors that each parameter has, in order; each has the parameter's shape and dtype.
-  virtual std::vector<std::string> slots() const = 0;
+  /// `invalid` if a parameter is undefined, not floating, no leaf, or given twice.
+  explicit Optimizer(const std::vector<Tensors>& groups);
+  /// Names of the state tensors that each parameter of a group has, in order; each has the parameter's shape
+  /// and dtype.
+  virtual std::vector<std::string> slots(size_t group) const = 0;
   /// One update of one parameter. All tensors are contiguous; `slots` are zero at step 1; `step` counts
   /// from 1.
-  virtual void update(const Tensor& param, const Tensor& grad, const Tensors& slots, int64_t step) const = 0;
+  virtual void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+                      int64_t step) const = 0;
+  /// Changes options; `invalid`, with nothing changed, as change_options(), but for the state.
+  virtual void assign(size_t group, const ValueMap& changed) = 0;
 
  private:
   struct State {
     int64_t step = 0;
     Tensors slots;  // empty before the first step
   };
+  std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
+
   Tensors params_;
+  std::vector<size_t> group_of_;
   std::vector<State> state_;
-  double lr_ = 0;
+  size_t group_count_;
 };
 
-/// Makes the optimizer called `name` ("sgd", "adam", "adamw") with options as in its Options::to_map();
-/// missing ones have their defaults. `invalid` on unknown names, with the nearest known one.
+/// Makes the optimizer called `name` ("sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb") with
+/// options as in its Options::to_map(); missing ones have their defaults. `invalid` on unknown names, with
+/// the nearest known one.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
 
 }  // namespace troupe::optim

@@ -1,7 +1,8 @@
-// Options structs to and from ValueMap, and their checks: how options travel to the owners of parameters.
+// Options structs: their names, ranges and way into a ValueMap, from one list of fields.
 #pragma once
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/error.h"
@@ -9,23 +10,42 @@
 
 namespace troupe::optim {
 
-/// An Options struct lists its members once, in `static void fields(auto& options, auto&& field)`:
-/// field("lr", options.lr). These functions do the rest.
+/// An Options struct has a kName and lists its members once, with the range of each number:
+///
+///   static void fields(auto& o, auto&& field) { field("beta1", o.beta1, 0, 1), field("amsgrad", o.amsgrad);
+///   }
+///
+/// A number is at least `low` and below `high`; without a range, any finite one. What concerns several
+/// members is in `void check() const`, if there is one. The functions below do the rest.
 template <class Options>
 ValueMap options_to_map(const Options& options) {
   ValueMap map;
-  Options::fields(options, [&](const char* name, const auto& value) { map[name] = value; });
+  Options::fields(options, [&](const char* name, const auto& value, auto...) { map[name] = value; });
   return map;
 }
 
-/// `invalid` on an unknown name (with the nearest known one) or a value of the wrong type. Integers pass as
-/// doubles.
+/// `invalid` unless low <= value < high (high may be infinite) and value is finite.
+void check_option(const char* optimizer, const char* name, double value, double low, double high);
+
 template <class Options>
-Options options_from_map(const char* optimizer, const ValueMap& map) {
-  const std::string start = "[" + std::string(optimizer) + "] option ";
-  Options options;
+void check_options(const Options& options) {
+  struct {
+    void operator()(const char*, bool) const {}
+    void operator()(const char* name, double value, double low = -HUGE_VAL, double high = HUGE_VAL) const {
+      check_option(Options::kName, name, value, low, high);
+    }
+  } field;
+  Options::fields(options, field);
+  if constexpr (requires { options.check(); }) options.check();
+}
+
+/// `options` with what `map` names; integers pass as doubles. `invalid` on an unknown name (with the nearest
+/// known one), a value of the wrong type or out of range.
+template <class Options>
+Options options_from_map(const ValueMap& map, Options options = {}) {
+  const std::string start = "[" + std::string(Options::kName) + "] option ";
   std::vector<std::string> known;
-  Options::fields(options, [&](const char* name, auto& value) {
+  Options::fields(options, [&](const char* name, auto& value, auto...) {
     known.push_back(name);
     const auto it = map.find(name);
     if (it == map.end()) return;
@@ -46,17 +66,8 @@ Options options_from_map(const char* optimizer, const ValueMap& map) {
     throw_invalid(start + "\"" + name + "\" is unknown" +
                   (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
   }
+  check_options(options);
   return options;
-}
-
-/// `invalid` unless low <= value, value < high (high may be infinite) and value is finite.
-inline void check_option(const char* optimizer, const char* name, double value, double low,
-                         double high = HUGE_VAL) {
-  if (std::isfinite(value) && value >= low && value < high) return;
-  throw_invalid("[" + std::string(optimizer) + "] option " + name + " must be " +
-                (std::isfinite(high) ? "in [" + std::to_string(low) + ", " + std::to_string(high) + ")"
-                                     : "a finite number of at least " + std::to_string(low)) +
-                ", got " + std::to_string(value));
 }
 
 }  // namespace troupe::optim

@@ -91,7 +91,7 @@ TEST_CASE("step(grads) needs one fitting gradient per parameter, and changes not
              }),
              Contains("gradient 1 is float32 [1]"));
   CHECK(a.to_vector<double>() == Values{1, 2});
-  CHECK(adam.state().empty());
+  CHECK_FALSE(adam.state().contains("0.step"));
 }
 
 TEST_CASE("strided parameters and gradients, and a gradient that is the parameter, are right") {
@@ -175,7 +175,7 @@ TEST_CASE("make() knows optimizers by name") {
   CHECK_THAT(testing::text_of([&] { optim::make("adan", {}, p); }),
              Contains("unknown optimizer \"adan\"; did you mean \"adam\"?"));
   CHECK_THAT(testing::text_of([&] { optim::make("conjugate gradients", {}, p); }),
-             Contains("known: sgd, adam, adamw"));
+             Contains("known: sgd, adam, adamw, rmsprop, adagrad, adadelta, lamb"));
   CHECK_THAT(testing::text_of([&] {
                optim::make("adam", {{"betas", 0.9}}, p);
              }),
@@ -194,11 +194,12 @@ TEST_CASE("set_lr holds from the next step on, and shows in options()") {
 TEST_CASE("state lists what steps left behind, and is a copy") {
   Tensor a = param({1, 2}), b = param({3});
   Adam adam({a, b}, {.amsgrad = true});
-  CHECK(adam.state().empty());
+  CHECK(adam.state().size() == 6);  // the options
   adam.step({Tensor(), Tensor::of<double>({2})});
   const auto state = adam.state();
   std::vector<std::string> names;
-  for (const auto& [name, t] : state) names.push_back(name);
+  for (const auto& [name, t] : state)
+    if (!name.starts_with("group0.")) names.push_back(name);
   CHECK(names == std::vector<std::string>{"1.exp_avg", "1.exp_avg_sq", "1.max_exp_avg_sq", "1.step"});
   CHECK(state.at("1.step").item() == 1);
   CHECK(state.at("1.exp_avg").item() == Approx(0.2));
@@ -207,7 +208,7 @@ TEST_CASE("state lists what steps left behind, and is a copy") {
   adam.load_state(state);
   CHECK(adam.state().at("1.step").item() == 1);
   adam.load_state({});
-  CHECK(adam.state().empty());
+  CHECK_FALSE(adam.state().contains("1.step"));
 }
 
 TEST_CASE("state that does not fit is refused and changes nothing") {

@@ -1,4 +1,4 @@
-// Every reference case of the optimizers that exist, in float64 and float32.
+// Every reference case, in float64 and float32.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -28,7 +28,6 @@ void follow(DType dtype, double tolerance, bool reload) {
   const auto file = read_oracle("optimizers.json");
   for (const auto& json : file.at("cases")) {
     const std::string name = json.at("optimizer");
-    if (name != "sgd" && name != "adam" && name != "adamw") continue;
     ++cases[name];
     const ValueMap options = to_options(json.at("options"));
     const Tensor p = to_tensor(json.at("start"), dtype);
@@ -44,7 +43,10 @@ void follow(DType dtype, double tolerance, bool reload) {
       CHECK(distance(p, to_tensor(json.at("after")[step], dtype)) <= tolerance);
     }
   }
-  CHECK(cases == std::map<std::string, int>{{"adam", 3}, {"adamw", 1}, {"sgd", 4}});
+  for (const char* name : {"adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd"}) {
+    INFO(name);
+    CHECK(cases[name] > 0);
+  }
 }
 
 }  // namespace

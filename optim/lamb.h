@@ -1,0 +1,33 @@
+// LAMB: Adam's direction, with a step as long as the parameter's norm allows.
+#pragma once
+#include "optim/grouped.h"
+
+namespace troupe::optim {
+
+struct LAMBOptions {
+  static constexpr const char* kName = "lamb";
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
+
+  /// `invalid` on unknown names, wrong types and values out of range.
+  static LAMBOptions from(const ValueMap& map) { return options_from_map<LAMBOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
+        field("eps", o.eps, 0);
+    field("weight_decay", o.weight_decay, 0);
+  }
+};
+
+/// You et al. 2020, algorithm 2, with bias correction: u = m̂ / (sqrt(v̂) + eps) + weight_decay * p;
+/// p -= lr * |p| / |u| * u, with the norms of the whole parameter; a ratio of 1 where one of them is zero.
+class LAMB final : public Grouped<LAMBOptions> {
+ public:
+  using Grouped::Grouped;
+
+ private:
+  std::vector<std::string> slots(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
+};
+
+}  // namespace troupe::optim

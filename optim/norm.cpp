@@ -1,0 +1,57 @@
+#include "optim/norm.h"
+
+#include <cmath>
+
+#include "ops/cpu/simd.h"
+#include "optim/pass.h"
+
+namespace troupe::optim {
+namespace {
+
+constexpr int kLanes = 16;
+
+// fold(sum, x) over the elements in 16 running sums, then over those in turn.
+template <class Fold>
+double reduce(const Tensor& t, const Fold& fold) {
+  const Tensor dense = t.contiguous_data();
+  double out = 0;
+  with_type(t, [&]<class T>(T) {
+    const T* x = dense.data<T>();
+    const int64_t n = dense.numel();
+    double lanes[kLanes] = {};
+    ops::cpu::vectorized([ x, n, &lanes, fold ]() __attribute__((always_inline)) {
+      double local[kLanes] = {};
+      int64_t i = 0;
+      for (; i + kLanes <= n; i += kLanes)
+        for (int l = 0; l < kLanes; ++l) local[l] = fold(local[l], static_cast<double>(x[i + l]));
+      for (int l = 0; i < n; ++i, ++l) local[l] = fold(local[l], static_cast<double>(x[i]));
+      for (int l = 0; l < kLanes; ++l) lanes[l] = local[l];
+    });
+    for (const double lane : lanes) out = fold.join(out, lane);
+  });
+  return out;
+}
+
+struct Squares {
+  [[gnu::always_inline]] double operator()(double sum, double x) const { return sum + x * x; }
+  double join(double a, double b) const { return a + b; }
+};
+struct Most {
+  [[gnu::always_inline]] double operator()(double most, double x) const {
+    const double size = std::fabs(x);
+    return most >= size || most != most ? most : size;
+  }
+  double join(double a, double b) const { return (*this)(a, b); }
+};
+struct Poison {  // infinity times zero is NaN, and stays
+  [[gnu::always_inline]] double operator()(double sum, double x) const { return sum + x * 0; }
+  double join(double a, double b) const { return a + b; }
+};
+
+}  // namespace
+
+double sum_of_squares(const Tensor& t) { return reduce(t, Squares{}); }
+double largest(const Tensor& t) { return reduce(t, Most{}); }
+bool all_finite(const Tensor& t) { return reduce(t, Poison{}) == 0; }
+
+}  // namespace troupe::optim

@@ -1,0 +1,78 @@
+// RMSprop, Adagrad and Adadelta: steps divided by a running size of the gradient.
+#pragma once
+#include "optim/grouped.h"
+
+namespace troupe::optim {
+
+struct RMSpropOptions {
+  static constexpr const char* kName = "rmsprop";
+  double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  bool centered = false;  ///< subtract the square of the mean gradient
+
+  /// `invalid` on unknown names, wrong types and values out of range; so in the others.
+  static RMSpropOptions from(const ValueMap& map) { return options_from_map<RMSpropOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("alpha", o.alpha, 0), field("eps", o.eps, 0);
+    field("weight_decay", o.weight_decay, 0), field("momentum", o.momentum, 0), field("centered", o.centered);
+  }
+};
+
+/// v = alpha v + (1 - alpha) g²;  d = g / (sqrt(v [- mean²]) + eps);  b = momentum * b + d;  p -= lr * b.
+class RMSprop final : public Grouped<RMSpropOptions> {
+ public:
+  using Grouped::Grouped;
+
+ private:
+  std::vector<std::string> slots(size_t group) const override;
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
+};
+
+struct AdagradOptions {
+  static constexpr const char* kName = "adagrad";
+  double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
+
+  static AdagradOptions from(const ValueMap& map) { return options_from_map<AdagradOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("lr_decay", o.lr_decay, 0), field("weight_decay", o.weight_decay, 0);
+    field("initial_accumulator_value", o.initial_accumulator_value, 0), field("eps", o.eps, 0);
+  }
+};
+
+/// sum += g²;  p -= lr / (1 + (step - 1) lr_decay) * g / (sqrt(sum) + eps).
+class Adagrad final : public Grouped<AdagradOptions> {
+ public:
+  using Grouped::Grouped;
+
+ private:
+  std::vector<std::string> slots(size_t) const override { return {"sum"}; }
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
+};
+
+struct AdadeltaOptions {
+  static constexpr const char* kName = "adadelta";
+  double lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0;
+
+  static AdadeltaOptions from(const ValueMap& map) { return options_from_map<AdadeltaOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("rho", o.rho, 0, 1), field("eps", o.eps, 0);
+    field("weight_decay", o.weight_decay, 0);
+  }
+};
+
+/// v = rho v + (1 - rho) g²;  d = g sqrt(u + eps) / sqrt(v + eps);  u = rho u + (1 - rho) d²;  p -= lr * d.
+class Adadelta final : public Grouped<AdadeltaOptions> {
+ public:
+  using Grouped::Grouped;
+
+ private:
+  std::vector<std::string> slots(size_t) const override { return {"square_avg", "acc_delta"}; }
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
+};
+
+}  // namespace troupe::optim
