@@ -1,7 +1,10 @@
-// Optimizers, all of them.
+// Optimizers and what goes with them.
 #pragma once
 #include "optim/adam.h"
+#include "optim/clip.h"
 #include "optim/lamb.h"
+#include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"
+#include "optim/schedule.h"
 #include "optim/sgd.h"
