@@ -24,8 +24,10 @@ nlohmann::ordered_json number(double x) {
 Bench::Bench(const std::string& program, const std::string& description, int argc, const char* const* argv) {
   tools::Flags flags(program, description);
   flags.add("--quick", quick_, "a few steps of each: shows that it works, not how fast it is");
+  int64_t threads = 1;
+  flags.add("--threads", threads, "threads that one operator may use", {1, 1024});
   exit_code = flags.parse(argc, argv);
-  ops::set_num_threads(1);
+  ops::set_num_threads(static_cast<int>(threads));
 }
 
 int Bench::count(int n) const { return quick_ ? std::min(n, 3) : n; }

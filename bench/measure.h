@@ -11,8 +11,8 @@ namespace troupe::bench {
 /// Times steps and prints results. Belongs to one thread.
 class Bench {
  public:
-  /// Parses the flags of a benchmark program, of which --quick is the only one, and sets one compute thread,
-  /// whatever the environment says. Empty `exit_code`: go on.
+  /// Parses the flags of a benchmark program, --quick and --threads, and sets one compute thread or as many
+  /// as were asked for, whatever the environment says. Empty `exit_code`: go on.
   Bench(const std::string& program, const std::string& description, int argc, const char* const* argv);
   std::optional<int> exit_code;
 

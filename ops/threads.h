@@ -3,9 +3,24 @@
 
 namespace troupe::ops {
 
-/// Threads for matrix products, for the whole process: 1 unless TROUPE_NUM_THREADS says otherwise.
-/// `invalid` unless 1 <= n <= 1024. The number does not depend on which thread calls an operator.
-void set_num_threads(int n);
+/// Threads that one operator may use, its caller included. One number for the whole process: what
+/// set_num_threads() said; else TROUPE_NUM_THREADS; else the cores that this process may run on, divided by
+/// the workers on this host (LOCAL_WORLD_SIZE, which `troupe run` sets) and by those in this process; at
+/// least 1. Results have the same bits whatever it is. `invalid` if a variable is no number from 1 to 1024.
 int num_threads();
+/// `invalid` unless 1 <= n <= 1024.
+void set_num_threads(int n);
+
+/// Says, while it lives, that `workers` workers of this process may compute at the same time.
+class SharedCores {
+ public:
+  explicit SharedCores(int workers);
+  ~SharedCores();
+  SharedCores(const SharedCores&) = delete;
+  SharedCores& operator=(const SharedCores&) = delete;
+
+ private:
+  int workers_;
+};
 
 }  // namespace troupe::ops

@@ -7,6 +7,7 @@
 #include "autograd/dist/engine.h"
 #include "autograd/dist/optimizer.h"
 #include "net/socket/transport.h"
+#include "ops/threads.h"
 
 namespace troupe {
 namespace {
@@ -22,7 +23,7 @@ std::string random_name() {
 
 class InProcess final : public Cluster {
  public:
-  InProcess(int count, actors::Hosting hosting, ClusterOptions options) {
+  InProcess(int count, actors::Hosting hosting, ClusterOptions options) : cores_(count) {
     if (count < 1) throw_invalid("[cluster] needs at least one worker, got " + std::to_string(count));
     auto runtime = actors::Runtime::make(options.threads);
     const std::string token = random_name() + random_name();
@@ -53,6 +54,7 @@ class InProcess final : public Cluster {
   }
 
  private:
+  ops::SharedCores cores_;
   net::Network network_;
   std::vector<std::unique_ptr<actors::Worker>> workers_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;

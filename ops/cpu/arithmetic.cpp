@@ -110,21 +110,21 @@ void where(const Call& c, Tensors& out) {
     using T = decltype(zero);
     const T *a = c.in[1].data<T>(), *b = c.in[2].data<T>();
     T* to = out[0].data<T>();
-    for_each_run<4>(shape,
-                    {out[0].strides(), broadcast_strides(c.in[0], shape), broadcast_strides(c.in[1], shape),
-                     broadcast_strides(c.in[2], shape)},
-                    [&](const auto& at, int64_t n, const auto& step) {
-                      T* o = to + at[0];
-                      const bool* which = condition + at[1];
-                      const T *x = a + at[2], *y = b + at[3];
-                      const int64_t so = step[0], sc = step[1], sx = step[2], sy = step[3];
-                      if (so == 1 && sc == 1 && sx == 1 && sy == 1)
-                        vectorized([=]() __attribute__((always_inline)) {
-                          for (int64_t i = 0; i < n; ++i) o[i] = pick(which[i], x[i], y[i]);
-                        });
-                      else
-                        for (int64_t i = 0; i < n; ++i) o[i * so] = which[i * sc] ? x[i * sx] : y[i * sy];
-                    });
+    parallel_runs<4>(shape,
+                     {out[0].strides(), broadcast_strides(c.in[0], shape), broadcast_strides(c.in[1], shape),
+                      broadcast_strides(c.in[2], shape)},
+                     [&](const auto& at, int64_t n, const auto& step) {
+                       T* o = to + at[0];
+                       const bool* which = condition + at[1];
+                       const T *x = a + at[2], *y = b + at[3];
+                       const int64_t so = step[0], sc = step[1], sx = step[2], sy = step[3];
+                       if (so == 1 && sc == 1 && sx == 1 && sy == 1)
+                         vectorized([=]() __attribute__((always_inline)) {
+                           for (int64_t i = 0; i < n; ++i) o[i] = pick(which[i], x[i], y[i]);
+                         });
+                       else
+                         for (int64_t i = 0; i < n; ++i) o[i * so] = which[i * sc] ? x[i * sx] : y[i * sy];
+                     });
   });
 }
 

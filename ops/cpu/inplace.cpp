@@ -14,18 +14,18 @@ void update(const Tensor& a, const Tensor& b, const Tensor& c, F f) {
     using T = decltype(zero);
     T* pa = a.data<T>();
     const T *pb = b.data<T>(), *pc = c.data<T>();
-    for_each_run<3>(a.shape(), {a.strides(), b.strides(), c.strides()},
-                    [&](const auto& at, int64_t n, const auto& step) {
-                      T* x = pa + at[0];
-                      const T *y = pb + at[1], *z = pc + at[2];
-                      const int64_t sx = step[0], sy = step[1], sz = step[2];
-                      if (sx == 1 && sy == 1 && sz == 1)
-                        vectorized([=]() __attribute__((always_inline)) {
-                          for (int64_t i = 0; i < n; ++i) x[i] = f(x[i], y[i], z[i]);
-                        });
-                      else
-                        for (int64_t i = 0; i < n; ++i) x[i * sx] = f(x[i * sx], y[i * sy], z[i * sz]);
-                    });
+    parallel_runs<3>(a.shape(), {a.strides(), b.strides(), c.strides()},
+                     [&](const auto& at, int64_t n, const auto& step) {
+                       T* x = pa + at[0];
+                       const T *y = pb + at[1], *z = pc + at[2];
+                       const int64_t sx = step[0], sy = step[1], sz = step[2];
+                       if (sx == 1 && sy == 1 && sz == 1)
+                         vectorized([=]() __attribute__((always_inline)) {
+                           for (int64_t i = 0; i < n; ++i) x[i] = f(x[i], y[i], z[i]);
+                         });
+                       else
+                         for (int64_t i = 0; i < n; ++i) x[i * sx] = f(x[i * sx], y[i * sy], z[i * sz]);
+                     });
   });
 }
 

@@ -1,7 +1,9 @@
 // Loops over strided tensors: dimensions that lie together are merged, and the innermost runs vectorized.
 #pragma once
+#include <algorithm>
 #include <array>
 
+#include "ops/cpu/parallel.h"
 #include "ops/cpu/simd.h"
 #include "ops/op.h"
 
@@ -16,38 +18,82 @@ inline Shape broadcast_strides(const Tensor& t, const Shape& shape) {
   return s;
 }
 
-/// Visits N operands of one shape together: f(offsets, count, steps) for every innermost run, in row-major
-/// order.
+/// N operands of one shape, walked together in row-major order. Dimensions that lie together are merged.
+template <size_t N>
+class Runs {
+ public:
+  Runs(const Shape& shape, const std::array<Shape, N>& strides) {
+    for (int d = 0; d < shape.rank(); ++d) {
+      numel_ *= shape[d];
+      if (shape[d] == 1) continue;
+      bool merges = rank_ > 0;
+      for (size_t k = 0; k < N && merges; ++k) merges = step_[rank_ - 1][k] == strides[k][d] * shape[d];
+      if (merges)
+        size_[rank_ - 1] *= shape[d];
+      else
+        size_[rank_++] = shape[d];
+      for (size_t k = 0; k < N; ++k) step_[rank_ - 1][k] = strides[k][d];
+    }
+    if (rank_ == 0) size_[rank_++] = numel_;  // steps of 0
+  }
+  int64_t numel() const { return numel_; }
+
+  /// f(offsets, count, steps) for every innermost run, or part of one, of the elements from `begin` to `end`.
+  template <class F>
+  void visit(int64_t begin, int64_t end, F&& f) const {
+    if (begin >= end) return;
+    const int last = rank_ - 1;
+    int64_t index[kMaxDims];
+    std::array<int64_t, N> at{};
+    for (int64_t d = last, rest = begin; d >= 0; rest /= size_[d--]) {
+      index[d] = rest % size_[d];
+      for (size_t k = 0; k < N; ++k) at[k] += step_[d][k] * index[d];
+    }
+    for (int64_t left = end - begin;;) {
+      const int64_t count = std::min(left, size_[last] - index[last]);
+      f(at, count, step_[last]);
+      left -= count;
+      if (left == 0) return;
+      for (size_t k = 0; k < N; ++k) at[k] -= step_[last][k] * index[last];
+      index[last] = 0;
+      for (int d = last - 1; d >= 0; --d) {
+        for (size_t k = 0; k < N; ++k) at[k] += step_[d][k];
+        if (++index[d] < size_[d]) break;
+        for (size_t k = 0; k < N; ++k) at[k] -= step_[d][k] * size_[d];
+        index[d] = 0;
+      }
+    }
+  }
+
+ private:
+  int64_t numel_ = 1;
+  int rank_ = 0;
+  int64_t size_[kMaxDims + 1] = {};
+  std::array<int64_t, N> step_[kMaxDims + 1] = {};
+};
+
+/// f(offsets, count, steps) for every innermost run, in row-major order, on this thread.
 template <size_t N, class F>
 void for_each_run(const Shape& shape, const std::array<Shape, N>& strides, F&& f) {
-  int64_t size[kMaxDims], step[kMaxDims][N];
-  int rank = 0;
-  for (int d = 0; d < shape.rank(); ++d) {
-    if (shape[d] == 0) return;
-    if (shape[d] == 1) continue;
-    bool merges = rank > 0;
-    for (size_t k = 0; k < N && merges; ++k) merges = step[rank - 1][k] == strides[k][d] * shape[d];
-    if (merges)
-      size[rank - 1] *= shape[d];
-    else
-      size[rank++] = shape[d];
-    for (size_t k = 0; k < N; ++k) step[rank - 1][k] = strides[k][d];
-  }
-  std::array<int64_t, N> at{}, inner{};
-  if (rank == 0) return f(at, int64_t{1}, inner);
-  for (size_t k = 0; k < N; ++k) inner[k] = step[rank - 1][k];
-  int64_t index[kMaxDims] = {};
-  for (;;) {
-    f(at, size[rank - 1], inner);
-    int d = rank - 2;
-    for (; d >= 0; --d) {
-      for (size_t k = 0; k < N; ++k) at[k] += step[d][k];
-      if (++index[d] < size[d]) break;
-      for (size_t k = 0; k < N; ++k) at[k] -= step[d][k] * size[d];
-      index[d] = 0;
-    }
-    if (d < 0) return;
-  }
+  const Runs<N> runs(shape, strides);
+  runs.visit(0, runs.numel(), f);
+}
+
+constexpr int64_t kGrain = 1 << 15;  ///< elements of a piece of a large tensor
+
+/// f(begin, end) for pieces of [0, n), on several threads if n is large. `element_ns`: see parallel_for.
+template <class F>
+void parallel_ranges(int64_t n, const F& f, double element_ns = 0.2) {
+  if (n <= 2 * kGrain) return n > 0 ? f(int64_t{0}, n) : void();
+  parallel_for((n + kGrain - 1) / kGrain, kGrain * element_ns,
+               [&](int64_t i) { f(i * kGrain, std::min(n, (i + 1) * kGrain)); });
+}
+
+/// As for_each_run, with the pieces of large tensors on several threads, in any order.
+template <size_t N, class F>
+void parallel_runs(const Shape& shape, const std::array<Shape, N>& strides, const F& f) {
+  const Runs<N> runs(shape, strides);
+  parallel_ranges(runs.numel(), [&](int64_t begin, int64_t end) { runs.visit(begin, end, f); });
 }
 
 /// out[i] = f(x[i]).
@@ -55,18 +101,22 @@ template <class T, class R, class F>
 void map1(const Tensor& x, const Tensor& out, F f) {
   const T* in = x.data<T>();
   R* to = out.data<R>();
-  for_each_run<2>(out.shape(), {out.strides(), x.strides()},
-                  [&](const auto& at, int64_t n, const auto& step) {
-                    const T* __restrict a = in + at[1];
-                    R* __restrict o = to + at[0];
-                    const int64_t so = step[0], sa = step[1];
-                    if (so == 1 && sa == 1)
-                      vectorized([=]() __attribute__((always_inline)) {
-                        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
-                      });
-                    else
-                      for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa]);
-                  });
+  const auto body = [&](const auto& at, int64_t n, const auto& step) {
+    const T* __restrict a = in + at[1];
+    R* __restrict o = to + at[0];
+    const int64_t so = step[0], sa = step[1];
+    if (so == 1 && sa == 1)
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
+      });
+    else
+      for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa]);
+  };
+  if (x.is_contiguous() && out.is_contiguous())
+    return parallel_ranges(out.numel(), [&](int64_t begin, int64_t end) {
+      body(std::array{begin, begin}, end - begin, std::array<int64_t, 2>{1, 1});
+    });
+  parallel_runs<2>(out.shape(), {out.strides(), x.strides()}, body);
 }
 
 /// out[i] = f(x[i], y[i]), both broadcast to out.
@@ -95,10 +145,11 @@ void map2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
       for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa], b[i * sb]);
   };
   if (x.is_contiguous() && y.is_contiguous() && x.shape() == shape && y.shape() == shape) {
-    if (const int64_t n = shape.numel()) body(std::array<int64_t, 3>{}, n, std::array<int64_t, 3>{1, 1, 1});
-    return;
+    return parallel_ranges(shape.numel(), [&](int64_t begin, int64_t end) {
+      body(std::array{begin, begin, begin}, end - begin, std::array<int64_t, 3>{1, 1, 1});
+    });
   }
-  for_each_run<3>(shape, {out.strides(), broadcast_strides(x, shape), broadcast_strides(y, shape)}, body);
+  parallel_runs<3>(shape, {out.strides(), broadcast_strides(x, shape), broadcast_strides(y, shape)}, body);
 }
 
 /// Calls f with a float or a double.

@@ -52,44 +52,71 @@ Rows rows_of(const Call& c, bool last = false) {
   return rows_of(c.in[0], dim_flags(c, c.in[0].shape(), c.attrs.ints("dim")), last);
 }
 
-// acc(state, element) folds along n; `merge` joins lanes; `finish` makes the result.
+// One row: kLanes running values, merged in turn.
+template <class A, class T, class Fold, class Merge>
+A reduce_row(const T* row, int64_t n, A start, Fold fold, Merge merge) {
+  A lanes[kLanes];
+  vectorized([&, row, n ]() __attribute__((always_inline)) {
+    A local[kLanes];
+    for (int l = 0; l < kLanes; ++l) local[l] = start;
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int l = 0; l < kLanes; ++l) local[l] = fold(local[l], row[i + l]);
+    for (int l = 0; i < n; ++i, ++l) local[l] = fold(local[l], row[i]);
+    for (int l = 0; l < kLanes; ++l) lanes[l] = local[l];
+  });
+  A all = lanes[0];
+  for (int l = 1; l < kLanes; ++l) all = merge(all, lanes[l]);
+  return all;
+}
+
+// fold(state, element) goes along n; `merge` joins states; `finish` makes the result. Long rows are cut in
+// pieces of kGrain, many rows in blocks of about that size.
 template <class T, class A, class R, class Fold, class Merge, class Finish>
 void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, Finish finish) {
   const T* x = r.x.data<T>();
   R* to = out.data<R>();
   const int64_t n = r.n, inner = r.inner;
-  if (inner == 1) {
+  constexpr double kElementNs = 0.3;
+  if (out.numel() == 0) return;
+  if (inner == 1 && n > 2 * kGrain) {
+    const int64_t pieces = (n + kGrain - 1) / kGrain;
+    std::vector<A> parts(static_cast<size_t>(pieces));
     for (int64_t o = 0; o < r.outer; ++o) {
-      const T* row = x + o * n;
-      A lanes[kLanes];
-      for (A& lane : lanes) lane = start;
-      vectorized([&, row, n ]() __attribute__((always_inline)) {
-        A local[kLanes];
-        for (int l = 0; l < kLanes; ++l) local[l] = start;
-        int64_t i = 0;
-        for (; i + kLanes <= n; i += kLanes)
-          for (int l = 0; l < kLanes; ++l) local[l] = fold(local[l], row[i + l]);
-        for (int l = 0; i < n; ++i, ++l) local[l] = fold(local[l], row[i]);
-        for (int l = 0; l < kLanes; ++l) lanes[l] = local[l];
+      parallel_for(pieces, kGrain * kElementNs, [&](int64_t i) {
+        const int64_t from = i * kGrain;
+        parts[static_cast<size_t>(i)] =
+            reduce_row(x + o * n + from, std::min(kGrain, n - from), start, fold, merge);
       });
-      A all = lanes[0];
-      for (int l = 1; l < kLanes; ++l) all = merge(all, lanes[l]);
+      A all = parts[0];
+      for (size_t i = 1; i < parts.size(); ++i) all = merge(all, parts[i]);
       to[o] = finish(all);
     }
     return;
   }
-  std::vector<A> sums(static_cast<size_t>(inner));
-  for (int64_t o = 0; o < r.outer; ++o) {
-    std::fill(sums.begin(), sums.end(), start);
-    for (int64_t i = 0; i < n; ++i) {
-      const T* __restrict row = x + (o * n + i) * inner;
-      A* __restrict s = sums.data();
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t j = 0; j < inner; ++j) s[j] = fold(s[j], row[j]);
-      });
-    }
-    for (int64_t j = 0; j < inner; ++j) to[o * inner + j] = finish(sums[static_cast<size_t>(j)]);
+  if (inner == 1) {
+    const int64_t rows = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n));
+    parallel_for((r.outer + rows - 1) / rows, static_cast<double>(rows * n) * kElementNs, [&](int64_t block) {
+      for (int64_t o = block * rows; o < std::min(r.outer, (block + 1) * rows); ++o)
+        to[o] = finish(reduce_row(x + o * n, n, start, fold, merge));
+    });
+    return;
   }
+  // Pieces of whole columns, not narrower than four cache lines.
+  const int64_t width = std::min(inner, std::max<int64_t>(64, kGrain / std::max<int64_t>(1, n)));
+  const int64_t per_row = (inner + width - 1) / width;
+  parallel_for(r.outer * per_row, static_cast<double>(width * n) * kElementNs, [&](int64_t piece) {
+    const int64_t o = piece / per_row, from = piece % per_row * width, count = std::min(width, inner - from);
+    std::vector<A> sums(static_cast<size_t>(count), start);
+    A* s = sums.data();
+    const T* base = x + o * n * inner + from;
+    vectorized([=]() __attribute__((always_inline)) {
+      for (int64_t i = 0; i < n; ++i)
+#pragma GCC ivdep
+        for (int64_t j = 0; j < count; ++j) s[j] = fold(s[j], base[i * inner + j]);
+    });
+    for (int64_t j = 0; j < count; ++j) to[o * inner + from + j] = finish(sums[static_cast<size_t>(j)]);
+  });
 }
 
 // float32 is summed in double: accurate whatever the length, and the loop waits for memory anyway.

@@ -35,11 +35,27 @@ class Process {
       dup2(out[1], 1);
       dup2(err[1], 2);
       fcntl(life[1], F_SETFD, 0);
-      for (const char* name :
-           {"TROUPE_RANK", "TROUPE_WORLD_SIZE", "TROUPE_ADDRESS", "TROUPE_TOKEN", "TROUPE_TOKEN_FILE",
-            "TROUPE_BIND", "TROUPE_WORKERS", "TROUPE_JOIN_TIMEOUT", "TROUPE_LOG", "RANK", "WORLD_SIZE",
-            "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK",
-            "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"})
+      for (const char* name : {"TROUPE_RANK",
+                               "TROUPE_WORLD_SIZE",
+                               "TROUPE_ADDRESS",
+                               "TROUPE_TOKEN",
+                               "TROUPE_TOKEN_FILE",
+                               "TROUPE_BIND",
+                               "TROUPE_WORKERS",
+                               "TROUPE_JOIN_TIMEOUT",
+                               "TROUPE_LOG",
+                               "RANK",
+                               "WORLD_SIZE",
+                               "MASTER_ADDR",
+                               "MASTER_PORT",
+                               "SLURM_PROCID",
+                               "SLURM_NTASKS",
+                               "OMPI_COMM_WORLD_RANK",
+                               "OMPI_COMM_WORLD_SIZE",
+                               "PMI_RANK",
+                               "PMI_SIZE",
+                               "LOCAL_WORLD_SIZE",
+                               "TROUPE_NUM_THREADS"})
         unsetenv(name);
       for (auto& variable : environment) putenv(variable.data());
       execv(argv[0], argv.data());
