@@ -31,6 +31,10 @@ Linear::Linear(int64_t in, int64_t out, bool with_bias, DType dtype)
 
 Tensor Linear::forward(const Tensor& x) { return ops::linear(x, weight, bias); }
 
+std::string Linear::str() const {
+  return "Linear(" + std::to_string(weight.size(1)) + ", " + std::to_string(weight.size(0)) + ")";
+}
+
 void Linear::reset(Generator& generator) {
   const double bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));
   uniform_(weight, -bound, bound, generator);

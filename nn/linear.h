@@ -16,6 +16,7 @@ class Linear final : public Layer {
   Tensor forward(const Tensor& x) override;
   void members(Members& m) override { m("weight", weight), m("bias", bias); }
   void reset(Generator& generator) override;
+  std::string str() const override;
 
   Tensor weight;  ///< [out, in]
   Tensor bias;    ///< [out]; undefined without

@@ -1,8 +1,13 @@
 // One walk over the tree of members serves every listing.
 #include "nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <memory>
+#include <typeinfo>
 
 #include "core/error.h"
 #include "core/node.h"
@@ -63,6 +68,15 @@ void Module::reset(Generator& generator) {
   for (auto& [name, child] : children()) child->reset(generator);
 }
 
+std::string Module::str() const {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
+  const std::string whole = readable ? readable.get() : typeid(*this).name();
+  const size_t colon = whole.substr(0, whole.find('<')).rfind("::");
+  return colon == std::string::npos ? whole : whole.substr(colon + 2);
+}
+
 NamedTensors Module::named_parameters() {
   NamedTensors out;
   walk(
@@ -104,6 +118,45 @@ void Module::train(bool on) {
 void Module::zero_grad() {
   for (const Tensor& p : parameters())
     if (p.grad().defined()) p.set_grad({});
+}
+
+void Module::observe(const Observer* observer) {
+  observer_ = observer;
+  for (auto& [name, child] : children()) child->observe(observer);
+}
+
+void Module::replace(const std::function<Tensor(const Tensor&)>& make) {
+  std::vector<std::pair<Tensor*, Tensor>> places;
+  std::map<const TensorImpl*, Tensor> made;  // shared ones stay shared
+  const auto one = [&](const std::string&, Tensor& t) {
+    Tensor& fresh = made[t.impl()];
+    if (!fresh.defined()) {
+      fresh = make(t);
+      if (!fresh.same_as(t) && t.requires_grad()) fresh.set_requires_grad();
+    }
+    places.emplace_back(&t, fresh);
+  };
+  walk(*this, "", one, one);
+  for (auto& [place, fresh] : places) *place = fresh;  // only once all are there
+}
+
+void Module::to(DType dtype) {
+  if (!is_floating(dtype)) throw_invalid("[nn] parameters must be floating, not " + std::string(name(dtype)));
+  replace([dtype](const Tensor& t) {
+    if (t.dtype() == dtype || !is_floating(t.dtype())) return t;
+    const Tensor fresh = Tensor::empty(t.shape(), dtype, t.device());
+    fresh.copy_(t);
+    return fresh;
+  });
+}
+
+void Module::to(Device device) {
+  replace([device](const Tensor& t) {
+    if (t.device() == device) return t;
+    const Tensor fresh = Tensor::empty(t.shape(), t.dtype(), device);
+    fresh.copy_(t);
+    return fresh;
+  });
 }
 
 std::map<std::string, Tensor> Module::state_dict() {

@@ -1,5 +1,6 @@
 // Modules: objects that own parameters and other modules, and list them in one function.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -43,6 +44,8 @@ class Module {
   virtual void members(Members& m) { static_cast<void>(m); }
   /// Draws new initial values for all parameters, in order. The default asks the children.
   virtual void reset(Generator& generator);
+  /// What it is, for tables: "Linear(784, 128)". The name of the class, unless it says more.
+  virtual std::string str() const;
 
   /// All parameters, once each: a tensor that is shared has its first name.
   NamedTensors named_parameters();
@@ -59,6 +62,11 @@ class Module {
   bool training() const { return training_; }
   /// Drops the `.grad` of all parameters.
   void zero_grad();
+  /// Puts a tensor of that dtype, or on that device, in the place of each floating parameter and buffer (for
+  /// a device: of each); without `.grad`. Shared ones stay shared within this module. Make optimizers and
+  /// copies afterwards: what they hold are the tensors of before. `invalid` unless dtype is floating.
+  void to(DType dtype);
+  void to(Device device);
 
   /// Parameters and buffers under all their names, without history; the elements are shared with the module.
   std::map<std::string, Tensor> state_dict();
@@ -66,15 +74,30 @@ class Module {
   /// unexpected name and every shape that differs.
   void load_state_dict(const std::map<std::string, Tensor>& state);
 
+  /// Called with a module and its result, after each call of a Layer, while set; for tables and tools.
+  /// Belongs to the caller, who takes it away again. nullptr: none.
+  using Observer = std::function<void(Module&, const Tensor&)>;
+  void observe(const Observer* observer);
+
+ protected:
+  /// For layers that can be called in other ways too.
+  const Tensor& seen(const Tensor& result) {
+    if (observer_) (*observer_)(*this, result);
+    return result;
+  }
+
  private:
+  void replace(const std::function<Tensor(const Tensor&)>& make);
   bool training_ = true;
+  const Observer* observer_ = nullptr;
 };
 
 /// A module from one tensor to one tensor.
 class Layer : public Module {
  public:
   virtual Tensor forward(const Tensor& x) = 0;
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  /// How layers are called; forward() is what they do.
+  Tensor operator()(const Tensor& x) { return seen(forward(x)); }
 };
 
 }  // namespace troupe::nn

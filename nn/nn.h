@@ -6,3 +6,4 @@
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/sequential.h"
+#include "nn/summary.h"

@@ -32,7 +32,7 @@ class Sequential final : public Layer {
   /// x itself if there are no layers.
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
-    for (const auto& layer : layers_) y = layer->forward(y);
+    for (const auto& layer : layers_) y = (*layer)(y);
     return y;
   }
   void members(Members& m) override {

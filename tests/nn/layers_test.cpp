@@ -134,6 +134,46 @@ TEST_CASE("initial values have the bounds and moments that they promise") {
   CHECK_THROWS_WITH(nn::constant_(Tensor::zeros({3}, int64), 1), Contains("needs a floating tensor"));
 }
 
+TEST_CASE("normal initial values have their deviations, truncated ones their limits") {
+  Generator random(12);
+  const Tensor t = Tensor::empty({200, 50, 2}, float64);
+  nn::xavier_normal_(t, random, 2);
+  CHECK(range(t).deviation == Approx(2 * std::sqrt(2.0 / 500)).epsilon(0.05));
+  nn::kaiming_normal_(t, random, std::sqrt(5.0));
+  CHECK(range(t).deviation == Approx(std::sqrt(2.0 / 6 / 100)).epsilon(0.05));
+  nn::trunc_normal_(t, 1, 2, -1, 1.5, random);
+  CHECK(range(t).low >= -1);
+  CHECK(range(t).low < -0.99);
+  CHECK(range(t).high <= 1.5);
+  CHECK(range(t).high > 1.49);
+  // Mean of a normal between -1 and 1/4 deviations.
+  const auto density = [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); };
+  const auto below = [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; };
+  const double mean = 1 + 2 * (density(-1) - density(0.25)) / (below(0.25) - below(-1));
+  CHECK(range(t).mean == Approx(mean).margin(0.02));
+  nn::ones_(t);
+  CHECK(range(t).low == 1);
+  nn::zeros_(t);
+  CHECK(range(t).high == 0);
+  CHECK_THROWS_WITH(nn::trunc_normal_(t, 0, 1, 2, 1, random), Contains("[trunc_normal_]"));
+  CHECK_THROWS_WITH(nn::trunc_normal_(t, 0, 1, 20, 21, random), Contains("near the mean"));
+}
+
+TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
+  Generator random(4);
+  for (const Shape& shape : {Shape{5, 12}, Shape{12, 5}, Shape{6, 3, 2}, Shape{1, 4}}) {
+    const Tensor t = Tensor::empty(shape, float64);
+    nn::orthogonal_(t, random, 3);
+    const Tensor m = ops::reshape(t, {shape[0], -1});
+    const bool wide = m.size(0) <= m.size(1);
+    const Tensor product = wide ? ops::matmul(m, m.transpose(0, 1)) : ops::matmul(m.transpose(0, 1), m);
+    for (int64_t r = 0; r < product.size(0); ++r)
+      for (int64_t c = 0; c < product.size(1); ++c)
+        CHECK(product.alias({}, {}, r * product.size(1) + c).item() == Approx(r == c ? 9 : 0).margin(1e-12));
+  }
+  CHECK_THROWS_WITH(nn::orthogonal_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
+}
+
 TEST_CASE("splitmix values do not depend on strides, and are those of the formula") {
   const Tensor t = Tensor::zeros({2, 3}, float64),
                turned = Tensor::zeros({3, 2}, float64).alias({2, 3}, {1, 2}, 0);

@@ -119,3 +119,67 @@ TEST_CASE("reset gives the same values for the same seed, and others for layers 
   CHECK(bit_equal(a.parameters()[0], b.parameters()[0]));
   CHECK_FALSE(bit_equal(a.parameters()[0], a.parameters()[2]));
 }
+
+TEST_CASE("a module moves to another dtype: shared tensors stay shared, flags stay, integers stay") {
+  struct Tied : nn::Module {
+    nn::Linear first{2, 2}, second{2, 2};
+    Tensor mean = Tensor::full({2}, 0.5), steps = Tensor::of<int64_t>({3});
+    Tied() { second.weight = first.weight, second.bias.set_requires_grad(false); }
+    void members(nn::Members& m) override {
+      m("first", first), m("second", second), m.buffer("mean", mean), m.buffer("steps", steps);
+    }
+  } net;
+  const Tensor before = net.first.weight, steps = net.steps;
+  net.to(float64);
+  CHECK(net.first.weight.dtype() == float64);
+  CHECK(net.first.weight.same_as(net.second.weight));
+  CHECK(net.first.weight.requires_grad());
+  CHECK(net.first.weight.is_leaf());
+  CHECK_FALSE(net.second.bias.requires_grad());
+  CHECK(net.mean.dtype() == float64);
+  CHECK(net.steps.same_as(steps));
+  CHECK(bit_equal(ops::to(net.first.weight.detach(), float32), before.detach()));
+  const Tensor now = net.first.weight;
+  net.to(float64);
+  CHECK(net.first.weight.same_as(now));
+  net.to(cpu);
+  CHECK(net.first.weight.same_as(now));
+  CHECK_THAT(testing::text_of([&] { net.to(int64); }), Contains("must be floating, not int64"));
+  CHECK(testing::error_of([&] { net.to(Device{Device::Kind::cuda, 0}); }).kind() != ErrorKind::failed);
+  CHECK(net.first.weight.same_as(now));
+}
+
+TEST_CASE("a summary counts every tensor once, and aligns its columns") {
+  nn::Sequential net(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
+  CHECK(nn::summary(net, {64, 784}) ==
+        "layer  what              result     parameters    bytes\n"
+        "-------------------------------------------------------\n"
+        "model  Sequential        [64, 10]            -        -\n"
+        "  0    Linear(784, 128)  [64, 128]     100,480  401,920\n"
+        "  1    ReLU              [64, 128]           -        -\n"
+        "  2    Linear(128, 10)   [64, 10]        1,290    5,160\n"
+        "101,770 parameters (101,770 trained), 0 elements of buffers, 397.5 KiB\n");
+  Outer outer;
+  outer.a.fc.bias.set_requires_grad(false);
+  outer.out.weight = outer.a.fc.weight;
+  CHECK(nn::summary(outer) ==
+        "layer   what          parameters  bytes\n"
+        "---------------------------------------\n"
+        "model   Outer                  1      4\n"
+        "  a     Inner                  -     12\n"
+        "    fc  Linear(2, 3)           9     36\n"
+        "  out   Linear(2, 3)           -      -\n"
+        "10 parameters (7 trained), 3 elements of buffers, 52 B\n");
+}
+
+TEST_CASE("a summary's pass leaves modes and gradients as they were, even if it fails") {
+  nn::Sequential net(nn::Linear(2, 3), nn::Dropout(0.5, 1));
+  net[1].eval();
+  CHECK_THAT(nn::summary(net, {4, 2}), Contains("Dropout"));
+  CHECK(net.training());
+  CHECK(net[0].training());
+  CHECK_FALSE(net[1].training());
+  CHECK_THAT(testing::text_of([&] { nn::summary(net, {4, 5}); }), Contains("[linear]"));
+  CHECK(net[0].training());
+  CHECK(net(Tensor::zeros({1, 2})).requires_grad());  // nobody watches any more
+}
