@@ -6,10 +6,10 @@
 
 namespace troupe::data {
 
-/// Samples and their labels. A value; copies share the elements.
+/// Samples and what is to be learned of them. A value; copies share the elements.
 struct Dataset {
-  Tensor x;  ///< float32 [n, features]
-  Tensor y;  ///< int64 [n], classes from 0
+  Tensor x;  ///< [n, ...]: float32 [n, features], or int64 [n, context]
+  Tensor y;  ///< [n, ...]: classes from 0, int64 [n]; or the numbers that follow, int64 [n, context]
 
   int64_t size() const { return y.defined() ? y.size(0) : 0; }
 };
