@@ -1,13 +1,14 @@
 // Operators and training steps in one process on one thread.
 #include "bench/measure.h"
+#include "bench/transformer.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
 namespace {
 
-Tensor labels(int64_t n, Generator& generator) {
+Tensor labels(int64_t n, Generator& generator, uint64_t count = 10) {
   std::vector<int64_t> classes(static_cast<size_t>(n));
-  for (auto& c : classes) c = static_cast<int64_t>(generator.below(10));
+  for (auto& c : classes) c = static_cast<int64_t>(generator.below(count));
   return Tensor::of(classes);
 }
 
@@ -41,6 +42,19 @@ void run(const bench::Bench& bench) {
     };
     bench.emit("mlp_step_us", bench.median_us(step, 100), "us", {{"batch", batch}});
   }
+
+  constexpr int64_t kVocabulary = 65, kBatch = 8, kContext = 128, kWidth = 256, kLayers = 4;
+  const bench::CharTransformer transformer(kVocabulary, kWidth, kLayers, 4, kContext, generator);
+  optim::AdamW adamw(transformer.parameters(), {.lr = 3e-4});
+  const Tensor ids = labels(kBatch * kContext, generator, kVocabulary).reshape({kBatch, kContext}),
+               next = labels(kBatch * kContext, generator, kVocabulary);
+  auto step = [&] {
+    adamw.zero_grad();
+    autograd::backward(cross_entropy(transformer(ids), next));
+    adamw.step();
+  };
+  bench.emit("transformer_step_us", bench.median_us(step, 10, 2), "us",
+             {{"batch", kBatch}, {"context", kContext}, {"width", kWidth}, {"layers", kLayers}});
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // The explicit list of operators.
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/attention.h"
 #include "ops/index.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
+#include "ops/norm_layer.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/unary.h"
@@ -65,6 +67,15 @@ std::span<const Op* const> all_ops() {
       &kSoftmaxGrad,
       &kLogSoftmax,
       &kLogSoftmaxGrad,
+      &kLayerNorm,
+      &kLayerNormGrad,
+      &kRmsNorm,
+      &kRmsNormGrad,
+      &kAttention,
+      &kAttentionGrad,
+      &kScaledDotProductAttention,
+      &kSelfAttention,
+      &kSelfAttentionGrad,
       &kMatmul,
       &kLinear,
       &kCrossEntropy,

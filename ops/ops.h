@@ -2,10 +2,12 @@
 #pragma once
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/attention.h"
 #include "ops/index.h"
 #include "ops/inplace.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
+#include "ops/norm_layer.h"
 #include "ops/op.h"
 #include "ops/operators.h"
 #include "ops/random.h"

@@ -14,6 +14,10 @@ Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, ta
 Kernel sum, mean, amax, amin, logsumexp, var, argmax, norm, cumsum;
 // softmax.cpp
 Kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
+// norm_layer.cpp
+Kernel layer_norm, rms_norm, layer_norm_grad, rms_norm_grad;
+// attention.cpp
+Kernel attention, attention_grad, self_attention, self_attention_grad;
 // matmul.cpp
 Kernel matmul, linear;
 // view.cpp

@@ -1,0 +1,221 @@
+#include "ops/attention.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/index.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+// Shape without its last dimension.
+Shape without_width(Shape s) {
+  s.erase(s.rank() - 1);
+  return s;
+}
+
+void check_attention(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v) {
+  require_floating(c, q);
+  require_same_dtype(c);
+  const Shape &a = q.shape(), &b = k.shape(), &d = v.shape();
+  const int r = a.rank();
+  bool fits = r >= 2 && b.rank() == r && d.rank() == r && a[r - 1] == b[r - 1] && b[r - 2] == d[r - 2];
+  for (int i = 0; fits && i < r - 2; ++i) fits = a[i] == b[i] && a[i] == d[i];
+  if (!fits)
+    reject(c,
+           fmt::format("got q {}, k {}, v {}, expected [..., time, width], [..., keys, width], [..., keys, "
+                       "any] with the same leading sizes",
+                       a.str(), b.str(), d.str()));
+}
+
+Specs attention_spec(const Call& c) {
+  check_attention(c, c.in[0], c.in[1], c.in[2]);
+  Shape out = c.in[0].shape();
+  out.back() = c.in[2].shape().back();
+  return {{out, c.in[0].dtype()}, {without_width(out), c.in[0].dtype()}};
+}
+
+// Inputs: gradients of both results, then q, k, v, result, logarithms.
+Specs attention_grad_spec(const Call& c) {
+  check_attention(c, c.in[2], c.in[3], c.in[4]);
+  require_same_shape(c, c.in[0], c.in[5]);
+  require_same_shape(c, c.in[1], c.in[6]);
+  return {{c.in[2].shape(), c.in[2].dtype()},
+          {c.in[3].shape(), c.in[3].dtype()},
+          {c.in[4].shape(), c.in[4].dtype()}};
+}
+
+int64_t head_width(const Call& c, const Shape& qkv) {
+  const int64_t heads = c.attrs.integer("heads");
+  if (heads < 1) reject(c, fmt::format("heads must be at least 1, got {}", heads));
+  if (qkv.rank() != 3 || qkv[2] % (3 * heads))
+    reject(c, fmt::format("qkv must be [batch, time, 3 * {} heads * width], got {}", heads, qkv.str()));
+  return qkv[2] / 3 / heads;
+}
+
+Specs self_attention_spec(const Call& c) {
+  const Tensor& qkv = c.in[0];
+  require_floating(c, qkv);
+  head_width(c, qkv.shape());
+  const int64_t batch = qkv.shape()[0], time = qkv.shape()[1];
+  return {{{batch, time, qkv.shape()[2] / 3}, qkv.dtype()},
+          {{batch, c.attrs.integer("heads"), time}, qkv.dtype()}};
+}
+
+// Inputs: gradients of both results, then qkv, result, logarithms.
+Specs self_attention_grad_spec(const Call& c) {
+  require_same_dtype(c);
+  require_floating(c, c.in[2]);
+  head_width(c, c.in[2].shape());
+  require_same_shape(c, c.in[0], c.in[3]);
+  require_same_shape(c, c.in[1], c.in[4]);
+  return {{c.in[2].shape(), c.in[2].dtype()}};
+}
+
+// Gradients of q, k and v made of operators that have gradients themselves: all scores exist here.
+Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q, const Tensor& k,
+                          const Tensor& v, bool causal) {
+  const int64_t width = q.shape().back();
+  const double scale = width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
+  Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
+  if (causal) {
+    const Tensor seen = tril(Tensor::full({q.size(-2), k.size(-2)}, 1, q.dtype()));
+    scores = where(gt(seen, Tensor::scalar(0, q.dtype())), scores,
+                   Tensor::scalar(-std::numeric_limits<double>::infinity(), q.dtype()));
+  }
+  const Tensor p = softmax(scores, -1), dp = matmul(g, transpose(v, -2, -1));
+  const Tensor delta = sub(sum(mul(dp, p), {-1}, true), unsqueeze(g_log, -1));
+  const Tensor ds = mul(mul(p, sub(dp, delta)), scale);
+  return {matmul(ds, k), matmul(transpose(ds, -2, -1), q), matmul(transpose(p, -2, -1), g)};
+}
+
+Tensors attention_gradient(const Backward& b) {
+  if (grad_enabled())
+    return recorded_gradient(b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.attrs.flag("causal"));
+  const Tensor inputs[] = {b.grads[0], b.grads[1], b.in[0], b.in[1], b.in[2], b.out[0], b.out[1]};
+  return apply(kAttentionGrad, inputs, b.attrs);
+}
+
+// [batch, time, n * heads * width] as [n, batch, heads, time, width].
+Tensor parted(const Tensor& x, int64_t n, int64_t heads) {
+  const std::vector<int64_t> shape{x.size(0), x.size(1), n, heads, x.size(2) / n / heads};
+  return permute(reshape(x, shape), {2, 0, 3, 1, 4});
+}
+
+Tensors self_attention_gradient(const Backward& b) {
+  if (!grad_enabled()) {
+    const Tensor inputs[] = {b.grads[0], b.grads[1], b.in[0], b.out[0], b.out[1]};
+    return apply(kSelfAttentionGrad, inputs, b.attrs);
+  }
+  const int64_t heads = b.attrs.integer("heads");
+  const Tensor all = parted(b.in[0], 3, heads), g = squeeze(parted(b.grads[0], 1, heads), 0);
+  const auto part = [&](int64_t i) { return squeeze(slice(all, 0, i, i + 1), 0); };
+  const Tensors d = recorded_gradient(g, b.grads[1], part(0), part(1), part(2), b.attrs.flag("causal"));
+  return {reshape(permute(stack(d, 0), {1, 3, 0, 2, 4}), to_list(b.shape(0)))};
+}
+
+const Attrs kCausal{{"causal", false}};
+const Attrs kHeads{{"heads", 1}, {"causal", false}};
+
+Sample triple(const Shape& q, const Shape& k, const Shape& v, bool causal) {
+  return {{sample(q), sample(k, -2, 2, 1), sample(v, -2, 2, 2)}, {{"causal", causal}}};
+}
+
+std::vector<Sample> attention_samples() {
+  return {triple({2, 2, 5, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, false),
+          triple({2, 5, 3}, {2, 5, 3}, {2, 5, 2}, true),
+          triple({2, 3}, {4, 3}, {4, 3}, true),
+          triple({4, 3}, {2, 3}, {2, 3}, true),
+          triple({2, 3, 1}, {2, 1, 1}, {2, 1, 1}, false),
+          triple({0, 3, 4}, {0, 3, 4}, {0, 3, 4}, true),
+          triple({2, 0, 4}, {2, 3, 4}, {2, 3, 4}, false)};
+}
+
+std::vector<Sample> self_attention_samples() {
+  return {{{sample({2, 3, 12})}, {{"heads", 2}, {"causal", true}}},
+          {{sample({1, 4, 9})}, {{"heads", 1}}},
+          {{sample({2, 0, 6})}, {{"heads", 2}}}};
+}
+
+}  // namespace
+
+const Op kAttention{.name = "attention",
+                    .min_inputs = 3,
+                    .max_inputs = 3,
+                    .attrs = kCausal,
+                    .shape = attention_spec,
+                    .cpu = cpu::attention,
+                    .saves_inputs = 0b111,
+                    .saves_outputs = 0b11,
+                    .gradient = attention_gradient,
+                    .samples = attention_samples};
+
+const Op kAttentionGrad{
+    .name = "attention_grad",
+    .min_inputs = 7,
+    .max_inputs = 7,
+    .attrs = kCausal,
+    .shape = attention_grad_spec,
+    .cpu = cpu::attention_grad,
+    .samples = []() -> std::vector<Sample> {
+      std::vector<Sample> all;
+      for (Sample s : attention_samples()) {
+        const Tensors out = apply(kAttention, s.inputs, s.attrs);
+        s.inputs.insert(s.inputs.begin(), {sample(out[0].shape()), sample(out[1].shape())});
+        s.inputs.insert(s.inputs.end(), out.begin(), out.end());
+        all.push_back(std::move(s));
+      }
+      return all;
+    }};
+
+const Op kScaledDotProductAttention{
+    .name = "scaled_dot_product_attention",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs = kCausal,
+    .compose = [](const Call& c) -> Tensors { return {apply(kAttention, c.in, c.attrs)[0]}; },
+    .samples = attention_samples};
+
+const Op kSelfAttention{.name = "self_attention",
+                        .attrs = kHeads,
+                        .shape = self_attention_spec,
+                        .cpu = cpu::self_attention,
+                        .saves_inputs = 1,
+                        .saves_outputs = 0b11,
+                        .gradient = self_attention_gradient,
+                        .samples = self_attention_samples};
+
+const Op kSelfAttentionGrad{
+    .name = "self_attention_grad",
+    .min_inputs = 5,
+    .max_inputs = 5,
+    .attrs = kHeads,
+    .shape = self_attention_grad_spec,
+    .cpu = cpu::self_attention_grad,
+    .samples = []() -> std::vector<Sample> {
+      std::vector<Sample> all;
+      for (const Sample& s : self_attention_samples()) {
+        const Tensors out = apply(kSelfAttention, s.inputs, s.attrs);
+        all.push_back(
+            {{sample(out[0].shape()), sample(out[1].shape()), s.inputs[0], out[0], out[1]}, s.attrs});
+      }
+      return all;
+    }};
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", causal}});
+}
+Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
+  return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});
+}
+
+}  // namespace troupe::ops

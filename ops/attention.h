@@ -1,0 +1,22 @@
+// Softmax attention that never holds the matrix of all scores.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// softmax(q k^T / sqrt(width)) v with q [..., time, width], k [..., keys, width], v [..., keys, any],
+/// usually [batch, heads, time, width]; leading dimensions agree. causal: query i sees keys 0 to i. Strided
+/// inputs are read where they are as long as the width lies together. Memory grows with time, not with its
+/// square: scores exist in tiles only (Dao et al. 2022), the backward pass computes them anew.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = false);
+
+/// The same for queries, keys and values side by side, as one linear layer makes them: qkv [batch, time,
+/// 3 * heads * width] holds q, k and v of head 0, 1, ... in that order. Result [batch, time, heads * width].
+/// Nothing is copied to part the heads or to bring them together again, forward or backward.
+Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal = false);
+
+/// attention also gives the logarithm of each query's sum [..., time], from which the backward pass restores
+/// the weights; self_attention [batch, heads, time].
+extern const Op kScaledDotProductAttention, kAttention, kAttentionGrad, kSelfAttention, kSelfAttentionGrad;
+
+}  // namespace troupe::ops

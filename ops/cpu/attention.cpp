@@ -1,0 +1,260 @@
+// Kernels of ops/attention.h. One head at a time: tiles of some queries by some keys, products by gemm, a
+// running maximum and sum per query (Milakov, Gimelshein 2018).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+#include "ops/cpu/math.h"
+#include "ops/cpu/rows.h"
+
+namespace troupe::ops::cpu {
+namespace {
+
+constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile: its scores fit into the L2 cache twice
+
+// [..., rows, width] whose matrices can be read by gemm.
+Tensor readable(const Tensor& t) {
+  const int r = t.dim();
+  const int64_t rows = t.shape()[r - 2], width = t.shape()[r - 1];
+  const bool dense = width <= 1 || t.strides()[r - 1] == 1, apart = rows <= 1 || t.strides()[r - 2] >= width;
+  return dense && apart && width > 0 ? t : t.contiguous_data();
+}
+
+// Matrix number `index` of a tensor [..., rows, width].
+template <class T>
+struct Rows {
+  T* p;
+  int64_t step;  // from row to row
+
+  Rows(const Tensor& t, int64_t index) : p(t.data<T>()), step(t.strides()[t.dim() - 2]) {
+    for (int d = t.dim() - 3; d >= 0; index /= t.shape()[d--]) p += index % t.shape()[d] * t.strides()[d];
+    step = std::max(step, std::max<int64_t>(t.shape().back(), 1));
+  }
+  T* row(int64_t i) const { return p + i * step; }
+  Matrix<T> from(int64_t i, bool transposed = false) const { return {row(i), step, transposed}; }
+};
+
+struct Sizes {
+  int64_t queries, keys, width, value_width;
+  bool causal;
+
+  Sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Call& c)
+      : queries(q.size(-2)),
+        keys(k.size(-2)),
+        width(q.size(-1)),
+        value_width(v.size(-1)),
+        causal(c.attrs.flag("causal")) {}
+  double scale() const { return width ? 1 / std::sqrt(static_cast<double>(width)) : 1; }
+  // Keys that query i sees.
+  int64_t seen(int64_t i) const { return causal ? std::min(keys, i + 1) : keys; }
+};
+
+template <class T>
+void product(int64_t m, int64_t n, int64_t k, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c) {
+  if (m == 0 || n == 0) return;
+  if (k == 0)
+    std::fill_n(c, beta == 0 ? m * n : 0, T{0});
+  else
+    gemm(m, n, k, a, b, beta, c);
+}
+
+// One tile of scores becomes weights relative to the largest score so far; what was summed up before is
+// rescaled.
+template <class T>
+void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* top, T* total, T* out,
+           int64_t width) {
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      T* row = scores + r * n;
+      const int64_t count = seen[r];
+      const T best = largest(row, count) * scale;
+      const T high = best > top[r] || best != best ? best : top[r];
+      if (high != top[r] && total[r] != 0) {
+        const T shrink = fast_exp(top[r] - high);
+        total[r] *= shrink;
+        for (int64_t i = 0; i < width; ++i) out[r * width + i] *= shrink;
+      }
+      top[r] = high;
+      for (int64_t i = 0; i < count; ++i) row[i] = fast_exp(row[i] * scale - high);
+      for (int64_t i = count; i < n; ++i) row[i] = 0;
+      RowSums<T> sums;
+      sums.run(
+          count, [row](auto& a, auto&, int64_t i) __attribute__((always_inline)) {
+            a += at<std::remove_reference_t<decltype(a)>>(row, i);
+          });
+      total[r] += sums.first;
+    }
+  });
+}
+
+template <class T>
+void attend(const Sizes& s, const Rows<T>& q, const Rows<T>& k, const Rows<T>& v, const Rows<T>& out,
+            T* logs) {
+  const Tensor memory = Tensor::empty({kQueries * (std::min(s.keys, kKeys) + s.value_width)}, dtype_of<T>);
+  T *sums = memory.data<T>(), *scores = sums + kQueries * s.value_width;
+  for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {
+    const int64_t rows = std::min(kQueries, s.queries - i0), keys = s.seen(i0 + rows - 1);
+    T top[kQueries], total[kQueries] = {};
+    std::fill_n(top, kQueries, -std::numeric_limits<T>::infinity());
+    for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+      const int64_t n = std::min(kKeys, keys - j0);
+      int64_t seen[kQueries];
+      for (int64_t r = 0; r < rows; ++r) seen[r] = std::clamp<int64_t>(s.seen(i0 + r) - j0, 0, n);
+      product<T>(rows, n, s.width, q.from(i0), k.from(j0, true), 0, scores);
+      weigh(scores, rows, n, seen, static_cast<T>(s.scale()), top, total, sums, s.value_width);
+      product<T>(rows, s.value_width, n, {scores, n}, v.from(j0), j0 ? 1 : 0, sums);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      const T scale = keys ? 1 / total[r] : 0;
+      T* to = out.row(i0 + r);
+      const T* from = sums + r * s.value_width;
+      for (int64_t i = 0; i < s.value_width; ++i) to[i] = keys ? from[i] * scale : 0;
+      logs[i0 + r] = top[r] + std::log(total[r]);
+    }
+  }
+}
+
+// From scores and products with the values: weights, and the gradient of the scores in place of the products.
+template <class T>
+void weigh_back(T* scores, T* products, int64_t rows, int64_t n, const int64_t* seen, T scale, const T* logs,
+                const T* delta) {
+  vectorized([=]() __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      T *row = scores + r * n, *d = products + r * n;
+      const T log = logs[r], shift = delta[r];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < seen[r]; ++i) {
+        row[i] = fast_exp(row[i] * scale - log);
+        d[i] = row[i] * (d[i] - shift) * scale;
+      }
+      for (int64_t i = seen[r]; i < n; ++i) row[i] = d[i] = 0;
+    }
+  });
+}
+
+template <class T>
+struct Head {
+  Rows<T> g, q, k, v, out, dq, dk, dv;
+  const T *g_logs, *logs;
+};
+
+template <class T>
+void copy_rows(const T* from, int64_t width, const Rows<T>& to, int64_t first, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * width, width, to.row(first + r));
+}
+
+template <class T>
+void attend_back(const Sizes& s, const Head<T>& h) {
+  const int64_t tile = kQueries * std::min(s.keys, kKeys);
+  const Tensor memory = Tensor::empty({2 * tile + kQueries * s.width}, dtype_of<T>);
+  const Tensor summed = Tensor::zeros({s.keys * (s.width + s.value_width)}, dtype_of<T>);
+  T *scores = memory.data<T>(), *products = scores + tile, *dq = products + tile;
+  T *dk = summed.data<T>(), *dv = dk + s.keys * s.width;
+  for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {
+    const int64_t rows = std::min(kQueries, s.queries - i0), keys = s.seen(i0 + rows - 1);
+    T delta[kQueries];
+    vectorized([&]() __attribute__((always_inline)) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const T *g = h.g.row(i0 + r), *out = h.out.row(i0 + r);
+        RowSums<T> sums;
+        sums.run(
+            s.value_width, [=](auto& a, auto&, int64_t i) __attribute__((always_inline)) {
+              using V = std::remove_reference_t<decltype(a)>;
+              a += at<V>(g, i) * at<V>(out, i);
+            });
+        delta[r] = sums.first - h.g_logs[i0 + r];
+      }
+    });
+    if (keys == 0) std::fill_n(dq, rows * s.width, T{0});
+    for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+      const int64_t n = std::min(kKeys, keys - j0);
+      int64_t seen[kQueries];
+      for (int64_t r = 0; r < rows; ++r) seen[r] = std::clamp<int64_t>(s.seen(i0 + r) - j0, 0, n);
+      product<T>(rows, n, s.width, h.q.from(i0), h.k.from(j0, true), 0, scores);
+      product<T>(rows, n, s.value_width, h.g.from(i0), h.v.from(j0, true), 0, products);
+      weigh_back(scores, products, rows, n, seen, static_cast<T>(s.scale()), h.logs + i0, delta);
+      product<T>(n, s.value_width, rows, {scores, n, true}, h.g.from(i0), 1, dv + j0 * s.value_width);
+      product<T>(n, s.width, rows, {products, n, true}, h.q.from(i0), 1, dk + j0 * s.width);
+      product<T>(rows, s.width, n, {products, n}, h.k.from(j0), j0 ? 1 : 0, dq);
+    }
+    copy_rows(dq, s.width, h.dq, i0, rows);
+  }
+  copy_rows(dk, s.width, h.dk, 0, s.keys);
+  copy_rows(dv, s.value_width, h.dv, 0, s.keys);
+}
+
+int64_t heads_of(const Tensor& t) {
+  int64_t n = 1;
+  for (int i = 0; i < t.dim() - 2; ++i) n *= t.shape()[i];
+  return n;
+}
+
+void forward(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
+             const Tensor& logs) {
+  const Sizes s(q, k, v, c);
+  const Tensor rq = readable(q), rk = readable(k), rv = readable(v);
+  visit_floating(q.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0, n = heads_of(q); i < n; ++i)
+      attend<T>(s, {rq, i}, {rk, i}, {rv, i}, {out, i}, logs.data<T>() + i * s.queries);
+  });
+}
+
+// In the order of the inputs of attention_grad.
+void backward(const Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, const Tensor& dk,
+              const Tensor& dv) {
+  const Sizes s(in[2], in[3], in[4], c);
+  const Tensor g = readable(in[0]), q = readable(in[2]), k = readable(in[3]), v = readable(in[4]),
+               out = readable(in[5]), g_logs = in[1].contiguous_data(), logs = in[6].contiguous_data();
+  visit_floating(q.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0, n = heads_of(q); i < n; ++i)
+      attend_back<T>(s, {{g, i},
+                         {q, i},
+                         {k, i},
+                         {v, i},
+                         {out, i},
+                         {dq, i},
+                         {dk, i},
+                         {dv, i},
+                         g_logs.data<T>() + i * s.queries,
+                         logs.data<T>() + i * s.queries});
+  });
+}
+
+// Part `part` of `parts` of [batch, time, parts * heads * width] as [batch, heads, time, width].
+Tensor part_of(const Tensor& x, int64_t part, int64_t parts, int64_t heads) {
+  const int64_t width = x.shape()[2] / parts / heads, step = x.strides()[2];
+  return x.alias({x.shape()[0], heads, x.shape()[1], width},
+                 {x.strides()[0], width * step, x.strides()[1], step},
+                 x.storage_offset() + (x.numel() ? part * heads * width * step : 0));
+}
+
+}  // namespace
+
+void attention(const Call& c, Tensors& out) { forward(c, c.in[0], c.in[1], c.in[2], out[0], out[1]); }
+
+void attention_grad(const Call& c, Tensors& out) {
+  backward(c, {c.in[0], c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], c.in[6]}, out[0], out[1], out[2]);
+}
+
+void self_attention(const Call& c, Tensors& out) {
+  const int64_t heads = c.attrs.integer("heads");
+  const auto part = [&](int64_t i) { return part_of(c.in[0], i, 3, heads); };
+  forward(c, part(0), part(1), part(2), part_of(out[0], 0, 1, heads), out[1]);
+}
+
+void self_attention_grad(const Call& c, Tensors& out) {
+  const int64_t heads = c.attrs.integer("heads");
+  const auto part = [&](const Tensor& x, int64_t i) { return part_of(x, i, 3, heads); };
+  const Tensor& qkv = c.in[2];
+  backward(c,
+           {part_of(c.in[0], 0, 1, heads), c.in[1], part(qkv, 0), part(qkv, 1), part(qkv, 2),
+            part_of(c.in[3], 0, 1, heads), c.in[4]},
+           part(out[0], 0), part(out[0], 1), part(out[0], 2));
+}
+
+}  // namespace troupe::ops::cpu

@@ -1,0 +1,91 @@
+// Attention beyond what the samples show: several tiles, views, memory, bits.
+#include "ops/attention.h"
+
+#include <catch2/catch.hpp>
+
+#include "autograd/engine.h"
+#include "ops/ops.h"
+#include "tests/support/error_of.h"
+#include "tests/support/near.h"
+
+namespace troupe {
+namespace {
+
+using testing::difference;
+
+Tensor leaf(const Shape& shape, uint64_t seed, DType dtype = float64) {
+  Generator g(seed);
+  return ops::randn(shape, g, dtype).set_requires_grad();
+}
+
+// With all scores in memory.
+Tensor plain(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  Tensor scores = ops::matmul(q, k.transpose(-2, -1)) * (1 / std::sqrt(static_cast<double>(q.size(-1))));
+  if (causal) {
+    const Tensor seen = ops::tril(Tensor::full({q.size(-2), k.size(-2)}, 1, q.dtype()));
+    scores =
+        ops::where(ops::gt(seen, Tensor::scalar(0, q.dtype())), scores, Tensor::scalar(-1e30, q.dtype()));
+  }
+  return ops::matmul(ops::softmax(scores, -1), v);
+}
+
+TEST_CASE("attention over several tiles is what it is with all scores in memory") {
+  const bool causal = GENERATE(false, true);
+  const auto [queries, keys] =
+      GENERATE(std::pair{130, 130}, std::pair{65, 600}, std::pair{600, 70}, std::pair{300, 300});
+  INFO(queries << " queries, " << keys << " keys, causal " << causal);
+  const Tensor q = leaf({2, queries, 9}, 1), k = leaf({2, keys, 9}, 2), v = leaf({2, keys, 5}, 3);
+  const Tensor g = leaf({2, queries, 5}, 4).detach();
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v, causal), expected = plain(q, k, v, causal);
+  CHECK(difference(out, expected, 1e-11, 1e-12) == "");
+  const Tensors got = autograd::grad({out}, {q, k, v}, {g}),
+                wanted = autograd::grad({expected}, {q, k, v}, {g});
+  for (size_t i = 0; i < 3; ++i) {
+    INFO("gradient " << i);
+    CHECK(difference(got[i], wanted[i], 1e-10, 1e-11) == "");
+  }
+}
+
+TEST_CASE("attention in float32 keeps its digits when scores are large") {
+  const Tensor q = leaf({300, 8}, 1), k = leaf({300, 8}, 2), v = leaf({300, 8}, 3);
+  const Tensor wide = ops::scaled_dot_product_attention(q * 20.0, k, v, true);
+  const Tensor narrow =
+      ops::scaled_dot_product_attention((q * 20.0).to(float32), k.to(float32), v.to(float32), true);
+  CHECK(difference(narrow, wide, 1e-3, 1e-4) == "");
+}
+
+TEST_CASE("self_attention is attention of its parts") {
+  const Tensor qkv = leaf({2, 130, 3 * 2 * 4}, 1);
+  const Tensor parts = qkv.reshape({2, 130, 3, 2, 4}).permute({2, 0, 3, 1, 4});
+  const auto part = [&](int64_t i) { return ops::squeeze(parts.slice(0, i, i + 1), 0); };
+  const Tensor expected = ops::scaled_dot_product_attention(part(0), part(1), part(2), true)
+                              .permute({0, 2, 1, 3})
+                              .reshape({2, 130, 8});
+  const Tensor got = ops::self_attention(qkv, 2, true), g = leaf({2, 130, 8}, 2).detach();
+  CHECK(difference(got, expected, 1e-13, 1e-13) == "");
+  CHECK(difference(autograd::grad({got}, {qkv}, {g})[0], autograd::grad({expected}, {qkv}, {g})[0], 1e-12,
+                   1e-12) == "");
+}
+
+TEST_CASE("attention over a long sequence holds no matrix of scores") {
+  constexpr int64_t kTime = 8192, kWidth = 16;
+  const Tensor qkv = leaf({1, kTime, 3 * kWidth}, 1, float32);
+  release_cached_memory();  // from here on, cached and used bytes together are the peak
+  const size_t before = allocator_stats().in_use;
+  autograd::grad({ops::self_attention(qkv, 1, true).sum()}, {qkv});
+  const AllocatorStats after = allocator_stats();
+  const size_t peak = after.in_use + after.cached - before, matrix = kTime * kTime * sizeof(float);
+  CHECK(peak < matrix / 16);
+  CHECK(peak > qkv.nbytes());
+}
+
+TEST_CASE("wrong shapes for attention are refused by name") {
+  const Tensor x = Tensor::zeros({2, 3, 4}), other = Tensor::zeros({2, 3, 5});
+  CHECK(testing::invalid_text([&] { ops::scaled_dot_product_attention(x, other, x); }).find("[attention]") ==
+        0);
+  CHECK(testing::invalid_text([&] { ops::self_attention(x, 3); }).find("[self_attention]") == 0);
+  CHECK(testing::invalid_text([&] { ops::self_attention(x, 0); }).find("[self_attention]") == 0);
+}
+
+}  // namespace
+}  // namespace troupe
