@@ -25,6 +25,11 @@ Specs gelu_spec(const Call& c) {
   return floating_unary(c);
 }
 
+Specs gelu_grad_spec(const Call& c) {
+  gelu_spec(c);
+  return gradient_spec(c);
+}
+
 // d/dx of x P(x), where P is the normal distribution function or its approximation.
 Tensor gelu_slope(const Tensor& x, bool approximate) {
   using std::numbers::inv_sqrtpi, std::numbers::sqrt2;
@@ -111,10 +116,18 @@ const Op kSilu{.name = "silu",
                .cpu = cpu::silu,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
+                 if (!grad_enabled()) return {apply1(kSiluGrad, {b.grads[0], b.in[0]})};
                  const Tensor s = sigmoid(b.in[0]);
                  return {mul(b.grads[0], mul(s, add(mul(b.in[0], add(neg(s), 1.0)), 1.0)))};
                },
                .samples = any};
+
+const Op kSiluGrad{.name = "silu_grad",
+                   .min_inputs = 2,
+                   .max_inputs = 2,
+                   .shape = gradient_spec,
+                   .cpu = cpu::silu_grad,
+                   .samples = two};
 
 const Op kGelu{.name = "gelu",
                .attrs = {{"approximate", "none"}},
@@ -122,11 +135,24 @@ const Op kGelu{.name = "gelu",
                .cpu = cpu::gelu,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
+                 if (!grad_enabled()) return {apply1(kGeluGrad, {b.grads[0], b.in[0]}, b.attrs)};
                  return {mul(b.grads[0], gelu_slope(b.in[0], b.attrs.text("approximate") == "tanh"))};
                },
                .samples = []() -> std::vector<Sample> {
                  return {{{sample({3, 4})}}, {{sample({3, 4})}, {{"approximate", "tanh"}}}};
                }};
+
+const Op kGeluGrad{.name = "gelu_grad",
+                   .min_inputs = 2,
+                   .max_inputs = 2,
+                   .attrs = {{"approximate", "none"}},
+                   .shape = gelu_grad_spec,
+                   .cpu = cpu::gelu_grad,
+                   .samples = []() -> std::vector<Sample> {
+                     std::vector<Sample> all = two();
+                     all.push_back({all[0].inputs, {{"approximate", "tanh"}}});
+                     return all;
+                   }};
 
 const Op kSoftplus{
     .name = "softplus",

@@ -20,5 +20,8 @@ Tensor elu(const Tensor& x, double alpha = 1.0);
 extern const Op kRelu, kTanh, kSigmoid, kSilu, kGelu, kSoftplus, kLeakyRelu, kElu;
 /// Gradients of relu, tanh and sigmoid from the gradient and the result: one pass instead of several.
 extern const Op kReluGrad, kTanhGrad, kSigmoidGrad;
+/// Gradients of silu and gelu from the gradient and the input. While a graph is created (grad mode) the
+/// gradient is made of other operators instead.
+extern const Op kSiluGrad, kGeluGrad;
 
 }  // namespace troupe::ops

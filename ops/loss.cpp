@@ -6,6 +6,7 @@
 #include "ops/arithmetic.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
+#include "ops/index.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/unary.h"
@@ -42,26 +43,45 @@ Specs nll_grad_spec(const Call& c) {
   return {{x, c.in[0].dtype()}};
 }
 
-Tensors cross_entropy_of(const Call& c) {
-  require_reduction(c);
-  require_floating(c, c.in[0]);
-  check_classes(c, c.in[0].shape(), c.in[1]);
-  const std::string& reduction = c.attrs.text("reduction");
-  const int64_t ignored = c.attrs.integer("ignore_index");
+void check_smoothing(const Call& c) {
   const double smoothing = c.attrs.number("label_smoothing");
   if (!(smoothing >= 0 && smoothing <= 1))
     reject(c, fmt::format("label_smoothing must be in [0, 1], got {}", smoothing));
-  const Tensor &x = c.in[0], &target = c.in[1];
-  const int64_t dim = x.dim() > 1 ? 1 : 0;
-  const Tensor log_p = log_softmax(x, dim);
-  const Tensor picked = nll_loss(log_p, target, reduction, ignored);
-  if (smoothing == 0) return {picked};
-  const Tensor out = eq(target, Tensor::scalar(static_cast<double>(ignored), int64));
-  const Tensor spread = where(out, Tensor::scalar(0, x.dtype()), neg(sum(log_p, {dim})));
-  Tensor all = spread;
-  if (reduction != "none") all = sum(all);
-  if (reduction == "mean") all = div(all, static_cast<double>(target.numel()) - sum(out).item());
-  return {add(mul(picked, 1 - smoothing), mul(all, smoothing / static_cast<double>(x.size(dim))))};
+}
+
+Specs cross_entropy_spec(const Call& c) {
+  check_smoothing(c);
+  return nll_spec(c);
+}
+
+// Inputs: gradient of the loss, scores, target.
+Specs cross_entropy_grad_spec(const Call& c) {
+  check_smoothing(c);
+  require_reduction(c);
+  require_floating(c, c.in[1]);
+  check_classes(c, c.in[1].shape(), c.in[2]);
+  if (c.in[0].shape() != (c.attrs.text("reduction") == "none" ? c.in[2].shape() : Shape{}))
+    reject(c, "the gradient's shape is " + c.in[0].shape().str());
+  return {{c.in[1].shape(), c.in[1].dtype()}};
+}
+
+// (softmax(x) - wanted distribution) times each row's gradient, made of operators that have gradients
+// themselves.
+Tensor cross_entropy_recorded(const Backward& b) {
+  const Tensor &x = b.in[0], &target = b.in[1];
+  const int64_t dim = x.dim() > 1 ? 1 : 0, classes = x.size(dim);
+  const double smoothing = b.attrs.number("label_smoothing");
+  const Tensor ignored =
+      eq(target, Tensor::scalar(static_cast<double>(b.attrs.integer("ignore_index")), int64));
+  Tensor wanted = to(one_hot(where(ignored, Tensor::scalar(0, int64), target), classes), x.dtype());
+  std::vector<int64_t> order;  // classes back to their dimension
+  for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i < dim ? i : i == dim ? x.dim() - 1 : i - 1);
+  wanted = add(mul(permute(wanted, order), 1 - smoothing), smoothing / static_cast<double>(classes));
+  Tensor g = b.grads[0];
+  if (b.attrs.text("reduction") == "mean")
+    g = div(g, static_cast<double>(target.numel()) - sum(ignored).item());
+  const Tensor each = where(ignored, Tensor::scalar(0, x.dtype()), g);
+  return mul(sub(softmax(x, dim), wanted), unsqueeze(each, dim));
 }
 
 Tensor reduced(const Call& c, const Tensor& each) {
@@ -117,6 +137,17 @@ Attrs reduction_and(std::initializer_list<Attr> more = {}) {
   return all;
 }
 
+std::vector<Sample> smoothed_classes() {
+  std::vector<Sample> all = classes();
+  for (const Sample& s : classes()) {
+    all.push_back(s);
+    all.back().attrs.add({"label_smoothing", 0.1});
+  }
+  return all;
+}
+
+const Attrs kCrossEntropyAttrs = reduction_and({{"ignore_index", -100}, {"label_smoothing", 0.0}});
+
 }  // namespace
 
 const Op kNllLoss{.name = "nll_loss",
@@ -155,16 +186,30 @@ const Op kNllLossGrad{
 const Op kCrossEntropy{.name = "cross_entropy",
                        .min_inputs = 2,
                        .max_inputs = 2,
-                       .attrs = reduction_and({{"ignore_index", -100}, {"label_smoothing", 0.0}}),
-                       .compose = cross_entropy_of,
-                       .samples = []() -> std::vector<Sample> {
-                         std::vector<Sample> all = classes();
-                         for (const Sample& s : classes()) {
-                           all.push_back(s);
-                           all.back().attrs.add({"label_smoothing", 0.1});
-                         }
-                         return all;
-                       }};
+                       .attrs = kCrossEntropyAttrs,
+                       .shape = cross_entropy_spec,
+                       .cpu = cpu::cross_entropy,
+                       .saves_inputs = 0b11,
+                       .gradient = [](const Backward& b) -> Tensors {
+                         if (grad_enabled()) return {cross_entropy_recorded(b)};
+                         return {apply1(kCrossEntropyGrad, {b.grads[0], b.in[0], b.in[1]}, b.attrs)};
+                       },
+                       .samples = smoothed_classes};
+
+const Op kCrossEntropyGrad{.name = "cross_entropy_grad",
+                           .min_inputs = 3,
+                           .max_inputs = 3,
+                           .attrs = kCrossEntropyAttrs,
+                           .shape = cross_entropy_grad_spec,
+                           .cpu = cpu::cross_entropy_grad,
+                           .samples = []() -> std::vector<Sample> {
+                             std::vector<Sample> all = smoothed_classes();
+                             for (Sample& s : all) {
+                               const Tensor loss = apply(kCrossEntropy, s.inputs, s.attrs)[0];
+                               s.inputs.insert(s.inputs.begin(), sample(loss.shape()));
+                             }
+                             return all;
+                           }};
 
 const Op kMseLoss{.name = "mse_loss",
                   .min_inputs = 2,

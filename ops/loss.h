@@ -26,7 +26,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 /// dimension's size.
 Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction = "mean");
 
-extern const Op kCrossEntropy, kNllLoss, kNllLossGrad, kMseLoss, kL1Loss, kSmoothL1Loss, kHuberLoss,
-    kBinaryCrossEntropyWithLogits, kKlDiv;
+extern const Op kCrossEntropy, kCrossEntropyGrad, kNllLoss, kNllLossGrad, kMseLoss, kL1Loss, kSmoothL1Loss,
+    kHuberLoss, kBinaryCrossEntropyWithLogits, kKlDiv;
 
 }  // namespace troupe::ops

@@ -45,7 +45,25 @@ void gelu(const Call& c, Tensors& out) {
     });
   floating1(c, out, [](auto x) {
     using T = decltype(x);
-    return T{0.5} * x * (T{1} + std::erf(x * static_cast<T>(1 / std::numbers::sqrt2)));
+    return T{0.5} * x * (T{1} + fast_erf(x * static_cast<T>(1 / std::numbers::sqrt2)));
+  });
+}
+
+// Of x P(x): P(x) + x P'(x), with P the normal distribution function or its approximation.
+void gelu_grad(const Call& c, Tensors& out) {
+  using std::numbers::inv_sqrtpi, std::numbers::sqrt2;
+  if (c.attrs.text("approximate") == "tanh")
+    return floating2(c, out, [](auto g, auto x) {
+      using T = decltype(x);
+      const T a = static_cast<T>(sqrt2 * inv_sqrtpi), k = static_cast<T>(0.044715);
+      const T t = fast_tanh(a * (x + k * x * x * x));
+      const T inner = a * (T{1} + 3 * k * x * x);
+      return g * T{0.5} * ((T{1} + t) + x * inner * (T{1} - t * t));
+    });
+  floating2(c, out, [](auto g, auto x) {
+    using T = decltype(x);
+    const T p = T{0.5} * (T{1} + fast_erf(x * static_cast<T>(1 / sqrt2)));
+    return g * (p + x * static_cast<T>(inv_sqrtpi / sqrt2) * fast_exp(T{-0.5} * x * x));
   });
 }
 
@@ -68,6 +86,13 @@ void elu(const Call& c, Tensors& out) {
 
 void relu_grad(const Call& c, Tensors& out) {
   floating2(c, out, [](auto g, auto y) { return y > 0 ? g : decltype(g){0}; });
+}
+void silu_grad(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto g, auto x) {
+    using T = decltype(x);
+    const T s = fast_sigmoid(x);
+    return g * s * (T{1} + x * (T{1} - s));
+  });
 }
 void tanh_grad(const Call& c, Tensors& out) {
   floating2(c, out, [](auto g, auto y) { return g * (decltype(g){1} - y * y); });

@@ -9,7 +9,8 @@ Kernel add, sub, mul, div, pow, maximum, minimum, add_scalar, mul_scalar, pow_sc
 // unary.cpp
 Kernel neg, abs, square, sign, exp, log, log1p, sqrt, rsqrt, reciprocal, sin, cos, erf, clamp;
 // activation.cpp
-Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad;
+Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad,
+    silu_grad, gelu_grad;
 // reduce.cpp
 Kernel sum, mean, amax, amin, logsumexp, var, argmax, norm, cumsum;
 // softmax.cpp
@@ -26,5 +27,7 @@ Kernel clone, to, flip, tril, slice_grad;
 Kernel embedding, embedding_grad, index_select, index_add, gather, scatter_add, concat, pad, one_hot;
 // loss.cpp
 Kernel nll_loss, nll_loss_grad;
+// cross_entropy.cpp
+Kernel cross_entropy, cross_entropy_grad;
 
 }  // namespace troupe::ops::cpu
