@@ -1,0 +1,56 @@
+// Normalization of each row by its own values. Weights start at 1, biases at 0; reset() puts them back.
+#pragma once
+#include "nn/module.h"
+
+namespace troupe::nn {
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool bias = true;
+  DType dtype = float32;
+};
+
+/// Over the trailing dimensions `shape`: x [.., shape...] (ops::layer_norm).
+class LayerNorm final : public Layer {
+ public:
+  using Options = LayerNormOptions;
+  /// `invalid` on sizes below 1, and on an eps that is not a finite number of at least 0.
+  explicit LayerNorm(const Shape& shape, const Options& options = {});
+  explicit LayerNorm(int64_t width, const Options& options = {}) : LayerNorm(Shape{width}, options) {}
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight, bias;  ///< [shape...]; bias undefined without
+
+ private:
+  double eps_;
+};
+
+struct RMSNormOptions {
+  double eps = 1e-6;
+  DType dtype = float32;
+};
+
+/// Over the trailing dimensions by their root mean square (ops::rms_norm).
+class RMSNorm final : public Layer {
+ public:
+  using Options = RMSNormOptions;
+  /// `invalid` as LayerNorm.
+  explicit RMSNorm(const Shape& shape, const Options& options = {});
+  explicit RMSNorm(int64_t width, const Options& options = {}) : RMSNorm(Shape{width}, options) {}
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight;  ///< [shape...]
+
+ private:
+  double eps_;
+};
+
+}  // namespace troupe::nn
