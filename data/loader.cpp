@@ -5,13 +5,12 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/random.h"
 
 namespace troupe::data {
 namespace {
 
 // Rows [from, from + count) of the order, or of the tensor itself where no order is given. `t` is contiguous.
-Tensor gather(const Tensor& t, const std::vector<int64_t>& order, int64_t from, int64_t count) {
+Tensor gather(const Tensor& t, const Order& order, int64_t from, int64_t count) {
   Shape shape = t.shape();
   const size_t row = t.nbytes() / static_cast<size_t>(shape[0]);
   shape[0] = count;
@@ -33,7 +32,7 @@ Batch Epoch::batch(int64_t index) const {
   if (index < 0 || index >= batches_)
     throw_invalid("[loader] batch " + std::to_string(index) + " asked for, the epoch has " +
                   std::to_string(batches_));
-  const int64_t from = index * batch_size_, count = std::min(batch_size_, set_.size() - from);
+  const int64_t from = index * batch_size_, count = std::min(batch_size_, rows_ - from);
   return {gather(set_.x, *order_, from, count), gather(set_.y, *order_, from, count), index};
 }
 
@@ -44,24 +43,34 @@ Loader::Loader(Dataset set, LoaderOptions options) : set_(std::move(set)), optio
   if (size() == 0) throw_invalid("[loader] the set is empty: x is " + x.str());
   if (options_.batch_size < 1)
     throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) + ", expected at least 1");
-  if (options_.drop_last && options_.batch_size > size())
+  check_rank(options_.rank, options_.ranks);
+  const bool up = options_.uneven == Uneven::pad && size() % options_.ranks != 0;
+  rows_ = size() / options_.ranks + up;
+  if (rows_ == 0)
+    throw_invalid("[loader] " + std::to_string(size()) + " samples leave none for each of " +
+                  std::to_string(options_.ranks) + " ranks");
+  if (options_.drop_last && options_.batch_size > rows_)
     throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) +
-                  " with drop_last leaves no batch of " + std::to_string(size()) + " samples");
-  options_.batch_size = std::min(options_.batch_size, size());
+                  " with drop_last leaves no batch of " + std::to_string(rows_) + " samples");
+  options_.batch_size = std::min(options_.batch_size, rows_);
   set_ = {x.detach().contiguous_data(), y.detach().contiguous_data()};
 }
 
 int64_t Loader::batches() const {
-  const int64_t whole = size() / options_.batch_size;
-  return whole + (!options_.drop_last && size() % options_.batch_size != 0);
+  const int64_t whole = rows_ / options_.batch_size;
+  return whole + (!options_.drop_last && rows_ % options_.batch_size != 0);
 }
 
 Epoch Loader::epoch(int64_t e) const {
   if (e < 0) throw_invalid("[loader] epoch " + std::to_string(e) + ", expected 0 or more");
-  std::vector<int64_t> order;
-  if (options_.shuffle) order = Generator(options_.seed).split(static_cast<uint64_t>(e)).permutation(size());
-  return {set_, std::make_shared<const std::vector<int64_t>>(std::move(order)), options_.batch_size,
-          batches()};
+  Order order;
+  if (options_.shuffle) {
+    order = shuffled(size(), options_.seed, e);
+  } else if (options_.ranks > 1) {
+    order = sequential(size());
+  }
+  if (options_.ranks > 1) order = shard(order, options_.rank, options_.ranks, options_.uneven);
+  return {set_, std::make_shared<const Order>(std::move(order)), rows_, options_.batch_size, batches()};
 }
 
 }  // namespace troupe::data

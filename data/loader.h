@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/sampler.h"
 
 namespace troupe::data {
 
@@ -15,6 +16,9 @@ struct LoaderOptions {
   bool shuffle = true;
   uint64_t seed = 0;       ///< of the order; epoch e has an order of its own, the same in every run
   bool drop_last = false;  ///< leave out a last batch that is not full
+  int64_t rank = 0;        ///< this worker's number among `ranks`; each gets its part of the order (shard())
+  int64_t ranks = 1;
+  Uneven uneven = Uneven::pad;
 };
 
 /// Some rows of a set, copied: x [rows, ...], y [rows, ...], both contiguous.
@@ -54,27 +58,34 @@ class Epoch {
   /// Batch number `index`; `invalid` outside [0, batches()).
   Batch batch(int64_t index) const;
   /// Row numbers in the order of this epoch; empty if it is the order of the set.
-  const std::vector<int64_t>& order() const { return *order_; }
+  const Order& order() const { return *order_; }
 
  private:
   friend class Loader;
-  Epoch(Dataset set, std::shared_ptr<const std::vector<int64_t>> order, int64_t batch_size, int64_t batches)
-      : set_(std::move(set)), order_(std::move(order)), batch_size_(batch_size), batches_(batches) {}
+  Epoch(Dataset set, std::shared_ptr<const Order> order, int64_t rows, int64_t batch_size, int64_t batches)
+      : set_(std::move(set)),
+        order_(std::move(order)),
+        rows_(rows),
+        batch_size_(batch_size),
+        batches_(batches) {}
 
   Dataset set_;
-  std::shared_ptr<const std::vector<int64_t>> order_;
-  int64_t batch_size_, batches_;
+  std::shared_ptr<const Order> order_;
+  int64_t rows_, batch_size_, batches_;
 };
 
 /// `for (const Batch& b : loader.epoch(e))`. A value; const members may be called from several threads.
 class Loader {
  public:
-  /// `invalid`: x and y of different length, an empty set, a batch size below 1, or above the size of the set
-  /// with drop_last (there would be no batch).
+  /// `invalid`: x and y of different length, an empty set, a batch size below 1, a rank outside [0, ranks),
+  /// or options that leave a rank without rows or without a full batch.
   explicit Loader(Dataset set, LoaderOptions options = {});
 
-  /// Batches per epoch.
+  /// Batches per epoch; the same on every rank.
   int64_t batches() const;
+  /// Rows per epoch; the same on every rank.
+  int64_t rows() const { return rows_; }
+  /// Rows of the whole set.
   int64_t size() const { return set_.size(); }
   const LoaderOptions& options() const { return options_; }
   /// Pass number e (from 0), always with the same order for the same seed.
@@ -83,6 +94,7 @@ class Loader {
  private:
   Dataset set_;
   LoaderOptions options_;
+  int64_t rows_;
 };
 
 }  // namespace troupe::data
