@@ -2,6 +2,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
+#include "ops/conv.h"
 #include "ops/index.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -80,6 +81,9 @@ std::span<const Op* const> all_ops() {
       &kSelfAttentionGrad,
       &kMatmul,
       &kLinear,
+      &kConv2d,
+      &kConv2dInputGrad,
+      &kConv2dWeightGrad,
       &kCrossEntropy,
       &kCrossEntropyGrad,
       &kNllLoss,

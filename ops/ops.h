@@ -3,6 +3,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
+#include "ops/conv.h"
 #include "ops/index.h"
 #include "ops/inplace.h"
 #include "ops/loss.h"

@@ -21,6 +21,8 @@ Kernel layer_norm, rms_norm, layer_norm_grad, rms_norm_grad;
 Kernel attention, attention_grad, self_attention, self_attention_grad;
 // matmul.cpp
 Kernel matmul, linear;
+// conv.cpp
+Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
 // view.cpp
 Kernel clone, to, flip, tril, slice_grad;
 // index.cpp
