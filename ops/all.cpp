@@ -7,6 +7,7 @@
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/norm_layer.h"
+#include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/unary.h"
@@ -84,6 +85,11 @@ std::span<const Op* const> all_ops() {
       &kConv2d,
       &kConv2dInputGrad,
       &kConv2dWeightGrad,
+      &kMaxPool2d,
+      &kMaxPool2dGrad,
+      &kMaxPool2dPick,
+      &kAvgPool2d,
+      &kAvgPool2dGrad,
       &kCrossEntropy,
       &kCrossEntropyGrad,
       &kNllLoss,

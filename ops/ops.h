@@ -11,6 +11,7 @@
 #include "ops/norm_layer.h"
 #include "ops/op.h"
 #include "ops/operators.h"
+#include "ops/pool.h"
 #include "ops/random.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"

@@ -35,6 +35,8 @@ Window window_of(const Call& c, const Pair& kernel) {
   return w;
 }
 
+Window pool_window(const Call& c) { return window_of(c, pair_attr(c, "kernel_size", 1)); }
+
 Pair places(const Call& c, const Shape& image, const Window& w) {
   Pair out{};
   for (size_t i = 0; i < 2; ++i) {

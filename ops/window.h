@@ -18,6 +18,8 @@ Pair pair_attr(const Call& c, const char* name, int64_t least);
 /// stride, padding and, where the operator has it, dilation of a call. An empty stride means the kernel's
 /// size.
 Window window_of(const Call& c, const Pair& kernel);
+/// The window of a pool.
+Window pool_window(const Call& c);
 /// Number of places of the window in an image [.., H, W], per dimension. `invalid` if the window is larger
 /// than the padded image.
 Pair places(const Call& c, const Shape& image, const Window& window);

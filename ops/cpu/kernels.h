@@ -23,6 +23,8 @@ Kernel attention, attention_grad, self_attention, self_attention_grad;
 Kernel matmul, linear;
 // conv.cpp
 Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
+// pool.cpp
+Kernel max_pool2d, max_pool2d_grad, max_pool2d_pick, avg_pool2d, avg_pool2d_grad;
 // view.cpp
 Kernel clone, to, flip, tril, slice_grad;
 // index.cpp
