@@ -7,6 +7,7 @@
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/norm_layer.h"
+#include "ops/norm.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
@@ -90,6 +91,12 @@ std::span<const Op* const> all_ops() {
       &kMaxPool2dPick,
       &kAvgPool2d,
       &kAvgPool2dGrad,
+      &kBatchNormTrain,
+      &kBatchNormEval,
+      &kGroupNorm,
+      &kChannelAffine,
+      &kChannelSums,
+      &kChannelMix,
       &kCrossEntropy,
       &kCrossEntropyGrad,
       &kNllLoss,

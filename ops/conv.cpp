@@ -29,7 +29,7 @@ Tensor input_grad(const Backward& b, const Tensor& g, const Tensor& weight, cons
   return apply1(kConv2dInputGrad, {g, weight}, shared_attrs(b, "input", x));
 }
 Tensors weight_grad(const Backward& b, const Tensor& x, const Tensor& g, const Shape& weight) {
-  return apply(kConv2dWeightGrad, std::array{x, g}, shared_attrs(b, "kernel", weight));
+  return ops::apply(kConv2dWeightGrad, std::array{x, g}, shared_attrs(b, "kernel", weight));
 }
 
 Specs conv_spec(const Call& c) {

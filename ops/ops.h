@@ -8,6 +8,7 @@
 #include "ops/inplace.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
+#include "ops/norm.h"
 #include "ops/norm_layer.h"
 #include "ops/op.h"
 #include "ops/operators.h"

@@ -20,6 +20,7 @@ Attrs pool_attrs(std::initializer_list<Attr> more = {}) {
 Shape pooled(const Call& c, Shape image) {
   const Window w = pool_window(c);
   const Pair out = places(c, image, w);
+  if (image[2] == 0 || image[3] == 0) reject(c, "the images have no elements: " + image.str());
   for (size_t i = 0; i < 2; ++i) {
     if (2 * w.padding[i] > w.kernel[i])
       reject(c, fmt::format("padding {} is more than half of kernel_size {}", w.padding[i], w.kernel[i]));

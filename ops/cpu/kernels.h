@@ -25,6 +25,8 @@ Kernel matmul, linear;
 Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
 // pool.cpp
 Kernel max_pool2d, max_pool2d_grad, max_pool2d_pick, avg_pool2d, avg_pool2d_grad;
+// norm.cpp
+Kernel batch_norm_train, channel_affine, channel_sums, channel_mix;
 // view.cpp
 Kernel clone, to, flip, tril, slice_grad;
 // index.cpp
