@@ -45,13 +45,26 @@ Two sum_channel(const Layout& l, int64_t channel, F add) {
   return total;
 }
 
+// Calls f(channel) for all, on several threads if they are long. `passes`: over the elements.
+template <class F>
+void for_each_channel(const Layout& l, double passes, F f) {
+  parallel_for(l.channels, passes * 0.3 * static_cast<double>(l.per_channel()), f);
+}
+
 // Calls f(begin, end, channel) for every run of elements of one channel, inside vectorized().
 template <class F>
 void for_each_run_of_channel(const Layout& l, F f) {
-  vectorized([ l, f ]() __attribute__((always_inline)) {
-    for (int64_t n = 0, at = 0; n < l.n; ++n)
-      for (int64_t c = 0; c < l.channels; ++c, at += l.size) f(at, at + l.size, c);
-  });
+  const int64_t sample = std::max<int64_t>(l.channels * l.size, 1),
+                several = std::max<int64_t>(kGrain / sample, 1);
+  parallel_for((l.n + several - 1) / several, 0.2 * static_cast<double>(several * sample),
+               [&](int64_t piece) {
+                 const int64_t first = piece * several, last = std::min(first + several, l.n);
+                 vectorized([ l, f, first, last ]() __attribute__((always_inline)) {
+                   int64_t at = first * l.channels * l.size;
+                   for (int64_t n = first; n < last; ++n)
+                     for (int64_t c = 0; c < l.channels; ++c, at += l.size) f(at, at + l.size, c);
+                 });
+               });
 }
 
 // The inputs of a call as contiguous arrays of T.
@@ -79,7 +92,7 @@ void batch_norm_train(const Call& c, Tensors& out) {
     const double count = static_cast<double>(std::max<int64_t>(l.per_channel(), 1));
     const Tensor scales = Tensor::empty({l.channels}, out[0].dtype());
     T* scale = scales.data<T>();
-    for (int64_t k = 0; k < l.channels; ++k) {
+    for_each_channel(l, 2, [&](int64_t k) {
       const double m = sum_channel(
                            l, k,
                            [x = x](int64_t i, double& a, double&)
@@ -98,7 +111,7 @@ void batch_norm_train(const Call& c, Tensors& out) {
       var[k] = static_cast<T>(std::isnan(d.first) ? d.first : v);
       scale[k] = static_cast<T>(static_cast<double>(weight[k]) /
                                 std::sqrt(static_cast<double>(var[k]) + c.attrs.number("eps")));
-    }
+    });
     for_each_run_of_channel(
         l, [ =, x = x, bias = bias ](int64_t i, int64_t end, int64_t k) __attribute__((always_inline)) {
           const T m = mean[k], s = scale[k], b = bias[k];
@@ -129,7 +142,7 @@ void channel_sums(const Call& c, Tensors& out) {
     using T = decltype(zero);
     const Arrays<T, 3> in(c);
     const Layout l(c.in[0].shape());
-    for (int64_t k = 0; k < l.channels; ++k) {
+    for_each_channel(l, 1, [&](int64_t k) {
       const Two sums = sum_channel(
           l, k,
           [ g = in.data[0], x = in.data[1], m = static_cast<double>(in.data[2][k]) ](
@@ -140,7 +153,7 @@ void channel_sums(const Call& c, Tensors& out) {
           });
       out[0].data<T>()[k] = static_cast<T>(sums.first);
       out[1].data<T>()[k] = static_cast<T>(sums.second);
-    }
+    });
   });
 }
 

@@ -31,6 +31,15 @@ struct Planes {
   }
 };
 
+// Calls f(plane) for all, on several threads if they are many.
+template <class F>
+void for_each_plane(const Planes& p, F f) {
+  const int64_t size = std::max<int64_t>(p.in_size(), 1), several = std::max<int64_t>(kGrain / size, 1);
+  parallel_for((p.count + several - 1) / several, static_cast<double>(several * size), [&](int64_t piece) {
+    for (int64_t i = piece * several, end = std::min(i + several, p.count); i < end; ++i) f(i);
+  });
+}
+
 // Calls f(place, y0, y1, x0, x1) for every window of a plane: what of it lies inside the image.
 template <class F>
 void for_each_window(const Planes& p, F f) {
@@ -77,14 +86,14 @@ void max_pool2d(const Call& c, Tensors& out) {
   const Planes p(c, x, out[0]);
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T* from = x.data<T>();
-    T* to = out[0].data<T>();
-    for (int64_t i = 0; i < p.count; ++i, from += p.in_size(), to += p.out_size()) {
+    for_each_plane(p, [&](int64_t i) {
+      const T* from = x.data<T>() + i * p.in_size();
+      T* to = out[0].data<T>() + i * p.out_size();
       if (!p.is_2x2()) {
         for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
           to[place] = from[largest(from, p.in[1], y0, y1, x0, x1)];
         });
-        continue;
+        return;
       }
       const int64_t rows = p.out[0], columns = p.out[1], width = p.in[1];
       vectorized([=]() __attribute__((always_inline)) {
@@ -97,7 +106,7 @@ void max_pool2d(const Call& c, Tensors& out) {
               });
         }
       });
-    }
+    });
   });
 }
 
@@ -106,16 +115,16 @@ void max_pool2d_grad(const Call& c, Tensors& out) {
   const Planes p(c, x, g);
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T *from = x.data<T>(), *grad = g.data<T>();
-    T* to = out[0].data<T>();
-    for (int64_t i = 0; i < p.count; ++i, from += p.in_size(), to += p.in_size(), grad += p.out_size()) {
+    for_each_plane(p, [&](int64_t i) {
+      const T *from = x.data<T>() + i * p.in_size(), *grad = g.data<T>() + i * p.out_size();
+      T* to = out[0].data<T>() + i * p.in_size();
       const int64_t rows = p.out[0], columns = p.out[1], width = p.in[1];
       if (!p.is_2x2() || p.in[0] != 2 * rows || width != 2 * columns) std::fill_n(to, p.in_size(), T{0});
       if (!p.is_2x2()) {
         for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
           to[largest(from, p.in[1], y0, y1, x0, x1)] += grad[place];
         });
-        continue;
+        return;
       }
       vectorized([=]() __attribute__((always_inline)) {
         for (int64_t r = 0; r < rows; ++r) {
@@ -134,7 +143,7 @@ void max_pool2d_grad(const Call& c, Tensors& out) {
               });
         }
       });
-    }
+    });
   });
 }
 
@@ -143,12 +152,13 @@ void max_pool2d_pick(const Call& c, Tensors& out) {
   const Planes p(c, x, out[0]);
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T *from = x.data<T>(), *value = values.data<T>();
-    T* to = out[0].data<T>();
-    for (int64_t i = 0; i < p.count; ++i, from += p.in_size(), value += p.in_size(), to += p.out_size())
+    for_each_plane(p, [&](int64_t i) {
+      const T *from = x.data<T>() + i * p.in_size(), *value = values.data<T>() + i * p.in_size();
+      T* to = out[0].data<T>() + i * p.out_size();
       for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
         to[place] = value[largest(from, p.in[1], y0, y1, x0, x1)];
       });
+    });
   });
 }
 
@@ -158,15 +168,16 @@ void avg_pool2d(const Call& c, Tensors& out) {
   const double scale = 1 / (static_cast<double>(p.w.kernel[0]) * static_cast<double>(p.w.kernel[1]));
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T* from = x.data<T>();
-    T* to = out[0].data<T>();
-    for (int64_t i = 0; i < p.count; ++i, from += p.in_size(), to += p.out_size())
+    for_each_plane(p, [&](int64_t i) {
+      const T* from = x.data<T>() + i * p.in_size();
+      T* to = out[0].data<T>() + i * p.out_size();
       for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
         T total{0};
         for (int64_t r = y0; r < y1; ++r)
           for (int64_t q = x0; q < x1; ++q) total += from[r * p.in[1] + q];
         to[place] = total * static_cast<T>(scale);
       });
+    });
   });
 }
 
@@ -176,15 +187,16 @@ void avg_pool2d_grad(const Call& c, Tensors& out) {
   const double scale = 1 / (static_cast<double>(p.w.kernel[0]) * static_cast<double>(p.w.kernel[1]));
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T* grad = g.data<T>();
-    T* to = out[0].data<T>();
-    std::fill_n(to, out[0].numel(), T{0});
-    for (int64_t i = 0; i < p.count; ++i, grad += p.out_size(), to += p.in_size())
+    for_each_plane(p, [&](int64_t i) {
+      const T* grad = g.data<T>() + i * p.out_size();
+      T* to = out[0].data<T>() + i * p.in_size();
+      std::fill_n(to, p.in_size(), T{0});
       for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
         const T part = grad[place] * static_cast<T>(scale);
         for (int64_t r = y0; r < y1; ++r)
           for (int64_t q = x0; q < x1; ++q) to[r * p.in[1] + q] += part;
       });
+    });
   });
 }
 
