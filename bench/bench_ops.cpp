@@ -64,18 +64,6 @@ void run(const bench::Bench& bench) {
     bench.emit("mlp_step_us", bench.median_us(step, 100), "us", {{"batch", batch}});
   }
 
-  constexpr int64_t kVocabulary = 65, kBatch = 8, kContext = 128, kWidth = 256, kLayers = 4;
-  const bench::CharTransformer transformer(kVocabulary, kWidth, kLayers, 4, kContext, generator);
-  optim::AdamW adamw(transformer.parameters(), {.lr = 3e-4});
-  const Tensor ids = labels(kBatch * kContext, generator, kVocabulary).reshape({kBatch, kContext}),
-               next = labels(kBatch * kContext, generator, kVocabulary);
-  auto step = [&] {
-    adamw.zero_grad();
-    autograd::backward(cross_entropy(transformer(ids), next));
-    adamw.step();
-  };
-  bench.emit("transformer_step_us", bench.median_us(step, 10, 2), "us",
-             {{"batch", kBatch}, {"context", kContext}, {"width", kWidth}, {"layers", kLayers}});
   {
     constexpr int64_t kBatch = 64;
     const Cnn cnn(generator);
@@ -88,6 +76,19 @@ void run(const bench::Bench& bench) {
     };
     bench.emit("cnn_step_us", bench.median_us(step, 30), "us", {{"batch", kBatch}});
   }
+
+  constexpr int64_t kVocabulary = 65, kBatch = 8, kContext = 128, kWidth = 256, kLayers = 4;
+  const bench::CharTransformer transformer(kVocabulary, kWidth, kLayers, 4, kContext, generator);
+  optim::AdamW adamw(transformer.parameters(), {.lr = 3e-4});
+  const Tensor ids = labels(kBatch * kContext, generator, kVocabulary).reshape({kBatch, kContext}),
+               next = labels(kBatch * kContext, generator, kVocabulary);
+  auto step = [&] {
+    adamw.zero_grad();
+    autograd::backward(cross_entropy(transformer(ids), next));
+    adamw.step();
+  };
+  bench.emit("transformer_step_us", bench.median_us(step, 10, 2), "us",
+             {{"batch", kBatch}, {"context", kContext}, {"width", kWidth}, {"layers", kLayers}});
 }
 
 }  // namespace
