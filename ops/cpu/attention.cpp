@@ -48,6 +48,11 @@ struct Sizes {
         value_width(v.size(-1)),
         causal(c.attrs.flag("causal")) {}
   double scale() const { return width ? 1 / std::sqrt(static_cast<double>(width)) : 1; }
+  // About how long one head takes.
+  double ns() const {
+    return 0.02 * static_cast<double>(queries) * static_cast<double>(keys) *
+           static_cast<double>(width + value_width + 16);
+  }
   // Keys that query i sees.
   int64_t seen(int64_t i) const { return causal ? std::min(keys, i + 1) : keys; }
 };
@@ -198,8 +203,9 @@ void forward(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, c
   const Tensor rq = readable(q), rk = readable(k), rv = readable(v);
   visit_floating(q.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0, n = heads_of(q); i < n; ++i)
+    parallel_for(heads_of(q), s.ns(), [&](int64_t i) {
       attend<T>(s, {rq, i}, {rk, i}, {rv, i}, {out, i}, logs.data<T>() + i * s.queries);
+    });
   });
 }
 
@@ -211,7 +217,7 @@ void backward(const Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, 
                out = readable(in[5]), g_logs = in[1].contiguous_data(), logs = in[6].contiguous_data();
   visit_floating(q.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0, n = heads_of(q); i < n; ++i)
+    parallel_for(heads_of(q), 2 * s.ns(), [&](int64_t i) {
       attend_back<T>(s, {{g, i},
                          {q, i},
                          {k, i},
@@ -222,6 +228,7 @@ void backward(const Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, 
                          {dv, i},
                          g_logs.data<T>() + i * s.queries,
                          logs.data<T>() + i * s.queries});
+    });
   });
 }
 

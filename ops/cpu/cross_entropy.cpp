@@ -68,28 +68,38 @@ template <class T>
   return total;
 }
 
+// f(begin, end) for pieces of the rows, inside vectorized().
+template <class F>
+void for_pieces(int64_t rows, int64_t n, F f) {
+  const int64_t piece = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n));
+  parallel_for((rows + piece - 1) / piece, static_cast<double>(piece * n), [=](int64_t p) {
+    vectorized([=]() __attribute__((always_inline)) { f(p * piece, std::min(rows, (p + 1) * piece)); });
+  });
+}
+
 // Losses of all rows, 0 where ignored.
 template <class T>
 void losses(const Problem& p, T* to) {
   const T* scores = p.scores.data<T>();
   const int64_t *target = p.target.data<int64_t>(), n = p.classes, rows = p.rows, ignored = p.ignored;
   const T picked = static_cast<T>(1 - p.smoothing), all = static_cast<T>(p.smoothing);
-  vectorized([=]() __attribute__((always_inline)) {
-    for (int64_t r = 0; r < rows; ++r) {
-      to[r] = 0;
-      if (target[r] == ignored) continue;
-      const T *x = scores + r * n, top = largest(x, n);
-      const T log_total = std::log(exponentials<T>(x, n, top, nullptr));
-      to[r] = picked * (log_total - (x[target[r]] - top));
-      if (all == 0) continue;
-      RowSums<T> sums;
-      sums.run(
-          n, [ x, top ](auto& a, auto&, int64_t i) __attribute__((always_inline)) {
-            a += at<std::remove_reference_t<decltype(a)>>(x, i) - top;
-          });
-      to[r] += all * (log_total - sums.first / static_cast<T>(n));
-    }
-  });
+  for_pieces(
+      rows, n, [=](int64_t begin, int64_t end) __attribute__((always_inline)) {
+        for (int64_t r = begin; r < end; ++r) {
+          to[r] = 0;
+          if (target[r] == ignored) continue;
+          const T *x = scores + r * n, top = largest(x, n);
+          const T log_total = std::log(exponentials<T>(x, n, top, nullptr));
+          to[r] = picked * (log_total - (x[target[r]] - top));
+          if (all == 0) continue;
+          RowSums<T> sums;
+          sums.run(
+              n, [ x, top ](auto& a, auto&, int64_t i) __attribute__((always_inline)) {
+                a += at<std::remove_reference_t<decltype(a)>>(x, i) - top;
+              });
+          to[r] += all * (log_total - sums.first / static_cast<T>(n));
+        }
+      });
 }
 
 template <class T>
@@ -98,19 +108,20 @@ void gradients(const Problem& p, const T* weights, bool each, T* to) {
   const int64_t *target = p.target.data<int64_t>(), n = p.classes, rows = p.rows, ignored = p.ignored;
   const T picked = static_cast<T>(1 - p.smoothing),
           all = static_cast<T>(p.smoothing / static_cast<double>(n));
-  vectorized([=]() __attribute__((always_inline)) {
-    for (int64_t r = 0; r < rows; ++r) {
-      T* d = to + r * n;
-      if (target[r] == ignored) {
-        for (int64_t i = 0; i < n; ++i) d[i] = 0;
-        continue;
-      }
-      const T *x = scores + r * n, weight = weights[each ? r : 0];
-      const T scale = weight / exponentials<T>(x, n, largest(x, n), d), rest = all * weight;
-      for (int64_t i = 0; i < n; ++i) d[i] = d[i] * scale - rest;
-      d[target[r]] -= picked * weight;
-    }
-  });
+  for_pieces(
+      rows, n, [=](int64_t begin, int64_t end) __attribute__((always_inline)) {
+        for (int64_t r = begin; r < end; ++r) {
+          T* d = to + r * n;
+          if (target[r] == ignored) {
+            for (int64_t i = 0; i < n; ++i) d[i] = 0;
+            continue;
+          }
+          const T *x = scores + r * n, weight = weights[each ? r : 0];
+          const T scale = weight / exponentials<T>(x, n, largest(x, n), d), rest = all * weight;
+          for (int64_t i = 0; i < n; ++i) d[i] = d[i] * scale - rest;
+          d[target[r]] -= picked * weight;
+        }
+      });
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace troupe::ops::cpu {
 
 /// Within 2 ulp; 0 below -104, infinity above 88.73. Polynomial as in Cephes' expf.
-inline float fast_exp(float x) {
+[[gnu::always_inline]] inline float fast_exp(float x) {
   const float c = x > 89.f ? 89.f : (x < -104.f ? -104.f : x);
   constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
   const float shifted = c * 1.44269504088896341f + kRound;
@@ -28,10 +28,10 @@ inline float fast_exp(float x) {
   const uint32_t half = bits >> 1, rest = bits - half;
   return p * std::bit_cast<float>((half - 1u) << 23) * std::bit_cast<float>((rest - 1u) << 23);
 }
-inline double fast_exp(double x) { return std::exp(x); }
+[[gnu::always_inline]] inline double fast_exp(double x) { return std::exp(x); }
 
 /// Within 2 ulp for normal x > 0; -infinity at 0, NaN below. Polynomial as in Cephes' logf.
-inline float fast_log(float x) {
+[[gnu::always_inline]] inline float fast_log(float x) {
   const bool tiny = x < 1.17549435e-38f;  // subnormal numbers are scaled up first
   const float scaled = tiny ? x * 8388608.f : x;
   const uint32_t bits = std::bit_cast<uint32_t>(scaled);
@@ -56,13 +56,13 @@ inline float fast_log(float x) {
   const float edge = x == 0.f ? -kInf : (x == kInf ? kInf : std::numeric_limits<float>::quiet_NaN());
   return x > 0.f && x < kInf ? r : edge;
 }
-inline double fast_log(double x) { return std::log(x); }
+[[gnu::always_inline]] inline double fast_log(double x) { return std::log(x); }
 
-inline float fast_sigmoid(float x) { return 1.f / (1.f + fast_exp(-x)); }
-inline double fast_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+[[gnu::always_inline]] inline float fast_sigmoid(float x) { return 1.f / (1.f + fast_exp(-x)); }
+[[gnu::always_inline]] inline double fast_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// Polynomial near zero, where 1 - 2 / (exp(2x) + 1) would lose digits.
-inline float fast_tanh(float x) {
+[[gnu::always_inline]] inline float fast_tanh(float x) {
   const float z = x * x;
   float p = -5.70498872745e-3f;
   p = p * z + 2.06390887954e-2f;
@@ -75,10 +75,10 @@ inline float fast_tanh(float x) {
   const float far = x < 0.f ? -big : big;
   return a < 0.625f ? near : far;
 }
-inline double fast_tanh(double x) { return std::tanh(x); }
+[[gnu::always_inline]] inline double fast_tanh(double x) { return std::tanh(x); }
 
 /// Within 2 ulp. Polynomials by N. Juffa: erf itself near zero, the logarithm of 1 - erf beyond.
-inline float fast_erf(float x) {
+[[gnu::always_inline]] inline float fast_erf(float x) {
   const float a = x < 0.f ? -x : x, z = x * x;
   float p = -5.96761703e-4f;
   p = p * z + 4.99119423e-3f;
@@ -100,6 +100,6 @@ inline float fast_erf(float x) {
   const float far = x < 0.f ? -big : big;
   return a > 0.927734375f ? far : near;  // NaN takes `near`
 }
-inline double fast_erf(double x) { return std::erf(x); }
+[[gnu::always_inline]] inline double fast_erf(double x) { return std::erf(x); }
 
 }  // namespace troupe::ops::cpu

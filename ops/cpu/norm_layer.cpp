@@ -1,5 +1,6 @@
 // Kernels of ops/norm_layer.h: a row is read from memory once and its statistics taken while it is in cache.
 // The backward pass takes them anew, which costs less than keeping them.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/cpu/kernels.h"
@@ -10,6 +11,7 @@ namespace troupe::ops::cpu {
 namespace {
 
 constexpr int64_t kPiece = 64;  // rows that one thread takes at a time; their weight gradients are one term
+constexpr double kElementNs = 0.3;
 
 template <class T>
 struct Statistics {
@@ -45,19 +47,22 @@ void forward(const Call& c, Tensors& out) {
     const T *from = x.data<T>(), *w = weight.data<T>(), *b = bias.defined() ? bias.data<T>() : nullptr;
     T* to = out[0].data<T>();
     const T eps = static_cast<T>(c.attrs.number("eps"));
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t r = 0; r < rows; ++r) {
-        const T* row = from + r * n;
-        T* result = to + r * n;
-        const Statistics<T> s = statistics<centered>(row, n, eps);
-        if (b) {
+    parallel_for((rows + kPiece - 1) / kPiece, kElementNs * static_cast<double>(kPiece * n), [=](int64_t p) {
+      const int64_t first = p * kPiece, last = std::min(rows, first + kPiece);
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t r = first; r < last; ++r) {
+          const T* row = from + r * n;
+          T* result = to + r * n;
+          const Statistics<T> s = statistics<centered>(row, n, eps);
+          if (b) {
 #pragma GCC ivdep
-          for (int64_t i = 0; i < n; ++i) result[i] = (row[i] - s.mean) * s.scale * w[i] + b[i];
-        } else {
+            for (int64_t i = 0; i < n; ++i) result[i] = (row[i] - s.mean) * s.scale * w[i] + b[i];
+          } else {
 #pragma GCC ivdep
-          for (int64_t i = 0; i < n; ++i) result[i] = (row[i] - s.mean) * s.scale * w[i];
+            for (int64_t i = 0; i < n; ++i) result[i] = (row[i] - s.mean) * s.scale * w[i];
+          }
         }
-      }
+      });
     });
   });
 }
@@ -103,12 +108,12 @@ void backward(const Call& c, Tensors& out) {
     const T eps = static_cast<T>(c.attrs.number("eps"));
     const T *gradient = g.data<T>(), *from = x.data<T>(), *w = weight.data<T>();
     T *dx = out[0].data<T>(), *sums = partial.data<T>();
-    for (int64_t p = 0; p < pieces; ++p) {
+    parallel_for(pieces, 3 * kElementNs * static_cast<double>(kPiece * n), [=](int64_t p) {
       const int64_t first = p * kPiece;
       T* dw = sums + p * kSums * n;
       backward<centered, T>(gradient + first * n, from + first * n, w, dx + first * n, dw, dw + n,
                             std::min(kPiece, rows - first), n, eps);
-    }
+    });
     for (int64_t k = 0; k < kSums; ++k) {
       T* to = out[static_cast<size_t>(1 + k)].template data<T>();
       for (int64_t i = 0; i < n; ++i) {

@@ -10,6 +10,7 @@
 namespace troupe::ops::cpu {
 namespace {
 
+constexpr double kElementNs = 1;
 constexpr int64_t kColumns = 16;  // taken out together where a row does not lie together
 
 // Runs f(in..., out, n) on every row along the attribute `dim`, inside vectorized(). Rows of a dimension that
@@ -28,35 +29,39 @@ void for_each_row(const Call& c, const Tensor& out, F f) {
   if (n == 0) return;
   T* to = out.data<T>();
   if (a.inner == 1) {
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t o = 0; o < a.outer; ++o) {
-        std::array<const T*, N> rows;
-        for (size_t k = 0; k < N; ++k) rows[k] = from[k] + o * n;
-        f(rows, to + o * n, n);
-      }
+    const int64_t piece = std::max<int64_t>(1, kGrain / n);  // rows
+    parallel_for((a.outer + piece - 1) / piece, kElementNs * static_cast<double>(piece * n), [=](int64_t p) {
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t o = p * piece; o < std::min(a.outer, (p + 1) * piece); ++o) {
+          std::array<const T*, N> rows;
+          for (size_t k = 0; k < N; ++k) rows[k] = from[k] + o * n;
+          f(rows, to + o * n, n);
+        }
+      });
     });
     return;
   }
-  const Tensor memory = Tensor::empty({static_cast<int64_t>(N + 1) * kColumns * n}, out.dtype());
-  T* const buffer = memory.data<T>();
-  for (int64_t o = 0; o < a.outer; ++o)
-    for (int64_t j = 0; j < a.inner; j += kColumns) {
-      const int64_t first = o * n * a.inner + j, columns = std::min(kColumns, a.inner - j);
-      for (size_t k = 0; k < N; ++k)
-        for (int64_t i = 0; i < n; ++i)
-          for (int64_t q = 0; q < columns; ++q)
-            buffer[(static_cast<int64_t>(k) * kColumns + q) * n + i] = from[k][first + i * a.inner + q];
-      T* const results = buffer + static_cast<int64_t>(N) * kColumns * n;
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t q = 0; q < columns; ++q) {
-          std::array<const T*, N> rows;
-          for (size_t k = 0; k < N; ++k) rows[k] = buffer + (static_cast<int64_t>(k) * kColumns + q) * n;
-          f(rows, results + q * n, n);
-        }
-      });
+  const int64_t per_row = (a.inner + kColumns - 1) / kColumns;
+  parallel_for(a.outer * per_row, kElementNs * static_cast<double>(kColumns * n), [&](int64_t p) {
+    const int64_t j = p % per_row * kColumns, columns = std::min(kColumns, a.inner - j);
+    const int64_t first = p / per_row * n * a.inner + j;
+    const Tensor memory = Tensor::empty({static_cast<int64_t>(N + 1) * kColumns * n}, out.dtype());
+    T* const buffer = memory.data<T>();
+    for (size_t k = 0; k < N; ++k)
       for (int64_t i = 0; i < n; ++i)
-        for (int64_t q = 0; q < columns; ++q) to[first + i * a.inner + q] = results[q * n + i];
-    }
+        for (int64_t q = 0; q < columns; ++q)
+          buffer[(static_cast<int64_t>(k) * kColumns + q) * n + i] = from[k][first + i * a.inner + q];
+    T* const results = buffer + static_cast<int64_t>(N) * kColumns * n;
+    vectorized([=]() __attribute__((always_inline)) {
+      for (int64_t q = 0; q < columns; ++q) {
+        std::array<const T*, N> rows;
+        for (size_t k = 0; k < N; ++k) rows[k] = buffer + (static_cast<int64_t>(k) * kColumns + q) * n;
+        f(rows, results + q * n, n);
+      }
+    });
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t q = 0; q < columns; ++q) to[first + i * a.inner + q] = results[q * n + i];
+  });
 }
 
 // exp(x - largest x); the sum is returned, the largest in `top`.
