@@ -66,11 +66,10 @@ TEST_CASE("the epoch of a loader is the same prefetched", "[data][prefetch]") {
 TEST_CASE("a source may end by itself, and one thread reads it in order", "[data][prefetch]") {
   int64_t calls = 0;  // one thread: no lock
   Prefetch<std::string> items([&](int64_t i) -> std::optional<std::string> {
-    CHECK(i == calls++);
     if (i == 20) return {};
-    return std::to_string(i);
+    return std::to_string(i) + " " + std::to_string(calls++);
   });
-  for (int64_t i = 0; i < 20; ++i) REQUIRE(items.next() == std::to_string(i));
+  for (int64_t i = 0; i < 20; ++i) REQUIRE(items.next() == std::to_string(i) + " " + std::to_string(i));
   CHECK(!items.next());
   CHECK(!items.next());
   Prefetch<int64_t> many([](int64_t i) { return i < 50 ? std::optional(labour(i)) : std::nullopt; },
