@@ -1,0 +1,70 @@
+// Layers of image networks: convolution, pooling, flattening.
+#pragma once
+#include <optional>
+
+#include "nn/module.h"
+#include "ops/window.h"
+
+namespace troupe::nn {
+
+struct Conv2dOptions {
+  ops::Pair stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  int64_t groups = 1;
+  bool bias = true;
+  DType dtype = float32;
+};
+
+/// x [N, in, H, W] -> [N, out, H', W'] (ops::conv2d). Weight and bias start uniform in +-1/sqrt(inputs of an
+/// output).
+class Conv2d final : public Layer {
+ public:
+  using Options = Conv2dOptions;
+  /// Initial values from Generator(0). `invalid` if a size is below 1 or groups do not divide in and out.
+  Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& options = {});
+  Conv2d(int64_t in, int64_t out, int64_t kernel, const Options& options = {})
+      : Conv2d(in, out, ops::Pair{kernel, kernel}, options) {}
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight;  ///< [out, in / groups, kernel height, kernel width]
+  Tensor bias;    ///< [out]; undefined without
+
+ private:
+  Conv2dOptions options_;
+};
+
+/// The largest, or the mean, of windows: x [N, C, H, W] -> [N, C, H', W']. A stride left out is the window's
+/// size.
+class MaxPool2d final : public Layer {
+ public:
+  explicit MaxPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
+      : kernel_(kernel), padding_(padding), stride_(stride) {}
+  explicit MaxPool2d(int64_t kernel) : MaxPool2d(ops::Pair{kernel, kernel}) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  ops::Pair kernel_, padding_;
+  std::optional<ops::Pair> stride_;
+};
+class AvgPool2d final : public Layer {
+ public:
+  explicit AvgPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
+      : kernel_(kernel), padding_(padding), stride_(stride) {}
+  explicit AvgPool2d(int64_t kernel) : AvgPool2d(ops::Pair{kernel, kernel}) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  ops::Pair kernel_, padding_;
+  std::optional<ops::Pair> stride_;
+};
+
+/// [N, ..] -> [N, product of the rest].
+class Flatten final : public Layer {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace troupe::nn

@@ -1,0 +1,60 @@
+// Normalization of images by channel. Weights start at 1, biases at 0; reset() puts them back.
+#pragma once
+#include "nn/module.h"
+
+namespace troupe::nn {
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  DType dtype = float32;
+};
+
+/// x [N, channels, ..]: over each group of channels and all that follows them (ops::group_norm).
+class GroupNorm final : public Layer {
+ public:
+  using Options = GroupNormOptions;
+  /// `invalid` unless groups divide channels, all are at least 1, and eps is a finite number of at least 0.
+  GroupNorm(int64_t groups, int64_t channels, const Options& options = {});
+
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override { m("weight", weight), m("bias", bias); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight, bias;  ///< [channels]
+
+ private:
+  int64_t groups_;
+  double eps_;
+};
+
+struct BatchNorm2dOptions {
+  double eps = 1e-5, momentum = 0.1;
+  DType dtype = float32;
+};
+
+/// x [N, channels, H, W]: while training, each channel by its mean and variance in the batch, which also go
+/// into the running ones: running += momentum * (batch - running), with the unbiased variance. In use, by the
+/// running ones.
+class BatchNorm2d final : public Layer {
+ public:
+  using Options = BatchNorm2dOptions;
+  /// `invalid` as GroupNorm, and unless momentum is in [0, 1].
+  explicit BatchNorm2d(int64_t channels, const Options& options = {});
+
+  /// `invalid` while training if there is one element per channel only.
+  Tensor forward(const Tensor& x) override;
+  void members(Members& m) override;
+  /// Also puts back the running statistics.
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight, bias;               ///< [channels]
+  Tensor running_mean, running_var;  ///< [channels], buffers; they start at 0 and 1
+  Tensor num_batches_tracked;        ///< int64 [], a buffer: passes while training
+
+ private:
+  double eps_, momentum_;
+};
+
+}  // namespace troupe::nn

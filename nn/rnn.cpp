@@ -1,0 +1,121 @@
+#include "nn/rnn.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "nn/init.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/index.h"
+#include "ops/matmul.h"
+#include "ops/view.h"
+
+namespace troupe::nn {
+namespace {
+
+// Slice i of dimension 0, without that dimension.
+Tensor at(const Tensor& x, int64_t i) { return ops::squeeze(ops::slice(x, 0, i, i + 1), 0); }
+
+}  // namespace
+
+Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t input, int64_t hidden,
+                     const Options& o)
+    : name_(name), states_(states), input_(input), hidden_(hidden), batch_first_(o.batch_first) {
+  if (input < 1 || hidden < 1 || o.layers < 1)
+    throw_invalid(fmt::format("[{}] sizes must be at least 1, got input {}, hidden {}, layers {}", name,
+                              input, hidden, o.layers));
+  const auto parameter = [&](const Shape& shape) {
+    return Tensor::empty(shape, o.dtype).set_requires_grad();
+  };
+  for (int64_t k = 0; k < o.layers; ++k) {
+    Cell cell{parameter({gates * hidden, k ? hidden : input}), parameter({gates * hidden, hidden}), {}, {}};
+    if (o.bias) cell.b_ih = parameter({gates * hidden}), cell.b_hh = parameter({gates * hidden});
+    cells.push_back(std::move(cell));
+  }
+  Generator start(0);
+  Recurrent::reset(start);
+}
+
+Tensor Recurrent::forward(const Tensor& x) { return run(x, {})[0]; }
+
+Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
+  if (!x.defined() || x.dim() != 3 || x.size(2) != input_)
+    throw_invalid(fmt::format("[{}] the input is {}, expected [{}, {}]", name_, x.str(),
+                              batch_first_ ? "batch, time" : "time, batch", input_));
+  const Tensor steps = batch_first_ ? ops::transpose(x, 0, 1) : x;
+  const int64_t time = steps.size(0), layers = static_cast<int64_t>(cells.size());
+  if (time < 1) throw_invalid(fmt::format("[{}] needs at least 1 step, got {}", name_, x.str()));
+  const Shape wanted{layers, steps.size(1), hidden_};
+  for (const Tensor& s : states)
+    if (!s.defined() || s.shape() != wanted)
+      throw_invalid(fmt::format("[{}] a state is {}, expected {}", name_, s.str(), wanted.str()));
+  Tensors row;
+  for (int64_t t = 0; t < time; ++t) row.push_back(at(steps, t));
+  std::vector<Tensors> last(static_cast<size_t>(states_));
+  for (int64_t k = 0; k < layers; ++k) {
+    Tensors state;
+    for (int64_t s = 0; s < states_; ++s)
+      state.push_back(states.empty() ? Tensor::zeros({steps.size(1), hidden_}, x.dtype())
+                                     : at(states[static_cast<size_t>(s)], k));
+    for (Tensor& y : row) {
+      state = step(cells[static_cast<size_t>(k)], y, state);
+      y = state[0];
+    }
+    for (size_t s = 0; s < state.size(); ++s) last[s].push_back(state[s]);
+  }
+  Tensors out{ops::stack(row, batch_first_ ? 1 : 0)};
+  for (const Tensors& of_layers : last) out.push_back(ops::stack(of_layers, 0));
+  return out;
+}
+
+void Recurrent::members(Members& m) {
+  for (size_t k = 0; k < cells.size(); ++k) {
+    Cell& c = cells[k];
+    m(fmt::format("weight_ih_l{}", k), c.w_ih), m(fmt::format("weight_hh_l{}", k), c.w_hh);
+    m(fmt::format("bias_ih_l{}", k), c.b_ih), m(fmt::format("bias_hh_l{}", k), c.b_hh);
+  }
+}
+
+void Recurrent::reset(Generator& generator) {
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden_));
+  for (const Cell& c : cells)
+    for (const Tensor& t : {c.w_ih, c.w_hh, c.b_ih, c.b_hh})
+      if (t.defined()) uniform_(t, -bound, bound, generator);
+}
+
+std::string Recurrent::str() const {
+  return fmt::format("{}({}, {}, {} layers)", Layer::str(), input_, hidden_, cells.size());
+}
+
+LSTM::Result LSTM::run(const Tensor& x, const Tensor& h, const Tensor& c) {
+  Tensors out = Recurrent::run(x, h.defined() || c.defined() ? Tensors{h, c} : Tensors{});
+  return {seen(out[0]), out[1], out[2]};
+}
+
+Tensors LSTM::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
+  const int64_t n = cell.w_hh.size(1);
+  const Tensor gates =
+      ops::add(ops::linear(x, cell.w_ih, cell.b_ih), ops::linear(state[0], cell.w_hh, cell.b_hh));
+  const Tensors part = ops::split(gates, {n, n, n, n}, 1);
+  const Tensor keep = ops::mul(ops::sigmoid(part[1]), state[1]);
+  const Tensor c = ops::add(keep, ops::mul(ops::sigmoid(part[0]), ops::tanh(part[2])));
+  return {ops::mul(ops::sigmoid(part[3]), ops::tanh(c)), c};
+}
+
+GRU::Result GRU::run(const Tensor& x, const Tensor& h) {
+  Tensors out = Recurrent::run(x, h.defined() ? Tensors{h} : Tensors{});
+  return {seen(out[0]), out[1]};
+}
+
+Tensors GRU::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
+  const int64_t n = cell.w_hh.size(1);
+  const Tensors in = ops::split(ops::linear(x, cell.w_ih, cell.b_ih), {n, n, n}, 1);
+  const Tensors old = ops::split(ops::linear(state[0], cell.w_hh, cell.b_hh), {n, n, n}, 1);
+  const Tensor reset = ops::sigmoid(ops::add(in[0], old[0])), keep = ops::sigmoid(ops::add(in[1], old[1]));
+  const Tensor fresh = ops::tanh(ops::add(in[2], ops::mul(reset, old[2])));
+  return {ops::add(fresh, ops::mul(keep, ops::sub(state[0], fresh)))};
+}
+
+}  // namespace troupe::nn
