@@ -16,7 +16,9 @@ EXPECTED = {
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
     "ops": [*(("matmul_gflops", "GFLOP/s", {"n": n}) for n in (64, 256, 1024)),
             ("add_us", US, {"elements": 1 << 20}), ("tiny_op_fwd_bwd_us", US, {"ops": 3}),
-            *(("mlp_step_us", US, {"batch": b}) for b in (64, 256)), ("cnn_step_us", US, {"batch": 64}),
+            *(line for b in (64, 256) for line in (("mlp_step_us", US, {"batch": b}),
+                                                   ("mlp_step_gemm_fraction", "1", {"batch": b}))),
+            ("cnn_step_us", US, {"batch": 64}),
             ("transformer_step_us", US, {"batch": 8, "context": 128, "width": 256, "layers": 4})],
 }
 

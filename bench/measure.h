@@ -11,12 +11,13 @@ namespace troupe::bench {
 /// Times steps and prints results. Belongs to one thread.
 class Bench {
  public:
-  /// Parses the flags of a benchmark program, --quick and --threads, and sets one compute thread or as many
-  /// as were asked for, whatever the environment says. Empty `exit_code`: go on.
+  /// Parses the flags of a benchmark program, --quick, --threads and --least, and sets one compute thread or
+  /// as many as were asked for, whatever the environment says. Empty `exit_code`: go on.
   Bench(const std::string& program, const std::string& description, int argc, const char* const* argv);
   std::optional<int> exit_code;
 
-  /// Median of the wall times of `iterations` steps in microseconds, after `warmup` steps that do not count.
+  /// Median of the wall times of `iterations` steps in microseconds, after `warmup` steps that do not count;
+  /// the shortest with --least.
   double median_us(const std::function<void()>& step, int iterations, int warmup = 5) const;
   /// `n`, or a few with --quick.
   int count(int n) const;
@@ -29,7 +30,7 @@ class Bench {
             std::initializer_list<std::pair<const char*, double>> extra = {}) const;
 
  private:
-  bool quick_ = false;
+  bool quick_ = false, least_ = false;
   std::string placement_;
 };
 

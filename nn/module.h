@@ -79,6 +79,9 @@ class Module {
   using Observer = std::function<void(Module&, const Tensor&)>;
   void observe(const Observer* observer);
 
+  /// Whether somebody looks at the results of this module alone.
+  bool observed() const { return observer_ != nullptr; }
+
  protected:
   /// For layers that can be called in other ways too.
   const Tensor& seen(const Tensor& result) {

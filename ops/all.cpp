@@ -97,6 +97,7 @@ std::span<const Op* const> all_ops() {
       &kChannelAffine,
       &kChannelSums,
       &kChannelMix,
+      &kLinearRelu,
       &kCrossEntropy,
       &kCrossEntropyGrad,
       &kNllLoss,

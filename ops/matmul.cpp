@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/activation.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
@@ -67,13 +68,20 @@ Tensors matmul_gradient(const Backward& b) {
   return out;
 }
 
-Tensors linear_gradient(const Backward& b) {
-  const Tensor& g = b.grads[0];
+Tensors linear_gradient(const Backward& b, const Tensor& g) {
   Tensors out(b.in.size());
   if (b.needs(0)) out[0] = matmul(g, b.in[1]);
   if (b.needs(1)) out[1] = matmul(flipped(as_rows(g)), as_rows(b.in[0]));
   if (b.in.size() == 3 && b.needs(2)) out[2] = sum(as_rows(g), {0});
   return out;
+}
+
+std::vector<Sample> linear_samples() {
+  const Tensor w = sample({5, 4}, -2, 2, 1), bias = sample({5}, -2, 2, 2);
+  return {{{sample({2, 3, 4}), w, bias}},
+          {{sample({3, 4}), w}},
+          {{sample({4}), w, bias}},
+          {{sample({0, 4}), w, bias}}};
 }
 
 }  // namespace
@@ -103,18 +111,27 @@ const Op kLinear{.name = "linear",
                  .shape = linear_spec,
                  .cpu = cpu::linear,
                  .saves_inputs = 0b11,
-                 .gradient = linear_gradient,
-                 .samples = []() -> std::vector<Sample> {
-                   const Tensor w = sample({5, 4}, -2, 2, 1), bias = sample({5}, -2, 2, 2);
-                   return {{{sample({2, 3, 4}), w, bias}},
-                           {{sample({3, 4}), w}},
-                           {{sample({4}), w, bias}},
-                           {{sample({0, 4}), w, bias}}};
-                 }};
+                 .gradient = [](const Backward& b) -> Tensors { return linear_gradient(b, b.grads[0]); },
+                 .samples = linear_samples};
+
+const Op kLinearRelu{.name = "linear_relu",
+                     .min_inputs = 2,
+                     .max_inputs = 3,
+                     .shape = linear_spec,
+                     .cpu = cpu::linear_relu,
+                     .saves_inputs = 0b11,
+                     .saves_outputs = 1,
+                     .gradient = [](const Backward& b) -> Tensors {
+                       return linear_gradient(b, apply1(kReluGrad, {b.grads[0], b.out[0]}));
+                     },
+                     .samples = linear_samples};
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return apply1(kMatmul, {a, b}); }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? apply1(kLinear, {x, weight, bias}) : apply1(kLinear, {x, weight});
+}
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return bias.defined() ? apply1(kLinearRelu, {x, weight, bias}) : apply1(kLinearRelu, {x, weight});
 }
 
 }  // namespace troupe::ops

@@ -11,6 +11,9 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [.., in], weight [out, in], bias [out] or undefined -> x weightᵀ + bias [.., out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-extern const Op kMatmul, kLinear;
+/// relu(linear(x, weight, bias)) in one pass, with the same bits.
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+extern const Op kMatmul, kLinear, kLinearRelu;
 
 }  // namespace troupe::ops

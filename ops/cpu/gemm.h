@@ -12,11 +12,28 @@ struct Matrix {
   bool transposed = false;
 };
 
-/// C = A B + beta C, with C [m, n] row-major and dense, A [m, k], B [k, n], all sizes > 0; beta 0 or 1.
-/// The same arguments give the same bits on whichever thread.
+/// What happens to a product before it leaves the cache: C[i, j] = max(0 if relu, C[i, j] + bias[j]).
+template <class T>
+struct Finish {
+  const T* bias = nullptr;  ///< [n]; null: none
+  bool relu = false;
+};
+
+/// C = finish(A B + beta C), with C [m, n] row-major and dense, A [m, k], B [k, n], all sizes > 0; beta 0
+/// or 1. The same arguments give the same bits on whichever thread, and on any number of them.
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-          float* c);
+          float* c, const Finish<float>& finish = {});
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
-          double* c);
+          double* c, const Finish<double>& finish = {});
+
+/// The finish of rows of C [m, n], ldc apart, as a pass of its own.
+void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish);
+void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<double>& finish);
+
+/// Whether gemm_tiles() runs here: it needs AVX-512.
+bool has_gemm_tiles();
+/// gemm() on this thread, rows of C being ldc apart. The bits of an element do not depend on m and n.
+void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
+                float* c, int64_t ldc, const Finish<float>& finish);
 
 }  // namespace troupe::ops::cpu

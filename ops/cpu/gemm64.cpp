@@ -56,11 +56,8 @@ void multiply(int64_t k, const double* a, const double* b, double* tile) {
   });
 }
 
-}  // namespace
-
-void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
-          double* c) {
-  if (m * n * k <= kSmall) return small(m, n, k, a, b, beta, c);
+void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
+             double* c) {
   const auto round_up = [](int64_t x) { return (x + kTile - 1) / kTile * kTile; };
   std::vector<double> packed_a(static_cast<size_t>(round_up(std::min(m, kBlockM)) * std::min(k, kBlockK)));
   std::vector<double> packed_b(static_cast<size_t>(round_up(std::min(n, kBlockN)) * std::min(k, kBlockK)));
@@ -82,6 +79,17 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix
           }
       }
     }
+}
+
+}  // namespace
+
+void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
+          double* c, const Finish<double>& finish) {
+  if (m * n * k <= kSmall)
+    small(m, n, k, a, b, beta, c);
+  else
+    blocked(m, n, k, a, b, beta, c);
+  finish_rows(m, n, c, n, finish);
 }
 
 }  // namespace troupe::ops::cpu

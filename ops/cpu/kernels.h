@@ -20,7 +20,7 @@ Kernel layer_norm, rms_norm, layer_norm_grad, rms_norm_grad;
 // attention.cpp
 Kernel attention, attention_grad, self_attention, self_attention_grad;
 // matmul.cpp
-Kernel matmul, linear;
+Kernel matmul, linear, linear_relu;
 // conv.cpp
 Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
 // pool.cpp

@@ -56,15 +56,16 @@ bool fold_rows(const Tensor& t, Tensor& out) {
 }
 
 template <class T>
-void multiply(Tensor a, Tensor b, const Tensor& out, T beta) {
+void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {}) {
   if (out.numel() == 0) return;
   if (a.dim() == 1) a = with_shape(a, {1, a.shape()[0]}, {a.shape()[0], a.strides()[0]});
   if (b.dim() == 1) b = with_shape(b, {b.shape()[0], 1}, {b.strides()[0], 1});
   T* to = out.data<T>();
   const int64_t k = a.shape().back();
   if (k == 0) {
-    if (beta == 0) std::fill_n(to, out.numel(), T{0});
-    return;
+    std::fill_n(to, out.numel(), T{0});
+    const int64_t n = b.shape().back();
+    return finish_rows(out.numel() / n, n, to, n, finish);
   }
   if (b.dim() == 2 && a.dim() > 2) {
     Tensor folded;
@@ -91,28 +92,28 @@ void multiply(Tensor a, Tensor b, const Tensor& out, T beta) {
                     for (int64_t i = 0; i < count; ++i, to += m * n) {
                       ma.p = pa + at[0] + i * step[0];
                       mb.p = pb + at[1] + i * step[1];
-                      gemm(m, n, k, ma, mb, beta, to);
+                      gemm(m, n, k, ma, mb, T{0}, to, finish);
                     }
                   });
+}
+
+void linear_with(const Call& c, Tensors& out, bool relu) {
+  const Tensor& w = c.in[1];
+  const Tensor transposed = with_shape(w, {w.shape()[1], w.shape()[0]}, {w.strides()[1], w.strides()[0]});
+  const Tensor bias = c.in.size() < 3 ? Tensor() : c.in[2].contiguous_data();
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    multiply<T>(c.in[0], transposed, out[0], {bias.defined() ? bias.data<T>() : nullptr, relu});
+  });
 }
 
 }  // namespace
 
 void matmul(const Call& c, Tensors& out) {
-  visit_floating(out[0].dtype(), [&](auto zero) { multiply(c.in[0], c.in[1], out[0], zero); });
+  visit_floating(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c.in[0], c.in[1], out[0]); });
 }
 
-void linear(const Call& c, Tensors& out) {
-  const Tensor& w = c.in[1];
-  const Tensor transposed = with_shape(w, {w.shape()[1], w.shape()[0]}, {w.strides()[1], w.strides()[0]});
-  visit_floating(out[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    if (c.in.size() < 3) return multiply(c.in[0], transposed, out[0], T{0});
-    const Tensor bias = c.in[2].contiguous_data();
-    const int64_t n = w.shape()[0], rows = n ? out[0].numel() / n : 0;
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(bias.data<T>(), n, out[0].data<T>() + i * n);
-    multiply(c.in[0], transposed, out[0], T{1});
-  });
-}
+void linear(const Call& c, Tensors& out) { linear_with(c, out, false); }
+void linear_relu(const Call& c, Tensors& out) { linear_with(c, out, true); }
 
 }  // namespace troupe::ops::cpu

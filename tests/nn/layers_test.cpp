@@ -45,6 +45,22 @@ TEST_CASE("linear is x times weight transposed plus bias, over any leading dimen
   CHECK(report.ok);
 }
 
+TEST_CASE("Linear and ReLU in a Sequential give the results and gradients of the layers one by one") {
+  nn::Linear linear(5, 7);
+  nn::ReLU relu;
+  nn::Sequential net(linear, relu);
+  Generator random(3);
+  const Tensor x = ops::randn({4, 5}, random);
+  const auto gradients = [&](const Tensor& y) {
+    for (const Tensor& p : linear.parameters()) p.set_grad({});
+    autograd::backward(ops::sum(ops::square(y)));
+    return Tensors{y, linear.weight.grad(), linear.bias.grad()};
+  };
+  const Tensors apart = gradients(relu(linear(x))), fused = gradients(net(x));
+  for (size_t i = 0; i < apart.size(); ++i) CHECK(bit_equal(apart[i], fused[i]));
+  CHECK(net(x).grad_fn().node->name() == "linear_relu");
+}
+
 TEST_CASE("a linear layer starts uniform in +-1/sqrt(in), from a generator that moves on") {
   Generator random(3), again(3);
   nn::Linear a(400, 100, random), b(400, 100, random), c(400, 100, again);

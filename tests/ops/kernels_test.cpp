@@ -1,5 +1,6 @@
 // CPU kernels beyond the samples: sizes that fill blocks and vectors, special values, threads, updates in
 // place.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -32,8 +33,9 @@ Tensor naive(const Tensor& a, const Tensor& b) {
 }
 
 TEST_CASE("matmul of every size, layout and floating dtype equals the three loops") {
-  const int64_t sizes[][3] = {{1, 1, 1},      {1, 7, 1},   {7, 1, 9},   {33, 65, 17},
-                              {70, 300, 530}, {8, 16, 24}, {1, 40, 50}, {50, 40, 1}};
+  const int64_t sizes[][3] = {{1, 1, 1},      {1, 7, 1},     {7, 1, 9},    {33, 65, 17},
+                              {70, 300, 530}, {8, 16, 24},   {1, 40, 50},  {50, 40, 1},
+                              {64, 512, 144}, {40, 515, 49}, {35, 3, 1001}};
   for (const auto& [m, k, n] : sizes)
     for (const DType t : {float32, float64})
       for (const bool ta : {false, true})
@@ -87,6 +89,19 @@ TEST_CASE("products have the same bits with any number of threads") {
         }
         ops::set_num_threads(before);
       }
+}
+
+TEST_CASE("linear_relu has the bits of relu after linear, NaN included") {
+  for (const DType t : {float32, float64})
+    for (const auto& [rows, in, out] :
+         {std::array<int64_t, 3>{5, 7, 3}, {70, 300, 100}, {2, 40, 64}, {4, 0, 3}, {600, 260, 330}}) {
+      const Tensor x = random({rows, in}, t), w = random({out, in}, t, 2), bias = random({out}, t, 3);
+      if (in > 0) x.alias({in}, {1}, in).fill_(std::numeric_limits<double>::quiet_NaN());  // row 1
+      INFO(rows << " x " << in << " x " << out << " " << name(t));
+      CHECK(bit_equal(ops::linear_relu(x, w, bias), ops::relu(ops::linear(x, w, bias))));
+      CHECK(bit_equal(ops::linear_relu(x, w), ops::relu(ops::linear(x, w))));
+      CHECK(bit_equal(ops::linear(x, w, bias), ops::add(ops::linear(x, w), bias)));
+    }
 }
 
 TEST_CASE("the number of threads is checked and kept") {
