@@ -223,11 +223,15 @@ void run(const Plan& p, const ConvArrays<float>& a, const dnnl::memory& weight) 
   }
 }
 
-constexpr double kPiece = 1 << 25;  // multiplications: about 600 us on one core
-constexpr int64_t kMostPieces = 16;
+// Elements of the images, in and out, of one piece: 1 MiB, which with its copies about fills a core's own
+// cache.
+constexpr int64_t kPiece = 1 << 18;
+constexpr int64_t kMostSums = 16;  // pieces of a weight gradient: each has sums of its own
 
-double multiplications(const Convolution& v) {
-  return static_cast<double>(v.n * v.outputs * v.out_plane()) * static_cast<double>(v.depth());
+int64_t piece_count(ConvKind kind, const Convolution& v) {
+  const int64_t image = v.channels * v.in_plane() + v.outputs * v.out_plane();
+  const int64_t most = kind == ConvKind::weight_grad ? std::min(v.n, kMostSums) : v.n;
+  return std::clamp(v.n * image / kPiece, int64_t{1}, most);
 }
 
 bool too_large(const Convolution& v) {  // for the 32-bit offsets in some of oneDNN's kernels
@@ -244,9 +248,7 @@ bool too_large(const Convolution& v) {  // for the 32-bit offsets in some of one
 bool conv_onednn(ConvKind kind, const Convolution& v, const ConvArrays<float>& a) try {
   if (too_large(v)) return false;
   const bool bias = kind == ConvKind::weight_grad || a.bias;
-  const double work = multiplications(v);
-  const int64_t pieces =
-      std::clamp(static_cast<int64_t>(work / kPiece), int64_t{1}, std::min(v.n, kMostPieces));
+  const int64_t pieces = piece_count(kind, v);
   const int64_t small = v.n / pieces, larger = v.n % pieces;
   // The first `larger` pieces have one image more than the others.
   std::shared_ptr<const Plan> plan[2];
@@ -262,6 +264,7 @@ bool conv_onednn(ConvKind kind, const Convolution& v, const ConvArrays<float>& a
   }
   const int64_t weight_size = v.outputs * v.depth(), size = weight_size + v.outputs;
   const Tensor sums = kind == ConvKind::weight_grad && pieces > 1 ? Tensor::empty({pieces, size}) : Tensor();
+  const double work = static_cast<double>(v.n * v.outputs * v.out_plane()) * static_cast<double>(v.depth());
   parallel_for(pieces, work / static_cast<double>(pieces) / 50, [&](int64_t piece) {
     const int64_t first = piece * small + std::min(piece, larger), which = piece < larger;
     ConvArrays<float> part = a;

@@ -10,6 +10,8 @@
 namespace troupe::ops::cpu {
 namespace {
 
+constexpr int64_t kLanes = 16;
+
 // Planes of images, and how the window goes over each.
 struct Planes {
   Window w;
@@ -31,13 +33,12 @@ struct Planes {
   }
 };
 
-// Calls f(plane) for all, on several threads if they are many.
+// Calls f(begin, end) for pieces of the planes, on several threads if they are many.
 template <class F>
 void for_each_plane(const Planes& p, F f) {
   const int64_t size = std::max<int64_t>(p.in_size(), 1), several = std::max<int64_t>(kGrain / size, 1);
-  parallel_for((p.count + several - 1) / several, static_cast<double>(several * size), [&](int64_t piece) {
-    for (int64_t i = piece * several, end = std::min(i + several, p.count); i < end; ++i) f(i);
-  });
+  parallel_for((p.count + several - 1) / several, static_cast<double>(several * size),
+               [&](int64_t piece) { f(piece * several, std::min((piece + 1) * several, p.count)); });
 }
 
 // Calls f(place, y0, y1, x0, x1) for every window of a plane: what of it lies inside the image.
@@ -68,15 +69,89 @@ int64_t largest(const T* x, int64_t width, int64_t y0, int64_t y1, int64_t x0, i
   return at;
 }
 
-// The four elements of the windows of 2 x 2 in two rows; f(a, b, c, d, i) for window i.
-template <class T, class F>
-[[gnu::always_inline]] inline void each_2x2(const T* top, const T* bottom, int64_t n, F f) {
-  for (int64_t i = 0; i < n; ++i) f(top[2 * i], top[2 * i + 1], bottom[2 * i], bottom[2 * i + 1], i);
+// The first of two elements if it is as large; NaN if one is. In the loops without a branch.
+template <class T>
+[[gnu::always_inline]] inline bool second_is_larger(T a, T b) {
+  return static_cast<bool>(static_cast<int>(b > a) | static_cast<int>(b != b));
 }
 
+// Pairs of neighbours in the rows that windows of 2 x 2 cover: f(row's element, pair, count) for runs of
+// pairs that lie together, which are the whole plane if no column is left over.
+template <class F>
+[[gnu::always_inline]] inline void for_each_run_of_pairs(const Planes& p, F f) {
+  const int64_t rows = 2 * p.out[0], columns = p.out[1];
+  if (p.in[1] == 2 * columns) return f(int64_t{0}, int64_t{0}, rows * columns);
+  for (int64_t r = 0; r < rows; ++r) f(r * p.in[1], r * columns, columns);
+}
+
+// The larger ones of the pairs, [2 rows, columns].
 template <class T>
-T larger(T a, T b) {
-  return b > a || b != b ? b : a;
+[[gnu::always_inline]] inline void pool_pairs(const Planes& p, const T* x, T* pairs) {
+  for_each_run_of_pairs(
+      p, [=](int64_t from, int64_t to, int64_t n) __attribute__((always_inline)) {
+        const T* in = x + from;
+        T* __restrict out = pairs + to;
+        for (int64_t i = 0; i < n; ++i) {
+          const T a = in[2 * i], b = in[2 * i + 1];
+          out[i] = second_is_larger(a, b) ? b : a;
+        }
+      });
+}
+
+// out[i] = f(a[i], b[i], i) for a row of n, in whole vectors: what is written beyond the row is for later
+// rows, or padding of kLanes elements, to overwrite. Rows are short: 14 and 7 for the usual networks.
+template <class T, class F>
+[[gnu::always_inline]] inline void whole_vectors(int64_t n, const T* a, const T* b, T* out, F f) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    T result[kLanes];
+    for (int64_t l = 0; l < kLanes; ++l) result[l] = f(a[i + l], b[i + l], i + l);
+    __builtin_memcpy(out + i, result, sizeof result);
+  }
+}
+
+// `buffer` has 3 out_size() + 3 kLanes elements.
+template <class T>
+[[gnu::always_inline]] inline void pool_2x2(const Planes& p, const T* x, T* buffer, T* y) {
+  T *const pairs = buffer, *const rows = pairs + 2 * p.out_size() + kLanes;
+  pool_pairs(p, x, pairs);
+  const int64_t columns = p.out[1];
+  for (int64_t r = 0; r < p.out[0]; ++r)
+    whole_vectors(
+        columns, pairs + 2 * r * columns, pairs + (2 * r + 1) * columns, rows + r * columns,
+        [](T a, T b, int64_t) __attribute__((always_inline)) { return second_is_larger(a, b) ? b : a; });
+  std::copy_n(rows, p.out_size(), y);
+}
+
+// `buffer` has 5 out_size() + 3 kLanes elements.
+template <class T>
+[[gnu::always_inline]] inline void pool_2x2_grad(const Planes& p, const T* x, const T* g, T* buffer, T* gx) {
+  T *const pairs = buffer, *const split = pairs + 2 * p.out_size() + kLanes,
+           *const grad = split + 2 * p.out_size() + kLanes;
+  pool_pairs(p, x, pairs);
+  std::copy_n(g, p.out_size(), grad);
+  const int64_t columns = p.out[1];
+  for (int64_t r = 0; r < p.out[0]; ++r) {  // the gradient goes to the upper or the lower pair
+    const T *top = pairs + 2 * r * columns, *bottom = top + columns, *v = grad + r * columns;
+    T* const to = split + 2 * r * columns;
+    whole_vectors(
+        columns, top, bottom, to, [v](T a, T b, int64_t i) __attribute__((always_inline)) {
+          return second_is_larger(a, b) ? T{0} : v[i];
+        });
+    whole_vectors(
+        columns, top, bottom, to + columns, [v](T a, T b, int64_t i) __attribute__((always_inline)) {
+          return second_is_larger(a, b) ? v[i] : T{0};
+        });
+  }
+  for_each_run_of_pairs(
+      p, [=](int64_t to, int64_t from, int64_t n) __attribute__((always_inline)) {
+        const T *in = x + to, *v = split + from;
+        T* __restrict out = gx + to;
+        for (int64_t i = 0; i < n; ++i) {
+          const bool right = second_is_larger(in[2 * i], in[2 * i + 1]);
+          out[2 * i] = right ? T{0} : v[i];
+          out[2 * i + 1] = right ? v[i] : T{0};
+        }
+      });
 }
 
 }  // namespace
@@ -86,26 +161,19 @@ void max_pool2d(const Call& c, Tensors& out) {
   const Planes p(c, x, out[0]);
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_plane(p, [&](int64_t i) {
-      const T* from = x.data<T>() + i * p.in_size();
-      T* to = out[0].data<T>() + i * p.out_size();
-      if (!p.is_2x2()) {
-        for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
-          to[place] = from[largest(from, p.in[1], y0, y1, x0, x1)];
-        });
-        return;
+    for_each_plane(p, [&](int64_t begin, int64_t end) {
+      const Tensor memory = Tensor::empty({5 * p.out_size() + 3 * kLanes}, x.dtype());
+      T* const pairs = memory.data<T>();
+      for (int64_t i = begin; i < end; ++i) {
+        const T* from = x.data<T>() + i * p.in_size();
+        T* to = out[0].data<T>() + i * p.out_size();
+        if (p.is_2x2())
+          vectorized([ =, &p ]() __attribute__((always_inline)) { pool_2x2(p, from, pairs, to); });
+        else
+          for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
+            to[place] = from[largest(from, p.in[1], y0, y1, x0, x1)];
+          });
       }
-      const int64_t rows = p.out[0], columns = p.out[1], width = p.in[1];
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t r = 0; r < rows; ++r) {
-          T* __restrict row = to + r * columns;
-          each_2x2(
-              from + 2 * r * width, from + (2 * r + 1) * width,
-              columns, [row](T a, T b, T e, T f, int64_t k) __attribute__((always_inline)) {
-                row[k] = larger(larger(a, b), larger(e, f));
-              });
-        }
-      });
     });
   });
 }
@@ -113,36 +181,23 @@ void max_pool2d(const Call& c, Tensors& out) {
 void max_pool2d_grad(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), x = c.in[1].contiguous_data();
   const Planes p(c, x, g);
+  const bool covered = p.is_2x2() && p.in[0] == 2 * p.out[0] && p.in[1] == 2 * p.out[1];
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_plane(p, [&](int64_t i) {
-      const T *from = x.data<T>() + i * p.in_size(), *grad = g.data<T>() + i * p.out_size();
-      T* to = out[0].data<T>() + i * p.in_size();
-      const int64_t rows = p.out[0], columns = p.out[1], width = p.in[1];
-      if (!p.is_2x2() || p.in[0] != 2 * rows || width != 2 * columns) std::fill_n(to, p.in_size(), T{0});
-      if (!p.is_2x2()) {
-        for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
-          to[largest(from, p.in[1], y0, y1, x0, x1)] += grad[place];
-        });
-        return;
+    for_each_plane(p, [&](int64_t begin, int64_t end) {
+      const Tensor memory = Tensor::empty({5 * p.out_size() + 3 * kLanes}, x.dtype());
+      T* const pairs = memory.data<T>();
+      for (int64_t i = begin; i < end; ++i) {
+        const T *from = x.data<T>() + i * p.in_size(), *grad = g.data<T>() + i * p.out_size();
+        T* to = out[0].data<T>() + i * p.in_size();
+        if (!covered) std::fill_n(to, p.in_size(), T{0});
+        if (p.is_2x2())
+          vectorized([ =, &p ]() __attribute__((always_inline)) { pool_2x2_grad(p, from, grad, pairs, to); });
+        else
+          for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
+            to[largest(from, p.in[1], y0, y1, x0, x1)] += grad[place];
+          });
       }
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t r = 0; r < rows; ++r) {
-          T* __restrict top = to + 2 * r * width, * __restrict bottom = top + width;
-          const T* __restrict gs = grad + r * columns;
-          each_2x2(
-              from + 2 * r * width, from + (2 * r + 1) * width,
-              columns, [=](T a, T b, T e, T f, int64_t k) __attribute__((always_inline)) {
-                const T ab = larger(a, b), ef = larger(e, f), v = gs[k];
-                const bool below = ef > ab || ef != ef, right = b > a || b != b, right2 = f > e || f != f;
-                const T upper = below ? T{0} : v, lower = below ? v : T{0};
-                top[2 * k] = right ? T{0} : upper;
-                top[2 * k + 1] = right ? upper : T{0};
-                bottom[2 * k] = right2 ? T{0} : lower;
-                bottom[2 * k + 1] = right2 ? lower : T{0};
-              });
-        }
-      });
     });
   });
 }
@@ -152,12 +207,14 @@ void max_pool2d_pick(const Call& c, Tensors& out) {
   const Planes p(c, x, out[0]);
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_plane(p, [&](int64_t i) {
-      const T *from = x.data<T>() + i * p.in_size(), *value = values.data<T>() + i * p.in_size();
-      T* to = out[0].data<T>() + i * p.out_size();
-      for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
-        to[place] = value[largest(from, p.in[1], y0, y1, x0, x1)];
-      });
+    for_each_plane(p, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T *from = x.data<T>() + i * p.in_size(), *value = values.data<T>() + i * p.in_size();
+        T* to = out[0].data<T>() + i * p.out_size();
+        for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
+          to[place] = value[largest(from, p.in[1], y0, y1, x0, x1)];
+        });
+      }
     });
   });
 }
@@ -168,15 +225,17 @@ void avg_pool2d(const Call& c, Tensors& out) {
   const double scale = 1 / (static_cast<double>(p.w.kernel[0]) * static_cast<double>(p.w.kernel[1]));
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_plane(p, [&](int64_t i) {
-      const T* from = x.data<T>() + i * p.in_size();
-      T* to = out[0].data<T>() + i * p.out_size();
-      for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
-        T total{0};
-        for (int64_t r = y0; r < y1; ++r)
-          for (int64_t q = x0; q < x1; ++q) total += from[r * p.in[1] + q];
-        to[place] = total * static_cast<T>(scale);
-      });
+    for_each_plane(p, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* from = x.data<T>() + i * p.in_size();
+        T* to = out[0].data<T>() + i * p.out_size();
+        for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
+          T total{0};
+          for (int64_t r = y0; r < y1; ++r)
+            for (int64_t q = x0; q < x1; ++q) total += from[r * p.in[1] + q];
+          to[place] = total * static_cast<T>(scale);
+        });
+      }
     });
   });
 }
@@ -187,15 +246,17 @@ void avg_pool2d_grad(const Call& c, Tensors& out) {
   const double scale = 1 / (static_cast<double>(p.w.kernel[0]) * static_cast<double>(p.w.kernel[1]));
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_plane(p, [&](int64_t i) {
-      const T* grad = g.data<T>() + i * p.out_size();
-      T* to = out[0].data<T>() + i * p.in_size();
-      std::fill_n(to, p.in_size(), T{0});
-      for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
-        const T part = grad[place] * static_cast<T>(scale);
-        for (int64_t r = y0; r < y1; ++r)
-          for (int64_t q = x0; q < x1; ++q) to[r * p.in[1] + q] += part;
-      });
+    for_each_plane(p, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* grad = g.data<T>() + i * p.out_size();
+        T* to = out[0].data<T>() + i * p.in_size();
+        std::fill_n(to, p.in_size(), T{0});
+        for_each_window(p, [&](int64_t place, int64_t y0, int64_t y1, int64_t x0, int64_t x1) {
+          const T part = grad[place] * static_cast<T>(scale);
+          for (int64_t r = y0; r < y1; ++r)
+            for (int64_t q = x0; q < x1; ++q) to[r * p.in[1] + q] += part;
+        });
+      }
     });
   });
 }
