@@ -3,6 +3,7 @@
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
 #include "ops/conv.h"
+#include "ops/embedding_bag.h"
 #include "ops/index.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -10,6 +11,7 @@
 #include "ops/norm_layer.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
+#include "ops/rnn.h"
 #include "ops/softmax.h"
 #include "ops/unary.h"
 #include "ops/view.h"
@@ -98,6 +100,8 @@ std::span<const Op* const> all_ops() {
       &kChannelSums,
       &kChannelMix,
       &kLinearRelu,
+      &kLstmCell,
+      &kGruCell,
       &kCrossEntropy,
       &kCrossEntropyGrad,
       &kNllLoss,
@@ -122,6 +126,7 @@ std::span<const Op* const> all_ops() {
       &kTril,
       &kEmbedding,
       &kEmbeddingGrad,
+      &kEmbeddingBag,
       &kIndexSelect,
       &kIndexAdd,
       &kGather,

@@ -1,0 +1,66 @@
+#include "ops/embedding_bag.h"
+
+#include <fmt/format.h>
+
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/index.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+Tensors bags_of(const Call& c) {
+  const Tensor &ids = c.in[0], &weight = c.in[1];
+  require_int64(c, ids, "ids");
+  require_int64(c, c.in[2], "offsets");
+  require_floating(c, weight);
+  if (weight.dim() != 2) reject(c, "weight must be [rows, d], got " + weight.shape().str());
+  if (ids.dim() != 1 || c.in[2].dim() != 1)
+    reject(c, fmt::format("ids and offsets must be 1-d, got {} and {}", ids.shape().str(),
+                          c.in[2].shape().str()));
+  const std::string& mode = c.attrs.text("mode");
+  if (mode != "sum" && mode != "mean") reject(c, fmt::format("mode is \"{}\", expected sum or mean", mode));
+  const Tensor offsets = c.in[2].contiguous_data();
+  const int64_t *start = offsets.data<int64_t>(), bags = offsets.numel(), n = ids.numel();
+  if (bags == 0 && n > 0) reject(c, fmt::format("{} ids, but no offsets: offsets must begin with 0", n));
+  const Tensor bag = Tensor::empty({n}, int64), scale = Tensor::empty({bags, 1}, weight.dtype());
+  for (int64_t i = 0; i < bags; ++i) {
+    const int64_t end = i + 1 < bags ? start[i + 1] : n;
+    if (i == 0 && start[0] != 0) reject(c, fmt::format("offsets must begin with 0, got {}", start[0]));
+    if (end < start[i] || end > n)
+      reject(c, fmt::format("bag {} goes from {} to {}: offsets must not fall nor exceed the {} ids", i,
+                            start[i], end, n));
+    std::fill(bag.data<int64_t>() + start[i], bag.data<int64_t>() + end, i);
+    visit_dtype(weight.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      scale.data<T>()[i] = static_cast<T>(1 / static_cast<double>(std::max<int64_t>(end - start[i], 1)));
+    });
+  }
+  const Tensor sums = apply1(kIndexAdd, {embedding(ids, weight), bag}, {{"dim", 0}, {"size", bags}});
+  return {mode == "sum" ? sums : mul(sums, scale)};
+}
+
+}  // namespace
+
+const Op kEmbeddingBag{.name = "embedding_bag",
+                       .min_inputs = 3,
+                       .max_inputs = 3,
+                       .attrs = {{"mode", "sum"}},
+                       .compose = bags_of,
+                       .samples = []() -> std::vector<Sample> {
+                         const Tensor ids = Tensor::of<int64_t>({1, 3, 3, 0, 2, 1});
+                         const Tensor offsets = Tensor::of<int64_t>({0, 2, 2, 5});
+                         const Tensor none = Tensor::of<int64_t>({});
+                         return {{{ids, sample({4, 3}), offsets}},
+                                 {{ids, sample({4, 3}), offsets}, {{"mode", "mean"}}},
+                                 {{none, sample({4, 3}), Tensor::of<int64_t>({0, 0})}},
+                                 {{none, sample({4, 3}), none}}};
+                       }};
+
+Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets,
+                     const std::string& mode) {
+  return apply1(kEmbeddingBag, {ids, weight, offsets}, {{"mode", mode}});
+}
+
+}  // namespace troupe::ops
