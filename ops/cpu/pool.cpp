@@ -135,11 +135,13 @@ template <class T>
     T* const to = split + 2 * r * columns;
     whole_vectors(
         columns, top, bottom, to, [v](T a, T b, int64_t i) __attribute__((always_inline)) {
-          return second_is_larger(a, b) ? T{0} : v[i];
+          const T value = v[i];
+          return second_is_larger(a, b) ? T{0} : value;
         });
     whole_vectors(
         columns, top, bottom, to + columns, [v](T a, T b, int64_t i) __attribute__((always_inline)) {
-          return second_is_larger(a, b) ? v[i] : T{0};
+          const T value = v[i];
+          return second_is_larger(a, b) ? value : T{0};
         });
   }
   for_each_run_of_pairs(
