@@ -53,7 +53,8 @@ Tensor tensor_in(const std::shared_ptr<const MappedFile>& file, size_t offset, c
 int64_t find_bad_bool(std::span<const std::byte> bytes);
 
 /// A file that appears under its name when it is complete: written beside it, flushed to the disk, renamed.
-/// Gone without a trace if commit() is not reached; the old file of that name stays until then.
+/// Gone without a trace if commit() is not reached; the old file of that name stays until then. A process
+/// that is killed meanwhile leaves "<path>.writing-<pid>-<number>".
 class AtomicFile {
  public:
   /// `invalid`, the text starting with "[tag] path: ", if the folder is missing or may not be written.

@@ -1,10 +1,12 @@
 // Safetensors: what is written comes back, and every way in which a file can lie is refused.
 #include "data/safetensors.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 
@@ -256,6 +258,36 @@ TEST_CASE("a write that fails leaves the old file and nothing else", "[data][saf
                  }),
       "given up");
   CHECK(files_in(dir) == 2);
+}
+
+TEST_CASE("a disk that takes no more is an error, and the old file stays", "[data][safetensors]") {
+  struct Limit {  // of the size of files, as a full disk
+    rlimit before;
+    void (*handler)(int);
+    explicit Limit(rlim_t bytes) : handler(std::signal(SIGXFSZ, SIG_IGN)) {
+      REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+      const rlimit limit{bytes, before.rlim_max};
+      REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    }
+    ~Limit() {
+      ::setrlimit(RLIMIT_FSIZE, &before);
+      std::signal(SIGXFSZ, handler);
+    }
+  };
+  Folder dir;
+  const std::string path = dir.path / "m";
+  data::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
+  const std::string before = content(path);
+  std::string text;
+  {
+    Limit limit(100'000);
+    text = error_text(ErrorKind::failed, [&] {
+      data::write_safetensors(path, {{"w", Tensor::zeros({100'000})}});
+    });
+  }
+  has(text, "m: cannot be written: ");
+  CHECK(content(path) == before);
+  CHECK(files_in(dir) == 1);
 }
 
 TEST_CASE("files changed at any byte or in their structure are refused or whole", "[data][safetensors]") {
