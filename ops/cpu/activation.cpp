@@ -11,94 +11,117 @@ namespace {
 
 template <class F>
 void floating1(const Call& c, Tensors& out, F f) {
-  visit_floating(out[0].dtype(),
-                 [&](auto zero) { map1<decltype(zero), decltype(zero)>(c.in[0], out[0], f); });
+  visit_floating(
+      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
+        map1<decltype(zero), decltype(zero)>(c.in[0], out[0], f);
+      });
 }
 
 template <class F>
 void floating2(const Call& c, Tensors& out, F f) {
-  visit_floating(out[0].dtype(),
-                 [&](auto zero) { map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f); });
+  visit_floating(
+      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
+        map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f);
+      });
 }
 
 }  // namespace
 
 void relu(const Call& c, Tensors& out) {
-  floating1(c, out, [](auto x) { return x < 0 ? decltype(x){0} : x; });
+  floating1(
+      c, out, [](auto x) __attribute__((always_inline)) { return x < 0 ? decltype(x){0} : x; });
 }
 void tanh(const Call& c, Tensors& out) {
-  floating1(c, out, [](auto x) { return fast_tanh(x); });
+  floating1(
+      c, out, [](auto x) __attribute__((always_inline)) { return fast_tanh(x); });
 }
 void sigmoid(const Call& c, Tensors& out) {
-  floating1(c, out, [](auto x) { return fast_sigmoid(x); });
+  floating1(
+      c, out, [](auto x) __attribute__((always_inline)) { return fast_sigmoid(x); });
 }
 void silu(const Call& c, Tensors& out) {
-  floating1(c, out, [](auto x) { return x * fast_sigmoid(x); });
+  floating1(
+      c, out, [](auto x) __attribute__((always_inline)) { return x * fast_sigmoid(x); });
 }
 
 void gelu(const Call& c, Tensors& out) {
   if (c.attrs.text("approximate") == "tanh")
-    return floating1(c, out, [](auto x) {
-      using T = decltype(x);
-      const T a = static_cast<T>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
-      return T{0.5} * x * (T{1} + fast_tanh(a * (x + static_cast<T>(0.044715) * x * x * x)));
-    });
-  floating1(c, out, [](auto x) {
-    using T = decltype(x);
-    return T{0.5} * x * (T{1} + fast_erf(x * static_cast<T>(1 / std::numbers::sqrt2)));
-  });
+    return floating1(
+        c, out, [](auto x) __attribute__((always_inline)) {
+          using T = decltype(x);
+          const T a = static_cast<T>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+          return T{0.5} * x * (T{1} + fast_tanh(a * (x + static_cast<T>(0.044715) * x * x * x)));
+        });
+  floating1(
+      c, out, [](auto x) __attribute__((always_inline)) {
+        using T = decltype(x);
+        return T{0.5} * x * (T{1} + fast_erf(x * static_cast<T>(1 / std::numbers::sqrt2)));
+      });
 }
 
 // Of x P(x): P(x) + x P'(x), with P the normal distribution function or its approximation.
 void gelu_grad(const Call& c, Tensors& out) {
   using std::numbers::inv_sqrtpi, std::numbers::sqrt2;
   if (c.attrs.text("approximate") == "tanh")
-    return floating2(c, out, [](auto g, auto x) {
-      using T = decltype(x);
-      const T a = static_cast<T>(sqrt2 * inv_sqrtpi), k = static_cast<T>(0.044715);
-      const T t = fast_tanh(a * (x + k * x * x * x));
-      const T inner = a * (T{1} + 3 * k * x * x);
-      return g * T{0.5} * ((T{1} + t) + x * inner * (T{1} - t * t));
-    });
-  floating2(c, out, [](auto g, auto x) {
-    using T = decltype(x);
-    const T p = T{0.5} * (T{1} + fast_erf(x * static_cast<T>(1 / sqrt2)));
-    return g * (p + x * static_cast<T>(inv_sqrtpi / sqrt2) * fast_exp(T{-0.5} * x * x));
-  });
+    return floating2(
+        c, out, [](auto g, auto x) __attribute__((always_inline)) {
+          using T = decltype(x);
+          const T a = static_cast<T>(sqrt2 * inv_sqrtpi), k = static_cast<T>(0.044715);
+          const T t = fast_tanh(a * (x + k * x * x * x));
+          const T inner = a * (T{1} + 3 * k * x * x);
+          return g * T{0.5} * ((T{1} + t) + x * inner * (T{1} - t * t));
+        });
+  floating2(
+      c, out, [](auto g, auto x) __attribute__((always_inline)) {
+        using T = decltype(x);
+        const T p = T{0.5} * (T{1} + fast_erf(x * static_cast<T>(1 / sqrt2)));
+        return g * (p + x * static_cast<T>(inv_sqrtpi / sqrt2) * fast_exp(T{-0.5} * x * x));
+      });
 }
 
 void softplus(const Call& c, Tensors& out) {
-  floating1(c, out, [](auto x) {
-    const auto positive = x < 0 ? decltype(x){0} : x;  // keeps NaN
-    return positive + std::log1p(std::exp(-std::fabs(x)));
-  });
+  floating1(
+      c, out, [](auto x) __attribute__((always_inline)) {
+        const auto positive = x < 0 ? decltype(x){0} : x;  // keeps NaN
+        return positive + std::log1p(std::exp(-std::fabs(x)));
+      });
 }
 
 void leaky_relu(const Call& c, Tensors& out) {
   const double slope = c.attrs.number("negative_slope");
-  floating1(c, out, [slope](auto x) { return x < 0 ? x * static_cast<decltype(x)>(slope) : x; });
+  floating1(
+      c, out, [slope](auto x) __attribute__((always_inline)) {
+        return x < 0 ? x * static_cast<decltype(x)>(slope) : x;
+      });
 }
 
 void elu(const Call& c, Tensors& out) {
   const double alpha = c.attrs.number("alpha");
-  floating1(c, out, [alpha](auto x) { return x > 0 ? x : static_cast<decltype(x)>(alpha) * std::expm1(x); });
+  floating1(
+      c, out, [alpha](auto x) __attribute__((always_inline)) {
+        return x > 0 ? x : static_cast<decltype(x)>(alpha) * std::expm1(x);
+      });
 }
 
 void relu_grad(const Call& c, Tensors& out) {
-  floating2(c, out, [](auto g, auto y) { return y > 0 ? g : decltype(g){0}; });
+  floating2(
+      c, out, [](auto g, auto y) __attribute__((always_inline)) { return y > 0 ? g : decltype(g){0}; });
 }
 void silu_grad(const Call& c, Tensors& out) {
-  floating2(c, out, [](auto g, auto x) {
-    using T = decltype(x);
-    const T s = fast_sigmoid(x);
-    return g * s * (T{1} + x * (T{1} - s));
-  });
+  floating2(
+      c, out, [](auto g, auto x) __attribute__((always_inline)) {
+        using T = decltype(x);
+        const T s = fast_sigmoid(x);
+        return g * s * (T{1} + x * (T{1} - s));
+      });
 }
 void tanh_grad(const Call& c, Tensors& out) {
-  floating2(c, out, [](auto g, auto y) { return g * (decltype(g){1} - y * y); });
+  floating2(
+      c, out, [](auto g, auto y) __attribute__((always_inline)) { return g * (decltype(g){1} - y * y); });
 }
 void sigmoid_grad(const Call& c, Tensors& out) {
-  floating2(c, out, [](auto g, auto y) { return g * y * (decltype(g){1} - y); });
+  floating2(
+      c, out, [](auto g, auto y) __attribute__((always_inline)) { return g * y * (decltype(g){1} - y); });
 }
 
 }  // namespace troupe::ops::cpu
