@@ -75,7 +75,8 @@ void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* 
     for (int64_t r = 0; r < rows; ++r) {
       T* row = scores + r * n;
       const int64_t count = seen[r];
-      const T best = largest(row, count) * scale;
+      const T factor = scale;  // a local: what the lambda holds might be what is written to
+      const T best = largest(row, count) * factor;
       const T high = best > top[r] || best != best ? best : top[r];
       if (high != top[r] && total[r] != 0) {
         const T shrink = fast_exp(top[r] - high);
@@ -83,7 +84,7 @@ void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* 
         for (int64_t i = 0; i < width; ++i) out[r * width + i] *= shrink;
       }
       top[r] = high;
-      for (int64_t i = 0; i < count; ++i) row[i] = fast_exp(row[i] * scale - high);
+      for (int64_t i = 0; i < count; ++i) row[i] = fast_exp(row[i] * factor - high);
       for (int64_t i = count; i < n; ++i) row[i] = 0;
       RowSums<T> sums;
       sums.run(
@@ -129,11 +130,11 @@ void weigh_back(T* scores, T* products, int64_t rows, int64_t n, const int64_t* 
   vectorized([=]() __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; ++r) {
       T *row = scores + r * n, *d = products + r * n;
-      const T log = logs[r], shift = delta[r];
+      const T log = logs[r], shift = delta[r], factor = scale;
 #pragma GCC ivdep
       for (int64_t i = 0; i < seen[r]; ++i) {
-        row[i] = fast_exp(row[i] * scale - log);
-        d[i] = row[i] * (d[i] - shift) * scale;
+        row[i] = fast_exp(row[i] * factor - log);
+        d[i] = row[i] * (d[i] - shift) * factor;
       }
       for (int64_t i = seen[r]; i < n; ++i) row[i] = d[i] = 0;
     }

@@ -102,8 +102,8 @@ void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, F
     });
     return;
   }
-  // Pieces of whole columns, not narrower than four cache lines.
-  const int64_t width = std::min(inner, std::max<int64_t>(64, kGrain / std::max<int64_t>(1, n)));
+  // Pieces of whole columns, wide enough that each row's part is read as a stream.
+  const int64_t width = std::min(inner, std::max<int64_t>(256, kGrain / std::max<int64_t>(1, n)));
   const int64_t per_row = (inner + width - 1) / width;
   parallel_for(r.outer * per_row, static_cast<double>(width * n) * kElementNs, [&](int64_t piece) {
     const int64_t o = piece / per_row, from = piece % per_row * width, count = std::min(width, inner - from);
