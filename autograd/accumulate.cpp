@@ -69,7 +69,7 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
     kept = fresh_sum(kept, grad);
   } else {
     add(kept, kept, grad.contiguous_data());
-    kept.bump_version();
+    kept.bump_version("backward (accumulation of gradients)");
   }
 }
 

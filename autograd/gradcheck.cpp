@@ -96,7 +96,7 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
       const double before = x[i];
       const auto moved = [&](double value) {
         x[i] = value;
-        leaf.bump_version();
+        leaf.bump_version("gradcheck");
         return weighted_sum(function(at), weight);
       };
       const double high = moved(before + eps), low = moved(before - eps);

@@ -9,7 +9,8 @@ thread_local bool tls_grad_enabled = true;
 thread_local uint64_t tls_sequence = 0;
 
 // Nodes whose count fell to zero while another node was being freed on this thread.
-thread_local std::vector<Node*>* tls_dying = nullptr;
+using Dying = SmallVector<Node*, 16>;
+thread_local Dying* tls_dying = nullptr;
 
 }  // namespace
 
@@ -33,11 +34,11 @@ void Node::destroy() {
     tls_dying->push_back(this);
     return;
   }
-  std::vector<Node*> dying{this};
+  Dying dying{this};
   tls_dying = &dying;
   while (!dying.empty()) {
     Node* node = dying.back();
-    dying.pop_back();
+    dying.resize(dying.size() - 1);
     delete node;
   }
   tls_dying = nullptr;

@@ -2,13 +2,17 @@
 #pragma once
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/ref.h"
+#include "core/small_vector.h"
 #include "core/tensor.h"
 
 namespace troupe {
+
+using Edges = SmallVector<Edge, 2>;
 
 /// Turns the gradients of a step's results into the gradients of its inputs.
 ///
@@ -32,8 +36,8 @@ class Node : public RefCounted {
   /// Frees what was saved for the backward pass. A second apply() then throws `invalid`.
   virtual void release_saved() {}
 
-  const std::vector<Edge>& next() const { return next_; }
-  void set_next(std::vector<Edge> next) { next_ = std::move(next); }
+  std::span<const Edge> next() const { return next_; }
+  void set_next(Edges next) { next_ = std::move(next); }
   /// Number of results, so of gradients that apply() takes.
   uint32_t num_inputs() const { return num_inputs_; }
   uint64_t sequence() const { return sequence_; }
@@ -49,7 +53,7 @@ class Node : public RefCounted {
   uint32_t num_inputs_ = 1;
 
  private:
-  std::vector<Edge> next_;
+  Edges next_;
   uint64_t sequence_;
   std::vector<std::pair<uint32_t, Hook>> hooks_;
 };
@@ -69,10 +73,9 @@ class Accumulate final : public Node {
   Ref<TensorImpl> leaf_;
 };
 
-/// The autograd side of a tensor.
+/// The autograd side of a leaf.
 struct AutogradMeta {
-  bool requires_grad = false;  // of a leaf; a tensor with grad_fn always requires one
-  Edge grad_fn;
+  bool requires_grad = false;
   Tensor grad;
   std::mutex mutex;                   // guards accumulator
   Accumulate* accumulator = nullptr;  // not owned: the graph owns it

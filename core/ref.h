@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/pool.h"
+
 namespace troupe {
 
 /// Base of what a Ref<T> owns. Thread-safe count.
@@ -27,6 +29,9 @@ class RefCounted {
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->destroy();
   }
   uint32_t use_count() const { return count_.load(std::memory_order_relaxed); }
+
+  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
+  static void operator delete(void* memory, size_t bytes) { pool_free(memory, bytes); }
 
  protected:
   virtual ~RefCounted() = default;

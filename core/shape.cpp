@@ -64,8 +64,6 @@ int Shape::axis(int64_t dim, const char* op) const {
   return static_cast<int>(dim < 0 ? dim + n : dim);
 }
 
-bool Shape::operator==(const Shape& o) const { return std::equal(begin(), end(), o.begin(), o.end()); }
-
 std::string Shape::str() const {
   std::string out = "[";
   for (int i = 0; i < rank_; ++i) out += (i ? ", " : "") + std::to_string(dims_[i]);

@@ -42,7 +42,12 @@ class Shape {
   Shape contiguous_strides() const;
   /// dim in [-rank, rank) as a number in [0, rank); `invalid` otherwise, the text starting with [op].
   int axis(int64_t dim, const char* op) const;
-  bool operator==(const Shape& o) const;
+  bool operator==(const Shape& o) const {
+    if (rank_ != o.rank_) return false;
+    for (int i = 0; i < rank_; ++i)
+      if (dims_[i] != o.dims_[i]) return false;
+    return true;
+  }
   /// "[3, 4]".
   std::string str() const;
 

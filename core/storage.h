@@ -12,7 +12,8 @@ namespace troupe {
 
 /// A run of bytes on one device, shared by the tensors that are views of it. 64-byte aligned on the CPU.
 ///
-/// `version` counts in-place writes, so that a backward pass can tell that what it saved was changed.
+/// `version` counts in-place writes, so that a backward pass can tell that what it saved was changed, and by
+/// whom.
 class Storage : public RefCounted {
  public:
   /// Uninitialized bytes from the caching allocator. Throws `invalid` above kMaxBytes, std::bad_alloc if the
@@ -25,7 +26,13 @@ class Storage : public RefCounted {
   size_t size() const { return size_; }
   Device device() const { return device_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
-  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// `writer`: name of the operator that wrote, a literal.
+  void bump_version(const char* writer) {
+    version_.fetch_add(1, std::memory_order_relaxed);
+    last_writer_.store(writer, std::memory_order_relaxed);
+  }
+  /// Who wrote last in place; null: nobody.
+  const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 
   static constexpr size_t kMaxBytes = size_t{1} << 40;
 
@@ -37,6 +44,7 @@ class Storage : public RefCounted {
   size_t size_;
   Device device_;
   std::atomic<uint32_t> version_{0};
+  std::atomic<const char*> last_writer_{nullptr};
   std::shared_ptr<void> owner_;  // null: the bytes are the allocator's
 };
 
@@ -47,7 +55,8 @@ struct AllocatorStats {
   uint64_t system_allocations = 0;  ///< times that the system was asked
 };
 AllocatorStats allocator_stats();
-/// Gives the cached blocks back to the system.
+/// Gives the cached blocks back to the system, but for the small ones that other threads keep for themselves
+/// (less than 1 MiB each).
 void release_cached_memory();
 
 }  // namespace troupe

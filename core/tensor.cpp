@@ -48,24 +48,32 @@ AutogradMeta& meta_of(TensorImpl& impl) {
 
 }  // namespace
 
-TensorImpl::TensorImpl() = default;
+TensorImpl::TensorImpl(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+                       DType dtype, bool contiguous)
+    : storage(std::move(storage)),
+      shape(shape),
+      strides(strides),
+      offset(offset),
+      dtype(dtype),
+      contiguous(contiguous) {}
 TensorImpl::~TensorImpl() = default;
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  int64_t bytes = static_cast<int64_t>(item_size(dtype));
-  for (int64_t d : shape) {
-    if (d < 0) throw_invalid("[tensor] negative size in shape " + shape.str());
+  Shape strides = shape;
+  int64_t bytes = static_cast<int64_t>(item_size(dtype)), step = 1;
+  bool fits = true, none = false;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] < 0) throw_invalid("[tensor] negative size in shape " + shape.str());
+    strides[i] = step;
+    none |= shape[i] == 0;
     // A size of 0 counts as 1 here: strides must fit too.
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes))
-      throw_invalid("[tensor] shape " + shape.str() + " has more bytes than can be counted");
+    fits &= !__builtin_mul_overflow(step, std::max<int64_t>(shape[i], 1), &step);
   }
-  bytes = shape.numel() * static_cast<int64_t>(item_size(dtype));
-  auto impl = make_ref<TensorImpl>();
-  impl->storage = Storage::allocate(static_cast<size_t>(bytes), device);
-  impl->shape = shape;
-  impl->strides = shape.contiguous_strides();
-  impl->dtype = dtype;
-  return Tensor(std::move(impl));
+  if (!fits || __builtin_mul_overflow(bytes, step, &bytes))
+    throw_invalid("[tensor] shape " + shape.str() + " has more bytes than can be counted");
+  if (none) bytes = 0;
+  return Tensor(make_ref<TensorImpl>(Storage::allocate(static_cast<size_t>(bytes), device), shape, strides, 0,
+                                     dtype, true));
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype) {
@@ -97,11 +105,10 @@ void Tensor::check_count(const Shape& shape, size_t values) {
     throw_invalid("[tensor] " + std::to_string(values) + " values for shape " + shape.str());
 }
 
-void Tensor::check_dtype(DType wanted) const {
+void Tensor::wrong_dtype(DType wanted) const {
   if (!defined()) throw_invalid("[tensor] elements of an undefined tensor");
-  if (dtype() != wanted)
-    throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " +
-                  str());
+  throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " +
+                str());
 }
 
 double Tensor::item() const {
@@ -129,7 +136,7 @@ void Tensor::copy_(const Tensor& source) const {
       });
     });
   }
-  bump_version();
+  bump_version("copy_");
 }
 
 void Tensor::fill_(double value) const {
@@ -140,18 +147,12 @@ void Tensor::fill_(double value) const {
       for (int64_t i = 0; i < count; ++i) out[at + i * step] = static_cast<T>(value);
     });
   });
-  bump_version();
+  bump_version("fill_");
 }
 
 Tensor Tensor::alias(const Shape& shape, const Shape& strides, int64_t offset) const {
-  auto impl = make_ref<TensorImpl>();
-  impl->storage = impl_->storage;
-  impl->shape = shape;
-  impl->strides = strides;
-  impl->offset = offset;
-  impl->dtype = impl_->dtype;
-  impl->contiguous = rows_follow(shape, strides);
-  return Tensor(std::move(impl));
+  return Tensor(make_ref<TensorImpl>(impl_->storage, shape, strides, offset, impl_->dtype,
+                                     rows_follow(shape, strides)));
 }
 
 Tensor Tensor::detach() const { return alias(shape(), strides(), storage_offset()); }
@@ -176,8 +177,7 @@ Tensor Tensor::clone_data() const {
 // ---- autograd
 
 bool Tensor::requires_grad() const {
-  const auto* meta = impl_->autograd.get();
-  return meta && (meta->requires_grad || meta->grad_fn);
+  return impl_->grad_fn || (impl_->autograd && impl_->autograd->requires_grad);
 }
 
 Tensor& Tensor::set_requires_grad(bool on) {
@@ -188,15 +188,13 @@ Tensor& Tensor::set_requires_grad(bool on) {
   return *this;
 }
 
-bool Tensor::is_leaf() const { return !impl_->autograd || !impl_->autograd->grad_fn; }
-Edge Tensor::grad_fn() const { return impl_->autograd ? impl_->autograd->grad_fn : Edge{}; }
-void Tensor::set_grad_fn(Edge edge) const { meta_of(*impl_).grad_fn = std::move(edge); }
+Edge Tensor::grad_fn() const { return impl_->grad_fn; }
+void Tensor::set_grad_fn(Edge edge) const { impl_->grad_fn = std::move(edge); }
 
 Edge Tensor::gradient_edge() const {
+  if (impl_->grad_fn) return impl_->grad_fn;
   auto* meta = impl_->autograd.get();
-  if (!meta) return {};
-  if (meta->grad_fn) return meta->grad_fn;
-  if (!meta->requires_grad) return {};
+  if (!meta || !meta->requires_grad) return {};
   std::lock_guard lock(meta->mutex);
   if (meta->accumulator && meta->accumulator->try_retain()) return {Ref<Node>::adopt(meta->accumulator), 0};
   auto accumulator = make_ref<Accumulate>(impl_);

@@ -32,8 +32,10 @@ struct TensorImpl : RefCounted {
   int64_t offset = 0;  // in elements
   DType dtype = DType::float32;
   bool contiguous = true;
-  std::unique_ptr<AutogradMeta> autograd;  // null: needs no gradient
-  TensorImpl();
+  Edge grad_fn;                            // node that made it; empty for a leaf
+  std::unique_ptr<AutogradMeta> autograd;  // of a leaf that needs a gradient or has one; else null
+  TensorImpl(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset, DType dtype,
+             bool contiguous);
   ~TensorImpl() override;
 };
 
@@ -83,7 +85,8 @@ class Tensor {
   /// First element; `invalid` if T is not the element type.
   template <class T>
   T* data() const {
-    check_dtype(dtype_of<T>);
+    if (!impl_ || impl_->dtype != dtype_of<T>) [[unlikely]]
+      wrong_dtype(dtype_of<T>);
     return reinterpret_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   std::byte* bytes() const {
@@ -115,7 +118,7 @@ class Tensor {
   bool requires_grad() const;
   /// Marks a leaf. `invalid` on a non-leaf or on a dtype that is not floating.
   Tensor& set_requires_grad(bool on = true);
-  bool is_leaf() const;
+  bool is_leaf() const { return !impl_->grad_fn; }
   /// Node that made it, and which of its results it is. Empty for a leaf.
   Edge grad_fn() const;
   /// Attaches history; for operators, and for tensors that arrive from another worker.
@@ -127,7 +130,8 @@ class Tensor {
   Tensor grad() const;
   void set_grad(Tensor g) const;
   uint32_t version() const { return impl_->storage->version(); }
-  void bump_version() const { impl_->storage->bump_version(); }
+  /// To be called by whatever writes to the elements in place; `writer`: its name, a literal.
+  void bump_version(const char* writer) const { impl_->storage->bump_version(writer); }
 
   // ---- operators as methods, defined in ops/methods.cpp
   Tensor transpose(int64_t dim0, int64_t dim1) const;
@@ -156,7 +160,7 @@ class Tensor {
 
  private:
   static void check_count(const Shape& shape, size_t values);
-  void check_dtype(DType wanted) const;
+  [[noreturn]] void wrong_dtype(DType wanted) const;
   Ref<TensorImpl> impl_;
 };
 

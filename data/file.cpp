@@ -83,12 +83,8 @@ Tensor tensor_in(const std::shared_ptr<const MappedFile>& file, size_t offset, c
     if (bytes > 0) std::memcpy(copy.bytes(), from, bytes);
     return copy;
   }
-  auto impl = make_ref<TensorImpl>();
-  impl->storage = Storage::wrap(from, bytes, std::const_pointer_cast<MappedFile>(file));
-  impl->shape = shape;
-  impl->strides = shape.contiguous_strides();
-  impl->dtype = dtype;
-  return Tensor(std::move(impl));
+  auto storage = Storage::wrap(from, bytes, std::const_pointer_cast<MappedFile>(file));
+  return Tensor(make_ref<TensorImpl>(std::move(storage), shape, shape.contiguous_strides(), 0, dtype, true));
 }
 
 int64_t find_bad_bool(std::span<const std::byte> bytes) {

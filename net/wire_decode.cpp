@@ -203,13 +203,9 @@ class Reader {
       std::memcpy(copy.bytes(), buffer.data(), bytes);
       return copy;
     }
-    auto impl = make_ref<TensorImpl>();
-    impl->storage = std::move(buffer.storage);
-    impl->shape = shape;
-    impl->strides = shape.contiguous_strides();
-    impl->offset = static_cast<int64_t>(buffer.offset / item);
-    impl->dtype = dtype;
-    return Tensor(std::move(impl));
+    const auto offset = static_cast<int64_t>(buffer.offset / item);
+    return Tensor(make_ref<TensorImpl>(std::move(buffer.storage), shape, shape.contiguous_strides(), offset,
+                                       dtype, true));
   }
 
   Message& message_;

@@ -13,22 +13,22 @@ namespace {
 class OpNode final : public Node {
  public:
   OpNode(const Op& op, Attrs attrs, std::span<const Tensor> in, const Tensors& out)
-      : op_(op), attrs_(std::move(attrs)) {
+      : op_(op), own_attrs_(std::move(attrs)) {
     num_inputs_ = static_cast<uint32_t>(out.size());
-    in_.reserve(in.size());
-    specs_.reserve(in.size());
-    std::vector<Edge> next;
+    Edges next;
     next.reserve(in.size());
-    for (size_t i = 0; i < in.size(); ++i) {
-      specs_.push_back({in[i].shape(), in[i].dtype()});
-      if (op.saves_inputs) in_.push_back(save(op.saves_inputs, i, in[i]));
-      next.push_back(in[i].gradient_edge());
+    specs_.reserve(in.size());
+    for (const Tensor& t : in) {
+      specs_.emplace_back(t.shape(), t.dtype());
+      next.push_back(t.gradient_edge());
     }
     set_next(std::move(next));
+    if (op.saves_inputs)
+      for (size_t i = 0; i < in.size(); ++i) in_.push_back(save(op.saves_inputs, i, in[i]));
     if (op.saves_outputs)
       for (size_t i = 0; i < out.size(); ++i) out_.push_back(save(op.saves_outputs, i, out[i].detach()));
     if (out.size() > 1)
-      for (const Tensor& t : out) out_specs_.push_back({t.shape(), t.dtype()});
+      for (const Tensor& t : out) out_specs_.emplace_back(t.shape(), t.dtype());
   }
 
   std::string name() const override { return op_.name; }
@@ -43,8 +43,9 @@ class OpNode final : public Node {
     if (!any) return Tensors(specs_.size());
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined()) grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
-    const Tensors in = restore(in_, "input", false), out = restore(out_, "result", grad_enabled());
-    Tensors result = op_.gradient({op_, attrs_, in, out, grads, specs_, next()});
+    const Few in = restore(in_, "input", false), out = restore(out_, "result", grad_enabled());
+    const Attrs& attrs = own_attrs_.empty() ? op_.attrs : own_attrs_;
+    Tensors result = op_.gradient({op_, attrs, in, out, grads, specs_, next()});
     result.resize(specs_.size());
     return result;
   }
@@ -60,21 +61,24 @@ class OpNode final : public Node {
     Tensor tensor;
     uint32_t version = 0;
   };
+  using SavedList = SmallVector<Saved, 2>;
+  using Few = SmallVector<Tensor, 2>;
 
   static Saved save(uint32_t mask, size_t i, const Tensor& t) {
     return mask == kAll || (i < 32 && (mask >> i & 1)) ? Saved{t, t.version()} : Saved{};
   }
 
-  Tensors restore(const std::vector<Saved>& saved, const char* what, bool attach) {
-    Tensors tensors(saved.size());
+  Few restore(const SavedList& saved, const char* what, bool attach) {
+    Few tensors(saved.size());
     for (size_t i = 0; i < saved.size(); ++i) {
       const Tensor& t = saved[i].tensor;
       if (!t.defined()) continue;
       if (t.version() != saved[i].version)
-        throw_invalid(
-            fmt::format("[{}] {} {} ({}), saved for the backward pass, was changed in place afterwards: "
-                        "version {}, expected {}",
-                        op_.name, what, i, t.str(), t.version(), saved[i].version));
+        throw_invalid(fmt::format(
+            "[{}] {} {} ({}), saved for the backward pass, was changed in place by {} afterwards: version "
+            "{}, expected "
+            "{}. Write after the backward pass, or to a clone()",
+            op_.name, what, i, t.str(), t.storage()->last_writer(), t.version(), saved[i].version));
       tensors[i] = attach ? t.detach() : t;
       if (attach) tensors[i].set_grad_fn({Ref<Node>(this), static_cast<uint32_t>(i)});
     }
@@ -82,9 +86,10 @@ class OpNode final : public Node {
   }
 
   const Op& op_;
-  Attrs attrs_;
-  std::vector<Saved> in_, out_;
-  Specs specs_, out_specs_;
+  const Attrs own_attrs_;  // empty: the defaults
+  SavedList in_, out_;
+  Specs specs_;                  // of the inputs
+  std::vector<Spec> out_specs_;  // of the results, if there are several
   bool released_ = false;
 };
 
@@ -110,7 +115,7 @@ void run_kernel(const Call& call, Tensors& out) {
   if (!kernel)
     throw_error(ErrorKind::unimplemented,
                 fmt::format("[{}] no kernel for device {}", call.op.name, device.str()));
-  Specs specs = call.op.shape(call);
+  const Specs specs = call.op.shape(call);
   out.reserve(specs.size());
   for (const Spec& s : specs) out.push_back(Tensor::empty(s.shape, s.dtype, device));
   kernel(call, out);
@@ -120,8 +125,8 @@ void run_kernel(const Call& call, Tensors& out) {
 
 Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   check_inputs(op, inputs);
-  if (!op.attrs.empty() || !attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
-  const Call call{op, inputs, attrs};
+  if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
+  const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
   if (op.compose) return op.compose(call);
   Tensors out;
   if (op.view)

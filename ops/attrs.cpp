@@ -48,6 +48,13 @@ std::string str(const AttrValue& value) {
 void Attrs::add(Attr attr) { list_.push_back(std::move(attr)); }
 
 Attrs Attrs::complete(const Attrs& defaults, std::string_view op) && {
+  const auto same = [](const Attr& a, const Attr& b) {
+    return a.name == b.name && a.value.index() == b.value.index();
+  };
+  if (std::equal(list_.begin(), list_.end(), defaults.list_.begin(), defaults.list_.end(), same)) {
+    for (size_t i = 0; i < list_.size(); ++i) list_[i].name = defaults.list_[i].name;
+    return std::move(*this);  // the usual case: nothing to fill in
+  }
   Attrs out;
   out.list_.reserve(defaults.list_.size());
   size_t used = 0;

@@ -103,6 +103,19 @@ Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, k
   return x.shape() == kept ? x : reshape(x, to_list(kept));
 }
 
+Tensor spread_over(const Tensor& g, const Shape& full, const std::array<bool, kMaxDims>& reduced) {
+  if (grad_enabled() && g.requires_grad())
+    return expand(g.dim() == 0 ? g : restore_dims(g, full, reduced), to_list(full));
+  // Not recorded: the same view, without two operators.
+  Shape strides = full;
+  const bool kept = g.dim() == full.rank();
+  for (int i = 0, at = 0; i < full.rank(); ++i) {
+    strides[i] = reduced[i] ? 0 : g.strides()[at];
+    if (kept || !reduced[i]) ++at;
+  }
+  return g.alias(full, strides, g.storage_offset());
+}
+
 std::vector<int64_t> to_list(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
 Tensor sample(const Shape& shape, double low, double high, uint64_t seed) {

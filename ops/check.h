@@ -39,6 +39,8 @@ ShapeRule comparison;
 Tensor sum_to(const Tensor& g, const Shape& shape);
 /// x with size 1 at the reduced dimensions: undoes keepdim false.
 Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, kMaxDims>& reduced);
+/// g, the gradient of a reduction's result, repeated over what was reduced: a view of shape `full`.
+Tensor spread_over(const Tensor& g, const Shape& full, const std::array<bool, kMaxDims>& reduced);
 /// A shape as a list, for attributes.
 std::vector<int64_t> to_list(const Shape& shape);
 

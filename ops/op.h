@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/node.h"
+#include "core/small_vector.h"
 #include "core/tensor.h"
 #include "ops/attrs.h"
 
@@ -19,7 +20,7 @@ struct Spec {
   DType dtype = DType::float32;
   bool operator==(const Spec&) const = default;
 };
-using Specs = std::vector<Spec>;
+using Specs = SmallVector<Spec, 2>;
 
 /// One application of an operator, as its rules see it. All inputs are defined; attributes are complete.
 struct Call {

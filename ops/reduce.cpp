@@ -64,9 +64,7 @@ Specs cumsum_spec(const Call& c) {
 }
 
 // The gradient of the result, repeated over what was reduced.
-Tensor spread(const Backward& b) {
-  return expand(restore_dims(b.grads[0], b.shape(0), flags_of(b)), to_list(b.shape(0)));
-}
+Tensor spread(const Backward& b, const Tensor& g) { return spread_over(g, b.shape(0), flags_of(b)); }
 
 Tensors extremum_gradient(const Backward& b) {
   const Flags reduced = flags_of(b);
@@ -97,20 +95,18 @@ const Op kSum{.name = "sum",
               .attrs = dims_and_keepdim(),
               .shape = sum_spec,
               .cpu = cpu::sum,
-              .gradient = [](const Backward& b) -> Tensors { return {spread(b)}; },
+              .gradient = [](const Backward& b) -> Tensors { return {spread(b, b.grads[0])}; },
               .samples = over_dims};
 
-const Op kMean{
-    .name = "mean",
-    .attrs = dims_and_keepdim(),
-    .shape = floating_spec,
-    .cpu = cpu::mean,
-    .gradient = [](const Backward& b) -> Tensors {
-      const int64_t n = reduced_count(b.shape(0), flags_of(b));
-      return {expand(restore_dims(mul(b.grads[0], 1.0 / static_cast<double>(n)), b.shape(0), flags_of(b)),
-                     to_list(b.shape(0)))};
-    },
-    .samples = over_dims};
+const Op kMean{.name = "mean",
+               .attrs = dims_and_keepdim(),
+               .shape = floating_spec,
+               .cpu = cpu::mean,
+               .gradient = [](const Backward& b) -> Tensors {
+                 const int64_t n = reduced_count(b.shape(0), flags_of(b));
+                 return {spread(b, mul(b.grads[0], 1.0 / static_cast<double>(n)))};
+               },
+               .samples = over_dims};
 
 const Op kAmax{.name = "amax",
                .attrs = dims_and_keepdim(),

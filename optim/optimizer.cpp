@@ -94,7 +94,7 @@ void Optimizer::step(const Tensors& grads) {
     update(group, dense, aliased ? grads[i].clone_data() : grads[i].contiguous_data(), state.slots,
            ++state.step);
     if (p.is_contiguous())
-      p.bump_version();
+      p.bump_version("the optimizer's step");
     else
       p.copy_(dense);
   }

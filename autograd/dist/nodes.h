@@ -24,7 +24,7 @@ using LiveCount = std::shared_ptr<std::atomic<int64_t>>;
 class SendNode final : public Node {
  public:
   /// One edge, dtype and shape per tensor of the message that needs gradients.
-  SendNode(std::vector<Edge> edges, std::vector<std::pair<DType, Shape>> tensors, LiveCount live)
+  SendNode(Edges edges, std::vector<std::pair<DType, Shape>> tensors, LiveCount live)
       : tensors_(std::move(tensors)), live_(std::move(live)) {
     num_inputs_ = static_cast<uint32_t>(edges.size());
     set_next(std::move(edges));

@@ -11,7 +11,7 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::
                   ") needs gradients, but no autograd::Context "
                   "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
   auto state = this->state(context);
-  std::vector<Edge> edges;
+  Edges edges;
   std::vector<std::pair<DType, Shape>> kinds;
   for (Tensor* t : tensors) {
     edges.push_back(t->gradient_edge());

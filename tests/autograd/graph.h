@@ -52,7 +52,7 @@ inline Tensor zip(const Tensor& a, const Tensor& b, const std::function<double(d
 inline Tensor record(Tensor out, const Tensors& inputs, Step::Rule rule, const std::string& name,
                      Journal* journal) {
   bool needed = false;
-  std::vector<Edge> next;
+  Edges next;
   for (const Tensor& t : inputs) next.push_back(t.gradient_edge()), needed |= t.requires_grad();
   if (!needed || !grad_enabled()) return out;
   auto node = make_ref<Step>(name, std::move(rule), journal);

@@ -130,10 +130,12 @@ TEST_CASE("several threads allocate and free at once, across threads too") {
   CHECK(allocator_stats().in_use == before);
 }
 
-TEST_CASE("every write in place counts") {
+TEST_CASE("every write in place counts, and leaves its name") {
   const auto block = Storage::allocate(8);
   CHECK(block->version() == 0);
-  block->bump_version();
-  block->bump_version();
+  CHECK(block->last_writer() == nullptr);
+  block->bump_version("add_");
+  block->bump_version("fill_");
   CHECK(block->version() == 2);
+  CHECK(block->last_writer() == std::string("fill_"));
 }

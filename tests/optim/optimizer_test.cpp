@@ -2,9 +2,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "autograd/engine.h"
 #include "core/error.h"
 #include "core/node.h"
 #include "core/random.h"
+#include "ops/ops.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
 
@@ -104,6 +106,14 @@ TEST_CASE("strided parameters and gradients, and a gradient that is the paramete
   SGD itself({p}, {.lr = 0.5});
   itself.step({p.detach()});
   CHECK(p.to_vector<double>() == Values{1, 2});
+}
+
+TEST_CASE("a step between forward and backward is an error that names the operator and the step") {
+  const Tensor w = param({2}), x = param({3});
+  const Tensor loss = ops::mul(x, w);
+  SGD({w}, {.lr = 0.1}).step({Tensor::of(Values{1})});
+  CHECK_THAT(testing::text_of([&] { autograd::backward(loss); }),
+             Contains("[mul] input 1 (float64 [1])") && Contains("changed in place by the optimizer's step"));
 }
 
 TEST_CASE("parameters must be floating leaves, once each") {
