@@ -1,6 +1,8 @@
 // Local automatic differentiation, all of it.
 #pragma once
 #include "autograd/accumulate.h"
+#include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
+#include "autograd/graph.h"
 #include "autograd/hooks.h"

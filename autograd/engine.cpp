@@ -30,6 +30,8 @@ class Tasks {
   explicit Tasks(std::pmr::memory_resource* memory) : tasks_(memory), table_(memory) { tasks_.reserve(kFew); }
 
   Task& operator[](uint32_t i) { return tasks_[i]; }
+  auto begin() const { return tasks_.begin(); }
+  auto end() const { return tasks_.end(); }
   uint32_t find_or_add(Node* node) {
     if (table_.empty()) {
       for (uint32_t i = 0; i < tasks_.size(); ++i)
@@ -84,6 +86,8 @@ class Pass {
       for (const Capture& c : *captures_) tasks_[tasks_.find_or_add(c.edge.node.get())].captured = true;
     for (const Edge& root : roots)
       if (root) discover(root.node.get());
+    for (const Task& task : tasks_)
+      if (task.below && task.seen && task.end == Node::End::none) task.node->check_saved();
     for (size_t i = 0; i < roots.size(); ++i)
       if (roots[i]) arrive(tasks_.find_or_add(roots[i].node.get()), roots[i].input, std::move(grads[i]));
     for (const Edge& root : roots)

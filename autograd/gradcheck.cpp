@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "core/node.h"
 #include "core/random.h"
+#include "ops/arithmetic.h"
+#include "ops/reduce.h"
 
 namespace troupe::autograd {
 namespace {
@@ -117,6 +119,37 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
   report.text = fmt::format("input {} ({}) at {}: analytic {}, numeric {}", report.input, leaf.str(),
                             position(report.index, leaf.shape()), report.analytic, report.numeric);
   return report;
+}
+
+GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, const Tensors& inputs,
+                         double eps, double tolerance) {
+  std::vector<size_t> checked;
+  leaves(inputs, checked);
+  const auto gradients = [&](const Tensors& at) {
+    GradMode on(true);
+    Tensors wanted;
+    for (size_t i : checked) wanted.push_back(at[i]);
+    const Tensor result = function(at);
+    if (!result.defined() || !result.requires_grad())
+      throw_invalid("[gradgradcheck] the result (" + result.str() +
+                    ") has no history: it depends on no checked input");
+    Tensor seed = Tensor::empty(result.shape(), result.dtype());
+    seed.copy_(weights(result.shape()));
+    const Tensors first = grad({result}, wanted, {seed}, {.create_graph = true});
+    Tensor sum = Tensor::scalar(0, float64);
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      sum =
+          ops::add(sum, ops::sum(ops::mul(wanted[k], 0.0)));  // a history even where the gradient is constant
+      if (first[k].defined()) sum = ops::add(sum, ops::sum(ops::mul(first[k], weights(first[k].shape()))));
+    }
+    return sum;
+  };
+  Tensors marked = inputs;
+  for (size_t i : checked) {
+    marked[i] = inputs[i].detach();
+    marked[i].set_requires_grad();
+  }
+  return gradcheck(gradients, marked, eps, tolerance);
 }
 
 }  // namespace troupe::autograd

@@ -1,4 +1,4 @@
-// Compares recorded gradients with finite differences.
+// Compares recorded gradients, and gradients of gradients, with finite differences.
 #pragma once
 #include <functional>
 #include <string>
@@ -27,5 +27,10 @@ struct GradReport {
 /// history.
 GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, const Tensors& inputs,
                      double eps = 1e-6, double tolerance = 1e-6);
+
+/// The same for second derivatives: checks the gradients of the weighted sum of `function`'s gradients, which
+/// are recorded with create_graph. For functions that are twice differentiable at `inputs`.
+GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, const Tensors& inputs,
+                         double eps = 1e-6, double tolerance = 1e-5);
 
 }  // namespace troupe::autograd

@@ -26,6 +26,8 @@ class Node : public RefCounted {
   /// Throws Error; `name()` should be in its text.
   virtual Tensors apply(Tensors&& grads) = 0;
   virtual std::string name() const = 0;
+  /// More for a picture of the graph: shapes of inputs, attributes. May be empty.
+  virtual std::string detail() const { return {}; }
   /// Where the local graph ends, the engine hands the gradients to its sink instead of calling apply().
   enum class End {
     none,  ///< an ordinary step
@@ -33,6 +35,9 @@ class Node : public RefCounted {
     exit,  ///< the gradients leave for another actor
   };
   virtual End end() const { return End::none; }
+  /// `invalid` if apply() could not run: what it needs was released, or was changed in place. Asked of all
+  /// nodes of a pass before any of them runs, so that such an error changes nothing.
+  virtual void check_saved() const {}
   /// Frees what was saved for the backward pass. A second apply() then throws `invalid`.
   virtual void release_saved() {}
 

@@ -16,13 +16,54 @@ constexpr uint64_t splitmix64(uint64_t z) {
   return z ^ (z >> 31);
 }
 
+class Generator;
+
+/// Is told of every generator that is about to be used on its thread, and of every one that goes away. See
+/// autograd::checkpoint().
+class GeneratorWatch {
+ public:
+  GeneratorWatch() : outer_(current_) { current_ = this; }
+  virtual ~GeneratorWatch() { current_ = outer_; }
+  GeneratorWatch(const GeneratorWatch&) = delete;
+  GeneratorWatch& operator=(const GeneratorWatch&) = delete;
+  static GeneratorWatch* current() { return current_; }
+
+  /// Watches of outer scopes come first.
+  void use(Generator& generator) {
+    if (outer_) outer_->use(generator);
+    used(generator);
+  }
+  void end(Generator& generator) {
+    if (outer_) outer_->end(generator);
+    ended(generator);
+  }
+
+ protected:
+  virtual void used(Generator& generator) = 0;
+  virtual void ended(Generator& generator) = 0;
+
+ private:
+  static inline constinit thread_local GeneratorWatch* current_ = nullptr;
+  GeneratorWatch* outer_;
+};
+
 /// A stream of random numbers: number i is splitmix64 of (seed, i), so streams can be split and skipped.
 /// A value; not synchronized.
 class Generator {
  public:
   explicit Generator(uint64_t seed = 0) : seed_(splitmix64(seed)) {}
+  Generator(const Generator&) = default;
+  Generator& operator=(const Generator&) = default;
+  ~Generator() {
+    if (GeneratorWatch* watch = GeneratorWatch::current()) [[unlikely]]
+      watch->end(*this);
+  }
 
-  uint64_t next() { return splitmix64(seed_ + 0x9e3779b97f4a7c15 * counter_++); }
+  uint64_t next() {
+    if (GeneratorWatch* watch = GeneratorWatch::current()) [[unlikely]]
+      watch->use(*this);
+    return splitmix64(seed_ + 0x9e3779b97f4a7c15 * counter_++);
+  }
   /// In [0, 1), 53 bits.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
@@ -41,6 +82,14 @@ class Generator {
       std::swap(p[static_cast<size_t>(i)], p[below(static_cast<uint64_t>(i) + 1)]);
     return p;
   }
+  /// Where the stream is: a generator that is set there goes on with the same numbers.
+  struct Position {
+    uint64_t seed = 0, counter = 0;
+    bool operator==(const Position&) const = default;
+  };
+  Position position() const { return {seed_, counter_}; }
+  void set_position(const Position& p) { seed_ = p.seed, counter_ = p.counter; }
+
   /// An independent stream.
   Generator split(uint64_t stream) const { return Generator(seed_ ^ splitmix64(stream + 1)); }
 

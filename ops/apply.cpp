@@ -3,6 +3,8 @@
 #include <bit>
 
 #include "core/error.h"
+#include "core/saved_tensor.h"
+#include "ops/anomaly.h"
 #include "ops/op.h"
 
 namespace troupe::ops {
@@ -23,6 +25,11 @@ class OpNode final : public Node {
       next.push_back(t.gradient_edge());
     }
     set_next(std::move(next));
+    if (TensorStore* store = TensorStore::current()) [[unlikely]]
+      for (const Tensor& t : in)
+        if (t.is_leaf() && t.requires_grad()) store->saw_leaf(t);
+    if (anomaly_mode() != Anomaly::off) [[unlikely]]
+      where_ = std::make_unique<const std::string>(place(sequence()));
     if (op.saves_inputs)
       for (size_t i = 0; i < in.size(); ++i) in_.push_back(save(op.saves_inputs, i, in[i]));
     if (op.saves_outputs)
@@ -32,55 +39,66 @@ class OpNode final : public Node {
   }
 
   std::string name() const override { return op_.name; }
+  std::string detail() const override {
+    std::string text;
+    for (const Spec& s : specs_)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", troupe::name(s.dtype), s.shape.str());
+    for (const Attr& a : own_attrs_.list()) text += fmt::format("\n{} = {}", a.name, str(a.value));
+    return text;
+  }
 
-  Tensors apply(Tensors&& grads) override {
+  void check_saved() const override {
     if (released_)
       throw_invalid(fmt::format(
           "[{}] the backward pass of this step was already run; pass retain_graph to run it again",
           op_.name));
+    for (const SavedList* list : {&in_, &out_})
+      for (size_t i = 0; i < list->size(); ++i)
+        if (const SavedTensor& t = (*list)[i]; t.changed())
+          throw_invalid(fmt::format("[{}] {} {} ({}), saved for the backward pass, {}", op_.name,
+                                    list == &in_ ? "input" : "result", i, t.get().str(), t.complaint()));
+  }
+
+  Tensors apply(Tensors&& grads) override {
+    check_saved();  // again: a hook may have written
     bool any = false;
     for (const Tensor& g : grads) any |= g.defined();
     if (!any) return Tensors(specs_.size());
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined()) grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
-    const Few in = restore(in_, "input", false), out = restore(out_, "result", grad_enabled());
+    const Few in = restore(in_, false), out = restore(out_, true);
     const Attrs& attrs = own_attrs_.empty() ? op_.attrs : own_attrs_;
-    Tensors result = op_.gradient({op_, attrs, in, out, grads, specs_, next()});
+    const Backward call{op_, attrs, in, out, grads, specs_, next()};
+    Tensors result =
+        anomaly_mode() == Anomaly::off ? op_.gradient(call) : checked_gradient(call, where_ ? *where_ : "");
     result.resize(specs_.size());
     return result;
   }
 
   void release_saved() override {
     released_ = true;
-    in_.clear();
-    out_.clear();
+    for (SavedTensor& t : in_) t.clear();
+    for (SavedTensor& t : out_) t.clear();
   }
 
  private:
-  struct Saved {
-    Tensor tensor;
-    uint32_t version = 0;
-  };
-  using SavedList = SmallVector<Saved, 2>;
+  using SavedList = SmallVector<SavedTensor, 2>;
   using Few = SmallVector<Tensor, 2>;
 
-  static Saved save(uint32_t mask, size_t i, const Tensor& t) {
-    return mask == kAll || (i < 32 && (mask >> i & 1)) ? Saved{t, t.version()} : Saved{};
+  static SavedTensor save(uint32_t mask, size_t i, const Tensor& t) {
+    return mask == kAll || (i < 32 && (mask >> i & 1)) ? SavedTensor(t) : SavedTensor();
   }
 
-  Few restore(const SavedList& saved, const char* what, bool attach) {
+  // Inputs come with their history, and results too if the pass is recorded.
+  Few restore(const SavedList& saved, bool results) {
     Few tensors(saved.size());
     for (size_t i = 0; i < saved.size(); ++i) {
-      const Tensor& t = saved[i].tensor;
-      if (!t.defined()) continue;
-      if (t.version() != saved[i].version)
-        throw_invalid(fmt::format(
-            "[{}] {} {} ({}), saved for the backward pass, was changed in place by {} afterwards: version "
-            "{}, expected "
-            "{}. Write after the backward pass, or to a clone()",
-            op_.name, what, i, t.str(), t.storage()->last_writer(), t.version(), saved[i].version));
-      tensors[i] = attach ? t.detach() : t;
-      if (attach) tensors[i].set_grad_fn({Ref<Node>(this), static_cast<uint32_t>(i)});
+      if (!saved[i].defined()) continue;
+      tensors[i] = saved[i].get();
+      if (!grad_enabled() || (!results && saved[i].kept())) continue;
+      const Edge edge = results ? Edge{Ref<Node>(this), static_cast<uint32_t>(i)} : next()[i];
+      tensors[i] = tensors[i].detach();
+      if (edge) tensors[i].set_grad_fn(edge);
     }
     return tensors;
   }
@@ -88,8 +106,9 @@ class OpNode final : public Node {
   const Op& op_;
   const Attrs own_attrs_;  // empty: the defaults
   SavedList in_, out_;
-  Specs specs_;                  // of the inputs
-  std::vector<Spec> out_specs_;  // of the results, if there are several
+  Specs specs_;                               // of the inputs
+  std::vector<Spec> out_specs_;               // of the results, if there are several
+  std::unique_ptr<const std::string> where_;  // it was recorded; with anomaly checks only
   bool released_ = false;
 };
 
@@ -133,6 +152,8 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
     out = op.view(call);
   else
     run_kernel(call, out);
+  if (anomaly_mode() != Anomaly::off) [[unlikely]]
+    check_results(call, out);
   if (!op.gradient || !grad_enabled()) return out;
   bool record = false;
   for (const Tensor& t : inputs) record |= t.requires_grad();

@@ -1,6 +1,8 @@
 // The engine's eyes on calls: send and receive nodes for the tensors that cross from one actor to another.
 #include "autograd/dist/engine.h"
 
+#include "core/saved_tensor.h"
+
 namespace troupe::autograd {
 
 net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
@@ -64,6 +66,11 @@ void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::Gra
 }
 
 void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& call) {
+  if (call.context && grad_enabled() && TensorStore::current())
+    throw_error(
+        ErrorKind::unimplemented,
+        "[checkpoint] a remote call inside a checkpointed function would be made again by the backward pass: "
+        "use checkpoint() inside the called method, or make the call under NoGradGuard");
   call.link = send_tensors(call.context, caller.to, call.args, caller.cell, "an argument");
   // The callee may make state of the context even if nothing here needs gradients.
   if (call.context && caller.to != worker_.id())

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "autograd/checkpoint.h"
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
@@ -21,6 +22,9 @@ struct Scale : Actor {
     Tensor y = co_await next.call<&Scale::forward>(mul(x, w));
     co_return add(y, w);
   }
+  Tensor checkpointed(Tensor x) {
+    return autograd::checkpoint([this](const Tensor& t) { return exp(mul(t, w)); }, x);
+  }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor value() { return w.detach(); }
   void throws_in_backward(bool on) { fail = on; }
@@ -35,10 +39,10 @@ struct Scale : Actor {
   Tensors parameters() override { return {w}; }
   Tensor w;
   bool fail = false;
-  static constexpr auto remote =
-      methods<Scale, Tensor>("forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through,
-                             "gradient", &Scale::gradient, "value", &Scale::value, "throws_in_backward",
-                             &Scale::throws_in_backward, "guarded", &Scale::guarded);
+  static constexpr auto remote = methods<Scale, Tensor>(
+      "forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through, "gradient",
+      &Scale::gradient, "checkpointed", &Scale::checkpointed, "value", &Scale::value, "throws_in_backward",
+      &Scale::throws_in_backward, "guarded", &Scale::guarded);
 };
 
 Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
@@ -73,6 +77,26 @@ TEST_CASE("gradients run back through a chain of workers") {
     CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{5, 70});
     CHECK(list(b.call<&Scale::gradient>().get()) == std::vector<float>{2, 30});
     CHECK_FALSE(x.grad().defined());  // contexts never touch .grad
+    context.end().get();
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("a method may checkpoint; a call inside a checkpoint is an error that says so") {
+  auto cluster = Cluster::in_process(2, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", vec({2, 3}));
+  Tensor x = vec({1, 0.5});
+  x.set_requires_grad();
+  {
+    autograd::Context context(*cluster);
+    context.backward(a.call<&Scale::checkpointed>(x).get().sum());
+    const auto e2 = std::exp(2.0f), e15 = std::exp(1.5f);
+    CHECK(context.grad(x).to_vector<double>()[0] == Approx(2 * e2));
+    CHECK(a.call<&Scale::gradient>().get().to_vector<double>()[1] == Approx(0.5 * e15));
+    const auto error = error_of(
+        [&] { autograd::checkpoint([&](const Tensor& t) { return a.call<&Scale::forward>(t).get(); }, x); });
+    CHECK(error.kind() == ErrorKind::unimplemented);
+    CHECK_THAT(error.what(), Catch::Contains("[checkpoint] a remote call inside"));
     context.end().get();
   }
   nothing_left(*cluster);

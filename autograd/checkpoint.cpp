@@ -1,0 +1,210 @@
+// The steps of fn are recorded as ever, but a store stands in for what they save: it keeps a number for each
+// tensor, and when the first is asked for it runs fn again, with a second store that collects the tensors in
+// the same order.
+#include "autograd/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/node.h"
+#include "core/random.h"
+#include "core/saved_tensor.h"
+
+namespace troupe::autograd {
+namespace {
+
+// Where each generator was when fn first used it, in order of first use.
+class NoteGenerators final : public GeneratorWatch {
+ public:
+  std::vector<Generator::Position> starts;
+
+ private:
+  void used(Generator& g) override {
+    if (std::find(seen_.begin(), seen_.end(), &g) != seen_.end()) return;
+    seen_.push_back(&g);
+    starts.push_back(g.position());
+  }
+  void ended(Generator& g) override { std::erase(seen_, &g); }  // another one may come to its place
+  std::vector<const Generator*> seen_;
+};
+
+// Puts each generator, when it is first used, where the one of that turn was; and back at the end.
+class ReplayGenerators final : public GeneratorWatch {
+ public:
+  explicit ReplayGenerators(const std::vector<Generator::Position>& starts) : starts_(starts) {}
+  ~ReplayGenerators() override {
+    for (const Seen& s : seen_) s.generator->set_position(s.before);
+  }
+
+ private:
+  struct Seen {
+    Generator* generator;
+    Generator::Position before;
+  };
+  void used(Generator& g) override {
+    if (std::any_of(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.generator == &g; })) return;
+    if (turn_ == starts_.size())
+      throw_invalid(
+          "[checkpoint] the function used more random generators the second time: it must compute the same");
+    seen_.push_back({&g, g.position()});
+    g.set_position(starts_[turn_++]);
+  }
+  void ended(Generator& g) override {
+    std::erase_if(seen_, [&](const Seen& s) { return s.generator == &g; });
+  }
+  const std::vector<Generator::Position>& starts_;
+  std::vector<Seen> seen_;
+  size_t turn_ = 0;
+};
+
+// What made an input of the second run, so that it is recorded as the first: not a leaf. No pass gets here.
+class Before final : public Node {
+ public:
+  Tensors apply(Tensors&&) override {
+    throw_error(ErrorKind::failed, "[checkpoint] the second run has no backward");
+  }
+  std::string name() const override { return "Before"; }
+};
+
+class Recomputation;
+
+// Collects what the steps of the second run save.
+class Collector final : public TensorStore {
+ public:
+  explicit Collector(const Recomputation& first) : first_(first) {}
+  uint32_t put(const Tensor& t) override;
+  Tensor get(uint32_t number) override { return tensors[number]; }
+  void drop(uint32_t) override {}
+  void saw_leaf(const Tensor&) override {}
+  Tensors tensors;
+
+ private:
+  const Recomputation& first_;
+};
+
+// What the steps of one checkpoint share.
+class Recomputation final : public TensorStore {
+ public:
+  using Function = std::function<Tensors(const Tensors&)>;
+  Recomputation(Function fn, const Tensors& inputs) : fn_(std::move(fn)) {
+    for (const Tensor& t : inputs) {
+      if (!t.defined()) throw_invalid("[checkpoint] an input is an undefined tensor");
+      // Not its history, which steps hold. Inside another checkpoint the elements are that one's to make
+      // again.
+      inputs_.push_back({keeps(t) ? SavedTensor(t) : SavedTensor(t.detach()), !t.is_leaf()});
+    }
+  }
+
+  Tensors run(const Tensors& inputs) {
+    NoteGenerators notes;
+    StoreScope scope(this);
+    Tensors out = fn_(inputs);
+    starts_ = std::move(notes.starts);
+    return out;
+  }
+
+  // Leaves that need gradients are parameters: they live anyway, and their steps watch them.
+  static bool keeps(const Tensor& t) { return t.is_leaf() && t.requires_grad(); }
+  uint32_t put(const Tensor& t) override {
+    if (keeps(t)) return kNot;
+    kinds_.emplace_back(t.dtype(), t.shape());
+    return static_cast<uint32_t>(kinds_.size() - 1);
+  }
+
+  Tensor get(uint32_t number) override {
+    std::lock_guard lock(mutex_);
+    if (!made_) make();
+    return tensors_[number];
+  }
+
+  void drop(uint32_t number) override {
+    std::lock_guard lock(mutex_);
+    if (made_) tensors_[number] = {};
+  }
+
+  void saw_leaf(const Tensor& leaf) override {
+    const bool known =
+        std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& l) { return l.first.same_as(leaf); });
+    if (known) return;
+    leaves_.emplace_back(leaf, SavedTensor(leaf));
+    if (outer_) outer_->saw_leaf(leaf);
+  }
+
+  void check_fits(size_t number, const Tensor& t) const {
+    if (number >= kinds_.size())
+      throw_invalid(
+          fmt::format("[checkpoint] the function saved more than {} tensors the second time: it must compute "
+                      "the same",
+                      kinds_.size()));
+    const auto& [dtype, shape] = kinds_[number];
+    if (t.dtype() != dtype || t.shape() != shape)
+      throw_invalid(
+          fmt::format("[checkpoint] the function made {} where it had made {} {} before: it must compute the "
+                      "same",
+                      t.str(), name(dtype), shape.str()));
+  }
+
+ private:
+  void make() {
+    Tensors inputs;
+    for (const auto& [saved, has_history] : inputs_) {
+      if (saved.changed())
+        throw_invalid(fmt::format("[checkpoint] input {} ({}) {}", inputs.size(), saved.get().str(),
+                                  saved.complaint()));
+      inputs.push_back(has_history ? saved.get().detach() : saved.get());
+      if (has_history) inputs.back().set_grad_fn({make_ref<Before>(), 0});
+    }
+    for (const auto& [leaf, saved] : leaves_)
+      if (saved.changed())
+        throw_invalid(fmt::format("[checkpoint] a parameter ({}) {}", leaf.str(), saved.complaint()));
+    const auto collector = make_ref<Collector>(*this);
+    {
+      GradMode recorded(true);
+      ReplayGenerators replay(starts_);
+      StoreScope scope(collector.get());
+      fn_(inputs);
+    }
+    if (collector->tensors.size() != kinds_.size())
+      throw_invalid(
+          fmt::format("[checkpoint] the function saved {} tensors, and {} the second time: it must compute "
+                      "the same",
+                      kinds_.size(), collector->tensors.size()));
+    tensors_ = std::move(collector->tensors);
+    made_ = true;
+  }
+
+  Function fn_;
+  Ref<TensorStore> outer_{TensorStore::current()};  // of the checkpoint around this one
+  struct Input {
+    SavedTensor tensor;
+    bool has_history;
+  };
+  std::vector<Input> inputs_;
+  std::vector<Generator::Position> starts_;
+  std::vector<std::pair<DType, Shape>> kinds_;          // of the saved tensors, by number
+  std::vector<std::pair<Tensor, SavedTensor>> leaves_;  // parameters that steps read
+
+  std::mutex mutex_;  // passes on several threads may share the graph
+  Tensors tensors_;   // by number, while made_
+  bool made_ = false;
+};
+
+uint32_t Collector::put(const Tensor& t) {
+  if (Recomputation::keeps(t)) return kNot;
+  first_.check_fits(tensors.size(), t);
+  tensors.push_back(t.detach());
+  return static_cast<uint32_t>(tensors.size() - 1);
+}
+
+}  // namespace
+
+Tensors checkpoint_all(std::function<Tensors(const Tensors&)> fn, const Tensors& inputs) {
+  if (!fn) throw_invalid("[checkpoint] the function is empty");
+  if (!grad_enabled()) return fn(inputs);
+  return make_ref<Recomputation>(std::move(fn), inputs)->run(inputs);
+}
+
+}  // namespace troupe::autograd
