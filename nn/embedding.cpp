@@ -4,7 +4,9 @@
 
 #include "core/error.h"
 #include "nn/init.h"
+#include "ops/embedding_bag.h"
 #include "ops/index.h"
+#include "ops/view.h"
 
 namespace troupe::nn {
 namespace {
@@ -29,6 +31,31 @@ void Embedding::reset(Generator& generator) { normal_(weight, 0, 1, generator); 
 
 std::string Embedding::str() const {
   return fmt::format("Embedding({}, {})", weight.size(0), weight.size(1));
+}
+
+EmbeddingBag::EmbeddingBag(int64_t count, int64_t width, std::string mode, DType dtype)
+    : weight(table("embedding_bag", count, width, dtype)), mode_(std::move(mode)) {
+  if (mode_ != "sum" && mode_ != "mean")
+    throw_invalid(fmt::format("[embedding_bag] mode must be \"sum\" or \"mean\", got \"{}\"", mode_));
+}
+
+Tensor EmbeddingBag::forward(const Tensor& ids) {
+  if (!ids.defined() || ids.dim() != 2)
+    throw_invalid(
+        fmt::format("[embedding_bag] got {}, expected ids [bags, n], or ids [n] with offsets", ids.str()));
+  const Tensor offsets = Tensor::empty({ids.size(0)}, int64);
+  for (int64_t i = 0; i < ids.size(0); ++i) offsets.data<int64_t>()[i] = i * ids.size(1);
+  return ops::embedding_bag(ops::reshape(ids, {ids.numel()}), weight, offsets, mode_);
+}
+
+Tensor EmbeddingBag::operator()(const Tensor& ids, const Tensor& offsets) {
+  return seen(ops::embedding_bag(ids, weight, offsets, mode_));
+}
+
+void EmbeddingBag::reset(Generator& generator) { normal_(weight, 0, 1, generator); }
+
+std::string EmbeddingBag::str() const {
+  return fmt::format("EmbeddingBag({}, {}, {})", weight.size(0), weight.size(1), mode_);
 }
 
 }  // namespace troupe::nn

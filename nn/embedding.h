@@ -7,7 +7,7 @@ namespace troupe::nn {
 /// ids int64 [..] -> [.., width]. The table starts standard normal.
 class Embedding final : public Layer {
  public:
-  /// Initial values from Generator(0); `invalid` if a size is below 1.
+  /// Initial values from Generator(0); `invalid` if a size is below 1; so in EmbeddingBag.
   Embedding(int64_t count, int64_t width, DType dtype = float32);
 
   Tensor forward(const Tensor& ids) override;
@@ -16,6 +16,27 @@ class Embedding final : public Layer {
   std::string str() const override;
 
   Tensor weight;  ///< [count, width]
+};
+
+/// Sums or means of rows: bags of ids.
+class EmbeddingBag final : public Layer {
+ public:
+  /// mode: "sum" or "mean".
+  EmbeddingBag(int64_t count, int64_t width, std::string mode = "mean", DType dtype = float32);
+
+  /// ids [bags, n]: each row is a bag -> [bags, width].
+  Tensor forward(const Tensor& ids) override;
+  /// ids [n], cut where the offsets [bags] say: bag i starts at offsets[i].
+  Tensor operator()(const Tensor& ids, const Tensor& offsets);
+  using Layer::operator();
+  void members(Members& m) override { m("weight", weight); }
+  void reset(Generator& generator) override;
+  std::string str() const override;
+
+  Tensor weight;  ///< [count, width]
+
+ private:
+  std::string mode_;
 };
 
 }  // namespace troupe::nn

@@ -6,10 +6,8 @@
 
 #include "core/error.h"
 #include "nn/init.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
 #include "ops/index.h"
-#include "ops/matmul.h"
+#include "ops/rnn.h"
 #include "ops/view.h"
 
 namespace troupe::nn {
@@ -55,12 +53,15 @@ Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
   for (int64_t t = 0; t < time; ++t) row.push_back(at(steps, t));
   std::vector<Tensors> last(static_cast<size_t>(states_));
   for (int64_t k = 0; k < layers; ++k) {
+    Cell cell = cells[static_cast<size_t>(k)];
+    for (Tensor* b : {&cell.b_ih, &cell.b_hh})  // cells have both
+      if (!b->defined()) *b = Tensor::zeros({cell.w_hh.size(0)}, cell.w_hh.dtype());
     Tensors state;
     for (int64_t s = 0; s < states_; ++s)
       state.push_back(states.empty() ? Tensor::zeros({steps.size(1), hidden_}, x.dtype())
                                      : at(states[static_cast<size_t>(s)], k));
     for (Tensor& y : row) {
-      state = step(cells[static_cast<size_t>(k)], y, state);
+      state = step(cell, y, state);
       y = state[0];
     }
     for (size_t s = 0; s < state.size(); ++s) last[s].push_back(state[s]);
@@ -95,13 +96,8 @@ LSTM::Result LSTM::run(const Tensor& x, const Tensor& h, const Tensor& c) {
 }
 
 Tensors LSTM::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
-  const int64_t n = cell.w_hh.size(1);
-  const Tensor gates =
-      ops::add(ops::linear(x, cell.w_ih, cell.b_ih), ops::linear(state[0], cell.w_hh, cell.b_hh));
-  const Tensors part = ops::split(gates, {n, n, n, n}, 1);
-  const Tensor keep = ops::mul(ops::sigmoid(part[1]), state[1]);
-  const Tensor c = ops::add(keep, ops::mul(ops::sigmoid(part[0]), ops::tanh(part[2])));
-  return {ops::mul(ops::sigmoid(part[3]), ops::tanh(c)), c};
+  const auto [h, c] = ops::lstm_cell(x, state[0], state[1], cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh);
+  return {h, c};
 }
 
 GRU::Result GRU::run(const Tensor& x, const Tensor& h) {
@@ -110,12 +106,7 @@ GRU::Result GRU::run(const Tensor& x, const Tensor& h) {
 }
 
 Tensors GRU::step(const Cell& cell, const Tensor& x, const Tensors& state) const {
-  const int64_t n = cell.w_hh.size(1);
-  const Tensors in = ops::split(ops::linear(x, cell.w_ih, cell.b_ih), {n, n, n}, 1);
-  const Tensors old = ops::split(ops::linear(state[0], cell.w_hh, cell.b_hh), {n, n, n}, 1);
-  const Tensor reset = ops::sigmoid(ops::add(in[0], old[0])), keep = ops::sigmoid(ops::add(in[1], old[1]));
-  const Tensor fresh = ops::tanh(ops::add(in[2], ops::mul(reset, old[2])));
-  return {ops::add(fresh, ops::mul(keep, ops::sub(state[0], fresh)))};
+  return {ops::gru_cell(x, state[0], cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh)};
 }
 
 }  // namespace troupe::nn

@@ -157,3 +157,19 @@ TEST_CASE("a transformer block drops what its halves add, while training only") 
   a.eval();
   CHECK(bit_equal(a(x), b(x)));
 }
+
+TEST_CASE("embedding bags have PyTorch's values") {
+  auto mean = filled(nn::EmbeddingBag(4, 2, "mean", float64)),
+       sum = filled(nn::EmbeddingBag(4, 2, "sum", float64));
+  const Tensor ids = Tensor::of<int64_t>({0, 2, 3, 1, 1}), offsets = Tensor::of<int64_t>({0, 3});
+  check_values(mean(ids, offsets),
+               {0.0899222181439245, 0.26987336254169, 0.0705600040299336, -0.378401247653964});
+  check_values(sum(ids, offsets),
+               {0.269766654431774, 0.809620087625069, 0.141120008059867, -0.756802495307928});
+  check_values(mean(Tensor::of<int64_t>({0, 2, 3, 1}, {2, 2})),
+               {-0.0293633224638105, 0.157470482156689, 0.199526651694664, 0.0581389378288634});
+  check_gradients(sum, Tensor::of<double>({1}),
+                  [&](const Tensor& x) { return ops::mul(sum(ids, offsets), x); });
+  CHECK_THAT(text_of([&] { mean(ids); }), Contains("expected ids [bags, n]"));
+  CHECK_THAT(text_of([] { nn::EmbeddingBag(4, 2, "max"); }), Contains("got \"max\""));
+}
