@@ -247,6 +247,7 @@ bool too_large(const Convolution& v) {  // for the 32-bit offsets in some of one
 
 bool conv_onednn(ConvKind kind, const Convolution& v, const ConvArrays<float>& a) try {
   if (too_large(v)) return false;
+  keep_onednn_on_this_thread();  // a plan keeps for ever the number of threads that it was made for
   const bool bias = kind == ConvKind::weight_grad || a.bias;
   const int64_t pieces = piece_count(kind, v);
   const int64_t small = v.n / pieces, larger = v.n % pieces;
