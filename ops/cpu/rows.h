@@ -58,29 +58,20 @@ struct RowSums {
   }
 };
 
-/// Largest of a row; NaN if there is one, -infinity for none.
+/// Largest of a row, NaN aside; -infinity for none. Plain loops: comparisons of vectors are taken apart
+/// before the instruction set is known.
 template <class T>
 [[gnu::always_inline]] inline T largest(const T* x, int64_t n) {
-  using V = typename Lanes<T>::type;
-  constexpr int64_t L = Lanes<T>::count;
-  const T lowest = -__builtin_inf();
-  V a0 = lowest - V{}, a1 = a0;
-  const auto pick = [](auto& a, const auto& v) __attribute__((always_inline)) {
-    a = v > a ? v : a;
-    a = v != v ? v : a;
-  };
+  constexpr int64_t kLanes = 32;
+  T lanes[kLanes];
+  for (int64_t l = 0; l < kLanes; ++l) lanes[l] = -static_cast<T>(__builtin_inf());
   int64_t i = 0;
-  for (; i + 2 * L <= n; i += 2 * L) {
-    pick(a0, at<V>(x, i));
-    pick(a1, at<V>(x, i + L));
-  }
-  pick(a0, a1);
-  T lanes[L];
-  __builtin_memcpy(lanes, &a0, sizeof lanes);
-#pragma GCC unroll 4
-  for (int64_t width = L / 2; width > 0; width /= 2)
-    for (int64_t l = 0; l < width; ++l) pick(lanes[l], lanes[l + width]);
-  for (; i < n; ++i) pick(lanes[0], x[i]);
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+  for (int64_t l = 0; i < n; ++i, ++l) lanes[l] = x[i] > lanes[l] ? x[i] : lanes[l];
+#pragma GCC unroll 8
+  for (int64_t width = kLanes / 2; width > 0; width /= 2)
+    for (int64_t l = 0; l < width; ++l) lanes[l] = lanes[l + width] > lanes[l] ? lanes[l + width] : lanes[l];
   return lanes[0];
 }
 
