@@ -11,9 +11,9 @@ def command(bin_dir, what, *flags):
     return [os.path.join(bin_dir, "troupe"), "run", "-n", str(PROCESSES[what]), *program]
 
 
-def lines(command):
-    """The JSON lines that a program prints; None if it failed."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+def lines(command, **variables):
+    """The JSON lines that a program prints, with these environment variables; None if it failed."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
     if done.returncode:
         return None
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
