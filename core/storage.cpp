@@ -1,5 +1,7 @@
 #include "core/storage.h"
 
+#include <sys/mman.h>
+
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -34,6 +36,18 @@ constexpr size_t class_index(size_t size) {  // of a class_size
   return static_cast<size_t>(power) * 4 + (size - 1 - floor) / quarter;
 }
 
+// Large blocks lie on huge pages where the system has them: an addition of 2^20 floats takes 148 us instead
+// of 159 to 168 (least times on a busy machine).
+void* system_allocate(size_t size) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
+  void* p = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
+#if defined(MADV_HUGEPAGE)
+  if (p) madvise(p, size, MADV_HUGEPAGE);  // a hint: failing does no harm
+#endif
+  return p;
+}
+
 // Free blocks by size class, shared by all threads. Page faults of fresh memory cost more than the copy into
 // it, so blocks are kept.
 class SharedBlocks {
@@ -50,10 +64,10 @@ class SharedBlocks {
       }
       ++system_allocations_;
     }
-    void* p = std::aligned_alloc(kAlignment, size);
+    void* p = system_allocate(size);
     if (!p) {
       release();
-      p = std::aligned_alloc(kAlignment, size);
+      p = system_allocate(size);
     }
     if (!p) throw std::bad_alloc();
     return p;
