@@ -4,16 +4,20 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/half.h"
+
 namespace troupe {
 
 /// Element type. The numbers travel on the wire and in files: never reuse one.
-enum class DType : uint8_t { float32 = 0, float64 = 1, int64 = 2, boolean = 3 };
-inline constexpr int kDTypeCount = 4;
+enum class DType : uint8_t { float32 = 0, float64 = 1, int64 = 2, boolean = 3, bfloat16 = 4, float16 = 5 };
+inline constexpr int kDTypeCount = 6;
 
 inline constexpr DType float32 = DType::float32;
 inline constexpr DType float64 = DType::float64;
 inline constexpr DType int64 = DType::int64;
 inline constexpr DType boolean = DType::boolean;
+inline constexpr DType bfloat16 = DType::bfloat16;
+inline constexpr DType float16 = DType::float16;
 
 /// Bytes per element.
 constexpr size_t item_size(DType t) {
@@ -26,6 +30,9 @@ constexpr size_t item_size(DType t) {
       return 8;
     case DType::boolean:
       return 1;
+    case DType::bfloat16:
+    case DType::float16:
+      return 2;
   }
   return 0;
 }
@@ -39,15 +46,23 @@ constexpr std::string_view name(DType t) {
       return "int64";
     case DType::boolean:
       return "bool";
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::float16:
+      return "float16";
   }
   return "?";
 }
-constexpr bool is_floating(DType t) { return t == DType::float32 || t == DType::float64; }
+/// bfloat16 or float16: for storage, computed with as float32.
+constexpr bool is_half(DType t) { return t == DType::bfloat16 || t == DType::float16; }
+/// What elements of dtype t are computed with: float32 for halves, else t.
+constexpr DType compute_dtype(DType t) { return is_half(t) ? DType::float32 : t; }
+constexpr bool is_floating(DType t) { return t == DType::float32 || t == DType::float64 || is_half(t); }
 
 /// dtype_of<float> is float32, and so on; only element types have one.
 template <class T>
 inline constexpr DType dtype_of = [] {
-  static_assert(sizeof(T) == 0, "not an element type: use float, double, int64_t or bool");
+  static_assert(sizeof(T) == 0, "not an element type: use float, double, int64_t, bool, BFloat16 or Float16");
   return DType::float32;
 }();
 template <>
@@ -58,6 +73,10 @@ template <>
 inline constexpr DType dtype_of<int64_t> = DType::int64;
 template <>
 inline constexpr DType dtype_of<bool> = DType::boolean;
+template <>
+inline constexpr DType dtype_of<BFloat16> = DType::bfloat16;
+template <>
+inline constexpr DType dtype_of<Float16> = DType::float16;
 
 /// Calls f with a value of the C++ type of t: visit_dtype(t, [&](auto zero) { using T = decltype(zero); ...
 /// }).
@@ -70,6 +89,10 @@ decltype(auto) visit_dtype(DType t, F&& f) {
       return f(int64_t{});
     case DType::boolean:
       return f(bool{});
+    case DType::bfloat16:
+      return f(BFloat16{});
+    case DType::float16:
+      return f(Float16{});
     default:
       return f(float{});
   }

@@ -130,6 +130,10 @@ void Tensor::copy_(const Tensor& source) const {
       visit_dtype(source.dtype(), [&](auto from) {
         const auto* in = dense.data<decltype(from)>();
         auto* out = data<decltype(to)>();
+        if (is_contiguous()) {
+          for (int64_t i = 0, n = numel(); i < n; ++i) out[i] = static_cast<decltype(to)>(in[i]);
+          return;
+        }
         for_each_run(*this, [&](int64_t at, int64_t count, int64_t step) {
           for (int64_t i = 0; i < count; ++i) out[at + i * step] = static_cast<decltype(to)>(*in++);
         });

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device.h"
@@ -133,28 +134,86 @@ class Tensor {
   /// To be called by whatever writes to the elements in place; `writer`: its name, a literal.
   void bump_version(const char* writer) const { impl_->storage->bump_version(writer); }
 
-  // ---- operators as methods, defined in ops/methods.cpp
+  // ---- operators as methods, with PyTorch's names and order of arguments; defined in ops/methods.cpp
+  using Ints = std::vector<int64_t>;
   Tensor transpose(int64_t dim0, int64_t dim1) const;
-  Tensor permute(const std::vector<int64_t>& dims) const;
-  Tensor reshape(const std::vector<int64_t>& shape) const;
-  Tensor expand(const std::vector<int64_t>& shape) const;
+  Tensor permute(const Ints& dims) const;
+  Tensor reshape(const Ints& shape) const;
+  /// As reshape, but `invalid` where that would have to copy.
+  Tensor view(const Ints& shape) const;
+  /// Dimensions start_dim to end_dim (both included) in one.
+  Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
+  Tensor squeeze(int64_t dim) const;
+  Tensor unsqueeze(int64_t dim) const;
+  Tensor expand(const Ints& shape) const;
   Tensor slice(int64_t dim, int64_t start, int64_t stop, int64_t step = 1) const;
+  /// Slice number `index` along dim, without that dimension.
+  Tensor select(int64_t dim, int64_t index) const;
+  /// Pieces of one size along dim, the last one maybe smaller.
+  Tensors split(int64_t size, int64_t dim = 0) const;
+  Tensors split(const Ints& sizes, int64_t dim = 0) const;
+  /// At most `chunks` pieces of one size along dim, the last one maybe smaller.
+  Tensors chunk(int64_t chunks, int64_t dim = 0) const;
   Tensor contiguous() const;
   Tensor clone() const;
   Tensor to(DType dtype) const;
+  Tensor index_select(int64_t dim, const Tensor& index) const;
+  Tensor gather(int64_t dim, const Tensor& index) const;
+  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor flip(const Ints& dims) const;
+  Tensor tril(int64_t diagonal = 0) const;
+  Tensor triu(int64_t diagonal = 0) const;
+
   Tensor matmul(const Tensor& other) const;
-  Tensor sum() const;
-  Tensor sum(const std::vector<int64_t>& dims, bool keepdim = false) const;
-  Tensor mean() const;
-  Tensor mean(const std::vector<int64_t>& dims, bool keepdim = false) const;
-  Tensor argmax(int64_t dim) const;
-  Tensor relu() const;
+  Tensor pow(double exponent) const;
+  Tensor pow(const Tensor& exponent) const;
+  Tensor clamp(double min, double max) const;
+  Tensor abs() const;
   Tensor exp() const;
   Tensor log() const;
-  Tensor tanh() const;
-  Tensor sigmoid() const;
   Tensor square() const;
   Tensor sqrt() const;
+  Tensor relu() const;
+  Tensor gelu(const std::string& approximate = "none") const;
+  Tensor silu() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor softmax(int64_t dim) const;
+  Tensor log_softmax(int64_t dim) const;
+
+  Tensor sum() const;
+  Tensor sum(const Ints& dims, bool keepdim = false) const;
+  Tensor mean() const;
+  Tensor mean(const Ints& dims, bool keepdim = false) const;
+  Tensor var(const Ints& dims, bool unbiased = true, bool keepdim = false) const;
+  Tensor amax(const Ints& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Ints& dims = {}, bool keepdim = false) const;
+  Tensor argmax(int64_t dim) const;
+  Tensor argmin(int64_t dim) const;
+  Tensor cumsum(int64_t dim) const;
+  Tensor norm() const;
+  Tensor any() const;
+  Tensor all() const;
+  /// Values and their places (int64).
+  std::pair<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;
+  std::pair<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true) const;
+
+  // Boolean results. There is no ==, which would read as the comparison of two handles.
+  Tensor eq(const Tensor& other) const;
+  Tensor ne(const Tensor& other) const;
+  Tensor lt(const Tensor& other) const;
+  Tensor le(const Tensor& other) const;
+  Tensor gt(const Tensor& other) const;
+  Tensor ge(const Tensor& other) const;
+  Tensor eq(double other) const;
+  Tensor ne(double other) const;
+  Tensor lt(double other) const;
+  Tensor le(double other) const;
+  Tensor gt(double other) const;
+  Tensor ge(double other) const;
+  Tensor isnan() const;
+  Tensor isfinite() const;
+  Tensor logical_not() const;
 
   bool same_as(const Tensor& o) const { return impl_ == o.impl_; }
 

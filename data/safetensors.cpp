@@ -22,7 +22,8 @@ struct Mapped {
   std::string_view name;
   DType dtype;
 };
-constexpr Mapped kMapped[] = {{"F32", float32}, {"F64", float64}, {"I64", int64}, {"BOOL", boolean}};
+constexpr Mapped kMapped[] = {{"F32", float32},  {"F64", float64},   {"I64", int64},
+                              {"BOOL", boolean}, {"BF16", bfloat16}, {"F16", float16}};
 
 std::optional<DType> dtype_named(std::string_view name) {
   for (const Mapped& m : kMapped)

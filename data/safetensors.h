@@ -34,9 +34,9 @@ class Safetensors {
   /// The texts under "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool contains(const std::string& name) const { return index_.contains(name); }
-  /// F32, F64, I64 and BOOL are views of the file, the same storage each time; an in-place write changes the
-  /// memory of this process only. I8, U8, I16, U16, I32 and U32 come as int64 copies. `invalid`: no such
-  /// tensor, or a BOOL byte that is neither 0 nor 1. `unimplemented`: another dtype of the format.
+  /// F32, F64, BF16, F16, I64 and BOOL are views of the file, the same storage each time; an in-place write
+  /// changes the memory of this process only. I8, U8, I16, U16, I32 and U32 come as int64 copies. `invalid`:
+  /// no such tensor, or a BOOL byte that is neither 0 nor 1. `unimplemented`: another dtype of the format.
   Tensor tensor(const std::string& name) const;
   /// All of them, for Module::load_state_dict.
   std::map<std::string, Tensor> tensors() const;

@@ -45,6 +45,8 @@ enum DType {
   float64 @1;
   int64 @2;
   boolean @3;
+  bfloat16 @4;
+  float16 @5;
 }
 
 struct Packet {

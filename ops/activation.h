@@ -1,4 +1,4 @@
-// Activation functions. float32 or float64; results have the input's shape.
+// Activation functions, of any floating dtype; results have the input's shape.
 #pragma once
 #include "ops/op.h"
 

@@ -3,8 +3,11 @@
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
 #include "ops/conv.h"
+#include "ops/dropout.h"
 #include "ops/embedding_bag.h"
 #include "ops/index.h"
+#include "ops/layout.h"
+#include "ops/logic.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
@@ -13,6 +16,7 @@
 #include "ops/reduce.h"
 #include "ops/rnn.h"
 #include "ops/softmax.h"
+#include "ops/sort.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 
@@ -31,9 +35,21 @@ std::span<const Op* const> all_ops() {
       &kMulScalar,
       &kPowScalar,
       &kEq,
+      &kNe,
       &kLt,
+      &kLe,
       &kGt,
+      &kGe,
       &kWhere,
+      &kLogicalAnd,
+      &kLogicalOr,
+      &kLogicalNot,
+      &kIsnan,
+      &kIsfinite,
+      &kAny,
+      &kAllOf,
+      &kMaskedFill,
+      &kDropout,
       &kNeg,
       &kAbs,
       &kSquare,
@@ -67,7 +83,13 @@ std::span<const Op* const> all_ops() {
       &kAmin,
       &kLogsumexp,
       &kVar,
+      &kStd,
+      &kProd,
       &kArgmax,
+      &kArgmin,
+      &kSort,
+      &kArgsort,
+      &kTopk,
       &kNorm,
       &kCumsum,
       &kSoftmax,
@@ -124,6 +146,9 @@ std::span<const Op* const> all_ops() {
       &kTo,
       &kFlip,
       &kTril,
+      &kTriu,
+      &kRoll,
+      &kRepeat,
       &kEmbedding,
       &kEmbeddingGrad,
       &kEmbeddingBag,

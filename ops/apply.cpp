@@ -6,9 +6,30 @@
 #include "core/saved_tensor.h"
 #include "ops/anomaly.h"
 #include "ops/op.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
+
+// ---- bfloat16 and float16: rules that compute see float32, so that nothing is summed in fewer digits.
+
+bool keeps_half(const Op& op) { return op.takes_half || op.view; }
+
+// Whether there is something to widen.
+bool any_half(const Op& op, std::span<const Tensor> all) {
+  if (keeps_half(op)) return false;
+  for (const Tensor& t : all)
+    if (t.defined() && is_half(t.dtype())) return true;
+  return false;
+}
+
+// Recorded if grad mode is on.
+Tensors widened(std::span<const Tensor> all) {
+  Tensors out(all.begin(), all.end());
+  for (Tensor& t : out)
+    if (t.defined()) t = to(t, compute_dtype(t.dtype()));
+  return out;
+}
 
 // The recorded application of one operator. A saved result is held without its history: with it, the node
 // would own itself. Saved inputs keep theirs, which leads away from this node.
@@ -67,10 +88,9 @@ class OpNode final : public Node {
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined()) grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
     const Few in = restore(in_, false), out = restore(out_, true);
-    const Attrs& attrs = own_attrs_.empty() ? op_.attrs : own_attrs_;
-    const Backward call{op_, attrs, in, out, grads, specs_, next()};
-    Tensors result =
-        anomaly_mode() == Anomaly::off ? op_.gradient(call) : checked_gradient(call, where_ ? *where_ : "");
+    bool half = any_half(op_, grads);
+    for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_half(op_);
+    Tensors result = half ? in_float32(in, out, grads) : differentiate(in, out, grads, specs_);
     result.resize(specs_.size());
     return result;
   }
@@ -84,6 +104,23 @@ class OpNode final : public Node {
  private:
   using SavedList = SmallVector<SavedTensor, 2>;
   using Few = SmallVector<Tensor, 2>;
+
+  Tensors differentiate(std::span<const Tensor> in, std::span<const Tensor> out,
+                        std::span<const Tensor> grads, std::span<const Spec> specs) const {
+    const Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next()};
+    return anomaly_mode() == Anomaly::off ? op_.gradient(call)
+                                          : checked_gradient(call, where_ ? *where_ : "");
+  }
+
+  Tensors in_float32(std::span<const Tensor> in, std::span<const Tensor> out,
+                     std::span<const Tensor> grads) const {
+    std::vector<Spec> specs(specs_.begin(), specs_.end());
+    for (Spec& s : specs) s.dtype = compute_dtype(s.dtype);
+    Tensors result = differentiate(widened(in), widened(out), widened(grads), specs);
+    for (size_t i = 0; i < result.size(); ++i)
+      if (result[i].defined()) result[i] = to(result[i], specs_[i].dtype);
+    return result;
+  }
 
   static SavedTensor save(uint32_t mask, size_t i, const Tensor& t) {
     return mask == kAll || (i < 32 && (mask >> i & 1)) ? SavedTensor(t) : SavedTensor();
@@ -135,9 +172,30 @@ void run_kernel(const Call& call, Tensors& out) {
     throw_error(ErrorKind::unimplemented,
                 fmt::format("[{}] no kernel for device {}", call.op.name, device.str()));
   const Specs specs = call.op.shape(call);
+  const bool half = any_half(call.op, call.in);
   out.reserve(specs.size());
-  for (const Spec& s : specs) out.push_back(Tensor::empty(s.shape, s.dtype, device));
-  kernel(call, out);
+  for (const Spec& s : specs)
+    out.push_back(Tensor::empty(s.shape, half ? compute_dtype(s.dtype) : s.dtype, device));
+  if (!half) return kernel(call, out);
+  NoGradGuard off;
+  kernel({call.op, widened(call.in), call.attrs}, out);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = to(out[i], specs[i].dtype);
+}
+
+// A composition has no shape rule that could say the dtype of its results: it is that of the inputs.
+Tensors compose(const Call& call) {
+  if (!any_half(call.op, call.in)) return call.op.compose(call);
+  const Tensor* half = nullptr;
+  for (const Tensor& t : call.in)
+    if (is_half(t.dtype()) && !half) half = &t;
+  for (const Tensor& t : call.in)
+    if (is_floating(t.dtype()) && t.dtype() != half->dtype())
+      throw_invalid(fmt::format("[{}] inputs differ in dtype: {} and {}; use .to() on one of them",
+                                call.op.name, half->str(), t.str()));
+  Tensors out = call.op.compose({call.op, widened(call.in), call.attrs});
+  for (Tensor& t : out)
+    if (t.dtype() == float32) t = to(t, half->dtype());
+  return out;
 }
 
 }  // namespace
@@ -146,7 +204,7 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   check_inputs(op, inputs);
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
-  if (op.compose) return op.compose(call);
+  if (op.compose) return compose(call);
   Tensors out;
   if (op.view)
     out = op.view(call);

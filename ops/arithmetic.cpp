@@ -1,5 +1,7 @@
 #include "ops/arithmetic.h"
 
+#include <cmath>
+
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/unary.h"
@@ -32,6 +34,15 @@ Tensors extremum_gradient(const Backward& b, bool first_wins_if_larger) {
   if (b.needs(0)) out[0] = sum_to(where(tie, half, where(first, g, zero)), b.shape(0));
   if (b.needs(1)) out[1] = sum_to(where(tie, half, where(second, g, zero)), b.shape(1));
   return out;
+}
+
+// A number that the dtype of `a` does not have must not be rounded to one that it has.
+Tensor with_number(const Op& op, const Tensor& a, double value) {
+  if (!a.defined() || is_floating(a.dtype()))
+    return apply1(op, {a, a.defined() ? Tensor::scalar(value, a.dtype()) : Tensor()});
+  if (a.dtype() == int64 && value == std::floor(value) && std::fabs(value) < 0x1p63)
+    return apply1(op, {a, Tensor::scalar(value, int64)});
+  return apply1(op, {to(a, float64), Tensor::scalar(value, float64)});
 }
 
 Specs where_spec(const Call& c) {
@@ -173,12 +184,48 @@ const Op kPowScalar{.name = "pow_scalar",
                               {{sample({2, 2})}, {{"exponent", 3.0}}}};
                     }};
 
-const Op kEq{
-    .name = "eq", .min_inputs = 2, .max_inputs = 2, .shape = comparison, .cpu = cpu::eq, .samples = two_any};
-const Op kLt{
-    .name = "lt", .min_inputs = 2, .max_inputs = 2, .shape = comparison, .cpu = cpu::lt, .samples = two_any};
-const Op kGt{
-    .name = "gt", .min_inputs = 2, .max_inputs = 2, .shape = comparison, .cpu = cpu::gt, .samples = two_any};
+const Op kEq{.name = "eq",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::eq,
+             .takes_half = true,
+             .samples = two_any};
+const Op kNe{.name = "ne",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::ne,
+             .takes_half = true,
+             .samples = two_any};
+const Op kLt{.name = "lt",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::lt,
+             .takes_half = true,
+             .samples = two_any};
+const Op kLe{.name = "le",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::le,
+             .takes_half = true,
+             .samples = two_any};
+const Op kGt{.name = "gt",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::gt,
+             .takes_half = true,
+             .samples = two_any};
+const Op kGe{.name = "ge",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::ge,
+             .takes_half = true,
+             .samples = two_any};
 
 const Op kWhere{.name = "where",
                 .min_inputs = 3,
@@ -193,6 +240,7 @@ const Op kWhere{.name = "where",
                   if (b.needs(2)) out[2] = sum_to(where(b.in[0], zero, b.grads[0]), b.shape(2));
                   return out;
                 },
+                .takes_half = true,
                 .samples = []() -> std::vector<Sample> {
                   const Tensor condition = gt(sample({3, 4}, -1, 1, 2), Tensor::scalar(0, float64));
                   return {{{condition, sample({3, 4}), sample({4}, -2, 2, 1)}},
@@ -210,8 +258,17 @@ Tensor add(const Tensor& a, double value) { return apply1(kAddScalar, {a}, {{"va
 Tensor mul(const Tensor& a, double value) { return apply1(kMulScalar, {a}, {{"value", value}}); }
 Tensor pow(const Tensor& a, double exponent) { return apply1(kPowScalar, {a}, {{"exponent", exponent}}); }
 Tensor eq(const Tensor& a, const Tensor& b) { return apply1(kEq, {a, b}); }
+Tensor ne(const Tensor& a, const Tensor& b) { return apply1(kNe, {a, b}); }
 Tensor lt(const Tensor& a, const Tensor& b) { return apply1(kLt, {a, b}); }
+Tensor le(const Tensor& a, const Tensor& b) { return apply1(kLe, {a, b}); }
 Tensor gt(const Tensor& a, const Tensor& b) { return apply1(kGt, {a, b}); }
+Tensor ge(const Tensor& a, const Tensor& b) { return apply1(kGe, {a, b}); }
+Tensor eq(const Tensor& a, double value) { return with_number(kEq, a, value); }
+Tensor ne(const Tensor& a, double value) { return with_number(kNe, a, value); }
+Tensor lt(const Tensor& a, double value) { return with_number(kLt, a, value); }
+Tensor le(const Tensor& a, double value) { return with_number(kLe, a, value); }
+Tensor gt(const Tensor& a, double value) { return with_number(kGt, a, value); }
+Tensor ge(const Tensor& a, double value) { return with_number(kGe, a, value); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply1(kWhere, {condition, a, b});
 }

@@ -4,7 +4,7 @@
 
 namespace troupe::ops {
 
-/// Inputs have one dtype (float32, float64 or int64) and shapes that broadcast; so does the result.
+/// Inputs have one dtype (not bool) and shapes that broadcast; so does the result.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
@@ -23,12 +23,22 @@ Tensor pow(const Tensor& a, double exponent);
 
 /// Boolean results, for every dtype.
 Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+/// A floating tensor is compared with the number in its own dtype; int64 and bool with its exact value.
+Tensor eq(const Tensor& a, double value);
+Tensor ne(const Tensor& a, double value);
+Tensor lt(const Tensor& a, double value);
+Tensor le(const Tensor& a, double value);
+Tensor gt(const Tensor& a, double value);
+Tensor ge(const Tensor& a, double value);
 /// a where `condition` (bool) is true, else b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 extern const Op kAdd, kSub, kMul, kDiv, kPow, kMaximum, kMinimum, kAddScalar, kMulScalar, kPowScalar, kEq,
-    kLt, kGt, kWhere;
+    kNe, kLt, kLe, kGt, kGe, kWhere;
 
 }  // namespace troupe::ops

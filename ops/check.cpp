@@ -12,7 +12,7 @@ namespace troupe::ops {
 void reject(const Call& c, const std::string& text) { throw_invalid(fmt::format("[{}] {}", c.name(), text)); }
 
 void require_floating(const Call& c, const Tensor& t) {
-  if (!is_floating(t.dtype())) reject(c, fmt::format("needs float32 or float64, got {}; use .to()", t.str()));
+  if (!is_floating(t.dtype())) reject(c, fmt::format("needs a floating dtype, got {}; use .to()", t.str()));
 }
 
 void require_int64(const Call& c, const Tensor& t, const char* what) {

@@ -4,7 +4,7 @@
 
 namespace troupe::ops {
 
-/// `invalid` unless t is float32 or float64.
+/// `invalid` unless the dtype of t is floating.
 void require_floating(const Call& c, const Tensor& t);
 /// `invalid` unless t is int64: indices.
 void require_int64(const Call& c, const Tensor& t, const char* what);

@@ -162,6 +162,7 @@ const Op kEmbedding{
     .gradient = [](const Backward& b) -> Tensors {
       return {Tensor(), apply1(kEmbeddingGrad, {b.in[0], b.grads[0]}, {{"rows", b.shape(1)[0]}})};
     },
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {{{indices({0, 2, 2, 4, 1, 0}, {2, 3}), sample({5, 3})}}, {{indices({}, {0}), sample({5, 3})}}};
     }};
@@ -193,6 +194,7 @@ const Op kIndexSelect{
       return {apply1(kIndexAdd, {b.grads[0], b.in[1]},
                      {{"dim", dim}, {"size", b.shape(0)[b.shape(0).axis(dim, "index_select")]}})};
     },
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4}), indices({0, 2, 2}, {3})}},
               {{sample({3, 4}), indices({3, 0}, {2})}, {{"dim", -1}}}};
@@ -223,6 +225,7 @@ const Op kGather{.name = "gather",
                    return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype), b.in[1], b.grads[0],
                                        b.attrs.integer("dim"))};
                  },
+                 .takes_half = true,
                  .samples = []() -> std::vector<Sample> {
                    return {{{sample({3, 4}), indices({0, 3, 1, 1, 2, 2}, {3, 2})}, {{"dim", 1}}},
                            {{sample({3, 4}), indices({0, 2, 1}, {1, 3})}, {{"dim", 0}}}};
@@ -262,6 +265,7 @@ const Op kConcat{.name = "concat",
                    }
                    return out;
                  },
+                 .takes_half = true,
                  .samples = []() -> std::vector<Sample> {
                    return {{{sample({3, 4}), sample({3, 2}, -2, 2, 1), sample({3, 0})}, {{"dim", -1}}},
                            {{sample({2}), sample({1})}}};
@@ -271,6 +275,7 @@ const Op kStack{.name = "stack",
                 .max_inputs = -1,
                 .attrs = {{"dim", 0}},
                 .compose = stacked,
+                .takes_half = true,
                 .samples = []() -> std::vector<Sample> {
                   return {{{sample({3, 4}), sample({3, 4}, -2, 2, 1)}, {{"dim", 1}}},
                           {{sample({}), sample({}, -2, 2, 1)}}};
@@ -299,6 +304,7 @@ const Op kPad{.name = "pad",
                 }
                 return {g};
               },
+              .takes_half = true,
               .samples = []() -> std::vector<Sample> {
                 return {{{sample({2, 3, 4})}, {{"pad", Ints{1, 2, 0, 1}}}},
                         {{sample({2})}, {{"pad", Ints{1, 0}}, {"value", 3.0}}}};

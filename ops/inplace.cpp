@@ -17,7 +17,7 @@ void check(const char* op, std::initializer_list<const Tensor*> all) {
       throw_invalid("[" + std::string(op) + "] tensors differ: " + a.str() + " and " + t->str());
   }
   if (!is_floating(a.dtype()))
-    throw_invalid("[" + std::string(op) + "] needs float32 or float64, got " + a.str());
+    throw_invalid("[" + std::string(op) + "] needs a floating dtype, got " + a.str());
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 namespace troupe::ops {
 
 /// PyTorch's matmul: [.., m, k] x [.., k, n] -> [.., m, n], leading dimensions broadcast; a 1-d input is a
-/// row (left) or a column (right), and its dimension is dropped from the result. float32 or float64.
+/// row (left) or a column (right), and its dimension is dropped from the result. Any floating dtype;
+/// bfloat16 and float16 are summed in float32.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// x [.., in], weight [out, in], bias [out] or undefined -> x weightᵀ + bias [.., out].

@@ -58,7 +58,7 @@ using ShapeRule = Specs(const Call&);
 using Kernel = void(const Call&, Tensors& out);
 /// Results that share the storage of an input (or a copy, where no strides can express the result).
 using ViewRule = Tensors(const Call&);
-/// Results made of other operators.
+/// Results made of other operators; of bfloat16 or float16 inputs, in that dtype.
 using Composition = Tensors(const Call&);
 /// Gradients of the inputs, made of operators, so that they can be differentiated again. An undefined or
 /// missing one means none; those with needs(i) false are ignored.
@@ -76,6 +76,9 @@ struct Op {
   Composition* compose = nullptr;
   uint32_t saves_inputs = 0, saves_outputs = 0;  ///< bit i: the gradient rule reads input i, result i
   GradientRule* gradient = nullptr;              ///< null: not differentiable (or a composition)
+  /// The rules take bfloat16 and float16 as they are, since they only move elements (so every view). Others
+  /// get float32 copies, and apply() rounds what they make to the dtype of the shape rule.
+  bool takes_half = false;
   std::vector<Sample> (*samples)() = nullptr;
 };
 

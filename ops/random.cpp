@@ -1,5 +1,7 @@
 #include "ops/random.h"
 
+#include <cmath>
+
 #include "core/error.h"
 
 namespace troupe::ops {
@@ -8,7 +10,7 @@ namespace {
 template <class F>
 Tensor drawn(const char* op, const Shape& shape, DType dtype, F next) {
   if (!is_floating(dtype))
-    throw_invalid("[" + std::string(op) + "] needs float32 or float64, got " + std::string(name(dtype)));
+    throw_invalid("[" + std::string(op) + "] needs a floating dtype, got " + std::string(name(dtype)));
   Tensor t = Tensor::empty(shape, dtype);
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -24,11 +26,12 @@ Tensor randn(const Shape& shape, Generator& generator, DType dtype) {
   return drawn("randn", shape, dtype, [&] { return generator.normal(); });
 }
 
-// A float32 gets 24 bits: rounding a double up could give 1.
+// As many bits as the dtype has digits: rounding more of them up could give 1.
 Tensor rand(const Shape& shape, Generator& generator, DType dtype) {
-  return drawn("rand", shape, dtype, [&]() -> double {
-    return dtype == float32 ? static_cast<double>(generator.next() >> 40) * 0x1p-24 : generator.uniform();
-  });
+  const int digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
+  const double unit = std::ldexp(1.0, -digits);
+  return drawn("rand", shape, dtype,
+               [&] { return static_cast<double>(generator.next() >> (64 - digits)) * unit; });
 }
 
 Tensor randperm(int64_t n, Generator& generator) {

@@ -5,7 +5,7 @@
 
 namespace troupe::ops {
 
-/// Standard normal; float32 or float64. The numbers are drawn in row-major order.
+/// Standard normal, of any floating dtype. The numbers are drawn in row-major order.
 Tensor randn(const Shape& shape, Generator& generator, DType dtype = float32);
 /// Uniform in [0, 1).
 Tensor rand(const Shape& shape, Generator& generator, DType dtype = float32);

@@ -3,6 +3,7 @@
 #include "ops/arithmetic.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
+#include "ops/index.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 
@@ -76,6 +77,29 @@ Tensors extremum_gradient(const Backward& b) {
   const Tensor hit = to(eq(b.in[0], y), b.in_specs[0].dtype);
   const Tensor share = dims.empty() ? hit : div(hit, sum(hit, dims, true));
   return {mul(share, g)};
+}
+
+// A tree of products: differentiable everywhere, zeros included.
+Tensors product(const Call& c) {
+  const Tensor x = is_floating(c.in[0].dtype()) ? c.in[0] : to(c.in[0], int64);
+  const Flags reduced = flags_of(c);
+  const Shape result = reduced_shape(x.shape(), reduced, c.attrs.flag("keepdim"));
+  int64_t n = reduced_count(x.shape(), reduced);
+  if (n == 0) return {Tensor::full(result, 1, x.dtype())};
+  std::vector<int64_t> order, shape;
+  for (const bool wanted : {false, true})
+    for (int i = 0; i < x.dim(); ++i)
+      if (reduced[i] == wanted) {
+        order.push_back(i);
+        if (!wanted) shape.push_back(x.shape()[i]);
+      }
+  shape.push_back(n);
+  Tensor y = reshape(permute(x, order), shape);
+  for (; n > 1; n = y.shape().back()) {
+    const Tensor pairs = mul(slice(y, -1, 0, n / 2), slice(y, -1, n / 2, n / 2 * 2));
+    y = n % 2 ? concat({pairs, slice(y, -1, n - 1, n)}, -1) : pairs;
+  }
+  return {reshape(y, to_list(result))};
 }
 
 std::vector<Sample> over_dims() {
@@ -153,14 +177,37 @@ const Op kVar{.name = "var",
               },
               .samples = over_dims};
 
+const Op kStd{.name = "std",
+              .attrs = kVar.attrs,
+              .compose = [](const Call& c) -> Tensors { return {sqrt(apply(kVar, c.in, c.attrs)[0])}; },
+              .samples = over_dims};
+
+const Op kProd{
+    .name = "prod", .attrs = dims_and_keepdim(), .compose = product, .samples = []() -> std::vector<Sample> {
+      auto all = over_dims();
+      all.push_back(
+          {{Tensor::of<double>({2, 0, -3, 0, 0, 1.5}, {2, 3})}, {{"dim", std::vector<int64_t>{1}}}});
+      all.push_back({{sample({2, 0})}, {{"dim", std::vector<int64_t>{1}}}});
+      all.push_back({{sample({})}});
+      return all;
+    }};
+
 const Op kArgmax{
     .name = "argmax",
     .attrs = {{"dim", int64_t{-1}}},
     .shape = argmax_spec,
     .cpu = cpu::argmax,
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4})}, {{"dim", int64_t{0}}}}, {{sample({3, 4})}, {{"dim", int64_t{1}}}}};
     }};
+
+const Op kArgmin{.name = "argmin",
+                 .attrs = kArgmax.attrs,
+                 .shape = argmax_spec,
+                 .cpu = cpu::argmin,
+                 .takes_half = true,
+                 .samples = kArgmax.samples};
 
 const Op kNorm{.name = "norm",
                .shape = [](const Call& c) -> Specs {
@@ -215,6 +262,13 @@ Tensor logsumexp(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim)
 Tensor var(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased, bool keepdim) {
   return apply1(kVar, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});
 }
+Tensor stddev(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased, bool keepdim) {
+  return apply1(kStd, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});
+}
+Tensor prod(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kProd, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor argmin(const Tensor& x, int64_t dim) { return apply1(kArgmin, {x}, {{"dim", dim}}); }
 Tensor argmax(const Tensor& x, int64_t dim) { return apply1(kArgmax, {x}, {{"dim", dim}}); }
 Tensor norm(const Tensor& x) { return apply1(kNorm, {x}); }
 Tensor cumsum(const Tensor& x, int64_t dim) { return apply1(kCumsum, {x}, {{"dim", dim}}); }

@@ -17,12 +17,18 @@ Tensor amin(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = fal
 Tensor logsumexp(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = false);
 /// Divided by n - 1 if unbiased, else by n.
 Tensor var(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased = true, bool keepdim = false);
-/// Index (int64) of the first largest element along dim; every dtype.
+/// The square root of var: PyTorch's std, a name that C++ has taken.
+Tensor stddev(const Tensor& x, const std::vector<int64_t>& dim = {}, bool unbiased = true,
+              bool keepdim = false);
+/// Any dtype (int64 and bool give int64); 1 over nothing.
+Tensor prod(const Tensor& x, const std::vector<int64_t>& dim = {}, bool keepdim = false);
+/// Index (int64) of the first largest (smallest) element along dim; every dtype. A NaN is both.
 Tensor argmax(const Tensor& x, int64_t dim);
+Tensor argmin(const Tensor& x, int64_t dim);
 /// Euclidean norm of all elements, 0-d. Its gradient at zero is zero.
 Tensor norm(const Tensor& x);
 Tensor cumsum(const Tensor& x, int64_t dim);
 
-extern const Op kSum, kMean, kAmax, kAmin, kLogsumexp, kVar, kArgmax, kNorm, kCumsum;
+extern const Op kSum, kMean, kAmax, kAmin, kLogsumexp, kVar, kStd, kProd, kArgmax, kArgmin, kNorm, kCumsum;
 
 }  // namespace troupe::ops

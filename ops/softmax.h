@@ -4,7 +4,7 @@
 
 namespace troupe::ops {
 
-/// float32 or float64, any shape; exp(x - max) / sum.
+/// Any floating dtype and shape; exp(x - max) / sum.
 Tensor softmax(const Tensor& x, int64_t dim);
 /// x - logsumexp(x).
 Tensor log_softmax(const Tensor& x, int64_t dim);

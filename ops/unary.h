@@ -4,14 +4,14 @@
 
 namespace troupe::ops {
 
-/// float32, float64 or int64; so abs, square and sign.
+/// Any dtype but bool; so abs, square and sign.
 Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);
 /// -1, 0 or 1; NaN for NaN. Its gradient is zero.
 Tensor sign(const Tensor& x);
 
-// float32 or float64
+// of any floating dtype
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor log1p(const Tensor& x);

@@ -182,7 +182,7 @@ Specs to_spec(const Call& c) {
   const std::string& wanted = c.attrs.text("dtype");
   for (int i = 0; i < kDTypeCount; ++i)
     if (wanted == name(static_cast<DType>(i))) return {{c.in[0].shape(), static_cast<DType>(i)}};
-  reject(c, "dtype is \"" + wanted + "\", expected float32, float64, int64 or bool");
+  reject(c, "dtype is \"" + wanted + "\", expected float32, float64, bfloat16, float16, int64 or bool");
 }
 
 Specs flip_spec(const Call& c) {
@@ -268,6 +268,7 @@ const Op kSliceGrad{
       return {slice(b.grads[0], b.attrs.integer("dim"), b.attrs.integer("start"), b.attrs.integer("stop"),
                     b.attrs.integer("step"))};
     },
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {one({2, 3, 3}, {{"dim", 1}, {"start", 1}, {"stop", 6}, {"step", 2}, {"shape", Ints{2, 6, 3}}})};
     }};
@@ -292,6 +293,7 @@ const Op kClone{.name = "clone",
                 .shape = same_spec,
                 .cpu = cpu::clone,
                 .gradient = [](const Backward& b) -> Tensors { return {b.grads[0]}; },
+                .takes_half = true,
                 .samples = []() -> std::vector<Sample> {
                   return {one({3, 2}, {})};
                 }};
@@ -301,6 +303,7 @@ const Op kTo{.name = "to",
              .shape = to_spec,
              .cpu = cpu::to,
              .gradient = [](const Backward& b) -> Tensors { return {to(b.grads[0], b.in_specs[0].dtype)}; },
+             .takes_half = true,
              .samples = []() -> std::vector<Sample> {
                return {one({3, 2}, {{"dtype", "float64"}}), one({3}, {{"dtype", "int64"}})};
              }};
@@ -311,6 +314,7 @@ const Op kFlip{
     .shape = flip_spec,
     .cpu = cpu::flip,
     .gradient = [](const Backward& b) -> Tensors { return {flip(b.grads[0], b.attrs.ints("dims"))}; },
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {one({3, 4}, {{"dims", Ints{1}}}), one({2, 3, 2}, {{"dims", Ints{0, -1}}})};
     }};
@@ -321,9 +325,19 @@ const Op kTril{
     .shape = tril_spec,
     .cpu = cpu::tril,
     .gradient = [](const Backward& b) -> Tensors { return {tril(b.grads[0], b.attrs.integer("diagonal"))}; },
+    .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {one({3, 4}, {}), one({2, 3, 3}, {{"diagonal", -1}})};
     }};
+
+const Op kTriu{
+    .name = "triu",
+    .attrs = {{"diagonal", 0}},
+    .shape = tril_spec,
+    .cpu = cpu::triu,
+    .gradient = [](const Backward& b) -> Tensors { return {triu(b.grads[0], b.attrs.integer("diagonal"))}; },
+    .takes_half = true,
+    .samples = kTril.samples};
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   return apply1(kTranspose, {x}, {{"dim0", dim0}, {"dim1", dim1}});
@@ -343,5 +357,6 @@ Tensor to(const Tensor& x, DType dtype) {
 }
 Tensor flip(const Tensor& x, const Ints& dims) { return apply1(kFlip, {x}, {{"dims", dims}}); }
 Tensor tril(const Tensor& x, int64_t diagonal) { return apply1(kTril, {x}, {{"diagonal", diagonal}}); }
+Tensor triu(const Tensor& x, int64_t diagonal) { return apply1(kTriu, {x}, {{"diagonal", diagonal}}); }
 
 }  // namespace troupe::ops

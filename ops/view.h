@@ -1,4 +1,5 @@
-// Views of a tensor's elements in another geometry, and the copies next to them (clone, to, flip, tril).
+// Views of a tensor's elements in another geometry, and the copies next to them (clone, to, flip, tril,
+// triu).
 #pragma once
 #include "ops/op.h"
 
@@ -29,9 +30,11 @@ Tensor to(const Tensor& x, DType dtype);
 Tensor flip(const Tensor& x, const std::vector<int64_t>& dims);
 /// Keeps what is on and below the diagonal of the last two dimensions, zero above.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
+/// Keeps what is on and above it.
+Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
 extern const Op kTranspose, kPermute, kReshape, kExpand, kSlice, kSqueeze, kUnsqueeze, kClone, kTo, kFlip,
-    kTril;
+    kTril, kTriu;
 /// Zeros of `shape` with x where slice(dim, start, ., step) would read: the gradient of slice.
 extern const Op kSliceGrad;
 

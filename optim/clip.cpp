@@ -16,14 +16,14 @@ void check(const char* name, const char* what, double limit) {
   throw_invalid(fmt::format("[{}] {} must be at least 0, got {}", name, what, limit));
 }
 
-// f(element) of every element, as a new tensor: gradients may be views, or shared by several parameters.
+// f(element) of every element, as a new tensor of the dtype that it is computed in: gradients may be views,
+// or shared by several parameters.
 template <class F>
 Tensor mapped(const Tensor& grad, F&& f) {
-  const Tensor out = Tensor::empty(grad.shape(), grad.dtype());
-  with_type(grad, [&]<class T>(T) {
+  const Tensor source = widened(grad), out = Tensor::empty(grad.shape(), source.dtype());
+  with_type(source, [&]<class T>(T) {
     pass<T, 0>(
-        out, grad.contiguous_data(),
-        {}, [=](T & to, T from) __attribute__((always_inline)) { to = f(from); });
+        out, source, {}, [=](T & to, T from) __attribute__((always_inline)) { to = f(from); });
   });
   return out;
 }
@@ -70,7 +70,7 @@ double clip_norm_(Tensors& grads, double max_norm, const ClipOptions& options) {
   const double scale = max_norm / (norm + 1e-6);
   if (scale >= 1) return norm;
   for (Tensor& g : grads)
-    if (g.defined()) g = scaled(g, scale);
+    if (g.defined()) g = ops::to(scaled(g, scale), g.dtype());
   return norm;
 }
 
@@ -79,10 +79,12 @@ void clip_value_(Tensors& grads, double limit) {
   for (Tensor& g : grads)
     if (g.defined())
       g = mapped(
-          g, [limit](auto x) __attribute__((always_inline)) {
-            const auto most = static_cast<decltype(x)>(limit);
-            return x > most ? most : x < -most ? -most : x;
-          });
+              g,
+              [limit](auto x) __attribute__((always_inline)) {
+                const auto most = static_cast<decltype(x)>(limit);
+                return x > most ? most : x < -most ? -most : x;
+              })
+              .to(g.dtype());
 }
 
 double clip_grad_norm_(const Tensors& params, double max_norm, const ClipOptions& options) {

@@ -23,7 +23,7 @@ void clip_grad_value_(const Tensors& params, double limit);
 double clip_norm_(Tensors& grads, double max_norm, const ClipOptions& options = {});
 void clip_value_(Tensors& grads, double limit);
 
-/// by * grad, contiguous, without history.
+/// by * grad, contiguous, without history; float32 if grad is bfloat16 or float16, so that nothing is lost.
 Tensor scaled(const Tensor& grad, double by);
 /// The norm alone.
 double total_norm(const Tensors& grads, bool largest = false);

@@ -13,9 +13,9 @@ constexpr int kLanes = 16;
 // fold(sum, x) over the elements in 16 running sums, then over those in turn.
 template <class Fold>
 double reduce(const Tensor& t, const Fold& fold) {
-  const Tensor dense = t.contiguous_data();
+  const Tensor dense = widened(t);
   double out = 0;
-  with_type(t, [&]<class T>(T) {
+  with_type(dense, [&]<class T>(T) {
     const T* x = dense.data<T>();
     const int64_t n = dense.numel();
     double lanes[kLanes] = {};

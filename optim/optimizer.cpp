@@ -8,8 +8,27 @@
 
 #include "core/error.h"
 #include "core/node.h"
+#include "optim/pass.h"
 
 namespace troupe::optim {
+namespace {
+
+// Elements that `param` no longer has as `master` left them were written by somebody else: they are taken
+// over.
+void take_over(const Tensor& master, const Tensor& param) {
+  const Tensor now = param.contiguous_data();
+  visit_dtype(param.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (sizeof(T) == 2) {
+      float* m = master.data<float>();
+      const T* p = now.data<T>();
+      for (int64_t i = 0, n = master.numel(); i < n; ++i)
+        m[i] = T(m[i]).bits == p[i].bits ? m[i] : static_cast<float>(p[i]);
+    }
+  });
+}
+
+}  // namespace
 
 Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.size()) {
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -77,7 +96,8 @@ void Optimizer::step(const Tensors& grads) {
     throw_invalid(fmt::format("[optim] {} gradients for {} parameters", grads.size(), params_.size()));
   for (size_t i = 0; i < grads.size(); ++i) {
     const Tensor &p = params_[i], &g = grads[i];
-    if (g.defined() && (g.dtype() != p.dtype() || g.shape() != p.shape() || g.device() != p.device()))
+    if (g.defined() && ((g.dtype() != p.dtype() && g.dtype() != compute_dtype(p.dtype())) ||
+                        g.shape() != p.shape() || g.device() != p.device()))
       throw_invalid(fmt::format("[optim] gradient {} is {} on {}; its parameter is {} on {}", i, g.str(),
                                 g.device().str(), p.str(), p.device().str()));
   }
@@ -87,17 +107,29 @@ void Optimizer::step(const Tensors& grads) {
     if (!grads[i].defined()) continue;
     const Tensor& p = params_[i];
     State& state = state_[i];
-    const size_t group = group_of_[i];
-    while (state.slots.size() < slot_count[group]) state.slots.push_back(Tensor::zeros(p.shape(), p.dtype()));
+    while (state.slots.size() < slot_count[group_of_[i]])
+      state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype())));
+    step_one(group_of_[i], p, grads[i], state);
+  }
+}
+
+void Optimizer::step_one(size_t group, const Tensor& p, const Tensor& grad, State& state) const {
+  if (!is_half(p.dtype())) {
     const Tensor dense = p.contiguous_data();
-    const bool aliased = grads[i].storage() == p.storage();  // the kernels take them for distinct
-    update(group, dense, aliased ? grads[i].clone_data() : grads[i].contiguous_data(), state.slots,
-           ++state.step);
+    const bool aliased = grad.storage() == p.storage();  // the kernels take them for distinct
+    update(group, dense, aliased ? grad.clone_data() : grad.contiguous_data(), state.slots, ++state.step);
     if (p.is_contiguous())
       p.bump_version("the optimizer's step");
     else
       p.copy_(dense);
+    return;
   }
+  if (state.master.defined())
+    take_over(state.master, p);
+  else
+    state.master = widened(p);
+  update(group, state.master, widened(grad), state.slots, ++state.step);
+  p.copy_(state.master);
 }
 
 void Optimizer::zero_grad() {
@@ -117,6 +149,7 @@ std::map<std::string, Tensor> Optimizer::state() const {
     if (state_[i].step == 0) continue;
     const auto names = slots(group_of_[i]);
     out[fmt::format("{}.step", i)] = Tensor::of<int64_t>({state_[i].step}, {});
+    if (state_[i].master.defined()) out[fmt::format("{}.master", i)] = state_[i].master.clone_data();
     for (size_t k = 0; k < names.size(); ++k)
       out[fmt::format("{}.{}", i, names[k])] = state_[i].slots[k].clone_data();
   }
@@ -167,11 +200,13 @@ std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, 
     if (!step) continue;  // never stepped; slots without it are found below
     loaded[i].step = *step->data<int64_t>();
     if (loaded[i].step < 1) throw_invalid(fmt::format("[optim] state {}.step is {}", i, loaded[i].step));
-    for (const std::string& name : slots(group_of_[i])) {
-      const Tensor* slot = find(name, p.shape(), p.dtype());
-      if (!slot) throw_invalid(fmt::format("[optim] state {}.{} is missing", i, name));
-      loaded[i].slots.push_back(slot->clone_data());
-    }
+    const auto copy_of = [&](const std::string& name) {
+      const Tensor* found = find(name, p.shape(), compute_dtype(p.dtype()));
+      if (!found) throw_invalid(fmt::format("[optim] state {}.{} is missing", i, name));
+      return found->clone_data();
+    };
+    if (is_half(p.dtype())) loaded[i].master = copy_of("master");
+    for (const std::string& name : slots(group_of_[i])) loaded[i].slots.push_back(copy_of(name));
   }
   for (const auto& [key, value] : state)
     if (!used.contains(key))

@@ -11,7 +11,10 @@
 namespace troupe::optim {
 
 /// Changes parameters in place from their gradients, by the formulas of PyTorch's optimizer of the same name.
-/// float32 and float64. Not synchronized: one thread at a time, and nobody else writes to the parameters.
+/// Not synchronized: one thread at a time, and nobody else writes to the parameters.
+///
+/// A bfloat16 or float16 parameter has a float32 master copy in the state: updates go there and are rounded
+/// into the parameter, so that small ones add up. Where the parameter was written since, its element wins.
 ///
 /// Parameters come in groups; each group has options of its own (optim/grouped.h). Groups count from 0, and
 /// parameters are numbered through all groups.
@@ -24,7 +27,8 @@ class Optimizer {
   /// One step with the `.grad` of each parameter; a parameter without one is left alone.
   void step();
   /// One step with grads[i] for params()[i]; undefined: that parameter is left alone. Bumps the versions of
-  /// the changed parameters. `invalid`, with nothing changed, if a gradient's dtype or shape differs.
+  /// the changed parameters. `invalid`, with nothing changed, if a gradient's dtype or shape differs; that of
+  /// a bfloat16 or float16 parameter may also be float32.
   void step(const Tensors& grads);
   /// Drops the `.grad` of every parameter.
   void zero_grad();
@@ -46,7 +50,8 @@ class Optimizer {
   double number(const std::string& name, size_t group = 0) const;
 
   /// What steps have left behind: "<parameter>.<name>" to tensor ("0.exp_avg"), and "<parameter>.step"
-  /// (int64, 0-d); and the options: "group<group>.<option>" (float64 or bool, 0-d). Copies.
+  /// (int64, 0-d); "<parameter>.master" of a bfloat16 or float16 parameter (float32); and the options:
+  /// "group<group>.<option>" (float64 or bool, 0-d). Copies.
   std::map<std::string, Tensor> state() const;
   /// Goes on from a state(); options that it does not name stay. `invalid`, with nothing changed, on names,
   /// shapes or values that do not fit.
@@ -55,11 +60,11 @@ class Optimizer {
  protected:
   /// `invalid` if a parameter is undefined, not floating, no leaf, or given twice.
   explicit Optimizer(const std::vector<Tensors>& groups);
-  /// Names of the state tensors that each parameter of a group has, in order; each has the parameter's shape
-  /// and dtype.
+  /// Names of the state tensors that each parameter of a group has, in order; each has the shape and
+  /// dtype that update() sees.
   virtual std::vector<std::string> slots(size_t group) const = 0;
-  /// One update of one parameter. All tensors are contiguous; `slots` are zero at step 1; `step` counts
-  /// from 1.
+  /// One update of one parameter, or of its master copy: float32 or float64. All tensors are contiguous;
+  /// `slots` are zero at step 1; `step` counts from 1.
   virtual void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
                       int64_t step) const = 0;
   /// Changes options; `invalid`, with nothing changed, as change_options(), but for the state.
@@ -69,7 +74,9 @@ class Optimizer {
   struct State {
     int64_t step = 0;
     Tensors slots;  // empty before the first step
+    Tensor master;  // defined after the first step of a bfloat16 or float16 parameter
   };
+  void step_one(size_t group, const Tensor& param, const Tensor& grad, State& state) const;
   std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
 
   Tensors params_;

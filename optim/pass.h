@@ -5,6 +5,7 @@
 
 #include "core/tensor.h"
 #include "ops/cpu/simd.h"
+#include "ops/view.h"
 
 namespace troupe::optim {
 
@@ -27,6 +28,11 @@ void pass(const Tensor& param, const Tensor& grad, const Tensors& slots, const F
   std::array<T*, count> at{};
   for (size_t k = 0; k < count; ++k) at[k] = slots[k].template data<T>();
   pass<T>(std::make_index_sequence<count>{}, param, grad, at, f);
+}
+
+/// t as optimizers compute with it: contiguous, float32 if it is bfloat16 or float16, without history.
+inline Tensor widened(const Tensor& t) {
+  return ops::to(t.detach(), compute_dtype(t.dtype())).contiguous_data();
 }
 
 /// Calls run(double{}) or run(float{}): the element type of the parameter.

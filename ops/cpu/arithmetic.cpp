@@ -28,8 +28,9 @@ void compare(const Call& c, Tensors& out, F f) {
 // A selection by bits, since compilers turn `?:` on two loads into a branch.
 template <class T>
 T pick(bool condition, T yes, T no) {
+  using Small = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
   using Bits =
-      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, Small>>;
   const Bits mask = static_cast<Bits>(-static_cast<Bits>(condition));
   return std::bit_cast<T>(
       static_cast<Bits>((std::bit_cast<Bits>(yes) & mask) | (std::bit_cast<Bits>(no) & ~mask)));
@@ -101,6 +102,15 @@ void lt(const Call& c, Tensors& out) {
 }
 void gt(const Call& c, Tensors& out) {
   compare(c, out, [](auto a, auto b) { return a > b; });
+}
+void ne(const Call& c, Tensors& out) {
+  compare(c, out, [](auto a, auto b) { return a != b; });
+}
+void le(const Call& c, Tensors& out) {
+  compare(c, out, [](auto a, auto b) { return a <= b; });
+}
+void ge(const Call& c, Tensors& out) {
+  compare(c, out, [](auto a, auto b) { return a >= b; });
 }
 
 void where(const Call& c, Tensors& out) {

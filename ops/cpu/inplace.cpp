@@ -7,11 +7,15 @@
 namespace troupe::ops::cpu {
 namespace {
 
-// a[i] = f(a[i], b[i], c[i]).
-template <class F>
-void update(const Tensor& a, const Tensor& b, const Tensor& c, F f) {
-  visit_floating(a.dtype(), [&](auto zero) {
+// a[i] = g(a[i], b[i], c[i]); halves are computed with as float.
+template <class G>
+void update(const Tensor& a, const Tensor& b, const Tensor& c, G g) {
+  const auto run = [&](auto zero) {
     using T = decltype(zero);
+    using C = std::conditional_t<sizeof(T) == 2, float, T>;
+    const auto f = [g](T x, T y, T z) {
+      return static_cast<T>(g(static_cast<C>(x), static_cast<C>(y), static_cast<C>(z)));
+    };
     T* pa = a.data<T>();
     const T *pb = b.data<T>(), *pc = c.data<T>();
     parallel_runs<3>(a.shape(), {a.strides(), b.strides(), c.strides()},
@@ -26,7 +30,13 @@ void update(const Tensor& a, const Tensor& b, const Tensor& c, F f) {
                        else
                          for (int64_t i = 0; i < n; ++i) x[i * sx] = f(x[i * sx], y[i * sy], z[i * sz]);
                      });
-  });
+  };
+  if (a.dtype() == bfloat16)
+    run(BFloat16{});
+  else if (a.dtype() == float16)
+    run(Float16{});
+  else
+    visit_floating(a.dtype(), run);
 }
 
 }  // namespace

@@ -5,14 +5,17 @@
 namespace troupe::ops::cpu {
 
 // arithmetic.cpp
-Kernel add, sub, mul, div, pow, maximum, minimum, add_scalar, mul_scalar, pow_scalar, eq, lt, gt, where;
+Kernel add, sub, mul, div, pow, maximum, minimum, add_scalar, mul_scalar, pow_scalar, eq, ne, lt, le, gt, ge,
+    where;
+// logic.cpp
+Kernel logical_and, logical_or, logical_not;
 // unary.cpp
 Kernel neg, abs, square, sign, exp, log, log1p, sqrt, rsqrt, reciprocal, sin, cos, erf, clamp;
 // activation.cpp
 Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad,
     silu_grad, gelu_grad;
 // reduce.cpp
-Kernel sum, mean, amax, amin, logsumexp, var, argmax, norm, cumsum;
+Kernel sum, mean, amax, amin, logsumexp, var, argmax, argmin, norm, cumsum;
 // softmax.cpp
 Kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
 // norm_layer.cpp
@@ -28,9 +31,13 @@ Kernel max_pool2d, max_pool2d_grad, max_pool2d_pick, avg_pool2d, avg_pool2d_grad
 // norm.cpp
 Kernel batch_norm_train, channel_affine, channel_sums, channel_mix;
 // view.cpp
-Kernel clone, to, flip, tril, slice_grad;
+Kernel clone, to, flip, tril, triu, slice_grad;
 // index.cpp
 Kernel embedding, embedding_grad, index_select, index_add, gather, scatter_add, concat, pad, one_hot;
+// sort.cpp
+Kernel sort, topk;
+// dropout.cpp
+Kernel dropout;
 // loss.cpp
 Kernel nll_loss, nll_loss_grad;
 // cross_entropy.cpp

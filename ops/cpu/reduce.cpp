@@ -146,6 +146,24 @@ void extremum(const Call& c, Tensors& out, double start, F better) {
   });
 }
 
+// The first NaN, if there is one.
+template <class F>
+void best_places(const Call& c, Tensors& out, F better) {
+  std::array<bool, kMaxDims> reduced{};
+  reduced[c.in[0].shape().axis(c.attrs.integer("dim"), c.name())] = true;
+  const Rows r = rows_of(c.in[0], reduced, true);
+  visit_dtype(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t o = 0; o < r.outer; ++o) {
+      const T* row = r.x.data<T>() + o * r.n;
+      int64_t best = 0;
+      for (int64_t i = 1; i < r.n && row[best] == row[best]; ++i)
+        if (better(row[i], row[best]) || row[i] != row[i]) best = i;
+      out[0].data<int64_t>()[o] = best;
+    }
+  });
+}
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -222,19 +240,10 @@ void var(const Call& c, Tensors& out) {
 }
 
 void argmax(const Call& c, Tensors& out) {
-  std::array<bool, kMaxDims> reduced{};
-  reduced[c.in[0].shape().axis(c.attrs.integer("dim"), c.name())] = true;
-  const Rows r = rows_of(c.in[0], reduced, true);
-  visit_dtype(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for (int64_t o = 0; o < r.outer; ++o) {
-      const T* row = r.x.data<T>() + o * r.n;
-      int64_t best = 0;
-      for (int64_t i = 1; i < r.n && row[best] == row[best]; ++i)  // a NaN is the largest
-        if (row[i] > row[best] || row[i] != row[i]) best = i;
-      out[0].data<int64_t>()[o] = best;
-    }
-  });
+  best_places(c, out, [](auto v, auto best) { return v > best; });
+}
+void argmin(const Call& c, Tensors& out) {
+  best_places(c, out, [](auto v, auto best) { return v < best; });
 }
 
 void norm(const Call& c, Tensors& out) {

@@ -5,6 +5,27 @@
 #include "ops/cpu/loops.h"
 
 namespace troupe::ops::cpu {
+namespace {
+
+// kept(column - row, diagonal) says which elements stay.
+template <class F>
+void keep_triangle(const Call& c, Tensors& out, F kept) {
+  const Tensor x = c.in[0].contiguous_data();
+  const int r = x.dim();
+  const int64_t rows = x.shape()[r - 2], columns = x.shape()[r - 1], diagonal = c.attrs.integer("diagonal");
+  const int64_t matrix = rows * columns;
+  visit_dtype(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* in = x.data<T>();
+    T* to = out[0].data<T>();
+    for (int64_t at = 0, n = x.numel(); at < n; at += matrix)
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          to[at + i * columns + j] = kept(j - i, diagonal) ? in[at + i * columns + j] : T{0};
+  });
+}
+
+}  // namespace
 
 void clone(const Call& c, Tensors& out) {
   visit_dtype(out[0].dtype(), [&](auto zero) {
@@ -43,19 +64,10 @@ void flip(const Call& c, Tensors& out) {
 }
 
 void tril(const Call& c, Tensors& out) {
-  const Tensor x = c.in[0].contiguous_data();
-  const int r = x.dim();
-  const int64_t rows = x.shape()[r - 2], columns = x.shape()[r - 1], diagonal = c.attrs.integer("diagonal");
-  const int64_t matrix = rows * columns;
-  visit_dtype(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* in = x.data<T>();
-    T* to = out[0].data<T>();
-    for (int64_t at = 0, n = x.numel(); at < n; at += matrix)
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < columns; ++j)
-          to[at + i * columns + j] = j - i <= diagonal ? in[at + i * columns + j] : T{0};
-  });
+  keep_triangle(c, out, [](int64_t above, int64_t diagonal) { return above <= diagonal; });
+}
+void triu(const Call& c, Tensors& out) {
+  keep_triangle(c, out, [](int64_t above, int64_t diagonal) { return above >= diagonal; });
 }
 
 void slice_grad(const Call& c, Tensors& out) {

@@ -97,14 +97,16 @@ TEST_CASE("the manual clock moves only when told; the system clock never goes ba
 }
 
 TEST_CASE("element types have sizes, names and C++ types that agree") {
-  const char* names[] = {"float32", "float64", "int64", "bool"};
+  const char* names[] = {"float32", "float64", "int64", "bool", "bfloat16", "float16"};
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType t = static_cast<DType>(i);
     CHECK(name(t) == names[i]);
     visit_dtype(t, [&](auto zero) {
       CHECK(sizeof(zero) == item_size(t));
       CHECK(dtype_of<decltype(zero)> == t);
-      CHECK(std::is_floating_point_v<decltype(zero)> == is_floating(t));
+      using T = decltype(zero);
+      CHECK((std::is_floating_point_v<T> || is_half(t)) == is_floating(t));
+      CHECK((std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) == is_half(t));
     });
   }
 }

@@ -119,6 +119,18 @@ TEST_CASE("narrow integers are widened, elements off their alignment are copied"
   CHECK(reinterpret_cast<uintptr_t>(file.tensor("f").bytes()) % 4 == 0);
 }
 
+TEST_CASE("bfloat16 and float16 are written and read as they are", "[data][safetensors]") {
+  Folder dir;
+  const std::string path = dir.path / "m";
+  const Tensor a = Tensor::of<BFloat16>({BFloat16(1.5f), BFloat16(-3.f)}),
+               b = Tensor::of<Float16>({Float16(0.1f), Float16(65504.f), Float16(-0.f)}, {3, 1});
+  data::write_safetensors(path, {{"a", a}, {"b", b}});
+  const data::Safetensors file(path);
+  CHECK(bit_equal(file.tensor("a"), a));
+  CHECK(bit_equal(file.tensor("b"), b));
+  CHECK(file.tensor("b").storage().get() == file.tensor("b").storage().get());
+}
+
 TEST_CASE("what cannot be given says which tensor and why", "[data][safetensors]") {
   Folder dir;
   const data::Safetensors file(dir.file("f", file_of(R"({"weight":)" + entry("C64", "[1]", 0, 8) +

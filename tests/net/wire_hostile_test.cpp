@@ -174,6 +174,20 @@ TEST_CASE("a small header cannot claim a large tree", "[wire][fuzz]") {
           Verdict::refused);
 }
 
+TEST_CASE("a dtype is one of those that there are, and fits the bytes", "[wire][fuzz]") {
+  const Message good = encode(Call{.args = {Tensor::zeros({1}), Tensor::zeros({6}, bfloat16)}});
+  // The word that says bfloat16 (4) and buffer 1.
+  const auto at =
+      std::find(good.header.begin(), good.header.end(), uint64_t{1} << 32 | 4) - good.header.begin();
+  REQUIRE(static_cast<size_t>(at) < good.header.size());
+  for (uint64_t type = 0; type <= 0xffff; ++type) {
+    Message m = good;
+    m.header[static_cast<size_t>(at)] = uint64_t{1} << 32 | type;
+    const bool fits = type == 4 || type == 5;  // the others have other sizes, or do not exist
+    if ((try_decode(std::move(m)) == Verdict::decoded) != fits) FAIL("dtype " << type);
+  }
+}
+
 TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {
   const Message good = encode(Call{.args = {Tensor::empty({0, 3})}});
   const auto at = std::find(good.header.begin(), good.header.end(), 3) - good.header.begin();

@@ -27,9 +27,10 @@ Tensors copies(const Tensors& inputs) {
   return all;
 }
 
-Tensor weights_for(const Tensor& t, uint64_t seed) {
+// Rounded to `digits`, so that a wider run can have the weights of a narrower one.
+Tensor weights_for(const Tensor& t, uint64_t seed, DType digits = float64) {
   Generator g(seed);
-  return ops::to(ops::rand(t.shape(), g, float64), t.dtype());
+  return ops::to(ops::to(ops::rand(t.shape(), g, float64), digits), t.dtype());
 }
 
 struct Result {
@@ -37,14 +38,15 @@ struct Result {
 };
 
 // Outputs, and the gradients of their weighted sum. With create_graph the gradients have history.
-Result run(const Op& op, const Tensors& in, const Attrs& attrs, bool create_graph = false) {
+Result run(const Op& op, const Tensors& in, const Attrs& attrs, bool create_graph = false,
+           DType digits = float64) {
   Result r;
   r.outputs = ops::apply(op, in, attrs);
   Tensors roots, weights, wanted;
   for (size_t i = 0; i < r.outputs.size(); ++i)
     if (r.outputs[i].requires_grad()) {
       roots.push_back(r.outputs[i]);
-      weights.push_back(weights_for(r.outputs[i], i));
+      weights.push_back(weights_for(r.outputs[i], i, digits));
     }
   for (const Tensor& t : in)
     if (t.requires_grad()) wanted.push_back(t);
@@ -222,6 +224,34 @@ TEST_CASE("float32 is near float64") {
       CHECK(difference(a.outputs[i], b.outputs[i], 1e-5, 2e-6) == "");
     }
     for (size_t i = 0; i < a.grads.size(); ++i) CHECK(difference(a.grads[i], b.grads[i], 1e-5, 5e-6) == "");
+  });
+}
+
+TEST_CASE("bfloat16 and float16 are near float32, forward and backward, and keep their dtype") {
+  for_each_sample([](const Op& op, const Sample& s) {
+    for (const DType half : {bfloat16, float16}) {
+      INFO(name(half));
+      Tensors small, wide;
+      for (const Tensor& t : s.inputs) {
+        small.push_back(is_floating(t.dtype()) ? ops::to(t, half) : t);
+        wide.push_back(is_floating(t.dtype()) ? ops::to(small.back(), float32) : t);
+      }
+      const Result a = run(op, leaves(small), s.attrs, false, half),
+                   b = run(op, leaves(wide), s.attrs, false, half);
+      const double rounding = half == bfloat16 ? 0x1p-8 : 0x1p-11;
+      for (size_t i = 0; i < a.outputs.size(); ++i) {
+        const Tensor &got = a.outputs[i], &expected = b.outputs[i];
+        if (op.name != std::string("to"))
+          CHECK(got.dtype() == (expected.dtype() == float32 ? half : expected.dtype()));
+        const double near = is_floating(expected.dtype()) ? rounding : 0;
+        CHECK(difference(got, expected, near, near * 1e-3) == "");
+      }
+      // What a gradient rule reads of the result was rounded too.
+      for (size_t i = 0; i < a.grads.size(); ++i) {
+        if (a.grads[i].defined()) CHECK(a.grads[i].dtype() == half);
+        CHECK(difference(a.grads[i], b.grads[i], 4 * rounding, 8 * rounding) == "");
+      }
+    }
   });
 }
 

@@ -25,7 +25,7 @@ TEST_CASE("errors name the operator, what was got and what was expected") {
   CHECK_THAT(testing::text_of([&] { a + Tensor::zeros({4}, float64); }),
              Contains("float32 [3, 4] and float64 [4]; use .to()"));
   CHECK_THAT(testing::text_of([&] { ops::exp(Tensor::zeros({2}, int64)); }),
-             Contains("[exp] needs float32 or float64, got int64 [2]; use .to()"));
+             Contains("[exp] needs a floating dtype, got int64 [2]; use .to()"));
   CHECK_THAT(testing::text_of([&] { a + Tensor(); }), Contains("[add] input 1 is an undefined tensor"));
   CHECK_THAT(testing::text_of([&] { ops::apply(ops::kAdd, std::vector{a}); }),
              Contains("[add] got 1 inputs, expected 2"));

@@ -243,3 +243,110 @@ TEST_CASE("state that does not fit is refused and changes nothing") {
   CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor(); }), Contains("undefined"));
   CHECK(bit_equal(sgd.state().at("0.momentum_buffer"), good.at("0.momentum_buffer")));
 }
+
+TEST_CASE("small updates of halves add up in the master copy") {
+  for (const DType t : {bfloat16, float16})
+    for (const DType gradients : {t, float32}) {
+      // 1,000 updates of 2^-13: each is less than half of the distance of 1 to its neighbours.
+      Tensor p = Tensor::full({3}, 1, t).set_requires_grad();
+      const Tensor g = Tensor::full({3}, -1, gradients);
+      SGD sgd({p}, {.lr = 0x1p-13});
+      sgd.step({g});
+      CHECK(p.to_vector<double>() == Values(3, 1));
+      for (int i = 1; i < 1000; ++i) sgd.step({g});
+      CHECK(p.dtype() == t);
+      const double wanted = 1 + 1000 * 0x1p-13;
+      CHECK(sgd.state().at("0.master").dtype() == float32);
+      CHECK(sgd.state().at("0.master").to_vector<double>() == Values(3, wanted));
+      CHECK(p.to_vector<double>() == Tensor::full({3}, wanted, t).to_vector<double>());
+      CHECK(p.to_vector<double>()[0] > 1.11);
+    }
+}
+
+TEST_CASE("a half goes the way of its float32 twin, rounded, with every slot in float32") {
+  Generator random(8);
+  Tensor wide = Tensor::empty({50}), narrow = Tensor::empty({50}, bfloat16);
+  for (int64_t i = 0; i < 50; ++i) narrow.data<BFloat16>()[i] = BFloat16(random.uniform(-1, 1));
+  wide.copy_(narrow);
+  wide.set_requires_grad(), narrow.set_requires_grad();
+  AdamW a({wide}), b({narrow});
+  for (int step = 0; step < 20; ++step) {
+    const Tensor g = Tensor::empty({50}, bfloat16), same = Tensor::empty({50});
+    for (int64_t i = 0; i < 50; ++i) g.data<BFloat16>()[i] = BFloat16(random.normal());
+    same.copy_(g);
+    a.step({same});
+    b.step({g});
+  }
+  const Tensor rounded = Tensor::empty({50}, bfloat16);
+  rounded.copy_(wide);
+  CHECK(bit_equal(rounded, narrow.detach()));
+  CHECK(bit_equal(b.state().at("0.master"), wide.detach()));
+  CHECK(bit_equal(b.state().at("0.exp_avg"), a.state().at("0.exp_avg")));
+}
+
+TEST_CASE("master copies are saved, loaded and checked, and follow a parameter that was written") {
+  const auto start = [] { return Tensor::full({2}, 1, bfloat16).set_requires_grad(); };
+  Tensor p = start(), q = start();
+  const Tensor g = Tensor::full({2}, -1, bfloat16);
+  SGD a({p}, {.lr = 0x1p-10, .momentum = 0.5}), b({q}, {.lr = 0x1p-10, .momentum = 0.5});
+  for (int i = 0; i < 3; ++i) a.step({g});
+  auto state = a.state();
+  CHECK(state.count("0.master") == 1);
+  q.copy_(p);
+  b.load_state(state);
+  for (int i = 0; i < 5; ++i) a.step({g}), b.step({g});
+  CHECK(bit_equal(p.detach(), q.detach()));
+  CHECK(bit_equal(a.state().at("0.master"), b.state().at("0.master")));
+
+  auto without = state;
+  without.erase("0.master");
+  CHECK_THAT(testing::text_of([&] { b.load_state(without); }), Contains("[optim] state 0.master is missing"));
+  state["0.master"] = Tensor::zeros({2}, bfloat16);
+  CHECK_THAT(testing::text_of([&] { b.load_state(state); }),
+             Contains("state 0.master is bfloat16 [2], expected float32 [2]"));
+
+  const double kept = a.state().at("0.master").to_vector<double>()[0];
+  p.alias({}, {}, 1).fill_(5);  // somebody loads another value into one element
+  a.set_lr(0);
+  a.step({g});
+  CHECK(a.state().at("0.master").to_vector<double>() == Values{kept, 5});
+  CHECK(p.to_vector<double>()[1] == 5);
+}
+
+TEST_CASE("gradients of halves may be float32, no others") {
+  Tensor p = Tensor::zeros({2}, bfloat16).set_requires_grad(), w = Tensor::zeros({2}).set_requires_grad();
+  SGD sgd({p, w}, {.lr = 1});
+  const Tensor half = Tensor::zeros({2}, bfloat16), single = Tensor::zeros({2});
+  CHECK_THAT(testing::text_of([&] {
+               sgd.step({Tensor::zeros({2}, float64), single});
+             }),
+             Contains("gradient 0 is float64 [2]"));
+  CHECK_THAT(testing::text_of([&] {
+               sgd.step({Tensor::zeros({2}, float16), single});
+             }),
+             Contains("gradient 0 is float16 [2]"));
+  CHECK_THAT(testing::text_of([&] { sgd.step({half, half}); }), Contains("gradient 1 is bfloat16 [2]"));
+  sgd.step({single, single});
+  sgd.step({half, single});
+  CHECK(sgd.state().at("0.step").item() == 2);
+}
+
+TEST_CASE("small gradients of halves survive unscaling; clipping keeps their dtype") {
+  Tensor p = Tensor::full({4}, 1, float16).set_requires_grad();
+  SGD sgd({p}, {.lr = 1});
+  optim::LossScaler scaler({.init_scale = 65536});
+  p.set_grad(Tensor::full({4}, 3e-4, float16));  // 4.6e-9 unscaled: float16 would make it 0
+  CHECK(scaler.step(sgd));
+  CHECK(p.grad().dtype() == float32);
+  CHECK(p.grad().to_vector<double>()[0] == Approx(3e-4 / 65536).epsilon(1e-3));
+  p.set_grad(Tensor::of<Float16>({Float16(3), Float16(4), Float16(0), Float16(0)}));
+  CHECK(optim::clip_grad_norm_({p}, 1) == 5);
+  CHECK(p.grad().dtype() == float16);
+  CHECK(p.grad().to_vector<double>()[1] == Approx(0.8).epsilon(1e-3));
+  optim::clip_grad_value_({p}, 0.5);
+  CHECK(p.grad().dtype() == float16);
+  CHECK(p.grad().to_vector<double>()[0] == 0.5);
+  p.set_grad(Tensor::full({4}, HUGE_VAL, float16));
+  scaler.update();
+  CHECK_FALSE(scaler.step(sgd));
+}

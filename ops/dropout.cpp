@@ -1,0 +1,36 @@
+#include "ops/dropout.h"
+
+#include <fmt/format.h>
+
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+
+namespace troupe::ops {
+namespace {
+
+Specs dropout_spec(const Call& c) {
+  const double p = c.attrs.number("p");
+  if (!(p >= 0 && p < 1)) reject(c, fmt::format("the probability must be in [0, 1), got {}", p));
+  return floating_unary(c);
+}
+
+}  // namespace
+
+const Op kDropout{
+    .name = "dropout",
+    .attrs = {{"p", 0.5}, {"seed", 0}},
+    .shape = dropout_spec,
+    .cpu = cpu::dropout,
+    .gradient = [](const Backward& b) -> Tensors { return {apply1(kDropout, {b.grads[0]}, b.attrs)}; },
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({3, 4})}, {{"p", 0.5}, {"seed", 1}}},
+              {{sample({2, 3, 5})}, {{"p", 0.2}, {"seed", -2}}},
+              {{sample({})}, {{"p", 0.0}}},
+              {{sample({0, 3})}}};
+    }};
+
+Tensor dropout(const Tensor& x, double p, Generator& generator) {
+  return apply1(kDropout, {x}, {{"p", p}, {"seed", static_cast<int64_t>(generator.next())}});
+}
+
+}  // namespace troupe::ops

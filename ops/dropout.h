@@ -1,0 +1,16 @@
+// Dropout, with an explicit source of randomness.
+#pragma once
+#include "core/random.h"
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// Each element is zero with probability p, else divided by 1 - p. Draws one number from the generator, which
+/// decides for all elements: the same generator gives the same mask, whatever the strides, dtype and number
+/// of threads. The gradient makes the mask anew instead of keeping it. `invalid` unless 0 <= p < 1.
+Tensor dropout(const Tensor& x, double p, Generator& generator);
+
+/// Its attribute `seed` is the number that was drawn.
+extern const Op kDropout;
+
+}  // namespace troupe::ops

@@ -1,0 +1,25 @@
+// Geometry made of the views: flatten, select, chunk, roll, repeat.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// As reshape, but `invalid` where that would have to copy.
+Tensor view(const Tensor& x, const std::vector<int64_t>& shape);
+/// Dimensions start_dim to end_dim (both included) in one; a 0-d tensor becomes [1].
+Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
+/// Slice number `index` (negative: from the end) along dim, without that dimension. A view.
+Tensor select(const Tensor& x, int64_t dim, int64_t index);
+/// Views of `size` slices each along dim, the last one maybe with less; one of none if there are none.
+Tensors split(const Tensor& x, int64_t size, int64_t dim);
+/// At most `chunks` of them, as large as each other but for the last.
+Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim);
+
+/// Moves the elements by shifts[i] places along dims[i]; what leaves at the end comes in at the beginning.
+Tensor roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vector<int64_t>& dims);
+/// x, repeats[i] times along dimension i; leading dimensions may be added.
+Tensor repeat(const Tensor& x, const std::vector<int64_t>& repeats);
+
+extern const Op kRoll, kRepeat;
+
+}  // namespace troupe::ops

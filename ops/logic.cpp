@@ -1,0 +1,135 @@
+#include "ops/logic.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/reduce.h"
+
+namespace troupe::ops {
+namespace {
+
+void require_bool(const Call& c, const Tensor& t) {
+  if (t.dtype() != boolean) reject(c, fmt::format("needs bool, got {}; compare it first: .ne(0)", t.str()));
+}
+
+Specs logical_spec(const Call& c) {
+  for (const Tensor& t : c.in) require_bool(c, t);
+  return c.in.size() == 1 ? same_spec(c) : comparison(c);
+}
+
+Tensor flags(const Tensor& x) { return x.dtype() == boolean ? x : ne(x, 0.0); }
+
+Tensor count(const Call& c, const Tensor& x) {
+  return apply1(kSum, {x}, {{"dim", c.attrs.ints("dim")}, {"keepdim", c.attrs.flag("keepdim")}});
+}
+
+Tensors filled(const Call& c) {
+  const Tensor &x = c.in[0], &mask = c.in[1];
+  require_bool(c, mask);
+  if (broadcast(x.shape(), mask.shape(), c.name()) != x.shape())
+    reject(c, fmt::format("the mask {} does not broadcast to {}", mask.shape().str(), x.shape().str()));
+  return {where(mask, Tensor::scalar(c.attrs.number("value"), x.dtype()), x)};
+}
+
+Tensor alternating(const Shape& shape, uint64_t seed = 2) {
+  return gt(sample(shape, -1, 1, seed), Tensor::scalar(0, float64));
+}
+std::vector<Sample> two_flags() {
+  return {{{alternating({3, 4}), alternating({4}, 3)}}, {{alternating({}), alternating({2, 0}, 3)}}};
+}
+std::vector<Sample> with_special_values() {
+  return {{{Tensor::of<double>({0, -1.5, HUGE_VAL, -HUGE_VAL, std::nan("")})}},
+          {{Tensor::of<int64_t>({0, 3}, {2, 1})}},
+          {{alternating({2})}}};
+}
+std::vector<Sample> over_dims() {
+  const Tensor x = Tensor::of<double>({0, 1, 0, -2, 0, 3}, {3, 2});
+  return {{{x}},
+          {{x}, {{"dim", std::vector<int64_t>{0}}}},
+          {{x}, {{"dim", std::vector<int64_t>{-1}}, {"keepdim", true}}},
+          {{alternating({2, 3})}, {{"dim", std::vector<int64_t>{1}}}},
+          {{sample({0, 2})}, {{"dim", std::vector<int64_t>{0}}}}};
+}
+Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
+
+}  // namespace
+
+const Op kLogicalAnd{.name = "logical_and",
+                     .min_inputs = 2,
+                     .max_inputs = 2,
+                     .shape = logical_spec,
+                     .cpu = cpu::logical_and,
+                     .samples = two_flags};
+const Op kLogicalOr{.name = "logical_or",
+                    .min_inputs = 2,
+                    .max_inputs = 2,
+                    .shape = logical_spec,
+                    .cpu = cpu::logical_or,
+                    .samples = two_flags};
+const Op kLogicalNot{.name = "logical_not",
+                     .shape = logical_spec,
+                     .cpu = cpu::logical_not,
+                     .samples = []() -> std::vector<Sample> {
+                       return {{{alternating({3, 4})}}};
+                     }};
+
+const Op kIsnan{.name = "isnan",
+                .compose = [](const Call& c) -> Tensors { return {ne(c.in[0], c.in[0])}; },
+                .takes_half = true,
+                .samples = with_special_values};
+
+// The difference of an infinity and itself is NaN.
+const Op kIsfinite{.name = "isfinite",
+                   .compose = [](const Call& c) -> Tensors {
+                     const Tensor& x = c.in[0];
+                     if (!is_floating(x.dtype())) return {eq(x, x)};
+                     return {eq(sub(x, x), 0.0)};
+                   },
+                   .takes_half = true,
+                   .samples = with_special_values};
+
+const Op kAny{.name = "any",
+              .attrs = dims_and_keepdim(),
+              .compose = [](const Call& c) -> Tensors { return {ne(count(c, flags(c.in[0])), 0.0)}; },
+              .takes_half = true,
+              .samples = over_dims};
+
+const Op kAllOf{
+    .name = "all",
+    .attrs = dims_and_keepdim(),
+    .compose = [](const Call& c) -> Tensors { return {eq(count(c, logical_not(flags(c.in[0]))), 0.0)}; },
+    .takes_half = true,
+    .samples = over_dims};
+
+const Op kMaskedFill{.name = "masked_fill",
+                     .min_inputs = 2,
+                     .max_inputs = 2,
+                     .attrs = {{"value", 0.0}},
+                     .compose = filled,
+                     .takes_half = true,
+                     .samples = []() -> std::vector<Sample> {
+                       return {{{sample({3, 4}), alternating({3, 4})}, {{"value", -1.5}}},
+                               {{sample({2, 3, 4}), alternating({3, 1})}, {{"value", 3.0}}},
+                               {{sample({0, 4}), alternating({4})}}};
+                     }};
+
+Tensor logical_and(const Tensor& a, const Tensor& b) { return apply1(kLogicalAnd, {a, b}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return apply1(kLogicalOr, {a, b}); }
+Tensor logical_not(const Tensor& x) { return apply1(kLogicalNot, {x}); }
+Tensor isnan(const Tensor& x) { return apply1(kIsnan, {x}); }
+Tensor isfinite(const Tensor& x) { return apply1(kIsfinite, {x}); }
+Tensor any(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kAny, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor all(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return apply1(kAllOf, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  return apply1(kMaskedFill, {x, mask}, {{"value", value}});
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,22 @@
+// Order: sort, argsort, topk. A NaN counts as larger than every number, as in PyTorch.
+#pragma once
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+struct Sorted {
+  Tensor values;   ///< differentiable
+  Tensor indices;  ///< int64: where they were along dim
+};
+
+/// Along dim; every dtype. Stable: equal elements stay in their order, descending too.
+Sorted sort(const Tensor& x, int64_t dim = -1, bool descending = false);
+/// The indices of sort.
+Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
+/// The k largest (smallest) elements along dim, best first; of equal ones the first. `invalid` unless
+/// 0 <= k <= size.
+Sorted topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
+
+extern const Op kSort, kArgsort, kTopk;
+
+}  // namespace troupe::ops
