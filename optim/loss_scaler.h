@@ -29,8 +29,8 @@ class LossScaler {
   double scale() const { return scale_; }
   /// The loss times the scale, recorded.
   Tensor scale(const Tensor& loss) const;
-  /// Divides gradients by the scale; entries of `grads` are replaced, undefined ones passed over. True if all
-  /// are finite; if not, update() will lower the scale.
+  /// Divides gradients by the scale; entries of `grads` are replaced (bfloat16 and float16 ones by float32),
+  /// undefined ones passed over. True if all are finite; if not, update() will lower the scale.
   bool unscale_(Tensors& grads);
   /// The same for the `.grad` of the optimizer's parameters. `invalid` if called twice before update().
   bool unscale_(Optimizer& optimizer);
