@@ -108,7 +108,7 @@ class Worker final : public net::Events {
   uint64_t next_number() { return ++last_number_; }
 
   /// Live actors, pending calls and what upper layers count: all return to where they were when nothing is
-  /// used.
+  /// used. But those named *_sent only grow.
   Metrics metrics() const;
   /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
   TimePoint tick();

@@ -1,4 +1,4 @@
-// One pass: count the edges into each reachable node, then run nodes as their gradients complete.
+// A pass: count the edges into each reachable node, then run nodes as their gradients complete.
 #include "autograd/engine.h"
 
 #include <algorithm>
@@ -30,8 +30,7 @@ class Tasks {
   explicit Tasks(std::pmr::memory_resource* memory) : tasks_(memory), table_(memory) { tasks_.reserve(kFew); }
 
   Task& operator[](uint32_t i) { return tasks_[i]; }
-  auto begin() const { return tasks_.begin(); }
-  auto end() const { return tasks_.end(); }
+  uint32_t size() const { return static_cast<uint32_t>(tasks_.size()); }
   uint32_t find_or_add(Node* node) {
     if (table_.empty()) {
       for (uint32_t i = 0; i < tasks_.size(); ++i)
@@ -77,21 +76,35 @@ struct Capture {
 
 class Pass {
  public:
-  /// Either `sink` or `captures` is given.
-  Pass(Sink* sink, std::vector<Capture>* captures, RunOptions options)
-      : sink_(sink), captures_(captures), keep_saved_(options.retain_graph || options.create_graph) {}
-
-  void run(const std::vector<Edge>& roots, Tensors grads) {
+  /// `exits`: where gradients leave, as they are discovered. Then the sink hears of each of them, also of
+  /// those that no gradient reaches.
+  Pass(std::vector<Capture>* captures, std::vector<Node*>* exits, RunOptions options)
+      : captures_(captures), exits_(exits), keep_saved_(options.retain_graph || options.create_graph) {
     if (captures_)
       for (const Capture& c : *captures_) tasks_[tasks_.find_or_add(c.edge.node.get())].captured = true;
-    for (const Edge& root : roots)
-      if (root) discover(root.node.get());
-    for (const Task& task : tasks_)
+  }
+
+  /// Gradients will come for `root`: what is behind it waits for them.
+  void expect(const Edge& root) {
+    if (!root) return;
+    discover(root.node.get());
+    ++tasks_[tasks_.find_or_add(root.node.get())].waits;
+  }
+  /// Everything that will run still has what it saved; throws before anything has run.
+  void check() {
+    for (; checked_ < tasks_.size(); ++checked_) {
+      const Task& task = tasks_[checked_];
       if (task.below && task.seen && task.end == Node::End::none) task.node->check_saved();
+    }
+  }
+  /// The gradients of roots that were expected have come: runs all that waits for nothing now. No sink:
+  /// leaves get none.
+  void run(const std::vector<Edge>& roots, Tensors grads, Sink* sink) {
+    sink_ = sink;
     for (size_t i = 0; i < roots.size(); ++i)
       if (roots[i]) arrive(tasks_.find_or_add(roots[i].node.get()), roots[i].input, std::move(grads[i]));
     for (const Edge& root : roots)
-      if (root) start(tasks_.find_or_add(root.node.get()));
+      if (root) served(tasks_.find_or_add(root.node.get()));
     while (!ready_.empty()) {
       std::pop_heap(ready_.begin(), ready_.end());
       const uint32_t next = ready_.back().task;
@@ -147,6 +160,7 @@ class Pass {
     task.seen = true;
     task.below = !captures_;
     task.end = task.node->end();
+    if (exits_ && task.end == Node::End::exit) exits_->push_back(task.node);
     task.first_edge = static_cast<uint32_t>(successors_.size());
     successors_.resize(successors_.size() + task.node->next().size(), kNone);
   }
@@ -160,14 +174,6 @@ class Pass {
                     " results; a gradient came for result " + std::to_string(result));
     Tensor& sum = task.grads[result];
     sum = sum.defined() ? sum_gradients(std::move(sum), std::move(grad)) : std::move(grad);
-  }
-
-  // Queues a root that waits for nothing; several roots may share it.
-  void start(uint32_t index) {
-    Task& task = tasks_[index];
-    if (!task.seen || task.waits) return;
-    task.waits = kNone;
-    proceed(index);
   }
 
   void served(uint32_t index) {
@@ -214,7 +220,7 @@ class Pass {
   }
 
   void leave(Node& node, Tensors grads) {
-    if (grads.empty()) return;
+    if (grads.empty() && !exits_) return;
     if (!sink_)
       throw_error(ErrorKind::unimplemented, "[grad] the graph between outputs and inputs goes through " +
                                                 node.name() +
@@ -240,8 +246,10 @@ class Pass {
   Tasks tasks_{&memory_};
   std::pmr::vector<uint32_t> successors_{&memory_};  // tasks, by edge
   std::pmr::vector<Ready> ready_{&memory_};          // a heap
-  Sink* sink_;
+  Sink* sink_ = nullptr;
   std::vector<Capture>* captures_;
+  std::vector<Node*>* exits_;
+  uint32_t checked_ = 0;
   bool keep_saved_;
 };
 
@@ -313,8 +321,40 @@ void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions o
     throw_invalid("[backward] " + std::to_string(grads.size()) + " gradients for " +
                   std::to_string(roots.size()) + " roots");
   GradMode mode(options.create_graph);
-  Pass(&sink, nullptr, options).run(roots, std::move(grads));
+  Pass pass(nullptr, nullptr, options);
+  for (const Edge& root : roots) pass.expect(root);
+  pass.check();
+  pass.run(roots, std::move(grads), &sink);
 }
+
+struct Region::Impl {
+  std::vector<Edge> roots;  // hold the graph
+  std::vector<Node*> exits;
+  Pass pass;
+  size_t expected = 0;
+  explicit Impl(RunOptions options) : pass(nullptr, &exits, options) {}
+};
+
+Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Region::~Region() = default;
+
+std::vector<Node*> Region::expect(const std::vector<Edge>& roots) {
+  for (const Edge& root : roots) impl_->pass.expect(root);
+  impl_->pass.check();
+  impl_->roots.insert(impl_->roots.end(), roots.begin(), roots.end());
+  impl_->expected += roots.size();
+  return std::exchange(impl_->exits, {});
+}
+
+void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink) {
+  if (roots.size() > impl_->expected)
+    throw_invalid("[backward] gradients came for a root that none were expected for");
+  impl_->expected -= roots.size();
+  GradMode mode(false);
+  impl_->pass.run(roots, std::move(grads), &sink);
+}
+
+bool Region::done() const { return impl_->expected == 0; }
 
 void backward(const Tensor& root, const Tensor& grad, RunOptions options) {
   backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
@@ -332,7 +372,10 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   for (const Edge& edge : root_edges("grad", inputs)) captures.push_back({edge, {}});
   Tensors grads = root_grads("grad", outputs, grad_outputs, options.create_graph);
   GradMode mode(options.create_graph);
-  Pass(nullptr, &captures, options).run(edges, std::move(grads));
+  Pass pass(&captures, nullptr, options);
+  for (const Edge& edge : edges) pass.expect(edge);
+  pass.check();
+  pass.run(edges, std::move(grads), nullptr);
   Tensors out;
   for (Capture& c : captures) out.push_back(std::move(c.grad));
   return out;

@@ -1,5 +1,6 @@
 // The local backward engine: walks a recorded graph from results to leaves.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "core/node.h"
@@ -34,6 +35,28 @@ struct RunOptions {
 /// gradient of the wrong shape or dtype at a leaf, and whatever nodes, hooks and the sink throw; leaves that
 /// were served before keep what they got.
 void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options = {});
+
+/// A pass whose roots become known, and get their gradients, over time: first all are expected, then each is
+/// supplied once. A node runs when all gradients that can reach it from the expected roots have come. Holds
+/// the graph. Not synchronized.
+class Region {
+ public:
+  explicit Region(RunOptions options);  ///< create_graph is not for regions
+  ~Region();
+  /// Gradients will come for `roots`. Returns the nodes, newly reached, at which gradients leave the local
+  /// graph.
+  std::vector<Node*> expect(const std::vector<Edge>& roots);
+  /// They have come: runs what waits for nothing more. `sink` is used in this call only; it hears of every
+  /// exit, also of those that no gradient reaches (then its gradients are empty). Throws as run() does; the
+  /// region is of no use afterwards.
+  void supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink);
+  /// All that were expected have been supplied.
+  bool done() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// Where a pass from `roots` starts; `invalid` for a root that needs no gradient, the text starting with
 /// [part].

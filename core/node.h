@@ -50,6 +50,7 @@ class Node : public RefCounted {
   /// Hooks on the gradient of result i, run before apply(): the returned tensor replaces it if defined.
   using Hook = std::function<Tensor(const Tensor&)>;
   void add_hook(uint32_t result, Hook hook);
+  bool has_hooks() const { return !hooks_.empty(); }
   void run_hooks(Tensors& grads) const;
 
  protected:

@@ -111,6 +111,10 @@ struct GradLink {
 
   tensors @1 :List(UInt32);
   # Which tensors, numbered in order of appearance in args or value. No number twice.
+
+  shared @2 :Bool;
+  # Parts of the context's graph that the sender knows of overlap: a backward pass that comes this way has to
+  # count who will send gradients before it runs anything.
 }
 
 struct Value {

@@ -114,6 +114,7 @@ class Writer {
     if (link.pair == 0) return;
     auto to = out.initLink();
     to.setPair(link.pair);
+    to.setShared(link.shared);
     auto numbers = to.initTensors(static_cast<uint32_t>(link.tensors.size()));
     for (uint32_t i = 0; i < link.tensors.size(); ++i) numbers.set(i, link.tensors[i]);
   }

@@ -19,6 +19,7 @@ namespace troupe::net {
 struct GradLink {
   uint64_t pair = 0;  ///< 0: none; unique on the sender of the message
   std::vector<uint32_t> tensors;
+  bool shared = false;  ///< parts of the graph that the sender knows of overlap
 };
 
 struct Call {

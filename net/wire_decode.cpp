@@ -81,6 +81,7 @@ class Reader {
   GradLink read(schema::GradLink::Reader in) {
     GradLink link;
     link.pair = in.getPair();
+    link.shared = in.getShared();
     auto numbers = in.getTensors();
     if (numbers.size() > tensors_)
       throw_invalid(fmt::format("[wire] a gradient link names {} tensors of a packet with {}", numbers.size(),

@@ -9,6 +9,8 @@
 
 #include "actors/cell.h"
 #include "autograd/dist/nodes.h"
+#include "autograd/dist/overlap.h"
+#include "autograd/engine.h"
 #include "core/tensor.h"
 
 namespace troupe::autograd {
@@ -22,10 +24,28 @@ class ContextState {
     std::shared_ptr<actors::ActorCell> cell;  ///< null: recorded outside actors
   };
 
-  void add_send(uint64_t pair, Send send);
+  /// Returns whether parts of the graph overlap; see shared().
+  bool add_send(uint64_t pair, Send send);
   void drop_send(uint64_t pair);
   /// Empty node: unknown pair.
   Send find_send(uint64_t pair) const;
+
+  /// Parts of the recorded graph overlap, here or (note_shared) on a worker that says so: passes have to be
+  /// exact. Never falls back to false.
+  bool shared() const;
+  void note_shared();
+  /// The same for a pass from `roots`.
+  bool shared_by(const std::vector<Edge>& roots) const;
+
+  /// The part of the graph of actor `cell` (null: outside actors) in an exact pass; made if new. `cancelled`
+  /// if the pass was dropped. For jobs in the mailbox of the actor.
+  std::shared_ptr<Region> region(uint64_t pass, const actors::ActorCell* cell, RunOptions options);
+  /// Null if there is none.
+  std::shared_ptr<Region> find_region(uint64_t pass, const actors::ActorCell* cell) const;
+  void end_region(uint64_t pass, const actors::ActorCell* cell);
+  /// The pass failed: forgets its regions, and takes part in it no more.
+  void drop_pass(uint64_t pass);
+  bool dropped(uint64_t pass) const;
 
   /// Adds to the gradient of a leaf of this worker.
   void accumulate(const Tensor& leaf, const Tensor& grad);
@@ -39,6 +59,9 @@ class ContextState {
  private:
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_;
+  Overlap overlap_;
+  std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<Region>> regions_;
+  std::set<uint64_t> dropped_;
   std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>> grads_;  // leaf (kept alive), gradient
   std::set<WorkerId> peers_;
 };

@@ -2,10 +2,13 @@
 // contexts. An interceptor of calls: the call layer knows nothing of gradients.
 //
 // A gradient message runs back, as a job in its actor's mailbox, the part of the graph that it enters:
-// forward, backward and optimizer steps of an actor never race. Each message is a pass of its own over what
-// it reaches. Gradients are linear, so the sum over the messages is right whichever of the recorded results
-// the loss used, and nothing ever waits for a gradient that will not come. (What two messages share is run
-// twice; the graph and what it saved live until the context ends.)
+// forward, backward and optimizer steps of an actor never race. A pass goes one of two ways:
+//
+// - Fast, where the parts have nothing in common (Overlap; chains): every message is a pass of its own.
+// - Exact, otherwise. First a wave of reach messages, without gradients, goes the way that the gradients will
+//   go, and tells each part once that it will be entered. Then the gradients follow: a node runs when all
+//   that can reach it have come. A part always passes gradients on, undefined ones too, so nothing waits in
+//   vain.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -14,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,7 +42,7 @@ class DistEngine final : public actors::Interceptor {
   Future<void> release(uint64_t context, bool wait);
   /// Runs gradients back from `roots`. Ready when every gradient is in the context of the worker that owns
   /// its leaf.
-  Future<void> backward(uint64_t context, std::vector<Edge> roots, Tensors grads);
+  Future<void> backward(uint64_t context, std::vector<Edge> roots, Tensors grads, bool retain_graph = true);
   /// Names of the workers that unfinished passes of the context wait for, and gives these passes up with
   /// `why`.
   void abandon(uint64_t context, const Error& why);
@@ -54,20 +58,22 @@ class DistEngine final : public actors::Interceptor {
   void outgoing_reply(actors::Invocation& invocation, net::Reply& reply) override;
   void incoming_reply(const actors::CallerState& caller, net::Reply& reply) override;
   void worker_lost(WorkerId id, const Error& why) override;
-  void interrupted(const Error& why) override { abandon_all(why); }
+  void interrupted(const Error& why) override {
+    fail_passes([](const Pass&) { return true; }, why);
+  }
   void stop() override;
 
  private:
-  void abandon_all(const Error& why);
   explicit DistEngine(actors::Worker& worker);
   using StatePtr = std::shared_ptr<ContextState>;
+  struct Part;   // one message, or the roots of a pass, being handled
   struct Pass {  // on its originator
-    Pass(uint64_t context, SentGrad first) : context(context), termination(first) {}
     uint64_t context;
-    Termination termination;  // guarded by mutex_
+    Termination termination;
+    std::shared_ptr<Part> roots;  // in the wave of an exact pass: what comes after it
+    std::set<WorkerId> workers;   // that messages went to
     Promise<void> promise;
   };
-  struct Part;  // one gradient message, or the roots of a pass, being run
 
   StatePtr state(uint64_t context);       // made if new; `cancelled` if the context has ended
   StatePtr find_state(uint64_t context);  // null if there is none
@@ -80,22 +86,31 @@ class DistEngine final : public actors::Interceptor {
   template <class Tree>
   void receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values);
 
-  void run_part(std::shared_ptr<Part> part);
-  void run_outside(std::shared_ptr<Part> part, const Frame& at, actors::Where where);
+  // ---- parts
+  enum class Kind { gradient, reach };
+  void on_message(Kind kind, const Ref<actors::Invocation>& call);
+  void post_part(std::shared_ptr<Part> part);
+  void run_part(Part& part);
+  void run_outside(std::shared_ptr<Part> part, actors::Where where);
   void finish_part(Part& part);
-  void on_backward(const Ref<actors::Invocation>& call);
-  void on_report(const Ref<actors::Invocation>& call);
+
+  // ---- passes that start here
   /// A message that was handled, and those that it led to: (id, worker).
   using Report = std::pair<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>>;
-  void note_report(uint64_t pass, const Report& report, const std::optional<Error>& error);
+  void on_report(const Ref<actors::Invocation>& call);
+  void note_report(uint64_t context, uint64_t pass, const Report& report, const std::optional<Error>& error);
+  void update(uint64_t pass, const std::function<void(Pass&)>& change);
+  void tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers);
+  void on_drop(const Ref<actors::Invocation>& call);
+  void fail_passes(const std::function<bool(const Pass&)>& which, const Error& why);
   void on_release(const Ref<actors::Invocation>& call);
-  void update(uint64_t pass, const std::function<void(Termination&)>& change);
   GradMessageId next_message() { return (uint64_t{worker_.id()} << 40) | ++last_message_; }
 
   actors::Worker& worker_;
   LiveCount send_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> last_context_{0}, last_pair_{0}, last_message_{0}, last_pass_{0};
+  std::atomic<int64_t> gradient_messages_{0}, reach_messages_{0};  // sent
   std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
   actors::Pace outside_pace_;
 

@@ -20,10 +20,10 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::
     kinds.emplace_back(t->dtype(), t->shape());
   }
   const uint64_t pair = ++last_pair_;
-  state->add_send(pair,
-                  {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
+  const bool shared = state->add_send(
+      pair, {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
   if (to != worker_.id()) state->add_peer(to);
-  return {pair, indices};
+  return {pair, indices, shared};
 }
 
 // Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
@@ -54,6 +54,7 @@ void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::Gra
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
   auto state = this->state(context);
   if (from != worker_.id()) state->add_peer(from);
+  if (link.shared) state->note_shared();
   std::vector<Tensor*> tensors;
   visit_tensors(values, [&](Tensor& t) { tensors.push_back(&t); });
   const auto count = static_cast<uint32_t>(link.tensors.size());

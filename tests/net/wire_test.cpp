@@ -163,19 +163,19 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
             .timeout_us = 60'000'000,
             .context = 9,
             .grad_enabled = false,
-            .link = {77, {1, 0}},
+            .link = {77, {1, 0}, true},
             .args = {Tensor::zeros({2}), Tensor::zeros({3}), int64_t{4}}};
   Packet packet = decode(encode(call));
   const auto& c = std::get<Call>(packet);
   REQUIRE((c.id == 5 && c.target == ObjectId{1, 2, 3} && c.method == method_id("forward") && c.context == 9));
   REQUIRE((c.timeout_us == 60'000'000 && !c.grad_enabled && c.link.pair == 77));
-  REQUIRE(c.link.tensors == std::vector<uint32_t>{1, 0});
+  REQUIRE((c.link.shared && c.link.tensors == std::vector<uint32_t>{1, 0}));
   REQUIRE(c.args.size() == 3);
 
   Reply reply{.id = 6, .result = Value(ValueList{Tensor::zeros({2})}), .link = {8, {0}}};
   packet = decode(encode(reply));
   const auto& r = std::get<Reply>(packet);
-  REQUIRE((r.id == 6 && r.link.pair == 8 && r.link.tensors.size() == 1 &&
+  REQUIRE((r.id == 6 && r.link.pair == 8 && !r.link.shared && r.link.tensors.size() == 1 &&
            same(r.result.value(), reply.result.value())));
   packet = decode(encode(Reply{}));
   REQUIRE(std::get<Reply>(packet).result.value().is_null());

@@ -37,8 +37,10 @@ struct StepResult {
   }
 };
 
-// One step over a chain of three workers; worker `victim` (if any) crashes `after`.
-StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration after = 0ns) {
+enum class Graph { chain, diamonds };  // the second needs exact passes
+
+// One step over three workers; worker `victim` (if any) crashes `after`.
+StepResult one_step(Graph graph, uint64_t seed, std::optional<int> victim = {}, Duration after = 0ns) {
   SimCluster cluster(seed, 4, hosting<Scale>());
   cluster.network().set_faults({.delay = 1ms, .jitter = 3ms, .bytes_per_second = 1e6});
   if (victim)
@@ -50,7 +52,15 @@ StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration afte
     optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.1});
     autograd::Context context(cluster.worker(0));
     const Tensor x = Tensor::of<float>({1, 10});
-    auto y = cluster.await(c.call<&Scale::forward>(b.call<&Scale::forward>(a.call<&Scale::forward>(x))));
+    Result<Tensor> y = Tensor();
+    if (graph == Graph::chain) {
+      y = cluster.await(c.call<&Scale::forward>(b.call<&Scale::forward>(a.call<&Scale::forward>(x))));
+    } else {
+      const auto h = cluster.await(a.call<&Scale::forward>(x));
+      const auto k = h.ok() ? cluster.await(b.call<&Scale::forward>(h.value())) : h;
+      y = k.ok() ? cluster.await(c.call<&Scale::forward>(ops::add(h.value(), k.value()))) : k;
+      if (y.ok()) y = ops::add(y.value(), ops::add(h.value(), k.value()));
+    }
     if (!y.ok()) outcome.error = y.error();
     if (!outcome.error) {
       auto done = cluster.await(context.backward_async({y.value().sum()}));
@@ -89,21 +99,26 @@ StepResult one_step(uint64_t seed, std::optional<int> victim = {}, Duration afte
 TEST_CASE("a step gives the same gradients whatever the delays, and the same run for the same seed") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
-    const StepResult first = one_step(seed);
+    const StepResult first = one_step(Graph::chain, seed);
     REQUIRE_FALSE(first.error);
     REQUIRE(first.gradient == std::vector<float>{15, 150});
-    REQUIRE(first == one_step(seed));
+    REQUIRE(first == one_step(Graph::chain, seed));
+    const StepResult exact = one_step(Graph::diamonds, seed);
+    REQUIRE_FALSE(exact.error);
+    REQUIRE(exact.gradient == std::vector<float>{24, 240});
+    REQUIRE(exact == one_step(Graph::diamonds, seed));
   }
 }
 
 TEST_CASE("a worker that crashes at any time during a step is named, and leaves nothing on the others") {
+  const Graph graph = GENERATE(Graph::chain, Graph::diamonds);
   int failed = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     Generator random(seed);
     const int victim = 1 + static_cast<int>(random.below(3));
     const Duration after = Duration(random.below(60'000'000));
     INFO("seed " << seed << ": w" << victim << " crashes after " << after.count() << " ns");
-    const StepResult outcome = one_step(seed, victim, after);
+    const StepResult outcome = one_step(graph, seed, victim, after);
     if (!outcome.error) continue;
     ++failed;
     REQUIRE(outcome.error->kind() == ErrorKind::disconnected);

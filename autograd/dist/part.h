@@ -1,0 +1,61 @@
+// One message of a backward pass, or its roots, on the way through the part of the graph that it enters.
+#pragma once
+#include "autograd/dist/engine.h"
+
+namespace troupe::autograd {
+
+// Services that workers call on each other.
+inline constexpr const char* kBackward =
+    "grad.backward";  // originator, pass, options, message, pair, gradients, sender's report or nothing
+inline constexpr const char* kReach = "grad.reach";  // the same, without gradients
+inline constexpr const char* kReport =
+    "grad.report";  // context, pass, report: message and children (id, worker)..., error or nothing
+inline constexpr const char* kDrop = "grad.drop";        // context, pass
+inline constexpr const char* kRelease = "grad.release";  // context
+
+inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
+inline WorkerId originator_of(uint64_t context) { return static_cast<WorkerId>(context >> 40); }
+
+/// Owned by the job that runs it.
+struct DistEngine::Part final : Sink {
+  DistEngine& engine;
+  uint64_t context;
+  StatePtr state;
+  WorkerId originator = kNoWorker;
+  uint64_t pass = 0;
+  int64_t options = 0;  // bits
+  static constexpr int64_t kExact = 1, kRetain = 2;
+  GradMessageId message = 0;
+  Kind kind = Kind::gradient;
+  std::shared_ptr<actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
+  std::vector<Edge> roots;
+  Tensors grads;
+  std::string where;  // for the error's trail
+  std::vector<SentGrad> children;
+  std::optional<Error> failure;
+
+  Part(DistEngine& e, uint64_t c, StatePtr s) : engine(e), context(c), state(std::move(s)) {}
+
+  /// What the message asks for. Throws.
+  void run();
+
+  void accumulate(const Tensor& leaf, const Tensor& grad) override { state->accumulate(leaf, grad); }
+  void leave(Node& node, Tensors out) override;
+
+  /// Sends the message that send() has kept, with the report of this part or nothing. Throws.
+  void send_held(Value report = {});
+  /// The last message waits for the end of the part: if it goes to the originator, it takes the report along.
+  bool takes_report() const { return held && held->to.to == originator; }
+  Value report() const;
+
+ private:
+  struct Outgoing {
+    SentGrad to;
+    uint64_t pair;
+    ValueList values;
+  };
+  void send(Node& receive, ValueList values);
+  std::optional<Outgoing> held;
+};
+
+}  // namespace troupe::autograd
