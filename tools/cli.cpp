@@ -203,4 +203,15 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
   return parse({argv + std::min(argc, 1), argv + argc}, std::cout, std::cerr);
 }
 
+int run_main(const std::string& program, const std::function<void()>& body) {
+  try {
+    body();
+    return 0;
+  } catch (...) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: error: %s\n", program.c_str(), current_error().what());
+    return 1;
+  }
+}
+
 }  // namespace troupe::tools

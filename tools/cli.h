@@ -64,4 +64,8 @@ class Flags {
   std::unique_ptr<Parser> parser_;
 };
 
+/// The end of main() of a program without a cluster: runs `body` and gives the exit code, 0. An exception
+/// becomes a line on standard error, "program: error: text", and exit code 1.
+int run_main(const std::string& program, const std::function<void()>& body);
+
 }  // namespace troupe::tools
