@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "data/idx.h"
+#include "data/text.h"
 #include "nn/init.h"
 #include "tests/support/options.h"
 #include "tests/support/oracle.h"
@@ -18,6 +19,7 @@ namespace troupe::testing {
 namespace {
 
 constexpr int kBatch = 64, kPixels = 784;
+constexpr int64_t kSequences = 8, kContext = 64;
 
 double unit(uint64_t i) { return static_cast<double>(splitmix64(i) >> 11) * 0x1p-53; }
 
@@ -50,6 +52,35 @@ std::pair<Tensor, Tensor> mnist(int step) {
   return {images.alias({kBatch, kPixels}, {kPixels, 1}, from * kPixels), labels.alias({kBatch}, {1}, from)};
 }
 
+constexpr int64_t kMostSteps = 1000;
+
+// Each token is a noisy function of the one before.
+Tensor generated_tokens() {
+  std::vector<int64_t> ids{0};
+  for (uint64_t i = 0; i < kMostSteps * kSequences * kContext; ++i)
+    ids.push_back((5 * ids.back() + 3 + static_cast<int64_t>(splitmix64(i) >> 62)) % 65);
+  return Tensor::of(ids);
+}
+
+Tensor shakespeare() {
+  return data::read_text(std::string(std::getenv("TROUPE_DATA")) + "/tinyshakespeare.txt").ids;
+}
+
+// Sequence j of step s starts at token (8 s + j) 64.
+std::pair<Tensor, Tensor> sequences(const Tensor& tokens, int step) {
+  const auto [x, y] = data::rows(data::windows(tokens, kContext), kSequences * step, kSequences);
+  return {x.clone_data(), y.clone_data()};
+}
+
+std::pair<Tensor, Tensor> transformer_batch(const std::string& data, int step) {
+  if (data == "shakespeare") {
+    static const Tensor tokens = shakespeare();
+    return sequences(tokens, step);
+  }
+  static const Tensor tokens = generated_tokens();
+  return sequences(tokens, step);
+}
+
 double option(const Run& run, const std::string& name) {
   const auto it = run.options.find(name);
   return it == run.options.end() ? 0 : *it->second.get_if<double>();
@@ -67,11 +98,13 @@ std::string Run::str() const {
   return text;
 }
 
-std::vector<Run> mlp_runs() {
+namespace {
+
+std::vector<Run> runs_of(const std::string& model) {
   std::vector<Run> runs;
   const auto file = read_oracle("trajectories.json");
   for (const auto& json : file.at("runs")) {
-    if (json.at("model") != "mlp") continue;
+    if (json.at("model") != model) continue;
     Run run{json.at("model"),
             json.at("data"),
             json.at("optimizer"),
@@ -92,6 +125,11 @@ std::vector<Run> mlp_runs() {
   return runs;
 }
 
+}  // namespace
+
+std::vector<Run> mlp_runs() { return runs_of("mlp"); }
+std::vector<Run> transformer_runs() { return runs_of("transformer"); }
+
 bool has_data(const Run& run) {
   if (run.data == "generated" || std::getenv("TROUPE_DATA")) return true;
   std::printf("skipped: %s (TROUPE_DATA does not name a folder)\n", run.str().c_str());
@@ -105,9 +143,12 @@ Tensor initial(const Param& param, int index) {
 }
 
 std::pair<Tensor, Tensor> batch(const Run& run, int step) {
-  if (run.data == "generated") return generated(step);
-  if (run.data == "mnist") return mnist(step);
-  throw_invalid("[trajectory] no mlp data called " + run.data);
+  const bool generated_data = run.data == "generated";
+  if (run.model == "transformer" && (generated_data || run.data == "shakespeare"))
+    return transformer_batch(run.data, step);
+  if (run.model == "mlp" && generated_data) return generated(step);
+  if (run.model == "mlp" && run.data == "mnist") return mnist(step);
+  throw_invalid("[trajectory] no data for " + run.model + " called " + run.data);
 }
 
 double tolerance(const Run& run) {

@@ -32,6 +32,9 @@ struct Run {
 
 /// All runs of the model 784-128-64-10 with ReLU: parameters fc0.weight, fc0.bias, ... fc2.bias.
 std::vector<Run> mlp_runs();
+/// All runs of the character transformer: width 64, 4 heads, 4 pre-norm blocks, context 64; parameters tok,
+/// pos, block0.norm1.weight, ... block3.down.bias, norm.weight, norm.bias, head.weight, head.bias.
+std::vector<Run> transformer_runs();
 
 /// Whether the run's data are there: always for "generated", else if TROUPE_DATA names their folder. Prints a
 /// line if not.
@@ -40,7 +43,8 @@ bool has_data(const Run& run);
 /// The initial value of parameter number `index` of its run; float32, no leaf yet.
 Tensor initial(const Param& param, int index);
 
-/// Samples of one step of an mlp run: x float32 [64, 784], y int64 [64].
+/// Samples of one step. mlp: x float32 [64, 784], y int64 [64]. transformer: x and y int64 [8, 64], y the
+/// tokens that follow.
 std::pair<Tensor, Tensor> batch(const Run& run, int step);
 
 /// How far a loss may be from the run's.
