@@ -1,0 +1,78 @@
+// The examples without a cluster, as a user runs them.
+#include <cstdlib>
+
+#include "tests/process/launcher.h"
+#include "tests/support/folder.h"
+
+using namespace troupe::testing;
+
+namespace {
+
+// Runs a program that ends well and draws a chart; its standard output.
+std::string run(const std::string& name, std::vector<std::string> flags) {
+  Folder folder;
+  const std::string chart = (folder.path / "chart.svg").string();
+  flags.insert(flags.begin(), {program(name), "--chart", chart});
+  Process process(flags);
+  const int code = process.exit_code();
+  INFO(process.output << process.errors);
+  REQUIRE(code == 0);
+  CHECK(process.nothing_left());
+  CHECK(content(chart).find("</svg>") != std::string::npos);
+  return process.output;
+}
+
+// The number behind `text`.
+double number_after(const std::string& output, const std::string& text) {
+  INFO(output);
+  const size_t at = output.find(text);
+  REQUIRE(at != std::string::npos);
+  return std::strtod(output.c_str() + at + text.size(), nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("spirals are told apart", "[process]") {
+  CHECK(number_after(run("spirals", {"--epochs", "20"}), "test accuracy ") > 90);
+}
+
+TEST_CASE("a convolutional network learns drawn digits", "[process]") {
+  const std::string output = run("mnist_cnn", {"--epochs", "1"});
+  CHECK(number_after(output, "test accuracy ") > 95);
+  CHECK(output.find("Conv2d(16, 32, 3x3)") != std::string::npos);  // the table of layers
+}
+
+TEST_CASE("a convolutional network reaches 97 % on the last 2,000 digits of t10k", "[process]") {
+  const char* data = std::getenv("TROUPE_DATA");
+  if (!data) {
+    WARN("skipped: TROUPE_DATA does not name a folder");
+    return;
+  }
+  CHECK(number_after(run("mnist_cnn", {"--data", data}), "test accuracy ") >= 97);
+}
+
+TEST_CASE("a transformer learns characters of a text and writes some", "[process]") {
+  const std::vector<std::string> flags{"--steps", "60", "--sample", "40", TROUPE_TEXT};
+  const std::string output = run("char_transformer", flags);
+  CHECK(number_after(output, "perplexity ") < 25);  // of about 90 characters
+  auto recomputing = flags;
+  recomputing.insert(recomputing.begin(), "--recompute");
+  const std::string again = run("char_transformer", recomputing);
+  CHECK(output.substr(0, output.rfind("picture")) == again.substr(0, again.rfind("picture")));
+}
+
+TEST_CASE("examples refuse bad input with one line", "[process]") {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"char_transformer"},
+        {"char_transformer", "/no/such/file"},
+        {"char_transformer", "--heads", "3", TROUPE_TEXT},
+        {"mnist_cnn", "--data", "/no/such/folder"},
+        {"spirals", "--epochs", "1", "--chart", "/no/such/folder/x.svg"}}) {
+    std::vector<std::string> arguments = command;
+    arguments[0] = program(command[0]);
+    Process process(arguments);
+    CHECK(process.exit_code() == 1);
+    INFO(process.errors);
+    CHECK(process.errors.find(command[0] + ": error: ") != std::string::npos);
+  }
+}
