@@ -133,7 +133,8 @@ struct Element {
 Element element_of(const std::string& descr, const std::string& where) {
   const char order = descr.empty() ? '\0' : descr[0];
   const std::string_view type = std::string_view(descr).substr(descr.empty() ? 0 : 1);
-  for (const std::string_view known : {"f4", "f8", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}) {
+  for (const std::string_view known :
+       {"f2", "f4", "f8", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}) {
     const size_t size = static_cast<size_t>(known[1] - '0');
     const bool single = size == 1;  // '|': it has no byte order
     if (type == known && (order == '<' || order == '>' || (single && order == '|')))
@@ -143,7 +144,7 @@ Element element_of(const std::string& descr, const std::string& where) {
     throw_error(ErrorKind::unimplemented, where + "holds Python objects ('" + descr +
                                               "'), which are programs and never read; save numbers");
   throw_error(ErrorKind::unimplemented, where + "has elements of type '" + descr.substr(0, 40) +
-                                            "', only f4, f8, i1 to i8, u1 to u8 and b1 are read");
+                                            "', only f2, f4, f8, i1 to i8, u1 to u8 and b1 are read");
 }
 
 // The numbers as they come, whatever their byte order.
@@ -176,6 +177,7 @@ Tensor converted(const std::byte* from, const Element& e, const Shape& shape, co
   };
   switch (e.kind) {
     case 'f':
+      if (e.size == 2) return as(float16, convert<Float16, Float16>);
       return e.size == 4 ? as(float32, convert<float, float>) : as(float64, convert<double, double>);
     case 'b':
       return as(boolean, convert<uint8_t, bool>);
@@ -195,7 +197,7 @@ Tensor converted(const std::byte* from, const Element& e, const Shape& shape, co
 std::optional<DType> same_type(const Element& e) {
   if (e.swapped) return {};
   if (e.kind == 'b') return boolean;
-  if (e.kind == 'f') return e.size == 4 ? float32 : float64;
+  if (e.kind == 'f') return e.size == 2 ? float16 : e.size == 4 ? float32 : float64;
   if (e.kind == 'i' && e.size == 8) return int64;
   return {};
 }
@@ -273,6 +275,8 @@ void write_npy(const std::string& path, const Tensor& tensor) {
         return "<f4";
       case DType::float64:
         return "<f8";
+      case DType::float16:
+        return "<f2";
       case DType::int64:
         return "<i8";
       case DType::boolean:

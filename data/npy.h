@@ -6,8 +6,8 @@
 
 namespace troupe::data {
 
-/// Reads versions 1 to 3. f4, f8, i8 and b1 keep their type: where the file has them little-endian, row by
-/// row and aligned, the tensor is a view of the mapped file (an in-place write changes the memory of this
+/// Reads versions 1 to 3. f2, f4, f8, i8 and b1 keep their type: where the file has them little-endian, row
+/// by row and aligned, the tensor is a view of the mapped file (an in-place write changes the memory of this
 /// process only), else a contiguous copy. i1, i2, i4, u1, u2 and u4 come as int64, and u8 where its values
 /// fit.
 ///
@@ -18,8 +18,8 @@ namespace troupe::data {
 Tensor read_npy(const std::string& path);
 
 /// Writes version 1, little-endian, row by row. Replaces the file of that name at once when everything is on
-/// the disk, or leaves it as it was. `invalid`: an undefined tensor, a missing folder. `failed`: the disk
-/// refuses.
+/// the disk, or leaves it as it was. `unimplemented`: bfloat16, which NPY has not. `invalid`: an undefined
+/// tensor, a missing folder. `failed`: the disk refuses.
 void write_npy(const std::string& path, const Tensor& tensor);
 
 }  // namespace troupe::data

@@ -42,9 +42,10 @@ TEST_CASE("arrays come back bit for bit, in the bytes that NumPy writes", "[data
   const std::string path = dir.path / "a.npy";
   Tensor flag = Tensor::zeros({2}, boolean);
   flag.data<bool>()[1] = true;
-  for (const Tensor& t : {Tensor::of<float>({1, -2, 3.5f, NAN, 5, 6}, {2, 3}),
-                          Tensor::of<double>({1e300, -0.0}), Tensor::of<int64_t>({INT64_MIN, INT64_MAX}),
-                          flag, Tensor::scalar(2.5), Tensor::zeros({0, 3}), Tensor::zeros({1, 2, 1, 3})}) {
+  for (const Tensor& t :
+       {Tensor::of<float>({1, -2, 3.5f, NAN, 5, 6}, {2, 3}), Tensor::of<double>({1e300, -0.0}),
+        Tensor::of<int64_t>({INT64_MIN, INT64_MAX}), flag, Tensor::full({3}, 1.5, float16),
+        Tensor::scalar(2.5), Tensor::zeros({0, 3}), Tensor::zeros({1, 2, 1, 3})}) {
     data::write_npy(path, t);
     INFO(t.str());
     CHECK(bit_equal(data::read_npy(path), t));
@@ -75,6 +76,10 @@ TEST_CASE("all number types, byte orders and both orders of elements are read", 
   CHECK(read(npy(dict("<u2", "(1,)"), "\xff\xff")).item() == 65535);
   CHECK(read(npy(dict("<u4", "()"), "\xff\xff\xff\xff")).item() == 4294967295.0);
   CHECK(read(npy(dict("<u8", "()"), bytes_of<uint64_t>({77}))).item() == 77);
+  CHECK(read(npy(dict("<f2", "(2,)"), std::string("\0\x3c\0\xc0", 4))).to_vector<float>() ==
+        std::vector<float>{1, -2});
+  CHECK(read(npy(dict(">f2", "()"), std::string("\x3c\0", 2))).str() == "float16 []");
+  CHECK(read(npy(dict(">f2", "()"), std::string("\x3c\0", 2))).item() == 1);
   CHECK(read(npy(dict(">f4", "()"), std::string("\x3f\xc0\0\0", 4))).item() == 1.5);
   CHECK(read(npy(dict("<f4", "(2,)"), bytes_of<float>({1, 2}), 2)).str() == "float32 [2]");
   CHECK(read(npy(dict("<f8", "(2,)"), bytes_of<double>({1, 2}), 3)).str() == "float64 [2]");
@@ -125,6 +130,9 @@ TEST_CASE("broken NPY files are refused", "[data][npy]") {
   has(read(npy(dict("<u8", "(1,)"), std::string(8, '\xff'))), "too large for int64");
   has(invalid_text([&] { data::read_npy(dir.path); }), "is a directory, expected an NPY file");
   has(invalid_text([&] { data::write_npy(dir.path / "a", Tensor()); }), "undefined");
+  has(error_text(ErrorKind::unimplemented,
+                 [&] { data::write_npy(dir.path / "a", Tensor::zeros({1}, bfloat16)); }),
+      "no NPY type for bfloat16");
 }
 
 TEST_CASE("an NPY file changed at any byte is refused or read within its bounds", "[data][npy]") {
