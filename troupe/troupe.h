@@ -14,6 +14,7 @@
 #include "rref/rref.h"
 #include "troupe/cluster.h"
 #include "troupe/launch.h"
+#include "troupe/on_wire.h"
 
 namespace troupe {
 using namespace ops;  // relu(x), cross_entropy(logits, labels), ...
