@@ -34,14 +34,30 @@ void Invocation::complete(Result<Value> result) {
   reply.id = call_.id;
   reply.result = std::move(result);
   try {
-    for (auto& i : worker_.interceptors_) i->outgoing_reply(*this, reply);
+    deliver(reply);
   } catch (...) {
     Error error = current_error();
     if (cell_) error = std::move(error).crossing(cell_->method_label(method_));
-    reply.result = Result<Value>(std::move(error));
+    reply.result = Result<Value>(std::move(error));  // this result cannot travel; say so instead
     reply.link = {};
+    try {
+      deliver_(reply);
+    } catch (const Error&) {  // the caller is gone, or we are
+    }
   }
-  deliver_(std::move(reply));
+}
+
+void Invocation::deliver(net::Reply& reply) {
+  const auto& interceptors = worker_.interceptors_;
+  size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
+  try {
+    for (; call_.id && prepared < interceptors.size(); ++prepared)
+      interceptors[prepared]->outgoing_reply(*this, reply);
+    deliver_(reply);
+  } catch (...) {
+    for (size_t i = 0; i < prepared; ++i) interceptors[i]->reply_not_sent(*this, reply);
+    throw;
+  }
 }
 
 void Invocation::run() {

@@ -16,8 +16,8 @@ class Worker;
 /// it runs the method in its actor's mailbox.
 class Invocation final : public Job {
  public:
-  /// Takes the reply to the caller. Called on the thread that completes.
-  using Deliver = std::function<void(net::Reply&&)>;
+  /// Takes the reply to the caller, or throws if it cannot be sent. Called on the thread that completes.
+  using Deliver = std::function<void(net::Reply&)>;
 
   Invocation(Worker& worker, WorkerId from, net::Call call, Deliver deliver);
   ~Invocation() override;
@@ -39,6 +39,8 @@ class Invocation final : public Job {
   void set_target(std::shared_ptr<ActorCell> cell, size_t method);
 
  private:
+  void deliver(net::Reply& reply);
+
   Worker& worker_;
   WorkerId from_;
   net::Call call_;

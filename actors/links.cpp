@@ -30,23 +30,26 @@ void Links::watch(WorkerId id) { submit(id, {}); }
 void Links::submit(WorkerId to, std::vector<net::Message> messages) {
   if (auto why = members_.loss(to)) throw *why;
   std::shared_ptr<net::Connection> connection;
-  bool open_now = false;
+  std::vector<std::string> addresses;  // to open the link now, if there are any
   {
     std::lock_guard lock(mutex_);
     if (stopped_) throw_error(ErrorKind::cancelled, "[cluster] this worker is shutting down");
-    Link& link = links_[to];
-    connection = link.connection;
-    if (!connection) {
-      for (auto& m : messages) link.waiting.push_back(std::move(m));
-      open_now = !link.opening;
-      link.opening = true;
+    auto at = links_.find(to);
+    if (at == links_.end() || (!at->second.connection && !at->second.opening)) {
+      addresses = addresses_of(to);  // throws before there is a link for anything to wait on
+      at = links_.try_emplace(to).first;
+      at->second.opening = true;
     }
+    Link& link = at->second;
+    connection = link.connection;
+    if (!connection)
+      for (auto& m : messages) link.waiting.push_back(std::move(m));
   }
   if (connection) {
     for (auto& m : messages) connection->send(std::move(m));
     return;
   }
-  if (open_now) open(to, addresses_of(to));
+  if (!addresses.empty()) open(to, addresses);
 }
 
 void Links::open(WorkerId to, const std::vector<std::string>& addresses) {

@@ -1,6 +1,5 @@
 #include "actors/worker.h"
 
-#include "core/log.h"
 #include "core/node.h"
 
 namespace troupe::actors {
@@ -136,7 +135,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     } else {
       prepared = 0;
       dispatch(
-          Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply&& reply) {
+          Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply& reply) {
             if (auto waiting = pending_.take(id, this->id())) deliver_reply(*waiting, std::move(reply));
           })));
     }
@@ -176,91 +175,7 @@ void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
   pending.promise.complete(std::move(reply.result));
 }
 
-// ---- being called
-
-void Worker::dispatch(const Ref<Invocation>& invocation) {
-  net::Call& call = invocation->call();
-  try {
-    if (call.target.number == 0) {
-      auto service = services_.find(call.method);
-      if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
-      FrameScope scope({this, nullptr, nullptr, call.context, invocation->deadline()});
-      for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
-      return service->second.second(invocation);
-    }
-    auto cell = find_actor(call.target);
-    if (!cell) {
-      for (auto& i : interceptors_)
-        if (i->missing_object(invocation)) return;
-      throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
-                    ":" + std::to_string(call.target.number) + ": it was released, or never made");
-    }
-    const size_t method = cell->find_method(call.method);
-    if (method == ActorCell::kUnknown) {
-      std::string known;
-      for (const auto& m : cell->type().methods) known += (known.empty() ? "" : ", ") + m.name;
-      throw_invalid("[call] actor " + cell->label() + " has no such method; " + cell->type().name +
-                    " has: " + known);
-    }
-    invocation->set_target(cell, method);
-    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
-    cell->deliver(invocation);
-  } catch (...) {
-    invocation->fail(current_error());
-  }
-}
-
-void Worker::receive_call(net::Connection& connection, net::Call call) {
-  const WorkerId from = connection.peer().id;
-  if (from == kNoWorker) throw_invalid("a call from a peer without a number");
-  const bool wanted = call.id != 0;
-  dispatch(Ref<Invocation>(new Invocation(
-      *this, from, std::move(call), [this, wanted, back = connection.share()](net::Reply&& reply) {
-        if (!wanted) {
-          if (!reply.result.ok())
-            log::warning(name() + ": one-way call failed: " + reply.result.error().what());
-          return;
-        }
-        try {
-          back->send(net::encode(reply));
-        } catch (const Error& e) {
-          if (e.kind() != ErrorKind::invalid) return;  // the caller is gone, or we are
-          reply.result = Result<Value>(e);             // this result cannot travel; say so instead
-          reply.link = {};
-          try {
-            back->send(net::encode(reply));
-          } catch (const Error&) {
-          }
-        }
-      })));
-}
-
-void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
-  if (links_.accepted(connection)) return;
-  const std::string peer = "w" + std::to_string(connection->peer().id);
-  log::warning(name() + ": refused a second process that says it is " + peer);
-  connection->tag = std::make_shared<bool>();
-  connection->close("there is a " + peer + " already: is its rank used twice?");
-}
-
-void Worker::on_message(net::Connection& connection, net::Message message) {
-  if (connection.tag) return;
-  try {
-    net::Packet packet = net::decode(std::move(message));
-    if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
-    auto& reply = std::get<net::Reply>(packet);
-    auto waiting = pending_.take(reply.id, connection.peer().id);
-    if (!waiting) return;  // it came after the deadline
-    deliver_reply(*waiting, std::move(reply));
-  } catch (const Error& e) {
-    log::error(name() + ": message from " + connection.peer().name + " refused: " + e.what());
-    connection.close(std::string("refused a message: ") + e.what());
-  }
-}
-
-void Worker::on_closed(net::Connection& connection, const Error& reason) {
-  if (!connection.tag) links_.closed(connection, reason);
-}
+// ---- the end of others
 
 void Worker::lose(WorkerId id, const Error& why) {
   if (stopped_ || members_.loss(id)) return;

@@ -1,28 +1,9 @@
 #include "rref/ref_table.h"
 
-#include "actors/codec.h"
-#include "core/log.h"
+#include "core/node.h"
+#include "rref/services.h"
 
 namespace troupe::rref {
-namespace {
-
-constexpr const char* kSpawn = "ref.spawn";         // creator to owner: number, type, arguments
-constexpr const char* kRegister = "ref.register";   // holder to owner: creator, number
-constexpr const char* kGiveBack = "ref.give_back";  // holder to owner: creator, number, grants
-constexpr const char* kUnpin = "ref.unpin";         // receiver to sender: pin
-
-Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
-
-// "creator, number" at the front of a service's arguments, as an object of this worker.
-ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields) {
-  const ValueList& args = const_cast<actors::Invocation&>(call).call().args;
-  if (args.size() != fields || !args[0].get_if<int64_t>() || !args[1].get_if<int64_t>())
-    throw_invalid("[rref] malformed reference message");
-  return {self, static_cast<WorkerId>(*args[0].get_if<int64_t>()),
-          static_cast<uint64_t>(*args[1].get_if<int64_t>())};
-}
-
-}  // namespace
 
 Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, std::string type)
     : table_(std::move(table)), id_(id), type_(std::move(type)) {}
@@ -34,25 +15,24 @@ class RefTable::Hook final : public actors::Interceptor {
  public:
   explicit Hook(std::shared_ptr<RefTable> table) : table_(std::move(table)) {}
   void outgoing_call(const actors::CallerState& caller, net::Call& call) override {
-    visit_refs(call.args, [&](RefValue& r) { table_->outgoing(caller.to, r); });
+    table_->outgoing_all(caller.to, call.args);
   }
   void call_not_sent(net::Call& call) override {
     visit_refs(call.args, [&](RefValue& r) { table_->not_sent(call.target.owner, r); });
   }
-  void incoming_call(actors::Invocation& invocation) override {
-    visit_refs(invocation.call().args, [&](RefValue& r) { table_->incoming(invocation.from(), r); });
+  void arrived(WorkerId from, net::Packet& packet) override {
+    const auto take = [&](RefValue& r) { table_->incoming(from, r); };
+    if (auto* call = std::get_if<net::Call>(&packet))
+      visit_refs(call->args, take);
+    else
+      in_result(std::get<net::Reply>(packet), [&](Value& v) { visit_refs(v, take); });
   }
   void outgoing_reply(actors::Invocation& invocation, net::Reply& reply) override {
-    if (!reply.result.ok()) return;
-    Value value = std::move(reply.result).value();
-    visit_refs(value, [&](RefValue& r) { table_->outgoing(invocation.from(), r); });
-    reply.result = Result<Value>(std::move(value));
+    in_result(reply, [&](Value& v) { table_->outgoing_all(invocation.from(), v); });
   }
-  void incoming_reply(const actors::CallerState& caller, net::Reply& reply) override {
-    if (!reply.result.ok()) return;
-    Value value = std::move(reply.result).value();
-    visit_refs(value, [&](RefValue& r) { table_->incoming(caller.to, r); });
-    reply.result = Result<Value>(std::move(value));
+  void reply_not_sent(actors::Invocation& invocation, net::Reply& reply) override {
+    in_result(reply,
+              [&](Value& v) { visit_refs(v, [&](RefValue& r) { table_->not_sent(invocation.from(), r); }); });
   }
   void worker_lost(WorkerId id, const Error& why) override { table_->lost(id, why); }
   bool missing_object(const Ref<actors::Invocation>& invocation) override {
@@ -62,6 +42,13 @@ class RefTable::Hook final : public actors::Interceptor {
   RefTable& table() { return *table_; }
 
  private:
+  template <class F>
+  static void in_result(net::Reply& reply, F&& f) {
+    if (!reply.result.ok()) return;
+    Value value = std::move(reply.result).value();
+    f(value);
+    reply.result = Result<Value>(std::move(value));
+  }
   std::shared_ptr<RefTable> table_;
 };
 
@@ -94,6 +81,15 @@ actors::Worker& RefTable::worker() {
 
 HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList args) {
   actors::Worker& worker = this->worker();
+  visit_refs(args, [&](RefValue& r) { check_own(r); });
+  visit_tensors(args, [&](Tensor& t) {
+    if (!t.defined() || !t.requires_grad()) return;
+    if (grad_enabled())
+      throw_invalid(
+          "[spawn] an argument of the constructor of " + type + " (" + t.str() +
+          ") needs gradients, and none come back from a constructor: detach() it, or pass it in a call");
+    t = t.detach();
+  });
   std::lock_guard order(spawn_mutex_);
   const ObjectId id{owner, worker.id(), worker.next_number()};
   if (owner == worker.id()) {
@@ -138,6 +134,31 @@ void RefTable::check(const ObjectId& id) {
 
 // ---- references in messages
 
+// Numbers mean nothing elsewhere: there, another object may have the same.
+void RefTable::check_own(const RefValue& ref) const {
+  if (ref.hold && &std::static_pointer_cast<Handle>(ref.hold)->table() != this)
+    throw_invalid("[rref] a reference to " + ref.type +
+                  " belongs to another cluster than the call: it can be called, but not sent in this one; "
+                  "spawn the actor in the cluster that is to use it");
+}
+
+template <class Tree>
+void RefTable::outgoing_all(WorkerId to, Tree& tree) {
+  size_t done = 0;
+  try {
+    visit_refs(tree, [&](RefValue& r) {
+      check_own(r);
+      outgoing(to, r);
+      ++done;
+    });
+  } catch (...) {
+    visit_refs(tree, [&](RefValue& r) {
+      if (done) --done, not_sent(to, r);
+    });
+    throw;
+  }
+}
+
 void RefTable::outgoing(WorkerId to, RefValue& ref) {
   std::lock_guard lock(mutex_);
   if (!worker_ || to == worker_->id()) return;
@@ -174,8 +195,7 @@ void RefTable::incoming(WorkerId from, RefValue& ref) {
     if (!worker_ || from == worker_->id()) return;  // a local call brings its handle along
     if (ref.id.owner == worker_->id()) {
       if (ref.pin) actions.unpins.push_back({from, ref.pin});
-      if (!owner_.grant(ref.id, worker_->id()))
-        throw_invalid("[rref] a reference came back to an object that is gone");
+      owner_.grant(ref.id, worker_->id());  // if the object is gone, the calls of this reference say so
     } else {
       actions = holder_.imported(ref.id, from, ref.pin);
     }
@@ -241,136 +261,6 @@ void RefTable::release(const std::vector<ObjectId>& ids) {
     }
     if (worker) worker->release_actor(id);
   }
-}
-
-// ---- services
-
-void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
-  ValueList& args = call->call().args;
-  if (args.size() != 3 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
-      !args[2].get_if<ValueList>())
-    throw_invalid("[rref] malformed spawn message");
-  actors::Worker& worker = call->worker();
-  const ObjectId id{worker.id(), call->from(), static_cast<uint64_t>(*args[0].get_if<int64_t>())};
-  std::optional<Error> failure;
-  try {
-    worker.create_actor(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()));
-  } catch (...) {
-    failure = current_error();
-  }
-  std::vector<Ref<actors::Invocation>> waiting;
-  bool orphan = false;
-  {
-    std::lock_guard lock(mutex_);
-    owner_.create(id, id.creator);
-    if (failure) failed_.emplace(id, *failure);
-    last_spawned_[id.creator] = id.number;
-    if (auto node = parked_.extract(id); !node.empty()) waiting = std::move(node.mapped());
-    orphan = worker.members().loss(id.creator).has_value() && owner_.give_back(id, id.creator, 1);
-  }
-  if (orphan) release({id});
-  for (auto& w : waiting) worker.dispatch(w);
-  call->complete(Value());
-}
-
-bool RefTable::not_yet_created(const ObjectId& id) const {
-  if (!worker_ || worker_->members().loss(id.creator) || id.creator == worker_->id()) return false;
-  auto at = last_spawned_.find(id.creator);
-  return at == last_spawned_.end() || id.number > at->second;
-}
-
-bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
-  const ObjectId id = invocation->call().target;
-  std::optional<Error> failure;
-  {
-    std::lock_guard lock(mutex_);
-    if (auto at = failed_.find(id); at != failed_.end()) {
-      failure = at->second;
-    } else {
-      if (!not_yet_created(id)) return false;
-      parked_[id].push_back(invocation);
-    }
-  }
-  if (failure) invocation->fail(std::move(*failure));
-  return true;
-}
-
-void RefTable::on_register(const Ref<actors::Invocation>& call) {
-  const ObjectId id = object_of(*call, call->worker().id(), 2);
-  {
-    std::lock_guard lock(mutex_);
-    if (!owner_.grant(id, call->from())) {
-      if (!not_yet_created(id)) throw_invalid("[rref] the object of this reference is gone");
-      parked_[id].push_back(call);
-      return;
-    }
-  }
-  call->complete(Value());
-}
-
-void RefTable::on_give_back(const Ref<actors::Invocation>& call) {
-  const ObjectId id = object_of(*call, call->worker().id(), 3);
-  const auto* count = call->call().args[2].get_if<int64_t>();
-  if (!count || *count <= 0) throw_invalid("[rref] malformed reference message");
-  bool dead;
-  {
-    std::lock_guard lock(mutex_);
-    dead = owner_.give_back(id, call->from(), static_cast<uint64_t>(*count));
-  }
-  if (dead) release({id});
-  call->complete(Value());
-}
-
-void RefTable::on_unpin(const Ref<actors::Invocation>& call) {
-  Pin pin;  // let go after the lock
-  {
-    std::lock_guard lock(mutex_);
-    const auto& args = call->call().args;
-    if (args.size() != 1 || !args[0].get_if<int64_t>()) throw_invalid("[rref] malformed reference message");
-    auto at = pins_.find(static_cast<uint64_t>(*args[0].get_if<int64_t>()));
-    if (at != pins_.end() && at->second.to == call->from()) pin = std::move(at->second), pins_.erase(at);
-  }
-  call->complete(Value());
-}
-
-// ---- the end of others, and of this worker
-
-void RefTable::lost(WorkerId id, const Error& why) {
-  std::vector<ObjectId> dead;
-  std::vector<Pin> pins;
-  std::vector<Ref<actors::Invocation>> orphans;
-  {
-    std::lock_guard lock(mutex_);
-    dead = owner_.lose(id);
-    holder_.owner_lost(id, why);
-    for (auto at = pins_.begin(); at != pins_.end();) {
-      if (at->second.to != id) {
-        ++at;
-        continue;
-      }
-      pins.push_back(std::move(at->second));
-      at = pins_.erase(at);
-    }
-    for (auto at = parked_.begin(); at != parked_.end();) {
-      if (at->first.creator != id) {
-        ++at;
-        continue;
-      }
-      orphans.insert(orphans.end(), at->second.begin(), at->second.end());
-      at = parked_.erase(at);
-    }
-  }
-  for (auto& call : orphans) call->fail(Error(why));
-  release(dead);
-}
-
-void RefTable::stop() {
-  std::unordered_map<uint64_t, Pin> pins;  // let go after the lock
-  std::map<ObjectId, std::vector<Ref<actors::Invocation>>> parked;
-  std::lock_guard lock(mutex_);
-  worker_ = nullptr;
-  pins.swap(pins_);
-  parked.swap(parked_);
 }
 
 }  // namespace troupe::rref

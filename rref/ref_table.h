@@ -43,6 +43,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   static std::shared_ptr<RefTable> install(actors::Worker& worker);
 
   /// Makes an actor on worker `owner`; does not wait. A failed creation shows when the reference is used.
+  /// `invalid` at once if an argument needs gradients or is a reference of another cluster.
   HandlePtr spawn(WorkerId owner, const std::string& type, ValueList args);
   /// A reference to an actor of this worker.
   HandlePtr refer(const actors::ActorCell& cell);
@@ -57,9 +58,13 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   explicit RefTable(actors::Worker& worker) : worker_(&worker) {}
 
   // What the hook sees.
+  /// All references of a message to worker `to`, or none: then it throws.
+  template <class Tree>
+  void outgoing_all(WorkerId to, Tree& tree);
   void outgoing(WorkerId to, RefValue& ref);
   void not_sent(WorkerId to, RefValue& ref);
   void incoming(WorkerId from, RefValue& ref);
+  void check_own(const RefValue& ref) const;  // `invalid` for a reference of another cluster
   bool missing(const Ref<actors::Invocation>& invocation);
   void lost(WorkerId id, const Error& why);
   void stop();

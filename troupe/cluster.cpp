@@ -160,8 +160,9 @@ class Joined final : public WorkerProcess {
 }  // namespace
 
 std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
-  auto table = rref::RefTable::install(worker);
   autograd::DistEngine::install(worker);
+  auto table =
+      rref::RefTable::install(worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
   return table;
 }

@@ -136,6 +136,23 @@ TEST_CASE("bad calls are errors that say what is wrong") {
     CHECK(e.kind() == ErrorKind::invalid);
     CHECK_THAT(e.what(), Catch::Contains("'w7'") && Catch::Contains("did you mean"));
   }
+  SECTION("a worker number that nobody has, each time at once") {
+    for (int i = 0; i < 3; ++i) {
+      const auto answer = cluster->worker().call_service(99, "metrics", {});
+      REQUIRE(answer.is_ready());
+      const Error e = error_of([&] { answer.get(); });
+      CHECK(e.kind() == ErrorKind::invalid);
+      CHECK_THAT(e.what(), Catch::Contains("99"));
+    }
+  }
+  SECTION("a worker that cannot be reached from here, each time at once") {
+    cluster->worker().members().add({9, "w9", "elsewhere", {"unix:@there"}});
+    for (int i = 0; i < 3; ++i) {
+      const auto answer = cluster->worker().call_service(9, "metrics", {});
+      REQUIRE(answer.is_ready());
+      CHECK(error_of([&] { answer.get(); }).kind() == ErrorKind::disconnected);
+    }
+  }
   SECTION("unknown method") {
     const Error e = error_of([&] { echo.call_by_name("ad", {}).get(); });
     CHECK(e.kind() == ErrorKind::invalid);

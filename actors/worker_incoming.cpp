@@ -1,0 +1,81 @@
+// What comes in from other workers: calls, replies, connections.
+#include "actors/worker.h"
+#include "core/log.h"
+
+namespace troupe::actors {
+
+void Worker::dispatch(const Ref<Invocation>& invocation) {
+  net::Call& call = invocation->call();
+  try {
+    if (call.target.number == 0) {
+      auto service = services_.find(call.method);
+      if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
+      FrameScope scope({this, nullptr, nullptr, call.context, invocation->deadline()});
+      for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+      return service->second.second(invocation);
+    }
+    auto cell = find_actor(call.target);
+    if (!cell) {
+      for (auto& i : interceptors_)
+        if (i->missing_object(invocation)) return;
+      throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
+                    ":" + std::to_string(call.target.number) + ": it was released, or never made");
+    }
+    const size_t method = cell->find_method(call.method);
+    if (method == ActorCell::kUnknown) {
+      std::string known;
+      for (const auto& m : cell->type().methods) known += (known.empty() ? "" : ", ") + m.name;
+      throw_invalid("[call] actor " + cell->label() + " has no such method; " + cell->type().name +
+                    " has: " + known);
+    }
+    invocation->set_target(cell, method);
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+    cell->deliver(invocation);
+  } catch (...) {
+    invocation->fail(current_error());
+  }
+}
+
+void Worker::receive_call(net::Connection& connection, net::Call call) {
+  const bool wanted = call.id != 0;
+  dispatch(Ref<Invocation>(
+      new Invocation(*this, connection.peer().id, std::move(call),
+                     [this, wanted, back = connection.share()](net::Reply& reply) {
+                       if (wanted)
+                         back->send(net::encode(reply));
+                       else if (!reply.result.ok())
+                         log::warning(name() + ": one-way call failed: " + reply.result.error().what());
+                     })));
+}
+
+void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
+  if (links_.accepted(connection)) return;
+  const std::string peer = "w" + std::to_string(connection->peer().id);
+  log::warning(name() + ": refused a second process that says it is " + peer);
+  connection->tag = std::make_shared<bool>();
+  connection->close("there is a " + peer + " already: is its rank used twice?");
+}
+
+void Worker::on_message(net::Connection& connection, net::Message message) {
+  if (connection.tag) return;
+  try {
+    net::Packet packet = net::decode(std::move(message));
+    const WorkerId from = connection.peer().id;
+    if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->arrived(from, packet);
+    if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
+    auto& reply = std::get<net::Reply>(packet);
+    auto waiting = pending_.take(reply.id, from);
+    if (!waiting) return;  // it came after the deadline
+    deliver_reply(*waiting, std::move(reply));
+  } catch (const Error& e) {
+    log::error(name() + ": message from " + connection.peer().name + " refused: " + e.what());
+    connection.close(std::string("refused a message: ") + e.what());
+  }
+}
+
+void Worker::on_closed(net::Connection& connection, const Error& reason) {
+  if (!connection.tag) links_.closed(connection, reason);
+}
+
+}  // namespace troupe::actors

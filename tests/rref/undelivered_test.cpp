@@ -1,0 +1,162 @@
+// References in messages that nobody gets to see: whatever becomes of the message, its references are given
+// back.
+#include <catch2/catch.hpp>
+
+#include "tests/support/sim_cluster.h"
+
+using namespace troupe;
+using testing::SimCluster;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Item : Actor {
+  int64_t number() { return 7; }
+  static constexpr auto remote = methods<Item>("number", &Item::number);
+};
+
+struct Box : Actor {
+  void put(RRef<Item> i) { item = std::move(i); }
+  RRef<Item> give() { return item; }
+  void take(RRef<Item>, RRef<Item>) {}
+  void clear() { item = {}; }
+  /// The reference, too deep in lists to travel.
+  Value give_deep() {
+    Value v = actors::to_value(item);
+    for (int i = 0; i < 40; ++i) v = Value(ValueList{std::move(v)});
+    return v;
+  }
+  /// A reference that can travel, and one that cannot.
+  Value give_bad() {
+    return Value(ValueList{actors::to_value(item), Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
+  }
+  /// A reference that can travel, and a tensor that cannot outside any context.
+  std::tuple<RRef<Item>, Tensor> give_learning() {
+    return {item, Tensor::full({1}, 1.0).set_requires_grad()};
+  }
+  RRef<Item> item;
+  static constexpr auto remote = methods<Box>("put", &Box::put, "give", &Box::give, "take", &Box::take,
+                                              "clear", &Box::clear, "give_deep", &Box::give_deep, "give_bad",
+                                              &Box::give_bad, "give_learning", &Box::give_learning);
+};
+
+// Refuses every call of a method, before anybody else sees it.
+struct Refuser : actors::Interceptor {
+  void incoming_call(actors::Invocation& call) override {
+    if (call.call().method == net::method_id("take")) throw_invalid("[test] refused");
+  }
+};
+
+// Workers 0 to 3; the box lives on worker 1. Once it is over nothing is left of any reference.
+struct Fixture {
+  SimCluster cluster{1, 4, hosting<Item, Box>()};
+  RRef<Box> box;
+  Fixture() {
+    cluster.network().set_faults({.delay = 1ms});
+    box = cluster.spawn<Box>(0, 1);
+  }
+  /// An item that lives on worker `owner`, in the box and nowhere else.
+  void fill(size_t owner) {
+    cluster.await(box.call<&Box::put>(cluster.spawn<Item>(0, owner))).value();
+    cluster.settle();
+  }
+  Future<Value> one_way(const char* method) {
+    return cluster.worker(0).call(box.id(), "Box", net::method_id(method), {}, {.one_way = true});
+  }
+  void check_nothing_left() {
+    if (box) cluster.await(box.call<&Box::clear>()).value();
+    box = {};
+    cluster.settle();
+    for (size_t w = 0; w < 4; ++w) {
+      auto m = cluster.worker(w).metrics();
+      INFO("worker " << w);
+      for (const char* counter : {"owned_objects", "owned_references", "borrowed_references",
+                                  "pending_references", "pending_calls", "actors"}) {
+        INFO(counter);
+        CHECK(m[counter] == 0);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("references in replies that are not delivered are given back") {
+  Fixture f;
+  for (size_t owner : {0, 1, 2}) {  // the caller's, the callee's and somebody else's
+    f.fill(owner);
+    INFO("an item of worker " << owner);
+    SECTION("the reply comes after the deadline, item of " + std::to_string(owner)) {
+      f.cluster.network().schedule(1600us, [] {});
+      const auto late = f.cluster.await(f.box.with_timeout(1500us).call<&Box::give>());
+      REQUIRE_FALSE(late.ok());
+      CHECK(late.error().kind() == ErrorKind::deadline);
+    }
+    SECTION("the call is one-way, item of " + std::to_string(owner)) { f.one_way("give").get(); }
+    SECTION("the reply cannot be encoded, item of " + std::to_string(owner)) {
+      const auto deep = f.cluster.await(f.box.call<&Box::give_deep>());
+      REQUIRE_FALSE(deep.ok());
+      CHECK_THAT(deep.error().what(), Catch::Contains("deep"));
+    }
+    SECTION("another reference in the reply cannot be sent, item of " + std::to_string(owner)) {
+      const auto bad = f.cluster.await(f.box.call<&Box::give_bad>());
+      REQUIRE_FALSE(bad.ok());
+      CHECK_THAT(bad.error().what(), Catch::Contains("object that is gone"));
+    }
+    SECTION("autograd refuses the reply, item of " + std::to_string(owner)) {
+      const auto refused = f.cluster.await(f.box.call<&Box::give_learning>());
+      REQUIRE_FALSE(refused.ok());
+      CHECK_THAT(refused.error().what(), Catch::Contains("no autograd::Context"));
+    }
+    f.cluster.settle();
+  }
+  f.check_nothing_left();
+}
+
+TEST_CASE("references in calls that reach no method are given back") {
+  Fixture f;
+  for (size_t owner : {0, 1, 2}) {
+    {
+      const auto item = f.cluster.spawn<Item>(0, owner);
+      const Value ref = actors::to_value(item);
+      SECTION("the method is unknown, item of " + std::to_string(owner)) {
+        const auto r = f.cluster.await(f.box.call_by_name("nope", {ref}));
+        REQUIRE_FALSE(r.ok());
+        CHECK_THAT(r.error().what(), Catch::Contains("no such method"));
+      }
+      SECTION("the service is unknown, item of " + std::to_string(owner)) {
+        const auto r = f.cluster.await(f.cluster.worker(0).call_service(1, "nope", {ref}));
+        REQUIRE_FALSE(r.ok());
+        CHECK_THAT(r.error().what(), Catch::Contains("no such service"));
+      }
+      SECTION("the object was released, item of " + std::to_string(owner)) {
+        const ObjectId gone = f.cluster.spawn<Box>(0, 1).id();
+        f.cluster.settle();
+        const auto r =
+            f.cluster.await(f.cluster.worker(0).call(gone, "Box::put", net::method_id("put"), {ref}));
+        REQUIRE_FALSE(r.ok());
+        CHECK_THAT(r.error().what(), Catch::Contains("it was released"));
+      }
+      SECTION("an upper layer refuses it, item of " + std::to_string(owner)) {
+        f.cluster.worker(1).add_interceptor(std::make_unique<Refuser>());
+        const auto r = f.cluster.await(f.box.call<&Box::take>(item, item));
+        REQUIRE_FALSE(r.ok());
+        CHECK_THAT(r.error().what(), Catch::Contains("refused"));
+      }
+      SECTION("another reference in the call cannot be sent, item of " + std::to_string(owner)) {
+        const Value bad(RefValue{{0, 0, 12345}, "Item", kNoWorker, 0, {}});
+        const auto r = f.cluster.await(f.box.call_by_name("take", {ref, bad}));
+        REQUIRE_FALSE(r.ok());
+        CHECK_THAT(r.error().what(), Catch::Contains("object that is gone"));
+      }
+      SECTION("the caller does not wait for the answer, item of " + std::to_string(owner)) {
+        f.cluster.network().schedule(600us, [] {});
+        const auto r = f.cluster.await(f.box.with_timeout(500us).call<&Box::take>(item, item));
+        REQUIRE_FALSE(r.ok());
+        CHECK(r.error().kind() == ErrorKind::deadline);
+      }
+    }
+    f.cluster.settle();
+  }
+  f.check_nothing_left();
+}
