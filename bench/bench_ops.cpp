@@ -12,27 +12,6 @@ Tensor labels(int64_t n, Generator& generator, uint64_t count = 10) {
   return Tensor::of(classes);
 }
 
-// Two convolutions with pooling, two linear layers, for 28 x 28 images of one channel.
-struct Cnn {
-  explicit Cnn(Generator& generator) {
-    for (const Shape& weight :
-         {Shape{32, 1, 3, 3}, Shape{64, 32, 3, 3}, Shape{128, 64 * 49}, Shape{10, 128}}) {
-      const double scale = std::sqrt(static_cast<double>(weight[0]) / static_cast<double>(weight.numel()));
-      parameters.push_back(mul(randn(weight, generator), scale));
-      parameters.push_back(Tensor::zeros({weight[0]}));
-    }
-    for (Tensor& p : parameters) p.set_requires_grad();
-  }
-  // x [batch, 1, 28, 28] -> scores [batch, 10]
-  Tensor operator()(const Tensor& x) const {
-    const auto& p = parameters;
-    Tensor h = max_pool2d(relu(conv2d(x, p[0], p[1], {1, 1}, {1, 1})), {2, 2});
-    h = max_pool2d(relu(conv2d(h, p[2], p[3], {1, 1}, {1, 1})), {2, 2});
-    return linear(relu(linear(reshape(h, {h.size(0), -1}), p[4], p[5])), p[6], p[7]);
-  }
-  Tensors parameters;
-};
-
 void run(const bench::Bench& bench) {
   Generator generator(0);
   double gflops = 0;  // of the fastest product
@@ -73,8 +52,12 @@ void run(const bench::Bench& bench) {
 
   {
     constexpr int64_t kBatch = 64;
-    const Cnn cnn(generator);
-    optim::SGD sgd(cnn.parameters, {.lr = 0.01});
+    const nn::Conv2dOptions same{.padding = {1, 1}};
+    nn::Sequential cnn(nn::Conv2d(1, 32, 3, same), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(32, 64, 3, same),
+                       nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(64 * 49, 128), nn::ReLU(),
+                       nn::Linear(128, 10));
+    cnn.reset(generator);
+    optim::SGD sgd(cnn.parameters(), {.lr = 0.01});
     const Tensor x = randn({kBatch, 1, 28, 28}, generator), y = labels(kBatch, generator);
     auto step = [&] {
       sgd.zero_grad();
@@ -85,7 +68,8 @@ void run(const bench::Bench& bench) {
   }
 
   constexpr int64_t kVocabulary = 65, kBatch = 8, kContext = 128, kWidth = 256, kLayers = 4;
-  const bench::CharTransformer transformer(kVocabulary, kWidth, kLayers, 4, kContext, generator);
+  bench::CharTransformer transformer(kVocabulary, kWidth, kLayers, 4, kContext);
+  transformer.reset(generator);
   optim::AdamW adamw(transformer.parameters(), {.lr = 3e-4});
   const Tensor ids = labels(kBatch * kContext, generator, kVocabulary).reshape({kBatch, kContext}),
                next = labels(kBatch * kContext, generator, kVocabulary);

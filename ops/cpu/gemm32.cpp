@@ -35,7 +35,8 @@ void finish_row(int64_t n, T* __restrict c, const Finish<T>& finish) {
 
 // Whether gemm_tiles is the faster one. Decided before a product is cut: by shapes, not by threads.
 bool use_tiles(int64_t m, double work, const Matrix<float>& b) {
-  return has_gemm_tiles() && (work <= 64 * 64 * 64 || (b.transposed && m >= 32));
+  const bool small = work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6);
+  return has_gemm_tiles() && (small || (b.transposed && m >= 32));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // float32 products where oneDNN is slower: small ones, and those by a transposed matrix, as in linear, whose
 // bias and activation are applied to a tile of C while it is in registers (8 x 48 of them; Goto, van de Geijn
-// 2008). Blocks of B, and of A where its rows fall into the same cache sets, are packed into panels.
+// 2008). Blocks of B are packed into panels.
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/simd.h"
 
@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-#define TROUPE_AVX512 gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")
+#define TROUPE_AVX512 gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prfchw,prefer-vector-width=512")
 
 namespace troupe::ops::cpu {
 namespace {
@@ -52,6 +52,10 @@ template <int R, int V>
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sums[r][v] = _mm512_setzero_ps();
   const __mmask16 last = first(t.columns - (V - 1) * kLanes);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)  // C is written at the end: its lines are asked for now
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) _mm_prefetch(t.c + r * t.ldc + v * kLanes, _MM_HINT_ET0);
   const float *a = t.a, *b = t.b;
   const int64_t a_row = t.a_row, a_step = t.a_step, b_step = t.b_step;
   for (int64_t l = t.k; l > 0; --l, a += a_step, b += b_step) {
@@ -135,13 +139,6 @@ void multiply(int rows, const Tile& t) {
   }
 }
 
-// out[l * step + i] = x[l * ld + i]; the same.
-[[TROUPE_AVX512]] void pack_along(const float* x, int64_t ld, int64_t count, int64_t k, float* out,
-                                  int64_t step) {
-  for (int64_t l = 0; l < k; ++l)
-    _mm512_storeu_ps(out + l * step, _mm512_maskz_loadu_ps(first(count), x + l * ld));
-}
-
 // Panels, kept by each thread: 1.1 MiB at most.
 class Buffer {
  public:
@@ -172,41 +169,30 @@ bool has_gemm_tiles() { return simd_level() == Simd::avx512; }
 
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
                 float* c, int64_t ldc, const Finish<float>& finish) {
-  thread_local Buffer buffer_a, buffer_b;
+  thread_local Buffer buffer;
   const int64_t depth = parts(parts(k, parts(k, kBlockK)), 4) * 4;
   const int64_t tiles = parts(m, kTileM), blocks = parts(tiles, kBlockM / kTileM);
-  // 2 KiB apart, the rows of a tile share two sets of the first-level cache.
-  const bool pack_a = n > 4 * kTileN && a.ld * static_cast<int64_t>(sizeof(float)) % 2048 == 0;
+  const int64_t width = parts(parts(n, parts(n, kBlockN)), kTileN) * kTileN;
   const bool pack_b = b.transposed;
-  float* panels_a = pack_a ? buffer_a.reserve((kBlockM + kTileM) * depth + kLanes) : nullptr;
-  float* panels_b = pack_b ? buffer_b.reserve(depth * (std::min(n, kBlockN) + kTileN)) : nullptr;
+  float* panels = pack_b ? buffer.reserve(depth * (std::min(n, width) + kTileN)) : nullptr;
   const auto row = [&](int64_t tile) { return m * tile / tiles; };
   for (int64_t l0 = 0; l0 < k; l0 += depth)
-    for (int64_t j0 = 0; j0 < n; j0 += kBlockN) {
-      const int64_t kc = std::min(depth, k - l0), nc = std::min(kBlockN, n - j0);
+    for (int64_t j0 = 0; j0 < n; j0 += width) {
+      const int64_t kc = std::min(depth, k - l0), nc = std::min(width, n - j0);
       for (int64_t j = 0; pack_b && j < nc; j += kLanes)
         pack_across(b.p + (j0 + j) * b.ld + l0, b.ld, std::min<int64_t>(kLanes, nc - j), kc,
-                    panels_b + j / kTileN * kTileN * kc + j % kTileN, kTileN);
+                    panels + j / kTileN * kTileN * kc + j % kTileN, kTileN);
       for (int64_t block = 0; block < blocks; ++block) {
         const int64_t begin = tiles * block / blocks, end = tiles * (block + 1) / blocks;
-        for (int64_t t = begin; pack_a && t < end; ++t) {
-          float* out = panels_a + (t - begin) * kTileM * kc;
-          if (a.transposed)
-            pack_along(a.p + l0 * a.ld + row(t), a.ld, row(t + 1) - row(t), kc, out, kTileM);
-          else
-            pack_across(a.p + row(t) * a.ld + l0, a.ld, row(t + 1) - row(t), kc, out, kTileM);
-        }
         for (int64_t j = 0; j < nc; j += kTileN)
           for (int64_t t = begin; t < end; ++t) {
             Tile tile{.k = kc, .columns = std::min(kTileN, nc - j)};
-            if (pack_a)
-              tile.a = panels_a + (t - begin) * kTileM * kc, tile.a_row = 1, tile.a_step = kTileM;
-            else if (a.transposed)
+            if (a.transposed)
               tile.a = a.p + l0 * a.ld + row(t), tile.a_row = 1, tile.a_step = a.ld;
             else
               tile.a = a.p + row(t) * a.ld + l0, tile.a_row = a.ld, tile.a_step = 1;
             if (pack_b)
-              tile.b = panels_b + j * kc, tile.b_step = kTileN;
+              tile.b = panels + j * kc, tile.b_step = kTileN;
             else
               tile.b = b.p + l0 * b.ld + j0 + j, tile.b_step = b.ld;
             tile.c = c + row(t) * ldc + j0 + j, tile.ldc = ldc;
