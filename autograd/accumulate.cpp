@@ -1,6 +1,8 @@
 // Sums of gradients; recorded when grad mode is on.
 #include "autograd/accumulate.h"
 
+#include <atomic>
+
 #include "core/error.h"
 #include "core/node.h"
 
@@ -51,8 +53,10 @@ Tensor fresh_sum(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 bool exclusive(const Tensor& t) {
-  return t.impl()->use_count() == 1 && t.storage()->use_count() == 1 && t.is_contiguous() &&
-         t.storage()->size() == t.nbytes();
+  const bool alone = t.impl()->use_count() == 1 && t.storage()->use_count() == 1 && t.is_contiguous() &&
+                     t.storage()->size() == t.nbytes();
+  std::atomic_thread_fence(std::memory_order_acquire);  // reads through handles that are gone are over
+  return alone;
 }
 
 void add_gradient(Tensor& kept, const Tensor& grad) {

@@ -30,18 +30,21 @@ Context::~Context() { (void)engine_.release(id_, false); }
 
 Future<void> Context::end() { return engine_.release(id_, true); }
 
-Future<void> Context::backward_async(const Tensors& roots, const Tensors& grads) {
+Future<void> Context::backward_async(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
+  engine_.check_live(id_);
   std::vector<Edge> edges = root_edges("backward", roots);
-  return engine_.backward(id_, std::move(edges), root_grads("backward", roots, grads, false));
+  return engine_.backward(id_, std::move(edges), root_grads("backward", roots, grads, false),
+                          options.retain_graph);
 }
 
-void Context::backward(const Tensor& root, const Tensor& grad, Duration timeout) {
-  backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, timeout);
+void Context::backward(const Tensor& root, const Tensor& grad, BackwardOptions options) {
+  backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
 }
 
-void Context::backward(const Tensors& roots, const Tensors& grads, Duration timeout) {
+void Context::backward(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
   check_may_block("Context::backward");
-  const Future<void> done = backward_async(roots, grads);
+  const Future<void> done = backward_async(roots, grads, options);
+  const Duration timeout = options.timeout;
   if (timeout.count() != 0 && !done.wait_for(timeout)) {
     std::string names;
     for (const auto& n : engine_.waiting_for(id_)) names += (names.empty() ? "" : ", ") + n;
@@ -55,7 +58,9 @@ void Context::backward(const Tensors& roots, const Tensors& grads, Duration time
   done.get();
 }
 
-Context::Guard::Guard(const Context& context) : scope_(with_context(context.worker_, context.id_)) {}
+Context::Guard::Guard(const Context& context) : scope_(with_context(context.worker_, context.id_)) {
+  context.engine_.check_live(context.id_);
+}
 
 Tensor context_gradient(const Tensor& leaf) {
   const Frame& f = frame();

@@ -4,6 +4,11 @@
 
 namespace troupe::autograd {
 
+struct BackwardOptions {
+  Duration timeout = std::chrono::seconds(60);  ///< of the wait; zero: none
+  bool retain_graph = false;  ///< keep what the forward pass saved, for another pass over the same graph
+};
+
 /// While one is alive on a thread, remote calls made there (and the calls that these make) record how
 /// gradients run back. Gradients are kept in the context, on the workers that own the parameters: `.grad` is
 /// never touched, so contexts on several threads do not meet. The end of the scope frees everything on all
@@ -23,13 +28,17 @@ class Context {
 
   /// Runs back from `root`, a tensor of one element, or any tensor with the gradient given. Returns when
   /// every gradient is where it belongs. Throws the first error of any worker: `disconnected` names a lost
-  /// one; `deadline` after `timeout` (zero: none).
-  void backward(const Tensor& root, const Tensor& grad = {}, Duration timeout = std::chrono::seconds(60));
-  void backward(const Tensors& roots, const Tensors& grads, Duration timeout = std::chrono::seconds(60));
-  /// The same without waiting.
-  Future<void> backward_async(const Tensors& roots, const Tensors& grads = {});
+  /// one; `deadline` after the timeout.
+  /// Frees what was saved as it goes, unless told to retain it: a second pass over the same graph then throws
+  /// `invalid`. A second pass over other results adds its gradients. After an error the context may have a
+  /// part of the gradients of the pass: end it.
+  void backward(const Tensor& root, const Tensor& grad = {}, BackwardOptions options = {});
+  void backward(const Tensors& roots, const Tensors& grads, BackwardOptions options = {});
+  /// The same without waiting; the timeout is not used.
+  Future<void> backward_async(const Tensors& roots, const Tensors& grads = {}, BackwardOptions options = {});
 
-  /// Gradient of a leaf of this worker; undefined if none arrived.
+  /// Gradient of a leaf of this worker, as it is now; undefined if none arrived. `invalid` once the context
+  /// has ended.
   Tensor grad(const Tensor& leaf) const { return engine_.gradient(id_, leaf); }
 
   /// Ends the context now; ready when it has been freed on every worker.
@@ -38,7 +47,7 @@ class Context {
   uint64_t id() const { return id_; }
   actors::Worker& worker() const { return worker_; }
 
-  /// Makes another thread part of the context for a scope.
+  /// Makes another thread part of the context for a scope; `invalid` once the context has ended.
   class Guard {
    public:
     explicit Guard(const Context& context);

@@ -74,11 +74,29 @@ bool ContextState::dropped(uint64_t pass) const {
   return dropped_.contains(pass);
 }
 
+void ContextState::note_sent(uint64_t pass, const std::vector<SentGrad>& sent) {
+  if (sent.empty()) return;
+  std::lock_guard lock(mutex_);
+  for (const SentGrad& s : sent) sent_.emplace_back(pass, s);
+  while (sent_.size() > 1000) sent_.pop_front();
+}
+
+std::map<uint64_t, std::vector<GradMessageId>> ContextState::sent_to(WorkerId id) const {
+  std::map<uint64_t, std::vector<GradMessageId>> out;
+  std::lock_guard lock(mutex_);
+  for (const auto& [pass, sent] : sent_)
+    if (sent.to == id) out[pass].push_back(sent.id);
+  return out;
+}
+
 void ContextState::accumulate(const Tensor& leaf, const Tensor& grad) {
   std::lock_guard lock(mutex_);
   auto& [kept, sum] = grads_[leaf.impl()];
   kept = leaf;
-  add_gradient(sum, grad);
+  if (sum.defined())
+    sum = sum_gradients(std::move(sum), grad);  // in place only where nobody else has it
+  else
+    add_gradient(sum, grad);
 }
 
 Tensor ContextState::gradient(const Tensor& leaf) const {

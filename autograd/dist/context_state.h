@@ -1,5 +1,6 @@
 // What one worker keeps for one distributed autograd context.
 #pragma once
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "actors/cell.h"
 #include "autograd/dist/nodes.h"
 #include "autograd/dist/overlap.h"
+#include "autograd/dist/termination.h"
 #include "autograd/engine.h"
 #include "core/tensor.h"
 
@@ -47,9 +49,15 @@ class ContextState {
   void drop_pass(uint64_t pass);
   bool dropped(uint64_t pass) const;
 
+  /// Messages that were sent to other workers. (The last thousand are kept: enough to tell of a broken link
+  /// what it may have lost.)
+  void note_sent(uint64_t pass, const std::vector<SentGrad>& sent);
+  /// Those to one worker, by pass.
+  std::map<uint64_t, std::vector<GradMessageId>> sent_to(WorkerId id) const;
+
   /// Adds to the gradient of a leaf of this worker.
   void accumulate(const Tensor& leaf, const Tensor& grad);
-  /// Undefined if none arrived.
+  /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced.
   Tensor gradient(const Tensor& leaf) const;
 
   /// A worker that may have state of this context because of us.
@@ -64,6 +72,7 @@ class ContextState {
   std::set<uint64_t> dropped_;
   std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>> grads_;  // leaf (kept alive), gradient
   std::set<WorkerId> peers_;
+  std::deque<std::pair<uint64_t, SentGrad>> sent_;
 };
 
 }  // namespace troupe::autograd

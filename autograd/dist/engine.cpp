@@ -1,10 +1,15 @@
 #include "autograd/dist/part.h"
 
-#include <algorithm>
-
 #include "actors/codec.h"
 
 namespace troupe::autograd {
+namespace {
+
+constexpr const char* kEnded = "[autograd] the context has ended";
+
+uint64_t count_of(uint64_t context) { return context & ((uint64_t{1} << 40) - 1); }
+
+}  // namespace
 
 DistEngine::DistEngine(actors::Worker& worker) : worker_(worker), outside_(worker.runtime().make_mailbox()) {}
 
@@ -16,6 +21,8 @@ DistEngine& DistEngine::install(actors::Worker& worker) {
   worker.add_service(kReach, [engine](const auto& call) { engine->on_message(Kind::reach, call); });
   worker.add_service(kDrop, [engine](const auto& call) { engine->on_drop(call); });
   worker.add_service(kReport, [engine](const auto& call) { engine->on_report(call); });
+  worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });
+  worker.add_service(kJoined, [engine](const auto& call) { engine->on_joined(call); });
   worker.add_service(kRelease, [engine](const auto& call) { engine->on_release(call); });
   worker.add_metrics([engine](actors::Worker::Metrics& m) {
     std::lock_guard lock(engine->mutex_);
@@ -32,24 +39,53 @@ DistEngine& DistEngine::install(actors::Worker& worker) {
 // ---- contexts
 
 uint64_t DistEngine::new_context() {
-  const uint64_t id = (uint64_t{worker_.id()} << 40) | ++last_context_;
-  state(id);
-  return id;
-}
-
-DistEngine::StatePtr DistEngine::state(uint64_t context) {
   std::lock_guard lock(mutex_);
   if (stopped_)
     throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
-  auto& found = contexts_[context];
-  if (!found) {
-    if (std::find(ended_.begin(), ended_.end(), context) != ended_.end()) {
-      contexts_.erase(context);
-      throw_error(ErrorKind::cancelled, "[autograd] the context of this call has ended");
-    }
-    found = std::make_shared<ContextState>();
+  const uint64_t id = (uint64_t{worker_.id()} << 40) | ++last_context_;
+  contexts_.emplace(id, std::make_shared<ContextState>());
+  return id;
+}
+
+bool DistEngine::ended(uint64_t context) {
+  const WorkerId originator = originator_of(context);
+  if (originator == worker_.id()) return count_of(context) <= last_context_;  // not being alive
+  auto at = ended_.find(originator);
+  return (at != ended_.end() && at->second.contains(count_of(context))) || worker_.members().loss(originator);
+}
+
+uint64_t DistEngine::lowest_live() {
+  auto at = contexts_.lower_bound(uint64_t{worker_.id()} << 40);
+  return at != contexts_.end() && originator_of(at->first) == worker_.id() ? count_of(at->first)
+                                                                           : last_context_ + 1;
+}
+
+// Whoever has state of a context watches its originator, and is known to it. Workers that it called, or that
+// called it, are; others say that they have joined.
+DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
+  const WorkerId originator = originator_of(context);
+  StatePtr made;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_)
+      throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
+    if (auto at = contexts_.find(context); at != contexts_.end()) return at->second;
+    if (ended(context)) throw_invalid(kEnded);
+    if (originator == worker_.id()) throw_invalid("[autograd] there is no such context");
+    made = contexts_[context] = std::make_shared<ContextState>();
   }
-  return found;
+  worker_.watch(originator);
+  if (worker_.members().loss(originator)) {  // maybe before the state was there to be forgotten
+    std::lock_guard lock(mutex_);
+    contexts_.erase(context);
+    throw_invalid(kEnded);
+  }
+  if (from != originator) {
+    FrameScope neutral({&worker_});
+    (void)worker_.call_service(originator, kJoined, {number(context)},
+                               {.timeout = Duration(0), .one_way = true});
+  }
+  return made;
 }
 
 DistEngine::StatePtr DistEngine::find_state(uint64_t context) {
@@ -58,21 +94,33 @@ DistEngine::StatePtr DistEngine::find_state(uint64_t context) {
   return at == contexts_.end() ? nullptr : at->second;
 }
 
-Future<void> DistEngine::release(uint64_t context, bool wait) {
+void DistEngine::check_live(uint64_t context) {
+  if (!find_state(context)) throw_invalid(kEnded);
+}
+
+Future<void> DistEngine::release(uint64_t context, bool wait) { return forget(context, 0, wait); }
+
+// `below`: what the originator says of its other contexts; 0 where this is the originator.
+Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
   StatePtr state;
   {
     std::lock_guard lock(mutex_);
+    if (originator_of(context) != worker_.id()) {
+      ended_[originator_of(context)].add(count_of(context));
+      ended_[originator_of(context)].add_below(below);
+    }
     auto node = contexts_.extract(context);
     if (node.empty()) return Future<void>::ready({});
     state = std::move(node.mapped());
-    ended_[next_ended_++ % ended_.size()] = context;
+    if (originator_of(context) == worker_.id()) below = lowest_live();
   }
   abandon(context, Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
   FrameScope neutral({&worker_});
   std::vector<Future<Value>> told;
   for (WorkerId peer : state->peers())
     if (peer != originator_of(context) && !worker_.members().loss(peer))
-      told.push_back(worker_.call_service(peer, kRelease, {number(context)}, {.one_way = !wait}));
+      told.push_back(
+          worker_.call_service(peer, kRelease, {number(context), number(below)}, {.one_way = !wait}));
   Promise<void> done;
   struct Left {
     std::atomic<size_t> n;
@@ -89,12 +137,32 @@ Future<void> DistEngine::release(uint64_t context, bool wait) {
 }
 
 void DistEngine::on_release(const Ref<actors::Invocation>& call) {
-  auto [context] = actors::ListCodec<uint64_t>::from(std::move(call->call().args), kRelease);
-  release(context, call->call().id != 0).on_ready([call](const Result<void>&) { call->complete(Value()); });
+  auto [context, below] = actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
+  forget(context, below, call->call().id != 0).on_ready([call](const Result<void>&) {
+    call->complete(Value());
+  });
+}
+
+void DistEngine::on_joined(const Ref<actors::Invocation>& call) {
+  auto [context] = actors::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
+  call->complete(Value());
+  uint64_t below = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto at = contexts_.find(context); at != contexts_.end()) return at->second->add_peer(call->from());
+    below = lowest_live();
+  }
+  FrameScope neutral({&worker_});  // it came too late to be told with the others
+  (void)worker_.call_service(call->from(), kRelease, {number(context), number(below)},
+                             {.timeout = Duration(0), .one_way = true});
 }
 
 Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
   auto state = find_state(context);
+  if (!state) {
+    std::lock_guard lock(mutex_);
+    if (ended(context)) throw_invalid(kEnded);
+  }
   return state ? state->gradient(leaf) : Tensor();
 }
 
@@ -103,24 +171,27 @@ Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
 void DistEngine::worker_lost(WorkerId id, const Error& why) {
   std::vector<uint64_t> numbers;
   std::vector<StatePtr> orphans;  // let go after the lock
+  std::vector<std::pair<uint64_t, StatePtr>> others;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [number, pass] : passes_) numbers.push_back(number);
     for (auto at = contexts_.begin(); at != contexts_.end();) {
-      if (originator_of(at->first) != id) {
-        ++at;
+      if (originator_of(at->first) == id) {
+        orphans.push_back(std::move(at->second));
+        at = contexts_.erase(at);
         continue;
       }
-      ended_[next_ended_++ % ended_.size()] = at->first;
-      orphans.push_back(std::move(at->second));
-      at = contexts_.erase(at);
+      if (originator_of(at->first) != worker_.id()) others.emplace_back(*at);
+      ++at;
     }
+    ended_.erase(id);
   }
   for (uint64_t n : numbers) update(n, [&](Pass& p) { p.termination.lost(id, why); });
+  for (const auto& [context, state] : others) tell_broken(context, *state, id, why);
 }
 
 void DistEngine::stop() {
-  std::unordered_map<uint64_t, StatePtr> contexts;  // let go after the lock
+  std::map<uint64_t, StatePtr> contexts;  // let go after the lock
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;

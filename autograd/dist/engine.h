@@ -10,7 +10,6 @@
 //   that can reach it have come. A part always passes gradients on, undefined ones too, so nothing waits in
 //   vain.
 #pragma once
-#include <array>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -25,6 +24,7 @@
 #include "actors/interceptor.h"
 #include "actors/worker.h"
 #include "autograd/dist/context_state.h"
+#include "autograd/dist/ended.h"
 #include "autograd/dist/termination.h"
 
 namespace troupe::autograd {
@@ -48,7 +48,9 @@ class DistEngine final : public actors::Interceptor {
   void abandon(uint64_t context, const Error& why);
   std::vector<std::string> waiting_for(uint64_t context);
 
-  /// Gradient of a leaf of this worker; undefined if none arrived.
+  /// Throws `invalid` if the context, one of this worker, has ended.
+  void check_live(uint64_t context);
+  /// Gradient of a leaf of this worker; undefined if none arrived. `invalid` if the context has ended.
   Tensor gradient(uint64_t context, const Tensor& leaf);
 
   // ---- actors::Interceptor
@@ -75,7 +77,13 @@ class DistEngine final : public actors::Interceptor {
     Promise<void> promise;
   };
 
-  StatePtr state(uint64_t context);       // made if new; `cancelled` if the context has ended
+  // Made if new, because of a message of worker `from`, or of nobody known; `invalid` if the context has
+  // ended.
+  StatePtr state(uint64_t context, WorkerId from = kNoWorker);
+  bool ended(uint64_t context);  // with mutex_
+  Future<void> forget(uint64_t context, uint64_t below, bool wait);
+  uint64_t lowest_live();  // with mutex_: of the contexts of this worker
+  void on_joined(const Ref<actors::Invocation>& call);
   StatePtr find_state(uint64_t context);  // null if there is none
   net::GradLink record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
                             const std::vector<uint32_t>& indices, std::shared_ptr<actors::ActorCell> cell,
@@ -93,6 +101,7 @@ class DistEngine final : public actors::Interceptor {
   void run_part(Part& part);
   void run_outside(std::shared_ptr<Part> part, actors::Where where);
   void finish_part(Part& part);
+  void check_links(const Part& part, ContextState* state);
 
   // ---- passes that start here
   /// A message that was handled, and those that it led to: (id, worker).
@@ -102,6 +111,8 @@ class DistEngine final : public actors::Interceptor {
   void update(uint64_t pass, const std::function<void(Pass&)>& change);
   void tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers);
   void on_drop(const Ref<actors::Invocation>& call);
+  void on_broken(const Ref<actors::Invocation>& call);
+  void tell_broken(uint64_t context, ContextState& state, WorkerId lost, const Error& why);
   void fail_passes(const std::function<bool(const Pass&)>& which, const Error& why);
   void on_release(const Ref<actors::Invocation>& call);
   GradMessageId next_message() { return (uint64_t{worker_.id()} << 40) | ++last_message_; }
@@ -109,7 +120,7 @@ class DistEngine final : public actors::Interceptor {
   actors::Worker& worker_;
   LiveCount send_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
-  std::atomic<uint64_t> last_context_{0}, last_pair_{0}, last_message_{0}, last_pass_{0};
+  std::atomic<uint64_t> last_pair_{0}, last_message_{0}, last_pass_{0};
   std::atomic<int64_t> gradient_messages_{0}, reach_messages_{0};  // sent
   std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
   actors::Pace outside_pace_;
@@ -118,9 +129,9 @@ class DistEngine final : public actors::Interceptor {
   std::condition_variable outside_idle_;
   int64_t outside_jobs_ = 0;
   bool stopped_ = false;
-  std::unordered_map<uint64_t, StatePtr> contexts_;
-  std::array<uint64_t, 1024> ended_{};  // the last contexts that ended: late calls must not bring them back
-  size_t next_ended_ = 0;
+  uint64_t last_context_ = 0;
+  std::map<uint64_t, StatePtr> contexts_;
+  std::unordered_map<WorkerId, Ended> ended_;  // contexts of others: late calls must not bring them back
   std::map<uint64_t, std::shared_ptr<Pass>> passes_;
 };
 

@@ -142,13 +142,14 @@ void DistEngine::run_part(Part& part) {
 void DistEngine::finish_part(Part& part) {
   part.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
   part.grads.clear();
-  part.state.reset();
+  const StatePtr state = std::exchange(part.state, nullptr);
   part.cell.reset();
   const bool here = part.originator == worker_.id();
+  if (state && !here) state->note_sent(part.pass, part.children);
   try {
     const bool takes_report = !here && !part.failure && part.takes_report();
     if (!part.failure) part.send_held(takes_report ? part.report() : Value());
-    if (takes_report) return;
+    if (takes_report) return check_links(part, state.get());
   } catch (...) {
     part.failure = current_error();
   }
@@ -162,6 +163,29 @@ void DistEngine::finish_part(Part& part) {
                              {number(part.context), number(part.pass), part.report(),
                               part.failure ? actors::to_value(*part.failure) : Value()},
                              {.timeout = Duration(0), .one_way = true});  // a lost originator needs none
+  check_links(part, state.get());
+}
+
+// A link that broke before the messages were noted.
+void DistEngine::check_links(const Part& part, ContextState* state) {
+  if (!state) return;
+  for (const SentGrad& sent : part.children)
+    if (auto why = worker_.members().loss(sent.to)) tell_broken(part.context, *state, sent.to, *why);
+}
+
+// Only the two ends of a link know that it broke, and that messages on it may be lost: the originator may
+// have a good link to both. It hears of this after it has heard of the messages.
+void DistEngine::tell_broken(uint64_t context, ContextState& state, WorkerId lost, const Error& why) {
+  FrameScope neutral({&worker_});
+  for (const auto& [pass, ids] : state.sent_to(lost)) {
+    ValueList list;
+    for (GradMessageId id : ids) list.push_back(number(id));
+    (void)worker_.call_service(
+        originator_of(context), kBroken,
+        {number(pass), actors::to_value(Error(why).crossing("backward on " + worker_.name())),
+         Value(std::move(list))},
+        {.timeout = Duration(0), .one_way = true});
+  }
 }
 
 }  // namespace troupe::autograd

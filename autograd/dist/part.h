@@ -10,8 +10,11 @@ inline constexpr const char* kBackward =
 inline constexpr const char* kReach = "grad.reach";  // the same, without gradients
 inline constexpr const char* kReport =
     "grad.report";  // context, pass, report: message and children (id, worker)..., error or nothing
-inline constexpr const char* kDrop = "grad.drop";        // context, pass
-inline constexpr const char* kRelease = "grad.release";  // context
+inline constexpr const char* kDrop = "grad.drop";  // context, pass
+inline constexpr const char* kBroken =
+    "grad.broken";  // pass, error, messages that may be lost because the link that they took broke
+inline constexpr const char* kJoined = "grad.joined";    // context: the caller has state of it
+inline constexpr const char* kRelease = "grad.release";  // context; all of its originator below are over
 
 inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 inline WorkerId originator_of(uint64_t context) { return static_cast<WorkerId>(context >> 40); }

@@ -123,6 +123,13 @@ void DistEngine::on_drop(const Ref<actors::Invocation>& call) {
   if (auto state = find_state(context)) state->drop_pass(pass);
 }
 
+void DistEngine::on_broken(const Ref<actors::Invocation>& call) {
+  auto [pass, why, ids] =
+      actors::ListCodec<uint64_t, Error, std::vector<uint64_t>>::from(std::move(call->call().args), kBroken);
+  call->complete(Value());
+  update(pass, [&, &why = why, &ids = ids](Pass& p) { p.termination.lost(ids, why); });
+}
+
 void DistEngine::fail_passes(const std::function<bool(const Pass&)>& which, const Error& why) {
   std::vector<uint64_t> numbers;
   {

@@ -12,7 +12,7 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::
     throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
                   ") needs gradients, but no autograd::Context "
                   "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
-  auto state = this->state(context);
+  auto state = this->state(context, to);  // to: where a reply goes, or nobody that made the state
   Edges edges;
   std::vector<std::pair<DType, Shape>> kinds;
   for (Tensor* t : tensors) {
@@ -52,7 +52,7 @@ template <class Tree>
 void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values) {
   if (!link.pair) return;
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
-  auto state = this->state(context);
+  auto state = this->state(context, from);
   if (from != worker_.id()) state->add_peer(from);
   if (link.shared) state->note_shared();
   std::vector<Tensor*> tensors;

@@ -27,6 +27,11 @@ void Termination::lost(WorkerId worker, const Error& why) {
     if (m.announced && m.to == worker) return fail(why);
 }
 
+void Termination::lost(const std::vector<GradMessageId>& messages, const Error& why) {
+  for (GradMessageId id : messages)
+    if (auto at = open_.find(id); at != open_.end() && at->second.announced) return fail(why);
+}
+
 std::vector<WorkerId> Termination::outstanding() const {
   std::vector<WorkerId> out;
   for (const auto& [id, m] : open_)

@@ -38,6 +38,9 @@ class Termination {
   /// A worker is gone: fails the pass if a message to it is outstanding.
   void lost(WorkerId worker, const Error& why);
 
+  /// These messages may not have arrived: fails the pass if one of them is outstanding.
+  void lost(const std::vector<GradMessageId>& messages, const Error& why);
+
   bool over() const { return failure_ || open_.empty(); }
   const std::optional<Error>& failure() const { return failure_; }
   /// Workers with announced messages that are not reported.

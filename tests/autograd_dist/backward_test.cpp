@@ -134,10 +134,14 @@ TEST_CASE("one actor used several times sums its gradients") {
   const Tensor x = vec({2});
   Tensor y = x;
   for (int i = 0; i < 4; ++i) y = a.call<&Scale::forward>(y).get();  // x w^4
-  context.backward(y.sum());
+  Tensor loss = y.sum();
+  context.backward(loss, {}, {.retain_graph = true});
   CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{4 * 2 * 27});
-  context.backward(y.sum());  // a second pass adds
+  context.backward(loss);  // a second pass adds
   CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{2 * 4 * 2 * 27});
+  const Error e = error_of([&] { context.backward(y.sum()); });  // it has freed what was saved
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK_THAT(e.what(), Catch::Contains("retain_graph") && Catch::Contains("backward on w1 ("));
 }
 
 TEST_CASE("several roots, roots with given gradients, and roots that need no worker") {

@@ -174,10 +174,13 @@ TEST_CASE("two passes in one context add up, one after the other and at once") {
   Tensor y = x;
   for (int i = 0; i < 5; ++i) y = ops::add(y, a.call<&Block::forward>(y).get());
   Tensor loss = y.sum();
-  context.backward(loss);
-  const Tensor once = context.grad(x).clone_data(), wonce = a.call<&Block::gradient>().get();
-  context.backward(loss);
-  auto third = context.backward_async({loss}), fourth = context.backward_async({loss});
+  context.backward(loss, {}, {.retain_graph = true});
+  const Tensor once = context.grad(x), wonce = a.call<&Block::gradient>().get();
+  const auto values = once.to_vector<double>();
+  context.backward(loss, {}, {.retain_graph = true});
+  CHECK(once.to_vector<double>() == values);  // what was handed out stays as it was
+  auto third = context.backward_async({loss}, {}, {.retain_graph = true}),
+       fourth = context.backward_async({loss}, {}, {.retain_graph = true});
   third.get(), fourth.get();
   close(context.grad(x), ops::add(ops::add(once, once), ops::add(once, once)));
   close(a.call<&Block::gradient>().get(), ops::add(ops::add(wonce, wonce), ops::add(wonce, wonce)));
