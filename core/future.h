@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,6 +51,16 @@ class Result {
 
 template <class T>
 class Promise;
+template <class T>
+class Future;
+template <class T>
+struct IsFuture : std::false_type {
+  using Value = T;
+};
+template <class T>
+struct IsFuture<Future<T>> : std::true_type {
+  using Value = T;
+};
 
 /// What f returns for a value of type T.
 template <class F, class T>
@@ -136,19 +147,24 @@ class [[nodiscard]] Future {
     }
     f(*state_->result);
   }
-  /// Future of f(value); an error passes by f. What f throws becomes the new future's error.
+  /// Future of f(value), or of what the future that f returns gives; an error passes by f. What f throws
+  /// becomes the new future's error.
   template <class F>
   auto then(F f) const {
     using U = typename ThenResult<F, T>::type;
-    Promise<U> promise;
+    Promise<typename IsFuture<U>::Value> promise;
     on_ready([promise, f = std::move(f)](const Result<T>& r) mutable {
       if (!r.ok()) return (void)promise.fail(r.error());
-      promise.complete_with([&]() -> U {
+      const auto call = [&]() -> U {
         if constexpr (std::is_void_v<T>)
           return f();
         else
           return f(r.value());
-      });
+      };
+      if constexpr (IsFuture<U>::value)
+        promise.complete_from(call);
+      else
+        promise.complete_with(call);
     });
     return promise.future();
   }
@@ -224,6 +240,17 @@ class Promise {
       return fail(current_error());
     }
   }
+  /// Completes when the future that f returns does, with the same; or now, with what f throws.
+  template <class F>
+  void complete_from(F&& f) const {
+    try {
+      const Future<T> next = f();
+      if (!next.valid()) throw_invalid("[future] the function gave an empty future");
+      next.on_ready([promise = *this](const Result<T>& r) { promise.complete(r); });
+    } catch (...) {
+      fail(current_error());
+    }
+  }
 
  private:
   void abandon() {
@@ -236,26 +263,30 @@ class Promise {
   std::shared_ptr<typename Future<T>::State> state_;
 };
 
-/// Ready when all are; the first error (in the order of `futures`) is its error, given once all have ended.
+/// When all() gives its error.
+enum class OnError {
+  wait,     ///< once all have ended: the first in the order of the futures, the same whatever the timing
+  at_once,  ///< as soon as one fails: the first in time; the others go on, and nobody looks at them
+};
+
+/// The values of all futures, in their order; or an error if any of them fails.
 template <class T>
-Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures) {
+Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnError on_error = OnError::wait) {
   struct Join {
-    std::mutex mutex;
-    size_t left;
+    std::vector<Future<T>> futures;
+    std::atomic<size_t> left;
     Promise<std::vector<NonVoid<T>>> promise;
   };
   auto join = std::make_shared<Join>();
+  join->futures = futures;
   join->left = futures.size();
   if (futures.empty()) join->promise.set({});
-  auto shared = std::make_shared<std::vector<Future<T>>>(futures);
   for (const auto& f : futures) {
-    f.on_ready([join, shared](const Result<T>&) {
-      {
-        std::lock_guard lock(join->mutex);
-        if (--join->left) return;
-      }
+    f.on_ready([join, on_error](const Result<T>& r) {
+      if (!r.ok() && on_error == OnError::at_once) join->promise.fail(r.error());
+      if (--join->left) return;
       std::vector<NonVoid<T>> values;
-      for (const auto& done : *shared) {
+      for (const auto& done : join->futures) {
         if (!done.peek()->ok()) return (void)join->promise.fail(done.peek()->error());
         values.push_back(done.peek()->value());
       }
@@ -263,6 +294,29 @@ Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures) {
     });
   }
   return join->promise.future();
+}
+
+/// The first value that arrives, with the position of its future. Fails only if all do, with the error of the
+/// first in their order. `invalid` at once for no futures.
+template <class T>
+Future<std::pair<size_t, NonVoid<T>>> any(const std::vector<Future<T>>& futures) {
+  if (futures.empty()) throw_invalid("[future] any() of no futures: nothing would ever arrive");
+  struct Race {
+    std::vector<Future<T>> futures;
+    std::atomic<size_t> left;
+    Promise<std::pair<size_t, NonVoid<T>>> promise;
+  };
+  auto race = std::make_shared<Race>();
+  race->futures = futures;
+  race->left = futures.size();
+  for (size_t i = 0; i < futures.size(); ++i) {
+    futures[i].on_ready([race, i](const Result<T>& r) {
+      if (r.ok()) race->promise.set({i, r.value()});
+      if (--race->left) return;
+      if (const auto* first = race->futures.front().peek(); !first->ok()) race->promise.fail(first->error());
+    });
+  }
+  return race->promise.future();
 }
 
 }  // namespace troupe

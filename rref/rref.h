@@ -15,11 +15,6 @@ class RRef;
 
 namespace rref {
 
-template <class T>
-struct IsFuture : std::false_type {};
-template <class T>
-struct IsFuture<Future<T>> : std::true_type {};
-
 /// A Value of the parameter type P from an argument that converts to it.
 template <class P, class A>
 Value argument(A&& a) {
@@ -92,7 +87,7 @@ class RRef {
   auto call(A&&... args) const {
     using Traits = actors::MethodTraits<decltype(M)>;
     static_assert(sizeof...(A) == Traits::kArity, "the method takes another number of arguments");
-    if constexpr ((rref::IsFuture<std::decay_t<A>>::value || ...))
+    if constexpr ((IsFuture<std::decay_t<A>>::value || ...))
       return call_when_ready<M, Traits>(std::forward<A>(args)...);
     else
       return convert<typename Traits::Return>(

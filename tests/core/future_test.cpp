@@ -201,6 +201,76 @@ TEST_CASE("all() gives the first error in order, once all have ended") {
   CHECK(error_text(ErrorKind::failed, [&] { joined.get(); }) == "second");
 }
 
+TEST_CASE("all() may give the first error in time, at once") {
+  const std::vector<Promise<int>> p(3);
+  const auto joined = all(std::vector{p[0].future(), p[1].future(), p[2].future()}, OnError::at_once);
+  CHECK_FALSE(joined.is_ready());
+  p[2].fail(Error(ErrorKind::deadline, "third"));
+  REQUIRE(joined.is_ready());
+  p[1].fail(Error(ErrorKind::failed, "second"));
+  p[0].set(1);
+  CHECK(error_text(ErrorKind::deadline, [&] { joined.get(); }) == "third");
+  const std::vector<Promise<int>> q(2);
+  const auto good = all(std::vector{q[0].future(), q[1].future()}, OnError::at_once);
+  q[1].set(2);
+  CHECK_FALSE(good.is_ready());
+  q[0].set(1);
+  CHECK(good.get() == std::vector<int>{1, 2});
+}
+
+TEST_CASE("any() gives the first value and whose it is; failures count only if nothing else is left") {
+  const std::vector<Promise<int>> p(3);
+  const auto first = any(std::vector{p[0].future(), p[1].future(), p[2].future()});
+  p[2].fail(Error(ErrorKind::failed, "third"));
+  CHECK_FALSE(first.is_ready());
+  p[1].set(20);
+  REQUIRE(first.is_ready());
+  p[0].set(10);
+  CHECK(first.get() == std::pair<size_t, int>{1, 20});
+
+  const std::vector<Promise<void>> q(2);
+  const auto none = any(std::vector{q[0].future(), q[1].future()});
+  q[1].fail(Error(ErrorKind::deadline, "second"));
+  CHECK_FALSE(none.is_ready());
+  q[0].fail(Error(ErrorKind::failed, "first"));
+  CHECK(error_text(ErrorKind::failed, [&] { none.get(); }) == "first");
+  CHECK(any(std::vector{Future<void>::failed(Error(ErrorKind::failed, "x")), Future<void>::ready({})})
+            .get()
+            .first == 1);
+  CHECK(invalid_text([] { (void)any(std::vector<Future<int>>{}); }) ==
+        "[future] any() of no futures: nothing would ever arrive");
+}
+
+TEST_CASE("then() of a function that gives a future is that future's value, error or end") {
+  const Promise<int> p, q;
+  const Future<std::string> text = p.future().then(
+      [&](int x) { return q.future().then([x](int y) { return std::to_string(x) + std::to_string(y); }); });
+  q.set(2);
+  CHECK_FALSE(text.is_ready());
+  p.set(1);
+  CHECK(text.get() == "12");
+
+  const auto one = Future<int>::ready(1);
+  const Future<void> nothing = one.then([](int) { return Future<void>::ready({}); });
+  nothing.get();
+  CHECK(error_text(ErrorKind::overloaded, [&] {
+          one.then([](int) { return Future<int>::failed(Error(ErrorKind::overloaded, "full")); }).get();
+        }) == "full");
+  CHECK(invalid_text([&] { one.then([](int) -> Future<int> { throw_invalid("[f] no"); }).get(); }) ==
+        "[f] no");
+  CHECK(invalid_text([&] { one.then([](int) { return Future<int>(); }).get(); }) ==
+        "[future] the function gave an empty future");
+  bool called = false;
+  const auto failed = Future<int>::failed(Error(ErrorKind::failed, "before")).then([&](int) {
+    called = true;
+    return one;
+  });
+  CHECK(error_text(ErrorKind::failed, [&] { failed.get(); }) == "before");
+  CHECK_FALSE(called);
+  const auto gone = one.then([](int) { return Promise<int>().future(); });
+  CHECK(error_text(ErrorKind::cancelled, [&] { gone.get(); }).starts_with("[future]"));
+}
+
 TEST_CASE("all() of futures that several threads complete") {
   for (int round = 0; round < 50; ++round) {
     const std::vector<Promise<int>> p(8);
