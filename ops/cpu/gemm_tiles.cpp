@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kLanes = 16, kTileM = 8, kVectors = 3;
 constexpr int64_t kTileN = kVectors * kLanes;
-constexpr int64_t kBlockM = 16 * kTileM, kBlockN = 20 * kTileN, kBlockK = 256;  // a panel of B is 48 KiB
+constexpr int64_t kBlockM = 32 * kTileM, kBlockN = 20 * kTileN, kBlockK = 256;  // a panel of B is 48 KiB
 
 int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
 
