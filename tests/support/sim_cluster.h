@@ -14,7 +14,8 @@ namespace troupe::testing {
 
 class SimCluster {
  public:
-  SimCluster(uint64_t seed, int count, actors::Hosting hosting)
+  /// `timeout`: of calls that name none.
+  SimCluster(uint64_t seed, int count, actors::Hosting hosting, Duration timeout = std::chrono::seconds(60))
       : network_(seed, true), runtime_(actors::Runtime::make(1)) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
@@ -25,6 +26,7 @@ class SimCluster {
                                                                  .hosting = hosting,
                                                                  .runtime = runtime_,
                                                                  .dispatch = actors::Dispatch::caller,
+                                                                 .timeout = timeout,
                                                                  .clock = &network_.clock(),
                                                                  .timer_thread = false}));
       tables_.push_back(install_layers(*workers_.back()));
@@ -52,10 +54,13 @@ class SimCluster {
 
   /// One event of the network, and the deadlines that have passed by then. False: nothing is left to happen.
   bool step() {
-    if (network_.step()) return tick(), true;
     const TimePoint next = tick();
-    if (next == TimePoint::max()) return false;
-    network_.schedule(std::max(next - network_.clock().now(), Duration(1)), [] {});
+    if (next != TimePoint::max() && next != wake_) {  // no event may overtake a deadline
+      wake_ = next;
+      network_.schedule(std::max(next - network_.clock().now(), Duration(1)), [] {});
+    }
+    if (!network_.step()) return false;
+    tick();
     return true;
   }
   /// Runs until the future is ready; fails the test if it never will be.
@@ -79,6 +84,7 @@ class SimCluster {
     return next;
   }
   net::Network network_;
+  TimePoint wake_ = TimePoint::max();  // of the last deadline that was scheduled
   std::shared_ptr<actors::Runtime> runtime_;
   std::vector<std::unique_ptr<actors::Worker>> workers_;
   std::vector<std::shared_ptr<rref::RefTable>> tables_;
