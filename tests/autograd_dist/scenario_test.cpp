@@ -1,0 +1,101 @@
+// Small programs of the kinds that people write: parameter servers that wait for all trainers, micro-batches.
+#include <catch2/catch.hpp>
+
+#include "tests/support/error_of.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+
+namespace {
+
+// Waits for a gradient from every trainer, makes one step with their mean, and answers all with the model.
+struct Server : Actor {
+  Server(int64_t trainers, double lr)
+      : trainers(trainers), lr(lr), model(Tensor::full({2}, 0, DType::float64)) {}
+  Task<Tensor> update(Tensor gradient) {
+    sum = sum.defined() ? ops::add(sum, gradient) : gradient;
+    if (++arrived < trainers) co_return co_await round.future();
+    ++rounds;
+    model = ops::sub(model, ops::mul(sum, Tensor::full({2}, lr / double(trainers), DType::float64)));
+    arrived = 0, sum = {};
+    std::exchange(round, {}).set(model);
+    co_return model;
+  }
+  Tensor current() { return model; }
+  int64_t steps() { return rounds; }
+  int64_t trainers, arrived = 0, rounds = 0;
+  double lr;
+  Tensor model, sum;
+  Promise<Tensor> round;
+  static constexpr auto remote = methods<Server, int64_t, double>("update", &Server::update, "current",
+                                                                  &Server::current, "steps", &Server::steps);
+};
+
+// Pulls the model to its own target: the gradient of (w - target)^2 / 2.
+struct Trainer : Actor {
+  explicit Trainer(double target) : target(Tensor::full({2}, target, DType::float64)) {}
+  Task<std::vector<Tensor>> train(RRef<Server> server, int64_t batches) {
+    std::vector<Tensor> models;
+    Tensor w = co_await server.call<&Server::current>();
+    for (int64_t i = 0; i < batches; ++i) {
+      Tensor leaf = w.clone_data();
+      leaf.set_requires_grad();
+      Tensor away = ops::sub(leaf, target);
+      autograd::backward(ops::mul(ops::mul(away, away), Tensor::full({2}, 0.5, DType::float64)).sum());
+      w = co_await server.call<&Server::update>(leaf.grad());
+      models.push_back(w);
+    }
+    co_return models;
+  }
+  Tensor target;
+  static constexpr auto remote = methods<Trainer, double>("train", &Trainer::train);
+};
+
+struct Stage : Actor {
+  explicit Stage(double first) : w(Tensor::of<float>({float(first), 1, -2, 3}, {2, 2})) {
+    w.set_requires_grad();
+  }
+  Tensor forward(Tensor x) { return ops::relu(ops::matmul(x, w)); }
+  Tensor gradient() { return autograd::context_gradient(w); }
+  Tensor w;
+  static constexpr auto remote =
+      methods<Stage, double>("forward", &Stage::forward, "gradient", &Stage::gradient);
+};
+
+}  // namespace
+
+TEST_CASE("a model that is averaged over trainers for ten iterations comes near the mean of their targets") {
+  auto cluster = Cluster::in_process(3, hosting<Server, Trainer>());
+  auto server = cluster->spawn<Server>("w2", 2, 0.5);
+  auto a = cluster->spawn<Trainer>("w0", 1), b = cluster->spawn<Trainer>("w1", 5);
+  auto one = a.call<&Trainer::train>(server, 10), other = b.call<&Trainer::train>(server, 10);
+  one.get(), other.get();
+  CHECK(server.call<&Server::steps>().get() == 10);
+  CHECK(server.call<&Server::current>().get().to_vector<double>()[1] == Approx(3 - 3.0 / 1024));
+}
+
+TEST_CASE("two remote stages give the same gradients for a batch in one, two and four pieces") {
+  auto cluster = Cluster::in_process(3, hosting<Stage>());
+  auto first = cluster->spawn<Stage>("w1", 1), second = cluster->spawn<Stage>("w2", 2);
+  std::vector<float> elements;
+  for (int i = 0; i < 16; ++i) elements.push_back(float(i % 5 - 1));  // integers: sums are exact in any order
+  const Tensor batch = Tensor::of<float>(elements, {8, 2});
+  std::vector<Tensor> of_first, of_second;
+  for (int64_t pieces : {1, 2, 4}) {
+    autograd::Context context(*cluster);
+    std::vector<Future<Tensor>> results;
+    for (int64_t i = 0; i < pieces; ++i) {
+      const int64_t rows = 8 / pieces;
+      results.push_back(second.call<&Stage::forward>(
+          first.call<&Stage::forward>(ops::slice(batch, 0, i * rows, (i + 1) * rows))));
+    }
+    Tensor loss = Tensor::scalar(0);
+    for (auto& r : results) loss = ops::add(loss, r.get().sum());
+    context.backward(loss);
+    of_first.push_back(first.call<&Stage::gradient>().get().clone_data());
+    of_second.push_back(second.call<&Stage::gradient>().get().clone_data());
+    CHECK_FALSE(bit_equal(of_first.back(), Tensor::full({2, 2}, 0)));
+    CHECK(bit_equal(of_first.back(), of_first[0]));
+    CHECK(bit_equal(of_second.back(), of_second[0]));
+  }
+}
