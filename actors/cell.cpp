@@ -46,7 +46,7 @@ void ActorCell::construct(ValueList args) {
 
 Actor& ActorCell::object() {
   if (failure_) throw *failure_;
-  if (!object_) throw_invalid("[call] actor " + label_ + " was released");
+  if (!object_ || released_) throw_invalid("[call] actor " + label_ + " was released");
   return *object_;
 }
 
@@ -99,10 +99,15 @@ void ActorCell::cancel_suspensions(const Error& why) {
 void ActorCell::release() {
   post(
       [this] {
-        attachments_.clear();
-        object_.reset();
+        released_ = true;
+        if (in_use_ == 0) destroy();
       },
       Where::pool);
+}
+
+void ActorCell::destroy() {
+  attachments_.clear();
+  object_.reset();
 }
 
 void ActorCell::post_paced(std::function<void()> job) {

@@ -37,8 +37,20 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   void add_suspension(std::weak_ptr<Suspension> suspension);
   /// Coroutines that wait give up: the worker stops.
   void cancel_suspensions(const Error& why);
-  /// Destroys the object after what is in the mailbox.
+  /// Destroys the object after what is in the mailbox, and after its coroutines that wait.
   void release();
+  /// While one is alive, the object is. Made and destroyed in the mailbox.
+  class InUse {
+   public:
+    explicit InUse(std::shared_ptr<ActorCell> cell) : cell_(std::move(cell)) { ++cell_->in_use_; }
+    InUse(InUse&&) = default;
+    ~InUse() {
+      if (cell_ && --cell_->in_use_ == 0 && cell_->released_) cell_->destroy();
+    }
+
+   private:
+    std::shared_ptr<ActorCell> cell_;
+  };
 
   Worker& worker() const { return worker_; }
   ObjectId id() const { return id_; }
@@ -60,6 +72,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   Pace& pace(size_t method) { return paces_[method]; }
 
  private:
+  void destroy();
   Worker& worker_;
   const ObjectId id_;
   const ActorType& type_;
@@ -67,6 +80,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::vector<std::string> method_labels_;
   std::unique_ptr<Pace[]> paces_;  // of the methods, and last of post_paced()
   std::unique_ptr<Actor> object_;
+  int in_use_ = 0;  // coroutines that run or wait
+  bool released_ = false;
   std::optional<Error> failure_;
   std::map<std::string, std::any> attachments_;
   std::mutex suspensions_mutex_;

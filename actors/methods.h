@@ -80,8 +80,9 @@ constexpr const char* method_name() {
   return std::get<method_index<T, M>()>(T::remote.methods).name;
 }
 
+// Parameters end last to first: the object outlives the coroutine that works on it.
 template <class R>
-Detached finish(Task<R> task, Ref<Invocation> invocation) {
+Detached finish(ActorCell::InUse, Task<R> task, Ref<Invocation> invocation) {
   try {
     if constexpr (std::is_void_v<R>) {
       co_await std::move(task);
@@ -103,7 +104,8 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   auto args = Traits::Args::from(std::move(invocation.call().args), what);
   auto call = [&](auto&&... a) { return (static_cast<T&>(actor).*method.pointer)(std::move(a)...); };
   if constexpr (Traits::kTask) {
-    finish(std::apply(call, std::move(args)), Ref<Invocation>(&invocation));
+    finish(ActorCell::InUse(invocation.cell()), std::apply(call, std::move(args)),
+           Ref<Invocation>(&invocation));
   } else if constexpr (std::is_void_v<typename Traits::Return>) {
     std::apply(call, std::move(args));
     invocation.complete(Value());

@@ -25,12 +25,17 @@ Worker::~Worker() {
   disconnect();
   for (auto& i : interceptors_) i->stop();
   std::map<ObjectId, std::shared_ptr<ActorCell>> actors;
+  std::vector<std::weak_ptr<ActorCell>> released;
   {
     std::lock_guard lock(actors_mutex_);
     actors.swap(actors_);
+    released.swap(released_);
   }
+  const Error stopping(ErrorKind::cancelled, "[call] worker " + name() + " is shutting down");
+  for (auto& weak : released)  // their coroutines may wait still
+    if (auto cell = weak.lock()) cell->cancel_suspensions(stopping);
   for (auto& [id, cell] : actors) {
-    cell->cancel_suspensions(Error(ErrorKind::cancelled, "[call] worker " + name() + " is shutting down"));
+    cell->cancel_suspensions(stopping);
     cell->release();
   }
   actors.clear();
@@ -265,6 +270,8 @@ void Worker::release_actor(const ObjectId& id) {
     auto node = actors_.extract(id);
     if (node.empty()) return;
     cell = std::move(node.mapped());
+    std::erase_if(released_, [](const auto& c) { return c.expired(); });
+    released_.push_back(cell);
   }
   cell->release();
 }

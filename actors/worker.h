@@ -152,6 +152,7 @@ class Worker final : public net::Events {
 
   mutable std::mutex actors_mutex_;
   std::map<ObjectId, std::shared_ptr<ActorCell>> actors_;
+  std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
   std::condition_variable cells_gone_;
   int64_t live_cells_ = 0;  // in the table, or kept by their last jobs
 

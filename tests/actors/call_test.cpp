@@ -255,3 +255,68 @@ TEST_CASE("a reference that outlives its cluster fails when used") {
   }
   CHECK(error_of([&] { echo.call<&Echo::add>(1).get(); }).kind() == ErrorKind::cancelled);
 }
+
+namespace {
+
+// Holds up who passes until it is open.
+struct Gate : Actor {
+  Task<int64_t> pass() {
+    ++waiting;
+    if (counted && waiting >= wanted) std::exchange(counted, {})->set();
+    co_await opened.future();
+    co_return 1;
+  }
+  Task<void> arrivals(int64_t n) {
+    wanted = n;
+    if (waiting >= wanted) co_return;
+    counted.emplace();
+    co_await counted->future();
+  }
+  void open() { opened.set(); }
+  int64_t waiting = 0, wanted = 0;
+  Promise<void> opened;
+  std::optional<Promise<void>> counted;
+  static constexpr auto remote =
+      methods<Gate>("pass", &Gate::pass, "arrivals", &Gate::arrivals, "open", &Gate::open);
+};
+
+// Says when it goes.
+struct Waiter : Actor {
+  Waiter() { ++alive; }
+  ~Waiter() override { --alive; }
+  Task<int64_t> wait(RRef<Gate> gate, int64_t n) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      sum += co_await gate.call<&Gate::pass>();
+      state.push_back(sum);  // the object's own memory
+    }
+    co_return state.back();
+  }
+  std::vector<int64_t> state;
+  static inline std::atomic<int> alive = 0;
+  static constexpr auto remote = methods<Waiter>("wait", &Waiter::wait);
+};
+
+}  // namespace
+
+TEST_CASE("an actor whose last reference goes while a method waits lives until the method ends", "[actors]") {
+  auto cluster = Cluster::in_process(3, hosting<Gate, Waiter>());
+  auto gate = cluster->spawn<Gate>("w2");
+  std::vector<Future<int64_t>> waiting;
+  for (int i = 0; i < 20; ++i) waiting.push_back(cluster->spawn<Waiter>("w1").call<&Waiter::wait>(gate, 3));
+  gate.call<&Gate::open>().get();
+  for (auto& w : waiting) CHECK(w.get() == 3);
+  // `alive` falls to 0 once the last method has ended: a stopped cluster has no actors.
+  cluster.reset();
+  CHECK(Waiter::alive == 0);
+}
+
+TEST_CASE("a cluster stops although a method of an actor without references waits for ever", "[actors]") {
+  auto cluster = Cluster::in_process(3, hosting<Gate, Waiter>());
+  auto gate = cluster->spawn<Gate>("w2");
+  auto never = cluster->spawn<Waiter>("w1").call<&Waiter::wait>(gate, 1);
+  gate.call<&Gate::arrivals>(1).get();
+  cluster.reset();
+  CHECK(error_of([&] { never.get(); }).kind() != ErrorKind::deadline);
+  CHECK(Waiter::alive == 0);
+}
