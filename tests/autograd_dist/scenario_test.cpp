@@ -64,6 +64,26 @@ struct Stage : Actor {
 
 }  // namespace
 
+TEST_CASE("a server answers three trainers once all their gradients are there, in every round") {
+  auto cluster = Cluster::in_process(4, hosting<Server, Trainer>());
+  auto server = cluster->spawn<Server>("w0", 3, 0.5);
+  std::vector<Future<std::vector<Tensor>>> runs;
+  for (int i = 1; i <= 3; ++i)
+    runs.push_back(cluster->spawn<Trainer>("w" + std::to_string(i), 2 * i).call<&Trainer::train>(server, 4));
+  std::vector<std::vector<Tensor>> models;
+  for (auto& run : runs) models.push_back(run.get());
+  CHECK(server.call<&Server::steps>().get() == 4);
+  double want = 0;
+  for (size_t batch = 0; batch < 4; ++batch) {
+    want -= 0.5 * (want - 4);  // 4: the mean of the targets
+    for (const auto& seen : models) {
+      REQUIRE(seen.size() == 4);
+      CHECK(bit_equal(seen[batch], models[0][batch]));
+      CHECK(seen[batch].to_vector<double>()[0] == Approx(want));
+    }
+  }
+}
+
 TEST_CASE("a model that is averaged over trainers for ten iterations comes near the mean of their targets") {
   auto cluster = Cluster::in_process(3, hosting<Server, Trainer>());
   auto server = cluster->spawn<Server>("w2", 2, 0.5);
