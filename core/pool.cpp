@@ -8,7 +8,7 @@ namespace troupe {
 namespace {
 
 constexpr size_t kStep = 32, kLargest = 1024;  // sizes that are kept, in bytes
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kKept = 0;
 #else
 constexpr size_t kKept = 128;  // blocks of one size

@@ -5,7 +5,7 @@
 namespace troupe {
 
 /// As operator new and sized operator delete, from lists of freed blocks that each thread keeps. Any thread
-/// may free; the block then stays with that thread. Under AddressSanitizer nothing is kept, so that it sees
+/// may free; the block then stays with that thread. Under the sanitizers nothing is kept, so that they see
 /// every use.
 void* pool_allocate(size_t bytes);
 void pool_free(void* memory, size_t bytes);
