@@ -32,14 +32,11 @@ Tensor leaf(float v) {
   t.set_requires_grad();
   return t;
 }
+// The threads that handled the last messages may still be letting go of them: a leak hangs here.
 void nothing_left(Cluster& cluster) {
-  for (const auto& name : cluster.workers()) {
-    auto m = cluster.metrics(name);
-    for (const char* what : {"contexts", "send_nodes", "receive_nodes", "backward_passes"}) {
-      INFO(name << " " << what);
-      CHECK(m[what] == 0);
-    }
-  }
+  for (const auto& name : cluster.workers())
+    for (const char* what : {"contexts", "send_nodes", "receive_nodes", "backward_passes"})
+      while (cluster.metrics(name)[what] != 0) std::this_thread::yield();
 }
 
 }  // namespace
