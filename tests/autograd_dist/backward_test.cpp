@@ -6,10 +6,12 @@
 #include "autograd/checkpoint.h"
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
+#include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
+using testing::nothing_left;
 
 namespace {
 
@@ -47,18 +49,6 @@ struct Scale : Actor {
 
 Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
 std::vector<float> list(const Tensor& t) { return t.to_vector<float>(); }
-
-// Every worker's counters are back where they were.
-void nothing_left(Cluster& cluster) {
-  for (const auto& name : cluster.workers()) {
-    auto m = cluster.metrics(name);
-    INFO(name);
-    CHECK(m["contexts"] == 0);
-    CHECK(m["send_nodes"] == 0);
-    CHECK(m["receive_nodes"] == 0);
-    CHECK(m["backward_passes"] == 0);
-  }
-}
 
 }  // namespace
 

@@ -3,10 +3,12 @@
 
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
+#include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
+using testing::nothing_left;
 
 namespace {
 
@@ -55,11 +57,6 @@ int64_t count(Cluster& cluster, const std::string& what) {
   int64_t n = 0;
   for (const auto& name : cluster.workers()) n += cluster.metrics(name)[what];
   return n;
-}
-
-void nothing_left(Cluster& cluster) {
-  for (const char* what : {"contexts", "send_nodes", "receive_nodes", "backward_passes"})
-    CHECK(count(cluster, what) == 0);
 }
 
 }  // namespace

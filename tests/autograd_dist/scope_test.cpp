@@ -5,10 +5,12 @@
 
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
+#include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
+using testing::nothing_left;
 
 namespace {
 
@@ -31,12 +33,6 @@ Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
   t.set_requires_grad();
   return t;
-}
-// The threads that handled the last messages may still be letting go of them: a leak hangs here.
-void nothing_left(Cluster& cluster) {
-  for (const auto& name : cluster.workers())
-    for (const char* what : {"contexts", "send_nodes", "receive_nodes", "backward_passes"})
-      while (cluster.metrics(name)[what] != 0) std::this_thread::yield();
 }
 
 }  // namespace
