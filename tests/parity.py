@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """docs/parity.md is true to the tests: every test that it cites is in the file that it names, every behaviour has one row
-in one of the four states, and the counts at its top are those of its rows."""
+in one of the four states, and the counts at its top are those of its rows.
+
+    parity.py            prints what is wrong; exit code 1 if there is anything
+    parity.py --count    writes the counts first
+"""
 import pathlib, re, sys
 
 root = pathlib.Path(__file__).resolve().parent
-doc = (root.parent / "docs/parity.md").read_text()
+page = root.parent / "docs/parity.md"
+doc = page.read_text()
 states = ["shown", "not tested yet", "not there yet", "does not apply"]
 literal = r'"((?:[^"\\]|\\.)*)"'
 faults = []
@@ -43,6 +48,10 @@ for number, _, text in rows:
         elif name not in cases(root / file):
             faults.append(f'row {number}: tests/{file} has no test case "{name}"')
 summary = {**counts, narrower: sum(". Narrower: " in text for _, _, text in rows), "all": len(rows)}
+if "--count" in sys.argv[1:]:
+    for name, count in summary.items():
+        doc = re.sub(rf"^\| {name} \| \d+ \|$", f"| {name} | {count} |", doc, count=1, flags=re.M)
+    page.write_text(doc)
 for name, count in summary.items():
     if f"| {name} | {count} |" not in doc:
         faults.append(f"the count of '{name}' at the top should be {count}")
