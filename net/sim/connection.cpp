@@ -43,6 +43,7 @@ bool SimConnection::join(const std::shared_ptr<Node>& client, const std::shared_
                          ConnectionPromise promise) {
   std::shared_ptr<SimConnection> near(new SimConnection(client, server)),
       far(new SimConnection(server, client));
+  near->opened_ = true;
   near->peer_ = far;
   far->peer_ = near;
   if (!client->add(near->id_, near)) return false;
@@ -62,6 +63,7 @@ bool SimConnection::join(const std::shared_ptr<Node>& client, const std::shared_
 void SimConnection::send(Message message) {
   if (auto wrong = over_limits(message, node_->limits()); !wrong.empty())
     throw_invalid(fmt::format("[net] message to {} refused: {}", who(), wrong));
+  if (auto* observer = node_->world().observer) observer->sending(node_->name(), peer_node_->name(), message);
   {
     std::lock_guard lock(mutex_);
     if (state_ != State::open) throw disconnected(who(), why_);
@@ -172,7 +174,9 @@ bool SimConnection::push_over_link(Item item, bool check_room) {
     return other->push(std::move(broken), route.arrival, false, false);
   }
   std::optional<Item> twin;
-  if (route.duplicate) twin.emplace(), twin->bytes = bytes, twin->message = copy_of(item.message);
+  if (route.numbered && !control) item.number = ++last_sent_;
+  if (route.duplicate)
+    twin.emplace(), twin->bytes = bytes, twin->number = item.number, twin->message = copy_of(item.message);
   other->push(std::move(item), route.arrival, route.reorder, false);
   if (twin) other->push(std::move(*twin), route.arrival, false, false);
   return true;
@@ -207,12 +211,7 @@ void SimConnection::end(const std::string& reason, bool tell_peer) {
   }
   discard(std::move(lost));
   for (auto& w : waiting) w.fail(disconnected(who(), reason));
-  if (tell_peer) {
-    Item item;
-    item.kind = Item::Kind::closed;
-    item.reason = "closed by it: " + reason;
-    push_over_link(std::move(item), false);
-  }
+  if (tell_peer) close_peer("closed by it: " + reason);
   if (silent) return detach();
   schedule(std::unique_lock(mutex_), node_->world().clock().now());
 }
@@ -240,10 +239,13 @@ void SimConnection::shut(const std::string& reason) {
     queued_ = 0;
   }
   discard(std::move(lost));
-  if (!was_open) return;
+  if (was_open) close_peer("closed by it: " + reason);
+}
+
+void SimConnection::close_peer(const std::string& reason) {
   Item item;
   item.kind = Item::Kind::closed;
-  item.reason = "closed by it: " + reason;
+  item.reason = reason;
   push_over_link(std::move(item), false);
 }
 

@@ -1,6 +1,7 @@
 // One end of a simulated connection: an inbox, and who drains it.
 #pragma once
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,7 @@ struct Item {
   Kind kind = Kind::message;
   Message message;
   std::optional<ConnectionPromise> promise;  // of accepted and connected: the connecting side's
+  uint64_t number = 0;                       // of messages on links that lose and double them; 0: none
   std::string reason;                        // of closed
   bool tell_peer = false;                    // of closed: the other end does not know yet
   size_t bytes = 0;
@@ -44,6 +46,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   const Node& peer_node() const { return *peer_node_; }
   std::shared_ptr<SimConnection> other_end() const { return peer_.lock(); }
   const Limits& limits() const { return node_->limits(); }
+  /// This side has opened the connection.
+  bool opened() const { return opened_; }
+  /// The other end closes after what is on its way there.
+  void close_peer(const std::string& reason);
   /// Ends this side: what has not been delivered is dropped, then on_closed.
   void end(const std::string& reason, bool tell_peer);
   /// Both sides find out by silence, each after its own Limits::dead_after.
@@ -63,6 +69,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   bool push_over_link(Item item, bool check_room);
   void schedule(std::unique_lock<std::mutex> lock, TimePoint when);
   bool deliver_next();
+  void deliver_in_order(Item item);
   void dispatch(Item item);
   bool lost_on_the_way(const Item& item);
   bool has_room(size_t bytes) const;
@@ -75,6 +82,9 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::weak_ptr<SimConnection> peer_;
   PeerInfo peer_info_;
   Link &out_, &in_;
+  bool opened_ = false;
+  uint64_t last_sent_ = 0, last_delivered_ = 0;  // numbers of messages, on the one thread of virtual time
+  std::map<uint64_t, Item> early_;               // by number
 
   mutable std::mutex mutex_;  // guards what follows
   State state_ = State::open;

@@ -93,8 +93,20 @@ bool SimConnection::deliver_next() {
   discard(std::move(lost));
   for (auto& w : waiting) w.set();
   if (!item) return false;
-  dispatch(std::move(*item));
+  if (item->number)
+    deliver_in_order(std::move(*item));
+  else
+    dispatch(std::move(*item));
   return true;
+}
+
+void SimConnection::deliver_in_order(Item item) {
+  if (lost_on_the_way(item) || item.number <= last_delivered_) return;
+  early_.emplace(item.number, std::move(item));  // without effect if it came twice
+  while (!early_.empty() && early_.begin()->first == last_delivered_ + 1) {
+    ++last_delivered_;
+    dispatch(std::move(early_.extract(early_.begin()).mapped()));
+  }
 }
 
 bool SimConnection::lost_on_the_way(const Item& item) {
@@ -123,6 +135,12 @@ void SimConnection::dispatch(Item item) {
       case Item::Kind::message:
         if (auto wrong = over_limits(item.message, node_->limits()); !wrong.empty())
           return end("it sent " + wrong, true);
+        if (auto* observer = node_->world().observer) {
+          observer->arriving(peer_node_->name(), node_->name(), item.message);
+          if (node_->leaving()) return;
+          node_->events().on_message(*this, std::move(item.message));
+          return observer->handled(peer_node_->name(), node_->name());
+        }
         return node_->events().on_message(*this, std::move(item.message));
       case Item::Kind::closed: {
         std::vector<Promise<void>> waiting;

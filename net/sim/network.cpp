@@ -23,7 +23,8 @@ void check(const Faults& f) {
   probability(f.drop, "drop");
   probability(f.duplicate, "duplicate");
   probability(f.reorder, "reorder");
-  if (f.delay < Duration(0) || f.jitter < Duration(0)) throw_invalid("[net] faults: a delay is negative");
+  if (f.delay < Duration(0) || f.jitter < Duration(0) || f.resend < Duration(0))
+    throw_invalid("[net] faults: a delay is negative");
   if (!(f.bytes_per_second >= 0))
     throw_invalid(fmt::format("[net] faults: {} bytes per second", f.bytes_per_second));
 }
@@ -101,7 +102,7 @@ void Network::heal(const std::string& a, const std::string& b) {
   core_->retry_waiting(b);
 }
 
-void Network::crash(const std::string& name) {
+void Network::crash(const std::string& name, InFlight in_flight) {
   auto node = core_->find(name);
   if (!node) throw_invalid(fmt::format("[net] crash: there is no node \"{}\"", name));
   node->leave();
@@ -111,9 +112,22 @@ void Network::crash(const std::string& name) {
   core_->fail_waiting(node.get(), "this side has crashed");
   for (auto& c : node->connections()) {
     auto other = c->other_end();
+    if (in_flight == InFlight::arrives) c->close_peer("it has crashed");
     c->finish("this side has crashed", false);
-    if (other) other->end("it has crashed", false);
+    if (other && in_flight == InFlight::lost) other->end("it has crashed", false);
   }
+}
+
+void Network::reset(const std::string& from, const std::string& to) {
+  auto node = core_->find(from);
+  if (!node) return;
+  for (auto& c : node->connections())
+    if (c->opened() && c->peer_node().name() == to) c->end("the connection was reset", true);
+}
+
+void Network::observe(Observer* observer) {
+  core_->need_virtual_time("observe()");
+  core_->observer = observer;
 }
 
 LinkCounters Network::counters(const std::string& from, const std::string& to) const {

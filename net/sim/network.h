@@ -18,10 +18,32 @@ struct Faults {
   double drop = 0;       ///< probability that a message is lost (the connection then breaks, as TCP's would)
   double duplicate = 0;  ///< probability; for tests below the contract: delivered twice
   double reorder = 0;    ///< probability that a message overtakes the one before; below the contract too
+  /// The connection makes good what the link does, as TCP does: what was lost is sent again after this time,
+  /// what comes twice is known by its number, what comes too early waits. 0: it does not.
+  Duration resend{0};
 };
 
 struct LinkCounters {
   uint64_t messages = 0, bytes = 0, dropped = 0, duplicated = 0, reordered = 0;
+};
+
+/// Sees every message of a network in virtual time, and may act on what it sees: crash, reset, partition,
+/// schedule.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// `from` is about to send. It does not if it crashes here, or its connection breaks.
+  virtual void sending(const std::string& /*from*/, const std::string& /*to*/, const Message&) {}
+  /// The message is there. It is lost if `to` crashes here.
+  virtual void arriving(const std::string& /*from*/, const std::string& /*to*/, const Message&) {}
+  /// `to` has dealt with it.
+  virtual void handled(const std::string& /*from*/, const std::string& /*to*/) {}
+};
+
+/// What was on its way from a node that crashes.
+enum class InFlight {
+  lost,     ///< the others hear of the end at once
+  arrives,  ///< the others hear of the end after it
 };
 
 /// Named nodes and the links between them. Two modes:
@@ -56,8 +78,12 @@ class Network {
   /// partition. Immediate mode has no silence: connections end at once.
   void partition(const std::string& a, const std::string& b);
   void heal(const std::string& a, const std::string& b);
-  /// The node is gone: its connections break at once at the other end, and it hears nothing any more.
-  void crash(const std::string& name);
+  /// The node is gone: its connections break at the other end, and it hears nothing any more.
+  void crash(const std::string& name, InFlight in_flight = InFlight::lost);
+  /// The connections that `from` has opened to `to` break: at once there, after what is on its way here.
+  void reset(const std::string& from, const std::string& to);
+  /// Virtual time only; null: nobody. Not owned.
+  void observe(Observer* observer);
   LinkCounters counters(const std::string& from, const std::string& to) const;
   LinkCounters counters() const;
 

@@ -62,6 +62,8 @@ Route World::route(Link& link, size_t bytes, bool control) {
   route.duplicate = happens(f.duplicate);
   route.reorder = happens(f.reorder);
   if (route.drop) link.dropped++, route.duplicate = route.reorder = false;
+  route.numbered = f.resend > Duration(0);
+  if (route.numbered && std::exchange(route.drop, false)) route.arrival += f.resend;
   if (route.duplicate) link.duplicated++;
   return route;
 }

@@ -91,6 +91,7 @@ class Node : public std::enable_shared_from_this<Node> {
 struct Route {
   TimePoint arrival{};
   bool drop = false, duplicate = false, reorder = false;
+  bool numbered = false;  // Faults::resend
 };
 
 /// Thread-safe. In virtual time, determinism needs that one thread does everything.
@@ -99,6 +100,7 @@ class World : public std::enable_shared_from_this<World> {
   World(uint64_t seed, bool virtual_time);
 
   const bool virtual_time;
+  Observer* observer = nullptr;  // virtual time only
   const Clock& clock() const { return virtual_time ? static_cast<const Clock&>(manual_) : Clock::system(); }
   uint64_t next_id() { return ++ids_; }
 

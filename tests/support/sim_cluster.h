@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/serial_runtime.h"
 #include "net/sim/network.h"
 #include "troupe/cluster.h"
 
@@ -16,7 +17,7 @@ class SimCluster {
  public:
   /// `timeout`: of calls that name none.
   SimCluster(uint64_t seed, int count, actors::Hosting hosting, Duration timeout = std::chrono::seconds(60))
-      : network_(seed, true), runtime_(actors::Runtime::make(1)) {
+      : network_(seed, true), runtime_(std::make_shared<actors::SerialRuntime>()) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
       workers_.push_back(
