@@ -198,18 +198,27 @@ Tensors compose(const Call& call) {
   return out;
 }
 
+// What an operator inside this one, or a tensor, complains of gets the name that the caller knows in front.
+Tensors run(const Call& call) try {
+  if (call.op.compose) return compose(call);
+  if (call.op.view) return call.op.view(call);
+  Tensors out;
+  run_kernel(call, out);
+  return out;
+} catch (const Error& e) {
+  const std::string prefix = fmt::format("[{}] ", call.op.name);
+  if (e.message().starts_with(prefix)) throw;
+  throw Error(e.kind(), prefix + e.message(), e.trail(), e.worker());
+}
+
 }  // namespace
 
 Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   check_inputs(op, inputs);
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
-  if (op.compose) return compose(call);
-  Tensors out;
-  if (op.view)
-    out = op.view(call);
-  else
-    run_kernel(call, out);
+  Tensors out = run(call);
+  if (op.compose) return out;
   if (anomaly_mode() != Anomaly::off) [[unlikely]]
     check_results(call, out);
   if (!op.gradient || !grad_enabled()) return out;

@@ -37,18 +37,21 @@ void check_attention(const Call& c, const Tensor& q, const Tensor& k, const Tens
                        a.str(), b.str(), d.str()));
 }
 
-Specs attention_spec(const Call& c) {
-  check_attention(c, c.in[0], c.in[1], c.in[2]);
-  Shape out = c.in[0].shape();
-  out.back() = c.in[2].shape().back();
-  return {{out, c.in[0].dtype()}, {without_width(out), c.in[0].dtype()}};
+// Of q, k and v, which are inputs `first` and the two behind it: the result and the logarithms.
+Specs attention_results(const Call& c, size_t first) {
+  check_attention(c, c.in[first], c.in[first + 1], c.in[first + 2]);
+  Shape out = c.in[first].shape();
+  out.back() = c.in[first + 2].shape().back();
+  return {{out, c.in[first].dtype()}, {without_width(out), c.in[first].dtype()}};
 }
+
+Specs attention_spec(const Call& c) { return attention_results(c, 0); }
 
 // Inputs: gradients of both results, then q, k, v, result, logarithms.
 Specs attention_grad_spec(const Call& c) {
-  check_attention(c, c.in[2], c.in[3], c.in[4]);
-  require_same_shape(c, c.in[0], c.in[5]);
-  require_same_shape(c, c.in[1], c.in[6]);
+  const Specs results = attention_results(c, 2);
+  for (const size_t first : {0, 5})
+    for (size_t i = 0; i < results.size(); ++i) require_shape(c, first + i, results[i].shape);
   return {{c.in[2].shape(), c.in[2].dtype()},
           {c.in[3].shape(), c.in[3].dtype()},
           {c.in[4].shape(), c.in[4].dtype()}};
@@ -57,13 +60,13 @@ Specs attention_grad_spec(const Call& c) {
 int64_t head_width(const Call& c, const Shape& qkv) {
   const int64_t heads = c.attrs.integer("heads");
   if (heads < 1) reject(c, fmt::format("heads must be at least 1, got {}", heads));
-  if (qkv.rank() != 3 || qkv[2] % (3 * heads))
+  if (qkv.rank() != 3 || qkv[2] % 3 || qkv[2] / 3 % heads)
     reject(c, fmt::format("qkv must be [batch, time, 3 * {} heads * width], got {}", heads, qkv.str()));
   return qkv[2] / 3 / heads;
 }
 
-Specs self_attention_spec(const Call& c) {
-  const Tensor& qkv = c.in[0];
+Specs self_attention_results(const Call& c, size_t input) {
+  const Tensor& qkv = c.in[input];
   require_floating(c, qkv);
   head_width(c, qkv.shape());
   const int64_t batch = qkv.shape()[0], time = qkv.shape()[1];
@@ -71,13 +74,14 @@ Specs self_attention_spec(const Call& c) {
           {{batch, c.attrs.integer("heads"), time}, qkv.dtype()}};
 }
 
+Specs self_attention_spec(const Call& c) { return self_attention_results(c, 0); }
+
 // Inputs: gradients of both results, then qkv, result, logarithms.
 Specs self_attention_grad_spec(const Call& c) {
   require_same_dtype(c);
-  require_floating(c, c.in[2]);
-  head_width(c, c.in[2].shape());
-  require_same_shape(c, c.in[0], c.in[3]);
-  require_same_shape(c, c.in[1], c.in[4]);
+  const Specs results = self_attention_results(c, 2);
+  for (const size_t first : {0, 3})
+    for (size_t i = 0; i < results.size(); ++i) require_shape(c, first + i, results[i].shape);
   return {{c.in[2].shape(), c.in[2].dtype()}};
 }
 

@@ -31,6 +31,12 @@ void require_same_shape(const Call& c, const Tensor& a, const Tensor& b) {
     reject(c, fmt::format("shapes differ: {} and {}", a.shape().str(), b.shape().str()));
 }
 
+void require_shape(const Call& c, size_t input, const Shape& wanted) {
+  if (c.in[input].shape() != wanted)
+    reject(c,
+           fmt::format("input {} has shape {}, expected {}", input, c.in[input].shape().str(), wanted.str()));
+}
+
 void require_reduction(const Call& c, const char* more) {
   const std::string& r = c.attrs.text("reduction");
   if (r == "mean" || r == "sum" || r == "none" || (more && r == more)) return;

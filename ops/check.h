@@ -11,6 +11,8 @@ void require_int64(const Call& c, const Tensor& t, const char* what);
 /// `invalid`, naming .to(), unless the inputs from `first` on have one dtype.
 void require_same_dtype(const Call& c, size_t first = 0);
 void require_same_shape(const Call& c, const Tensor& a, const Tensor& b);
+/// `invalid` unless that input has that shape.
+void require_shape(const Call& c, size_t input, const Shape& wanted);
 /// "mean", "sum" or "none" (and `more`, if given); `invalid` otherwise.
 void require_reduction(const Call& c, const char* more = nullptr);
 

@@ -107,12 +107,12 @@ Tensors split_views(const Call& c) {
   const Tensor& x = c.in[0];
   const int dim = axis(c, x.shape());
   const Ints& sizes = c.attrs.ints("sizes");
-  int64_t total = 0;
+  int64_t left = x.shape()[dim];
   for (int64_t s : sizes) {
     if (s < 0) reject(c, fmt::format("sizes must be at least 0, got {}", str(AttrValue(sizes))));
-    total += s;
+    left = s > left ? -1 : left - s;  // once below 0 it stays there
   }
-  if (sizes.empty() || total != x.shape()[dim])
+  if (sizes.empty() || left != 0)
     reject(c, fmt::format("sizes {} do not add up to dimension {} of {}", str(AttrValue(sizes)), dim,
                           x.shape().str()));
   Tensors out;
@@ -133,8 +133,10 @@ Specs pad_spec(const Call& c) {
     reject(c, fmt::format("pad {} must be two numbers for each of at most {} dimensions",
                           str(AttrValue(widths)), out.rank()));
   for (size_t i = 0; i < widths.size(); ++i) {
-    if (widths[i] < 0) reject(c, fmt::format("widths must be at least 0, got {}", str(AttrValue(widths))));
-    out[out.rank() - 1 - static_cast<int>(i / 2)] += widths[i];
+    int64_t& size = out[out.rank() - 1 - static_cast<int>(i / 2)];
+    if (widths[i] < 0 || __builtin_add_overflow(size, widths[i], &size))
+      reject(c,
+             fmt::format("widths must be at least 0 and sizes be countable, got {}", str(AttrValue(widths))));
   }
   return {{out, c.in[0].dtype()}};
 }

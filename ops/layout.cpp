@@ -70,7 +70,9 @@ Tensors repeated(const Call& c) {
       Ints wide = to_list(y.shape());
       wide[static_cast<size_t>(i - shift)] = times;
       Ints joined = wide;
-      joined[static_cast<size_t>(i - shift)] *= joined[static_cast<size_t>(i - shift) + 1];
+      int64_t& size = joined[static_cast<size_t>(i - shift)];
+      if (__builtin_mul_overflow(size, joined[static_cast<size_t>(i - shift) + 1], &size))
+        reject(c, fmt::format("{} times {} has too many elements", x.shape().str(), str(AttrValue(repeats))));
       joined.erase(joined.begin() + (i - shift) + 1);
       y = reshape(expand(y, wide), joined);
     }

@@ -60,6 +60,8 @@ Specs cross_entropy_grad_spec(const Call& c) {
   require_reduction(c);
   require_floating(c, c.in[1]);
   check_classes(c, c.in[1].shape(), c.in[2]);
+  if (c.in[0].dtype() != c.in[1].dtype())
+    reject(c, fmt::format("the gradient is {}, expected {}", name(c.in[0].dtype()), name(c.in[1].dtype())));
   if (c.in[0].shape() != (c.attrs.text("reduction") == "none" ? c.in[2].shape() : Shape{}))
     reject(c, "the gradient's shape is " + c.in[0].shape().str());
   return {{c.in[1].shape(), c.in[1].dtype()}};

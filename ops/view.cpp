@@ -49,14 +49,17 @@ Shape wanted_shape(const Call& c, const Tensor& x) {
   Shape shape(c.attrs.ints("shape"));
   int64_t known = 1;
   int open = -1;
+  bool none = false;
   for (int i = 0; i < shape.rank(); ++i) {
+    none |= shape[i] == 0;
     if (shape[i] == -1 && open < 0)
       open = i;
     else if (shape[i] < 0)
       reject(c, fmt::format("sizes must be at least 0, one of them -1: got {}", shape.str()));
-    else if (__builtin_mul_overflow(known, shape[i], &known))
+    else if (__builtin_mul_overflow(known, std::max<int64_t>(shape[i], 1), &known))  // strides must fit too
       reject(c, fmt::format("{} has too many elements", shape.str()));
   }
+  if (none) known = 0;
   if (open >= 0) {
     if (known == 0)
       reject(c, fmt::format("the size for -1 is not determined: {} from {}", shape.str(), x.shape().str()));
@@ -121,6 +124,7 @@ Tensors expand_view(const Call& c) {
   }
   if (!fits)
     reject(c, fmt::format("{} does not expand to {}", x.shape().str(), Shape(c.attrs.ints("shape")).str()));
+  shape.numel();  // throws if it cannot be counted
   return {viewed(x, shape, strides)};
 }
 

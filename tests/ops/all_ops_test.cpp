@@ -3,6 +3,7 @@
 #include <set>
 
 #include "autograd/engine.h"
+#include "core/error.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
@@ -207,6 +208,54 @@ TEST_CASE("strided inputs give what contiguous ones give") {
     for (size_t i = 0; i < a.outputs.size(); ++i)
       CHECK(difference(b.outputs[i], a.outputs[i], 1e-13, 1e-13) == "");
     for (size_t i = 0; i < a.grads.size(); ++i) CHECK(difference(b.grads[i], a.grads[i], 1e-13, 1e-13) == "");
+  });
+}
+
+// The first row, seen in the place of all rows.
+Tensor repeated(const Tensor& t) {
+  if (t.dim() == 0 || t.size(0) == 0) return t;
+  return ops::expand(ops::slice(t, 0, 0, 1), {t.shape().begin(), t.shape().end()});
+}
+
+TEST_CASE("broadcast inputs give what their copies give") {
+  for_each_sample([](const Op& op, const Sample& s) {
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      INFO("input " << i);
+      Tensors views = s.inputs, copied = s.inputs;
+      views[i] = repeated(s.inputs[i]);
+      copied[i] = views[i].clone_data();
+      const Result a = run(op, leaves(copied), s.attrs), b = run(op, leaves(views), s.attrs);
+      REQUIRE(a.outputs.size() == b.outputs.size());
+      for (size_t k = 0; k < a.outputs.size(); ++k)
+        CHECK(difference(b.outputs[k], a.outputs[k], 1e-13, 1e-13) == "");
+      for (size_t k = 0; k < a.grads.size(); ++k)
+        CHECK(difference(b.grads[k], a.grads[k], 1e-13, 1e-13) == "");
+    }
+  });
+}
+
+// Whatever has a kernel for the device is held against the CPU's.
+TEST_CASE("a CUDA device gives what the CPU gives") {
+  const Device device{Device::Kind::cuda, 0};
+  try {
+    Tensor::empty({1}, float32, device);
+  } catch (const Error& e) {
+    REQUIRE(e.kind() == ErrorKind::unimplemented);
+    WARN("skipped: " << e.message());
+    return;
+  }
+  const auto moved = [](const Tensor& t, Device to) {
+    const Tensor copy = Tensor::empty(t.shape(), t.dtype(), to);
+    copy.copy_(t);
+    return copy;
+  };
+  for_each_sample([&](const Op& op, const Sample& s) {
+    if (!op.cuda) return;
+    Tensors there;
+    for (const Tensor& t : s.inputs) there.push_back(moved(t, device));
+    const Tensors a = ops::apply(op, s.inputs, s.attrs), b = ops::apply(op, there, s.attrs);
+    REQUIRE(a.size() == b.size());
+    for (size_t i = 0; i < a.size(); ++i) CHECK(difference(moved(b[i], cpu), a[i], 1e-10, 1e-12) == "");
   });
 }
 

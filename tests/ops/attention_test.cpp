@@ -81,8 +81,9 @@ TEST_CASE("attention over a long sequence holds no matrix of scores") {
 
 TEST_CASE("wrong shapes for attention are refused by name") {
   const Tensor x = Tensor::zeros({2, 3, 4}), other = Tensor::zeros({2, 3, 5});
-  CHECK(testing::invalid_text([&] { ops::scaled_dot_product_attention(x, other, x); }).find("[attention]") ==
-        0);
+  CHECK(testing::invalid_text([&] {
+          ops::scaled_dot_product_attention(x, other, x);
+        }).find("[scaled_dot_product_attention] [attention] got q") == 0);
   CHECK(testing::invalid_text([&] { ops::self_attention(x, 3); }).find("[self_attention]") == 0);
   CHECK(testing::invalid_text([&] { ops::self_attention(x, 0); }).find("[self_attention]") == 0);
 }
