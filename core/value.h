@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -93,3 +94,12 @@ void visit_refs(ValueList& values, F&& f) {
 }
 
 }  // namespace troupe
+
+template <>
+struct std::hash<troupe::ObjectId> {
+  size_t operator()(const troupe::ObjectId& id) const {
+    uint64_t h = (uint64_t{id.owner} << 32 | id.creator) * 0x9e3779b97f4a7c15;  // Fibonacci hashing
+    h = (h ^ h >> 32 ^ id.number) * 0x9e3779b97f4a7c15;
+    return h ^ h >> 32;
+  }
+};

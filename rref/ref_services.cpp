@@ -15,6 +15,16 @@ ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields)
 
 }  // namespace
 
+// An actor that is in the table of objects: its constructor may refer to it already.
+void RefTable::create(const ObjectId& id, const std::string& type, ValueList args) {
+  try {
+    worker().create_actor(id, type, std::move(args));
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    failed_.emplace(id, current_error());
+  }
+}
+
 void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
   ValueList& args = call->call().args;
   if (args.size() != 3 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
@@ -22,21 +32,19 @@ void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
     throw_invalid("[rref] malformed spawn message");
   actors::Worker& worker = call->worker();
   const ObjectId id{worker.id(), call->from(), static_cast<uint64_t>(*args[0].get_if<int64_t>())};
-  std::optional<Error> failure;
-  try {
-    worker.create_actor(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()));
-  } catch (...) {
-    failure = current_error();
+  {
+    std::lock_guard lock(mutex_);
+    if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
   }
+  create(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()));
   std::vector<Ref<actors::Invocation>> waiting;
   bool orphan = false;
   {
     std::lock_guard lock(mutex_);
-    owner_.create(id, id.creator);
-    if (failure) failed_.emplace(id, *failure);
     last_spawned_[id.creator] = id.number;
     if (auto node = parked_.extract(id); !node.empty()) waiting = std::move(node.mapped());
-    orphan = worker.members().loss(id.creator).has_value() && owner_.give_back(id, id.creator, 1);
+    if (worker.members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
+    orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
   }
   if (orphan) release({id});
   for (auto& w : waiting) worker.dispatch(w);

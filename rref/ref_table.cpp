@@ -60,6 +60,7 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   worker.add_service(kRegister, [t](const auto& call) { t->on_register(call); });
   worker.add_service(kGiveBack, [t](const auto& call) { t->on_give_back(call); });
   worker.add_service(kUnpin, [t](const auto& call) { t->on_unpin(call); });
+  worker.add_actor_method(kReady, [](Actor&, actors::Invocation& call) { call.complete(Value()); });
   worker.add_metrics([t](actors::Worker::Metrics& m) {
     std::lock_guard lock(t->mutex_);
     m["owned_objects"] = static_cast<int64_t>(t->owner_.objects());
@@ -69,6 +70,10 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
         static_cast<int64_t>(t->holder_.registering() + t->pins_.size() + t->parked_.size());
   });
   return table;
+}
+
+std::shared_ptr<RefTable> RefTable::of(actors::Worker& worker) {
+  return worker.interceptor<Hook>()->table().shared_from_this();
 }
 
 actors::Worker& RefTable::worker() {
@@ -90,20 +95,18 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
           ") needs gradients, and none come back from a constructor: detach() it, or pass it in a call");
     t = t.detach();
   });
+  if (owner == worker.id()) {
+    const ObjectId id{owner, owner, worker.next_number()};
+    {
+      std::lock_guard lock(mutex_);
+      owner_.create(id, owner);
+    }
+    auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
+    create(id, type, std::move(args));
+    return handle;
+  }
   std::lock_guard order(spawn_mutex_);
   const ObjectId id{owner, worker.id(), worker.next_number()};
-  if (owner == worker.id()) {
-    std::optional<Error> failure;
-    try {
-      worker.create_actor(id, type, std::move(args));
-    } catch (...) {
-      failure = current_error();
-    }
-    std::lock_guard lock(mutex_);
-    owner_.create(id, owner);
-    if (failure) failed_.emplace(id, *failure);
-    return std::make_shared<Handle>(shared_from_this(), id, type);
-  }
   {
     std::lock_guard lock(mutex_);
     holder_.created(id);
@@ -126,10 +129,64 @@ HandlePtr RefTable::refer(const actors::ActorCell& cell) {
   return std::make_shared<Handle>(shared_from_this(), cell.id(), cell.type().name);
 }
 
+// ---- asking about references
+
 void RefTable::check(const ObjectId& id) {
   std::lock_guard lock(mutex_);
   if (!worker_) throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
   if (auto why = holder_.failure(id)) throw *why;
+}
+
+bool RefTable::is_here(const ObjectId& id) const {
+  std::lock_guard lock(mutex_);
+  return worker_ && worker_->id() == id.owner;
+}
+
+std::string RefTable::describe(const Handle& handle) const {
+  const ObjectId& id = handle.id();
+  std::lock_guard lock(mutex_);
+  std::string text =
+      handle.type() + "#" + std::to_string(id.creator) + ":" + std::to_string(id.number) + " on ";
+  if (!worker_) return text + "worker " + std::to_string(id.owner) + " of a cluster that was shut down";
+  text += worker_->members().name_of(id.owner);
+  return worker_->id() == id.owner ? text : text + ", used by " + worker_->name();
+}
+
+Future<void> RefTable::ready(const Handle& handle) {
+  try {
+    check(handle.id());
+    return worker()
+        .call(handle.id(), "creation of " + handle.type(), net::method_id(kReady), {})
+        .then([](const Value&) {});
+  } catch (...) {
+    return Future<void>::failed(current_error());
+  }
+}
+
+void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f) {
+  actors::Worker& worker = this->worker();
+  const ObjectId& id = handle.id();
+  if (id.owner != worker.id())
+    throw_invalid("[rref] local access to " + handle.type() + " works on its owner " +
+                  worker.members().name_of(id.owner) + " alone, and this is " + worker.name() +
+                  ": call a method instead");
+  auto cell = worker.find_actor(id);
+  if (!cell) {
+    std::lock_guard lock(mutex_);
+    const auto failed = failed_.find(id);
+    if (failed != failed_.end()) throw failed->second;
+    throw_invalid("[rref] " + handle.type() + " is not, or no longer, an actor of " + worker.name());
+  }
+  const auto run = [cell, f = std::move(f)] {
+    Result<Actor*> actor = nullptr;
+    try {
+      actor = &cell->object();
+    } catch (...) {
+      actor = current_error();
+    }
+    f(actor);
+  };
+  cell->post(run, actors::Where::caller);
 }
 
 // ---- references in messages

@@ -41,6 +41,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
  public:
   /// Adds interceptor, services and metrics to the worker.
   static std::shared_ptr<RefTable> install(actors::Worker& worker);
+  /// The table of a worker that has one.
+  static std::shared_ptr<RefTable> of(actors::Worker& worker);
 
   /// Makes an actor on worker `owner`; does not wait. A failed creation shows when the reference is used.
   /// `invalid` at once if an argument needs gradients or is a reference of another cluster.
@@ -49,6 +51,13 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   HandlePtr refer(const actors::ActorCell& cell);
   /// Throws why the reference cannot be used, if it cannot.
   void check(const ObjectId& id);
+  /// Ready once the object has been made, with the error if that failed.
+  Future<void> ready(const Handle& handle);
+  /// Calls f with the actor, in its mailbox, or with the reason why not. `invalid` on other workers than its
+  /// own.
+  void at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f);
+  bool is_here(const ObjectId& id) const;
+  std::string describe(const Handle& handle) const;
   /// `cancelled` once the worker has stopped.
   actors::Worker& worker();
 
@@ -69,6 +78,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void lost(WorkerId id, const Error& why);
   void stop();
 
+  void create(const ObjectId& id, const std::string& type, ValueList args);
   void dropped(const ObjectId& id);
   void perform(const ObjectId& id, HolderActions actions);
   void notify(WorkerId to, const char* service, ValueList args);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "actors/methods.h"
-#include "rref/ref_table.h"
+#include "rref/ref_base.h"
 
 namespace troupe {
 
@@ -68,14 +68,13 @@ struct DeferredCall : std::enable_shared_from_this<DeferredCall<T, M, R, A...>> 
 
 }  // namespace rref
 
-/// A value: copy it, keep it, send it in a message. The actor lives while any RRef to it does, anywhere in
-/// the cluster. Thread-safe as an int is. An empty one may only be assigned to.
+/// A reference to an actor of type T.
 template <class T>
-class RRef {
+class RRef : public rref::RefBase {
  public:
   RRef() = default;
   /// Not for users: spawn and messages make references.
-  explicit RRef(rref::HandlePtr handle) : handle_(std::move(handle)) {}
+  explicit RRef(rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls method M, which is listed in T::remote, with arguments that convert to its parameters. An argument
   /// may be a Future: the call leaves when it is ready, without anybody waiting. Calls from one thread to one
@@ -105,23 +104,29 @@ class RRef {
     return copy;
   }
 
-  explicit operator bool() const { return static_cast<bool>(handle_); }
-  WorkerId owner() const { return handle_->id().owner; }
-  std::string owner_name() const { return handle_->table().worker().members().name_of(owner()); }
-  const ObjectId& id() const { return handle_->id(); }
-  const rref::HandlePtr& handle() const { return handle_; }
-  /// The same actor?
-  bool operator==(const RRef& o) const { return handle_ ? o.handle_ && id() == o.id() : !o.handle_; }
+  /// Runs f(T&) with the actor itself, in its mailbox, and gives what it returns: for methods that are not
+  /// listed. Only on the owner: `invalid` elsewhere, naming both workers. Nothing is recorded for gradients.
+  template <class F>
+  auto local(F f) const {
+    using R = std::invoke_result_t<F&, T&>;
+    Promise<R> promise;
+    worker();  // says so if the cluster has been shut down, or the reference is empty
+    handle()->table().at_owner(*handle(), [promise, f = std::move(f)](const Result<Actor*>& actor) mutable {
+      if (!actor.ok()) return (void)promise.fail(actor.error());
+      GradMode mode(false);
+      promise.complete_with([&] { return f(static_cast<T&>(*actor.value())); });
+    });
+    return promise.future();
+  }
 
  private:
   Future<Value> invoke(const char* method, ValueList args) const {
-    if (!handle_) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
+    if (!*this) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
     try {
-      handle_->table().check(handle_->id());
-      return handle_->table().worker().call(handle_->id(), handle_->type() + "::" + method,
-                                            net::method_id(method), std::move(args), options_);
+      handle()->table().check(id());
+      return worker().call(id(), type() + "::" + method, net::method_id(method), std::move(args), options_);
     } catch (...) {
-      return Future<Value>::failed(current_error().crossing("call of " + handle_->type() + "::" + method));
+      return Future<Value>::failed(current_error().crossing("call of " + type() + "::" + method));
     }
   }
   template <auto M, class Traits, size_t... I, class... A>
@@ -149,43 +154,21 @@ class RRef {
     return future;
   }
 
-  rref::HandlePtr handle_;
   actors::CallOptions options_;
-};
-
-/// A reference to an actor of any type, for what works on all of them.
-class AnyRef {
- public:
-  template <class T>
-  AnyRef(const RRef<T>& ref) : handle_(ref.handle()) {
-    if (!handle_) throw_invalid("[rref] an empty reference");
-  }
-  const rref::HandlePtr& handle() const { return handle_; }
-  actors::Worker& worker() const { return handle_->table().worker(); }
-  /// Calls a method by name.
-  Future<Value> call(const std::string& method, ValueList args, actors::CallOptions options = {}) const {
-    handle_->table().check(handle_->id());
-    return worker().call(handle_->id(), handle_->type() + "::" + method, net::method_id(method),
-                         std::move(args), options);
-  }
-
- private:
-  rref::HandlePtr handle_;
 };
 
 template <class T>
 struct Codec<RRef<T>> {
   static std::string name() { return "reference to " + std::string(actors::type_name<T>()); }
-  static Value to(RRef<T> r) {
-    if (!r) return {};
-    return Value(RefValue{r.id(), r.handle()->type(), kNoWorker, 0, r.handle()});
-  }
+  static Value to(const RRef<T>& r) { return rref::to_value(r); }
   static RRef<T> from(Value v) {
-    if (v.is_null()) return {};
-    auto ref = actors::take<RefValue>(v, name());
-    if (ref.type != actors::type_name<T>()) actors::mismatch(name(), Value(ref));
-    return RRef<T>(std::static_pointer_cast<rref::Handle>(ref.hold));
+    return RRef<T>(rref::from_value(std::move(v), name(), actors::type_name<T>()));
   }
 };
 
 }  // namespace troupe
+
+template <class T>
+struct std::hash<troupe::RRef<T>> {
+  size_t operator()(const troupe::RRef<T>& ref) const { return ref.hash(); }
+};

@@ -9,7 +9,7 @@
 #include "actors/methods.h"
 #include "actors/worker.h"
 #include "net/sim/network.h"
-#include "rref/rref.h"
+#include "rref/here.h"
 #include "troupe/environment.h"
 
 namespace troupe {
@@ -33,12 +33,13 @@ class Cluster {
   static std::unique_ptr<Cluster> coordinate(const Environment& environment, actors::Hosting hosting,
                                              ClusterOptions options = {});
 
-  /// Makes an actor of type T on the named worker. Does not wait: calls queue behind the construction, and a
-  /// failed one shows when the reference is used. `invalid` at once for an unknown worker name.
+  /// Makes an actor of type T on a worker: Here::spawn, from worker w0.
   template <class T, class... A>
-  RRef<T> spawn(const std::string& worker, A&&... args) {
-    return spawn_from(T::remote, worker, std::forward<A>(args)...);
+  RRef<T> spawn(const Place& worker, A&&... args) {
+    return here().spawn<T>(worker, std::forward<A>(args)...);
   }
+  /// The cluster as code on worker w0 sees it.
+  Here here() { return Here(table_); }
 
   actors::Worker& worker() { return *worker_; }
   operator actors::Worker&() { return *worker_; }
@@ -49,16 +50,6 @@ class Cluster {
   void set_exit_code(int code) { exit_code_ = code; }
 
  protected:
-  template <class T, class... Ctor, class... M, class... A>
-  RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const std::string& worker,
-                     A&&... args) {
-    static_assert(sizeof...(A) == sizeof...(Ctor),
-                  "the constructor listed in `remote` takes another number of arguments");
-    ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
-    return RRef<T>(table_->spawn(worker_->members().id_of(worker), std::string(actors::type_name<T>()),
-                                 std::move(list)));
-  }
-
   actors::Worker* worker_ = nullptr;
   std::shared_ptr<rref::RefTable> table_;
   int exit_code_ = 0;

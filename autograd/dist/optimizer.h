@@ -5,7 +5,7 @@
 
 #include "autograd/dist/context.h"
 #include "optim/optimizer.h"
-#include "rref/rref.h"
+#include "rref/any_ref.h"
 
 namespace troupe::optim {
 

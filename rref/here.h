@@ -1,0 +1,78 @@
+// Here: the cluster as the code on one of its workers sees it. What an actor uses to make other actors.
+#pragma once
+#include <concepts>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rref/rref.h"
+
+namespace troupe {
+
+/// Which worker: by its name, or by its number.
+class Place {
+ public:
+  Place(const char* name) : name_(name) {}
+  Place(std::string name) : name_(std::move(name)) {}
+  template <std::integral N>
+  Place(N number)
+      : id_(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker),
+        name_("number " + std::to_string(number)) {}
+  /// `invalid` for an unknown worker, listing those that there are.
+  WorkerId in(const actors::Members& members) const;
+
+ private:
+  WorkerId id_ = kNoWorker;
+  std::string name_;
+};
+
+/// A value; not to be kept longer than its worker. Thread-safe.
+class Here {
+ public:
+  /// Not for users: here() inside actors, Cluster::here() outside.
+  explicit Here(std::shared_ptr<rref::RefTable> table) : table_(std::move(table)) {}
+
+  /// Makes an actor of type T on a worker. Does not wait: calls queue behind the construction, and a failed
+  /// one shows when the reference is used. `invalid` at once for an unknown worker.
+  ///
+  ///   RRef<Layer> next = here().spawn<Layer>("w2", 784, 256);
+  template <class T, class... A>
+  RRef<T> spawn(const Place& where, A&&... args) const {
+    return spawn_from(T::remote, where, std::forward<A>(args)...);
+  }
+
+  const std::string& name() const { return table_->worker().name(); }  ///< of this worker
+  WorkerId id() const { return table_->worker().id(); }
+  std::vector<std::string> workers() const;  ///< names of the living ones
+  rref::RefTable& table() const { return *table_; }
+
+ private:
+  template <class T, class... Ctor, class... M, class... A>
+  RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const Place& where,
+                     A&&... args) const {
+    static_assert(sizeof...(A) == sizeof...(Ctor),
+                  "the constructor listed in `remote` takes another number of arguments");
+    ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
+    return RRef<T>(table_->spawn(where.in(table_->worker().members()), std::string(actors::type_name<T>()),
+                                 std::move(list)));
+  }
+  std::shared_ptr<rref::RefTable> table_;
+};
+
+/// The worker whose actor, or whose callback, the current thread runs: in constructors, methods (after
+/// co_await too) and what they pass to Future::then. `invalid` elsewhere: use the Cluster there.
+Here here();
+
+namespace rref {
+/// The actor whose message the thread handles; `invalid` unless it has that type.
+HandlePtr refer_to_self(std::string_view type);
+}  // namespace rref
+
+/// An actor's reference to itself, to hand out; only in its own constructor and methods: self(this). An actor
+/// that keeps it lives until the cluster ends.
+template <class T>
+RRef<T> self(const T*) {
+  return RRef<T>(rref::refer_to_self(actors::type_name<T>()));
+}
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+// What all references have in common, whatever they refer to.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "actors/codec.h"
+#include "actors/worker.h"
+#include "rref/ref_table.h"
+
+namespace troupe::rref {
+
+/// A value: copy it, keep it, send it in a message. What it refers to lives while any reference to it does,
+/// anywhere in the cluster. Thread-safe as an int is. An empty one may only be assigned to, compared and
+/// tested; anything else is `invalid`.
+class RefBase {
+ public:
+  RefBase() = default;
+  explicit RefBase(HandlePtr handle) : handle_(std::move(handle)) {}
+
+  explicit operator bool() const { return static_cast<bool>(handle_); }
+  /// The worker that it lives on. (An actor that moves to a restarted worker is another actor.)
+  WorkerId owner() const { return id().owner; }
+  std::string owner_name() const { return worker().members().name_of(owner()); }
+  /// Does it live on this worker? False for ever once the cluster has been shut down.
+  bool is_here() const { return checked().table().is_here(id()); }
+  const ObjectId& id() const { return checked().id(); }
+  /// "Layer", or "Remote<tensor>" for a value.
+  const std::string& type() const { return checked().type(); }
+  /// "Layer#0:3 on w1", and at another worker than its owner "Layer#0:3 on w1, used by w2": the third object
+  /// that worker 0 made. For logs; never throws.
+  std::string str() const { return handle_ ? handle_->table().describe(*handle_) : "empty reference"; }
+  /// Ready once what it refers to has been made, with the error if that failed: an actor's constructor has
+  /// ended, or the method whose result it is.
+  Future<void> ready() const { return checked().table().ready(*handle_); }
+
+  const HandlePtr& handle() const { return handle_; }
+  /// `cancelled` once the cluster has been shut down.
+  actors::Worker& worker() const { return checked().table().worker(); }
+
+  /// The same object?
+  friend bool operator==(const RefBase& a, const RefBase& b) {
+    return a.handle_ && b.handle_ ? a.id() == b.id() : !a.handle_ == !b.handle_;
+  }
+  size_t hash() const { return handle_ ? std::hash<ObjectId>()(handle_->id()) : 0; }
+
+ private:
+  Handle& checked() const {
+    if (!handle_) throw_invalid("[rref] an empty reference was used");
+    return *handle_;
+  }
+  HandlePtr handle_;
+};
+
+inline Value to_value(const RefBase& ref) {
+  return ref ? Value(RefValue{ref.id(), ref.type(), kNoWorker, 0, ref.handle()}) : Value();
+}
+/// Null for nothing. `type`: the only one that will do; empty: any.
+inline HandlePtr from_value(Value v, const std::string& expected, std::string_view type = {}) {
+  if (v.is_null()) return nullptr;
+  auto ref = actors::take<RefValue>(v, expected);
+  if (!type.empty() && ref.type != type) actors::mismatch(expected, Value(ref));
+  return std::static_pointer_cast<Handle>(ref.hold);
+}
+
+}  // namespace troupe::rref
