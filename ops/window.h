@@ -23,7 +23,7 @@ Window pool_window(const Call& c);
 /// Number of places of the window in an image [.., H, W], per dimension. `invalid` if the window is larger
 /// than the padded image.
 Pair places(const Call& c, const Shape& image, const Window& window);
-/// `invalid` unless x is float32 or float64 [N, C, H, W].
+/// `invalid` unless x is floating, [N, C, H, W]; halves are computed in float32.
 void require_images(const Call& c, const Tensor& x, const char* what);
 
 /// Sizes of a convolution of x [n, channels, in] with weight [outputs, channels / groups, kernel] to

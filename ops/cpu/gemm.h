@@ -32,8 +32,8 @@ void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<doub
 
 /// Whether gemm_tiles() runs here: it needs AVX-512.
 bool has_gemm_tiles();
-/// gemm() on this thread, rows of C being ldc apart. The bits of an element do not depend on m and n.
+/// gemm() in tiles of its own. The bits of an element do not depend on m and n.
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-                float* c, int64_t ldc, const Finish<float>& finish);
+                float* c, const Finish<float>& finish);
 
 }  // namespace troupe::ops::cpu

@@ -1,4 +1,4 @@
-// float32 products: cut into pieces for the threads, each by oneDNN or by gemm_tiles, whichever is faster.
+// float32 products: by gemm_tiles or by oneDNN, whichever is faster, cut into pieces for the threads.
 //
 // dnnl_sgemm takes transposed operands and needs no primitive: it is as fast as the matmul primitive from n =
 // 64 on (one AVX-512 core of Zen 4: 115 of 118 GFLOP/s) and five times faster at n = 8, with nothing to
@@ -33,10 +33,10 @@ void finish_row(int64_t n, T* __restrict c, const Finish<T>& finish) {
     });
 }
 
-// Whether gemm_tiles is the faster one. Decided before a product is cut: by shapes, not by threads.
-bool use_tiles(int64_t m, double work, const Matrix<float>& b) {
+// Whether gemm_tiles is the faster one: by shapes, not by threads.
+bool use_tiles(int64_t m, double work, const Matrix<float>& a, const Matrix<float>& b) {
   const bool small = work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6);
-  return has_gemm_tiles() && (small || (b.transposed && m >= 32));
+  return has_gemm_tiles() && (small || (!a.transposed && m >= (b.transposed ? 32 : 128)));
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<doub
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
           float* c, const Finish<float>& finish) {
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const bool tiles = use_tiles(m, work, b), by_rows = m >= n;
-  if (tiles && work < kPiece / 2) return gemm_tiles(m, n, k, a, b, beta, c, n, finish);
+  if (use_tiles(m, work, a, b)) return gemm_tiles(m, n, k, a, b, beta, c, finish);
+  const bool by_rows = m >= n;
   const int64_t side = by_rows ? m : n, most = std::max<int64_t>(1, side / (2 * kStep));
   const auto wanted = static_cast<int64_t>(std::min(work / kPiece, 1e9));
   const int64_t about = std::min(most, work < kPiece / 2 ? 1 : std::max<int64_t>(1, (wanted + 1) / 2) * 2);
@@ -72,7 +72,6 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
     float* to = c + (by_rows ? from * n : from);
     Finish<float> rest = finish;
     if (!by_rows && finish.bias) rest.bias += from;
-    if (tiles) return gemm_tiles(rows, columns, k, x, y, beta, to, n, rest);
     keep_onednn_on_this_thread();
     const dnnl_status_t s = dnnl_sgemm(x.transposed ? 'T' : 'N', y.transposed ? 'T' : 'N', rows, columns, k,
                                        1.f, x.p, x.ld, y.p, y.ld, beta, to, n);

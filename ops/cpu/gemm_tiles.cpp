@@ -1,36 +1,27 @@
-// float32 products where oneDNN is slower: small ones, and those by a transposed matrix, as in linear, whose
-// bias and activation are applied to a tile of C while it is in registers (8 x 48 of them; Goto, van de Geijn
-// 2008). Blocks of B are packed into panels.
+// float32 products in tiles of C that stay in registers (8 x 48; Goto, van de Geijn 2008), where bias and
+// activation are applied too. All of B is packed into panels once, then blocks of rows of C are made on
+// several threads.
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/simd.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 means its own headers (bug 105593)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <utility>
 
-#define TROUPE_AVX512 gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prfchw,prefer-vector-width=512")
+#include "core/tensor.h"
+#include "ops/cpu/parallel.h"
 
 namespace troupe::ops::cpu {
 namespace {
 
-constexpr int kLanes = 16, kTileM = 8, kVectors = 3;
-constexpr int64_t kTileN = kVectors * kLanes;
-constexpr int64_t kBlockM = 32 * kTileM, kBlockN = 20 * kTileN, kBlockK = 256;  // a panel of B is 48 KiB
+constexpr int kTileM = 8;
+constexpr int64_t kBlockM = 256, kBlockN = 96 * kTileN, kBlockK = 256;  // a panel of B is 48 KiB
+constexpr double kTwoThreads = 1 << 25;                                 // multiplications: about 0.6 ms
 
 int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
 
-[[TROUPE_AVX512, gnu::always_inline]] inline __mmask16 first(int64_t n) {
-  return static_cast<__mmask16>((1u << n) - 1);
-}
-
-// One tile of C: element (i, l) of A at a[i * a_row + l * a_step], row l of B at b + l * b_step.
+// One tile of C: element (i, l) of A at a[i * a_row + l * a_step], row l of B at b + l * b_step. `ahead`: the
+// a of the tile after this one, whose lines are asked for on the way.
 struct Tile {
   int64_t k, columns;
   const float* a;
@@ -39,10 +30,17 @@ struct Tile {
   int64_t b_step;
   float* c;
   int64_t ldc;
+  const float* ahead;
   bool add;
   const float* bias;
   bool relu;
 };
+
+template <int V>
+[[TROUPE_AVX512, gnu::always_inline]] inline void ask_for_row(const float* c) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) _mm_prefetch(c + v * kLanes, _MM_HINT_ET0);
+}
 
 template <int R, int V>
 [[TROUPE_AVX512]] void multiply(const Tile& t) {
@@ -52,22 +50,30 @@ template <int R, int V>
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sums[r][v] = _mm512_setzero_ps();
   const __mmask16 last = first(t.columns - (V - 1) * kLanes);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)  // C is written at the end: its lines are asked for now
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) _mm_prefetch(t.c + r * t.ldc + v * kLanes, _MM_HINT_ET0);
-  const float *a = t.a, *b = t.b;
+  const float *a = t.a, *b = t.b, *ahead = t.ahead;
   const int64_t a_row = t.a_row, a_step = t.a_step, b_step = t.b_step;
-  for (int64_t l = t.k; l > 0; --l, a += a_step, b += b_step) {
-    __m512 row[V];
-#pragma GCC unroll 4
-    for (int v = 0; v < V - 1; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
-    row[V - 1] = _mm512_maskz_loadu_ps(last, b + (V - 1) * kLanes);
+  // C is written at the end: its lines are asked for now, a row at a time.
+  float* row_of_c = t.c;
+  int64_t rows = R;
+  for (; rows > t.k / kLanes; --rows, row_of_c += t.ldc) ask_for_row<V>(row_of_c);
+  for (int64_t left = t.k; left > 0; left -= kLanes, ahead += kLanes * a_step) {
+    if (rows > 0) {
+      ask_for_row<V>(row_of_c);
+      --rows, row_of_c += t.ldc;
+    }
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const __m512 x = _mm512_set1_ps(a[r * a_row]);
+    for (int r = 0; r < R; ++r) _mm_prefetch(ahead + r * a_row, _MM_HINT_T1);
+    for (int64_t l = std::min<int64_t>(left, kLanes); l > 0; --l, a += a_step, b += b_step) {
+      __m512 row[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sums[r][v] = _mm512_fmadd_ps(x, row[v], sums[r][v]);
+      for (int v = 0; v < V - 1; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
+      row[V - 1] = _mm512_maskz_loadu_ps(last, b + (V - 1) * kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const __m512 x = _mm512_set1_ps(a[r * a_row]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sums[r][v] = _mm512_fmadd_ps(x, row[v], sums[r][v]);
+      }
     }
   }
   float* c = t.c;
@@ -93,74 +99,77 @@ void multiply(int rows, const Tile& t, std::integer_sequence<int, R...>) {
   kByRows[rows - 1](t);
 }
 
-void multiply(int rows, const Tile& t) {
+void multiply(int64_t rows, const Tile& t) {
   constexpr std::make_integer_sequence<int, kTileM> all;
-  if (t.columns > 2 * kLanes) return multiply<3>(rows, t, all);
-  if (t.columns > kLanes) return multiply<2>(rows, t, all);
-  multiply<1>(rows, t, all);
+  const int r = static_cast<int>(rows);
+  if (t.columns > 2 * kLanes) return multiply<3>(r, t, all);
+  if (t.columns > kLanes) return multiply<2>(r, t, all);
+  multiply<1>(r, t, all);
 }
 
-// Rows become columns of the 16 x 16 block.
-[[TROUPE_AVX512, gnu::always_inline]] inline void transpose(__m512* r) {
-  __m512 t[kLanes];
-  for (int i = 0; i < kLanes; i += 2) {
-    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < kLanes; i += 4)
-    for (int half = 0; half < 2; ++half) {
-      const __m512d x = _mm512_castps_pd(t[i + half]), y = _mm512_castps_pd(t[i + 2 + half]);
-      r[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
-      r[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
-    }
-  for (int c = 0; c < 4; ++c) {  // r[4 g + c]: column c of each quarter, of rows 4 g to 4 g + 3
-    const __m512 a = _mm512_shuffle_f32x4(r[c], r[4 + c], 0x88),
-                 b = _mm512_shuffle_f32x4(r[c], r[4 + c], 0xdd),
-                 d = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0x88),
-                 e = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0xdd);
-    t[c] = _mm512_shuffle_f32x4(a, d, 0x88);
-    t[4 + c] = _mm512_shuffle_f32x4(b, e, 0x88);
-    t[8 + c] = _mm512_shuffle_f32x4(a, d, 0xdd);
-    t[12 + c] = _mm512_shuffle_f32x4(b, e, 0xdd);
-  }
-  for (int i = 0; i < kLanes; ++i) r[i] = t[i];
-}
+// The product, and how it is cut: by shapes only, never by the number of threads.
+struct Product {
+  int64_t m, n, k;
+  Matrix<float> a, b;
+  float beta;
+  float* c;
+  Finish<float> finish;
 
-// out[l * step + i] = x[i * ld + l] for i < count, l < k; writes kLanes elements for each l.
-[[TROUPE_AVX512]] void pack_across(const float* x, int64_t ld, int64_t count, int64_t k, float* out,
-                                   int64_t step) {
-  __m512 rows[kLanes];
-  for (int64_t l = 0; l < k; l += kLanes) {
-    const int64_t n = std::min<int64_t>(kLanes, k - l);
-    for (int i = 0; i < kLanes; ++i)
-      rows[i] = i < count ? _mm512_maskz_loadu_ps(first(n), x + i * ld + l) : _mm512_setzero_ps();
-    transpose(rows);
-    for (int i = 0; i < n; ++i) _mm512_storeu_ps(out + (l + i) * step, rows[i]);
-  }
-}
+  // B is copied where its rows lie across, or are read by several blocks.
+  bool packs_b() const { return b.transposed || m > kBlockM; }
 
-// Panels, kept by each thread: 1.1 MiB at most.
-class Buffer {
- public:
-  float* reserve(int64_t n) {
-    if (n > size_) {
-      p_.reset();
-      size_ = parts(n, kLanes) * kLanes;
-      p_.reset(static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(size_) * sizeof(float))));
-      if (!p_) {
-        size_ = 0;
-        throw std::bad_alloc();
+  int64_t tiles() const { return parts(m, kTileM); }
+  int64_t row(int64_t tile) const { return m * tile / tiles(); }
+  double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  // Blocks of rows, and groups of columns where there are few rows: an even number of pieces.
+  int64_t blocks() const {
+    const int64_t count = parts(m, kBlockM);
+    return work() < kTwoThreads || tiles() < 16 ? count : parts(count, 2) * 2;
+  }
+  int64_t groups(int64_t columns) const {
+    if (work() < kTwoThreads || tiles() >= 16) return 1;
+    return std::min(parts(columns, 4 * kTileN), 2 * parts(static_cast<int64_t>(work()), int64_t{1} << 27));
+  }
+
+  // Rows l0 to l0 + depth of B, columns j0 to j0 + columns, as panels.
+  void pack(int64_t l0, int64_t depth, int64_t j0, int64_t columns, float* panels) const {
+    if (b.transposed)
+      return parallel_for(parts(columns, kTileN), 0.3 * static_cast<double>(kTileN * depth), [&](int64_t p) {
+        const int64_t end = std::min(columns, (p + 1) * kTileN);
+        for (int64_t j = p * kTileN; j < end; j += kLanes)
+          pack_across(b.p + (j0 + j) * b.ld + l0, b.ld, std::min<int64_t>(kLanes, end - j), depth,
+                      panels + p * kTileN * depth + j % kTileN, kTileN);
+      });
+    constexpr int64_t kRows = 32;
+    parallel_for(parts(depth, kRows), 0.1 * static_cast<double>(kRows * columns), [&](int64_t p) {
+      pack_rows(b.p + (l0 + p * kRows) * b.ld + j0, b.ld, columns, std::min(kRows, depth - p * kRows),
+                panels + p * kRows * kTileN, kTileN * depth);
+    });
+  }
+
+  // What rows l0 to l0 + depth of B add to tiles `begin` to `end` by columns `from` to `to`; column 0 of B is
+  // in panels[0], or at j0 of B where there are none.
+  void add(int64_t l0, int64_t depth, int64_t begin, int64_t end, int64_t j0, int64_t from, int64_t to,
+           const float* panels) const {
+    Tile t{.k = depth, .ldc = n, .add = l0 > 0 || beta != 0};
+    const bool last = l0 + depth == k;
+    t.relu = last && finish.relu;
+    t.a_row = a.transposed ? 1 : a.ld;
+    t.a_step = a.transposed ? a.ld : 1;
+    t.b_step = panels ? kTileN : b.ld;
+    const auto rows_of = [&](int64_t tile) { return a.p + row(tile) * t.a_row + l0 * t.a_step; };
+    for (int64_t j = from; j < to; j += kTileN) {
+      t.columns = std::min(kTileN, to - j);
+      t.b = panels ? panels + j * depth : b.p + l0 * b.ld + j0 + j;
+      t.bias = last && finish.bias ? finish.bias + j0 + j : nullptr;
+      for (int64_t tile = begin; tile < end; ++tile) {
+        t.a = rows_of(tile);
+        t.ahead = rows_of(tile + 1 < end ? tile + 1 : begin);
+        t.c = c + row(tile) * n + j0 + j;
+        multiply(row(tile + 1) - row(tile), t);
       }
     }
-    return p_.get();
   }
-
- private:
-  struct Free {
-    void operator()(float* p) const { std::free(p); }
-  };
-  std::unique_ptr<float, Free> p_;
-  int64_t size_ = 0;
 };
 
 }  // namespace
@@ -168,41 +177,25 @@ class Buffer {
 bool has_gemm_tiles() { return simd_level() == Simd::avx512; }
 
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-                float* c, int64_t ldc, const Finish<float>& finish) {
-  thread_local Buffer buffer;
-  const int64_t depth = parts(parts(k, parts(k, kBlockK)), 4) * 4;
-  const int64_t tiles = parts(m, kTileM), blocks = parts(tiles, kBlockM / kTileM);
+                float* c, const Finish<float>& finish) {
+  const Product p{m, n, k, a, b, beta, c, finish};
+  const int64_t depth = parts(parts(k, parts(k, kBlockK)), kLanes) * kLanes;
   const int64_t width = parts(parts(n, parts(n, kBlockN)), kTileN) * kTileN;
-  const bool pack_b = b.transposed;
-  float* panels = pack_b ? buffer.reserve(depth * (std::min(n, width) + kTileN)) : nullptr;
-  const auto row = [&](int64_t tile) { return m * tile / tiles; };
+  const Tensor memory = p.packs_b() ? Tensor::empty({depth * std::min(width, n + kTileN)}) : Tensor();
+  float* panels = memory.defined() ? memory.data<float>() : nullptr;
+  const int64_t tiles = p.tiles(), blocks = p.blocks();
   for (int64_t l0 = 0; l0 < k; l0 += depth)
     for (int64_t j0 = 0; j0 < n; j0 += width) {
-      const int64_t kc = std::min(depth, k - l0), nc = std::min(width, n - j0);
-      for (int64_t j = 0; pack_b && j < nc; j += kLanes)
-        pack_across(b.p + (j0 + j) * b.ld + l0, b.ld, std::min<int64_t>(kLanes, nc - j), kc,
-                    panels + j / kTileN * kTileN * kc + j % kTileN, kTileN);
-      for (int64_t block = 0; block < blocks; ++block) {
-        const int64_t begin = tiles * block / blocks, end = tiles * (block + 1) / blocks;
-        for (int64_t j = 0; j < nc; j += kTileN)
-          for (int64_t t = begin; t < end; ++t) {
-            Tile tile{.k = kc, .columns = std::min(kTileN, nc - j)};
-            if (a.transposed)
-              tile.a = a.p + l0 * a.ld + row(t), tile.a_row = 1, tile.a_step = a.ld;
-            else
-              tile.a = a.p + row(t) * a.ld + l0, tile.a_row = a.ld, tile.a_step = 1;
-            if (pack_b)
-              tile.b = panels + j * kc, tile.b_step = kTileN;
-            else
-              tile.b = b.p + l0 * b.ld + j0 + j, tile.b_step = b.ld;
-            tile.c = c + row(t) * ldc + j0 + j, tile.ldc = ldc;
-            tile.add = l0 > 0 || beta != 0;
-            const bool last = l0 + kc == k;
-            tile.bias = last && finish.bias ? finish.bias + j0 + j : nullptr;
-            tile.relu = last && finish.relu;
-            multiply(static_cast<int>(row(t + 1) - row(t)), tile);
-          }
-      }
+      const int64_t rows = std::min(depth, k - l0), columns = std::min(width, n - j0);
+      if (panels) p.pack(l0, rows, j0, columns, panels);
+      const int64_t groups = p.groups(columns), wide = parts(parts(columns, groups), kTileN) * kTileN;
+      const double ns =
+          0.02 * p.work() * static_cast<double>(rows) / static_cast<double>(k * blocks * groups);
+      parallel_for(blocks * groups, ns, [&](int64_t piece) {
+        const int64_t block = piece % blocks, from = piece / blocks * wide;
+        p.add(l0, rows, tiles * block / blocks, tiles * (block + 1) / blocks, j0, from,
+              std::min(columns, from + wide), panels);
+      });
     }
 }
 
@@ -213,7 +206,7 @@ void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const M
 namespace troupe::ops::cpu {
 
 bool has_gemm_tiles() { return false; }
-void gemm_tiles(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*, int64_t,
+void gemm_tiles(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
                 const Finish<float>&) {}
 
 }  // namespace troupe::ops::cpu

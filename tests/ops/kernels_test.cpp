@@ -72,8 +72,8 @@ TEST_CASE("products have the same bits on every thread and at every alignment") 
 
 TEST_CASE("products have the same bits with any number of threads") {
   const int before = ops::num_threads();
-  const int64_t shapes[][3] = {
-      {64, 784, 128}, {16, 784, 128}, {1000, 200, 130}, {130, 200, 1000}, {300, 300, 300}};
+  const int64_t shapes[][3] = {{64, 784, 128},  {16, 784, 128},  {1000, 200, 130}, {130, 200, 1000},
+                               {300, 300, 300}, {100, 784, 600}, {260, 20, 4700}};
   for (const auto& [m, k, n] : shapes)
     for (const bool flip_a : {false, true})
       for (const bool flip_b : {false, true}) {
