@@ -32,6 +32,9 @@ class Interceptor {
   virtual void outgoing_reply(Invocation&, net::Reply&) {}
   /// The reply could not be handed over after all: undo what outgoing_reply did.
   virtual void reply_not_sent(Invocation&, net::Reply&) {}
+  /// Instead of a reply, for calls whose result stays on this worker; the result that it will have. On the
+  /// completing thread.
+  virtual void keep_result(Invocation&, const Result<Value>&) {}
   /// On the delivering thread, before the caller's future is completed.
   virtual void incoming_reply(const CallerState&, net::Reply&) {}
   /// The worker is gone for good.

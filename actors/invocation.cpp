@@ -30,6 +30,10 @@ void Invocation::fail(Error error) {
 
 void Invocation::complete(Result<Value> result) {
   if (completed_.exchange(true)) return;
+  if (call_.keep) {
+    for (auto& i : worker_.interceptors_) i->keep_result(*this, result);
+    return;
+  }
   net::Reply reply;
   reply.id = call_.id;
   reply.result = std::move(result);

@@ -24,7 +24,7 @@ Worker::Worker(WorkerOptions options)
 Worker::~Worker() {
   disconnect();
   for (auto& i : interceptors_) i->stop();
-  std::map<ObjectId, std::shared_ptr<ActorCell>> actors;
+  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
   std::vector<std::weak_ptr<ActorCell>> released;
   {
     std::lock_guard lock(actors_mutex_);
@@ -108,6 +108,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.method = method;
     call.context = caller.context;
     call.grad_enabled = grad_enabled();
+    call.keep = options.keep;
     call.args = std::move(args);
     pending.deadline = deadline_for(options);
     if (pending.deadline != TimePoint::max()) {
@@ -270,7 +271,10 @@ void Worker::release_actor(const ObjectId& id) {
     auto node = actors_.extract(id);
     if (node.empty()) return;
     cell = std::move(node.mapped());
-    std::erase_if(released_, [](const auto& c) { return c.expired(); });
+    if (released_.size() >= prune_released_at_) {
+      std::erase_if(released_, [](const auto& c) { return c.expired(); });
+      prune_released_at_ = std::max<size_t>(64, 2 * released_.size());
+    }
     released_.push_back(cell);
   }
   cell->release();

@@ -41,6 +41,7 @@ struct CallOptions {
   Duration timeout{
       -1};  ///< negative: the worker's; zero: none. Never beyond the deadline of the call being handled.
   bool one_way = false;  ///< no reply: the future is ready at once
+  uint64_t keep = 0;     ///< one-way: the number, of this worker, of the object that the result becomes there
 };
 
 /// Thread-safe.
@@ -151,8 +152,9 @@ class Worker final : public net::Events {
   std::atomic<uint64_t> last_number_{0};
 
   mutable std::mutex actors_mutex_;
-  std::map<ObjectId, std::shared_ptr<ActorCell>> actors_;
+  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_;
   std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
+  size_t prune_released_at_ = 64;
   std::condition_variable cells_gone_;
   int64_t live_cells_ = 0;  // in the table, or kept by their last jobs
 

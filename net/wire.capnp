@@ -83,6 +83,11 @@ struct Call {
   # Null: nothing to link.
 
   args @9 :List(Value);
+
+  keep @10 :UInt64;
+  # Not 0: the result stays with the callee, as the object with this number of the caller (which is its
+  # creator), and the caller holds the first reference. Numbers grow along a connection, those of actors that
+  # it creates included. `id` is 0 then.
 }
 
 struct Reply {

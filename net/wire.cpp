@@ -221,6 +221,7 @@ Message encode(const Call& call) {
     out.setTimeoutUs(std::clamp<int64_t>(call.timeout_us, 0, kMaxTimeoutUs));
     out.setContext(call.context);
     out.setGradDisabled(!call.grad_enabled);
+    out.setKeep(call.keep);
     writer.write(out.initArgs(static_cast<uint32_t>(call.args.size())), call.args);
     writer.write_link(out, call.link);
   });

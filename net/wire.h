@@ -29,6 +29,7 @@ struct Call {
   int64_t timeout_us = 0;    ///< time left for the call when it was sent
   uint64_t context = 0;      ///< distributed autograd context; 0: none
   bool grad_enabled = true;  ///< the caller's grad mode
+  uint64_t keep = 0;         ///< number of the object that the result becomes, with the callee; 0: none
   GradLink link;
   ValueList args;
 };

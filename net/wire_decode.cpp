@@ -47,6 +47,8 @@ class Reader {
       throw_invalid(fmt::format("[wire] timeout of {} us; expected 0 to {}", call.timeout_us, kMaxTimeoutUs));
     call.context = in.getContext();
     call.grad_enabled = !in.getGradDisabled();
+    call.keep = in.getKeep();
+    if (call.keep && call.id) throw_invalid("[wire] a call whose result stays wants a reply");
     call.args = read(in.getArgs(), 1);
     if (in.hasLink()) call.link = read(in.getLink());
     return call;

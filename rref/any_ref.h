@@ -1,4 +1,4 @@
-// AnyRef: a reference to an actor of any type, for tools and for what works on all of them.
+// AnyRef: a reference to an actor of any type, or to a value, for tools and for what works on all of them.
 #pragma once
 #include "rref/rref.h"
 
@@ -9,6 +9,8 @@ class AnyRef : public rref::RefBase {
   AnyRef() = default;
   template <class T>
   AnyRef(const RRef<T>& ref) : RefBase(ref) {}
+  template <class R>
+  AnyRef(const Remote<R>& ref) : RefBase(ref) {}
   explicit AnyRef(rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls a method by name: what the compiler cannot check, the callee does.
@@ -17,12 +19,21 @@ class AnyRef : public rref::RefBase {
     handle()->table().check(id());
     return worker.call(id(), type() + "::" + method, net::method_id(method), std::move(args), options);
   }
-  /// With its type again; `invalid` if it is another one, naming both.
+  /// With its type again, as a reference to an actor or to a value; `invalid` if it is another one, naming
+  /// both.
   template <class T>
   RRef<T> as() const {
-    if (*this && type() != actors::type_name<T>())
-      throw_invalid("[rref] " + str() + " is no " + std::string(actors::type_name<T>()));
-    return RRef<T>(handle());
+    return RRef<T>(checked_as(actors::type_name<T>()));
+  }
+  template <class R>
+  Remote<R> as_remote() const {
+    return Remote<R>(checked_as(Remote<R>::type_name()));
+  }
+
+ private:
+  const rref::HandlePtr& checked_as(std::string_view wanted) const {
+    if (*this && type() != wanted) throw_invalid("[rref] " + str() + " is no " + std::string(wanted));
+    return handle();
   }
 };
 

@@ -13,6 +13,16 @@ std::vector<std::string> Here::workers() const {
   return names;
 }
 
+Future<void> Here::set_name(const AnyRef& ref, const std::string& name) const {
+  ref.worker();  // says so if it is empty
+  return ref.handle()->table().set_name(*ref.handle(), name);
+}
+
+Future<std::map<std::string, std::string>> Here::names(const Place& where) const {
+  return rref::convert<std::map<std::string, std::string>>(
+      table_->names(where.in(table_->worker().members())));
+}
+
 Here here() {
   if (!frame().worker)
     throw_invalid("[here] no worker runs on this thread: here() is for actors; use the Cluster elsewhere");

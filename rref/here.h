@@ -1,11 +1,12 @@
 // Here: the cluster as the code on one of its workers sees it. What an actor uses to make other actors.
 #pragma once
 #include <concepts>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "rref/rref.h"
+#include "rref/any_ref.h"
 
 namespace troupe {
 
@@ -26,7 +27,12 @@ class Place {
   std::string name_;
 };
 
-/// A value; not to be kept longer than its worker. Thread-safe.
+struct Lookup {
+  bool wait = false;     ///< for the name to be given, if it is not yet
+  Duration timeout{-1};  ///< negative: as calls; zero: none
+};
+
+/// A value; `cancelled` once the cluster has been shut down. Thread-safe.
 class Here {
  public:
   /// Not for users: here() inside actors, Cluster::here() outside.
@@ -38,8 +44,36 @@ class Here {
   ///   RRef<Layer> next = here().spawn<Layer>("w2", 784, 256);
   template <class T, class... A>
   RRef<T> spawn(const Place& where, A&&... args) const {
-    return spawn_from(T::remote, where, std::forward<A>(args)...);
+    return spawn_from(T::remote, where, {}, std::forward<A>(args)...);
   }
+
+  /// The same with a name, "w1/server", that others find it by: set_name(). If the name is taken, no actor is
+  /// made, and that shows when the reference is used.
+  template <class T, class... A>
+  RRef<T> spawn_named(const std::string& name, A&&... args) const {
+    const auto [worker, rest] = rref::split_name(name);
+    return spawn_from(T::remote, worker, rest, std::forward<A>(args)...);
+  }
+
+  /// Gives an actor or a value a name on its owner: "server" makes an actor of w1 "w1/server". The name keeps
+  /// it alive until drop_name() or the end of its worker; who gave it does not matter. `invalid` if it is
+  /// taken.
+  Future<void> set_name(const AnyRef& ref, const std::string& name) const;
+  /// `invalid` if there is no such name. References that were looked up go on.
+  Future<void> drop_name(const std::string& name) const { return table_->drop_name(name); }
+  /// The actor of that name: "w1/server". `invalid` if it has another type (says both), or if nothing is
+  /// called so (lists what there is), unless it is to be waited for; `deadline` if it does not come in time.
+  template <class T>
+  Future<RRef<T>> lookup(const std::string& name, Lookup how = {}) const {
+    return rref::convert<RRef<T>>(
+        table_->lookup(name, std::string(actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
+  }
+  /// Whatever has that name.
+  Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const {
+    return rref::convert<AnyRef>(table_->lookup(name, {}, how.wait, {.timeout = how.timeout}));
+  }
+  /// Names given on a worker, and the types of what has them.
+  Future<std::map<std::string, std::string>> names(const Place& where) const;
 
   const std::string& name() const { return table_->worker().name(); }  ///< of this worker
   WorkerId id() const { return table_->worker().id(); }
@@ -49,12 +83,12 @@ class Here {
  private:
   template <class T, class... Ctor, class... M, class... A>
   RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const Place& where,
-                     A&&... args) const {
+                     const std::string& name, A&&... args) const {
     static_assert(sizeof...(A) == sizeof...(Ctor),
                   "the constructor listed in `remote` takes another number of arguments");
     ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
     return RRef<T>(table_->spawn(where.in(table_->worker().members()), std::string(actors::type_name<T>()),
-                                 std::move(list)));
+                                 std::move(list), name));
   }
   std::shared_ptr<rref::RefTable> table_;
 };

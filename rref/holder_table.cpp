@@ -7,6 +7,18 @@ void HolderTable::created(const ObjectId& id) {
   entry.handles = entry.grants = 1;
 }
 
+void HolderTable::not_made(const ObjectId& id, const Error& why) {
+  Entry& entry = entries_[id];
+  entry.grants = 0;
+  entry.failed = std::make_shared<const Error>(why);
+}
+
+std::optional<Error> HolderTable::hopeless(const ObjectId& id) const {
+  auto at = entries_.find(id);
+  if (at == entries_.end() || !at->second.failed || at->second.grants) return std::nullopt;
+  return *at->second.failed;
+}
+
 HolderActions HolderTable::imported(const ObjectId& id, WorkerId sender, uint64_t pin) {
   HolderActions actions;
   Entry& entry = entries_[id];
@@ -16,9 +28,12 @@ HolderActions HolderTable::imported(const ObjectId& id, WorkerId sender, uint64_
   } else if (entry.grants || entry.failed) {
     actions.unpins.push_back({sender, pin});
   } else {
-    entry.waiting.push_back({sender, pin});
-    actions.register_at_owner = !entry.registering;
-    entry.registering = true;
+    if (!entry.registering) {
+      entry.registering = std::make_unique<Registration>();
+      ++registering_;
+      actions.register_at_owner = true;
+    }
+    entry.registering->waiting.push_back({sender, pin});
   }
   return actions;
 }
@@ -36,12 +51,15 @@ HolderActions HolderTable::registered(const ObjectId& id, std::optional<Error> r
   auto at = entries_.find(id);
   if (at == entries_.end()) return {};
   Entry& entry = at->second;
-  entry.registering = false;
+  std::vector<Unpin> unpins;
+  if (auto ended = std::move(entry.registering)) {
+    unpins = std::move(ended->waiting);
+    --registering_;
+  }
   if (refused)
-    entry.failed = std::move(refused);
+    entry.failed = std::make_shared<const Error>(std::move(*refused));
   else
     ++entry.grants;
-  std::vector<Unpin> unpins = std::move(entry.waiting);
   HolderActions actions = forget_if_unused(id);
   actions.unpins = std::move(unpins);
   return actions;
@@ -60,18 +78,13 @@ HolderActions HolderTable::forget_if_unused(const ObjectId& id) {
 
 std::optional<Error> HolderTable::failure(const ObjectId& id) const {
   auto at = entries_.find(id);
-  return at == entries_.end() ? std::nullopt : at->second.failed;
+  return at == entries_.end() || !at->second.failed ? std::nullopt : std::optional(*at->second.failed);
 }
 
 void HolderTable::owner_lost(WorkerId owner, const Error& why) {
+  const auto shared = std::make_shared<const Error>(why);
   for (auto& [id, entry] : entries_)
-    if (id.owner == owner && !entry.failed) entry.failed = why;
-}
-
-size_t HolderTable::registering() const {
-  size_t n = 0;
-  for (const auto& [id, entry] : entries_) n += entry.registering;
-  return n;
+    if (id.owner == owner && !entry.failed) entry.failed = shared;
 }
 
 }  // namespace troupe::rref

@@ -4,40 +4,60 @@
 
 namespace troupe::rref {
 
+OwnerTable::Grants::iterator OwnerTable::find(Grants& grants, WorkerId holder) {
+  return std::lower_bound(grants.begin(), grants.end(), holder,
+                          [](const auto& entry, WorkerId w) { return entry.first < w; });
+}
+
 bool OwnerTable::create(const ObjectId& id, WorkerId creator) {
   auto [at, fresh] = objects_.try_emplace(id);
-  if (fresh) at->second[creator] = 1;
-  return fresh;
+  if (!fresh) return false;
+  at->second.emplace_back(creator, 1);
+  ++holders_;
+  return true;
 }
 
 bool OwnerTable::grant(const ObjectId& id, WorkerId holder) {
   auto at = objects_.find(id);
-  if (at == objects_.end() || std::find(lost_.begin(), lost_.end(), holder) != lost_.end()) return false;
-  ++at->second[holder];
+  if (at == objects_.end() || lost_.contains(holder)) return false;
+  Grants& grants = at->second;
+  auto entry = find(grants, holder);
+  if (entry == grants.end() || entry->first != holder) {
+    entry = grants.emplace(entry, holder, 0);
+    ++holders_;
+  }
+  ++entry->second;
   return true;
 }
 
 bool OwnerTable::give_back(const ObjectId& id, WorkerId holder, uint64_t count) {
   auto at = objects_.find(id);
   if (at == objects_.end()) return false;
-  auto entry = at->second.find(holder);
-  if (entry == at->second.end()) return false;
+  Grants& grants = at->second;
+  auto entry = find(grants, holder);
+  if (entry == grants.end() || entry->first != holder) return false;
   if (entry->second > count) {
     entry->second -= count;
     return false;
   }
-  at->second.erase(entry);
-  if (!at->second.empty()) return false;
+  grants.erase(entry);
+  --holders_;
+  if (!grants.empty()) return false;
   objects_.erase(at);
   return true;
 }
 
 std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
-  lost_.push_back(holder);
+  lost_.insert(holder);
   std::vector<ObjectId> dead;
   for (auto at = objects_.begin(); at != objects_.end();) {
-    at->second.erase(holder);
-    if (!at->second.empty()) {
+    Grants& grants = at->second;
+    auto entry = find(grants, holder);
+    if (entry != grants.end() && entry->first == holder) {
+      grants.erase(entry);
+      --holders_;
+    }
+    if (!grants.empty()) {
       ++at;
       continue;
     }
@@ -47,10 +67,17 @@ std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
   return dead;
 }
 
-size_t OwnerTable::holders() const {
-  size_t n = 0;
-  for (const auto& [id, holders] : objects_) n += holders.size();
-  return n;
+std::vector<WorkerId> OwnerTable::holders_of(const ObjectId& id) const {
+  std::vector<WorkerId> out;
+  if (auto at = objects_.find(id); at != objects_.end())
+    for (const auto& [worker, grants] : at->second) out.push_back(worker);
+  return out;
+}
+
+std::vector<ObjectId> OwnerTable::some(size_t limit) const {
+  std::vector<ObjectId> out;
+  for (auto at = objects_.begin(); at != objects_.end() && out.size() < limit; ++at) out.push_back(at->first);
+  return out;
 }
 
 }  // namespace troupe::rref

@@ -7,14 +7,16 @@
 // exactly when the holder has nothing and nothing is on its way to it from the owner.
 #pragma once
 #include <cstdint>
-#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/value.h"
 
 namespace troupe::rref {
 
-/// Not synchronized.
+/// Not synchronized. Every operation but lose() takes the same time however many objects there are.
 class OwnerTable {
  public:
   /// A new object; its creator holds the first reference. False if it exists.
@@ -31,11 +33,18 @@ class OwnerTable {
   bool owns(const ObjectId& id) const { return objects_.contains(id); }
   size_t objects() const { return objects_.size(); }
   /// Entries over all objects.
-  size_t holders() const;
+  size_t holders() const { return holders_; }
+  /// Who holds an object, by number.
+  std::vector<WorkerId> holders_of(const ObjectId& id) const;
+  /// At most `limit` objects, in no order.
+  std::vector<ObjectId> some(size_t limit) const;
 
  private:
-  std::map<ObjectId, std::map<WorkerId, uint64_t>> objects_;
-  std::vector<WorkerId> lost_;
+  using Grants = std::vector<std::pair<WorkerId, uint64_t>>;  // by worker; mostly one
+  static Grants::iterator find(Grants& grants, WorkerId holder);
+  std::unordered_map<ObjectId, Grants> objects_;
+  std::unordered_set<WorkerId> lost_;
+  size_t holders_ = 0;
 };
 
 }  // namespace troupe::rref

@@ -16,19 +16,25 @@ ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields)
 }  // namespace
 
 // An actor that is in the table of objects: its constructor may refer to it already.
-void RefTable::create(const ObjectId& id, const std::string& type, ValueList args) {
+void RefTable::create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name) {
+  HandlePtr nameless;  // let go after the lock
+  bool named = false;
   try {
+    if (!name.empty()) give_name(name, id, type), named = true;
     worker().create_actor(id, type, std::move(args));
   } catch (...) {
     std::lock_guard lock(mutex_);
     failed_.emplace(id, current_error());
+    if (named && worker_) nameless = names_.drop(worker_->name(), name);
+    named = false;
   }
+  if (named) name_given(name);
 }
 
 void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
   ValueList& args = call->call().args;
-  if (args.size() != 3 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
-      !args[2].get_if<ValueList>())
+  if (args.size() != 4 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
+      !args[2].get_if<ValueList>() || !args[3].get_if<std::string>())
     throw_invalid("[rref] malformed spawn message");
   actors::Worker& worker = call->worker();
   const ObjectId id{worker.id(), call->from(), static_cast<uint64_t>(*args[0].get_if<int64_t>())};
@@ -36,39 +42,51 @@ void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
     std::lock_guard lock(mutex_);
     if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
   }
-  create(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()));
-  std::vector<Ref<actors::Invocation>> waiting;
-  bool orphan = false;
-  {
-    std::lock_guard lock(mutex_);
-    last_spawned_[id.creator] = id.number;
-    if (auto node = parked_.extract(id); !node.empty()) waiting = std::move(node.mapped());
-    if (worker.members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
-    orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
-  }
-  if (orphan) release({id});
-  for (auto& w : waiting) worker.dispatch(w);
+  create(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()),
+         *args[3].get_if<std::string>());
+  born(id);
   call->complete(Value());
 }
 
-bool RefTable::not_yet_created(const ObjectId& id) const {
-  if (!worker_ || worker_->members().loss(id.creator) || id.creator == worker_->id()) return false;
-  auto at = last_spawned_.find(id.creator);
-  return at == last_spawned_.end() || id.number > at->second;
+// Calls that came before the creation go on.
+void RefTable::born(const ObjectId& id) {
+  Creations<Ref<actors::Invocation>>::Arrival arrival;
+  bool orphan;
+  {
+    std::lock_guard lock(mutex_);
+    if (!worker_) return;
+    arrival = creations_.made(id);
+    if (worker_->members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
+    orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
+  }
+  if (orphan) release({id});
+  for (auto& call : arrival.waiting) call->worker().dispatch(call);
+  for (auto& call : arrival.forlorn)
+    call->fail(
+        Error(ErrorKind::invalid, "[rref] this object was never made: the message to make it was not sent"));
+}
+
+bool RefTable::may_come(const ObjectId& id) const {
+  return worker_ && id.creator != worker_->id() && creations_.due(id);
 }
 
 bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
   const ObjectId id = invocation->call().target;
   std::optional<Error> failure;
+  KeptPtr value;
   {
     std::lock_guard lock(mutex_);
-    if (auto at = failed_.find(id); at != failed_.end()) {
+    if (values_.has(id)) {
+      value = values_.get(id, invocation);
+      if (!value) return true;
+    } else if (auto at = failed_.find(id); at != failed_.end()) {
       failure = at->second;
     } else {
-      if (!not_yet_created(id)) return false;
-      parked_[id].push_back(invocation);
+      if (!may_come(id)) return false;
+      creations_.wait(id, invocation);
     }
   }
+  if (value) answer(invocation, value);
   if (failure) invocation->fail(std::move(*failure));
   return true;
 }
@@ -78,8 +96,8 @@ void RefTable::on_register(const Ref<actors::Invocation>& call) {
   {
     std::lock_guard lock(mutex_);
     if (!owner_.grant(id, call->from())) {
-      if (!not_yet_created(id)) throw_invalid("[rref] the object of this reference is gone");
-      parked_[id].push_back(call);
+      if (!may_come(id)) throw_invalid("[rref] the object of this reference is gone");
+      creations_.wait(id, call);
       return;
     }
   }
@@ -116,9 +134,10 @@ void RefTable::on_unpin(const Ref<actors::Invocation>& call) {
 void RefTable::lost(WorkerId id, const Error& why) {
   std::vector<ObjectId> dead;
   std::vector<Pin> pins;
-  std::vector<Ref<actors::Invocation>> orphans;
+  std::vector<Ref<actors::Invocation>> orphans, lookups;
   {
     std::lock_guard lock(mutex_);
+    lookups = names_.lose(id);
     dead = owner_.lose(id);
     holder_.owner_lost(id, why);
     for (auto at = pins_.begin(); at != pins_.end();) {
@@ -129,14 +148,7 @@ void RefTable::lost(WorkerId id, const Error& why) {
       pins.push_back(std::move(at->second));
       at = pins_.erase(at);
     }
-    for (auto at = parked_.begin(); at != parked_.end();) {
-      if (at->first.creator != id) {
-        ++at;
-        continue;
-      }
-      orphans.insert(orphans.end(), at->second.begin(), at->second.end());
-      at = parked_.erase(at);
-    }
+    orphans = creations_.lose(id);
   }
   for (auto& call : orphans) call->fail(Error(why));
   release(dead);
@@ -144,11 +156,15 @@ void RefTable::lost(WorkerId id, const Error& why) {
 
 void RefTable::stop() {
   std::unordered_map<uint64_t, Pin> pins;  // let go after the lock
-  std::map<ObjectId, std::vector<Ref<actors::Invocation>>> parked;
+  decltype(creations_) creations;
+  decltype(values_) values;
+  NameTable names;
   std::lock_guard lock(mutex_);
   worker_ = nullptr;
   pins.swap(pins_);
-  parked.swap(parked_);
+  std::swap(creations, creations_);
+  std::swap(values, values_);
+  std::swap(names, names_);
 }
 
 }  // namespace troupe::rref

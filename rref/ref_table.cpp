@@ -5,9 +5,14 @@
 
 namespace troupe::rref {
 
-Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, std::string type)
-    : table_(std::move(table)), id_(id), type_(std::move(type)) {}
+Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type)
+    : table_(std::move(table)), id_(id), type_(table_->keep_type(type)) {}
 Handle::~Handle() { table_->dropped(id_); }
+
+const std::string* RefTable::keep_type(const std::string& type) {
+  std::lock_guard lock(types_mutex_);
+  return &*types_.insert(type).first;
+}
 
 // ---- the hook
 
@@ -22,10 +27,12 @@ class RefTable::Hook final : public actors::Interceptor {
   }
   void arrived(WorkerId from, net::Packet& packet) override {
     const auto take = [&](RefValue& r) { table_->incoming(from, r); };
-    if (auto* call = std::get_if<net::Call>(&packet))
+    if (auto* call = std::get_if<net::Call>(&packet)) {
+      if (call->keep) table_->expect_value(from, call->keep);
       visit_refs(call->args, take);
-    else
+    } else {
       in_result(std::get<net::Reply>(packet), [&](Value& v) { visit_refs(v, take); });
+    }
   }
   void outgoing_reply(actors::Invocation& invocation, net::Reply& reply) override {
     in_result(reply, [&](Value& v) { table_->outgoing_all(invocation.from(), v); });
@@ -33,6 +40,9 @@ class RefTable::Hook final : public actors::Interceptor {
   void reply_not_sent(actors::Invocation& invocation, net::Reply& reply) override {
     in_result(reply,
               [&](Value& v) { visit_refs(v, [&](RefValue& r) { table_->not_sent(invocation.from(), r); }); });
+  }
+  void keep_result(actors::Invocation& call, const Result<Value>& result) override {
+    table_->keep_result(call, result);
   }
   void worker_lost(WorkerId id, const Error& why) override { table_->lost(id, why); }
   bool missing_object(const Ref<actors::Invocation>& invocation) override {
@@ -60,14 +70,23 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   worker.add_service(kRegister, [t](const auto& call) { t->on_register(call); });
   worker.add_service(kGiveBack, [t](const auto& call) { t->on_give_back(call); });
   worker.add_service(kUnpin, [t](const auto& call) { t->on_unpin(call); });
+  worker.add_service(kSetName, [t](const auto& call) { t->on_set_name(call); });
+  worker.add_service(kDropName, [t](const auto& call) { t->on_drop_name(call); });
+  worker.add_service(kLookup, [t](const auto& call) { t->on_lookup(call); });
+  worker.add_service(kNames, [t](const auto& call) { t->on_names(call); });
   worker.add_actor_method(kReady, [](Actor&, actors::Invocation& call) { call.complete(Value()); });
+  worker.add_actor_method(kFetch, [](Actor&, actors::Invocation& call) {
+    throw_invalid("[rref] " + call.cell()->label() + " is an actor, not a value: call its methods");
+  });
   worker.add_metrics([t](actors::Worker::Metrics& m) {
     std::lock_guard lock(t->mutex_);
     m["owned_objects"] = static_cast<int64_t>(t->owner_.objects());
     m["owned_references"] = static_cast<int64_t>(t->owner_.holders());
+    m["owned_values"] = static_cast<int64_t>(t->values_.size());
+    m["names"] = static_cast<int64_t>(t->names_.all().size());
     m["borrowed_references"] = static_cast<int64_t>(t->holder_.held());
     m["pending_references"] =
-        static_cast<int64_t>(t->holder_.registering() + t->pins_.size() + t->parked_.size());
+        static_cast<int64_t>(t->holder_.registering() + t->pins_.size() + t->creations_.waiting());
   });
   return table;
 }
@@ -84,7 +103,7 @@ actors::Worker& RefTable::worker() {
 
 // ---- making references
 
-HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList args) {
+HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList args, const std::string& name) {
   actors::Worker& worker = this->worker();
   visit_refs(args, [&](RefValue& r) { check_own(r); });
   visit_tensors(args, [&](Tensor& t) {
@@ -102,7 +121,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
       owner_.create(id, owner);
     }
     auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
-    create(id, type, std::move(args));
+    create(id, type, std::move(args), name);
     return handle;
   }
   std::lock_guard order(spawn_mutex_);
@@ -113,11 +132,12 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
   FrameScope neutral({&worker});
-  const auto sent = worker.call_service(
-      owner, kSpawn, {number(id.number), Value(type), Value(std::move(args))}, {.one_way = true});
+  const auto sent = worker.call_service(owner, kSpawn,
+                                        {number(id.number), Value(type), Value(std::move(args)), Value(name)},
+                                        {.one_way = true});
   if (const auto* result = sent.peek(); result && !result->ok()) {
     std::lock_guard lock(mutex_);
-    holder_.registered(id, result->error());
+    holder_.not_made(id, result->error());
   }
   return handle;
 }
@@ -145,22 +165,29 @@ bool RefTable::is_here(const ObjectId& id) const {
 std::string RefTable::describe(const Handle& handle) const {
   const ObjectId& id = handle.id();
   std::lock_guard lock(mutex_);
-  std::string text =
-      handle.type() + "#" + std::to_string(id.creator) + ":" + std::to_string(id.number) + " on ";
+  std::string text = label(handle) + " on ";
   if (!worker_) return text + "worker " + std::to_string(id.owner) + " of a cluster that was shut down";
   text += worker_->members().name_of(id.owner);
   return worker_->id() == id.owner ? text : text + ", used by " + worker_->name();
 }
 
-Future<void> RefTable::ready(const Handle& handle) {
+Future<Value> RefTable::ask(const Handle& handle, const char* question, const char* label,
+                            const actors::CallOptions& options) {
+  const std::string what = label + handle.type();
   try {
     check(handle.id());
-    return worker()
-        .call(handle.id(), "creation of " + handle.type(), net::method_id(kReady), {})
-        .then([](const Value&) {});
+    return worker().call(handle.id(), what, net::method_id(question), {}, options);
   } catch (...) {
-    return Future<void>::failed(current_error());
+    return Future<Value>::failed(current_error().crossing(what));
   }
+}
+
+Future<void> RefTable::ready(const Handle& handle) {
+  return ask(handle, kReady, "creation of ", {}).then([](const Value&) {});
+}
+
+Future<Value> RefTable::fetch(const Handle& value, const actors::CallOptions& options) {
+  return ask(value, kFetch, "fetch of ", options);
 }
 
 void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f) {
@@ -224,6 +251,8 @@ void RefTable::outgoing(WorkerId to, RefValue& ref) {
       throw_invalid("[rref] cannot send a reference to an object that is gone, or to a lost worker");
     ref.pin = 0;
   } else {
+    if (auto why = holder_.hopeless(ref.id))
+      throw std::move(*why).crossing("sending of a reference to " + ref.type);
     ref.pin = ++last_pin_;
     pins_.emplace(ref.pin, Pin{ref.hold, to});
   }
@@ -311,9 +340,11 @@ void RefTable::notify(WorkerId to, const char* service, ValueList args) {
 void RefTable::release(const std::vector<ObjectId>& ids) {
   for (const ObjectId& id : ids) {
     actors::Worker* worker;
+    KeptPtr value;  // let go after the lock
     {
       std::lock_guard lock(mutex_);
       failed_.erase(id);
+      value = values_.release(id);
       worker = worker_;
     }
     if (worker) worker->release_actor(id);

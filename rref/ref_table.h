@@ -1,40 +1,33 @@
 // One worker's references: the owner's and the holder's tables put to work. Sees every message pass and
 // registers the references in it.
 #pragma once
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "actors/interceptor.h"
 #include "actors/worker.h"
+#include "rref/creations.h"
+#include "rref/handle.h"
 #include "rref/holder_table.h"
+#include "rref/name_table.h"
 #include "rref/owner_table.h"
+#include "rref/value_table.h"
 
 namespace troupe::rref {
 
-class RefTable;
-
-/// A counted reference on this worker, shared by all copies of an RRef. May outlive the worker: uses then
-/// fail.
-class Handle {
- public:
-  Handle(std::shared_ptr<RefTable> table, ObjectId id, std::string type);
-  ~Handle();
-  Handle(const Handle&) = delete;
-
-  const ObjectId& id() const { return id_; }
-  const std::string& type() const { return type_; }  ///< of the actor
-  RefTable& table() const { return *table_; }
-
- private:
-  std::shared_ptr<RefTable> table_;
-  ObjectId id_;
-  std::string type_;
+/// What a method whose result stays returned, or threw.
+struct Kept {
+  Value value;
+  std::unique_ptr<const Error> error;  ///< set: there is no value
+  /// The actor whose method it was, in whose mailbox the value is read: it may share tensors with the actor's
+  /// state, and its history with later calls. Null with an error.
+  std::shared_ptr<actors::ActorCell> cell;
 };
-using HandlePtr = std::shared_ptr<Handle>;
+using KeptPtr = std::shared_ptr<const Kept>;
 
 /// Thread-safe.
 class RefTable : public std::enable_shared_from_this<RefTable> {
@@ -46,9 +39,16 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
 
   /// Makes an actor on worker `owner`; does not wait. A failed creation shows when the reference is used.
   /// `invalid` at once if an argument needs gradients or is a reference of another cluster.
-  HandlePtr spawn(WorkerId owner, const std::string& type, ValueList args);
+  /// With a name that is taken: that is its failure.
+  HandlePtr spawn(WorkerId owner, const std::string& type, ValueList args, const std::string& name = {});
+  /// Calls a method whose result stays with the actor's worker; a reference to it. Does not wait.
+  HandlePtr remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
+                   actors::CallOptions options);
+  /// The value of such a reference, when it is there.
+  Future<Value> fetch(const Handle& value, const actors::CallOptions& options);
   /// A reference to an actor of this worker.
   HandlePtr refer(const actors::ActorCell& cell);
+
   /// Throws why the reference cannot be used, if it cannot.
   void check(const ObjectId& id);
   /// Ready once the object has been made, with the error if that failed.
@@ -56,6 +56,18 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// Calls f with the actor, in its mailbox, or with the reason why not. `invalid` on other workers than its
   /// own.
   void at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f);
+
+  // ---- names: "w1/server"
+  /// The name, which its owner knows, keeps the object until drop_name.
+  Future<void> set_name(const Handle& handle, const std::string& name);
+  Future<void> drop_name(const std::string& full);
+  /// A reference value. `type`: the only one that will do; empty: any. `wait`: until the name is given.
+  Future<Value> lookup(const std::string& full, const std::string& type, bool wait,
+                       actors::CallOptions options);
+  /// Names and types of what a worker has given names to.
+  Future<Value> names(WorkerId worker);
+
+  // ---- asking about references
   bool is_here(const ObjectId& id) const;
   std::string describe(const Handle& handle) const;
   /// `cancelled` once the worker has stopped.
@@ -78,7 +90,18 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void lost(WorkerId id, const Error& why);
   void stop();
 
-  void create(const ObjectId& id, const std::string& type, ValueList args);
+  void create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name);
+  void give_name(const std::string& name, const ObjectId& id, const std::string& type);
+  void name_given(const std::string& name);
+  Future<Value> ask(const Handle& handle, const char* question, const char* label,
+                    const actors::CallOptions& options);
+  void born(const ObjectId& id);
+  bool may_come(const ObjectId& id) const;  // with mutex_: has an object of this worker not been made yet?
+  void expect_value(WorkerId from, uint64_t number);
+  void keep_result(actors::Invocation& call, const Result<Value>& result);
+  void finish_value(const ObjectId& id, KeptPtr value);
+  static void answer(const Ref<actors::Invocation>& call, const KeptPtr& value);
+  const std::string* keep_type(const std::string& type);
   void dropped(const ObjectId& id);
   void perform(const ObjectId& id, HolderActions actions);
   void notify(WorkerId to, const char* service, ValueList args);
@@ -89,7 +112,10 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void on_register(const Ref<actors::Invocation>& call);
   void on_give_back(const Ref<actors::Invocation>& call);
   void on_unpin(const Ref<actors::Invocation>& call);
-  bool not_yet_created(const ObjectId& id) const;  // with mutex_
+  void on_set_name(const Ref<actors::Invocation>& call);
+  void on_drop_name(const Ref<actors::Invocation>& call);
+  void on_lookup(const Ref<actors::Invocation>& call);
+  void on_names(const Ref<actors::Invocation>& call);
 
   struct Pin {
     std::shared_ptr<void> hold;
@@ -102,9 +128,12 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   HolderTable holder_;
   std::unordered_map<uint64_t, Pin> pins_;
   uint64_t last_pin_ = 0;
-  std::map<ObjectId, Error> failed_;           // creations that failed, while they are held
-  std::map<WorkerId, uint64_t> last_spawned_;  // by creator
-  std::map<ObjectId, std::vector<Ref<actors::Invocation>>> parked_;  // calls that came before the creation
+  std::mutex types_mutex_;
+  std::unordered_set<std::string> types_;  // names of types are kept once, not by every handle
+  ValueTable<Kept, Ref<actors::Invocation>> values_;
+  NameTable names_;
+  std::unordered_map<ObjectId, Error> failed_;  // creations that failed, while they are held
+  Creations<Ref<actors::Invocation>> creations_;
 };
 
 }  // namespace troupe::rref

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "actors/methods.h"
-#include "rref/ref_base.h"
+#include "rref/remote.h"
 
 namespace troupe {
 
@@ -89,8 +89,26 @@ class RRef : public rref::RefBase {
     if constexpr ((IsFuture<std::decay_t<A>>::value || ...))
       return call_when_ready<M, Traits>(std::forward<A>(args)...);
     else
-      return convert<typename Traits::Return>(
-          send<M, Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...));
+      return rref::convert<typename Traits::Return>(
+          invoke(actors::method_name<T, M>(),
+                 values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...)));
+  }
+  /// Calls method M, in order with other calls, but leaves its result where it is: gives a reference to it,
+  /// at once. What goes wrong, the call itself included, shows when that reference is used, wherever it went.
+  ///
+  ///   Remote<Tensor> h = a.remote<&Layer::forward>(x);  // b fetches it from a, without a way through here
+  ///   Tensor y = b.call<&Layer::forward_of>(h).get();
+  template <auto M, class... A>
+  auto remote(A&&... args) const {
+    using Traits = actors::MethodTraits<decltype(M)>;
+    static_assert(sizeof...(A) == Traits::kArity, "the method takes another number of arguments");
+    static_assert(!(IsFuture<std::decay_t<A>>::value || ...),
+                  "remote() leaves at once and takes no futures: co_await them, or pass Remote<T> on");
+    using R = typename Traits::Return;
+    ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
+    worker();  // says so if the cluster has been shut down, or the reference is empty
+    return Remote<R>(handle()->table().remote(*handle(), actors::method_name<T, M>(), Remote<R>::type_name(),
+                                              std::move(list), {.timeout = timeout_}));
   }
   /// By name, for tools and tests: what the compiler cannot check, the callee does.
   Future<Value> call_by_name(const std::string& method, ValueList args) const {
@@ -100,7 +118,7 @@ class RRef : public rref::RefBase {
   /// The same reference, whose calls fail with `deadline` after `timeout` (zero: never).
   RRef with_timeout(Duration timeout) const {
     RRef copy = *this;
-    copy.options_.timeout = timeout;
+    copy.timeout_ = timeout;
     return copy;
   }
 
@@ -124,27 +142,20 @@ class RRef : public rref::RefBase {
     if (!*this) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
     try {
       handle()->table().check(id());
-      return worker().call(id(), type() + "::" + method, net::method_id(method), std::move(args), options_);
+      return worker().call(id(), type() + "::" + method, net::method_id(method), std::move(args),
+                           {.timeout = timeout_});
     } catch (...) {
       return Future<Value>::failed(current_error().crossing("call of " + type() + "::" + method));
     }
   }
-  template <auto M, class Traits, size_t... I, class... A>
-  Future<Value> send(std::index_sequence<I...>, A&&... args) const {
+  template <class Traits, size_t... I, class... A>
+  static ValueList values(std::index_sequence<I...>, A&&... args) {
     using Params = typename Traits::Tuple;
     ValueList list;
     list.reserve(sizeof...(A));
     (list.push_back(rref::argument<std::tuple_element_t<I, Params>>(std::forward<A>(args))), ...);
-    return invoke(actors::method_name<T, M>(), std::move(list));
+    return list;
   }
-  template <class R>
-  static Future<R> convert(const Future<Value>& reply) {
-    if constexpr (std::is_void_v<R>)
-      return reply.then([](const Value&) {});
-    else
-      return reply.then([](const Value& v) { return actors::from_value<R>(v); });
-  }
-
   template <auto M, class Traits, class... A>
   auto call_when_ready(A&&... args) const {
     using Deferred = rref::DeferredCall<T, M, typename Traits::Return, std::decay_t<A>...>;
@@ -154,7 +165,7 @@ class RRef : public rref::RefBase {
     return future;
   }
 
-  actors::CallOptions options_;
+  Duration timeout_{-1};  // negative: the worker's
 };
 
 template <class T>

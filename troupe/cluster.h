@@ -38,6 +38,17 @@ class Cluster {
   RRef<T> spawn(const Place& worker, A&&... args) {
     return here().spawn<T>(worker, std::forward<A>(args)...);
   }
+  /// Named actors: Here::spawn_named, lookup, set_name and drop_name, from worker w0.
+  template <class T, class... A>
+  RRef<T> spawn_named(const std::string& name, A&&... args) {
+    return here().spawn_named<T>(name, std::forward<A>(args)...);
+  }
+  template <class T>
+  Future<RRef<T>> lookup(const std::string& name, Lookup how = {}) {
+    return here().lookup<T>(name, how);
+  }
+  Future<void> set_name(const AnyRef& ref, const std::string& name) { return here().set_name(ref, name); }
+  Future<void> drop_name(const std::string& name) { return here().drop_name(name); }
   /// The cluster as code on worker w0 sees it.
   Here here() { return Here(table_); }
 

@@ -1,0 +1,37 @@
+// What keeps a reference counted on this worker.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/value.h"
+
+namespace troupe::rref {
+
+class RefTable;
+
+/// A counted reference on this worker, shared by all copies of an RRef. May outlive the worker: uses then
+/// fail.
+class Handle {
+ public:
+  Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type);
+  ~Handle();
+  Handle(const Handle&) = delete;
+
+  const ObjectId& id() const { return id_; }
+  const std::string& type() const { return *type_; }  ///< "Layer", or "Remote<tensor>" for a value
+  RefTable& table() const { return *table_; }
+
+ private:
+  std::shared_ptr<RefTable> table_;
+  ObjectId id_;
+  const std::string* type_;  // the table's
+};
+using HandlePtr = std::shared_ptr<Handle>;
+
+/// "Layer#0:3".
+inline std::string label(const Handle& h) {
+  return h.type() + "#" + std::to_string(h.id().creator) + ":" + std::to_string(h.id().number);
+}
+
+}  // namespace troupe::rref

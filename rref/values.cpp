@@ -1,0 +1,85 @@
+// Results that stay where they were computed: the messages around the table of values.
+#include "rref/ref_table.h"
+#include "rref/services.h"
+
+namespace troupe::rref {
+namespace {
+
+KeptPtr failed(Error error) {
+  return std::make_shared<const Kept>(Kept{{}, std::make_unique<const Error>(std::move(error)), nullptr});
+}
+
+}  // namespace
+
+HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
+                           actors::CallOptions options) {
+  actors::Worker& worker = this->worker();
+  const WorkerId owner = actor.id().owner;
+  const bool mine = owner == worker.id();
+  std::unique_lock order(spawn_mutex_, std::defer_lock);
+  if (!mine) order.lock();
+  const ObjectId id{owner, worker.id(), worker.next_number()};
+  std::optional<Error> failure;
+  {
+    std::lock_guard lock(mutex_);
+    if (mine)
+      owner_.create(id, owner), values_.expect(id);
+    else
+      holder_.created(id);
+    failure = holder_.failure(actor.id());
+  }
+  auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
+  if (!failure) {
+    options.one_way = true;
+    options.keep = id.number;
+    const auto sent = worker.call(actor.id(), actor.type() + "::" + method, net::method_id(method),
+                                  std::move(args), options);
+    if (const auto* result = sent.peek(); result && !result->ok()) failure = result->error();
+  }
+  if (failure && mine) finish_value(id, failed(std::move(*failure)));
+  if (failure && !mine) {
+    std::lock_guard lock(mutex_);
+    holder_.not_made(id, *failure);
+  }
+  return handle;
+}
+
+// The call that makes it has arrived: from now on it has an owner and may be asked for.
+void RefTable::expect_value(WorkerId from, uint64_t number) {
+  ObjectId id;
+  {
+    std::lock_guard lock(mutex_);
+    if (!worker_) return;
+    id = {worker_->id(), from, number};
+    if (!owner_.create(id, from)) return;  // a number used twice: its first value stays
+    values_.expect(id);
+  }
+  born(id);
+}
+
+void RefTable::keep_result(actors::Invocation& call, const Result<Value>& result) {
+  const ObjectId id{call.worker().id(), call.from(), call.call().keep};
+  finish_value(id, result.ok() ? std::make_shared<const Kept>(Kept{result.value(), nullptr, call.cell()})
+                               : failed(result.error()));
+}
+
+void RefTable::finish_value(const ObjectId& id, KeptPtr value) {
+  std::vector<Ref<actors::Invocation>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    waiting = values_.finish(id, value);
+  }
+  for (auto& call : waiting) answer(call, value);
+}
+
+void RefTable::answer(const Ref<actors::Invocation>& call, const KeptPtr& value) {
+  if (value->error) return call->fail(*value->error);
+  const uint64_t method = call->call().method;
+  if (method == net::method_id(kReady)) return call->complete(Value());
+  if (method != net::method_id(kFetch))
+    return call->fail(Error(ErrorKind::invalid, "[rref] this is a value, not an actor: it has no methods"));
+  call->set_target(value->cell, value->cell->find_method(method));
+  value->cell->post([call, value] { call->complete(Value(value->value)); }, actors::Where::caller);
+}
+
+}  // namespace troupe::rref
