@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|model|ops     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|refs|model|ops     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import json, math, subprocess, sys
 
@@ -13,6 +13,8 @@ EXPECTED = {
             *(("rpc_tensor_us", US, {"kib": k}) for k in (4, 1024, 16384, 65536)),
             ("rpc_async_calls_per_s", RATE, {}), ("rpc_async_builtin_calls_per_s", RATE, {}),
             ("rref_create_fetch_us", US, {}), *(("dist_backward_us", US, {"hops": h}) for h in (1, 5, 20))],
+    "refs": [*(("refs_" + what + "_us", US, {"live": n}) for n in (10**3, 10**4, 10**5, 10**6)
+               for what in ("create", "copy", "pass", "drop", "fetch")), ("refs_drop_all_us", US, {"live": 10**6})],
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
     "ops": [*(("matmul_gflops", "GFLOP/s", {"n": n}) for n in (64, 256, 1024)),
             ("add_us", US, {"elements": 1 << 20}), ("tiny_op_fwd_bwd_us", US, {"ops": 3}),

@@ -21,6 +21,7 @@ class Bench {
   double median_us(const std::function<void()>& step, int iterations, int warmup = 5) const;
   /// `n`, or a few with --quick.
   int count(int n) const;
+  bool quick() const { return quick_; }
 
   /// A word about where the workers are, put on every line; none by default.
   void set_placement(std::string placement) { placement_ = std::move(placement); }
