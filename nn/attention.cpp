@@ -84,7 +84,9 @@ TransformerBlock::TransformerBlock(int64_t width, int64_t heads, const Options& 
 Tensor TransformerBlock::forward(const Tensor& x) {
   require("transformer_block", "the input", x, proj.weight.size(0));
   const Tensor half = ops::add(x, dropout(proj(ops::self_attention(qkv(norm1(x)), heads_, causal_))));
-  return ops::add(half, dropout(down(ops::gelu(up(norm2(half))))));
+  const Tensor normal = norm2(half);
+  const Tensor wide = up.observed() ? ops::gelu(up(normal)) : ops::linear_gelu(normal, up.weight, up.bias);
+  return ops::add(half, dropout(down(wide)));
 }
 
 void TransformerBlock::members(Members& m) {

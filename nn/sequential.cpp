@@ -10,10 +10,12 @@ Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto* linear = dynamic_cast<const Linear*>(layers_[i].get());
-    const bool fused = linear && i + 1 < layers_.size() && dynamic_cast<const ReLU*>(layers_[i + 1].get()) &&
-                       !linear->observed() && !layers_[i + 1]->observed();
-    if (fused)
+    const Layer* next = i + 1 < layers_.size() ? layers_[i + 1].get() : nullptr;
+    const bool apart = !linear || !next || linear->observed() || next->observed();
+    if (!apart && dynamic_cast<const ReLU*>(next))
       y = ops::linear_relu(y, linear->weight, linear->bias), ++i;
+    else if (!apart && dynamic_cast<const GELU*>(next))
+      y = ops::linear_gelu(y, linear->weight, linear->bias), ++i;
     else
       y = (*layers_[i])(y);
   }

@@ -30,7 +30,14 @@ Specs gelu_grad_spec(const Call& c) {
   return gradient_spec(c);
 }
 
-// d/dx of x P(x), where P is the normal distribution function or its approximation.
+Specs gated_spec(const Call& c) {
+  if (c.in[0].dim() == 0) reject(c, "needs at least one dimension");
+  const Specs gradient = gradient_spec(c);
+  return {gradient[0], {{c.in[0].shape().back()}, gradient[0].dtype}};
+}
+
+}  // namespace
+
 Tensor gelu_slope(const Tensor& x, bool approximate) {
   using std::numbers::inv_sqrtpi, std::numbers::sqrt2;
   if (!approximate) {
@@ -45,8 +52,6 @@ Tensor gelu_slope(const Tensor& x, bool approximate) {
   const Tensor curved = mul(mul(x, inner), add(neg(square(t)), 1.0));
   return mul(add(add(t, 1.0), curved), 0.5);
 }
-
-}  // namespace
 
 const Op kRelu{.name = "relu",
                .shape = floating_unary,
@@ -153,6 +158,20 @@ const Op kGeluGrad{.name = "gelu_grad",
                      all.push_back({all[0].inputs, {{"approximate", "tanh"}}});
                      return all;
                    }};
+
+const Op kGated{.name = "gated",
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .attrs = {{"relu", false}},
+                .shape = gated_spec,
+                .cpu = cpu::gated,
+                .samples = []() -> std::vector<Sample> {
+                  std::vector<Sample> all = two();
+                  all.push_back({{sample({2, 3, 5}), sample({2, 3, 5}, -1, 1, 1)}, {{"relu", true}}});
+                  all.push_back({{sample({0, 3}), sample({0, 3})}});
+                  all.push_back({{sample({6}), sample({6}, -1, 1, 1)}});
+                  return all;
+                }};
 
 const Op kSoftplus{
     .name = "softplus",

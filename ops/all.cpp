@@ -122,6 +122,8 @@ std::span<const Op* const> all_ops() {
       &kChannelSums,
       &kChannelMix,
       &kLinearRelu,
+      &kLinearGelu,
+      &kGated,
       &kLstmCell,
       &kGruCell,
       &kCrossEntropy,

@@ -54,7 +54,7 @@ Tensors checked_gradient(const Backward& b, const std::string& where) {
                        found, inputs, recorded));
   };
   for (size_t i = 0; i < b.grads.size(); ++i)
-    check(b.grads[i], fmt::format("the gradient that came for result {}", i));
+    if (b.grads[i].defined()) check(b.grads[i], fmt::format("the gradient that came for result {}", i));
   Tensors out;
   {
     InRule rule;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
@@ -68,12 +69,37 @@ Tensors matmul_gradient(const Backward& b) {
   return out;
 }
 
-Tensors linear_gradient(const Backward& b, const Tensor& g) {
+// bias: its gradient, if that is known already.
+Tensors linear_gradient(const Backward& b, const Tensor& g, const Tensor& bias = {}) {
   Tensors out(b.in.size());
   if (b.needs(0)) out[0] = matmul(g, b.in[1]);
   if (b.needs(1)) out[1] = matmul(flipped(as_rows(g)), as_rows(b.in[0]));
-  if (b.in.size() == 3 && b.needs(2)) out[2] = sum(as_rows(g), {0});
+  if (b.in.size() == 3 && b.needs(2)) out[2] = bias.defined() ? bias : sum(as_rows(g), {0});
   return out;
+}
+
+// With an activation behind it, whose slope is `gate`, or that was relu with the result `gate`.
+Tensors gated_gradient(const Backward& b, const Tensor& gate, bool relu) {
+  const Tensor inputs[] = {b.grads[0], gate};
+  const Tensors both = apply(kGated, inputs, {{"relu", relu}});
+  return linear_gradient(b, both[0], both[1]);
+}
+
+Tensors linear_relu_gradient(const Backward& b) {
+  if (!grad_enabled()) return gated_gradient(b, b.out[0], true);
+  return linear_gradient(b, apply1(kReluGrad, {b.grads[0], b.out[0]}));
+}
+
+Specs linear_gelu_spec(const Call& c) {
+  Specs specs = linear_spec(c);
+  if (c.attrs.flag("slope")) specs.push_back(specs[0]);
+  return specs;
+}
+
+Tensors linear_gelu_gradient(const Backward& b) {
+  if (!grad_enabled() && b.attrs.flag("slope")) return gated_gradient(b, b.out[1], false);
+  const Tensor y = linear(b.in[0], b.in[1], b.in.size() == 3 ? b.in[2] : Tensor());
+  return linear_gradient(b, mul(b.grads[0], gelu_slope(y, false)));
 }
 
 std::vector<Sample> linear_samples() {
@@ -121,10 +147,24 @@ const Op kLinearRelu{.name = "linear_relu",
                      .cpu = cpu::linear_relu,
                      .saves_inputs = 0b11,
                      .saves_outputs = 1,
-                     .gradient = [](const Backward& b) -> Tensors {
-                       return linear_gradient(b, apply1(kReluGrad, {b.grads[0], b.out[0]}));
-                     },
+                     .gradient = linear_relu_gradient,
                      .samples = linear_samples};
+
+const Op kLinearGelu{.name = "linear_gelu",
+                     .min_inputs = 2,
+                     .max_inputs = 3,
+                     .attrs = {{"slope", true}},
+                     .shape = linear_gelu_spec,
+                     .cpu = cpu::linear_gelu,
+                     .saves_inputs = 0b111,
+                     .saves_outputs = 0b10,
+                     .aside = 0b10,
+                     .gradient = linear_gelu_gradient,
+                     .samples = []() -> std::vector<Sample> {
+                       std::vector<Sample> all = linear_samples();
+                       all.push_back({all[0].inputs, {{"slope", false}}});
+                       return all;
+                     }};
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return apply1(kMatmul, {a, b}); }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -132,6 +172,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? apply1(kLinearRelu, {x, weight, bias}) : apply1(kLinearRelu, {x, weight});
+}
+
+Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const bool recorded = grad_enabled() && (x.requires_grad() || weight.requires_grad() ||
+                                           (bias.defined() && bias.requires_grad()));
+  const Attrs attrs{{"slope", recorded}};
+  return bias.defined() ? apply1(kLinearGelu, {x, weight, bias}, attrs)
+                        : apply1(kLinearGelu, {x, weight}, attrs);
 }
 
 }  // namespace troupe::ops

@@ -15,6 +15,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// relu(linear(x, weight, bias)) in one pass, with the same bits.
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+/// gelu(linear(x, weight, bias)), with the exact GELU, in one pass and with the same bits.
+Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
 extern const Op kMatmul, kLinear, kLinearRelu;
+/// slope: a second result, the derivative of gelu where it was taken, which makes the backward pass cheap.
+extern const Op kLinearGelu;
 
 }  // namespace troupe::ops

@@ -36,7 +36,7 @@ struct Backward {
   const Attrs& attrs;
   std::span<const Tensor> in;      ///< inputs; undefined unless `saves_inputs` names them
   std::span<const Tensor> out;     ///< results; undefined unless `saves_outputs` names them
-  std::span<const Tensor> grads;   ///< of the results, all defined
+  std::span<const Tensor> grads;   ///< of the results; undefined for those with no history
   std::span<const Spec> in_specs;  ///< shape and dtype of every input
   std::span<const Edge> next;
 
@@ -75,7 +75,8 @@ struct Op {
   ViewRule* view = nullptr;
   Composition* compose = nullptr;
   uint32_t saves_inputs = 0, saves_outputs = 0;  ///< bit i: the gradient rule reads input i, result i
-  GradientRule* gradient = nullptr;              ///< null: not differentiable (or a composition)
+  uint32_t aside = 0;                ///< bit i: result i has no history; it is there for the gradient rule
+  GradientRule* gradient = nullptr;  ///< null: not differentiable (or a composition)
   /// The rules take bfloat16 and float16 as they are, since they only move elements (so every view). Others
   /// get float32 copies, and apply() rounds what they make to the dtype of the shape rule.
   bool takes_half = false;

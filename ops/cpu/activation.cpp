@@ -53,10 +53,7 @@ void gelu(const Call& c, Tensors& out) {
           return T{0.5} * x * (T{1} + fast_tanh(a * (x + static_cast<T>(0.044715) * x * x * x)));
         });
   floating1(
-      c, out, [](auto x) __attribute__((always_inline)) {
-        using T = decltype(x);
-        return T{0.5} * x * (T{1} + fast_erf(x * static_cast<T>(1 / std::numbers::sqrt2)));
-      });
+      c, out, [](auto x) __attribute__((always_inline)) { return x * normal(x).below; });
 }
 
 // Of x P(x): P(x) + x P'(x), with P the normal distribution function or its approximation.
@@ -73,9 +70,8 @@ void gelu_grad(const Call& c, Tensors& out) {
         });
   floating2(
       c, out, [](auto g, auto x) __attribute__((always_inline)) {
-        using T = decltype(x);
-        const T p = T{0.5} * (T{1} + fast_erf(x * static_cast<T>(1 / sqrt2)));
-        return g * (p + x * static_cast<T>(inv_sqrtpi / sqrt2) * fast_exp(T{-0.5} * x * x));
+        const auto at = normal(x);
+        return g * (at.below + x * at.density);
       });
 }
 
@@ -122,6 +118,58 @@ void tanh_grad(const Call& c, Tensors& out) {
 void sigmoid_grad(const Call& c, Tensors& out) {
   floating2(
       c, out, [](auto g, auto y) __attribute__((always_inline)) { return g * y * (decltype(g){1} - y); });
+}
+
+// The rows are cut in pieces; each column's sum goes down a piece, then over the pieces.
+void gated(const Call& c, Tensors& out) {
+  constexpr int64_t kPiece = 64, kRows = 4;
+  const Tensor g = c.in[0].contiguous_data(), gate = c.in[1].contiguous_data();
+  const int64_t n = out[1].numel(), rows = n ? g.numel() / n : 0, pieces = (rows + kPiece - 1) / kPiece;
+  const bool relu = c.attrs.flag("relu");
+  visit_floating(g.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Tensor memory = Tensor::zeros({pieces, n}, float64);
+    const T *from = g.data<T>(), *by = gate.data<T>();
+    T* to = out[0].data<T>();
+    double* all = memory.data<double>();
+    parallel_for(pieces, 0.5 * static_cast<double>(kPiece * n), [=](int64_t p) {
+      const auto run = [&](auto f) __attribute__((always_inline)) {
+        vectorized([=]() __attribute__((always_inline)) {
+          double* __restrict sums = all + p * n;
+          for (int64_t r = p * kPiece; r < std::min(rows, (p + 1) * kPiece); r += kRows) {
+            const int64_t count = std::min(kRows, rows - r);
+            const T *x = from + r * n, *y = by + r * n;
+            T* z = to + r * n;
+            if (count == kRows) {
+#pragma GCC ivdep
+              for (int64_t j = 0; j < n; ++j) {
+                const T a = f(x[j], y[j]), b = f(x[j + n], y[j + n]), d = f(x[j + 2 * n], y[j + 2 * n]),
+                        e = f(x[j + 3 * n], y[j + 3 * n]);
+                z[j] = a, z[j + n] = b, z[j + 2 * n] = d, z[j + 3 * n] = e;
+                sums[j] = sums[j] + static_cast<double>(a) + static_cast<double>(b) + static_cast<double>(d) +
+                          static_cast<double>(e);
+              }
+              continue;
+            }
+            for (int64_t i = 0; i < count * n; i += n)
+#pragma GCC ivdep
+              for (int64_t j = 0; j < n; ++j) {
+                const T a = f(x[i + j], y[i + j]);
+                z[i + j] = a;
+                sums[j] += static_cast<double>(a);
+              }
+          }
+        });
+      };
+      if (relu)
+        run([](T a, T b) __attribute__((always_inline)) { return b > 0 ? a : T{0}; });
+      else
+        run([](T a, T b) __attribute__((always_inline)) { return a * b; });
+    });
+    for (int64_t p = 1; p < pieces; ++p)
+      for (int64_t j = 0; j < n; ++j) all[j] += all[p * n + j];
+    for (int64_t j = 0; j < n; ++j) out[1].data<T>()[j] = pieces ? static_cast<T>(all[j]) : T{0};
+  });
 }
 
 }  // namespace troupe::ops::cpu

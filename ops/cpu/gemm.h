@@ -12,11 +12,19 @@ struct Matrix {
   bool transposed = false;
 };
 
-/// What happens to a product before it leaves the cache: C[i, j] = max(0 if relu, C[i, j] + bias[j]).
+enum class Activation : uint8_t { none, relu, gelu };
+
+/// What happens to a product before it leaves the cache: C[i, j] = activation(C[i, j] + bias[j]).
 template <class T>
 struct Finish {
   const T* bias = nullptr;  ///< [n]; null: none
-  bool relu = false;
+  Activation activation = Activation::none;
+  T* slope = nullptr;  ///< as C: takes the derivative of gelu; null: not wanted
+
+  /// That of the part of C that begins at element `at`, in column `column`.
+  Finish part(int64_t at, int64_t column) const {
+    return {bias ? bias + column : nullptr, activation, slope ? slope + at : nullptr};
+  }
 };
 
 /// C = finish(A B + beta C), with C [m, n] row-major and dense, A [m, k], B [k, n], all sizes > 0; beta 0
@@ -26,7 +34,7 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
           double* c, const Finish<double>& finish = {});
 
-/// The finish of rows of C [m, n], ldc apart, as a pass of its own.
+/// The finish of rows of C [m, n], ldc apart (as those of the slope), as a pass of its own.
 void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish);
 void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<double>& finish);
 

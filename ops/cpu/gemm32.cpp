@@ -12,26 +12,12 @@
 #include "core/error.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/parallel.h"
-#include "ops/cpu/simd.h"
 
 namespace troupe::ops::cpu {
 namespace {
 
 constexpr double kPiece = 1 << 26;  // multiplications: about 1.2 ms
 constexpr int64_t kStep = 48;       // pieces end at whole tiles
-
-template <class T>
-void finish_row(int64_t n, T* __restrict c, const Finish<T>& finish) {
-  const T* __restrict bias = finish.bias;
-  if (bias)
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t j = 0; j < n; ++j) c[j] += bias[j];
-    });
-  if (finish.relu)
-    vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t j = 0; j < n; ++j) c[j] = c[j] < 0 ? T{0} : c[j];
-    });
-}
 
 // Whether gemm_tiles is the faster one: by shapes, not by threads.
 bool use_tiles(int64_t m, double work, const Matrix<float>& a, const Matrix<float>& b) {
@@ -40,13 +26,6 @@ bool use_tiles(int64_t m, double work, const Matrix<float>& a, const Matrix<floa
 }
 
 }  // namespace
-
-void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish) {
-  for (int64_t i = 0; i < m; ++i) finish_row(n, c + i * ldc, finish);
-}
-void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<double>& finish) {
-  for (int64_t i = 0; i < m; ++i) finish_row(n, c + i * ldc, finish);
-}
 
 // Large products are cut along their longer side into an even number of pieces, the same whatever the number
 // of threads. Few: each packs, and reads from beyond the second-level cache, all of the other operand.
@@ -70,13 +49,11 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
     const Matrix<float> x = by_rows ? part(a, true) : a, y = by_rows ? b : part(b, false);
     const int64_t rows = by_rows ? size : m, columns = by_rows ? n : size;
     float* to = c + (by_rows ? from * n : from);
-    Finish<float> rest = finish;
-    if (!by_rows && finish.bias) rest.bias += from;
     keep_onednn_on_this_thread();
     const dnnl_status_t s = dnnl_sgemm(x.transposed ? 'T' : 'N', y.transposed ? 'T' : 'N', rows, columns, k,
                                        1.f, x.p, x.ld, y.p, y.ld, beta, to, n);
     if (s != dnnl_success) status = s;
-    finish_rows(rows, columns, to, n, rest);
+    finish_rows(rows, columns, to, n, finish.part(to - c, by_rows ? 0 : from));
   });
   if (status != dnnl_success)
     throw_error(ErrorKind::failed, fmt::format("[matmul] oneDNN refused [{}, {}] x [{}, {}]: status {}", m, k,

@@ -153,7 +153,8 @@ struct Product {
            const float* panels) const {
     Tile t{.k = depth, .ldc = n, .add = l0 > 0 || beta != 0};
     const bool last = l0 + depth == k;
-    t.relu = last && finish.relu;
+    t.relu = last && finish.activation == Activation::relu;
+    const bool gelu = last && finish.activation == Activation::gelu;
     t.a_row = a.transposed ? 1 : a.ld;
     t.a_step = a.transposed ? a.ld : 1;
     t.b_step = panels ? kTileN : b.ld;
@@ -166,7 +167,12 @@ struct Product {
         t.a = rows_of(tile);
         t.ahead = rows_of(tile + 1 < end ? tile + 1 : begin);
         t.c = c + row(tile) * n + j0 + j;
-        multiply(row(tile + 1) - row(tile), t);
+        const int64_t rows = row(tile + 1) - row(tile);
+        multiply(rows, t);
+        if (!gelu) continue;
+        Finish<float> rest = finish.part(t.c - c, 0);
+        rest.bias = nullptr;  // is in
+        finish_rows(rows, t.columns, t.c, n, rest);
       }
     }
   }

@@ -13,7 +13,7 @@ Kernel logical_and, logical_or, logical_not;
 Kernel neg, abs, square, sign, exp, log, log1p, sqrt, rsqrt, reciprocal, sin, cos, erf, clamp;
 // activation.cpp
 Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad,
-    silu_grad, gelu_grad;
+    silu_grad, gelu_grad, gated;
 // reduce.cpp
 Kernel sum, mean, amax, amin, logsumexp, var, argmax, argmin, norm, cumsum;
 // softmax.cpp
@@ -23,7 +23,7 @@ Kernel layer_norm, rms_norm, layer_norm_grad, rms_norm_grad;
 // attention.cpp
 Kernel attention, attention_grad, self_attention, self_attention_grad;
 // matmul.cpp
-Kernel matmul, linear, linear_relu;
+Kernel matmul, linear, linear_relu, linear_gelu;
 // conv.cpp
 Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
 // pool.cpp

@@ -1,10 +1,11 @@
-// exp, log, tanh, sigmoid and erf that the compiler can vectorize, for float; the standard library's for
-// double.
+// exp, log, tanh, sigmoid, erf and the normal distribution that the compiler can vectorize, for float; the
+// standard library's for double.
 #pragma once
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 
 namespace troupe::ops::cpu {
 
@@ -101,5 +102,32 @@ namespace troupe::ops::cpu {
   return a > 0.927734375f ? far : near;  // NaN takes `near`
 }
 [[gnu::always_inline]] inline double fast_erf(double x) { return std::erf(x); }
+
+/// Of the standard normal distribution at x.
+template <class T>
+struct Normal {
+  T below;    ///< probability of a value below x
+  T density;  ///< at x
+};
+
+/// One exponential for both. The tail beyond z = |x| is exp(-z^2 / 2) times a polynomial in 1 / (1 + 0.3 z),
+/// fitted for the least relative error (1.3e-7) up to z = 13.5, where the exponential has become 0.
+[[gnu::always_inline]] inline Normal<float> normal(float x) {
+  const float z = x < 0.f ? -x : x, e = fast_exp(-0.5f * z * z), t = 1.f / (1.f + 0.3f * z);
+  float p = 0.035932032f;
+  p = p * t - 0.158277132f;
+  p = p * t + 0.20820838f;
+  p = p * t - 0.055395325f;
+  p = p * t + 0.129469905f;
+  p = p * t + 0.0996373013f;
+  p = p * t + 0.120798386f;
+  p = p * t + 0.119626388f;
+  const float beyond = p * t * e;
+  return {x < 0.f ? beyond : 1.f - beyond, e * 0.398942280f};
+}
+[[gnu::always_inline]] inline Normal<double> normal(double x) {
+  using std::numbers::inv_sqrtpi, std::numbers::sqrt2;
+  return {0.5 * std::erfc(-x / sqrt2), inv_sqrtpi / sqrt2 * std::exp(-0.5 * x * x)};
+}
 
 }  // namespace troupe::ops::cpu

@@ -97,13 +97,15 @@ void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {
                   });
 }
 
-void linear_with(const Call& c, Tensors& out, bool relu) {
+void linear_with(const Call& c, Tensors& out, Activation activation) {
   const Tensor& w = c.in[1];
   const Tensor transposed = with_shape(w, {w.shape()[1], w.shape()[0]}, {w.strides()[1], w.strides()[0]});
   const Tensor bias = c.in.size() < 3 ? Tensor() : c.in[2].contiguous_data();
   visit_floating(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    multiply<T>(c.in[0], transposed, out[0], {bias.defined() ? bias.data<T>() : nullptr, relu});
+    multiply<T>(
+        c.in[0], transposed, out[0],
+        {bias.defined() ? bias.data<T>() : nullptr, activation, out.size() > 1 ? out[1].data<T>() : nullptr});
   });
 }
 
@@ -113,7 +115,8 @@ void matmul(const Call& c, Tensors& out) {
   visit_floating(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c.in[0], c.in[1], out[0]); });
 }
 
-void linear(const Call& c, Tensors& out) { linear_with(c, out, false); }
-void linear_relu(const Call& c, Tensors& out) { linear_with(c, out, true); }
+void linear(const Call& c, Tensors& out) { linear_with(c, out, Activation::none); }
+void linear_relu(const Call& c, Tensors& out) { linear_with(c, out, Activation::relu); }
+void linear_gelu(const Call& c, Tensors& out) { linear_with(c, out, Activation::gelu); }
 
 }  // namespace troupe::ops::cpu

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
+#include "tests/support/near.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -45,10 +46,11 @@ TEST_CASE("linear is x times weight transposed plus bias, over any leading dimen
   CHECK(report.ok);
 }
 
-TEST_CASE("Linear and ReLU in a Sequential give the results and gradients of the layers one by one") {
+TEST_CASE("Linear and ReLU or GELU in a Sequential give the results and gradients of the layers one by one") {
   nn::Linear linear(5, 7);
   nn::ReLU relu;
-  nn::Sequential net(linear, relu);
+  nn::GELU gelu;
+  nn::Sequential net(linear, relu), smooth(linear, gelu);
   Generator random(3);
   const Tensor x = ops::randn({4, 5}, random);
   const auto gradients = [&](const Tensor& y) {
@@ -59,6 +61,10 @@ TEST_CASE("Linear and ReLU in a Sequential give the results and gradients of the
   const Tensors apart = gradients(relu(linear(x))), fused = gradients(net(x));
   for (size_t i = 0; i < apart.size(); ++i) CHECK(bit_equal(apart[i], fused[i]));
   CHECK(net(x).grad_fn().node->name() == "linear_relu");
+  const Tensors two = gradients(gelu(linear(x))), one = gradients(smooth(x));
+  CHECK(bit_equal(two[0], one[0]));
+  for (size_t i = 1; i < two.size(); ++i) CHECK(testing::difference(two[i], one[i], 1e-5, 1e-6) == "");
+  CHECK(smooth(x).grad_fn().node->name() == "linear_gelu");
 }
 
 TEST_CASE("a linear layer starts uniform in +-1/sqrt(in), from a generator that moves on") {

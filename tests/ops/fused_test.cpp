@@ -45,7 +45,7 @@ struct Block {
 
   Tensors step() const {
     const Tensor a = x + ops::self_attention(ops::linear(ops::layer_norm(x, norm, shift), qkv), 4, true);
-    const Tensor b = a + ops::linear(ops::gelu(ops::linear(ops::rms_norm(a, norm), up)), down);
+    const Tensor b = a + ops::linear(ops::linear_gelu(ops::rms_norm(a, norm), up), down);
     const Tensor loss = ops::cross_entropy(ops::softmax(b, 1).reshape({600, 64}), target);
     Tensors all = autograd::grad({loss}, {x, norm, shift, qkv, up, down});
     all.push_back(loss);
@@ -89,6 +89,10 @@ TEST_CASE("one-pass gradients are what other operators give, on long rows") {
   agree(ops::layer_norm(x, w, b), {x, w, b}, grad);
   agree(ops::rms_norm(x, w), {x, w}, grad);
   agree(ops::gelu(x), {x}, grad);
+  const Tensor w2 = leaf({33, 97}), b2 = leaf({33}), wide = leaf({150, 33}).detach();
+  agree(ops::linear_gelu(x, w2, b2), {x, w2, b2}, wide);
+  agree(ops::linear_gelu(x, w2), {x, w2}, wide);
+  agree(ops::linear_relu(x, w2, b2), {x, w2, b2}, wide);
   agree(ops::silu(x), {x}, grad);
   agree(ops::softmax(x, 0), {x}, grad);
   std::vector<int64_t> classes(150);

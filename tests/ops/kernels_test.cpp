@@ -91,7 +91,7 @@ TEST_CASE("products have the same bits with any number of threads") {
       }
 }
 
-TEST_CASE("linear_relu has the bits of relu after linear, NaN included") {
+TEST_CASE("linear_relu and linear_gelu have the bits of relu and gelu after linear, NaN included") {
   for (const DType t : {float32, float64})
     for (const auto& [rows, in, out] :
          {std::array<int64_t, 3>{5, 7, 3}, {70, 300, 100}, {2, 40, 64}, {4, 0, 3}, {600, 260, 330}}) {
@@ -100,6 +100,12 @@ TEST_CASE("linear_relu has the bits of relu after linear, NaN included") {
       INFO(rows << " x " << in << " x " << out << " " << name(t));
       CHECK(bit_equal(ops::linear_relu(x, w, bias), ops::relu(ops::linear(x, w, bias))));
       CHECK(bit_equal(ops::linear_relu(x, w), ops::relu(ops::linear(x, w))));
+      const Tensor before = ops::linear(x, w, bias), one = Tensor::full(before.shape(), 1, t);
+      const Tensor inputs[] = {x, w, bias};
+      const Tensors both = ops::apply(ops::kLinearGelu, inputs);
+      CHECK(difference(both[0], ops::gelu(before), 0, 0) == "");  // the sign of NaN may differ
+      CHECK(difference(both[1], ops::apply1(ops::kGeluGrad, {one, before}), 0, 0) == "");
+      CHECK(difference(ops::linear_gelu(x, w), ops::gelu(ops::linear(x, w)), 0, 0) == "");
       CHECK(bit_equal(ops::linear(x, w, bias), ops::add(ops::linear(x, w), bias)));
     }
 }
@@ -120,10 +126,12 @@ TEST_CASE("float32 functions are within a few units of the last place over their
   const struct {
     Tensor (*op)(const Tensor&);
     double (*exact)(double);
-    double low, high;
+    double low, high, within = 6e-7;
   } cases[] = {{ops::exp, [](double x) { return std::exp(x); }, -87, 88},
                {ops::log, [](double x) { return std::log(x); }, 1e-30, 10},
                {ops::tanh, [](double x) { return std::tanh(x); }, -12, 12},
+               {[](const Tensor& x) { return ops::gelu(x); },
+                [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }, -14, 14, 1e-6},
                {ops::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 80}};
   for (const auto& c : cases) {
     Generator g(5);
@@ -136,7 +144,7 @@ TEST_CASE("float32 functions are within a few units of the last place over their
       worst = std::max(
           worst, std::fabs(static_cast<double>(y.data<float>()[i]) - wanted) / (std::fabs(wanted) + 1e-7));
     }
-    CHECK(worst < 6e-7);
+    CHECK(worst < c.within);
   }
 }
 
