@@ -23,6 +23,10 @@ Future<std::map<std::string, std::string>> Here::names(const Place& where) const
       table_->names(where.in(table_->worker().members())));
 }
 
+Future<std::vector<ObjectInfo>> Here::objects(const Place& where, int64_t limit) const {
+  return rref::convert<std::vector<ObjectInfo>>(table_->objects(where.in(table_->worker().members()), limit));
+}
+
 Here here() {
   if (!frame().worker)
     throw_invalid("[here] no worker runs on this thread: here() is for actors; use the Cluster elsewhere");

@@ -27,6 +27,14 @@ class Place {
   std::string name_;
 };
 
+/// An object, as its owner sees it.
+struct ObjectInfo {
+  std::string what;                  ///< "Layer#0:3", "value, tensor float32 [2]#1:7"
+  std::vector<std::string> names;    ///< given on its owner
+  std::vector<std::string> holders;  ///< workers with references to it; the owner itself for a name, say
+  static constexpr auto fields = std::tuple(&ObjectInfo::what, &ObjectInfo::names, &ObjectInfo::holders);
+};
+
 struct Lookup {
   bool wait = false;     ///< for the name to be given, if it is not yet
   Duration timeout{-1};  ///< negative: as calls; zero: none
@@ -72,6 +80,9 @@ class Here {
   Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const {
     return rref::convert<AnyRef>(table_->lookup(name, {}, how.wait, {.timeout = how.timeout}));
   }
+  /// What lives on a worker because somebody refers to it: at most `limit` objects, in no order. For tools,
+  /// and to see who keeps what.
+  Future<std::vector<ObjectInfo>> objects(const Place& where, int64_t limit = 100) const;
   /// Names given on a worker, and the types of what has them.
   Future<std::map<std::string, std::string>> names(const Place& where) const;
 

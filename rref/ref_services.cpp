@@ -118,13 +118,16 @@ void RefTable::on_give_back(const Ref<actors::Invocation>& call) {
 }
 
 void RefTable::on_unpin(const Ref<actors::Invocation>& call) {
-  Pin pin;  // let go after the lock
+  std::vector<Pin> over;  // let go after the lock
   {
     std::lock_guard lock(mutex_);
-    const auto& args = call->call().args;
-    if (args.size() != 1 || !args[0].get_if<int64_t>()) throw_invalid("[rref] malformed reference message");
-    auto at = pins_.find(static_cast<uint64_t>(*args[0].get_if<int64_t>()));
-    if (at != pins_.end() && at->second.to == call->from()) pin = std::move(at->second), pins_.erase(at);
+    for (const Value& pin : call->call().args) {
+      if (!pin.get_if<int64_t>()) throw_invalid("[rref] malformed reference message");
+      const auto at = pins_.find(static_cast<uint64_t>(*pin.get_if<int64_t>()));
+      if (at == pins_.end() || at->second.to != call->from()) continue;
+      over.push_back(std::move(at->second));
+      pins_.erase(at);
+    }
   }
   call->complete(Value());
 }

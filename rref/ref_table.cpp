@@ -1,5 +1,7 @@
 #include "rref/ref_table.h"
 
+#include <map>
+
 #include "core/node.h"
 #include "rref/services.h"
 
@@ -26,13 +28,15 @@ class RefTable::Hook final : public actors::Interceptor {
     visit_refs(call.args, [&](RefValue& r) { table_->not_sent(call.target.owner, r); });
   }
   void arrived(WorkerId from, net::Packet& packet) override {
-    const auto take = [&](RefValue& r) { table_->incoming(from, r); };
+    std::vector<Unpin> unpins;  // one message for all references of this one
+    const auto take = [&](RefValue& r) { table_->incoming(from, r, unpins); };
     if (auto* call = std::get_if<net::Call>(&packet)) {
       if (call->keep) table_->expect_value(from, call->keep);
       visit_refs(call->args, take);
     } else {
       in_result(std::get<net::Reply>(packet), [&](Value& v) { visit_refs(v, take); });
     }
+    table_->unpin(unpins);
   }
   void outgoing_reply(actors::Invocation& invocation, net::Reply& reply) override {
     in_result(reply, [&](Value& v) { table_->outgoing_all(invocation.from(), v); });
@@ -73,6 +77,7 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   worker.add_service(kSetName, [t](const auto& call) { t->on_set_name(call); });
   worker.add_service(kDropName, [t](const auto& call) { t->on_drop_name(call); });
   worker.add_service(kLookup, [t](const auto& call) { t->on_lookup(call); });
+  worker.add_service(kObjects, [t](const auto& call) { t->on_objects(call); });
   worker.add_service(kNames, [t](const auto& call) { t->on_names(call); });
   worker.add_actor_method(kReady, [](Actor&, actors::Invocation& call) { call.complete(Value()); });
   worker.add_actor_method(kFetch, [](Actor&, actors::Invocation& call) {
@@ -149,73 +154,6 @@ HandlePtr RefTable::refer(const actors::ActorCell& cell) {
   return std::make_shared<Handle>(shared_from_this(), cell.id(), cell.type().name);
 }
 
-// ---- asking about references
-
-void RefTable::check(const ObjectId& id) {
-  std::lock_guard lock(mutex_);
-  if (!worker_) throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
-  if (auto why = holder_.failure(id)) throw *why;
-}
-
-bool RefTable::is_here(const ObjectId& id) const {
-  std::lock_guard lock(mutex_);
-  return worker_ && worker_->id() == id.owner;
-}
-
-std::string RefTable::describe(const Handle& handle) const {
-  const ObjectId& id = handle.id();
-  std::lock_guard lock(mutex_);
-  std::string text = label(handle) + " on ";
-  if (!worker_) return text + "worker " + std::to_string(id.owner) + " of a cluster that was shut down";
-  text += worker_->members().name_of(id.owner);
-  return worker_->id() == id.owner ? text : text + ", used by " + worker_->name();
-}
-
-Future<Value> RefTable::ask(const Handle& handle, const char* question, const char* label,
-                            const actors::CallOptions& options) {
-  const std::string what = label + handle.type();
-  try {
-    check(handle.id());
-    return worker().call(handle.id(), what, net::method_id(question), {}, options);
-  } catch (...) {
-    return Future<Value>::failed(current_error().crossing(what));
-  }
-}
-
-Future<void> RefTable::ready(const Handle& handle) {
-  return ask(handle, kReady, "creation of ", {}).then([](const Value&) {});
-}
-
-Future<Value> RefTable::fetch(const Handle& value, const actors::CallOptions& options) {
-  return ask(value, kFetch, "fetch of ", options);
-}
-
-void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f) {
-  actors::Worker& worker = this->worker();
-  const ObjectId& id = handle.id();
-  if (id.owner != worker.id())
-    throw_invalid("[rref] local access to " + handle.type() + " works on its owner " +
-                  worker.members().name_of(id.owner) + " alone, and this is " + worker.name() +
-                  ": call a method instead");
-  auto cell = worker.find_actor(id);
-  if (!cell) {
-    std::lock_guard lock(mutex_);
-    const auto failed = failed_.find(id);
-    if (failed != failed_.end()) throw failed->second;
-    throw_invalid("[rref] " + handle.type() + " is not, or no longer, an actor of " + worker.name());
-  }
-  const auto run = [cell, f = std::move(f)] {
-    Result<Actor*> actor = nullptr;
-    try {
-      actor = &cell->object();
-    } catch (...) {
-      actor = current_error();
-    }
-    f(actor);
-  };
-  cell->post(run, actors::Where::caller);
-}
-
 // ---- references in messages
 
 // Numbers mean nothing elsewhere: there, another object may have the same.
@@ -274,16 +212,18 @@ void RefTable::not_sent(WorkerId to, RefValue& ref) {
   release(dead);
 }
 
-void RefTable::incoming(WorkerId from, RefValue& ref) {
+void RefTable::incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins) {
   HolderActions actions;
   {
     std::lock_guard lock(mutex_);
     if (!worker_ || from == worker_->id()) return;  // a local call brings its handle along
     if (ref.id.owner == worker_->id()) {
-      if (ref.pin) actions.unpins.push_back({from, ref.pin});
+      if (ref.pin) unpins.push_back({from, ref.pin});
       owner_.grant(ref.id, worker_->id());  // if the object is gone, the calls of this reference say so
     } else {
       actions = holder_.imported(ref.id, from, ref.pin);
+      unpins.insert(unpins.end(), actions.unpins.begin(), actions.unpins.end());
+      actions.unpins.clear();
     }
     ref.hold = std::make_shared<Handle>(shared_from_this(), ref.id, ref.type);
   }
@@ -305,8 +245,14 @@ void RefTable::dropped(const ObjectId& id) {
   perform(id, std::move(actions));
 }
 
+void RefTable::unpin(const std::vector<Unpin>& unpins) {
+  std::map<WorkerId, ValueList> pins;
+  for (const Unpin& u : unpins) pins[u.to].push_back(number(u.pin));
+  for (auto& [to, list] : pins) notify(to, kUnpin, std::move(list));
+}
+
 void RefTable::perform(const ObjectId& id, HolderActions actions) {
-  for (const Unpin& u : actions.unpins) notify(u.to, kUnpin, {number(u.pin)});
+  unpin(actions.unpins);
   if (actions.give_back)
     notify(id.owner, kGiveBack, {number(id.creator), number(id.number), number(actions.give_back)});
   if (!actions.register_at_owner) return;

@@ -66,6 +66,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
                        actors::CallOptions options);
   /// Names and types of what a worker has given names to.
   Future<Value> names(WorkerId worker);
+  /// What lives on a worker, at most `limit` objects: lists of text, names and holders.
+  Future<Value> objects(WorkerId worker, int64_t limit);
 
   // ---- asking about references
   bool is_here(const ObjectId& id) const;
@@ -84,7 +86,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void outgoing_all(WorkerId to, Tree& tree);
   void outgoing(WorkerId to, RefValue& ref);
   void not_sent(WorkerId to, RefValue& ref);
-  void incoming(WorkerId from, RefValue& ref);
+  void incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins);
   void check_own(const RefValue& ref) const;  // `invalid` for a reference of another cluster
   bool missing(const Ref<actors::Invocation>& invocation);
   void lost(WorkerId id, const Error& why);
@@ -104,6 +106,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   const std::string* keep_type(const std::string& type);
   void dropped(const ObjectId& id);
   void perform(const ObjectId& id, HolderActions actions);
+  void unpin(const std::vector<Unpin>& unpins);
   void notify(WorkerId to, const char* service, ValueList args);
   void release(const std::vector<ObjectId>& ids);
 
@@ -116,6 +119,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void on_drop_name(const Ref<actors::Invocation>& call);
   void on_lookup(const Ref<actors::Invocation>& call);
   void on_names(const Ref<actors::Invocation>& call);
+  void on_objects(const Ref<actors::Invocation>& call);
 
   struct Pin {
     std::shared_ptr<void> hold;

@@ -35,6 +35,11 @@ class ValueTable {
     if (!entry.value) entry.waiting.push_back(call);
     return entry.value;
   }
+  /// The value; null if it is not there yet, or unknown.
+  KeptPtr peek(const ObjectId& id) const {
+    const auto at = entries_.find(id);
+    return at == entries_.end() ? nullptr : at->second.value;
+  }
   /// Nobody refers to it any more. It is forgotten, but not before the calls that wait for it have it. What
   /// is returned is to be let go without any lock: values may hold references.
   KeptPtr release(const ObjectId& id) {

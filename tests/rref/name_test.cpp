@@ -144,6 +144,34 @@ TEST_CASE("bad names, wrong types and unknown names are errors that say what is 
   CHECK(other->here().names("w1").get().empty());  // a type that is not there leaves no name
 }
 
+TEST_CASE("a worker lists what lives on it, who holds it and what it is called") {
+  auto cluster = Cluster::in_process(3, hosting<Server, Client>());
+  {
+    auto server = cluster->spawn_named<Server>("w1/server", 1);
+    cluster->set_name(server, "same").get();
+    auto value = server.remote<&Server::get>();
+    value.ready().get();
+    auto another = server.remote<&Server::get>();
+    (void)server.call<&Server::get>().get();
+    std::map<std::string, ObjectInfo> objects;
+    for (auto& o : cluster->here().objects("w1").get()) objects.emplace(o.what.substr(o.what.find('#')), o);
+    REQUIRE(objects.size() == 3);
+    const ObjectInfo& s = objects.at("#0:1");
+    CHECK_THAT(s.what, Catch::EndsWith("Server#0:1"));
+    CHECK(s.names == std::vector<std::string>{"same", "server"});
+    CHECK(s.holders == std::vector<std::string>{"w0", "w1"});
+    CHECK(objects.at("#0:2").what == "value, int64#0:2");
+    CHECK(objects.at("#0:2").names.empty());
+    CHECK(objects.at("#0:2").holders == std::vector<std::string>{"w0"});
+    CHECK(cluster->here().objects("w1", 2).get().size() == 2);
+    CHECK(cluster->here().objects("w1", -5).get().empty());
+    CHECK(cluster->here().objects("w2").get().empty());
+    cluster->drop_name("w1/server").get();
+    cluster->drop_name("w1/same").get();
+  }
+  nothing_left(*cluster);
+}
+
 TEST_CASE("a lookup may wait for the name, as long as its deadline allows") {
   auto cluster = Cluster::in_process(3, hosting<Server, Client>());
   {

@@ -63,11 +63,11 @@ struct Fixture {
   Future<Value> one_way(const char* method) {
     return cluster.worker(0).call(box.id(), "Box", net::method_id(method), {}, {.one_way = true});
   }
-  void check_nothing_left() {
+  void check_nothing_left(std::vector<size_t> workers = {0, 1, 2, 3}) {
     if (box) cluster.await(box.call<&Box::clear>()).value();
     box = {};
     cluster.settle();
-    for (size_t w = 0; w < 4; ++w) {
+    for (size_t w : workers) {
       auto m = cluster.worker(w).metrics();
       INFO("worker " << w);
       for (const char* counter : {"owned_objects", "owned_references", "borrowed_references",
@@ -159,4 +159,29 @@ TEST_CASE("references in calls that reach no method are given back") {
     f.cluster.settle();
   }
   f.check_nothing_left();
+}
+
+TEST_CASE("a reference whose creation could not be sent says why, and cannot be passed on") {
+  Fixture f;
+  f.cluster.await(f.cluster.spawn<Item>(0, 2).call<&Item::number>()).value();
+  f.cluster.network().crash("w2");
+  f.cluster.settle();
+  {
+    const auto never = f.cluster.spawn<Item>(0, 2);
+    const auto value = never.remote<&Item::number>();
+    const auto says = [&](const auto& future, const char* where) {
+      const auto r = f.cluster.await(future);
+      REQUIRE_FALSE(r.ok());
+      CHECK(r.error().kind() == ErrorKind::disconnected);
+      CHECK_THAT(r.error().what(), Catch::Contains("worker w2 was lost") && Catch::Contains(where));
+    };
+    says(never.call<&Item::number>(), "call of");
+    says(never.ready(), "creation of");
+    says(value.to_here(), "fetch of Remote<int64>");
+    says(f.box.call<&Box::put>(never), "sending of a reference to");
+    says(f.box.call<&Box::take>(f.cluster.spawn<Item>(0, 3), never), "sending of a reference to");
+    says(f.box.call_by_name("put", {actors::to_value(value)}), "sending of a reference to Remote<int64>");
+    CHECK(f.cluster.await(f.box.call<&Box::put>(f.cluster.spawn<Item>(0, 3))).ok());
+  }
+  f.check_nothing_left({0, 1, 3});
 }

@@ -1,0 +1,121 @@
+// What can be asked about references and the objects behind them.
+#include <algorithm>
+
+#include "rref/ref_table.h"
+#include "rref/services.h"
+
+namespace troupe::rref {
+
+void RefTable::check(const ObjectId& id) {
+  std::lock_guard lock(mutex_);
+  if (!worker_) throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
+  if (auto why = holder_.failure(id)) throw *why;
+}
+
+bool RefTable::is_here(const ObjectId& id) const {
+  std::lock_guard lock(mutex_);
+  return worker_ && worker_->id() == id.owner;
+}
+
+std::string RefTable::describe(const Handle& handle) const {
+  const ObjectId& id = handle.id();
+  std::lock_guard lock(mutex_);
+  std::string text = label(handle) + " on ";
+  if (!worker_) return text + "worker " + std::to_string(id.owner) + " of a cluster that was shut down";
+  text += worker_->members().name_of(id.owner);
+  return worker_->id() == id.owner ? text : text + ", used by " + worker_->name();
+}
+
+Future<Value> RefTable::ask(const Handle& handle, const char* question, const char* label,
+                            const actors::CallOptions& options) {
+  const std::string what = label + handle.type();
+  try {
+    check(handle.id());
+    return worker().call(handle.id(), what, net::method_id(question), {}, options);
+  } catch (...) {
+    return Future<Value>::failed(current_error().crossing(what));
+  }
+}
+
+Future<void> RefTable::ready(const Handle& handle) {
+  return ask(handle, kReady, "creation of ", {}).then([](const Value&) {});
+}
+
+Future<Value> RefTable::fetch(const Handle& value, const actors::CallOptions& options) {
+  return ask(value, kFetch, "fetch of ", options);
+}
+
+void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f) {
+  actors::Worker& worker = this->worker();
+  const ObjectId& id = handle.id();
+  if (id.owner != worker.id())
+    throw_invalid("[rref] local access to " + handle.type() + " works on its owner " +
+                  worker.members().name_of(id.owner) + " alone, and this is " + worker.name() +
+                  ": call a method instead");
+  auto cell = worker.find_actor(id);
+  if (!cell) {
+    std::lock_guard lock(mutex_);
+    const auto failed = failed_.find(id);
+    if (failed != failed_.end()) throw failed->second;
+    throw_invalid("[rref] " + handle.type() + " is not, or no longer, an actor of " + worker.name());
+  }
+  const auto run = [cell, f = std::move(f)] {
+    Result<Actor*> actor = nullptr;
+    try {
+      actor = &cell->object();
+    } catch (...) {
+      actor = current_error();
+    }
+    f(actor);
+  };
+  cell->post(run, actors::Where::caller);
+}
+
+// ---- what lives on a worker
+
+Future<Value> RefTable::objects(WorkerId owner, int64_t limit) {
+  return worker().call_service(owner, kObjects, {Value(limit)});
+}
+
+void RefTable::on_objects(const Ref<actors::Invocation>& call) {
+  actors::Worker& worker = call->worker();
+  const ValueList& args = call->call().args;
+  if (args.size() != 1 || !args[0].get_if<int64_t>()) throw_invalid("[rref] malformed question");
+  const auto limit = static_cast<size_t>(std::max<int64_t>(0, *args[0].get_if<int64_t>()));
+  struct Object {
+    ObjectId id;
+    KeptPtr value;
+    bool is_value;
+    ValueList names, holders;
+  };
+  std::vector<Object> objects;
+  {
+    std::lock_guard lock(mutex_);
+    std::unordered_map<ObjectId, size_t> place;
+    for (const ObjectId& id : owner_.some(limit)) {
+      place.emplace(id, objects.size());
+      objects.push_back({id, values_.peek(id), values_.has(id), {}, {}});
+      for (WorkerId w : owner_.holders_of(id))
+        objects.back().holders.push_back(Value(worker.members().name_of(w)));
+    }
+    for (const auto& [name, ref] : names_.all())
+      if (const auto at = place.find(ref->id()); at != place.end())
+        objects[at->second].names.push_back(Value(name));
+  }
+  ValueList out;
+  for (Object& o : objects) {
+    std::string what = "an actor that could not be made";
+    if (o.is_value)
+      what = !o.value         ? "a value that is not there yet"
+             : o.value->error ? "a value that failed"
+                              : "value, " + o.value->value.describe();
+    else if (auto cell = worker.find_actor(o.id))
+      what = cell->type().name;
+    what += "#" + std::to_string(o.id.creator) + ":" + std::to_string(o.id.number);
+    out.push_back(
+        Value(ValueList{Value(std::move(what)), Value(std::move(o.names)), Value(std::move(o.holders))}));
+  }
+  call->complete(Value(std::move(out)));
+}
+
+}  // namespace troupe::rref
