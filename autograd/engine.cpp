@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory_resource>
+#include <set>
 
 #include "autograd/accumulate.h"
 #include "core/error.h"
@@ -18,6 +19,7 @@ struct Task {
   bool seen = false;        // reached by the discovery
   Node::End end = Node::End::none;
   bool captured = false;  // grad() wants the gradient of one of its results
+  bool root = false;      // gradients enter here
   bool below = false;     // must run: something that is wanted lies beyond it
   Tensors grads;          // by result; empty until the first arrives
 };
@@ -87,8 +89,11 @@ class Pass {
   /// Gradients will come for `root`: what is behind it waits for them.
   void expect(const Edge& root) {
     if (!root) return;
+    above_.clear();
     discover(root.node.get());
-    ++tasks_[tasks_.find_or_add(root.node.get())].waits;
+    Task& task = tasks_[tasks_.find_or_add(root.node.get())];
+    task.root = true;
+    ++task.waits;
   }
   /// Everything that will run still has what it saved; throws before anything has run.
   void check() {
@@ -96,6 +101,47 @@ class Pass {
       const Task& task = tasks_[checked_];
       if (task.below && task.seen && task.end == Node::End::none) task.node->check_saved();
     }
+  }
+  /// Roots that lead to a captured node.
+  std::vector<Node*> wanted() {
+    check();
+    std::vector<Node*> out;
+    for (uint32_t i = 0; i < tasks_.size(); ++i)
+      if (tasks_[i].root && (tasks_[i].below || tasks_[i].captured)) out.push_back(tasks_[i].node);
+    return out;
+  }
+  /// What leads to `exit` must run. Returns the roots among the nodes that this adds.
+  std::vector<Node*> want(Node* exit) {
+    if (above_.empty()) find_above();
+    std::vector<Node*> out;
+    std::pmr::vector<uint32_t> open({tasks_.find_or_add(exit)}, &memory_);
+    if (!tasks_[open[0]].seen) throw_invalid("[grad] " + exit->name() + " is not part of this pass");
+    while (!open.empty()) {
+      Task& task = tasks_[open.back()];
+      open.pop_back();
+      if (task.below) continue;
+      task.below = true;
+      if (task.end == Node::End::none) task.node->check_saved();
+      if (task.root && !task.captured) out.push_back(task.node);
+      const auto& above = above_[tasks_.find_or_add(task.node)];
+      open.insert(open.end(), above.begin(), above.end());
+    }
+    return out;
+  }
+  /// Whether gradients that leave at `exit` may come back to `node`: no, if what leads to the exit was
+  /// computed from it.
+  bool may_lead_back(const Node* exit, Node* node) {
+    std::vector<Node*> open{node};
+    std::set<const Node*> seen;
+    while (!open.empty()) {
+      Node* at = open.back();
+      open.pop_back();
+      if (at == exit) return false;
+      if (!seen.insert(at).second) continue;
+      for (const Edge& edge : at->next())
+        if (edge) open.push_back(edge.node.get());
+    }
+    return true;
   }
   /// The gradients of roots that were expected have come: runs all that waits for nothing now. No sink:
   /// leaves get none.
@@ -165,6 +211,14 @@ class Pass {
     successors_.resize(successors_.size() + task.node->next().size(), kNone);
   }
 
+  void find_above() {
+    above_.resize(tasks_.size());
+    for (uint32_t i = 0; i < tasks_.size(); ++i)
+      if (tasks_[i].seen)
+        for (size_t k = 0; k < tasks_[i].node->next().size(); ++k)
+          if (const uint32_t to = successors_[tasks_[i].first_edge + k]; to != kNone) above_[to].push_back(i);
+  }
+
   void arrive(uint32_t index, uint32_t result, Tensor grad) {
     Task& task = tasks_[index];
     if (!grad.defined() || !(task.below || task.captured)) return;
@@ -221,10 +275,6 @@ class Pass {
 
   void leave(Node& node, Tensors grads) {
     if (grads.empty() && !exits_) return;
-    if (!sink_)
-      throw_error(ErrorKind::unimplemented, "[grad] the graph between outputs and inputs goes through " +
-                                                node.name() +
-                                                ": use a distributed context and its backward()");
     sink_->leave(node, std::move(grads));
   }
 
@@ -249,9 +299,16 @@ class Pass {
   Sink* sink_ = nullptr;
   std::vector<Capture>* captures_;
   std::vector<Node*>* exits_;
+  std::vector<std::vector<uint32_t>> above_;  // tasks with an edge to each; made by the first want()
   uint32_t checked_ = 0;
   bool keep_saved_;
 };
+
+std::vector<Capture> captures_of(const std::vector<Edge>& inputs) {
+  std::vector<Capture> out;
+  for (const Edge& edge : inputs) out.push_back({edge, {}});
+  return out;
+}
 
 class GradSink final : public Sink {
  public:
@@ -270,6 +327,7 @@ std::string subject(const char* part, size_t i, size_t count) {
 }  // namespace
 
 std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
+  if (roots.empty()) throw_invalid("[" + std::string(part) + "] the list of tensors is empty");
   std::vector<Edge> edges;
   edges.reserve(roots.size());
   for (size_t i = 0; i < roots.size(); ++i) {
@@ -330,17 +388,23 @@ void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions o
 struct Region::Impl {
   std::vector<Edge> roots;  // hold the graph
   std::vector<Node*> exits;
+  std::vector<Capture> captures;
+  const bool selects;
   Pass pass;
   size_t expected = 0;
-  explicit Impl(RunOptions options) : pass(nullptr, &exits, options) {}
+  explicit Impl(RunOptions options) : selects(false), pass(nullptr, &exits, options) {}
+  Impl(RunOptions options, std::vector<Capture> inputs)
+      : captures(std::move(inputs)), selects(true), pass(&captures, &exits, options) {}
 };
 
 Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Region::Region(RunOptions options, const std::vector<Edge>& inputs)
+    : impl_(std::make_unique<Impl>(options, captures_of(inputs))) {}
 Region::~Region() = default;
 
 std::vector<Node*> Region::expect(const std::vector<Edge>& roots) {
   for (const Edge& root : roots) impl_->pass.expect(root);
-  impl_->pass.check();
+  if (!impl_->selects) impl_->pass.check();
   impl_->roots.insert(impl_->roots.end(), roots.begin(), roots.end());
   impl_->expected += roots.size();
   return std::exchange(impl_->exits, {});
@@ -355,6 +419,14 @@ void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink) {
 }
 
 bool Region::done() const { return impl_->expected == 0; }
+std::vector<Node*> Region::wanted() { return impl_->pass.wanted(); }
+std::vector<Node*> Region::want(Node* exit) { return impl_->pass.want(exit); }
+
+Tensors Region::captured() const {
+  Tensors out;
+  for (const Capture& c : impl_->captures) out.push_back(c.grad);
+  return out;
+}
 
 void backward(const Tensor& root, const Tensor& grad, RunOptions options) {
   backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
@@ -362,18 +434,32 @@ void backward(const Tensor& root, const Tensor& grad, RunOptions options) {
 
 void backward(const Tensors& roots, const Tensors& grads, RunOptions options) {
   const std::vector<Edge> edges = root_edges("backward", roots);
+  Tensors entering = root_grads("backward", roots, grads, options.create_graph);
+  GradMode mode(options.create_graph);
+  std::vector<Node*> exits;
+  Pass pass(nullptr, &exits, options);
+  for (const Edge& edge : edges) pass.expect(edge);
   GradSink sink;
-  run(edges, root_grads("backward", roots, grads, options.create_graph), sink, options);
+  for (Node* exit : exits) sink.leave(*exit, {});  // throws
+  pass.check();
+  pass.run(edges, std::move(entering), &sink);
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, RunOptions options) {
   const std::vector<Edge> edges = root_edges("grad", outputs);
-  std::vector<Capture> captures;
-  for (const Edge& edge : root_edges("grad", inputs)) captures.push_back({edge, {}});
+  std::vector<Capture> captures = captures_of(root_edges("grad", inputs));
   Tensors grads = root_grads("grad", outputs, grad_outputs, options.create_graph);
   GradMode mode(options.create_graph);
-  Pass pass(&captures, nullptr, options);
+  std::vector<Node*> exits;
+  Pass pass(&captures, &exits, options);
   for (const Edge& edge : edges) pass.expect(edge);
+  for (const Node* exit : exits)
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (pass.may_lead_back(exit, captures[i].edge.node.get()))
+        throw_invalid(subject("grad", i, inputs.size()) + " (" + inputs[i].str() +
+                      ") may lie behind a call to another actor, where a local grad() cannot go: use the "
+                      "grad() of the autograd::Context that the calls were made in, or detach() what they "
+                      "gave");
   pass.check();
   pass.run(edges, std::move(grads), nullptr);
   Tensors out;

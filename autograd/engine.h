@@ -39,9 +39,14 @@ void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions o
 /// A pass whose roots become known, and get their gradients, over time: first all are expected, then each is
 /// supplied once. A node runs when all gradients that can reach it from the expected roots have come. Holds
 /// the graph. Not synchronized.
+///
+/// A selecting region runs only what leads to its inputs, and to exits of which want() says so once all roots
+/// are expected; leaves get nothing. Then only the roots that want() and wanted() gave are supplied.
 class Region {
  public:
   explicit Region(RunOptions options);  ///< create_graph is not for regions
+  /// Selecting; `inputs` may be none.
+  Region(RunOptions options, const std::vector<Edge>& inputs);
   ~Region();
   /// Gradients will come for `roots`. Returns the nodes, newly reached, at which gradients leave the local
   /// graph.
@@ -53,26 +58,36 @@ class Region {
   /// All that were expected have been supplied.
   bool done() const;
 
+  /// Of a selecting region: the nodes of roots that lead to an input.
+  std::vector<Node*> wanted();
+  /// Something that is wanted lies beyond `exit`, which expect() gave. Returns the nodes of roots that are
+  /// newly found to lead there. `invalid` if a step on the way has been freed, or for an unknown exit.
+  std::vector<Node*> want(Node* exit);
+  /// The gradients of the inputs; undefined: none came.
+  Tensors captured() const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// Where a pass from `roots` starts; `invalid` for a root that needs no gradient, the text starting with
-/// [part].
+/// Where a pass from `roots` starts; `invalid` for a root that needs no gradient and for no roots, the text
+/// starting with [part].
 std::vector<Edge> root_edges(const char* part, const Tensors& roots);
 /// What enters there: `grads` (one per root, or none), or 1 for a root of one element; checked.
 Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history);
 
 /// Adds the gradients of `root` with respect to all leaves that it was computed from into their `.grad`.
 /// `grad`: gradient of root, same shape and dtype; may be undefined for a root of one element (then 1).
+/// `invalid`, before anything has run, if the graph goes on in another actor.
 void backward(const Tensor& root, const Tensor& grad = {}, RunOptions options = {});
 /// Of the sum over all roots. `grads`: one per root, or empty.
 void backward(const Tensors& roots, const Tensors& grads, RunOptions options = {});
 
 /// Gradients of `outputs` (weighted by `grad_outputs`) with respect to `inputs`, which may be results of
 /// operators. Touches no `.grad`, and runs only the nodes between the two. Undefined where an input is not
-/// reached.
+/// reached. `invalid`, before anything has run, if the graph goes on in another actor and an input may lie
+/// behind it: Context::grad follows it there.
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
              RunOptions options = {});
 

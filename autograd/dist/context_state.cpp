@@ -4,6 +4,11 @@
 #include "core/error.h"
 
 namespace troupe::autograd {
+namespace {
+
+constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhere";
+
+}  // namespace
 
 bool ContextState::add_send(uint64_t pair, Send send) {
   std::lock_guard lock(mutex_);
@@ -40,11 +45,11 @@ bool ContextState::shared_by(const std::vector<Edge>& roots) const {
 }
 
 std::shared_ptr<Region> ContextState::region(uint64_t pass, const actors::ActorCell* cell,
-                                             RunOptions options) {
+                                             const std::function<std::shared_ptr<Region>()>& make) {
   std::lock_guard lock(mutex_);
-  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& region = regions_[{pass, cell}];
-  if (!region) region = std::make_shared<Region>(options);
+  if (!region) region = make();
   return region;
 }
 
@@ -60,10 +65,25 @@ void ContextState::end_region(uint64_t pass, const actors::ActorCell* cell) {
   node = regions_.extract({pass, cell});
 }
 
+void ContextState::note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit) {
+  std::lock_guard lock(mutex_);
+  exits_[{pass, peer, pair}] = std::move(exit);
+}
+
+ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const {
+  std::lock_guard lock(mutex_);
+  auto at = exits_.find({pass, peer, pair});
+  return at == exits_.end() ? Exit{} : at->second;
+}
+
 void ContextState::drop_pass(uint64_t pass) {
   std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
+  std::map<uint64_t, Sums>::node_type sums;
   std::lock_guard lock(mutex_);
   dropped_.insert(pass);
+  sums = open_.extract(pass);
+  for (auto at = exits_.lower_bound({pass, 0, 0}); at != exits_.end() && std::get<0>(at->first) == pass;)
+    at = exits_.erase(at);
   for (auto at = regions_.lower_bound({pass, nullptr}); at != regions_.end() && at->first.first == pass;
        at = regions_.erase(at))
     gone.push_back(std::move(at->second));
@@ -89,9 +109,8 @@ std::map<uint64_t, std::vector<GradMessageId>> ContextState::sent_to(WorkerId id
   return out;
 }
 
-void ContextState::accumulate(const Tensor& leaf, const Tensor& grad) {
-  std::lock_guard lock(mutex_);
-  auto& [kept, sum] = grads_[leaf.impl()];
+void ContextState::add(Sums& sums, const Tensor& leaf, const Tensor& grad) {
+  auto& [kept, sum] = sums[leaf.impl()];
   kept = leaf;
   if (sum.defined())
     sum = sum_gradients(std::move(sum), grad);  // in place only where nobody else has it
@@ -99,10 +118,51 @@ void ContextState::accumulate(const Tensor& leaf, const Tensor& grad) {
     add_gradient(sum, grad);
 }
 
+void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad) {
+  std::lock_guard lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  add(open_[pass], leaf, grad);
+}
+
+void ContextState::settle(uint64_t floor) {
+  std::lock_guard lock(mutex_);
+  const uint64_t first = floor >> 40 << 40;  // of the same originator
+  for (auto at = open_.lower_bound(first); at != open_.end() && at->first < floor; at = open_.erase(at)) {
+    if (settled_.empty()) {
+      settled_ = std::move(at->second);
+      continue;
+    }
+    for (auto& [impl, sum] : at->second) add(settled_, sum.first, std::exchange(sum.second, {}));
+  }
+}
+
 Tensor ContextState::gradient(const Tensor& leaf) const {
   std::lock_guard lock(mutex_);
-  auto at = grads_.find(leaf.impl());
-  return at == grads_.end() ? Tensor() : at->second.second;
+  Tensor out;
+  const auto take = [&](const Sums& sums) {
+    auto at = sums.find(leaf.impl());
+    if (at == sums.end()) return;
+    out = out.defined() ? sum_gradients(std::move(out), at->second.second) : at->second.second;
+  };
+  take(settled_);
+  for (const auto& [pass, sums] : open_) take(sums);
+  return out;
+}
+
+uint64_t ContextState::begin_pass(uint64_t pass) {
+  std::lock_guard lock(mutex_);
+  running_.insert(pass);
+  return *running_.begin();
+}
+
+void ContextState::end_pass(uint64_t pass) {
+  std::lock_guard lock(mutex_);
+  running_.erase(pass);
+}
+
+std::vector<uint64_t> ContextState::running() const {
+  std::lock_guard lock(mutex_);
+  return {running_.begin(), running_.end()};
 }
 
 void ContextState::add_peer(WorkerId id) {

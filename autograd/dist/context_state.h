@@ -1,6 +1,7 @@
 // What one worker keeps for one distributed autograd context.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,13 +40,21 @@ class ContextState {
   /// The same for a pass from `roots`.
   bool shared_by(const std::vector<Edge>& roots) const;
 
-  /// The part of the graph of actor `cell` (null: outside actors) in an exact pass; made if new. `cancelled`
-  /// if the pass was dropped. For jobs in the mailbox of the actor.
-  std::shared_ptr<Region> region(uint64_t pass, const actors::ActorCell* cell, RunOptions options);
+  /// The part of the graph of actor `cell` (null: outside actors) in an exact pass; made by `make` if new.
+  /// `cancelled` if the pass was dropped. For jobs in the mailbox of the actor.
+  std::shared_ptr<Region> region(uint64_t pass, const actors::ActorCell* cell,
+                                 const std::function<std::shared_ptr<Region>()>& make);
   /// Null if there is none.
   std::shared_ptr<Region> find_region(uint64_t pass, const actors::ActorCell* cell) const;
   void end_region(uint64_t pass, const actors::ActorCell* cell);
-  /// The pass failed: forgets its regions, and takes part in it no more.
+  /// Where a pass leaves for `pair` of worker `peer`.
+  struct Exit {
+    std::shared_ptr<actors::ActorCell> cell;
+    Node* node = nullptr;  ///< of the region of `cell`; null: unknown
+  };
+  void note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit);
+  Exit find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const;
+  /// The pass failed: forgets its regions and gradients, and takes part in it no more.
   void drop_pass(uint64_t pass);
   bool dropped(uint64_t pass) const;
 
@@ -55,22 +64,36 @@ class ContextState {
   /// Those to one worker, by pass.
   std::map<uint64_t, std::vector<GradMessageId>> sent_to(WorkerId id) const;
 
-  /// Adds to the gradient of a leaf of this worker.
-  void accumulate(const Tensor& leaf, const Tensor& grad);
+  /// Adds to the gradient of a leaf of this worker. It can be taken back, by drop_pass(), until settle() says
+  /// otherwise. `cancelled` if the pass was dropped.
+  void accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad);
+  /// Passes of one originator below `floor` have ended; those that failed were dropped here.
+  void settle(uint64_t floor);
   /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced.
   Tensor gradient(const Tensor& leaf) const;
+
+  // ---- passes that start on this worker
+  /// Returns the lowest number of those that run, itself included: a floor.
+  uint64_t begin_pass(uint64_t pass);
+  void end_pass(uint64_t pass);
+  std::vector<uint64_t> running() const;
 
   /// A worker that may have state of this context because of us.
   void add_peer(WorkerId id);
   std::vector<WorkerId> peers() const;
 
  private:
+  using Sums = std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>>;  // leaf (kept alive), sum
+  static void add(Sums& sums, const Tensor& leaf, const Tensor& grad);
+
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_;
   Overlap overlap_;
   std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<Region>> regions_;
-  std::set<uint64_t> dropped_;
-  std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>> grads_;  // leaf (kept alive), gradient
+  std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
+  std::set<uint64_t> dropped_, running_;
+  Sums settled_;
+  std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped
   std::set<WorkerId> peers_;
   std::deque<std::pair<uint64_t, SentGrad>> sent_;
 };

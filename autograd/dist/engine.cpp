@@ -19,6 +19,7 @@ DistEngine& DistEngine::install(actors::Worker& worker) {
   worker.add_interceptor(std::move(owned));
   worker.add_service(kBackward, [engine](const auto& call) { engine->on_message(Kind::gradient, call); });
   worker.add_service(kReach, [engine](const auto& call) { engine->on_message(Kind::reach, call); });
+  worker.add_service(kWant, [engine](const auto& call) { engine->on_message(Kind::want, call); });
   worker.add_service(kDrop, [engine](const auto& call) { engine->on_drop(call); });
   worker.add_service(kReport, [engine](const auto& call) { engine->on_report(call); });
   worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });
@@ -30,8 +31,9 @@ DistEngine& DistEngine::install(actors::Worker& worker) {
     m["backward_passes"] = static_cast<int64_t>(engine->passes_.size());
     m["send_nodes"] = *engine->send_nodes_;
     m["receive_nodes"] = *engine->receive_nodes_;
-    m["gradient_messages_sent"] = engine->gradient_messages_;
-    m["reach_messages_sent"] = engine->reach_messages_;
+    m["gradient_messages_sent"] = engine->sent_[static_cast<size_t>(Kind::gradient)];
+    m["reach_messages_sent"] = engine->sent_[static_cast<size_t>(Kind::reach)];
+    m["want_messages_sent"] = engine->sent_[static_cast<size_t>(Kind::want)];
   });
   return *engine;
 }
@@ -114,7 +116,7 @@ Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
     state = std::move(node.mapped());
     if (originator_of(context) == worker_.id()) below = lowest_live();
   }
-  abandon(context, Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
+  end_now(*state, Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
   FrameScope neutral({&worker_});
   std::vector<Future<Value>> told;
   for (WorkerId peer : state->peers())
@@ -157,6 +159,12 @@ void DistEngine::on_joined(const Ref<actors::Invocation>& call) {
                              {.timeout = Duration(0), .one_way = true});
 }
 
+std::vector<WorkerId> DistEngine::peers(uint64_t context) {
+  check_live(context);
+  auto state = find_state(context);
+  return state ? state->peers() : std::vector<WorkerId>();
+}
+
 Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
   auto state = find_state(context);
   if (!state) {
@@ -171,7 +179,7 @@ Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
 void DistEngine::worker_lost(WorkerId id, const Error& why) {
   std::vector<uint64_t> numbers;
   std::vector<StatePtr> orphans;  // let go after the lock
-  std::vector<std::pair<uint64_t, StatePtr>> others;
+  std::vector<StatePtr> others;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [number, pass] : passes_) numbers.push_back(number);
@@ -181,13 +189,14 @@ void DistEngine::worker_lost(WorkerId id, const Error& why) {
         at = contexts_.erase(at);
         continue;
       }
-      if (originator_of(at->first) != worker_.id()) others.emplace_back(*at);
+      others.push_back(at->second);
       ++at;
     }
     ended_.erase(id);
   }
   for (uint64_t n : numbers) update(n, [&](Pass& p) { p.termination.lost(id, why); });
-  for (const auto& [context, state] : others) tell_broken(context, *state, id, why);
+  for (const StatePtr& state : orphans) end_now(*state, why);
+  for (const StatePtr& state : others) tell_broken(*state, id, why);
 }
 
 void DistEngine::stop() {

@@ -9,6 +9,12 @@
 //   go, and tells each part once that it will be entered. Then the gradients follow: a node runs when all
 //   that can reach it have come. A part always passes gradients on, undefined ones too, so nothing waits in
 //   vain.
+//
+// A pass for given inputs (grad) is exact, with a second wave between the two: it goes the other way, from
+// the inputs, and marks what leads to them. Only that runs.
+//
+// What a pass adds to gradients is kept apart until it has ended well. One that fails is dropped everywhere
+// before its error is told, except where that could take long: when a worker is lost or the time is up.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -40,13 +46,23 @@ class DistEngine final : public actors::Interceptor {
   /// Forgets the context here and at once, and tells the others. Ready when it is forgotten everywhere;
   /// without `wait`, when they have been told.
   Future<void> release(uint64_t context, bool wait);
+
+  // ---- passes that start here, in any context
   /// Runs gradients back from `roots`. Ready when every gradient is in the context of the worker that owns
   /// its leaf.
-  Future<void> backward(uint64_t context, std::vector<Edge> roots, Tensors grads, bool retain_graph = true);
+  Future<void> backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+                        bool retain_graph);
+  /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
+  Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+                       const std::vector<Edge>& inputs, bool retain_graph);
   /// Names of the workers that unfinished passes of the context wait for, and gives these passes up with
   /// `why`.
   void abandon(uint64_t context, const Error& why);
   std::vector<std::string> waiting_for(uint64_t context);
+
+  /// The workers that this one knows to take part: those that it called, or that called it, and on the
+  /// originator also those that keep something of the context through others.
+  std::vector<WorkerId> peers(uint64_t context);
 
   /// Throws `invalid` if the context, one of this worker, has ended.
   void check_live(uint64_t context);
@@ -58,6 +74,7 @@ class DistEngine final : public actors::Interceptor {
   void call_not_sent(net::Call& call) override;
   void incoming_call(actors::Invocation& invocation) override;
   void outgoing_reply(actors::Invocation& invocation, net::Reply& reply) override;
+  void reply_not_sent(actors::Invocation& invocation, net::Reply& reply) override;
   void incoming_reply(const actors::CallerState& caller, net::Reply& reply) override;
   void worker_lost(WorkerId id, const Error& why) override;
   void interrupted(const Error& why) override {
@@ -65,15 +82,23 @@ class DistEngine final : public actors::Interceptor {
   }
   void stop() override;
 
+  /// Of the messages of a pass.
+  enum class Kind { gradient, reach, want };
+
  private:
   explicit DistEngine(actors::Worker& worker);
   using StatePtr = std::shared_ptr<ContextState>;
   struct Part;   // one message, or the roots of a pass, being handled
   struct Pass {  // on its originator
-    uint64_t context;
+    uint64_t number, context;
+    bool selects;
+    std::vector<std::shared_ptr<Part>> parts;  // how it goes on, last first
     Termination termination;
-    std::shared_ptr<Part> roots;  // in the wave of an exact pass: what comes after it
-    std::set<WorkerId> workers;   // that messages went to
+    std::set<WorkerId> workers;  // that messages went to
+    std::set<WorkerId> told;     // of those, after a failure: to drop it
+    size_t unanswered = 0;       // of these
+    bool hurry = false;          // its error is to be told at once
+    bool answered = false;
     Promise<void> promise;
   };
 
@@ -95,7 +120,6 @@ class DistEngine final : public actors::Interceptor {
   void receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values);
 
   // ---- parts
-  enum class Kind { gradient, reach };
   void on_message(Kind kind, const Ref<actors::Invocation>& call);
   void post_part(std::shared_ptr<Part> part);
   void run_part(Part& part);
@@ -108,11 +132,16 @@ class DistEngine final : public actors::Interceptor {
   using Report = std::pair<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>>;
   void on_report(const Ref<actors::Invocation>& call);
   void note_report(uint64_t context, uint64_t pass, const Report& report, const std::optional<Error>& error);
+  std::shared_ptr<Pass> new_pass(uint64_t context, bool selects);
+  Future<void> start(const std::shared_ptr<Pass>& pass, const std::vector<Kind>& kinds, int64_t options,
+                     const std::vector<Edge>& roots, const Tensors& grads);
   void update(uint64_t pass, const std::function<void(Pass&)>& change);
+  void end_now(const ContextState& state, const Error& why);
   void tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers);
+  void drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers);
   void on_drop(const Ref<actors::Invocation>& call);
   void on_broken(const Ref<actors::Invocation>& call);
-  void tell_broken(uint64_t context, ContextState& state, WorkerId lost, const Error& why);
+  void tell_broken(ContextState& state, WorkerId lost, const Error& why);
   void fail_passes(const std::function<bool(const Pass&)>& which, const Error& why);
   void on_release(const Ref<actors::Invocation>& call);
   GradMessageId next_message() { return (uint64_t{worker_.id()} << 40) | ++last_message_; }
@@ -121,7 +150,7 @@ class DistEngine final : public actors::Interceptor {
   LiveCount send_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> last_pair_{0}, last_message_{0}, last_pass_{0};
-  std::atomic<int64_t> gradient_messages_{0}, reach_messages_{0};  // sent
+  std::atomic<int64_t> sent_[3] = {};         // messages by kind
   std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
   actors::Pace outside_pace_;
 

@@ -23,9 +23,10 @@ using LiveCount = std::shared_ptr<std::atomic<int64_t>>;
 /// The tensors that one message took away. A root of the sender's part of the graph.
 class SendNode final : public Node {
  public:
-  /// One edge, dtype and shape per tensor of the message that needs gradients.
-  SendNode(Edges edges, std::vector<std::pair<DType, Shape>> tensors, LiveCount live)
-      : tensors_(std::move(tensors)), live_(std::move(live)) {
+  /// One edge, dtype and shape per tensor of the message that needs gradients; it went to `peer`.
+  SendNode(WorkerId peer, uint64_t pair, Edges edges, std::vector<std::pair<DType, Shape>> tensors,
+           LiveCount live)
+      : peer_(peer), pair_(pair), tensors_(std::move(tensors)), live_(std::move(live)) {
     num_inputs_ = static_cast<uint32_t>(edges.size());
     set_next(std::move(edges));
     ++*live_;
@@ -34,8 +35,12 @@ class SendNode final : public Node {
   Tensors apply(Tensors&& grads) override { return std::move(grads); }
   std::string name() const override { return "Send"; }
   const std::vector<std::pair<DType, Shape>>& tensors() const { return tensors_; }
+  WorkerId peer() const { return peer_; }
+  uint64_t pair() const { return pair_; }
 
  private:
+  WorkerId peer_;
+  uint64_t pair_;
   std::vector<std::pair<DType, Shape>> tensors_;
   LiveCount live_;
 };

@@ -4,17 +4,49 @@
 #include "autograd/engine.h"
 
 namespace troupe::autograd {
+namespace {
+
+const char* service_of(DistEngine::Kind kind) {
+  switch (kind) {
+    case DistEngine::Kind::gradient:
+      return kBackward;
+    case DistEngine::Kind::reach:
+      return kReach;
+    case DistEngine::Kind::want:
+      return kWant;
+  }
+  return "";
+}
+
+}  // namespace
 
 void DistEngine::Part::run() {
-  const RunOptions how{.retain_graph = (options & kRetain) != 0};
-  if (!(options & kExact)) return autograd::run(roots, std::move(grads), *this, how);
+  if (options & kExact) return run_exact();
+  autograd::run(roots, std::move(grads), *this, {.retain_graph = (options & kRetain) != 0});
+}
+
+void DistEngine::Part::run_exact() {
   const actors::ActorCell* owner = cell.get();
+  const bool selects = (options & kSelect) != 0;
   if (kind == Kind::reach) {
-    for (Node* exit : state->region(pass, owner, how)->expect(roots)) send(*exit, {});
+    const auto region = state->region(pass, owner, [&] {
+      const RunOptions how{.retain_graph = (options & kRetain) != 0};
+      return selects ? std::make_shared<Region>(how, std::vector<Edge>{}) : std::make_shared<Region>(how);
+    });
+    for (Node* node : region->expect(roots)) {
+      const auto& receive = dynamic_cast<ReceiveNode&>(*node);
+      if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
+      send_back(*node, {});
+    }
     return;
   }
   const auto region = state->find_region(pass, owner);
   if (!region) throw_invalid("[backward] gradients came for a part that none were expected for");
+  if (kind == Kind::want) {
+    for (Node* node : exit ? region->want(exit) : region->wanted())
+      if (auto* entered = dynamic_cast<SendNode*>(node)) send(entered->peer(), entered->pair(), {});
+    return;
+  }
   region->supply(roots, std::move(grads), *this);
   if (region->done()) state->end_region(pass, owner);
 }
@@ -23,17 +55,21 @@ void DistEngine::Part::leave(Node& node, Tensors out) {
   out.resize(node.num_inputs());
   ValueList values;
   for (auto& g : out) values.push_back(g.defined() ? Value(std::move(g)) : Value());
-  send(node, std::move(values));
+  send_back(node, std::move(values));
 }
 
-void DistEngine::Part::send(Node& node, ValueList values) {
+void DistEngine::Part::send_back(Node& node, ValueList values) {
   auto& receive = dynamic_cast<ReceiveNode&>(node);
   if (receive.context() != context)
     throw_invalid(
         "[backward] the graph leads into another autograd context: a tensor received in one context was "
         "used in a loss of another; detach() it");
+  send(receive.peer(), receive.pair(), std::move(values));
+}
+
+void DistEngine::Part::send(WorkerId to, uint64_t pair, ValueList values) {
   send_held();
-  held.emplace(Outgoing{{engine.next_message(), receive.peer()}, receive.pair(), std::move(values)});
+  held.emplace(Outgoing{{engine.next_message(), to}, pair, std::move(values)});
   children.push_back(held->to);
 }
 
@@ -41,10 +77,10 @@ void DistEngine::Part::send_held(Value report) {
   if (!held) return;
   Outgoing message = std::move(*held);
   held.reset();
-  ++(kind == Kind::reach ? engine.reach_messages_ : engine.gradient_messages_);
+  ++engine.sent_[static_cast<size_t>(kind)];
   const auto sent =
-      engine.worker_.call_service(message.to.to, kind == Kind::reach ? kReach : kBackward,
-                                  {number(originator), number(pass), Value(options), number(message.to.id),
+      engine.worker_.call_service(message.to.to, service_of(kind),
+                                  {number(pass), Value(options), number(message.to.id), number(floor),
                                    number(message.pair), Value(std::move(message.values)), std::move(report)},
                                   {.timeout = Duration(0), .one_way = true});
   if (const auto* r = sent.peek(); r && !r->ok()) throw r->error();
@@ -58,47 +94,62 @@ Value DistEngine::Part::report() const {
 
 void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
   const uint64_t context = call->call().context;
-  auto [originator, pass, options, message, pair, values, report] =
-      actors::ListCodec<WorkerId, uint64_t, int64_t, uint64_t, uint64_t, ValueList,
-                        std::optional<Report>>::from(std::move(call->call().args),
-                                                     kind == Kind::reach ? kReach : kBackward);
+  auto [pass, options, message, floor, pair, values, report] =
+      actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
+                        std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
   if (report) note_report(context, pass, *report, {});
   auto part = std::make_shared<Part>(*this, context, find_state(context));
-  part->originator = originator;
   part->pass = pass;
+  part->floor = floor;
   part->options = options;
   part->message = message;
   part->kind = kind;
   call->complete(Value());
   try {
-    if (!part->state)
-      throw_error(ErrorKind::cancelled,
-                  "[backward] worker " + worker_.name() + " has no such context (it has ended)");
-    if (part->state->dropped(pass))
-      throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
-    const ContextState::Send send = part->state->find_send(pair);
-    if (!send.node)
-      throw_invalid("[backward] worker " + worker_.name() + " has recorded no message of this number");
-    part->cell = send.cell;
-    part->where = "backward on " + (send.cell ? send.cell->label() : worker_.name());
-    const size_t count = send.node->tensors().size();
-    for (uint32_t i = 0; i < count; ++i) part->roots.push_back({send.node, i});
-    if (kind == Kind::gradient) {
-      if (values.size() != count) throw_invalid("[backward] a message with the wrong number of gradients");
-      for (size_t i = 0; i < count; ++i) {
-        part->grads.push_back(actors::from_value<Tensor>(std::move(values[i])));
-        const auto& [dtype, shape] = send.node->tensors()[i];
-        const Tensor& g = part->grads.back();
-        if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
-          throw_invalid("[backward] gradient of a " + std::string(name(dtype)) + " " + shape.str() +
-                        " came as " + g.str());
-      }
-    }
+    part->enter(call->from(), pair, std::move(values));
   } catch (...) {
     part->failure = current_error();
     return finish_part(*part);
   }
   post_part(std::move(part));
+}
+
+// What a message of worker `from` asks for, checked.
+void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
+  const std::string& here = engine.worker_.name();
+  if (!state)
+    throw_error(ErrorKind::cancelled, "[backward] worker " + here + " has no such context (it has ended)");
+  if (state->dropped(pass)) throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
+  state->settle(floor);
+  if (kind == Kind::want) {
+    const ContextState::Exit found = state->find_exit(pass, from, pair);
+    if (!found.node) throw_invalid("[grad] worker " + here + " sends no gradients for this number");
+    exit = found.node;
+    cell = found.cell;
+  } else {
+    const ContextState::Send send = state->find_send(pair);
+    if (!send.node) throw_invalid("[backward] worker " + here + " has recorded no message of this number");
+    cell = send.cell;
+    const size_t count = send.node->tensors().size();
+    for (uint32_t i = 0; i < count; ++i) roots.push_back({send.node, i});
+    if (kind == Kind::gradient) take_grads(*send.node, std::move(values));
+  }
+  where = "backward on " + (cell ? cell->label() : here);
+}
+
+void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
+  const auto& tensors = node.tensors();
+  if (values.size() != tensors.size())
+    throw_invalid("[backward] a message with " + std::to_string(values.size()) + " gradients, expected " +
+                  std::to_string(tensors.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    grads.push_back(actors::from_value<Tensor>(std::move(values[i])));
+    const auto& [dtype, shape] = tensors[i];
+    const Tensor& g = grads.back();
+    if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
+      throw_invalid("[backward] gradient of a " + std::string(name(dtype)) + " " + shape.str() + " came as " +
+                    g.str());
+  }
 }
 
 // To the mailbox where it belongs. The pass has no deadline but that of whoever waits for it.
@@ -144,7 +195,7 @@ void DistEngine::finish_part(Part& part) {
   part.grads.clear();
   const StatePtr state = std::exchange(part.state, nullptr);
   part.cell.reset();
-  const bool here = part.originator == worker_.id();
+  const bool here = part.originator() == worker_.id();
   if (state && !here) state->note_sent(part.pass, part.children);
   try {
     const bool takes_report = !here && !part.failure && part.takes_report();
@@ -159,7 +210,7 @@ void DistEngine::finish_part(Part& part) {
     return note_report(part.context, part.pass, report, part.failure);
   }
   FrameScope neutral({&worker_});
-  (void)worker_.call_service(part.originator, kReport,
+  (void)worker_.call_service(part.originator(), kReport,
                              {number(part.context), number(part.pass), part.report(),
                               part.failure ? actors::to_value(*part.failure) : Value()},
                              {.timeout = Duration(0), .one_way = true});  // a lost originator needs none
@@ -170,18 +221,18 @@ void DistEngine::finish_part(Part& part) {
 void DistEngine::check_links(const Part& part, ContextState* state) {
   if (!state) return;
   for (const SentGrad& sent : part.children)
-    if (auto why = worker_.members().loss(sent.to)) tell_broken(part.context, *state, sent.to, *why);
+    if (auto why = worker_.members().loss(sent.to)) tell_broken(*state, sent.to, *why);
 }
 
 // Only the two ends of a link know that it broke, and that messages on it may be lost: the originator may
 // have a good link to both. It hears of this after it has heard of the messages.
-void DistEngine::tell_broken(uint64_t context, ContextState& state, WorkerId lost, const Error& why) {
+void DistEngine::tell_broken(ContextState& state, WorkerId lost, const Error& why) {
   FrameScope neutral({&worker_});
   for (const auto& [pass, ids] : state.sent_to(lost)) {
     ValueList list;
     for (GradMessageId id : ids) list.push_back(number(id));
     (void)worker_.call_service(
-        originator_of(context), kBroken,
+        originator_of(pass), kBroken,
         {number(pass), actors::to_value(Error(why).crossing("backward on " + worker_.name())),
          Value(std::move(list))},
         {.timeout = Duration(0), .one_way = true});

@@ -6,8 +6,9 @@ namespace troupe::autograd {
 
 // Services that workers call on each other.
 inline constexpr const char* kBackward =
-    "grad.backward";  // originator, pass, options, message, pair, gradients, sender's report or nothing
+    "grad.backward";  // pass, options, message, floor, pair, gradients, sender's report or nothing
 inline constexpr const char* kReach = "grad.reach";  // the same, without gradients
+inline constexpr const char* kWant = "grad.want";    // the same; against the way of the gradients
 inline constexpr const char* kReport =
     "grad.report";  // context, pass, report: message and children (id, worker)..., error or nothing
 inline constexpr const char* kDrop = "grad.drop";  // context, pass
@@ -17,21 +18,23 @@ inline constexpr const char* kJoined = "grad.joined";    // context: the caller 
 inline constexpr const char* kRelease = "grad.release";  // context; all of its originator below are over
 
 inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
-inline WorkerId originator_of(uint64_t context) { return static_cast<WorkerId>(context >> 40); }
+/// Of a context or of a pass.
+inline WorkerId originator_of(uint64_t number) { return static_cast<WorkerId>(number >> 40); }
 
 /// Owned by the job that runs it.
 struct DistEngine::Part final : Sink {
   DistEngine& engine;
   uint64_t context;
   StatePtr state;
-  WorkerId originator = kNoWorker;
   uint64_t pass = 0;
+  uint64_t floor = 0;   // passes of the originator below have ended in this context
   int64_t options = 0;  // bits
-  static constexpr int64_t kExact = 1, kRetain = 2;
+  static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4;
   GradMessageId message = 0;
   Kind kind = Kind::gradient;
   std::shared_ptr<actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
   std::vector<Edge> roots;
+  Node* exit = nullptr;  // what a message of kind want asks for
   Tensors grads;
   std::string where;  // for the error's trail
   std::vector<SentGrad> children;
@@ -39,16 +42,20 @@ struct DistEngine::Part final : Sink {
 
   Part(DistEngine& e, uint64_t c, StatePtr s) : engine(e), context(c), state(std::move(s)) {}
 
+  /// Finds what a message of worker `from` is for. Throws.
+  void enter(WorkerId from, uint64_t pair, ValueList values);
   /// What the message asks for. Throws.
   void run();
 
-  void accumulate(const Tensor& leaf, const Tensor& grad) override { state->accumulate(leaf, grad); }
+  WorkerId originator() const { return originator_of(pass); }
+
+  void accumulate(const Tensor& leaf, const Tensor& grad) override { state->accumulate(pass, leaf, grad); }
   void leave(Node& node, Tensors out) override;
 
   /// Sends the message that send() has kept, with the report of this part or nothing. Throws.
   void send_held(Value report = {});
   /// The last message waits for the end of the part: if it goes to the originator, it takes the report along.
-  bool takes_report() const { return held && held->to.to == originator; }
+  bool takes_report() const { return held && held->to.to == originator(); }
   Value report() const;
 
  private:
@@ -57,7 +64,10 @@ struct DistEngine::Part final : Sink {
     uint64_t pair;
     ValueList values;
   };
-  void send(Node& receive, ValueList values);
+  void take_grads(const SendNode& node, ValueList values);
+  void run_exact();
+  void send_back(Node& receive, ValueList values);
+  void send(WorkerId to, uint64_t pair, ValueList values);
   std::optional<Outgoing> held;
 };
 

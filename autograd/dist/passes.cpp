@@ -3,44 +3,78 @@
 #include "autograd/dist/part.h"
 
 namespace troupe::autograd {
+namespace {
 
-Future<void> DistEngine::backward(uint64_t context, std::vector<Edge> roots, Tensors grads,
+// Whether it could take long until all who work for a pass that failed so are known and have dropped it.
+bool takes_long(ErrorKind kind) {
+  return kind == ErrorKind::disconnected || kind == ErrorKind::cancelled || kind == ErrorKind::deadline;
+}
+
+}  // namespace
+
+std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool selects) {
+  auto pass = std::make_shared<Pass>();
+  pass->number = (uint64_t{worker_.id()} << 40) | ++last_pass_;
+  pass->context = context;
+  pass->selects = selects;
+  return pass;
+}
+
+Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                                   bool retain_graph) {
-  auto part = std::make_shared<Part>(*this, context, state(context));
-  const bool exact = part->state->shared_by(roots);
-  part->originator = worker_.id();
-  part->pass = ++last_pass_;
-  part->options = (exact ? Part::kExact : 0) | (retain_graph ? Part::kRetain : 0);
-  part->message = next_message();
-  part->cell = actors::current_cell();
-  part->roots = std::move(roots);
-  part->grads = std::move(grads);
-  auto pass = std::make_shared<Pass>(context, Termination({part->message, worker_.id()}));
-  if (exact) {  // the gradients wait until the wave is over
-    auto wave = std::make_shared<Part>(*this, context, part->state);
-    wave->originator = part->originator;
-    wave->pass = part->pass;
-    wave->options = part->options;
-    wave->message = part->message;
-    wave->kind = Kind::reach;
-    wave->cell = part->cell;
-    wave->roots = part->roots;
+  const int64_t retain = retain_graph ? Part::kRetain : 0;
+  if (!state(context)->shared_by(roots))
+    return start(new_pass(context, false), {Kind::gradient}, retain, roots, grads);
+  return start(new_pass(context, false), {Kind::gradient, Kind::reach}, retain | Part::kExact, roots, grads);
+}
+
+Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+                                 const std::vector<Edge>& inputs, bool retain_graph) {
+  const auto pass = new_pass(context, true);
+  const auto region = state(context)->region(pass->number, actors::current_cell().get(), [&] {
+    return std::make_shared<Region>(RunOptions{.retain_graph = retain_graph}, inputs);
+  });
+  const int64_t options = Part::kExact | Part::kSelect | (retain_graph ? Part::kRetain : 0);
+  return start(pass, {Kind::gradient, Kind::want, Kind::reach}, options, roots, grads).then([region] {
+    return region->captured();
+  });
+}
+
+// `kinds`: the phases, last first. A phase begins when the one before is over everywhere.
+Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vector<Kind>& kinds,
+                               int64_t options, const std::vector<Edge>& roots, const Tensors& grads) {
+  const StatePtr state = this->state(pass->context);
+  const uint64_t floor = state->begin_pass(pass->number);
+  state->settle(floor);
+  for (Kind kind : kinds) {
+    auto part = std::make_shared<Part>(*this, pass->context, state);
+    part->pass = pass->number;
+    part->floor = floor;
+    part->options = options;
     part->message = next_message();
-    pass->roots = std::exchange(part, std::move(wave));
+    part->kind = kind;
+    part->cell = actors::current_cell();
+    if (kind != Kind::want) part->roots = roots;
+    if (kind == Kind::gradient) part->grads = grads;
+    pass->parts.push_back(std::move(part));
   }
+  auto first = std::move(pass->parts.back());
+  pass->parts.pop_back();
+  pass->termination = Termination({first->message, worker_.id()});
+  const Future<void> done = pass->promise.future();
   {
     std::lock_guard lock(mutex_);
-    passes_.emplace(part->pass, pass);
+    passes_.emplace(pass->number, pass);
   }
-  if (part->cell) {  // the actor's own part; we are in its mailbox
+  if (first->cell) {  // the actor's own part; we are in its mailbox
     Frame at = frame();
-    at.context = context;
+    at.context = pass->context;
     FrameScope scope(at);
-    run_part(*part);
+    run_part(*first);
   } else {
-    run_outside(std::move(part), actors::Where::caller);
+    run_outside(std::move(first), actors::Where::caller);
   }
-  return pass->promise.future();
+  return done;
 }
 
 void DistEngine::on_report(const Ref<actors::Invocation>& call) {
@@ -73,54 +107,92 @@ void DistEngine::note_report(uint64_t context, uint64_t number, const Report& re
   }
 }
 
-// Changes the state of a pass, and takes it further if that ended it. Unknown passes have ended.
+// Changes the state of a pass, and takes it further. Unknown passes have ended.
 void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& change) {
-  std::shared_ptr<Pass> ended;
+  std::shared_ptr<Pass> pass;
   std::shared_ptr<Part> next;
+  std::vector<std::shared_ptr<Part>> given_up;  // let go after the lock
+  std::set<WorkerId> drop;
+  std::optional<Error> failure;
+  bool ended = true, answer = true;
   {
     std::lock_guard lock(mutex_);
     auto at = passes_.find(number);
     if (at == passes_.end()) return;
-    Pass& pass = *at->second;
-    change(pass);
-    if (!pass.termination.over()) return;
-    if (pass.roots && !pass.termination.failure()) {
-      next = std::move(pass.roots);
-      pass.termination = Termination({next->message, worker_.id()});
-    } else {
-      ended = std::move(at->second);
-      passes_.erase(at);
+    pass = at->second;
+    change(*pass);
+    if (!pass->termination.over()) return;
+    failure = pass->termination.failure();
+    if (failure) {
+      given_up.swap(pass->parts);
+      for (WorkerId w : pass->workers)
+        if (pass->told.insert(w).second) drop.insert(w);
+      pass->unanswered += drop.size();
+      ended = pass->termination.drained() && pass->unanswered == 0;
+      answer = !pass->answered && (ended || pass->hurry || takes_long(failure->kind()));
+      pass->answered |= answer;
+    } else if (!pass->parts.empty()) {
+      next = std::move(pass->parts.back());
+      pass->parts.pop_back();
+      pass->termination = Termination({next->message, worker_.id()});
     }
+    if (ended && !next) passes_.erase(at);
   }
   if (next) return post_part(std::move(next));
-  ended->roots.reset();
-  const auto& failure = ended->termination.failure();
-  if (!failure) {
-    ended->promise.set();
-    return;
-  }
-  ended->workers.insert(worker_.id());
-  tell_dropped(ended->context, number, ended->workers);
-  ended->promise.fail(*failure);
+  given_up.clear();
+  const StatePtr state = find_state(pass->context);
+  if (state && (failure || pass->selects)) state->drop_pass(number);
+  if (failure)
+    drop_everywhere(*pass, drop);
+  else if (pass->selects)
+    tell_dropped(pass->context, number, pass->workers);
+  if (ended && state) state->end_pass(number);
+  if (!answer) return;
+  if (failure)
+    pass->promise.fail(*failure);
+  else
+    pass->promise.set();
 }
 
-// The workers forget what they keep for a pass that has failed.
+// The workers have forgotten what they had of a failed pass when they answer.
+void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers) {
+  FrameScope neutral({&worker_});
+  for (WorkerId to : workers)
+    worker_.call_service(to, kDrop, {number(pass.context), number(pass.number)}, {.timeout = Duration(0)})
+        .on_ready([this, number = pass.number](const Result<Value>&) {  // lost: it has forgotten, too
+          update(number, [](Pass& p) { --p.unanswered; });
+        });
+}
+
+// The passes of a context that is over: nobody has to be told.
+void DistEngine::end_now(const ContextState& state, const Error& why) {
+  for (uint64_t number : state.running()) {
+    std::shared_ptr<Pass> pass;
+    {
+      std::lock_guard lock(mutex_);
+      auto at = passes_.find(number);
+      if (at == passes_.end()) continue;
+      pass = std::move(at->second);
+      passes_.erase(at);
+    }
+    pass->parts.clear();
+    if (!pass->answered) pass->promise.fail(pass->termination.failure().value_or(why));
+  }
+}
+
+// The workers forget what they keep for a pass that nobody waits for.
 void DistEngine::tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers) {
   FrameScope neutral({&worker_});
-  for (WorkerId to : workers) {
-    if (to == worker_.id()) {
-      if (auto state = find_state(context)) state->drop_pass(pass);
-    } else if (!worker_.members().loss(to)) {
+  for (WorkerId to : workers)
+    if (!worker_.members().loss(to))
       (void)worker_.call_service(to, kDrop, {number(context), number(pass)},
                                  {.timeout = Duration(0), .one_way = true});
-    }
-  }
 }
 
 void DistEngine::on_drop(const Ref<actors::Invocation>& call) {
   auto [context, pass] = actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kDrop);
-  call->complete(Value());
   if (auto state = find_state(context)) state->drop_pass(pass);
+  call->complete(Value());
 }
 
 void DistEngine::on_broken(const Ref<actors::Invocation>& call) {
@@ -142,15 +214,24 @@ void DistEngine::fail_passes(const std::function<bool(const Pass&)>& which, cons
 
 std::vector<std::string> DistEngine::waiting_for(uint64_t context) {
   std::vector<std::string> names;
+  const StatePtr state = find_state(context);
+  if (!state) return names;
   std::lock_guard lock(mutex_);
-  for (const auto& [number, pass] : passes_)
-    if (pass->context == context)
-      for (WorkerId id : pass->termination.outstanding()) names.push_back(worker_.members().name_of(id));
+  for (uint64_t number : state->running())
+    if (auto at = passes_.find(number); at != passes_.end())
+      for (WorkerId id : at->second->termination.outstanding())
+        names.push_back(worker_.members().name_of(id));
   return names;
 }
 
 void DistEngine::abandon(uint64_t context, const Error& why) {
-  fail_passes([&](const Pass& p) { return p.context == context; }, why);
+  const StatePtr state = find_state(context);
+  if (!state) return;
+  for (uint64_t number : state->running())
+    update(number, [&](Pass& p) {
+      p.hurry = true;
+      p.termination.fail(why);
+    });
 }
 
 }  // namespace troupe::autograd

@@ -21,7 +21,7 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::
   }
   const uint64_t pair = ++last_pair_;
   const bool shared = state->add_send(
-      pair, {make_ref<SendNode>(std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
+      pair, {make_ref<SendNode>(to, pair, std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
   if (to != worker_.id()) state->add_peer(to);
   return {pair, indices, shared};
 }
@@ -90,18 +90,21 @@ void DistEngine::incoming_call(actors::Invocation& invocation) {
 
 void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& reply) {
   if (!reply.result.ok()) return;
-  Value value = std::move(reply.result).value();
+  Value&& value = std::move(reply.result).value();  // stays where it is: others undo, should this throw
   GradMode mode(invocation.call().grad_enabled);
   reply.link =
       send_tensors(invocation.call().context, invocation.from(), value, invocation.cell(), "the result");
-  reply.result = Result<Value>(std::move(value));
+}
+
+void DistEngine::reply_not_sent(actors::Invocation& invocation, net::Reply& reply) {
+  if (!reply.link.pair) return;
+  if (auto state = find_state(invocation.call().context)) state->drop_send(reply.link.pair);
 }
 
 void DistEngine::incoming_reply(const actors::CallerState& caller, net::Reply& reply) {
   if (!reply.result.ok() || !reply.link.pair) return;
-  Value value = std::move(reply.result).value();
+  Value&& value = std::move(reply.result).value();
   receive_tensors(caller.context, caller.to, reply.link, value);
-  reply.result = Result<Value>(std::move(value));
 }
 
 }  // namespace troupe::autograd

@@ -29,11 +29,12 @@ struct SentGrad {
 /// Not synchronized.
 class Termination {
  public:
+  Termination() = default;  ///< over
   /// The originator's own first message.
   explicit Termination(SentGrad first) { announce(first); }
   /// `id` was handled, and led to `children`.
   void handled(GradMessageId id, const std::vector<SentGrad>& children);
-  /// The first failure ends the pass.
+  /// The first failure counts. What is under way is followed on.
   void fail(const Error& why);
   /// A worker is gone: fails the pass if a message to it is outstanding.
   void lost(WorkerId worker, const Error& why);
@@ -42,6 +43,9 @@ class Termination {
   void lost(const std::vector<GradMessageId>& messages, const Error& why);
 
   bool over() const { return failure_ || open_.empty(); }
+  /// No message that is known of is under way, but for those that are lost. After a failure this tells when
+  /// nobody works for the pass any more.
+  bool drained() const { return under_way_ == 0; }
   const std::optional<Error>& failure() const { return failure_; }
   /// Workers with announced messages that are not reported.
   std::vector<WorkerId> outstanding() const;
@@ -52,7 +56,9 @@ class Termination {
     bool announced = false, reported = false;
   };
   void announce(SentGrad sent);
+  bool forget(GradMessageId id);
   std::unordered_map<GradMessageId, Message> open_;
+  size_t under_way_ = 0;  // announced and not reported
   std::optional<Error> failure_;
 };
 

@@ -67,7 +67,7 @@ struct Model {
     if (!cut || values[i].site == site) return values[i].here;
     const uint64_t pair = sends.size();
     sends.push_back(
-        {Ref<SendNode>(new SendNode({values[i].here.gradient_edge()}, {{DType::float64, {}}}, live)),
+        {Ref<SendNode>(new SendNode(0, pair, {values[i].here.gradient_edge()}, {{DType::float64, {}}}, live)),
          values[i].site});
     Tensor t = values[i].here.detach().clone_data();
     t.set_grad_fn({make_ref<ReceiveNode>(0, 0, pair, 1, live), 0});
@@ -182,12 +182,88 @@ TEST_CASE("an exact pass over a graph cut in pieces has the gradients of the who
   CHECK(shared < 1400);
 }
 
+TEST_CASE("a selecting pass over a graph cut in pieces gives the gradients of its inputs, and runs no more") {
+  size_t found = 0, pruned = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    INFO("seed " << seed);
+    Model cut(seed, true), whole(seed, false);
+    Generator random(seed + 7);
+    if (!std::all_of(cut.roots.begin(), cut.roots.end(), [](const Tensor& t) { return t.requires_grad(); }))
+      continue;
+    Tensors inputs, same;  // results on the site of the roots
+    for (size_t i = 4; i < cut.values.size(); ++i)
+      if (cut.values[i].site == 0 && cut.values[i].here.requires_grad() && random.below(3) == 0) {
+        inputs.push_back(cut.values[i].here);
+        same.push_back(whole.values[i].here);
+      }
+    if (inputs.empty()) continue;
+    std::map<size_t, Region> regions;
+    Sums sink(cut);
+    regions.try_emplace(0, RunOptions{}, root_edges("grad", inputs));
+    auto region = [&](size_t site) -> Region& {
+      return regions.try_emplace(site, RunOptions{}, std::vector<Edge>{}).first->second;
+    };
+    // From the roots; where each pair leaves from is noted.
+    std::vector<uint64_t> wave;
+    std::map<uint64_t, std::pair<size_t, Node*>> exits;
+    auto go_on = [&](size_t site, const std::vector<Node*>& nodes) {
+      for (Node* n : nodes) {
+        wave.push_back(static_cast<ReceiveNode*>(n)->pair());
+        REQUIRE(exits.try_emplace(wave.back(), site, n).second);
+      }
+    };
+    go_on(0, region(0).expect(edges_of(cut)));
+    while (!wave.empty()) {
+      const auto& [send, site] = cut.sends[take_any(wave, random)];
+      go_on(site, region(site).expect({{send, 0}}));
+    }
+    // Back from the inputs.
+    std::set<uint64_t> wanted;
+    auto go_back = [&](const std::vector<Node*>& nodes) {
+      for (Node* n : nodes)
+        if (auto* s = dynamic_cast<SendNode*>(n)) {
+          REQUIRE(wanted.insert(s->pair()).second);
+          wave.push_back(s->pair());
+        }
+    };
+    go_back(region(0).wanted());
+    while (!wave.empty()) {
+      const auto& [site, node] = exits.at(take_any(wave, random));
+      go_back(region(site).want(node));
+    }
+    // The gradients.
+    region(0).supply(edges_of(cut), cut.grads, sink);
+    std::set<uint64_t> arrived;
+    while (!sink.out.empty()) {
+      auto [pair, grads] = take_any(sink.out, random);
+      REQUIRE(arrived.insert(pair).second);
+      grads.resize(1);
+      region(cut.sends[pair].second).supply({{cut.sends[pair].first, 0}}, std::move(grads), sink);
+    }
+    REQUIRE(arrived == wanted);
+    found += !arrived.empty();
+    pruned += arrived.size() < exits.size();
+    for (const Tensor& sum : sink.sums) REQUIRE_FALSE(sum.defined());  // no leaf has got anything
+
+    const Tensors got = region(0).captured(), want = autograd::grad(whole.roots, same, whole.grads);
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double w = want[i].defined() ? want[i].item() : 0;
+      REQUIRE((got[i].defined() ? got[i].item() : 0) == w);
+    }
+  }
+  CHECK(found > 100);
+  CHECK(pruned > 100);
+}
+
 TEST_CASE("a region refuses gradients that it does not expect") {
   Region region({});
   Model m(1, true);
   Sums sink(m);
   CHECK(region.done());
   CHECK(error_of([&] { region.supply(edges_of(m), m.grads, sink); }).kind() == ErrorKind::invalid);
+  Region selecting({}, {});
+  Node* unknown = m.roots[0].gradient_edge().node.get();
+  CHECK(error_of([&] { selecting.want(unknown); }).kind() == ErrorKind::invalid);
 }
 
 TEST_CASE("parts overlap in nodes, and in leaves with hooks, not in other leaves") {

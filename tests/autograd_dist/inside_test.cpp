@@ -1,0 +1,156 @@
+// Contexts and passes that actors start themselves; roots on other workers; who takes part in a context.
+#include <catch2/catch.hpp>
+
+#include "tests/support/error_of.h"
+#include "tests/support/nothing_left.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using testing::error_of;
+using testing::nothing_left;
+
+namespace {
+
+Tensor leaf(float v) {
+  Tensor t = Tensor::of<float>({v});
+  t.set_requires_grad();
+  return t;
+}
+
+// Holds the parameter that trainers share, and says which contexts are alive where it is.
+struct Server : Actor {
+  explicit Server(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
+  Tensor forward(Tensor x) { return ops::mul(x, w); }
+  Tensor gradient() { return autograd::context_gradient(w); }
+  int64_t live() { return static_cast<actors::Worker*>(frame().worker)->metrics()["contexts"]; }
+  // A loss that stays here: who wants its gradient asks for it.
+  void keep_loss(Tensor x) { loss = ops::mul(ops::mul(x, w), w); }
+  Task<void> backward() { co_await autograd::context_backward(loss); }
+  Task<void> backward_empty() { co_await autograd::context_backward(Tensor()); }
+  Task<std::string> blocking() {
+    std::string text;
+    try {
+      autograd::Context context;
+      context.backward(leaf(1));
+    } catch (const Error& e) {
+      text = e.what();
+    }
+    co_return text;
+  }
+  Tensor w, loss;
+  static constexpr auto remote =
+      methods<Server, double>("forward", &Server::forward, "gradient", &Server::gradient, "live",
+                              &Server::live, "keep_loss", &Server::keep_loss, "backward", &Server::backward,
+                              "backward_empty", &Server::backward_empty, "blocking", &Server::blocking);
+};
+
+// Makes its own contexts: one per step, kept open until `close`.
+struct Trainer : Actor {
+  // The gradients of (x v) w, of v and of w.
+  Task<Tensors> step(RRef<Server> server, Tensor x) {
+    context = std::make_unique<autograd::Context>();
+    id = context->id();
+    Tensor y = co_await server.call<&Server::forward>(ops::mul(x, v));
+    co_await context->backward_async(y);
+    Tensors out{context->grad(v)};
+    out.push_back(co_await server.call<&Server::gradient>());
+    co_return out;
+  }
+  Task<Tensor> gradient_again(RRef<Server> server) {  // in the context that is still open
+    autograd::Context::Guard guard(*context);
+    co_return co_await server.call<&Server::gradient>();
+  }
+  void close() { context.reset(); }
+  int64_t context_id() { return static_cast<int64_t>(id); }
+  Tensor v = leaf(2);
+  std::unique_ptr<autograd::Context> context;
+  uint64_t id = 0;
+  static constexpr auto remote =
+      methods<Trainer>("step", &Trainer::step, "gradient_again", &Trainer::gradient_again, "close",
+                       &Trainer::close, "context_id", &Trainer::context_id);
+};
+
+}  // namespace
+
+TEST_CASE("three trainers at once: the owner of the parameters has three contexts with the right gradients") {
+  auto cluster = Cluster::in_process(5, hosting<Server, Trainer>());
+  auto server = cluster->spawn<Server>("w1", 3);
+  std::vector<RRef<Trainer>> trainers;
+  for (const char* on : {"w2", "w3", "w4"}) trainers.push_back(cluster->spawn<Trainer>(on));
+  std::vector<Future<Tensors>> steps;
+  for (size_t i = 0; i < 3; ++i)
+    steps.push_back(trainers[i].call<&Trainer::step>(server, Tensor::full({1}, double(i + 1))));
+  for (size_t i = 0; i < 3; ++i) {
+    const Tensors got = steps[i].get();
+    CHECK(got[0].item() == double(i + 1) * 3);
+    CHECK(got[1].item() == double(i + 1) * 2);
+  }
+  CHECK(server.call<&Server::live>().get() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(trainers[i].call<&Trainer::gradient_again>(server).get().item() == double(i + 1) * 2);
+    CHECK(trainers[i].call<&Trainer::context_id>().get() >> 40 == int64_t(i + 2));
+  }
+  for (auto& t : trainers) t.call<&Trainer::close>().get();
+  nothing_left(*cluster);
+}
+
+TEST_CASE("the owner of a root starts the pass in the caller's context") {
+  auto cluster = Cluster::in_process(3, hosting<Server>());
+  auto a = cluster->spawn<Server>("w1", 3), b = cluster->spawn<Server>("w2", 5);
+  {
+    autograd::Context context(*cluster);
+    const Tensor x = leaf(2);
+    b.call<&Server::keep_loss>(a.call<&Server::forward>(x)).get();  // x wa wb^2
+    b.call<&Server::backward>().get();
+    CHECK(context.grad(x).item() == 75);
+    CHECK(a.call<&Server::gradient>().get().item() == 50);
+    CHECK(b.call<&Server::gradient>().get().item() == 2 * 3 * 2 * 5);
+    // Beside a pass of our own, which adds.
+    b.call<&Server::keep_loss>(a.call<&Server::forward>(x)).get();
+    auto there = b.call<&Server::backward>();
+    context.backward(a.call<&Server::forward>(x).get());
+    there.get();
+    CHECK(context.grad(x).item() == 2 * 75 + 3);
+    CHECK(a.call<&Server::gradient>().get().item() == 2 * 50 + 2);
+    // The errors of backward arrive, with the method that had them.
+    CHECK_THAT(error_of([&] { b.call<&Server::backward>().get(); }).what(), Catch::Contains("retain_graph"));
+    const Error empty = error_of([&] { b.call<&Server::backward_empty>().get(); });
+    CHECK_THAT(empty.what(),
+               Catch::Contains("is undefined") && Catch::Contains("Server::backward_empty on w2 ("));
+    CHECK(context.grad(x).item() == 2 * 75 + 3);
+    context.end().get();
+  }
+  CHECK_THAT(error_of([&] { b.call<&Server::backward>().get(); }).what(),
+             Catch::Contains("no context is active here"));
+  CHECK_THAT(a.call<&Server::blocking>().get(), Catch::Contains("Context::backward"));
+  {
+    NoGradGuard guard;
+    b.call<&Server::keep_loss>(Tensor::full({1}, 1)).get();  // lets go of the graph
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("a context lists the workers that it was taken to, with and without gradients") {
+  auto cluster = Cluster::in_process(5, hosting<Server, Trainer>());
+  auto here = cluster->spawn<Server>("w0", 3), a = cluster->spawn<Server>("w1", 3),
+       b = cluster->spawn<Server>("w3", 5);
+  autograd::Context context(*cluster);
+  using Names = std::vector<std::string>;
+  CHECK(context.workers() == Names{});
+  b.call<&Server::live>().get();  // no tensor at all
+  CHECK(context.workers() == Names{"w3"});
+  here.call<&Server::forward>(leaf(1)).get();
+  CHECK(context.workers() == Names{"w3"});  // not this one itself
+  {
+    NoGradGuard guard;
+    a.call<&Server::forward>(leaf(1)).get();
+  }
+  a.call<&Server::forward>(leaf(1)).get();
+  CHECK(context.workers() == Names{"w1", "w3"});
+  {
+    autograd::Context inner(*cluster);
+    CHECK(inner.workers() == Names{});
+  }
+  context.end().get();
+  CHECK(error_of([&] { (void)context.workers(); }).kind() == ErrorKind::invalid);
+}
