@@ -6,3 +6,4 @@
 #include "autograd/gradcheck.h"
 #include "autograd/graph.h"
 #include "autograd/hooks.h"
+#include "autograd/watch.h"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/copy_on_write.h"
 #include "core/error.h"
 #include "core/node.h"
 #include "core/random.h"
@@ -94,7 +95,8 @@ class Recomputation final : public TensorStore {
       if (!t.defined()) throw_invalid("[checkpoint] an input is an undefined tensor");
       // Not its history, which steps hold. Inside another checkpoint the elements are that one's to make
       // again.
-      inputs_.push_back({keeps(t) ? SavedTensor(t) : SavedTensor(t.detach()), !t.is_leaf()});
+      inputs_.push_back(
+          {keeps(t) ? SavedTensor(t) : SavedTensor(t.detach()), !t.is_leaf(), keeps(t) ? t : Tensor()});
     }
   }
 
@@ -150,16 +152,19 @@ class Recomputation final : public TensorStore {
  private:
   void make() {
     Tensors inputs;
-    for (const auto& [saved, has_history] : inputs_) {
+    for (const auto& [saved, has_history, leaf] : inputs_) {
       if (saved.changed())
         throw_invalid(fmt::format("[checkpoint] input {} ({}) {}", inputs.size(), saved.get().str(),
                                   saved.complaint()));
-      inputs.push_back(has_history ? saved.get().detach() : saved.get());
+      inputs.push_back(leaf.defined() ? leaf : has_history ? saved.get().detach() : saved.get());
       if (has_history) inputs.back().set_grad_fn({make_ref<Before>(), 0});
     }
     for (const auto& [leaf, saved] : leaves_)
       if (saved.changed())
         throw_invalid(fmt::format("[checkpoint] a parameter ({}) {}", leaf.str(), saved.complaint()));
+    std::vector<ElementsOf> as_they_were;
+    for (const auto& [leaf, saved] : leaves_)
+      if (saved.get().storage().get() != leaf.storage().get()) as_they_were.emplace_back(leaf, saved.get());
     const auto collector = make_ref<Collector>(*this);
     {
       GradMode recorded(true);
@@ -181,6 +186,7 @@ class Recomputation final : public TensorStore {
   struct Input {
     SavedTensor tensor;
     bool has_history;
+    Tensor leaf;  // if it is one that needs a gradient
   };
   std::vector<Input> inputs_;
   std::vector<Generator::Position> starts_;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "autograd/accumulate.h"
+#include "autograd/watch.h"
 #include "core/error.h"
 
 namespace troupe::autograd {
@@ -250,8 +251,7 @@ class Pass {
     if (task.captured && !grads.empty()) capture(task.node, grads);
     if (!task.below) return;
     if (task.end == Node::End::exit) return leave(*task.node, std::move(grads));
-    if (task.end == Node::End::leaf)
-      return deliver(static_cast<Accumulate*>(task.node)->leaf(), std::move(grads));
+    if (task.end == Node::End::leaf) return deliver(*static_cast<Accumulate*>(task.node), std::move(grads));
 
     const size_t count = task.node->next().size();
     Tensors out;
@@ -283,12 +283,17 @@ class Pass {
       if (c.edge.node.get() == node) c.grad = grads[c.edge.input];
   }
 
-  void deliver(const Tensor& leaf, Tensors grads) {
-    if (!sink_ || grads.empty() || !grads[0].defined()) return;
-    const Tensor& grad = grads[0];
-    if (grad.shape() != leaf.shape() || grad.dtype() != leaf.dtype())
-      throw_invalid("[backward] the gradient of a leaf " + leaf.str() + " came out as " + grad.str());
-    sink_->accumulate(leaf, grad);
+  void deliver(const Accumulate& node, Tensors grads) {
+    const bool came = !grads.empty() && grads[0].defined();
+    if (came) {
+      const Tensor leaf = node.leaf();
+      const Tensor& grad = grads[0];
+      if (grad.shape() != leaf.shape() || grad.dtype() != leaf.dtype())
+        throw_invalid("[backward] the gradient of a leaf " + leaf.str() + " came out as " + grad.str());
+      sink_->accumulate(leaf, grad);
+      grads.clear();
+    }
+    if (node.has_hooks()) sink_->settled(node, came);
   }
 
   std::byte buffer_[4096];  // tiny graphs need no heap for the book-keeping
@@ -312,6 +317,10 @@ std::vector<Capture> captures_of(const std::vector<Edge>& inputs) {
 
 class GradSink final : public Sink {
  public:
+  WatchRound round;
+  void settled(const Accumulate& leaf, bool came) override {
+    if (is_watched(leaf)) round.settled(leaf, came ? leaf.leaf().grad() : Tensor());
+  }
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     Tensor kept = leaf.grad();
     add_gradient(kept, grad);
@@ -443,6 +452,7 @@ void backward(const Tensors& roots, const Tensors& grads, RunOptions options) {
   for (Node* exit : exits) sink.leave(*exit, {});  // throws
   pass.check();
   pass.run(edges, std::move(entering), &sink);
+  sink.round.finish();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, RunOptions options) {

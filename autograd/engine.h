@@ -16,6 +16,8 @@ class Sink {
   virtual ~Sink() = default;
   /// `grad` has the leaf's shape and dtype. What this throws ends the pass.
   virtual void accumulate(const Tensor& leaf, const Tensor& grad) = 0;
+  /// Nothing more comes for a leaf that has hooks; `came`: accumulate() had something.
+  virtual void settled(const Accumulate& /*leaf*/, bool /*came*/) {}
   /// Gradients (undefined: none) that leave the local graph through `node`, whose end() is `exit`.
   virtual void leave(Node& node, Tensors grads);
 };

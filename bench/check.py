@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|refs|model|ops     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|refs|model|ops|contexts     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import json, math, subprocess, sys
 
@@ -15,6 +15,10 @@ EXPECTED = {
             ("rref_create_fetch_us", US, {}), *(("dist_backward_us", US, {"hops": h}) for h in (1, 5, 20))],
     "refs": [*(("refs_" + what + "_us", US, {"live": n}) for n in (10**3, 10**4, 10**5, 10**6)
                for what in ("create", "copy", "pass", "drop", "fetch")), ("refs_drop_all_us", US, {"live": 10**6})],
+    "contexts": [("context_step_us", US, {"live": 0}),
+                 *(line for n in (100, 1000, 10000) for line in (("context_step_us", US, {"live": n}),
+                                                                 ("context_bytes", "bytes", {"live": n}))),
+                 ("context_end_us", US, {"live": 10000})],
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
     "ops": [*(("matmul_gflops", "GFLOP/s", {"n": n}) for n in (64, 256, 1024)),
             ("add_us", US, {"elements": 1 << 20}), ("tiny_op_fwd_bwd_us", US, {"ops": 3}),

@@ -1,5 +1,7 @@
 #include "core/saved_tensor.h"
 
+#include "core/node.h"
+
 namespace troupe {
 namespace {
 
@@ -20,20 +22,31 @@ SavedTensor::SavedTensor(const Tensor& t) {
     }
   }
   tensor_ = t;
+  if (t.is_leaf() && t.requires_grad()) leaf_storage_ = t.storage();
   version_ = t.version();
 }
 
 std::string SavedTensor::complaint() const {
-  const char* writer = tensor_.storage()->last_writer();
+  const char* writer = storage()->last_writer();
   return "was changed in place by " + std::string(writer ? writer : "nobody") + " afterwards: version " +
-         std::to_string(tensor_.version()) + ", expected " + std::to_string(version_) +
+         std::to_string(storage()->version()) + ", expected " + std::to_string(version_) +
          ". Write after the backward pass, or to a clone()";
+}
+
+Tensor SavedTensor::elements_of_then() const {
+  if (!leaf_storage_ || tensor_.storage().get() == leaf_storage_.get()) return tensor_;
+  const TensorImpl& leaf = *tensor_.impl();
+  Tensor then(make_ref<TensorImpl>(leaf_storage_, leaf.shape, leaf.strides, leaf.offset, leaf.dtype,
+                                   leaf.contiguous));
+  then.set_grad_fn(tensor_.gradient_edge());
+  return then;
 }
 
 void SavedTensor::clear() {
   if (store_) store_->drop(number_);
   store_ = nullptr;
   tensor_ = {};
+  leaf_storage_ = nullptr;
 }
 
 }  // namespace troupe

@@ -48,16 +48,21 @@ class SavedTensor {
   /// Whether the tensor is kept as it was: then it has its history, and may have been changed since.
   bool kept() const { return tensor_.defined(); }
   /// The tensor; if it is not kept(), made again by its store and without history.
-  Tensor get() const { return store_ ? store_->get(number_) : tensor_; }
-  /// Whether somebody wrote to a kept tensor in place since.
-  bool changed() const { return kept() && tensor_.version() != version_; }
+  Tensor get() const { return store_ ? store_->get(number_) : elements_of_then(); }
+  /// Whether somebody wrote to a kept tensor in place since. A leaf that was given other elements
+  /// (core/copy_on_write.h) is kept with those of then.
+  bool changed() const { return kept() && storage()->version() != version_; }
   /// "was changed in place by add_ afterwards: version 2, expected 1. ...", after the tensor's name in a
   /// sentence.
   std::string complaint() const;
   void clear();
 
  private:
+  const Ref<Storage>& storage() const { return leaf_storage_ ? leaf_storage_ : tensor_.storage(); }
+  Tensor elements_of_then() const;
+
   Tensor tensor_;
+  Ref<Storage> leaf_storage_;  // of a leaf that needs a gradient, when it was saved
   Ref<TensorStore> store_;
   uint32_t version_ = 0, number_ = 0;
 };

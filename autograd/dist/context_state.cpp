@@ -76,12 +76,30 @@ ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_
   return at == exits_.end() ? Exit{} : at->second;
 }
 
+std::pair<std::shared_ptr<WatchRound>, bool> ContextState::round(uint64_t pass,
+                                                                 const actors::ActorCell* cell) {
+  std::lock_guard lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  auto& round = rounds_[{pass, cell}];
+  const bool made = !round;
+  if (made) round = std::make_shared<WatchRound>();
+  return {round, made};
+}
+
+std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const actors::ActorCell* cell) {
+  std::lock_guard lock(mutex_);
+  auto node = rounds_.extract({pass, cell});
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
 void ContextState::drop_pass(uint64_t pass) {
   std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
   std::map<uint64_t, Sums>::node_type sums;
   std::lock_guard lock(mutex_);
   dropped_.insert(pass);
   sums = open_.extract(pass);
+  for (auto at = rounds_.lower_bound({pass, nullptr}); at != rounds_.end() && at->first.first == pass;)
+    at = rounds_.erase(at);
   for (auto at = exits_.lower_bound({pass, 0, 0}); at != exits_.end() && std::get<0>(at->first) == pass;)
     at = exits_.erase(at);
   for (auto at = regions_.lower_bound({pass, nullptr}); at != regions_.end() && at->first.first == pass;

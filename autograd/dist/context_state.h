@@ -14,6 +14,7 @@
 #include "autograd/dist/overlap.h"
 #include "autograd/dist/termination.h"
 #include "autograd/engine.h"
+#include "autograd/watch.h"
 #include "core/tensor.h"
 
 namespace troupe::autograd {
@@ -54,6 +55,11 @@ class ContextState {
   };
   void note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit);
   Exit find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const;
+  /// What leaves of `cell` were told in a pass, made if new; and whether it was. The pass has to end it.
+  /// `cancelled` if the pass was dropped.
+  std::pair<std::shared_ptr<WatchRound>, bool> round(uint64_t pass, const actors::ActorCell* cell);
+  /// Null if there is none; forgets it.
+  std::shared_ptr<WatchRound> end_round(uint64_t pass, const actors::ActorCell* cell);
   /// The pass failed: forgets its regions and gradients, and takes part in it no more.
   void drop_pass(uint64_t pass);
   bool dropped(uint64_t pass) const;
@@ -91,6 +97,7 @@ class ContextState {
   Overlap overlap_;
   std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<Region>> regions_;
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
+  std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<WatchRound>> rounds_;
   std::set<uint64_t> dropped_, running_;
   Sums settled_;
   std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped

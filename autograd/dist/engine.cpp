@@ -20,6 +20,7 @@ DistEngine& DistEngine::install(actors::Worker& worker) {
   worker.add_service(kBackward, [engine](const auto& call) { engine->on_message(Kind::gradient, call); });
   worker.add_service(kReach, [engine](const auto& call) { engine->on_message(Kind::reach, call); });
   worker.add_service(kWant, [engine](const auto& call) { engine->on_message(Kind::want, call); });
+  worker.add_service(kFinish, [engine](const auto& call) { engine->on_message(Kind::finish, call); });
   worker.add_service(kDrop, [engine](const auto& call) { engine->on_drop(call); });
   worker.add_service(kReport, [engine](const auto& call) { engine->on_report(call); });
   worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });
@@ -74,6 +75,9 @@ DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
     if (auto at = contexts_.find(context); at != contexts_.end()) return at->second;
     if (ended(context)) throw_invalid(kEnded);
     if (originator == worker_.id()) throw_invalid("[autograd] there is no such context");
+    if (!worker_.members().find(originator))
+      throw_invalid("[autograd] got a context of worker " + std::to_string(originator) +
+                    ", which is no member of this cluster");
     made = contexts_[context] = std::make_shared<ContextState>();
   }
   worker_.watch(originator);

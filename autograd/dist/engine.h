@@ -83,7 +83,7 @@ class DistEngine final : public actors::Interceptor {
   void stop() override;
 
   /// Of the messages of a pass.
-  enum class Kind { gradient, reach, want };
+  enum class Kind { gradient, reach, want, finish };
 
  private:
   explicit DistEngine(actors::Worker& worker);
@@ -94,10 +94,11 @@ class DistEngine final : public actors::Interceptor {
     bool selects;
     std::vector<std::shared_ptr<Part>> parts;  // how it goes on, last first
     Termination termination;
-    std::set<WorkerId> workers;  // that messages went to
-    std::set<WorkerId> told;     // of those, after a failure: to drop it
-    size_t unanswered = 0;       // of these
-    bool hurry = false;          // its error is to be told at once
+    std::set<WorkerId> workers;                           // that messages went to
+    std::vector<std::pair<WorkerId, uint64_t>> watching;  // to be told of the end, by which pair
+    std::set<WorkerId> told;                              // of those, after a failure: to drop it
+    size_t unanswered = 0;                                // of these
+    bool hurry = false;                                   // its error is to be told at once
     bool answered = false;
     Promise<void> promise;
   };
@@ -128,10 +129,12 @@ class DistEngine final : public actors::Interceptor {
   void check_links(const Part& part, ContextState* state);
 
   // ---- passes that start here
-  /// A message that was handled, and those that it led to: (id, worker).
-  using Report = std::pair<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>>;
+  /// A message that was handled, those that it led to: (id, worker), and the pair by which to tell of the end
+  /// of the pass, or 0.
+  using Report = std::tuple<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>, uint64_t>;
   void on_report(const Ref<actors::Invocation>& call);
-  void note_report(uint64_t context, uint64_t pass, const Report& report, const std::optional<Error>& error);
+  void note_report(uint64_t context, uint64_t pass, WorkerId from, const Report& report,
+                   const std::optional<Error>& error);
   std::shared_ptr<Pass> new_pass(uint64_t context, bool selects);
   Future<void> start(const std::shared_ptr<Pass>& pass, const std::vector<Kind>& kinds, int64_t options,
                      const std::vector<Edge>& roots, const Tensors& grads);
@@ -150,7 +153,7 @@ class DistEngine final : public actors::Interceptor {
   LiveCount send_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> last_pair_{0}, last_message_{0}, last_pass_{0};
-  std::atomic<int64_t> sent_[3] = {};         // messages by kind
+  std::atomic<int64_t> sent_[4] = {};         // messages by kind
   std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
   actors::Pace outside_pace_;
 

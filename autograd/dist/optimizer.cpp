@@ -1,5 +1,6 @@
 #include "autograd/dist/optimizer.h"
 
+#include "core/copy_on_write.h"
 #include "optim/optim.h"
 
 namespace troupe::optim {
@@ -8,6 +9,8 @@ namespace {
 constexpr const char* kCreate = "optim.create";  // key, optimizer name, options
 constexpr const char* kStep = "optim.step";      // key, learning rate; gradients of the call's context
 constexpr const char* kDrop = "optim.drop";      // key
+
+constexpr const char* kCopyOnWrite = "optim.copy_on_write";  // attached to an actor: its parameters are
 
 // Beside the actor, so that nothing else touches its parameters meanwhile.
 Optimizer& attached(actors::Invocation& call, const std::string& key) {
@@ -31,6 +34,9 @@ void step(Actor&, actors::Invocation& call) {
   Tensors grads;
   for (const Tensor& p : optimizer.params()) grads.push_back(autograd::context_gradient(p));
   optimizer.set_lr(lr);
+  if (call.cell()->attachments().contains(kCopyOnWrite))
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
   optimizer.step(grads);
   call.complete(Value());
 }
@@ -42,6 +48,12 @@ void drop(Actor&, actors::Invocation& call) {
 }
 
 }  // namespace
+
+void set_copy_on_write() {
+  const auto cell = actors::current_cell();
+  if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
+  cell->attachments()[kCopyOnWrite] = true;
+}
 
 void install_distributed(actors::Worker& worker) {
   worker.add_actor_method(kCreate, create);

@@ -12,6 +12,12 @@ namespace troupe::optim {
 /// Registers what actors need to be optimized from elsewhere. Part of every worker's set-up.
 void install_distributed(actors::Worker& worker);
 
+/// In an actor's constructor: a distributed optimizer's step then gives its parameters new elements where
+/// recorded steps hold the old ones, instead of making the passes in flight invalid. Each pass has the
+/// gradients of the version that its forward pass saw. Costs a copy of such a parameter per step. Views and
+/// detach()ed handles keep the old elements. (An actor that steps itself calls replace_if_held().)
+void set_copy_on_write();
+
 /// See Distributed.
 class DistributedOptimizer {
  public:

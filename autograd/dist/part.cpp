@@ -14,6 +14,8 @@ const char* service_of(DistEngine::Kind kind) {
       return kReach;
     case DistEngine::Kind::want:
       return kWant;
+    case DistEngine::Kind::finish:
+      return kFinish;
   }
   return "";
 }
@@ -21,6 +23,12 @@ const char* service_of(DistEngine::Kind kind) {
 }  // namespace
 
 void DistEngine::Part::run() {
+  if (kind == Kind::finish) {
+    if (const auto round = state->end_round(pass, cell.get())) round->finish();
+    for (const auto& [to, pair] : targets)
+      if (pair != kRoots) send(to, pair, {});
+    return;
+  }
   if (options & kExact) return run_exact();
   autograd::run(roots, std::move(grads), *this, {.retain_graph = (options & kRetain) != 0});
 }
@@ -49,6 +57,13 @@ void DistEngine::Part::run_exact() {
   }
   region->supply(roots, std::move(grads), *this);
   if (region->done()) state->end_region(pass, owner);
+}
+
+void DistEngine::Part::settled(const Accumulate& leaf, bool came) {
+  if (!is_watched(leaf)) return;
+  const auto [round, made] = state->round(pass, cell.get());
+  watched |= made;
+  round->settled(leaf, came ? state->gradient(leaf.leaf()) : Tensor());
 }
 
 void DistEngine::Part::leave(Node& node, Tensors out) {
@@ -89,7 +104,7 @@ void DistEngine::Part::send_held(Value report) {
 Value DistEngine::Part::report() const {
   ValueList sent;
   for (const auto& c : children) sent.push_back(ValueList{number(c.id), number(c.to)});
-  return ValueList{number(message), Value(std::move(sent))};
+  return ValueList{number(message), Value(std::move(sent)), number(watched ? entered : 0)};
 }
 
 void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
@@ -97,7 +112,7 @@ void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
   auto [pass, options, message, floor, pair, values, report] =
       actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
                         std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
-  if (report) note_report(context, pass, *report, {});
+  if (report) note_report(context, pass, call->from(), *report, {});
   auto part = std::make_shared<Part>(*this, context, find_state(context));
   part->pass = pass;
   part->floor = floor;
@@ -130,8 +145,9 @@ void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
     const ContextState::Send send = state->find_send(pair);
     if (!send.node) throw_invalid("[backward] worker " + here + " has recorded no message of this number");
     cell = send.cell;
+    entered = pair;
     const size_t count = send.node->tensors().size();
-    for (uint32_t i = 0; i < count; ++i) roots.push_back({send.node, i});
+    for (uint32_t i = 0; i < count && kind != Kind::finish; ++i) roots.push_back({send.node, i});
     if (kind == Kind::gradient) take_grads(*send.node, std::move(values));
   }
   where = "backward on " + (cell ? cell->label() : here);
@@ -205,9 +221,9 @@ void DistEngine::finish_part(Part& part) {
     part.failure = current_error();
   }
   if (here) {
-    Report report{part.message, {}};
-    for (const auto& c : part.children) report.second.emplace_back(c.id, c.to);
-    return note_report(part.context, part.pass, report, part.failure);
+    Report report{part.message, {}, part.watched ? part.entered : 0};
+    for (const auto& c : part.children) std::get<1>(report).emplace_back(c.id, c.to);
+    return note_report(part.context, part.pass, worker_.id(), report, part.failure);
   }
   FrameScope neutral({&worker_});
   (void)worker_.call_service(part.originator(), kReport,

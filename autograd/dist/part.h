@@ -7,10 +7,11 @@ namespace troupe::autograd {
 // Services that workers call on each other.
 inline constexpr const char* kBackward =
     "grad.backward";  // pass, options, message, floor, pair, gradients, sender's report or nothing
-inline constexpr const char* kReach = "grad.reach";  // the same, without gradients
-inline constexpr const char* kWant = "grad.want";    // the same; against the way of the gradients
+inline constexpr const char* kReach = "grad.reach";    // the same, without gradients
+inline constexpr const char* kWant = "grad.want";      // the same; against the way of the gradients
+inline constexpr const char* kFinish = "grad.finish";  // the same: the pass is over
 inline constexpr const char* kReport =
-    "grad.report";  // context, pass, report: message and children (id, worker)..., error or nothing
+    "grad.report";  // context, pass, report: message, children (id, worker)..., to be told; error or nothing
 inline constexpr const char* kDrop = "grad.drop";  // context, pass
 inline constexpr const char* kBroken =
     "grad.broken";  // pass, error, messages that may be lost because the link that they took broke
@@ -35,6 +36,11 @@ struct DistEngine::Part final : Sink {
   std::shared_ptr<actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
   std::vector<Edge> roots;
   Node* exit = nullptr;  // what a message of kind want asks for
+  static constexpr uint64_t kRoots = ~uint64_t{0};
+  uint64_t entered = kRoots;  // the pair that the message came by
+  bool watched = false;       // its actor has to be told when the pass is over
+  std::vector<std::pair<WorkerId, uint64_t>>
+      targets;  // of kind finish: who has to be told, and by which pair
   Tensors grads;
   std::string where;  // for the error's trail
   std::vector<SentGrad> children;
@@ -50,6 +56,7 @@ struct DistEngine::Part final : Sink {
   WorkerId originator() const { return originator_of(pass); }
 
   void accumulate(const Tensor& leaf, const Tensor& grad) override { state->accumulate(pass, leaf, grad); }
+  void settled(const Accumulate& leaf, bool came) override;
   void leave(Node& node, Tensors out) override;
 
   /// Sends the message that send() has kept, with the report of this part or nothing. Throws.

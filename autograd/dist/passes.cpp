@@ -24,8 +24,9 @@ Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roo
                                   bool retain_graph) {
   const int64_t retain = retain_graph ? Part::kRetain : 0;
   if (!state(context)->shared_by(roots))
-    return start(new_pass(context, false), {Kind::gradient}, retain, roots, grads);
-  return start(new_pass(context, false), {Kind::gradient, Kind::reach}, retain | Part::kExact, roots, grads);
+    return start(new_pass(context, false), {Kind::finish, Kind::gradient}, retain, roots, grads);
+  return start(new_pass(context, false), {Kind::finish, Kind::gradient, Kind::reach}, retain | Part::kExact,
+               roots, grads);
 }
 
 Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
@@ -54,7 +55,7 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
     part->message = next_message();
     part->kind = kind;
     part->cell = actors::current_cell();
-    if (kind != Kind::want) part->roots = roots;
+    if (kind == Kind::gradient || kind == Kind::reach) part->roots = roots;
     if (kind == Kind::gradient) part->grads = grads;
     pass->parts.push_back(std::move(part));
   }
@@ -82,14 +83,15 @@ void DistEngine::on_report(const Ref<actors::Invocation>& call) {
       actors::ListCodec<uint64_t, uint64_t, Report, std::optional<Error>>::from(std::move(call->call().args),
                                                                                 kReport);
   call->complete(Value());
-  note_report(context, pass, report, error);
+  note_report(context, pass, call->from(), report, error);
 }
 
-void DistEngine::note_report(uint64_t context, uint64_t number, const Report& report,
+void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, const Report& report,
                              const std::optional<Error>& error) {
+  const auto& [message, led_to, watched] = report;
   std::vector<SentGrad> sent;
   std::set<WorkerId> workers;
-  for (const auto& [id, to] : report.second) {
+  for (const auto& [id, to] : led_to) {
     sent.push_back({id, to});
     if (to != worker_.id()) workers.insert(to);
   }
@@ -97,7 +99,8 @@ void DistEngine::note_report(uint64_t context, uint64_t number, const Report& re
   update(number, [&](Pass& p) {
     known = true;
     if (error) p.termination.fail(*error);
-    p.termination.handled(report.first, sent);
+    p.termination.handled(message, sent);
+    if (watched) p.watching.emplace_back(from, watched);
     p.workers.insert(workers.begin(), workers.end());
   });
   if (!known) return tell_dropped(context, number, workers);  // it has failed: stop what has just begun
@@ -134,7 +137,12 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
     } else if (!pass->parts.empty()) {
       next = std::move(pass->parts.back());
       pass->parts.pop_back();
-      pass->termination = Termination({next->message, worker_.id()});
+      if (next->kind == Kind::finish && pass->watching.empty()) {
+        given_up.push_back(std::move(next));
+      } else {
+        next->targets = std::exchange(pass->watching, {});
+        pass->termination = Termination({next->message, worker_.id()});
+      }
     }
     if (ended && !next) passes_.erase(at);
   }

@@ -62,6 +62,8 @@ void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::Gra
   for (uint32_t i = 0; i < count; ++i) {
     if (link.tensors[i] >= tensors.size() || !is_floating(tensors[link.tensors[i]]->dtype()))
       throw_invalid("[autograd] a message names a tensor for gradients that it does not have");
+    if (i && link.tensors[i] <= link.tensors[i - 1])
+      throw_invalid("[autograd] a message names a tensor for gradients twice, or out of order");
     tensors[link.tensors[i]]->set_grad_fn({node, i});
   }
 }

@@ -79,8 +79,9 @@ TEST_CASE("contexts within a long one are forgotten without a trace, and stay en
   const Tensor x = Tensor::of<float>({1, 2});
   autograd::Context outer(*cluster);
   Tensor y = a.call<&Scale::forward>(x).get();
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 200; ++i) {
     autograd::Context inner(*cluster);
+    CHECK(inner.id() >> 40 == cluster->worker().id());
     CHECK(inner.id() == outer.id() + 1 + static_cast<uint64_t>(i));
     if (i % 3 == 0) inner.backward(a.call<&Scale::forward>(x).get().sum());
     inner.end().get();

@@ -26,6 +26,10 @@ struct Server : Actor {
   // A loss that stays here: who wants its gradient asks for it.
   void keep_loss(Tensor x) { loss = ops::mul(ops::mul(x, w), w); }
   Task<void> backward() { co_await autograd::context_backward(loss); }
+  Task<void> backward_of(Remote<Tensor> root) {
+    Tensor value = co_await root.to_here();
+    co_await autograd::context_backward(value);
+  }
   Task<void> backward_empty() { co_await autograd::context_backward(Tensor()); }
   Task<std::string> blocking() {
     std::string text;
@@ -38,10 +42,10 @@ struct Server : Actor {
     co_return text;
   }
   Tensor w, loss;
-  static constexpr auto remote =
-      methods<Server, double>("forward", &Server::forward, "gradient", &Server::gradient, "live",
-                              &Server::live, "keep_loss", &Server::keep_loss, "backward", &Server::backward,
-                              "backward_empty", &Server::backward_empty, "blocking", &Server::blocking);
+  static constexpr auto remote = methods<Server, double>(
+      "forward", &Server::forward, "gradient", &Server::gradient, "live", &Server::live, "keep_loss",
+      &Server::keep_loss, "backward", &Server::backward, "backward_of", &Server::backward_of,
+      "backward_empty", &Server::backward_empty, "blocking", &Server::blocking);
 };
 
 // Makes its own contexts: one per step, kept open until `close`.
@@ -128,6 +132,34 @@ TEST_CASE("the owner of a root starts the pass in the caller's context") {
     b.call<&Server::keep_loss>(Tensor::full({1}, 1)).get();  // lets go of the graph
   }
   nothing_left(*cluster);
+}
+
+TEST_CASE("a reference to a value is a root: at its owner, for its user, and for a third worker") {
+  auto cluster = Cluster::in_process(4, hosting<Server>());
+  auto a = cluster->spawn<Server>("w1", 3), b = cluster->spawn<Server>("w2", 5),
+       c = cluster->spawn<Server>("w3", 7);
+  {
+    autograd::Context context(*cluster);
+    const Tensor x = leaf(2);
+    const auto root = [&] { return b.remote<&Server::forward>(a.call<&Server::forward>(x).get()); };
+    context.backward(root().to_here().get());  // a user
+    CHECK(context.grad(x).item() == 15);
+    b.call<&Server::backward_of>(root()).get();  // the owner
+    CHECK(context.grad(x).item() == 30);
+    c.call<&Server::backward_of>(root()).get();  // somebody else
+    CHECK(context.grad(x).item() == 45);
+    CHECK(a.call<&Server::gradient>().get().item() == 3 * 10);
+    CHECK(b.call<&Server::gradient>().get().item() == 3 * 6);
+    const auto once = root();
+    context.backward(once.to_here().get());
+    CHECK_THAT(error_of([&] { c.call<&Server::backward_of>(once).get(); }).what(),
+               Catch::Contains("retain_graph"));
+    NoGradGuard guard;
+    const auto without = root();
+    CHECK_THAT(error_of([&] { context.backward(without.to_here().get()); }).what(),
+               Catch::Contains("needs no gradient"));
+    context.end().get();
+  }
 }
 
 TEST_CASE("a context lists the workers that it was taken to, with and without gradients") {
