@@ -58,7 +58,7 @@ void ActorCell::deliver(Ref<Invocation> invocation) {
 
 void ActorCell::post(std::function<void()> job, Where where) {
   if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
-  Frame at = frame();
+  Frame at = frame().for_later();
   at.worker = &worker_;
   at.actor = this;
   at.what = &label_;

@@ -23,8 +23,8 @@ class Interceptor {
   virtual void outgoing_call(const CallerState&, net::Call&) {}
   /// The call could not be handed over after all: undo what outgoing_call did.
   virtual void call_not_sent(net::Call&) {}
-  /// A message of another worker is here, whatever becomes of it: take over what it brings, so that dropping
-  /// it gives that back. On the delivering thread, before anything else looks at it; does not throw.
+  /// A call or reply of another worker is here, whatever becomes of it: take over what it brings, so that
+  /// dropping it gives that back. On the delivering thread, before anything else looks at it; does not throw.
   virtual void arrived(WorkerId /*from*/, net::Packet&) {}
   /// On the delivering thread, before the invocation is queued. cell() is set for calls to actors.
   virtual void incoming_call(Invocation&) {}

@@ -1,10 +1,27 @@
 #include "actors/invocation.h"
 
 #include "actors/cell.h"
+#include "actors/incoming_calls.h"
+#include "actors/suspension.h"
+#include "actors/this_call.h"
 #include "actors/worker.h"
 #include "core/node.h"
 
-namespace troupe::actors {
+namespace troupe {
+
+bool this_call::cancelled() {
+  const Frame& f = frame();
+  if (!f.call) return false;
+  const auto& call = *static_cast<actors::Invocation*>(f.call);
+  return call.cancelled() || call.worker().clock().now() >= call.deadline();
+}
+TimePoint this_call::deadline() { return frame().deadline; }
+
+namespace actors {
+
+static Error not_wanted() {
+  return Error(ErrorKind::cancelled, "[call] the caller wants no result any more");
+}
 
 Invocation::Invocation(Worker& worker, WorkerId from, net::Call call, Deliver deliver)
     : worker_(worker),
@@ -15,12 +32,41 @@ Invocation::Invocation(Worker& worker, WorkerId from, net::Call call, Deliver de
                                      : TimePoint::max()) {}
 
 Invocation::~Invocation() {
-  if (!completed_) fail(Error(ErrorKind::failed, "[call] was dropped without a reply"));
+  if (!(state_ & kCompleted)) fail(Error(ErrorKind::failed, "[call] was dropped without a reply"));
 }
 
 void Invocation::set_target(std::shared_ptr<ActorCell> cell, size_t method) {
   cell_ = std::move(cell);
   method_ = method;
+  state_ |= kTargeted;
+}
+
+void Invocation::list(IncomingCalls& calls) {
+  if (state_ & kCompleted || !calls.add(from_, call_.id, Ref<Cancellable>(this))) return;
+  listed_in_ = &calls;
+  if (state_.fetch_or(kListed) & kCompleted) calls.remove(from_, call_.id, *this);
+}
+
+void Invocation::cancel() {
+  // What set_target() gives is there if its mark is; else the call has not started, and will see ours.
+  const uint8_t before = state_.fetch_or(kCancelled);
+  if (before & (kCancelled | kCompleted) || !(before & kTargeted)) return;
+  cell_->post(
+      [self = Ref<Invocation>(this)] {
+        if (auto waiting = std::move(self->suspension_)) waiting->resume();  // which ends in stop()
+      },
+      Where::pool);
+}
+
+void Invocation::waits_in(std::shared_ptr<Suspension> suspension) {
+  suspension_ = std::move(suspension);
+  if (cancelled()) suspension_->resume();
+}
+
+void Invocation::stop() {
+  const Ref<Invocation> self(this);
+  fail(not_wanted());
+  std::exchange(coroutine_, nullptr).destroy();
 }
 
 void Invocation::fail(Error error) {
@@ -28,8 +74,13 @@ void Invocation::fail(Error error) {
   complete(Result<Value>(std::move(error)));
 }
 
+void Invocation::complete(Value value) { complete(Result<Value>(std::move(value))); }
+
 void Invocation::complete(Result<Value> result) {
-  if (completed_.exchange(true)) return;
+  const uint8_t before = state_.fetch_or(kCompleted);
+  if (before & kCompleted) return;
+  if (before & kListed) listed_in_->remove(from_, call_.id, *this);
+  if (before & kCancelled && result.ok()) result = Result<Value>(not_wanted());
   if (call_.keep) {
     for (auto& i : worker_.interceptors_) i->keep_result(*this, result);
     return;
@@ -65,8 +116,9 @@ void Invocation::deliver(net::Reply& reply) {
 }
 
 void Invocation::run() {
-  FrameScope scope({&worker_, cell_.get(), &cell_->method_label(method_), call_.context, deadline_});
+  FrameScope scope({&worker_, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this});
   GradMode mode(call_.grad_enabled);
+  if (cancelled()) return fail(not_wanted());
   const TimePoint start = worker_.clock().now();
   if (start >= deadline_)
     return fail(
@@ -80,4 +132,5 @@ void Invocation::run() {
   cell_->pace(method_).note(worker_.clock().now() - start);
 }
 
-}  // namespace troupe::actors
+}  // namespace actors
+}  // namespace troupe

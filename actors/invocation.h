@@ -1,20 +1,23 @@
 // One call on its way through the callee: from its arrival until its reply has been handed over.
 #pragma once
 #include <atomic>
+#include <coroutine>
 #include <functional>
 #include <memory>
 
-#include "actors/runtime.h"
+#include "actors/cancellable.h"
 #include "net/wire.h"
 
 namespace troupe::actors {
 
 class ActorCell;
+class IncomingCalls;
+class Suspension;
 class Worker;
 
 /// Completed exactly once: by complete() or fail(), or with `failed` when the last reference goes. As a Job
 /// it runs the method in its actor's mailbox.
-class Invocation final : public Job {
+class Invocation final : public Cancellable {
  public:
   /// Takes the reply to the caller, or throws if it cannot be sent. Called on the thread that completes.
   using Deliver = std::function<void(net::Reply&)>;
@@ -23,10 +26,14 @@ class Invocation final : public Job {
   ~Invocation() override;
 
   void complete(Result<Value> result);
-  void complete(Value value) { complete(Result<Value>(std::move(value))); }
+  void complete(Value value);
   /// The error crosses this call: its trail names method, worker and actor.
   void fail(Error error);
   void run() override;
+  void cancel() override;
+  bool cancelled() const { return state_.load(std::memory_order_acquire) & kCancelled; }
+  /// Into the table of calls that can be cancelled, until it is completed.
+  void list(IncomingCalls& calls);
 
   Worker& worker() const { return worker_; }
   WorkerId from() const { return from_; }
@@ -38,6 +45,14 @@ class Invocation final : public Job {
   size_t method() const { return method_; }
   void set_target(std::shared_ptr<ActorCell> cell, size_t method);
 
+  // ---- for coroutine methods, in the mailbox
+  /// The outermost coroutine: destroying it destroys all those that it waits for.
+  void runs_as(std::coroutine_handle<> coroutine) { coroutine_ = coroutine; }
+  /// The coroutine waits.
+  void waits_in(std::shared_ptr<Suspension> suspension);
+  /// Instead of going on, once cancelled: destroys the coroutine.
+  void stop();
+
  private:
   void deliver(net::Reply& reply);
 
@@ -48,7 +63,11 @@ class Invocation final : public Job {
   TimePoint deadline_;
   std::shared_ptr<ActorCell> cell_;
   size_t method_ = 0;
-  std::atomic<bool> completed_{false};
+  IncomingCalls* listed_in_ = nullptr;
+  std::coroutine_handle<> coroutine_;
+  std::shared_ptr<Suspension> suspension_;  // the last one
+  enum : uint8_t { kCompleted = 1, kCancelled = 2, kListed = 4, kTargeted = 8 };
+  std::atomic<uint8_t> state_{0};
 };
 
 }  // namespace troupe::actors

@@ -7,6 +7,7 @@
 #include "actors/codec.h"
 #include "actors/task.h"
 #include "actors/type.h"
+#include "core/futures.h"
 
 namespace troupe {
 namespace actors {
@@ -82,7 +83,7 @@ constexpr const char* method_name() {
 
 // Parameters end last to first: the object outlives the coroutine that works on it.
 template <class R>
-Detached finish(ActorCell::InUse, Task<R> task, Ref<Invocation> invocation) {
+Detached finish(ActorCell::InUse, Ref<Invocation> invocation, Task<R> task) {
   try {
     if constexpr (std::is_void_v<R>) {
       co_await std::move(task);
@@ -104,8 +105,8 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   auto args = Traits::Args::from(std::move(invocation.call().args), what);
   auto call = [&](auto&&... a) { return (static_cast<T&>(actor).*method.pointer)(std::move(a)...); };
   if constexpr (Traits::kTask) {
-    finish(ActorCell::InUse(invocation.cell()), std::apply(call, std::move(args)),
-           Ref<Invocation>(&invocation));
+    finish(ActorCell::InUse(invocation.cell()), Ref<Invocation>(&invocation),
+           std::apply(call, std::move(args)));
   } else if constexpr (std::is_void_v<typename Traits::Return>) {
     std::apply(call, std::move(args));
     invocation.complete(Value());

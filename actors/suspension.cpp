@@ -9,6 +9,7 @@ Suspension::Suspension(std::coroutine_handle<> coroutine)
 
 void Suspension::announce() {
   if (cell_) cell_->add_suspension(weak_from_this());
+  if (frame_.call) static_cast<Invocation*>(frame_.call)->waits_in(shared_from_this());
 }
 
 void Suspension::resume() {
@@ -21,6 +22,11 @@ void Suspension::cancel(const Error& why) {
   go_on();
 }
 
+bool Suspension::stops_here() {
+  const void* call = frame().call;
+  return call && static_cast<const Invocation*>(call)->cancelled();
+}
+
 void Suspension::check() const {
   if (cancelled_) throw *cancelled_;
 }
@@ -29,6 +35,8 @@ void Suspension::go_on() {
   auto run = [self = shared_from_this()] {
     FrameScope scope(self->frame_);
     GradMode mode(self->grad_);
+    if (auto* call = static_cast<Invocation*>(self->frame_.call); call && call->cancelled())
+      return call->stop();
     self->coroutine_.resume();
   };
   if (auto cell = std::move(cell_))

@@ -16,13 +16,15 @@ class Suspension : public std::enable_shared_from_this<Suspension> {
  public:
   /// Of the coroutine that is about to be suspended on this thread.
   explicit Suspension(std::coroutine_handle<> coroutine);
-  /// Lets the actor's worker cancel it when it stops.
+  /// Lets the call that it belongs to end it, and the actor's worker when that stops.
   void announce();
   void resume();
   /// The coroutine goes on with this error.
   void cancel(const Error& why);
   /// Throws the error of cancel(). For the coroutine, after it went on.
   void check() const;
+  /// The call being handled on this thread was cancelled: do not go on, even if there is nothing to wait for.
+  static bool stops_here();
 
  private:
   void go_on();

@@ -22,13 +22,14 @@ template <class T>
 struct FutureAwaiter {
   Future<T> future;
   std::shared_ptr<Suspension> suspension = nullptr;
-  bool await_ready() const { return future.is_ready(); }
+  bool await_ready() const { return future.is_ready() && !Suspension::stops_here(); }
   void await_suspend(std::coroutine_handle<> coroutine) {
     suspension = std::make_shared<Suspension>(coroutine);
     suspension->announce();
-    // `this` may be gone as soon as the coroutine goes on, on another thread
+    // `this` may be gone as soon as the coroutine goes on, on another thread. The future is the coroutine's:
+    // if that is destroyed, nobody wants the value.
     auto waiting = suspension;
-    Future<T>(future).on_ready([waiting](const Result<T>&) { waiting->resume(); });
+    Future<T>(future).watch([waiting](const Result<T>&) { waiting->resume(); });
   }
   T await_resume() const {
     if (suspension) suspension->check();
@@ -114,9 +115,13 @@ actors::FutureAwaiter<T> operator co_await(Future<T> future) {
 
 namespace actors {
 
-/// A coroutine that nobody waits for; frees itself.
+/// The outermost coroutine of a call; frees itself.
 struct Detached {
   struct promise_type {
+    template <class InUse, class Task>
+    promise_type(InUse&, Ref<Invocation>& invocation, Task&) {
+      invocation->runs_as(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
     Detached get_return_object() { return {}; }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }

@@ -1,17 +1,17 @@
 #include "actors/worker.h"
 
-#include "core/node.h"
-
 namespace troupe::actors {
 
 Worker::Worker(WorkerOptions options)
     : options_(std::move(options)),
-      links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }) {
+      links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
+      canceller_(std::make_shared<Canceller>(*this)) {
   if (!options_.runtime) options_.runtime = Runtime::make();
   add_metrics([this](Metrics& m) {
     std::lock_guard lock(actors_mutex_);
     m["actors"] = live_cells_;
     m["pending_calls"] = static_cast<int64_t>(pending_.size());
+    m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
   });
   add_service("metrics", [this](const Ref<Invocation>& call) {
     ValueMap out;
@@ -23,6 +23,8 @@ Worker::Worker(WorkerOptions options)
 
 Worker::~Worker() {
   disconnect();
+  canceller_->close();
+  incoming_.clear();
   for (auto& i : interceptors_) i->stop();
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
   std::vector<std::weak_ptr<ActorCell>> released;
@@ -85,80 +87,6 @@ void Worker::add_actor_method(const std::string& name, ActorType::Invoke invoke)
 }
 void Worker::add_metrics(std::function<void(Metrics&)> collect) { metrics_.push_back(std::move(collect)); }
 
-// ---- calling
-
-TimePoint Worker::deadline_for(const CallOptions& options) const {
-  const Duration timeout = options.timeout.count() < 0 ? options_.timeout : options.timeout;
-  const TimePoint own = timeout.count() == 0 ? TimePoint::max() : clock().now() + timeout;
-  return std::min(own, frame().deadline);
-}
-
-Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
-                           CallOptions options) {
-  PendingCall pending;
-  pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
-  const Promise<Value> promise = pending.promise;
-  const CallerState caller = pending.caller;
-  net::Call call;
-  size_t prepared = 0;  // interceptors that have to undo if the call is not sent
-  try {
-    if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
-    if (interrupted_ && target.number) throw_error(ErrorKind::cancelled, "[call] interrupted");
-    call.target = target;
-    call.method = method;
-    call.context = caller.context;
-    call.grad_enabled = grad_enabled();
-    call.keep = options.keep;
-    call.args = std::move(args);
-    pending.deadline = deadline_for(options);
-    if (pending.deadline != TimePoint::max()) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::microseconds>(pending.deadline - clock().now());
-      if (left.count() <= 0)
-        throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
-      call.timeout_us = left.count();
-    }
-    for (auto& i : interceptors_) {
-      i->outgoing_call(caller, call);
-      ++prepared;
-    }
-    if (!options.one_way) {
-      bool sooner = false;
-      call.id = pending_.add(std::move(pending), sooner);
-      if (sooner) {
-        std::lock_guard lock(timer_mutex_);
-        timer_poked_ = true;
-        timer_wake_.notify_one();
-      }
-      if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
-    }
-    const uint64_t id = call.id;
-    if (target.owner != this->id()) {
-      links_.send(target.owner, net::encode(call));
-      prepared = 0;
-      // Lost while the message was handed over: nobody else would end this call.
-      if (auto why = members_.loss(target.owner)) throw *why;
-    } else {
-      prepared = 0;
-      dispatch(
-          Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this, id](net::Reply& reply) {
-            if (auto waiting = pending_.take(id, this->id())) deliver_reply(*waiting, std::move(reply));
-          })));
-    }
-    if (options.one_way) promise.set(Value());
-  } catch (...) {
-    Error error = current_error();
-    for (size_t i = 0; i < prepared; ++i) interceptors_[i]->call_not_sent(call);
-    if (call.id) pending_.take(call.id, target.owner);
-    promise.fail(std::move(error).crossing("call of " + caller.label + " from " + name()));
-  }
-  return promise.future();
-}
-Future<Value> Worker::call_service(WorkerId to, const std::string& service, ValueList args,
-                                   CallOptions options) {
-  return call(ObjectId{to, kNoWorker, 0}, service, net::method_id(service), std::move(args), options);
-}
-
 void Worker::watch(WorkerId id) {
   if (id == this->id()) return;
   try {
@@ -166,19 +94,6 @@ void Worker::watch(WorkerId id) {
   } catch (const Error& e) {
     lose(id, e);
   }
-}
-
-void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
-  try {
-    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i)
-      (*i)->incoming_reply(pending.caller, reply);
-  } catch (...) {
-    reply.result = Result<Value>(current_error());
-  }
-  if (!reply.result.ok() && reply.result.error().trail().empty())  // it failed before it reached a method
-    reply.result = Result<Value>(
-        Error(reply.result.error()).crossing("call of " + pending.caller.label + " from " + name()));
-  pending.promise.complete(std::move(reply.result));
 }
 
 // ---- the end of others
@@ -191,6 +106,7 @@ void Worker::lose(WorkerId id, const Error& why) {
   members_.mark_lost(id, lost);
   for (auto& call : pending_.take_all(id))
     call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
+  for (auto& call : incoming_.of(id)) call->cancel();
   for (auto& i : interceptors_) i->worker_lost(id, lost);
   std::vector<std::function<void(WorkerId, const Error&)>> listeners;
   {
@@ -203,33 +119,6 @@ void Worker::lose(WorkerId id, const Error& why) {
 void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
   std::lock_guard lock(lost_mutex_);
   on_lost_.push_back(std::move(f));
-}
-
-// ---- deadlines
-
-TimePoint Worker::tick() {
-  TimePoint next;
-  for (auto& call : pending_.expire(clock().now(), next)) {
-    call.promise.fail(Error(ErrorKind::deadline, "[call] " + call.caller.label + " on " +
-                                                     members_.name_of(call.caller.to) +
-                                                     " gave no answer before the deadline")
-                          .crossing("call of " + call.caller.label + " from " + name()));
-  }
-  return next;
-}
-
-void Worker::timer_loop() {
-  for (;;) {
-    const TimePoint next = tick();
-    std::unique_lock lock(timer_mutex_);
-    auto woken = [&] { return stopping_ || timer_poked_; };
-    if (next == TimePoint::max())
-      timer_wake_.wait(lock, woken);
-    else
-      timer_wake_.wait_until(lock, next, woken);
-    timer_poked_ = false;
-    if (stopping_) return;
-  }
 }
 
 // ---- actors

@@ -11,7 +11,9 @@
 #include <thread>
 #include <unordered_map>
 
+#include "actors/canceller.h"
 #include "actors/cell.h"
+#include "actors/incoming_calls.h"
 #include "actors/interceptor.h"
 #include "actors/links.h"
 #include "actors/members.h"
@@ -88,6 +90,9 @@ class Worker final : public net::Events {
                      CallOptions options = {});
   Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
                              CallOptions options = {});
+  /// Nobody wants the result of call `id` of an actor's method: it fails with `cancelled`, and its callee is
+  /// told. Nothing if it has ended.
+  void give_up(uint64_t id);
   /// Uses a connection that was opened for worker `id`, to which nothing has been sent yet.
   void adopt(WorkerId id, const std::shared_ptr<net::Connection>& connection) {
     links_.opened(id, connection);
@@ -138,6 +143,8 @@ class Worker final : public net::Events {
   void cell_destroyed();
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void receive_call(net::Connection& connection, net::Call call);
+  void end(const GivenUp& call, Error why);
+  void send_cancel(WorkerId to, uint64_t id);
   void timer_loop();
   TimePoint deadline_for(const CallOptions& options) const;
 
@@ -145,6 +152,8 @@ class Worker final : public net::Events {
   Members members_;
   Links links_;
   PendingCalls pending_;
+  IncomingCalls incoming_;
+  std::shared_ptr<Canceller> canceller_;
   std::vector<std::unique_ptr<Interceptor>> interceptors_;
   std::unordered_map<uint64_t, std::pair<std::string, Service>> services_;
   std::vector<ActorType::Method> actor_methods_;

@@ -37,15 +37,17 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
 }
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
-  const bool wanted = call.id != 0;
-  dispatch(Ref<Invocation>(
+  const bool wanted = call.id != 0, to_actor = call.target.number != 0;
+  const Ref<Invocation> invocation(
       new Invocation(*this, connection.peer().id, std::move(call),
                      [this, wanted, back = connection.share()](net::Reply& reply) {
                        if (wanted)
                          back->send(net::encode(reply));
                        else if (!reply.result.ok())
                          log::warning(name() + ": one-way call failed: " + reply.result.error().what());
-                     })));
+                     }));
+  dispatch(invocation);
+  if (wanted && to_actor) invocation->list(incoming_);
 }
 
 void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
@@ -62,6 +64,10 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
+    if (auto* cancel = std::get_if<net::Cancel>(&packet)) {
+      if (auto call = incoming_.find(from, cancel->id)) call->cancel();
+      return;
+    }
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->arrived(from, packet);
     if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
     auto& reply = std::get<net::Reply>(packet);

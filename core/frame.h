@@ -14,6 +14,14 @@ struct Frame {
       nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
+  void* call = nullptr;  ///< the actors::Invocation being handled, while its method or coroutine runs
+
+  /// What a callback keeps that may run when the call is over.
+  Frame for_later() const {
+    Frame f = *this;
+    f.call = nullptr;
+    return f;
+  }
 };
 
 /// The current thread's frame.

@@ -1,53 +1,19 @@
 // A value that arrives later, or the error that it became.
 #pragma once
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <variant>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/frame.h"
+#include "core/future_state.h"
 
 namespace troupe {
-
-/// Stands for void where a value is needed.
-struct Unit {
-  bool operator==(const Unit&) const = default;
-};
-template <class T>
-using NonVoid = std::conditional_t<std::is_void_v<T>, Unit, T>;
-
-/// A value or an Error.
-template <class T>
-class Result {
- public:
-  Result(NonVoid<T> value) : v_(std::move(value)) {}
-  Result(Error error) : v_(std::move(error)) {}
-  bool ok() const { return v_.index() == 0; }
-  /// Throws the Error if there is one.
-  const NonVoid<T>& value() const& {
-    if (!ok()) throw std::get<1>(v_);
-    return std::get<0>(v_);
-  }
-  NonVoid<T>&& value() && {
-    if (!ok()) throw std::get<1>(v_);
-    return std::get<0>(std::move(v_));
-  }
-  const Error& error() const { return std::get<1>(v_); }
-
- private:
-  std::variant<NonVoid<T>, Error> v_;
-};
 
 template <class T>
 class Promise;
@@ -77,11 +43,24 @@ struct ThenResult<F, void> {
 /// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the
 /// value is there. They must not block. They run in the frame of whoever added them (worker, context), not
 /// the completer's.
+///
+/// A future that is dropped, with all its copies and with all futures made from it, before its value is there
+/// is no longer wanted: the call that it comes from is cancelled. Who waits in a callback of on_ready() wants
+/// it.
 template <class T>
 class [[nodiscard]] Future {
  public:
   using value_type = T;
   Future() = default;  ///< refers to nothing; only assignment is allowed
+  Future(const Future& o) : Future(o.state_) {}
+  Future(Future&& o) noexcept = default;
+  Future& operator=(Future o) noexcept {
+    std::swap(state_, o.state_);
+    return *this;
+  }
+  ~Future() {
+    if (state_) state_->drop_reader();
+  }
   static Future ready(NonVoid<T> v) {
     Promise<T> p;
     p.set(std::move(v));
@@ -94,10 +73,7 @@ class [[nodiscard]] Future {
   }
 
   bool valid() const { return static_cast<bool>(state_); }
-  bool is_ready() const {
-    std::lock_guard lock(state_->mutex);
-    return state_->result.has_value();
-  }
+  bool is_ready() const { return state_->ready.load(std::memory_order_acquire); }
   /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await
   /// instead.
   T get() const {
@@ -127,18 +103,29 @@ class [[nodiscard]] Future {
     return state_->arrived.wait_for(lock, timeout, [&] { return state_->result.has_value(); });
   }
   /// The result if it is there, else null. Valid as long as this future.
-  const Result<T>* peek() const {
-    std::lock_guard lock(state_->mutex);
-    return state_->result ? &*state_->result : nullptr;
+  const Result<T>* peek() const { return is_ready() ? &*state_->result : nullptr; }
+
+  /// Nobody wants the value any more, whoever else holds this future: it fails with `cancelled` unless it is
+  /// ready, and so does the call that it comes from, unless that is waited for by other ways.
+  void cancel() const {
+    const auto state = state_;
+    state->give_up();
+    state->complete(Error(ErrorKind::cancelled, "[future] was cancelled by one who waited for it"));
   }
 
   /// Calls f(const Result<T>&) when the result is there. f must not throw.
   template <class F>
   void on_ready(F f) const {
+    if (!is_ready()) state_->add_reader();  // for ever: f wants the result
+    watch(std::move(f));
+  }
+  /// The same for one who would like to know, and does not keep the call from being cancelled.
+  template <class F>
+  void watch(F f) const {
     {
       std::lock_guard lock(state_->mutex);
       if (!state_->result) {
-        state_->callbacks.push_back([f = std::move(f), at = frame()](const Result<T>& r) mutable {
+        state_->callbacks.push_back([f = std::move(f), at = frame().for_later()](const Result<T>& r) mutable {
           FrameScope scope(at);
           f(r);
         });
@@ -152,44 +139,60 @@ class [[nodiscard]] Future {
   template <class F>
   auto then(F f) const {
     using U = typename ThenResult<F, T>::type;
-    Promise<typename IsFuture<U>::Value> promise;
-    on_ready([promise, f = std::move(f)](const Result<T>& r) mutable {
+    using V = typename IsFuture<U>::Value;
+    return follow<V>([f = std::move(f)](const Promise<V>& promise, const Result<T>& r) mutable {
       if (!r.ok()) return (void)promise.fail(r.error());
-      const auto call = [&]() -> U {
+      promise.template settle<U>([&]() -> U {
         if constexpr (std::is_void_v<T>)
           return f();
         else
           return f(r.value());
-      };
-      if constexpr (IsFuture<U>::value)
-        promise.complete_from(call);
-      else
-        promise.complete_with(call);
+      });
     });
-    return promise.future();
+  }
+  /// The value if there is one; else f(const Error&) gives another, or a future of one, or throws an error in
+  /// its place. An error that names what the caller can do next (ErrorKind) is worth keeping.
+  template <class F>
+  Future recover(F f) const {
+    using U = std::invoke_result_t<F&, const Error&>;
+    static_assert(std::is_same_v<typename IsFuture<U>::Value, T>,
+                  "recover: the function gives what the future would have given, or a future of that");
+    return follow<T>([f = std::move(f)](const Promise<T>& promise, const Result<T>& r) mutable {
+      if (r.ok()) return (void)promise.complete(r);
+      promise.template settle<U>([&]() -> U { return f(r.error()); });
+    });
+  }
+
+  /// For futures that are made from this one: they want it until they have their result.
+  Source as_source() const {
+    state_->add_reader();
+    return {state_, 0,
+            [](void* state, uint64_t, bool) { static_cast<FutureState<T>*>(state)->drop_reader(); }};
   }
 
  private:
   friend class Promise<T>;
-  struct State {
-    std::mutex mutex;
-    std::condition_variable arrived;
-    std::optional<Result<T>> result;
-    std::atomic<bool> ready{false};    // result is there; for linger()
-    std::atomic<uint32_t> writers{0};  // promises that can still complete it
-    std::vector<std::function<void(const Result<T>&)>> callbacks;
-  };
-  explicit Future(std::shared_ptr<State> s) : state_(std::move(s)) {}
+  explicit Future(std::shared_ptr<FutureState<T>> s) : state_(std::move(s)) {
+    if (state_) state_->add_reader();
+  }
+
+  // The future that f(promise, result) completes.
+  template <class V, class F>
+  Future<V> follow(F f) const {
+    Promise<V> promise;
+    if (!is_ready()) promise.waits_for(as_source());
+    watch([promise, f = std::move(f)](const Result<T>& r) mutable { f(promise, r); });
+    return promise.future();
+  }
 
   // Waking a thread that sleeps on an idle core costs 15 us and more, as much as a short call takes. So a
   // wait starts with looking, for 50 us, giving way to any other thread that could run here.
   void linger() const {
     if (frame().actor) return;
     const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
-    while (!state_->ready.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < end)
-      std::this_thread::yield();
+    while (!is_ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   }
-  std::shared_ptr<State> state_;
+  std::shared_ptr<FutureState<T>> state_;
 };
 
 /// The writing end of a Future. Copies refer to the same one. The first completion wins; later ones return
@@ -197,7 +200,7 @@ class [[nodiscard]] Future {
 template <class T>
 class Promise {
  public:
-  Promise() : state_(std::make_shared<typename Future<T>::State>()) { ++state_->writers; }
+  Promise() : state_(std::make_shared<FutureState<T>>()) { ++state_->writers; }
   Promise(const Promise& o) : state_(o.state_) {
     if (state_) ++state_->writers;
   }
@@ -216,17 +219,7 @@ class Promise {
   bool fail(Error error) const { return complete(Result<T>(std::move(error))); }
   bool complete(Result<T> result) const {
     const auto state = state_;  // whoever waits may let go of this promise once the lock is free
-    std::vector<std::function<void(const Result<T>&)>> callbacks;
-    {
-      std::lock_guard lock(state->mutex);
-      if (state->result) return false;
-      state->result.emplace(std::move(result));
-      state->ready.store(true, std::memory_order_release);
-      callbacks.swap(state->callbacks);
-    }
-    state->arrived.notify_all();  // without the lock: the woken thread needs it
-    for (auto& c : callbacks) c(*state->result);
-    return true;
+    return state->complete(std::move(result));
   }
   /// Completes with what f returns or throws.
   template <class F>
@@ -252,71 +245,32 @@ class Promise {
     }
   }
 
+  /// What the futures of this promise wait for, in place of what they waited for before. Only for promises
+  /// whose future() was asked for once: the source is let go of when that has gone.
+  void waits_for(Source source) const { state_->wait_for_source(std::move(source)); }
+  /// Completes with what f, of result type U, gives or throws; if that is a future, waits for it.
+  template <class U, class F>
+  void settle(F&& f) const {
+    if constexpr (IsFuture<U>::value) {
+      try {
+        const U next = f();
+        if (!next.valid()) throw_invalid("[future] the function gave an empty future");
+        waits_for(next.as_source());
+        next.watch([promise = *this](const Result<T>& r) { promise.complete(r); });
+      } catch (...) {
+        fail(current_error());
+      }
+    } else {
+      complete_with(f);
+    }
+  }
+
  private:
   void abandon() {
-    {
-      std::lock_guard lock(state_->mutex);
-      if (state_->result) return;
-    }
-    fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));
+    if (!state_->ready.load(std::memory_order_acquire))
+      fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));
   }
-  std::shared_ptr<typename Future<T>::State> state_;
+  std::shared_ptr<FutureState<T>> state_;
 };
-
-/// When all() gives its error.
-enum class OnError {
-  wait,     ///< once all have ended: the first in the order of the futures, the same whatever the timing
-  at_once,  ///< as soon as one fails: the first in time; the others go on, and nobody looks at them
-};
-
-/// The values of all futures, in their order; or an error if any of them fails.
-template <class T>
-Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnError on_error = OnError::wait) {
-  struct Join {
-    std::vector<Future<T>> futures;
-    std::atomic<size_t> left;
-    Promise<std::vector<NonVoid<T>>> promise;
-  };
-  auto join = std::make_shared<Join>();
-  join->futures = futures;
-  join->left = futures.size();
-  if (futures.empty()) join->promise.set({});
-  for (const auto& f : futures) {
-    f.on_ready([join, on_error](const Result<T>& r) {
-      if (!r.ok() && on_error == OnError::at_once) join->promise.fail(r.error());
-      if (--join->left) return;
-      std::vector<NonVoid<T>> values;
-      for (const auto& done : join->futures) {
-        if (!done.peek()->ok()) return (void)join->promise.fail(done.peek()->error());
-        values.push_back(done.peek()->value());
-      }
-      join->promise.set(std::move(values));
-    });
-  }
-  return join->promise.future();
-}
-
-/// The first value that arrives, with the position of its future. Fails only if all do, with the error of the
-/// first in their order. `invalid` at once for no futures.
-template <class T>
-Future<std::pair<size_t, NonVoid<T>>> any(const std::vector<Future<T>>& futures) {
-  if (futures.empty()) throw_invalid("[future] any() of no futures: nothing would ever arrive");
-  struct Race {
-    std::vector<Future<T>> futures;
-    std::atomic<size_t> left;
-    Promise<std::pair<size_t, NonVoid<T>>> promise;
-  };
-  auto race = std::make_shared<Race>();
-  race->futures = futures;
-  race->left = futures.size();
-  for (size_t i = 0; i < futures.size(); ++i) {
-    futures[i].on_ready([race, i](const Result<T>& r) {
-      if (r.ok()) race->promise.set({i, r.value()});
-      if (--race->left) return;
-      if (const auto* first = race->futures.front().peek(); !first->ok()) race->promise.fail(first->error());
-    });
-  }
-  return race->promise.future();
-}
 
 }  // namespace troupe

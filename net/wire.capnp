@@ -1,8 +1,9 @@
 # What workers say to each other.
 #
 # Roles. Every connection joins two workers. Either side sends Calls; the other side answers each Call whose
-# id is not 0 with one Reply of the same id. Nothing else travels: joining the cluster, heartbeats of
-# membership, reference counting and gradients are calls to services (target number 0).
+# id is not 0 with one Reply of the same id. A Cancel says that a Call is no longer wanted; it too gets its one
+# Reply. Nothing else travels: joining the cluster, heartbeats of membership, reference counting and gradients
+# are calls to services (target number 0).
 #
 # Ordering. A connection delivers packets in the order in which they were sent, each at most once. Calls of
 # one caller to one actor are therefore handled in order; replies come in any order.
@@ -53,6 +54,7 @@ struct Packet {
   union {
     call @0 :Call;
     reply @1 :Reply;
+    cancel @2 :Cancel;
   }
 }
 
@@ -97,6 +99,14 @@ struct Reply {
     value @2 :Value;
     error @3 :Error;
   }
+}
+
+struct Cancel {
+  # Nobody waits for the Call of this id, which came before on the same connection. One that has not started
+  # does not; a coroutine ends where it waits next; a plain method runs to its end. Ignored if the Call has
+  # been answered, and for services.
+
+  id @0 :UInt64;
 }
 
 struct Error {

@@ -243,4 +243,9 @@ Message encode(const Reply& reply) {
                });
 }
 
+Message encode(const Cancel& cancel) {
+  return build(capnp::sizeInWords<schema::Cancel>(),
+               [&](schema::Packet::Builder packet, Writer&) { packet.initCancel().setId(cancel.id); });
+}
+
 }  // namespace troupe::net

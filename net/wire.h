@@ -40,7 +40,12 @@ struct Reply {
   GradLink link;
 };
 
-using Packet = std::variant<Call, Reply>;
+/// Nobody waits for call `id` of the sender any more.
+struct Cancel {
+  uint64_t id = 0;
+};
+
+using Packet = std::variant<Call, Reply, Cancel>;
 
 /// FNV-1a of a name: methods and services travel as numbers.
 constexpr uint64_t method_id(std::string_view name) {
@@ -52,6 +57,7 @@ constexpr uint64_t method_id(std::string_view name) {
 /// Tensors become buffers (contiguous ones without a copy), everything else header.
 Message encode(const Call& call);
 Message encode(const Reply& reply);
+Message encode(const Cancel& cancel);
 /// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
 /// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
 /// storages.

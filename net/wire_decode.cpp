@@ -27,6 +27,8 @@ class Reader {
           return read(in.getCall());
         case schema::Packet::REPLY:
           return read(in.getReply());
+        case schema::Packet::CANCEL:
+          return Cancel{in.getCancel().getId()};
       }
       throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(in.which())));
     }();

@@ -33,8 +33,8 @@ class RefTable::Hook final : public actors::Interceptor {
     if (auto* call = std::get_if<net::Call>(&packet)) {
       if (call->keep) table_->expect_value(from, call->keep);
       visit_refs(call->args, take);
-    } else {
-      in_result(std::get<net::Reply>(packet), [&](Value& v) { visit_refs(v, take); });
+    } else if (auto* reply = std::get_if<net::Reply>(&packet)) {
+      in_result(*reply, [&](Value& v) { visit_refs(v, take); });
     }
     table_->unpin(unpins);
   }

@@ -1,5 +1,5 @@
 // Futures and promises: completion, callbacks, chains, joins, and what blocks where.
-#include "core/future.h"
+#include "core/futures.h"
 
 #include <catch2/catch.hpp>
 #include <string>

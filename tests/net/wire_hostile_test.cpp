@@ -23,6 +23,8 @@ Verdict try_decode(Message m) {
         if (t.defined()) (void)t.clone_data();
       });
       (void)encode(*call);
+    } else if (auto* cancel = std::get_if<Cancel>(&packet)) {
+      (void)encode(*cancel);
     } else {
       auto& reply = std::get<Reply>(packet);
       if (!reply.result.ok()) (void)std::string(reply.result.error().what());
