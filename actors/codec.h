@@ -22,11 +22,23 @@ namespace troupe {
 /// T>, std::optional, std::pair, std::tuple have one, RRef<T> in rref/, and structs with `static constexpr
 /// auto fields = std::tuple(&S::a, &S::b);`.
 template <class T, class = void>
-struct Codec {
-  static_assert(sizeof(T) == 0, "this type cannot travel: see actors/codec.h for those that can");
+struct Codec {};
+
+/// Has a Codec. A future has none: as an argument of a call it is waited for, and its value travels.
+template <class T>
+concept Travels = requires {
+  Codec<T>::name();
 };
 
 namespace actors {
+
+template <class T>
+constexpr void check_travels() {
+  static_assert(
+      Travels<T>,
+      "this type cannot travel in a message: actors/codec.h lists those that can; a method gives the "
+      "value of a future (co_await it), not the future");
+}
 
 [[noreturn]] inline void mismatch(const std::string& expected, const Value& got) {
   throw_invalid("expected " + expected + ", got " + got.describe());
@@ -39,10 +51,12 @@ T take(Value& v, const std::string& expected) {
 }
 template <class T>
 Value to_value(T&& x) {
+  check_travels<std::decay_t<T>>();
   return Codec<std::decay_t<T>>::to(std::forward<T>(x));
 }
 template <class T>
 T from_value(Value v) {
+  check_travels<T>();
   return Codec<T>::from(std::move(v));
 }
 
@@ -194,6 +208,7 @@ struct ListCodec {
   }
   template <class T>
   static T one(Value& v, size_t index, const std::string& what) {
+    check_travels<T>();
     try {
       return Codec<T>::from(std::move(v));
     } catch (const Error& e) {

@@ -5,6 +5,7 @@
 #include "actors/suspension.h"
 #include "actors/this_call.h"
 #include "actors/worker.h"
+#include "core/log.h"
 #include "core/node.h"
 
 namespace troupe {
@@ -74,6 +75,12 @@ void Invocation::fail(Error error) {
   complete(Result<Value>(std::move(error)));
 }
 
+void Invocation::threw(Error error) {
+  log::info(cell_->method_label(method_) + ", called by " + worker_.members().name_of(from_) +
+            ", threw: " + error.message());
+  fail(std::move(error));
+}
+
 void Invocation::complete(Value value) { complete(Result<Value>(std::move(value))); }
 
 void Invocation::complete(Result<Value> result) {
@@ -85,6 +92,7 @@ void Invocation::complete(Result<Value> result) {
     for (auto& i : worker_.interceptors_) i->keep_result(*this, result);
     return;
   }
+  if (call_.quiet && result.ok()) result = Result<Value>(Value());
   net::Reply reply;
   reply.id = call_.id;
   reply.result = std::move(result);
@@ -106,7 +114,7 @@ void Invocation::deliver(net::Reply& reply) {
   const auto& interceptors = worker_.interceptors_;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
   try {
-    for (; call_.id && prepared < interceptors.size(); ++prepared)
+    for (; call_.id && !call_.quiet && prepared < interceptors.size(); ++prepared)
       interceptors[prepared]->outgoing_reply(*this, reply);
     deliver_(reply);
   } catch (...) {
@@ -127,8 +135,9 @@ void Invocation::run() {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
   } catch (...) {
-    fail(current_error());
+    threw(current_error());
   }
+  if (call_.tell_start && !(state_ & kCompleted)) worker_.tell_started(from_, call_.id);
   cell_->pace(method_).note(worker_.clock().now() - start);
 }
 

@@ -29,6 +29,8 @@ class Invocation final : public Cancellable {
   void complete(Value value);
   /// The error crosses this call: its trail names method, worker and actor.
   void fail(Error error);
+  /// The same for what the method threw, which is logged as well (info).
+  void threw(Error error);
   void run() override;
   void cancel() override;
   bool cancelled() const { return state_.load(std::memory_order_acquire) & kCancelled; }

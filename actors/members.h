@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/codec.h"
 #include "core/error.h"
 #include "core/value.h"
 
@@ -18,6 +19,7 @@ struct Member {
   std::vector<std::string> addresses;  ///< tried in order; "unix:" ones only from the same host
   Value to_value() const;
   static Member from_value(Value v);
+  bool operator==(const Member&) const = default;
 };
 
 /// Thread-safe. `epoch` grows with every change.
@@ -47,3 +49,13 @@ class Members {
 };
 
 }  // namespace troupe::actors
+
+namespace troupe {
+/// Descriptions of workers are arguments and results as they are.
+template <>
+struct Codec<actors::Member> {
+  static std::string name() { return "description of a worker"; }
+  static Value to(const actors::Member& m) { return m.to_value(); }
+  static actors::Member from(Value v) { return actors::Member::from_value(std::move(v)); }
+};
+}  // namespace troupe

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "actors/call_scope.h"
 #include "actors/codec.h"
 #include "actors/task.h"
 #include "actors/type.h"
@@ -29,6 +30,9 @@ template <class T, class R, class... A>
 struct MethodTraits<Task<R> (T::*)(A...)> : MethodTraits<R (T::*)(A...)> {
   static constexpr bool kTask = true;
 };
+/// A static member, or a free function: runs in the actor's mailbox like a method, without the object.
+template <class R, class... A>
+struct MethodTraits<R (*)(A...)> : MethodTraits<R (Actor::*)(A...)> {};
 
 template <class M>
 struct NamedMethod {
@@ -92,7 +96,7 @@ Detached finish(ActorCell::InUse, Ref<Invocation> invocation, Task<R> task) {
       invocation->complete(to_value(co_await std::move(task)));
     }
   } catch (...) {
-    invocation->fail(current_error());
+    invocation->threw(current_error());
   }
 }
 
@@ -103,7 +107,12 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   static_assert(!Traits::kTask || Traits::kByValue, "a coroutine method takes its arguments by value");
   static const std::string what = "[" + std::string(type_name<T>()) + "::" + method.name + "]";
   auto args = Traits::Args::from(std::move(invocation.call().args), what);
-  auto call = [&](auto&&... a) { return (static_cast<T&>(actor).*method.pointer)(std::move(a)...); };
+  auto call = [&](auto&&... a) {
+    if constexpr (std::is_member_pointer_v<std::remove_cv_t<decltype(method.pointer)>>)
+      return (static_cast<T&>(actor).*method.pointer)(std::move(a)...);
+    else
+      return method.pointer(std::move(a)...);
+  };
   if constexpr (Traits::kTask) {
     finish(ActorCell::InUse(invocation.cell()), Ref<Invocation>(&invocation),
            std::apply(call, std::move(args)));
@@ -134,7 +143,8 @@ std::shared_ptr<const ActorType> make_type(const MethodTable<T, std::tuple<A...>
 
 }  // namespace actors
 
-/// The remote methods of actor class T, constructed from CtorArgs: pairs of name and pointer.
+/// The remote methods of actor class T, constructed from CtorArgs: pairs of name and pointer, to members,
+/// static members or free functions.
 template <class T, class... CtorArgs, class... Pairs>
 constexpr auto methods(Pairs... pairs) {
   return actors::collect<T, std::tuple<CtorArgs...>>(std::tuple<>{}, pairs...);

@@ -2,18 +2,90 @@
 
 namespace troupe::actors {
 
-uint64_t PendingCalls::add(PendingCall call, bool& sooner) {
+PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
+                                      const ObjectId& actor, size_t bytes, OnFull on_full) {
+  Added out;
   std::lock_guard lock(mutex_);
-  sooner = call.deadline < next_sweep_;
-  if (sooner) next_sweep_ = call.deadline;
-  calls_.emplace(++last_, std::move(call));
-  return last_;
+  if (call.to_actor) {
+    call.ticket = flow_.enter(actor, bytes);
+    if (call.ticket) {
+      out.tell_start = flow_.scarce(call.ticket);
+    } else if (on_full == OnFull::fail) {
+      out.verdict = Added::refused;
+      out.taken = flow_.to(actor.owner);
+      return out;
+    } else {
+      out.verdict = Added::waits;
+      flow_.wait(id, actor, bytes);
+      out.drain = flow_.begin_drain(actor.owner);  // those before it may have been given up
+      if (!call.local) call.unsent = std::make_unique<net::Call>(std::move(*message));
+      call.left.emplace();
+      out.left = call.left->future();
+    }
+  }
+  out.sooner = call.deadline < next_sweep_;
+  if (out.sooner) next_sweep_ = call.deadline;
+  calls_.emplace(id, std::move(call));
+  return out;
 }
 
-std::optional<PendingCall> PendingCalls::take(uint64_t id, WorkerId to) {
+std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
+  std::lock_guard lock(mutex_);
+  auto chosen = flow_.next(to, [&](uint64_t id) { return calls_.contains(id); });
+  if (!chosen) return std::nullopt;
+  PendingCall& call = calls_.at(chosen->message);
+  call.ticket = chosen->ticket;
+  Next next{chosen->message, call.local, std::move(call.unsent), flow_.scarce(call.ticket), *call.left};
+  call.left.reset();
+  return next;
+}
+
+bool PendingCalls::sent(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  if (auto at = calls_.find(id); at != calls_.end()) at->second.sent = true;
+  return leaving_.empty() || leaving_.erase(id) == 0;
+}
+
+// With mutex_.
+void PendingCalls::leave(Flow::Ticket& ticket, WorkerId to, bool& drain) {
+  if (!ticket) return;
+  flow_.leave(ticket);
+  drain = flow_.begin_drain(to);
+}
+
+std::optional<PendingCall> PendingCalls::not_sent(uint64_t id, bool& drain) {
+  std::lock_guard lock(mutex_);
+  leaving_.erase(id);
+  if (auto ghost = ghosts_.extract(id); !ghost.empty())
+    leave(ghost.mapped().ticket, ghost.mapped().to, drain);
+  auto call = calls_.extract(id);
+  if (call.empty()) return std::nullopt;
+  leave(call.mapped().ticket, call.mapped().caller.to, drain);
+  return std::move(call.mapped());
+}
+
+void PendingCalls::started(uint64_t id, WorkerId to, bool& drain) {
+  std::lock_guard lock(mutex_);
+  if (auto at = calls_.find(id); at != calls_.end() && at->second.caller.to == to) {
+    leave(at->second.ticket, to, drain);
+  } else if (auto ghost = ghosts_.find(id); ghost != ghosts_.end() && ghost->second.to == to) {
+    leave(ghost->second.ticket, to, drain);
+    ghosts_.erase(ghost);
+  }
+}
+
+std::optional<PendingCall> PendingCalls::take(uint64_t id, WorkerId to, bool& drain) {
   std::lock_guard lock(mutex_);
   auto at = calls_.find(id);
-  if (at == calls_.end() || at->second.caller.to != to) return std::nullopt;
+  if (at == calls_.end()) {
+    auto ghost = ghosts_.find(id);
+    if (ghost == ghosts_.end() || ghost->second.to != to) return std::nullopt;
+    leave(ghost->second.ticket, to, drain);
+    ghosts_.erase(ghost);
+    return std::nullopt;
+  }
+  if (at->second.caller.to != to) return std::nullopt;
+  leave(at->second.ticket, to, drain);
   return std::move(calls_.extract(at).mapped());
 }
 
@@ -25,30 +97,28 @@ std::vector<PendingCall> PendingCalls::take_all(WorkerId to) {
       ++at;
       continue;
     }
+    flow_.leave(at->second.ticket);
     out.push_back(std::move(at->second));
     at = calls_.erase(at);
+  }
+  for (auto at = ghosts_.begin(); at != ghosts_.end();) {
+    const auto ghost = at++;
+    if (to != kNoWorker && ghost->second.to != to) continue;
+    flow_.leave(ghost->second.ticket);
+    ghosts_.erase(ghost);
   }
   return out;
 }
 
-bool PendingCalls::sent(uint64_t id) {
-  std::lock_guard lock(mutex_);
-  if (auto at = calls_.find(id); at != calls_.end()) at->second.sent = true;
-  return leaving_.empty() || leaving_.erase(id) == 0;
-}
-
-void PendingCalls::not_sent(uint64_t id) {
-  std::lock_guard lock(mutex_);
-  calls_.erase(id);
-  leaving_.erase(id);
-}
-
+// Its message, if it has left or is leaving, takes room until the callee says that it does not.
 GivenUp PendingCalls::remove(Calls::iterator at) {
   GivenUp out{at->first, std::move(at->second)};
   calls_.erase(at);
-  if (!out.call.local && out.call.to_actor) {
-    out.tell = out.call.sent;
-    if (!out.call.sent) leaving_.insert(out.id);
+  PendingCall& call = out.call;
+  if (call.ticket) ghosts_.emplace(out.id, Ghost{call.caller.to, std::exchange(call.ticket, {})});
+  if (!call.local && call.to_actor && !call.left) {
+    out.tell = call.sent;
+    if (!call.sent) leaving_.insert(out.id);
   }
   return out;
 }
@@ -80,6 +150,11 @@ std::vector<GivenUp> PendingCalls::expire(TimePoint now, TimePoint& next) {
 size_t PendingCalls::size() const {
   std::lock_guard lock(mutex_);
   return calls_.size();
+}
+
+Flow::Sums PendingCalls::in_flight() const {
+  std::lock_guard lock(mutex_);
+  return flow_.all();
 }
 
 }  // namespace troupe::actors

@@ -3,8 +3,10 @@
 //
 // A call ends once: with its reply, its deadline, the end of its callee, or because nobody wants it any more.
 // Who gives it up tells the callee, but never before the call itself has left: a call given up while another
-// thread sends it is told by that thread.
+// thread sends it is told by that thread. Calls for which there is no room (actors/flow.h) wait here.
 #pragma once
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "actors/cancellable.h"
+#include "actors/flow.h"
 #include "actors/interceptor.h"
 #include "core/future.h"
 
@@ -22,8 +25,13 @@ struct PendingCall {
   Promise<Value> promise;
   TimePoint deadline;
   Ref<Cancellable> local = {};  ///< the call itself, if its callee is on this worker
-  bool to_actor = false;        ///< services are not told
-  bool sent = false;            ///< set by PendingCalls::sent()
+  bool to_actor = false;        ///< services are not told, and take no room
+  bool quiet = false;           ///< nobody waits for the answer, but it gives back the room
+  // ---- of PendingCalls
+  bool sent = false;
+  Flow::Ticket ticket = {};
+  std::unique_ptr<net::Call> unsent = {};  ///< while it waits for room, unless local
+  std::optional<Promise<void>> left = {};  ///< ends when it has left, or never will; while it waits
 };
 
 /// A call that nobody waits for any more.
@@ -33,18 +41,42 @@ struct GivenUp {
   bool tell = false;  ///< the callee, on another worker, has to be told
 };
 
-/// Thread-safe.
+/// Thread-safe. Where `drain` is set, calls to that worker have waited for room, and the caller is to send
+/// those that next() gives, one after the other, until there are none.
 class PendingCalls {
  public:
-  /// Number of the new call. `sooner` is set if its deadline is before that of every sweep planned so far.
-  uint64_t add(PendingCall call, bool& sooner);
+  explicit PendingCalls(FlowLimits limits) : flow_(limits) {}
+
+  /// A number for a new call.
+  uint64_t next_id() { return ++last_; }
+  struct Added {
+    enum { leaves, waits, refused } verdict = leaves;
+    bool sooner = false;      ///< its deadline is before that of every sweep planned so far
+    bool tell_start = false;  ///< leaves: the callee has to say when it has begun
+    bool drain = false;
+    std::optional<Future<void>> left;  ///< waits: ready when it has left or ended
+    Flow::Sums taken;                  ///< refused: the room that is taken
+  };
+  /// `message` goes with a call that waits: it is taken then. `bytes`: of the message.
+  Added add(uint64_t id, PendingCall call, net::Call* message, const ObjectId& actor, size_t bytes,
+            OnFull on_full);
+  struct Next {
+    uint64_t id;
+    Ref<Cancellable> local;
+    std::unique_ptr<net::Call> message;
+    bool tell_start;
+    Promise<void> left;
+  };
+  std::optional<Next> next(WorkerId to);
   /// The message has left. False if the call was given up before: then its callee has to be told now.
   bool sent(uint64_t id);
   /// The message did not leave, and will not.
-  void not_sent(uint64_t id);
+  std::optional<PendingCall> not_sent(uint64_t id, bool& drain);
+  /// The callee has begun.
+  void started(uint64_t id, WorkerId to, bool& drain);
   /// The call `id` to worker `to`, which then waits no more; empty if it ended before, or went to another
   /// worker.
-  std::optional<PendingCall> take(uint64_t id, WorkerId to);
+  std::optional<PendingCall> take(uint64_t id, WorkerId to, bool& drain);
   /// Nobody wants the result; empty if the call has ended.
   std::optional<GivenUp> give_up(uint64_t id);
   /// All calls to one worker, or with kNoWorker all calls.
@@ -52,15 +84,23 @@ class PendingCalls {
   /// Those whose deadline has passed. `next` becomes the time of the next sweep.
   std::vector<GivenUp> expire(TimePoint now, TimePoint& next);
   size_t size() const;
+  Flow::Sums in_flight() const;
 
  private:
   using Calls = std::unordered_map<uint64_t, PendingCall>;
+  struct Ghost {
+    WorkerId to;
+    Flow::Ticket ticket;
+  };
   GivenUp remove(Calls::iterator at);  // with mutex_
+  void leave(Flow::Ticket& ticket, WorkerId to, bool& drain);
 
   mutable std::mutex mutex_;
+  Flow flow_;
   Calls calls_;
-  std::unordered_set<uint64_t> leaving_;  // given up while they were being sent
-  uint64_t last_ = 0;
+  std::unordered_map<uint64_t, Ghost> ghosts_;  // given up, but their messages take room still
+  std::unordered_set<uint64_t> leaving_;        // given up while they were being sent
+  std::atomic<uint64_t> last_ = 0;
   TimePoint next_sweep_ = TimePoint::max();
 };
 

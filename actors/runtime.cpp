@@ -66,10 +66,11 @@ class InlineUnit final : public caf::execution_unit {
 
 class CafRuntime final : public Runtime {
  public:
-  explicit CafRuntime(int threads) : config_(threads), system_(config_) {}
+  explicit CafRuntime(int threads) : threads_(threads), config_(threads), system_(config_) {}
 
   std::unique_ptr<Mailbox> make_mailbox() override;
   caf::actor_system& system() { return system_; }
+  int threads() const override { return threads_; }
 
  private:
   struct Config : caf::actor_system_config {
@@ -80,6 +81,7 @@ class CafRuntime final : public Runtime {
       set("logger.verbosity", caf::atom("quiet"));
     }
   };
+  const int threads_;
   Config config_;
   caf::actor_system system_;
 };

@@ -69,6 +69,7 @@ class Runtime {
   /// threads 0: as many as cores.
   static std::shared_ptr<Runtime> make(int threads = 0);
   virtual std::unique_ptr<Mailbox> make_mailbox() = 0;
+  virtual int threads() const { return 1; }
 };
 
 }  // namespace troupe::actors

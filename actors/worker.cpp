@@ -4,13 +4,20 @@ namespace troupe::actors {
 
 Worker::Worker(WorkerOptions options)
     : options_(std::move(options)),
+      timeout_ns_(options_.timeout.count()),
       links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
+      pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
       canceller_(std::make_shared<Canceller>(*this)) {
   if (!options_.runtime) options_.runtime = Runtime::make();
   add_metrics([this](Metrics& m) {
     std::lock_guard lock(actors_mutex_);
     m["actors"] = live_cells_;
+    m["threads"] = options_.runtime->threads();
+    m["timeout_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(timeout()).count();
     m["pending_calls"] = static_cast<int64_t>(pending_.size());
+    const Flow::Sums flow = pending_.in_flight();
+    m["in_flight_calls"] = static_cast<int64_t>(flow.messages);
+    m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
     m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
   });
   add_service("metrics", [this](const Ref<Invocation>& call) {
@@ -56,16 +63,20 @@ Worker::~Worker() {
 void Worker::stop() {
   if (stopped_.exchange(true)) return;
   links_.stop();
-  for (auto& call : pending_.take_all(kNoWorker))
+  for (auto& call : pending_.take_all(kNoWorker)) {
+    undo(call);
     call.promise.fail(Error(ErrorKind::cancelled,
                             "[call] " + call.caller.label + ": worker " + name() + " is shutting down"));
+  }
 }
 
 void Worker::interrupt(const std::string& why) {
   if (interrupted_.exchange(true)) return;
   const Error error(ErrorKind::cancelled, why);
-  for (auto& call : pending_.take_all(kNoWorker))
+  for (auto& call : pending_.take_all(kNoWorker)) {
+    undo(call);
     call.promise.fail(Error(error).crossing("call of " + call.caller.label + " from " + name()));
+  }
   for (auto& i : interceptors_) i->interrupted(error);
 }
 
@@ -104,8 +115,10 @@ void Worker::lose(WorkerId id, const Error& why) {
   const Error lost =
       Error(ErrorKind::disconnected, "worker " + name + " was lost: " + why.message()).with_worker(name);
   members_.mark_lost(id, lost);
-  for (auto& call : pending_.take_all(id))
+  for (auto& call : pending_.take_all(id)) {
+    undo(call);
     call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
+  }
   for (auto& call : incoming_.of(id)) call->cancel();
   for (auto& i : interceptors_) i->worker_lost(id, lost);
   std::vector<std::function<void(WorkerId, const Error&)>> listeners;

@@ -35,6 +35,8 @@ struct WorkerOptions {
   std::shared_ptr<Runtime> runtime;  ///< null: one of its own
   Dispatch dispatch = Dispatch::adaptive;
   Duration timeout = std::chrono::seconds(60);  ///< of calls that name none; zero: none
+  FlowLimits limits;                            ///< of calls that have not begun where they go
+  OnFull on_full = OnFull::wait;
   const Clock* clock = &Clock::system();
   bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
 };
@@ -44,6 +46,7 @@ struct CallOptions {
       -1};  ///< negative: the worker's; zero: none. Never beyond the deadline of the call being handled.
   bool one_way = false;  ///< no reply: the future is ready at once
   uint64_t keep = 0;     ///< one-way: the number, of this worker, of the object that the result becomes there
+  std::optional<OnFull> on_full;  ///< empty: the worker's
 };
 
 /// Thread-safe.
@@ -63,6 +66,10 @@ class Worker final : public net::Events {
   Members& members() { return members_; }
   Runtime& runtime() { return *options_.runtime; }
   Dispatch dispatch() const { return options_.dispatch; }
+  /// How long calls made on this worker may take that name no time of their own; zero: for ever. Changes
+  /// count for calls made after them.
+  Duration timeout() const { return Duration(timeout_ns_.load()); }
+  void set_timeout(Duration timeout);
 
   // ---- set-up, before the first message
   void set_transport(std::unique_ptr<net::Transport> transport);
@@ -144,11 +151,20 @@ class Worker final : public net::Events {
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void receive_call(net::Connection& connection, net::Call call);
   void end(const GivenUp& call, Error why);
+  void answered(WorkerId by, net::Reply reply);
+  void drain(WorkerId to);
+  void depart(WorkerId to, const PendingCalls::Next& next);
+  void undo(const PendingCall& call);
+  void tell_started(WorkerId caller, uint64_t id);
+  Error overloaded(WorkerId to, const Flow::Sums& taken) const;
+  static Frame callback_frame();
+  void log_unanswered(const net::Reply& reply) const;
   void send_cancel(WorkerId to, uint64_t id);
   void timer_loop();
   TimePoint deadline_for(const CallOptions& options) const;
 
   WorkerOptions options_;
+  std::atomic<int64_t> timeout_ns_;  // of calls that name none
   Members members_;
   Links links_;
   PendingCalls pending_;

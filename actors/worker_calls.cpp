@@ -1,38 +1,51 @@
 // Calls to others: how they leave, and how each of them ends.
+#include "actors/call_scope.h"
 #include "actors/worker.h"
+#include "core/log.h"
 #include "core/node.h"
 
 namespace troupe::actors {
 
+void Worker::set_timeout(Duration timeout) {
+  if (timeout.count() < 0)
+    throw_invalid("[cluster] a timeout of " + std::to_string(timeout.count()) +
+                  " ns; expected zero (none) or more");
+  timeout_ns_ = timeout.count();
+}
+
 TimePoint Worker::deadline_for(const CallOptions& options) const {
-  const Duration timeout = options.timeout.count() < 0 ? options_.timeout : options.timeout;
+  const Duration timeout = options.timeout.count() < 0 ? this->timeout() : options.timeout;
   const TimePoint own = timeout.count() == 0 ? TimePoint::max() : clock().now() + timeout;
   return std::min(own, frame().deadline);
 }
 
 Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
                            CallOptions options) {
+  const bool to_actor = target.number != 0, local = target.owner == id();
+  const bool told = options.one_way && to_actor && !options.keep;  // handled whatever becomes of who told
   PendingCall pending;
   pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
-  pending.to_actor = target.number != 0;
+  pending.to_actor = to_actor;
+  pending.quiet = told;
   const Promise<Value> promise = pending.promise;
   const auto future = promise.future();
+  if (to_actor && !options.one_way) CallScope::gather(future);
   const CallerState caller = pending.caller;
-  const bool local = target.owner == id();
   uint64_t id = 0;  // of the reply
   net::Call call;
   Ref<Invocation> invocation;  // of a local call
   size_t prepared = 0;         // interceptors that have to undo if the call is not sent
   try {
     if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
-    if (interrupted_ && target.number) throw_error(ErrorKind::cancelled, "[call] interrupted");
+    if (interrupted_ && to_actor) throw_error(ErrorKind::cancelled, "[call] interrupted");
     call.target = target;
     call.method = method;
     call.context = caller.context;
     call.grad_enabled = grad_enabled();
     call.keep = options.keep;
+    call.quiet = told;
     call.args = std::move(args);
-    pending.deadline = deadline_for(options);
+    pending.deadline = told ? TimePoint::max() : deadline_for(options);
     if (pending.deadline != TimePoint::max()) {
       const auto left =
           std::chrono::duration_cast<std::chrono::microseconds>(pending.deadline - clock().now());
@@ -44,40 +57,59 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       i->outgoing_call(caller, call);
       ++prepared;
     }
+    const size_t bytes = to_actor && !options.keep ? net::packet_bytes(call) : 0;
+    if (!options.one_way || told) call.id = id = pending_.next_id();
     if (local) {
       prepared = 0;
       invocation =
           Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this](net::Reply& reply) {
-            if (auto waiting = pending_.take(reply.id, this->id())) deliver_reply(*waiting, std::move(reply));
+            if (reply.id)
+              answered(this->id(), std::move(reply));
+            else
+              log_unanswered(reply);
           }));
-      if (target.number) pending.local = invocation;
+      if (to_actor) pending.local = invocation;
     }
-    if (!options.one_way) {
-      bool sooner = false;
-      id = pending_.add(std::move(pending), sooner);
-      (local ? invocation->call() : call).id = id;
-      if (sooner) {
+    net::Call& message = local ? invocation->call() : call;
+    if (id) {
+      const auto added = pending_.add(id, std::move(pending), &call, target, bytes,
+                                      options.on_full.value_or(options_.on_full));
+      if (added.sooner) {
         std::lock_guard lock(timer_mutex_);
         timer_poked_ = true;
         timer_wake_.notify_one();
       }
+      if (added.verdict == PendingCalls::Added::refused) throw overloaded(target.owner, added.taken);
       if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
+      if (added.verdict == PendingCalls::Added::waits) {
+        prepared = 0;
+        if (added.drain) drain(target.owner);
+        if (!told) promise.waits_for(Canceller::source(canceller_, id));
+        const Frame& at = frame();
+        if (!at.actor && !at.callback && options_.timer_thread) (void)added.left->wait();
+        return told ? Future<Value>::ready(Value()) : future;
+      }
+      message.tell_start = added.tell_start;
     }
     if (local) {
       dispatch(invocation);
     } else {
       links_.send(target.owner, net::encode(call));
       prepared = 0;
-      if (id && target.number && !pending_.sent(id)) send_cancel(target.owner, id);
+      if (id && to_actor && !pending_.sent(id)) send_cancel(target.owner, id);
       // Lost while the message was handed over: nobody else would end this call.
       if (auto why = members_.loss(target.owner)) throw *why;
     }
-    if (options.one_way) promise.set(Value());
-    if (id && target.number && !future.is_ready()) promise.waits_for(Canceller::source(canceller_, id));
+    if (options.one_way) return Future<Value>::ready(Value());
+    if (to_actor && !future.is_ready()) promise.waits_for(Canceller::source(canceller_, id));
   } catch (...) {
     Error error = current_error();
     for (size_t i = 0; i < prepared; ++i) interceptors_[i]->call_not_sent(call);
-    if (id) pending_.not_sent(id);
+    if (id) {
+      bool room = false;
+      pending_.not_sent(id, room);
+      if (room) drain(target.owner);
+    }
     promise.fail(std::move(error).crossing("call of " + caller.label + " from " + name()));
   }
   return future;
@@ -101,6 +133,91 @@ void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
   pending.promise.complete(std::move(reply.result));
 }
 
+// Of a call whose caller waits for no answer.
+void Worker::log_unanswered(const net::Reply& reply) const {
+  if (!reply.result.ok()) log::warning(name() + ": one-way call failed: " + reply.result.error().what());
+}
+
+void Worker::answered(WorkerId by, net::Reply reply) {
+  bool room = false;
+  const auto waiting = pending_.take(reply.id, by, room);  // empty if it came after the deadline
+  if (waiting && !waiting->quiet)
+    deliver_reply(*waiting, std::move(reply));
+  else if (waiting && by == id())
+    log_unanswered(reply);  // another worker logs what fails on it
+  if (room) drain(by);
+}
+
+// ---- calls that wait for room
+
+// One thread at a time, so that they leave in their order.
+void Worker::drain(WorkerId to) {
+  while (const auto next = pending_.next(to)) depart(to, *next);
+}
+
+void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
+  if (next.local) {
+    auto& invocation = static_cast<Invocation&>(*next.local);
+    invocation.call().tell_start = next.tell_start;
+    dispatch(Ref<Invocation>(&invocation));
+  } else {
+    net::Call& call = *next.message;
+    call.tell_start = next.tell_start;
+    bool handed_over = false;
+    try {
+      links_.send(to, net::encode(call));
+      handed_over = true;
+      if (!pending_.sent(next.id)) send_cancel(to, next.id);
+      if (auto why = members_.loss(to)) throw *why;
+    } catch (...) {
+      Error why = current_error();
+      if (!handed_over)
+        for (auto& i : interceptors_) i->call_not_sent(call);
+      bool room = false;  // we are draining: the next one is looked for anyway
+      if (auto waiting = pending_.not_sent(next.id, room))
+        waiting->promise.fail(
+            std::move(why).crossing("call of " + waiting->caller.label + " from " + name()));
+    }
+  }
+  next.left.set();
+}
+
+// It waited, and will not leave.
+void Worker::undo(const PendingCall& call) {
+  if (!call.unsent) return;
+  for (auto& i : interceptors_) i->call_not_sent(*call.unsent);
+}
+
+void Worker::tell_started(WorkerId caller, uint64_t call) {
+  if (caller != id()) {
+    try {
+      links_.send(caller, net::encode(net::Started{call}));
+    } catch (const Error&) {  // it is gone
+    }
+    return;
+  }
+  bool room = false;
+  pending_.started(call, caller, room);
+  if (room) drain(caller);
+}
+
+Error Worker::overloaded(WorkerId to, const Flow::Sums& taken) const {
+  return Error(ErrorKind::overloaded,
+               "[call] " + std::to_string(taken.bytes) + " bytes of " + std::to_string(taken.messages) +
+                   " calls to worker " + members_.name_of(to) + " have not begun there, and " +
+                   std::to_string(taken.waiting) + " calls wait for room; the limits are " +
+                   std::to_string(options_.limits.bytes) + " bytes to a worker and " +
+                   std::to_string(options_.limits.messages) +
+                   " calls to an actor: try again later, or call with OnFull::wait");
+}
+
+// Others wait for threads that run callbacks: calls made there never block.
+Frame Worker::callback_frame() {
+  Frame at = frame();
+  at.callback = true;
+  return at;
+}
+
 // ---- calls that nobody waits for any more
 
 void Worker::give_up(uint64_t id) {
@@ -116,6 +233,7 @@ void Worker::end(const GivenUp& given_up, Error why) {
     call.local->cancel();
   else if (given_up.tell)
     send_cancel(call.caller.to, given_up.id);
+  undo(call);
   call.promise.fail(std::move(why).crossing("call of " + call.caller.label + " from " + name()));
 }
 
@@ -129,6 +247,7 @@ void Worker::send_cancel(WorkerId to, uint64_t id) {
 // ---- deadlines
 
 TimePoint Worker::tick() {
+  FrameScope scope(callback_frame());
   TimePoint next;
   for (const auto& call : pending_.expire(clock().now(), next))
     end(call, Error(ErrorKind::deadline, "[call] " + call.call.caller.label + " on " +

@@ -10,7 +10,9 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
     if (call.target.number == 0) {
       auto service = services_.find(call.method);
       if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
-      FrameScope scope({this, nullptr, nullptr, call.context, invocation->deadline()});
+      Frame at{this, nullptr, nullptr, call.context, invocation->deadline()};
+      at.callback = true;
+      FrameScope scope(at);
       for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
       return service->second.second(invocation);
     }
@@ -37,14 +39,12 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
 }
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
-  const bool wanted = call.id != 0, to_actor = call.target.number != 0;
+  const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
   const Ref<Invocation> invocation(
       new Invocation(*this, connection.peer().id, std::move(call),
-                     [this, wanted, back = connection.share()](net::Reply& reply) {
-                       if (wanted)
-                         back->send(net::encode(reply));
-                       else if (!reply.result.ok())
-                         log::warning(name() + ": one-way call failed: " + reply.result.error().what());
+                     [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
+                       if (!wanted || quiet) log_unanswered(reply);
+                       if (wanted) back->send(net::encode(reply));
                      }));
   dispatch(invocation);
   if (wanted && to_actor) invocation->list(incoming_);
@@ -64,6 +64,13 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
+    FrameScope scope(callback_frame());
+    if (auto* started = std::get_if<net::Started>(&packet)) {
+      bool room = false;
+      pending_.started(started->id, from, room);
+      if (room) drain(from);
+      return;
+    }
     if (auto* cancel = std::get_if<net::Cancel>(&packet)) {
       if (auto call = incoming_.find(from, cancel->id)) call->cancel();
       return;
@@ -71,9 +78,7 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->arrived(from, packet);
     if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
     auto& reply = std::get<net::Reply>(packet);
-    auto waiting = pending_.take(reply.id, from);
-    if (!waiting) return;  // it came after the deadline
-    deliver_reply(*waiting, std::move(reply));
+    answered(from, std::move(reply));
   } catch (const Error& e) {
     log::error(name() + ": message from " + connection.peer().name + " refused: " + e.what());
     connection.close(std::string("refused a message: ") + e.what());
@@ -81,6 +86,7 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
 }
 
 void Worker::on_closed(net::Connection& connection, const Error& reason) {
+  FrameScope scope(callback_frame());
   if (!connection.tag) links_.closed(connection, reason);
 }
 

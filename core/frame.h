@@ -14,12 +14,15 @@ struct Frame {
       nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
-  void* call = nullptr;  ///< the actors::Invocation being handled, while its method or coroutine runs
+  void* call = nullptr;   ///< the actors::Invocation being handled, while its method or coroutine runs
+  void* scope = nullptr;  ///< the actors::CallScope that gathers the calls made here
+  bool callback = false;  ///< on a thread that others wait for: a callback, a service
 
   /// What a callback keeps that may run when the call is over.
   Frame for_later() const {
     Frame f = *this;
-    f.call = nullptr;
+    f.call = f.scope = nullptr;
+    f.callback = true;
     return f;
   }
 };

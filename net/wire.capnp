@@ -2,7 +2,7 @@
 #
 # Roles. Every connection joins two workers. Either side sends Calls; the other side answers each Call whose
 # id is not 0 with one Reply of the same id. A Cancel says that a Call is no longer wanted; it too gets its one
-# Reply. Nothing else travels: joining the cluster, heartbeats of membership, reference counting and gradients
+# Reply. A Started says that a Call has begun, if the caller asked. Nothing else travels: joining the cluster, heartbeats of membership, reference counting and gradients
 # are calls to services (target number 0).
 #
 # Ordering. A connection delivers packets in the order in which they were sent, each at most once. Calls of
@@ -55,6 +55,7 @@ struct Packet {
     call @0 :Call;
     reply @1 :Reply;
     cancel @2 :Cancel;
+    started @3 :Started;
   }
 }
 
@@ -90,6 +91,12 @@ struct Call {
   # Not 0: the result stays with the callee, as the object with this number of the caller (which is its
   # creator), and the caller holds the first reference. Numbers grow along a connection, those of actors that
   # it creates included. `id` is 0 then.
+
+  quiet @11 :Bool;
+  # Nobody wants the result: the Reply says only that the call has ended.
+
+  tellStart @12 :Bool;
+  # The caller runs out of room for what has not begun: a Started is wanted if the call begins and does not end.
 }
 
 struct Reply {
@@ -105,6 +112,12 @@ struct Cancel {
   # Nobody waits for the Call of this id, which came before on the same connection. One that has not started
   # does not; a coroutine ends where it waits next; a plain method runs to its end. Ignored if the Call has
   # been answered, and for services.
+
+  id @0 :UInt64;
+}
+
+struct Started {
+  # The Call of this id has begun: what it brought is no longer queued. Its Reply follows some time later.
 
   id @0 :UInt64;
 }

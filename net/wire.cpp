@@ -208,10 +208,20 @@ void check_booleans(const std::byte* bytes, size_t size) {
   if (all > 1) throw_invalid("[wire] a bool tensor has bytes other than 0 and 1");
 }
 
+static size_t words_of(const Call& call) {
+  return capnp::sizeInWords<schema::Call>() + words_of_link(call.link) + words_of_list(call.args, 1);
+}
+
+size_t packet_bytes(const Call& call) {
+  size_t bytes = 8 * words_of(call);
+  visit_tensors(const_cast<ValueList&>(call.args), [&](const Tensor& t) {
+    if (t.defined()) bytes += static_cast<size_t>(t.numel()) * item_size(t.dtype());
+  });
+  return bytes;
+}
+
 Message encode(const Call& call) {
-  const size_t words =
-      capnp::sizeInWords<schema::Call>() + words_of_link(call.link) + words_of_list(call.args, 1);
-  return build(words, [&](schema::Packet::Builder packet, Writer& writer) {
+  return build(words_of(call), [&](schema::Packet::Builder packet, Writer& writer) {
     auto out = packet.initCall();
     out.setId(call.id);
     out.getTarget().setOwner(call.target.owner);
@@ -222,6 +232,8 @@ Message encode(const Call& call) {
     out.setContext(call.context);
     out.setGradDisabled(!call.grad_enabled);
     out.setKeep(call.keep);
+    out.setQuiet(call.quiet);
+    out.setTellStart(call.tell_start);
     writer.write(out.initArgs(static_cast<uint32_t>(call.args.size())), call.args);
     writer.write_link(out, call.link);
   });
@@ -246,6 +258,11 @@ Message encode(const Reply& reply) {
 Message encode(const Cancel& cancel) {
   return build(capnp::sizeInWords<schema::Cancel>(),
                [&](schema::Packet::Builder packet, Writer&) { packet.initCancel().setId(cancel.id); });
+}
+
+Message encode(const Started& started) {
+  return build(capnp::sizeInWords<schema::Started>(),
+               [&](schema::Packet::Builder packet, Writer&) { packet.initStarted().setId(started.id); });
 }
 
 }  // namespace troupe::net

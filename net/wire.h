@@ -30,6 +30,8 @@ struct Call {
   uint64_t context = 0;      ///< distributed autograd context; 0: none
   bool grad_enabled = true;  ///< the caller's grad mode
   uint64_t keep = 0;         ///< number of the object that the result becomes, with the callee; 0: none
+  bool quiet = false;        ///< nobody wants the result: the reply only says that the call has ended
+  bool tell_start = false;   ///< a Started is wanted, if the call begins and does not end
   GradLink link;
   ValueList args;
 };
@@ -45,7 +47,12 @@ struct Cancel {
   uint64_t id = 0;
 };
 
-using Packet = std::variant<Call, Reply, Cancel>;
+/// Call `id` of the receiver has begun.
+struct Started {
+  uint64_t id = 0;
+};
+
+using Packet = std::variant<Call, Reply, Cancel, Started>;
 
 /// FNV-1a of a name: methods and services travel as numbers.
 constexpr uint64_t method_id(std::string_view name) {
@@ -58,6 +65,9 @@ constexpr uint64_t method_id(std::string_view name) {
 Message encode(const Call& call);
 Message encode(const Reply& reply);
 Message encode(const Cancel& cancel);
+Message encode(const Started& started);
+/// What the call takes on the wire: of its header, nearly, and of its tensors. `invalid` if it is too deep.
+size_t packet_bytes(const Call& call);
 /// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
 /// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
 /// storages.

@@ -29,6 +29,8 @@ class Reader {
           return read(in.getReply());
         case schema::Packet::CANCEL:
           return Cancel{in.getCancel().getId()};
+        case schema::Packet::STARTED:
+          return Started{in.getStarted().getId()};
       }
       throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(in.which())));
     }();
@@ -51,6 +53,8 @@ class Reader {
     call.grad_enabled = !in.getGradDisabled();
     call.keep = in.getKeep();
     if (call.keep && call.id) throw_invalid("[wire] a call whose result stays wants a reply");
+    call.quiet = in.getQuiet();
+    call.tell_start = in.getTellStart();
     call.args = read(in.getArgs(), 1);
     if (in.hasLink()) call.link = read(in.getLink());
     return call;

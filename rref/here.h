@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// Which worker: by its name, or by its number.
+/// Which worker: by its name, by its number, or by its description.
 class Place {
  public:
   Place(const char* name) : name_(name) {}
@@ -19,6 +19,7 @@ class Place {
   Place(N number)
       : id_(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker),
         name_("number " + std::to_string(number)) {}
+  Place(const actors::Member& member) : id_(member.id), name_(member.name) {}
   /// `invalid` for an unknown worker, listing those that there are.
   WorkerId in(const actors::Members& members) const;
 

@@ -5,7 +5,9 @@
 #include <tuple>
 #include <utility>
 
+#include "actors/call_scope.h"
 #include "actors/methods.h"
+#include "core/log.h"
 #include "rref/remote.h"
 
 namespace troupe {
@@ -21,33 +23,42 @@ Value argument(A&& a) {
   return Codec<P>::to(P(std::forward<A>(a)));
 }
 
-/// A call that waits for the futures among its arguments, one after the other.
+/// A call that waits for the futures among its arguments, one after the other; for as long as somebody wants
+/// its result.
 template <class T, auto M, class R, class... A>
-struct DeferredCall : std::enable_shared_from_this<DeferredCall<T, M, R, A...>> {
-  template <class... X>
-  DeferredCall(RRef<T> r, X&&... x) : ref(std::move(r)), args(std::forward<X>(x)...) {}
-  RRef<T> ref;
-  std::tuple<A...> args;
-  Promise<R> promise;
-  bool grad = grad_enabled();
+class DeferredCall : public std::enable_shared_from_this<DeferredCall<T, M, R, A...>> {
+ public:
+  explicit DeferredCall(RRef<T> ref) : ref_(std::move(ref)) {}
 
+  template <class... X>
+  Future<R> start(X&&... x) {
+    const auto result = promise_.future();
+    const auto args = std::make_shared<Args>(std::forward<X>(x)...);
+    args_ = args;
+    promise_.waits_for({args, 0, [](void*, uint64_t, bool) {}});
+    next<0>();
+    return result;
+  }
+
+ private:
+  using Args = std::tuple<A...>;
   template <size_t N>
   void next() {
     if constexpr (N == sizeof...(A)) {
       send();
-    } else if constexpr (IsFuture<std::tuple_element_t<N, std::tuple<A...>>>::value) {
-      std::get<N>(args).on_ready([self = this->shared_from_this()](const auto& r) {
+    } else if constexpr (IsFuture<std::tuple_element_t<N, Args>>::value) {
+      const auto args = args_.lock();
+      if (!args) return;
+      std::get<N>(*args).watch([self = this->shared_from_this()](const auto& r) {
         if (r.ok())
           self->template next<N + 1>();
         else
-          self->promise.fail(r.error());
+          self->promise_.fail(r.error());
       });
     } else {
       next<N + 1>();
     }
   }
-
- private:
   template <class X>
   static decltype(auto) value_of(X& x) {
     if constexpr (IsFuture<X>::value)
@@ -56,14 +67,17 @@ struct DeferredCall : std::enable_shared_from_this<DeferredCall<T, M, R, A...>> 
       return (x);
   }
   void send() {
-    GradMode mode(grad);
-    std::apply(
-        [&](auto&... a) {
-          ref.template call<M>(value_of(a)...)
-              .on_ready([self = this->shared_from_this()](const Result<R>& r) { self->promise.complete(r); });
-        },
-        args);
+    const auto args = args_.lock();
+    if (!args) return;
+    GradMode mode(grad_);
+    promise_.template settle<Future<R>>(
+        [&] { return std::apply([&](auto&... a) { return ref_.template call<M>(value_of(a)...); }, *args); });
   }
+
+  RRef<T> ref_;
+  std::weak_ptr<Args> args_;  // kept by the promise, while its future is wanted
+  Promise<R> promise_;
+  bool grad_ = grad_enabled();
 };
 
 }  // namespace rref
@@ -81,7 +95,8 @@ class RRef : public rref::RefBase {
   /// actor are handled in order (those with futures that are not ready: when they leave).
   ///
   /// The future fails with `invalid` (bad arguments), `failed` (the method threw), `deadline`, `disconnected`
-  /// (naming the lost worker), `cancelled` (the cluster was shut down).
+  /// (naming the lost worker), `overloaded` (no room, and OnFull::fail), `cancelled` (the cluster was shut
+  /// down).
   template <auto M, class... A>
   auto call(A&&... args) const {
     using Traits = actors::MethodTraits<decltype(M)>;
@@ -110,6 +125,19 @@ class RRef : public rref::RefBase {
     return Remote<R>(handle()->table().remote(*handle(), actors::method_name<T, M>(), Remote<R>::type_name(),
                                               std::move(list), {.timeout = timeout_}));
   }
+  /// The same for a caller who wants no answer: it is handled all the same, and does not end with a deadline
+  /// or with its caller. An error is logged where it happens. (A call() whose future is dropped is
+  /// cancelled.)
+  template <auto M, class... A>
+  void tell(A&&... args) const {
+    using Traits = actors::MethodTraits<decltype(M)>;
+    static_assert(sizeof...(A) == Traits::kArity, "the method takes another number of arguments");
+    invoke(actors::method_name<T, M>(),
+           values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...), true)
+        .on_ready([](const Result<Value>& r) {
+          if (!r.ok()) log::warning(std::string("a message was not sent: ") + r.error().what());
+        });
+  }
   /// By name, for tools and tests: what the compiler cannot check, the callee does.
   Future<Value> call_by_name(const std::string& method, ValueList args) const {
     return invoke(method.c_str(), std::move(args));
@@ -119,6 +147,13 @@ class RRef : public rref::RefBase {
   RRef with_timeout(Duration timeout) const {
     RRef copy = *this;
     copy.timeout_ = timeout;
+    return copy;
+  }
+
+  /// The same reference, whose calls do this where too much is on its way already.
+  RRef when_full(OnFull choice) const {
+    RRef copy = *this;
+    copy.on_full_ = choice;
     return copy;
   }
 
@@ -138,12 +173,12 @@ class RRef : public rref::RefBase {
   }
 
  private:
-  Future<Value> invoke(const char* method, ValueList args) const {
+  Future<Value> invoke(const char* method, ValueList args, bool one_way = false) const {
     if (!*this) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
     try {
       handle()->table().check(id());
       return worker().call(id(), type() + "::" + method, net::method_id(method), std::move(args),
-                           {.timeout = timeout_});
+                           {.timeout = timeout_, .one_way = one_way, .on_full = on_full_});
     } catch (...) {
       return Future<Value>::failed(current_error().crossing("call of " + type() + "::" + method));
     }
@@ -159,13 +194,13 @@ class RRef : public rref::RefBase {
   template <auto M, class Traits, class... A>
   auto call_when_ready(A&&... args) const {
     using Deferred = rref::DeferredCall<T, M, typename Traits::Return, std::decay_t<A>...>;
-    auto deferred = std::make_shared<Deferred>(*this, std::forward<A>(args)...);
-    const auto future = deferred->promise.future();
-    deferred->template next<0>();
+    const auto future = std::make_shared<Deferred>(*this)->start(std::forward<A>(args)...);
+    CallScope::gather(future);
     return future;
   }
 
-  Duration timeout_{-1};  // negative: the worker's
+  Duration timeout_{-1};           // negative: the worker's
+  std::optional<OnFull> on_full_;  // empty: the worker's
 };
 
 template <class T>

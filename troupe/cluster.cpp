@@ -35,7 +35,9 @@ class InProcess final : public Cluster {
                                                                  .host = "local",
                                                                  .hosting = hosting,
                                                                  .runtime = runtime,
-                                                                 .timeout = options.timeout}));
+                                                                 .timeout = options.timeout,
+                                                                 .limits = options.limits,
+                                                                 .on_full = options.on_full}));
       auto table = install_layers(*workers_.back());
       if (i == 0) table_ = table;
     }
@@ -69,7 +71,9 @@ struct Process {
                 .host = actors::host_identity(),
                 .hosting = std::move(hosting),
                 .runtime = actors::Runtime::make(options.threads),
-                .timeout = options.timeout}) {
+                .timeout = options.timeout,
+                .limits = options.limits,
+                .on_full = options.on_full}) {
     table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.

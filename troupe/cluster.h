@@ -18,6 +18,8 @@ struct ClusterOptions {
   Duration timeout = std::chrono::seconds(60);       ///< of calls that name none
   Duration join_timeout = std::chrono::seconds(60);  ///< for all workers to come together
   int threads = 0;                                   ///< of the pool of each process; 0: as many as cores
+  FlowLimits limits = {};         ///< of calls of one worker that have not begun where they go
+  OnFull on_full = OnFull::wait;  ///< what becomes of calls above them that do not choose
 };
 
 /// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends the other workers;

@@ -41,6 +41,8 @@ class Simulation {
     while (!running_.empty()) answer(running_.begin()->first);
     while (!to_caller_.empty()) receive();
     REQUIRE(pending_.size() == 0);
+    REQUIRE(pending_.in_flight().messages == 0);
+    REQUIRE(pending_.in_flight().bytes == 0);
     REQUIRE(incoming_.size() == 0);
     for (const auto& [id, f] : futures_) REQUIRE(f.is_ready());
     for (uint64_t id : given_up_) {
@@ -67,8 +69,9 @@ class Simulation {
         call.deadline =
             random_.below(3) ? TimePoint::max() : now_ + std::chrono::milliseconds(random_.below(30));
         auto future = call.promise.future();
-        bool sooner = false;
-        const uint64_t id = pending_.add(std::move(call), sooner);
+        const uint64_t id = pending_.next_id();
+        const auto added = pending_.add(id, std::move(call), nullptr, {kCallee, kCaller, 1}, 1, OnFull::fail);
+        REQUIRE(added.verdict == PendingCalls::Added::leaves);
         futures_.emplace(id, std::move(future));
         leaving_.push_back(id);
         return;
@@ -109,7 +112,8 @@ class Simulation {
     const uint64_t id = leaving_[i];
     leaving_.erase(leaving_.begin() + static_cast<int64_t>(i));
     if (random_.below(10) == 0) {  // it could not be sent
-      pending_.not_sent(id);
+      bool room = false;
+      (void)pending_.not_sent(id, room);
       answered_.insert(id);  // there is nobody to tell
       return;
     }
@@ -148,15 +152,16 @@ class Simulation {
   void receive() {
     const uint64_t id = to_caller_.front();
     to_caller_.pop_front();
-    REQUIRE_FALSE(pending_.take(id, kCallee + 1));
-    auto call = pending_.take(id, kCallee);
+    bool room = false;
+    REQUIRE_FALSE(pending_.take(id, kCallee + 1, room));
+    auto call = pending_.take(id, kCallee, room);
     REQUIRE(call.has_value() == !given_up_.contains(id));
     if (call) REQUIRE(call->promise.set(Value()));
   }
 
   Generator random_;
   TimePoint now_{};
-  PendingCalls pending_;
+  PendingCalls pending_{FlowLimits{}};
   IncomingCalls incoming_;
   std::deque<Message> to_callee_;
   std::deque<uint64_t> to_caller_;

@@ -88,6 +88,20 @@ TEST_CASE("a waiting thread is woken by value, error and abandonment") {
   }
 }
 
+TEST_CASE("fifty callbacks on one future and a chain of a thousand see their values") {
+  const Promise<int> p;
+  const auto first = p.future();
+  int called = 0;
+  for (int i = 0; i < 50; ++i)
+    first.on_ready([&, i](const Result<int>& r) { called += r.value() == 5 && called == i; });
+  Future<int> last = first;
+  for (int i = 0; i < 1000; ++i) last = last.then([](int n) { return n + 1; });
+  p.set(5);
+  CHECK(called == 50);
+  CHECK(last.get() == 1005);
+  CHECK(first.get() == 5);
+}
+
 TEST_CASE("callbacks run in the order in which they were added, or at once if the value is there") {
   const Promise<int> p;
   Strings calls;
@@ -143,6 +157,40 @@ TEST_CASE("then maps values, passes errors by, and catches what is thrown") {
   CHECK(error_text(ErrorKind::failed, [&] { thrown.get(); }) == "std::runtime_error: oops");
   CHECK(error_text(ErrorKind::failed, [&] { skipped.get(); }) == "std::runtime_error: oops");
   CHECK_FALSE(called);
+}
+
+TEST_CASE("recover sees the error and gives a value, a future, or another error in its place") {
+  const Promise<int> p;
+  const auto value =
+      p.future().recover([](const Error& e) { return e.kind() == ErrorKind::deadline ? 7 : 0; });
+  const auto later = p.future().recover([](const Error&) { return Future<int>::ready(8); });
+  const auto other = p.future().recover(
+      [](const Error& e) -> int { throw Error(ErrorKind::overloaded, "instead of: " + e.message()); });
+  const auto after = other.then([](int) { return 1; }).recover([](const Error& e) {
+    return e.kind() == ErrorKind::overloaded ? 2 : 3;
+  });
+  p.fail(Error(ErrorKind::deadline, "late"));
+  CHECK(value.get() == 7);
+  CHECK(later.get() == 8);
+  CHECK(error_text(ErrorKind::overloaded, [&] { other.get(); }) == "instead of: late");
+  CHECK(after.get() == 2);
+  CHECK(error_text(ErrorKind::deadline, [&] { p.future().get(); }) == "late");  // the first one keeps its own
+  CHECK(Future<int>::ready(1).recover([](const Error&) { return 9; }).get() == 1);
+  bool seen = false;
+  Future<void>::failed(Error(ErrorKind::failed, "x")).recover([&](const Error&) { seen = true; }).get();
+  CHECK(seen);
+}
+
+TEST_CASE("a future is cancelled by whoever has it, for all; its promise may come too late") {
+  const Promise<int> p;
+  const auto f = p.future(), copy = f;
+  int told = 0;
+  copy.on_ready([&](const Result<int>& r) { told += r.error().kind() == ErrorKind::cancelled; });
+  f.cancel();
+  f.cancel();
+  CHECK(told == 1);
+  CHECK(copy.is_ready());
+  CHECK_FALSE(p.set(1));
 }
 
 TEST_CASE("complete_with takes what the function returns or throws") {

@@ -25,6 +25,8 @@ Verdict try_decode(Message m) {
       (void)encode(*call);
     } else if (auto* cancel = std::get_if<Cancel>(&packet)) {
       (void)encode(*cancel);
+    } else if (auto* started = std::get_if<Started>(&packet)) {
+      (void)encode(*started);
     } else {
       auto& reply = std::get<Reply>(packet);
       if (!reply.result.ok()) (void)std::string(reply.result.error().what());
@@ -58,8 +60,8 @@ std::vector<Message> valid_messages() {
   error.result = Error(ErrorKind::failed, "message").with_worker("w").crossing("one").crossing("two");
   Value deep = int64_t{1};
   for (int i = 1; i < 32; ++i) deep = ValueMap{{"k", deep}};
-  return {encode(call),   encode(value),  encode(error), encode(Call{.args = {deep}}),
-          encode(Call{}), encode(Reply{})};
+  return {encode(call),   encode(value),   encode(error),     encode(Call{.args = {deep}}),
+          encode(Call{}), encode(Reply{}), encode(Cancel{3}), encode(Started{3})};
 }
 
 Message damaged(const Message& m, Generator& random) {

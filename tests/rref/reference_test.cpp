@@ -84,7 +84,7 @@ TEST_CASE("references pass between any three workers and keep their object alive
     auto k3 = cluster->spawn<Keeper>("w3");
     {
       auto c = cluster->spawn<Counter>(owner);
-      (void)k1.call<&Keeper::keep>(c);  // not waited for: the message races with the reference's end
+      k1.tell<&Keeper::keep>(c);  // not waited for: the message races with the reference's end
     }
     CHECK(k1.call<&Keeper::use>(2).get() == 2);
     k1.call<&Keeper::hand_to>(k2).get();
@@ -120,7 +120,7 @@ TEST_CASE("a thousand creations leave nothing behind") {
   auto cluster = Cluster::in_process(3, hosting<Counter, Keeper>());
   for (int i = 0; i < 1000; ++i) {
     auto c = cluster->spawn<Counter>(i % 2 ? "w1" : "w2");
-    if (i % 3) (void)c.call<&Counter::add>(1);
+    if (i % 3) c.tell<&Counter::add>(1);
   }
   settles(*cluster, 0, 0);
   cluster.reset();

@@ -101,7 +101,7 @@ TEST_CASE("twenty actors at once that each hold a pair of references") {
     for (int64_t i = 0; i < 20; ++i) {
       const auto on = [&](int64_t k) { return "w" + std::to_string((i + k) % 4); };
       holders.push_back(cluster->spawn<Holder>(on(0)));
-      (void)holders.back().call<&Holder::hold>(
+      holders.back().tell<&Holder::hold>(
           Two{cluster->spawn<Number>(on(1), i), cluster->spawn<Number>(on(2), 100 * i)});
       sums.push_back(holders.back().call<&Holder::sum>(1));
       users.push_back(cluster->spawn<Holder>(on(3)));

@@ -15,8 +15,9 @@ namespace troupe::testing {
 
 class SimCluster {
  public:
-  /// `timeout`: of calls that name none.
-  SimCluster(uint64_t seed, int count, actors::Hosting hosting, Duration timeout = std::chrono::seconds(60))
+  /// `timeout`: of calls that name none. `limits`: of calls that have not begun.
+  SimCluster(uint64_t seed, int count, actors::Hosting hosting, Duration timeout = std::chrono::seconds(60),
+             FlowLimits limits = {})
       : network_(seed, true), runtime_(std::make_shared<actors::SerialRuntime>()) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
@@ -28,6 +29,7 @@ class SimCluster {
                                                                  .runtime = runtime_,
                                                                  .dispatch = actors::Dispatch::caller,
                                                                  .timeout = timeout,
+                                                                 .limits = limits,
                                                                  .clock = &network_.clock(),
                                                                  .timer_thread = false}));
       tables_.push_back(install_layers(*workers_.back()));

@@ -1,0 +1,64 @@
+// A scope that joins the calls made in it.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/future.h"
+
+namespace troupe {
+
+/// Gathers the calls that are made while it is there, on its thread or in its coroutine; their futures need
+/// not be kept. As soon as one fails the others are cancelled. In a method:
+///
+///   CallScope scope;
+///   for (auto& stage : stages) scope.add(stage.call<&Stage::load>(path));
+///   co_await scope.joined();
+///
+/// A scope that ends without having been joined, because an exception or a return leaves the block, cancels
+/// what has not ended. Scopes may lie in each other: a call belongs to the innermost. To be made and ended by
+/// one thread, or in one coroutine, in the order of blocks.
+class CallScope {
+ public:
+  CallScope();
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+
+  /// Also waits for this future, whatever it comes from. (Calls made in the scope are added by themselves.)
+  template <class T>
+  void add(const Future<T>& future) {
+    if (!enter([future] { future.cancel(); })) return;
+    future.on_ready([group = group_](const Result<T>& r) {
+      group->ended(r.ok() ? std::nullopt : std::optional(r.error()));
+    });
+  }
+  /// Ready when all calls have ended, with the first error in time if there is one. Gathers no more.
+  Future<void> joined();
+  /// Blocks until then and throws the error; in an actor, co_await joined().
+  void join() { joined().get(); }
+
+  /// Adds a future to the scope that the thread is in, if it is in one.
+  template <class T>
+  static void gather(const Future<T>& future) {
+    if (auto* scope = static_cast<CallScope*>(frame().scope)) scope->add(future);
+  }
+
+ private:
+  struct Group {
+    void ended(std::optional<Error> error);
+    std::mutex mutex;
+    size_t open = 1;  // calls that have not ended, and the scope until it is joined
+    std::optional<Error> error;
+    std::vector<std::function<void()>> cancel;
+    Promise<void> promise;
+  };
+  bool enter(std::function<void()> cancel);
+
+  std::shared_ptr<Group> group_ = std::make_shared<Group>();
+  void* outer_;
+  bool joined_ = false;
+};
+
+}  // namespace troupe

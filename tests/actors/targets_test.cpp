@@ -1,0 +1,180 @@
+// Whom a call may be addressed to and what may be called; default deadlines; what is logged; messages without
+// an answer.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/log.h"
+#include "tests/support/error_of.h"
+#include "tests/support/sim_cluster.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using testing::error_of;
+using testing::SimCluster;
+using namespace std::chrono_literals;
+
+namespace {
+
+int64_t twice(int64_t n) { return 2 * n; }
+
+struct Where : Actor {
+  std::string name() { return here().name(); }
+  actors::Member echo(actors::Member m) { return m; }
+  void fails() { throw std::runtime_error("first line\nsecond line"); }
+  Task<int64_t> waits() {
+    co_await opened.future();
+    co_return 1;
+  }
+  static Tensor norm(const Tensor& t) { return ops::sqrt(ops::sum(t * t)); }
+  static Task<int64_t> later(int64_t n) { co_return n + 1; }
+  /// Passes a message on around the ring, until it has made its hops; the last one tells who waits.
+  void hop(std::vector<RRef<Where>> ring, int64_t hops) {
+    ++seen;
+    if (hops > 0) ring[static_cast<size_t>(hops) % ring.size()].tell<&Where::hop>(ring, hops - 1);
+  }
+  int64_t hops() { return seen; }
+  Promise<void> opened;
+  int64_t seen = 0;
+  static constexpr auto remote = methods<Where>(
+      "name", &Where::name, "echo", &Where::echo, "fails", &Where::fails, "waits", &Where::waits, "norm",
+      &Where::norm, "later", &Where::later, "twice", &twice, "hop", &Where::hop, "hops", &Where::hops);
+};
+
+// Everything logged while it is there.
+struct Lines {
+  Lines() {
+    std::lock_guard lock(mutex);
+    all.clear();
+    log::set_level(log::Level::info);
+    log::set_sink([](log::Level, const std::string& line) {
+      std::lock_guard guard(mutex);
+      all.push_back(line);
+    });
+  }
+  ~Lines() {
+    log::set_sink(nullptr);
+    log::set_level(log::Level::warning);
+  }
+  static int with(const std::string& text) {
+    std::lock_guard lock(mutex);
+    return static_cast<int>(std::count_if(all.begin(), all.end(),
+                                          [&](const auto& l) { return l.find(text) != std::string::npos; }));
+  }
+  static inline std::mutex mutex;
+  static inline std::vector<std::string> all;
+};
+
+}  // namespace
+
+TEST_CASE("workers are addressed by name, by number, by description, and as oneself", "[calls]") {
+  auto cluster = Cluster::in_process(3, hosting<Where>());
+  const auto members = cluster->worker().members().all();
+  REQUIRE(members.size() == 3);
+  for (const auto& m : members) {
+    INFO(m.name);
+    CHECK(m.name == "w" + std::to_string(m.id));
+    auto by_description = cluster->spawn<Where>(m);
+    CHECK(by_description.call<&Where::name>().get() == m.name);
+    CHECK(cluster->spawn<Where>(m.name).call<&Where::name>().get() == m.name);
+    CHECK(cluster->spawn<Where>(m.id).call<&Where::name>().get() == m.name);
+    // It goes there and back, and is the same.
+    const actors::Member back = by_description.call<&Where::echo>(m).get();
+    CHECK(back == m);
+    for (const auto& other : members) CHECK((back == other) == (other.id == m.id));
+    CHECK(back.addresses == m.addresses);
+  }
+  CHECK(cluster->spawn<Where>(cluster->worker().id()).owner_name() == "w0");
+  actors::Member unknown = members[1];
+  unknown.id = 17, unknown.name = "w17";
+  CHECK_THAT(testing::invalid_text([&] { (void)cluster->spawn<Where>(unknown); }), Catch::Contains("w17"));
+}
+
+TEST_CASE("static and free functions are called like methods", "[calls]") {
+  auto cluster = Cluster::in_process(2, hosting<Where>());
+  for (const char* name : {"w0", "w1"}) {
+    auto w = cluster->spawn<Where>(name);
+    CHECK(w.call<&twice>(21).get() == 42);
+    CHECK(w.call<&Where::later>(1).get() == 2);
+    CHECK(w.call<&Where::norm>(Tensor::of<float>({3, 4}, {2})).get().item() == 5);
+    CHECK(w.call_by_name("twice", {Value(int64_t{4})}).get().get_if<int64_t>() != nullptr);
+    CHECK_THAT(testing::invalid_text([&] { w.call_by_name("twice", {}).get(); }),
+               Catch::Contains("Where::twice]"));
+  }
+}
+
+TEST_CASE("a future is no value: it can be neither sent inside something nor returned", "[calls]") {
+  STATIC_REQUIRE_FALSE(Travels<Future<int64_t>>);
+  STATIC_REQUIRE_FALSE(Travels<Promise<int64_t>>);
+  STATIC_REQUIRE_FALSE(Travels<Task<int64_t>>);
+  STATIC_REQUIRE_FALSE(Travels<int64_t*>);
+  STATIC_REQUIRE(Travels<int64_t>);
+  STATIC_REQUIRE(Travels<std::vector<Tensor>>);
+  STATIC_REQUIRE(Travels<RRef<Where>>);
+  STATIC_REQUIRE(Travels<actors::Member>);
+}
+
+TEST_CASE("the default deadline changes while the cluster runs; calls in flight keep theirs, zero is none",
+          "[calls]") {
+  SimCluster cluster(1, 2, hosting<Where>());
+  auto w = cluster.spawn<Where>(0, 1);
+  cluster.settle();
+  auto& caller = cluster.worker(0);
+  CHECK(caller.timeout() == 60s);
+  const auto early = w.call<&Where::waits>();
+  caller.set_timeout(10ms);
+  CHECK(caller.timeout() == 10ms);
+  CHECK(caller.metrics()["timeout_ms"] == 10);
+  CHECK(caller.metrics()["threads"] > 0);
+  const Duration start = cluster.now();
+  std::string text;
+  for (int i = 0; i < 10; ++i) {
+    const auto r = cluster.await(w.call<&Where::waits>());
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().kind() == ErrorKind::deadline);
+    if (i == 0) text = r.error().what();
+    CHECK(r.error().what() == text);
+  }
+  CHECK(cluster.now() - start < 200ms);
+  CHECK_FALSE(early.is_ready());
+  caller.set_timeout(0s);
+  const auto patient = w.call<&Where::waits>();
+  CHECK(cluster.await(early).error().kind() == ErrorKind::deadline);
+  CHECK(cluster.now() - start >= 59s);
+  CHECK_FALSE(patient.is_ready());
+  CHECK_THAT(testing::invalid_text([&] { caller.set_timeout(-1s); }), Catch::Contains("expected zero"));
+}
+
+TEST_CASE("what a method throws is logged where it runs, whole", "[calls]") {
+  Lines lines;
+  auto cluster = Cluster::in_process(2, hosting<Where>());
+  for (const char* name : {"w0", "w1"}) {
+    const Error e = error_of([&] { cluster->spawn<Where>(name).call<&Where::fails>().get(); });
+    CHECK_THAT(e.message(), Catch::Contains("first line\nsecond line"));
+    CHECK(lines.with(std::string("Where::fails on ") + name) == 1);
+  }
+  CHECK(lines.with("first line\nsecond line") == 2);
+  CHECK(lines.with("called by w0") == 2);
+}
+
+TEST_CASE("a message without an answer goes twenty hops around a ring", "[calls]") {
+  Lines lines;
+  SimCluster cluster(1, 4, hosting<Where>());
+  {
+    std::vector<RRef<Where>> ring;
+    for (size_t w = 0; w < 4; ++w) ring.push_back(cluster.spawn<Where>(0, w));
+    ring[0].tell<&Where::hop>(ring, 20);
+    cluster.settle();
+    int64_t seen = 0;
+    for (auto& r : ring) seen += cluster.await(r.call<&Where::hops>()).value();
+    CHECK(seen == 21);
+    CHECK(lines.with("") == 0);
+    ring[1].tell<&Where::fails>();  // logged as a failure, since nobody else will
+    ring[0].tell<&Where::fails>();
+    cluster.settle();
+    CHECK(lines.with("one-way call failed") == 2);
+  }
+  cluster.settle();
+  for (size_t w = 0; w < 4; ++w) CHECK(cluster.worker(w).metrics()["owned_objects"] == 0);
+}
