@@ -18,7 +18,8 @@ constexpr Entry entry() {
           }};
 }
 
-constexpr Entry kOptimizers[] = {entry<SGD>(),     entry<Adam>(),     entry<AdamW>(), entry<RMSprop>(),
+constexpr Entry kOptimizers[] = {entry<SGD>(),     entry<Adam>(),     entry<AdamW>(),
+                                 entry<Adamax>(),  entry<RMSprop>(),  entry<Rprop>(),
                                  entry<Adagrad>(), entry<Adadelta>(), entry<LAMB>()};
 
 }  // namespace

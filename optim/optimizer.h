@@ -85,9 +85,9 @@ class Optimizer {
   size_t group_count_;
 };
 
-/// Makes the optimizer called `name` ("sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb") with
-/// options as in its Options::to_map(); missing ones have their defaults. `invalid` on unknown names, with
-/// the nearest known one.
+/// Makes the optimizer called `name` ("sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
+/// "adadelta", "lamb") with options as in its Options::to_map(); missing ones have their defaults. `invalid`
+/// on unknown names, with the nearest known one.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
 
 }  // namespace troupe::optim

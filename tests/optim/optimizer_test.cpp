@@ -185,7 +185,7 @@ TEST_CASE("make() knows optimizers by name") {
   CHECK_THAT(testing::text_of([&] { optim::make("adan", {}, p); }),
              Contains("unknown optimizer \"adan\"; did you mean \"adam\"?"));
   CHECK_THAT(testing::text_of([&] { optim::make("conjugate gradients", {}, p); }),
-             Contains("known: sgd, adam, adamw, rmsprop, adagrad, adadelta, lamb"));
+             Contains("known: sgd, adam, adamw, adamax, rmsprop, rprop, adagrad, adadelta, lamb"));
   CHECK_THAT(testing::text_of([&] {
                optim::make("adam", {{"betas", 0.9}}, p);
              }),

@@ -1,0 +1,33 @@
+// Adamax: Adam with the largest recent gradient in place of the second moment.
+#pragma once
+#include "optim/grouped.h"
+
+namespace troupe::optim {
+
+struct AdamaxOptions {
+  static constexpr const char* kName = "adamax";
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+
+  /// `invalid` on unknown names, wrong types and values out of range.
+  static AdamaxOptions from(const ValueMap& map) { return options_from_map<AdamaxOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
+        field("eps", o.eps, 0);
+    field("weight_decay", o.weight_decay, 0);
+  }
+};
+
+/// Kingma and Ba 2015, algorithm 2: m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);
+/// p -= lr / (1 - beta1^step) * m / u. eps is where PyTorch has it: the paper has none.
+class Adamax final : public Grouped<AdamaxOptions> {
+ public:
+  using Grouped::Grouped;
+
+ private:
+  std::vector<std::string> slots(size_t) const override { return {"exp_avg", "exp_inf"}; }
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
+};
+
+}  // namespace troupe::optim

@@ -1,0 +1,36 @@
+// Rprop: steps whose size depends on the signs of gradients only.
+#pragma once
+#include "optim/grouped.h"
+
+namespace troupe::optim {
+
+struct RpropOptions {
+  static constexpr const char* kName = "rprop";
+  double lr = 1e-2;  ///< size of the first step; later ones are the elements' own
+  double eta_minus = 0.5, eta_plus = 1.2;
+  double step_min = 1e-6, step_max = 50;
+
+  /// `invalid` on unknown names, wrong types and values out of range.
+  static RpropOptions from(const ValueMap& map) { return options_from_map<RpropOptions>(map); }
+  ValueMap to_map() const { return options_to_map(*this); }
+  void check() const;
+  static void fields(auto& o, auto&& field) {
+    field("lr", o.lr, 0), field("eta_minus", o.eta_minus, 0, 1), field("eta_plus", o.eta_plus, 1);
+    field("step_min", o.step_min, 0), field("step_max", o.step_max, 0);
+  }
+};
+
+/// Riedmiller and Braun 1993, without weight backtracking, as PyTorch: each element has a step size, which
+/// grows (times eta_plus) while the sign of its gradient stays, shrinks (times eta_minus) when it turns, and
+/// is kept in [step_min, step_max]; p -= sign(g) * step size, but where the sign has turned p waits once.
+class Rprop final : public Grouped<RpropOptions> {
+ public:
+  using Grouped::Grouped;
+
+ private:
+  std::vector<std::string> slots(size_t) const override { return {"prev", "step_size"}; }
+  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+              int64_t step) const override;
+};
+
+}  // namespace troupe::optim
