@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "autograd/accumulate.h"
 #include "core/error.h"
 #include "optim/norm.h"
 #include "optim/pass.h"
@@ -46,31 +48,52 @@ Tensor scaled(const Tensor& grad, double by) {
       grad, [by](auto x) __attribute__((always_inline)) { return x * static_cast<decltype(x)>(by); });
 }
 
-double total_norm(const Tensors& grads, bool most) {
+std::vector<double> gradient_sizes(const Tensors& grads, bool most) {
+  std::vector<double> sizes;
+  for (const Tensor& g : grads) sizes.push_back(!g.defined() ? 0 : most ? largest(g) : sum_of_squares(g));
+  return sizes;
+}
+
+double norm_of_sizes(const std::vector<double>& sizes, bool most) {
   double sum = 0, top = 0;
-  for (const Tensor& g : grads) {
-    if (!g.defined()) continue;
-    if (!most) {
-      sum += sum_of_squares(g);
-    } else if (const double size = largest(g); !(size <= top) && !std::isnan(top)) {
-      top = size;
-    }
+  for (const double size : sizes) {
+    sum += size;
+    if (!(size <= top) && !std::isnan(top)) top = size;
   }
   return most ? top : std::sqrt(sum);
+}
+
+double total_norm(const Tensors& grads, bool most) {
+  return norm_of_sizes(gradient_sizes(grads, most), most);
+}
+
+double clip_factor(double norm, double max_norm, const ClipOptions& options) {
+  check("clip_norm", "max_norm", max_norm);
+  if (!std::isfinite(norm)) {
+    if (options.error_if_nonfinite)
+      throw_error(ErrorKind::failed, fmt::format("[clip_norm] the norm of the gradients is {}", norm));
+    return 1;
+  }
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+Tensor clipped(Tensor grad, double factor) {
+  if (is_half(grad.dtype()) || !autograd::exclusive(grad)) return ops::to(scaled(grad, factor), grad.dtype());
+  with_type(grad, [&]<class T>(T) {
+    const T by = static_cast<T>(factor);
+    pass<T, 0>(
+        grad, grad, {}, [=](T & g, T) __attribute__((always_inline)) { g *= by; });
+  });
+  return grad;
 }
 
 double clip_norm_(Tensors& grads, double max_norm, const ClipOptions& options) {
   check("clip_norm", "max_norm", max_norm);
   const double norm = total_norm(grads, options.largest);
-  if (!std::isfinite(norm)) {
-    if (options.error_if_nonfinite)
-      throw_error(ErrorKind::failed, fmt::format("[clip_norm] the norm of the gradients is {}", norm));
-    return norm;
-  }
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale >= 1) return norm;
-  for (Tensor& g : grads)
-    if (g.defined()) g = ops::to(scaled(g, scale), g.dtype());
+  const double factor = clip_factor(norm, max_norm, options);
+  if (factor < 1)
+    for (Tensor& g : grads)
+      if (g.defined()) g = ops::to(scaled(g, factor), g.dtype());
   return norm;
 }
 

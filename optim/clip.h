@@ -1,5 +1,7 @@
 // Gradient clipping, by norm and by value.
 #pragma once
+#include <vector>
+
 #include "core/tensor.h"
 
 namespace troupe::optim {
@@ -22,6 +24,17 @@ void clip_grad_value_(const Tensors& params, double limit);
 /// replaced; undefined ones are passed over.
 double clip_norm_(Tensors& grads, double max_norm, const ClipOptions& options = {});
 void clip_value_(Tensors& grads, double limit);
+
+/// The same in parts, for gradients that lie in several places: the size of each gradient, the norm of all of
+/// them, by what to scale, and the scaling. In this order they do what clip_norm_ does, bit for bit.
+///
+/// Sums of squares, or with `largest` largest absolute values; 0 for undefined gradients.
+std::vector<double> gradient_sizes(const Tensors& grads, bool largest = false);
+double norm_of_sizes(const std::vector<double>& sizes, bool largest = false);
+/// 1 if the gradients stay as they are. Throws as clip_norm_.
+double clip_factor(double norm, double max_norm, const ClipOptions& options = {});
+/// factor * grad in grad's dtype; in place if `grad` is the only handle on its elements.
+Tensor clipped(Tensor grad, double factor);
 
 /// by * grad, contiguous, without history; float32 if grad is bfloat16 or float16, so that nothing is lost.
 Tensor scaled(const Tensor& grad, double by);

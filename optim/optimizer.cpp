@@ -53,10 +53,6 @@ Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.s
   }
 }
 
-void Optimizer::set_lr(double lr) {
-  for (size_t g = 0; g < group_count_; ++g) assign(g, {{"lr", lr}});
-}
-
 void Optimizer::change_options(size_t group, const ValueMap& changed) {
   if (group >= group_count_)
     throw_invalid(fmt::format("[optim] there is no group {}: there are {}", group, group_count_));
@@ -72,16 +68,6 @@ void Optimizer::change_options(size_t group, const ValueMap& changed) {
                       "of group {}: make a new optimizer",
                       i, group));
     }
-}
-
-double Optimizer::number(const std::string& name, size_t group) const {
-  if (group >= group_count_)
-    throw_invalid(fmt::format("[optim] there is no group {}: there are {}", group, group_count_));
-  const ValueMap options = options_map(group);
-  const auto it = options.find(name);
-  const double* value = it == options.end() ? nullptr : it->second.get_if<double>();
-  if (!value) throw_invalid(fmt::format("[optim] there is no option \"{}\" that is a number", name));
-  return *value;
 }
 
 void Optimizer::step() {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "core/value.h"
+#include "optim/tunable.h"
 
 namespace troupe::optim {
 
@@ -18,12 +18,8 @@ namespace troupe::optim {
 ///
 /// Parameters come in groups; each group has options of its own (optim/grouped.h). Groups count from 0, and
 /// parameters are numbered through all groups.
-class Optimizer {
+class Optimizer : public Tunable {
  public:
-  virtual ~Optimizer() = default;
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
-
   /// One step with the `.grad` of each parameter; a parameter without one is left alone.
   void step();
   /// One step with grads[i] for params()[i]; undefined: that parameter is left alone. Bumps the versions of
@@ -35,19 +31,9 @@ class Optimizer {
 
   /// Of all groups, one after the other.
   const Tensors& params() const { return params_; }
-  size_t group_count() const { return group_count_; }
-  double lr(size_t group = 0) const { return number("lr", group); }
-  /// In all groups. `invalid` if negative or not finite.
-  void set_lr(double lr);
-
-  /// The options of a group by name, as they are now.
-  virtual ValueMap options_map(size_t group) const = 0;
-  /// Changes the options that `changed` names, from the next step on. `invalid`, with nothing changed, on
-  /// unknown names, wrong types, values out of range, and if a parameter of the group, having stepped, would
-  /// need other state tensors.
-  void change_options(size_t group, const ValueMap& changed);
-  /// One option that is a number; `invalid` if there is no such option.
-  double number(const std::string& name, size_t group = 0) const;
+  size_t group_count() const override { return group_count_; }
+  /// `invalid` also if a parameter of the group, having stepped, would need other state tensors.
+  void change_options(size_t group, const ValueMap& changed) override;
 
   /// What steps have left behind: "<parameter>.<name>" to tensor ("0.exp_avg"), and "<parameter>.step"
   /// (int64, 0-d); "<parameter>.master" of a bfloat16 or float16 parameter (float32); and the options:

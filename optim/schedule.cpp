@@ -100,7 +100,7 @@ Schedule one_cycle_momentum(int64_t steps, double least, double most, const OneC
   return [=](double, int64_t step) { return cycle(steps, o, step, most, least, most); };
 }
 
-Scheduler::Scheduler(Optimizer& optimizer, Schedule schedule, std::string option)
+Scheduler::Scheduler(Tunable& optimizer, Schedule schedule, std::string option)
     : optimizer_(&optimizer), schedule_(std::move(schedule)), option_(std::move(option)) {
   for (size_t g = 0; g < optimizer.group_count(); ++g) base_.push_back(optimizer.number(option_, g));
   apply();
@@ -148,7 +148,7 @@ bool Plateau::better(double measure) const {
   return options_.larger_is_better ? measure > bar : measure < bar;
 }
 
-bool Plateau::step(Optimizer& optimizer, double measure) {
+bool Plateau::step(Tunable& optimizer, double measure) {
   if (better(measure)) {
     best_ = measure;
     bad_ = 0;

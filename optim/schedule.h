@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "optim/optimizer.h"
+#include "core/tensor.h"
+#include "optim/tunable.h"
 
 namespace troupe::optim {
 
@@ -40,11 +41,12 @@ Schedule one_cycle(int64_t steps, const OneCycleOptions& options = {});
 Schedule one_cycle_momentum(int64_t steps, double least = 0.85, double most = 0.95,
                             const OneCycleOptions& options = {});
 
-/// Sets an option of all groups of an optimizer, step by step, from what it is at first.
+/// Sets an option of all groups of an optimizer, local or distributed, step by step, from what it is at
+/// first.
 class Scheduler {
  public:
   /// Sets the values of step 0. The optimizer must outlive it. `invalid` if `option` is no number.
-  Scheduler(Optimizer& optimizer, Schedule schedule, std::string option = "lr");
+  Scheduler(Tunable& optimizer, Schedule schedule, std::string option = "lr");
   /// On to the next step; call it after each step of the optimizer.
   void step();
   int64_t count() const { return count_; }
@@ -57,7 +59,7 @@ class Scheduler {
 
  private:
   void apply();
-  Optimizer* optimizer_;
+  Tunable* optimizer_;
   Schedule schedule_;
   std::string option_;
   std::vector<double> base_;
@@ -81,7 +83,7 @@ class Plateau {
   Plateau() : Plateau(Options{}) {}
 
   /// Takes the next measure, and lowers the rates of all groups if it is time. True if it was.
-  bool step(Optimizer& optimizer, double measure);
+  bool step(Tunable& optimizer, double measure);
   double best() const { return best_; }  ///< infinite before the first
 
   /// "best" (float64), "bad" and "cooldown" (int64), 0-d.

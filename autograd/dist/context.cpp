@@ -123,6 +123,11 @@ Tensor context_gradient(const Tensor& leaf) {
   return engine.gradient(context, leaf);
 }
 
+Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad) {
+  const auto [engine, context] = here();
+  return engine.exchange_gradient(context, leaf, std::move(grad));
+}
+
 Future<void> context_backward(const Tensor& root, const Tensor& grad, BackwardOptions options) {
   return context_backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
 }

@@ -87,6 +87,9 @@ class Context {
 
 /// Inside an actor's method: the gradient of a leaf of this worker in the context of the call being handled.
 Tensor context_gradient(const Tensor& leaf);
+/// The same, and puts `grad` in its place (undefined: none): for what changes gradients between the backward
+/// pass and the step. Undefined, with nothing changed, if the context has nothing on this worker.
+Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad);
 
 /// Inside an actor's method: a backward pass in the context of the call being handled, from results that this
 /// actor has. So a driver starts one where the root is. As Context::backward_async.

@@ -183,6 +183,13 @@ std::vector<uint64_t> ContextState::running() const {
   return {running_.begin(), running_.end()};
 }
 
+Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
+  std::lock_guard lock(mutex_);
+  auto& [kept, sum] = grads_[leaf.impl()];
+  kept = leaf;
+  return std::exchange(sum, std::move(grad));
+}
+
 void ContextState::add_peer(WorkerId id) {
   std::lock_guard lock(mutex_);
   peers_.insert(id);

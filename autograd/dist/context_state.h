@@ -77,6 +77,8 @@ class ContextState {
   void settle(uint64_t floor);
   /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced.
   Tensor gradient(const Tensor& leaf) const;
+  /// Puts another one in its place (undefined: none) and returns what was there.
+  Tensor exchange_gradient(const Tensor& leaf, Tensor grad);
 
   // ---- passes that start on this worker
   /// Returns the lowest number of those that run, itself included: a floor.

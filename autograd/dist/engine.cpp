@@ -163,19 +163,29 @@ void DistEngine::on_joined(const Ref<actors::Invocation>& call) {
                              {.timeout = Duration(0), .one_way = true});
 }
 
-std::vector<WorkerId> DistEngine::peers(uint64_t context) {
-  check_live(context);
-  auto state = find_state(context);
-  return state ? state->peers() : std::vector<WorkerId>();
-}
-
-Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
+// Null if there is none, but for one that has ended.
+DistEngine::StatePtr DistEngine::live_state(uint64_t context) {
   auto state = find_state(context);
   if (!state) {
     std::lock_guard lock(mutex_);
     if (ended(context)) throw_invalid(kEnded);
   }
+  return state;
+}
+
+std::vector<WorkerId> DistEngine::peers(uint64_t context) {
+  const auto state = live_state(context);
+  return state ? state->peers() : std::vector<WorkerId>();
+}
+
+Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
+  const auto state = live_state(context);
   return state ? state->gradient(leaf) : Tensor();
+}
+
+Tensor DistEngine::exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad) {
+  const auto state = live_state(context);
+  return state ? state->exchange_gradient(leaf, std::move(grad)) : Tensor();
 }
 
 // ---- the end of others, and of this worker

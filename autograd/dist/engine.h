@@ -68,6 +68,8 @@ class DistEngine final : public actors::Interceptor {
   void check_live(uint64_t context);
   /// Gradient of a leaf of this worker; undefined if none arrived. `invalid` if the context has ended.
   Tensor gradient(uint64_t context, const Tensor& leaf);
+  /// Puts another one in its place and returns what was there; does nothing without state of the context.
+  Tensor exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad);
 
   // ---- actors::Interceptor
   void outgoing_call(const actors::CallerState& caller, net::Call& call) override;
@@ -111,6 +113,7 @@ class DistEngine final : public actors::Interceptor {
   uint64_t lowest_live();  // with mutex_: of the contexts of this worker
   void on_joined(const Ref<actors::Invocation>& call);
   StatePtr find_state(uint64_t context);  // null if there is none
+  StatePtr live_state(uint64_t context);  // the same; `invalid` if it has ended
   net::GradLink record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
                             const std::vector<uint32_t>& indices, std::shared_ptr<actors::ActorCell> cell,
                             const char* what);
