@@ -71,15 +71,20 @@ void Links::open(WorkerId to, const std::vector<std::string>& addresses) {
 void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connection) {
   for (;;) {
     std::vector<net::Message> waiting;
+    bool lost = false;
     {
       std::lock_guard lock(mutex_);
-      Link& link = links_[to];
-      if (link.waiting.empty()) {
-        link.connection = connection;
-        return;
+      lost = members_.loss(to).has_value();
+      if (!lost) {
+        Link& link = links_[to];
+        if (link.waiting.empty()) {
+          link.connection = connection;
+          return;
+        }
+        waiting.swap(link.waiting);
       }
-      waiting.swap(link.waiting);
     }
+    if (lost) return connection->close(members_.name_of(to) + " was lost while it was being connected to");
     try {
       for (auto& m : waiting) connection->send(std::move(m));
     } catch (const Error& e) {
@@ -88,33 +93,49 @@ void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connecti
   }
 }
 
-bool Links::accepted(const std::shared_ptr<net::Connection>& connection) {
+std::optional<std::string> Links::accepted(const std::shared_ptr<net::Connection>& connection) {
   const WorkerId from = connection->peer().id;
-  if (from == kNoWorker) return true;
+  if (from == kNoWorker) return {};
   std::lock_guard lock(mutex_);
-  if (!accepted_.emplace(from, connection.get()).second) return false;
+  if (const auto why = members_.loss(from)) return why->message();
+  if (!accepted_.emplace(from, connection).second)
+    return "there is a w" + std::to_string(from) + " already: is its rank used twice?";
   Link& link = links_[from];
   if (!link.connection && !link.opening) link.connection = connection;
-  return true;
+  return {};
 }
 
-// Only the end of the connection that we send on is the end of the peer: a second process that claims its
-// number, and is refused, ends another one.
+// A second process that claims the number of a peer, and is refused, ends a connection that is not here.
 void Links::closed(net::Connection& connection, const Error& why) {
   const WorkerId peer = connection.peer().id;
   {
     std::lock_guard lock(mutex_);
-    auto at = links_.find(peer);
-    if (stopped_ || at == links_.end() || at->second.connection.get() != &connection) return;
-    links_.erase(at);
+    if (stopped_) return;
+    const auto link = links_.find(peer);
+    const auto other = accepted_.find(peer);
+    if ((link == links_.end() || link->second.connection.get() != &connection) &&
+        (other == accepted_.end() || other->second.get() != &connection))
+      return;
   }
   lost_(peer, why);
+}
+
+void Links::drop(WorkerId id, const std::string& why) {
+  std::shared_ptr<net::Connection> own, accepted;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto link = links_.extract(id)) own = std::move(link.mapped().connection);
+    if (auto other = accepted_.extract(id)) accepted = std::move(other.mapped());
+  }
+  if (own) own->close(why);
+  if (accepted && accepted != own) accepted->close(why);
 }
 
 void Links::stop() {
   std::lock_guard lock(mutex_);
   stopped_ = true;
   links_.clear();
+  accepted_.clear();
 }
 
 }  // namespace troupe::actors

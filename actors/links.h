@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -12,7 +14,7 @@
 namespace troupe::actors {
 
 /// Thread-safe. What is sent to one peer leaves on one connection, in order; the peer may use another one
-/// back.
+/// back. The end of either is the end of both: a peer is lost to each side, or to none.
 class Links {
  public:
   /// A connection to `id` could not be made, or broke.
@@ -26,10 +28,13 @@ class Links {
   void watch(WorkerId id);
   /// Uses a connection that was opened for `id`.
   void opened(WorkerId id, const std::shared_ptr<net::Connection>& connection);
-  /// A peer connected to us: its connection serves both ways unless we have our own. False if another process
-  /// has connected as the same worker: its messages must not be taken for the peer's.
-  bool accepted(const std::shared_ptr<net::Connection>& connection);
+  /// A peer connected to us: its connection serves both ways unless we have our own. Else why it is refused:
+  /// another process has connected as the same worker, whose messages must not be taken for the peer's; or
+  /// the peer was lost.
+  std::optional<std::string> accepted(const std::shared_ptr<net::Connection>& connection);
   void closed(net::Connection& connection, const Error& why);
+  /// Closes what there is to a peer that members() counts as lost.
+  void drop(WorkerId id, const std::string& why);
   /// No loss is reported from now on; what is queued is dropped.
   void stop();
 
@@ -49,7 +54,7 @@ class Links {
   net::Transport* transport_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<WorkerId, Link> links_;
-  std::unordered_map<WorkerId, net::Connection*> accepted_;  // a peer opens one at most
+  std::unordered_map<WorkerId, std::shared_ptr<net::Connection>> accepted_;  // a peer opens one at most
   bool stopped_ = false;
 };
 

@@ -34,9 +34,14 @@ void Members::add(Member member) {
   ++epoch_;
 }
 
-void Members::mark_lost(WorkerId id, const Error& why) {
+bool Members::mark_lost(WorkerId id, const Error& why) {
   std::lock_guard lock(mutex_);
-  if (auto* entry = const_cast<Entry*>(locate(id)); entry && !entry->lost) entry->lost = why, ++epoch_;
+  auto* entry = const_cast<Entry*>(locate(id));
+  if (!entry) return true;
+  if (entry->lost) return false;
+  entry->lost = why;
+  ++epoch_;
+  return true;
 }
 
 std::optional<Member> Members::find(WorkerId id) const {

@@ -26,7 +26,8 @@ struct Member {
 class Members {
  public:
   void add(Member member);
-  void mark_lost(WorkerId id, const Error& why);
+  /// False if it was lost before.
+  bool mark_lost(WorkerId id, const Error& why);
   std::optional<Member> find(WorkerId id) const;
   /// Number of the worker of that name; `invalid` with the nearest name if there is none.
   WorkerId id_of(const std::string& name) const;

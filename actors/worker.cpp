@@ -114,7 +114,8 @@ void Worker::lose(WorkerId id, const Error& why) {
   const std::string name = members_.name_of(id);
   const Error lost =
       Error(ErrorKind::disconnected, "worker " + name + " was lost: " + why.message()).with_worker(name);
-  members_.mark_lost(id, lost);
+  if (!members_.mark_lost(id, lost)) return;
+  links_.drop(id, lost.message());
   for (auto& call : pending_.take_all(id)) {
     undo(call);
     call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));

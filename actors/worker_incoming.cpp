@@ -51,11 +51,12 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
 }
 
 void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
-  if (links_.accepted(connection)) return;
-  const std::string peer = "w" + std::to_string(connection->peer().id);
-  log::warning(name() + ": refused a second process that says it is " + peer);
+  const auto refusal = links_.accepted(connection);
+  if (!refusal) return;
+  log::warning(name() + ": refused a connection of w" + std::to_string(connection->peer().id) + ": " +
+               *refusal);
   connection->tag = std::make_shared<bool>();
-  connection->close("there is a " + peer + " already: is its rank used twice?");
+  connection->close(*refusal);
 }
 
 void Worker::on_message(net::Connection& connection, net::Message message) {

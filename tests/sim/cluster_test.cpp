@@ -180,3 +180,52 @@ TEST_CASE("a reference handed on before its actor exists works, and everything i
     }
   }
 }
+
+TEST_CASE("when one of two connections between workers breaks both sides lose each other, and all goes") {
+  const bool first = GENERATE(true, false);
+  SimCluster cluster(1, 2, hosting<Scale>());
+  cluster.network().set_faults({.delay = 1ms});
+  {
+    NoGradGuard no_grad;
+    const Tensor x = Tensor::of<float>({1, 2});
+    auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(1, 0, 3.0);  // each opens its own
+    auto there = a.call<&Scale::forward>(x), back = b.call<&Scale::forward>(x);
+    REQUIRE(cluster.await(there).ok());
+    REQUIRE(cluster.await(back).ok());
+    cluster.network().reset(first ? "w0" : "w1", first ? "w1" : "w0");
+    for (const auto& r :
+         {cluster.await(a.call<&Scale::forward>(x)), cluster.await(b.call<&Scale::forward>(x))}) {
+      REQUIRE_FALSE(r.ok());
+      CHECK(r.error().kind() == ErrorKind::disconnected);
+    }
+  }
+  cluster.settle();
+  for (size_t w : {0, 1}) {
+    CHECK(cluster.worker(w).members().loss(static_cast<WorkerId>(1 - w)));
+    for (const char* what : {"actors", "owned_objects", "borrowed_references"})
+      CHECK(cluster.worker(w).metrics()[what] == 0);
+  }
+}
+
+TEST_CASE(
+    "every second message is lost on the way and sent again: a reference handed on works, nothing is left") {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    INFO("seed " << seed);
+    SimCluster cluster(seed, 3, hosting<Scale, User>());
+    cluster.network().set_faults(
+        {.delay = 1ms, .jitter = 5ms, .drop = 0.5, .duplicate = 0.3, .resend = 200ms});
+    {
+      NoGradGuard no_grad;
+      auto a = cluster.spawn<Scale>(0, 1, 4.0);
+      auto user = cluster.spawn<User>(0, 2);
+      auto y = cluster.await(user.call<&User::use>(a, Tensor::of<float>({1, 2})));
+      REQUIRE(y.ok());
+      REQUIRE(y.value().to_vector<float>() == std::vector<float>{4, 8});
+    }
+    cluster.settle();
+    CHECK(cluster.network().counters().dropped > 2);
+    for (size_t w = 0; w < 3; ++w)
+      for (const char* what : {"owned_objects", "pending_references", "borrowed_references", "actors"})
+        REQUIRE(cluster.worker(w).metrics()[what] == 0);
+  }
+}
