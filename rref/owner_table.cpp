@@ -56,6 +56,7 @@ std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
     if (entry != grants.end() && entry->first == holder) {
       grants.erase(entry);
       --holders_;
+      lost_holders_.emplace_back(at->first, holder);
     }
     if (!grants.empty()) {
       ++at;
@@ -64,7 +65,14 @@ std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
     dead.push_back(at->first);
     at = objects_.erase(at);
   }
+  while (lost_holders_.size() > 1000) lost_holders_.pop_front();
   return dead;
+}
+
+std::optional<WorkerId> OwnerTable::lost_holder(const ObjectId& id) const {
+  for (const auto& [object, holder] : lost_holders_)
+    if (object == id) return holder;
+  return std::nullopt;
 }
 
 std::vector<WorkerId> OwnerTable::holders_of(const ObjectId& id) const {

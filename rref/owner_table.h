@@ -7,6 +7,8 @@
 // exactly when the holder has nothing and nothing is on its way to it from the owner.
 #pragma once
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -29,6 +31,9 @@ class OwnerTable {
   /// The holder is gone, with all its references, for good. The objects that nobody holds now, forgotten
   /// here.
   std::vector<ObjectId> lose(WorkerId holder);
+  /// A lost worker that held the object, if there was one (known of the last thousand objects): where the
+  /// object is gone, that may be why.
+  std::optional<WorkerId> lost_holder(const ObjectId& id) const;
 
   bool owns(const ObjectId& id) const { return objects_.contains(id); }
   size_t objects() const { return objects_.size(); }
@@ -44,6 +49,7 @@ class OwnerTable {
   static Grants::iterator find(Grants& grants, WorkerId holder);
   std::unordered_map<ObjectId, Grants> objects_;
   std::unordered_set<WorkerId> lost_;
+  std::deque<std::pair<ObjectId, WorkerId>> lost_holders_;
   size_t holders_ = 0;
 };
 

@@ -70,10 +70,20 @@ bool RefTable::may_come(const ObjectId& id) const {
   return worker_ && id.creator != worker_->id() && creations_.due(id);
 }
 
+// The worker that made the object, or one that held it, was lost: that is why it is not here.
+std::optional<Error> RefTable::gone_with_worker(const ObjectId& id) const {
+  if (!worker_) return std::nullopt;
+  const auto why = worker_->members().loss(owner_.lost_holder(id).value_or(id.creator));
+  if (!why) return std::nullopt;
+  return Error(ErrorKind::disconnected, "[rref] the object of this reference is gone: " + why->message())
+      .with_worker(why->worker());
+}
+
 bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
   const ObjectId id = invocation->call().target;
   std::optional<Error> failure;
   KeptPtr value;
+  bool waits = false;
   {
     std::lock_guard lock(mutex_);
     if (values_.has(id)) {
@@ -82,25 +92,35 @@ bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
     } else if (auto at = failed_.find(id); at != failed_.end()) {
       failure = at->second;
     } else {
-      if (!may_come(id)) return false;
-      creations_.wait(id, invocation);
+      if (may_come(id)) {
+        creations_.wait(id, invocation);
+        waits = true;
+      } else if (failure = gone_with_worker(id); !failure) {
+        return false;
+      }
     }
   }
   if (value) answer(invocation, value);
   if (failure) invocation->fail(std::move(*failure));
+  if (waits) invocation->worker().watch(id.creator);  // what waits must hear of its end
   return true;
 }
 
 void RefTable::on_register(const Ref<actors::Invocation>& call) {
   const ObjectId id = object_of(*call, call->worker().id(), 2);
+  bool waits = false;
   {
     std::lock_guard lock(mutex_);
     if (!owner_.grant(id, call->from())) {
-      if (!may_come(id)) throw_invalid("[rref] the object of this reference is gone");
+      if (!may_come(id)) {
+        if (const auto why = gone_with_worker(id)) throw *why;
+        throw_invalid("[rref] the object of this reference is gone");
+      }
       creations_.wait(id, call);
-      return;
+      waits = true;
     }
   }
+  if (waits) return call->worker().watch(id.creator);
   call->complete(Value());
 }
 
