@@ -7,6 +7,13 @@ namespace {
 
 constexpr const char* kEnded = "[autograd] the context has ended";
 
+[[noreturn]] void throw_ended(actors::Worker& worker, uint64_t context) {
+  if (const auto why = worker.members().loss(originator_of(context)))
+    throw Error(ErrorKind::disconnected, std::string(kEnded) + " with its originator: " + why->message())
+        .with_worker(why->worker());
+  throw_invalid(kEnded);
+}
+
 uint64_t count_of(uint64_t context) { return context & ((uint64_t{1} << 40) - 1); }
 
 }  // namespace
@@ -73,7 +80,7 @@ DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
     if (stopped_)
       throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
     if (auto at = contexts_.find(context); at != contexts_.end()) return at->second;
-    if (ended(context)) throw_invalid(kEnded);
+    if (ended(context)) throw_ended(worker_, context);
     if (originator == worker_.id()) throw_invalid("[autograd] there is no such context");
     if (!worker_.members().find(originator))
       throw_invalid("[autograd] got a context of worker " + std::to_string(originator) +
@@ -84,7 +91,7 @@ DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
   if (worker_.members().loss(originator)) {  // maybe before the state was there to be forgotten
     std::lock_guard lock(mutex_);
     contexts_.erase(context);
-    throw_invalid(kEnded);
+    throw_ended(worker_, context);
   }
   if (from != originator) {
     FrameScope neutral({&worker_});
@@ -101,7 +108,7 @@ DistEngine::StatePtr DistEngine::find_state(uint64_t context) {
 }
 
 void DistEngine::check_live(uint64_t context) {
-  if (!find_state(context)) throw_invalid(kEnded);
+  if (!find_state(context)) throw_ended(worker_, context);
 }
 
 Future<void> DistEngine::release(uint64_t context, bool wait) { return forget(context, 0, wait); }
@@ -168,7 +175,7 @@ DistEngine::StatePtr DistEngine::live_state(uint64_t context) {
   auto state = find_state(context);
   if (!state) {
     std::lock_guard lock(mutex_);
-    if (ended(context)) throw_invalid(kEnded);
+    if (ended(context)) throw_ended(worker_, context);
   }
   return state;
 }

@@ -36,7 +36,7 @@ class Termination {
   void handled(GradMessageId id, const std::vector<SentGrad>& children);
   /// The first failure counts. What is under way is followed on.
   void fail(const Error& why);
-  /// A worker is gone: fails the pass if a message to it is outstanding.
+  /// A worker is gone: fails the pass if a message to it is outstanding, or one from it, which may be lost.
   void lost(WorkerId worker, const Error& why);
 
   /// These messages may not have arrived: fails the pass if one of them is outstanding.

@@ -47,6 +47,16 @@ TEST_CASE("a lost worker fails a pass that waits for it, and no other") {
   CHECK(t.failure()->message() == "six");
 }
 
+TEST_CASE("a message is lost with its sender, although its receiver lives") {
+  const auto from = [](WorkerId sender, uint64_t n) { return GradMessageId{sender} << 40 | n; };
+  Termination t({1, 0});
+  t.handled(1, {{from(0, 2), 5}});
+  t.handled(from(0, 2), {{from(5, 1), 6}});  // 5 says that it has sent one to 6, and dies
+  t.lost(5, Error(ErrorKind::disconnected, "five"));
+  CHECK(t.over());
+  CHECK(t.failure()->message() == "five");
+}
+
 TEST_CASE("the first failure ends a pass") {
   Termination t({1, 0});
   t.fail(Error(ErrorKind::failed, "first"));
