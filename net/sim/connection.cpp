@@ -68,6 +68,7 @@ void SimConnection::send(Message message) {
     std::lock_guard lock(mutex_);
     if (state_ != State::open) throw disconnected(who(), why_);
   }
+  if (node_->leaving()) throw disconnected(who(), "this side has left the network");
   Item item;
   item.bytes = message.header.size() * 8 + message.buffer_bytes();
   auto other = peer_.lock();

@@ -1,0 +1,46 @@
+#include "tests/soak/script.h"
+
+namespace troupe::soak {
+
+WorkerId Script::any_worker() {
+  const auto members = process.worker->members().all();
+  return members[pick(members.size())].id;
+}
+
+Tensor Script::tensor() {
+  return Tensor::of<float>({float(1 + random.below(4)), float(1 + random.below(4))});
+}
+
+void Script::expect(const std::string& where, const Tensor& got, const Tensor& x, double times) {
+  if (!alive()) return;
+  const auto a = got.to_vector<double>(), b = x.to_vector<double>();
+  if (a.size() == 2 && a[0] == b[0] * times && a[1] == b[1] * times) return;
+  cluster.wrong(where + " gave a wrong result");
+}
+
+RRef<Unit> Script::unit(WorkerId on, int64_t number) {
+  auto made = process.spawn<Unit>(on, number);
+  cluster.numbers[made.id()] = number;
+  return made;
+}
+
+namespace {
+
+actors::Detached drive(std::shared_ptr<Script> script, Body body) {
+  try {
+    co_await body(*script);
+  } catch (...) {
+    if (script->alive()) script->cluster.wrong(std::string("a program ended with ") + current_error().what());
+  }
+  --script->process.programs;
+}
+
+}  // namespace
+
+void start(Cluster& cluster, Process& process, Body body, uint64_t stream) {
+  ++process.programs;
+  FrameScope scope({.worker = process.worker.get()});
+  drive(std::make_shared<Script>(cluster, process, stream), body);
+}
+
+}  // namespace troupe::soak
