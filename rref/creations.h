@@ -4,7 +4,6 @@
 // Creations of one worker arrive in the order of their numbers. A reference that it passes on may be faster:
 // what is asked of a number that has not come yet waits for it.
 #pragma once
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -26,19 +25,11 @@ class Creations {
   }
   void wait(const ObjectId& id, Call call) { waiting_[id].push_back(std::move(call)); }
 
-  struct Arrival {
-    std::vector<Call> waiting, forlorn;  ///< those for it; those for older ones, which will never come
-  };
-  Arrival made(const ObjectId& id) {
-    Arrival out;
+  /// It is there. The calls that waited for it. (None waits for an older one: see HolderTable::hopeless.)
+  std::vector<Call> made(const ObjectId& id) {
     last_[id.creator] = id.number;
-    for (auto at = waiting_.lower_bound({id.owner, id.creator, 0});
-         at != waiting_.end() && at->first <= id;) {
-      auto& calls = at->first == id ? out.waiting : out.forlorn;
-      for (auto& c : at->second) calls.push_back(std::move(c));
-      at = waiting_.erase(at);
-    }
-    return out;
+    auto node = waiting_.extract(id);
+    return node.empty() ? std::vector<Call>() : std::move(node.mapped());
   }
   /// The creator is gone: what waits for its creations waits in vain.
   std::vector<Call> lose(WorkerId creator) {
@@ -60,7 +51,7 @@ class Creations {
  private:
   std::unordered_map<WorkerId, uint64_t> last_;  // number that came last, by creator
   std::unordered_set<WorkerId> lost_;
-  std::map<ObjectId, std::vector<Call>> waiting_;
+  std::unordered_map<ObjectId, std::vector<Call>> waiting_;
 };
 
 }  // namespace troupe::rref

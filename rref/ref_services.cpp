@@ -50,20 +50,17 @@ void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
 
 // Calls that came before the creation go on.
 void RefTable::born(const ObjectId& id) {
-  Creations<Ref<actors::Invocation>>::Arrival arrival;
+  std::vector<Ref<actors::Invocation>> waiting;
   bool orphan;
   {
     std::lock_guard lock(mutex_);
     if (!worker_) return;
-    arrival = creations_.made(id);
+    waiting = creations_.made(id);
     if (worker_->members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
     orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
   }
   if (orphan) release({id});
-  for (auto& call : arrival.waiting) call->worker().dispatch(call);
-  for (auto& call : arrival.forlorn)
-    call->fail(
-        Error(ErrorKind::invalid, "[rref] this object was never made: the message to make it was not sent"));
+  for (auto& call : waiting) call->worker().dispatch(call);
 }
 
 bool RefTable::may_come(const ObjectId& id) const {

@@ -185,9 +185,17 @@ std::vector<uint64_t> ContextState::running() const {
 
 Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
   std::lock_guard lock(mutex_);
-  auto& [kept, sum] = grads_[leaf.impl()];
-  kept = leaf;
-  return std::exchange(sum, std::move(grad));
+  Tensor out;
+  const auto take = [&](Sums& sums) {
+    auto found = sums.extract(leaf.impl());
+    if (!found) return;
+    Tensor& sum = found.mapped().second;
+    out = out.defined() ? sum_gradients(std::move(out), sum) : std::move(sum);
+  };
+  take(settled_);
+  for (auto& [pass, sums] : open_) take(sums);
+  if (grad.defined()) settled_[leaf.impl()] = {leaf, std::move(grad)};
+  return out;
 }
 
 void ContextState::add_peer(WorkerId id) {

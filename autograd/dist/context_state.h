@@ -77,7 +77,8 @@ class ContextState {
   void settle(uint64_t floor);
   /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced.
   Tensor gradient(const Tensor& leaf) const;
-  /// Puts another one in its place (undefined: none) and returns what was there.
+  /// Puts another one in its place (undefined: none) and returns what was there. For when the passes that
+  /// made it have ended: the new one cannot be taken back.
   Tensor exchange_gradient(const Tensor& leaf, Tensor grad);
 
   // ---- passes that start on this worker

@@ -93,13 +93,14 @@ TEST_CASE("links that do not fit their message are refused, and a pair that is u
     refused({.pair = 5, .tensors = {0}}, context.id() + 1, x, "no such context");
     refused({.pair = 5, .tensors = {0}}, (uint64_t{77} << 40) | 1, x, "77");
 
-    Tensor received = Tensor::of<float>({1});  // linked to a pair that w1 has never made
+    Tensor recorded = a.call<&Scale::forward>(x).get();  // so w1 knows the context
+    Tensor received = Tensor::of<float>({1});            // linked to a pair that w1 has never made
     incoming({.pair = 999, .tensors = {0}, .shared = true}, context.id(), received);
     CHECK(received.requires_grad());
     const Error unknown = error_of([&] { context.backward(received); });
     CHECK(unknown.kind() == ErrorKind::invalid);
     CHECK_THAT(unknown.what(), Catch::Contains("no message of this number"));
-    received = {};
+    received = recorded = {};
     context.end().get();
   }
   still_works(*cluster, a);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -67,6 +68,7 @@ class Simulation {
   }
 
   void step() {
+    if (std::exchange(doomed_, false)) crash(kCreator);
     const auto w = static_cast<WorkerId>(random_.below(holders_.size()));
     const uint64_t n = 1 + random_.below(kObjects);
     switch (random_.below(trouble_ ? 100 : 99)) {
@@ -164,12 +166,8 @@ class Simulation {
       case Message::make: {
         REQUIRE(owner_.create(id(m.object), kCreator));
         values_.expect(id(m.object));
-        auto arrival = creations_.made(id(m.object));
-        for (const Message& w : arrival.waiting) w.kind == Message::use ? used_at_owner(w) : enrolled(w);
-        for (const Message& w : arrival.forlorn) {
-          REQUIRE(unsent_.contains(w.object));
-          refuse(w);
-        }
+        for (const Message& w : creations_.made(id(m.object)))
+          w.kind == Message::use ? used_at_owner(w) : enrolled(w);
         break;
       }
       case Message::reference:
@@ -210,7 +208,7 @@ class Simulation {
   }
   void enrolled(const Message& m) {
     if (owner_.grant(id(m.object), m.from)) return post(m.from, {Message::answer, kOwner, m.object});
-    creations_.due(id(m.object)) ? creations_.wait(id(m.object), m) : refuse(m);
+    creations_.due(id(m.object)) ? wait(m) : refuse(m);
   }
   void used_at_owner(const Message& m) {
     if (values_.has(id(m.object))) {
@@ -219,11 +217,15 @@ class Simulation {
       else
         ++waited;
     } else if (creations_.due(id(m.object))) {
-      creations_.wait(id(m.object), m);
+      wait(m);
       ++waited;
     } else {
       reply(m, false);
     }
+  }
+  void wait(const Message& m) {
+    creations_.wait(id(m.object), m);
+    doomed_ = trouble_ && random_.below(3) == 0;  // the creator dies before what it makes has come
   }
   void refuse(const Message& m) {
     m.kind == Message::use ? reply(m, false) : post(m.from, {Message::answer, kOwner, m.object, 0, true});
@@ -261,7 +263,7 @@ class Simulation {
   std::vector<HolderTable> holders_;
   std::vector<std::map<uint64_t, int>> handles_;
   std::vector<bool> dead_;
-  bool trouble_, any_dead_ = false;
+  bool trouble_, any_dead_ = false, doomed_ = false;
   std::map<std::pair<WorkerId, WorkerId>, std::deque<Message>> links_;
   std::map<uint64_t, Pin> pins_;
   std::map<uint64_t, WorkerId> unanswered_;  // uses and who waits for them

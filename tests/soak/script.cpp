@@ -26,7 +26,18 @@ RRef<Unit> Script::unit(WorkerId on, int64_t number) {
 
 namespace {
 
-actors::Detached drive(std::shared_ptr<Script> script, Body body) {
+// A coroutine that nobody waits for; frees itself.
+struct Driven {
+  struct promise_type {
+    Driven get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+};
+
+Driven drive(std::shared_ptr<Script> script, Body body) {
   try {
     co_await body(*script);
   } catch (...) {
