@@ -35,7 +35,7 @@ struct Agent : Actor {
   void pass(int64_t to, int64_t which, bool keep) {
     if (items.empty()) return;
     const Item item = items[size_t(which) % items.size()];
-    (void)others.at(size_t(to)).call<&Agent::take>(std::vector<Item>(size_t(1 + which % 3), item));
+    others.at(size_t(to)).tell<&Agent::take>(std::vector<Item>(size_t(1 + which % 3), item));
     if (!keep) forget(which);
   }
   void forget(int64_t which) {

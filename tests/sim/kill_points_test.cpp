@@ -136,7 +136,8 @@ bool matches(const Point& point, const net::Packet& packet, std::set<std::pair<W
     if (call->id) calls.emplace(caller, call->id);
     return !point.reply;
   }
-  return point.reply && calls.contains({caller, std::get<net::Reply>(packet).id});
+  const auto* reply = std::get_if<net::Reply>(&packet);
+  return reply && point.reply && calls.contains({caller, reply->id});
 }
 
 void dies_at(const Point& point, Body body, uint64_t seed) {

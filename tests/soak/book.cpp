@@ -49,8 +49,9 @@ void Cluster::check_wire(const Process& from, const Process& to, const net::Pack
   if (const auto* call = std::get_if<net::Call>(&packet)) {
     if (call->id && !on_wire_.insert(key(from, to, call->id)).second)
       wrong("call " + std::to_string(call->id) + " of " + from.name + " came to " + to.name + " twice");
-  } else if (const auto& reply = std::get<net::Reply>(packet); !on_wire_.erase(key(to, from, reply.id))) {
-    wrong(from.name + " answered call " + std::to_string(reply.id) + " of " + to.name +
+  } else if (const auto* reply = std::get_if<net::Reply>(&packet);
+             reply && !on_wire_.erase(key(to, from, reply->id))) {
+    wrong(from.name + " answered call " + std::to_string(reply->id) + " of " + to.name +
           " twice, or without having got it");
   }
 }
