@@ -40,15 +40,17 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
-  const Ref<Invocation> invocation(new Invocation(
-      *this, connection.peer().id, std::move(call),
-      [this, wanted, quiet, to_actor, back = connection.share()](net::Reply& reply) {
-        // Of our own services, what a lost worker makes fail is told to all by its loss.
-        const bool known =
-            !to_actor && !reply.result.ok() && reply.result.error().kind() == ErrorKind::disconnected;
-        if ((!wanted || quiet) && !known) log_unanswered(reply);
-        if (wanted) back->send(net::encode(reply));
-      }));
+  const Ref<Invocation> invocation(
+      new Invocation(*this, connection.peer().id, std::move(call),
+                     [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
+                       if (!wanted || quiet) log_unanswered(reply);
+                       if (wanted && !quiet) back->send(net::encode(reply));
+                       if (!quiet) return;
+                       try {
+                         back->send(net::encode(reply));
+                       } catch (const Error&) {  // the connection is gone, and with it the room
+                       }
+                     }));
   dispatch(invocation);
   if (wanted && to_actor) invocation->list(incoming_);
 }
