@@ -133,9 +133,10 @@ void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
   pending.promise.complete(std::move(reply.result));
 }
 
-// Of a call whose caller waits for no answer.
+// Of a call whose caller waits for no answer. One that was cancelled has no caller any more.
 void Worker::log_unanswered(const net::Reply& reply) const {
-  if (!reply.result.ok()) log::warning(name() + ": one-way call failed: " + reply.result.error().what());
+  if (!reply.result.ok() && reply.result.error().kind() != ErrorKind::cancelled)
+    log::warning(name() + ": one-way call failed: " + reply.result.error().what());
 }
 
 void Worker::answered(WorkerId by, net::Reply reply) {

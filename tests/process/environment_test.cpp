@@ -94,7 +94,7 @@ TEST_CASE("the variables of torchrun, Slurm, Open MPI and MPICH make a cluster o
   }
   for (auto& w : workers) {
     ends_well(w);
-    CHECK(w.errors.empty());
+    CHECK(w.errors == "");
   }
   CHECK(workers[0].line("together") == " w0 w1 w2");
   CHECK(workers[0].line("address ") == "tcp:127.0.0.1:" + std::to_string(site.port));

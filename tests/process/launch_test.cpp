@@ -23,7 +23,7 @@ TEST_CASE("a job whose workers all end well ends with 0 and says nothing", "[pro
   auto job = shell("echo $RANK of $WORLD_SIZE at $TROUPE_ADDRESS; test ${#TROUPE_TOKEN} = 64");
   CHECK(job.exit_code() == 0);
   CHECK(job.nothing_left());
-  CHECK(job.errors.empty());
+  CHECK(job.errors == "");
   for (auto line :
        {"0 of 3 at unix:@troupe-", "[w1] 1 of 3 at unix:@troupe-", "[w2] 2 of 3 at unix:@troupe-"})
     CHECK(Launcher::count(job.output, line) == 1);
@@ -62,7 +62,7 @@ TEST_CASE("SIGINT and SIGTERM reach every worker once, and give 130 and 143", "[
   CHECK(job.exit_code() == code);
   CHECK(job.nothing_left());  // the sleeps are grandchildren
   CHECK(Launcher::count(job.output, "stopping") == 3);
-  CHECK(job.errors.empty());
+  CHECK(job.errors == "");
 }
 
 TEST_CASE("workers that ignore the request are killed after the grace period", "[process]") {

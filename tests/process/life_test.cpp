@@ -35,7 +35,7 @@ double noticed_ms(const Process& job) { return std::strtod(job.line("noticed aft
 TEST_CASE("a thousand steps over processes leave no counter up and no memory behind", "[process]") {
   auto job = probe({"--mode", "steps", "--steps", "1000"});
   CHECK(job.exit_code() == 0);
-  CHECK(job.errors.empty());
+  CHECK(job.errors == "");
   CHECK(job.nothing_left());
   for (const std::string name : {"w0", "w1", "w2"}) {
     std::vector<std::string> seen;
@@ -122,7 +122,7 @@ TEST_CASE("Ctrl-C ends a program that runs alone, with 130", "[process]") {
 TEST_CASE("a program runs alone as it does under the launcher", "[process]") {
   Process alone({program("probe")});
   CHECK(alone.exit_code() == 0);
-  CHECK(alone.errors.empty());
+  CHECK(alone.errors == "");
   CHECK(alone.line("together") == " w0 w1 w2");
   Process two({program("probe")}, {"TROUPE_WORKERS=2"});
   CHECK(two.exit_code() == 0);
@@ -130,7 +130,7 @@ TEST_CASE("a program runs alone as it does under the launcher", "[process]") {
   for (const std::string n : {"1", "2", "4"}) {
     Launcher job({"-n", n, program("probe")});
     CHECK(job.exit_code() == 0);
-    CHECK(job.errors.empty());
+    CHECK(job.errors == "");
     CHECK(job.nothing_left());
     CHECK(Process::count(job.line("together"), " w") == std::stoul(n));
   }

@@ -24,7 +24,7 @@ Lines over_processes(size_t index, int steps) {
   const int code = job.exit_code();
   INFO(job.output << job.errors);
   REQUIRE(code == 0);
-  CHECK(job.errors.empty());
+  CHECK(job.errors == "");
   CHECK(job.nothing_left());
   return job.lines("");
 }
