@@ -54,6 +54,7 @@ void Loop::stop() {
   decltype(handlers_) handlers;
   std::lock_guard lock(mutex_);
   tasks.swap(tasks_), timers.swap(timers_), handlers.swap(handlers_);
+  timer_times_.clear();  // cancel() may still come
 }
 
 void Loop::wake() {
