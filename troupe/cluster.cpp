@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include "actors/gathering.h"
 #include "actors/join.h"
 #include "autograd/dist/engine.h"
 #include "autograd/dist/optimizer.h"
@@ -168,6 +169,7 @@ std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
   auto table =
       rref::RefTable::install(worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
+  actors::install_gathering(worker);
   return table;
 }
 
