@@ -6,6 +6,7 @@
 #include "actors/gathering.h"
 #include "actors/join.h"
 #include "autograd/dist/engine.h"
+#include "autograd/dist/module.h"
 #include "autograd/dist/optimizer.h"
 #include "net/socket/transport.h"
 #include "ops/threads.h"
@@ -170,6 +171,7 @@ std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
       rref::RefTable::install(worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
   actors::install_gathering(worker);
+  nn::install_modules(worker);
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include "actors/methods.h"
 #include "autograd/autograd.h"
 #include "autograd/dist/context.h"
+#include "autograd/dist/module.h"
 #include "autograd/dist/optimizer.h"
 #include "core/random.h"
 #include "core/tensor.h"

@@ -1,0 +1,83 @@
+// Modules of actors from afar: parameters, states, modes; and a model whose parts live on other workers.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "tests/support/error_of.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using Catch::Contains;
+using testing::error_of;
+
+namespace {
+
+struct Block : nn::Module {
+  Block(int64_t in, int64_t out, uint64_t seed) : random(seed), fc(in, out, random), drop(0.5, seed) {}
+  Tensor forward(const Tensor& x) { return drop(fc(x)); }
+  void members(nn::Members& m) override { m("fc", fc), m("drop", drop); }
+  Generator random;
+  nn::Linear fc;
+  nn::Dropout drop;
+};
+
+struct Shard : nn::ModuleActor<Block> {
+  Shard(int64_t in, int64_t out, uint64_t seed) : ModuleActor(in, out, seed) {}
+  Tensor forward(Tensor x) { return net.forward(x); }
+  static constexpr auto remote = methods<Shard, int64_t, int64_t, uint64_t>("forward", &Shard::forward);
+};
+
+struct Plain : Actor {
+  static constexpr auto remote = methods<Plain>();
+};
+
+}  // namespace
+
+TEST_CASE("parameters, states and modes of a module are read and set from afar") {
+  auto cluster = Cluster::in_process(3, hosting<Shard, Plain>());
+  auto a = cluster->spawn<Shard>("w1", 3, 4, uint64_t{1}), b = cluster->spawn<Shard>("w2", 3, 4, uint64_t{2});
+  Block same(3, 4, 1);
+  const auto parameters = nn::remote_parameters(a).get();
+  CHECK(parameters.size() == 2);
+  CHECK(bit_equal(parameters.at("fc.weight"), same.fc.weight.detach()));
+  CHECK(nn::remote_state_dict(b).get().size() == same.state_dict().size());
+
+  nn::load_remote_state_dict(b, nn::remote_state_dict(a).get()).get();
+  CHECK(bit_equal(nn::remote_parameters(b).get().at("fc.bias"), parameters.at("fc.bias")));
+  CHECK_THAT(error_of([&] {
+               nn::load_remote_state_dict(b, {{"fc.weight", Tensor::zeros({4, 3})}}).get();
+             }).what(),
+             Contains("fc.bias"));
+
+  CHECK(nn::remote_training(a).get());
+  const Tensor x = Tensor::full({64, 3}, 1);
+  NoGradGuard guard;
+  const auto zeros = [](const Tensor& y) {
+    const auto values = y.to_vector<float>();
+    return std::count(values.begin(), values.end(), 0.f);
+  };
+  CHECK(zeros(a.call<&Shard::forward>(x).get()) > 0);
+  nn::set_remote_training(a, false).get();
+  CHECK_FALSE(nn::remote_training(a).get());
+  CHECK(bit_equal(a.call<&Shard::forward>(x).get(), same.fc(x)));
+  nn::set_remote_training(a).get();
+  CHECK(zeros(a.call<&Shard::forward>(x).get()) > 0);
+
+  auto plain = cluster->spawn<Plain>("w1");
+  const Error e = error_of([&] { nn::remote_parameters(plain).get(); });
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK_THAT(e.what(), Contains("is no nn::ModuleActor"));
+}
+
+TEST_CASE("an actor around a module is trained from afar") {
+  auto cluster = Cluster::in_process(3, hosting<Shard>());
+  auto a = cluster->spawn<Shard>("w1", 3, 4, uint64_t{1});
+  nn::set_remote_training(a, false).get();
+  optim::Distributed<optim::SGD> optimizer({a}, {.lr = 0.5});
+  const auto before = nn::remote_parameters(a).get();
+  autograd::Context context(*cluster);
+  context.backward(a.call<&Shard::forward>(Tensor::full({2, 3}, 1)).get().sum());
+  optimizer.step(context);
+  const auto after = nn::remote_parameters(a).get();
+  CHECK(after.at("fc.bias").to_vector<float>()[0] == before.at("fc.bias").to_vector<float>()[0] - 1);
+}
