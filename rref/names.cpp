@@ -74,13 +74,13 @@ void RefTable::name_given(const std::string& name) {
 void RefTable::on_set_name(const Ref<actors::Invocation>& call) {
   const ObjectId id{call->worker().id(), static_cast<WorkerId>(field<int64_t>(call, 0)),
                     static_cast<uint64_t>(field<int64_t>(call, 1))};
+  bool waits;
   {
     std::lock_guard lock(mutex_);
-    if (!owner_.owns(id) && may_come(id)) {
-      creations_.wait(id, call);
-      return;
-    }
+    waits = !owner_.owns(id) && may_come(id);
+    if (waits) creations_.wait(id, call);
   }
+  if (waits) return call->worker().watch(id.creator);  // what waits must hear of its end
   const std::string& name = field<std::string>(call, 3);
   give_name(name, id, field<std::string>(call, 2));
   name_given(name);

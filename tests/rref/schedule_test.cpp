@@ -219,3 +219,11 @@ TEST_CASE("values and names in random programs with a worker that crashes: the o
   }
   CHECK(refused > 1000);
 }
+
+TEST_CASE(
+    "values and names in random programs over links that break: both ends forget each other's references") {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    INFO("seed " << seed);
+    Run(seed, Trouble::broken_links).play(120);
+  }
+}
