@@ -36,7 +36,7 @@ struct Agent : Actor {
       const double reward = action == w.state ? 1 : 0;
       const Tensor chosen = Tensor::zeros({n, kStates});
       chosen.alias({}, {}, i * kStates + action).fill_(1);
-      const Tensor gain = ops::mul(ops::sum(ops::mul(log(chances), chosen)), 0.3 - reward);
+      const Tensor gain = ops::mul(ops::sum(ops::mul(ops::log(chances), chosen)), 0.3 - reward);
       loss = loss.defined() ? ops::add(loss, gain) : gain;
       total += reward;
       w.answer.set(action);
