@@ -167,10 +167,11 @@ Tensor ContextState::gradient(const Tensor& leaf) const {
   return out;
 }
 
-uint64_t ContextState::begin_pass(uint64_t pass) {
-  std::lock_guard lock(mutex_);
+std::pair<uint64_t, uint64_t> ContextState::begin_pass(const std::function<uint64_t()>& next) {
+  std::lock_guard lock(mutex_);  // no pass gets a number below the floor of another
+  const uint64_t pass = next();
   running_.insert(pass);
-  return *running_.begin();
+  return {pass, *running_.begin()};
 }
 
 void ContextState::end_pass(uint64_t pass) {

@@ -82,8 +82,9 @@ class ContextState {
   Tensor exchange_gradient(const Tensor& leaf, Tensor grad);
 
   // ---- passes that start on this worker
-  /// Returns the lowest number of those that run, itself included: a floor.
-  uint64_t begin_pass(uint64_t pass);
+  /// Takes a number from `next`, whose numbers grow. Returns it, and the lowest number of those that run,
+  /// itself included: a floor.
+  std::pair<uint64_t, uint64_t> begin_pass(const std::function<uint64_t()>& next);
   void end_pass(uint64_t pass);
   std::vector<uint64_t> running() const;
 

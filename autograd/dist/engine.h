@@ -92,7 +92,7 @@ class DistEngine final : public actors::Interceptor {
   using StatePtr = std::shared_ptr<ContextState>;
   struct Part;   // one message, or the roots of a pass, being handled
   struct Pass {  // on its originator
-    uint64_t number, context;
+    uint64_t number, floor, context;
     bool selects;
     std::vector<std::shared_ptr<Part>> parts;  // how it goes on, last first
     Termination termination;

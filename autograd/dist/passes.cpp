@@ -14,7 +14,8 @@ bool takes_long(ErrorKind kind) {
 
 std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool selects) {
   auto pass = std::make_shared<Pass>();
-  pass->number = (uint64_t{worker_.id()} << 40) | ++last_pass_;
+  std::tie(pass->number, pass->floor) =
+      state(context)->begin_pass([this] { return (uint64_t{worker_.id()} << 40) | ++last_pass_; });
   pass->context = context;
   pass->selects = selects;
   return pass;
@@ -45,12 +46,11 @@ Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& root
 Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vector<Kind>& kinds,
                                int64_t options, const std::vector<Edge>& roots, const Tensors& grads) {
   const StatePtr state = this->state(pass->context);
-  const uint64_t floor = state->begin_pass(pass->number);
-  state->settle(floor);
+  state->settle(pass->floor);
   for (Kind kind : kinds) {
     auto part = std::make_shared<Part>(*this, pass->context, state);
     part->pass = pass->number;
-    part->floor = floor;
+    part->floor = pass->floor;
     part->options = options;
     part->message = next_message();
     part->kind = kind;
