@@ -52,6 +52,10 @@ std::string describe(const net::Packet& packet) {
     append(out, Value(call->args));
     return out;
   }
+  if (const auto* cancel = std::get_if<net::Cancel>(&packet))
+    return "cancel call " + std::to_string(cancel->id);
+  if (const auto* started = std::get_if<net::Started>(&packet))
+    return "call " + std::to_string(started->id) + " has started";
   const auto& reply = std::get<net::Reply>(packet);
   out = "reply to " + std::to_string(reply.id) + ": ";
   if (reply.result.ok())
