@@ -62,7 +62,8 @@ void ActorCell::post(std::function<void()> job, Where where) {
   at.worker = &worker_;
   at.actor = this;
   at.what = &label_;
-  mailbox_->post(make_job([self = shared_from_this(), at, job = std::move(job)]() mutable {
+  mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(worker_.traffic()), at,
+                           job = std::move(job)]() mutable {
                    FrameScope scope(at);
                    job();
                  }),

@@ -30,7 +30,8 @@ Invocation::Invocation(Worker& worker, WorkerId from, net::Call call, Deliver de
       call_(std::move(call)),
       deliver_(std::move(deliver)),
       deadline_(call_.timeout_us > 0 ? worker.clock().now() + std::chrono::microseconds(call_.timeout_us)
-                                     : TimePoint::max()) {}
+                                     : TimePoint::max()),
+      busy_(worker.traffic()) {}
 
 Invocation::~Invocation() {
   if (!(state_ & kCompleted)) fail(Error(ErrorKind::failed, "[call] was dropped without a reply"));

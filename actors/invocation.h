@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "actors/cancellable.h"
+#include "actors/traffic.h"
 #include "net/wire.h"
 
 namespace troupe::actors {
@@ -64,6 +65,7 @@ class Invocation final : public Cancellable {
   Deliver deliver_;
   TimePoint deadline_;
   std::shared_ptr<ActorCell> cell_;
+  Traffic::Busy busy_;  // ends before the cell is let go of, and with it perhaps the worker
   size_t method_ = 0;
   IncomingCalls* listed_in_ = nullptr;
   std::coroutine_handle<> coroutine_;

@@ -74,14 +74,17 @@ void Coordinator::wait(Duration timeout) {
                   " ms these workers have not joined: " + missing);
 }
 
-void Coordinator::shut_down(int code, Duration grace) {
+std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Duration grace) {
   FrameScope neutral({&worker_});
-  std::vector<Future<Value>> answers;
+  std::vector<std::pair<std::string, Future<Value>>> answers;
   for (const Member& m : worker_.members().all())
     if (m.id != worker_.id())
-      answers.push_back(
-          worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))}, {.timeout = grace}));
-  for (const auto& a : answers) (void)a.wait();  // one that does not answer ends by losing us
+      answers.emplace_back(m.name, worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))},
+                                                        {.timeout = grace}));
+  std::vector<std::pair<std::string, Error>> silent;  // they end by losing us
+  for (const auto& [name, answer] : answers)
+    if (const auto& result = answer.wait(); !result.ok()) silent.emplace_back(name, result.error());
+  return silent;
 }
 
 Joiner::Joiner(Worker& worker) : worker_(worker) {

@@ -17,8 +17,9 @@ class Coordinator {
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
   /// one that joined and left.
   void wait(Duration timeout);
-  /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers.
-  void shut_down(int code, Duration grace);
+  /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers. Those
+  /// that did not answer, and why.
+  std::vector<std::pair<std::string, Error>> shut_down(int code, Duration grace);
 
  private:
   void on_join(const Ref<Invocation>& call);

@@ -84,6 +84,14 @@ std::vector<Member> Members::all() const {
   return out;
 }
 
+std::vector<WorkerId> Members::lost() const {
+  std::lock_guard lock(mutex_);
+  std::vector<WorkerId> out;
+  for (const auto& e : entries_)
+    if (e.lost) out.push_back(e.member.id);
+  return out;
+}
+
 uint64_t Members::epoch() const {
   std::lock_guard lock(mutex_);
   return epoch_;

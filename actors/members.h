@@ -36,6 +36,7 @@ class Members {
   /// Why the worker was lost, if it was.
   std::optional<Error> loss(WorkerId id) const;
   std::vector<Member> all() const;  ///< living ones, by number
+  std::vector<WorkerId> lost() const;
   uint64_t epoch() const;
 
  private:

@@ -147,6 +147,13 @@ std::vector<GivenUp> PendingCalls::expire(TimePoint now, TimePoint& next) {
   return out;
 }
 
+std::vector<std::string> PendingCalls::labels() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const auto& [id, call] : calls_) out.push_back(call.caller.label);
+  return out;
+}
+
 size_t PendingCalls::size() const {
   std::lock_guard lock(mutex_);
   return calls_.size();

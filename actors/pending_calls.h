@@ -85,6 +85,8 @@ class PendingCalls {
   std::vector<GivenUp> expire(TimePoint now, TimePoint& next);
   size_t size() const;
   Flow::Sums in_flight() const;
+  /// Of all calls: "Layer::forward".
+  std::vector<std::string> labels() const;
 
  private:
   using Calls = std::unordered_map<uint64_t, PendingCall>;

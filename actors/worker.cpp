@@ -9,6 +9,7 @@ Worker::Worker(WorkerOptions options)
       pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
       canceller_(std::make_shared<Canceller>(*this)) {
   if (!options_.runtime) options_.runtime = Runtime::make();
+  install_traffic(*this);
   add_metrics([this](Metrics& m) {
     std::lock_guard lock(actors_mutex_);
     m["actors"] = live_cells_;
@@ -181,6 +182,13 @@ void Worker::release_actor(const ObjectId& id) {
     released_.push_back(cell);
   }
   cell->release();
+}
+
+std::vector<std::string> Worker::actor_labels() const {
+  std::lock_guard lock(actors_mutex_);
+  std::vector<std::string> labels;
+  for (const auto& [id, cell] : actors_) labels.push_back(cell->label());
+  return labels;
 }
 
 void Worker::cell_made() {

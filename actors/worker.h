@@ -18,6 +18,7 @@
 #include "actors/links.h"
 #include "actors/members.h"
 #include "actors/pending_calls.h"
+#include "actors/traffic.h"
 #include "core/clock.h"
 
 namespace troupe::actors {
@@ -123,6 +124,11 @@ class Worker final : public net::Events {
   /// Live actors, pending calls and what upper layers count: all return to where they were when nothing is
   /// used. But those named *_sent only grow.
   Metrics metrics() const;
+  /// What is under way.
+  Traffic& traffic() { return traffic_; }
+  /// Labels of the calls that wait for their replies; of the actors in the table.
+  std::vector<std::string> waits_for() const { return pending_.labels(); }
+  std::vector<std::string> actor_labels() const;
   /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
   TimePoint tick();
   /// The worker is gone: its pending calls fail, upper layers are told. Idempotent.
@@ -165,6 +171,7 @@ class Worker final : public net::Events {
 
   WorkerOptions options_;
   std::atomic<int64_t> timeout_ns_;  // of calls that name none
+  Traffic traffic_;
   Members members_;
   Links links_;
   PendingCalls pending_;

@@ -66,6 +66,7 @@ void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
 
 void Worker::on_message(net::Connection& connection, net::Message message) {
   if (connection.tag) return;
+  const Traffic::Busy busy(traffic_);
   try {
     net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;

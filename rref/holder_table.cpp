@@ -47,6 +47,16 @@ HolderActions HolderTable::dropped(const ObjectId& id) {
   return forget_if_unused(id);
 }
 
+std::vector<std::pair<ObjectId, HolderActions>> HolderTable::let_go() {
+  std::vector<std::pair<ObjectId, HolderActions>> out;
+  for (const auto& [id, entry] : entries_) out.emplace_back(id, HolderActions{});
+  for (auto& [id, actions] : out) {
+    entries_[id].handles = 0;
+    actions = forget_if_unused(id);
+  }
+  return out;
+}
+
 HolderActions HolderTable::registered(const ObjectId& id, std::optional<Error> refused) {
   auto at = entries_.find(id);
   if (at == entries_.end()) return {};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -41,6 +42,8 @@ class HolderTable {
   void copied(const ObjectId& id);
   /// A handle is gone.
   HolderActions dropped(const ObjectId& id);
+  /// All handles are gone.
+  std::vector<std::pair<ObjectId, HolderActions>> let_go();
   /// The owner's answer to register_at_owner.
   HolderActions registered(const ObjectId& id, std::optional<Error> refused);
   /// Why a reference cannot be used, if it cannot.

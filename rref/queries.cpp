@@ -8,7 +8,8 @@ namespace troupe::rref {
 
 void RefTable::check(const ObjectId& id) {
   std::lock_guard lock(mutex_);
-  if (!worker_) throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
+  if (!worker_ || let_go_)
+    throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
   if (auto why = holder_.failure(id)) throw *why;
 }
 

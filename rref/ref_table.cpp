@@ -133,6 +133,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
   const ObjectId id{owner, worker.id(), worker.next_number()};
   {
     std::lock_guard lock(mutex_);
+    if (let_go_) throw_error(ErrorKind::cancelled, "[spawn] the cluster has been shut down");
     holder_.created(id);
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
@@ -152,6 +153,20 @@ HandlePtr RefTable::refer(const actors::ActorCell& cell) {
   if (!worker_ || !owner_.grant(cell.id(), cell.id().owner))
     throw_invalid("[rref] actor " + cell.label() + " is no longer referred to by anybody");
   return std::make_shared<Handle>(shared_from_this(), cell.id(), cell.type().name);
+}
+
+void RefTable::let_go() {
+  std::vector<ObjectId> dead;
+  std::vector<std::pair<ObjectId, HolderActions>> held;
+  {
+    std::lock_guard lock(mutex_);
+    if (!worker_ || let_go_) return;
+    let_go_ = true;
+    dead = owner_.lose(worker_->id());
+    held = holder_.let_go();
+  }
+  release(dead);
+  for (auto& [id, actions] : held) perform(id, std::move(actions));
 }
 
 // ---- references in messages
@@ -224,6 +239,7 @@ void RefTable::incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins
       actions = holder_.imported(ref.id, from, ref.pin);
       unpins.insert(unpins.end(), actions.unpins.begin(), actions.unpins.end());
       actions.unpins.clear();
+      if (let_go_) actions.give_back = holder_.dropped(ref.id).give_back;
     }
     ref.hold = std::make_shared<Handle>(shared_from_this(), ref.id, ref.type);
   }
@@ -235,7 +251,7 @@ void RefTable::dropped(const ObjectId& id) {
   bool dead = false;
   {
     std::lock_guard lock(mutex_);
-    if (!worker_) return;
+    if (!worker_ || let_go_) return;
     if (id.owner == worker_->id())
       dead = owner_.give_back(id, id.owner, 1);
     else

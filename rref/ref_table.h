@@ -74,6 +74,9 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   std::string describe(const Handle& handle) const;
   /// `cancelled` once the worker has stopped.
   actors::Worker& worker();
+  /// Gives back every reference that this worker holds, as if all handles went, for the end of the cluster:
+  /// later uses of them are `cancelled`.
+  void let_go();
 
  private:
   friend class Handle;
@@ -129,6 +132,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   std::recursive_mutex spawn_mutex_;  // spawns leave in the order of their numbers
   mutable std::mutex mutex_;  // guards what follows; no handle is let go and nothing is sent while it is held
   actors::Worker* worker_;
+  bool let_go_ = false;
   OwnerTable owner_;
   HolderTable holder_;
   std::unordered_map<uint64_t, Pin> pins_;

@@ -25,7 +25,7 @@ std::string random_name() {
 
 class InProcess final : public Cluster {
  public:
-  InProcess(int count, actors::Hosting hosting, ClusterOptions options) : cores_(count) {
+  InProcess(int count, actors::Hosting hosting, ClusterOptions options) : Cluster(options), cores_(count) {
     if (count < 1) throw_invalid("[cluster] needs at least one worker, got " + std::to_string(count));
     auto runtime = actors::Runtime::make(options.threads);
     const std::string token = random_name() + random_name();
@@ -53,11 +53,17 @@ class InProcess final : public Cluster {
     worker_ = workers_.front().get();
   }
   ~InProcess() override {
-    for (auto& w : workers_) w->stop();  // all at once: none takes the end of another for a loss
-    listeners_.clear();
+    if (!begin_end()) return;
+    look_for_leaks();
+    InProcess::end({});
   }
 
  private:
+  std::vector<std::string> end(Duration) override {
+    for (auto& w : workers_) w->stop();  // all at once: none takes the end of another for a loss
+    listeners_.clear();
+    return {};
+  }
   ops::SharedCores cores_;
   net::Network network_;
   std::vector<std::unique_ptr<actors::Worker>> workers_;
@@ -106,7 +112,8 @@ struct Process {
 class Coordinated final : public Cluster {
  public:
   Coordinated(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
-      : process_(e, std::move(hosting), options),
+      : Cluster(options),
+        process_(e, std::move(hosting), options),
         coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world) {
     worker_ = &process_.worker;
     table_ = process_.table;
@@ -119,11 +126,17 @@ class Coordinated final : public Cluster {
     }
   }
   ~Coordinated() override {
-    coordinator_.shut_down(exit_code_, std::chrono::seconds(10));
-    leave();
+    if (begin_end()) Coordinated::end(options_.shutdown_timeout);
   }
 
  private:
+  std::vector<std::string> end(Duration grace) override {
+    std::vector<std::string> silent;
+    for (const auto& [name, error] : coordinator_.shut_down(exit_code_, grace))
+      if (error.kind() == ErrorKind::deadline) silent.push_back(name);
+    leave();
+    return silent;
+  }
   void leave() {  // the coordinator's services end before it does
     process_.listeners.clear();
     process_.worker.disconnect();

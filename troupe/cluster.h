@@ -1,7 +1,10 @@
 // The driver's view of a cluster: names of workers, and spawn.
 #pragma once
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,19 +17,50 @@
 
 namespace troupe {
 
+/// What happens if a graceful shutdown finds something alive that no code outside actors refers to: actors
+/// that hold each other, contexts that have not ended.
+enum class LeakCheck {
+  off,
+  warn,   ///< a log line lists it
+  error,  ///< shutdown() throws `failed`, listing it; a Cluster in this process looks in its destructor too
+};
+
+struct ShutdownOptions {
+  bool graceful = true;                         ///< wait first until nothing is under way anywhere
+  Duration timeout = std::chrono::seconds(60);  ///< for all of it
+};
+
 struct ClusterOptions {
   Duration timeout = std::chrono::seconds(60);       ///< of calls that name none
   Duration join_timeout = std::chrono::seconds(60);  ///< for all workers to come together
-  int threads = 0;                                   ///< of the pool of each process; 0: as many as cores
-  FlowLimits limits = {};         ///< of calls of one worker that have not begun where they go
-  OnFull on_full = OnFull::wait;  ///< what becomes of calls above them that do not choose
+  Duration shutdown_timeout =
+      std::chrono::seconds(10);         ///< at the end of launch()'s driver, and of a Cluster
+  int threads = 0;                      ///< of the pool of each process; 0: as many as cores
+  std::optional<LeakCheck> leak_check;  ///< unset: TROUPE_LEAK_CHECK (off, warn, error), or warn
+  FlowLimits limits = {};               ///< of calls of one worker that have not begun where they go
+  OnFull on_full = OnFull::wait;        ///< what becomes of calls above them that do not choose
 };
 
-/// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends the other workers;
-/// references that outlive it fail with `cancelled` when used.
+/// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends all workers at once,
+/// if shutdown() has not; references that outlive it fail with `cancelled` when used.
 class Cluster {
  public:
   virtual ~Cluster() = default;
+
+  /// Ends all workers, and waits until they know. A graceful one waits before that until nothing is under way
+  /// on any of them, started by whomever: calls, one-way calls and what they lead to, backward passes. Then
+  /// it drops all names and gives up the references that w0 holds, so that actors go, and looks for what is
+  /// left (LeakCheck).
+  ///
+  /// Throws, once everything here has ended: `deadline`, naming what was still under way and which workers
+  /// did not answer; `disconnected`, naming a worker that was lost meanwhile; `failed` for leaks. Later calls
+  /// fail with `cancelled`. A second shutdown() does nothing. Another cluster may be made afterwards.
+  void shutdown(const ShutdownOptions& options = {});
+
+  /// What becomes of leaks that a destructor finds, which cannot throw: without it, a log line. For test
+  /// programs, which let it fail the test. Not thread-safe: call it before the first cluster.
+  static void on_leak(std::function<void(const Error&)> f);
+
   /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a
   /// process boundary: the same program gives the same bits as over real processes.
   static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting,
@@ -63,9 +97,24 @@ class Cluster {
   void set_exit_code(int code) { exit_code_ = code; }
 
  protected:
+  explicit Cluster(const ClusterOptions& options);
+  /// Ends all workers; names those that did not answer. Once.
+  virtual std::vector<std::string> end(Duration grace) = 0;
+  /// True for the first caller: it is to end the cluster.
+  bool begin_end() { return !ending_.exchange(true); }
+  /// Of a destructor: if leaks are errors and nothing has failed, looks for them. Not where work goes on that
+  /// would be cut off: leaks cannot be told from what it holds.
+  void look_for_leaks();
+
   actors::Worker* worker_ = nullptr;
   std::shared_ptr<rref::RefTable> table_;
   int exit_code_ = 0;
+  ClusterOptions options_;
+
+ private:
+  std::optional<Error> settle_and_look(TimePoint deadline);
+  void drop_names();
+  std::atomic<bool> ending_{false};
 };
 
 /// A worker process that drives nothing.

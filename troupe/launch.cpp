@@ -67,11 +67,13 @@ void complain(const std::string& who, const char* text) {
 
 int code_of(const Error& e) { return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed; }
 
-int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)>& driver) {
+int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)>& driver,
+          Duration shutdown_timeout) {
   int code = 0;
   signals.on_signal([&cluster] { cluster.worker().interrupt("[launch] interrupted"); });
   try {
     driver(cluster);
+    if (!signals.received()) cluster.shutdown({.timeout = shutdown_timeout});
   } catch (...) {
     const Error e = current_error();
     if (!signals.received()) complain("w0", e.what());
@@ -80,6 +82,11 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
   signals.on_signal(nullptr);
   if (signals.received()) code = 128 + signals.received();
   cluster.set_exit_code(code);
+  try {
+    cluster.shutdown({.graceful = false, .timeout = shutdown_timeout});  // if it has not been
+  } catch (const Error& e) {
+    complain("w0", e.what());
+  }
   return code;
 }
 
@@ -119,7 +126,7 @@ int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
       cluster = Cluster::in_process(alone, std::move(hosting), options);
     }
     joined = true;
-    return drive(*cluster, signals, driver);
+    return drive(*cluster, signals, driver, options.shutdown_timeout);
   } catch (const Error& e) {
     if (signals.received()) return 128 + signals.received();
     complain(who, e.what());

@@ -129,7 +129,7 @@ TEST_CASE("an exception in a method reaches the caller with type, text, method, 
 }
 
 TEST_CASE("bad calls are errors that say what is wrong") {
-  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto cluster = Cluster::in_process(2, hosting<Echo>(), {.leak_check = LeakCheck::off});
   auto echo = cluster->spawn<Echo>("w1", 0);
   SECTION("unknown worker") {
     const Error e = error_of([&] { cluster->spawn<Echo>("w7", 0); });
@@ -312,7 +312,7 @@ TEST_CASE("an actor whose last reference goes while a method waits lives until t
 }
 
 TEST_CASE("a cluster stops although a method of an actor without references waits for ever", "[actors]") {
-  auto cluster = Cluster::in_process(3, hosting<Gate, Waiter>());
+  auto cluster = Cluster::in_process(3, hosting<Gate, Waiter>(), {.leak_check = LeakCheck::off});
   auto gate = cluster->spawn<Gate>("w2");
   auto never = cluster->spawn<Waiter>("w1").call<&Waiter::wait>(gate, 1);
   gate.call<&Gate::arrivals>(1).get();

@@ -206,7 +206,7 @@ TEST_CASE("a lookup may wait for the name, as long as its deadline allows") {
 TEST_CASE("names and those who wait for them end with their cluster") {
   Future<RRef<Server>> waiting;
   {
-    auto cluster = Cluster::in_process(2, hosting<Server>());
+    auto cluster = Cluster::in_process(2, hosting<Server>(), {.leak_check = LeakCheck::off});
     auto server = cluster->spawn_named<Server>("w1/server", 3);
     server.ready().get();
     waiting = cluster->lookup<Server>("w1/other", {.wait = true});

@@ -194,7 +194,7 @@ TEST_CASE("values of a cluster that was shut down say so") {
   Remote<int64_t> left;
   RRef<Sums> actor;
   {
-    auto cluster = Cluster::in_process(2, hosting<Sums>());
+    auto cluster = Cluster::in_process(2, hosting<Sums>(), {.leak_check = LeakCheck::off});
     actor = cluster->spawn<Sums>("w1", 1);
     left = actor.remote<&Sums::add>(1);
     (void)actor.remote<&Sums::slow>(1);

@@ -155,7 +155,7 @@ TEST_CASE("three references in one result, each changed at its owner and read ba
 }
 
 TEST_CASE("actors that hold each other live until their cluster ends, and end with it") {
-  auto cluster = Cluster::in_process(3, hosting<Number, Holder>());
+  auto cluster = Cluster::in_process(3, hosting<Number, Holder>(), {.leak_check = LeakCheck::off});
   {
     auto a = cluster->spawn<Holder>("w1"), b = cluster->spawn<Holder>("w2"),
          self = cluster->spawn<Holder>("w1");

@@ -1,0 +1,58 @@
+// Programs that end in different ways, as --mode says.
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tools/cli.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+struct Hopper : Actor {
+  void meet(RRef<Hopper> other) { next = other; }
+  // A hop that nobody waits for.
+  void hop(int left) {
+    std::printf("hop %d\n", left);
+    std::fflush(stdout);
+    if (left > 1) next.tell<&Hopper::hop>(left - 1);
+  }
+  int64_t pid() { return getpid(); }
+  Task<void> never() { return wait(promise.future()); }
+  static Task<void> wait(Future<void> future) { co_await future; }
+  RRef<Hopper> next;
+  Promise<void> promise;
+  static constexpr auto remote = methods<Hopper>("meet", &Hopper::meet, "hop", &Hopper::hop, "pid",
+                                                 &Hopper::pid, "never", &Hopper::never);
+};
+
+int main(int argc, char** argv) {
+  std::string mode = "chain";
+  double timeout = 10;
+  tools::Flags flags("endings", "Leaves work behind when its driver ends.");
+  flags.add("--mode", mode, "what is left behind", {"chain", "never", "kill", "stop", "cycle"})
+      .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
+  if (auto code = flags.parse(argc, argv)) return *code;
+  ClusterOptions options;
+  options.shutdown_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout));
+  return launch(
+      hosting<Hopper>(),
+      [&](Cluster& cluster) {
+        std::vector<RRef<Hopper>> all;
+        for (const auto& name : cluster.workers()) all.push_back(cluster.spawn<Hopper>(name));
+        for (size_t i = 0; i + 1 < all.size(); ++i) all[i].call<&Hopper::meet>(all[i + 1]).get();
+        all.back().call<&Hopper::meet>(mode == "cycle" ? all[1] : all[0]).get();
+        auto& last = all.back();
+        static std::vector<Future<void>> kept;  // for good: a call whose future goes is given up
+        if (mode == "chain") last.tell<&Hopper::hop>(20);
+        if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
+        if (mode != "kill" && mode != "stop") return;
+        // Once the shutdown asks what is under way.
+        const auto pid = static_cast<pid_t>(last.call<&Hopper::pid>().get());
+        std::thread([&worker = cluster.worker(), pid, number = mode == "kill" ? SIGKILL : SIGSTOP] {
+          for (;; std::this_thread::yield())
+            for (const std::string& label : worker.waits_for())
+              if (label == actors::kTraffic) return (void)kill(pid, number);
+        }).detach();
+      },
+      options);
+}

@@ -1,0 +1,118 @@
+// How clusters of processes end when their driver does.
+#include <thread>
+
+#include "tests/process/launcher.h"
+#include "tests/support/error_of.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Contains;
+
+namespace {
+
+Launcher ending(const std::string& mode, const std::string& timeout = "60",
+                const std::string& check = "error") {
+  return Launcher({"-n", "3", program("endings"), "--mode", mode, "--timeout", timeout},
+                  {"TROUPE_LEAK_CHECK=" + check});
+}
+
+}  // namespace
+
+TEST_CASE("nobody leaves before a chain of hops that nobody waits for is over", "[process]") {
+  auto job = ending("chain");
+  CHECK(job.exit_code() == 0);
+  CHECK(job.errors == "");
+  CHECK(job.nothing_left());
+  for (int i = 1; i <= 20; ++i) CHECK(Process::count(job.output, "hop " + std::to_string(i) + "\n") == 1);
+  CHECK(Process::count(job.output, "hop ") == 20);
+}
+
+TEST_CASE("a method that never ends does not keep a program: it is named after the timeout", "[process]") {
+  auto job = ending("never", "0.2");
+  CHECK(job.exit_code() == 1);
+  CHECK_THAT(job.errors, Contains("w0: error: [cluster] still under way after") &&
+                             Contains("Hopper::never") && Contains("w2 has 1 calls or jobs under way"));
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("a worker that dies while the cluster ends is named; all others end", "[process]") {
+  auto job = ending("kill");
+  CHECK(job.exit_code() == 137);
+  CHECK_THAT(job.errors, Contains("w0: error: worker w2 was lost") && Contains("troupe run: w2 (pid "));
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("a worker that never comes to the end is named in bounded time", "[process]") {
+  auto job = ending("stop", "0.5");
+  CHECK(job.exit_code() != 0);
+  CHECK_THAT(job.errors,
+             Contains("w0: error: [cluster] still under way after") && Contains("w2 does not answer"));
+  CHECK(job.nothing_left());
+}
+
+TEST_CASE("actors of a program that hold each other are listed at its end, or are its error", "[process]") {
+  auto warned = ending("cycle", "60", "warn");
+  CHECK(warned.exit_code() == 0);
+  CHECK_THAT(warned.errors, Contains("leaked") && Contains("w1 (Hopper#"));
+  auto refused = ending("cycle");
+  CHECK(refused.exit_code() == 1);
+  CHECK_THAT(refused.errors, Contains("w0: error: [cluster] leaked") && Contains("w1 (Hopper#"));
+}
+
+struct Echo : Actor {
+  Tensor echo(Tensor x) { return x; }
+  static constexpr auto remote = methods<Echo>("echo", &Echo::echo);
+};
+
+namespace {
+
+Environment environment_of(uint32_t rank, uint32_t world) {
+  return {.rank = rank,
+          .world = world,
+          .source = "test",
+          .address = "unix:@troupe-shutdown-" + std::to_string(getpid()),
+          .token = "a token for shutdown tests, long enough"};
+}
+
+// Worker 1 of two, on a thread of this process, until the cluster ends.
+struct Second {
+  int code = -1;
+  std::thread thread{[this] {
+    Promise<int> stop;
+    code = WorkerProcess::join(environment_of(1, 2), hosting<Echo>())->serve(stop.future());
+  }};
+};
+
+}  // namespace
+
+TEST_CASE("a cluster over sockets is made, ended and made again in one process; two at once are refused",
+          "[process]") {
+  for (int round = 0; round < 3; ++round) {
+    Second second;
+    auto cluster =
+        Cluster::coordinate(environment_of(0, 2), hosting<Echo>(), {.leak_check = LeakCheck::error});
+    auto echo = cluster->spawn<Echo>("w1");
+    CHECK(echo.call<&Echo::echo>(Tensor::full({2}, 4)).get().to_vector<float>() == std::vector<float>{4, 4});
+    CHECK_THAT(text_of([] { Cluster::coordinate(environment_of(0, 2), hosting<Echo>()); }),
+               Contains("unix:@troupe-shutdown-"));
+    cluster->set_exit_code(round);
+    cluster->shutdown();
+    second.thread.join();
+    CHECK(second.code == round);
+  }
+}
+
+TEST_CASE("a newcomer to a complete cluster is refused with a message, and the cluster goes on",
+          "[process]") {
+  Second second;
+  auto cluster = Cluster::coordinate(environment_of(0, 2), hosting<Echo>());
+  for (const uint32_t rank : {2, 1})
+    CHECK_THAT(text_of([&] { WorkerProcess::join(environment_of(rank, 3), hosting<Echo>()); }),
+               Contains(rank == 2 ? "rank 2 cannot join a cluster of 2" : "is its rank used twice?"));
+  CHECK(cluster->workers() == std::vector<std::string>{"w0", "w1"});
+  CHECK(cluster->spawn<Echo>("w1").call<&Echo::echo>(Tensor::full({2}, 4)).get().numel() == 2);
+  cluster->shutdown();
+  second.thread.join();
+  CHECK(second.code == 0);
+}

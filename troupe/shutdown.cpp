@@ -1,0 +1,91 @@
+// The end of a cluster, in order.
+#include <cstdlib>
+#include <exception>
+
+#include "actors/rest.h"
+#include "core/log.h"
+#include "troupe/cluster.h"
+
+namespace troupe {
+namespace {
+
+LeakCheck leak_check_from_environment() {
+  const char* text = std::getenv("TROUPE_LEAK_CHECK");
+  const std::string value = text ? text : "";
+  if (value.empty() || value == "warn") return LeakCheck::warn;
+  if (value == "off") return LeakCheck::off;
+  if (value == "error") return LeakCheck::error;
+  throw_invalid("[cluster] TROUPE_LEAK_CHECK is '" + value + "'; expected off, warn or error");
+}
+
+std::string listed(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+// How long a destructor waits for work to end.
+constexpr Duration kPatience = std::chrono::seconds(2);
+
+std::function<void(const Error&)>& leak_handler() {
+  static std::function<void(const Error&)> handler = [](const Error& e) { log::error(e.what()); };
+  return handler;
+}
+
+}  // namespace
+
+void Cluster::on_leak(std::function<void(const Error&)> f) { leak_handler() = std::move(f); }
+
+void Cluster::look_for_leaks() {
+  if (*options_.leak_check != LeakCheck::error || std::uncaught_exceptions()) return;
+  const auto problem = settle_and_look(worker_->clock().now() + kPatience);
+  if (problem && problem->kind() == ErrorKind::failed) leak_handler()(*problem);
+}
+
+Cluster::Cluster(const ClusterOptions& options) : options_(options) {
+  if (!options_.leak_check) options_.leak_check = leak_check_from_environment();
+}
+
+void Cluster::shutdown(const ShutdownOptions& options) {
+  check_may_block("Cluster::shutdown");
+  if (!begin_end()) return;
+  const TimePoint deadline = worker_->clock().now() + options.timeout;
+  std::optional<Error> problem;
+  if (options.graceful) problem = settle_and_look(deadline);
+  if (problem && !exit_code_) exit_code_ = 1;  // the others' too
+  const auto left = std::max<Duration>(deadline - worker_->clock().now(), std::chrono::milliseconds(100));
+  const auto silent = end(left);
+  if (problem) throw *problem;
+  if (!silent.empty())
+    throw_error(ErrorKind::deadline,
+                "[cluster] these workers were told to end and did not answer: " + listed(silent));
+}
+
+// A name keeps its object for whoever may look it up; nobody will.
+void Cluster::drop_names() {
+  FrameScope neutral({worker_});
+  for (const actors::Member& m : worker_->members().all()) {
+    const auto names = table_->names(m.id);
+    if (!names.wait().ok()) continue;  // a lost worker
+    for (const auto& [name, type] : actors::from_value<ValueMap>(names.get()))
+      (void)table_->drop_name(m.name + "/" + name).wait();
+  }
+}
+
+std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
+  std::optional<Error> problem = actors::wait_for_rest(*worker_, deadline);
+  if (problem && problem->kind() != ErrorKind::disconnected) return problem;
+  drop_names();
+  table_->let_go();
+  if (auto second = actors::wait_for_rest(*worker_, deadline); second && !problem) problem = second;
+  if (problem || *options_.leak_check == LeakCheck::off) return problem;
+  const auto alive = actors::alive_everywhere(*worker_, deadline);
+  if (alive.empty()) return problem;
+  const std::string text = "[cluster] leaked, nothing outside refers to them: " + listed(alive) +
+                           " (do actors hold each other? did contexts end?)";
+  if (*options_.leak_check == LeakCheck::error) return Error(ErrorKind::failed, text);
+  log::warning(text);
+  return problem;
+}
+
+}  // namespace troupe
