@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "core/error.h"
+#include "core/partial_node.h"
 #include "core/saved_tensor.h"
 #include "ops/anomaly.h"
 #include "ops/op.h"
@@ -33,7 +34,7 @@ Tensors widened(std::span<const Tensor> all) {
 
 // The recorded application of one operator. A saved result is held without its history: with it, the node
 // would own itself. Saved inputs keep theirs, which leads away from this node.
-class OpNode final : public Node {
+class OpNode final : public PartialNode {
  public:
   OpNode(const Op& op, Attrs attrs, std::span<const Tensor> in, const Tensors& out)
       : op_(op), own_attrs_(std::move(attrs)) {
@@ -80,7 +81,9 @@ class OpNode final : public Node {
                                     list == &in_ ? "input" : "result", i, t.get().str(), t.complaint()));
   }
 
-  Tensors apply(Tensors&& grads) override {
+  Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
+
+  Tensors apply_some(Tensors&& grads, std::span<const uint8_t> wanted) override {
     check_saved();  // again: a hook may have written
     bool any = false;
     for (const Tensor& g : grads) any |= g.defined();
@@ -91,7 +94,8 @@ class OpNode final : public Node {
     const Few in = restore(in_, false), out = restore(out_, true);
     bool half = any_half(op_, grads);
     for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_half(op_);
-    Tensors result = half ? in_float32(in, out, grads) : differentiate(in, out, grads, specs_);
+    Tensors result =
+        half ? in_float32(in, out, grads, wanted) : differentiate(in, out, grads, specs_, wanted);
     result.resize(specs_.size());
     return result;
   }
@@ -107,17 +111,19 @@ class OpNode final : public Node {
   using Few = SmallVector<Tensor, 2>;
 
   Tensors differentiate(std::span<const Tensor> in, std::span<const Tensor> out,
-                        std::span<const Tensor> grads, std::span<const Spec> specs) const {
-    const Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next()};
+                        std::span<const Tensor> grads, std::span<const Spec> specs,
+                        std::span<const uint8_t> wanted) const {
+    const Backward call{op_,   own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(),
+                        wanted};
     return anomaly_mode() == Anomaly::off ? op_.gradient(call)
                                           : checked_gradient(call, where_ ? *where_ : "");
   }
 
-  Tensors in_float32(std::span<const Tensor> in, std::span<const Tensor> out,
-                     std::span<const Tensor> grads) const {
+  Tensors in_float32(std::span<const Tensor> in, std::span<const Tensor> out, std::span<const Tensor> grads,
+                     std::span<const uint8_t> wanted) const {
     std::vector<Spec> specs(specs_.begin(), specs_.end());
     for (Spec& s : specs) s.dtype = compute_dtype(s.dtype);
-    Tensors result = differentiate(widened(in), widened(out), widened(grads), specs);
+    Tensors result = differentiate(widened(in), widened(out), widened(grads), specs, wanted);
     for (size_t i = 0; i < result.size(); ++i)
       if (result[i].defined()) result[i] = to(result[i], specs_[i].dtype);
     return result;

@@ -39,9 +39,10 @@ struct Backward {
   std::span<const Tensor> grads;   ///< of the results; undefined for those with no history
   std::span<const Spec> in_specs;  ///< shape and dtype of every input
   std::span<const Edge> next;
+  std::span<const uint8_t> wanted = {};  ///< by input: not 0 if this time it is asked for; empty: all are
 
   /// Whether somebody wants the gradient of input i.
-  bool needs(size_t i) const { return static_cast<bool>(next[i]); }
+  bool needs(size_t i) const { return next[i] && (wanted.empty() || wanted[i]); }
   const Shape& shape(size_t i) const { return in_specs[i].shape; }
 };
 

@@ -1,0 +1,73 @@
+#include "autograd/split_pass.h"
+
+#include "autograd/pass.h"
+
+namespace troupe::autograd {
+
+struct SplitPass::Impl {
+  Tensors root_tensors;  // hold the graph
+  std::vector<Edge> roots;
+  std::vector<Capture> captures;
+  std::vector<Node*> exits;
+  std::vector<LeftOut> left_out;
+  std::vector<Edge> aside;  // roots that lead to no input
+  Tensors aside_grads;
+};
+
+SplitPass::SplitPass(const Tensors& roots, const Tensors& inputs) : impl_(std::make_unique<Impl>()) {
+  impl_->root_tensors = roots;
+  impl_->roots = root_edges("backward", roots);
+  if (!inputs.empty())
+    for (Edge& edge : root_edges("backward", inputs)) impl_->captures.push_back({std::move(edge), {}});
+  Pass look(&impl_->captures, &impl_->exits, {});
+  for (const Edge& root : impl_->roots) look.expect(root);
+}
+
+SplitPass::~SplitPass() = default;
+
+bool SplitPass::leaves_actor() const { return !impl_->exits.empty(); }
+
+Tensors SplitPass::inputs(const Tensors& grads) {
+  Impl& it = *impl_;
+  if (it.roots.empty()) throw_invalid("[backward] the first part of this pass was already run");
+  Tensors entering = root_grads("backward", it.root_tensors, grads, false);
+  GradMode off(false);
+  Pass pass(&it.captures, nullptr, {}, &it.left_out);
+  for (const Edge& root : it.roots) pass.expect(root);
+  pass.check();
+  for (size_t i = 0; i < it.roots.size(); ++i)
+    if (!pass.leads_on(it.roots[i])) {
+      it.aside.push_back(it.roots[i]);
+      it.aside_grads.push_back(entering[i]);
+    }
+  pass.run(std::exchange(it.roots, {}), std::move(entering), nullptr);
+  it.root_tensors.clear();
+  Tensors out;
+  for (Capture& c : it.captures) out.push_back(std::move(c.grad));
+  return out;
+}
+
+void SplitPass::rest(Sink& sink) {
+  Impl& it = *impl_;
+  GradMode off(false);
+  std::vector<Edge> edges = std::exchange(it.aside, {});
+  Tensors grads = std::exchange(it.aside_grads, {});
+  for (LeftOut& left : it.left_out) {
+    std::vector<uint8_t> others(left.wanted.size());
+    for (size_t i = 0; i < others.size(); ++i) others[i] = !left.wanted[i];
+    auto* partial = dynamic_cast<PartialNode*>(left.node.get());
+    Tensors out = partial ? partial->apply_some(std::move(left.grads), others)
+                          : left.node->apply(std::move(left.grads));
+    left.grads.clear();
+    for (size_t i = 0; i < others.size(); ++i)
+      if (const Edge& edge = left.node->next()[i]; edge && others[i]) {
+        edges.push_back(edge);
+        grads.push_back(std::move(out.at(i)));
+      }
+    left.node->release_saved();
+  }
+  it.left_out.clear();
+  run(edges, std::move(grads), sink);
+}
+
+}  // namespace troupe::autograd
