@@ -1,4 +1,5 @@
 // What comes in from other workers: calls, replies, connections.
+#include "actors/in_place.h"
 #include "actors/worker.h"
 #include "core/log.h"
 
@@ -23,13 +24,7 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
       throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
                     ":" + std::to_string(call.target.number) + ": it was released, or never made");
     }
-    const size_t method = cell->find_method(call.method);
-    if (method == ActorCell::kUnknown) {
-      std::string known;
-      for (const auto& m : cell->type().methods) known += (known.empty() ? "" : ", ") + m.name;
-      throw_invalid("[call] actor " + cell->label() + " has no such method; " + cell->type().name +
-                    " has: " + known);
-    }
+    const size_t method = method_of(*cell, call.method);
     invocation->set_target(cell, method);
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
     cell->deliver(invocation);
