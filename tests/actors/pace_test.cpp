@@ -1,0 +1,68 @@
+// Where work runs, by how long it took: short work with the reader, long work in the pool, and no changing
+// about.
+#include "actors/pace.h"
+
+#include <catch2/catch.hpp>
+
+#include <random>
+
+using namespace troupe;
+using namespace troupe::actors;
+
+namespace {
+
+constexpr Duration kQuick = std::chrono::microseconds(5), kSlow = std::chrono::milliseconds(4);
+
+void note(Pace& pace, int times, Duration took) {
+  for (int i = 0; i < times; ++i) pace.note(took);
+}
+
+}  // namespace
+
+TEST_CASE("work that never ran, or was long once, runs in the pool; after a short run with the reader") {
+  Pace pace;
+  CHECK(pace.where() == Where::pool);
+  pace.note(kQuick);
+  CHECK(pace.where() == Where::caller);
+  Pace slow;
+  slow.note(kSlow);
+  CHECK(slow.where() == Where::pool);
+}
+
+TEST_CASE("short work that is interrupted now and then stays with the reader") {
+  Pace pace;
+  note(pace, 8, kQuick);
+  for (int i = 0; i < 100; ++i) {
+    pace.note(kSlow);
+    REQUIRE(pace.where() == Where::caller);
+    note(pace, 3, kQuick);
+    REQUIRE(pace.where() == Where::caller);
+  }
+}
+
+TEST_CASE(
+    "work that becomes long leaves the reader at its third run, and comes back after eight short ones") {
+  Pace pace;
+  note(pace, 8, kQuick);
+  note(pace, 2, kSlow);
+  CHECK(pace.where() == Where::caller);
+  pace.note(kSlow);
+  CHECK(pace.where() == Where::pool);
+  note(pace, 7, kQuick);
+  CHECK(pace.where() == Where::pool);
+  pace.note(kQuick);
+  CHECK(pace.where() == Where::caller);
+}
+
+TEST_CASE("work about as long as the limit keeps its place") {
+  Pace pace;
+  std::mt19937 random(1);
+  int changes = 0;
+  Where before = pace.where();
+  for (int i = 0; i < 10000; ++i) {
+    pace.note(Pace::kShort + std::chrono::microseconds(static_cast<int>(random() % 21) - 10));
+    changes += pace.where() != before;
+    before = pace.where();
+  }
+  CHECK(changes < 200);  // with one mean and one limit it is thousands
+}
