@@ -1,5 +1,7 @@
 #include "autograd/split_pass.h"
 
+#include <optional>
+
 #include "autograd/pass.h"
 
 namespace troupe::autograd {
@@ -12,6 +14,7 @@ struct SplitPass::Impl {
   std::vector<LeftOut> left_out;
   std::vector<Edge> aside;  // roots that lead to no input
   Tensors aside_grads;
+  std::optional<Pass> pass;  // the first part
 };
 
 SplitPass::SplitPass(const Tensors& roots, const Tensors& inputs) : impl_(std::make_unique<Impl>()) {
@@ -19,8 +22,8 @@ SplitPass::SplitPass(const Tensors& roots, const Tensors& inputs) : impl_(std::m
   impl_->roots = root_edges("backward", roots);
   if (!inputs.empty())
     for (Edge& edge : root_edges("backward", inputs)) impl_->captures.push_back({std::move(edge), {}});
-  Pass look(&impl_->captures, &impl_->exits, {});
-  for (const Edge& root : impl_->roots) look.expect(root);
+  impl_->pass.emplace(&impl_->captures, &impl_->exits, RunOptions{}, &impl_->left_out);
+  for (const Edge& root : impl_->roots) impl_->pass->expect(root);
 }
 
 SplitPass::~SplitPass() = default;
@@ -32,8 +35,7 @@ Tensors SplitPass::inputs(const Tensors& grads) {
   if (it.roots.empty()) throw_invalid("[backward] the first part of this pass was already run");
   Tensors entering = root_grads("backward", it.root_tensors, grads, false);
   GradMode off(false);
-  Pass pass(&it.captures, nullptr, {}, &it.left_out);
-  for (const Edge& root : it.roots) pass.expect(root);
+  Pass& pass = *it.pass;
   pass.check();
   for (size_t i = 0; i < it.roots.size(); ++i)
     if (!pass.leads_on(it.roots[i])) {
@@ -41,6 +43,7 @@ Tensors SplitPass::inputs(const Tensors& grads) {
       it.aside_grads.push_back(entering[i]);
     }
   pass.run(std::exchange(it.roots, {}), std::move(entering), nullptr);
+  it.pass.reset();
   it.root_tensors.clear();
   Tensors out;
   for (Capture& c : it.captures) out.push_back(std::move(c.grad));

@@ -10,6 +10,7 @@
 #include "autograd/dist/optimizer.h"
 #include "net/socket/transport.h"
 #include "ops/threads.h"
+#include "parallel/pipeline.h"
 
 namespace troupe {
 namespace {
@@ -21,6 +22,12 @@ std::string random_name() {
   char text[17];
   snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(bits));
   return text;
+}
+
+// What a program hosts, and what layers above the workers need everywhere.
+actors::Hosting with_builtin(actors::Hosting hosting) {
+  for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
+  return hosting;
 }
 
 class InProcess final : public Cluster {
@@ -185,21 +192,22 @@ std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
   optim::install_distributed(worker);
   actors::install_gathering(worker);
   nn::install_modules(worker);
+  parallel::install_pipeline(worker);
   return table;
 }
 
 std::unique_ptr<Cluster> Cluster::in_process(int workers, actors::Hosting hosting, ClusterOptions options) {
-  return std::make_unique<InProcess>(workers, std::move(hosting), options);
+  return std::make_unique<InProcess>(workers, with_builtin(std::move(hosting)), options);
 }
 
 std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment, actors::Hosting hosting,
                                              ClusterOptions options) {
-  return std::make_unique<Coordinated>(environment, std::move(hosting), options);
+  return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options);
 }
 
 std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment, actors::Hosting hosting,
                                                    ClusterOptions options) {
-  return std::make_unique<Joined>(environment, std::move(hosting), options);
+  return std::make_unique<Joined>(environment, with_builtin(std::move(hosting)), options);
 }
 
 std::vector<std::string> Cluster::workers() const {

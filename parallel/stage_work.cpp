@@ -1,0 +1,269 @@
+#include "parallel/stage_work.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "actors/in_place.h"
+#include "actors/methods.h"
+#include "autograd/accumulate.h"
+#include "autograd/checkpoint.h"
+#include "autograd/dist/context.h"
+#include "autograd/split_pass.h"
+
+namespace troupe::parallel {
+namespace {
+
+// Gradients of parameters, summed over micro-batches.
+class Sums final : public autograd::Sink {
+ public:
+  void accumulate(const Tensor& leaf, const Tensor& grad) override {
+    const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
+    if (is_new) leaves.push_back(leaf), grads.emplace_back();
+    autograd::add_gradient(grads[at->second], grad);
+  }
+  Tensors leaves, grads;
+
+ private:
+  std::unordered_map<const TensorImpl*, size_t> index_;
+};
+
+// One micro-batch between its forward and the end of its backward.
+struct Live {
+  Tensors inputs;   // floating tensors of the input; leaves, unless nobody wants their gradients
+  Tensors outputs;  // floating tensors of the output
+  Tensor loss;      // in their place, if there is one
+  std::unique_ptr<autograd::SplitPass> rest;  // after the first part, if the second is not done
+};
+
+struct Step {
+  uint64_t number = 0;
+  std::map<int64_t, Live> live;  // by micro-batch
+  Sums sums;
+};
+
+// By pipeline and stage.
+using Steps = std::map<std::pair<uint64_t, int64_t>, Step>;
+
+Steps& steps() {
+  std::any& kept = actors::current_cell()->attachments()["pipeline"];
+  if (!kept.has_value()) kept = std::make_shared<Steps>();
+  return **std::any_cast<std::shared_ptr<Steps>>(&kept);
+}
+
+Step& step_of(const WorkId& id) {
+  Step& step = steps()[{id.pipeline, id.stage}];
+  if (step.number > id.step)
+    throw_error(ErrorKind::cancelled,
+                fmt::format("[pipeline] step {} is over: step {} has begun", id.step, step.number));
+  if (step.number < id.step) {
+    step = {};
+    step.number = id.step;
+  }
+  return step;
+}
+
+Live& live_of(const WorkId& id) {
+  Step& step = step_of(id);
+  const auto at = step.live.find(id.micro_batch);
+  if (at == step.live.end())
+    throw_invalid(
+        fmt::format("[pipeline] stage {} has nothing recorded of micro-batch {}", id.stage, id.micro_batch));
+  return at->second;
+}
+
+Tensors floating_of(Value& tree) {
+  Tensors out;
+  visit_tensors(tree, [&](Tensor& t) {
+    if (t.defined() && is_floating(t.dtype())) out.push_back(t);
+  });
+  return out;
+}
+
+// The method's arguments: the output of the stage before, as one or as a list of several, and what was given.
+ValueList arguments(ForwardOrder& order) {
+  const int64_t wanted = order.arity - static_cast<int64_t>(order.given.size());
+  ValueList args;
+  if (wanted == 1) {
+    args.push_back(order.input);
+  } else {
+    const auto* list = order.input.get_if<ValueList>();
+    if (wanted < 1 || !list || static_cast<int64_t>(list->size()) != wanted)
+      throw_invalid(fmt::format(
+          "[pipeline] {} of stage {} takes {} arguments, {} of which were given: it wants {} from {}, which "
+          "gave {}",
+          order.method, order.id.stage, order.arity, order.given.size(), wanted,
+          order.first ? "the batch" : fmt::format("stage {}", order.id.stage - 1), order.input.describe()));
+    args = *list;
+  }
+  for (Value& v : order.given) args.push_back(std::move(v));
+  return args;
+}
+
+// Runs the method as a function of the input's floating tensors that is run again by the backward pass.
+Value recomputed(const ForwardOrder& order, const Tensors& inputs) {
+  Value shape;  // of the output: its tensors are replaced by those of the checkpoint
+  const auto again = [order, &shape, first_run = true](const Tensors& in) mutable -> Tensors {
+    ForwardOrder copy = order;
+    size_t i = 0;
+    visit_tensors(copy.input, [&](Tensor& t) {
+      if (t.defined() && is_floating(t.dtype())) t = in.at(i++);
+    });
+    const auto done = actors::run_in_place(copy.method, arguments(copy));
+    const auto* result = done.peek();
+    if (!result)
+      throw_error(ErrorKind::unimplemented,
+                  "[pipeline] " + order.method +
+                      " waits for something: a coroutine cannot be run again by the "
+                      "backward pass; use Checkpoint::never");
+    Value out = result->value();
+    Tensors tensors = floating_of(out);
+    if (std::exchange(first_run, false)) shape = std::move(out);
+    return tensors;
+  };
+  const Tensors made = autograd::checkpoint_all(again, inputs);
+  size_t i = 0;
+  visit_tensors(shape, [&](Tensor& t) {
+    if (t.defined() && is_floating(t.dtype())) t = made.at(i++);
+  });
+  return shape;
+}
+
+Tensor loss_of(const ForwardOrder& order, const Value& result) {
+  const auto* loss = result.get_if<Tensor>();
+  if (!loss || !loss->defined() || loss->numel() != 1)
+    throw_invalid(fmt::format("[pipeline] the loss {} of stage {} gave {}: expected a tensor of one element",
+                              order.loss, order.id.stage, result.describe()));
+  return *loss;
+}
+
+Task<ValueList> forward(ForwardOrder order) {
+  GradMode mode(order.record);
+  Live live;
+  visit_tensors(order.input, [&](Tensor& t) {
+    if (!t.defined() || !is_floating(t.dtype())) return;
+    t = t.detach();
+    if (order.record && !order.first) t.set_requires_grad();
+    live.inputs.push_back(t);
+  });
+  Value output;
+  if (order.record && order.recompute)
+    output = recomputed(order, live.inputs);
+  else
+    output = co_await actors::run_in_place(order.method, arguments(order));
+  if (!order.loss.empty()) {
+    ValueList both{output, order.target};
+    live.loss = loss_of(order, co_await actors::run_in_place(order.loss, std::move(both)));
+  }
+  const Tensor loss = live.loss.defined() ? live.loss.detach() : Tensor();
+  if (order.record) {
+    live.outputs = floating_of(output);
+    step_of(order.id).live[order.id.micro_batch] = std::move(live);
+  }
+  visit_tensors(output, [](Tensor& t) {  // the graph ends here: the pipeline itself carries gradients on
+    if (t.defined()) t = t.detach();
+  });
+  co_return ValueList{loss.defined() ? Value() : std::move(output), actors::to_value(loss)};
+}
+
+// Of the graph that the actor has by itself: in two parts.
+Tensors first_part(Step& step, const BackwardOrder& order, Live& live, const Tensors& grads) {
+  Tensors out(live.inputs.size());
+  live.outputs.clear(), live.loss = {}, live.inputs.clear();
+  const Tensors got = live.rest->inputs(grads);
+  for (size_t i = 0; i < got.size(); ++i) out[i] = got[i];  // all inputs want one, or none does
+  if (order.whole) {
+    live.rest->rest(step.sums);
+    step.live.erase(order.id.micro_batch);
+  }
+  return out;
+}
+
+Task<Tensors> backward(BackwardOrder order) {
+  Live& live = live_of(order.id);
+  if (live.rest)
+    throw_invalid(fmt::format("[pipeline] micro-batch {} of stage {} was run backward already",
+                              order.id.micro_batch, order.id.stage));
+  Tensors roots, grads;
+  if (live.loss.defined()) {
+    if (live.loss.requires_grad()) {
+      roots.push_back(live.loss);
+      grads.push_back(Tensor::full(live.loss.shape(), order.weight, live.loss.dtype()));
+    }
+  } else {
+    if (order.grads.size() != live.outputs.size())
+      throw_invalid(fmt::format("[pipeline] {} gradients came for the {} floating tensors that stage {} gave",
+                                order.grads.size(), live.outputs.size(), order.id.stage));
+    for (size_t i = 0; i < live.outputs.size(); ++i)
+      if (live.outputs[i].requires_grad() && order.grads[i].defined()) {
+        roots.push_back(live.outputs[i]);
+        grads.push_back(order.grads[i]);
+      }
+  }
+  const size_t live_inputs = live.inputs.size();
+  if (roots.empty()) {
+    if (order.whole) step_of(order.id).live.erase(order.id.micro_batch);
+    co_return Tensors(live_inputs);
+  }
+  Tensors wanted;
+  for (const Tensor& t : live.inputs)
+    if (t.requires_grad()) wanted.push_back(t);
+  auto pass = std::make_unique<autograd::SplitPass>(roots, wanted);
+  if (!pass->leaves_actor()) {
+    live.rest = std::move(pass);
+    roots.clear();
+    co_return first_part(step_of(order.id), order, live, grads);
+  }
+  pass.reset();
+  // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.
+  Live whole = std::move(live);
+  live = {};
+  co_await autograd::context_backward(roots, grads);
+  Tensors out;
+  for (const Tensor& t : whole.inputs)
+    out.push_back(t.requires_grad() ? autograd::exchange_context_gradient(t, {}) : Tensor());
+  if (order.whole) step_of(order.id).live.erase(order.id.micro_batch);
+  co_return out;
+}
+
+void weights(const WorkId& id) {
+  Step& step = step_of(id);
+  if (Live& live = live_of(id); live.rest) live.rest->rest(step.sums);
+  step.live.erase(id.micro_batch);
+}
+
+Task<void> commit(WorkId id) {
+  Sums sums = std::move(step_of(id).sums);
+  steps().erase({id.pipeline, id.stage});
+  if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);
+}
+
+template <class Order, class F>
+void run(actors::Invocation& call, const char* method, F f) {
+  auto [order] = actors::ListCodec<Order>::from(std::move(call.call().args), method);
+  if constexpr (std::is_void_v<std::invoke_result_t<F, Order>>) {
+    f(std::move(order));
+    call.complete(Value());
+  } else {
+    actors::finish(actors::ActorCell::InUse(call.cell()), Ref<actors::Invocation>(&call),
+                   f(std::move(order)));
+  }
+}
+
+}  // namespace
+
+void install_pipeline(actors::Worker& worker) {
+  worker.add_actor_method(kForward,
+                          [](Actor&, actors::Invocation& c) { run<ForwardOrder>(c, kForward, forward); });
+  worker.add_actor_method(kBackward,
+                          [](Actor&, actors::Invocation& c) { run<BackwardOrder>(c, kBackward, backward); });
+  worker.add_actor_method(kWeights, [](Actor&, actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
+  worker.add_actor_method(kCommit, [](Actor&, actors::Invocation& c) { run<WorkId>(c, kCommit, commit); });
+  worker.add_actor_method(kDrop, [](Actor&, actors::Invocation& c) {
+    run<WorkId>(c, kDrop, [](const WorkId& id) { steps().erase({id.pipeline, id.stage}); });
+  });
+}
+
+}  // namespace troupe::parallel

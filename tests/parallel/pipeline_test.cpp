@@ -1,0 +1,368 @@
+// Pipelines over real actors: the gradients of the whole model, whatever the schedule.
+#include <set>
+
+#include "parallel/micro_batch.h"
+#include "tests/parallel/stages.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace troupe::parallel;
+
+namespace {
+
+// `stages` blocks over the workers but the driver's.
+struct Fixture {
+  std::unique_ptr<Cluster> cluster;
+  std::vector<RRef<Block>> blocks;
+  explicit Fixture(int stages, int workers = 3) : cluster(Cluster::in_process(workers, hosting<Block>())) {
+    for (int s = 0; s < stages; ++s) blocks.push_back(cluster->spawn<Block>((1 + s) % workers, int64_t{s}));
+  }
+  std::vector<Stage> stages(bool loss = true) const {
+    std::vector<Stage> out;
+    for (const auto& b : blocks) out.push_back(stage<&Block::forward>(b));
+    if (loss) out.back() = out.back().with_loss<&Block::loss>();
+    return out;
+  }
+  // One step, whose gradients move the parameters by 1; then they are put back. Gives what they moved by.
+  double step(Pipeline& pipeline, const Tensor& x, const Tensor& y, std::vector<Tensors>* grads,
+              const StepOptions& options = {}) {
+    std::vector<AnyRef> actors(blocks.begin(), blocks.end());
+    optim::Distributed<optim::SGD> sgd(actors, {.lr = 1.0});
+    std::vector<std::map<std::string, Tensor>> before;
+    for (const auto& b : blocks) before.push_back(nn::remote_state_dict(b).get());
+    autograd::Context context(*cluster);
+    const StepResult result = pipeline.step(Value(x), Value(y), options);
+    sgd.step(context);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto after = nn::remote_state_dict(blocks[i]).get();
+      Tensors moved;
+      for (const auto& [name, value] : before[i]) moved.push_back(sub(value, after.at(name)));
+      if (grads) grads->push_back(std::move(moved));
+      nn::load_remote_state_dict(blocks[i], before[i]).get();
+    }
+    return result.loss;
+  }
+};
+
+void compare(const std::vector<Tensors>& grads, Whole& whole) {
+  REQUIRE(grads.size() == whole.layers.size());
+  for (size_t i = 0; i < grads.size(); ++i) {
+    INFO("stage " << i);
+    CHECK(difference(grads[i][0], whole.layers[i]->linear.bias.grad(), 1e-4, 1e-5) == "");
+    CHECK(difference(grads[i][1], whole.layers[i]->linear.weight.grad(), 1e-4, 1e-5) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a step has the gradients of the whole model, under every schedule") {
+  const Tensor x = wave({10, kWidth}, 1), y = wave({10, kWidth}, 2);
+  for (const int p : {1, 2, 4}) {
+    Whole whole(p);
+    const double loss = whole.backward(x, y);
+    Fixture f(p);
+    for (const int m : {1, 2, 4, 7})  // 10 rows: uneven
+      for (const std::string schedule :
+           {"gpipe", "1f1b", "zb-h1", "zb-h2", "credits(1)", "credits(3)", "auto"})
+        for (const Checkpoint checkpoint : {Checkpoint::never, Checkpoint::except_last, Checkpoint::always}) {
+          INFO(p << " stages, " << m << " micro-batches, " << schedule << ", checkpoint " << int(checkpoint));
+          Pipeline pipeline(f.cluster->here(), f.stages(),
+                            {.schedule = schedule, .micro_batches = m, .checkpoint = checkpoint});
+          std::vector<Tensors> grads;
+          CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+          compare(grads, whole);
+        }
+    nothing_left(*f.cluster);
+  }
+}
+
+TEST_CASE("interleaved stages have the gradients of the whole model") {
+  const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
+  Whole whole(6);
+  const double loss = whole.backward(x, y);
+  for (const auto& [chunks, m] : {std::pair(3, 2), {3, 8}, {2, 6}, {6, 4}}) {
+    Fixture f(6);
+    INFO(chunks << " chunks, " << m << " micro-batches");
+    Pipeline pipeline(f.cluster->here(), f.stages(),
+                      {.schedule = "interleaved", .micro_batches = m, .chunks = chunks});
+    CHECK(pipeline.workers() == 6 / chunks);
+    std::vector<Tensors> grads;
+    CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+    compare(grads, whole);
+  }
+}
+
+TEST_CASE("a table written by hand runs") {
+  const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
+  Whole whole(2);
+  const double loss = whole.backward(x, y);
+  Fixture f(2);
+  Pipeline pipeline(f.cluster->here(), f.stages(),
+                    {.schedule = "w0: F1 F0 B1 I0 W0\nw1: F1 B1 F0 I0 W0\n", .micro_batches = 2});
+  std::vector<Tensors> grads;
+  CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+  compare(grads, whole);
+  const StepReport& report = pipeline.step_report();
+  std::string row;
+  for (const auto& e : report.events)
+    if (e.worker == 0) row += e.action.str() + " ";
+  CHECK(row == "F1 F0 B1 I0 W0 ");
+}
+
+TEST_CASE("the loss may be computed by the caller") {
+  const Tensor x = wave({9, kWidth}, 1), y = wave({9, kWidth}, 2);
+  Whole whole(3);
+  const double loss = whole.backward(x, y);
+  Fixture f(3);
+  int calls = 0;
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    Pipeline pipeline(
+        f.cluster->here(), f.stages(false),
+        {.schedule = schedule, .micro_batches = 4, .loss = [&](const Value& out, const Value& target) {
+           ++calls;
+           return mse_loss(*out.get_if<Tensor>(), *target.get_if<Tensor>());
+         }});
+    std::vector<Tensors> grads;
+    CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+    compare(grads, whole);
+  }
+  CHECK(calls == 8);
+}
+
+TEST_CASE("weights make the step a weighted mean") {
+  const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
+  Fixture f(2);
+  Pipeline pipeline(f.cluster->here(), f.stages(), {.micro_batches = 2});
+  Whole whole(2);
+  const double last = whole.backward(ops::slice(x, 0, 2, 4), ops::slice(y, 0, 2, 4));
+  std::vector<Tensors> grads;
+  CHECK(f.step(pipeline, x, y, &grads, {.weights = {0, 5}}) == Approx(last).epsilon(1e-5));
+  compare(grads, whole);
+}
+
+TEST_CASE("forward alone gives the outputs and records nothing") {
+  const Tensor x = wave({5, kWidth}, 1);
+  Whole whole(4);
+  const Tensor expected = whole.forward(x).detach();
+  Fixture f(4);
+  for (const int chunks : {1, 2}) {
+    Pipeline pipeline(
+        f.cluster->here(), f.stages(),
+        {.schedule = chunks == 1 ? "1f1b" : "interleaved", .micro_batches = 2, .chunks = chunks});
+    Tensors outputs;
+    for (const Value& v : pipeline.forward(Value(x))) outputs.push_back(*v.get_if<Tensor>());
+    CHECK(difference(ops::concat(outputs, 0), expected, 1e-5, 1e-6) == "");
+  }
+  nothing_left(*f.cluster);
+}
+
+TEST_CASE("micro-batches may be of any shapes, and inputs and outputs of any nesting") {
+  Fixture f(2);
+  const auto first = stage<&Block::both>(f.blocks[0]),
+             second = stage<&Block::added>(f.blocks[1]).with_loss<&Block::loss>();
+  Pipeline pipeline(f.cluster->here(), {first, second}, {.schedule = "zb-h1", .micro_batches = 2});
+  const Tensor a = wave({3, kWidth}, 1), b = wave({2, 4, kWidth}, 2);
+  Dense one(0), two(1);
+  const Tensor la = mse_loss(two(add(one(a), a)), a), lb = mse_loss(two(add(one(b), b)), b);
+  autograd::Context context(*f.cluster);
+  const StepResult result = pipeline.step(std::vector<Value>{Value(a), Value(b)},
+                                          std::vector<Value>{Value(a), Value(b)}, {.weights = {1, 3}});
+  CHECK(result.losses.at(0) == Approx(la.item()).epsilon(1e-5));
+  CHECK(result.losses.at(1) == Approx(lb.item()).epsilon(1e-5));
+  CHECK(result.loss == Approx(0.25 * la.item() + 0.75 * lb.item()).epsilon(1e-5));
+}
+
+TEST_CASE("inputs are delivered to the stage that takes them") {
+  const Tensor x = wave({5, kWidth}, 1), y = wave({5, kWidth}, 2), z = wave({5, kWidth}, 3);
+  Fixture f(3);
+  std::vector<Stage> stages = f.stages();
+  stages[1] = stage<&Block::added>(f.blocks[1]);
+  Pipeline pipeline(f.cluster->here(), stages, {.micro_batches = 2});
+  Dense one(0), two(1), three(2);
+  const double loss = mse_loss(three(two(add(one(x), z))), y).item();
+  autograd::Context context(*f.cluster);
+  CHECK(pipeline.step(Value(x), Value(y), {.inputs = {{1, Value(z)}}}).loss == Approx(loss).epsilon(1e-5));
+}
+
+TEST_CASE("a stage that throws is named with its micro-batch, and the next step works") {
+  const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
+  Whole whole(3);
+  const double loss = whole.backward(x, y);
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h2", "credits(2)"}) {
+    INFO(schedule);
+    Fixture f(3);
+    std::vector<Stage> stages = f.stages();
+    stages[1] = stage<&Block::fails>(f.blocks[1]);
+    Pipeline pipeline(f.cluster->here(), stages, {.schedule = schedule, .micro_batches = 8});
+    f.blocks[1].call<&Block::fail_in>(6).get();
+    {
+      autograd::Context context(*f.cluster);
+      const Error e = error_of([&] { pipeline.step(Value(x), Value(y)); });
+      CHECK(e.kind() == ErrorKind::failed);
+      CHECK(std::string(e.what()).find("out of paper") != std::string::npos);
+      CHECK(std::string(e.what()).find("forward of micro-batch 5 in stage 1") != std::string::npos);
+    }
+    std::vector<Tensors> grads;
+    CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+    compare(grads, whole);
+    nothing_left(*f.cluster);
+  }
+}
+
+TEST_CASE("a loss that is no number stops the step") {
+  const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
+  Fixture f(2);
+  std::vector<Stage> stages = f.stages(false);
+  stages[1] = stages[1].with_loss<&Block::nan_loss>();
+  Pipeline pipeline(f.cluster->here(), stages, {});
+  autograd::Context context(*f.cluster);
+  const std::string text = error_of([&] { pipeline.step(Value(x), Value(y)); }).what();
+  CHECK(text.find("the loss is nan") != std::string::npos);
+  CHECK(text.find("micro-batch 0 in stage 1") != std::string::npos);
+}
+
+TEST_CASE("a coroutine may be a stage, but not one that is run again") {
+  const Tensor x = wave({4, kWidth}, 1), y = wave({4, kWidth}, 2);
+  Whole whole(2);
+  const double loss = whole.backward(x, y);
+  Fixture f(2);
+  std::vector<Stage> stages = f.stages();
+  stages[0] = stage<&Block::waits>(f.blocks[0]);
+  Pipeline pipeline(f.cluster->here(), stages, {.micro_batches = 2});
+  std::vector<Tensors> grads;
+  CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+  compare(grads, whole);
+
+  stages[0] = stage<&Block::never>(f.blocks[0]);
+  Pipeline again(f.cluster->here(), stages, {.micro_batches = 2, .checkpoint = Checkpoint::always});
+  autograd::Context context(*f.cluster);
+  const Error e = error_of([&] { again.step(Value(x), Value(y)); });
+  CHECK(e.kind() == ErrorKind::unimplemented);
+  CHECK(e.message().find("never waits for something: a coroutine cannot be run again") != std::string::npos);
+}
+
+TEST_CASE("what cannot be a pipeline, or a step, is refused") {
+  Fixture f(2);
+  const Here here = f.cluster->here();
+  const auto text = [&](std::vector<Stage> stages, PipelineOptions options) {
+    return invalid_text([&] { Pipeline pipeline(here, std::move(stages), std::move(options)); });
+  };
+  CHECK(text({}, {}) == "[pipeline] there are no stages");
+  CHECK(text(f.stages(), {.chunks = 3}) == "[pipeline] 2 stages cannot be 3 chunks for each worker");
+  CHECK(text({f.stages()[0], Stage{}}, {}) == "[pipeline] stage 1 is an empty reference");
+  CHECK(text({f.stages()[1], f.stages()[0]}, {}) ==
+        "[pipeline] stage 0 has a loss: only the last one, 1, may");
+  CHECK(text(f.stages(), {.micro_batches = 0}).find("0 micro-batches") != std::string::npos);
+  CHECK(text(f.stages(), {.schedule = "1f2b"}).find("did you mean \"1f1b\"") != std::string::npos);
+  CHECK(text(f.stages(), {.schedule = "w0: F0 B0\nw1: F0", .micro_batches = 1}) ==
+        "[schedule] custom: B0 is missing in the row of w1");
+  CHECK(text(f.stages(), {.loss = [](const Value&, const Value&) { return Tensor(); }})
+            .find("give one of them") != std::string::npos);
+
+  const Tensor x = wave({3, kWidth}, 1);
+  Pipeline pipeline(here, f.stages(), {.micro_batches = 4}),
+      no_loss(here, f.stages(false), {.micro_batches = 2});
+  const auto step = [&](Pipeline& p, const Value& a, const Value& b, const StepOptions& o = {}) {
+    return invalid_text([&] { p.step(a, b, o); });
+  };
+  CHECK(step(pipeline, Value(x), Value(x)) == "[pipeline] the batch: 3 rows, fewer than the 4 micro-batches");
+  const Tensor big = wave({8, kWidth}, 1);
+  CHECK(step(pipeline, Value(big), Value(big)).find("none is alive here") != std::string::npos);
+  autograd::Context context(*f.cluster);
+  CHECK(step(no_loss, Value(big), Value(big)).find("there is no loss") != std::string::npos);
+  CHECK(step(pipeline, Value(int64_t{7}), Value(big)).find("no tensor that could be cut") !=
+        std::string::npos);
+  CHECK(step(pipeline, Value(big), Value(big), {.weights = {1, 1}}) ==
+        "[pipeline] 2 weights for 4 micro-batches");
+  CHECK(step(pipeline, Value(big), Value(big), {.weights = {0, 0, 0, 0}}).find("add up to 0") !=
+        std::string::npos);
+  CHECK(step(pipeline, Value(big), Value(big), {.inputs = {{5, Value(big)}}}).find("there are 2 stages") !=
+        std::string::npos);
+  // A stage that gives another number of outputs than the next takes.
+  std::vector<Stage> wrong = f.stages();
+  wrong[1] = stage<&Block::added>(f.blocks[1]).with_loss<&Block::loss>();
+  Pipeline mismatch(here, wrong, {.micro_batches = 2});
+  const std::string said = error_of([&] { mismatch.step(Value(big), Value(big)); }).what();
+  CHECK(said.find("added of stage 1 takes 2 arguments") != std::string::npos);
+  CHECK(said.find("stage 0, which gave tensor float32 [4, 6]") != std::string::npos);
+}
+
+TEST_CASE("the report of a step says what ran, and how many micro-batches were alive") {
+  const int p = 3, m = 6;
+  const Tensor x = wave({m, kWidth}, 1);
+  Fixture f(p);
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "credits(2)", "credits(5)"}) {
+    INFO(schedule);
+    Pipeline pipeline(f.cluster->here(), f.stages(), {.schedule = schedule, .micro_batches = m});
+    autograd::Context context(*f.cluster);
+    pipeline.step(Value(x), Value(x));
+    const StepReport& report = pipeline.step_report();
+    const Policy policy = pipeline.policy(m);
+    CHECK(report.schedule == schedule);
+    if (const auto* table = std::get_if<Schedule>(&policy)) {
+      CHECK(report.peak_live == simulate(policy).peak_live);
+      std::vector<Actions> ran(p);
+      for (const auto& e : report.events) ran.at(static_cast<size_t>(e.worker)).push_back(e.action);
+      CHECK(ran == table->rows);
+    } else {
+      for (const int live : report.peak_live) CHECK(live <= std::get<Credits>(policy).of_worker[0]);
+      CHECK(report.events.size() == size_t(3 * p * m));
+    }
+    CHECK(report.messages.size() == size_t(2 * (p - 1) * m));
+    for (const auto& message : report.messages) CHECK(message.arrived >= message.sent);
+    for (const auto& e : report.events) CHECK(e.end >= e.begin);
+    CHECK(report.bubble() > 0);
+    CHECK(report.bubble() < 1);
+    CHECK(report.exposed_communication() >= 0);
+    CHECK(report.exposed_communication() <= report.bubble() + 1e-9);
+  }
+}
+
+TEST_CASE("hooks that wait for gradients run once for each step, with the sum over its micro-batches") {
+  struct Said {
+    std::mutex mutex;
+    std::vector<std::pair<size_t, double>> all;
+  };
+  const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
+  Whole whole(2);
+  whole.backward(x, y);
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "credits(3)"}) {
+    INFO(schedule);
+    Fixture f(2, 1);  // all on the driver's worker, whose actors local() reaches
+    Said said;
+    std::vector<autograd::WatchHandle> hooks(1);
+    f.blocks[0]
+        .local([&](Block& b) {
+          hooks[0] = autograd::register_ready_hook(b.parameters(), [&](size_t i, const Tensor& grad) {
+            std::lock_guard lock(said.mutex);
+            said.all.emplace_back(i, ops::sum(grad).item());
+          });
+        })
+        .get();
+    Pipeline pipeline(f.cluster->here(), f.stages(), {.schedule = schedule, .micro_batches = 4});
+    autograd::Context context(*f.cluster);
+    pipeline.step(Value(x), Value(y));
+    REQUIRE(said.all.size() == 2);
+    const auto params = whole.layers[0]->parameters();
+    for (const auto& [i, total] : said.all)
+      CHECK(total == Approx(ops::sum(params[i].grad()).item()).margin(1e-5));
+    hooks.clear();
+  }
+}
+
+TEST_CASE("a batch is cut into parts as even as can be, without copies") {
+  const Tensor x = wave({7, 2}, 1);
+  const auto parts = split_batch(Value(ValueList{Value(x), Value(int64_t{3})}), 3, "the batch");
+  REQUIRE(parts.size() == 3);
+  std::vector<int64_t> rows;
+  Tensors all;
+  for (const Value& part : parts) {
+    const auto& list = *part.get_if<ValueList>();
+    all.push_back(*list[0].get_if<Tensor>());
+    rows.push_back(all.back().size(0));
+    CHECK(all.back().storage() == x.storage());
+    CHECK(*list[1].get_if<int64_t>() == 3);
+  }
+  CHECK(rows == std::vector<int64_t>{3, 2, 2});
+  CHECK(bit_equal(ops::concat(all, 0), x));
+}

@@ -1,0 +1,85 @@
+// Small stages for tests of pipelines, and the same layers as one model.
+#pragma once
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/accumulate.h"
+#include "parallel/pipeline.h"
+#include "tests/support/error_of.h"
+#include "tests/support/near.h"
+#include "tests/support/nothing_left.h"
+#include "troupe/troupe.h"
+
+namespace troupe::testing {
+
+inline constexpr int64_t kWidth = 6;
+
+/// Values that differ from element to element, the same every time.
+inline Tensor wave(const Shape& shape, double start) {
+  const Tensor t = Tensor::empty(shape, float32);
+  for (int64_t i = 0; i < t.numel(); ++i)
+    t.data<float>()[i] = static_cast<float>(0.5 * std::sin(start + 0.7 * static_cast<double>(i)));
+  return t;
+}
+
+/// tanh(x wT + b), whose initial values depend on `number`.
+struct Dense : nn::Layer {
+  nn::Linear linear{kWidth, kWidth};
+  explicit Dense(int64_t number) {
+    linear.load_state_dict({{"weight", wave({kWidth, kWidth}, static_cast<double>(number))},
+                            {"bias", wave({kWidth}, 10.0 + static_cast<double>(number))}});
+  }
+  Tensor forward(const Tensor& x) override { return ops::tanh(linear(x)); }
+  void members(nn::Members& m) override { m("linear", linear); }
+};
+
+/// A stage around a Dense.
+struct Block : nn::ModuleActor<Dense> {
+  explicit Block(int64_t number) : ModuleActor(number) {}
+  Tensor forward(Tensor x) { return net(x); }
+  Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target); }
+  /// Fails in the `fatal`-th call from now.
+  Tensor fails(Tensor x) {
+    if (--left == 0) throw std::runtime_error("out of paper");
+    return net(x);
+  }
+  void fail_in(int64_t calls) { left = calls; }
+  Tensor nan_loss(Tensor y, Tensor) { return mul(sum(y), std::nan("")); }
+  Task<Tensor> waits(Tensor x) {
+    co_await Future<void>::ready({});
+    co_return net(x);
+  }
+  Task<Tensor> never(Tensor x) {
+    co_await opened.future();
+    co_return x;
+  }
+  Tensor added(Tensor x, Tensor y) { return net(add(x, y)); }
+  std::vector<Tensor> both(Tensor x) { return {net(x), x}; }
+  int64_t left = 0;
+  Promise<void> opened;
+  static constexpr auto remote = methods<Block, int64_t>(
+      "forward", &Block::forward, "loss", &Block::loss, "fails", &Block::fails, "fail_in", &Block::fail_in,
+      "nan_loss", &Block::nan_loss, "waits", &Block::waits, "never", &Block::never, "added", &Block::added,
+      "both", &Block::both);
+};
+
+/// Gradients of the whole model on the whole batch, and its loss.
+struct Whole {
+  std::vector<std::unique_ptr<Dense>> layers;
+  explicit Whole(int count) {
+    for (int i = 0; i < count; ++i) layers.push_back(std::make_unique<Dense>(i));
+  }
+  Tensor forward(Tensor x) {
+    for (auto& layer : layers) x = (*layer)(x);
+    return x;
+  }
+  double backward(const Tensor& x, const Tensor& target) {
+    for (auto& layer : layers) layer->zero_grad();
+    const Tensor loss = mse_loss(forward(x), target);
+    autograd::backward(loss);
+    return loss.item();
+  }
+};
+
+}  // namespace troupe::testing
