@@ -1,10 +1,21 @@
 #include "nn/sequential.h"
 
+#include "core/error.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "ops/matmul.h"
 
 namespace troupe::nn {
+
+Sequential Sequential::slice(size_t begin, size_t end) const {
+  if (begin > end || end > size())
+    throw_invalid("[nn] slice(" + std::to_string(begin) + ", " + std::to_string(end) + ") of " +
+                  std::to_string(size()) + " layers");
+  Sequential out;
+  out.layers_.assign(layers_.begin() + static_cast<std::ptrdiff_t>(begin),
+                     layers_.begin() + static_cast<std::ptrdiff_t>(end));
+  return out;
+}
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;

@@ -28,6 +28,8 @@ class Sequential final : public Layer {
   }
   size_t size() const { return layers_.size(); }
   Layer& operator[](size_t i) { return *layers_.at(i); }
+  /// Layers [begin, end), shared with this one, numbered from 0. `invalid` outside of it.
+  Sequential slice(size_t begin, size_t end) const;
 
   /// x itself if there are no layers. Linear and ReLU one after the other are one operator, with the same
   /// bits.
