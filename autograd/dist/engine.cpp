@@ -70,6 +70,18 @@ uint64_t DistEngine::lowest_live() {
                                                                            : last_context_ + 1;
 }
 
+// With mutex_. Throws if no context can have this number, as far as this worker can know.
+void DistEngine::check_number(uint64_t context) {
+  const WorkerId originator = originator_of(context);
+  if (ended(context)) throw_ended(worker_, context);
+  if (originator == worker_.id())
+    throw_invalid("[autograd] worker " + worker_.name() + " has made no context of number " +
+                  std::to_string(count_of(context)));
+  if (!worker_.members().find(originator))
+    throw_invalid("[autograd] got a context of worker " + std::to_string(originator) +
+                  ", which is no member of this cluster");
+}
+
 // Whoever has state of a context watches its originator, and is known to it. Workers that it called, or that
 // called it, are; others say that they have joined.
 DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
@@ -80,11 +92,7 @@ DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
     if (stopped_)
       throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
     if (auto at = contexts_.find(context); at != contexts_.end()) return at->second;
-    if (ended(context)) throw_ended(worker_, context);
-    if (originator == worker_.id()) throw_invalid("[autograd] there is no such context");
-    if (!worker_.members().find(originator))
-      throw_invalid("[autograd] got a context of worker " + std::to_string(originator) +
-                    ", which is no member of this cluster");
+    check_number(context);
     made = contexts_[context] = std::make_shared<ContextState>();
   }
   worker_.watch(originator);
@@ -170,12 +178,12 @@ void DistEngine::on_joined(const Ref<actors::Invocation>& call) {
                              {.timeout = Duration(0), .one_way = true});
 }
 
-// Null if there is none, but for one that has ended.
+// Null if there is none here; throws for one that has ended, or never was.
 DistEngine::StatePtr DistEngine::live_state(uint64_t context) {
   auto state = find_state(context);
   if (!state) {
     std::lock_guard lock(mutex_);
-    if (ended(context)) throw_ended(worker_, context);
+    check_number(context);
   }
   return state;
 }

@@ -109,16 +109,17 @@ class DistEngine final : public actors::Interceptor {
   // ended.
   StatePtr state(uint64_t context, WorkerId from = kNoWorker);
   bool ended(uint64_t context);  // with mutex_
+  void check_number(uint64_t context);
   Future<void> forget(uint64_t context, uint64_t below, bool wait);
   uint64_t lowest_live();  // with mutex_: of the contexts of this worker
   void on_joined(const Ref<actors::Invocation>& call);
   StatePtr find_state(uint64_t context);  // null if there is none
-  StatePtr live_state(uint64_t context);  // the same; `invalid` if it has ended
-  net::GradLink record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
-                            const std::vector<uint32_t>& indices, std::shared_ptr<actors::ActorCell> cell,
-                            const char* what);
+  StatePtr live_state(uint64_t context);  // the same; `invalid` if it has ended or never was
+  net::GradLink record_send(uint64_t context, WorkerId to, WorkerId asked_by,
+                            const std::vector<Tensor*>& tensors, const std::vector<uint32_t>& indices,
+                            std::shared_ptr<actors::ActorCell> cell, const char* what);
   template <class Tree>
-  net::GradLink send_tensors(uint64_t context, WorkerId to, Tree& values,
+  net::GradLink send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
                              std::shared_ptr<actors::ActorCell> cell, const char* what);
   template <class Tree>
   void receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values);

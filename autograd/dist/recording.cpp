@@ -5,14 +5,15 @@
 
 namespace troupe::autograd {
 
-net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::vector<Tensor*>& tensors,
+net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
+                                      const std::vector<Tensor*>& tensors,
                                       const std::vector<uint32_t>& indices,
                                       std::shared_ptr<actors::ActorCell> cell, const char* what) {
   if (!context)
     throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
                   ") needs gradients, but no autograd::Context "
                   "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
-  auto state = this->state(context, to);  // to: where a reply goes, or nobody that made the state
+  auto state = this->state(context, asked_by);
   Edges edges;
   std::vector<std::pair<DType, Shape>> kinds;
   for (Tensor* t : tensors) {
@@ -27,9 +28,10 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, const std::
 }
 
 // Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
-// elements travel; a call within the worker would share the tensor itself.)
+// elements travel; a call within the worker would share the tensor itself.) `asked_by`: who has called for
+// them in this context, and so knows of this worker; or nobody.
 template <class Tree>
-net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, Tree& values,
+net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
                                        std::shared_ptr<actors::ActorCell> cell, const char* what) {
   std::vector<Tensor*> tensors, all;
   std::vector<uint32_t> indices;
@@ -42,7 +44,7 @@ net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, Tree& valu
     ++index;
   });
   net::GradLink link;
-  if (!tensors.empty()) link = record_send(context, to, tensors, indices, std::move(cell), what);
+  if (!tensors.empty()) link = record_send(context, to, asked_by, tensors, indices, std::move(cell), what);
   if (to == worker_.id())
     for (Tensor* t : all) *t = t->detach();
   return link;
@@ -74,7 +76,7 @@ void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& cal
         ErrorKind::unimplemented,
         "[checkpoint] a remote call inside a checkpointed function would be made again by the backward pass: "
         "use checkpoint() inside the called method, or make the call under NoGradGuard");
-  call.link = send_tensors(call.context, caller.to, call.args, caller.cell, "an argument");
+  call.link = send_tensors(call.context, caller.to, kNoWorker, call.args, caller.cell, "an argument");
   // The callee may make state of the context even if nothing here needs gradients.
   if (call.context && caller.to != worker_.id())
     if (auto state = find_state(call.context)) state->add_peer(caller.to);
@@ -94,8 +96,8 @@ void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& repl
   if (!reply.result.ok()) return;
   Value&& value = std::move(reply.result).value();  // stays where it is: others undo, should this throw
   GradMode mode(invocation.call().grad_enabled);
-  reply.link =
-      send_tensors(invocation.call().context, invocation.from(), value, invocation.cell(), "the result");
+  reply.link = send_tensors(invocation.call().context, invocation.from(), invocation.from(), value,
+                            invocation.cell(), "the result");
 }
 
 void DistEngine::reply_not_sent(actors::Invocation& invocation, net::Reply& reply) {

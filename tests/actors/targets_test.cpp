@@ -35,11 +35,16 @@ struct Where : Actor {
     if (hops > 0) ring[static_cast<size_t>(hops) % ring.size()].tell<&Where::hop>(ring, hops - 1);
   }
   int64_t hops() { return seen; }
+  std::string describe(int64_t n, std::string text, std::optional<double> x, std::vector<bool> bits) {
+    return std::to_string(n) + " " + text + " " + (x ? std::to_string(int(*x)) : "none") + " " +
+           std::to_string(bits.size());
+  }
   Promise<void> opened;
   int64_t seen = 0;
-  static constexpr auto remote = methods<Where>(
-      "name", &Where::name, "echo", &Where::echo, "fails", &Where::fails, "waits", &Where::waits, "norm",
-      &Where::norm, "later", &Where::later, "twice", &twice, "hop", &Where::hop, "hops", &Where::hops);
+  static constexpr auto remote =
+      methods<Where>("name", &Where::name, "echo", &Where::echo, "fails", &Where::fails, "waits",
+                     &Where::waits, "norm", &Where::norm, "later", &Where::later, "twice", &twice, "hop",
+                     &Where::hop, "hops", &Where::hops, "describe", &Where::describe);
 };
 
 // Everything logged while it is there.
@@ -101,6 +106,42 @@ TEST_CASE("static and free functions are called like methods", "[calls]") {
     CHECK(w.call_by_name("twice", {Value(int64_t{4})}).get().get_if<int64_t>() != nullptr);
     CHECK_THAT(testing::invalid_text([&] { w.call_by_name("twice", {}).get(); }),
                Catch::Contains("Where::twice]"));
+  }
+}
+
+TEST_CASE(
+    "calls by name: arguments of every kind, too few, too many, wrong ones, unknown methods, and errors",
+    "[calls]") {
+  auto cluster = Cluster::in_process(2, hosting<Where>());
+  for (const char* name : {"w0", "w1"}) {
+    const AnyRef w(cluster->spawn<Where>(name));
+    const Value n(int64_t{4}), text(std::string("four")), x(4.5), bits(ValueList{Value(true), Value(false)});
+    const auto called = [&](const std::string& method, ValueList args) {
+      return actors::from_value<std::string>(w.call(method, std::move(args)).get());
+    };
+    CHECK(called("describe", {n, text, x, bits}) == "4 four 4 2");
+    CHECK(called("describe", {n, text, Value(), Value(ValueList{})}) == "4 four none 0");
+    CHECK(called("name", {}) == name);
+    CHECK(actors::from_value<int64_t>(w.call("later", {n}).get()) == 5);  // a coroutine, a static one
+    const auto refused = [&](const std::string& method, ValueList args, std::vector<std::string> says) {
+      const Error e = error_of([&] { w.call(method, std::move(args)).get(); });
+      CHECK(e.kind() == ErrorKind::invalid);
+      for (const auto& part : says) CHECK_THAT(e.what(), Catch::Contains(part));
+    };
+    refused("describe", {n, text, x}, {"Where::describe] takes 4 arguments (int64, string,", "got 3"});
+    refused("describe", {n, text, x, bits, n},
+            {"Where::describe] takes 4 arguments (int64, string,", "got 5"});
+    refused("name", {n}, {"Where::name] takes 0 arguments", "got 1"});
+    refused("describe", {n, x, text, bits}, {"argument 2: expected string, got"});
+    refused("describe", {n, text, text, bits}, {"argument 3: expected", "got string"});
+    refused("describe", {n, text, x, Value(ValueList{n})}, {"argument 4"});
+    refused("descripe", {n}, {"no such method", "name, echo, fails"});
+    refused("", {}, {"no such method"});
+    const Error thrown = error_of([&] { w.call("fails", {}).get(); });
+    CHECK(thrown.kind() == ErrorKind::failed);
+    CHECK_THAT(thrown.what(), Catch::Contains("first line\nsecond line") &&
+                                  Catch::Contains("Where::fails on " + std::string(name) + " ("));
+    CHECK(called("name", {}) == name);  // the actor goes on
   }
 }
 

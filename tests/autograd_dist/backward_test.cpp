@@ -29,22 +29,25 @@ struct Scale : Actor {
   }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor value() { return w.detach(); }
-  void throws_in_backward(bool on) { fail = on; }
-  Tensor guarded(Tensor x) {
+  /// Through this one and the others, each of which calls the next; the backward pass of the last one throws.
+  Task<Tensor> doomed(Tensor x, std::vector<RRef<Scale>> others) {
     Tensor y = mul(x, w);
-    if (fail)
+    if (others.empty()) {
       autograd::register_hook(y, [](const Tensor&) -> Tensor {
         throw std::runtime_error("bad gradient");
       }).keep();
-    return y;
+      co_return y;
+    }
+    const RRef<Scale> next = others.back();
+    others.pop_back();
+    co_return co_await next.call<&Scale::doomed>(y, others);
   }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  bool fail = false;
-  static constexpr auto remote = methods<Scale, Tensor>(
-      "forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through, "gradient",
-      &Scale::gradient, "checkpointed", &Scale::checkpointed, "value", &Scale::value, "throws_in_backward",
-      &Scale::throws_in_backward, "guarded", &Scale::guarded);
+  static constexpr auto remote =
+      methods<Scale, Tensor>("forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through,
+                             "gradient", &Scale::gradient, "checkpointed", &Scale::checkpointed, "value",
+                             &Scale::value, "doomed", &Scale::doomed);
 };
 
 Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
@@ -225,15 +228,18 @@ TEST_CASE("recording outside a context fails loudly, and works without gradients
 
 TEST_CASE(
     "an error in a remote backward pass reaches backward(), with worker and actor, and frees the pass") {
-  auto cluster = Cluster::in_process(3, hosting<Scale>());
-  auto a = cluster->spawn<Scale>("w1", vec({2}));
-  auto b = cluster->spawn<Scale>("w2", vec({5}));
-  a.call<&Scale::throws_in_backward>(true).get();
+  auto cluster = Cluster::in_process(5, hosting<Scale>());
+  std::vector<RRef<Scale>> chain;
+  for (const char* on : {"w1", "w2", "w3", "w4"}) chain.push_back(cluster->spawn<Scale>(on, vec({2})));
   {
     autograd::Context context(*cluster);
-    Tensor y = b.call<&Scale::forward>(a.call<&Scale::guarded>(vec({3}))).get();
+    Tensor y = chain[0].call<&Scale::doomed>(vec({3}), std::vector{chain[3], chain[2], chain[1]}).get();
+    CHECK(list(y) == std::vector<float>{3 * 16});
     const Error e = error_of([&] { context.backward(y.sum()); });
-    CHECK_THAT(e.what(), Catch::Contains("bad gradient") && Catch::Contains("backward on w1 ("));
+    CHECK(e.kind() == ErrorKind::failed);
+    CHECK_THAT(e.what(), Catch::Contains("bad gradient") && Catch::Contains("backward on w4 (") &&
+                             Catch::Contains("Scale#"));
+    CHECK_FALSE(chain[0].call<&Scale::gradient>().get().defined());
     context.end().get();
   }
   nothing_left(*cluster);

@@ -6,10 +6,12 @@
 #include "autograd/dist/ended.h"
 #include "core/random.h"
 #include "tests/support/error_of.h"
+#include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
 using testing::error_of;
+using testing::nothing_left;
 
 namespace {
 
@@ -18,10 +20,21 @@ struct Scale : Actor {
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
+  Task<Tensor> through(RRef<Scale> next, Tensor x) { co_return co_await next.call<&Scale::forward>(x); }
+  void nothing() {}
   Tensor w;
   static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
+      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient, "through",
+                             &Scale::through, "nothing", &Scale::nothing);
 };
+
+// Calls made while it is there belong to a context of that number, whatever it is.
+Frame in_context(Cluster& cluster, uint64_t number) {
+  Frame f = frame();
+  f.worker = &cluster.worker();
+  f.context = number;
+  return f;
+}
 
 }  // namespace
 
@@ -89,4 +102,72 @@ TEST_CASE("contexts within a long one are forgotten without a trace, and stay en
   CHECK(cluster->metrics("w1")["contexts"] == 1);
   outer.backward(y.sum());
   CHECK(a.call<&Scale::gradient>().get().to_vector<float>() == std::vector<float>{1, 2});
+}
+
+TEST_CASE(
+    "the end of a context is its end wherever it was: with gradients, without, without tensors, nested") {
+  const int kind = GENERATE(0, 1, 2, 3);
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
+  const Tensor x = Tensor::of<float>({1, 2});
+  uint64_t number = 0;
+  {
+    autograd::Context context(*cluster);
+    number = context.id();
+    if (kind == 0) {
+      context.backward(a.call<&Scale::forward>(x).get().sum());
+      CHECK(a.call<&Scale::gradient>().get().defined());
+    } else if (kind == 1) {
+      NoGradGuard guard;
+      a.call<&Scale::forward>(x).get();
+    } else if (kind == 2) {
+      a.call<&Scale::nothing>().get();
+    } else {
+      context.backward(a.call<&Scale::through>(b, x).get().sum());
+      CHECK(b.call<&Scale::gradient>().get().defined());
+    }
+    CHECK(cluster->metrics("w1")["contexts"] == (kind == 0 || kind == 3));
+    CHECK(cluster->metrics("w2")["contexts"] == (kind == 3));
+    CHECK_FALSE(context.workers().empty());
+    context.end().get();
+  }
+  nothing_left(*cluster);
+  // Those that it came to know that it is over: what comes late is refused.
+  FrameScope late(in_context(*cluster, number));
+  const Error e = error_of([&] { a.call<&Scale::forward>(x).get(); });
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK_THAT(e.what(), Catch::Contains("the context has ended") && Catch::Contains("Scale::forward on w1 ("));
+  nothing_left(*cluster);
+}
+
+TEST_CASE("a number that is no context's is refused, and leaves nothing") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
+  Tensor x = Tensor::of<float>({1, 2});
+  x.set_requires_grad();
+  Tensor y;
+  {
+    autograd::Context context(*cluster);
+    y = a.call<&Scale::forward>(x).get().sum();  // looks recorded
+  }
+  const auto refused = [&](uint64_t number, const char* why) {
+    INFO(number);
+    FrameScope scope(in_context(*cluster, number));
+    for (const auto& use : std::vector<std::function<void()>>{
+             [&] { a.call<&Scale::forward>(x).get(); }, [&] { b.call<&Scale::through>(a, x).get(); },
+             [&] { autograd::context_backward(y).get(); }, [&] { (void)autograd::context_gradient(x); }}) {
+      const Error e = error_of(use);
+      CHECK(e.kind() == ErrorKind::invalid);
+      CHECK_THAT(e.what(), Catch::Contains(why));
+    }
+  };
+  refused((uint64_t{0} << 40) | 12345, "has made no context of number 12345");
+  refused((uint64_t{77} << 40) | 1, "no member of this cluster");
+  {  // only w1 can say that this is none of its own
+    FrameScope scope(in_context(*cluster, (uint64_t{1} << 40) | 999));
+    CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(),
+               Catch::Contains("worker w1 has made no context of number 999"));
+  }
+  y = {};  // it keeps its receive node
+  nothing_left(*cluster);
 }

@@ -90,7 +90,7 @@ TEST_CASE("links that do not fit their message are refused, and a pair that is u
     refused({.pair = 5, .tensors = {0, 4000000000}}, context.id(), x, "names a tensor");
     refused({.pair = 5, .tensors = {0}}, context.id(), Tensor::of<int64_t>({1}), "names a tensor");
     refused({.pair = 5, .tensors = {0, 0}}, context.id(), x, "twice");
-    refused({.pair = 5, .tensors = {0}}, context.id() + 1, x, "no such context");
+    refused({.pair = 5, .tensors = {0}}, context.id() + 1, x, "has made no context");
     refused({.pair = 5, .tensors = {0}}, (uint64_t{77} << 40) | 1, x, "77");
 
     Tensor recorded = a.call<&Scale::forward>(x).get();  // so w1 knows the context

@@ -27,6 +27,16 @@ struct Shard : nn::ModuleActor<Block> {
   static constexpr auto remote = methods<Shard, int64_t, int64_t, uint64_t>("forward", &Shard::forward);
 };
 
+// Uses a module that somebody has sent it.
+struct User : Actor {
+  Task<Tensor> forward(RRef<Shard> shard, Tensor x) { co_return co_await shard.call<&Shard::forward>(x); }
+  Task<Tensor> weight(RRef<Shard> shard) {
+    auto parameters = co_await nn::remote_parameters(shard);
+    co_return parameters.at("fc.weight");
+  }
+  static constexpr auto remote = methods<User>("forward", &User::forward, "weight", &User::weight);
+};
+
 struct Plain : Actor {
   static constexpr auto remote = methods<Plain>();
 };
@@ -80,4 +90,28 @@ TEST_CASE("an actor around a module is trained from afar") {
   optimizer.step(context);
   const auto after = nn::remote_parameters(a).get();
   CHECK(after.at("fc.bias").to_vector<float>()[0] == before.at("fc.bias").to_vector<float>()[0] - 1);
+}
+
+TEST_CASE("a module is sent to a third worker, and called and looked at from there") {
+  auto cluster = Cluster::in_process(3, hosting<Shard, User, Plain>());
+  auto module = cluster->spawn<Shard>("w1", 3, 4, uint64_t{1});
+  auto user = cluster->spawn<User>("w2");
+  nn::set_remote_training(module, false).get();
+  Block same(3, 4, 1);
+  const Tensor x = Tensor::full({2, 3}, 1);
+  autograd::Context context(*cluster);
+  Tensor y = user.call<&User::forward>(module, x).get();
+  CHECK(bit_equal(y.detach(), same.fc(x).detach()));
+  CHECK(bit_equal(user.call<&User::weight>(module).get(), same.fc.weight.detach()));
+  context.backward(y.sum());
+  autograd::backward(same.fc(x).sum());
+  optim::Distributed<optim::SGD>({module}, {.lr = 1}).step(context);  // its parameters have their gradients
+  CHECK(bit_equal(user.call<&User::weight>(module).get(),
+                  ops::sub(same.fc.weight.detach(), same.fc.weight.grad())));
+  // What a module does not list cannot be called; what is no module has no parameters.
+  CHECK_THAT(error_of([&] { module.call_by_name("zero_grad", {}).get(); }).what(),
+             Contains("no such method"));
+  auto plain = cluster->spawn<Plain>("w1");
+  CHECK_THAT(error_of([&] { nn::set_remote_training(plain, true).get(); }).what(),
+             Contains("is no nn::ModuleActor"));
 }

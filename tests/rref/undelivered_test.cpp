@@ -20,6 +20,7 @@ struct Box : Actor {
   RRef<Item> give() { return item; }
   void take(RRef<Item>, RRef<Item>) {}
   void clear() { item = {}; }
+  Task<int64_t> use() { co_return co_await item.call<&Item::number>(); }
   /// The reference, too deep in lists to travel.
   Value give_deep() {
     Value v = actors::to_value(item);
@@ -35,9 +36,9 @@ struct Box : Actor {
     return {item, Tensor::full({1}, 1.0).set_requires_grad()};
   }
   RRef<Item> item;
-  static constexpr auto remote = methods<Box>("put", &Box::put, "give", &Box::give, "take", &Box::take,
-                                              "clear", &Box::clear, "give_deep", &Box::give_deep, "give_bad",
-                                              &Box::give_bad, "give_learning", &Box::give_learning);
+  static constexpr auto remote = methods<Box>(
+      "put", &Box::put, "give", &Box::give, "take", &Box::take, "clear", &Box::clear, "use", &Box::use,
+      "give_deep", &Box::give_deep, "give_bad", &Box::give_bad, "give_learning", &Box::give_learning);
 };
 
 // Refuses every call of a method, before anybody else sees it.
@@ -184,4 +185,46 @@ TEST_CASE("a reference whose creation could not be sent says why, and cannot be 
     CHECK(f.cluster.await(f.box.call<&Box::put>(f.cluster.spawn<Item>(0, 3))).ok());
   }
   f.check_nothing_left({0, 1, 3});
+}
+
+TEST_CASE("a creation that was lost on its way fails every use of its reference, wherever it went") {
+  for (bool dies : {true, false}) {
+    INFO((dies ? "its worker dies" : "the connection breaks"));
+    Fixture f;
+    f.fill(2);  // there is a connection to w2
+    {
+      auto lost = f.cluster.spawn<Item>(0, 2);
+      const auto first = lost.call<&Item::number>();
+      const auto shared = f.box.call<&Box::put>(lost);  // while nobody knows
+      if (dies)
+        f.cluster.network().crash("w2");
+      else
+        f.cluster.network().reset("w0", "w2");
+      const auto fails = [&](const auto& future) {
+        const auto r = f.cluster.await(future);
+        REQUIRE_FALSE(r.ok());
+        CHECK(r.error().kind() == ErrorKind::disconnected);
+        CHECK(r.error().worker() == "w2");
+        CHECK_THAT(r.error().what(), Catch::Contains("worker w2 was lost"));
+      };
+      fails(first);
+      fails(lost.call<&Item::number>());
+      fails(lost.ready());
+      REQUIRE(f.cluster.await(shared).ok());
+      // Its new holder finds out when it asks the owner, and so does whoever it is passed on to.
+      const std::string why =
+          dies ? "worker w2 was lost" : "the object of this reference is gone: worker w0 was lost";
+      const auto refused = [&](const auto& future) {
+        const auto r = f.cluster.await(future);
+        REQUIRE_FALSE(r.ok());
+        CHECK_THAT(r.error().what(), Catch::Contains(why));
+      };
+      refused(f.box.call<&Box::use>());
+      refused(
+          f.box.call<&Box::give>().then([](const RRef<Item>& item) { return item.call<&Item::number>(); }));
+      CHECK(f.cluster.await(f.box.call<&Box::take>(f.cluster.spawn<Item>(0, 3), lost)).ok());
+      refused(f.box.call<&Box::use>());  // as it was
+    }
+    f.check_nothing_left(dies ? std::vector<size_t>{0, 1, 3} : std::vector<size_t>{0, 1, 2, 3});
+  }
 }

@@ -34,6 +34,19 @@ struct User : Actor {
 
 const Tensor kX = Tensor::of<float>({1, 2});
 
+// w0 drives a user on w1, who uses a scale on w2.
+struct Scene {
+  explicit Scene(uint64_t seed = 1, net::Faults links = {.delay = 1ms})
+      : cluster(seed, 3, hosting<Scale, User>()) {
+    cluster.network().set_faults(links);
+    scale = cluster.spawn<Scale>(0, 2, 2.0);
+    user = cluster.spawn<User>(0, 1);
+  }
+  SimCluster cluster;
+  RRef<Scale> scale;
+  RRef<User> user;
+};
+
 void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
   cluster.settle();
   for (size_t w : on) {
@@ -49,95 +62,117 @@ void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
 }  // namespace
 
 TEST_CASE("a worker in the middle dies: the one behind it forgets the context with its originator") {
-  SimCluster cluster(1, 3, hosting<Scale, User>());
-  cluster.network().set_faults({.delay = 1ms});
-  auto scale = cluster.spawn<Scale>(0, 2, 2.0);
-  auto user = cluster.spawn<User>(0, 1);
+  Scene s;
   {
-    autograd::Context context(cluster.worker(0));
-    auto y = cluster.await(user.call<&User::use>(scale, kX));
+    autograd::Context context(s.cluster.worker(0));
+    auto y = s.cluster.await(s.user.call<&User::use>(s.scale, kX));
     REQUIRE(y.ok());
-    REQUIRE(cluster.worker(2).metrics()["contexts"] == 1);
-    cluster.network().crash("w1");
-    auto done = cluster.await(context.backward_async({y.value().sum()}));
+    REQUIRE(s.cluster.worker(2).metrics()["contexts"] == 1);
+    s.cluster.network().crash("w1");
+    auto done = s.cluster.await(context.backward_async({y.value().sum()}));
     REQUIRE_FALSE(done.ok());
     CHECK(done.error().worker() == "w1");
   }
-  nothing_left(cluster, {0, 2});
+  nothing_left(s.cluster, {0, 2});
 }
 
 TEST_CASE("a callee that records and then throws leaves nothing behind it") {
-  SimCluster cluster(1, 3, hosting<Scale, User>());
-  cluster.network().set_faults({.delay = 1ms});
-  auto scale = cluster.spawn<Scale>(0, 2, 2.0);
-  auto user = cluster.spawn<User>(0, 1);
+  Scene s;
   {
-    autograd::Context context(cluster.worker(0));
-    auto y = cluster.await(user.call<&User::throws>(scale, kX));
-    REQUIRE_FALSE(y.ok());
-    REQUIRE(cluster.worker(2).metrics()["contexts"] == 1);
+    autograd::Context context(s.cluster.worker(0));
+    REQUIRE_FALSE(s.cluster.await(s.user.call<&User::throws>(s.scale, kX)).ok());
+    REQUIRE(s.cluster.worker(2).metrics()["contexts"] == 1);
   }
-  nothing_left(cluster, {0, 1, 2});
+  nothing_left(s.cluster, {0, 1, 2});
 }
 
 TEST_CASE("state that is made after the end of its context goes at once") {
-  SimCluster cluster(1, 3, hosting<Scale, User>());
-  cluster.network().set_faults({.delay = 1ms});
-  cluster.network().set_faults("w1", "w2", {.delay = 80ms});  // both ways slower than the deadline
-  cluster.network().set_faults("w2", "w1", {.delay = 80ms});
-  auto scale = cluster.spawn<Scale>(0, 2, 2.0);
-  auto user = cluster.spawn<User>(0, 1);
+  Scene s;
+  s.cluster.network().set_faults("w1", "w2", {.delay = 80ms});  // both ways slower than the deadline
+  s.cluster.network().set_faults("w2", "w1", {.delay = 80ms});
   {
-    autograd::Context context(cluster.worker(0));
-    auto y = cluster.await(user.with_timeout(100ms).call<&User::use>(scale, kX));
+    autograd::Context context(s.cluster.worker(0));
+    auto y = s.cluster.await(s.user.with_timeout(100ms).call<&User::use>(s.scale, kX));
     REQUIRE_FALSE(y.ok());
     CHECK(y.error().kind() == ErrorKind::deadline);
   }
-  nothing_left(cluster, {0, 1, 2});
+  nothing_left(s.cluster, {0, 1, 2});
 }
 
 TEST_CASE("the originator dies: all forget its contexts, also those that it never called") {
-  SimCluster cluster(1, 3, hosting<Scale, User>());
-  cluster.network().set_faults({.delay = 1ms});
-  auto scale = cluster.spawn<Scale>(0, 2, 2.0);
-  auto user = cluster.spawn<User>(0, 1);
-  autograd::Context context(cluster.worker(0));
-  auto y = cluster.await(user.call<&User::use>(scale, kX));
-  REQUIRE(y.ok());
-  cluster.network().crash("w0");
-  cluster.settle();
-  for (size_t w : {1, 2}) {
-    auto m = cluster.worker(w).metrics();
-    INFO("worker " << w);
-    REQUIRE(m["contexts"] == 0);
-    REQUIRE(m["send_nodes"] == 0);
-  }
+  Scene s;
+  autograd::Context context(s.cluster.worker(0));
+  REQUIRE(s.cluster.await(s.user.call<&User::use>(s.scale, kX)).ok());
+  REQUIRE(s.cluster.worker(2).metrics()["contexts"] == 1);
+  s.cluster.network().crash("w0");
+  nothing_left(s.cluster, {1, 2});
 }
 
 TEST_CASE("a broken link between two workers fails the pass that needs it, although all three live") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
-    SimCluster cluster(seed, 3, hosting<Scale, User>());
-    cluster.network().set_faults({.delay = 2ms, .jitter = 3ms});
-    auto scale = cluster.spawn<Scale>(0, 2, 2.0);
-    auto user = cluster.spawn<User>(0, 1);
+    Scene s(seed, {.delay = 2ms, .jitter = 3ms});
     {
-      autograd::Context context(cluster.worker(0));
+      autograd::Context context(s.cluster.worker(0));
       Tensor x = kX.clone_data();
       x.set_requires_grad();
-      auto y = cluster.await(user.call<&User::twice>(scale, x));
+      auto y = s.cluster.await(s.user.call<&User::twice>(s.scale, x));
       REQUIRE(y.ok());
       auto done = context.backward_async({y.value().sum()});
-      const Duration start = cluster.now();
-      cluster.network().schedule(Duration(seed * 500'000), [&] { cluster.network().partition("w1", "w2"); });
-      auto r = cluster.await(done);
-      CHECK(cluster.now() - start < 8s);
+      const Duration start = s.cluster.now();
+      s.cluster.network().schedule(Duration(seed * 500'000),
+                                   [&] { s.cluster.network().partition("w1", "w2"); });
+      auto r = s.cluster.await(done);
+      CHECK(s.cluster.now() - start < 8s);
       if (!r.ok()) {
         CHECK(r.error().kind() == ErrorKind::disconnected);
         CHECK_FALSE(r.error().worker() == "w0");
       }
       if (seed == 0) CHECK_FALSE(r.ok());
     }
-    nothing_left(cluster, {0, 1, 2});
+    nothing_left(s.cluster, {0, 1, 2});
+  }
+}
+
+TEST_CASE("every other worker dies after the forward passes: those of all survivors fail in time") {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    SimCluster cluster(seed, 5, hosting<Scale, User>());
+    cluster.network().set_faults({.delay = 1ms, .jitter = 2ms});
+    {
+      std::vector<RRef<Scale>> scales;
+      std::vector<std::unique_ptr<autograd::Context>> contexts;
+      std::vector<Tensor> results;
+      for (size_t from : {0, 2, 4}) {  // through w1, the next survivor and w3
+        contexts.push_back(std::make_unique<autograd::Context>(cluster.worker(from)));
+        Tensor y = kX;
+        for (size_t on : {size_t{1}, (from + 2) % 6, size_t{3}}) {
+          scales.push_back(cluster.spawn<Scale>(from, on, 2.0));
+          const auto r = cluster.await(scales.back().call<&Scale::forward>(y));
+          REQUIRE(r.ok());
+          y = r.value();
+        }
+        results.push_back(y);
+      }
+      std::vector<Future<void>> passes;
+      if (seed % 2) cluster.network().crash("w1"), cluster.network().crash("w3");
+      for (size_t i = 0; i < 3; ++i) passes.push_back(contexts[i]->backward_async({results[i].sum()}));
+      if (seed % 2 == 0) {
+        cluster.network().schedule(Duration(seed * 50'000), [&] { cluster.network().crash("w3"); });
+        cluster.network().schedule(Duration(seed * 25'000), [&] { cluster.network().crash("w1"); });
+      }
+      const Duration start = cluster.now();
+      for (size_t i = 0; i < 3; ++i) {
+        INFO("the pass of w" << 2 * i);
+        const auto done = cluster.await(passes[i]);
+        REQUIRE_FALSE(done.ok());
+        CHECK(done.error().kind() == ErrorKind::disconnected);
+        CHECK((done.error().worker() == "w1" || done.error().worker() == "w3"));
+      }
+      CHECK(cluster.now() - start < 2s);
+      results.clear(), scales.clear();
+      while (!contexts.empty()) contexts.pop_back();  // the frames of scopes are a stack
+    }
+    nothing_left(cluster, {0, 2, 4});
   }
 }
