@@ -83,10 +83,15 @@ TransformerBlock::TransformerBlock(int64_t width, int64_t heads, const Options& 
 
 Tensor TransformerBlock::forward(const Tensor& x) {
   require("transformer_block", "the input", x, proj.weight.size(0));
-  const Tensor half = ops::add(x, dropout(proj(ops::self_attention(qkv(norm1(x)), heads_, causal_))));
+  const auto add_to = [&](const Tensor& residual, Linear& layer, const Tensor& y) {
+    if (!dropout.idle() || dropout.observed() || layer.observed())
+      return ops::add(residual, dropout(layer(y)));
+    return ops::linear_add(y, layer.weight, layer.bias, residual);
+  };
+  const Tensor half = add_to(x, proj, ops::self_attention(qkv(norm1(x)), heads_, causal_));
   const Tensor normal = norm2(half);
   const Tensor wide = up.observed() ? ops::gelu(up(normal)) : ops::linear_gelu(normal, up.weight, up.bias);
-  return ops::add(half, dropout(down(wide)));
+  return add_to(half, down, wide);
 }
 
 void TransformerBlock::members(Members& m) {

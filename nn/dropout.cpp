@@ -10,8 +10,6 @@ Dropout::Dropout(double p, uint64_t seed) : p_(p), generator_(seed) {
     throw_invalid("[dropout] the probability must be in [0, 1), got " + std::to_string(p));
 }
 
-Tensor Dropout::forward(const Tensor& x) {
-  return training() && p_ > 0 ? ops::dropout(x, p_, generator_) : x;
-}
+Tensor Dropout::forward(const Tensor& x) { return idle() ? x : ops::dropout(x, p_, generator_); }
 
 }  // namespace troupe::nn

@@ -13,6 +13,8 @@ class Dropout final : public Layer {
   explicit Dropout(double p = 0.5, uint64_t seed = 0);
 
   Tensor forward(const Tensor& x) override;
+  /// Whether forward() gives x itself now.
+  bool idle() const { return !training() || p_ == 0; }
   void reset(Generator& generator) override { generator_ = Generator(generator.next()); }
 
  private:

@@ -123,6 +123,8 @@ std::span<const Op* const> all_ops() {
       &kChannelMix,
       &kLinearRelu,
       &kLinearGelu,
+      &kLinearAdd,
+      &kLinearWeightGrad,
       &kGated,
       &kLstmCell,
       &kGruCell,

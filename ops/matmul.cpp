@@ -73,9 +73,54 @@ Tensors matmul_gradient(const Backward& b) {
 Tensors linear_gradient(const Backward& b, const Tensor& g, const Tensor& bias = {}) {
   Tensors out(b.in.size());
   if (b.needs(0)) out[0] = matmul(g, b.in[1]);
+  const bool wants_bias = b.in.size() == 3 && b.needs(2), sums = wants_bias && !bias.defined();
+  if (wants_bias) out[2] = bias;
+  if (b.needs(1) && !grad_enabled()) {
+    const Tensor inputs[] = {as_rows(g), as_rows(b.in[0])};
+    Tensors both = apply(kLinearWeightGrad, inputs, {{"bias", sums}});
+    out[1] = std::move(both[0]);
+    if (sums) out[2] = std::move(both[1]);
+    return out;
+  }
   if (b.needs(1)) out[1] = matmul(flipped(as_rows(g)), as_rows(b.in[0]));
-  if (b.in.size() == 3 && b.needs(2)) out[2] = bias.defined() ? bias : sum(as_rows(g), {0});
+  if (sums) out[2] = sum(as_rows(g), {0});
   return out;
+}
+
+Specs linear_add_spec(const Call& c) {
+  std::vector<Tensor> linear{c.in[0], c.in[1]};
+  if (c.in.size() == 4) linear.push_back(c.in[3]);
+  require_same_dtype(c);
+  const Specs specs = linear_spec({c.op, linear, c.attrs});
+  require_shape(c, 2, specs[0].shape);
+  return specs;
+}
+
+// The bias comes last.
+Tensors linear_add_gradient(const Backward& b) {
+  const Tensor& g = b.grads[0];
+  Tensors out(b.in.size());
+  const size_t has_bias = b.in.size() - 3;
+  const Tensor in[] = {b.in[0], b.in[1], {}};
+  const Spec specs[] = {b.in_specs[0], b.in_specs[1], b.in_specs.back()};
+  const Edge next[] = {b.next[0], b.next[1], b.next[b.next.size() - 1]};
+  const auto first = [&](const auto& all) { return std::span(all).first(2 + has_bias); };
+  const Tensors of_linear =
+      linear_gradient({b.op, b.attrs, first(in), b.out, b.grads, first(specs), first(next)}, g);
+  out[0] = of_linear[0], out[1] = of_linear[1], out[2] = g;
+  if (has_bias) out[3] = of_linear[2];
+  return out;
+}
+
+Specs linear_weight_grad_spec(const Call& c) {
+  require_floating(c, c.in[0]);
+  require_same_dtype(c);
+  const Shape &g = c.in[0].shape(), &x = c.in[1].shape();
+  if (g.rank() != 2 || x.rank() != 2 || g[0] != x[0])
+    reject(c, fmt::format("expected [rows, out] and [rows, in], got {} and {}", g.str(), x.str()));
+  Specs specs{{{g[1], x[1]}, c.in[0].dtype()}};
+  if (c.attrs.flag("bias")) specs.push_back({{g[1]}, c.in[0].dtype()});
+  return specs;
 }
 
 // With an activation behind it, whose slope is `gate`, or that was relu with the result `gate`.
@@ -166,12 +211,46 @@ const Op kLinearGelu{.name = "linear_gelu",
                        return all;
                      }};
 
+const Op kLinearAdd{.name = "linear_add",
+                    .min_inputs = 3,
+                    .max_inputs = 4,
+                    .shape = linear_add_spec,
+                    .cpu = cpu::linear_add,
+                    .saves_inputs = 0b11,
+                    .gradient = linear_add_gradient,
+                    .samples = []() -> std::vector<Sample> {
+                      std::vector<Sample> all = linear_samples();
+                      for (Sample& s : all) {
+                        Shape shape = s.inputs[0].shape();
+                        shape.back() = 5;
+                        s.inputs.insert(s.inputs.begin() + 2, sample(shape, -2, 2, 3));
+                      }
+                      return all;
+                    }};
+
+const Op kLinearWeightGrad{.name = "linear_weight_grad",
+                           .min_inputs = 2,
+                           .max_inputs = 2,
+                           .attrs = {{"bias", true}},
+                           .shape = linear_weight_grad_spec,
+                           .cpu = cpu::linear_weight_grad,
+                           .samples = []() -> std::vector<Sample> {
+                             return {{{sample({6, 5}), sample({6, 4}, -2, 2, 1)}},
+                                     {{sample({6, 5}), sample({6, 4}, -2, 2, 1)}, {{"bias", false}}},
+                                     {{sample({0, 5}), sample({0, 4})}}};
+                           }};
+
 Tensor matmul(const Tensor& a, const Tensor& b) { return apply1(kMatmul, {a, b}); }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? apply1(kLinear, {x, weight, bias}) : apply1(kLinear, {x, weight});
 }
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? apply1(kLinearRelu, {x, weight, bias}) : apply1(kLinearRelu, {x, weight});
+}
+
+Tensor linear_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+  return bias.defined() ? apply1(kLinearAdd, {x, weight, residual, bias})
+                        : apply1(kLinearAdd, {x, weight, residual});
 }
 
 Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {

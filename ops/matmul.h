@@ -18,7 +18,15 @@ Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {
 /// gelu(linear(x, weight, bias)), with the exact GELU, in one pass and with the same bits.
 Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+/// linear(x, weight, bias) + residual [.., out] in one pass, with the same bits.
+Tensor linear_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual);
+
 extern const Op kMatmul, kLinear, kLinearRelu;
+/// Inputs: x, weight, residual, and bias if there is one.
+extern const Op kLinearAdd;
+/// g [rows, out], the gradient of linear's result, and x [rows, in] -> those of weight and, with `bias`, of
+/// bias.
+extern const Op kLinearWeightGrad;
 /// slope: a second result, the derivative of gelu where it was taken, which makes the backward pass cheap.
 extern const Op kLinearGelu;
 

@@ -14,27 +14,35 @@ struct Matrix {
 
 enum class Activation : uint8_t { none, relu, gelu };
 
-/// What happens to a product before it leaves the cache: C[i, j] = activation(C[i, j] + bias[j]).
+/// What happens to a product before it leaves the cache: C[i, j] = activation(C[i, j] + bias[j]) +
+/// residual[i, j].
 template <class T>
 struct Finish {
   const T* bias = nullptr;  ///< [n]; null: none
   Activation activation = Activation::none;
-  T* slope = nullptr;  ///< as C: takes the derivative of gelu; null: not wanted
+  T* slope = nullptr;           ///< as C: takes the derivative of gelu; null: not wanted
+  const T* residual = nullptr;  ///< as C; null: none
 
   /// That of the part of C that begins at element `at`, in column `column`.
   Finish part(int64_t at, int64_t column) const {
-    return {bias ? bias + column : nullptr, activation, slope ? slope + at : nullptr};
+    return {bias ? bias + column : nullptr, activation, slope ? slope + at : nullptr,
+            residual ? residual + at : nullptr};
   }
 };
 
 /// C = finish(A B + beta C), with C [m, n] row-major and dense, A [m, k], B [k, n], all sizes > 0; beta 0
-/// or 1. The same arguments give the same bits on whichever thread, and on any number of them.
+/// or 1. sums: null, or takes the sums of A's rows [m], which cost less here than by themselves. The same
+/// arguments give the same bits on whichever thread, and on any number of them.
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-          float* c, const Finish<float>& finish = {});
+          float* c, const Finish<float>& finish = {}, float* sums = nullptr);
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
-          double* c, const Finish<double>& finish = {});
+          double* c, const Finish<double>& finish = {}, double* sums = nullptr);
 
-/// The finish of rows of C [m, n], ldc apart (as those of the slope), as a pass of its own.
+/// The sums of the rows of a [m, k], in double.
+void row_sums(int64_t m, int64_t k, const Matrix<float>& a, float* sums);
+void row_sums(int64_t m, int64_t k, const Matrix<double>& a, double* sums);
+
+/// The finish of rows of C [m, n], ldc apart (as those of slope and residual), as a pass of its own.
 void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish);
 void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<double>& finish);
 
@@ -42,6 +50,6 @@ void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<doub
 bool has_gemm_tiles();
 /// gemm() in tiles of its own. The bits of an element do not depend on m and n.
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-                float* c, const Finish<float>& finish);
+                float* c, const Finish<float>& finish, float* sums);
 
 }  // namespace troupe::ops::cpu

@@ -20,9 +20,10 @@ constexpr double kPiece = 1 << 26;  // multiplications: about 1.2 ms
 constexpr int64_t kStep = 48;       // pieces end at whole tiles
 
 // Whether gemm_tiles is the faster one: by shapes, not by threads.
-bool use_tiles(int64_t m, double work, const Matrix<float>& a, const Matrix<float>& b) {
+bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b) {
   const bool small = work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6);
-  return has_gemm_tiles() && (small || (!a.transposed && m >= (b.transposed ? 32 : 128)));
+  return has_gemm_tiles() &&
+         (small || (a.transposed ? n >= 192 && k >= 128 : m >= (b.transposed ? 32 : 128)));
 }
 
 }  // namespace
@@ -30,9 +31,10 @@ bool use_tiles(int64_t m, double work, const Matrix<float>& a, const Matrix<floa
 // Large products are cut along their longer side into an even number of pieces, the same whatever the number
 // of threads. Few: each packs, and reads from beyond the second-level cache, all of the other operand.
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-          float* c, const Finish<float>& finish) {
+          float* c, const Finish<float>& finish, float* sums) {
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  if (use_tiles(m, work, a, b)) return gemm_tiles(m, n, k, a, b, beta, c, finish);
+  if (use_tiles(m, n, k, work, a, b)) return gemm_tiles(m, n, k, a, b, beta, c, finish, sums);
+  if (sums) row_sums(m, k, a, sums);
   const bool by_rows = m >= n;
   const int64_t side = by_rows ? m : n, most = std::max<int64_t>(1, side / (2 * kStep));
   const auto wanted = static_cast<int64_t>(std::min(work / kPiece, 1e9));

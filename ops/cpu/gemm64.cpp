@@ -84,7 +84,8 @@ void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Mat
 }  // namespace
 
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
-          double* c, const Finish<double>& finish) {
+          double* c, const Finish<double>& finish, double* sums) {
+  if (sums) row_sums(m, k, a, sums);
   if (m * n * k <= kSmall)
     small(m, n, k, a, b, beta, c);
   else

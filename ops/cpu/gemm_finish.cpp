@@ -1,6 +1,10 @@
-// What is done to rows of a product while they are in cache: bias and activation.
+// What is done to rows of a product while they are in cache: bias and activation; and the sums of A's rows.
+#include <algorithm>
+#include <vector>
+
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/math.h"
+#include "ops/cpu/parallel.h"
 #include "ops/cpu/simd.h"
 
 namespace troupe::ops::cpu {
@@ -40,9 +44,34 @@ void finish_all(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finish
 #pragma GCC ivdep
       for (int64_t j = 0; j < n; ++j) c[at + j] *= normal(c[at + j]).below;
     });
+  if (const T* residual = finish.residual)
+    each_row([=](int64_t at) __attribute__((always_inline)) {
+#pragma GCC ivdep
+      for (int64_t j = 0; j < n; ++j) c[at + j] += residual[at + j];
+    });
+}
+
+template <class T>
+void sum_all_rows(int64_t m, int64_t k, const Matrix<T>& a, T* sums) {
+  constexpr int64_t kPiece = 256;
+  const int64_t row = a.transposed ? 1 : a.ld, step = a.transposed ? a.ld : 1;
+  parallel_for((m + kPiece - 1) / kPiece, 0.3 * static_cast<double>(kPiece * k), [&](int64_t piece) {
+    const int64_t first = piece * kPiece, count = std::min(kPiece, m - first);
+    double totals[kPiece] = {};
+    const T* x = a.p + first * row;
+    vectorized([ =, to = &totals[0] ]() __attribute__((always_inline)) {
+      for (int64_t l = 0; l < k; ++l)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) to[i] += static_cast<double>(x[i * row + l * step]);
+    });
+    for (int64_t i = 0; i < count; ++i) sums[first + i] = static_cast<T>(totals[i]);
+  });
 }
 
 }  // namespace
+
+void row_sums(int64_t m, int64_t k, const Matrix<float>& a, float* sums) { sum_all_rows(m, k, a, sums); }
+void row_sums(int64_t m, int64_t k, const Matrix<double>& a, double* sums) { sum_all_rows(m, k, a, sums); }
 
 void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish) {
   finish_all(m, n, c, ldc, finish);

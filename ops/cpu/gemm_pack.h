@@ -14,6 +14,7 @@
 namespace troupe::ops::cpu {
 
 constexpr int kLanes = 16;
+constexpr int64_t kTileM = 8;           ///< rows of a tile of C
 constexpr int64_t kTileN = 3 * kLanes;  ///< columns of a tile of C, and of a panel of B
 
 /// The first n lanes of 16.
@@ -47,7 +48,8 @@ constexpr int64_t kTileN = 3 * kLanes;  ///< columns of a tile of C, and of a pa
   for (int i = 0; i < kLanes; ++i) r[i] = t[i];
 }
 
-/// out[l * step + i] = x[i * ld + l] for i < count, l < k; writes kLanes elements for each l.
+/// out[l * step + i] = x[i * ld + l] for i < count, l < k; writes kLanes elements for each l. Asks for the
+/// rows after the next ones, into the second-level cache: rows 4 KiB apart drive each other out of the first.
 [[TROUPE_AVX512]] inline void pack_across(const float* x, int64_t ld, int64_t count, int64_t k, float* out,
                                           int64_t step) {
   __m512 rows[kLanes];
@@ -55,30 +57,9 @@ constexpr int64_t kTileN = 3 * kLanes;  ///< columns of a tile of C, and of a pa
     const int64_t n = std::min<int64_t>(kLanes, k - l);
     for (int i = 0; i < kLanes; ++i)
       rows[i] = i < count ? _mm512_maskz_loadu_ps(first(n), x + i * ld + l) : _mm512_setzero_ps();
-    for (int i = 0; i < count; ++i) _mm_prefetch(x + (count + i) * ld + l, _MM_HINT_T0);
+    for (int i = 0; i < count; ++i) _mm_prefetch(x + (2 * count + i) * ld + l, _MM_HINT_T1);
     transpose(rows);
     for (int i = 0; i < n; ++i) _mm512_storeu_ps(out + (l + i) * step, rows[i]);
-  }
-}
-
-/// k rows of n elements, ld apart, cut into panels of kTileN columns, `apart` from each other: element (l, j)
-/// goes to out[j / kTileN * apart + l * kTileN + j % kTileN]. Several rows are read at once: one panel after
-/// the other would begin a new page with each row.
-[[TROUPE_AVX512]] inline void pack_rows(const float* x, int64_t ld, int64_t n, int64_t k, float* out,
-                                        int64_t apart) {
-  constexpr int64_t kRows = 8;
-  for (int64_t l = 0; l < k; l += kRows) {
-    const int64_t rows = std::min(kRows, k - l);
-    for (int64_t j = 0; j < n; j += kTileN) {
-      const float* from = x + l * ld + j;
-      float* to = out + j / kTileN * apart + l * kTileN;
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t v = 0; v < std::min(kTileN, n - j); v += kLanes) {
-          _mm_prefetch(from + (kRows + i) * ld + v, _MM_HINT_T0);
-          const __mmask16 mask = first(std::min<int64_t>(n - j - v, kLanes));
-          _mm512_mask_storeu_ps(to + i * kTileN + v, mask, _mm512_maskz_loadu_ps(mask, from + i * ld + v));
-        }
-    }
   }
 }
 

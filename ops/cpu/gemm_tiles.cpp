@@ -1,11 +1,16 @@
 // float32 products in tiles of C that stay in registers (8 x 48; Goto, van de Geijn 2008), where bias and
-// activation are applied too. All of B is packed into panels once, then blocks of rows of C are made on
-// several threads.
+// activation are applied too. Blocks of rows of C are made on several threads, each in panels of columns.
+// What is read again is packed on the way: B by the first tile of a panel, A across by the first panel; Bᵀ by
+// whoever comes first, for all. The panel after is asked for early.
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/simd.h"
 
 #if defined(__x86_64__)
+#include <array>
+#include <atomic>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "core/tensor.h"
@@ -14,14 +19,37 @@
 namespace troupe::ops::cpu {
 namespace {
 
-constexpr int kTileM = 8;
-constexpr int64_t kBlockM = 256, kBlockN = 96 * kTileN, kBlockK = 256;  // a panel of B is 48 KiB
-constexpr double kTwoThreads = 1 << 25;                                 // multiplications: about 0.6 ms
+constexpr int64_t kBlockM = 256, kBlockK = 256;  // a panel of B is 48 KiB, a block of A 256 KiB
+constexpr int64_t kPanels = 96;
+constexpr double kTwoThreads = 1 << 25;  // multiplications: about 0.6 ms
 
 int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
 
-// One tile of C: element (i, l) of A at a[i * a_row + l * a_step], row l of B at b + l * b_step. `ahead`: the
-// a of the tile after this one, whose lines are asked for on the way.
+// Rows of a matrix that will be needed soon, asked for line by line into the second-level cache.
+class Ahead {
+ public:
+  Ahead() = default;
+  // `rows` rows of n elements, ld apart, over that many turns.
+  Ahead(const float* x, int64_t ld, int64_t rows, int64_t n, int64_t turns)
+      : x_(x), ld_(ld), rows_(rows), n_(n), at_(0), per_turn_(parts(rows * (n / kLine + 1), turns)) {}
+
+  [[gnu::always_inline]] void turn() {
+    for (int64_t i = 0; i < per_turn_ && rows_ > 0; ++i) {
+      _mm_prefetch(x_ + std::min(at_, n_ - 1), _MM_HINT_T1);
+      at_ += kLine;
+      if (at_ < n_ + kLine) continue;
+      x_ += ld_, at_ = 0, --rows_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 16;
+  const float* x_ = nullptr;
+  int64_t ld_ = 0, rows_ = 0, n_ = 0, at_ = 0, per_turn_ = 0;
+};
+
+// One tile of C: element (i, l) of A at a[i * a_row + l * a_step], row l of B at b + l * b_step. `next`: the
+// a of the tile after this one, asked for on the way.
 struct Tile {
   int64_t k, columns;
   const float* a;
@@ -30,44 +58,102 @@ struct Tile {
   int64_t b_step;
   float* c;
   int64_t ldc;
-  const float* ahead;
+  const float* next;
+  Ahead* ahead;
+  float *copy_a, *copy_b;  // take a panel of A (with a_row 1) and of B; null: none
+  double* totals;  // sums of the rows of A are added to these; null: not wanted, or there is no copy_a
   bool add;
   const float* bias;
   bool relu;
+  const float* residual;  // as c
+};
+
+// Panels of Bᵀ that several threads share: each is packed once, when it is first needed.
+class Panels {
+ public:
+  explicit Panels(int64_t size) : memory_(Tensor::empty({size})) {}
+  void clear() {
+    for (auto& s : state_) s.store(kNone, std::memory_order_relaxed);
+  }
+  bool has(int64_t i) const {
+    return state_[static_cast<size_t>(i)].load(std::memory_order_relaxed) != kNone;
+  }
+  // Panel i, which is at `at`; pack(to) if nobody has done so.
+  template <class F>
+  const float* get(int64_t i, int64_t at, const F& pack) {
+    auto& state = state_[static_cast<size_t>(i)];
+    float* panel = memory_.data<float>() + at;
+    for (uint8_t now; (now = state.load(std::memory_order_acquire)) != kReady;) {
+      if (now == kNone && state.compare_exchange_strong(now, kBusy, std::memory_order_relaxed)) {
+        pack(panel);
+        state.store(kReady, std::memory_order_release);
+      } else {
+        std::this_thread::yield();  // it takes a microsecond
+      }
+    }
+    return panel;
+  }
+
+ private:
+  static constexpr uint8_t kNone = 0, kBusy = 1, kReady = 2;
+  Tensor memory_;
+  std::array<std::atomic<uint8_t>, kPanels> state_{};
 };
 
 template <int V>
-[[TROUPE_AVX512, gnu::always_inline]] inline void ask_for_row(const float* c) {
+[[TROUPE_AVX512, gnu::always_inline]] inline void ask_for_row(const Tile& t, int64_t row) {
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) _mm_prefetch(c + v * kLanes, _MM_HINT_ET0);
+  for (int v = 0; v < V; ++v) _mm_prefetch(t.c + row * t.ldc + v * kLanes, _MM_HINT_ET0);
+  if (!t.residual) return;
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) _mm_prefetch(t.residual + row * t.ldc + v * kLanes, _MM_HINT_T0);
 }
 
-template <int R, int V>
+// totals[r] += part[r], for the lanes of the mask.
+[[TROUPE_AVX512]] inline void add_totals(double* totals, __mmask8 mask, __m256 part) {
+  const __m512d before = _mm512_maskz_loadu_pd(mask, totals);
+  _mm512_mask_storeu_pd(totals, mask, _mm512_add_pd(before, _mm512_cvtps_pd(part)));
+}
+
+template <int R, int V, bool copies>
 [[TROUPE_AVX512]] void multiply(const Tile& t) {
   __m512 sums[R][V];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sums[r][v] = _mm512_setzero_ps();
+  constexpr __mmask8 kRows = (1 << R) - 1;
   const __mmask16 last = first(t.columns - (V - 1) * kLanes);
-  const float *a = t.a, *b = t.b, *ahead = t.ahead;
+  const float *a = t.a, *b = t.b, *next = t.next;
   const int64_t a_row = t.a_row, a_step = t.a_step, b_step = t.b_step;
+  float *copy_a = t.copy_a, *copy_b = t.copy_b;
   // C is written at the end: its lines are asked for now, a row at a time.
-  float* row_of_c = t.c;
-  int64_t rows = R;
-  for (; rows > t.k / kLanes; --rows, row_of_c += t.ldc) ask_for_row<V>(row_of_c);
-  for (int64_t left = t.k; left > 0; left -= kLanes, ahead += kLanes * a_step) {
-    if (rows > 0) {
-      ask_for_row<V>(row_of_c);
-      --rows, row_of_c += t.ldc;
-    }
+  int64_t asked = 0;
+  for (; asked < R - t.k / kLanes; ++asked) ask_for_row<V>(t, asked);
+  for (int64_t left = t.k; left > 0; left -= kLanes, next += kLanes * a_step) {
+    if (asked < R) ask_for_row<V>(t, asked++);
+    if (a_step == 1)
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) _mm_prefetch(ahead + r * a_row, _MM_HINT_T1);
+      for (int r = 0; r < R; ++r) _mm_prefetch(next + r * a_row, _MM_HINT_T1);
+    t.ahead->turn();
+    __m256 part = _mm256_setzero_ps();
     for (int64_t l = std::min<int64_t>(left, kLanes); l > 0; --l, a += a_step, b += b_step) {
       __m512 row[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V - 1; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
       row[V - 1] = _mm512_maskz_loadu_ps(last, b + (V - 1) * kLanes);
+      if (copies && copy_b) {
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) _mm512_store_ps(copy_b + v * kLanes, row[v]);
+        copy_b += kTileN;
+      }
+      if (copies && copy_a) {
+        const __m256 column = _mm256_maskz_loadu_ps(kRows, a);
+        _mm256_store_ps(copy_a, column);
+        _mm_prefetch(a + 2 * kTileM, _MM_HINT_T1);
+        copy_a += kTileM;
+        part = _mm256_add_ps(part, column);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const __m512 x = _mm512_set1_ps(a[r * a_row]);
@@ -75,6 +161,7 @@ template <int R, int V>
         for (int v = 0; v < V; ++v) sums[r][v] = _mm512_fmadd_ps(x, row[v], sums[r][v]);
       }
     }
+    if (copies && t.totals) add_totals(t.totals, kRows, part);
   }
   float* c = t.c;
 #pragma GCC unroll 16
@@ -89,18 +176,20 @@ template <int R, int V>
       if (t.relu)
         x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ),
                                _mm512_setzero_ps());  // NaN stays
+      if (t.residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, t.residual + r * t.ldc + v * kLanes));
       _mm512_mask_storeu_ps(to, mask, x);
     }
 }
 
 template <int V, int... R>
 void multiply(int rows, const Tile& t, std::integer_sequence<int, R...>) {
-  static constexpr void (*kByRows[])(const Tile&) = {multiply<R + 1, V>...};
-  kByRows[rows - 1](t);
+  static constexpr void (*kPlain[])(const Tile&) = {multiply<R + 1, V, false>...};
+  static constexpr void (*kCopying[])(const Tile&) = {multiply<R + 1, V, true>...};
+  (t.copy_a || t.copy_b ? kCopying : kPlain)[rows - 1](t);
 }
 
 void multiply(int64_t rows, const Tile& t) {
-  constexpr std::make_integer_sequence<int, kTileM> all;
+  constexpr std::make_integer_sequence<int, static_cast<int>(kTileM)> all;
   const int r = static_cast<int>(rows);
   if (t.columns > 2 * kLanes) return multiply<3>(r, t, all);
   if (t.columns > kLanes) return multiply<2>(r, t, all);
@@ -114,65 +203,89 @@ struct Product {
   float beta;
   float* c;
   Finish<float> finish;
+  int64_t tiles = parts(m, kTileM), height = m / tiles, higher = m % tiles;  // so many are one row higher
 
-  // B is copied where its rows lie across, or are read by several blocks.
-  bool packs_b() const { return b.transposed || m > kBlockM; }
+  // Copied is what several tiles read where it lies across or far apart.
+  bool packs_b() const { return b.transposed || m > 8 * kTileM; }
+  bool packs_a() const { return a.transposed && n > 4 * kTileN; }
 
-  int64_t tiles() const { return parts(m, kTileM); }
-  int64_t row(int64_t tile) const { return m * tile / tiles(); }
+  int64_t row(int64_t tile) const { return tile * height + std::min(tile, higher); }
   double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   // Blocks of rows, and groups of columns where there are few rows: an even number of pieces.
   int64_t blocks() const {
     const int64_t count = parts(m, kBlockM);
-    return work() < kTwoThreads || tiles() < 16 ? count : parts(count, 2) * 2;
+    return work() < kTwoThreads || tiles < 16 ? count : parts(count, 2) * 2;
   }
   int64_t groups(int64_t columns) const {
-    if (work() < kTwoThreads || tiles() >= 16) return 1;
+    if (work() < kTwoThreads || tiles >= 16) return 1;
     return std::min(parts(columns, 4 * kTileN), 2 * parts(static_cast<int64_t>(work()), int64_t{1} << 27));
   }
 
-  // Rows l0 to l0 + depth of B, columns j0 to j0 + columns, as panels.
-  void pack(int64_t l0, int64_t depth, int64_t j0, int64_t columns, float* panels) const {
-    if (b.transposed)
-      return parallel_for(parts(columns, kTileN), 0.3 * static_cast<double>(kTileN * depth), [&](int64_t p) {
-        const int64_t end = std::min(columns, (p + 1) * kTileN);
-        for (int64_t j = p * kTileN; j < end; j += kLanes)
-          pack_across(b.p + (j0 + j) * b.ld + l0, b.ld, std::min<int64_t>(kLanes, end - j), depth,
-                      panels + p * kTileN * depth + j % kTileN, kTileN);
-      });
-    constexpr int64_t kRows = 32;
-    parallel_for(parts(depth, kRows), 0.1 * static_cast<double>(kRows * columns), [&](int64_t p) {
-      pack_rows(b.p + (l0 + p * kRows) * b.ld + j0, b.ld, columns, std::min(kRows, depth - p * kRows),
-                panels + p * kRows * kTileN, kTileN * depth);
-    });
+  int64_t depth() const { return parts(parts(k, parts(k, kBlockK)), kLanes) * kLanes; }
+  // The panel of B at row l0 and column j, to be read over so many turns.
+  Ahead ahead(int64_t l0, int64_t j, int64_t turns) const {
+    if (l0 >= k) return {};
+    const int64_t rows = std::min(depth(), k - l0), columns = std::min(kTileN, n - j);
+    if (b.transposed) return {b.p + j * b.ld + l0, b.ld, columns, rows, turns};
+    return {b.p + l0 * b.ld + j, b.ld, rows, columns, turns};
+  }
+  void pack(int64_t l0, int64_t rows, int64_t j, float* panel) const {
+    for (int64_t end = std::min(n, j + kTileN), i = j; i < end; i += kLanes)
+      pack_across(b.p + i * b.ld + l0, b.ld, std::min<int64_t>(kLanes, end - i), rows, panel + (i - j),
+                  kTileN);
   }
 
-  // What rows l0 to l0 + depth of B add to tiles `begin` to `end` by columns `from` to `to`; column 0 of B is
-  // in panels[0], or at j0 of B where there are none.
-  void add(int64_t l0, int64_t depth, int64_t begin, int64_t end, int64_t j0, int64_t from, int64_t to,
-           const float* panels) const {
-    Tile t{.k = depth, .ldc = n, .add = l0 > 0 || beta != 0};
-    const bool last = l0 + depth == k;
-    t.relu = last && finish.activation == Activation::relu;
-    const bool gelu = last && finish.activation == Activation::gelu;
+  // What rows l0 to l0 + rows of B add to tiles `begin` to `end`, columns `from` to `to`. Panels begin at
+  // column j0. totals: by row, takes the sums of A.
+  void add(int64_t l0, int64_t rows, int64_t begin, int64_t end, int64_t j0, int64_t from, int64_t to,
+           Panels* panels, double* totals) const {
+    alignas(64) float own[kBlockK * kTileN];
+    const int64_t count = parts(to - from, kTileN), turns = (end - begin) * parts(rows, kLanes);
+    // Distance of packed tiles of A: without the last line all would share a few sets of the cache.
+    const int64_t apart = rows * kTileM + kLanes;
+    const Tensor memory = packs_a() ? Tensor::empty({(end - begin) * apart}) : Tensor();
+    float* packed = memory.defined() ? memory.data<float>() : nullptr;
+    const bool last = l0 + rows == k, gelu = last && finish.activation == Activation::gelu;
+    Ahead next;
+    Tile t{.k = rows, .ldc = n, .ahead = &next, .add = l0 > 0 || beta != 0};
     t.a_row = a.transposed ? 1 : a.ld;
-    t.a_step = a.transposed ? a.ld : 1;
-    t.b_step = panels ? kTileN : b.ld;
-    const auto rows_of = [&](int64_t tile) { return a.p + row(tile) * t.a_row + l0 * t.a_step; };
-    for (int64_t j = from; j < to; j += kTileN) {
+    t.relu = last && finish.activation == Activation::relu;
+    for (int64_t i = 0; i < count; ++i) {
+      // Threads that share panels begin with different ones.
+      const auto column = [&](int64_t x) { return from + (begin * count / tiles + x) % count * kTileN; };
+      const auto number = [&](int64_t j) { return (j - j0) / kTileN; };
+      const int64_t j = column(i), after = column(i + 1);
       t.columns = std::min(kTileN, to - j);
-      t.b = panels ? panels + j * depth : b.p + l0 * b.ld + j0 + j;
-      t.bias = last && finish.bias ? finish.bias + j0 + j : nullptr;
+      t.bias = last && finish.bias ? finish.bias + j : nullptr;
+      next = {};
+      if (packs_b()) {
+        if (i + 1 == count)
+          next = ahead(l0 + rows, from, turns);
+        else if (!panels || !panels->has(number(after)))
+          next = ahead(l0, after, turns);
+      }
+      const float* panel =
+          panels ? panels->get(number(j), (j - j0) * rows, [&](float* p) { pack(l0, rows, j, p); }) : own;
+      const float* lies = a.p + l0 * (a.transposed ? a.ld : 1);
       for (int64_t tile = begin; tile < end; ++tile) {
-        t.a = rows_of(tile);
-        t.ahead = rows_of(tile + 1 < end ? tile + 1 : begin);
-        t.c = c + row(tile) * n + j0 + j;
-        const int64_t rows = row(tile + 1) - row(tile);
-        multiply(rows, t);
+        const int64_t top = row(tile), bottom = row(tile + 1), at = top * n + j;
+        const bool has_b = panels || (packs_b() && tile > begin), has_a = packed && i > 0;
+        t.b = has_b ? panel : b.p + l0 * b.ld + j;
+        t.b_step = has_b ? kTileN : b.ld;
+        t.copy_b = packs_b() && !has_b ? own : nullptr;
+        float* copy = packed + (tile - begin) * apart;
+        t.a = has_a ? copy : lies + top * t.a_row;
+        t.a_step = has_a ? kTileM : a.transposed ? a.ld : 1;
+        t.next = lies + (tile + 1 < end ? bottom : row(begin)) * t.a_row;
+        t.copy_a = packed && !has_a ? copy : nullptr;
+        t.totals = t.copy_a && totals ? totals + top : nullptr;
+        t.c = c + at;
+        t.residual = last && !gelu && finish.residual ? finish.residual + at : nullptr;
+        multiply(bottom - top, t);
         if (!gelu) continue;
-        Finish<float> rest = finish.part(t.c - c, 0);
+        Finish<float> rest = finish.part(at, 0);
         rest.bias = nullptr;  // is in
-        finish_rows(rows, t.columns, t.c, n, rest);
+        finish_rows(bottom - top, t.columns, t.c, n, rest);
       }
     }
   }
@@ -183,26 +296,32 @@ struct Product {
 bool has_gemm_tiles() { return simd_level() == Simd::avx512; }
 
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-                float* c, const Finish<float>& finish) {
+                float* c, const Finish<float>& finish, float* sums) {
   const Product p{m, n, k, a, b, beta, c, finish};
-  const int64_t depth = parts(parts(k, parts(k, kBlockK)), kLanes) * kLanes;
-  const int64_t width = parts(parts(n, parts(n, kBlockN)), kTileN) * kTileN;
-  const Tensor memory = p.packs_b() ? Tensor::empty({depth * std::min(width, n + kTileN)}) : Tensor();
-  float* panels = memory.defined() ? memory.data<float>() : nullptr;
-  const int64_t tiles = p.tiles(), blocks = p.blocks();
+  const bool on_the_way = sums && p.packs_a();
+  if (sums && !on_the_way) row_sums(m, k, a, sums);
+  const Tensor memory = on_the_way ? Tensor::zeros({m}, float64) : Tensor();
+  double* totals = on_the_way ? memory.data<double>() : nullptr;
+  const int64_t tiles = p.tiles, blocks = p.blocks(), depth = p.depth();
+  const int64_t width = parts(parts(n, parts(n, kPanels * kTileN)), kTileN) * kTileN;
+  std::optional<Panels> panels;
+  if (b.transposed) panels.emplace(depth * parts(std::min(width, n), kTileN) * kTileN);
   for (int64_t l0 = 0; l0 < k; l0 += depth)
     for (int64_t j0 = 0; j0 < n; j0 += width) {
       const int64_t rows = std::min(depth, k - l0), columns = std::min(width, n - j0);
-      if (panels) p.pack(l0, rows, j0, columns, panels);
       const int64_t groups = p.groups(columns), wide = parts(parts(columns, groups), kTileN) * kTileN;
       const double ns =
           0.02 * p.work() * static_cast<double>(rows) / static_cast<double>(k * blocks * groups);
+      if (panels) panels->clear();
       parallel_for(blocks * groups, ns, [&](int64_t piece) {
         const int64_t block = piece % blocks, from = piece / blocks * wide;
-        p.add(l0, rows, tiles * block / blocks, tiles * (block + 1) / blocks, j0, from,
-              std::min(columns, from + wide), panels);
+        if (from < columns)
+          p.add(l0, rows, tiles * block / blocks, tiles * (block + 1) / blocks, j0, j0 + from,
+                j0 + std::min(columns, from + wide), panels ? &*panels : nullptr,
+                j0 + from == 0 ? totals : nullptr);
       });
     }
+  for (int64_t i = 0; totals && i < m; ++i) sums[i] = static_cast<float>(totals[i]);
 }
 
 }  // namespace troupe::ops::cpu
@@ -213,7 +332,7 @@ namespace troupe::ops::cpu {
 
 bool has_gemm_tiles() { return false; }
 void gemm_tiles(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
-                const Finish<float>&) {}
+                const Finish<float>&, float*) {}
 
 }  // namespace troupe::ops::cpu
 

@@ -23,7 +23,7 @@ Kernel layer_norm, rms_norm, layer_norm_grad, rms_norm_grad;
 // attention.cpp
 Kernel attention, attention_grad, self_attention, self_attention_grad;
 // matmul.cpp
-Kernel matmul, linear, linear_relu, linear_gelu;
+Kernel matmul, linear, linear_relu, linear_gelu, linear_add, linear_weight_grad;
 // conv.cpp
 Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
 // pool.cpp

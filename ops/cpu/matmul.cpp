@@ -97,15 +97,19 @@ void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {
                   });
 }
 
-void linear_with(const Call& c, Tensors& out, Activation activation) {
+Tensor input(const Call& c, size_t i) { return i < c.in.size() ? c.in[i] : Tensor(); }
+
+void linear_with(const Call& c, const Tensor& bias_or_none, Tensors& out, Activation activation,
+                 const Tensor& residual = {}) {
   const Tensor& w = c.in[1];
   const Tensor transposed = with_shape(w, {w.shape()[1], w.shape()[0]}, {w.strides()[1], w.strides()[0]});
-  const Tensor bias = c.in.size() < 3 ? Tensor() : c.in[2].contiguous_data();
+  const auto dense = [](const Tensor& t) { return t.defined() ? t.contiguous_data() : t; };
+  const Tensor bias = dense(bias_or_none), rest = dense(residual);
   visit_floating(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    multiply<T>(
-        c.in[0], transposed, out[0],
-        {bias.defined() ? bias.data<T>() : nullptr, activation, out.size() > 1 ? out[1].data<T>() : nullptr});
+    multiply<T>(c.in[0], transposed, out[0],
+                {bias.defined() ? bias.data<T>() : nullptr, activation,
+                 out.size() > 1 ? out[1].data<T>() : nullptr, rest.defined() ? rest.data<T>() : nullptr});
   });
 }
 
@@ -115,8 +119,28 @@ void matmul(const Call& c, Tensors& out) {
   visit_floating(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c.in[0], c.in[1], out[0]); });
 }
 
-void linear(const Call& c, Tensors& out) { linear_with(c, out, Activation::none); }
-void linear_relu(const Call& c, Tensors& out) { linear_with(c, out, Activation::relu); }
-void linear_gelu(const Call& c, Tensors& out) { linear_with(c, out, Activation::gelu); }
+void linear_weight_grad(const Call& c, Tensors& out) {
+  const Tensor &g = c.in[0], &x = c.in[1];
+  const int64_t rows = x.shape()[0], wide = x.shape()[1], high = g.shape()[1];
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T *to = out[0].data<T>(), *sums = out.size() > 1 ? out[1].data<T>() : nullptr;
+    Matrix<T> a, b;
+    const Tensor left = readable(with_shape(g, {high, rows}, {g.strides()[1], g.strides()[0]}), a),
+                 right = readable(x, b);
+    a.p = left.data<T>(), b.p = right.data<T>();
+    if (rows == 0 || out[0].numel() == 0) {
+      std::fill_n(to, out[0].numel(), T{0});
+      if (sums) row_sums(high, rows, a, sums);
+      return;
+    }
+    gemm(high, wide, rows, a, b, T{0}, to, {}, sums);
+  });
+}
+
+void linear(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::none); }
+void linear_relu(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::relu); }
+void linear_gelu(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::gelu); }
+void linear_add(const Call& c, Tensors& out) { linear_with(c, input(c, 3), out, Activation::none, c.in[2]); }
 
 }  // namespace troupe::ops::cpu

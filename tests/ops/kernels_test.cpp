@@ -33,9 +33,9 @@ Tensor naive(const Tensor& a, const Tensor& b) {
 }
 
 TEST_CASE("matmul of every size, layout and floating dtype equals the three loops") {
-  const int64_t sizes[][3] = {{1, 1, 1},      {1, 7, 1},     {7, 1, 9},    {33, 65, 17},
-                              {70, 300, 530}, {8, 16, 24},   {1, 40, 50},  {50, 40, 1},
-                              {64, 512, 144}, {40, 515, 49}, {35, 3, 1001}};
+  const int64_t sizes[][3] = {{1, 1, 1},     {1, 7, 1},      {7, 1, 9},       {33, 65, 17},   {70, 300, 530},
+                              {8, 16, 24},   {1, 40, 50},    {50, 40, 1},     {64, 512, 144}, {40, 515, 49},
+                              {35, 3, 1001}, {83, 515, 219}, {531, 260, 193}, {9, 20, 4700}};
   for (const auto& [m, k, n] : sizes)
     for (const DType t : {float32, float64})
       for (const bool ta : {false, true})
@@ -91,6 +91,27 @@ TEST_CASE("products have the same bits with any number of threads") {
       }
 }
 
+TEST_CASE("the gradient of linear's bias comes with that of its weight, the same on two threads") {
+  const int64_t sizes[][3] = {{5, 3, 4}, {130, 70, 50}, {515, 203, 219}, {1024, 256, 256}};  // rows, out, in
+  for (const auto& [rows, high, wide] : sizes)
+    for (const DType t : {float32, float64})
+      for (const bool across : {false, true}) {
+        INFO(rows << " rows, " << high << " x " << wide << " " << name(t) << (across ? " across" : ""));
+        const Tensor x = random({rows, wide}, t, 2),
+                     g = across ? random({high, rows}, t).transpose(0, 1) : random({rows, high}, t);
+        const Tensor inputs[] = {g, x};
+        const Tensors both = ops::apply(ops::kLinearWeightGrad, inputs);
+        const double absolute = (t == float32 ? 2e-6 : 1e-14) * static_cast<double>(rows);
+        CHECK(difference(both[0], naive(g.transpose(0, 1), x), 0, absolute) == "");
+        CHECK(difference(both[1], ops::sum(ops::to(g, float64), {0}), 1e-6, 1e-5) == "");
+        ops::set_num_threads(2);
+        const Tensors again = ops::apply(ops::kLinearWeightGrad, inputs);
+        ops::set_num_threads(1);
+        CHECK(bit_equal(again[0], both[0]));
+        CHECK(bit_equal(again[1], both[1]));
+      }
+}
+
 TEST_CASE("linear_relu and linear_gelu have the bits of relu and gelu after linear, NaN included") {
   for (const DType t : {float32, float64})
     for (const auto& [rows, in, out] :
@@ -107,6 +128,18 @@ TEST_CASE("linear_relu and linear_gelu have the bits of relu and gelu after line
       CHECK(difference(both[1], ops::apply1(ops::kGeluGrad, {one, before}), 0, 0) == "");
       CHECK(difference(ops::linear_gelu(x, w), ops::gelu(ops::linear(x, w)), 0, 0) == "");
       CHECK(bit_equal(ops::linear(x, w, bias), ops::add(ops::linear(x, w), bias)));
+    }
+}
+
+TEST_CASE("linear_add has the bits of an addition after linear") {
+  const int64_t sizes[][3] = {{3, 4, 5}, {70, 520, 131}, {300, 256, 256}};  // rows, in, out
+  for (const auto& [rows, in, out] : sizes)
+    for (const DType t : {float32, float64}) {
+      INFO(rows << " x " << in << " x " << out << " " << name(t));
+      const Tensor x = random({rows, in}, t), w = random({out, in}, t, 2), b = random({out}, t, 3),
+                   r = random({rows, out}, t, 4), across = random({out, rows}, t, 5).transpose(0, 1);
+      CHECK(bit_equal(ops::linear_add(x, w, b, r), ops::add(r, ops::linear(x, w, b))));
+      CHECK(bit_equal(ops::linear_add(x, w, {}, across), ops::add(across, ops::linear(x, w))));
     }
 }
 
