@@ -1,6 +1,7 @@
 // Operators and training steps in one process on one thread.
 #include "bench/measure.h"
 #include "bench/transformer.h"
+#include "ops/cpu/simd.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -10,6 +11,29 @@ Tensor labels(int64_t n, Generator& generator, uint64_t count = 10) {
   std::vector<int64_t> classes(static_cast<size_t>(n));
   for (auto& c : classes) c = static_cast<int64_t>(generator.below(count));
   return Tensor::of(classes);
+}
+
+// What the memory leaves to an addition: reading a and b, and writing as much as one of them, one after the
+// other, in vectors of 32 bytes.
+double add_limit(const bench::Bench& bench, const Tensor& a, const Tensor& b) {
+  using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
+  const auto* x = reinterpret_cast<const Vector*>(a.data<float>());
+  const auto* y = reinterpret_cast<const Vector*>(b.data<float>());
+  const int64_t n = a.numel() / 8;
+  const Tensor out = Tensor::zeros(a.shape());
+  auto* to = reinterpret_cast<Vector*>(out.data<float>());
+  const auto read = [=]() __attribute__((always_inline)) {
+    Vector sums[8] = {};
+    for (int64_t i = 0; i + 4 <= n; i += 4)
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < 4; ++k) sums[k] += x[i + k], sums[4 + k] += y[i + k];
+    for (const Vector& sum : sums) *to += sum;
+  };
+  const auto write = [=]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) to[i] = Vector{} + 1;
+  };
+  return bench.median_us([&] { ops::cpu::vectorized(read); }, 200) +
+         bench.median_us([&] { ops::cpu::vectorized(write); }, 200);
 }
 
 void run(const bench::Bench& bench) {
@@ -25,6 +49,7 @@ void run(const bench::Bench& bench) {
   constexpr int64_t kElements = 1 << 20;
   const Tensor a = randn({kElements}, generator), b = randn({kElements}, generator);
   bench.emit("add_us", bench.median_us([&] { add(a, b); }, 200), "us", {{"elements", kElements}});
+  bench.emit("add_limit_us", add_limit(bench, a, b), "us", {{"elements", kElements}});
 
   Tensor tiny = randn({8, 8}, generator);
   tiny.set_requires_grad();
