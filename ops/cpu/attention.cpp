@@ -57,20 +57,20 @@ struct Sizes {
   int64_t seen(int64_t i) const { return causal ? std::min(keys, i + 1) : keys; }
 };
 
+// ldc: distance of C's rows; 0: n.
 template <class T>
-void product(int64_t m, int64_t n, int64_t k, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c) {
+void product(int64_t m, int64_t n, int64_t k, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c,
+             int64_t ldc = 0) {
   if (m == 0 || n == 0) return;
-  if (k == 0)
-    std::fill_n(c, beta == 0 ? m * n : 0, T{0});
-  else
-    gemm(m, n, k, a, b, beta, c);
+  if (k > 0) return gemm(m, n, k, a, b, beta, c, {.ldc = ldc});
+  for (int64_t i = 0; beta == 0 && i < m; ++i) std::fill_n(c + i * (ldc ? ldc : n), n, T{0});
 }
 
 // One tile of scores becomes weights relative to the largest score so far; what was summed up before is
 // rescaled.
 template <class T>
 void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* top, T* total, T* out,
-           int64_t width) {
+           int64_t width, int64_t apart) {
   vectorized([=]() __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; ++r) {
       T* row = scores + r * n;
@@ -81,7 +81,7 @@ void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* 
       if (high != top[r] && total[r] != 0) {
         const T shrink = fast_exp(top[r] - high);
         total[r] *= shrink;
-        for (int64_t i = 0; i < width; ++i) out[r * width + i] *= shrink;
+        for (int64_t i = 0; i < width; ++i) out[r * apart + i] *= shrink;
       }
       top[r] = high;
       for (int64_t i = 0; i < count; ++i) row[i] = fast_exp(row[i] * factor - high);
@@ -99,25 +99,24 @@ void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* 
 template <class T>
 void attend(const Sizes& s, const Rows<T>& q, const Rows<T>& k, const Rows<T>& v, const Rows<T>& out,
             T* logs) {
-  const Tensor memory = Tensor::empty({kQueries * (std::min(s.keys, kKeys) + s.value_width)}, dtype_of<T>);
-  T *sums = memory.data<T>(), *scores = sums + kQueries * s.value_width;
+  const Tensor memory = Tensor::empty({kQueries * std::min(s.keys, kKeys)}, dtype_of<T>);
+  T* scores = memory.data<T>();
   for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.queries - i0), keys = s.seen(i0 + rows - 1);
-    T top[kQueries], total[kQueries] = {};
+    T top[kQueries], total[kQueries] = {}, *sums = out.row(i0);
     std::fill_n(top, kQueries, -std::numeric_limits<T>::infinity());
     for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
       const int64_t n = std::min(kKeys, keys - j0);
       int64_t seen[kQueries];
       for (int64_t r = 0; r < rows; ++r) seen[r] = std::clamp<int64_t>(s.seen(i0 + r) - j0, 0, n);
       product<T>(rows, n, s.width, q.from(i0), k.from(j0, true), 0, scores);
-      weigh(scores, rows, n, seen, static_cast<T>(s.scale()), top, total, sums, s.value_width);
-      product<T>(rows, s.value_width, n, {scores, n}, v.from(j0), j0 ? 1 : 0, sums);
+      weigh(scores, rows, n, seen, static_cast<T>(s.scale()), top, total, sums, s.value_width, out.step);
+      product<T>(rows, s.value_width, n, {scores, n}, v.from(j0), j0 ? 1 : 0, sums, out.step);
     }
     for (int64_t r = 0; r < rows; ++r) {
       const T scale = keys ? 1 / total[r] : 0;
       T* to = out.row(i0 + r);
-      const T* from = sums + r * s.value_width;
-      for (int64_t i = 0; i < s.value_width; ++i) to[i] = keys ? from[i] * scale : 0;
+      for (int64_t i = 0; i < s.value_width; ++i) to[i] = keys ? to[i] * scale : 0;
       logs[i0 + r] = top[r] + std::log(total[r]);
     }
   }
@@ -148,17 +147,17 @@ struct Head {
 };
 
 template <class T>
-void copy_rows(const T* from, int64_t width, const Rows<T>& to, int64_t first, int64_t rows) {
-  for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * width, width, to.row(first + r));
+void clear_rows(const Rows<T>& x, int64_t width, int64_t first, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) std::fill_n(x.row(first + r), width, T{0});
 }
 
 template <class T>
 void attend_back(const Sizes& s, const Head<T>& h) {
   const int64_t tile = kQueries * std::min(s.keys, kKeys);
-  const Tensor memory = Tensor::empty({2 * tile + kQueries * s.width}, dtype_of<T>);
-  const Tensor summed = Tensor::zeros({s.keys * (s.width + s.value_width)}, dtype_of<T>);
-  T *scores = memory.data<T>(), *products = scores + tile, *dq = products + tile;
-  T *dk = summed.data<T>(), *dv = dk + s.keys * s.width;
+  const Tensor memory = Tensor::empty({2 * tile}, dtype_of<T>);
+  T *scores = memory.data<T>(), *products = scores + tile;
+  clear_rows(h.dk, s.width, 0, s.keys);
+  clear_rows(h.dv, s.value_width, 0, s.keys);
   for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.queries - i0), keys = s.seen(i0 + rows - 1);
     T delta[kQueries];
@@ -174,7 +173,7 @@ void attend_back(const Sizes& s, const Head<T>& h) {
         delta[r] = sums.first - h.g_logs[i0 + r];
       }
     });
-    if (keys == 0) std::fill_n(dq, rows * s.width, T{0});
+    if (keys == 0) clear_rows(h.dq, s.width, i0, rows);
     for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
       const int64_t n = std::min(kKeys, keys - j0);
       int64_t seen[kQueries];
@@ -182,14 +181,11 @@ void attend_back(const Sizes& s, const Head<T>& h) {
       product<T>(rows, n, s.width, h.q.from(i0), h.k.from(j0, true), 0, scores);
       product<T>(rows, n, s.value_width, h.g.from(i0), h.v.from(j0, true), 0, products);
       weigh_back(scores, products, rows, n, seen, static_cast<T>(s.scale()), h.logs + i0, delta);
-      product<T>(n, s.value_width, rows, {scores, n, true}, h.g.from(i0), 1, dv + j0 * s.value_width);
-      product<T>(n, s.width, rows, {products, n, true}, h.q.from(i0), 1, dk + j0 * s.width);
-      product<T>(rows, s.width, n, {products, n}, h.k.from(j0), j0 ? 1 : 0, dq);
+      product<T>(n, s.value_width, rows, {scores, n, true}, h.g.from(i0), 1, h.dv.row(j0), h.dv.step);
+      product<T>(n, s.width, rows, {products, n, true}, h.q.from(i0), 1, h.dk.row(j0), h.dk.step);
+      product<T>(rows, s.width, n, {products, n}, h.k.from(j0), j0 ? 1 : 0, h.dq.row(i0), h.dq.step);
     }
-    copy_rows(dq, s.width, h.dq, i0, rows);
   }
-  copy_rows(dk, s.width, h.dk, 0, s.keys);
-  copy_rows(dv, s.value_width, h.dv, 0, s.keys);
 }
 
 int64_t heads_of(const Tensor& t) {

@@ -22,15 +22,16 @@ struct Finish {
   Activation activation = Activation::none;
   T* slope = nullptr;           ///< as C: takes the derivative of gelu; null: not wanted
   const T* residual = nullptr;  ///< as C; null: none
+  int64_t ldc = 0;              ///< distance of C's rows; 0: n
 
   /// That of the part of C that begins at element `at`, in column `column`.
   Finish part(int64_t at, int64_t column) const {
     return {bias ? bias + column : nullptr, activation, slope ? slope + at : nullptr,
-            residual ? residual + at : nullptr};
+            residual ? residual + at : nullptr, ldc};
   }
 };
 
-/// C = finish(A B + beta C), with C [m, n] row-major and dense, A [m, k], B [k, n], all sizes > 0; beta 0
+/// C = finish(A B + beta C), with C [m, n] row-major, A [m, k], B [k, n], all sizes > 0; beta 0
 /// or 1. sums: null, or takes the sums of A's rows [m], which cost less here than by themselves. The same
 /// arguments give the same bits on whichever thread, and on any number of them.
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,

@@ -41,6 +41,7 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
   const int64_t about = std::min(most, work < kPiece / 2 ? 1 : std::max<int64_t>(1, (wanted + 1) / 2) * 2);
   const int64_t per_piece = ((side + about - 1) / about + kStep - 1) / kStep * kStep;
   const int64_t pieces = (side + per_piece - 1) / per_piece;
+  const int64_t ldc = finish.ldc ? finish.ldc : n;
   std::atomic<int> status{dnnl_success};
   parallel_for(pieces, work / static_cast<double>(pieces) / 50, [&](int64_t piece) {
     const int64_t from = piece * per_piece, size = std::min(per_piece, side - from);
@@ -50,12 +51,12 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
     };
     const Matrix<float> x = by_rows ? part(a, true) : a, y = by_rows ? b : part(b, false);
     const int64_t rows = by_rows ? size : m, columns = by_rows ? n : size;
-    float* to = c + (by_rows ? from * n : from);
+    float* to = c + (by_rows ? from * ldc : from);
     keep_onednn_on_this_thread();
     const dnnl_status_t s = dnnl_sgemm(x.transposed ? 'T' : 'N', y.transposed ? 'T' : 'N', rows, columns, k,
-                                       1.f, x.p, x.ld, y.p, y.ld, beta, to, n);
+                                       1.f, x.p, x.ld, y.p, y.ld, beta, to, ldc);
     if (s != dnnl_success) status = s;
-    finish_rows(rows, columns, to, n, finish.part(to - c, by_rows ? 0 : from));
+    finish_rows(rows, columns, to, ldc, finish.part(to - c, by_rows ? 0 : from));
   });
   if (status != dnnl_success)
     throw_error(ErrorKind::failed, fmt::format("[matmul] oneDNN refused [{}, {}] x [{}, {}]: status {}", m, k,

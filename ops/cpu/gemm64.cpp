@@ -19,12 +19,12 @@ double at(const Matrix<double>& x, int64_t i, int64_t j) {
 }
 
 void small(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
-           double* c) {
+           double* c, int64_t ldc) {
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double total = 0;
       for (int64_t l = 0; l < k; ++l) total += at(a, i, l) * at(b, l, j);
-      c[i * n + j] = beta == 0 ? total : c[i * n + j] + total;
+      c[i * ldc + j] = beta == 0 ? total : c[i * ldc + j] + total;
     }
 }
 
@@ -57,11 +57,11 @@ void multiply(int64_t k, const double* a, const double* b, double* tile) {
 }
 
 void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
-             double* c) {
+             double* c, int64_t ldc) {
   const auto round_up = [](int64_t x) { return (x + kTile - 1) / kTile * kTile; };
   std::vector<double> packed_a(static_cast<size_t>(round_up(std::min(m, kBlockM)) * std::min(k, kBlockK)));
   std::vector<double> packed_b(static_cast<size_t>(round_up(std::min(n, kBlockN)) * std::min(k, kBlockK)));
-  if (beta == 0) std::fill_n(c, m * n, 0.0);
+  for (int64_t i = 0; beta == 0 && i < m; ++i) std::fill_n(c + i * ldc, n, 0.0);
   double tile[kTile * kTile];
   for (int64_t j0 = 0; j0 < n; j0 += kBlockN)
     for (int64_t l0 = 0; l0 < k; l0 += kBlockK) {
@@ -75,7 +75,7 @@ void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Mat
             multiply(kb, packed_a.data() + i * kb, packed_b.data() + j * kb, tile);
             const int64_t rows = std::min(kTile, mb - i), columns = std::min(kTile, nb - j);
             for (int64_t r = 0; r < rows; ++r)
-              for (int64_t q = 0; q < columns; ++q) c[(i0 + i + r) * n + j0 + j + q] += tile[r * kTile + q];
+              for (int64_t q = 0; q < columns; ++q) c[(i0 + i + r) * ldc + j0 + j + q] += tile[r * kTile + q];
           }
       }
     }
@@ -86,11 +86,12 @@ void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Mat
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
           double* c, const Finish<double>& finish, double* sums) {
   if (sums) row_sums(m, k, a, sums);
+  const int64_t ldc = finish.ldc ? finish.ldc : n;
   if (m * n * k <= kSmall)
-    small(m, n, k, a, b, beta, c);
+    small(m, n, k, a, b, beta, c, ldc);
   else
-    blocked(m, n, k, a, b, beta, c);
-  finish_rows(m, n, c, n, finish);
+    blocked(m, n, k, a, b, beta, c, ldc);
+  finish_rows(m, n, c, ldc, finish);
 }
 
 }  // namespace troupe::ops::cpu

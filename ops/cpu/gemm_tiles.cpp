@@ -203,6 +203,7 @@ struct Product {
   float beta;
   float* c;
   Finish<float> finish;
+  int64_t ldc = finish.ldc ? finish.ldc : n;
   int64_t tiles = parts(m, kTileM), height = m / tiles, higher = m % tiles;  // so many are one row higher
 
   // Copied is what several tiles read where it lies across or far apart.
@@ -247,7 +248,7 @@ struct Product {
     float* packed = memory.defined() ? memory.data<float>() : nullptr;
     const bool last = l0 + rows == k, gelu = last && finish.activation == Activation::gelu;
     Ahead next;
-    Tile t{.k = rows, .ldc = n, .ahead = &next, .add = l0 > 0 || beta != 0};
+    Tile t{.k = rows, .ldc = ldc, .ahead = &next, .add = l0 > 0 || beta != 0};
     t.a_row = a.transposed ? 1 : a.ld;
     t.relu = last && finish.activation == Activation::relu;
     for (int64_t i = 0; i < count; ++i) {
@@ -268,7 +269,7 @@ struct Product {
           panels ? panels->get(number(j), (j - j0) * rows, [&](float* p) { pack(l0, rows, j, p); }) : own;
       const float* lies = a.p + l0 * (a.transposed ? a.ld : 1);
       for (int64_t tile = begin; tile < end; ++tile) {
-        const int64_t top = row(tile), bottom = row(tile + 1), at = top * n + j;
+        const int64_t top = row(tile), bottom = row(tile + 1), at = top * ldc + j;
         const bool has_b = panels || (packs_b() && tile > begin), has_a = packed && i > 0;
         t.b = has_b ? panel : b.p + l0 * b.ld + j;
         t.b_step = has_b ? kTileN : b.ld;
@@ -285,7 +286,7 @@ struct Product {
         if (!gelu) continue;
         Finish<float> rest = finish.part(at, 0);
         rest.bias = nullptr;  // is in
-        finish_rows(bottom - top, t.columns, t.c, n, rest);
+        finish_rows(bottom - top, t.columns, t.c, ldc, rest);
       }
     }
   }
