@@ -1,51 +1,20 @@
 // Lays out and writes a line chart: ranges, ticks, lines, legend.
 #include "tools/chart.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "core/error.h"
+#include "tools/svg.h"
 
 namespace troupe::tools {
 namespace {
 
-// Colours that the colour-blind tell apart (after Okabe and Ito), readable on white and on near-black.
-constexpr std::array<const char*, 6> kColors = {"#2f7ed8", "#e07b00", "#1a9e77",
-                                                "#c8559b", "#8a6fd1", "#a0852a"};
-constexpr double kCharWidth = 6.7;  // of the 12 pixel font, about
-constexpr size_t kDotted = 24;      // lines of at most so many points show them
-constexpr double kKey = 22;         // the line in front of a legend entry
-
-// Text with the characters that mean something in XML replaced, and those that XML forbids left out.
-std::string escape(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20)
-      out += c;
-    else
-      out += ' ';
-  }
-  return out;
-}
+constexpr size_t kDotted = 24;  // lines of at most so many points show them
+constexpr double kKey = 22;     // the line in front of a legend entry
 
 int characters(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -69,15 +38,9 @@ struct Axis {
   double place(double v) const { return from + (v - low) / (high - low) * (to - from); }
 };
 
-// "0.25", with as many decimals as the step needs.
-std::string number(double v, double step) {
-  if (v == 0) return "0";
-  if (std::abs(v) >= 1e6 || step < 1e-4) return fmt::format("{:g}", v);
-  return fmt::format("{:.{}f}", v, std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9))));
-}
 std::vector<std::string> tick_labels(const Axis& axis) {
   std::vector<std::string> out;
-  for (double t : axis.ticks) out.push_back(number(t, axis.ticks[1] - axis.ticks[0]));
+  for (double t : axis.ticks) out.push_back(tick_label(t, axis.ticks[1] - axis.ticks[0]));
   return out;
 }
 double widest(const std::vector<std::string>& labels) {
@@ -95,8 +58,8 @@ class Drawing {
     grid();
     for (size_t i = 0; i < chart_.series.size(); ++i) line(chart_.series[i], kColors[i % kColors.size()]);
     if (!left_.used && !right_.used)
-      label((x_.from + x_.to) / 2, (left_.from + left_.to) / 2, "middle", "quiet", "no data");
-    return out_ + "</svg>\n";
+      svg_.label((x_.from + x_.to) / 2, (left_.from + left_.to) / 2, "middle", "quiet", "no data");
+    return svg_.text + "</svg>\n";
   }
 
  private:
@@ -149,30 +112,14 @@ class Drawing {
   }
 
   void head() {
-    out_ = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-        "role=\"img\">\n"
-        "<title>{2}</title>\n<style>\n"
-        "text {{ font: 12px system-ui, 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif; fill: "
-        "#3b4252 }}\n"
-        ".title {{ font-size: 17px; font-weight: 600; fill: #1f2430 }}\n"
-        ".quiet {{ fill: #6b7385 }}\n.paper {{ fill: #ffffff }}\n"
-        ".grid {{ stroke: #e4e7ee; stroke-width: 1 }}\n.axis {{ stroke: #b4bac8; stroke-width: 1 }}\n"
-        ".line {{ fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }}\n"
-        ".raw {{ stroke-width: 1.2; stroke-opacity: 0.28 }}\n"
-        "@media (prefers-color-scheme: dark) {{\n"
-        "  text {{ fill: #c9cfdb }} .title {{ fill: #eef1f6 }} .quiet {{ fill: #98a1b3 }} .paper {{ fill: "
-        "#16191f }}\n"
-        "  .grid {{ stroke: #2a2f3a }} .axis {{ stroke: #4b5363 }}\n}}\n</style>\n"
-        "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n",
-        chart_.width, chart_.height, escape(chart_.title.empty() ? "chart" : chart_.title));
-    if (!chart_.title.empty()) label(16, 29, "start", "title", chart_.title);
+    svg_.head(chart_.width, chart_.height, chart_.title.empty() ? "chart" : chart_.title);
+    if (!chart_.title.empty()) svg_.label(16, 29, "start", "title", chart_.title);
     for (size_t i = 0; i < chart_.series.size(); ++i) {
       const auto [x, y] = legend_[i];
-      out_ += fmt::format(
+      svg_.text += fmt::format(
           "<line class=\"line\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"{}/>\n",
           x, y + 6, x + kKey, y + 6, kColors[i % kColors.size()], dashes(chart_.series[i]));
-      label(x + kKey + 8, y + 10, "start", "", chart_.series[i].name);
+      svg_.label(x + kKey + 8, y + 10, "start", "", chart_.series[i].name);
     }
   }
 
@@ -186,24 +133,24 @@ class Drawing {
     const double bottom = left_.from, top = left_.to;
     const Axis& ruled = left_.used || !right_.used ? left_ : right_;
     for (size_t i = 0; i < ruled.ticks.size(); ++i)
-      rule(i == 0 ? "axis" : "grid", x_.from, ruled.place(ruled.ticks[i]), x_.to,
-           ruled.place(ruled.ticks[i]));
+      svg_.rule(i == 0 ? "axis" : "grid", x_.from, ruled.place(ruled.ticks[i]), x_.to,
+                ruled.place(ruled.ticks[i]));
     if (left_.used || !right_.used)
       for (size_t i = 0; i < left.size(); ++i)
-        label(x_.from - 8, left_.place(left_.ticks[i]) + 4, "end", "quiet", left[i]);
+        svg_.label(x_.from - 8, left_.place(left_.ticks[i]) + 4, "end", "quiet", left[i]);
     if (right_.used)
       for (size_t i = 0; i < right.size(); ++i)
-        label(x_.to + 8, right_.place(right_.ticks[i]) + 4, "start", "quiet", right[i]);
+        svg_.label(x_.to + 8, right_.place(right_.ticks[i]) + 4, "start", "quiet", right[i]);
     for (size_t i = 0; i < below.size(); ++i) {
       if (x_.ticks[i] < x_.low || x_.ticks[i] > x_.high) continue;
       const double at = x_.place(x_.ticks[i]);
-      rule("axis", at, bottom, at, bottom + 5);
-      label(at, bottom + 20, "middle", "quiet", below[i]);
+      svg_.rule("axis", at, bottom, at, bottom + 5);
+      svg_.label(at, bottom + 20, "middle", "quiet", below[i]);
     }
-    if (!chart_.x_label.empty()) label((x_.from + x_.to) / 2, bottom + 42, "middle", "", chart_.x_label);
-    if (!chart_.left_label.empty()) turned(20, (top + bottom) / 2, chart_.left_label);
+    if (!chart_.x_label.empty()) svg_.label((x_.from + x_.to) / 2, bottom + 42, "middle", "", chart_.x_label);
+    if (!chart_.left_label.empty()) svg_.turned(20, (top + bottom) / 2, chart_.left_label);
     if (right_.used && !chart_.right_label.empty())
-      turned(chart_.width - 10, (top + bottom) / 2, chart_.right_label);
+      svg_.turned(chart_.width - 10, (top + bottom) / 2, chart_.right_label);
   }
 
   void line(const Series& s, const char* color) {
@@ -236,10 +183,11 @@ class Drawing {
     double px = 0, py = 0;
     auto flush = [&] {
       if (count == 1)
-        out_ += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"/>\n", px, py, color);
+        svg_.text +=
+            fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"/>\n", px, py, color);
       else if (count > 1)
-        out_ += fmt::format("<polyline class=\"{}\" stroke=\"{}\"{} points=\"{}\"/>\n", style, color,
-                            dashes(s), points);
+        svg_.text += fmt::format("<polyline class=\"{}\" stroke=\"{}\"{} points=\"{}\"/>\n", style, color,
+                                 dashes(s), points);
       points.clear();
       count = 0;
     };
@@ -255,21 +203,7 @@ class Drawing {
                             py, color);
     }
     flush();
-    out_ += dots;
-  }
-
-  void rule(const char* style, double x1, double y1, double x2, double y2) {
-    out_ += fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
-                        style, x1, y1, x2, y2);
-  }
-  void label(double x, double y, const char* anchor, const char* style, const std::string& text) {
-    out_ += fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", style,
-                        x, y, anchor, escape(text));
-  }
-  void turned(double x, double y, const std::string& text) {
-    out_ += fmt::format(
-        "<text transform=\"translate({:.1f} {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n", x, y,
-        escape(text));
+    svg_.text += dots;
   }
 
   struct Spot {
@@ -279,33 +213,10 @@ class Drawing {
   Axis x_, left_, right_;
   std::vector<Spot> legend_;
   double legend_y_ = 0;
-  std::string out_;
+  Svg svg_;
 };
 
 }  // namespace
-
-std::vector<double> nice_ticks(double low, double high, int wanted) {
-  if (!(std::abs(low) <= 1e301 && std::abs(high) <= 1e301)) low = 0, high = 1;
-  if (low > high) std::swap(low, high);
-  // Too narrow to be told apart in a double, or a constant: a range around it.
-  const double middle = low / 2 + high / 2, least = std::max(std::abs(middle) * 1e-9, 1e-300);
-  if (high - low < least) {
-    const double around = middle == 0 ? 1 : std::abs(middle) * 0.1;
-    low = middle - around, high = middle + around;
-  }
-  const double raw = (high - low) / std::max(wanted, 1);
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  double step = power * 10;
-  for (double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= raw * (1 - 1e-9)) {
-      step = factor * power;
-      break;
-    }
-  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
-  std::vector<double> ticks;
-  for (double k = first; k <= last; ++k) ticks.push_back(k * step);
-  return ticks;
-}
 
 std::string render_chart(const Chart& chart) {
   for (const Series& s : chart.series)
@@ -318,30 +229,6 @@ std::string render_chart(const Chart& chart) {
   return Drawing(chart).text();
 }
 
-void write_chart(const std::string& path, const Chart& chart) {
-  const std::string text = render_chart(chart);
-  std::string temporary = path + ".XXXXXX";
-  auto fail = [&](const char* what) {
-    const int error = errno;
-    throw_invalid(fmt::format("[chart] {}: {}: {}", path, what, std::strerror(error)));
-  };
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) fail("cannot make a file beside it");
-  size_t done = 0;
-  bool good = fchmod(fd, 0644) == 0;
-  while (good && done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    good = n > 0;
-    if (good) done += static_cast<size_t>(n);
-  }
-  int error = good ? 0 : errno;
-  if (close(fd) != 0 && !error) error = errno;
-  if (!error && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (!error) return;
-  unlink(temporary.c_str());
-  errno = error;
-  fail("cannot be written");
-}
+void write_chart(const std::string& path, const Chart& chart) { write_picture(path, render_chart(chart)); }
 
 }  // namespace troupe::tools

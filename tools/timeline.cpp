@@ -1,0 +1,154 @@
+#include "tools/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tools/svg.h"
+
+namespace troupe::tools {
+namespace {
+
+using parallel::StepReport;
+using parallel::Work;
+
+constexpr std::array<const char*, 4> kNames = {"forward", "backward", "backward: input", "backward: weights"};
+
+const char* color(Work work) {
+  switch (work) {
+    case Work::forward:
+      return kColors[0];
+    case Work::backward:
+    case Work::input:
+      return kColors[1];
+    case Work::weight:
+      return kColors[2];
+  }
+  return kColors[0];
+}
+
+std::string summary(const StepReport& r) {
+  return fmt::format("{}: {} workers, {} micro-batches; idle {:.1f} %, of that waiting for messages {:.1f} %",
+                     r.schedule, r.workers, r.micro_batches, 100 * r.bubble(),
+                     100 * r.exposed_communication());
+}
+
+constexpr double kRow = 34, kBox = 26, kTop = 74, kLeft = 44, kRight = 104;
+
+void legend(Svg& svg, const StepReport& report) {
+  double x = 16;
+  for (const Work work : {Work::forward, Work::backward, Work::input, Work::weight}) {
+    if (std::none_of(report.events.begin(), report.events.end(),
+                     [&](const auto& e) { return e.action.work == work; }))
+      continue;
+    const std::string name = kNames[static_cast<size_t>(work)];
+    svg.text += fmt::format("<rect x=\"{:.1f}\" y=\"44\" width=\"14\" height=\"14\" rx=\"2\" fill=\"{}\"/>\n",
+                            x, color(work));
+    svg.label(x + 20, 56, "start", "", name);
+    x += 20 + static_cast<double>(name.size()) * kCharWidth + 22;
+  }
+}
+
+}  // namespace
+
+std::string render_timeline(const StepReport& report, int width) {
+  if (width < 240 || width > 20'000)
+    throw_invalid(fmt::format("[chart] a timeline {} pixels wide, expected 240 to 20000", width));
+  const double bottom = kTop + kRow * report.workers;
+  Svg svg;
+  svg.head(width, static_cast<int>(bottom + 54), summary(report));
+  svg.label(16, 29, "start", "title", summary(report));
+  legend(svg, report);
+  const double all = std::max(report.duration, 1e-9) * 1e3;  // milliseconds
+  const double from = kLeft, to = std::max(width - kRight, kLeft + 20);
+  const auto place = [&](double seconds) { return from + seconds * 1e3 / all * (to - from); };
+  const auto ticks = nice_ticks(0, all, std::clamp(static_cast<int>((to - from) / 90), 2, 10));
+  for (const double t : ticks) {
+    if (t > all * (1 + 1e-9)) continue;
+    svg.rule("grid", place(t * 1e-3), kTop - 4, place(t * 1e-3), bottom + 4);
+    svg.label(place(t * 1e-3), bottom + 20, "middle", "quiet", tick_label(t, ticks[1] - ticks[0]));
+  }
+  svg.label((from + to) / 2, bottom + 42, "middle", "", "milliseconds");
+  for (int w = 0; w < report.workers; ++w) {
+    const double y = kTop + kRow * w;
+    svg.label(from - 8, y + kBox / 2 + 4, "end", "", fmt::format("w{}", w));
+    svg.label(to + 8, y + kBox / 2 + 4, "start", "quiet",
+              fmt::format("at most {} alive", report.peak_live.at(static_cast<size_t>(w))));
+  }
+  for (const auto& e : report.events) {
+    const double x = place(e.begin), wide = std::max(place(e.end) - x, 0.5), y = kTop + kRow * e.worker;
+    svg.text += fmt::format(
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" rx=\"2\" fill=\"{}\" "
+        "stroke=\"#16191f\" "
+        "stroke-width=\"0.4\" fill-opacity=\"{:.2f}\"><title>{} of stage {}: {:.3f} ms</title></rect>\n",
+        x, y, wide, kBox, color(e.action.work), std::max(0.45, 0.8 + 0.2 * std::min(e.action.chunk, 1)),
+        e.action.str(), e.stage, (e.end - e.begin) * 1e3);
+    const std::string number = std::to_string(e.action.micro_batch);
+    if (wide > static_cast<double>(number.size()) * kCharWidth + 2)
+      svg.text += fmt::format(
+          "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" style=\"fill: #ffffff\">{}</text>\n",
+          x + wide / 2, y + kBox / 2 + 4, number);
+  }
+  return svg.text + "</svg>\n";
+}
+
+void write_timeline(const std::string& path, const StepReport& report) {
+  write_picture(path, render_timeline(report));
+}
+
+std::string chrome_trace(const StepReport& report) {
+  const auto us = [](double seconds) { return seconds * 1e6; };
+  auto events = nlohmann::json::array();
+  for (int w = 0; w < report.workers; ++w)
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", 0},
+                      {"tid", w},
+                      {"args", {{"name", fmt::format("worker {}", w)}}}});
+  for (const auto& e : report.events)
+    events.push_back({{"name", e.action.str()},
+                      {"cat", kNames[static_cast<size_t>(e.action.work)]},
+                      {"ph", "X"},
+                      {"pid", 0},
+                      {"tid", e.worker},
+                      {"ts", us(e.begin)},
+                      {"dur", us(e.end - e.begin)},
+                      {"args", {{"stage", e.stage}}}});
+  const auto find = [&](int stage, int micro_batch, bool forward) {
+    return std::find_if(report.events.begin(), report.events.end(), [&](const auto& e) {
+      return e.stage == stage && e.action.micro_batch == micro_batch && e.action.work != Work::weight &&
+             (e.action.work == Work::forward) == forward;
+    });
+  };
+  int id = 0;
+  for (const auto& m : report.messages) {
+    const bool forward = m.from < m.to;
+    const auto sender = find(m.from, m.micro_batch, forward), user = find(m.to, m.micro_batch, forward);
+    if (sender == report.events.end() || user == report.events.end())
+      continue;  // the loss at the caller, say
+    const nlohmann::json common = {
+        {"name", forward ? "output" : "gradient"}, {"cat", "message"}, {"pid", 0}, {"id", ++id}};
+    nlohmann::json begin = common, end = common;
+    begin.update({{"ph", "s"}, {"tid", sender->worker}, {"ts", us(sender->end) - 1e-3}});
+    end.update({{"ph", "f"},
+                {"bp", "e"},
+                {"tid", user->worker},
+                {"ts", us(user->begin)},
+                {"args", {{"sent", us(m.sent)}, {"arrived", us(m.arrived)}}}});
+    events.push_back(std::move(begin));
+    events.push_back(std::move(end));
+  }
+  return nlohmann::json{{"traceEvents", std::move(events)},
+                        {"displayTimeUnit", "ms"},
+                        {"otherData", {{"summary", summary(report)}}}}
+             .dump(1) +
+         "\n";
+}
+
+void write_chrome_trace(const std::string& path, const StepReport& report) {
+  write_picture(path, chrome_trace(report));
+}
+
+}  // namespace troupe::tools
