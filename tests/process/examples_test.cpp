@@ -61,6 +61,14 @@ TEST_CASE("a transformer learns characters of a text and writes some", "[process
   CHECK(output.substr(0, output.rfind("picture")) == again.substr(0, again.rfind("picture")));
 }
 
+TEST_CASE("a pipeline learns drawn digits, and draws its last step", "[process]") {
+  for (const std::string schedule : {"auto", "zb-h1"})
+    CHECK(number_after(run("pipeline", {"--steps", "41", "--schedule", schedule}), "step   40  loss ") < 0.9);
+  Launcher job({"-n", "3", program("pipeline"), "--steps", "3", "--chart", "/dev/null/x"});
+  CHECK(job.exit_code() == 1);  // and what goes wrong at the end is said
+  CHECK(job.errors.find("/dev/null/x") != std::string::npos);
+}
+
 TEST_CASE("examples refuse bad input with one line", "[process]") {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"char_transformer"},
