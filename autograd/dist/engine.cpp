@@ -224,7 +224,10 @@ void DistEngine::worker_lost(WorkerId id, const Error& why) {
     ended_.erase(id);
   }
   for (uint64_t n : numbers) update(n, [&](Pass& p) { p.termination.lost(id, why); });
-  for (const StatePtr& state : orphans) end_now(*state, why);
+  for (const StatePtr& state : orphans) {
+    end_now(*state, why);
+    tell_broken(*state, id, why);  // the pass may be another worker's
+  }
   for (const StatePtr& state : others) tell_broken(*state, id, why);
 }
 

@@ -24,12 +24,14 @@ struct User : Actor {
     Tensor z = co_await scale.call<&Scale::forward>(y);
     co_return add(add(x, y), z);
   }
+  /// A pass in the caller's context.
+  Task<void> back(Tensor y) { co_await autograd::context_backward(y.sum()); }
   Task<Tensor> throws(RRef<Scale> scale, Tensor x) {
     (void)co_await scale.call<&Scale::forward>(x);
     throw std::runtime_error("after recording");
   }
   static constexpr auto remote =
-      methods<User>("use", &User::use, "twice", &User::twice, "throws", &User::throws);
+      methods<User>("use", &User::use, "twice", &User::twice, "back", &User::back, "throws", &User::throws);
 };
 
 const Tensor kX = Tensor::of<float>({1, 2});
@@ -132,6 +134,34 @@ TEST_CASE("a broken link between two workers fails the pass that needs it, altho
     }
     nothing_left(s.cluster, {0, 1, 2});
   }
+}
+
+TEST_CASE("a pass that another worker started fails when a link breaks that it takes behind its back") {
+  int failed = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    Scene s(seed, {.delay = 2ms, .jitter = 3ms});
+    auto there = s.cluster.spawn<Scale>(0, 1, 2.0);
+    auto starter = s.cluster.spawn<User>(0, 2);
+    {
+      autograd::Context context(s.cluster.worker(0));
+      Tensor x = kX.clone_data();
+      x.set_requires_grad();
+      auto y = s.cluster.await(there.call<&Scale::forward>(x));
+      REQUIRE(y.ok());
+      auto z = ops::add(y.value(), s.cluster.await(there.call<&Scale::forward>(y.value())).value());
+      auto done = starter.call<&User::back>(z);  // w2 to w0 to w1, and from there to w0, twice
+      const Duration start = s.cluster.now();
+      s.cluster.network().schedule(Duration(seed * 700'000),
+                                   [&] { s.cluster.network().partition("w0", "w1"); });
+      const auto r = s.cluster.await(done);
+      CHECK(s.cluster.now() - start < 8s);
+      failed += !r.ok();
+      if (!r.ok()) CHECK(r.error().kind() == ErrorKind::disconnected);
+    }
+    nothing_left(s.cluster, {0, 1, 2});
+  }
+  CHECK(failed > 10);
 }
 
 TEST_CASE("every other worker dies after the forward passes: those of all survivors fail in time") {

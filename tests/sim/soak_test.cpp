@@ -56,12 +56,7 @@ TEST_CASE("one seed gives one run: the same messages at the same times; and anot
 TEST_CASE("seeds that found defects hold") {
   Quiet quiet;
   const std::vector<uint64_t> seeds{
-      325,   716,   940, 1291, 1743, 2406,  // one of two connections broke, and one side never heard of it
-      8100,  10153,                         // calls waited for an object whose creator died before it made it
-      8,     185,   557, 1035, 2837,        // an object that went with a lost holder was called `invalid`
-      2611,                                 // a context that went with a lost originator was called `invalid`
-      29746, 32992,                         // a gradient message that was lost with its sender: backward hung
-      2221,                                 // a reference whose sender had lost its receiver
+      325,  // a pass that another worker than the context's started: two that it led through lost each other
   };
   for (uint64_t seed : seeds) holds(seed);
 }

@@ -6,15 +6,17 @@
 
 namespace troupe::soak {
 
-/// Calls method M and writes the call into the book. Negative timeout: the reference's.
+/// Calls method M and writes the call into the book. Negative timeout: the reference's; zero: none. As any
+/// call it is cancelled when its future goes.
 template <auto M, class T, class... A>
 auto tracked(RRef<T> ref, Duration timeout, A&&... args) {
   Cluster& cluster = *Cluster::current();
   const Duration most = timeout < Duration(0) ? std::chrono::seconds(60) : timeout;
-  const int64_t token = cluster.issued(actors::method_name<T, M>(), cluster.now() + most);
+  const int64_t token = cluster.issued(actors::method_name<T, M>(),
+                                       timeout == Duration(0) ? TimePoint::max() : cluster.now() + most);
   if (timeout >= Duration(0)) ref = ref.with_timeout(timeout);
   auto future = ref.template call<M>(token, std::forward<A>(args)...);
-  future.on_ready([token](const auto& r) {
+  future.watch([token](const auto& r) {
     if (auto* c = Cluster::current()) c->answered(token, r.ok());
   });
   return future;
@@ -24,7 +26,18 @@ auto tracked(const RRef<T>& ref, A&&... args) {
   return tracked<M>(ref, Duration(-1), std::forward<A>(args)...);
 }
 
+/// Leaves the result of method M where it is, and writes the call into the book: nobody will be answered.
+template <auto M, class T, class... A>
+auto left_there(const RRef<T>& ref, A&&... args) {
+  Cluster& cluster = *Cluster::current();
+  const int64_t token = cluster.issued(actors::method_name<T, M>(), TimePoint::max());
+  cluster.answered(token, false);
+  return ref.template remote<M>(token, std::forward<A>(args)...);
+}
+
 inline void ran(int64_t token) { Cluster::current()->ran(token); }
+
+inline const Tensor kOne = Tensor::of<float>({1, 2});
 
 /// Multiplies tensors by its number, keeps references, and calls other units.
 struct Unit : Actor {
@@ -48,6 +61,46 @@ struct Unit : Actor {
     throw std::runtime_error("as asked");
   }
   void note(int64_t token) { ran(token); }
+  /// Ends when nobody wants it any more.
+  Task<void> forever(int64_t token) {
+    ran(token);
+    co_await never.future();
+  }
+  /// Waits for another who does.
+  Task<void> forever_at(int64_t token, Ref other) {
+    ran(token);
+    co_await tracked<&Unit::forever>(other, Duration(0));
+  }
+
+  /// What others have computed and left where it was, and how many times kOne it should be.
+  Task<std::pair<double, Tensor>> fetch(int64_t token, Remote<Tensor> value, double times) {
+    ran(token);
+    Tensor x = co_await value.to_here();
+    co_return {times * double(number), ops::mul(x, double(number))};
+  }
+  void keep_value(int64_t token, Remote<Tensor> value, double times) {
+    ran(token), values.emplace_back(std::move(value), times);
+  }
+  Task<std::pair<double, Tensor>> fetch_kept(int64_t token) {
+    ran(token);
+    if (values.empty()) co_return {double(number), ops::mul(kOne, double(number))};
+    const auto [value, times] = values.back();
+    Tensor x = co_await value.to_here();
+    co_return {times * double(number), ops::mul(x, double(number))};
+  }
+  Task<void> hand_value(int64_t token, Ref to) {
+    ran(token);
+    if (values.empty()) co_return;
+    const auto [value, times] = values.back();
+    co_await tracked<&Unit::keep_value>(to, value, times);
+  }
+  /// Calls whoever has that name, or will have it.
+  Task<Tensor> find(int64_t token, std::string name, bool wait, Tensor x) {
+    ran(token);
+    Ref found = co_await here().lookup<Unit>(name, {.wait = wait, .timeout = std::chrono::seconds(30)});
+    Tensor y = co_await tracked<&Unit::mix>(found, x);
+    co_return ops::mul(y, double(number));
+  }
 
   void keep(int64_t token, Ref unit) { ran(token), kept.push_back(std::move(unit)); }
   void keep_many(int64_t token, std::map<std::string, std::vector<Ref>> units) {
@@ -81,10 +134,14 @@ struct Unit : Actor {
 
   int64_t number;
   std::vector<Ref> kept;
+  std::vector<std::pair<Remote<Tensor>, double>> values;
+  Promise<void> never;
   static constexpr auto remote = methods<Unit, int64_t>(
       "mix", &Unit::mix, "relay", &Unit::relay, "slow", &Unit::slow, "throws", &Unit::throws, "note",
       &Unit::note, "keep", &Unit::keep, "keep_many", &Unit::keep_many, "give", &Unit::give, "hand",
-      &Unit::hand, "use_kept", &Unit::use_kept, "make", &Unit::make, "forget", &Unit::forget);
+      &Unit::hand, "use_kept", &Unit::use_kept, "make", &Unit::make, "forget", &Unit::forget, "forever",
+      &Unit::forever, "forever_at", &Unit::forever_at, "fetch", &Unit::fetch, "keep_value", &Unit::keep_value,
+      "fetch_kept", &Unit::fetch_kept, "hand_value", &Unit::hand_value, "find", &Unit::find);
 };
 
 /// Two parameters, by which it multiplies.
@@ -113,14 +170,29 @@ struct Shard : Actor {
     (void)co_await tracked<&Shard::forward>(next, ops::mul(x, w));
     throw std::runtime_error("as asked");
   }
+  /// x w and x + w.
+  Tensors two(int64_t token, Tensor x) { return ran(token), Tensors{ops::mul(x, w), ops::add(x, w)}; }
+  /// Records a call of the other, whose result it does not use.
+  Task<Tensor> in_vain(int64_t token, RRef<Shard> next, Tensor x) {
+    ran(token);
+    (void)co_await tracked<&Shard::two>(next, ops::mul(x, w));
+    co_return ops::mul(x, w);
+  }
+  /// A pass in the caller's context, from a root that may be anywhere.
+  Task<void> backward_of(int64_t token, Remote<Tensor> root) {
+    ran(token);
+    Tensor y = co_await root.to_here();
+    co_await autograd::context_backward(y.sum());
+  }
   Tensor gradient(int64_t token) { return ran(token), autograd::context_gradient(w); }
   Tensor weights(int64_t token) { return ran(token), w.detach(); }
   Tensors parameters() override { return {w}; }
 
   Tensor w;
   static constexpr auto remote = methods<Shard, double, double>(
-      "forward", &Shard::forward, "via", &Shard::via, "chain", &Shard::chain, "throws", &Shard::throws,
-      "gradient", &Shard::gradient, "weights", &Shard::weights);
+      "forward", &Shard::forward, "via", &Shard::via, "chain", &Shard::chain, "throws", &Shard::throws, "two",
+      &Shard::two, "in_vain", &Shard::in_vain, "backward_of", &Shard::backward_of, "gradient",
+      &Shard::gradient, "weights", &Shard::weights);
 };
 
 inline actors::Hosting hosted() {

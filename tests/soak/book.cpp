@@ -94,10 +94,15 @@ void Cluster::judge(const std::string& where, const Error& error, unsigned excus
     case ErrorKind::deadline:
       if (!(excuses & kDeadline)) unexpected();
       return;
+    case ErrorKind::cancelled:
+      if (!(excuses & kCancelled)) unexpected();
+      return;
     case ErrorKind::failed:
       if (!(excuses & kThrows)) unexpected();
       return;
-    case ErrorKind::invalid:  // a reference may be left whose last holder, or sender, has lost somebody
+    case ErrorKind::invalid:
+      if (excuses & kRefused) return;
+      // A reference may be left whose last holder, or sender, has lost somebody.
       if (lost_.empty() ||
           (error.message().find("it was released, or never made") == std::string::npos &&
            error.message().find("the object of this reference is gone") == std::string::npos))

@@ -56,6 +56,45 @@ Task<void> slow(Script& s, const RRef<Unit>& unit) {
     s.judge("a slow method", r.error(), hurry ? kDeadline : kNone);
 }
 
+// A call that would never end is given up: by hand, with its future, by its deadline, with its scope.
+Task<void> given_up(Script& s, const RRef<Unit>& unit, const RRef<Unit>& other) {
+  const bool nested = s.chance(2);
+  const Duration after(static_cast<int64_t>(s.random.below(20'000'000)));
+  const auto call = [&](Duration timeout) {
+    return nested ? tracked<&Unit::forever_at>(unit, timeout, other) : tracked<&Unit::forever>(unit, timeout);
+  };
+  const auto failed = [&](const Result<void>& r, unsigned excuses) {
+    if (r.ok() && s.alive()) s.cluster.wrong("a call that never ends gave a result");
+    if (!r.ok()) s.judge("a call that never ends", r.error(), excuses);
+  };
+  switch (s.pick(4)) {
+    case 0: {
+      const auto future = call(0s);
+      co_await s.cluster.sleep(after);
+      future.cancel();
+      const auto r = co_await settled(future);
+      failed(r, kCancelled);
+      break;
+    }
+    case 1: {
+      const auto future = call(0s);
+      co_await s.cluster.sleep(after);
+      break;
+    }
+    case 2: {
+      const auto r = co_await settled(call(1ms + after));
+      failed(r, kDeadline);
+      break;
+    }
+    default: {
+      CallScope scope;
+      (void)call(0s);
+      (void)tracked<&Unit::slow>(unit, int64_t{30'000}, s.tensor());
+      co_await s.cluster.sleep(after);
+    }
+  }
+}
+
 Task<void> throwing(Script& s, const RRef<Unit>& unit) {
   const auto r = co_await settled(tracked<&Unit::throws>(unit));
   if (r.ok() && s.alive()) s.cluster.wrong("a method that throws gave a result");
@@ -88,7 +127,7 @@ Task<void> call_program(Script& s) {
     units.push_back(s.unit(s.any_worker(), static_cast<int64_t>(2 + i)));
   for (size_t i = 0, n = 2 + s.pick(5); i < n && s.alive(); ++i) {
     const auto unit = units[s.pick(units.size())];
-    switch (s.pick(8)) {
+    switch (s.pick(10)) {
       case 0:
       case 1:
         co_await side_by_side(s, units);
@@ -105,6 +144,10 @@ Task<void> call_program(Script& s) {
         break;
       case 6:
         co_await stillborn(s);
+        break;
+      case 7:
+      case 8:
+        co_await given_up(s, unit, units[s.pick(units.size())]);
         break;
       default:
         fire_and_forget(s, unit);

@@ -83,6 +83,7 @@ Process& Cluster::here() {
 void Cluster::end() {
   if (std::exchange(over_, true)) return;
   for (auto& p : processes_) p->alive = false;
+  std::exchange(sleeping_, {}).clear();  // wakes programs that have died
   for (auto& p : processes_) {
     p->worker->interrupt("the run is over");
     p->worker->stop();
@@ -119,11 +120,13 @@ bool Cluster::step() {
 }
 
 Future<void> Cluster::sleep(Duration time) {
-  Promise<void> promise;
-  network_.schedule(time, [this, promise, &p = here()] {
-    if (p.alive) promise.set();
+  if (over_) return Future<void>::failed(Error(ErrorKind::cancelled, "the run is over"));
+  const uint64_t number = ++last_sleep_;
+  const auto future = sleeping_[number].future();
+  network_.schedule(time, [this, number, &p = here()] {
+    if (p.alive) sleeping_.extract(number).mapped().set();
   });
-  return promise.future();
+  return future;
 }
 
 // ---- messages

@@ -40,8 +40,10 @@ struct Process {
 /// What may come of a call besides its value.
 enum Excuse : unsigned {
   kNone = 0,
-  kDeadline = 1,  ///< its deadline was short
-  kThrows = 2,    ///< the method throws
+  kDeadline = 1,   ///< its deadline was short
+  kThrows = 2,     ///< the method throws
+  kCancelled = 4,  ///< its caller gave it up
+  kRefused = 8,    ///< it asks for something that is not there
 };
 
 class Cluster final : public net::Observer {
@@ -95,6 +97,8 @@ class Cluster final : public net::Observer {
   bool linked(const Process& a, const Process& b) const;
   /// What each number of an object is.
   std::map<ObjectId, int64_t> numbers;
+  /// Names that may be there: from before they are given until they were dropped for certain.
+  std::set<std::string> names;
 
   uint64_t hash() const { return hash_; }
   uint64_t events() const { return events_; }
@@ -131,6 +135,8 @@ class Cluster final : public net::Observer {
   std::vector<std::unique_ptr<Process>> processes_;
   TimePoint wake_ = TimePoint::max();
   bool over_ = false, tracing_;
+  std::map<uint64_t, Promise<void>> sleeping_;
+  uint64_t last_sleep_ = 0;
   Watch watch_;
   uint64_t moments_[3] = {0, 0, 0};
   net::Packet arrived_;

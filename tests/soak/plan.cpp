@@ -41,7 +41,7 @@ Fault fault_of(Generator& random) {
 }
 
 const char* const kMoments[] = {"is sent", "arrives", "has been handled"};
-const char* const kPrograms[] = {"calls", "references", "training"};
+const char* const kPrograms[] = {"calls", "references", "values", "training"};
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Plan plan_of(uint64_t seed) {
     plan.faults.push_back(fault_of(random));
   const uint64_t programs = 1 + random.below(2);
   for (uint64_t i = 0; i < programs; ++i)
-    plan.programs.emplace_back(static_cast<Program>(random.below(3)), random.below(3) ? 0 : 1);
+    plan.programs.emplace_back(static_cast<Program>(random.below(4)), random.below(3) ? 0 : 1);
   return plan;
 }
 

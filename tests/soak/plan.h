@@ -28,7 +28,7 @@ struct Fault {
   Duration lasts{0};
 };
 
-enum class Program { calls, references, training };
+enum class Program { calls, references, values, training };
 
 struct Plan {
   uint64_t seed = 0;

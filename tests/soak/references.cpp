@@ -37,6 +37,13 @@ Task<void> done(Script& s, const char* what, Future<T> future) {
   if (!r.ok()) s.judge(what, r.error());
 }
 
+// Waits for it, lets it go on, or gives it up.
+Task<void> maybe_done(Script& s, const char* what, Future<void> future) {
+  const size_t how = s.pick(6);
+  if (how < 4) co_await done(s, what, future);
+  if (how == 4) let_run(future);
+}
+
 }  // namespace
 
 Task<void> reference_program(Script& s) {
@@ -46,16 +53,15 @@ Task<void> reference_program(Script& s) {
   for (size_t i = 0, n = 3 + s.pick(6); i < n && s.alive(); ++i) {
     const size_t young = 1 + s.pick(units.size() - 1), old = s.pick(young);
     const Ref keeper = units[young], kept = units[old];
-    const bool wait = !s.chance(3);
     switch (s.pick(8)) {
       case 0: {
         auto sent = tracked<&Unit::keep>(keeper, kept);
-        if (wait) co_await done(s, "keeping a reference", sent);
+        co_await maybe_done(s, "keeping a reference", sent);
         break;
       }
       case 1: {
         auto sent = tracked<&Unit::keep_many>(keeper, thrice(kept, units[0]));
-        if (wait) co_await done(s, "keeping references", sent);
+        co_await maybe_done(s, "keeping references", sent);
         break;
       }
       case 2: {
@@ -73,7 +79,7 @@ Task<void> reference_program(Script& s) {
         break;
       case 4: {
         auto sent = tracked<&Unit::hand>(kept, keeper);  // what the older one keeps is older still
-        if (wait) co_await done(s, "handing references on", sent);
+        co_await maybe_done(s, "handing references on", sent);
         break;
       }
       case 5: {

@@ -6,7 +6,7 @@
 namespace troupe::soak {
 namespace {
 
-constexpr Body kBodies[] = {call_program, reference_program, training_program};
+constexpr Body kBodies[] = {call_program, reference_program, value_program, training_program};
 
 Task<void> aftermath(Script& s) {
   std::vector<WorkerId> friends{s.process.id};  // who have all not lost each other
@@ -18,6 +18,13 @@ Task<void> aftermath(Script& s) {
   const WorkerId a = friends[friends.size() > 1], b = friends.back();
   const bool right = co_await one_step(s, a, b);
   if (!right && s.alive()) s.cluster.wrong("a training step among survivors failed");
+}
+
+// Names that may have been left because somebody died, or lost somebody.
+void drop_names(Cluster& cluster) {
+  for (size_t i = 0; i < cluster.size(); ++i)
+    if (cluster.process(i).alive) start(cluster, cluster.process(i), drop_own_names, 0);
+  cluster.settle();
 }
 
 }  // namespace
@@ -32,6 +39,7 @@ Report run(uint64_t seed, bool tracing) {
           splitmix64(seed ^ (i + 1) << 56));
   }
   cluster.settle();
+  drop_names(cluster);
   cluster.check_nothing_left();
   cluster.network().set_faults({.delay = std::chrono::milliseconds(1)});
   cluster.stop_faults();

@@ -30,6 +30,15 @@ class Script {
   Tensor tensor();
   /// The numbers of a tensor are those of x, `times` over.
   void expect(const std::string& where, const Tensor& got, const Tensor& x, double times);
+  /// `f` gives a future; what it throws becomes the future's error.
+  template <class F>
+  static auto attempt(F f) -> decltype(f()) {
+    try {
+      return f();
+    } catch (...) {
+      return decltype(f())::failed(current_error());
+    }
+  }
   void judge(const std::string& where, const Error& error, unsigned excuses = kNone) {
     if (alive()) cluster.judge(where, error, excuses);
   }
@@ -40,13 +49,22 @@ class Script {
   Generator random;
 };
 
+/// The call is to go on although nobody keeps its future.
+template <class T>
+void let_run(const Future<T>& future) {
+  future.on_ready([](const Result<T>&) {});
+}
+
 using Body = Task<void> (*)(Script&);
 /// Starts a program on a worker.
 void start(Cluster& cluster, Process& process, Body body, uint64_t stream);
 
 Task<void> call_program(Script& s);
 Task<void> reference_program(Script& s);
+Task<void> value_program(Script& s);
 Task<void> training_program(Script& s);
+/// The names of its worker that are in doubt; any other is an error.
+Task<void> drop_own_names(Script& s);
 
 /// Forward, backward and optimizer step over two shards on `a` and `b`; true if all of it was right.
 Task<bool> one_step(Script& s, WorkerId a, WorkerId b);
