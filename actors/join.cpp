@@ -10,16 +10,20 @@ namespace troupe::actors {
 namespace {
 
 constexpr const char* kJoin = "cluster.join";    // member; answered with all members once all are there
-constexpr const char* kReady = "cluster.ready";  // answered by whoever has the list of members
+constexpr const char* kLeave = "cluster.leave";  // answered when nobody takes it for a loss
 constexpr const char* kShutDown = "cluster.shut_down";  // exit code
 
 }  // namespace
 
-Coordinator::Coordinator(Worker& worker, Member self, uint32_t world)
-    : worker_(worker), world_(world), joined_(world, false) {
+Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elastic)
+    : worker_(worker), world_(world), elastic_(elastic), admission_(worker), joined_(world, false) {
   worker_.members().add(std::move(self));
   joined_[0] = true;
   worker_.add_service(kJoin, [this](const Ref<Invocation>& call) { on_join(call); });
+  worker_.add_service(kLeave, [this](const Ref<Invocation>& call) {
+    if (!elastic_) throw_invalid("[cluster] is not elastic: nobody leaves before the end");
+    admission_.leave(call);
+  });
   worker_.on_lost([this](WorkerId id, const Error& why) {
     std::lock_guard lock(mutex_);
     if (id < world_ && joined_[id]) complete_.fail(why);  // without effect once all have joined
@@ -31,24 +35,29 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
   auto [value] = ListCodec<Value>::from(std::move(call->call().args), kJoin);
   Member member = Member::from_value(std::move(value));
   std::vector<Ref<Invocation>> ready;
+  bool newcomer = false;
   {
     std::lock_guard lock(mutex_);
     if (member.id != call->from())
       throw_invalid("[cluster] a worker joins as another one than it said when it connected");
-    if (member.id >= world_)
-      throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " +
-                    std::to_string(world_));
-    if (joined_[member.id])
-      throw_invalid("[cluster] rank " + std::to_string(member.id) + " has joined already: is it used twice?");
-    joined_[member.id] = true;
-    worker_.members().add(std::move(member));
-    waiting_.push_back(call);
-    if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) ready.swap(waiting_);
+    const bool complete = std::find(joined_.begin(), joined_.end(), false) == joined_.end();
+    newcomer = elastic_ && (complete || member.id >= world_);
+    if (!newcomer) {
+      if (member.id >= world_)
+        throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " +
+                      std::to_string(world_) + ": it is not elastic");
+      if (joined_[member.id])
+        throw_invalid("[cluster] rank " + std::to_string(member.id) +
+                      " has joined already: is it used twice?");
+      joined_[member.id] = true;
+      worker_.members().add(std::move(member));
+      waiting_.push_back(call);
+      if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) ready.swap(waiting_);
+    }
   }
+  if (newcomer) return admission_.join(call, std::move(member));
   if (ready.empty()) return;
-  ValueList members;
-  for (const Member& m : worker_.members().all()) members.push_back(m.to_value());
-  for (auto& c : ready) c->complete(Value(members));
+  for (auto& c : ready) c->complete(roll(worker_));
   complete_.set();
 }
 
@@ -62,6 +71,7 @@ void Coordinator::wait(Duration timeout) {
     for (const Member& m : worker_.members().all())
       if (m.id != worker_.id()) answers.push_back(worker_.call_service(m.id, kReady, {}, {.timeout = left}));
     for (const auto& a : answers) a.get();
+    admission_.open();
     return;
   }
   std::string missing;
@@ -88,6 +98,7 @@ std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Dura
 }
 
 Joiner::Joiner(Worker& worker) : worker_(worker) {
+  follow_admissions(worker_);
   worker_.add_service(kReady, [this](const Ref<Invocation>& call) {
     complete_.future().on_ready([call](const Result<void>&) { call->complete(Value()); });
   });
@@ -115,10 +126,21 @@ void Joiner::join(const std::string& address, const Member& self, Duration timeo
     }
   }
   const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::milliseconds(1));
-  auto answer = worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = left}).get();
-  for (auto& m : from_value<ValueList>(std::move(answer)))
-    worker_.members().add(Member::from_value(std::move(m)));
-  complete_.set();
+  announce(self, left).get();
+}
+
+Future<void> Joiner::announce(const Member& self, Duration timeout) {
+  return worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = timeout})
+      .then([this, self](Value all) {
+        take_roll(worker_, std::move(all));
+        worker_.members().add(self);
+        complete_.set();
+      });
+}
+
+Future<void> Joiner::leave(int code) {
+  FrameScope neutral({&worker_});
+  return worker_.call_service(0, kLeave, {}).then([this, code](const Value&) { ended_.set(code); });
 }
 
 std::string host_identity() {

@@ -5,15 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "actors/worker.h"
+#include "actors/admission.h"
 
 namespace troupe::actors {
 
-/// Worker 0's part. Serves until all `world` workers have joined; later calls are refused.
+/// Worker 0's part. Serves until all `world` workers have joined; later calls are refused, or, in an elastic
+/// cluster, are newcomers.
 class Coordinator {
  public:
   /// `self` is worker 0. Installs its services on the worker before anybody can connect.
-  Coordinator(Worker& worker, Member self, uint32_t world);
+  Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false);
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
   /// one that joined and left.
   void wait(Duration timeout);
@@ -25,6 +26,8 @@ class Coordinator {
   void on_join(const Ref<Invocation>& call);
   Worker& worker_;
   uint32_t world_;
+  const bool elastic_;
+  Admission admission_;
   std::mutex mutex_;
   std::vector<Ref<Invocation>> waiting_;
   std::vector<bool> joined_;
@@ -38,10 +41,15 @@ class Joiner {
   /// Connects to worker 0 at `address` and waits until the cluster is complete.
   /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken); `deadline`.
   void join(const std::string& address, const Member& self, Duration timeout);
+  /// The part of join() once there is a connection. Ready when this worker knows all others.
+  Future<void> announce(const Member& self, Duration timeout);
   /// Waits for the end: the exit code that worker 0 gave, or `disconnected` if worker 0 was lost.
   Future<int> ended() const { return ended_.future(); }
+  /// Says goodbye, so that nobody takes it for a loss, and makes ended() ready with `code`; `invalid` unless
+  /// the cluster is elastic.
+  Future<void> leave(int code);
   /// Makes ended() ready with `code`.
-  void leave(int code) { ended_.set(code); }
+  void end(int code) { ended_.set(code); }
 
  private:
   Worker& worker_;

@@ -23,15 +23,54 @@ const Members::Entry* Members::locate(WorkerId id) const {
   return at != entries_.end() && at->member.id == id ? &*at : nullptr;
 }
 
-void Members::add(Member member) {
-  std::lock_guard lock(mutex_);
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), member.id,
-                             [](const Entry& e, WorkerId wanted) { return e.member.id < wanted; });
-  if (at != entries_.end() && at->member.id == member.id)
-    at->member = std::move(member);
-  else
-    entries_.insert(at, Entry{std::move(member), {}});
-  ++epoch_;
+void Members::add(Member member, Listed listed) {
+  std::vector<Promise<void>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    if (listed == Listed::yes) waiting = take_waiting(member.name);
+    auto at = std::lower_bound(entries_.begin(), entries_.end(), member.id,
+                               [](const Entry& e, WorkerId wanted) { return e.member.id < wanted; });
+    if (at != entries_.end() && at->member.id == member.id) {
+      at->member = std::move(member);
+      at->listed |= listed == Listed::yes;
+    } else {
+      entries_.insert(at, Entry{std::move(member), listed == Listed::yes, {}});
+    }
+    ++epoch_;
+  }
+  for (const auto& promise : waiting) promise.set();
+}
+
+void Members::list(WorkerId id) {
+  std::vector<Promise<void>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    auto* entry = const_cast<Entry*>(locate(id));
+    if (!entry) return;
+    entry->listed = true;
+    waiting = take_waiting(entry->member.name);
+    ++epoch_;
+  }
+  for (const auto& promise : waiting) promise.set();
+}
+
+std::vector<Promise<void>> Members::take_waiting(const std::string& name) {
+  const auto node = waiting_.extract(name);
+  return node ? std::move(node.mapped()) : std::vector<Promise<void>>{};
+}
+
+Future<void> Members::listed(const std::string& name) {
+  const Promise<void> promise;
+  {
+    std::lock_guard lock(mutex_);
+    const bool there = std::any_of(entries_.begin(), entries_.end(),
+                                   [&](const Entry& e) { return e.listed && e.member.name == name; });
+    if (there)
+      promise.set();
+    else
+      waiting_[name].push_back(promise);
+  }
+  return promise.future();
 }
 
 bool Members::mark_lost(WorkerId id, const Error& why) {
@@ -54,6 +93,7 @@ WorkerId Members::id_of(const std::string& name) const {
   std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& e : entries_) {
+    if (!e.listed) continue;
     if (e.member.name == name) return e.member.id;
     names.push_back(e.member.name);
   }
@@ -80,7 +120,7 @@ std::vector<Member> Members::all() const {
   std::lock_guard lock(mutex_);
   std::vector<Member> out;
   for (const auto& e : entries_)
-    if (!e.lost) out.push_back(e.member);
+    if (e.listed && !e.lost) out.push_back(e.member);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Who is in the cluster, as one worker knows it.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "actors/codec.h"
 #include "core/error.h"
+#include "core/future.h"
 #include "core/value.h"
 
 namespace troupe::actors {
@@ -25,7 +27,13 @@ struct Member {
 /// Thread-safe. `epoch` grows with every change.
 class Members {
  public:
-  void add(Member member);
+  /// Whether the worker is in all() and found by its name; one that is not is a newcomer (admission.h).
+  enum class Listed { no, yes };
+  void add(Member member, Listed listed = Listed::yes);
+  /// The newcomer is a member from now on.
+  void list(WorkerId id);
+  /// Ready once a worker of that name is listed.
+  Future<void> listed(const std::string& name);
   /// False if it was lost before.
   bool mark_lost(WorkerId id, const Error& why);
   std::optional<Member> find(WorkerId id) const;
@@ -35,18 +43,22 @@ class Members {
   std::string name_of(WorkerId id) const;
   /// Why the worker was lost, if it was.
   std::optional<Error> loss(WorkerId id) const;
-  std::vector<Member> all() const;  ///< living ones, by number
+  std::vector<Member> all() const;  ///< living, listed ones, by number
   std::vector<WorkerId> lost() const;
   uint64_t epoch() const;
 
  private:
   struct Entry {
     Member member;
+    bool listed = true;
     std::optional<Error> lost;
   };
   const Entry* locate(WorkerId id) const;
+  /// Who waits for that name, to be told once mutex_ is free.
+  std::vector<Promise<void>> take_waiting(const std::string& name);
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // by id
+  std::map<std::string, std::vector<Promise<void>>> waiting_;
   uint64_t epoch_ = 0;
 };
 

@@ -92,12 +92,12 @@ struct Process {
     table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.
-  void open(const Environment& e, Duration join_timeout) {
+  void open(const Environment& e, const ClusterOptions& options) {
     net::Limits limits;
-    limits.connect = std::min(limits.connect, join_timeout);
+    limits.connect = std::min(limits.connect, options.join_timeout);
     worker.set_transport(
         net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
-    if (e.rank == 0 && e.world > 1) listen(e.address);
+    if (e.rank == 0 && (e.world > 1 || options.elastic)) listen(e.address);
     if (e.rank != 0) {
       listen("unix:@troupe-" + random_name());
       if (!e.address.starts_with("unix:")) listen("tcp:" + (e.bind.empty() ? "127.0.0.1" : e.bind) + ":0");
@@ -121,11 +121,12 @@ class Coordinated final : public Cluster {
   Coordinated(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
       : Cluster(options),
         process_(e, std::move(hosting), options),
-        coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world) {
+        coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world,
+                     options.elastic) {
     worker_ = &process_.worker;
     table_ = process_.table;
     try {
-      process_.open(e, options.join_timeout);
+      process_.open(e, options);
       coordinator_.wait(options.join_timeout);
     } catch (...) {
       leave();
@@ -157,25 +158,28 @@ class Joined final : public WorkerProcess {
   Joined(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
       : process_(e, std::move(hosting), options), joiner_(process_.worker) {
     try {
-      process_.open(e, options.join_timeout);
+      process_.open(e, options);
       joiner_.join(e.address, process_.self(), options.join_timeout);
     } catch (...) {
-      leave();
+      disconnect();
       throw;
     }
   }
-  ~Joined() override { leave(); }
+  ~Joined() override { disconnect(); }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
       // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it
       // knows.
-      if (code.ok() && !joiner_.ended().wait_for(std::chrono::seconds(1))) joiner_.leave(code.value());
+      if (!code.ok() || joiner_.ended().wait_for(std::chrono::seconds(1))) return;
+      (void)joiner_.leave(code.value()).wait_for(std::chrono::seconds(5));
+      joiner_.end(code.value());
     });
     return joiner_.ended().get();
   }
+  void leave() override { joiner_.leave(0).get(); }
 
  private:
-  void leave() {  // the joiner's services end before it does
+  void disconnect() {  // the joiner's services end before it does
     process_.listeners.clear();
     process_.worker.disconnect();
   }
@@ -215,6 +219,8 @@ std::vector<std::string> Cluster::workers() const {
   for (const auto& m : worker_->members().all()) names.push_back(m.name);
   return names;
 }
+
+Future<void> Cluster::joined(const std::string& worker) { return worker_->members().listed(worker); }
 
 std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
   FrameScope neutral({worker_});

@@ -39,6 +39,7 @@ struct ClusterOptions {
   std::optional<LeakCheck> leak_check;  ///< unset: TROUPE_LEAK_CHECK (off, warn, error), or warn
   FlowLimits limits = {};               ///< of calls of one worker that have not begun where they go
   OnFull on_full = OnFull::wait;        ///< what becomes of calls above them that do not choose
+  bool elastic = false;                 ///< of the driver: workers may join later, and leave before the end
 };
 
 /// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends all workers at once,
@@ -91,6 +92,9 @@ class Cluster {
   actors::Worker& worker() { return *worker_; }
   operator actors::Worker&() { return *worker_; }
   std::vector<std::string> workers() const;
+  /// Ready once a worker of that name is a member: of an elastic cluster (ClusterOptions), workers join
+  /// later.
+  Future<void> joined(const std::string& worker);
   /// Counters of a worker: actors, contexts, send_nodes, owned_references, pending_calls, ...
   std::map<std::string, int64_t> metrics(const std::string& worker);
   /// Exit code that the other workers are given at the end; 0 unless set.
@@ -127,6 +131,10 @@ class WorkerProcess {
   /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and
   /// returns that. Throws `disconnected` if the driver is lost.
   virtual int serve(const Future<int>& stop) = 0;
+  /// Leaves an elastic cluster (ClusterOptions::elastic) before its end: serve() returns 0. What is under way
+  /// here, and later uses of what lives here, fail elsewhere with `disconnected`: "w3 has left the cluster".
+  /// `invalid` if the cluster is not elastic.
+  virtual void leave() = 0;
 };
 
 /// Everything that a worker consists of above the call layer: references, autograd, optimizers.

@@ -62,7 +62,8 @@ TEST_CASE("actors of a program that hold each other are listed at its end, or ar
 
 struct Echo : Actor {
   Tensor echo(Tensor x) { return x; }
-  static constexpr auto remote = methods<Echo>("echo", &Echo::echo);
+  Task<Tensor> by(RRef<Echo> other, Tensor x) { co_return co_await other.call<&Echo::echo>(x); }
+  static constexpr auto remote = methods<Echo>("echo", &Echo::echo, "by", &Echo::by);
 };
 
 namespace {
@@ -115,4 +116,64 @@ TEST_CASE("a newcomer to a complete cluster is refused with a message, and the c
   cluster->shutdown();
   second.thread.join();
   CHECK(second.code == 0);
+}
+
+namespace {
+
+// A worker that joins by itself, on a thread of this process, until the cluster ends or it leaves.
+struct Newcomer {
+  explicit Newcomer(uint32_t rank)
+      : process(WorkerProcess::join(environment_of(rank, rank + 1), hosting<Echo>())) {}
+  ~Newcomer() { thread.join(); }
+  std::unique_ptr<WorkerProcess> process;
+  int code = -1;
+  std::thread thread{[this] {
+    Promise<int> stop;
+    code = process->serve(stop.future());
+  }};
+};
+
+}  // namespace
+
+TEST_CASE("workers join an elastic cluster later, are used by old and new ones, and leave by name",
+          "[process]") {
+  Second second;
+  auto cluster = Cluster::coordinate(environment_of(0, 2), hosting<Echo>(), {.elastic = true});
+  const auto four = Tensor::full({2}, 4);
+  const auto next = cluster->joined("w2");
+  CHECK_FALSE(next.is_ready());
+  {
+    Newcomer third(2);
+    next.get();
+    CHECK(cluster->workers() == std::vector<std::string>{"w0", "w1", "w2"});
+    auto old = cluster->spawn<Echo>("w1"), late = cluster->spawn<Echo>("w2");
+    CHECK(old.call<&Echo::by>(late, four).get().to_vector<float>() == std::vector<float>{4, 4});
+    CHECK(late.call<&Echo::by>(old, four).get().to_vector<float>() == std::vector<float>{4, 4});
+    CHECK_THAT(text_of([&] { Newcomer(1); }), Contains("w1"));
+    third.process->leave();
+    CHECK(cluster->workers() == std::vector<std::string>{"w0", "w1"});
+    CHECK_THAT(text_of([&] { late.call<&Echo::echo>(four).get(); }), Contains("w2 has left the cluster"));
+    CHECK_THAT(text_of([&] { old.call<&Echo::by>(late, four).get(); }), Contains("w2 has left the cluster"));
+  }
+  Newcomer fourth(3);
+  cluster->joined("w3").get();
+  CHECK(cluster->spawn<Echo>("w3").call<&Echo::echo>(four).get().numel() == 2);
+  cluster->shutdown();
+  second.thread.join();
+  CHECK(second.code == 0);
+}
+
+TEST_CASE("nobody leaves a cluster that is not elastic before its end", "[process]") {
+  Promise<int> stop;
+  std::string refusal;
+  std::thread thread([&] {
+    auto process = WorkerProcess::join(environment_of(1, 2), hosting<Echo>());
+    refusal = text_of([&] { process->leave(); });
+    process->serve(stop.future());
+  });
+  auto cluster = Cluster::coordinate(environment_of(0, 2), hosting<Echo>());
+  CHECK(cluster->spawn<Echo>("w1").call<&Echo::echo>(Tensor::full({2}, 4)).get().numel() == 2);
+  cluster->shutdown();
+  thread.join();
+  CHECK_THAT(refusal, Contains("is not elastic"));
 }
