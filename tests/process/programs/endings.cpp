@@ -46,12 +46,13 @@ int main(int argc, char** argv) {
         if (mode == "chain") last.tell<&Hopper::hop>(20);
         if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
         if (mode != "kill" && mode != "stop") return;
-        // Once the shutdown asks what is under way.
         const auto pid = static_cast<pid_t>(last.call<&Hopper::pid>().get());
-        std::thread([&worker = cluster.worker(), pid, number = mode == "kill" ? SIGKILL : SIGSTOP] {
+        if (mode == "stop") return (void)kill(pid, SIGSTOP);
+        // Once the shutdown asks what is under way.
+        std::thread([&worker = cluster.worker(), pid] {
           for (;; std::this_thread::yield())
             for (const std::string& label : worker.waits_for())
-              if (label == actors::kTraffic) return (void)kill(pid, number);
+              if (label == actors::kTraffic) return (void)kill(pid, SIGKILL);
         }).detach();
       },
       options);
