@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|refs|model|ops|contexts     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|refs|model|ops|contexts|pipeline     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import json, math, subprocess, sys
 
@@ -20,6 +20,9 @@ EXPECTED = {
                                                                  ("context_bytes", "bytes", {"live": n}))),
                  ("context_end_us", US, {"live": 10000})],
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
+    "pipeline": [("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 32, "context": 64}),
+                 *(("pipeline_step_us", US, {"stages": 2, "micro_batches": m}) for m in (1, 4, 8, 32)),
+                 *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32))],
     "ops": [*(("matmul_gflops", "GFLOP/s", {"n": n}) for n in (64, 256, 1024)),
             *((line, US, {"elements": 1 << 20}) for line in ("add_us", "add_limit_us")),
             ("tiny_op_fwd_bwd_us", US, {"ops": 3}),
@@ -42,7 +45,7 @@ def wrong(text, expected):
     for key, value in {"bench": bench, "unit": unit, **keys}.items():
         if line.get(key) != value:
             return f"{key} is {line.get(key)!r}, expected {value!r}"
-    measured = ["value", *(["gb_per_s"] if bench == "rpc_tensor_us" else [])]
+    measured = ["value", *(["gb_per_s"] if bench == "rpc_tensor_us" else []), *(["speedup"] if "stages" in keys else [])]
     for key in measured:
         value = line.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0 or key == "value" and value == 0:

@@ -1,7 +1,7 @@
 """How the benchmark programs are started, and the lines that they print."""
 import json, os, subprocess
 
-PROCESSES = {"rpc": 2, "refs": 2, "model": 3, "ops": 1, "contexts": 1}
+PROCESSES = {"rpc": 2, "refs": 2, "model": 3, "ops": 1, "contexts": 1, "pipeline": 3}
 
 
 def command(bin_dir, what, *flags):

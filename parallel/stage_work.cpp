@@ -168,16 +168,39 @@ Task<ValueList> forward(ForwardOrder order) {
   co_return ValueList{loss.defined() ? Value() : std::move(output), actors::to_value(loss)};
 }
 
-// Of the graph that the actor has by itself: in two parts.
-Tensors first_part(Step& step, const BackwardOrder& order, Live& live, const Tensors& grads) {
+// Takes the gradients of the inputs, which are leaves, out of those that a whole pass brings.
+class InputsApart final : public autograd::Sink {
+ public:
+  InputsApart(const Tensors& inputs, autograd::Sink& others)
+      : grads(inputs.size()), inputs_(inputs), others_(others) {}
+  void accumulate(const Tensor& leaf, const Tensor& grad) override {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (leaf.same_as(inputs_[i])) return autograd::add_gradient(grads[i], grad);
+    others_.accumulate(leaf, grad);
+  }
+  Tensors grads;
+
+ private:
+  const Tensors& inputs_;
+  autograd::Sink& others_;
+};
+
+// Of the graph that the actor has by itself, in one part.
+Tensors whole_pass(const WorkId& id, Tensors roots, Tensors grads) {
+  Step& step = step_of(id);
+  const Live live = std::move(step.live.extract(id.micro_batch).mapped());
+  InputsApart sink(live.inputs, step.sums);
+  autograd::run(autograd::root_edges("backward", roots), std::move(grads), sink);
+  return std::move(sink.grads);
+}
+
+// The first part of two.
+Tensors first_part(Live& live, std::unique_ptr<autograd::SplitPass> pass, const Tensors& grads) {
+  live.rest = std::move(pass);
   Tensors out(live.inputs.size());
   live.outputs.clear(), live.loss = {}, live.inputs.clear();
   const Tensors got = live.rest->inputs(grads);
   for (size_t i = 0; i < got.size(); ++i) out[i] = got[i];  // all inputs want one, or none does
-  if (order.whole) {
-    live.rest->rest(step.sums);
-    step.live.erase(order.id.micro_batch);
-  }
   return out;
 }
 
@@ -212,9 +235,12 @@ Task<Tensors> backward(BackwardOrder order) {
     if (t.requires_grad()) wanted.push_back(t);
   auto pass = std::make_unique<autograd::SplitPass>(roots, wanted);
   if (!pass->leaves_actor()) {
-    live.rest = std::move(pass);
-    roots.clear();
-    co_return first_part(step_of(order.id), order, live, grads);
+    if (!order.whole) {
+      roots.clear();
+      co_return first_part(live, std::move(pass), grads);
+    }
+    pass.reset();
+    co_return whole_pass(order.id, std::move(roots), std::move(grads));
   }
   pass.reset();
   // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.

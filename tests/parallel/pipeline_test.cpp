@@ -241,6 +241,28 @@ TEST_CASE("a coroutine may be a stage, but not one that is run again") {
   CHECK(e.message().find("never waits for something: a coroutine cannot be run again") != std::string::npos);
 }
 
+TEST_CASE("a stage may call other actors, whose parameters get their gradients too") {
+  const Tensor x = wave({6, kWidth}, 1), y = wave({6, kWidth}, 2);
+  // Blocks 0, 2 and 3 are stages; 2 asks 1.
+  Whole whole(4);
+  const Tensor h = (*whole.layers[0])(x);
+  const Tensor loss = mse_loss((*whole.layers[3])((*whole.layers[2])(add(h, (*whole.layers[1])(h)))), y);
+  autograd::backward(loss);
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    INFO(schedule);
+    Fixture f(4);
+    f.blocks[2].call<&Block::ask>(f.blocks[1]).get();
+    Pipeline pipeline(f.cluster->here(),
+                      {stage<&Block::forward>(f.blocks[0]), stage<&Block::asks>(f.blocks[2]),
+                       stage<&Block::forward>(f.blocks[3]).with_loss<&Block::loss>()},
+                      {.schedule = schedule, .micro_batches = 3});
+    std::vector<Tensors> grads;
+    CHECK(f.step(pipeline, x, y, &grads) == Approx(loss.item()).epsilon(1e-5));
+    compare(grads, whole);
+    nothing_left(*f.cluster);
+  }
+}
+
 TEST_CASE("what cannot be a pipeline, or a step, is refused") {
   Fixture f(2);
   const Here here = f.cluster->here();

@@ -54,14 +54,21 @@ struct Block : nn::ModuleActor<Dense> {
     co_await opened.future();
     co_return x;
   }
+  /// Through another block first.
+  Task<Tensor> asks(Tensor x) {
+    Tensor y = co_await other.call<&Block::forward>(x);
+    co_return net(add(x, y));
+  }
+  void ask(RRef<Block> block) { other = block; }
   Tensor added(Tensor x, Tensor y) { return net(add(x, y)); }
   std::vector<Tensor> both(Tensor x) { return {net(x), x}; }
   int64_t left = 0;
   Promise<void> opened;
+  RRef<Block> other;
   static constexpr auto remote = methods<Block, int64_t>(
       "forward", &Block::forward, "loss", &Block::loss, "fails", &Block::fails, "fail_in", &Block::fail_in,
-      "nan_loss", &Block::nan_loss, "waits", &Block::waits, "never", &Block::never, "added", &Block::added,
-      "both", &Block::both);
+      "nan_loss", &Block::nan_loss, "waits", &Block::waits, "never", &Block::never, "asks", &Block::asks,
+      "ask", &Block::ask, "added", &Block::added, "both", &Block::both);
 };
 
 /// Gradients of the whole model on the whole batch, and its loss.
