@@ -53,12 +53,13 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
         throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
       call.timeout_us = left.count();
     }
+    call.id = !options.one_way || told ? pending_.next_id() : 0;
     for (auto& i : interceptors_) {
       i->outgoing_call(caller, call);
       ++prepared;
     }
     const size_t bytes = to_actor && !options.keep ? net::packet_bytes(call) : 0;
-    if (!options.one_way || told) call.id = id = pending_.next_id();
+    id = call.id;
     if (local) {
       prepared = 0;
       invocation =

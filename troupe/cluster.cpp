@@ -5,6 +5,7 @@
 
 #include "actors/gathering.h"
 #include "actors/join.h"
+#include "actors/profiler.h"
 #include "autograd/dist/engine.h"
 #include "autograd/dist/module.h"
 #include "autograd/dist/optimizer.h"
@@ -190,6 +191,7 @@ class Joined final : public WorkerProcess {
 }  // namespace
 
 std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
+  actors::Profiler::install(worker);  // first: it sees calls as they are made, and the others use it
   autograd::DistEngine::install(worker);
   auto table =
       rref::RefTable::install(worker);  // behind it: a result that autograd refuses is granted to nobody

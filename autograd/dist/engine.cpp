@@ -18,7 +18,10 @@ uint64_t count_of(uint64_t context) { return context & ((uint64_t{1} << 40) - 1)
 
 }  // namespace
 
-DistEngine::DistEngine(actors::Worker& worker) : worker_(worker), outside_(worker.runtime().make_mailbox()) {}
+DistEngine::DistEngine(actors::Worker& worker)
+    : worker_(worker),
+      profiler_(worker.interceptor<actors::Profiler>()),
+      outside_(worker.runtime().make_mailbox()) {}
 
 DistEngine& DistEngine::install(actors::Worker& worker) {
   auto owned = std::unique_ptr<DistEngine>(new DistEngine(worker));

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "actors/interceptor.h"
+#include "actors/profiler.h"
 #include "actors/worker.h"
 #include "autograd/dist/context_state.h"
 #include "autograd/dist/ended.h"
@@ -102,6 +103,7 @@ class DistEngine final : public actors::Interceptor {
     size_t unanswered = 0;                                // of these
     bool hurry = false;                                   // its error is to be told at once
     bool answered = false;
+    actors::Profiler::Span total;
     Promise<void> promise;
   };
 
@@ -158,6 +160,7 @@ class DistEngine final : public actors::Interceptor {
   LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> last_pair_{0}, last_message_{0}, last_pass_{0};
   std::atomic<int64_t> sent_[4] = {};         // messages by kind
+  actors::Profiler* profiler_;                // null: there is none
   std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
   actors::Pace outside_pace_;
 

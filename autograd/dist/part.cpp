@@ -93,6 +93,8 @@ void DistEngine::Part::send_held(Value report) {
   Outgoing message = std::move(*held);
   held.reset();
   ++engine.sent_[static_cast<size_t>(kind)];
+  if (engine.profiler_ && engine.profiler_->on())
+    engine.profiler_->message(true, service_of(kind), message.to.to, message.to.id, context, message.values);
   const auto sent =
       engine.worker_.call_service(message.to.to, service_of(kind),
                                   {number(pass), Value(options), number(message.to.id), number(floor),
@@ -112,6 +114,8 @@ void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
   auto [pass, options, message, floor, pair, values, report] =
       actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
                         std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
+  if (profiler_ && profiler_->on())
+    profiler_->message(false, service_of(kind), call->from(), message, context, values);
   if (report) note_report(context, pass, call->from(), *report, {});
   auto part = std::make_shared<Part>(*this, context, find_state(context));
   part->pass = pass;
@@ -198,6 +202,7 @@ void DistEngine::run_outside(std::shared_ptr<Part> part, actors::Where where) {
 
 void DistEngine::run_part(Part& part) {
   try {
+    const actors::Profiler::Span span(profiler_, "part", part.where, part.context);
     part.run();
   } catch (...) {
     part.failure = current_error();

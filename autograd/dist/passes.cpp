@@ -18,6 +18,7 @@ std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool se
       state(context)->begin_pass([this] { return (uint64_t{worker_.id()} << 40) | ++last_pass_; });
   pass->context = context;
   pass->selects = selects;
+  pass->total = actors::Profiler::Span(profiler_, "backward", selects ? "grad" : "backward", context);
   return pass;
 }
 
@@ -156,6 +157,7 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
     tell_dropped(pass->context, number, pass->workers);
   if (ended && state) state->end_pass(number);
   if (!answer) return;
+  pass->total.end();
   if (failure)
     pass->promise.fail(*failure);
   else
@@ -184,6 +186,7 @@ void DistEngine::end_now(const ContextState& state, const Error& why) {
       passes_.erase(at);
     }
     pass->parts.clear();
+    pass->total.end();
     if (!pass->answered) pass->promise.fail(pass->termination.failure().value_or(why));
   }
 }

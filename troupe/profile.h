@@ -1,0 +1,67 @@
+// Profiles of a cluster: who called whom, when, and for how long, as a timeline with arrows.
+#pragma once
+#include <iosfwd>
+
+#include "actors/profiler.h"
+#include "troupe/cluster.h"
+
+namespace troupe {
+
+struct ProfileOptions {
+  bool shapes = false;  ///< note the dtypes and shapes of tensors in messages
+};
+
+/// What happened while a profile ran, by worker and time.
+class Trace {
+ public:
+  explicit Trace(std::vector<actors::TraceEvent> events, int64_t missed = 0);
+  const std::vector<actors::TraceEvent>& events() const { return events_; }
+  /// Events for which there was no room (Profiler::kMaxEvents per worker).
+  int64_t missed() const { return missed_; }
+  /// In Chrome's trace format, for chrome://tracing or ui.perfetto.dev: a process per worker, arrows from
+  /// where a message left to where it was handled, and back with the answer.
+  std::string json() const;
+  /// Writes json() to a file; `failed` if it cannot.
+  void save(const std::string& path) const;
+
+ private:
+  std::vector<actors::TraceEvent> events_;
+  int64_t missed_;
+};
+
+/// Notes what all workers of a cluster do, from its construction to end().
+///
+///   Profile profile(cluster);
+///   train_one_step();
+///   profile.end().save("step.json");
+///
+/// Several may run at once, in each other or not: each has what began while it ran. Times of one host can be
+/// compared; hosts have clocks of their own. Nothing is noted, and next to nothing spent, while none runs.
+class Profile {
+ public:
+  /// Returns when all workers have begun. Throws as calls do, naming the worker.
+  explicit Profile(Cluster& cluster, ProfileOptions options = {});
+  ~Profile();  ///< ends it and drops what was noted
+  Profile(const Profile&) = delete;
+  /// What all workers have noted; those that were lost meanwhile are left out. `invalid` the second time.
+  Trace end();
+
+ private:
+  Cluster& cluster_;
+  std::vector<std::pair<WorkerId, int64_t>> parts_;  // the number of this profile on each worker
+  bool ended_ = false;
+};
+
+/// Gives what happens on a worker while it is there a name in profiles.
+class ProfileSpan {
+ public:
+  /// On the worker whose actor or context the thread runs; `invalid` if there is none.
+  explicit ProfileSpan(const std::string& name);
+  ProfileSpan(actors::Worker& worker, const std::string& name)
+      : span_(worker.interceptor<actors::Profiler>(), "span", name, frame().context) {}
+
+ private:
+  actors::Profiler::Span span_;
+};
+
+}  // namespace troupe
