@@ -30,12 +30,6 @@ Specs gelu_grad_spec(const Call& c) {
   return gradient_spec(c);
 }
 
-Specs gated_spec(const Call& c) {
-  if (c.in[0].dim() == 0) reject(c, "needs at least one dimension");
-  const Specs gradient = gradient_spec(c);
-  return {gradient[0], {{c.in[0].shape().back()}, gradient[0].dtype}};
-}
-
 }  // namespace
 
 Tensor gelu_slope(const Tensor& x, bool approximate) {
@@ -158,20 +152,6 @@ const Op kGeluGrad{.name = "gelu_grad",
                      all.push_back({all[0].inputs, {{"approximate", "tanh"}}});
                      return all;
                    }};
-
-const Op kGated{.name = "gated",
-                .min_inputs = 2,
-                .max_inputs = 2,
-                .attrs = {{"relu", false}},
-                .shape = gated_spec,
-                .cpu = cpu::gated,
-                .samples = []() -> std::vector<Sample> {
-                  std::vector<Sample> all = two();
-                  all.push_back({{sample({2, 3, 5}), sample({2, 3, 5}, -1, 1, 1)}, {{"relu", true}}});
-                  all.push_back({{sample({0, 3}), sample({0, 3})}});
-                  all.push_back({{sample({6}), sample({6}, -1, 1, 1)}});
-                  return all;
-                }};
 
 const Op kSoftplus{
     .name = "softplus",

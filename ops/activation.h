@@ -23,10 +23,6 @@ extern const Op kReluGrad, kTanhGrad, kSigmoidGrad;
 /// Gradients of silu and gelu from the gradient and the input. While a graph is created (grad mode) the
 /// gradient is made of other operators instead.
 extern const Op kSiluGrad, kGeluGrad;
-/// (g [.., n], gate [.., n]) -> g gate (with relu: g where gate > 0, else 0) and its sums over all but the
-/// last dimension [n]: the gradients before an activation and of the bias before that, in one pass.
-extern const Op kGated;
-
 /// The derivative of gelu at x, made of operators; approximate: as "tanh".
 Tensor gelu_slope(const Tensor& x, bool approximate);
 

@@ -125,7 +125,6 @@ std::span<const Op* const> all_ops() {
       &kLinearGelu,
       &kLinearAdd,
       &kLinearWeightGrad,
-      &kGated,
       &kLstmCell,
       &kGruCell,
       &kCrossEntropy,

@@ -69,21 +69,19 @@ Tensors matmul_gradient(const Backward& b) {
   return out;
 }
 
-// bias: its gradient, if that is known already.
-Tensors linear_gradient(const Backward& b, const Tensor& g, const Tensor& bias = {}) {
+Tensors linear_gradient(const Backward& b, const Tensor& g) {
   Tensors out(b.in.size());
   if (b.needs(0)) out[0] = matmul(g, b.in[1]);
-  const bool wants_bias = b.in.size() == 3 && b.needs(2), sums = wants_bias && !bias.defined();
-  if (wants_bias) out[2] = bias;
+  const bool bias = b.in.size() == 3 && b.needs(2);
   if (b.needs(1) && !grad_enabled()) {
     const Tensor inputs[] = {as_rows(g), as_rows(b.in[0])};
-    Tensors both = apply(kLinearWeightGrad, inputs, {{"bias", sums}});
+    Tensors both = apply(kLinearWeightGrad, inputs, {{"bias", bias}});
     out[1] = std::move(both[0]);
-    if (sums) out[2] = std::move(both[1]);
+    if (bias) out[2] = std::move(both[1]);
     return out;
   }
   if (b.needs(1)) out[1] = matmul(flipped(as_rows(g)), as_rows(b.in[0]));
-  if (sums) out[2] = sum(as_rows(g), {0});
+  if (bias) out[2] = sum(as_rows(g), {0});
   return out;
 }
 
@@ -123,15 +121,7 @@ Specs linear_weight_grad_spec(const Call& c) {
   return specs;
 }
 
-// With an activation behind it, whose slope is `gate`, or that was relu with the result `gate`.
-Tensors gated_gradient(const Backward& b, const Tensor& gate, bool relu) {
-  const Tensor inputs[] = {b.grads[0], gate};
-  const Tensors both = apply(kGated, inputs, {{"relu", relu}});
-  return linear_gradient(b, both[0], both[1]);
-}
-
 Tensors linear_relu_gradient(const Backward& b) {
-  if (!grad_enabled()) return gated_gradient(b, b.out[0], true);
   return linear_gradient(b, apply1(kReluGrad, {b.grads[0], b.out[0]}));
 }
 
@@ -142,7 +132,7 @@ Specs linear_gelu_spec(const Call& c) {
 }
 
 Tensors linear_gelu_gradient(const Backward& b) {
-  if (!grad_enabled() && b.attrs.flag("slope")) return gated_gradient(b, b.out[1], false);
+  if (!grad_enabled() && b.attrs.flag("slope")) return linear_gradient(b, mul(b.grads[0], b.out[1]));
   const Tensor y = linear(b.in[0], b.in[1], b.in.size() == 3 ? b.in[2] : Tensor());
   return linear_gradient(b, mul(b.grads[0], gelu_slope(y, false)));
 }

@@ -274,7 +274,7 @@ struct Product {
         t.b = has_b ? panel : b.p + l0 * b.ld + j;
         t.b_step = has_b ? kTileN : b.ld;
         t.copy_b = packs_b() && !has_b ? own : nullptr;
-        float* copy = packed + (tile - begin) * apart;
+        float* copy = packed ? packed + (tile - begin) * apart : nullptr;
         t.a = has_a ? copy : lies + top * t.a_row;
         t.a_step = has_a ? kTileM : a.transposed ? a.ld : 1;
         t.next = lies + (tile + 1 < end ? bottom : row(begin)) * t.a_row;

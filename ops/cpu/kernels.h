@@ -13,7 +13,7 @@ Kernel logical_and, logical_or, logical_not;
 Kernel neg, abs, square, sign, exp, log, log1p, sqrt, rsqrt, reciprocal, sin, cos, erf, clamp;
 // activation.cpp
 Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad,
-    silu_grad, gelu_grad, gated;
+    silu_grad, gelu_grad;
 // reduce.cpp
 Kernel sum, mean, amax, amin, logsumexp, var, argmax, argmin, norm, cumsum;
 // softmax.cpp
