@@ -33,6 +33,11 @@ Schedule forward_only(int workers, int micro_batches, int chunks) {
   return schedule;
 }
 
+// The call is to be made, also where nobody waits for it; that a worker is lost is known already.
+void whatever_comes(const Future<void>& call) {
+  call.on_ready([](const Result<void>&) {});
+}
+
 double mean(const std::vector<double>& values, const std::vector<double>& parts) {
   double sum = 0;
   for (size_t i = 0; i < values.size(); ++i) sum += values[i] * parts[i];
@@ -124,8 +129,9 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
 
 Pipeline::~Pipeline() {
   try {
-    for (const auto& runner : runners_) runner.tell<&Runner::close>();  // they refer to each other
-  } catch (const Error&) {                                              // the cluster has ended
+    for (const auto& runner : runners_)
+      whatever_comes(runner.call<&Runner::close>());  // they refer to each other
+  } catch (const Error&) {                            // the cluster has ended
   }
 }
 
@@ -201,7 +207,7 @@ Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& ru
   // The first error ends it. The others give up, and forget the step.
   return all(parts, OnError::at_once)
       .recover([runners = runners_, step = step_](const Error& e) -> std::vector<RunnerReport> {
-        for (const auto& runner : runners) (void)runner.tell<&Runner::drop>(step);
+        for (const auto& runner : runners) whatever_comes(runner.call<&Runner::drop>(step));
         throw e;
       });
 }
