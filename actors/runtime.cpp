@@ -4,9 +4,28 @@
 #include <caf/all.hpp>
 #include <deque>
 #include <thread>
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace troupe::actors {
 namespace {
+
+// CAF is not instrumented: ThreadSanitizer has to be told what CAF orders. All that was done before
+// happens_before(x) is visible after happens_after(x).
+#if defined(__SANITIZE_THREAD__)
+void happens_before(void* x) { __tsan_release(x); }
+void happens_after(void* x) { __tsan_acquire(x); }
+#else
+void happens_before(void*) {}
+void happens_after(void*) {}
+#endif
+
+struct Ordered {  // before the end of a scope
+  explicit Ordered(void* x) : x(x) {}
+  ~Ordered() { happens_before(x); }
+  void* x;
+};
 
 struct JobMessage {
   Ref<Job> job;
@@ -90,19 +109,31 @@ class CafMailbox final : public Mailbox {
  public:
   explicit CafMailbox(caf::actor_system& system) : system_(system) {
     // Lazy: otherwise its first turn, and what is posted before it, would be the pool's.
-    actor_ = system.spawn<caf::lazy_init>([&system](caf::event_based_actor*) -> caf::behavior {
-      return {[&system](JobMessage& message) {
-        if (InlineUnit::active_for(system)) return message.job->run();
+    actor_ = system.spawn<caf::lazy_init>([&system](caf::event_based_actor* self) -> caf::behavior {
+      caf::abstract_actor* turn = self;  // stands for the order of what is posted and of what runs
+      happens_after(turn);
+      const Ordered made(&made_);
+      return {[&system, turn](JobMessage& message) {
+        happens_after(&made_);
+        const auto run = [&] {
+          happens_after(turn);
+          message.job->run();
+          happens_before(turn);
+        };
+        if (InlineUnit::active_for(system)) return run();
         InlineUnit unit(system);  // on a pool thread: what the job posts runs after it, here
-        message.job->run();
+        run();
         unit.drain();
       }};
     });
   }
 
+  ~CafMailbox() override { happens_after(caf::actor_cast<caf::abstract_actor*>(actor_)); }
+
   void post(Ref<Job> job, Where where) override {
     auto element = caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, JobMessage{std::move(job)});
     auto* target = caf::actor_cast<caf::abstract_actor*>(actor_);
+    happens_before(target);
     if (where == Where::pool) return target->enqueue(std::move(element), nullptr);
     if (auto* unit = InlineUnit::active_for(system_)) return target->enqueue(std::move(element), unit);
     InlineUnit unit(system_);
@@ -111,6 +142,7 @@ class CafMailbox final : public Mailbox {
   }
 
  private:
+  inline static char made_ = 0;  // stands for the order of making a handler and using it
   caf::actor_system& system_;
   caf::actor actor_;
 };

@@ -16,6 +16,7 @@ SYSTEM = ("sys/", "linux/", "netinet/", "arpa/", "net/", "asm/", "bits/")
 # Header (regular expression) and the places, as regular expressions on the path, that may include it.
 VENDOR = [
     (r"caf/", [r"actors/"]),
+    (r"sanitizer/", [r"actors/runtime\.cpp"]),
     (r"(capnp|kj)/", [r"net/"]),
     (r"openssl/", [r"net/"]),
     (r"(oneapi/)?dnnl", [r"ops/cpu/"]),
