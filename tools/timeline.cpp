@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <array>
 
 #include "core/error.h"
+#include "core/trace_json.h"
 #include "tools/svg.h"
 
 namespace troupe::tools {
@@ -100,51 +101,29 @@ void write_timeline(const std::string& path, const StepReport& report) {
 
 std::string chrome_trace(const StepReport& report) {
   const auto us = [](double seconds) { return seconds * 1e6; };
-  auto events = nlohmann::json::array();
-  for (int w = 0; w < report.workers; ++w)
-    events.push_back({{"name", "thread_name"},
-                      {"ph", "M"},
-                      {"pid", 0},
-                      {"tid", w},
-                      {"args", {{"name", fmt::format("worker {}", w)}}}});
+  TraceJson out;
+  for (int w = 0; w < report.workers; ++w) out.name_row({0, w}, fmt::format("worker {}", w));
   for (const auto& e : report.events)
-    events.push_back({{"name", e.action.str()},
-                      {"cat", kNames[static_cast<size_t>(e.action.work)]},
-                      {"ph", "X"},
-                      {"pid", 0},
-                      {"tid", e.worker},
-                      {"ts", us(e.begin)},
-                      {"dur", us(e.end - e.begin)},
-                      {"args", {{"stage", e.stage}}}});
+    out.box(e.action.str(), kNames[static_cast<size_t>(e.action.work)], {0, e.worker}, us(e.begin),
+            us(e.end - e.begin), {{"stage", int64_t{e.stage}}});
   const auto find = [&](int stage, int micro_batch, bool forward) {
     return std::find_if(report.events.begin(), report.events.end(), [&](const auto& e) {
       return e.stage == stage && e.action.micro_batch == micro_batch && e.action.work != Work::weight &&
              (e.action.work == Work::forward) == forward;
     });
   };
-  int id = 0;
+  int count = 0;
   for (const auto& m : report.messages) {
     const bool forward = m.from < m.to;
     const auto sender = find(m.from, m.micro_batch, forward), user = find(m.to, m.micro_batch, forward);
     if (sender == report.events.end() || user == report.events.end())
       continue;  // the loss at the caller, say
-    const nlohmann::json common = {
-        {"name", forward ? "output" : "gradient"}, {"cat", "message"}, {"pid", 0}, {"id", ++id}};
-    nlohmann::json begin = common, end = common;
-    begin.update({{"ph", "s"}, {"tid", sender->worker}, {"ts", us(sender->end) - 1e-3}});
-    end.update({{"ph", "f"},
-                {"bp", "e"},
-                {"tid", user->worker},
-                {"ts", us(user->begin)},
-                {"args", {{"sent", us(m.sent)}, {"arrived", us(m.arrived)}}}});
-    events.push_back(std::move(begin));
-    events.push_back(std::move(end));
+    const std::string id = std::to_string(++count), name = forward ? "output" : "gradient";
+    out.arrow_begin(id, name, {0, sender->worker}, us(sender->end) - 2e-3);
+    out.arrow_end(id, name, {0, user->worker}, us(user->begin),
+                  {{"sent", us(m.sent)}, {"arrived", us(m.arrived)}, {"bytes", m.bytes}});
   }
-  return nlohmann::json{{"traceEvents", std::move(events)},
-                        {"displayTimeUnit", "ms"},
-                        {"otherData", {{"summary", summary(report)}}}}
-             .dump(1) +
-         "\n";
+  return out.str({{"summary", summary(report)}});
 }
 
 void write_chrome_trace(const std::string& path, const StepReport& report) {

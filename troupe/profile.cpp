@@ -1,36 +1,16 @@
 #include "troupe/profile.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iomanip>
-#include <sstream>
+
+#include "core/trace_json.h"
+#include "data/file.h"
 
 namespace troupe {
 namespace {
 
 using actors::TraceEvent;
 
-std::string quoted(const std::string& text) {
-  std::ostringstream out;
-  out << '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      out << '\\' << c;
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out << "\\u" << std::hex << std::setw(4) << std::setfill('0') << int(c) << std::dec;
-    else
-      out << c;
-  }
-  out << '"';
-  return out.str();
-}
-
-std::string microseconds(int64_t ns) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%lld.%03lld", static_cast<long long>(ns / 1000),
-                static_cast<long long>(ns % 1000));
-  return text;
-}
+double microseconds(int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 bool at_sender(const TraceEvent& e) {
   return e.mode == "call" || e.mode == "tell" || e.mode == "remote" || e.mode == "send";
@@ -69,51 +49,38 @@ Trace::Trace(std::vector<TraceEvent> events, int64_t missed) : events_(std::move
 std::string Trace::json() const {
   int64_t first = events_.empty() ? 0 : events_[0].begin, last = first;
   for (const auto& e : events_) first = std::min(first, e.begin), last = std::max({last, e.begin, e.end});
-  std::ostringstream out;
-  out << "{\"displayTimeUnit\": \"ms\", \"missed\": " << missed_ << ", \"traceEvents\": [";
-  const char* comma = "\n";
+  TraceJson out;
   std::map<int64_t, Lanes> lanes;
-  const auto arrow = [&](const char* phase, const TraceEvent& e, size_t lane, int64_t time, const char* way) {
-    out << ",\n{\"ph\": \"" << phase << "\", " << (*phase == 'f' ? "\"bp\": \"e\", " : "")
-        << "\"cat\": \"message\", \"name\": \"message\", \"id\": " << quoted(e.key + way)
-        << ", \"pid\": " << e.worker << ", \"tid\": " << lane << ", \"ts\": " << microseconds(time - first)
-        << "}";
-  };
+  const auto name_of = [](int64_t worker) { return "w" + std::to_string(worker); };
   for (const auto& e : events_) {
-    if (lanes.find(e.worker) == lanes.end()) {
-      out << comma << "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": " << e.worker
-          << ", \"args\": {\"name\": \"w" << e.worker << "\"}}";
-      comma = ",\n";
-    }
+    if (lanes.find(e.worker) == lanes.end()) out.name_process(e.worker, name_of(e.worker));
     const int64_t end = e.end < 0 ? last : e.end;
-    const size_t lane = lanes[e.worker].place(e.begin, std::max(end, e.begin + 1));
-    out << comma << "{\"ph\": \"X\", \"cat\": " << quoted(e.mode) << ", \"name\": " << quoted(title(e))
-        << ", \"pid\": " << e.worker << ", \"tid\": " << lane << ", \"ts\": " << microseconds(e.begin - first)
-        << ", \"dur\": " << microseconds(end - e.begin) << ", \"args\": {\"source\": \"w"
-        << (at_receiver(e) ? e.peer : e.worker) << "\", \"destination\": \"w"
-        << (at_receiver(e) ? e.worker : e.peer) << "\"";
-    if (!e.key.empty()) out << ", \"key\": " << quoted(e.key);
-    if (!e.parent.empty()) out << ", \"parent\": " << quoted(e.parent);
-    if (e.context) out << ", \"context\": " << e.context;
-    if (e.bytes) out << ", \"bytes\": " << e.bytes;
-    if (!e.shapes.empty()) out << ", \"shapes\": " << quoted(e.shapes);
-    if (e.end < 0) out << ", \"answer\": \"none\"";
-    out << "}}";
+    const auto lane = static_cast<int64_t>(lanes[e.worker].place(e.begin, std::max(end, e.begin + 1)));
+    const TraceJson::Place at{e.worker, lane};
+    TraceJson::Fields about{{"source", name_of(at_receiver(e) ? e.peer : e.worker)},
+                            {"destination", name_of(at_receiver(e) ? e.worker : e.peer)}};
+    if (!e.key.empty()) about.emplace_back("key", e.key);
+    if (!e.parent.empty()) about.emplace_back("parent", e.parent);
+    if (e.context) about.emplace_back("context", e.context);
+    if (e.bytes) about.emplace_back("bytes", e.bytes);
+    if (!e.shapes.empty()) about.emplace_back("shapes", e.shapes);
+    if (e.end < 0) about.emplace_back("answer", "none");
+    const double begin = microseconds(e.begin - first), finish = microseconds(end - first);
+    out.box(title(e), e.mode, at, begin, microseconds(end - e.begin), about);
     if (e.key.empty()) continue;
-    if (at_sender(e)) arrow("s", e, lane, e.begin, "");
-    if (at_receiver(e)) arrow("f", e, lane, e.begin, "");
-    if (e.mode == "handle" && e.end > e.begin) arrow("s", e, lane, e.end, " back");
-    if (e.mode == "call" && e.end > e.begin) arrow("f", e, lane, e.end, " back");
+    if (at_sender(e)) out.arrow_begin(e.key, "message", at, begin);
+    if (at_receiver(e)) out.arrow_end(e.key, "message", at, begin);
+    if (e.mode == "handle" && e.end > e.begin) out.arrow_begin(e.key + " back", "message", at, finish);
+    if (e.mode == "call" && e.end > e.begin) out.arrow_end(e.key + " back", "message", at, finish);
   }
-  out << "\n]}\n";
-  return out.str();
+  return out.str({{"missed", missed_}});
 }
 
 void Trace::save(const std::string& path) const {
-  std::ofstream file(path);
-  file << json();
-  file.close();
-  if (!file) throw_error(ErrorKind::failed, "[profile] cannot write " + path);
+  const std::string text = json();
+  data::AtomicFile file(path, "profile");
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 Profile::Profile(Cluster& cluster, ProfileOptions options) : cluster_(cluster) {

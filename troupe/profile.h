@@ -21,7 +21,8 @@ class Trace {
   /// In Chrome's trace format, for chrome://tracing or ui.perfetto.dev: a process per worker, arrows from
   /// where a message left to where it was handled, and back with the answer.
   std::string json() const;
-  /// Writes json() to a file; `failed` if it cannot.
+  /// Writes json() to a file, whole or not at all (data::AtomicFile); `invalid` if the folder is missing or
+  /// may not be written, `failed` if the disk refuses.
   void save(const std::string& path) const;
 
  private:
