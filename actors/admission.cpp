@@ -42,6 +42,13 @@ void Admission::open() {
   begin();
 }
 
+Future<void> Admission::close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  if (!busy_) return Future<void>::ready({});
+  return closing_.emplace_back().future();
+}
+
 void Admission::join(const Ref<Invocation>& call, Member member) { add({call, std::move(member)}); }
 
 void Admission::leave(const Ref<Invocation>& call) { add({call, std::nullopt}); }
@@ -56,25 +63,34 @@ void Admission::add(Change change) {
 
 void Admission::begin() {
   Change change;
+  bool refused = false;
   {
     std::lock_guard lock(mutex_);
     if (!open_ || busy_ || waiting_.empty()) return;
     busy_ = true;
     change = std::move(waiting_.front());
     waiting_.pop_front();
+    refused = closed_ && change.newcomer;
   }
   FrameScope neutral({&worker_});
-  if (change.newcomer)
+  if (refused) {
+    change.call->fail(Error(ErrorKind::cancelled,
+                            "[cluster] is shutting down: " + change.newcomer->name + " is not let in"));
+    ended();
+  } else if (change.newcomer)
     admit(change);
   else
     dismiss(change);
 }
 
 void Admission::ended() {
+  std::vector<Promise<void>> closing;
   {
     std::lock_guard lock(mutex_);
     busy_ = false;
+    closing.swap(closing_);
   }
+  for (auto& c : closing) c.set();
   begin();
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 #include <deque>
 #include <mutex>
+#include <vector>
 
 #include "actors/worker.h"
 
@@ -17,6 +18,9 @@ class Admission {
   explicit Admission(Worker& worker) : worker_(worker) {}
   /// Changes begin: the workers of the start know each other.
   void open();
+  /// The cluster ends: newcomers are refused from now on (`cancelled`), workers may still leave. Ready when
+  /// nobody is being let in.
+  Future<void> close();
   /// `call` is answered with the list of members. `invalid` if the number has been used.
   void join(const Ref<Invocation>& call, Member member);
   /// `call` is answered when all others count its sender as gone.
@@ -38,7 +42,8 @@ class Admission {
 
   Worker& worker_;
   std::mutex mutex_;
-  bool open_ = false, busy_ = false;
+  bool open_ = false, busy_ = false, closed_ = false;
+  std::vector<Promise<void>> closing_;  // wait for the change under way
   std::deque<Change> waiting_;
 };
 

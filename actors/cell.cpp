@@ -10,9 +10,18 @@ namespace troupe::actors {
 ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type)
     : worker_(worker), id_(id), type_(type), mailbox_(worker.runtime().make_mailbox()) {
   label_ = worker.name() + " (" + type.name + "#" + std::to_string(id.number) + ")";
-  for (const auto& m : type.methods) method_labels_.push_back(type.name + "::" + m.name + " on " + label_);
-  for (const auto& m : worker.actor_methods()) method_labels_.push_back(m.name + " on " + label_);
-  paces_ = std::make_unique<Pace[]>(method_labels_.size() + 1);
+  // Most of what an actor takes: neither more of them nor longer ones than needed.
+  method_labels_.reserve(type.methods.size() + worker.actor_methods().size());
+  const auto add = [&](const std::string& method) {
+    method_labels_.push_back(method + " on " + label_);
+    method_labels_.back().shrink_to_fit();
+  };
+  for (const auto& m : type.methods) add(type.name + "::" + m.name);
+  for (const auto& m : worker.actor_methods()) add(m.name);
+  const size_t kinds = method_labels_.size() + 1;
+  paces_ = std::make_unique<Pace[]>(kinds);
+  type_paces_ = worker.type_paces(type, kinds + 2);
+  for (size_t i = 0; i < kinds; ++i) paces_[i].begin_like(type_paces_[i]);
   worker_.cell_made();
 }
 
@@ -33,15 +42,18 @@ const ActorType::Method& ActorCell::method(size_t index) const {
 }
 
 void ActorCell::construct(ValueList args) {
+  Pace& pace = type_paces_[method_labels_.size() + 1];
   post(
-      [this, args = std::move(args)]() mutable {
+      [this, &pace, args = std::move(args)]() mutable {
+        const TimePoint start = worker_.clock().now();
         try {
           object_ = type_.construct(std::move(args));
         } catch (...) {
           failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
         }
+        pace.note(worker_.clock().now() - start);
       },
-      Where::pool);
+      pace.where());
 }
 
 Actor& ActorCell::object() {
@@ -98,12 +110,22 @@ void ActorCell::cancel_suspensions(const Error& why) {
 }
 
 void ActorCell::release() {
+  Pace& pace = type_paces_[method_labels_.size() + 2];
   post(
-      [this] {
+      [this, &pace] {
         released_ = true;
-        if (in_use_ == 0) destroy();
+        if (in_use_ > 0) return;
+        const TimePoint start = worker_.clock().now();
+        destroy();
+        pace.note(worker_.clock().now() - start);
       },
-      Where::pool);
+      // Not on a thread of the program that lets go: it may hold a lock that the destructor wants.
+      frame().callback ? pace.where() : Where::pool);
+}
+
+void ActorCell::note_pace(size_t method, Duration took) {
+  if (paces_[method].young()) type_paces_[method].note(took);
+  paces_[method].note(took);
 }
 
 void ActorCell::destroy() {
@@ -112,14 +134,14 @@ void ActorCell::destroy() {
 }
 
 void ActorCell::post_paced(std::function<void()> job) {
-  Pace& pace = paces_[method_labels_.size()];
+  const size_t kind = method_labels_.size();
   post(
-      [this, &pace, job = std::move(job)] {
+      [this, kind, job = std::move(job)] {
         const TimePoint start = worker_.clock().now();
         job();
-        pace.note(worker_.clock().now() - start);
+        note_pace(kind, worker_.clock().now() - start);
       },
-      pace.where());
+      paces_[kind].where());
 }
 
 std::shared_ptr<ActorCell> current_cell() {

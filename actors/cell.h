@@ -69,7 +69,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   /// What upper layers keep with the actor, by name (an optimizer's state, say).
   std::map<std::string, std::any>& attachments() { return attachments_; }
   const ActorType::Method& method(size_t index) const;
-  Pace& pace(size_t method) { return paces_[method]; }
+  /// The method took that long.
+  void note_pace(size_t method, Duration took);
 
  private:
   void destroy();
@@ -78,7 +79,9 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ActorType& type_;
   std::string label_;
   std::vector<std::string> method_labels_;
-  std::unique_ptr<Pace[]> paces_;  // of the methods, and last of post_paced()
+  // Of the methods, then of post_paced(). An actor's first runs go where its type's went.
+  std::unique_ptr<Pace[]> paces_;
+  Pace* type_paces_;  // likewise, then of construction and destruction
   std::unique_ptr<Actor> object_;
   int in_use_ = 0;  // coroutines that run or wait
   bool released_ = false;

@@ -139,7 +139,7 @@ void Invocation::run() {
     threw(current_error());
   }
   if (call_.tell_start && !(state_ & kCompleted)) worker_.tell_started(from_, call_.id);
-  cell_->pace(method_).note(worker_.clock().now() - start);
+  cell_->note_pace(method_, worker_.clock().now() - start);
 }
 
 }  // namespace actors

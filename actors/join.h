@@ -18,6 +18,8 @@ class Coordinator {
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
   /// one that joined and left.
   void wait(Duration timeout);
+  /// Before the end: lets nobody in any more. Ready when nobody is being let in.
+  Future<void> close() { return admission_.close(); }
   /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers. Those
   /// that did not answer, and why.
   std::vector<std::pair<std::string, Error>> shut_down(int code, Duration grace);

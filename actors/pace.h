@@ -18,25 +18,34 @@ enum class Where {
 /// the pool, since it would hold up the connection. Single runs say little (a thread that is interrupted
 /// takes milliseconds for anything), so a kind of work changes its place when several of its last eight runs
 /// ask for it, and comes back to the reader's thread only when none of them was long: near the limit it stays
-/// in the pool.
+/// in the pool. Thread-safe; notes of several threads at a time may get lost.
 class Pace {
  public:
   Where where() const { return static_cast<Where>(where_.load(std::memory_order_relaxed)); }
-  /// Called by one thread at a time.
+  /// Of a kind that has not run: its first runs go where those of `other` go.
+  void begin_like(const Pace& other) {
+    where_.store(other.where_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  /// It has run so few times that it says little by itself.
+  bool young() const { return noted_.load(std::memory_order_relaxed) < kYoung; }
   void note(Duration took) {
     const bool is_long = took > kShort;
-    runs_ = static_cast<uint8_t>(runs_ << 1 | is_long);
-    const int longs = std::popcount(runs_);
+    if (young()) noted_.fetch_add(1, std::memory_order_relaxed);
+    const auto runs = static_cast<uint8_t>(runs_.load(std::memory_order_relaxed) << 1 | is_long);
+    runs_.store(runs, std::memory_order_relaxed);
+    const int longs = std::popcount(runs);
     if (longs == 0) where_.store(static_cast<uint8_t>(Where::caller), std::memory_order_relaxed);
     if (longs >= kManyLong) where_.store(static_cast<uint8_t>(Where::pool), std::memory_order_relaxed);
   }
 
   static constexpr Duration kShort = std::chrono::microseconds(20);
   static constexpr int kManyLong = 3;  // of eight
+  static constexpr int kYoung = 8;
 
  private:
   std::atomic<uint8_t> where_{static_cast<uint8_t>(Where::pool)};  // what never ran could take long
-  uint8_t runs_ = 0;  // the last eight, the newest lowest; 1: it was long
+  std::atomic<uint8_t> runs_{0};   // the last eight, the newest lowest; 1: it was long
+  std::atomic<uint8_t> noted_{0};  // up to kYoung
 };
 
 }  // namespace troupe::actors

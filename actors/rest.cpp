@@ -13,8 +13,11 @@ std::vector<WorkerId> living(Worker& worker) {
   return ids;
 }
 
+// For an answer: a question just before the deadline is not one that nobody answers.
+constexpr Duration kAnswer = std::chrono::milliseconds(500);
+
 Duration left_until(const Worker& worker, TimePoint deadline) {
-  return std::max<Duration>(deadline - worker.clock().now(), std::chrono::milliseconds(1));
+  return std::max<Duration>(deadline - worker.clock().now(), kAnswer);
 }
 
 }  // namespace
@@ -28,7 +31,7 @@ std::optional<Error> wait_for_rest(Worker& worker, TimePoint deadline) {
   const auto start = worker.clock().now();
   for (Duration pause{0};; pause = std::clamp<Duration>(pause * 2, std::chrono::microseconds(50),
                                                         std::chrono::milliseconds(20))) {
-    std::this_thread::sleep_for(std::min<Duration>(pause, left_until(worker, deadline)));
+    std::this_thread::sleep_for(pause);
     state.start_wave();
     std::map<WorkerId, Future<Value>> asked;
     for (const WorkerId id : state.missing())

@@ -8,6 +8,8 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+#include "core/undisturbed.h"
+
 namespace troupe::actors {
 namespace {
 
@@ -80,6 +82,7 @@ class InlineUnit final : public caf::execution_unit {
  private:
   static constexpr size_t kJobsPerTurn = 64;  // a busy mailbox then goes on in the pool
   InlineUnit* before_;
+  const Undisturbed undisturbed_;  // what a wait delivered would line up behind the job that waits
   std::deque<caf::resumable*> ready_;
 };
 

@@ -150,6 +150,13 @@ const ActorType& Worker::type(const std::string& name) const {
                 "; it hosts: " + (list.empty() ? "none" : list) + " (add it to hosting<...>())");
 }
 
+Pace* Worker::type_paces(const ActorType& type, size_t kinds) {
+  std::lock_guard lock(actors_mutex_);
+  auto& paces = type_paces_[&type];
+  if (!paces) paces = std::make_unique<Pace[]>(kinds);
+  return paces.get();
+}
+
 std::shared_ptr<ActorCell> Worker::create_actor(const ObjectId& id, const std::string& type_name,
                                                 ValueList args) {
   const ActorType& found = type(type_name);

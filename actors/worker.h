@@ -115,6 +115,8 @@ class Worker final : public net::Events {
   /// The hosted type of that name; `invalid` listing those that are hosted.
   const ActorType& type(const std::string& name) const;
   std::shared_ptr<ActorCell> create_actor(const ObjectId& id, const std::string& type, ValueList args);
+  /// How long the work of actors of this type takes: `kinds` of them, alive as long as the worker.
+  Pace* type_paces(const ActorType& type, size_t kinds);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
   /// Forgets the actor and destroys its object after what is in its mailbox.
   void release_actor(const ObjectId& id);
@@ -185,6 +187,7 @@ class Worker final : public net::Events {
 
   mutable std::mutex actors_mutex_;
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_;
+  std::unordered_map<const ActorType*, std::unique_ptr<Pace[]>> type_paces_;
   std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
   size_t prune_released_at_ = 64;
   std::condition_variable cells_gone_;

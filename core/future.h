@@ -4,7 +4,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "core/error.h"
 #include "core/frame.h"
 #include "core/future_state.h"
+#include "core/waiting.h"
 
 namespace troupe {
 
@@ -85,22 +85,23 @@ class [[nodiscard]] Future {
   }
   /// Blocks until value or error is there.
   const Result<T>& wait() const {
-    linger();
+    if (is_ready()) return *state_->result;
+    check_may_block("Future::get");
+    const Waiting waiting(state_->ready);
     std::unique_lock lock(state_->mutex);
-    if (!state_->result) {
-      check_may_block("Future::get");
-      state_->arrived.wait(lock, [&] { return state_->result.has_value(); });
-    }
+    state_->arrived.wait(lock, [&] { return state_->result.has_value(); });
     return *state_->result;
   }
   /// False if nothing arrived within `timeout`.
   bool wait_for(Duration timeout) const {
-    linger();
-    std::unique_lock lock(state_->mutex);
-    if (!state_->result) check_may_block("Future::wait_for");
+    if (is_ready()) return true;
+    check_may_block("Future::wait_for");
     timeout =
         std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
-    return state_->arrived.wait_for(lock, timeout, [&] { return state_->result.has_value(); });
+    const TimePoint end = Clock::system().now() + timeout;
+    const Waiting waiting(state_->ready, end);
+    std::unique_lock lock(state_->mutex);
+    return state_->arrived.wait_until(lock, end, [&] { return state_->result.has_value(); });
   }
   /// The result if it is there, else null. Valid as long as this future.
   const Result<T>* peek() const { return is_ready() ? &*state_->result : nullptr; }
@@ -185,13 +186,6 @@ class [[nodiscard]] Future {
     return promise.future();
   }
 
-  // Waking a thread that sleeps on an idle core costs 15 us and more, as much as a short call takes. So a
-  // wait starts with looking, for 50 us, giving way to any other thread that could run here.
-  void linger() const {
-    if (frame().actor) return;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
-    while (!is_ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  }
   std::shared_ptr<FutureState<T>> state_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -13,17 +14,19 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr int kSizeBits = 48;
 constexpr uint64_t kSizeMask = (uint64_t{1} << kSizeBits) - 1;
+constexpr int kWordsBits = 28;
+constexpr uint32_t kWordsMask = (uint32_t{1} << kWordsBits) - 1;
 
 // Not against attackers (peers are authenticated) but against a stream read at the wrong place.
-uint32_t check_word(uint32_t kind, uint32_t words, uint32_t count) {
+uint32_t check_word(uint32_t number, uint32_t kind, uint32_t count) {
   uint32_t h = 0x54525046;  // "FPRT"
-  for (uint32_t x : {kind, words, count}) h = (std::rotl(h, 7) ^ x) * 0x9e3779b1;
+  for (uint32_t x : {number, kind, count}) h = (std::rotl(h, 7) ^ x) * 0x9e3779b1;
   return h;
 }
 
 void check_prefix(const FramePrefix& p, const Limits& limits) {
   if (p.kind != FrameKind::message) return;
-  if (p.header_words > limits.header_bytes / 8)
+  if (p.header_words > std::min<size_t>(limits.header_bytes / 8, kWordsMask))
     throw_invalid(fmt::format("[net] a message header of {} bytes; the limit is {}",
                               uint64_t{p.header_words} * 8, limits.header_bytes));
   if (p.count > limits.buffers)
@@ -55,9 +58,9 @@ std::vector<std::byte> to_vector(const std::array<std::byte, kPrefixBytes>& a) {
 }  // namespace
 
 std::array<std::byte, kPrefixBytes> encode_prefix(const FramePrefix& p) {
-  const auto kind = static_cast<uint32_t>(p.kind);
+  const uint32_t kind = static_cast<uint32_t>(p.kind) << kWordsBits | (p.header_words & kWordsMask);
   return std::bit_cast<std::array<std::byte, kPrefixBytes>>(
-      std::array<uint32_t, 4>{check_word(kind, p.header_words, p.count), kind, p.header_words, p.count});
+      std::array<uint32_t, 4>{check_word(p.number, kind, p.count), p.number, kind, p.count});
 }
 
 FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const Limits& limits) {
@@ -66,7 +69,7 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
   if (w[0] != check_word(w[1], w[2], w[3]))
     throw_invalid(
         fmt::format("[net] bytes that are no frame: {:08x} {:08x} {:08x} {:08x}", w[0], w[1], w[2], w[3]));
-  const FramePrefix p{static_cast<FrameKind>(w[1]), w[2], w[3]};
+  const FramePrefix p{static_cast<FrameKind>(w[2] >> kWordsBits), w[2] & kWordsMask, w[3], w[1]};
   switch (p.kind) {
     case FrameKind::message:
       check_prefix(p, limits);
@@ -78,8 +81,13 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
       if (p.header_words || p.count > kGoodbyeBytes)
         throw_invalid(fmt::format("[net] a goodbye of {} bytes; the limit is {}", p.count, kGoodbyeBytes));
       return p;
+    case FrameKind::ring_offer:
+    case FrameKind::ring_answer:
+      if (p.header_words || p.count > (p.kind == FrameKind::ring_answer ? 1 : 0))
+        throw_invalid("[net] an offer of a ring, or its answer, with something in it");
+      return p;
   }
-  throw_invalid(fmt::format("[net] a frame of unknown kind {}", w[1]));
+  throw_invalid(fmt::format("[net] a frame of unknown kind {}", w[2] >> kWordsBits));
 }
 
 uint64_t encode_size(size_t size, Device device) {
@@ -104,31 +112,40 @@ std::vector<size_t> decode_sizes(std::span<const uint64_t> words, const Limits& 
   return sizes;
 }
 
-std::vector<std::byte> message_head(const Message& m, const Limits& limits) {
-  if (m.header.size() > limits.header_bytes / 8 || m.buffers.size() > limits.buffers)
+std::vector<std::byte> message_head(const Message& m, const Limits& limits, uint32_t number) {
+  std::vector<std::byte> head(head_bytes(m));
+  write_head(head.data(), m, limits, number);
+  return head;
+}
+
+void write_head(std::byte* out, const Message& m, const Limits& limits, uint32_t number) {
+  if (m.header.size() > std::min<size_t>(limits.header_bytes / 8, kWordsMask) ||
+      m.buffers.size() > limits.buffers)
     check_prefix({FrameKind::message, static_cast<uint32_t>(std::min<size_t>(m.header.size(), UINT32_MAX)),
                   static_cast<uint32_t>(std::min<size_t>(m.buffers.size(), UINT32_MAX))},
                  limits);
-  const auto prefix = encode_prefix(
-      {FrameKind::message, static_cast<uint32_t>(m.header.size()), static_cast<uint32_t>(m.buffers.size())});
-  std::vector<std::byte> head(kPrefixBytes + 8 * m.buffers.size());
-  std::memcpy(head.data(), prefix.data(), kPrefixBytes);
+  const auto prefix = encode_prefix({FrameKind::message, static_cast<uint32_t>(m.header.size()),
+                                     static_cast<uint32_t>(m.buffers.size()), number});
+  std::memcpy(out, prefix.data(), kPrefixBytes);
   size_t total = 0, i = 0;
   for (const Buffer& b : m.buffers) {
     const Device device = b.storage ? b.storage->device() : cpu;
     check_device(device, i);
     add_buffer(b.size, i, total, limits);
     const uint64_t word = encode_size(b.size, device);
-    std::memcpy(head.data() + kPrefixBytes + 8 * i++, &word, 8);
+    std::memcpy(out + kPrefixBytes + 8 * i++, &word, 8);
   }
-  return head;
 }
 
 std::vector<std::byte> heartbeat_frame() { return to_vector(encode_prefix({FrameKind::heartbeat, 0, 0})); }
 
-std::vector<std::byte> goodbye_frame(std::string_view reason) {
+std::vector<std::byte> ring_answer_frame(bool accepted) {
+  return to_vector(encode_prefix({FrameKind::ring_answer, 0, accepted ? 1u : 0u}));
+}
+
+std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number) {
   reason = reason.substr(0, kGoodbyeBytes);
-  const auto prefix = encode_prefix({FrameKind::goodbye, 0, static_cast<uint32_t>(reason.size())});
+  const auto prefix = encode_prefix({FrameKind::goodbye, 0, static_cast<uint32_t>(reason.size()), number});
   std::vector<std::byte> frame(kPrefixBytes + reason.size());
   std::memcpy(frame.data(), prefix.data(), kPrefixBytes);
   std::memcpy(frame.data() + kPrefixBytes, reason.data(), reason.size());

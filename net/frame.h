@@ -1,12 +1,16 @@
 // The bytes around a message on a stream: a prefix that says how much follows, checked before memory is
 // taken.
 //
-//   prefix    16 bytes: u32 check, u32 kind, u32 header words, u32 buffers   (little-endian, like all numbers
-//   here) sizes     8 bytes per buffer: size in the low 48 bits, device kind and index in the two bytes above
+//   prefix    16 bytes: u32 check, u32 number, u32 kind (4 bits) and header words (28), u32 buffers
+//             (little-endian, like all numbers here)
+//   sizes     8 bytes per buffer: size in the low 48 bits, device kind and index in the two bytes above
 //   header    8 bytes per word
 //   payload   the bytes of the buffers, one after the other
 //
-// A heartbeat is a prefix alone. A goodbye has its text (count in place of the buffers) and nothing else.
+// Messages and the goodbye are numbered along a connection, whose frames may come by two ways: a socket, and
+// a ring of shared memory (net/ring.h). A goodbye has its text (count in place of the buffers) and nothing
+// else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring, whose descriptor
+// comes with it; the answer, whose count is 1 if messages may come by the ring from now on.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -21,12 +25,13 @@
 
 namespace troupe::net {
 
-enum class FrameKind : uint32_t { message = 0, heartbeat = 1, goodbye = 2 };
+enum class FrameKind : uint32_t { message = 0, heartbeat = 1, goodbye = 2, ring_offer = 3, ring_answer = 4 };
 
 struct FramePrefix {
   FrameKind kind = FrameKind::message;
   uint32_t header_words = 0;
-  uint32_t count = 0;  ///< buffers of a message, bytes of a goodbye's text
+  uint32_t count = 0;   ///< buffers of a message, bytes of a goodbye's text
+  uint32_t number = 0;  ///< of a message or goodbye, along its connection; begins again after the last
   bool operator==(const FramePrefix&) const = default;
 };
 
@@ -45,8 +50,12 @@ std::vector<size_t> decode_sizes(std::span<const uint64_t> words, const Limits& 
 
 /// Prefix and sizes of a message: all that goes before its header. Throws `invalid` for one over `limits`,
 /// and `unimplemented` for buffers that are not on the CPU.
-std::vector<std::byte> message_head(const Message& message, const Limits& limits);
+std::vector<std::byte> message_head(const Message& message, const Limits& limits, uint32_t number = 0);
+/// The same, into the front of `out`, which has room for it.
+inline size_t head_bytes(const Message& message) { return kPrefixBytes + 8 * message.buffers.size(); }
+void write_head(std::byte* out, const Message& message, const Limits& limits, uint32_t number);
 std::vector<std::byte> heartbeat_frame();
-std::vector<std::byte> goodbye_frame(std::string_view reason);
+std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number = 0);
+std::vector<std::byte> ring_answer_frame(bool accepted);
 
 }  // namespace troupe::net

@@ -38,12 +38,18 @@ struct Limits {
   Duration connect = std::chrono::seconds(10);
   Duration heartbeat = std::chrono::milliseconds(500);
   Duration dead_after = std::chrono::seconds(5);
+  /// Of shared memory for each direction of a connection between processes of one host: messages of up to a
+  /// quarter of it go that way. 0: none, everything goes through sockets.
+  size_t ring_bytes = size_t{1} << 20;
+  /// For how long a thread that has just had messages looks for more before it sleeps; 0: it sleeps at once.
+  Duration look = std::chrono::microseconds(100);
 };
 
 class Connection;
 
 /// Receives what happens on connections. Calls for one connection come one at a time, in order, from a thread
-/// of the transport; they must not block. Owned by the user of the transport; outlives it.
+/// of the transport or from one that waits for a future (core/waiting.h), outside actors and callbacks; they
+/// must not block. Owned by the user of the transport; outlives it.
 class Events {
  public:
   virtual ~Events() = default;

@@ -1,9 +1,9 @@
 # What workers say to each other.
 #
-# Roles. Every connection joins two workers. Either side sends Calls; the other side answers each Call whose
-# id is not 0 with one Reply of the same id. A Cancel says that a Call is no longer wanted; it too gets its one
-# Reply. A Started says that a Call has begun, if the caller asked. Nothing else travels: joining the cluster, heartbeats of membership, reference counting and gradients
-# are calls to services (target number 0).
+# Roles. Every connection joins two workers. Either side sends calls; the other side answers each call whose
+# id is not 0 with one reply or error of the same id. A cancel says that a call is no longer wanted; it too gets
+# its one answer. A started says that a call has begun, if the caller asked. Nothing else travels: joining the
+# cluster, heartbeats of membership, reference counting and gradients are calls to services (target number 0).
 #
 # Ordering. A connection delivers packets in the order in which they were sent, each at most once. Calls of
 # one caller to one actor are therefore handled in order; replies come in any order.
@@ -11,11 +11,31 @@
 # Lifetime. A call lives until its reply, its timeout or the end of its connection, whichever is first.
 # Nothing survives its connection: both sides then fail what is open with `disconnected`.
 #
-# Layout. A packet is one message of one segment: the standard segment table (one word), then the segment. The
-# bytes of tensors are not in it: they travel beside it as buffers, which TensorInfo numbers.
+# Layout. A packet is one word and, except where it says all, one segment (the length of the packet is that of
+# its frame, so there is no segment table). The word: what the packet is in the low 4 bits, flags in the next 4,
+# and an id in the other 56.
+#
+#   1  call     root Call. The id is the caller's, unique among its open calls of this connection. 0: no reply
+#               is wanted.
+#   2  kept     root Call. The result stays with the callee, as the object with this number of the caller
+#               (which is its creator), and the caller holds the first reference. Numbers grow along a
+#               connection, those of actors that it creates included. No reply.
+#   3  reply    root Reply, to the call of this id
+#   4  error    root Error, likewise
+#   5  cancel   nothing else. Nobody waits for the call of this id, which came before on the same connection.
+#               One that has not started does not; a coroutine ends where it waits next; a plain method runs
+#               to its end. Ignored if the call has been answered, and for services.
+#   6  started  nothing else. The call of this id has begun: what it brought is no longer queued. Its answer
+#               follows some time later.
+#
+# Flags of calls: 16, the caller does not record (its grad mode); 32, nobody wants the result: the reply says
+# only that the call has ended; 64, the caller runs out of room for what has not begun: a started is wanted if
+# the call begins and does not end.
+#
+# The bytes of tensors are not in a packet: they travel beside it as buffers, which TensorInfo numbers.
 #
 # Who checks what. The transport checks lengths before it allocates (see Limits in net/transport.h) and the
-# peer's token before it delivers anything. decode() in net/wire.cpp checks all that is said here: one
+# peer's token before it delivers anything. decode() (net/wire_decode.cpp) checks all that is said here: one
 # segment, enum and union values, depth, shapes against buffers. What a number refers to (an actor, a method,
 # a context) is checked by its layer.
 #
@@ -50,76 +70,32 @@ enum DType {
   float16 @5;
 }
 
-struct Packet {
-  union {
-    call @0 :Call;
-    reply @1 :Reply;
-    cancel @2 :Cancel;
-    started @3 :Started;
-  }
-}
-
 struct Call {
-  id @0 :UInt64;
-  # Chosen by the caller, unique among its open calls of this connection. 0: no reply is wanted.
-
   target :group {
     # The actor. Number 0: a service of the worker itself.
-    owner @1 :UInt32;
-    creator @2 :UInt32;
-    number @3 :UInt64;
+    owner @0 :UInt32;
+    creator @1 :UInt32;
+    number @2 :UInt64;
   }
 
-  method @4 :UInt64;
+  method @3 :UInt64;
   # FNV-1a of the method's or service's name.
 
-  timeoutUs @5 :Int64;
+  timeoutUs @4 :Int64;
   # Time left when the call was sent, in microseconds: from 0 to a hundred years. Clocks are never compared.
 
-  context @6 :UInt64;
+  context @5 :UInt64;
   # Distributed autograd context; 0: none.
 
-  gradDisabled @7 :Bool;
-  # The caller's grad mode. The default (recording) costs no bits.
-
-  link @8 :GradLink;
+  link @6 :GradLink;
   # Null: nothing to link.
 
-  args @9 :List(Value);
-
-  keep @10 :UInt64;
-  # Not 0: the result stays with the callee, as the object with this number of the caller (which is its
-  # creator), and the caller holds the first reference. Numbers grow along a connection, those of actors that
-  # it creates included. `id` is 0 then.
-
-  quiet @11 :Bool;
-  # Nobody wants the result: the Reply says only that the call has ended.
-
-  tellStart @12 :Bool;
-  # The caller runs out of room for what has not begun: a Started is wanted if the call begins and does not end.
+  args @7 :List(Value);
 }
 
 struct Reply {
-  id @0 :UInt64;
+  value @0 :Value;
   link @1 :GradLink;
-  union {
-    value @2 :Value;
-    error @3 :Error;
-  }
-}
-
-struct Cancel {
-  # Nobody waits for the Call of this id, which came before on the same connection. One that has not started
-  # does not; a coroutine ends where it waits next; a plain method runs to its end. Ignored if the Call has
-  # been answered, and for services.
-
-  id @0 :UInt64;
-}
-
-struct Started {
-  # The Call of this id has begun: what it brought is no longer queued. Its Reply follows some time later.
-
-  id @0 :UInt64;
 }
 
 struct Error {

@@ -60,10 +60,8 @@ size_t words_of_link(const GradLink& link) {
   return capnp::sizeInWords<schema::GradLink>() + words_of_bytes(link.tensors.size() * 4);
 }
 
-size_t words_of_error(const Error& error) {
-  size_t n =
-      capnp::sizeInWords<schema::Error>() + words_of_text(error.message()) + words_of_text(error.worker());
-  n += error.trail().size();
+size_t words_inside(const Error& error) {
+  size_t n = words_of_text(error.message()) + words_of_text(error.worker()) + error.trail().size();
   for (const auto& call : error.trail()) n += words_of_text(call);
   return n;
 }
@@ -164,10 +162,17 @@ class Writer {
   size_t tensors_ = 0;
 };
 
-// Makes the header: the segment table, then the segment, in which `fill(packet, writer)` builds.
-template <class Fill>
-Message build(size_t words, Fill&& fill) {
-  words += 1 + capnp::sizeInWords<schema::Packet>();  // the root pointer and the root
+uint64_t first_word(PacketKind kind, uint64_t id, uint64_t flags = 0) {
+  if (id >> (64 - kIdShift))
+    throw_invalid(fmt::format("[wire] the number {} of a call has more than {} bits", id, 64 - kIdShift));
+  return id << kIdShift | flags | static_cast<uint64_t>(kind);
+}
+
+// Makes the header: the first word, then the segment, in which `fill(root, writer)` builds. `words`: what the
+// root points to.
+template <class Root, class Fill>
+Message build(uint64_t first, size_t words, Fill&& fill) {
+  words += 1 + capnp::sizeInWords<Root>();  // the root pointer and the root
   if (words > kMaxHeaderWords)
     throw_invalid(fmt::format("[wire] a packet of {} bytes beside its tensors; the limit is {}", words * 8,
                               kMaxHeaderWords * 8));
@@ -178,13 +183,13 @@ Message build(size_t words, Fill&& fill) {
   try {
     capnp::FlatMessageBuilder builder(kj::arrayPtr(segment, words));
     Writer writer(message);
-    fill(builder.initRoot<schema::Packet>(), writer);
+    fill(builder.initRoot<Root>(), writer);
     used = builder.getSegmentsForOutput()[0].size();
   } catch (const kj::Exception& e) {
     throw_invalid(fmt::format("[wire] cannot encode: {}", e.getDescription().cStr()));
   }
   message.header.resize(1 + used);
-  message.header[0] = static_cast<uint64_t>(used) << 32;  // segments - 1, then the size of the only one
+  message.header[0] = first;
   return message;
 }
 
@@ -208,12 +213,10 @@ void check_booleans(const std::byte* bytes, size_t size) {
   if (all > 1) throw_invalid("[wire] a bool tensor has bytes other than 0 and 1");
 }
 
-static size_t words_of(const Call& call) {
-  return capnp::sizeInWords<schema::Call>() + words_of_link(call.link) + words_of_list(call.args, 1);
-}
+static size_t words_of(const Call& call) { return words_of_link(call.link) + words_of_list(call.args, 1); }
 
 size_t packet_bytes(const Call& call) {
-  size_t bytes = 8 * words_of(call);
+  size_t bytes = 8 * (capnp::sizeInWords<schema::Call>() + words_of(call));
   visit_tensors(const_cast<ValueList&>(call.args), [&](const Tensor& t) {
     if (t.defined()) bytes += static_cast<size_t>(t.numel()) * item_size(t.dtype());
   });
@@ -221,48 +224,41 @@ size_t packet_bytes(const Call& call) {
 }
 
 Message encode(const Call& call) {
-  return build(words_of(call), [&](schema::Packet::Builder packet, Writer& writer) {
-    auto out = packet.initCall();
-    out.setId(call.id);
+  const uint64_t flags = (call.grad_enabled ? 0 : kGradDisabled) | (call.quiet ? kQuiet : 0) |
+                         (call.tell_start ? kTellStart : 0);
+  const uint64_t first = call.keep ? first_word(PacketKind::kept, call.keep, flags)
+                                   : first_word(PacketKind::call, call.id, flags);
+  return build<schema::Call>(first, words_of(call), [&](schema::Call::Builder out, Writer& writer) {
     out.getTarget().setOwner(call.target.owner);
     out.getTarget().setCreator(call.target.creator);
     out.getTarget().setNumber(call.target.number);
     out.setMethod(call.method);
     out.setTimeoutUs(std::clamp<int64_t>(call.timeout_us, 0, kMaxTimeoutUs));
     out.setContext(call.context);
-    out.setGradDisabled(!call.grad_enabled);
-    out.setKeep(call.keep);
-    out.setQuiet(call.quiet);
-    out.setTellStart(call.tell_start);
     writer.write(out.initArgs(static_cast<uint32_t>(call.args.size())), call.args);
     writer.write_link(out, call.link);
   });
 }
 
 Message encode(const Reply& reply) {
-  const size_t body = reply.result.ok()
-                          ? capnp::sizeInWords<schema::Value>() + words_inside(reply.result.value(), 1)
-                          : words_of_error(reply.result.error());
-  return build(capnp::sizeInWords<schema::Reply>() + words_of_link(reply.link) + body,
-               [&](schema::Packet::Builder packet, Writer& writer) {
-                 auto out = packet.initReply();
-                 out.setId(reply.id);
-                 if (reply.result.ok())
-                   writer.write(out.initValue(), reply.result.value());
-                 else
-                   writer.write(out.initError(), reply.result.error());
-                 writer.write_link(out, reply.link);
-               });
+  if (!reply.result.ok()) {
+    const Error& error = reply.result.error();
+    return build<schema::Error>(
+        first_word(PacketKind::error, reply.id), words_inside(error),
+        [&](schema::Error::Builder out, Writer& writer) { writer.write(out, error); });
+  }
+  const Value& value = reply.result.value();
+  const size_t words =
+      capnp::sizeInWords<schema::Value>() + words_inside(value, 1) + words_of_link(reply.link);
+  return build<schema::Reply>(first_word(PacketKind::reply, reply.id), words,
+                              [&](schema::Reply::Builder out, Writer& writer) {
+                                writer.write(out.initValue(), value);
+                                writer.write_link(out, reply.link);
+                              });
 }
 
-Message encode(const Cancel& cancel) {
-  return build(capnp::sizeInWords<schema::Cancel>(),
-               [&](schema::Packet::Builder packet, Writer&) { packet.initCancel().setId(cancel.id); });
-}
+Message encode(const Cancel& cancel) { return {{first_word(PacketKind::cancel, cancel.id)}, {}}; }
 
-Message encode(const Started& started) {
-  return build(capnp::sizeInWords<schema::Started>(),
-               [&](schema::Packet::Builder packet, Writer&) { packet.initStarted().setId(started.id); });
-}
+Message encode(const Started& started) { return {{first_word(PacketKind::started, started.id)}, {}}; }
 
 }  // namespace troupe::net

@@ -20,19 +20,17 @@ class Reader {
  public:
   explicit Reader(Message& message) : message_(message), used_(message.buffers.size()) {}
 
-  Packet read(schema::Packet::Reader in) {
+  Packet read(PacketKind kind, uint64_t flags, uint64_t id, capnp::MessageReader& in) {
     Packet packet = [&]() -> Packet {
-      switch (in.which()) {
-        case schema::Packet::CALL:
-          return read(in.getCall());
-        case schema::Packet::REPLY:
-          return read(in.getReply());
-        case schema::Packet::CANCEL:
-          return Cancel{in.getCancel().getId()};
-        case schema::Packet::STARTED:
-          return Started{in.getStarted().getId()};
+      switch (kind) {
+        case PacketKind::call:
+        case PacketKind::kept:
+          return read(in.getRoot<schema::Call>(), kind == PacketKind::kept, flags, id);
+        case PacketKind::reply:
+          return read(in.getRoot<schema::Reply>(), id);
+        default:
+          return Reply{.id = id, .result = read(in.getRoot<schema::Error>()), .link = {}};
       }
-      throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(in.which())));
     }();
     for (size_t i = 0; i < used_.size(); ++i)
       if (!used_[i])
@@ -41,38 +39,27 @@ class Reader {
   }
 
  private:
-  Call read(schema::Call::Reader in) {
+  Call read(schema::Call::Reader in, bool kept, uint64_t flags, uint64_t id) {
     Call call;
-    call.id = in.getId();
+    (kept ? call.keep : call.id) = id;
     call.target = {in.getTarget().getOwner(), in.getTarget().getCreator(), in.getTarget().getNumber()};
     call.method = in.getMethod();
     call.timeout_us = in.getTimeoutUs();
     if (call.timeout_us < 0 || call.timeout_us > kMaxTimeoutUs)
       throw_invalid(fmt::format("[wire] timeout of {} us; expected 0 to {}", call.timeout_us, kMaxTimeoutUs));
     call.context = in.getContext();
-    call.grad_enabled = !in.getGradDisabled();
-    call.keep = in.getKeep();
-    if (call.keep && call.id) throw_invalid("[wire] a call whose result stays wants a reply");
-    call.quiet = in.getQuiet();
-    call.tell_start = in.getTellStart();
+    call.grad_enabled = !(flags & kGradDisabled);
+    call.quiet = flags & kQuiet;
+    call.tell_start = flags & kTellStart;
     call.args = read(in.getArgs(), 1);
     if (in.hasLink()) call.link = read(in.getLink());
     return call;
   }
 
-  Reply read(schema::Reply::Reader in) {
+  Reply read(schema::Reply::Reader in, uint64_t id) {
     Reply reply;
-    reply.id = in.getId();
-    switch (in.which()) {
-      case schema::Reply::VALUE:
-        reply.result = read(in.getValue(), 1);
-        break;
-      case schema::Reply::ERROR:
-        reply.result = read(in.getError());
-        break;
-      default:
-        throw_invalid(fmt::format("[wire] unknown kind of reply {}", static_cast<int>(in.which())));
-    }
+    reply.id = id;
+    reply.result = read(in.getValue(), 1);
     if (in.hasLink()) reply.link = read(in.getLink());
     return reply;
   }
@@ -226,21 +213,30 @@ class Reader {
 
 Packet decode(Message message) {
   const auto& header = message.header;
-  if (header.size() < 2 || header.size() - 1 > kMaxHeaderWords)
+  if (header.empty() || header.size() - 1 > kMaxHeaderWords)
     throw_invalid(
-        fmt::format("[wire] a header of {} words; expected 2 to {}", header.size(), kMaxHeaderWords + 1));
-  if (const auto segments = (header[0] & 0xffffffff) + 1; segments != 1)
-    throw_invalid(fmt::format("[wire] a header of {} segments; expected 1", segments));
-  if (const auto words = header[0] >> 32; words != header.size() - 1)
-    throw_invalid(
-        fmt::format("[wire] a segment of {} words in a header with room for {}", words, header.size() - 1));
+        fmt::format("[wire] a header of {} words; expected 1 to {}", header.size(), kMaxHeaderWords + 1));
+  const auto kind = static_cast<PacketKind>(header[0] & kKindMask);
+  const uint64_t flags = header[0] & kFlagMask, id = header[0] >> kIdShift;
+  if (kind < PacketKind::call || kind > PacketKind::started)
+    throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(kind)));
+  if (flags & ~(kind <= PacketKind::kept ? kGradDisabled | kQuiet | kTellStart : 0))
+    throw_invalid(fmt::format("[wire] unknown flags {:#x} of a packet", flags));
+  if (kind == PacketKind::kept && id == 0) throw_invalid("[wire] a result that stays, as no object");
+  const bool one_word = kind >= PacketKind::cancel;
+  if (one_word != (header.size() == 1) || (one_word && !message.buffers.empty()))
+    throw_invalid(fmt::format("[wire] a packet of kind {} with {} words and {} buffers",
+                              static_cast<int>(kind), header.size(), message.buffers.size()));
+  if (kind == PacketKind::cancel) return Cancel{id};
+  if (kind == PacketKind::started) return Started{id};
   try {
     capnp::ReaderOptions options;
     options.traversalLimitInWords = 2 * header.size() + 64;
     options.nestingLimit = kNestingLimit;
-    capnp::FlatArrayMessageReader reader(
-        kj::arrayPtr(reinterpret_cast<const capnp::word*>(header.data()), header.size()), options);
-    return Reader(message).read(reader.getRoot<schema::Packet>());
+    const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(header.data() + 1),
+                                                  header.size() - 1);
+    capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
+    return Reader(message).read(kind, flags, id, reader);
   } catch (const kj::Exception& e) {
     throw_invalid(fmt::format("[wire] malformed packet: {}", e.getDescription().cStr()));
   }

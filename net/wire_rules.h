@@ -7,6 +7,12 @@
 
 namespace troupe::net {
 
+/// What a packet is: the low bits of its first word. See net/wire.capnp for these and the flags.
+enum class PacketKind : uint8_t { call = 1, kept = 2, reply = 3, error = 4, cancel = 5, started = 6 };
+inline constexpr uint64_t kKindMask = 15, kFlagMask = 15 << 4;
+inline constexpr uint64_t kGradDisabled = 16, kQuiet = 32, kTellStart = 64;
+inline constexpr int kIdShift = 8;
+
 /// Values in each other, counting the leaf.
 inline constexpr int kMaxValueDepth = 32;
 /// Of one packet, without its tensors: 512 MiB, which is what one Cap'n Proto list can count. Transports

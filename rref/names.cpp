@@ -57,7 +57,7 @@ void RefTable::give_name(const std::string& name, const ObjectId& id, const std:
   check_name(name);
   HandlePtr handle;  // if refused, let go after the lock
   std::lock_guard lock(mutex_);
-  if (!worker_ || !owner_.grant(id, id.owner)) throw_invalid("[rref] the object of this reference is gone");
+  if (!worker_ || !owner_.grant(id, id.owner)) throw gone(id);
   handle = std::make_shared<Handle>(shared_from_this(), id, type);
   names_.give(worker_->name(), name, handle);
 }

@@ -76,6 +76,11 @@ std::optional<Error> RefTable::gone_with_worker(const ObjectId& id) const {
       .with_worker(why->worker());
 }
 
+Error RefTable::gone(const ObjectId& id) const {
+  return gone_with_worker(id).value_or(
+      Error(ErrorKind::invalid, "[rref] the object of this reference is gone"));
+}
+
 bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
   const ObjectId id = invocation->call().target;
   std::optional<Error> failure;
@@ -109,10 +114,7 @@ void RefTable::on_register(const Ref<actors::Invocation>& call) {
   {
     std::lock_guard lock(mutex_);
     if (!owner_.grant(id, call->from())) {
-      if (!may_come(id)) {
-        if (const auto why = gone_with_worker(id)) throw *why;
-        throw_invalid("[rref] the object of this reference is gone");
-      }
+      if (!may_come(id)) throw gone(id);
       creations_.wait(id, call);
       waits = true;
     }

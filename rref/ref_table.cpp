@@ -201,7 +201,10 @@ void RefTable::outgoing(WorkerId to, RefValue& ref) {
   if (!worker_ || to == worker_->id()) return;
   if (ref.id.owner == worker_->id()) {
     if (!owner_.grant(ref.id, to))
-      throw_invalid("[rref] cannot send a reference to an object that is gone, or to a lost worker");
+      throw worker_->members()
+          .loss(to)
+          .value_or(gone(ref.id))
+          .crossing("sending of a reference to " + ref.type);
     ref.pin = 0;
   } else {
     if (auto why = holder_.hopeless(ref.id))

@@ -103,6 +103,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void born(const ObjectId& id);
   bool may_come(const ObjectId& id) const;  // with mutex_: has an object of this worker not been made yet?
   std::optional<Error> gone_with_worker(const ObjectId& id) const;  // with mutex_
+  Error gone(const ObjectId& id) const;                             // likewise
   void expect_value(WorkerId from, uint64_t number);
   void keep_result(actors::Invocation& call, const Result<Value>& result);
   void finish_value(const ObjectId& id, KeptPtr value);

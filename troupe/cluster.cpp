@@ -96,6 +96,8 @@ struct Process {
   void open(const Environment& e, const ClusterOptions& options) {
     net::Limits limits;
     limits.connect = std::min(limits.connect, options.join_timeout);
+    if (!e.polling) limits.look = Duration::zero();
+    if (!e.shared_memory) limits.ring_bytes = 0;
     worker.set_transport(
         net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
     if (e.rank == 0 && (e.world > 1 || options.elastic)) listen(e.address);
@@ -139,6 +141,7 @@ class Coordinated final : public Cluster {
   }
 
  private:
+  Future<void> close_doors() override { return coordinator_.close(); }
   std::vector<std::string> end(Duration grace) override {
     std::vector<std::string> silent;
     for (const auto& [name, error] : coordinator_.shut_down(exit_code_, grace))

@@ -102,6 +102,8 @@ class Cluster {
 
  protected:
   explicit Cluster(const ClusterOptions& options);
+  /// Lets no newcomer in any more. Ready when nobody is being let in.
+  virtual Future<void> close_doors() { return Future<void>::ready({}); }
   /// Ends all workers; names those that did not answer. Once.
   virtual std::vector<std::string> end(Duration grace) = 0;
   /// True for the first caller: it is to end the cluster.
@@ -117,7 +119,7 @@ class Cluster {
 
  private:
   std::optional<Error> settle_and_look(TimePoint deadline);
-  void drop_names();
+  void drop_names(TimePoint deadline);
   std::atomic<bool> ending_{false};
 };
 

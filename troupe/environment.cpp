@@ -37,6 +37,12 @@ Duration parse_seconds(const char* name, const std::string& text) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+bool parse_switch(const char* name, const std::optional<std::string>& text) {
+  if (!text || *text == "1") return true;
+  if (*text == "0") return false;
+  throw_invalid("[launch] " + std::string(name) + " is '" + *text + "'; expected 0 or 1");
+}
+
 std::optional<std::string> from_process(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
@@ -81,6 +87,8 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
     if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT"))
       e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
+    e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
+    e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
     return e;
   }
   return std::nullopt;

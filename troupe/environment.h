@@ -21,7 +21,9 @@ struct Environment {
   std::string token;
   std::string bind;  ///< TROUPE_BIND: the address that this worker listens on; empty: loopback
   std::optional<Duration>
-      join_timeout;  ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
+      join_timeout;           ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
+  bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
+  bool shared_memory = true;  ///< TROUPE_SHARED_MEMORY=0: between processes of a host, sockets only
 
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
   /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values,

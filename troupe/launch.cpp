@@ -76,7 +76,9 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
     if (!signals.received()) cluster.shutdown({.timeout = shutdown_timeout});
   } catch (...) {
     const Error e = current_error();
-    if (!signals.received()) complain("w0", e.what());
+    // After a signal other errors are its consequences. Not a shutdown's: other workers that were told to end
+    // with it may have made `troupe run` send the signal.
+    if (!signals.received() || e.kind() == ErrorKind::deadline) complain("w0", e.what());
     code = code_of(e);
   }
   signals.on_signal(nullptr);

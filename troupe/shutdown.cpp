@@ -62,8 +62,8 @@ void Cluster::shutdown(const ShutdownOptions& options) {
 }
 
 // A name keeps its object for whoever may look it up; nobody will.
-void Cluster::drop_names() {
-  FrameScope neutral({worker_});
+void Cluster::drop_names(TimePoint deadline) {
+  FrameScope neutral({.worker = worker_, .deadline = deadline});
   for (const actors::Member& m : worker_->members().all()) {
     const auto names = table_->names(m.id);
     if (!names.wait().ok()) continue;  // a lost worker
@@ -73,9 +73,11 @@ void Cluster::drop_names() {
 }
 
 std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
+  // A newcomer that is being let in is asked like all others; should it not come to an end, so be it.
+  (void)close_doors().wait_for(std::max<Duration>(deadline - worker_->clock().now(), Duration(0)));
   std::optional<Error> problem = actors::wait_for_rest(*worker_, deadline);
   if (problem && problem->kind() != ErrorKind::disconnected) return problem;
-  drop_names();
+  drop_names(deadline);
   table_->let_go();
   if (auto second = actors::wait_for_rest(*worker_, deadline); second && !problem) problem = second;
   if (problem || *options_.leak_check == LeakCheck::off) return problem;

@@ -5,15 +5,6 @@
 namespace troupe::autograd {
 namespace {
 
-constexpr const char* kEnded = "[autograd] the context has ended";
-
-[[noreturn]] void throw_ended(actors::Worker& worker, uint64_t context) {
-  if (const auto why = worker.members().loss(originator_of(context)))
-    throw Error(ErrorKind::disconnected, std::string(kEnded) + " with its originator: " + why->message())
-        .with_worker(why->worker());
-  throw_invalid(kEnded);
-}
-
 uint64_t count_of(uint64_t context) { return context & ((uint64_t{1} << 40) - 1); }
 
 }  // namespace
@@ -67,6 +58,14 @@ bool DistEngine::ended(uint64_t context) {
   return (at != ended_.end() && at->second.contains(count_of(context))) || worker_.members().loss(originator);
 }
 
+void DistEngine::throw_ended(uint64_t context, ErrorKind kind) const {
+  const std::string text = "[autograd] the context has ended on worker " + worker_.name();
+  if (const auto why = worker_.members().loss(originator_of(context)))
+    throw Error(ErrorKind::disconnected, text + " with its originator: " + why->message())
+        .with_worker(why->worker());
+  throw_error(kind, text);
+}
+
 uint64_t DistEngine::lowest_live() {
   auto at = contexts_.lower_bound(uint64_t{worker_.id()} << 40);
   return at != contexts_.end() && originator_of(at->first) == worker_.id() ? count_of(at->first)
@@ -76,7 +75,7 @@ uint64_t DistEngine::lowest_live() {
 // With mutex_. Throws if no context can have this number, as far as this worker can know.
 void DistEngine::check_number(uint64_t context) {
   const WorkerId originator = originator_of(context);
-  if (ended(context)) throw_ended(worker_, context);
+  if (ended(context)) throw_ended(context, ErrorKind::invalid);
   if (originator == worker_.id())
     throw_invalid("[autograd] worker " + worker_.name() + " has made no context of number " +
                   std::to_string(count_of(context)));
@@ -102,7 +101,7 @@ DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
   if (worker_.members().loss(originator)) {  // maybe before the state was there to be forgotten
     std::lock_guard lock(mutex_);
     contexts_.erase(context);
-    throw_ended(worker_, context);
+    throw_ended(context, ErrorKind::invalid);
   }
   if (from != originator) {
     FrameScope neutral({&worker_});
@@ -119,7 +118,7 @@ DistEngine::StatePtr DistEngine::find_state(uint64_t context) {
 }
 
 void DistEngine::check_live(uint64_t context) {
-  if (!find_state(context)) throw_ended(worker_, context);
+  if (!find_state(context)) throw_ended(context, ErrorKind::invalid);
 }
 
 Future<void> DistEngine::release(uint64_t context, bool wait) { return forget(context, 0, wait); }

@@ -111,6 +111,8 @@ class DistEngine final : public actors::Interceptor {
   // ended.
   StatePtr state(uint64_t context, WorkerId from = kNoWorker);
   bool ended(uint64_t context);  // with mutex_
+  // `disconnected` if it ended with its originator, else `kind`.
+  [[noreturn]] void throw_ended(uint64_t context, ErrorKind kind) const;
   void check_number(uint64_t context);
   Future<void> forget(uint64_t context, uint64_t below, bool wait);
   uint64_t lowest_live();  // with mutex_: of the contexts of this worker

@@ -136,8 +136,7 @@ void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
 // What a message of worker `from` asks for, checked.
 void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
   const std::string& here = engine.worker_.name();
-  if (!state)
-    throw_error(ErrorKind::cancelled, "[backward] worker " + here + " has no such context (it has ended)");
+  if (!state) engine.throw_ended(context, ErrorKind::cancelled);
   if (state->dropped(pass)) throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
   state->settle(floor);
   if (kind == Kind::want) {

@@ -130,7 +130,7 @@ Node::Callback::Callback(Node& node) : node_(node) {
 }
 
 Node::Callback::~Callback() {
-  if (entered_) inside.pop_back();
+  if (entered_) inside.erase(std::prev(std::find(inside.rbegin(), inside.rend(), &node_).base()));
   if (node_.gate_.fetch_sub(1) & kStopped) node_.gate_.notify_all();
 }
 

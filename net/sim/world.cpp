@@ -177,6 +177,7 @@ bool World::enlist(Waiter waiter) {
   {
     std::lock_guard lock(mutex_);
     if (!stopped_) {
+      waiter.taken.reset();
       waiting_.push_back(std::move(waiter));
       return true;
     }
@@ -211,6 +212,7 @@ std::vector<World::Waiter> World::take_waiters(const std::function<bool(const Wa
       std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiter& w) { return !which(w); });
   std::vector<Waiter> out(std::make_move_iterator(taken), std::make_move_iterator(waiting_.end()));
   waiting_.erase(taken, waiting_.end());
+  for (Waiter& w : out) w.taken = std::make_unique<Node::Callback>(*w.from);
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "core/frame.h"
 #include "core/log.h"
 
 namespace troupe::net {
@@ -27,7 +28,8 @@ SocketConnection::SocketConnection(std::shared_ptr<SocketCore> core, Fd fd, Peer
       last_heard_(core_->now().time_since_epoch().count()),
       fd_(std::move(fd)),
       last_sent_(core_->now()),
-      reader_(core_->limits()) {}
+      reader_(core_->limits()),
+      ring_frames_(core_->limits()) {}
 
 std::string SocketConnection::who() const {
   return peer_.name.empty() ? fmt::format("the peer ({})", address_)
@@ -42,6 +44,7 @@ bool SocketConnection::start(const std::function<void()>& announce) {
   {
     std::lock_guard lock(mutex_);
     if (state_ == State::closed) return false;
+    offer_ring();
     announced_ = true;
   }
   try {
@@ -54,24 +57,32 @@ bool SocketConnection::start(const std::function<void()>& announce) {
     read_watch_ = core_->delivery.watch(fd_.get(), EPOLLIN,
                                         [self = shared_from_this()](uint32_t) { self->on_readable(); });
   } catch (const Error& e) {
-    finish(lost(fmt::format("cannot read from {}: {}", who(), e.message())));
+    finish_outside(lost(fmt::format("cannot read from {}: {}", who(), e.message())));
   }
   return true;
 }
 
 void SocketConnection::send(Message message) {
-  auto head = message_head(message, core_->limits());
-  const size_t size = head.size() + 8 * message.header.size() + message.buffer_bytes();
+  if (!frame().actor && !frame().callback) expect_from(shared_from_this());
+  const size_t size = head_bytes(message) + 8 * message.header.size() + message.buffer_bytes();
   std::lock_guard lock(mutex_);
   if (state_ != State::open) throw Error(*reason_);
   if (broken_) throw lost(who() + " is gone");
-  if (!queue_.empty() && queue_.bytes() + size > core_->limits().queue_bytes)
-    throw_error(
-        ErrorKind::overloaded,
-        fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
-                    queue_.bytes(), who(), size, core_->limits().queue_bytes));
   const bool first = queue_.empty();
-  queue_.push(std::move(head), std::move(message));
+  if (write_ring(message, size)) {
+    if (!first || !ring_writer_->must_wake()) return;  // what is queued will wake it
+    rang_.store(true, std::memory_order_relaxed);
+    queue_.push(heartbeat_frame());
+  } else {
+    if (!first && queue_.bytes() + size > core_->limits().queue_bytes)
+      throw_error(
+          ErrorKind::overloaded,
+          fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
+                      queue_.bytes(), who(), size, core_->limits().queue_bytes));
+    auto head = message_head(message, core_->limits(), next_number_);
+    ++next_number_;
+    queue_.push(std::move(head), std::move(message));
+  }
   if (first) flush(kCallerBudget);
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
   if (first && broken_) throw lost(who() + " is gone");
@@ -135,7 +146,7 @@ void SocketConnection::close(const std::string& reason) {
   const auto self = shared_from_this();
   if (!broken_) {
     const bool first = queue_.empty();
-    queue_.push(goodbye_frame(reason));
+    queue_.push(goodbye_frame(reason, next_number_++));
     if (first) flush(kCallerBudget);
     queued_.store(queue_.bytes(), std::memory_order_relaxed);
     linger_if_drained();
@@ -160,7 +171,7 @@ void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
       if (self->state_ != State::open || !self->silent(self->core_->now(), watched_since)) return;
       again.unlock();
       const auto after = seconds(self->core_->limits().dead_after);
-      self->finish(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
+      self->finish_outside(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
     });
   }
 }
@@ -180,7 +191,12 @@ void SocketConnection::abandon() {
     if (state_ == State::closed) return;
     reason = reason_;
   }
-  finish(reason ? *reason : lost(fmt::format("the connection to {} was closed here", who())));
+  finish_outside(reason ? *reason : lost(fmt::format("the connection to {} was closed here", who())));
+}
+
+void SocketConnection::finish_outside(const Error& reason) {
+  std::lock_guard reading(read_mutex_);
+  finish(reason);
 }
 
 void SocketConnection::finish(Error reason) {

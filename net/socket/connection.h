@@ -1,4 +1,11 @@
-// One authenticated socket: callers write, `upkeep` writes the rest, `delivery` reads.
+// One authenticated socket: callers write, `upkeep` writes the rest, `delivery` reads, or a caller that
+// waits.
+//
+// Between processes of one host, each direction also has a ring of shared memory (net/ring.h). The sender
+// offers it with its descriptor, the receiver maps it and says so. From then on messages that are small and
+// find room go by the ring, the others by the socket; their numbers tell in which order they are delivered. A
+// heartbeat on the socket wakes a receiver that sleeps. The ring only ever makes things faster: where it is
+// not given, or full, the socket is there, and it alone tells of the end of the peer.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -7,13 +14,17 @@
 #include <string>
 #include <vector>
 
+#include "core/waiting.h"
 #include "net/socket/core.h"
 #include "net/socket/frame_reader.h"
+#include "net/socket/shared_ring.h"
 #include "net/socket/write_queue.h"
 
 namespace troupe::net {
 
-class SocketConnection final : public Connection, public std::enable_shared_from_this<SocketConnection> {
+class SocketConnection final : public Connection,
+                               public Arrivals,
+                               public std::enable_shared_from_this<SocketConnection> {
  public:
   /// `fd` has a finished handshake behind it.
   SocketConnection(std::shared_ptr<SocketCore> core, Fd fd, PeerInfo peer, std::string address);
@@ -35,6 +46,16 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   /// On the delivery thread: closes now, whatever is queued.
   void abandon();
 
+  // ---- looking for messages in the ring
+  /// A caller that waits reads the ring; at once back if another one does, or there is none.
+  void deliver_until(const std::atomic<bool>& done, TimePoint end) override;
+  /// On the delivery thread, while it looks here: whether anything came.
+  bool look();
+  /// On a thread that looks here: sees to it that the peer's does not have to wait for its core.
+  void keep_apart(TimePoint now, TimePoint since);
+  /// On the delivery thread, which goes to sleep.
+  void look_no_more();
+
  private:
   enum class State { open, closing, closed };
 
@@ -44,13 +65,28 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   void linger_if_drained();
   bool silent(TimePoint now, TimePoint watched_since);
 
-  // On the delivery thread.
-  bool on_readable();
-  void after_failed_write(int error);
+  bool write_ring(const Message& message, size_t size);
+  void offer_ring();
+
+  // Reading, under read_mutex_.
+  bool read_socket();
+  bool read_ring(size_t most);
   bool take(std::span<const std::byte> bytes);
+  bool arrived(ReadFrame frame);
   bool deliver(ReadFrame frame);
+  bool misused(const Error& e);
+  void take_offer();
+  void take_answer(bool accepted);
   void on_read_error(int error);
   void finish(Error reason);
+
+  // On the delivery thread.
+  void on_readable();
+  void after_failed_write(int error);
+  void finish_outside(const Error& reason);
+
+  void begin_looking();
+  void end_looking();
   Error lost(const std::string& what) const;
   std::string who() const;
 
@@ -71,8 +107,25 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   uint64_t read_watch_ = 0, write_watch_ = 0, linger_timer_ = 0;
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
+  uint32_t next_number_ = 0;
+  std::unique_ptr<SharedRing> out_;        // offered, and not declined
+  std::optional<RingWriter> ring_writer_;  // accepted
 
-  FrameReader reader_;
+  std::mutex read_mutex_;  // before mutex_; callbacks run under it
+  FrameReader reader_, ring_frames_;
+  uint32_t expected_ = 0;  // number of the next message
+  Fd passed_;              // came with an offer
+  std::unique_ptr<SharedRing> in_;
+  std::optional<RingReader> ring_reader_;  // stays once it is there
+  std::optional<ReadFrame> held_;          // from the ring: those before it come by the socket
+  std::atomic<bool> has_ring_{false};      // ring_reader_ is there
+  bool ring_misused_ = false;
+
+  std::atomic<int> lookers_{0};         // threads that look into the ring: none of them has to be woken
+  std::atomic<bool> waited_on_{false};  // one of them is a caller that waits
+  bool listed_ = false;                 // the delivery thread looks here
+  std::atomic<const RingWriter*> towards_{nullptr};  // ring_writer_, to ask where its reader looks from
+  std::atomic<bool> rang_{false};                    // the reader was woken, and has not been seen since
 };
 
 }  // namespace troupe::net

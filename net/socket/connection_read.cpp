@@ -1,10 +1,11 @@
-// The reading half of a connection: everything here runs on the delivery thread.
+// The reading half of a connection.
 #include <fmt/format.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "core/log.h"
 #include "net/socket/connection.h"
@@ -15,11 +16,37 @@ namespace {
 constexpr size_t kScratch = 64 << 10;
 constexpr size_t kReadBudget = 1 << 20;  // bytes of one connection before the next one has its turn
 constexpr size_t kDirect = 16;           // storages of one read
+constexpr size_t kTurn = 64;             // messages of the ring, likewise
+
+// The descriptor that came with what was read, if any; more than one are closed.
+Fd passed_with(msghdr& m) {
+  Fd first;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+      int fd;
+      std::memcpy(&fd, reinterpret_cast<const char*>(c) + at, sizeof fd);
+      Fd taken(fd);
+      if (!first) first = std::move(taken);
+    }
+  }
+  return first;
+}
 
 }  // namespace
 
+void SocketConnection::on_readable() {
+  std::lock_guard reading(read_mutex_);
+  if (ring_reader_ && !std::exchange(listed_, true)) {
+    begin_looking();
+    core_->looks_at(shared_from_this());
+  }
+  read_socket();
+  read_ring(kTurn);
+}
+
 // True if there may be more to read.
-bool SocketConnection::on_readable() {
+bool SocketConnection::read_socket() {
   // Shared by all connections of the thread: a reader keeps nothing in it.
   static thread_local std::array<std::byte, kScratch> scratch;
   for (size_t done = 0; done < kReadBudget;) {
@@ -33,9 +60,17 @@ bool SocketConnection::on_readable() {
     }
     for (size_t i = 0; i < n; ++i) direct += parts[i].iov_len;
     parts[n] = {scratch.data(), scratch.size()};
-    // Without the lock: only this thread closes the descriptor.
-    const ssize_t got = ::readv(fd_.get(), parts, static_cast<int>(n) + 1);
+    // Without mutex_: who closes the descriptor reads first.
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> passed;
+    msghdr m{};
+    m.msg_iov = parts;
+    m.msg_iovlen = n + 1;
+    if (!ring_reader_ && core_->limits().ring_bytes)
+      m.msg_control = passed.data(), m.msg_controllen = passed.size();
+    const ssize_t got = ::recvmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     const int error = errno;
+    if (got >= 0 && m.msg_controllen)
+      if (Fd fd = passed_with(m)) passed_ = std::move(fd);
     if (got < 0 && error == EINTR) continue;
     if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return false;
     if (got <= 0) return on_read_error(got < 0 ? error : 0), false;
@@ -48,7 +83,7 @@ bool SocketConnection::on_readable() {
       finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), e.what())));
       return false;
     }
-    if (frame && !deliver(std::move(*frame))) return false;
+    if (frame && !arrived(std::move(*frame))) return false;
     if (!take({scratch.data(), bytes - placed})) return false;
     if (bytes < direct + kScratch) return false;  // nothing is left in the socket
     done += bytes;
@@ -62,14 +97,41 @@ bool SocketConnection::take(std::span<const std::byte> bytes) {
     std::optional<ReadFrame> frame;
     try {
       frame = reader_.feed(bytes);
-    } catch (const std::exception& e) {
-      core_->warn(fmt::format("[net] closes the connection to {}: {}", who(), e.what()));
-      finish(lost(fmt::format("{} sent a bad frame: {}", who(), e.what())));
-      return false;
+    } catch (...) {
+      return misused(current_error());
     }
-    if (frame && !deliver(std::move(*frame))) return false;
+    if (frame && !arrived(std::move(*frame))) return false;
   }
   return true;
+}
+
+// By the socket. What was sent before it and is not here yet came by the ring.
+bool SocketConnection::arrived(ReadFrame frame) {
+  switch (frame.kind) {
+    case FrameKind::heartbeat:
+      return true;
+    case FrameKind::ring_offer:
+      return take_offer(), true;
+    case FrameKind::ring_answer:
+      return take_answer(frame.accepted), true;
+    case FrameKind::message:
+    case FrameKind::goodbye:
+      break;
+  }
+  core_->something_came();
+  while (frame.number != expected_)
+    if (!read_ring(1)) break;
+  if (frame.number != expected_)
+    return misused(Error(ErrorKind::invalid, fmt::format("[net] message number {} came in place of {}",
+                                                         frame.number, expected_)));
+  ++expected_;
+  return deliver(std::move(frame)) && (read_ring(kTurn), true);
+}
+
+bool SocketConnection::misused(const Error& e) {
+  core_->warn(fmt::format("[net] closes the connection to {}: {}", who(), e.what()));
+  finish(lost(fmt::format("{} sent a bad frame: {}", who(), e.what())));
+  return false;
 }
 
 bool SocketConnection::deliver(ReadFrame frame) {
@@ -79,19 +141,13 @@ bool SocketConnection::deliver(ReadFrame frame) {
     state = state_;
   }
   if (state == State::closed) return false;
-  switch (frame.kind) {
-    case FrameKind::heartbeat:
-      return true;
-    case FrameKind::goodbye: {
-      if (state == State::closing) return true;  // both close at once: the end of the stream follows
-      std::replace_if(
-          frame.reason.begin(), frame.reason.end(),
-          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-      finish(lost(fmt::format("{} closed the connection: {}", who(), frame.reason)));
-      return false;
-    }
-    case FrameKind::message:
-      break;
+  if (frame.kind == FrameKind::goodbye) {
+    if (state == State::closing) return true;  // both close at once: the end of the stream follows
+    std::replace_if(
+        frame.reason.begin(), frame.reason.end(),
+        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+    finish(lost(fmt::format("{} closed the connection: {}", who(), frame.reason)));
+    return false;
   }
   if (state == State::closing) return true;  // after close() nothing arrives
   try {
@@ -109,14 +165,16 @@ void SocketConnection::after_failed_write(int error) {
     std::lock_guard lock(mutex_);
     if (state_ == State::closed) return;
   }
-  if (announced_ && on_readable())
+  std::lock_guard reading(read_mutex_);
+  if (announced_ && read_socket())
     core_->delivery.post([self = shared_from_this(), error] { self->after_failed_write(error); });
   else
     on_read_error(error);
 }
 
-// 0: end of the stream.
+// 0: end of the stream. What was sent before may lie in the ring.
 void SocketConnection::on_read_error(int error) {
+  if (ring_reader_) read_ring(in_->memory().capacity / kPrefixBytes);
   std::optional<Error> reason;
   {
     std::lock_guard lock(mutex_);

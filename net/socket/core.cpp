@@ -6,12 +6,20 @@
 
 #include "core/log.h"
 #include "net/socket/connection.h"
+#include "net/socket/relax.h"
 
 namespace troupe::net {
 namespace {
 
 constexpr int kWarningsPerSecond = 10;
 constexpr Duration kLinger = std::chrono::seconds(1);
+constexpr Duration kSoon =
+    std::chrono::microseconds(200);  // messages that follow each other are worth looking for
+constexpr Duration kLookTurn = std::chrono::microseconds(5);
+constexpr Duration kComputes = std::chrono::microseconds(50);  // others, if a look takes longer
+constexpr Duration kContended = std::chrono::milliseconds(1);  // at first; doubled while it goes on
+constexpr Duration kContendedMost = std::chrono::milliseconds(4);
+constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before looking for another one
 
 }  // namespace
 
@@ -19,7 +27,9 @@ SocketCore::SocketCore(TransportOptions options, Events& events)
     : options_(std::move(options)),
       events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
-                               std::chrono::milliseconds(1))) {}
+                               std::chrono::milliseconds(1))) {
+  delivery.post([this] { delivery.set_idle([this] { return look(); }); });
+}
 
 PeerInfo SocketCore::self() const {
   std::lock_guard lock(mutex_);
@@ -58,6 +68,48 @@ std::vector<std::shared_ptr<SocketConnection>> SocketCore::connections() const {
   all.reserve(connections_.size());
   for (const auto& [key, c] : connections_) all.push_back(c);
   return all;
+}
+
+bool SocketCore::was_away(TimePoint before, TimePoint now) {
+  if (now - before < kComputes) return false;
+  // Again soon after the last time: others go on computing.
+  const TimePoint until{Duration(contended_until_.load(std::memory_order_relaxed))};
+  const Duration last{contended_for_.load(std::memory_order_relaxed)};
+  const Duration next = now - until < 4 * last ? std::min(2 * last, kContendedMost) : kContended;
+  contended_for_.store(next.count(), std::memory_order_relaxed);
+  contended_until_.store((now + next).time_since_epoch().count(), std::memory_order_relaxed);
+  return true;
+}
+
+bool SocketCore::may_move(TimePoint now) {
+  int64_t last = moved_at_.load(std::memory_order_relaxed);
+  const int64_t at = now.time_since_epoch().count();
+  return at - last >= kStay.count() && moved_at_.compare_exchange_strong(last, at, std::memory_order_relaxed);
+}
+
+// True: not yet asleep. A short turn, so that sockets, times and tasks are looked at in between.
+bool SocketCore::look() {
+  TimePoint now = this->now();
+  const TimePoint end = now + kLookTurn;
+  bool came = came_.exchange(false, std::memory_order_relaxed), placed = false;
+  for (;;) {
+    for (const auto& c : looking_) came |= c->look();
+    if (came || looking_.empty() || !busy_) break;
+    if ((now = this->now()) >= end) break;
+    if (!std::exchange(placed, true))
+      for (const auto& c : looking_) c->keep_apart(now, now);
+    relax();
+  }
+  if (came) {
+    busy_ = may_look(now) && now - last_came_ < kSoon;
+    last_came_ = now;
+    return true;
+  }
+  const bool worth_it = busy_ && now - last_came_ < options_.limits.look;
+  if (worth_it && waiting_callers.load(std::memory_order_relaxed) == 0 && !was_away(end - kLookTurn, now))
+    return true;
+  for (const auto& c : std::exchange(looking_, {})) c->look_no_more();
+  return false;
 }
 
 void SocketCore::schedule_tick() {
@@ -109,6 +161,7 @@ void SocketCore::shut_down() {
     for (const auto& c : connections()) c->abandon();
   });
   delivery.stop();
+  looking_.clear();  // they own this
 }
 
 }  // namespace troupe::net

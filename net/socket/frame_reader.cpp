@@ -47,7 +47,9 @@ std::optional<ReadFrame> FrameReader::next_step() {
     case Step::prefix:
       prefix_ = decode_prefix(prefix_bytes_, limits_);
       frame_.kind = prefix_.kind;
-      if (prefix_.kind == FrameKind::heartbeat) return complete();
+      frame_.number = prefix_.number;
+      if (prefix_.kind == FrameKind::ring_answer) frame_.accepted = prefix_.count == 1;
+      if (prefix_.kind != FrameKind::message && prefix_.kind != FrameKind::goodbye) return complete();
       if (prefix_.kind == FrameKind::goodbye) {
         frame_.reason.resize(prefix_.count);
         step_ = Step::reason;

@@ -16,7 +16,9 @@ namespace troupe::net {
 struct ReadFrame {
   FrameKind kind = FrameKind::heartbeat;
   Message message;
-  std::string reason;  ///< of a goodbye
+  std::string reason;     ///< of a goodbye
+  uint32_t number = 0;    ///< of a message or goodbye
+  bool accepted = false;  ///< of a ring_answer
 };
 
 /// Not thread-safe; no sockets inside. Holds one message at a time. Lengths are checked before anything is

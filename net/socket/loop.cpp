@@ -166,7 +166,9 @@ void Loop::run() {
   { std::lock_guard lock(mutex_); }
   epoll_event events[64];
   while (run_tasks()) {
-    const int n = epoll_wait(epoll_.get(), events, 64, run_timers());
+    int ms = run_timers();
+    if (ms != 0 && idle_ && idle_()) ms = 0;
+    const int n = epoll_wait(epoll_.get(), events, 64, ms);
     {
       std::lock_guard lock(mutex_);
       asleep_until_ = TimePoint::min();

@@ -41,6 +41,10 @@ class Loop {
   uint64_t at(TimePoint when, Task task);
   void cancel(uint64_t timer);
 
+  /// Called each time before the thread would sleep; it does not if the answer is true: then it looks at
+  /// descriptors, times and tasks, and asks again. On the loop's thread.
+  void set_idle(std::function<bool()> before_sleep) { idle_ = std::move(before_sleep); }
+
   bool on_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   /// Runs what was posted before, then joins the thread. Not from the loop's thread.
   void stop();
@@ -52,6 +56,7 @@ class Loop {
   void wake();
 
   Fd epoll_, event_;
+  std::function<bool()> idle_;
   std::mutex mutex_;
   std::vector<Task> tasks_;
   std::map<std::pair<TimePoint, uint64_t>, Task> timers_;

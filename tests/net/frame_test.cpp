@@ -121,15 +121,19 @@ TEST_CASE("a prefix over the limits is refused and says what and how much") {
   };
   CHECK(decode({FrameKind::message, 100, 3}) == "accepted");
   CHECK(decode({FrameKind::message, 101, 3}) == "[net] a message header of 808 bytes; the limit is 800");
-  CHECK(decode({FrameKind::message, UINT32_MAX, 0}) ==
-        "[net] a message header of 34359738360 bytes; the limit is 800");
+  CHECK(decode({FrameKind::message, (1u << 28) - 1, 0}) ==
+        "[net] a message header of 2147483640 bytes; the limit is 800");
   CHECK(decode({FrameKind::message, 0, 4}) == "[net] a message of 4 buffers; the limit is 3");
   CHECK(contains(decode({FrameKind::heartbeat, 1, 0}), "heartbeat with something in it"));
   CHECK(contains(decode({FrameKind::heartbeat, 0, 1}), "heartbeat with something in it"));
   CHECK(decode({FrameKind::goodbye, 0, 1024}) == "accepted");
   CHECK(contains(decode({FrameKind::goodbye, 0, 1025}), "a goodbye of 1025 bytes; the limit is 1024"));
   CHECK(contains(decode({FrameKind::goodbye, 1, 5}), "a goodbye"));
-  CHECK(contains(decode({static_cast<FrameKind>(3), 0, 0}), "unknown kind 3"));
+  CHECK(decode({FrameKind::ring_offer, 0, 0}) == "accepted");
+  CHECK(contains(decode({FrameKind::ring_offer, 0, 1}), "offer of a ring"));
+  CHECK(decode({FrameKind::ring_answer, 0, 1}) == "accepted");
+  CHECK(contains(decode({FrameKind::ring_answer, 0, 2}), "its answer"));
+  CHECK(contains(decode({static_cast<FrameKind>(5), 0, 0}), "unknown kind 5"));
 }
 
 TEST_CASE("a prefix with any byte changed is refused") {
@@ -204,7 +208,7 @@ TEST_CASE("random bytes are refused or wait for more, and take no memory") {
     for (auto& b : stream) b = static_cast<std::byte>(random());
     if (random() % 2) {  // a right prefix before random bytes gets further
       const auto prefix =
-          encode_prefix({static_cast<FrameKind>(random() % 3), static_cast<uint32_t>(random() % 600),
+          encode_prefix({static_cast<FrameKind>(random() % 5), static_cast<uint32_t>(random() % 600),
                          static_cast<uint32_t>(random() % 70)});
       std::copy(prefix.begin(), prefix.end(), stream.begin());
       for (size_t i = 16; i + 8 <= stream.size(); i += 8)

@@ -10,9 +10,15 @@ using namespace troupe::net;
 
 namespace {
 
+struct Kind {
+  bool tcp = false, ring = true, look = true;
+};
+
 struct SocketBackend : contract::Backend {
-  explicit SocketBackend(bool tcp) : tcp_(tcp) {}
+  explicit SocketBackend(Kind kind) : tcp_(kind.tcp), kind_(kind) {}
   std::unique_ptr<Transport> make(const std::string&, TransportOptions options, Events& events) override {
+    if (!kind_.ring) options.limits.ring_bytes = 0;
+    if (!kind_.look) options.limits.look = Duration::zero();
     return make_socket_transport(std::move(options), events);
   }
   std::string listen_address(const std::string&) override {
@@ -20,14 +26,24 @@ struct SocketBackend : contract::Backend {
   }
   std::string nowhere() override { return tcp_ ? "tcp:127.0.0.1:1" : "unix:@nobody-listens-here"; }
   bool tcp_;
+  Kind kind_;
 };
+
+void keep_it(Kind kind) {
+  contract::keeps_the_contract([kind] { return std::make_unique<SocketBackend>(kind); });
+}
 
 }  // namespace
 
-TEST_CASE("Unix sockets keep the contract", "[contract]") {
-  contract::keeps_the_contract([] { return std::make_unique<SocketBackend>(false); });
+TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({}); }
+TEST_CASE("Unix sockets with rings whose readers sleep keep the contract", "[contract]") {
+  keep_it({.look = false});
 }
-
-TEST_CASE("TCP sockets keep the contract", "[contract]") {
-  contract::keeps_the_contract([] { return std::make_unique<SocketBackend>(true); });
+TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false}); }
+TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract]") {
+  keep_it({.ring = false, .look = false});
+}
+TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
+TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {
+  keep_it({.tcp = true, .look = false});
 }

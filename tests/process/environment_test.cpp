@@ -111,6 +111,7 @@ TEST_CASE("half-set and impossible variables end a program with 2, naming them",
   refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x"}, 2, {"TROUPE_TOKEN_FILE"});
   refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x", "TROUPE_TOKEN=short"}, 2, {"5 bytes", "16"});
   refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=soon"), 2, {"TROUPE_JOIN_TIMEOUT is 'soon'"});
+  refused(with(site.of(0, 3), "TROUPE_POLLING=often"), 2, {"TROUPE_POLLING is 'often'"});
   refused({"TROUPE_WORKERS=many"}, 2, {"TROUPE_WORKERS is 'many'"});
   refused({"TROUPE_WORKERS=0"}, 2, {"TROUPE_WORKERS"});
 }

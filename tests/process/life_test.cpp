@@ -4,6 +4,7 @@
 
 #include "tests/process/launcher.h"
 #include "tests/support/folder.h"
+#include "tests/support/sanitized.h"
 
 using namespace troupe::testing;
 
@@ -51,12 +52,13 @@ TEST_CASE("a thousand steps over processes leave no counter up and no memory beh
     CHECK(number_after(seen[0], "borrowed_references ") == (name == "w0" ? 2 : 0));
     CHECK(number_after(seen[0], "pending_calls ") == (name == "w0" ? 1 : 0));  // the question itself
   }
+  if (kSanitized) WARN("resident memory is not looked at: the sanitizer's own grows");
   std::istringstream before(job.line("resident 200 ")), after(job.line("resident 1000 "));
   for (const std::string name : {"w0", "w1", "w2"}) {
     int64_t early = 0, late = 0;
     REQUIRE((before >> early && after >> late));
     INFO(name << ": " << early << " bytes after 200 steps, " << late << " after 1000");
-    CHECK(late - early < (2 << 20));
+    if (!kSanitized) CHECK(late - early < (2 << 20));
   }
 }
 

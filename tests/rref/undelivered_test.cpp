@@ -102,7 +102,7 @@ TEST_CASE("references in replies that are not delivered are given back") {
     SECTION("another reference in the reply cannot be sent, item of " + std::to_string(owner)) {
       const auto bad = f.cluster.await(f.box.call<&Box::give_bad>());
       REQUIRE_FALSE(bad.ok());
-      CHECK_THAT(bad.error().what(), Catch::Contains("object that is gone"));
+      CHECK_THAT(bad.error().what(), Catch::Contains("object of this reference is gone"));
     }
     SECTION("autograd refuses the reply, item of " + std::to_string(owner)) {
       const auto refused = f.cluster.await(f.box.call<&Box::give_learning>());
@@ -148,7 +148,7 @@ TEST_CASE("references in calls that reach no method are given back") {
         const Value bad(RefValue{{0, 0, 12345}, "Item", kNoWorker, 0, {}});
         const auto r = f.cluster.await(f.box.call_by_name("take", {ref, bad}));
         REQUIRE_FALSE(r.ok());
-        CHECK_THAT(r.error().what(), Catch::Contains("object that is gone"));
+        CHECK_THAT(r.error().what(), Catch::Contains("object of this reference is gone"));
       }
       SECTION("the caller does not wait for the answer, item of " + std::to_string(owner)) {
         f.cluster.network().schedule(600us, [] {});

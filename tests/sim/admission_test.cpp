@@ -177,6 +177,27 @@ TEST_CASE("workers that crash or leave while others join hold nobody up, and are
   SUCCEED();
 }
 
+TEST_CASE("a cluster that ends lets in whoever it is letting in, and nobody after") {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    INFO("seed " << seed);
+    Town town(seed);
+    Resident& early = town.join();
+    for (uint64_t i = 0; i < seed; ++i) town.step();  // up to the end of its admission
+    const Future<void> closed = town.node(0).coordinator->close();
+    Resident& late = town.join();
+    while (town.step()) {
+    }
+    CHECK(closed.is_ready());
+    REQUIRE((early.joined->is_ready() && late.joined->is_ready()));
+    REQUIRE_FALSE(late.joined->peek()->ok());
+    CHECK(late.joined->peek()->error().kind() == ErrorKind::cancelled);
+    CHECK_THAT(late.joined->peek()->error().what(), Contains("[cluster] is shutting down: w2 is not let in"));
+    if (seed == 0) CHECK_FALSE(early.joined->peek()->ok());
+    if (seed >= 10) CHECK(early.joined->peek()->ok());
+    CHECK(town.listed(town.node(0)).size() == (early.joined->peek()->ok() ? 2 : 1));
+  }
+}
+
 TEST_CASE("a number that has been used is refused, by name, and others join") {
   Town town(7);
   const auto settle = [&] {

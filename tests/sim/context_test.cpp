@@ -164,6 +164,28 @@ TEST_CASE("a pass that another worker started fails when a link breaks that it t
   CHECK(failed > 10);
 }
 
+TEST_CASE("a pass that meets a worker that has lost the context's originator names that loss") {
+  Scene s;
+  {
+    autograd::Context context(s.cluster.worker(0));
+    Tensor x = kX.clone_data();
+    x.set_requires_grad();
+    auto starter = s.cluster.spawn<User>(0, 1);
+    auto y = s.cluster.await(s.user.call<&User::use>(s.scale, x));  // w1 has called w2
+    REQUIRE(y.ok());
+    s.cluster.network().partition("w0", "w2");
+    s.cluster.settle();
+    REQUIRE(s.cluster.worker(2).metrics()["contexts"] == 0);
+    const auto r = s.cluster.await(starter.call<&User::back>(y.value()));  // w1 to w0 to w1 to w2
+    REQUIRE_FALSE(r.ok());
+    INFO(r.error().what());
+    CHECK(r.error().kind() == ErrorKind::disconnected);
+    CHECK(r.error().worker() == "w0");
+    CHECK_THAT(r.error().what(), Catch::Contains("the context has ended on worker w2 with its originator"));
+  }
+  nothing_left(s.cluster, {0, 1, 2});
+}
+
 TEST_CASE("every other worker dies after the forward passes: those of all survivors fail in time") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);

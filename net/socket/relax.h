@@ -1,0 +1,17 @@
+// A pause of a thread that looks at memory until somebody writes there.
+#pragma once
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace troupe::net {
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace troupe::net
