@@ -30,13 +30,15 @@ constexpr int kInFlight = 5000;
 template <class Call>
 double rate(const bench::Bench& bench, Call&& call) {
   const auto calls = static_cast<size_t>(bench.count(kInFlight));
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<std::decay_t<decltype(call())>> sent;
-  sent.reserve(calls);
-  for (size_t i = 0; i < calls; ++i) sent.push_back(call());
-  for (const auto& reply : sent) reply.get();
-  return static_cast<double>(calls) /
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double us = bench.median_us(
+      [&] {
+        std::vector<std::decay_t<decltype(call())>> sent;
+        sent.reserve(calls);
+        for (size_t i = 0; i < calls; ++i) sent.push_back(call());
+        for (const auto& reply : sent) reply.get();
+      },
+      5, 1);
+  return 1e6 * static_cast<double>(calls) / us;
 }
 
 void calls(const bench::Bench& bench, Cluster& cluster, const std::string& where, const RRef<Peer>& peer) {

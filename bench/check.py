@@ -1,18 +1,30 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|refs|model|ops|contexts|pipeline     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|latency|refs|model|ps|ops|contexts|pipeline|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
-import json, math, subprocess, sys
+import json, math, os, subprocess, sys, tempfile
+import xml.etree.ElementTree as tree
 
 from programs import PROCESSES, command
 
 US, RATE = "us", "1/s"
+TO_64 = [1, 2, 4, 8, 16, 32, 64]
+# What bench_scale says about growth: of which field of which lines, over what; True: the field is a rate.
+CURVES = [("scale_callers_us", "value", "callers", False), ("scale_callers_us", "calls_per_s", "callers", True),
+          ("scale_in_flight_us", "value", "in_flight", False), ("scale_workers_us", "value", "workers", False),
+          ("scale_workers_us", "in_turn", "workers", False), ("scale_workers_calls_per_s", "value", "workers", True),
+          *(("scale_backward_" + what + "_us", field, what, False) for what in ("hops", "fan_out") for field in ("value", "step")),
+          *(("scale_connection_bytes", field, "connections", False) for field in ("value", "used")),
+          *(("scale_" + what + "_bytes", field, what + "s", False) for what in ("actor", "reference") for field in ("value", "holder"))]
 EXPECTED = {
     "rpc": [("rpc_echo_us", US, {}), ("rpc_builtin_us", US, {}),
             *(("rpc_tensor_us", US, {"kib": k}) for k in (4, 1024, 16384, 65536)),
             ("rpc_async_calls_per_s", RATE, {}), ("rpc_async_builtin_calls_per_s", RATE, {}),
             ("rref_create_fetch_us", US, {}), *(("dist_backward_us", US, {"hops": h}) for h in (1, 5, 20))],
+    "latency": [("raw_ping_pong_us", US, {}), ("rpc_echo_us", US, {}), ("rpc_echo_each_ms_us", US, {}),
+                ("idle_cpu_ms_per_s", "ms", {}), ("rpc_echo_p99_us", US, {}), ("rpc_echo_p99_under_load_us", US, {}),
+                ("rpc_echo_allocations", "1", {}), ("rpc_echo_bytes", "bytes", {})],
     "refs": [*(("refs_" + what + "_us", US, {"live": n}) for n in (10**3, 10**4, 10**5, 10**6)
                for what in ("create", "copy", "pass", "drop", "fetch")), ("refs_drop_all_us", US, {"live": 10**6})],
     "contexts": [("context_step_us", US, {"live": 0}),
@@ -20,9 +32,23 @@ EXPECTED = {
                                                                  ("context_bytes", "bytes", {"live": n}))),
                  ("context_end_us", US, {"live": 10000})],
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
+    "ps": [("ps_pull_push_per_s", RATE, {"parameters": n, "workers": 2}) for n in (1 << 10, 1 << 20)],
     "pipeline": [("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 32, "context": 64}),
                  *(("pipeline_step_us", US, {"stages": 2, "micro_batches": m}) for m in (1, 4, 8, 32)),
                  *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32))],
+    "scale": [*(("scale_callers_us", US, {"callers": n}) for n in TO_64),
+              *(("scale_in_flight_us", US, {"in_flight": n}) for n in (1, 10, 100, 1000, 5000)),
+              *(line for n in (2, 4) for line in (
+                  *(("scale_connection_bytes", "B", {"connections": k}) for k in (1, 2) if n == 4),
+                  ("scale_idle_cpu_percent", "%", {"workers": n}), ("scale_workers_us", US, {"workers": n}),
+                  ("scale_workers_calls_per_s", RATE, {"workers": n}))),
+              *(("scale_backward_" + what + "_us", US, {what: n}) for what in ("hops", "fan_out") for n in TO_64),
+              *(("scale_actor_bytes", "B", {"actors": 1000 * n}) for n in TO_64[:-1]),
+              *(("scale_reference_bytes", "B", {"references": 1000 * n}) for n in TO_64),
+              ("scale_local_call_us", US, {}), ("scale_local_tensor_us", US, {}),
+              *(("scale_context_overhead_percent", "%", {"tensor": t}) for t in (0, 1)),
+              ("scale_after_last_call_us", US, {}), *(("scale_system_calls", "1", {"asleep": a}) for a in (0, 1)),
+              *((bench + ("" if field == "value" else "_" + field) + "_growth", "1", {}) for bench, field, _, _ in CURVES)],
     "ops": [*(("matmul_gflops", "GFLOP/s", {"n": n}) for n in (64, 256, 1024)),
             *((line, US, {"elements": 1 << 20}) for line in ("add_us", "add_limit_us")),
             ("tiny_op_fwd_bwd_us", US, {"ops": 3}),
@@ -31,6 +57,18 @@ EXPECTED = {
             ("cnn_step_us", US, {"batch": 64}),
             ("transformer_step_us", US, {"batch": 8, "context": 128, "width": 256, "layers": 4})],
 }
+
+
+# What a line says beside its value.
+BESIDE = {"rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_there"],
+          "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median"], "rpc_echo_allocations": ["there"],
+          "scale_callers_us": ["calls_per_s"], "scale_workers_us": ["in_turn"], "scale_connection_bytes": ["used"],
+          "scale_backward_hops_us": ["step"], "scale_backward_fan_out_us": ["step"], "scale_actor_bytes": ["holder"],
+          "scale_reference_bytes": ["holder"], "scale_context_overhead_percent": ["without_us"],
+          "scale_after_last_call_us": ["here", "there"], "scale_system_calls": ["here", "there"]}
+# Differences, which a few steps may leave at zero or below.
+SIGNED = {"scale_idle_cpu_percent", "scale_connection_bytes", "scale_actor_bytes", "scale_reference_bytes",
+          "scale_context_overhead_percent", "scale_system_calls", "scale_after_last_call_us"}
 
 
 def wrong(text, expected):
@@ -45,28 +83,61 @@ def wrong(text, expected):
     for key, value in {"bench": bench, "unit": unit, **keys}.items():
         if line.get(key) != value:
             return f"{key} is {line.get(key)!r}, expected {value!r}"
-    measured = ["value", *(["gb_per_s"] if bench == "rpc_tensor_us" else []), *(["speedup"] if "stages" in keys else [])]
+    growth = bench.endswith("_growth")
+    measured = ["value", *(["fixed", "each", "steepest", "steepest_at"] if growth else []), *BESIDE.get(bench, []), *(["speedup"] if "stages" in keys else [])]
     for key in measured:
         value = line.get(key)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0 or key == "value" and value == 0:
+        if isinstance(value, (int, float)) and math.isfinite(value) and (growth or bench in SIGNED):
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0 or key == "value" and value == 0 and not bench.startswith("idle"):
             return f"{key} is {value!r}, expected a positive number"
     unknown = set(line) - {"system", "bench", "unit", *keys, *measured}
     return f"unknown keys {sorted(unknown)}" if unknown else ""
+
+
+def wrong_growth(lines, folder):
+    """What is wrong with what bench_scale made of its lines, and with its pictures; empty if nothing is."""
+    for bench, field, key, rate in CURVES:
+        points = [(line[key], line[key] / line[field] * 1e6 if rate else max(line[field], 1e-9)) for line in lines
+                  if line["bench"] == bench]
+        said = next(line for line in lines if line["bench"] == bench + ("" if field == "value" else "_" + field) + "_growth")
+        (last, most) = points[-1]
+        eighth, cost = next(p for p in points if p[0] >= last / 8)
+        steepest = max(math.log(b[1] / a[1]) / math.log(b[0] / a[0]) for a, b in zip(points, points[1:]))
+        for name, got, expected in (("value", said["value"], most / last / (cost / eighth)),
+                                    ("steepest", said["steepest"], steepest)):
+            if abs(got - expected) > 0.001 + 0.001 * abs(expected):
+                return f"growth of {bench} {field}: {name} is {got}, but its lines say {expected}"
+    for picture in ("callers", "workers", "backward", "memory", "connections"):
+        try:
+            root = tree.parse(os.path.join(folder, f"scale-{picture}.svg")).getroot()
+        except (OSError, tree.ParseError) as e:
+            return f"scale-{picture}.svg: {e}"
+        drawn = [e for e in root.iter() if e.tag.endswith("polyline")]
+        if len(drawn) < 2:
+            return f"scale-{picture}.svg: {len(drawn)} lines drawn, expected 2 at least"
+    return ""
 
 
 def main():
     if len(sys.argv) != 3 or sys.argv[2] not in PROCESSES:
         sys.exit(__doc__)
     bin_dir, what = sys.argv[1:]
-    done = subprocess.run(command(bin_dir, what, "--quick"), stdout=subprocess.PIPE, text=True)
+    folder = tempfile.TemporaryDirectory(prefix="troupe-bench-")
+    pictures = ["--pictures", os.path.join(folder.name, "pictures")] if what == "scale" else []
+    done = subprocess.run(command(bin_dir, what, "--quick", *pictures), stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"check: bench_{what} failed with exit code {done.returncode}")
     printed, expected = done.stdout.splitlines(), EXPECTED[what]
+    if "scale_system_calls" not in done.stdout:  # where nobody may trace, it says so instead
+        expected = [line for line in expected if line[0] != "scale_system_calls"]
     for text, line in zip(printed, expected):
         if problem := wrong(text, line):
             sys.exit(f"check: {text}: {problem}")
     if len(printed) != len(expected):
         sys.exit(f"check: {len(printed)} lines, expected {len(expected)}:\n{done.stdout}")
+    if pictures and (problem := wrong_growth([json.loads(text) for text in printed], pictures[1])):
+        sys.exit(f"check: {problem}")
 
 
 if __name__ == "__main__":

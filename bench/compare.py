@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|model|ops|pipeline ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|model|ps|ops|pipeline ...]
 
 TROUPE_PEER_PYTHON lists the interpreters that run the peer, separated by colons (/usr/bin/python3 unless set): those of
 several versions of PyTorch, say. Each line is set beside the fastest of them in its round. A peer has one thread for its

@@ -13,6 +13,10 @@
 namespace troupe::bench {
 namespace {
 
+// Of steps that are shorter than the machine takes to settle: threads find their cores, clocks their rates.
+constexpr std::chrono::steady_clock::duration kWarm = std::chrono::milliseconds(50),
+                                              kMeasured = std::chrono::milliseconds(250);
+
 // Whole numbers are printed without a point: "kib": 4.
 nlohmann::ordered_json number(double x) {
   if (x == std::floor(x) && std::abs(x) < 1e15) return static_cast<int64_t>(x);
@@ -21,12 +25,14 @@ nlohmann::ordered_json number(double x) {
 
 }  // namespace
 
-Bench::Bench(const std::string& program, const std::string& description, int argc, const char* const* argv) {
+Bench::Bench(const std::string& program, const std::string& description, int argc, const char* const* argv,
+             const std::function<void(tools::Flags&)>& more) {
   tools::Flags flags(program, description);
   flags.add("--quick", quick_, "a few steps of each: shows that it works, not how fast it is");
   flags.add("--least", least_, "least times instead of medians: for a busy machine, never beside a peer");
   int64_t threads = 1;
   flags.add("--threads", threads, "threads that one operator may use", {1, 1024});
+  if (more) more(flags);
   exit_code = flags.parse(argc, argv);
   ops::set_num_threads(static_cast<int>(threads));
 }
@@ -35,12 +41,15 @@ int Bench::count(int n) const { return quick_ ? std::min(n, 3) : n; }
 
 double Bench::median_us(const std::function<void()>& step, int iterations, int warmup) const {
   using Clock = std::chrono::steady_clock;
-  for (int i = 0; i < count(warmup); ++i) step();
-  std::vector<double> times(static_cast<size_t>(count(iterations)));
-  for (double& t : times) {
+  const auto begin = Clock::now();
+  const auto since = [&](Clock::time_point t) { return quick_ ? kMeasured : Clock::now() - t; };
+  for (int i = 0; i < count(warmup) || since(begin) < kWarm; ++i) step();
+  std::vector<double> times;
+  const auto warm = Clock::now();
+  while (times.size() < static_cast<size_t>(count(iterations)) || since(warm) < kMeasured) {
     const auto start = Clock::now();
     step();
-    t = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
   std::sort(times.begin(), times.end());
   return times[least_ ? 0 : times.size() / 2];

@@ -1,0 +1,214 @@
+// Where the time of a small call goes: beside a raw socket, now and then, under load; what it allocates and
+// sends. `troupe run -n 2 bench_latency`; TROUPE_POLLING=0 and TROUPE_SHARED_MEMORY=0 switch off what makes
+// it quick.
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <stop_token>
+#include <thread>
+
+#include "bench/measure.h"
+#include "net/wire.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Of this process, user and system, in seconds.
+double cpu_seconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+struct Peer : Actor {
+  int64_t echo(int64_t x) { return x; }
+  Tensor back(Tensor x) { return x; }
+  double cpu() { return cpu_seconds(); }
+  int64_t allocated() { return allocations; }
+  static constexpr auto remote = methods<Peer>("echo", &Peer::echo, "back", &Peer::back, "cpu", &Peer::cpu,
+                                               "allocated", &Peer::allocated);
+};
+
+struct Spread {
+  double median, p99;
+};
+template <class Step>
+Spread spread(int steps, Step&& step) {
+  std::vector<double> times(static_cast<size_t>(steps));
+  for (double& t : times) {
+    const auto start = Clock::now();
+    step();
+    t = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  }
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times[times.size() * 99 / 100]};
+}
+
+/// A round trip of 64 bytes over a Unix socket with three sleeping waits, as a call has them: another
+/// process, a thread that reads, and the one that asked.
+double raw_ping_pong_us(const bench::Bench& bench) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+    throw_error(ErrorKind::failed, "[bench] no socket pair");
+  const auto wait_readable = [](int fd) {
+    const int epoll = epoll_create1(0);
+    epoll_event e{};
+    e.events = EPOLLIN;
+    epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
+    return [epoll] {
+      epoll_event got;
+      epoll_wait(epoll, &got, 1, -1);
+    };
+  };
+  char bytes[64] = {};
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    const auto wait = wait_readable(ends[1]);
+    for (;;) {
+      wait();
+      if (read(ends[1], bytes, sizeof bytes) <= 0) _exit(0);
+      if (write(ends[1], bytes, sizeof bytes) <= 0) _exit(0);
+    }
+  }
+  close(ends[1]);
+  std::mutex mutex;
+  std::condition_variable arrived;
+  int64_t answers = 0;
+  std::thread reader([&] {
+    const auto wait = wait_readable(ends[0]);
+    char got[64];
+    for (;;) {
+      wait();
+      if (read(ends[0], got, sizeof got) <= 0) return;
+      std::lock_guard lock(mutex);
+      ++answers;
+      arrived.notify_one();
+    }
+  });
+  int64_t asked = 0;
+  const double us = bench.median_us(
+      [&] {
+        ++asked;
+        if (write(ends[0], bytes, sizeof bytes) < 0) return;
+        std::unique_lock lock(mutex);
+        arrived.wait(lock, [&] { return answers == asked; });
+      },
+      2000, 100);
+  shutdown(ends[0], SHUT_RDWR);
+  reader.join();
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  return us;
+}
+
+void now_and_then(const bench::Bench& bench, const RRef<Peer>& peer) {
+  const int calls = bench.count(1000);
+  const double here = cpu_seconds(), there = peer.call<&Peer::cpu>().get();
+  const auto start = Clock::now();
+  auto next = start;
+  std::vector<double> times;
+  for (int i = 0; i < calls; ++i) {
+    next += std::chrono::milliseconds(1);
+    std::this_thread::sleep_until(next);
+    const auto from = Clock::now();
+    peer.call<&Peer::echo>(1).get();
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - from).count());
+  }
+  const double wall = std::chrono::duration<double>(Clock::now() - start).count();
+  const double mine = cpu_seconds() - here, theirs = peer.call<&Peer::cpu>().get() - there;
+  std::sort(times.begin(), times.end());
+  bench.emit("rpc_echo_each_ms_us", times[times.size() / 2], "us",
+             {{"cpu_percent_here", std::round(1e4 * mine / wall) / 100},
+              {"cpu_percent_there", std::round(1e4 * theirs / wall) / 100}});
+}
+
+void idle(const bench::Bench& bench, const RRef<Peer>& peer) {
+  const double here = cpu_seconds(), there = peer.call<&Peer::cpu>().get();
+  std::this_thread::sleep_for(std::chrono::milliseconds(bench.count(2000)));
+  const double mine = cpu_seconds() - here, theirs = peer.call<&Peer::cpu>().get() - there;
+  bench.emit("idle_cpu_ms_per_s", 500 * std::max(mine, theirs), "ms");
+}
+
+void under_load(const bench::Bench& bench, const RRef<Peer>& peer) {
+  const auto echo = [&] { peer.call<&Peer::echo>(1).get(); };
+  const Spread quiet = spread(bench.count(5000), echo);
+  std::jthread streaming([&](const std::stop_token& enough) {
+    const Tensor x = Tensor::full({16 << 20}, 1);
+    while (!enough.stop_requested()) peer.call<&Peer::back>(x).get();
+  });
+  const Spread loaded = spread(bench.count(200), echo);
+  streaming.request_stop();
+  streaming.join();
+  bench.emit("rpc_echo_p99_us", quiet.p99, "us", {{"median", quiet.median}});
+  bench.emit("rpc_echo_p99_under_load_us", loaded.p99, "us", {{"median", loaded.median}});
+}
+
+void costs(const bench::Bench& bench, const RRef<Peer>& peer) {
+  constexpr int kCalls = 1000;
+  for (int i = 0; i < kCalls; ++i) peer.call<&Peer::echo>(1).get();
+  const int64_t here = allocations, there = peer.call<&Peer::allocated>().get();
+  for (int i = 0; i < kCalls; ++i) peer.call<&Peer::echo>(1).get();
+  const int64_t mine = allocations - here, theirs = peer.call<&Peer::allocated>().get() - there;
+  bench.emit("rpc_echo_allocations", static_cast<double>(mine) / kCalls, "1",
+             {{"there", static_cast<double>(theirs) / kCalls}});
+  net::Call call;
+  call.id = 1, call.target = {1, 0, 1}, call.method = net::method_id("echo"), call.timeout_us = 60'000'000;
+  call.args.push_back(Value(int64_t{1}));
+  net::Reply reply;
+  reply.id = 1, reply.result = Value(int64_t{1});
+  constexpr double kPrefix = 16;
+  bench.emit("rpc_echo_bytes",
+             8.0 * static_cast<double>(net::encode(call).header.size() + net::encode(reply).header.size()) +
+                 2 * kPrefix,
+             "bytes");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Bench bench("bench_latency", "Small calls between two workers; start it with troupe run -n 2.", argc,
+                     argv);
+  if (bench.exit_code) return *bench.exit_code;
+  return launch(hosting<Peer>(), [&](Cluster& cluster) {
+    const auto names = cluster.workers();
+    if (names.size() < 2) throw_invalid("[bench] bench_latency needs 2 workers, got 1");
+    if (!Environment::read()) bench.set_placement("in-process");
+    const auto peer = cluster.spawn<Peer>(names[1]);
+    bench.emit("raw_ping_pong_us", raw_ping_pong_us(bench), "us");
+    bench.emit("rpc_echo_us", bench.median_us([&] { peer.call<&Peer::echo>(1).get(); }, 2000, 100), "us");
+    now_and_then(bench, peer);
+    idle(bench, peer);
+    under_load(bench, peer);
+    costs(bench, peer);
+  });
+}

@@ -1,0 +1,32 @@
+// Counts the system calls of whole processes, from outside.
+#pragma once
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace troupe::bench {
+
+/// From the constructor to the destructor, a child of this process traces all threads that these processes
+/// have now; every system call takes some microseconds more meanwhile.
+class SyscallCounter {
+ public:
+  explicit SyscallCounter(const std::vector<pid_t>& processes);
+  ~SyscallCounter();
+  SyscallCounter(const SyscallCounter&) = delete;
+
+  /// False if the system does not allow it, or for more than kMost processes.
+  bool works() const { return works_; }
+  /// System calls of a process so far.
+  int64_t count(size_t process) const { return shared_[process].load() / 2; }
+
+  static constexpr size_t kMost = 8;
+
+ private:
+  std::atomic<int64_t>* shared_ = nullptr;  // stops of each process: one before a system call, one after it
+  pid_t tracer_ = -1;
+  bool works_ = false;
+};
+
+}  // namespace troupe::bench
