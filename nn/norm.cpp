@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/error.h"
 #include "nn/init.h"
 #include "nn/scale.h"
+#include "ops/arithmetic.h"
 #include "ops/inplace.h"
 #include "ops/norm.h"
 
@@ -47,12 +50,43 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
   if (count < 2)
     throw_invalid(fmt::format("[batch_norm] training needs at least 2 values per channel, got {}", x.str()));
   const auto [y, mean, var] = ops::batch_norm_train(x, weight, bias, eps_);
-  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
-  ops::lerp_(running_mean, mean.detach(), momentum_);
-  ops::mul_(running_var, 1 - momentum_);
-  ops::add_(running_var, var.detach(), momentum_ * unbiased);
-  num_batches_tracked.fill_(num_batches_tracked.item() + 1);
+  if (statistics_ == Statistics::move)
+    move(mean.detach(), var.detach(), static_cast<double>(count) / static_cast<double>(count - 1));
+  else if (statistics_ == Statistics::gather)
+    gather(count, mean.detach(), var.detach());
   return y;
+}
+
+// By a batch of that mean, whose unbiased variance is by * var.
+void BatchNorm2d::move(const Tensor& mean, const Tensor& var, double by) {
+  ops::lerp_(running_mean, mean, momentum_);
+  ops::mul_(running_var, 1 - momentum_);
+  ops::add_(running_var, var, momentum_ * by);
+  num_batches_tracked.fill_(num_batches_tracked.item() + 1);
+}
+
+// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
+// (1979).
+void BatchNorm2d::gather(int64_t count, const Tensor& mean, const Tensor& var) {
+  NoGradGuard no_grad;
+  const auto part = static_cast<double>(count);
+  Gathered& all = gathered_;
+  if (all.count == 0) {
+    all = {count, mean.clone_data(), ops::mul(var, part)};
+    return;
+  }
+  const double before = static_cast<double>(all.count), after = before + part;
+  const Tensor distance = ops::sub(mean, all.mean);
+  all.squares = ops::add(ops::add(all.squares, ops::mul(var, part)),
+                         ops::mul(ops::mul(distance, distance), before * part / after));
+  all.mean = ops::add(all.mean, ops::mul(distance, part / after));
+  all.count += count;
+}
+
+void BatchNorm2d::settle(bool keep) {
+  const Gathered all = std::exchange(gathered_, {});
+  statistics_ = Statistics::move;
+  if (keep && all.count > 0) move(all.mean, all.squares, 1 / static_cast<double>(all.count - 1));
 }
 
 void BatchNorm2d::members(Members& m) {

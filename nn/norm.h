@@ -33,6 +33,13 @@ struct BatchNorm2dOptions {
   DType dtype = float32;
 };
 
+/// What a pass while training does with running statistics.
+enum class Statistics {
+  move,    ///< they move by the batch
+  gather,  ///< it is a part of a batch, by which they move in settle()
+  leave,   ///< nothing: a pass that was counted already is made again
+};
+
 /// x [N, channels, H, W]: while training, each channel by its mean and variance in the batch, which also go
 /// into the running ones: running += momentum * (batch - running), with the unbiased variance. In use, by the
 /// running ones.
@@ -49,12 +56,28 @@ class BatchNorm2d final : public Layer {
   void reset(Generator& generator) override;
   std::string str() const override;
 
+  /// For batches that come in parts: from now on.
+  void set_statistics(Statistics what) { statistics_ = what; }
+  /// The running statistics move once, by all that was gathered since the last time, as one batch, and
+  /// num_batches_tracked counts it as one; or, with keep false, it is forgotten. Passes move them again.
+  void settle(bool keep = true);
+
   Tensor weight, bias;               ///< [channels]
   Tensor running_mean, running_var;  ///< [channels], buffers; they start at 0 and 1
   Tensor num_batches_tracked;        ///< int64 [], a buffer: passes while training
 
  private:
+  /// Of parts of a batch: how many values per channel, their mean, and the sum of squared distances from it.
+  struct Gathered {
+    int64_t count = 0;
+    Tensor mean, squares;
+  };
+  void gather(int64_t count, const Tensor& mean, const Tensor& var);
+  void move(const Tensor& mean, const Tensor& var, double by);
+
   double eps_, momentum_;
+  Statistics statistics_ = Statistics::move;
+  Gathered gathered_;
 };
 
 }  // namespace troupe::nn

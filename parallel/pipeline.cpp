@@ -10,6 +10,7 @@
 #include "parallel/choose.h"
 #include "parallel/loss_here.h"
 #include "parallel/micro_batch.h"
+#include "parallel/stage_parameters.h"
 
 namespace troupe::parallel {
 namespace {
@@ -44,37 +45,6 @@ double mean(const std::vector<double>& values, const std::vector<double>& parts)
   return sum;
 }
 
-StepReport join(const std::vector<RunnerReport>& parts, const Policy& policy) {
-  StepReport report;
-  report.schedule = name_of(policy);
-  report.workers = static_cast<int>(parts.size());
-  report.micro_batches = micro_batches_of(policy);
-  int64_t first = std::numeric_limits<int64_t>::max();
-  for (const RunnerReport& part : parts)
-    for (const Done& d : part.done) first = std::min(first, d.begin);
-  const auto seconds = [&](int64_t t) { return static_cast<double>(t - first) * 1e-9; };
-  for (size_t w = 0; w < parts.size(); ++w) {
-    double busy = 0;
-    for (const Done& d : parts[w].done) {
-      const Action action{static_cast<Work>(d.work), static_cast<int>(d.micro_batch),
-                          static_cast<int>(d.stage / report.workers)};
-      report.events.push_back(
-          {static_cast<int>(w), static_cast<int>(d.stage), action, seconds(d.begin), seconds(d.end)});
-      report.duration = std::max(report.duration, seconds(d.end));
-      busy += static_cast<double>(d.end - d.begin) * 1e-9;
-    }
-    for (const Came& c : parts[w].came) {
-      const auto stage = static_cast<int>(c.stage);
-      report.messages.push_back({c.forward ? stage - 1 : stage + 1, stage, static_cast<int>(c.micro_batch),
-                                 seconds(c.sent), seconds(c.arrived)});
-    }
-    report.busy.push_back(busy);
-    report.exposed.push_back(static_cast<double>(parts[w].exposed) * 1e-9);
-    report.peak_live.push_back(static_cast<int>(parts[w].peak_live));
-  }
-  return report;
-}
-
 void check_stages(const std::vector<Stage>& stages, const PipelineOptions& options) {
   if (stages.empty()) throw_invalid("[pipeline] there are no stages");
   if (options.chunks < 1 || stages.size() % static_cast<size_t>(options.chunks) != 0)
@@ -100,10 +70,23 @@ struct Pipeline::Run {
   double total = 0;
 };
 
+Stage Stage::gives(std::vector<std::string> names) const {
+  Stage out = *this;
+  out.skips.gives = std::move(names);
+  return out;
+}
+
+Stage Stage::takes(std::vector<std::string> names) const {
+  Stage out = *this;
+  out.skips.takes = std::move(names);
+  return out;
+}
+
 Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options)
     : here_(here), stages_(std::move(stages)), options_(std::move(options)) {
   check_stages(stages_, options_);
   workers_ = this->stages() / options_.chunks;
+  connect();
   if (options_.micro_batches < 1)
     throw_invalid(fmt::format("[pipeline] {} micro-batches: expected at least 1", options_.micro_batches));
   if (options_.schedule == "auto")
@@ -120,11 +103,51 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
     runners_.push_back(here_.spawn<Runner>(at, std::move(setup)).with_timeout(options_.timeout));
   }
   if (options_.loss) loss_ = here_.spawn<LossHere>(here_.id());
-  const size_t count = runners_.size();
-  for (size_t w = 0; w < count; ++w)
-    runners_[w].tell<&Runner::connect>(AnyRef(runners_[(w + count - 1) % count]),
-                                       AnyRef(runners_[(w + 1) % count]),
-                                       loss_ && w + 1 == count ? AnyRef(loss_) : AnyRef());
+  for (int w = 0; w < workers_; ++w)
+    runners_[static_cast<size_t>(w)].tell<&Runner::connect>(
+        peers_of(w), loss_ && w + 1 == workers_ ? AnyRef(loss_) : AnyRef());
+}
+
+// Skips and ties, from stage to stage.
+void Pipeline::connect() {
+  std::vector<SkipNames> skips;
+  std::vector<AnyRef> actors;
+  for (const Stage& s : stages_) skips.push_back(s.skips), actors.push_back(s.part.actor);
+  auto links = connect_skips(skips);
+  auto ties = connect_ties(options_.tied, actors);
+  for (size_t s = 0; s < stages_.size(); ++s)
+    stages_[s].part.links = std::move(links[s]), stages_[s].part.ties = std::move(ties[s]);
+  std::vector<Future<void>> told;
+  for (const auto& copies : options_.tied) {
+    const auto value = actors[static_cast<size_t>(copies[0].stage)].call(kParameter, {Value(copies[0].name)});
+    for (size_t i = 1; i < copies.size(); ++i)
+      told.push_back(value
+                         .then([actor = actors[static_cast<size_t>(copies[i].stage)],
+                                name = copies[i].name](const Value& v) {
+                           return actor.call(kTie, {Value(name), v});
+                         })
+                         .then([](const Value&) {}));
+  }
+  tied_ = all(told).then([](const std::vector<Unit>&) {});
+}
+
+std::vector<AnyRef> Pipeline::peers_of(int worker) const {
+  std::vector<AnyRef> peers(runners_.size());
+  const auto meet = [&](int64_t stage) {
+    const auto w = static_cast<size_t>(stage % workers_);
+    peers[w] = AnyRef(runners_[w]);
+  };
+  for (int s = worker; s < stages(); s += workers_) {
+    if (s > 0) meet(s - 1);
+    if (s + 1 < stages()) meet(s + 1);
+    const StageLinks& links = stages_[static_cast<size_t>(s)].part.links;
+    for (const Link& to : links.takes) meet(to.stage);
+    for (const auto& users : links.gives)
+      for (const Link& to : users) meet(to.stage);
+    for (const Tie& tie : stages_[static_cast<size_t>(s)].part.ties)
+      for (const Link& to : tie.others) meet(to.stage);
+  }
+  return peers;
 }
 
 Pipeline::~Pipeline() {
@@ -201,11 +224,14 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
 }
 
 Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& run) {
-  std::vector<Future<RunnerReport>> parts;
-  for (size_t w = 0; w < runners_.size(); ++w)
-    parts.push_back(runners_[w].call<&Runner::step>(std::move(run->orders[w])));
+  const auto begin = [run, runners = runners_] {
+    std::vector<Future<RunnerReport>> parts;
+    for (size_t w = 0; w < runners.size(); ++w)
+      parts.push_back(runners[w].call<&Runner::step>(std::move(run->orders[w])));
+    return all(parts, OnError::at_once);
+  };
   // The first error ends it. The others give up, and forget the step.
-  return all(parts, OnError::at_once)
+  return (options_.tied.empty() ? begin() : tied_.then(begin))
       .recover([runners = runners_, step = step_](const Error& e) -> std::vector<RunnerReport> {
         for (const auto& runner : runners) whatever_comes(runner.call<&Runner::drop>(step));
         throw e;
@@ -238,22 +264,25 @@ Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Va
     run->orders.back().targets = std::move(targets);
   const auto reports = start(run);
   return ready.then([reports] { return reports; })
-      .then([loss = loss_](const std::vector<RunnerReport>& parts) {
+      .then([loss = loss_, step = step_](const std::vector<RunnerReport>& parts) {
         if (!loss)
           return Future<std::pair<std::vector<RunnerReport>, std::vector<double>>>::ready(
               {parts, parts.back().losses});
-        return loss
-            .local([](LossHere& l) {
-              auto losses = l.losses();
-              l.end();
-              return losses;
-            })
+        return loss.local([step](LossHere& l) { return l.end(step); })
             .then([parts](const std::vector<double>& losses) { return std::pair(parts, losses); });
       })
       .then([run, kept = report_](const std::pair<std::vector<RunnerReport>, std::vector<double>>& done) {
         *kept = join(done.first, run->policy);
         return StepResult{mean(done.second, run->weights), done.second, run->total};
       });
+}
+
+Future<void> Pipeline::forwards_done() { return runners_.back().call<&Runner::after_forwards>(step_); }
+
+Future<void> Pipeline::keep_versions() {
+  std::vector<Future<Value>> told;
+  for (const Stage& stage : stages_) told.push_back(stage.part.actor.call(kKeepVersions, {}));
+  return all(told).then([](const ValueList&) {});
 }
 
 Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const StepOptions& options) {

@@ -18,10 +18,16 @@ class LossHere;
 /// A stage: a method of an actor, which may live anywhere. Make it with stage().
 struct Stage {
   StageActor part;
+  SkipNames skips;
   /// The last stage: method M of the same actor gives the loss of (output, target), a tensor of one element
   /// that is the mean over the micro-batch.
   template <auto M>
   Stage with_loss() const;
+  /// The last results of the method, which gives a list or a tuple, are skips of these names. They go
+  /// straight to the stages behind that take them, and their gradients straight back; not to the next stage.
+  Stage gives(std::vector<std::string> names) const;
+  /// The method takes skips of these names, as arguments behind those from the stage before.
+  Stage takes(std::vector<std::string> names) const;
 };
 
 namespace detail {
@@ -46,10 +52,11 @@ struct ClassOf<R (T::*)(A...) const> {
 /// of as many), and behind it what is delivered to it (StepOptions::inputs).
 template <auto M, class T>
 Stage stage(const RRef<T>& actor) {
-  return {{AnyRef(actor),
-           actors::method_name<T, M>(),
-           static_cast<int64_t>(actors::MethodTraits<decltype(M)>::kArity),
-           {}}};
+  Stage out;
+  out.part.actor = AnyRef(actor);
+  out.part.method = actors::method_name<T, M>();
+  out.part.arity = static_cast<int64_t>(actors::MethodTraits<decltype(M)>::kArity);
+  return out;
 }
 template <auto M>
 Stage Stage::with_loss() const {
@@ -74,6 +81,11 @@ struct PipelineOptions {
   /// worker.
   std::function<Tensor(const Value& output, const Value& target)> loss = {};
   Checkpoint checkpoint = Checkpoint::never;
+  /// Parameters that several stages have, each a copy in its own actor (tied embeddings). The values of the
+  /// first of each list are copied into the others before the first step, and all of them have the sum of
+  /// their gradients after each, with the same bits: equal optimizers keep them equal. Norms of all gradients
+  /// count the first only. (Stages of one actor share its parameters without that.)
+  std::vector<std::vector<StageParameter>> tied = {};
   /// For "auto": how many micro-batches each worker may keep; empty: any number.
   std::vector<int> most_live = {};
   Duration timeout = std::chrono::seconds(60);  ///< of a step; zero: none
@@ -94,11 +106,13 @@ struct StepResult {
   double weight = 0;           ///< sum of the weights
 };
 
-/// Belongs to one thread, or to one actor; one step at a time. The stages' actors go on to live when it goes.
+/// Belongs to one thread, or to one actor. A step that begins before the last one has ended follows it on
+/// each worker, as soon as that worker is done with it. The stages' actors go on to live when it goes.
 class Pipeline {
  public:
   /// Does not wait. `invalid` for no stages, for counts that are no multiple of `chunks`, for schedules that
-  /// do not fit, and for two losses or none.
+  /// do not fit, for two losses or none, for skips that are given or taken by nobody, and for ties that
+  /// cannot be.
   Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -125,6 +139,12 @@ class Pipeline {
   }
   Future<std::vector<Value>> forward_async(const Value& batch, const StepOptions& options = {});
 
+  /// Ready when all forwards of the last step that was begun are done, on all workers.
+  Future<void> forwards_done();
+  /// From now on, updates give the parameters of the stages new elements where a step on its way holds the
+  /// old ones (optim::set_copy_on_write()).
+  Future<void> keep_versions();
+
   int workers() const { return workers_; }
   int stages() const { return static_cast<int>(stages_.size()); }
   /// What steps of `micro_batches` follow; for "auto" after the first step, which measures.
@@ -136,6 +156,8 @@ class Pipeline {
   struct Run;
   std::shared_ptr<Run> prepare(std::vector<Value> batch, const StepOptions& options, bool record);
   Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
+  std::vector<AnyRef> peers_of(int worker) const;
+  void connect();
   bool has_loss() const { return !stages_.back().part.loss.empty(); }
 
   Here here_;
@@ -145,6 +167,7 @@ class Pipeline {
   uint64_t id_, step_ = 0;
   std::vector<RRef<Runner>> runners_;
   RRef<LossHere> loss_;
+  Future<void> tied_ = Future<void>::ready({});  // the copies have the values of the first ones
   std::shared_ptr<StepReport> report_ = std::make_shared<StepReport>();
   std::map<int, Policy> policies_;  // by number of micro-batches
 };

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "actors/actor.h"
+#include "parallel/links.h"
 #include "parallel/plan.h"
+#include "parallel/runner_report.h"
 #include "parallel/stage_work.h"
+#include "parallel/ties.h"
 #include "rref/any_ref.h"
 
 namespace troupe::parallel {
@@ -19,8 +22,10 @@ struct StageActor {
   std::string method;
   int64_t arity = 1;
   std::string loss;  ///< method; empty: none
-  static constexpr auto fields =
-      std::tuple(&StageActor::actor, &StageActor::method, &StageActor::arity, &StageActor::loss);
+  StageLinks links;
+  std::vector<Tie> ties;
+  static constexpr auto fields = std::tuple(&StageActor::actor, &StageActor::method, &StageActor::arity,
+                                            &StageActor::loss, &StageActor::links, &StageActor::ties);
 };
 
 struct RunnerSetup {
@@ -45,58 +50,35 @@ struct RunnerStep {
                  &RunnerStep::weights, &RunnerStep::batch, &RunnerStep::targets, &RunnerStep::given);
 };
 
-/// Something that a worker did: times in nanoseconds of its clock.
-struct Done {
-  int64_t work = 0, micro_batch = 0, stage = 0, begin = 0, end = 0;
-  static constexpr auto fields =
-      std::tuple(&Done::work, &Done::micro_batch, &Done::stage, &Done::begin, &Done::end);
-};
-/// Something that came from the stage before (forward) or after.
-struct Came {
-  bool forward = true;
-  int64_t micro_batch = 0, stage = 0, sent = 0, arrived = 0;
-  static constexpr auto fields =
-      std::tuple(&Came::forward, &Came::micro_batch, &Came::stage, &Came::sent, &Came::arrived);
-};
-
-struct RunnerReport {
-  std::vector<Done> done;
-  std::vector<Came> came;
-  int64_t peak_live = 0;
-  int64_t exposed = 0;         ///< nanoseconds of waiting for something that was on its way already
-  std::vector<double> losses;  ///< by micro-batch, of a stage with a loss
-  std::vector<Value> outputs;  ///< by micro-batch, of the last stage where nothing is recorded
-  static constexpr auto fields =
-      std::tuple(&RunnerReport::done, &RunnerReport::came, &RunnerReport::peak_live, &RunnerReport::exposed,
-                 &RunnerReport::losses, &RunnerReport::outputs);
-};
-
 /// Not for users: a Pipeline makes one for each of its workers, beside the actors of the first stage there.
 class Runner final : public Actor {
  public:
   explicit Runner(RunnerSetup setup) : setup_(std::move(setup)) {}
 
-  /// What takes outputs of this worker's stages (`next`) and gradients (`previous`): runners, or behind the
-  /// last stage an actor that has the loss, or nothing.
-  void connect(AnyRef previous, AnyRef next, AnyRef loss);
-  /// Everything that the plan says, in the context of the call. Ends with the report, or with the first
-  /// error, which names stage and micro-batch.
+  /// The runners of all workers that this one sends to (others: empty), and what takes the outputs of the
+  /// last stage, if that is an actor that has the loss.
+  void connect(std::vector<AnyRef> runners, AnyRef loss);
+  /// Everything that the plan says, in the context of the call, once the step before is over here. Ends with
+  /// the report, or with the first error, which names stage and micro-batch.
   Task<RunnerReport> step(RunnerStep order);
-  /// The output of the stage before `stage` (forward), or the gradients from the stage after it.
-  void receive(uint64_t step, int64_t stage, int64_t micro_batch, bool forward, Value what, int64_t sent);
+  /// Ends when that step has done all its forwards here.
+  Task<void> after_forwards(uint64_t step);
+  /// A part of what a stage of this worker needs for its forward or backward of a micro-batch.
+  void receive(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what, int64_t sent);
   /// Something that this worker sent in that step could not be delivered.
   void not_sent(uint64_t step, Error why);
   /// A failed step is over: forgets what is left of it here and with the stages.
   Task<void> drop(uint64_t step);
   /// Arguments of receive().
-  static ValueList message(uint64_t step, int64_t stage, int64_t micro_batch, bool forward, Value what,
+  static ValueList message(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what,
                            int64_t sent);
   /// Lets go of the other actors.
   void close();
 
-  static constexpr auto remote = methods<Runner, RunnerSetup>(
-      "connect", &Runner::connect, "step", &Runner::step, "receive", &Runner::receive, "not_sent",
-      &Runner::not_sent, "drop", &Runner::drop, "close", &Runner::close);
+  static constexpr auto remote =
+      methods<Runner, RunnerSetup>("connect", &Runner::connect, "step", &Runner::step, "after_forwards",
+                                   &Runner::after_forwards, "receive", &Runner::receive, "not_sent",
+                                   &Runner::not_sent, "drop", &Runner::drop, "close", &Runner::close);
 
  private:
   struct Message {
@@ -106,25 +88,32 @@ class Runner final : public Actor {
   /// What has come for one step.
   struct Inbox {
     std::vector<Message> fresh;
-    std::map<std::tuple<bool, int64_t, int64_t>, Value> waiting;  // forward?, stage, micro-batch
     std::optional<Error> failure;
     std::optional<Promise<void>> wake;
+    Promise<void> forwards, over;  // all forwards are done; the step has ended, or been dropped
     void notify();
     Future<void> changed();
   };
   struct Running;  // a step
+  struct EndOf;
   const std::shared_ptr<Inbox>& inbox(uint64_t step);
-  StageActor& actor_of(int64_t stage) {
-    return setup_.chunks.at(static_cast<size_t>(stage / setup_.workers));
-  }
+  /// `invalid` if it is none of this worker's.
+  const StageActor& actor_of(int64_t stage) const;
   int64_t stages() const { return setup_.workers * static_cast<int64_t>(setup_.chunks.size()); }
+  void take_in(Running& run);
   Task<void> perform(Running& run, Action action);
-  void send(Running& run, const AnyRef& to, int64_t stage, int64_t micro_batch, bool forward, Value what);
+  Task<void> commit(Running& run);
+  Task<void> forward(Running& run, Done& done);
+  Task<void> backward(Running& run, Done& done);
+  void send(Running& run, Link to, int64_t micro_batch, bool forward, Value what);
+  void send_to(Running& run, const AnyRef& to, ValueList message);
   int64_t now() const;
 
   RunnerSetup setup_;
-  AnyRef previous_, next_, loss_;
+  std::vector<AnyRef> runners_;  // by worker
+  AnyRef loss_;
   std::map<uint64_t, std::shared_ptr<Inbox>> inboxes_;  // by step
+  std::shared_ptr<Inbox> last_;                         // of the last step that was begun
   uint64_t over_ = 0;                                   // steps up to this one take nothing any more
 };
 

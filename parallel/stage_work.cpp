@@ -9,9 +9,11 @@
 #include "actors/in_place.h"
 #include "actors/methods.h"
 #include "autograd/accumulate.h"
-#include "autograd/checkpoint.h"
 #include "autograd/dist/context.h"
 #include "autograd/split_pass.h"
+#include "parallel/stage_method.h"
+#include "parallel/stage_norms.h"
+#include "parallel/stage_parameters.h"
 
 namespace troupe::parallel {
 namespace {
@@ -24,6 +26,15 @@ class Sums final : public autograd::Sink {
     if (is_new) leaves.push_back(leaf), grads.emplace_back();
     autograd::add_gradient(grads[at->second], grad);
   }
+  Tensor of(const Tensor& leaf) const {
+    const auto at = index_.find(leaf.impl());
+    return at == index_.end() ? Tensor() : grads[at->second];
+  }
+  void replace(const Tensor& leaf, Tensor grad) {
+    const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
+    if (is_new) leaves.push_back(leaf), grads.emplace_back();
+    grads[at->second] = std::move(grad);
+  }
   Tensors leaves, grads;
 
  private:
@@ -32,8 +43,9 @@ class Sums final : public autograd::Sink {
 
 // One micro-batch between its forward and the end of its backward.
 struct Live {
-  Tensors inputs;   // floating tensors of the input; leaves, unless nobody wants their gradients
-  Tensors outputs;  // floating tensors of the output
+  Tensors inputs;  // floating tensors of the input and the skips; leaves, unless nobody wants their gradients
+  std::vector<size_t> parts;  // how many of them the input has, and each skip
+  Tensors outputs;  // of the floating tensors of the output, and of the skips behind it: without_elements()
   Tensor loss;      // in their place, if there is one
   std::unique_ptr<autograd::SplitPass> rest;  // after the first part, if the second is not done
 };
@@ -42,6 +54,7 @@ struct Step {
   uint64_t number = 0;
   std::map<int64_t, Live> live;  // by micro-batch
   Sums sums;
+  std::shared_ptr<StageNorms> norms = std::make_shared<StageNorms>();
 };
 
 // By pipeline and stage.
@@ -59,6 +72,7 @@ Step& step_of(const WorkId& id) {
     throw_error(ErrorKind::cancelled,
                 fmt::format("[pipeline] step {} is over: step {} has begun", id.step, step.number));
   if (step.number < id.step) {
+    step.norms->end(false);
     step = {};
     step.number = id.step;
   }
@@ -74,61 +88,14 @@ Live& live_of(const WorkId& id) {
   return at->second;
 }
 
-Tensors floating_of(Value& tree) {
-  Tensors out;
-  visit_tensors(tree, [&](Tensor& t) {
-    if (t.defined() && is_floating(t.dtype())) out.push_back(t);
-  });
+// What a backward pass begins at: history and shape, without the elements, which only the next stage needs.
+Tensor without_elements(const Tensor& t) {
+  if (t.is_leaf()) return t;
+  Shape strides = t.shape();
+  for (int i = 0; i < strides.rank(); ++i) strides[i] = 0;
+  const Tensor out = Tensor::zeros({}, t.dtype()).alias(t.shape(), strides, 0);
+  out.set_grad_fn(t.grad_fn());
   return out;
-}
-
-// The method's arguments: the output of the stage before, as one or as a list of several, and what was given.
-ValueList arguments(ForwardOrder& order) {
-  const int64_t wanted = order.arity - static_cast<int64_t>(order.given.size());
-  ValueList args;
-  if (wanted == 1) {
-    args.push_back(order.input);
-  } else {
-    const auto* list = order.input.get_if<ValueList>();
-    if (wanted < 1 || !list || static_cast<int64_t>(list->size()) != wanted)
-      throw_invalid(fmt::format(
-          "[pipeline] {} of stage {} takes {} arguments, {} of which were given: it wants {} from {}, which "
-          "gave {}",
-          order.method, order.id.stage, order.arity, order.given.size(), wanted,
-          order.first ? "the batch" : fmt::format("stage {}", order.id.stage - 1), order.input.describe()));
-    args = *list;
-  }
-  for (Value& v : order.given) args.push_back(std::move(v));
-  return args;
-}
-
-// Runs the method as a function of the input's floating tensors that is run again by the backward pass.
-Value recomputed(const ForwardOrder& order, const Tensors& inputs) {
-  Value shape;  // of the output: its tensors are replaced by those of the checkpoint
-  const auto again = [order, &shape, first_run = true](const Tensors& in) mutable -> Tensors {
-    ForwardOrder copy = order;
-    size_t i = 0;
-    visit_tensors(copy.input, [&](Tensor& t) {
-      if (t.defined() && is_floating(t.dtype())) t = in.at(i++);
-    });
-    const auto done = actors::run_in_place(copy.method, arguments(copy));
-    const auto* result = done.peek();
-    if (!result)
-      throw_error(ErrorKind::unimplemented,
-                  "[pipeline] " + order.method +
-                      " waits for something: a coroutine cannot be run again by the "
-                      "backward pass; use Checkpoint::never");
-    Value out = result->value();
-    Tensors tensors = floating_of(out);
-    if (std::exchange(first_run, false)) shape = std::move(out);
-    return tensors;
-  };
-  const Tensors made = autograd::checkpoint_all(again, inputs);
-  size_t i = 0;
-  visit_tensors(shape, [&](Tensor& t) {
-    if (t.defined() && is_floating(t.dtype())) t = made.at(i++);
-  });
-  return shape;
 }
 
 Tensor loss_of(const ForwardOrder& order, const Value& result) {
@@ -139,33 +106,47 @@ Tensor loss_of(const ForwardOrder& order, const Value& result) {
   return *loss;
 }
 
-Task<ValueList> forward(ForwardOrder order) {
+Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   GradMode mode(order.record);
+  const auto norms = step_of(order.id).norms;
+  norms->begin(actor);
   Live live;
-  visit_tensors(order.input, [&](Tensor& t) {
-    if (!t.defined() || !is_floating(t.dtype())) return;
-    t = t.detach();
-    if (order.record && !order.first) t.set_requires_grad();
-    live.inputs.push_back(t);
-  });
+  const auto enter = [&](Value& part) {
+    const size_t before = live.inputs.size();
+    visit_tensors(part, [&](Tensor& t) {
+      if (!t.defined() || !is_floating(t.dtype())) return;
+      t = t.detach();
+      if (order.record && !order.first) t.set_requires_grad();
+      live.inputs.push_back(t);
+    });
+    live.parts.push_back(live.inputs.size() - before);
+  };
+  enter(order.input);
+  for (Value& skip : order.skips) enter(skip);
   Value output;
   if (order.record && order.recompute)
-    output = recomputed(order, live.inputs);
+    output = run_recomputed(order, live.inputs, norms);
   else
     output = co_await actors::run_in_place(order.method, arguments(order));
+  ValueList skips = take_skips(order, output);
   if (!order.loss.empty()) {
     ValueList both{output, order.target};
     live.loss = loss_of(order, co_await actors::run_in_place(order.loss, std::move(both)));
   }
   const Tensor loss = live.loss.defined() ? live.loss.detach() : Tensor();
   if (order.record) {
-    live.outputs = floating_of(output);
+    for (const Tensor& t : floating_of(output)) live.outputs.push_back(without_elements(t));
+    for (Value& skip : skips)
+      for (const Tensor& t : floating_of(skip)) live.outputs.push_back(without_elements(t));
     step_of(order.id).live[order.id.micro_batch] = std::move(live);
   }
-  visit_tensors(output, [](Tensor& t) {  // the graph ends here: the pipeline itself carries gradients on
+  const auto leave = [](Tensor& t) {  // the graph ends here: the pipeline itself carries gradients on
     if (t.defined()) t = t.detach();
-  });
-  co_return ValueList{loss.defined() ? Value() : std::move(output), actors::to_value(loss)};
+  };
+  visit_tensors(output, leave);
+  visit_tensors(skips, leave);
+  co_return ValueList{loss.defined() ? Value() : std::move(output), actors::to_value(loss),
+                      Value(std::move(skips))};
 }
 
 // Takes the gradients of the inputs, which are leaves, out of those that a whole pass brings.
@@ -204,7 +185,7 @@ Tensors first_part(Live& live, std::unique_ptr<autograd::SplitPass> pass, const 
   return out;
 }
 
-Task<Tensors> backward(BackwardOrder order) {
+Task<Tensors> input_gradients(BackwardOrder order) {
   Live& live = live_of(order.id);
   if (live.rest)
     throw_invalid(fmt::format("[pipeline] micro-batch {} of stage {} was run backward already",
@@ -254,15 +235,44 @@ Task<Tensors> backward(BackwardOrder order) {
   co_return out;
 }
 
+Task<std::vector<Tensors>> backward(BackwardOrder order) {
+  const std::vector<size_t> parts = live_of(order.id).parts;
+  const Tensors grads = co_await input_gradients(std::move(order));
+  std::vector<Tensors> out;
+  auto at = grads.begin();
+  for (const size_t count : parts) {
+    const auto end = at + static_cast<std::ptrdiff_t>(count);
+    out.emplace_back(at, end);
+    at = end;
+  }
+  co_return out;
+}
+
 void weights(const WorkId& id) {
   Step& step = step_of(id);
   if (Live& live = live_of(id); live.rest) live.rest->rest(step.sums);
   step.live.erase(id.micro_batch);
 }
 
-Task<void> commit(WorkId id) {
-  Sums sums = std::move(step_of(id).sums);
-  steps().erase({id.pipeline, id.stage});
+Tensors sums_of(Actor& actor, const SumsOrder& order) {
+  const Step& step = step_of(order.id);
+  Tensors out;
+  for (const std::string& name : order.names) out.push_back(step.sums.of(parameter_of(actor, name)));
+  return out;
+}
+
+void end(const WorkId& id, bool keep) {
+  const auto at = steps().find({id.pipeline, id.stage});
+  if (at == steps().end() || at->second.number > id.step) return;
+  at->second.norms->end(keep);
+  steps().erase(at);
+}
+
+Task<void> commit(Actor& actor, CommitOrder order) {
+  Sums sums = std::move(step_of(order.id).sums);
+  for (size_t i = 0; i < order.names.size(); ++i)
+    if (order.sums.at(i).defined()) sums.replace(parameter_of(actor, order.names[i]), order.sums[i]);
+  end(order.id, true);
   if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);
 }
 
@@ -281,15 +291,23 @@ void run(actors::Invocation& call, const char* method, F f) {
 }  // namespace
 
 void install_pipeline(actors::Worker& worker) {
-  worker.add_actor_method(kForward,
-                          [](Actor&, actors::Invocation& c) { run<ForwardOrder>(c, kForward, forward); });
+  worker.add_actor_method(kForward, [](Actor& actor, actors::Invocation& c) {
+    run<ForwardOrder>(c, kForward, [&](ForwardOrder order) { return forward(actor, std::move(order)); });
+  });
   worker.add_actor_method(kBackward,
                           [](Actor&, actors::Invocation& c) { run<BackwardOrder>(c, kBackward, backward); });
   worker.add_actor_method(kWeights, [](Actor&, actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
-  worker.add_actor_method(kCommit, [](Actor&, actors::Invocation& c) { run<WorkId>(c, kCommit, commit); });
-  worker.add_actor_method(kDrop, [](Actor&, actors::Invocation& c) {
-    run<WorkId>(c, kDrop, [](const WorkId& id) { steps().erase({id.pipeline, id.stage}); });
+  worker.add_actor_method(kSums, [](Actor& actor, actors::Invocation& c) {
+    const auto [order] = actors::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
+    c.complete(actors::to_value(sums_of(actor, order)));
   });
+  worker.add_actor_method(kCommit, [](Actor& actor, actors::Invocation& c) {
+    run<CommitOrder>(c, kCommit, [&](CommitOrder order) { return commit(actor, std::move(order)); });
+  });
+  worker.add_actor_method(kDrop, [](Actor&, actors::Invocation& c) {
+    run<WorkId>(c, kDrop, [](const WorkId& id) { end(id, false); });
+  });
+  install_parameters(worker);
 }
 
 }  // namespace troupe::parallel

@@ -19,6 +19,7 @@ struct StepReport {
     int from = 0, to = 0;  ///< stages; `to` below `from`: gradients
     int micro_batch = 0;
     double sent = 0, arrived = 0;
+    int64_t bytes = 0;  ///< of its tensors
   };
   std::string schedule;
   int workers = 0, micro_batches = 0;

@@ -14,6 +14,7 @@ namespace {
 using State = std::map<std::string, Tensor>;
 
 constexpr const char* kCopyOnWrite = "optim.copy_on_write";  // attached to an actor: its parameters are
+constexpr const char* kNotInNorms = "optim.not_in_norms";    // Tensors: leave_out_of_norms()
 
 struct Attached {
   std::string name;
@@ -63,7 +64,12 @@ void step(Actor&, actors::Invocation& call) {
 
 void sizes(Actor&, actors::Invocation& call) {
   auto [attached, largest] = arguments<bool>(call, kSizes);
-  call.complete(actors::to_value(gradient_sizes(gradients(*attached.optimizer), largest)));
+  Tensors grads = gradients(*attached.optimizer);
+  if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
+    for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
+      for (size_t i = 0; i < grads.size(); ++i)
+        if (attached.optimizer->params()[i].same_as(elsewhere)) grads[i] = {};
+  call.complete(actors::to_value(gradient_sizes(grads, largest)));
 }
 
 void scale(Actor&, actors::Invocation& call) {
@@ -126,6 +132,15 @@ void set_copy_on_write() {
   const auto cell = actors::current_cell();
   if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
   cell->attachments()[kCopyOnWrite] = true;
+}
+
+void leave_out_of_norms(const Tensor& parameter) {
+  std::any& kept = actors::current_cell()->attachments()[kNotInNorms];
+  if (!kept.has_value()) kept = Tensors();
+  auto& all = std::any_cast<Tensors&>(kept);
+  for (const Tensor& t : all)
+    if (t.same_as(parameter)) return;
+  all.push_back(parameter);
 }
 
 void install_distributed(actors::Worker& worker) {

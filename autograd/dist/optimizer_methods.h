@@ -1,5 +1,6 @@
 // The methods by which a distributed optimizer reaches the part of it that is beside an actor.
 #pragma once
+#include "core/tensor.h"
 
 namespace troupe::optim {
 
@@ -13,5 +14,9 @@ inline constexpr const char* kLoadState = "optim.load_state";  // a map of tenso
 inline constexpr const char* kSave = "optim.save";             // folder, file name
 inline constexpr const char* kLoad = "optim.load";             // folder, file name; the options
 inline constexpr const char* kDrop = "optim.drop";
+
+/// In an actor's method: another actor has the same parameter with the same gradient, and counts it in norms
+/// of all gradients; here it is left out of them.
+void leave_out_of_norms(const Tensor& parameter);
 
 }  // namespace troupe::optim

@@ -106,6 +106,28 @@ TEST_CASE("batch norm's updates do not disturb backward passes that are still to
   CHECK_FALSE(norm.running_mean.requires_grad());
 }
 
+TEST_CASE("batch norm counts parts of a batch as the whole, or forgets them") {
+  const Tensor x = wave({5, 2, 1, 3});
+  nn::BatchNorm2d whole(2, {.dtype = float64}), parts(2, {.dtype = float64});
+  whole(x);
+  for (const bool keep : {false, true}) {
+    parts.set_statistics(nn::Statistics::gather);
+    for (const auto& [begin, end] : {std::pair(0, 1), {1, 4}, {4, 5}}) parts(x.slice(0, begin, end));
+    parts.set_statistics(nn::Statistics::leave);
+    parts(x);
+    CHECK(parts.num_batches_tracked.item() == 0);
+    CHECK(parts.running_mean.to_vector<double>() == Values{0, 0});
+    parts.settle(keep);
+  }
+  CHECK(parts.num_batches_tracked.item() == 1);
+  check_values(parts.running_mean, whole.running_mean.to_vector<double>());
+  check_values(parts.running_var, whole.running_var.to_vector<double>());
+  parts.settle();  // nothing was gathered
+  CHECK(parts.num_batches_tracked.item() == 1);
+  whole(x), parts(x);  // passes move them again
+  check_values(parts.running_var, whole.running_var.to_vector<double>());
+}
+
 TEST_CASE("batch norm refuses what it cannot train on") {
   nn::BatchNorm2d norm(2);
   CHECK_THAT(text_of([&] { norm(Tensor::zeros({1, 2, 1, 1})); }), Contains("at least 2 values per channel"));

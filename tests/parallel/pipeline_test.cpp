@@ -1,59 +1,10 @@
 // Pipelines over real actors: the gradients of the whole model, whatever the schedule.
-#include <set>
-
 #include "parallel/micro_batch.h"
 #include "tests/parallel/stages.h"
 
 using namespace troupe;
 using namespace troupe::testing;
 using namespace troupe::parallel;
-
-namespace {
-
-// `stages` blocks over the workers but the driver's.
-struct Fixture {
-  std::unique_ptr<Cluster> cluster;
-  std::vector<RRef<Block>> blocks;
-  explicit Fixture(int stages, int workers = 3) : cluster(Cluster::in_process(workers, hosting<Block>())) {
-    for (int s = 0; s < stages; ++s) blocks.push_back(cluster->spawn<Block>((1 + s) % workers, int64_t{s}));
-  }
-  std::vector<Stage> stages(bool loss = true) const {
-    std::vector<Stage> out;
-    for (const auto& b : blocks) out.push_back(stage<&Block::forward>(b));
-    if (loss) out.back() = out.back().with_loss<&Block::loss>();
-    return out;
-  }
-  // One step, whose gradients move the parameters by 1; then they are put back. Gives what they moved by.
-  double step(Pipeline& pipeline, const Tensor& x, const Tensor& y, std::vector<Tensors>* grads,
-              const StepOptions& options = {}) {
-    std::vector<AnyRef> actors(blocks.begin(), blocks.end());
-    optim::Distributed<optim::SGD> sgd(actors, {.lr = 1.0});
-    std::vector<std::map<std::string, Tensor>> before;
-    for (const auto& b : blocks) before.push_back(nn::remote_state_dict(b).get());
-    autograd::Context context(*cluster);
-    const StepResult result = pipeline.step(Value(x), Value(y), options);
-    sgd.step(context);
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const auto after = nn::remote_state_dict(blocks[i]).get();
-      Tensors moved;
-      for (const auto& [name, value] : before[i]) moved.push_back(sub(value, after.at(name)));
-      if (grads) grads->push_back(std::move(moved));
-      nn::load_remote_state_dict(blocks[i], before[i]).get();
-    }
-    return result.loss;
-  }
-};
-
-void compare(const std::vector<Tensors>& grads, Whole& whole) {
-  REQUIRE(grads.size() == whole.layers.size());
-  for (size_t i = 0; i < grads.size(); ++i) {
-    INFO("stage " << i);
-    CHECK(difference(grads[i][0], whole.layers[i]->linear.bias.grad(), 1e-4, 1e-5) == "");
-    CHECK(difference(grads[i][1], whole.layers[i]->linear.weight.grad(), 1e-4, 1e-5) == "");
-  }
-}
-
-}  // namespace
 
 TEST_CASE("a step has the gradients of the whole model, under every schedule") {
   const Tensor x = wave({10, kWidth}, 1), y = wave({10, kWidth}, 2);

@@ -89,4 +89,49 @@ struct Whole {
   }
 };
 
+/// `stages` actors over the workers, from the second on.
+template <class A = Block>
+struct Fixture {
+  std::unique_ptr<Cluster> cluster;
+  std::vector<RRef<A>> blocks;
+  explicit Fixture(int stages, int workers = 3) : cluster(Cluster::in_process(workers, hosting<A>())) {
+    for (int s = 0; s < stages; ++s)
+      blocks.push_back(cluster->template spawn<A>((1 + s) % workers, int64_t{s}));
+  }
+  std::vector<parallel::Stage> stages(bool loss = true) const {
+    std::vector<parallel::Stage> out;
+    for (const auto& b : blocks) out.push_back(parallel::stage<&A::forward>(b));
+    if (loss) out.back() = out.back().template with_loss<&A::loss>();
+    return out;
+  }
+  /// One step, whose gradients move the parameters by 1; then they are put back. Gives what they moved by.
+  double step(parallel::Pipeline& pipeline, const Tensor& x, const Tensor& y, std::vector<Tensors>* grads,
+              const parallel::StepOptions& options = {}) {
+    std::vector<AnyRef> actors(blocks.begin(), blocks.end());
+    optim::Distributed<optim::SGD> sgd(actors, {.lr = 1.0});
+    std::vector<std::map<std::string, Tensor>> before;
+    for (const auto& b : blocks) before.push_back(nn::remote_state_dict(b).get());
+    autograd::Context context(*cluster);
+    const parallel::StepResult result = pipeline.step(Value(x), Value(y), options);
+    sgd.step(context);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto after = nn::remote_state_dict(blocks[i]).get();
+      Tensors moved;
+      for (const auto& [name, value] : before[i]) moved.push_back(sub(value, after.at(name)));
+      if (grads) grads->push_back(std::move(moved));
+      nn::load_remote_state_dict(blocks[i], before[i]).get();
+    }
+    return result.loss;
+  }
+};
+
+inline void compare(const std::vector<Tensors>& grads, Whole& whole) {
+  REQUIRE(grads.size() == whole.layers.size());
+  for (size_t i = 0; i < grads.size(); ++i) {
+    INFO("stage " << i);
+    CHECK(difference(grads[i][0], whole.layers[i]->linear.bias.grad(), 1e-4, 1e-5) == "");
+    CHECK(difference(grads[i][1], whole.layers[i]->linear.weight.grad(), 1e-4, 1e-5) == "");
+  }
+}
+
 }  // namespace troupe::testing

@@ -69,9 +69,39 @@ TEST_CASE("a pipeline learns drawn digits, and draws its last step", "[process]"
   CHECK(job.errors.find("/dev/null/x") != std::string::npos);
 }
 
+TEST_CASE("a character transformer with tied embeddings is one pipeline, in one process or many",
+          "[process]") {
+  Folder folder;
+  const std::string step = (folder.path / "step.svg").string();
+  const std::vector<std::string> flags{"--steps", "60", "--timeline", step, TROUPE_TEXT};
+  const std::string alone = run("char_pipeline", flags);  // three workers in memory
+  CHECK(number_after(alone, "perplexity ") < 25);         // of about 90 characters
+  CHECK(content(step).find("2 workers, 4 micro-batches") != std::string::npos);
+  const auto over_processes = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"-n", "3", program("char_pipeline")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    Launcher job(arguments);
+    const int code = job.exit_code();
+    INFO(job.output << job.errors);
+    REQUIRE(code == 0);
+    return job.output;
+  };
+  const std::string chart = (folder.path / "chart.svg").string();
+  CHECK(number_after(over_processes({"--chart", chart}), "\nloss ") == number_after(alone, "\nloss "));
+  // The same by a file: four stages on two workers, and another schedule.
+  const std::string layout = folder.file(
+      "layout.json",
+      R"({"stages": ["w1", "w2", "w1", "w2"], "schedule": "interleaved", "chunks": 2, "micro_batches": 8})");
+  const std::string laid_out = over_processes({"--chart", chart, "--layout", layout});
+  CHECK(number_after(laid_out, "perplexity ") < 25);
+  CHECK(content(step).find("interleaved: 2 workers, 8 micro-batches") != std::string::npos);
+}
+
 TEST_CASE("examples refuse bad input with one line", "[process]") {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"char_transformer"},
+        {"char_pipeline", "--layout", "/no/such/file", TROUPE_TEXT},
         {"char_transformer", "/no/such/file"},
         {"char_transformer", "--heads", "3", TROUPE_TEXT},
         {"mnist_cnn", "--data", "/no/such/folder"},
@@ -81,6 +111,8 @@ TEST_CASE("examples refuse bad input with one line", "[process]") {
     Process process(arguments);
     CHECK(process.exit_code() == 1);
     INFO(process.errors);
-    CHECK(process.errors.find(command[0] + ": error: ") != std::string::npos);
+    const std::string who =
+        command[0] == "char_pipeline" ? "w0" : command[0];  // its driver, who reads the file
+    CHECK(process.errors.find(who + ": error: ") != std::string::npos);
   }
 }
