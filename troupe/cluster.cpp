@@ -12,6 +12,7 @@
 #include "net/socket/transport.h"
 #include "ops/threads.h"
 #include "parallel/pipeline.h"
+#include "parallel/server.h"
 
 namespace troupe {
 namespace {
@@ -28,6 +29,7 @@ std::string random_name() {
 // What a program hosts, and what layers above the workers need everywhere.
 actors::Hosting with_builtin(actors::Hosting hosting) {
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
+  for (auto& type : parallel::server_actors()) hosting.push_back(std::move(type));
   return hosting;
 }
 

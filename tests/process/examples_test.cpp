@@ -98,6 +98,23 @@ TEST_CASE("a character transformer with tied embeddings is one pipeline, in one 
   CHECK(content(step).find("interleaved: 2 workers, 8 micro-batches") != std::string::npos);
 }
 
+TEST_CASE("trainers learn under every policy while they stall, and the loss is drawn over time",
+          "[process]") {
+  const std::string output = run("stalls", {"--steps", "60", "--step-ms", "1"});
+  for (const char* policy : {"bsp", "ssp(3)", "async"}) {
+    const size_t line = output.find(policy);
+    REQUIRE(line != std::string::npos);
+    CHECK(number_after(output.substr(line), "loss ") < 0.45);  // 0.69 at the start
+  }
+  Folder folder;
+  Launcher job({"-n", "3", program("stalls"), "--steps", "20", "--step-ms", "1", "--policy", "quorum(2)",
+                "--chart", (folder.path / "stalls.svg").string()});
+  CHECK(job.exit_code() == 0);
+  INFO(job.output << job.errors);
+  CHECK(job.output.find("quorum(2)") != std::string::npos);
+  CHECK(job.nothing_left());
+}
+
 TEST_CASE("examples refuse bad input with one line", "[process]") {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"char_transformer"},

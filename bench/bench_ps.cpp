@@ -1,0 +1,58 @@
+// A parameter server and two workers that pull and push without waiting for each other: `troupe run -n 3
+// bench_ps`.
+#include <chrono>
+
+#include "bench/measure.h"
+#include "core/futures.h"
+#include "parallel/served.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+namespace {
+
+struct Trainer : Actor {
+  explicit Trainer(parallel::Served served) : client(std::move(served)) {}
+  Task<void> run(int64_t steps) {
+    const auto first = client.pull();
+    Tensors w = co_await first;
+    for (int64_t i = 0; i < steps; ++i) {
+      const auto next = client.push_pull({ops::mul(w[0], 0.01)});
+      w = co_await next;
+    }
+  }
+  parallel::Client client;
+  static constexpr auto remote = methods<Trainer, parallel::Served>("run", &Trainer::run);
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Bench bench("bench_ps", "Times a parameter server with two workers; start it with troupe run -n 3.",
+                     argc, argv);
+  if (bench.exit_code) return *bench.exit_code;
+  return launch(hosting<Trainer>(), [&](Cluster& cluster) {
+    const auto names = cluster.workers();
+    if (names.size() < 3)
+      throw_invalid("[bench] bench_ps needs 3 workers, got " + std::to_string(names.size()));
+    if (!Environment::read()) bench.set_placement("in-process");
+    for (const auto& [n, steps] : {std::pair<int64_t, int>{1 << 10, 3000}, {1 << 20, 300}}) {
+      const auto served = parallel::serve(
+          cluster.here(), {names[0]}, {Tensor::zeros({n})},
+          {.options = {{"lr", 0.1}}, .policy = {.kind = parallel::ServerPolicy::Kind::async}, .trainers = 2});
+      const std::vector trainers{cluster.spawn<Trainer>(names[1], served),
+                                 cluster.spawn<Trainer>(names[2], served)};
+      const auto run = [&](int64_t count) {
+        std::vector<Future<void>> runs;
+        for (const auto& t : trainers) runs.push_back(t.call<&Trainer::run>(count));
+        all(runs).get();
+      };
+      run(3);
+      const int64_t count = bench.count(steps);
+      const auto start = std::chrono::steady_clock::now();
+      run(count);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      bench.emit("ps_pull_push_per_s", 2 * static_cast<double>(count) / took.count(), "1/s",
+                 {{"parameters", double(n)}, {"workers", 2}});
+    }
+  });
+}

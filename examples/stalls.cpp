@@ -1,0 +1,120 @@
+// Logistic regression by three trainers, of which one stalls now and then, under several policies of one
+// parameter server: the picture shows the loss over time.
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "core/futures.h"
+#include "parallel/served.h"
+#include "tools/chart.h"
+#include "tools/cli.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+constexpr int64_t kFeatures = 20;
+
+// Points, and on which side of a hidden plane they lie, with some mistakes.
+std::pair<Tensor, Tensor> points(int64_t count, Generator& random) {
+  Generator hidden(42);
+  const Tensor x = randn({count, kFeatures}, random), plane = randn({kFeatures}, hidden);
+  const Tensor noise = randn({count}, random);
+  return {x, gt(add(matmul(x, plane), noise), 0.0).to(float32)};
+}
+
+Tensor loss_of(const Tensors& w, const Tensor& x, const Tensor& y) {
+  return binary_cross_entropy_with_logits(add(matmul(x, w[0]), w[1]), y);
+}
+
+struct Trainer : Actor {
+  Trainer(parallel::Served served, uint64_t seed, int64_t step_ms, double stalls)
+      : client(served), random(seed), step_ms(step_ms), stalls(stalls) {}
+  Task<void> train(int64_t steps) {
+    for (int64_t step = 0; step < steps; ++step) {
+      const auto [x, y] = points(32, random);
+      autograd::Context context;
+      const auto values = client.pull();  // waits for other trainers as the policy says
+      const Tensors w = co_await values;
+      const auto back = context.backward_async(loss_of(w, x, y));
+      co_await back;
+      const auto computed = compute();
+      co_await computed;
+      const auto pushed = client.push_context(32);
+      (void)co_await pushed;
+    }
+    const auto left = client.leave();
+    co_await left;
+  }
+  Future<void> compute() {  // stands for a larger model
+    const int64_t times = random.uniform() < stalls ? 8 : 1;
+    const Promise<void> done;
+    std::thread([done, time = std::chrono::milliseconds(step_ms * times)] {
+      std::this_thread::sleep_for(time);
+      done.set();
+    }).detach();
+    return done.future();
+  }
+  parallel::Client client;
+  Generator random;
+  int64_t step_ms;
+  double stalls;
+  static constexpr auto remote =
+      methods<Trainer, parallel::Served, uint64_t, int64_t, double>("train", &Trainer::train);
+};
+
+int main(int argc, char** argv) {
+  int64_t steps = 150, step_ms = 4, trainers = 3;
+  double stalls = 0.15, lr = 0.3;
+  std::string policy, picture = "stalls.svg";
+  tools::Flags flags("stalls",
+                     "Trains under several policies of a parameter server (troupe run -n 3 stalls).");
+  flags.add("--steps", steps, "of each trainer", {1, 1e6})
+      .add("--step-ms", step_ms, "time of a step; eight times as long where it stalls", {0, 1e4})
+      .add("--stalls", stalls, "part of the steps that stall, of all trainers", {0, 1})
+      .add("--trainers", trainers, "how many", {1, 64})
+      .add("--policy", policy, "bsp, ssp(s), async, quorum(k), delayed; empty: bsp, ssp(3) and async")
+      .add("--lr", lr, "learning rate", {0, 100})
+      .add("--chart", picture, "picture of the loss over time (SVG)");
+  if (auto code = flags.parse(argc, argv)) return *code;
+
+  return launch(hosting<Trainer>(), [&](Cluster& cluster) {
+    const auto workers = cluster.workers();
+    Generator random(7);
+    const auto [x, y] = points(2000, random);
+    tools::Chart chart{.title = "loss over time, with stalls", .x_label = "seconds", .left_label = "loss"};
+    for (const std::string& name : policy.empty() ? std::vector<std::string>{"bsp", "ssp(3)", "async"}
+                                                  : std::vector<std::string>{policy}) {
+      const auto served = parallel::serve(
+          cluster.here(), {workers[0]}, {Tensor::zeros({kFeatures}), Tensor::zeros({1})},
+          {.options = {{"lr", lr}}, .policy = parallel::ServerPolicy::parse(name), .trainers = trainers});
+      std::vector<RRef<Trainer>> actors;
+      std::vector<Future<void>> runs;
+      for (int64_t i = 0; i < trainers; ++i) {
+        const auto place = workers[static_cast<size_t>(i + 1) % workers.size()];
+        actors.push_back(cluster.spawn<Trainer>(place, served, i + 1, step_ms, stalls));
+      }
+      const auto start = std::chrono::steady_clock::now();
+      for (const auto& t : actors)
+        runs.push_back(t.with_timeout(Duration::zero()).call<&Trainer::train>(steps));
+      const auto over = all(runs);
+      tools::Series line{name};
+      for (bool last = false; !last;) {
+        last = over.wait_for(std::chrono::milliseconds(20));
+        const Tensors now = parallel::read(served).get();
+        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+        line.x.push_back(seconds.count());
+        line.y.push_back(loss_of(now, x, y).item());
+      }
+      over.get();
+      const auto report = parallel::report(served).get().at(0);
+      int64_t used = 0, delay = 0;
+      for (const auto& [d, count] : report.delays) used += count, delay += d * count;
+      std::printf("%-8s %5.2f s  loss %.4f  %lld updates, mean delay %.2f, %lld late\n", name.c_str(),
+                  line.x.back(), line.y.back(), static_cast<long long>(report.version),
+                  static_cast<double>(delay) / static_cast<double>(std::max<int64_t>(used, 1)),
+                  static_cast<long long>(report.late));
+      chart.series.push_back(std::move(line));
+    }
+    tools::write_chart(picture, chart);
+    std::printf("picture: %s\n", picture.c_str());
+  });
+}

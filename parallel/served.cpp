@@ -1,0 +1,284 @@
+#include "parallel/served.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/futures.h"
+#include "core/node.h"
+#include "ops/arithmetic.h"
+#include "ops/index.h"
+#include "ops/view.h"
+#include "rref/any_ref.h"
+
+namespace troupe::parallel {
+namespace {
+
+Shape shape_of(const std::vector<int64_t>& dims) { return Shape(std::span<const int64_t>(dims)); }
+
+template <class T>
+Future<void> done(const Future<T>& future) {
+  return future.then([](const auto&) {});
+}
+
+// The values of all blocks as parameters; recorded where they are.
+Tensors assembled(const Served& served, const std::vector<Pulled>& blocks) {
+  std::vector<Tensors> parts(served.shapes.size());
+  for (size_t b = 0; b < blocks.size(); ++b)
+    for (size_t i = 0; i < served.extents[b].size(); ++i)
+      parts[static_cast<size_t>(served.extents[b][i].tensor)].push_back(blocks[b].values.at(i));
+  Tensors out;
+  for (size_t t = 0; t < parts.size(); ++t) {
+    const Tensor whole = parts[t].size() == 1 ? parts[t][0] : ops::concat(parts[t], 0);
+    out.push_back(whole.shape() == shape_of(served.shapes[t]) ? whole
+                                                              : ops::reshape(whole, served.shapes[t]));
+  }
+  return out;
+}
+
+// What of the tensors, one for each parameter, concerns block b.
+Tensors parts_of(const Served& served, const Tensors& tensors, size_t b) {
+  NoGradGuard guard;
+  Tensors out;
+  for (const Extent& e : served.extents[b]) {
+    const Tensor& t = tensors[static_cast<size_t>(e.tensor)];
+    const bool whole = !t.defined() || e.end - e.begin == t.numel();
+    out.push_back(whole ? t : ops::slice(ops::reshape(t, {t.numel()}), 0, e.begin, e.end));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<Extent>> cut(const std::vector<int64_t>& numels, int64_t item_bytes, int64_t servers,
+                                     int64_t block_bytes) {
+  if (servers < 1 || item_bytes < 1 || block_bytes < item_bytes)
+    throw_invalid(fmt::format(
+        "[server] {} servers and blocks of {} bytes; expected at least 1, and room for an element", servers,
+        block_bytes));
+  int64_t total = 0;
+  for (const int64_t n : numels) total += n;
+  const int64_t most = block_bytes / item_bytes;
+  const int64_t rounds = std::max<int64_t>((total + most * servers - 1) / (most * servers), 1);
+  const int64_t blocks = std::clamp<int64_t>(rounds * servers, 1, std::max<int64_t>(total, 1));
+  std::vector<std::vector<Extent>> out(static_cast<size_t>(blocks));
+  int64_t block = 0, at = 0;  // elements before this one
+  const auto end_of = [&](int64_t b) { return (b + 1) * (total / blocks) + std::min(b + 1, total % blocks); };
+  for (size_t t = 0; t < numels.size(); ++t) {
+    int64_t begin = 0;
+    do {  // a tensor without elements is in one block as well
+      while (block + 1 < blocks && at == end_of(block)) ++block;
+      const int64_t taken = std::min(numels[t] - begin, end_of(block) - at);
+      out[static_cast<size_t>(block)].push_back({static_cast<int64_t>(t), begin, begin + taken});
+      begin += taken, at += taken;
+    } while (begin < numels[t]);
+  }
+  return out;
+}
+
+Served serve(const Here& here, const std::vector<Place>& where, const Tensors& start,
+             const ServerOptions& options, const BlockOptions& blocks) {
+  if (where.empty() || start.empty())
+    throw_invalid(fmt::format("[server] {} tensors for servers on {} workers; expected at least one of each",
+                              start.size(), where.size()));
+  Served served;
+  std::vector<int64_t> numels;
+  for (const Tensor& t : start) {
+    if (!t.defined() || t.dtype() != start[0].dtype())
+      throw_invalid(fmt::format("[server] parameter {} is {}, and parameter 0 {}; expected one dtype",
+                                numels.size(), t.defined() ? t.str() : "undefined",
+                                start[0].defined() ? start[0].str() : "undefined"));
+    numels.push_back(t.numel());
+    served.shapes.emplace_back(t.shape().begin(), t.shape().end());
+  }
+  const auto servers = static_cast<int64_t>(where.size());
+  served.extents = cut(numels, static_cast<int64_t>(item_size(start[0].dtype())), servers, blocks.bytes);
+  for (size_t b = 0; b < served.extents.size(); ++b) {
+    if (options.optimizer == "lamb")
+      for (const Extent& e : served.extents[b])
+        if (e.end - e.begin != numels[static_cast<size_t>(e.tensor)])
+          throw_invalid(
+              fmt::format("[server] lamb needs whole tensors, and parameter {} is cut; expected one server "
+                          "and larger blocks",
+                          e.tensor));
+    served.servers.push_back(
+        here.spawn<Server>(where[b % where.size()], parts_of(served, start, b), options));
+  }
+  return served;
+}
+
+// ---- all blocks at once
+
+Future<Tensors> read(const Served& served, int64_t at_least) {
+  NoGradGuard guard;
+  std::vector<Future<Pulled>> blocks;
+  for (const auto& server : served.servers) blocks.push_back(server.call<&Server::read>(at_least));
+  return all(blocks).then([served](const std::vector<Pulled>& all) {
+    NoGradGuard guard;
+    return assembled(served, all);
+  });
+}
+
+Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
+  std::vector<Future<void>> asked;
+  for (const auto& server : served.servers) asked.push_back(server.call<&Server::set_policy>(policy));
+  return done(all(asked));
+}
+
+Future<void> set_options(const Served& served, const ValueMap& changed) {
+  const std::map<std::string, Value> map(changed.begin(), changed.end());
+  std::vector<Future<void>> asked;
+  for (const auto& server : served.servers) asked.push_back(server.call<&Server::set_options>(map));
+  return done(all(asked));
+}
+
+Future<std::vector<ServerReport>> report(const Served& served) {
+  std::vector<Future<ServerReport>> asked;
+  for (const auto& server : served.servers) asked.push_back(server.call<&Server::report>());
+  return all(asked);
+}
+
+Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
+  return all(pushes).then([](const std::vector<Pushed>& all) {
+    Pushed out = all.at(0);
+    for (const Pushed& p : all) out = {std::min(out.version, p.version), out.late || p.late};
+    return out;
+  });
+}
+
+// ---- the client
+
+struct Client::State {
+  Served served;
+  std::string name;
+  std::vector<Ticket> tickets;
+  Tensors values;  // of the last pull, under local(H)
+  bool there = true;
+  std::vector<Future<void>> joins;     // kept: a call that nobody waits for may be cancelled
+  std::vector<Future<Pushed>> pushes;  // of the last push
+
+  size_t blocks() const { return served.servers.size(); }
+  void check(const Tensors& tensors) const;
+  Tensors take(const std::vector<Pulled>& blocks);
+};
+
+void Client::State::check(const Tensors& tensors) const {
+  if (tensors.size() != served.shapes.size())
+    throw_invalid(
+        fmt::format("[server] {} gradients for {} parameters", tensors.size(), served.shapes.size()));
+  for (size_t t = 0; t < tensors.size(); ++t)
+    if (tensors[t].defined() && tensors[t].shape() != shape_of(served.shapes[t]))
+      throw_invalid(fmt::format("[server] gradient {} is {}; its parameter has the shape {}", t,
+                                tensors[t].str(), shape_of(served.shapes[t]).str()));
+  if (tickets[0].step < 0)
+    throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
+}
+
+Tensors Client::State::take(const std::vector<Pulled>& blocks) {
+  for (size_t b = 0; b < blocks.size(); ++b) tickets[b] = blocks[b].ticket;
+  Tensors out = assembled(served, blocks);
+  values = tickets[0].local_steps > 0 ? out : Tensors();
+  return out;
+}
+
+Client::Client(Served served, ClientOptions options) : state_(std::make_shared<State>()) {
+  if (served.servers.empty()) throw_invalid("[server] a client of no servers");
+  State& s = *state_;
+  s.served = std::move(served);
+  actors::Worker& worker = s.served.servers[0].worker();
+  s.name = options.name.empty() ? fmt::format("{}#{}", worker.name(), worker.next_number()) : options.name;
+  s.tickets.resize(s.blocks());
+  for (auto& server : s.served.servers) {
+    if (options.timeout >= Duration::zero()) server = server.with_timeout(options.timeout);
+    s.joins.push_back(server.call<&Server::join>(s.name, worker.id()));
+  }
+}
+
+Client::~Client() {
+  if (!state_ || !state_->there) return;
+  for (const auto& server : state_->served.servers) {
+    try {
+      (void)AnyRef(server).call("leave", {Value(state_->name)}, {.one_way = true});
+    } catch (const Error&) {  // the cluster has ended
+    }
+  }
+}
+
+Future<void> Client::leave() {
+  state_->there = false;
+  std::vector<Future<void>> asked;
+  for (const auto& server : state_->served.servers)
+    asked.push_back(server.call<&Server::leave>(state_->name));
+  return done(all(asked));
+}
+
+Future<Tensors> Client::pull(int64_t at_least) const {
+  std::vector<Future<Pulled>> blocks;
+  for (const auto& server : state_->served.servers)
+    blocks.push_back(server.call<&Server::pull>(state_->name, at_least));
+  return all(blocks).then([state = state_, grad = grad_enabled()](const std::vector<Pulled>& all) {
+    GradMode mode(grad);
+    return state->take(all);
+  });
+}
+
+Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
+  State& s = *state_;
+  s.check(gradients);
+  std::vector<Future<Pushed>> pushes;
+  for (size_t b = 0; b < s.blocks(); ++b) {
+    NoGradGuard guard;
+    pushes.push_back(s.served.servers[b].call<&Server::push>(s.name, s.tickets[b],
+                                                             parts_of(s.served, gradients, b), weight));
+  }
+  s.pushes = pushes;
+  return joined(pushes);
+}
+
+Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
+  State& s = *state_;
+  s.check(gradients);
+  std::vector<Future<Pulled>> blocks;
+  for (size_t b = 0; b < s.blocks(); ++b) {
+    NoGradGuard guard;
+    blocks.push_back(s.served.servers[b].call<&Server::push_pull>(s.name, s.tickets[b],
+                                                                  parts_of(s.served, gradients, b), weight));
+  }
+  return all(blocks).then([state = state_](const std::vector<Pulled>& all) {
+    NoGradGuard guard;
+    return state->take(all);
+  });
+}
+
+Future<Pushed> Client::push_context(double weight) const {
+  State& s = *state_;
+  std::vector<Future<Pushed>> pushes;
+  for (size_t b = 0; b < s.blocks(); ++b)
+    pushes.push_back(s.served.servers[b].call<&Server::push_context>(s.name, s.tickets[b], weight));
+  s.pushes = pushes;
+  return joined(pushes);
+}
+
+Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
+  State& s = *state_;
+  if (s.values.empty())
+    throw_invalid(
+        "[server] push_values() outside of local(H): the last pull was under a policy that takes gradients");
+  s.check(values);
+  NoGradGuard guard;
+  Tensors differences;
+  for (size_t t = 0; t < values.size(); ++t)
+    differences.push_back(values[t].defined() ? ops::sub(s.values[t], values[t].detach()) : Tensor());
+  return push(differences, weight);
+}
+
+int64_t Client::version() const {
+  int64_t least = state_->tickets[0].version;
+  for (const Ticket& t : state_->tickets) least = std::min(least, t.version);
+  return least;
+}
+int64_t Client::step() const { return state_->tickets[0].step; }
+int64_t Client::local_steps() const { return state_->tickets[0].local_steps; }
+const std::string& Client::name() const { return state_->name; }
+
+}  // namespace troupe::parallel

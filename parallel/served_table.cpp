@@ -1,0 +1,207 @@
+#include "parallel/served_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/futures.h"
+#include "core/node.h"
+#include "ops/index.h"
+#include "ops/view.h"
+#include "rref/any_ref.h"
+
+namespace troupe::parallel {
+namespace {
+
+// Distinct rows, server by server and in order there; and where each id is among them.
+struct Routed {
+  std::vector<Tensor> ids;  // of each server
+  Tensor at;                // int64 [number of ids]
+};
+
+Routed route(const ServedTable& table, const Tensor& ids) {
+  if (!ids.defined() || ids.dtype() != int64)
+    throw_invalid(fmt::format("[table] ids are {}; expected int64", ids.defined() ? ids.str() : "undefined"));
+  const Tensor given = ids.contiguous_data();
+  const int64_t n = given.numel();
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> order;  // server, row, position
+  order.reserve(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = given.data<int64_t>()[i];
+    if (row < 0 || row >= table.rows)
+      throw_invalid(fmt::format("[table] row {} is out of range; the table has {} rows", row, table.rows));
+    order.emplace_back(table.server_of(row), row, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::vector<int64_t>> of_server(table.servers.size());
+  Routed out{{}, Tensor::empty({n}, int64)};
+  int64_t distinct = -1, last = -1;
+  for (const auto& [server, row, i] : order) {
+    if (distinct < 0 || row != last) {
+      of_server[static_cast<size_t>(server)].push_back(row);
+      ++distinct, last = row;
+    }
+    out.at.data<int64_t>()[i] = distinct;
+  }
+  for (const auto& rows : of_server) out.ids.push_back(Tensor::of(rows));
+  return out;
+}
+
+std::vector<int64_t> with_width(const Shape& shape, int64_t width) {
+  std::vector<int64_t> dims(shape.begin(), shape.end());
+  dims.push_back(width);
+  return dims;
+}
+
+// The rows of all servers, as they were asked for; recorded where they are.
+Tensor assembled(const Tensors& rows, const Tensor& at, const std::vector<int64_t>& dims) {
+  return ops::reshape(ops::embedding(at, ops::concat(rows, 0)), dims);
+}
+
+template <auto M, class... A>
+auto ask_all(const ServedTable& table, const A&... args) {
+  std::vector<decltype(table.servers[0].template call<M>(args...))> asked;
+  for (const auto& server : table.servers) asked.push_back(server.template call<M>(args...));
+  return all(asked);
+}
+
+}  // namespace
+
+int64_t ServedTable::server_of(int64_t row) const {
+  const auto n = static_cast<int64_t>(servers.size());
+  return by_range ? row / ((rows + n - 1) / n) : row % n;
+}
+
+ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64_t rows, int64_t width,
+                        const ServerOptions& options, const TableOptions& table) {
+  if (where.empty() || rows < 1 || width < 1)
+    throw_invalid(fmt::format("[table] {} rows of width {} on {} workers; expected at least one of each",
+                              rows, width, where.size()));
+  ServedTable served{rows, width, table.cut == Rows::by_range, {}};
+  const auto n = static_cast<int64_t>(where.size());
+  const int64_t run = (rows + n - 1) / n;
+  for (int64_t s = 0; s < n; ++s) {
+    TableShard shard{rows, width, s, n, s < rows ? (rows - s + n - 1) / n : 0, table.scale, table.seed};
+    if (served.by_range)
+      shard.first = s * run, shard.stride = 1, shard.count = std::clamp<int64_t>(rows - s * run, 0, run);
+    served.servers.push_back(here.spawn<Table>(where[static_cast<size_t>(s)], shard, options));
+  }
+  return served;
+}
+
+Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
+  NoGradGuard guard;
+  const Routed routed = route(table, ids);
+  std::vector<Future<Tensor>> asked;
+  for (size_t s = 0; s < routed.ids.size(); ++s)
+    asked.push_back(table.servers[s].call<&Table::read>(routed.ids[s]));
+  return all(asked).then([at = routed.at, dims = with_width(ids.shape(), table.width)](const Tensors& rows) {
+    NoGradGuard guard;
+    return assembled(rows, at, dims);
+  });
+}
+
+Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
+  return ask_all<&Table::set_policy>(table, policy).then([](const auto&) {});
+}
+Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
+  return ask_all<&Table::set_options>(table, std::map<std::string, Value>(changed)).then([](const auto&) {});
+}
+Future<std::vector<ServerReport>> report(const ServedTable& table) { return ask_all<&Table::report>(table); }
+
+// ---- the client
+
+struct TableClient::State {
+  ServedTable table;
+  std::string name;
+  std::vector<Ticket> tickets;  // of each server
+  bool there = true;
+  std::vector<Future<void>> joins;     // kept: a call that nobody waits for may be cancelled
+  std::vector<Future<Pushed>> pushes;  // of the last push
+};
+
+TableClient::TableClient(ServedTable table, ClientOptions options) : state_(std::make_shared<State>()) {
+  if (table.servers.empty()) throw_invalid("[table] a client of no servers");
+  State& s = *state_;
+  s.table = std::move(table);
+  actors::Worker& worker = s.table.servers[0].worker();
+  s.name = options.name.empty() ? fmt::format("{}#{}", worker.name(), worker.next_number()) : options.name;
+  s.tickets.resize(s.table.servers.size());
+  for (auto& server : s.table.servers) {
+    if (options.timeout >= Duration::zero()) server = server.with_timeout(options.timeout);
+    s.joins.push_back(server.call<&Table::join>(s.name, worker.id()));
+  }
+}
+
+TableClient::~TableClient() {
+  if (!state_ || !state_->there) return;
+  for (const auto& server : state_->table.servers) {
+    try {
+      (void)AnyRef(server).call("leave", {Value(state_->name)}, {.one_way = true});
+    } catch (const Error&) {  // the cluster has ended
+    }
+  }
+}
+
+Future<void> TableClient::leave() {
+  state_->there = false;
+  return ask_all<&Table::leave>(state_->table, state_->name).then([](const auto&) {});
+}
+
+// Servers that have none of the rows are asked as well: they say whether the trainer may read.
+Future<Tensor> TableClient::pull(const Tensor& ids) const {
+  const State& s = *state_;
+  const Routed routed = route(s.table, ids);
+  std::vector<Future<PulledRows>> asked;
+  for (size_t i = 0; i < routed.ids.size(); ++i)
+    asked.push_back(s.table.servers[i].call<&Table::pull>(s.name, routed.ids[i]));
+  return all(asked).then([state = state_, at = routed.at, dims = with_width(ids.shape(), s.table.width),
+                          grad = grad_enabled()](const std::vector<PulledRows>& all) {
+    GradMode mode(grad);
+    Tensors rows;
+    for (size_t i = 0; i < all.size(); ++i) {
+      state->tickets[i] = all[i].ticket;
+      rows.push_back(all[i].rows);
+    }
+    return assembled(rows, at, dims);
+  });
+}
+
+Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, double weight) const {
+  State& s = *state_;
+  NoGradGuard guard;
+  const Routed routed = route(s.table, ids);
+  const auto dims = with_width(ids.shape(), s.table.width);
+  if (!gradients.defined() || gradients.dtype() != float32 ||
+      gradients.shape() != Shape(std::span<const int64_t>(dims)))
+    throw_invalid(fmt::format("[table] gradients are {} for ids {}; expected float32 {}",
+                              gradients.defined() ? gradients.str() : "undefined", ids.str(),
+                              Shape(std::span<const int64_t>(dims)).str()));
+  int64_t distinct = 0;
+  for (const Tensor& t : routed.ids) distinct += t.numel();
+  const Tensor rows = Tensor::zeros({distinct, s.table.width}), dense = gradients.contiguous_data();
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    float* row = rows.data<float>() + routed.at.data<int64_t>()[i] * s.table.width;
+    const float* g = dense.data<float>() + i * s.table.width;
+    for (int64_t j = 0; j < s.table.width; ++j) row[j] += g[j];
+  }
+  int64_t from = 0;
+  s.pushes.clear();
+  for (size_t i = 0; i < routed.ids.size(); ++i) {
+    const int64_t to = from + routed.ids[i].numel();
+    s.pushes.push_back(s.table.servers[i].call<&Table::push>(s.name, s.tickets[i], routed.ids[i],
+                                                             ops::slice(rows, 0, from, to), weight));
+    from = to;
+  }
+  return joined(s.pushes);
+}
+
+Future<Pushed> TableClient::push_context(double weight) const {
+  State& s = *state_;
+  s.pushes.clear();
+  for (size_t i = 0; i < s.tickets.size(); ++i)
+    s.pushes.push_back(s.table.servers[i].call<&Table::push_context>(s.name, s.tickets[i], weight));
+  return joined(s.pushes);
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,119 @@
+#include "parallel/server.h"
+
+#include <fmt/format.h>
+
+#include "autograd/dist/context.h"
+#include "core/copy_on_write.h"
+#include "ops/arithmetic.h"
+#include "ops/inplace.h"
+#include "ops/view.h"
+#include "optim/norm.h"
+#include "parallel/table.h"
+
+namespace troupe::parallel {
+
+Server::Server(Tensors start, ServerOptions options) : Shard(options) {
+  for (size_t i = 0; i < start.size(); ++i) {
+    if (!start[i].defined() || !is_floating(start[i].dtype()))
+      throw_invalid(fmt::format("[server] value {} is {}; expected a floating tensor", i,
+                                start[i].defined() ? start[i].str() : "undefined"));
+    values_.push_back(start[i].clone_data().set_requires_grad());
+  }
+  use(optim::make(options.optimizer, options.options, values_));
+}
+
+// ---- reading
+
+Pulled Server::pulled(const Consistency::Reading& reading) const {
+  Pulled out{reading.ticket, {}};
+  const bool recorded = frame().context != 0 && grad_enabled();
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (!reading.previous && recorded) {
+      out.values.push_back(values_[i]);
+      continue;
+    }
+    Tensor value = (reading.previous ? previous_ : values_)[i].detach();
+    if (recorded)
+      value.set_grad_fn(values_[i].gradient_edge());  // gradients are the parameter's all the same
+    out.values.push_back(std::move(value));
+  }
+  return out;
+}
+
+Task<Pulled> Server::pull(std::string trainer, int64_t at_least) {
+  const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
+  co_return pulled(reading);
+}
+
+Task<Pulled> Server::read(int64_t at_least) {
+  co_await reached(at_least);
+  co_return pulled({{consistency().open_step(), consistency().version()}});
+}
+
+// ---- pushes
+
+void Server::check(const std::string& trainer, const Tensors& gradients) const {
+  const auto refuse = [&](const std::string& why) {
+    throw_invalid(fmt::format("[server] trainer \"{}\" pushes {}", trainer, why));
+  };
+  if (gradients.size() != values_.size())
+    refuse(fmt::format("{} gradients; expected {}", gradients.size(), values_.size()));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Tensor &g = gradients[i], &value = values_[i];
+    if (!g.defined()) continue;
+    if (g.shape() != value.shape() ||
+        (g.dtype() != value.dtype() && g.dtype() != compute_dtype(value.dtype())))
+      refuse(fmt::format("{} as gradient {}; expected {}", g.str(), i, value.str()));
+    if (!optim::all_finite(g))
+      refuse(
+          fmt::format("a gradient {} with NaN or infinite elements; the step is open: push another one, or "
+                      "none with weight 0",
+                      i));
+  }
+}
+
+Pushed Server::push(std::string trainer, Ticket ticket, Tensors gradients, double weight) {
+  check(trainer, gradients);
+  for (Tensor& g : gradients)
+    if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
+  return take(trainer, ticket, std::move(gradients), weight);
+}
+
+Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
+  if (ticket.local_steps > 0)
+    throw_invalid(
+        "[server] push_context() under local(H): expected what the local steps changed, by push_values()");
+  Tensors gradients;
+  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
+  return push(std::move(trainer), ticket, std::move(gradients), weight);
+}
+
+Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Tensors gradients, double weight) {
+  push(trainer, ticket, std::move(gradients), weight);
+  return pull(std::move(trainer), 0);
+}
+
+void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {
+  Tensors sums(values_.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    Tensor& sum = sums[i];
+    for (const Share& share : shares) {
+      const Tensor& part = share.what[i];
+      if (!part.defined()) continue;
+      if (sum.defined())
+        ops::add_(sum, part, share.factor);
+      else
+        sum = shares.size() == 1 && share.factor == 1 ? part : ops::mul(part, share.factor);
+    }
+  }
+  previous_.clear();
+  if (consistency().policy().kind == ServerPolicy::Kind::delayed)
+    for (const Tensor& value : values_) previous_.push_back(value.detach());
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (sums[i].defined()) replace_if_held(values_[i]);
+  optimizer.step(sums);
+}
+
+actors::Hosting server_actors() { return hosting<Server, Table>(); }
+
+}  // namespace troupe::parallel

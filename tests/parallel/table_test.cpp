@@ -1,0 +1,203 @@
+// Embedding tables in servers: rows wherever they are, duplicates merged, optimizers that touch no other row.
+#include <catch2/catch.hpp>
+
+#include "optim/optim.h"
+#include "parallel/served_table.h"
+#include "tests/support/error_of.h"
+#include "tests/support/near.h"
+#include "tests/support/nothing_left.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace troupe::parallel;
+
+namespace {
+
+constexpr int64_t kRows = 23, kWidth = 3;
+
+Tensor all_ids() {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < kRows; ++i) ids.push_back(i);
+  return Tensor::of(ids);
+}
+ServerOptions with(const std::string& optimizer, const ValueMap& options, const std::string& policy = "bsp",
+                   int64_t trainers = 1) {
+  return {.optimizer = optimizer,
+          .options = options,
+          .policy = ServerPolicy::parse(policy),
+          .trainers = trainers};
+}
+Tensor some(const Shape& shape, uint64_t seed) {
+  Generator random(seed);
+  return randn(shape, random);
+}
+
+}  // namespace
+
+TEST_CASE("rows have the same values whichever server has them, and come as they were asked for") {
+  const auto cluster = Cluster::in_process(3, {});
+  const Tensor expected = initial_rows(all_ids(), kWidth, 0.1, 7);
+  CHECK(expected.abs().amax().item() <= 0.1);
+  CHECK(expected.abs().amax().item() > 0.09);
+  for (const Rows cut : {Rows::by_range, Rows::by_hash})
+    for (const std::vector<Place>& where :
+         {std::vector<Place>{"w0"}, {"w0", "w1", "w2"}, std::vector<Place>(30, Place("w1"))}) {
+      const auto table = serve_table(cluster->here(), where, kRows, kWidth, with("sgd", {}), {cut, 0.1, 7});
+      CHECK(bit_equal(read(table, all_ids()).get(), expected));
+      const Tensor ids = Tensor::of<int64_t>({5, 5, 22, 0, 5, 1}, {2, 3});
+      TableClient client(table);
+      for (const Tensor& rows : {client.pull(ids).get(), read(table, ids).get()}) {
+        CHECK(rows.shape() == Shape{2, 3, kWidth});
+        CHECK(bit_equal(rows, embedding(ids, expected)));
+      }
+      CHECK(client.pull(Tensor::zeros({0}, int64)).get().shape() == Shape{0, kWidth});
+    }
+}
+
+TEST_CASE("gradients run through a pull to the rows, duplicates are merged, other rows are not touched") {
+  const auto cluster = Cluster::in_process(3, {});
+  const Tensor ids = Tensor::of<int64_t>({4, 9, 4, 4, 22, 9}, {2, 3}), target = some({2, 3, kWidth}, 1);
+  for (const bool recorded : {true, false}) {
+    const auto table =
+        serve_table(cluster->here(), {"w1", "w2"}, kRows, kWidth, with("sgd", {{"lr", 0.5}}), {});
+    Tensor whole = read(table, all_ids()).get().clone_data().set_requires_grad();
+    autograd::backward(mse_loss(embedding(ids, whole), target));
+    const Tensor expected = sub(whole.detach(), mul(whole.grad(), 0.5));
+    TableClient client(table);
+    if (recorded) {
+      autograd::Context context(*cluster);
+      context.backward(mse_loss(client.pull(ids).get(), target));
+      client.push_context().get();
+    } else {
+      Tensor rows = client.pull(ids).get().detach().set_requires_grad();
+      autograd::backward(mse_loss(rows, target));
+      client.push(ids, rows.grad()).get();
+    }
+    CHECK(difference(read(table, all_ids()).get(), expected, 1e-6, 1e-7) == "");
+  }
+  nothing_left(*cluster);
+}
+
+TEST_CASE("several pulls of a context are one step; a context without a push leaves no gradients behind") {
+  const auto cluster = Cluster::in_process(2, {});
+  const auto table = serve_table(cluster->here(), {"w1"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}), {});
+  TableClient client(table);
+  const Tensor before = read(table, all_ids()).get(), one = Tensor::of<int64_t>({3}),
+               two = Tensor::of<int64_t>({3, 4});
+  {
+    autograd::Context unused(*cluster);
+    unused.backward(client.pull(two).get().sum());
+  }
+  {
+    autograd::Context context(*cluster);
+    const Tensor a = client.pull(one).get(), b = client.pull(two).get();
+    context.backward(add(a.sum(), b.sum()));
+    client.push_context().get();
+  }
+  const auto moved = sub(before, read(table, all_ids()).get()).sum({1}).to_vector<float>();
+  for (size_t i = 0; i < moved.size(); ++i)
+    CHECK(moved[i] == Approx(i == 3 ? 2 * kWidth : i == 4 ? kWidth : 0).margin(1e-5));
+  CHECK(parallel::report(table).get()[0].version == 1);
+}
+
+TEST_CASE("each optimizer steps the rows that are named as it would step them alone") {
+  const auto cluster = Cluster::in_process(2, {});
+  const std::vector<std::pair<std::string, ValueMap>> all{
+      {"sgd", {{"lr", 0.1}}},
+      {"sgd", {{"lr", 0.1}, {"momentum", 0.9}, {"weight_decay", 0.1}}},
+      {"adam", {{"lr", 0.1}}},
+      {"adamw", {{"lr", 0.1}, {"weight_decay", 0.1}}},
+      {"adagrad", {{"lr", 0.1}}}};
+  for (const auto& [name, options] : all) {
+    INFO(name);
+    const auto table = serve_table(cluster->here(), {"w1"}, kRows, kWidth, with(name, options), {});
+    const Tensor ids = Tensor::of<int64_t>({2, 11, 17}), before = read(table, all_ids()).get();
+    Tensor home = read(table, ids).get().clone_data().set_requires_grad();
+    const auto optimizer = optim::make(name, options, {home});
+    TableClient client(table);
+    for (uint64_t step = 0; step < 4; ++step) {
+      (void)client.pull(ids).get();
+      const Tensor gradient = some({3, kWidth}, step);
+      client.push(ids, gradient).get();
+      optimizer->step({gradient});
+    }
+    CHECK(bit_equal(read(table, ids).get(), home.detach()));
+    const Tensor rest = Tensor::of<int64_t>({0, 1, 3, 10, 22});
+    CHECK(bit_equal(read(table, rest).get(), embedding(rest, before)));
+  }
+}
+
+TEST_CASE("a step of several trainers is the weighted mean, also of rows that only one of them has") {
+  const auto cluster = Cluster::in_process(2, {});
+  for (const std::string policy : {"bsp", "local(2)"}) {
+    const auto table =
+        serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}, policy, 2), {});
+    TableClient a(table), b(table);
+    const Tensor before = read(table, all_ids()).get();
+    const Tensor of_a = Tensor::of<int64_t>({1, 2}), of_b = Tensor::of<int64_t>({2, 6});
+    (void)a.pull(of_a).get();
+    (void)b.pull(of_b).get();
+    a.push(of_a, Tensor::full({2, kWidth}, 4), 1).get();
+    CHECK(bit_equal(read(table, all_ids()).get(), before));
+    b.push(of_b, Tensor::full({2, kWidth}, 8), 3).get();
+    const auto moved = sub(before, read(table, all_ids()).get()).sum({1}).to_vector<float>();
+    for (size_t i = 0; i < moved.size(); ++i)
+      CHECK(moved[i] == Approx(kWidth * (i == 1 ? 1 : i == 2 ? 7 : i == 6 ? 6 : 0)).margin(1e-4));
+  }
+}
+
+TEST_CASE("delayed reads of rows are those before the last update") {
+  const auto cluster = Cluster::in_process(1, {});
+  const auto table =
+      serve_table(cluster->here(), {"w0"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}, "delayed"), {});
+  TableClient client(table);
+  const Tensor ids = Tensor::of<int64_t>({1, 2}), one = Tensor::of<int64_t>({1});
+  const Tensor start = client.pull(ids).get();
+  client.push(one, Tensor::full({1, kWidth}, 1)).get();
+  CHECK(bit_equal(client.pull(ids).get(), start));
+  client.push(one, Tensor::full({1, kWidth}, 1)).get();
+  const Tensor moved = sub(start, client.pull(ids).get());
+  CHECK(moved.sum({1}).to_vector<double>()[0] == Approx(kWidth));
+  CHECK(moved.sum({1}).to_vector<double>()[1] == 0);
+}
+
+TEST_CASE("rows out of range, gradients of another shape and NaN are refused; the step stays open") {
+  const auto cluster = Cluster::in_process(2, {});
+  const auto table = serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {}), {});
+  TableClient client(table);
+  const Tensor ids = Tensor::of<int64_t>({1, 2}), good = Tensor::full({2, kWidth}, 1);
+  for (const int64_t row : {int64_t{-1}, kRows})
+    CHECK_THAT(invalid_text([&] {
+                 (void)client.pull(Tensor::of<int64_t>({0, row}));
+               }),
+               Catch::Contains("row " + std::to_string(row) + " is out of range; the table has 23 rows"));
+  CHECK_THAT(invalid_text([&] { (void)client.pull(Tensor::zeros({2})); }), Catch::Contains("expected int64"));
+  CHECK_THAT(invalid_text([&] { client.push(ids, good).get(); }), Catch::Contains("has not pulled"));
+  (void)client.pull(ids).get();
+  CHECK_THAT(invalid_text([&] {
+               client.push(ids, Tensor::zeros({2, 2})).get();
+             }),
+             Catch::Contains("expected float32 [2, 3]"));
+  CHECK_THAT(invalid_text([&] {
+               client.push(ids, Tensor::full({2, kWidth}, std::nan(""))).get();
+             }),
+             Catch::Contains("NaN or infinite"));
+  CHECK_FALSE(client.push(ids, good).get().late);
+  const auto& server = table.servers[0];
+  CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(Tensor::of<int64_t>({1})).get(); }),
+             Catch::Contains("row 1 is not here; expected one of 0, 2"));
+  CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(Tensor::of<int64_t>({99})).get(); }),
+             Catch::Contains("row 99 is out of range"));
+  const auto made = [&](const ServerOptions& options) {
+    return invalid_text(
+        [&] { (void)parallel::report(serve_table(cluster->here(), {"w0"}, 4, 2, options)).get(); });
+  };
+  CHECK_THAT(made(with("lamb", {})), Catch::Contains("does not work row by row"));
+  CHECK_THAT(made(with("adagrad", {{"initial_accumulator_value", 1.0}})),
+             Catch::Contains("rows begin at any step"));
+  CHECK_THAT(invalid_text([&] { serve_table(cluster->here(), {}, 4, 2, {}); }),
+             Catch::Contains("on 0 workers"));
+  CHECK_THAT(invalid_text([&] { serve_table(cluster->here(), {"w0"}, 0, 2, {}); }),
+             Catch::Contains("0 rows"));
+}
