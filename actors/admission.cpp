@@ -125,6 +125,7 @@ void Admission::admit(const Change& change) {
 void Admission::dismiss(const Change& change) {
   const WorkerId id = change.call->from();
   tell_all(kGone, {Value(static_cast<int64_t>(id))}, id, [this, change, id] {
+    worker_.members().leaves(id, departure(worker_, id));  // first: once answered it may close at any moment
     change.call->complete(Value());
     worker_.lose(id, departure(worker_, id));
     ended();

@@ -34,7 +34,7 @@ void Members::add(Member member, Listed listed) {
       at->member = std::move(member);
       at->listed |= listed == Listed::yes;
     } else {
-      entries_.insert(at, Entry{std::move(member), listed == Listed::yes, {}});
+      entries_.insert(at, Entry{std::move(member), listed == Listed::yes, {}, {}});
     }
     ++epoch_;
   }
@@ -71,6 +71,20 @@ Future<void> Members::listed(const std::string& name) {
       waiting_[name].push_back(promise);
   }
   return promise.future();
+}
+
+void Members::leaves(WorkerId id, const Error& why) {
+  std::lock_guard lock(mutex_);
+  auto* entry = const_cast<Entry*>(locate(id));
+  if (!entry) return;
+  entry->leaving = why;
+  ++epoch_;
+}
+
+std::optional<Error> Members::leaving(WorkerId id) const {
+  std::lock_guard lock(mutex_);
+  const Entry* entry = locate(id);
+  return entry ? entry->leaving : std::nullopt;
 }
 
 bool Members::mark_lost(WorkerId id, const Error& why) {
@@ -120,7 +134,7 @@ std::vector<Member> Members::all() const {
   std::lock_guard lock(mutex_);
   std::vector<Member> out;
   for (const auto& e : entries_)
-    if (e.listed && !e.lost) out.push_back(e.member);
+    if (e.listed && !e.leaving && !e.lost) out.push_back(e.member);
   return out;
 }
 

@@ -34,6 +34,9 @@ class Members {
   void list(WorkerId id);
   /// Ready once a worker of that name is listed.
   Future<void> listed(const std::string& name);
+  /// The worker is about to leave: not in all() any more, and when its connection ends, `why` is the reason.
+  void leaves(WorkerId id, const Error& why);
+  std::optional<Error> leaving(WorkerId id) const;
   /// False if it was lost before.
   bool mark_lost(WorkerId id, const Error& why);
   std::optional<Member> find(WorkerId id) const;
@@ -43,7 +46,7 @@ class Members {
   std::string name_of(WorkerId id) const;
   /// Why the worker was lost, if it was.
   std::optional<Error> loss(WorkerId id) const;
-  std::vector<Member> all() const;  ///< living, listed ones, by number
+  std::vector<Member> all() const;  ///< living, listed ones that are not about to leave, by number
   std::vector<WorkerId> lost() const;
   uint64_t epoch() const;
 
@@ -51,7 +54,7 @@ class Members {
   struct Entry {
     Member member;
     bool listed = true;
-    std::optional<Error> lost;
+    std::optional<Error> leaving, lost;
   };
   const Entry* locate(WorkerId id) const;
   /// Who waits for that name, to be told once mutex_ is free.

@@ -114,7 +114,9 @@ void Worker::lose(WorkerId id, const Error& why) {
   if (stopped_ || members_.loss(id)) return;
   const std::string name = members_.name_of(id);
   const Error lost =
-      Error(ErrorKind::disconnected, "worker " + name + " was lost: " + why.message()).with_worker(name);
+      Error(ErrorKind::disconnected,
+            "worker " + name + " was lost: " + members_.leaving(id).value_or(why).message())
+          .with_worker(name);
   if (!members_.mark_lost(id, lost)) return;
   links_.drop(id, lost.message());
   for (auto& call : pending_.take_all(id)) {
