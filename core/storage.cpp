@@ -96,7 +96,7 @@ class SharedBlocks {
 
   AllocatorStats stats() {
     std::lock_guard lock(mutex_);
-    return {0, cached_, system_allocations_};
+    return {.cached = cached_, .system_allocations = system_allocations_};
   }
 
  private:
@@ -209,6 +209,8 @@ void free_block(void* p, size_t size) {
     shared().give(p, size);
 }
 
+std::atomic<size_t> borrowed_bytes{0};
+
 }  // namespace
 
 Storage::Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner)
@@ -216,6 +218,7 @@ Storage::Storage(std::byte* data, size_t size, Device device, std::shared_ptr<vo
 
 Storage::~Storage() {
   if (owner_.use_count() == 0) free_block(data_, class_size(size_));
+  if (borrowed_) borrowed_bytes.fetch_sub(size_, std::memory_order_relaxed);
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
@@ -233,6 +236,13 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner
   return Ref<Storage>(new Storage(static_cast<std::byte*>(data), bytes, cpu, std::move(owner)));
 }
 
+Ref<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {
+  Ref<Storage> storage = wrap(data, bytes, std::move(owner));
+  storage->borrowed_ = true;
+  borrowed_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return storage;
+}
+
 AllocatorStats allocator_stats() {
   AllocatorStats stats = shared().stats();
   std::lock_guard lock(threads().mutex);
@@ -240,6 +250,7 @@ AllocatorStats allocator_stats() {
   for (const ThreadBlocks* t : threads().all) in_use += t->in_use.get(), cached += t->cached.get();
   stats.in_use = static_cast<size_t>(in_use);
   stats.cached += static_cast<size_t>(cached);
+  stats.borrowed = borrowed_bytes;
   return stats;
 }
 

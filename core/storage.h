@@ -22,9 +22,14 @@ class Storage : public RefCounted {
   /// Wraps memory that `owner` keeps alive (a mapped file, another library's buffer).
   static Ref<Storage> wrap(void* data, size_t bytes, std::shared_ptr<void> owner);
 
+  /// The same for memory of another process, which has promised not to write there: what is used as an
+  /// address or a size is to be copied first.
+  static Ref<Storage> borrow(void* data, size_t bytes, std::shared_ptr<void> owner);
+
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   Device device() const { return device_; }
+  bool borrowed() const { return borrowed_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   /// `writer`: name of the operator that wrote, a literal.
   void bump_version(const char* writer) {
@@ -43,6 +48,7 @@ class Storage : public RefCounted {
   std::byte* data_;
   size_t size_;
   Device device_;
+  bool borrowed_ = false;
   std::atomic<uint32_t> version_{0};
   std::atomic<const char*> last_writer_{nullptr};
   std::shared_ptr<void> owner_;  // null: the bytes are the allocator's
@@ -52,6 +58,7 @@ class Storage : public RefCounted {
 struct AllocatorStats {
   size_t in_use = 0;                ///< handed out now
   size_t cached = 0;                ///< kept for reuse
+  size_t borrowed = 0;              ///< of other processes (Storage::borrow), beside in_use
   uint64_t system_allocations = 0;  ///< times that the system was asked
 };
 AllocatorStats allocator_stats();

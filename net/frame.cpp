@@ -13,6 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "the wire is little-endian and so must be this machine");
 
 constexpr int kSizeBits = 48;
+constexpr uint16_t kLent = 0x80;  // in the byte of the device's kind
 constexpr uint64_t kSizeMask = (uint64_t{1} << kSizeBits) - 1;
 constexpr int kWordsBits = 28;
 constexpr uint32_t kWordsMask = (uint32_t{1} << kWordsBits) - 1;
@@ -82,32 +83,39 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
         throw_invalid(fmt::format("[net] a goodbye of {} bytes; the limit is {}", p.count, kGoodbyeBytes));
       return p;
     case FrameKind::ring_offer:
+    case FrameKind::heap_offer:
+      if (p.header_words || p.count) throw_invalid("[net] an offer of shared memory with something in it");
+      return p;
     case FrameKind::ring_answer:
-      if (p.header_words || p.count > (p.kind == FrameKind::ring_answer ? 1 : 0))
-        throw_invalid("[net] an offer of a ring, or its answer, with something in it");
+    case FrameKind::heap_answer:
+      if (p.header_words || p.count > 1)
+        throw_invalid("[net] the answer to an offer of shared memory with something in it");
       return p;
   }
   throw_invalid(fmt::format("[net] a frame of unknown kind {}", w[2] >> kWordsBits));
 }
 
-uint64_t encode_size(size_t size, Device device) {
-  const uint64_t tag = static_cast<uint64_t>(device.kind) | uint64_t{static_cast<uint8_t>(device.index)} << 8;
+uint64_t encode_size(size_t size, Device device, bool lent) {
+  const uint64_t tag = static_cast<uint64_t>(device.kind) | (lent ? kLent : 0) |
+                       uint64_t{static_cast<uint8_t>(device.index)} << 8;
   return (size & kSizeMask) | tag << kSizeBits;
 }
 
-std::vector<size_t> decode_sizes(std::span<const uint64_t> words, const Limits& limits) {
-  std::vector<size_t> sizes;
+std::vector<BufferSize> decode_sizes(std::span<const uint64_t> words, const Limits& limits) {
+  std::vector<BufferSize> sizes;
   sizes.reserve(words.size());
   size_t total = 0;
   for (uint64_t word : words) {
-    const auto tag = static_cast<uint16_t>(word >> kSizeBits);
+    auto tag = static_cast<uint16_t>(word >> kSizeBits);
+    const bool lent = tag & kLent;
+    tag &= static_cast<uint16_t>(~kLent);
     if ((tag & 0xff) > static_cast<uint8_t>(Device::Kind::cuda) || (tag != 0 && (tag & 0xff) == 0))
       throw_invalid(
           fmt::format("[net] buffer {} of a message has the unknown device tag {:04x}", sizes.size(), tag));
     check_device({static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8)}, sizes.size());
     const size_t size = word & kSizeMask;
     add_buffer(size, sizes.size(), total, limits);
-    sizes.push_back(size);
+    sizes.push_back({size, lent});
   }
   return sizes;
 }
@@ -132,15 +140,15 @@ void write_head(std::byte* out, const Message& m, const Limits& limits, uint32_t
     const Device device = b.storage ? b.storage->device() : cpu;
     check_device(device, i);
     add_buffer(b.size, i, total, limits);
-    const uint64_t word = encode_size(b.size, device);
+    const uint64_t word = encode_size(b.size, device, b.lent != 0);
     std::memcpy(out + kPrefixBytes + 8 * i++, &word, 8);
   }
 }
 
 std::vector<std::byte> heartbeat_frame() { return to_vector(encode_prefix({FrameKind::heartbeat, 0, 0})); }
 
-std::vector<std::byte> ring_answer_frame(bool accepted) {
-  return to_vector(encode_prefix({FrameKind::ring_answer, 0, accepted ? 1u : 0u}));
+std::vector<std::byte> answer_frame(FrameKind kind, bool accepted) {
+  return to_vector(encode_prefix({kind, 0, accepted ? 1u : 0u}));
 }
 
 std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number) {

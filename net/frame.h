@@ -3,14 +3,15 @@
 //
 //   prefix    16 bytes: u32 check, u32 number, u32 kind (4 bits) and header words (28), u32 buffers
 //             (little-endian, like all numbers here)
-//   sizes     8 bytes per buffer: size in the low 48 bits, device kind and index in the two bytes above
+//   sizes     8 bytes per buffer: size in the low 48 bits, device kind and index in the two bytes above; the
+//             highest bit of the kind is set if the buffer is lent (net/socket/shared_heap.h)
 //   header    8 bytes per word
-//   payload   the bytes of the buffers, one after the other
+//   payload   the bytes of the buffers, one after the other; of a lent one 8 bytes, its place
 //
 // Messages and the goodbye are numbered along a connection, whose frames may come by two ways: a socket, and
 // a ring of shared memory (net/ring.h). A goodbye has its text (count in place of the buffers) and nothing
-// else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring, whose descriptor
-// comes with it; the answer, whose count is 1 if messages may come by the ring from now on.
+// else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring or a heap, whose
+// descriptor comes with it; the answers, whose count is 1 if it may be used from now on.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -25,7 +26,15 @@
 
 namespace troupe::net {
 
-enum class FrameKind : uint32_t { message = 0, heartbeat = 1, goodbye = 2, ring_offer = 3, ring_answer = 4 };
+enum class FrameKind : uint32_t {
+  message = 0,
+  heartbeat = 1,
+  goodbye = 2,
+  ring_offer = 3,
+  ring_answer = 4,
+  heap_offer = 5,
+  heap_answer = 6
+};
 
 struct FramePrefix {
   FrameKind kind = FrameKind::message;
@@ -42,11 +51,17 @@ std::array<std::byte, kPrefixBytes> encode_prefix(const FramePrefix& prefix);
 /// Throws `invalid` for bytes that are no prefix, or that announce more than `limits` allow.
 FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const Limits& limits);
 
-/// Size and device of a buffer in one word.
-uint64_t encode_size(size_t size, Device device);
+/// Size and device of a buffer in one word, and whether it is lent.
+uint64_t encode_size(size_t size, Device device, bool lent = false);
+struct BufferSize {
+  size_t bytes = 0;
+  bool lent = false;
+  size_t travelling() const { return lent ? sizeof(uint64_t) : bytes; }
+  bool operator==(const BufferSize&) const = default;
+};
 /// Turns the words of a message into sizes. Throws `invalid` if one, or their sum, is over `limits`, and
 /// `unimplemented` for a device other than the CPU.
-std::vector<size_t> decode_sizes(std::span<const uint64_t> words, const Limits& limits);
+std::vector<BufferSize> decode_sizes(std::span<const uint64_t> words, const Limits& limits);
 
 /// Prefix and sizes of a message: all that goes before its header. Throws `invalid` for one over `limits`,
 /// and `unimplemented` for buffers that are not on the CPU.
@@ -56,6 +71,7 @@ inline size_t head_bytes(const Message& message) { return kPrefixBytes + 8 * mes
 void write_head(std::byte* out, const Message& message, const Limits& limits, uint32_t number);
 std::vector<std::byte> heartbeat_frame();
 std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number = 0);
-std::vector<std::byte> ring_answer_frame(bool accepted);
+/// `kind`: ring_answer or heap_answer.
+std::vector<std::byte> answer_frame(FrameKind kind, bool accepted);
 
 }  // namespace troupe::net

@@ -1,6 +1,7 @@
 // What a connection carries: a small header and a list of buffers.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/storage.h"
@@ -12,7 +13,14 @@ namespace troupe::net {
 struct Buffer {
   Ref<Storage> storage;
   size_t offset = 0, size = 0;
+  /// Not 0: its bytes are at this place of memory that the receiver shares, and do not travel.
+  uint64_t lent = 0;
   std::byte* data() const { return storage->data() + offset; }
+  /// What goes in its place among the payload.
+  std::span<const std::byte> travelling() const {
+    if (lent) return std::as_bytes(std::span(&lent, 1));
+    return {size ? data() : nullptr, size};
+  }
 };
 
 /// `header` holds 8-byte words (a Cap'n Proto message, see wire.h; the transport does not look inside).
@@ -20,9 +28,10 @@ struct Buffer {
 struct Message {
   std::vector<uint64_t> header;
   std::vector<Buffer> buffers;
+  /// Those that travel.
   size_t buffer_bytes() const {
     size_t n = 0;
-    for (const auto& b : buffers) n += b.size;
+    for (const auto& b : buffers) n += b.travelling().size();
     return n;
   }
 };

@@ -192,13 +192,16 @@ class Reader {
     if (!buffer.storage || buffer.offset > buffer.storage->size() ||
         buffer.size > buffer.storage->size() - buffer.offset)
       throw_invalid(fmt::format("[wire] buffer {} lies outside its storage", number));
-    if (dtype == DType::boolean) check_booleans(buffer.data(), buffer.size);
     const bool aligned = buffer.offset % item == 0 && reinterpret_cast<uintptr_t>(buffer.data()) % item == 0;
-    if (!aligned) {
+    // Numbers may be indices: they must not change once they have been looked at.
+    const bool own = !buffer.storage->borrowed() || is_floating(dtype);
+    if (!aligned || !own) {
       Tensor copy = Tensor::empty(shape, dtype);
       std::memcpy(copy.bytes(), buffer.data(), bytes);
+      if (dtype == DType::boolean) check_booleans(copy.bytes(), bytes);
       return copy;
     }
+    if (dtype == DType::boolean) check_booleans(buffer.data(), buffer.size);
     const auto offset = static_cast<int64_t>(buffer.offset / item);
     return Tensor(make_ref<TensorImpl>(std::move(buffer.storage), shape, shape.contiguous_strides(), offset,
                                        dtype, true));

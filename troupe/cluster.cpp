@@ -99,7 +99,7 @@ struct Process {
     net::Limits limits;
     limits.connect = std::min(limits.connect, options.join_timeout);
     if (!e.polling) limits.look = Duration::zero();
-    if (!e.shared_memory) limits.ring_bytes = 0;
+    if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
     worker.set_transport(
         net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
     if (e.rank == 0 && (e.world > 1 || options.elastic)) listen(e.address);

@@ -44,7 +44,7 @@ bool SocketConnection::start(const std::function<void()>& announce) {
   {
     std::lock_guard lock(mutex_);
     if (state_ == State::closed) return false;
-    offer_ring();
+    offer_memory();
     announced_ = true;
   }
   try {
@@ -64,6 +64,16 @@ bool SocketConnection::start(const std::function<void()>& announce) {
 
 void SocketConnection::send(Message message) {
   if (!frame().actor && !frame().callback) expect_from(shared_from_this());
+  lend(message);
+  try {
+    hand_over(message);
+  } catch (...) {
+    take_back(message);
+    throw;
+  }
+}
+
+void SocketConnection::hand_over(Message& message) {
   const size_t size = head_bytes(message) + 8 * message.header.size() + message.buffer_bytes();
   std::lock_guard lock(mutex_);
   if (state_ != State::open) throw Error(*reason_);
@@ -156,6 +166,7 @@ void SocketConnection::close(const std::string& reason) {
 }
 
 void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
+  if (LendingHeap* heap = lends_.load(std::memory_order_acquire)) heap->trim();
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || state_ != State::open || broken_) return;  // locked: somebody is sending
   if (queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) {

@@ -5,7 +5,8 @@
 // offers it with its descriptor, the receiver maps it and says so. From then on messages that are small and
 // find room go by the ring, the others by the socket; their numbers tell in which order they are delivered. A
 // heartbeat on the socket wakes a receiver that sleeps. The ring only ever makes things faster: where it is
-// not given, or full, the socket is there, and it alone tells of the end of the peer.
+// not given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers are
+// copied into a heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "core/waiting.h"
 #include "net/socket/core.h"
 #include "net/socket/frame_reader.h"
+#include "net/socket/shared_heap.h"
 #include "net/socket/shared_ring.h"
 #include "net/socket/write_queue.h"
 
@@ -65,8 +67,11 @@ class SocketConnection final : public Connection,
   void linger_if_drained();
   bool silent(TimePoint now, TimePoint watched_since);
 
+  void hand_over(Message& message);
   bool write_ring(const Message& message, size_t size);
-  void offer_ring();
+  void offer_memory();
+  void lend(Message& message);             // without mutex_
+  void take_back(const Message& message);  // likewise
 
   // Reading, under read_mutex_.
   bool read_socket();
@@ -75,8 +80,12 @@ class SocketConnection final : public Connection,
   bool arrived(ReadFrame frame);
   bool deliver(ReadFrame frame);
   bool misused(const Error& e);
-  void take_offer();
-  void take_answer(bool accepted);
+  bool may_be_offered() const;
+  void take_ring();
+  void take_heap();
+  void answer(FrameKind kind, bool accepted, const std::string& why);
+  void ring_answered(bool accepted);
+  void heap_answered(bool accepted);
   void on_read_error(int error);
   void finish(Error reason);
 
@@ -108,10 +117,13 @@ class SocketConnection final : public Connection,
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
   uint32_t next_number_ = 0;
-  std::unique_ptr<SharedRing> out_;        // offered, and not declined
-  std::optional<RingWriter> ring_writer_;  // accepted
+  std::unique_ptr<SharedRing> out_;           // offered, and not declined
+  std::optional<RingWriter> ring_writer_;     // accepted
+  std::unique_ptr<LendingHeap> heap_;         // offered, and not declined
+  std::atomic<LendingHeap*> lends_{nullptr};  // heap_, accepted
 
-  std::mutex read_mutex_;  // before mutex_; callbacks run under it
+  std::mutex read_mutex_;                   // before mutex_; callbacks run under it
+  std::unique_ptr<BorrowedHeap> borrowed_;  // before the readers, which use it
   FrameReader reader_, ring_frames_;
   uint32_t expected_ = 0;  // number of the next message
   Fd passed_;              // came with an offer

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "net/socket/connection.h"
+#include "net/socket/shared_memory.h"
 
 namespace troupe::net {
 namespace {
@@ -17,21 +18,6 @@ constexpr size_t kScratch = 64 << 10;
 constexpr size_t kReadBudget = 1 << 20;  // bytes of one connection before the next one has its turn
 constexpr size_t kDirect = 16;           // storages of one read
 constexpr size_t kTurn = 64;             // messages of the ring, likewise
-
-// The descriptor that came with what was read, if any; more than one are closed.
-Fd passed_with(msghdr& m) {
-  Fd first;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
-      int fd;
-      std::memcpy(&fd, reinterpret_cast<const char*>(c) + at, sizeof fd);
-      Fd taken(fd);
-      if (!first) first = std::move(taken);
-    }
-  }
-  return first;
-}
 
 }  // namespace
 
@@ -65,8 +51,7 @@ bool SocketConnection::read_socket() {
     msghdr m{};
     m.msg_iov = parts;
     m.msg_iovlen = n + 1;
-    if (!ring_reader_ && core_->limits().ring_bytes)
-      m.msg_control = passed.data(), m.msg_controllen = passed.size();
+    if (may_be_offered()) m.msg_control = passed.data(), m.msg_controllen = passed.size();
     const ssize_t got = ::recvmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     const int error = errno;
     if (got >= 0 && m.msg_controllen)
@@ -111,9 +96,13 @@ bool SocketConnection::arrived(ReadFrame frame) {
     case FrameKind::heartbeat:
       return true;
     case FrameKind::ring_offer:
-      return take_offer(), true;
+      return take_ring(), true;
+    case FrameKind::heap_offer:
+      return take_heap(), true;
     case FrameKind::ring_answer:
-      return take_answer(frame.accepted), true;
+      return ring_answered(frame.accepted), true;
+    case FrameKind::heap_answer:
+      return heap_answered(frame.accepted), true;
     case FrameKind::message:
     case FrameKind::goodbye:
       break;

@@ -1,4 +1,4 @@
-// The ring of a connection: how it comes to be, what goes by it, and who looks into it.
+// Shared memory of a connection: how it comes to be, what goes by it, and who looks into the ring.
 #include <fmt/format.h>
 
 #include <array>
@@ -9,13 +9,16 @@
 #include "net/socket/connection.h"
 #include "net/socket/cores.h"
 #include "net/socket/relax.h"
+#include "net/socket/shared_memory.h"
 
 namespace troupe::net {
 namespace {
 
 constexpr size_t kRingMost = size_t{64} << 20;  // of what a peer offers
-constexpr size_t kParts = 8;                    // buffers of a message that goes by the ring
-constexpr size_t kTurn = 16;                    // messages that a caller delivers before it looks at its own
+constexpr size_t kHeapMost = size_t{1} << 40;
+constexpr size_t kLend = size_t{64} << 10;  // buffers from here on are copied to where the receiver sees them
+constexpr size_t kParts = 8;                // buffers of a message that goes by the ring
+constexpr size_t kTurn = 16;                // messages that a caller delivers before it looks at its own
 constexpr int kLooksPerTime = 32;
 constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
 
@@ -23,32 +26,45 @@ constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was wok
 
 // ---- sending, under mutex_
 
-// The first frame of a connection, so the socket has room. Where anything is refused there is no ring.
-void SocketConnection::offer_ring() {
+// The first frames of a connection, so the socket has room. Where anything is refused the socket does it all.
+void SocketConnection::offer_memory() {
   int domain = 0;
   socklen_t length = sizeof domain;
-  if (!core_->limits().ring_bytes || !queue_.empty() ||
-      ::getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 || domain != AF_UNIX)
+  if (!queue_.empty() || ::getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
+      domain != AF_UNIX)
     return;
-  auto ring = SharedRing::make(core_->limits().ring_bytes);
-  if (!ring) return;
-  auto offer = encode_prefix({.kind = FrameKind::ring_offer});
-  iovec part{offer.data(), offer.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> passed{};
-  msghdr m{};
-  m.msg_iov = &part;
-  m.msg_iovlen = 1;
-  m.msg_control = passed.data();
-  m.msg_controllen = passed.size();
-  cmsghdr* c = CMSG_FIRSTHDR(&m);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = ring->fd().get();
-  std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
-  if (::sendmsg(fd_.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(offer.size())) return;
-  ring->fd().reset();
-  out_ = std::move(ring);
+  const auto offer = [&](FrameKind kind, const Fd& memory) {
+    return send_with(fd_.get(), encode_prefix({.kind = kind}), memory);
+  };
+  if (core_->limits().ring_bytes)
+    if (auto ring = SharedRing::make(core_->limits().ring_bytes))
+      if (offer(FrameKind::ring_offer, ring->fd())) {
+        ring->fd().reset();
+        out_ = std::move(ring);
+      }
+  if (core_->limits().heap_bytes)
+    if (auto heap = LendingHeap::make(core_->limits().heap_bytes, core_->limits().queue_bytes))
+      if (offer(FrameKind::heap_offer, heap->fd())) heap_ = std::move(heap);
+}
+
+// Copies the large buffers to where the receiver sees them. Outside of all locks: others send meanwhile.
+void SocketConnection::lend(Message& message) {
+  LendingHeap* heap = lends_.load(std::memory_order_acquire);
+  if (!heap) return;
+  for (Buffer& b : message.buffers) {
+    if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
+    const auto place = heap->take(b.size);
+    if (!place) continue;  // by the socket
+    std::memcpy(place->data, b.data(), b.size);
+    b.lent = place->word;
+    b.storage = {};
+  }
+}
+
+// It was not sent.
+void SocketConnection::take_back(const Message& message) {
+  for (const Buffer& b : message.buffers)
+    if (b.lent) heap_->give_back(b.lent);
 }
 
 // False: it goes by the socket.
@@ -61,7 +77,7 @@ bool SocketConnection::write_ring(const Message& message, size_t size) {
   parts[n++] = std::span(head).first(head_bytes(message));
   parts[n++] = std::as_bytes(std::span(message.header));
   for (const Buffer& b : message.buffers)
-    if (b.size) parts[n++] = {b.data(), b.size};
+    if (const auto bytes = b.travelling(); !bytes.empty()) parts[n++] = bytes;
   try {
     if (!ring_writer_->write(std::span(parts).first(n))) return false;
   } catch (const Error& e) {
@@ -75,7 +91,11 @@ bool SocketConnection::write_ring(const Message& message, size_t size) {
 
 // ---- reading, under read_mutex_
 
-void SocketConnection::take_offer() {
+bool SocketConnection::may_be_offered() const {
+  return (core_->limits().ring_bytes && !ring_reader_) || (core_->limits().heap_bytes && !borrowed_);
+}
+
+void SocketConnection::take_ring() {
   const Fd fd = std::exchange(passed_, Fd());
   std::string why = "no descriptor came with it";
   if (!in_ && fd) in_ = SharedRing::open(fd, kRingMost, why);
@@ -87,17 +107,35 @@ void SocketConnection::take_offer() {
       begin_looking();
       core_->looks_at(shared_from_this());
     }
-  } else {
-    log::info(fmt::format("[net] does without the ring that {} offers: {}", who(), why));
   }
+  answer(FrameKind::ring_answer, accepted, why);
+}
+
+void SocketConnection::take_heap() {
+  const Fd fd = std::exchange(passed_, Fd());
+  std::string why = "no descriptor came with it";
+  const bool first = !borrowed_;
+  if (first && fd) borrowed_ = BorrowedHeap::open(fd, kHeapMost, why);
+  const bool accepted = first && borrowed_;
+  if (accepted) {
+    reader_.borrow_from(*borrowed_);
+    ring_frames_.borrow_from(*borrowed_);
+  }
+  answer(FrameKind::heap_answer, accepted, why);
+}
+
+void SocketConnection::answer(FrameKind kind, bool accepted, const std::string& why) {
+  if (!accepted)
+    log::info(fmt::format("[net] does without the {} that {} offers: {}",
+                          kind == FrameKind::ring_answer ? "ring" : "heap", who(), why));
   std::lock_guard lock(mutex_);
-  if (state_ == State::closed || broken_) return;
+  if (state_ != State::open || broken_) return;  // nothing is sent after a goodbye
   const bool first = queue_.empty();
-  queue_.push(ring_answer_frame(accepted));
+  queue_.push(answer_frame(kind, accepted));
   if (first) flush(kTurn << 10);
 }
 
-void SocketConnection::take_answer(bool accepted) {
+void SocketConnection::ring_answered(bool accepted) {
   std::lock_guard lock(mutex_);
   if (!out_ || ring_writer_) return;
   if (accepted) {
@@ -106,6 +144,12 @@ void SocketConnection::take_answer(bool accepted) {
   } else {
     out_.reset();
   }
+}
+
+void SocketConnection::heap_answered(bool accepted) {
+  std::lock_guard lock(mutex_);
+  if (heap_ && accepted) lends_.store(heap_.get(), std::memory_order_release);
+  if (heap_ && !lends_) heap_.reset();
 }
 
 // Delivers up to `most` messages; whether there was any.

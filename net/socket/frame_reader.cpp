@@ -23,8 +23,9 @@ std::span<std::byte> FrameReader::target() {
     case Step::payload:
       break;
   }
+  if (sizes_[current_].lent) return std::as_writable_bytes(std::span(&place_, 1));
   allocate(current_);
-  return {frame_.message.buffers[current_].data(), sizes_[current_]};
+  return {frame_.message.buffers[current_].data(), sizes_[current_].bytes};
 }
 
 std::optional<ReadFrame> FrameReader::feed(std::span<const std::byte>& bytes) {
@@ -48,7 +49,8 @@ std::optional<ReadFrame> FrameReader::next_step() {
       prefix_ = decode_prefix(prefix_bytes_, limits_);
       frame_.kind = prefix_.kind;
       frame_.number = prefix_.number;
-      if (prefix_.kind == FrameKind::ring_answer) frame_.accepted = prefix_.count == 1;
+      if (prefix_.kind == FrameKind::ring_answer || prefix_.kind == FrameKind::heap_answer)
+        frame_.accepted = prefix_.count == 1;
       if (prefix_.kind != FrameKind::message && prefix_.kind != FrameKind::goodbye) return complete();
       if (prefix_.kind == FrameKind::goodbye) {
         frame_.reason.resize(prefix_.count);
@@ -70,6 +72,7 @@ std::optional<ReadFrame> FrameReader::next_step() {
       current_ = 0;
       break;
     case Step::payload:
+      if (sizes_[current_].lent) borrow();
       ++current_;
       break;
     case Step::reason:
@@ -80,34 +83,41 @@ std::optional<ReadFrame> FrameReader::next_step() {
 }
 
 void FrameReader::skip_empty() {
-  while (current_ < sizes_.size() && sizes_[current_] == 0) allocate(current_++);
+  while (current_ < sizes_.size() && sizes_[current_].travelling() == 0) allocate(current_++);
 }
 
 void FrameReader::allocate(size_t index) {
   auto& buffers = frame_.message.buffers;
   while (buffers.size() <= index) {
-    const size_t size = sizes_[buffers.size()];
+    const size_t size = sizes_[buffers.size()].bytes;
     buffers.push_back({Storage::allocate(size), 0, size});
   }
+}
+
+void FrameReader::borrow() {
+  if (!heap_) throw_invalid("[net] a buffer in shared memory on a connection that has none");
+  const size_t size = sizes_[current_].bytes;
+  frame_.message.buffers.push_back({heap_->borrow(place_, size), 0, size});
 }
 
 size_t FrameReader::direct(std::span<iovec> out) {
   if (step_ != Step::payload) return 0;
   size_t n = 0, ahead = 0;
   for (size_t i = current_; i < sizes_.size() && n < out.size() && ahead < kAllocateAhead; ++i) {
-    if (i > current_ && ahead + sizes_[i] > kAllocateAhead) break;
+    if (sizes_[i].lent || (i > current_ && ahead + sizes_[i].bytes > kAllocateAhead)) break;
     allocate(i);
     const size_t skip = i == current_ ? filled_ : 0;
-    if (sizes_[i] == skip) continue;
-    out[n++] = {frame_.message.buffers[i].data() + skip, sizes_[i] - skip};
-    ahead += sizes_[i] - skip;
+    const size_t left = sizes_[i].bytes - skip;
+    if (left == 0) continue;
+    out[n++] = {frame_.message.buffers[i].data() + skip, left};
+    ahead += left;
   }
   return n;
 }
 
 std::optional<ReadFrame> FrameReader::advance(size_t n) {
   while (n > 0) {
-    const size_t left = sizes_[current_] - filled_;
+    const size_t left = sizes_[current_].bytes - filled_;
     if (n < left) {
       filled_ += n;
       return {};

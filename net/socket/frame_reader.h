@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "net/frame.h"
+#include "net/socket/shared_heap.h"
 
 namespace troupe::net {
 
@@ -18,7 +19,7 @@ struct ReadFrame {
   Message message;
   std::string reason;     ///< of a goodbye
   uint32_t number = 0;    ///< of a message or goodbye
-  bool accepted = false;  ///< of a ring_answer
+  bool accepted = false;  ///< of an answer
 };
 
 /// Not thread-safe; no sockets inside. Holds one message at a time. Lengths are checked before anything is
@@ -27,6 +28,8 @@ struct ReadFrame {
 class FrameReader {
  public:
   explicit FrameReader(const Limits& limits) : limits_(limits) {}
+  /// Lent buffers are there from now on; before, they are errors. `heap` outlives the reader.
+  void borrow_from(const BorrowedHeap& heap) { heap_ = &heap; }
 
   /// Takes bytes from the front of `bytes`, up to the end of a frame, which is then returned.
   std::optional<ReadFrame> feed(std::span<const std::byte>& bytes);
@@ -47,6 +50,7 @@ class FrameReader {
   std::optional<ReadFrame> complete();
   void skip_empty();
   void allocate(size_t index);
+  void borrow();
 
   Limits limits_;
   Step step_ = Step::prefix;
@@ -54,8 +58,10 @@ class FrameReader {
   std::array<std::byte, kPrefixBytes> prefix_bytes_{};
   FramePrefix prefix_;
   std::vector<uint64_t> size_words_;
-  std::vector<size_t> sizes_;
+  std::vector<BufferSize> sizes_;
   size_t current_ = 0;  // buffer being filled
+  uint64_t place_ = 0;  // of a lent one
+  const BorrowedHeap* heap_ = nullptr;
   ReadFrame frame_;
 };
 

@@ -1,29 +1,25 @@
 #include "net/socket/shared_ring.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 
+#include "net/socket/shared_memory.h"
+
 namespace troupe::net {
 namespace {
 
 constexpr size_t kPage = 4096;  // of the control block; the data begin behind it
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 }  // namespace
 
 std::unique_ptr<SharedRing> SharedRing::make(size_t capacity) {
   capacity = std::bit_ceil(std::max(capacity, kPage));
-  Fd fd(::memfd_create("troupe-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(kPage + capacity)) != 0 ||
-      ::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
-    return nullptr;
+  Fd fd = make_shared_memory("troupe-ring", kPage + capacity);
+  if (!fd) return nullptr;
   auto ring = std::unique_ptr<SharedRing>(new SharedRing);
   if (!ring->map(fd.get(), capacity)) return nullptr;
   ring->fd_ = std::move(fd);
@@ -31,11 +27,8 @@ std::unique_ptr<SharedRing> SharedRing::make(size_t capacity) {
 }
 
 std::unique_ptr<SharedRing> SharedRing::open(const Fd& fd, size_t most, std::string& why) {
-  struct stat info {};
-  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (::fstat(fd.get(), &info) != 0 || seals < 0) return why = "it is no shared memory", nullptr;
-  if ((seals & kSeals) != kSeals) return why = "its size could change", nullptr;
-  const auto size = static_cast<size_t>(std::max<off_t>(info.st_size, 0));
+  const size_t size = shared_memory_size(fd, why);
+  if (!size) return nullptr;
   if (size < 2 * kPage || size - kPage > most || !std::has_single_bit(size - kPage))
     return why = fmt::format("it has {} bytes; expected {} and a power of two up to {}", size, kPage, most),
            nullptr;

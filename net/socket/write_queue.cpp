@@ -16,8 +16,8 @@ constexpr size_t kMaxParts = 256;  // of one call; below IOV_MAX, and small enou
 WriteQueue::Frame::Part WriteQueue::Frame::at(size_t i) const {
   if (i == 0) return {head.data(), head.size()};
   if (i == 1) return {reinterpret_cast<const std::byte*>(message.header.data()), 8 * message.header.size()};
-  const Buffer& b = message.buffers[i - 2];
-  return {b.size ? b.data() : nullptr, b.size};
+  const auto bytes = message.buffers[i - 2].travelling();
+  return {bytes.data(), bytes.size()};
 }
 
 void WriteQueue::push(std::vector<std::byte> head, Message message) {

@@ -130,10 +130,12 @@ TEST_CASE("a prefix over the limits is refused and says what and how much") {
   CHECK(contains(decode({FrameKind::goodbye, 0, 1025}), "a goodbye of 1025 bytes; the limit is 1024"));
   CHECK(contains(decode({FrameKind::goodbye, 1, 5}), "a goodbye"));
   CHECK(decode({FrameKind::ring_offer, 0, 0}) == "accepted");
-  CHECK(contains(decode({FrameKind::ring_offer, 0, 1}), "offer of a ring"));
+  CHECK(contains(decode({FrameKind::ring_offer, 0, 1}), "offer of shared memory"));
+  CHECK(contains(decode({FrameKind::heap_offer, 1, 0}), "offer of shared memory"));
+  CHECK(decode({FrameKind::heap_answer, 0, 0}) == "accepted");
   CHECK(decode({FrameKind::ring_answer, 0, 1}) == "accepted");
-  CHECK(contains(decode({FrameKind::ring_answer, 0, 2}), "its answer"));
-  CHECK(contains(decode({static_cast<FrameKind>(5), 0, 0}), "unknown kind 5"));
+  CHECK(contains(decode({FrameKind::ring_answer, 0, 2}), "answer to an offer"));
+  CHECK(contains(decode({static_cast<FrameKind>(7), 0, 0}), "unknown kind 7"));
 }
 
 TEST_CASE("a prefix with any byte changed is refused") {

@@ -11,13 +11,14 @@ using namespace troupe::net;
 namespace {
 
 struct Kind {
-  bool tcp = false, ring = true, look = true;
+  bool tcp = false, ring = true, heap = true, look = true;
 };
 
 struct SocketBackend : contract::Backend {
   explicit SocketBackend(Kind kind) : tcp_(kind.tcp), kind_(kind) {}
   std::unique_ptr<Transport> make(const std::string&, TransportOptions options, Events& events) override {
     if (!kind_.ring) options.limits.ring_bytes = 0;
+    if (!kind_.heap) options.limits.heap_bytes = 0;
     if (!kind_.look) options.limits.look = Duration::zero();
     return make_socket_transport(std::move(options), events);
   }
@@ -35,13 +36,15 @@ void keep_it(Kind kind) {
 
 }  // namespace
 
-TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({}); }
+TEST_CASE("Unix sockets with rings and heaps keep the contract", "[contract]") { keep_it({}); }
+TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({.heap = false}); }
+TEST_CASE("Unix sockets with heaps keep the contract", "[contract]") { keep_it({.ring = false}); }
 TEST_CASE("Unix sockets with rings whose readers sleep keep the contract", "[contract]") {
   keep_it({.look = false});
 }
-TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false}); }
+TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false, .heap = false}); }
 TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract]") {
-  keep_it({.ring = false, .look = false});
+  keep_it({.ring = false, .heap = false, .look = false});
 }
 TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
 TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {

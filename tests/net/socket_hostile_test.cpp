@@ -94,8 +94,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   RawClient future(house.listener->address());
   const auto h = future.shake(kToken, 9);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 3 of the protocol, this side version 9");
-  lines.wait_for("it speaks version 9 of the protocol, this side version 3");
+  CHECK(h.text() == "speaks version 4 of the protocol, this side version 9");
+  lines.wait_for("it speaks version 9 of the protocol, this side version 4");
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -118,7 +118,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 7 of the protocol, this side version 3"));
+    CHECK_THAT(e.message(), Contains("speaks version 7 of the protocol, this side version 4"));
   }
   house.check_undisturbed();
 }
@@ -151,7 +151,7 @@ TEST_CASE("a peer that proved the token and then breaks the framing is closed, w
   LogCapture lines;
   Limits limits;
   limits.buffer_bytes = 1000;
-  limits.ring_bytes = 0;  // an offer that nobody reads would make the end of a stream a reset
+  limits.ring_bytes = limits.heap_bytes = 0;  // an offer that nobody reads would make the end of a stream a reset
   House house(fresh_address(), limits);
   const auto connect = [&] {
     auto raw = std::make_unique<RawClient>(house.listener->address());
@@ -192,7 +192,7 @@ TEST_CASE("a connection that carries heartbeats alone stays open, one that carri
   Limits limits;
   limits.heartbeat = std::chrono::milliseconds(20);
   limits.dead_after = std::chrono::seconds(1);
-  limits.ring_bytes = 0;  // no offers
+  limits.ring_bytes = limits.heap_bytes = 0;  // no offers
   Recorder events;
   auto server = transport(events, "w2", limits);
   const auto listener = server->listen(fresh_address());

@@ -37,12 +37,16 @@ struct Stage : nn::ModuleActor<Layers> {
   }
   Tensor forward(Tensor x) {
     const Tensor y = net(x);
-    highest = std::max(highest, allocator_stats().in_use);
+    highest = std::max(highest, in_use());
     return y;
   }
   Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target); }
+  static size_t in_use() {
+    const auto stats = allocator_stats();
+    return stats.in_use + stats.borrowed;
+  }
   /// From now on, above what is in use now.
-  void start() { lowest = highest = allocator_stats().in_use; }
+  void start() { lowest = highest = in_use(); }
   int64_t bytes() { return static_cast<int64_t>(highest - lowest); }
   size_t lowest = 0, highest = 0;
   static constexpr auto remote = methods<Stage, int64_t>("forward", &Stage::forward, "loss", &Stage::loss,
