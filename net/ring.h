@@ -4,7 +4,8 @@
 //   tail    bytes written since the beginning; the writer's
 //   head    bytes read since the beginning; the reader's
 //   asleep  the reader has looked for the last time: whoever writes now has to wake it by other means
-//   core    the processor that the reader looks from, counted from 1; 0: nobody looks, or not known
+//   core    the processor that the reader looks from, counted from 1; with kAway the one that it looked from
+//           before it went to sleep; 0: not known
 //
 // The writer stores tail, then reads asleep; the reader stores asleep, then reads tail. One of them sees the
 // other (all four are sequentially consistent), so no message is left lying while the reader sleeps.
@@ -25,6 +26,7 @@ struct RingControl {
   alignas(64) std::atomic<uint64_t> head;
   alignas(64) std::atomic<uint32_t> asleep;
   std::atomic<uint32_t> core;
+  static constexpr uint32_t kAway = uint32_t{1} << 31;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -46,7 +48,7 @@ class RingWriter {
   /// After a write: whether the reader sleeps and has to be woken. True once for each time that it went to
   /// sleep.
   bool must_wake();
-  /// Where the reader looks from; only a hint.
+  /// RingControl::core; only a hint.
   uint32_t reader_core() const { return memory_.control->core.load(std::memory_order_relaxed); }
 
  private:
@@ -68,7 +70,7 @@ class RingReader {
   /// Nobody looks any more: the writer has to wake somebody from now on. What it wrote before may not have
   /// been seen: the caller looks once again after this.
   void sleep() {
-    look_from(0);
+    memory_.control->core.fetch_or(RingControl::kAway, std::memory_order_relaxed);
     memory_.control->asleep.store(1);
   }
   /// Somebody looks.

@@ -53,8 +53,9 @@ class SocketConnection final : public Connection,
   void deliver_until(const std::atomic<bool>& done, TimePoint end) override;
   /// On the delivery thread, while it looks here: whether anything came.
   bool look();
-  /// On a thread that looks here: sees to it that the peer's does not have to wait for its core.
-  void keep_apart(TimePoint now, TimePoint since);
+  /// On a thread that looks here: sees to it that the peer's does not have to wait for its core. Whether it
+  /// moved, which takes its time.
+  bool keep_apart(TimePoint now, TimePoint since);
   /// On the delivery thread, which goes to sleep.
   void look_no_more();
 

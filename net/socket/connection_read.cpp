@@ -28,7 +28,7 @@ void SocketConnection::on_readable() {
     core_->looks_at(shared_from_this());
   }
   read_socket();
-  read_ring(kTurn);
+  if (read_ring(kTurn)) core_->something_came();
 }
 
 // True if there may be more to read.

@@ -205,16 +205,20 @@ void SocketConnection::end_looking() {
 
 // Two that look at each other's rings from one core only keep each other from running. They come to be there
 // because the kernel likes to wake a thread where its waker is, and does not search for an idle core while
-// both have been busy (looking) of late. Whoever sees it moves; so does one that has woken the other and sees
-// no sign of it from `since` on: it may be waiting for this very core.
-void SocketConnection::keep_apart(TimePoint now, TimePoint since) {
+// both have been busy (looking) of late. Whoever sees it moves; so does one that has woken the other, which
+// slept here, and sees no sign of it from `since` on: it may be waiting for this very core.
+bool SocketConnection::keep_apart(TimePoint now, TimePoint since) {
   const uint32_t core = this_core();
   ring_reader_->look_from(core);
   const RingWriter* towards = towards_.load(std::memory_order_acquire);
-  const uint32_t other = towards ? towards->reader_core() : 0;
-  if (other) rang_.store(false, std::memory_order_relaxed);
-  const bool missing = now - since > kShowsUp && rang_.load(std::memory_order_relaxed);
-  if (core && (other == core || missing) && core_->may_move(now)) leave_core();
+  if (!towards || !core) return false;
+  const uint32_t other = towards->reader_core();
+  const bool away = other & RingControl::kAway;
+  if (!away) rang_.store(false, std::memory_order_relaxed);
+  const bool missing = away && now - since > kShowsUp && rang_.load(std::memory_order_relaxed);
+  if ((away && !missing) || (other & ~RingControl::kAway) != core || !core_->may_move(now)) return false;
+  leave_core();
+  return true;
 }
 
 bool SocketConnection::look() {
@@ -239,10 +243,11 @@ void SocketConnection::deliver_until(const std::atomic<bool>& done, TimePoint en
     if (!came) relax();
     if (!came && looks % kLooksPerTime != 0) continue;
     const TimePoint before = std::exchange(now, core_->now());
-    keep_apart(now, start);
+    const bool moved = keep_apart(now, start);
     if (came) last = now;
     if (now >= end || now - last >= core_->limits().look) break;
     if (!came && core_->was_away(before, now)) break;  // what came may have taken its time
+    if (moved) now = core_->now();
   }
   core_->waiting_callers.fetch_sub(1);
   end_looking();

@@ -90,14 +90,15 @@ bool SocketCore::may_move(TimePoint now) {
 // True: not yet asleep. A short turn, so that sockets, times and tasks are looked at in between.
 bool SocketCore::look() {
   TimePoint now = this->now();
-  const TimePoint end = now + kLookTurn;
+  TimePoint end = now + kLookTurn;
   bool came = came_.exchange(false, std::memory_order_relaxed), placed = false;
   for (;;) {
     for (const auto& c : looking_) came |= c->look();
     if (came || looking_.empty() || !busy_) break;
     if ((now = this->now()) >= end) break;
     if (!std::exchange(placed, true))
-      for (const auto& c : looking_) c->keep_apart(now, now);
+      for (const auto& c : looking_)
+        if (c->keep_apart(now, now)) end = (now = this->now()) + kLookTurn;
     relax();
   }
   if (came) {
