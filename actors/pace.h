@@ -15,7 +15,8 @@ enum class Where {
 };
 
 /// Short work runs on the thread that brought it, since handing over would cost 10 to 25 us; longer work in
-/// the pool, since it would hold up the connection. Single runs say little (a thread that is interrupted
+/// the pool, since it would hold up the connection. What a run sends belongs to its time, and waking a reader
+/// that sleeps takes 10 to 20 us of it, so the limit is well above that. Single runs say little (a thread that is interrupted
 /// takes milliseconds for anything), so a kind of work changes its place when several of its last eight runs
 /// ask for it, and comes back to the reader's thread only when none of them was long: near the limit it stays
 /// in the pool. Thread-safe; notes of several threads at a time may get lost.
@@ -38,7 +39,7 @@ class Pace {
     if (longs >= kManyLong) where_.store(static_cast<uint8_t>(Where::pool), std::memory_order_relaxed);
   }
 
-  static constexpr Duration kShort = std::chrono::microseconds(20);
+  static constexpr Duration kShort = std::chrono::microseconds(50);
   static constexpr int kManyLong = 3;  // of eight
   static constexpr int kYoung = 8;
 
