@@ -66,6 +66,8 @@ BESIDE = {"rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_he
           "scale_backward_hops_us": ["step"], "scale_backward_fan_out_us": ["step"], "scale_actor_bytes": ["holder"],
           "scale_reference_bytes": ["holder"], "scale_context_overhead_percent": ["without_us"],
           "scale_after_last_call_us": ["here", "there"], "scale_system_calls": ["here", "there"]}
+# Promised of every call: at most so many allocations in each process, and bytes on the wire.
+AT_MOST = {"rpc_echo_allocations": {"value": 20, "there": 15}, "rpc_echo_bytes": {"value": 200}}
 # Differences, which a few steps may leave at zero or below.
 SIGNED = {"scale_idle_cpu_percent", "scale_connection_bytes", "scale_actor_bytes", "scale_reference_bytes",
           "scale_context_overhead_percent", "scale_system_calls", "scale_after_last_call_us"}
@@ -91,6 +93,8 @@ def wrong(text, expected):
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0 or key == "value" and value == 0 and not bench.startswith("idle"):
             return f"{key} is {value!r}, expected a positive number"
+        if value > (most := AT_MOST.get(bench, {}).get(key, math.inf)):
+            return f"{key} is {value}, expected at most {most}"
     unknown = set(line) - {"system", "bench", "unit", *keys, *measured}
     return f"unknown keys {sorted(unknown)}" if unknown else ""
 

@@ -104,7 +104,7 @@ bool SocketCore::look() {
   if (came) {
     busy_ = may_look(now) && now - last_came_ < kSoon;
     last_came_ = now;
-    return true;
+    if (busy_) return true;
   }
   const bool worth_it = busy_ && now - last_came_ < options_.limits.look;
   if (worth_it && waiting_callers.load(std::memory_order_relaxed) == 0 && !was_away(end - kLookTurn, now))
