@@ -25,9 +25,18 @@ Tensor loss_of(const Tensors& w, const Tensor& x, const Tensor& y) {
   return binary_cross_entropy_with_logits(add(matmul(x, w[0]), w[1]), y);
 }
 
+struct Accelerator : Actor {  // stands for the time that a larger model takes
+  void compute(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+  static constexpr auto remote = methods<Accelerator>("compute", &Accelerator::compute);
+};
+
 struct Trainer : Actor {
   Trainer(parallel::Served served, uint64_t seed, int64_t step_ms, double stalls)
-      : client(served), random(seed), step_ms(step_ms), stalls(stalls) {}
+      : client(served),
+        device(here().spawn<Accelerator>(here().name())),
+        random(seed),
+        step_ms(step_ms),
+        stalls(stalls) {}
   Task<void> train(int64_t steps) {
     for (int64_t step = 0; step < steps; ++step) {
       const auto [x, y] = points(32, random);
@@ -36,7 +45,8 @@ struct Trainer : Actor {
       const Tensors w = co_await values;
       const auto back = context.backward_async(loss_of(w, x, y));
       co_await back;
-      const auto computed = compute();
+      const int64_t ms = random.uniform() < stalls ? 8 * step_ms : step_ms;
+      const auto computed = device.with_timeout(Duration::zero()).call<&Accelerator::compute>(ms);
       co_await computed;
       const auto pushed = client.push_context(32);
       (void)co_await pushed;
@@ -44,16 +54,8 @@ struct Trainer : Actor {
     const auto left = client.leave();
     co_await left;
   }
-  Future<void> compute() {  // stands for a larger model
-    const int64_t times = random.uniform() < stalls ? 8 : 1;
-    const Promise<void> done;
-    std::thread([done, time = std::chrono::milliseconds(step_ms * times)] {
-      std::this_thread::sleep_for(time);
-      done.set();
-    }).detach();
-    return done.future();
-  }
   parallel::Client client;
+  RRef<Accelerator> device;
   Generator random;
   int64_t step_ms;
   double stalls;
@@ -76,7 +78,7 @@ int main(int argc, char** argv) {
       .add("--chart", picture, "picture of the loss over time (SVG)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
-  return launch(hosting<Trainer>(), [&](Cluster& cluster) {
+  const auto driver = [&](Cluster& cluster) {
     const auto workers = cluster.workers();
     Generator random(7);
     const auto [x, y] = points(2000, random);
@@ -116,5 +118,7 @@ int main(int argc, char** argv) {
     }
     tools::write_chart(picture, chart);
     std::printf("picture: %s\n", picture.c_str());
-  });
+  };
+  // A thread for each that computes at the same time, and some for the server and the trainers.
+  return launch(hosting<Accelerator, Trainer>(), driver, {.threads = static_cast<int>(trainers) + 2});
 }

@@ -1,4 +1,5 @@
-// The examples without a cluster, as a user runs them.
+// The examples, as a user runs them: alone, and those with workers over processes as well.
+#include <algorithm>
 #include <cstdlib>
 
 #include "tests/process/launcher.h"
@@ -8,12 +9,14 @@ using namespace troupe::testing;
 
 namespace {
 
-// Runs a program that ends well and draws a chart; its standard output.
-std::string run(const std::string& name, std::vector<std::string> flags) {
+// Runs a program that ends well and draws a chart, alone or over that many processes; its standard output.
+std::string run(const std::string& name, const std::vector<std::string>& flags, int processes = 0) {
   Folder folder;
   const std::string chart = (folder.path / "chart.svg").string();
-  flags.insert(flags.begin(), {program(name), "--chart", chart});
-  Process process(flags);
+  std::vector<std::string> command{program(name), "--chart", chart};
+  command.insert(command.end(), flags.begin(), flags.end());
+  if (processes > 0) command.insert(command.begin(), {TROUPE_BIN, "run", "-n", std::to_string(processes)});
+  Process process(command);
   const int code = process.exit_code();
   INFO(process.output << process.errors);
   REQUIRE(code == 0);
@@ -21,6 +24,9 @@ std::string run(const std::string& name, std::vector<std::string> flags) {
   CHECK(content(chart).find("</svg>") != std::string::npos);
   return process.output;
 }
+
+// What a program says of its training, without the name of its picture.
+std::string result(const std::string& output) { return output.substr(0, output.rfind("picture")); }
 
 // The number behind `text`.
 double number_after(const std::string& output, const std::string& text) {
@@ -58,7 +64,7 @@ TEST_CASE("a transformer learns characters of a text and writes some", "[process
   auto recomputing = flags;
   recomputing.insert(recomputing.begin(), "--recompute");
   const std::string again = run("char_transformer", recomputing);
-  CHECK(output.substr(0, output.rfind("picture")) == again.substr(0, again.rfind("picture")));
+  CHECK(result(output) == result(again));
 }
 
 TEST_CASE("a pipeline learns drawn digits, and draws its last step", "[process]") {
@@ -77,23 +83,14 @@ TEST_CASE("a character transformer with tied embeddings is one pipeline, in one 
   const std::string alone = run("char_pipeline", flags);  // three workers in memory
   CHECK(number_after(alone, "perplexity ") < 25);         // of about 90 characters
   CHECK(content(step).find("2 workers, 4 micro-batches") != std::string::npos);
-  const auto over_processes = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments{"-n", "3", program("char_pipeline")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    Launcher job(arguments);
-    const int code = job.exit_code();
-    INFO(job.output << job.errors);
-    REQUIRE(code == 0);
-    return job.output;
-  };
-  const std::string chart = (folder.path / "chart.svg").string();
-  CHECK(number_after(over_processes({"--chart", chart}), "\nloss ") == number_after(alone, "\nloss "));
+  CHECK(number_after(run("char_pipeline", flags, 3), "\nloss ") == number_after(alone, "\nloss "));
   // The same by a file: four stages on two workers, and another schedule.
   const std::string layout = folder.file(
       "layout.json",
       R"({"stages": ["w1", "w2", "w1", "w2"], "schedule": "interleaved", "chunks": 2, "micro_batches": 8})");
-  const std::string laid_out = over_processes({"--chart", chart, "--layout", layout});
+  auto with_layout = flags;
+  with_layout.insert(with_layout.begin(), {"--layout", layout});
+  const std::string laid_out = run("char_pipeline", with_layout, 3);
   CHECK(number_after(laid_out, "perplexity ") < 25);
   CHECK(content(step).find("interleaved: 2 workers, 8 micro-batches") != std::string::npos);
 }
@@ -106,13 +103,53 @@ TEST_CASE("trainers learn under every policy while they stall, and the loss is d
     REQUIRE(line != std::string::npos);
     CHECK(number_after(output.substr(line), "loss ") < 0.45);  // 0.69 at the start
   }
-  Folder folder;
-  Launcher job({"-n", "3", program("stalls"), "--steps", "20", "--step-ms", "1", "--policy", "quorum(2)",
-                "--chart", (folder.path / "stalls.svg").string()});
-  CHECK(job.exit_code() == 0);
-  INFO(job.output << job.errors);
-  CHECK(job.output.find("quorum(2)") != std::string::npos);
-  CHECK(job.nothing_left());
+  const std::string quorum = run("stalls", {"--steps", "20", "--step-ms", "1", "--policy", "quorum(2)"}, 3);
+  CHECK(quorum.find("quorum(2)") != std::string::npos);
+}
+
+TEST_CASE("a wide and deep model comes near to what can be known of its clicks, wherever its parts live",
+          "[process]") {
+  const std::vector<std::string> flags{"--steps", "500"};
+  const std::string alone = run("recommender", flags);
+  CHECK(number_after(alone, "test loss ") < 0.53);  // 0.67 by the rate of clicks alone
+  CHECK(number_after(alone, "test loss ") > number_after(alone, "hidden odds "));
+  CHECK(number_after(alone, "AUC ") > 0.8);
+  for (const int processes : {3, 7}) CHECK(result(run("recommender", flags, processes)) == result(alone));
+  Launcher two({"-n", "2", program("recommender")});
+  CHECK(two.exit_code() == 1);
+  CHECK(two.errors.find("need 3 workers, got 2") != std::string::npos);
+}
+
+TEST_CASE("observers and a learner balance a pole, with the same episodes wherever they live", "[process]") {
+  const std::string alone = run("cartpole", {"--goal", "195"});
+  CHECK(number_after(alone, "mean reward ") >= 150);  // about 20 by chance
+  for (const int processes : {2, 4})
+    CHECK(result(run("cartpole", {"--goal", "195"}, processes)) == result(alone));
+  CHECK(number_after(run("cartpole", {"--updates", "2"}), "mean reward ") < 60);
+}
+
+TEST_CASE("an LSTM learns characters with its embedding and decoder on a server", "[process]") {
+  const std::vector<std::string> flags{"--epochs", "6", TROUPE_TEXT};
+  const std::string alone = run("rnn_remote", flags);
+  CHECK(number_after(alone, "perplexity ") < 16);  // about 23 by the rates of the characters alone
+  CHECK(result(run("rnn_remote", flags, 3)) == result(alone));
+}
+
+TEST_CASE("examples with workers refuse flags that they do not know, and values out of range", "[process]") {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"recommender", "--step", "3"},
+                                                  {"recommender", "--batch", "0"},
+                                                  {"cartpole", "--goal", "502"},
+                                                  {"cartpole", "--observers", "none"},
+                                                  {"rnn_remote", "--epochs", "-1", TROUPE_TEXT}}) {
+    std::vector<std::string> arguments = command;
+    arguments[0] = program(command[0]);
+    Process process(arguments);
+    CHECK(process.exit_code() == 2);
+    INFO(process.errors);
+    CHECK(process.errors.find(command[0] + ": " + (command[1] == "--step" ? "unknown flag" : command[1])) !=
+          std::string::npos);
+    CHECK(process.output.empty());
+  }
 }
 
 TEST_CASE("examples refuse bad input with one line", "[process]") {
@@ -122,14 +159,20 @@ TEST_CASE("examples refuse bad input with one line", "[process]") {
         {"char_transformer", "/no/such/file"},
         {"char_transformer", "--heads", "3", TROUPE_TEXT},
         {"mnist_cnn", "--data", "/no/such/folder"},
+        {"rnn_remote"},
+        {"rnn_remote", "/no/such/file"},
+        {"rnn_remote", "--time", "60000", TROUPE_TEXT},
+        {"recommender", "--steps", "1", "--chart", "/no/such/folder/x.svg"},
+        {"cartpole", "--updates", "1", "--chart", "/no/such/folder/x.svg"},
         {"spirals", "--epochs", "1", "--chart", "/no/such/folder/x.svg"}}) {
     std::vector<std::string> arguments = command;
     arguments[0] = program(command[0]);
     Process process(arguments);
     CHECK(process.exit_code() == 1);
     INFO(process.errors);
-    const std::string who =
-        command[0] == "char_pipeline" ? "w0" : command[0];  // its driver, who reads the file
+    const std::string_view driven[] = {"char_pipeline", "rnn_remote", "recommender", "cartpole"};
+    const bool has_driver = std::find(std::begin(driven), std::end(driven), command[0]) != std::end(driven);
+    const std::string who = has_driver ? "w0" : command[0];
     CHECK(process.errors.find(who + ": error: ") != std::string::npos);
   }
 }

@@ -1,0 +1,149 @@
+// Reinforcement learning with observers and a learner: each observer has a pole to balance and asks the
+// learner what to do, who answers all of them at once and learns from what came of it. Alone (`cartpole`), or
+// `troupe run -n 4 cartpole`, with the same poles falling.
+#include <cstdio>
+#include <map>
+#include <numeric>
+
+#include "tools/chart.h"
+#include "tools/cli.h"
+#include "tools/progress.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+
+// A pole on a cart that is pushed left or right 50 times a second (Barto, Sutton and Anderson 1983), in SI
+// units. An episode ends when the pole falls, when the cart leaves its track, or after 500 steps.
+struct CartPole {
+  static constexpr double kGravity = 9.8, kMass = 1.1, kPole = 0.1, kHalf = 0.5, kForce = 10, kTick = 0.02;
+  bool push(bool right) {  // true: the episode is over
+    const double sine = std::sin(angle), cosine = std::cos(angle);
+    const double pushed = ((right ? kForce : -kForce) + kPole * kHalf * spin * spin * sine) / kMass;
+    const double lever = kHalf * (4.0 / 3 - kPole * cosine * cosine / kMass);
+    const double turning = (kGravity * sine - cosine * pushed) / lever;
+    place += kTick * speed, speed += kTick * (pushed - kPole * kHalf * turning * cosine / kMass);
+    angle += kTick * spin, spin += kTick * turning;
+    return ++steps == 500 || std::abs(place) > 2.4 || std::abs(angle) > 12 * std::numbers::pi / 180;
+  }
+  std::vector<double> state() const { return {place, speed, angle, spin}; }
+  double place, speed, angle, spin, steps = 0;
+};
+
+struct Rollout {  // which steps ended an episode, how long those were, and the state at the end
+  std::vector<int64_t> over;
+  std::vector<double> episodes, state;
+  static constexpr auto fields = std::tuple(&Rollout::over, &Rollout::episodes, &Rollout::state);
+};
+
+struct Learner : Actor {  // has a policy, and a critic that guesses what is still to be gained
+  Learner(int64_t observers, double lr, uint64_t seed)
+      : count(observers), random(seed), optimizer({net(policy, 2, lr), net(critic, 1, lr)}) {}
+  optim::Adam::Group net(nn::Sequential& out, int64_t outputs, double lr) {
+    out.add(nn::Linear(4, 64, random)).add(nn::Tanh()).add(nn::Linear(64, 64, random)).add(nn::Tanh());
+    return {out.add(nn::Linear(64, outputs, random)).parameters(), {.lr = lr}};
+  }
+  // Waits until all have asked, so that one pass answers all of them, whoever came first.
+  Task<int64_t> act(uint64_t observer, std::vector<double> state) {
+    seen[observer] = state;
+    const auto decided = round.future();
+    if (std::ssize(seen) == count) decide();
+    co_await decided;
+    co_return actions[actions.size() - static_cast<size_t>(count) + observer];
+  }
+  void decide() {
+    NoGradGuard no_grad;
+    for (const auto& [observer, state] : seen) states.insert(states.end(), state.begin(), state.end());
+    const std::vector now(states.end() - 4 * count, states.end());
+    const Tensor p = softmax(policy(Tensor::of(now, {count, 4}).to(float32)), 1);
+    for (const double right : p.select(1, 1).to_vector<double>()) actions.push_back(random.uniform() < right);
+    seen.clear();
+    std::exchange(round, Promise<void>()).set();
+  }
+  // One step of advantage actor-critic (Mnih et al. 2016) on all that was done since the last one.
+  void learn(std::vector<Rollout> rollouts) {
+    for (const Rollout& r : rollouts) states.insert(states.end(), r.state.begin(), r.state.end());
+    const auto rows = static_cast<int64_t>(actions.size());
+    const Tensor all = Tensor::of(std::exchange(states, {}), {rows + count, 4}).to(float32);
+    const Tensor logits = policy(all.slice(0, 0, rows)), guesses = critic(all).flatten();
+    auto gains = guesses.to_vector<float>();  // those after the last steps stay guesses
+    for (size_t at = actions.size(), n = rollouts.size(); at-- > 0;)
+      gains[at] = 1 + (rollouts[at % n].over[at / n] ? 0 : 0.99f * gains[at + n]);
+    const Tensor gained = Tensor::of(gains).slice(0, 0, rows), guess = guesses.slice(0, 0, rows);
+    const Tensor surprise = gained - guess.detach(), scale = surprise.var({}, false).sqrt() + 1e-8;
+    const Tensor unlikely = cross_entropy(logits, Tensor::of(std::exchange(actions, {})), "none");
+    optimizer.zero_grad();
+    const Tensor regret = (unlikely * (surprise - surprise.mean()) / scale).mean();
+    autograd::backward(regret + mse_loss(guess, gained)), optimizer.step();
+  }
+  int64_t count;
+  Generator random;
+  nn::Sequential policy, critic;
+  optim::Adam optimizer;
+  Promise<void> round;                           // is kept when all observers have asked
+  std::map<uint64_t, std::vector<double>> seen;  // in this round, by observer
+  std::vector<double> states;                    // in all rounds since learn()
+  std::vector<int64_t> actions;                  // in the same order; 1: right
+  static constexpr auto remote =
+      methods<Learner, int64_t, double, uint64_t>("act", &Learner::act, "learn", &Learner::learn);
+};
+
+struct Observer : Actor {
+  Observer(uint64_t number, uint64_t seed) : number(number), random(Generator(seed).split(number)) {}
+  double some() { return random.uniform(-0.05, 0.05); }
+  CartPole start() { return {some(), some(), some(), some()}; }
+  Task<Rollout> observe(RRef<Learner> learner, int64_t steps) {
+    Rollout out;
+    for (int64_t t = 0; t < steps; ++t) {
+      const auto answer = learner.call<&Learner::act>(number, pole.state());
+      out.over.push_back(pole.push(co_await answer == 1));
+      if (out.over.back()) out.episodes.push_back(pole.steps), pole = start();
+    }
+    out.state = pole.state();
+    co_return out;
+  }
+  uint64_t number;
+  Generator random;
+  CartPole pole = start();
+  static constexpr auto remote = methods<Observer, uint64_t, uint64_t>("observe", &Observer::observe);
+};
+
+int main(int argc, char** argv) {
+  int64_t observers = 4, steps = 200, updates = 300;
+  double lr = 0.01, goal = 475;
+  uint64_t seed = 0;
+  std::string picture = "cartpole.svg";
+  tools::Flags flags("cartpole", "Learns to balance a pole: observers act, a learner learns.");
+  flags.add("--observers", observers, "each with a pole, dealt out to the workers", {1, 256})
+      .add("--steps", steps, "of each observer before the learner learns from them", {1, 1e5})
+      .add("--updates", updates, "of the learner, at most", {1, 1e6})
+      .add("--goal", goal, "mean reward of the last 20 episodes to stop at; at most 500 can be had", {1, 501})
+      .add("--lr", lr, "learning rate of Adam", {0, 100})
+      .add("--seed", seed, "of weights, poles and choices")
+      .add("--chart", picture, "picture of the rewards (SVG)");
+  if (auto code = flags.parse(argc, argv)) return *code;
+
+  return launch(hosting<Learner, Observer>(), [&](Cluster& cluster) {
+    const auto workers = cluster.workers();
+    const auto learner = cluster.spawn<Learner>(workers[0], observers, lr, seed);
+    std::vector<RRef<Observer>> actors;
+    for (size_t i = 0; i < static_cast<size_t>(observers); ++i)
+      actors.push_back(cluster.spawn<Observer>(workers[(i + 1) % workers.size()], i, seed));
+    tools::Series rewards{.name = "reward of an episode", .smooth = 5};
+    double recent = 0, episodes = 0;
+    tools::Progress bar({.total = updates});
+    for (int64_t done = 1; done <= updates && recent < goal; ++done) {
+      std::vector<Future<Rollout>> running;
+      for (const auto& actor : actors) running.push_back(actor.call<&Observer::observe>(learner, steps));
+      const auto rollouts = all(running, OnError::at_once).get();
+      learner.call<&Learner::learn>(rollouts).get();
+      for (const Rollout& r : rollouts)
+        for (const double length : r.episodes) rewards.x.push_back(++episodes), rewards.y.push_back(length);
+      const auto last = std::min<int64_t>(20, std::ssize(rewards.y));
+      recent = std::accumulate(rewards.y.end() - last, rewards.y.end(), 0.0) / 20;
+      bar.update(done, {{"reward", recent}}, observers * steps);
+    }
+    bar.finish();
+    tools::write_chart(picture, {"Balancing a pole", "episode", "reward", "", {rewards}});
+    std::printf("mean reward %.2f of the last 20 of %.0f episodes; picture: %s\n", recent, episodes,
+                picture.c_str());
+  });
+}

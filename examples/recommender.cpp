@@ -1,0 +1,150 @@
+// Wide and deep (Cheng et al. 2016): who will click on what? Embedding tables live in two servers, a dense
+// tower is a pipeline of two stages, and two such pipelines train at once. Alone (`recommender`), or
+// `troupe run -n 7 recommender`, a worker for each part, with the same bits.
+#include <cstdio>
+#include <deque>
+
+#include "parallel/pipeline.h"
+#include "parallel/replicas.h"
+#include "parallel/served_table.h"
+#include "tools/chart.h"
+#include "tools/cli.h"
+#include "tools/progress.h"
+#include "troupe/troupe.h"
+using namespace troupe;
+using namespace troupe::parallel;
+
+constexpr int64_t kUsers = 400, kItems = 300, kGroups = 16, kGenres = 12, kWidth = 8, kHidden = 64;
+
+// Items shown to users, [n, 3]: user, kUsers + item, and both kinds as one number; whether they clicked; and
+// the log-odds that decided, which are hidden: what user and item have in common, and what the kinds have.
+std::tuple<Tensor, Tensor, Tensor> show(int64_t count, Generator& random) {
+  Generator hidden(42);
+  const auto traits = randn({kUsers + kItems, 2}, hidden).to_vector<double>();
+  const auto crosses = randn({kGroups * kGenres}, hidden).to_vector<double>();
+  std::vector<int64_t> ids;
+  std::vector<float> clicked, odds;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t user = random.below(kUsers), item = kUsers + random.below(kItems);
+    const uint64_t cross = user % kGroups * kGenres + item % kGenres;
+    const double *u = &traits[2 * user], *v = &traits[2 * item];
+    odds.push_back(static_cast<float>(1.2 * (u[0] * v[0] + u[1] * v[1] + crosses[cross]) - 0.5));
+    for (const uint64_t id : {user, item, cross}) ids.push_back(static_cast<int64_t>(id));
+    clicked.push_back(random.uniform() < 1 / (1 + std::exp(-odds.back())));
+  }
+  return {Tensor::of(ids, {count, 3}), Tensor::of(clicked), Tensor::of(odds)};
+}
+
+// Of all pairs of one that was clicked and one that was not: the part where the first has the higher odds.
+double area_under_curve(const Tensor& odds, const Tensor& clicked) {
+  double below = 0, won = 0;
+  for (const double y : clicked.index_select(0, argsort(odds)).to_vector<double>())
+    y > 0 ? won += below : ++below;
+  return won / (below * (static_cast<double>(odds.numel()) - below));
+}
+
+struct Half : nn::ModuleActor<nn::Sequential> {  // of a tower; there are two towers, which start equal
+  using ModuleActor::ModuleActor;
+  // In place of this context's gradients, their mean over the same halves, which live on these workers.
+  Task<void> average(std::string name, std::vector<int64_t> workers) {
+    Replicas group{name, {workers.begin(), workers.end()}};
+    co_await average_gradients(group, parameters());
+  }
+};
+
+struct Bottom : Half {  // ids -> the first layer; and the wide part, a weight for each pair of kinds
+  Bottom(ServedTable deep, ServedTable wide)
+      : Half(nn::Linear(2 * kWidth, kHidden), nn::ReLU()), deep(deep), wide(wide) {}
+  Task<std::pair<Tensor, Tensor>> forward(Tensor ids) {
+    const auto rows = deep.pull(ids.slice(1, 0, 2)), weights = wide.pull(ids.slice(1, 2, 3));
+    const Tensor embedded = co_await rows, linear = co_await weights;
+    co_return std::pair(net(embedded.flatten(1)), linear.flatten());
+  }
+  Task<void> push(double count) {  // the servers take this context's gradients of the rows that were pulled
+    const auto pushed = all(std::vector{deep.push_context(count), wide.push_context(count)});
+    (void)co_await pushed;
+  }
+  TableClient deep, wide;
+  static constexpr auto remote = methods<Bottom, ServedTable, ServedTable>(
+      "forward", &Bottom::forward, "push", &Bottom::push, "average", &Bottom::average);
+};
+
+struct Top : Half {  // the rest of the tower, and the sum of both parts -> log-odds [n]
+  Top() : Half(nn::Linear(kHidden, kHidden), nn::ReLU(), nn::Linear(kHidden, 1)) {}
+  Tensor forward(Tensor x, Tensor linear) { return net(x).flatten() + linear; }
+  Tensor loss(Tensor odds, Tensor clicked) { return binary_cross_entropy_with_logits(odds, clicked); }
+  static constexpr auto remote =
+      methods<Top>("forward", &Top::forward, "loss", &Top::loss, "average", &Top::average);
+};
+
+int main(int argc, char** argv) {
+  int64_t steps = 1000, batch = 256;
+  double lr = 3e-3;
+  uint64_t seed = 0;
+  std::string picture = "recommender.svg";
+  tools::Flags flags("recommender", "Learns who clicks on what: tables in servers, and two towers.");
+  flags.add("--steps", steps, "training steps", {1, 1e7})
+      .add("--batch", batch, "showings per step and tower", {1, 1e5})
+      .add("--lr", lr, "of the towers' Adam", {0, 100})
+      .add("--seed", seed, "of what is shown")
+      .add("--chart", picture, "picture of loss and area under the curve (SVG)");
+  if (auto code = flags.parse(argc, argv)) return *code;
+
+  return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
+    const auto workers = cluster.workers();
+    const size_t n = workers.size();  // the servers are the last two, unless there are fewer than 7
+    if (n < 3) throw_invalid("two towers of two halves need 3 workers, got " + std::to_string(n));
+    const ServerOptions adagrad{.optimizer = "adagrad", .options = {{"lr", 0.1}}, .trainers = 2};
+    const std::vector<Place> servers{workers[n - 2], workers[n - 1]};
+    const auto deep = serve_table(cluster.here(), servers, kUsers + kItems, kWidth, adagrad);
+    const auto wide = serve_table(cluster.here(), servers, kGroups * kGenres, 1, adagrad);
+    std::vector<RRef<Bottom>> bottoms;
+    std::vector<RRef<Top>> tops;
+    std::deque<Pipeline> towers;
+    for (size_t t = 0; t < 2; ++t) {
+      bottoms.push_back(cluster.spawn<Bottom>(workers[(1 + 2 * t) % n], deep, wide));
+      tops.push_back(cluster.spawn<Top>(workers[(2 + 2 * t) % n]));
+      const std::vector stages{stage<&Bottom::forward>(bottoms[t]),
+                               stage<&Top::forward>(tops[t]).with_loss<&Top::loss>()};
+      towers.emplace_back(cluster.here(), stages, PipelineOptions{.micro_batches = 4});
+    }
+    const std::vector<int64_t> homes_of_bottoms{bottoms[0].owner(), bottoms[1].owner()},
+        homes_of_tops{tops[0].owner(), tops[1].owner()};
+    optim::Distributed<optim::Adam> optimizer({bottoms[0], bottoms[1], tops[0], tops[1]}, {.lr = lr});
+    Generator random(seed);
+    const auto [test, test_clicked, hidden] = show(4000, random);
+    Tensor odds;
+    tools::Series losses{.name = "training loss", .smooth = 8}, areas{.name = "test AUC", .right = true};
+    tools::Progress bar({.total = steps});
+    for (int64_t step = 1; step <= steps; ++step) {
+      autograd::Context context(cluster);
+      std::vector<Future<StepResult>> passes;
+      for (Pipeline& tower : towers) {
+        const auto [ids, clicked, truth] = show(batch, random);
+        passes.push_back(tower.step_async(Value(ids), Value(clicked)));
+      }
+      const auto results = all(passes).get();
+      std::vector<Future<void>> shared;
+      for (size_t t = 0; t < 2; ++t) {
+        shared.push_back(bottoms[t].call<&Bottom::push>(batch));
+        shared.push_back(bottoms[t].call<&Bottom::average>("bottoms", homes_of_bottoms));
+        shared.push_back(tops[t].call<&Top::average>("tops", homes_of_tops));
+      }
+      all(shared).get(), optimizer.step(context);
+      const double loss = (results[0].loss + results[1].loss) / 2;
+      losses.x.push_back(static_cast<double>(step)), losses.y.push_back(loss);
+      bar.update(step, {{"loss", loss}}, 2 * batch);
+      if (step % 25 != 0 && step != steps) continue;
+      Tensors parts;
+      for (const Value& part : towers[0].forward(Value(test))) parts.push_back(*part.get_if<Tensor>());
+      odds = concat(parts, 0);
+      areas.x.push_back(static_cast<double>(step)), areas.y.push_back(area_under_curve(odds, test_clicked));
+    }
+    bar.finish();
+    tools::write_chart(picture, {"Wide and deep", "step", "loss", "test AUC", {losses, areas}});
+    const double reached = binary_cross_entropy_with_logits(odds, test_clicked).item();
+    const double least = binary_cross_entropy_with_logits(hidden, test_clicked).item();
+    std::printf("test loss %.6f (of the hidden odds %.4f), AUC %.4f (%.4f); picture: %s\n", reached, least,
+                areas.y.back(), area_under_curve(hidden, test_clicked), picture.c_str());
+  });
+}
