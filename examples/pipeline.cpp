@@ -13,23 +13,24 @@ struct Net {  // the model, as every worker can make it; each keeps its layers o
   static nn::Sequential make() {
     Generator random(1);
     nn::Sequential net(nn::Linear(784, 256, random), nn::ReLU());
-    for (int i = 0; i < 6; ++i) net.add(nn::Linear(256, 256, random)).add(nn::ReLU());
+    for (int i = 0; i < 9; ++i) net.add(nn::Linear(256, 256, random)).add(nn::ReLU());
     return net.add(nn::Linear(256, 10, random)), net;
   }
   static Tensor loss(const Tensor& scores, const Tensor& labels) { return cross_entropy(scores, labels); }
 };
 
 int main(int argc, char** argv) {
-  int64_t steps = 100, batch = 256, micro_batches = 8, stages = 0;
+  int64_t steps = 100, batch = 256, micro_batches = 8, chunks = 1;
   double lr = 1e-3;
   std::string schedule = "auto", picture = "pipeline.svg", trace;
   bool recompute = false;
-  tools::Flags flags("pipeline", "Trains a perceptron of 8 layers as a pipeline (troupe run -n 3 pipeline).");
+  tools::Flags flags("pipeline",
+                     "Trains a perceptron of 11 layers as a pipeline (troupe run -n 3 pipeline).");
   flags.add("--steps", steps, "training steps", {2, 1e6})
-      .add("--batch", batch, "digits per step", {1, 1e5})
+      .add("--batch", batch, "digits per step", {1, 4096})
       .add("--micro-batches", micro_batches, "that a batch is cut into", {1, 1e4})
-      .add("--stages", stages, "parts of the model; 0: one for each worker but the driver's", {0, 15})
-      .add("--schedule", schedule, "gpipe, 1f1b, zb-h1, zb-h2, credits(n) or auto")
+      .add("--chunks", chunks, "stages of each worker but the driver's, for interleaved", {1, 15})
+      .add("--schedule", schedule, "gpipe, 1f1b, interleaved, zb-h1, zb-h2, credits(n) or auto")
       .add("--recompute", recompute, "keep no activations: less memory, more time")
       .add("--lr", lr, "learning rate", {0, 100})
       .add("--chart", picture, "picture of the last step (SVG)")
@@ -38,8 +39,8 @@ int main(int argc, char** argv) {
 
   return launch(hosting<parallel::Part<Net>>(), [&](Cluster& cluster) {
     const auto workers = cluster.workers();
-    std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());
-    const int count = static_cast<int>(stages ? stages : static_cast<int64_t>(places.size()));
+    const std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());
+    const int count = static_cast<int>(chunks * std::ssize(places));
     const data::Dataset digits = data::generated_digits(4096, 7);
     const auto cuts =
         parallel::balance_by_time(Net::make(), digits.x.slice(0, 0, batch / micro_batches + 1), count);
@@ -48,6 +49,7 @@ int main(int argc, char** argv) {
         cluster.here(), parts,
         {.schedule = schedule,
          .micro_batches = static_cast<int>(micro_batches),
+         .chunks = static_cast<int>(chunks),
          .checkpoint = recompute ? parallel::Checkpoint::always : parallel::Checkpoint::never});
     optim::Distributed<optim::Adam> optimizer(parallel::actors_of(parts), {.lr = lr});
     for (int64_t step = 0; step < steps; ++step) {

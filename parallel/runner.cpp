@@ -197,8 +197,9 @@ Task<RunnerReport> Runner::step(RunnerStep order) {
     }
     const int64_t since = now();
     co_await run.box->changed();
-    for (const Message& message : run.box->fresh)
-      run.report.exposed += std::max<int64_t>(0, message.came.arrived - std::max(since, message.came.sent));
+    std::vector<Came> came;
+    for (const Message& message : run.box->fresh) came.push_back(message.came);
+    run.report.exposed += waited_for(came, since);
   }
   co_await commit(run);
   co_await all(run.sent);

@@ -5,6 +5,13 @@
 
 namespace troupe::parallel {
 
+int64_t waited_for(const std::vector<Came>& came, int64_t since) {
+  if (came.empty()) return 0;
+  int64_t sent = came[0].sent, arrived = came[0].arrived;
+  for (const Came& c : came) sent = std::min(sent, c.sent), arrived = std::min(arrived, c.arrived);
+  return std::max<int64_t>(0, arrived - std::max(since, sent));
+}
+
 StepReport join(const std::vector<RunnerReport>& parts, const Policy& policy) {
   StepReport report;
   report.schedule = name_of(policy);

@@ -37,6 +37,10 @@ struct RunnerReport {
                  &RunnerReport::losses, &RunnerReport::outputs);
 };
 
+/// How long, from `since` on, one of these was on its way and none had arrived. Their ways may overlap: that
+/// time counts once. Pure.
+int64_t waited_for(const std::vector<Came>& came, int64_t since);
+
 /// Of all workers, in their order. Times count from the first begin.
 StepReport join(const std::vector<RunnerReport>& parts, const Policy& policy);
 

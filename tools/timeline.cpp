@@ -31,7 +31,7 @@ const char* color(Work work) {
 }
 
 std::string summary(const StepReport& r) {
-  return fmt::format("{}: {} workers, {} micro-batches; idle {:.1f} %, of that waiting for messages {:.1f} %",
+  return fmt::format("{}: {} workers, {} micro-batches; idle {:.1f} %, waiting for messages {:.1f} %",
                      r.schedule, r.workers, r.micro_batches, 100 * r.bubble(),
                      100 * r.exposed_communication());
 }

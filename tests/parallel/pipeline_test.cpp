@@ -291,6 +291,20 @@ TEST_CASE("the report of a step says what ran, and how many micro-batches were a
   }
 }
 
+TEST_CASE("waiting counts once where several messages are on their way") {
+  const auto on_its_way = [](int64_t sent, int64_t arrived) {
+    Came came;
+    came.sent = sent, came.arrived = arrived;
+    return came;
+  };
+  CHECK(waited_for({}, 5) == 0);
+  CHECK(waited_for({on_its_way(7, 9)}, 5) == 2);
+  CHECK(waited_for({on_its_way(3, 9)}, 5) == 4);
+  CHECK(waited_for({on_its_way(3, 9), on_its_way(4, 9), on_its_way(6, 10)}, 5) == 4);
+  CHECK(waited_for({on_its_way(8, 9), on_its_way(6, 12)}, 5) == 3);
+  CHECK(waited_for({on_its_way(1, 4)}, 5) == 0);
+}
+
 TEST_CASE("hooks that wait for gradients run once for each step, with the sum over its micro-batches") {
   struct Said {
     std::mutex mutex;

@@ -69,7 +69,11 @@ TEST_CASE("a transformer learns characters of a text and writes some", "[process
 
 TEST_CASE("a pipeline learns drawn digits, and draws its last step", "[process]") {
   for (const std::string schedule : {"auto", "zb-h1"})
-    CHECK(number_after(run("pipeline", {"--steps", "41", "--schedule", schedule}), "step   40  loss ") < 0.9);
+    CHECK(number_after(run("pipeline", {"--steps", "81", "--schedule", schedule}), "step   80  loss ") < 0.9);
+  const std::string interleaved =
+      run("pipeline", {"--steps", "81", "--schedule", "interleaved", "--chunks", "2"});
+  CHECK(number_after(interleaved, "step   80  loss ") < 0.9);
+  CHECK(interleaved.find("interleaved: 2 workers") != std::string::npos);
   Launcher job({"-n", "3", program("pipeline"), "--steps", "3", "--chart", "/dev/null/x"});
   CHECK(job.exit_code() == 1);  // and what goes wrong at the end is said
   CHECK(job.errors.find("/dev/null/x") != std::string::npos);
