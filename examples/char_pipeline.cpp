@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Part>(), [&](Cluster& cluster) {
-    if (files.size() != 1) throw_invalid("give one text file (see --help)");
+    if (files.size() != 1) throw_invalid("give one text file, behind all flags (see --help)");
     const data::Text text = data::read_text(files[0]);
     sizes.vocabulary = text.vocabulary.size();
     tools::Layout layout{.places = cluster.workers()};  // all but the driver, unless a file says otherwise

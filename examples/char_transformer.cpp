@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return tools::run_main("char_transformer", [&] {
-    if (files.size() != 1) throw_invalid("give one text file (see --help)");
+    if (files.size() != 1) throw_invalid("give one text file, behind all flags (see --help)");
     const data::Text text = data::read_text(files[0]);
     Generator random(seed);
     Model model(text.vocabulary.size(), width, heads, layers, context);

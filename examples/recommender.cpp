@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   std::string picture = "recommender.svg";
   tools::Flags flags("recommender", "Learns who clicks on what: tables in servers, and two towers.");
   flags.add("--steps", steps, "training steps", {1, 1e7})
-      .add("--batch", batch, "showings per step and tower", {1, 1e5})
+      .add("--batch", batch, "showings per step and tower", {4, 1e5})
       .add("--lr", lr, "of the towers' Adam", {0, 100})
       .add("--seed", seed, "of what is shown")
       .add("--chart", picture, "picture of loss and area under the curve (SVG)");

@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Table, Decoder, Trainer>(), [&](Cluster& cluster) {
-    if (files.size() != 1) throw_invalid("give one text file (see --help)");
+    if (files.size() != 1) throw_invalid("give one text file, behind all flags (see --help)");
     const data::Text text = data::read_text(files[0]);
     const int64_t length = text.ids.numel(), characters = text.vocabulary.size();
     const Streams train(text.ids.slice(0, 0, length - length / 10), batch, time);

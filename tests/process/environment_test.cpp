@@ -114,6 +114,7 @@ TEST_CASE("half-set and impossible variables end a program with 2, naming them",
   refused(with(site.of(0, 3), "TROUPE_POLLING=often"), 2, {"TROUPE_POLLING is 'often'"});
   refused({"TROUPE_WORKERS=many"}, 2, {"TROUPE_WORKERS is 'many'"});
   refused({"TROUPE_WORKERS=0"}, 2, {"TROUPE_WORKERS"});
+  refused({"TROUPE_NUM_THREADS=many"}, 2, {"TROUPE_NUM_THREADS is \"many\""});
 }
 
 TEST_CASE("a token file that others can read, or that is not there, is refused by name", "[process]") {
