@@ -4,22 +4,15 @@
 
 #include <algorithm>
 
-#include "core/futures.h"
 #include "core/node.h"
 #include "ops/arithmetic.h"
 #include "ops/index.h"
 #include "ops/view.h"
-#include "rref/any_ref.h"
 
 namespace troupe::parallel {
 namespace {
 
 Shape shape_of(const std::vector<int64_t>& dims) { return Shape(std::span<const int64_t>(dims)); }
-
-template <class T>
-Future<void> done(const Future<T>& future) {
-  return future.then([](const auto&) {});
-}
 
 // The values of all blocks as parameters; recorded where they are.
 Tensors assembled(const Served& served, const std::vector<Pulled>& blocks) {
@@ -111,31 +104,23 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
 
 Future<Tensors> read(const Served& served, int64_t at_least) {
   NoGradGuard guard;
-  std::vector<Future<Pulled>> blocks;
-  for (const auto& server : served.servers) blocks.push_back(server.call<&Server::read>(at_least));
-  return all(blocks).then([served](const std::vector<Pulled>& all) {
+  return ask_all<&Server::read>(served.servers, at_least).then([served](const std::vector<Pulled>& all) {
     NoGradGuard guard;
     return assembled(served, all);
   });
 }
 
 Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
-  std::vector<Future<void>> asked;
-  for (const auto& server : served.servers) asked.push_back(server.call<&Server::set_policy>(policy));
-  return done(all(asked));
+  return ask_all<&Server::set_policy>(served.servers, policy).then([](const auto&) {});
 }
 
 Future<void> set_options(const Served& served, const ValueMap& changed) {
-  const std::map<std::string, Value> map(changed.begin(), changed.end());
-  std::vector<Future<void>> asked;
-  for (const auto& server : served.servers) asked.push_back(server.call<&Server::set_options>(map));
-  return done(all(asked));
+  return ask_all<&Server::set_options>(served.servers, std::map<std::string, Value>(changed))
+      .then([](const auto&) {});
 }
 
 Future<std::vector<ServerReport>> report(const Served& served) {
-  std::vector<Future<ServerReport>> asked;
-  for (const auto& server : served.servers) asked.push_back(server.call<&Server::report>());
-  return all(asked);
+  return ask_all<&Server::report>(served.servers);
 }
 
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
@@ -149,17 +134,14 @@ Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
 // ---- the client
 
 struct Client::State {
-  Served served;
-  std::string name;
-  std::vector<Ticket> tickets;
-  Tensors values;  // of the last pull, under local(H)
-  bool there = true;
-  std::vector<Future<void>> joins;     // kept: a call that nobody waits for may be cancelled
-  std::vector<Future<Pushed>> pushes;  // of the last push
-
-  size_t blocks() const { return served.servers.size(); }
+  State(Served served, const ClientOptions& options)
+      : served(std::move(served)), servers(this->served.servers, options, "[server]") {}
   void check(const Tensors& tensors) const;
   Tensors take(const std::vector<Pulled>& blocks);
+
+  Served served;
+  Membership<Server> servers;
+  Tensors values;  // of the last pull, under local(H)
 };
 
 void Client::State::check(const Tensors& tensors) const {
@@ -170,52 +152,27 @@ void Client::State::check(const Tensors& tensors) const {
     if (tensors[t].defined() && tensors[t].shape() != shape_of(served.shapes[t]))
       throw_invalid(fmt::format("[server] gradient {} is {}; its parameter has the shape {}", t,
                                 tensors[t].str(), shape_of(served.shapes[t]).str()));
-  if (tickets[0].step < 0)
+  if (servers.tickets[0].step < 0)
     throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
 }
 
 Tensors Client::State::take(const std::vector<Pulled>& blocks) {
-  for (size_t b = 0; b < blocks.size(); ++b) tickets[b] = blocks[b].ticket;
+  for (size_t b = 0; b < blocks.size(); ++b) servers.tickets[b] = blocks[b].ticket;
   Tensors out = assembled(served, blocks);
-  values = tickets[0].local_steps > 0 ? out : Tensors();
+  values = servers.tickets[0].local_steps > 0 ? out : Tensors();
   return out;
 }
 
-Client::Client(Served served, ClientOptions options) : state_(std::make_shared<State>()) {
-  if (served.servers.empty()) throw_invalid("[server] a client of no servers");
-  State& s = *state_;
-  s.served = std::move(served);
-  actors::Worker& worker = s.served.servers[0].worker();
-  s.name = options.name.empty() ? fmt::format("{}#{}", worker.name(), worker.next_number()) : options.name;
-  s.tickets.resize(s.blocks());
-  for (auto& server : s.served.servers) {
-    if (options.timeout >= Duration::zero()) server = server.with_timeout(options.timeout);
-    s.joins.push_back(server.call<&Server::join>(s.name, worker.id()));
-  }
-}
-
+Client::Client(Served served, ClientOptions options)
+    : state_(std::make_shared<State>(std::move(served), options)) {}
 Client::~Client() {
-  if (!state_ || !state_->there) return;
-  for (const auto& server : state_->served.servers) {
-    try {
-      (void)AnyRef(server).call("leave", {Value(state_->name)}, {.one_way = true});
-    } catch (const Error&) {  // the cluster has ended
-    }
-  }
+  if (state_) state_->servers.part();
 }
 
-Future<void> Client::leave() {
-  state_->there = false;
-  std::vector<Future<void>> asked;
-  for (const auto& server : state_->served.servers)
-    asked.push_back(server.call<&Server::leave>(state_->name));
-  return done(all(asked));
-}
+Future<void> Client::leave() { return state_->servers.leave(); }
 
 Future<Tensors> Client::pull(int64_t at_least) const {
-  std::vector<Future<Pulled>> blocks;
-  for (const auto& server : state_->served.servers)
-    blocks.push_back(server.call<&Server::pull>(state_->name, at_least));
+  const auto blocks = state_->servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least); });
   return all(blocks).then([state = state_, grad = grad_enabled()](const std::vector<Pulled>& all) {
     GradMode mode(grad);
     return state->take(all);
@@ -225,25 +182,17 @@ Future<Tensors> Client::pull(int64_t at_least) const {
 Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
   State& s = *state_;
   s.check(gradients);
-  std::vector<Future<Pushed>> pushes;
-  for (size_t b = 0; b < s.blocks(); ++b) {
-    NoGradGuard guard;
-    pushes.push_back(s.served.servers[b].call<&Server::push>(s.name, s.tickets[b],
-                                                             parts_of(s.served, gradients, b), weight));
-  }
-  s.pushes = pushes;
-  return joined(pushes);
+  NoGradGuard guard;
+  return s.servers.push<&Server::push>(
+      [&](size_t b) { return std::tuple(s.servers.tickets[b], parts_of(s.served, gradients, b), weight); });
 }
 
 Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
   State& s = *state_;
   s.check(gradients);
-  std::vector<Future<Pulled>> blocks;
-  for (size_t b = 0; b < s.blocks(); ++b) {
-    NoGradGuard guard;
-    blocks.push_back(s.served.servers[b].call<&Server::push_pull>(s.name, s.tickets[b],
-                                                                  parts_of(s.served, gradients, b), weight));
-  }
+  NoGradGuard guard;
+  const auto blocks = s.servers.ask<&Server::push_pull>(
+      [&](size_t b) { return std::tuple(s.servers.tickets[b], parts_of(s.served, gradients, b), weight); });
   return all(blocks).then([state = state_](const std::vector<Pulled>& all) {
     NoGradGuard guard;
     return state->take(all);
@@ -251,14 +200,10 @@ Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const
 }
 
 Future<Pushed> Client::push_context(double weight) const {
-  State& s = *state_;
-  std::vector<Future<Pushed>> pushes;
-  for (size_t b = 0; b < s.blocks(); ++b)
-    pushes.push_back(s.served.servers[b].call<&Server::push_context>(s.name, s.tickets[b], weight));
-  s.pushes = pushes;
-  return joined(pushes);
+  auto& servers = state_->servers;
+  return servers.push<&Server::push_context>(
+      [&](size_t b) { return std::tuple(servers.tickets[b], weight); });
 }
-
 Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
   State& s = *state_;
   if (s.values.empty())
@@ -273,12 +218,13 @@ Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
 }
 
 int64_t Client::version() const {
-  int64_t least = state_->tickets[0].version;
-  for (const Ticket& t : state_->tickets) least = std::min(least, t.version);
-  return least;
+  const auto& tickets = state_->servers.tickets;
+  return std::min_element(tickets.begin(), tickets.end(),
+                          [](const Ticket& a, const Ticket& b) { return a.version < b.version; })
+      ->version;
 }
-int64_t Client::step() const { return state_->tickets[0].step; }
-int64_t Client::local_steps() const { return state_->tickets[0].local_steps; }
-const std::string& Client::name() const { return state_->name; }
+int64_t Client::step() const { return state_->servers.tickets[0].step; }
+int64_t Client::local_steps() const { return state_->servers.tickets[0].local_steps; }
+const std::string& Client::name() const { return state_->servers.name(); }
 
 }  // namespace troupe::parallel

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/membership.h"
 #include "parallel/server.h"
 #include "rref/here.h"
 
@@ -46,15 +47,6 @@ Future<void> set_policy(const Served& served, const ServerPolicy& policy);
 Future<void> set_options(const Served& served, const ValueMap& changed);
 /// Of each block.
 Future<std::vector<ServerReport>> report(const Served& served);
-
-/// What became of a push in all parts: the least version; late if it was in one.
-Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes);
-
-struct ClientOptions {
-  std::string name;  ///< of the trainer; empty: that of the worker and a number
-  Duration timeout{
-      -1};  ///< of calls, waiting for other trainers included; negative: the worker's; zero: none
-};
 
 /// One trainer's way to served parameters; joins, and leaves at its end. Each block closes its own steps.
 ///

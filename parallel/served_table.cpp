@@ -8,7 +8,6 @@
 #include "core/node.h"
 #include "ops/index.h"
 #include "ops/view.h"
-#include "rref/any_ref.h"
 
 namespace troupe::parallel {
 namespace {
@@ -58,13 +57,6 @@ Tensor assembled(const Tensors& rows, const Tensor& at, const std::vector<int64_
   return ops::reshape(ops::embedding(at, ops::concat(rows, 0)), dims);
 }
 
-template <auto M, class... A>
-auto ask_all(const ServedTable& table, const A&... args) {
-  std::vector<decltype(table.servers[0].template call<M>(args...))> asked;
-  for (const auto& server : table.servers) asked.push_back(server.template call<M>(args...));
-  return all(asked);
-}
-
 }  // namespace
 
 int64_t ServedTable::server_of(int64_t row) const {
@@ -102,65 +94,44 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
 }
 
 Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
-  return ask_all<&Table::set_policy>(table, policy).then([](const auto&) {});
+  return ask_all<&Table::set_policy>(table.servers, policy).then([](const auto&) {});
 }
 Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
-  return ask_all<&Table::set_options>(table, std::map<std::string, Value>(changed)).then([](const auto&) {});
+  return ask_all<&Table::set_options>(table.servers, std::map<std::string, Value>(changed))
+      .then([](const auto&) {});
 }
-Future<std::vector<ServerReport>> report(const ServedTable& table) { return ask_all<&Table::report>(table); }
+Future<std::vector<ServerReport>> report(const ServedTable& table) {
+  return ask_all<&Table::report>(table.servers);
+}
 
 // ---- the client
 
 struct TableClient::State {
+  State(ServedTable table, const ClientOptions& options)
+      : table(std::move(table)), servers(this->table.servers, options, "[table]") {}
   ServedTable table;
-  std::string name;
-  std::vector<Ticket> tickets;  // of each server
-  bool there = true;
-  std::vector<Future<void>> joins;     // kept: a call that nobody waits for may be cancelled
-  std::vector<Future<Pushed>> pushes;  // of the last push
+  Membership<Table> servers;
 };
 
-TableClient::TableClient(ServedTable table, ClientOptions options) : state_(std::make_shared<State>()) {
-  if (table.servers.empty()) throw_invalid("[table] a client of no servers");
-  State& s = *state_;
-  s.table = std::move(table);
-  actors::Worker& worker = s.table.servers[0].worker();
-  s.name = options.name.empty() ? fmt::format("{}#{}", worker.name(), worker.next_number()) : options.name;
-  s.tickets.resize(s.table.servers.size());
-  for (auto& server : s.table.servers) {
-    if (options.timeout >= Duration::zero()) server = server.with_timeout(options.timeout);
-    s.joins.push_back(server.call<&Table::join>(s.name, worker.id()));
-  }
-}
-
+TableClient::TableClient(ServedTable table, ClientOptions options)
+    : state_(std::make_shared<State>(std::move(table), options)) {}
 TableClient::~TableClient() {
-  if (!state_ || !state_->there) return;
-  for (const auto& server : state_->table.servers) {
-    try {
-      (void)AnyRef(server).call("leave", {Value(state_->name)}, {.one_way = true});
-    } catch (const Error&) {  // the cluster has ended
-    }
-  }
+  if (state_) state_->servers.part();
 }
 
-Future<void> TableClient::leave() {
-  state_->there = false;
-  return ask_all<&Table::leave>(state_->table, state_->name).then([](const auto&) {});
-}
+Future<void> TableClient::leave() { return state_->servers.leave(); }
 
 // Servers that have none of the rows are asked as well: they say whether the trainer may read.
 Future<Tensor> TableClient::pull(const Tensor& ids) const {
   const State& s = *state_;
   const Routed routed = route(s.table, ids);
-  std::vector<Future<PulledRows>> asked;
-  for (size_t i = 0; i < routed.ids.size(); ++i)
-    asked.push_back(s.table.servers[i].call<&Table::pull>(s.name, routed.ids[i]));
+  const auto asked = s.servers.ask<&Table::pull>([&](size_t i) { return std::tuple(routed.ids[i]); });
   return all(asked).then([state = state_, at = routed.at, dims = with_width(ids.shape(), s.table.width),
                           grad = grad_enabled()](const std::vector<PulledRows>& all) {
     GradMode mode(grad);
     Tensors rows;
     for (size_t i = 0; i < all.size(); ++i) {
-      state->tickets[i] = all[i].ticket;
+      state->servers.tickets[i] = all[i].ticket;
       rows.push_back(all[i].rows);
     }
     return assembled(rows, at, dims);
@@ -186,22 +157,15 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
     for (int64_t j = 0; j < s.table.width; ++j) row[j] += g[j];
   }
   int64_t from = 0;
-  s.pushes.clear();
-  for (size_t i = 0; i < routed.ids.size(); ++i) {
-    const int64_t to = from + routed.ids[i].numel();
-    s.pushes.push_back(s.table.servers[i].call<&Table::push>(s.name, s.tickets[i], routed.ids[i],
-                                                             ops::slice(rows, 0, from, to), weight));
-    from = to;
-  }
-  return joined(s.pushes);
+  return s.servers.push<&Table::push>([&](size_t i) {
+    const int64_t begin = std::exchange(from, from + routed.ids[i].numel());
+    return std::tuple(s.servers.tickets[i], routed.ids[i], ops::slice(rows, 0, begin, from), weight);
+  });
 }
 
 Future<Pushed> TableClient::push_context(double weight) const {
-  State& s = *state_;
-  s.pushes.clear();
-  for (size_t i = 0; i < s.tickets.size(); ++i)
-    s.pushes.push_back(s.table.servers[i].call<&Table::push_context>(s.name, s.tickets[i], weight));
-  return joined(s.pushes);
+  auto& servers = state_->servers;
+  return servers.push<&Table::push_context>([&](size_t i) { return std::tuple(servers.tickets[i], weight); });
 }
 
 }  // namespace troupe::parallel
