@@ -49,7 +49,7 @@ class Reader {
     options.most_live = numbers("most_live", 1);
     check_schedule(out);
     if (root_.contains("policies"))
-      for (const auto& [key, value] : object("policies").items()) out.policies[key] = text("policies", value);
+      for (const auto& [key, value] : object("policies").items()) out.policies[key] = policy(key, value);
     return out;
   }
 
@@ -119,6 +119,15 @@ class Reader {
     if (what == "except_last") return parallel::Checkpoint::except_last;
     if (what == "always") return parallel::Checkpoint::always;
     fail(fmt::format("\"checkpoint\" is \"{}\": expected never, except_last or always", what));
+  }
+  parallel::ServerPolicy policy(const std::string& parameter, const json& value) const {
+    if (!value.is_string())
+      fail(fmt::format("\"policies\" of \"{}\" has {}: expected text", parameter, value.dump()));
+    try {
+      return parallel::ServerPolicy::parse(value.get<std::string>());
+    } catch (const Error& e) {
+      fail(fmt::format("\"policies\" of \"{}\": {}", parameter, e.message()));
+    }
   }
   void check_schedule(const Layout& layout) const {
     const auto& options = layout.pipeline;

@@ -20,7 +20,7 @@ std::string said(const std::string& json) {
 TEST_CASE("a layout says where stages live, where a model is cut, and how the pipeline runs") {
   const tools::Layout layout = tools::parse_layout(
       R"json({"stages": ["w1", "w2", "w1", "w2"], "cuts": [2, 5, 7], "schedule": "interleaved", "micro_batches": 6,
-              "chunks": 2, "checkpoint": "except_last", "policies": {"embedding": "ssp(3)"}})json",
+              "chunks": 2, "checkpoint": "except_last", "policies": {"embedding": "ssp(3)", "head": "bsp or abort"}})json",
       "here");
   CHECK(layout.places == std::vector<std::string>{"w1", "w2", "w1", "w2"});
   CHECK(layout.cuts == std::vector<size_t>{2, 5, 7});
@@ -28,7 +28,10 @@ TEST_CASE("a layout says where stages live, where a model is cut, and how the pi
   CHECK(layout.pipeline.micro_batches == 6);
   CHECK(layout.pipeline.chunks == 2);
   CHECK(layout.pipeline.checkpoint == parallel::Checkpoint::except_last);
-  CHECK(layout.policies == std::map<std::string, std::string>{{"embedding", "ssp(3)"}});
+  CHECK(layout.policies.size() == 2);
+  CHECK(layout.policies.at("embedding") ==
+        parallel::ServerPolicy{.kind = parallel::ServerPolicy::Kind::ssp, .bound = 3});
+  CHECK(layout.policies.at("head").str() == "bsp or abort");
 
   const tools::Layout table = tools::parse_layout(
       R"({"stages": ["w1", "w2"], "micro_batches": 2, "schedule": ["w0: F0 F1 B0 B1", "w1: F0 B0 F1 I1 W1"]})",
@@ -67,6 +70,12 @@ TEST_CASE("what is no layout is refused, with its name, key and value") {
         "[layout] here: 3 \"stages\" cannot be 2 \"chunks\" for each worker");
   CHECK(said(R"({"stages": ["a"], "policies": ["async"]})") ==
         "[layout] here: \"policies\" is [\"async\"]: expected an object");
+  CHECK(said(R"({"stages": ["a"], "policies": {"w": 3}})") ==
+        "[layout] here: \"policies\" of \"w\" has 3: expected text");
+  for (const std::string policy : {"asink", "ssp(-1)", "quorum", ""})
+    CHECK(said(R"({"stages": ["a"], "policies": {"b": "bsp", "w": ")" + policy + "\"}}")
+              .starts_with("[layout] here: \"policies\" of \"w\": [policy] \"" + policy +
+                           "\"; expected bsp, ssp(s), async, quorum(k)"));
 }
 
 TEST_CASE("a layout is read from a file") {
