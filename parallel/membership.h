@@ -1,5 +1,6 @@
 // A trainer at its servers, dense or of a table: joins all of them, calls all of them, leaves.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -76,10 +77,14 @@ class Membership {
     for (size_t i = 0; i < servers_.size(); ++i) asked.push_back(call(i));
     return asked;
   }
-  /// The same for a push.
+  /// The same for a push. watch(i), if there is one, is called with the result of server i before anybody who
+  /// waits for the push goes on.
   template <auto M, class F>
-  Future<Pushed> push(const F& arguments) {
+  Future<Pushed> push(const F& arguments,
+                      const std::function<void(size_t, const Result<Pushed>&)>& watch = nullptr) {
     pushes_ = ask<M>(arguments);
+    for (size_t i = 0; watch && i < pushes_.size(); ++i)
+      pushes_[i].watch([watch, i](const Result<Pushed>& result) { watch(i, result); });
     return joined(pushes_);
   }
 

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "autograd/dist/context.h"
 #include "core/node.h"
 #include "ops/arithmetic.h"
 #include "ops/index.h"
 #include "ops/view.h"
+#include "parallel/compressor.h"
 
 namespace troupe::parallel {
 namespace {
@@ -15,11 +17,11 @@ namespace {
 Shape shape_of(const std::vector<int64_t>& dims) { return Shape(std::span<const int64_t>(dims)); }
 
 // The values of all blocks as parameters; recorded where they are.
-Tensors assembled(const Served& served, const std::vector<Pulled>& blocks) {
+Tensors assembled(const Served& served, const std::vector<Tensors>& blocks) {
   std::vector<Tensors> parts(served.shapes.size());
   for (size_t b = 0; b < blocks.size(); ++b)
     for (size_t i = 0; i < served.extents[b].size(); ++i)
-      parts[static_cast<size_t>(served.extents[b][i].tensor)].push_back(blocks[b].values.at(i));
+      parts[static_cast<size_t>(served.extents[b][i].tensor)].push_back(blocks[b].at(i));
   Tensors out;
   for (size_t t = 0; t < parts.size(); ++t) {
     const Tensor whole = parts[t].size() == 1 ? parts[t][0] : ops::concat(parts[t], 0);
@@ -37,6 +39,17 @@ Tensors parts_of(const Served& served, const Tensors& tensors, size_t b) {
     const Tensor& t = tensors[static_cast<size_t>(e.tensor)];
     const bool whole = !t.defined() || e.end - e.begin == t.numel();
     out.push_back(whole ? t : ops::slice(ops::reshape(t, {t.numel()}), 0, e.begin, e.end));
+  }
+  return out;
+}
+
+// What block b has of the parameters.
+std::vector<Whole> wholes_of(const Served& served, size_t b) {
+  std::vector<Whole> out;
+  for (const Extent& e : served.extents[b]) {
+    const Shape whole = shape_of(served.shapes[static_cast<size_t>(e.tensor)]);
+    out.push_back({static_cast<DType>(served.dtype),
+                   e.end - e.begin == whole.numel() ? whole : Shape{e.end - e.begin}});
   }
   return out;
 }
@@ -74,7 +87,9 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
   if (where.empty() || start.empty())
     throw_invalid(fmt::format("[server] {} tensors for servers on {} workers; expected at least one of each",
                               start.size(), where.size()));
+  check_pulls(options.pull, "[server]");
   Served served;
+  served.pull = options.pull, served.push = options.push;
   std::vector<int64_t> numels;
   for (const Tensor& t : start) {
     if (!t.defined() || t.dtype() != start[0].dtype())
@@ -84,6 +99,7 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
     numels.push_back(t.numel());
     served.shapes.emplace_back(t.shape().begin(), t.shape().end());
   }
+  served.dtype = static_cast<int64_t>(start[0].dtype());
   const auto servers = static_cast<int64_t>(where.size());
   served.extents = cut(numels, static_cast<int64_t>(item_size(start[0].dtype())), servers, blocks.bytes);
   for (size_t b = 0; b < served.extents.size(); ++b) {
@@ -106,7 +122,9 @@ Future<Tensors> read(const Served& served, int64_t at_least) {
   NoGradGuard guard;
   return ask_all<&Server::read>(served.servers, at_least).then([served](const std::vector<Pulled>& all) {
     NoGradGuard guard;
-    return assembled(served, all);
+    std::vector<Tensors> blocks;
+    for (const Pulled& pulled : all) blocks.push_back(pulled.values.parts);
+    return assembled(served, blocks);
   });
 }
 
@@ -126,7 +144,9 @@ Future<std::vector<ServerReport>> report(const Served& served) {
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
   return all(pushes).then([](const std::vector<Pushed>& all) {
     Pushed out = all.at(0);
-    for (const Pushed& p : all) out = {std::min(out.version, p.version), out.late || p.late};
+    out.spent = {};
+    for (const Pushed& p : all)
+      out = {std::min(out.version, p.version), out.late || p.late, together(out.spent, p.spent)};
     return out;
   });
 }
@@ -135,13 +155,33 @@ Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
 
 struct Client::State {
   State(Served served, const ClientOptions& options)
-      : served(std::move(served)), servers(this->served.servers, options, "[server]") {}
+      : served(std::move(served)),
+        servers(this->served.servers, options, "[server]"),
+        compressor(this->served.servers[0].worker().clock(), this->served.pull, this->served.push),
+        residuals(this->served.servers.size()) {}
   void check(const Tensors& tensors) const;
-  Tensors take(const std::vector<Pulled>& blocks);
+  Packed packed(Compressor::Message& message, const Tensors& gradients, size_t b, double weight);
+  Tensors take(Compressor::Message& message, const std::vector<Pulled>& blocks);
+  // What a push was refused with, or brought too late, was not sent: for each block, when its answer is
+  // there.
+  template <class T>
+  static std::function<void(size_t, const Result<T>&)> kept_if_lost(const std::shared_ptr<State>& state) {
+    if (!state->served.push.keeps_residual()) return nullptr;
+    const auto before = std::make_shared<const std::vector<Tensors>>(state->residuals);
+    return [state, before](size_t b, const Result<T>& result) {
+      if (!result.ok() || result.value().late) state->residuals[b] = (*before)[b];
+    };
+  }
 
   Served served;
   Membership<Server> servers;
   Tensors values;  // of the last pull, under local(H)
+  Compressor compressor;
+  std::vector<Tensors> residuals;  // of each block, where pushes leave something out
+  struct {
+    uint64_t context = 0;
+    std::vector<Tensors> pulls;
+  } leaves;  // where gradients stay here: what was pulled in the last context
 };
 
 void Client::State::check(const Tensors& tensors) const {
@@ -156,9 +196,24 @@ void Client::State::check(const Tensors& tensors) const {
     throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
 }
 
-Tensors Client::State::take(const std::vector<Pulled>& blocks) {
-  for (size_t b = 0; b < blocks.size(); ++b) servers.tickets[b] = blocks[b].ticket;
-  Tensors out = assembled(served, blocks);
+// A push of weight 0 counts for nothing, so nothing is made good with it.
+Packed Client::State::packed(Compressor::Message& message, const Tensors& gradients, size_t b,
+                             double weight) {
+  if (weight == 0) message.push = {};
+  return compressor.pack(message, parts_of(served, gradients, b), weight == 0 ? nullptr : &residuals[b]);
+}
+
+Tensors Client::State::take(Compressor::Message& message, const std::vector<Pulled>& blocks) {
+  std::vector<Tensors> values_of;
+  Spent spent;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    servers.tickets[b] = blocks[b].ticket;
+    values_of.push_back(compressor.on() ? compressor.unpack(message, blocks[b].values, wholes_of(served, b))
+                                        : blocks[b].values.parts);
+    spent = together(spent, blocks[b].spent);
+  }
+  compressor.end(message, spent);
+  Tensors out = assembled(served, values_of);
   values = servers.tickets[0].local_steps > 0 ? out : Tensors();
   return out;
 }
@@ -172,38 +227,80 @@ Client::~Client() {
 Future<void> Client::leave() { return state_->servers.leave(); }
 
 Future<Tensors> Client::pull(int64_t at_least) const {
-  const auto blocks = state_->servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least); });
-  return all(blocks).then([state = state_, grad = grad_enabled()](const std::vector<Pulled>& all) {
-    GradMode mode(grad);
-    return state->take(all);
-  });
+  State& s = *state_;
+  const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
+  GradMode mode(grad_enabled() && !s.compressor.on());
+  auto message = s.compressor.begin(true, false);
+  const auto blocks =
+      s.servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least, message.pull); });
+  return all(blocks).then(
+      [state = state_, message, keeps, grad = grad_enabled()](const std::vector<Pulled>& all) mutable {
+        GradMode mode(grad);
+        Tensors out = state->take(message, all);
+        if (!keeps) return out;
+        for (Tensor& t : out) t = t.detach().set_requires_grad();
+        auto& leaves = state->leaves;
+        if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
+        leaves.pulls.push_back(out);
+        return out;
+      });
 }
 
 Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
   State& s = *state_;
   s.check(gradients);
   NoGradGuard guard;
-  return s.servers.push<&Server::push>(
-      [&](size_t b) { return std::tuple(s.servers.tickets[b], parts_of(s.served, gradients, b), weight); });
+  auto message = s.compressor.begin(false, true);
+  const auto lost = State::kept_if_lost<Pushed>(state_);
+  const auto pushed = s.servers.push<&Server::push>(
+      [&](size_t b) {
+        return std::tuple(s.servers.tickets[b], s.packed(message, gradients, b, weight), weight);
+      },
+      lost);
+  if (!s.compressor.on()) return pushed;
+  return pushed.then([state = state_, message](const Pushed& all) {
+    state->compressor.end(message, all.spent);
+    return all;
+  });
 }
 
 Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
   State& s = *state_;
   s.check(gradients);
   NoGradGuard guard;
-  const auto blocks = s.servers.ask<&Server::push_pull>(
-      [&](size_t b) { return std::tuple(s.servers.tickets[b], parts_of(s.served, gradients, b), weight); });
-  return all(blocks).then([state = state_](const std::vector<Pulled>& all) {
+  auto message = s.compressor.begin(true, true);
+  const auto lost = State::kept_if_lost<Pulled>(state_);
+  const auto blocks = s.servers.ask<&Server::push_pull>([&](size_t b) {
+    return std::tuple(s.servers.tickets[b], s.packed(message, gradients, b, weight), weight, message.pull);
+  });
+  for (size_t b = 0; lost && b < blocks.size(); ++b)
+    blocks[b].watch([lost, b](const Result<Pulled>& result) { lost(b, result); });
+  return all(blocks).then([state = state_, message](const std::vector<Pulled>& all) mutable {
     NoGradGuard guard;
-    return state->take(all);
+    return state->take(message, all);
   });
 }
 
 Future<Pushed> Client::push_context(double weight) const {
-  auto& servers = state_->servers;
-  return servers.push<&Server::push_context>(
-      [&](size_t b) { return std::tuple(servers.tickets[b], weight); });
+  State& s = *state_;
+  auto& servers = s.servers;
+  if (!s.compressor.on())
+    return servers.push<&Server::push_context>(
+        [&](size_t b) { return std::tuple(servers.tickets[b], weight); });
+  check_context_push(servers.tickets[0], "[server]", "push_values()");
+  Tensors sums(s.served.shapes.size());
+  if (s.leaves.context == frame().context)
+    for (const Tensors& pull : s.leaves.pulls)
+      for (size_t t = 0; t < pull.size(); ++t) {
+        NoGradGuard guard;
+        const Tensor gradient = autograd::context_gradient(pull[t]);
+        if (gradient.defined())
+          sums[t] = sums[t].defined() ? ops::add(sums[t], gradient.detach()) : gradient.detach();
+      }
+  s.leaves = {};
+  return push(sums, weight);
 }
+
 Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
   State& s = *state_;
   if (s.values.empty())

@@ -27,7 +27,10 @@ struct Served {
   std::vector<std::vector<int64_t>> shapes;  ///< of the parameters
   std::vector<RRef<Server>> servers;         ///< one for each block
   std::vector<std::vector<Extent>> extents;  ///< of each server
-  static constexpr auto fields = std::tuple(&Served::shapes, &Served::servers, &Served::extents);
+  int64_t dtype = 0;                         ///< of the parameters, as DType has it
+  Compression pull, push;                    ///< of what trainers read, and of what they send
+  static constexpr auto fields = std::tuple(&Served::shapes, &Served::servers, &Served::extents,
+                                            &Served::dtype, &Served::pull, &Served::push);
 };
 
 struct BlockOptions {
@@ -35,8 +38,8 @@ struct BlockOptions {
 };
 
 /// Puts parameters into servers on these workers, in turn. `invalid` on no places, tensors that differ in
-/// dtype, and as Server; the last shows when the servers are used. Each server copies its part of `start`
-/// when it is made.
+/// dtype, pulls that are compressed as gradients are, and as Server; the last shows when the servers are
+/// used. Each server copies its part of `start` when it is made.
 Served serve(const Here& here, const std::vector<Place>& where, const Tensors& start,
              const ServerOptions& options, const BlockOptions& blocks = {});
 
@@ -58,6 +61,10 @@ Future<std::vector<ServerReport>> report(const Served& served);
 ///
 /// Inside an autograd::Context the values are recorded: model(w), backward, client.push_context(). For one
 /// actor or thread; what is called next need not wait for what was called before.
+///
+/// Where pulls or pushes are compressed, gradients do not run back to the servers: they stay with the trainer
+/// until push_context() packs them. What a compressed push leaves out is kept here, one tensor for each
+/// parameter, and sent with later ones.
 class Client {
  public:
   explicit Client(Served served, ClientOptions options = {});

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
-#include "core/futures.h"
+#include "autograd/dist/context.h"
 #include "core/node.h"
 #include "ops/index.h"
 #include "ops/view.h"
+#include "parallel/compressor.h"
 
 namespace troupe::parallel {
 namespace {
@@ -69,7 +70,13 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
   if (where.empty() || rows < 1 || width < 1)
     throw_invalid(fmt::format("[table] {} rows of width {} on {} workers; expected at least one of each",
                               rows, width, where.size()));
-  ServedTable served{rows, width, table.cut == Rows::by_range, {}};
+  check_pulls(options.pull, "[table]");
+  if (options.push.keeps_residual())
+    throw_invalid(
+        "[table] pushes compressed as \"" + options.push.str() +
+        "\": what it leaves out of a row could only follow when a step names that row again; expected "
+        "none, fp16 or bf16 for a table");
+  ServedTable served{rows, width, table.cut == Rows::by_range, {}, options.pull, options.push};
   const auto n = static_cast<int64_t>(where.size());
   const int64_t run = (rows + n - 1) / n;
   for (int64_t s = 0; s < n; ++s) {
@@ -108,9 +115,16 @@ Future<std::vector<ServerReport>> report(const ServedTable& table) {
 
 struct TableClient::State {
   State(ServedTable table, const ClientOptions& options)
-      : table(std::move(table)), servers(this->table.servers, options, "[table]") {}
+      : table(std::move(table)),
+        servers(this->table.servers, options, "[table]"),
+        compressor(this->table.servers[0].worker().clock(), this->table.pull, this->table.push) {}
   ServedTable table;
   Membership<Table> servers;
+  Compressor compressor;
+  struct {
+    uint64_t context = 0;
+    std::vector<std::pair<Tensor, Tensor>> pulls;  // ids and rows
+  } leaves;  // where gradients stay here: what was pulled in the last context
 };
 
 TableClient::TableClient(ServedTable table, ClientOptions options)
@@ -123,18 +137,34 @@ Future<void> TableClient::leave() { return state_->servers.leave(); }
 
 // Servers that have none of the rows are asked as well: they say whether the trainer may read.
 Future<Tensor> TableClient::pull(const Tensor& ids) const {
-  const State& s = *state_;
+  State& s = *state_;
+  const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
+  GradMode mode(grad_enabled() && !s.compressor.on());
   const Routed routed = route(s.table, ids);
-  const auto asked = s.servers.ask<&Table::pull>([&](size_t i) { return std::tuple(routed.ids[i]); });
-  return all(asked).then([state = state_, at = routed.at, dims = with_width(ids.shape(), s.table.width),
-                          grad = grad_enabled()](const std::vector<PulledRows>& all) {
+  auto message = s.compressor.begin(true, false);
+  const auto asked =
+      s.servers.ask<&Table::pull>([&](size_t i) { return std::tuple(routed.ids[i], message.pull); });
+  return all(asked).then([state = state_, ids, routed, message, keeps,
+                          grad = grad_enabled()](const std::vector<PulledRows>& all) mutable {
     GradMode mode(grad);
     Tensors rows;
+    Spent spent;
+    const int64_t width = state->table.width;
     for (size_t i = 0; i < all.size(); ++i) {
       state->servers.tickets[i] = all[i].ticket;
-      rows.push_back(all[i].rows);
+      const Whole whole{float32, {routed.ids[i].numel(), width}};
+      rows.push_back(state->compressor.on() ? state->compressor.unpack(message, all[i].rows, {whole}).at(0)
+                                            : all[i].rows.parts.at(0));
+      spent = together(spent, all[i].spent);
     }
-    return assembled(rows, at, dims);
+    state->compressor.end(message, spent);
+    Tensor out = assembled(rows, routed.at, with_width(ids.shape(), width));
+    if (!keeps) return out;
+    out = out.detach().set_requires_grad();
+    auto& leaves = state->leaves;
+    if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
+    leaves.pulls.emplace_back(ids, out);
+    return out;
   });
 }
 
@@ -157,15 +187,36 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
     for (int64_t j = 0; j < s.table.width; ++j) row[j] += g[j];
   }
   int64_t from = 0;
-  return s.servers.push<&Table::push>([&](size_t i) {
+  auto message = s.compressor.begin(false, true);
+  const auto pushed = s.servers.push<&Table::push>([&](size_t i) {
     const int64_t begin = std::exchange(from, from + routed.ids[i].numel());
-    return std::tuple(s.servers.tickets[i], routed.ids[i], ops::slice(rows, 0, begin, from), weight);
+    return std::tuple(s.servers.tickets[i], routed.ids[i],
+                      s.compressor.pack(message, {ops::slice(rows, 0, begin, from)}, nullptr), weight);
+  });
+  if (!s.compressor.on()) return pushed;
+  return pushed.then([state = state_, message](const Pushed& all) {
+    state->compressor.end(message, all.spent);
+    return all;
   });
 }
 
 Future<Pushed> TableClient::push_context(double weight) const {
-  auto& servers = state_->servers;
-  return servers.push<&Table::push_context>([&](size_t i) { return std::tuple(servers.tickets[i], weight); });
+  State& s = *state_;
+  auto& servers = s.servers;
+  if (!s.compressor.on())
+    return servers.push<&Table::push_context>(
+        [&](size_t i) { return std::tuple(servers.tickets[i], weight); });
+  check_context_push(servers.tickets[0], "[table]", "push()");
+  NoGradGuard guard;
+  Tensors ids{Tensor::zeros({0}, int64)}, gradients{Tensor::zeros({0, s.table.width})};
+  if (s.leaves.context == frame().context)
+    for (const auto& [of, rows] : s.leaves.pulls)
+      if (const Tensor g = autograd::context_gradient(rows); g.defined()) {
+        ids.push_back(ops::reshape(of, {of.numel()}));
+        gradients.push_back(ops::reshape(g.detach(), {of.numel(), s.table.width}));
+      }
+  s.leaves = {};
+  return push(ops::concat(ids, 0), ops::concat(gradients, 0), weight);
 }
 
 }  // namespace troupe::parallel

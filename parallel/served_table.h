@@ -27,13 +27,15 @@ struct ServedTable {
   int64_t rows = 0, width = 0;
   bool by_range = false;
   std::vector<RRef<Table>> servers;
-  static constexpr auto fields =
-      std::tuple(&ServedTable::rows, &ServedTable::width, &ServedTable::by_range, &ServedTable::servers);
+  Compression pull, push;  ///< of rows, and of their gradients
+  static constexpr auto fields = std::tuple(&ServedTable::rows, &ServedTable::width, &ServedTable::by_range,
+                                            &ServedTable::servers, &ServedTable::pull, &ServedTable::push);
   int64_t server_of(int64_t row) const;
 };
 
-/// A float32 table [rows, width] on these workers. `invalid` on sizes below 1, no places, and as Table; the
-/// last shows when the servers are used.
+/// A float32 table [rows, width] on these workers. `invalid` on sizes below 1, no places, compression that
+/// leaves something out (of rows that other steps do not name, which could not be made good), and as Table;
+/// the last shows when the servers are used.
 ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64_t rows, int64_t width,
                         const ServerOptions& options, const TableOptions& table = {});
 

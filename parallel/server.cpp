@@ -24,30 +24,45 @@ Server::Server(Tensors start, ServerOptions options) : Shard(options) {
 
 // ---- reading
 
-Pulled Server::pulled(const Consistency::Reading& reading) const {
-  Pulled out{reading.ticket, {}};
+Tensors Server::pulled(const Consistency::Reading& reading) const {
+  Tensors out;
   const bool recorded = frame().context != 0 && grad_enabled();
   for (size_t i = 0; i < values_.size(); ++i) {
     if (!reading.previous && recorded) {
-      out.values.push_back(values_[i]);
+      out.push_back(values_[i]);
       continue;
     }
     Tensor value = (reading.previous ? previous_ : values_)[i].detach();
     if (recorded)
       value.set_grad_fn(values_[i].gradient_edge());  // gradients are the parameter's all the same
-    out.values.push_back(std::move(value));
+    out.push_back(std::move(value));
   }
   return out;
 }
 
-Task<Pulled> Server::pull(std::string trainer, int64_t at_least) {
+Task<Pulled> Server::pulling(std::string trainer, int64_t at_least, std::optional<Compression> how,
+                             Pushed pushed) {
+  const TimePoint start = how ? now() : TimePoint();
+  if (how) check_pull(*how, "[server]");
   const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
-  co_return pulled(reading);
+  Pulled out{reading.ticket, {pulled(reading), {}}, {}, pushed.late};
+  if (!how) co_return out;
+  const TimePoint packing = now();
+  if (how->on()) out.values = pack(out.values.parts, *how);
+  const TimePoint end = now();
+  out.spent = {(end - start).count() + pushed.spent.held, how->on() ? (end - packing).count() : 0,
+               pushed.spent.unpacking};
+  co_return out;
+}
+
+Task<Pulled> Server::pull(std::string trainer, int64_t at_least, std::optional<Compression> how) {
+  return pulling(std::move(trainer), at_least, how, {});
 }
 
 Task<Pulled> Server::read(int64_t at_least) {
   co_await reached(at_least);
-  co_return pulled({{consistency().open_step(), consistency().version()}});
+  const Consistency::Reading reading{{consistency().open_step(), consistency().version()}};
+  co_return Pulled{reading.ticket, {pulled(reading), {}}, {}};
 }
 
 // ---- pushes
@@ -72,25 +87,37 @@ void Server::check(const std::string& trainer, const Tensors& gradients) const {
   }
 }
 
-Pushed Server::push(std::string trainer, Ticket ticket, Tensors gradients, double weight) {
+Pushed Server::take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients,
+                              double weight) {
   check(trainer, gradients);
   for (Tensor& g : gradients)
     if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
   return take(trainer, ticket, std::move(gradients), weight);
 }
 
-Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
-  if (ticket.local_steps > 0)
-    throw_invalid(
-        "[server] push_context() under local(H): expected what the local steps changed, by push_values()");
-  Tensors gradients;
-  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
-  return push(std::move(trainer), ticket, std::move(gradients), weight);
+Pushed Server::push(std::string trainer, Ticket ticket, Packed packed, double weight) {
+  if (packed.forms.empty()) return take_gradients(trainer, ticket, std::move(packed.parts), weight);
+  const TimePoint start = now();
+  std::vector<Whole> wholes;
+  for (const Tensor& value : values_) wholes.push_back({compute_dtype(value.dtype()), value.shape()});
+  Tensors gradients = unpack(std::move(packed), wholes);
+  const TimePoint unpacked = now();
+  Pushed pushed = take_gradients(trainer, ticket, std::move(gradients), weight);
+  pushed.spent = {(now() - start).count(), 0, (unpacked - start).count()};
+  return pushed;
 }
 
-Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Tensors gradients, double weight) {
-  push(trainer, ticket, std::move(gradients), weight);
-  return pull(std::move(trainer), 0);
+Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
+  check_context_push(ticket, "[server]", "push_values()");
+  Tensors gradients;
+  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
+  return take_gradients(trainer, ticket, std::move(gradients), weight);
+}
+
+Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
+                               std::optional<Compression> how) {
+  const Pushed pushed = push(trainer, ticket, std::move(gradients), weight);
+  return pulling(std::move(trainer), 0, how, pushed);
 }
 
 void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {

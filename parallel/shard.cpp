@@ -17,6 +17,20 @@ actors::Worker& worker_here() {
 
 }  // namespace
 
+void check_pull(const Compression& how, const std::string& what) {
+  check_pulls(how, what);
+  if (how.on() && frame().context != 0 && grad_enabled())
+    throw_invalid(what + " a pull compressed as \"" + how.str() +
+                  "\" that a context records: gradients would not run back through it; expected it without "
+                  "compression, or under NoGradGuard");
+}
+
+void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead) {
+  if (ticket.local_steps > 0)
+    throw_invalid(what + " push_context() under local(H): expected what the local steps changed, by " +
+                  instead);
+}
+
 // Rung when something has changed that somebody may wait for: by the actor, or by the loss of a worker.
 struct Shard::Bell {
   Future<void> next() {
@@ -46,6 +60,8 @@ void Shard::use(std::unique_ptr<optim::Optimizer> optimizer) {
   optimizer_ = std::move(optimizer);
   set_policy(state_.policy());
 }
+
+TimePoint Shard::now() const { return worker_here().clock().now(); }
 
 // ---- who is there
 
@@ -128,7 +144,7 @@ Pushed Shard::take(const std::string& trainer, const Ticket& ticket, Tensors wha
   else if (verdict.taken == Consistency::Taken::later)
     held_[verdict.step][trainer] = {weight, std::move(what)};
   close_steps();
-  return {state_.version(), verdict.taken == Consistency::Taken::never};
+  return {state_.version(), verdict.taken == Consistency::Taken::never, {}};
 }
 
 void Shard::close_steps() {

@@ -11,6 +11,7 @@
 #include "actors/actor.h"
 #include "actors/methods.h"
 #include "optim/optimizer.h"
+#include "parallel/compression.h"
 #include "parallel/consistency.h"
 
 namespace troupe::parallel {
@@ -19,18 +20,20 @@ struct ServerOptions {
   std::string optimizer = "sgd";  ///< as optim::make() takes it; "lamb" needs tensors that are not cut
   ValueMap options = {};          ///< of the optimizer
   ServerPolicy policy = {};
-  int64_t trainers = 1;      ///< nobody reads before so many have joined
-  bool lr_by_delay = false;  ///< a step with delay d has the rate lr / (1 + d) (Zhang et al. 2016)
-  static constexpr auto fields =
-      std::tuple(&ServerOptions::optimizer, &ServerOptions::options, &ServerOptions::policy,
-                 &ServerOptions::trainers, &ServerOptions::lr_by_delay);
+  int64_t trainers = 1;              ///< nobody reads before so many have joined
+  bool lr_by_delay = false;          ///< a step with delay d has the rate lr / (1 + d) (Zhang et al. 2016)
+  Compression pull = {}, push = {};  ///< of what trainers read, and of what they send
+  static constexpr auto fields = std::tuple(
+      &ServerOptions::optimizer, &ServerOptions::options, &ServerOptions::policy, &ServerOptions::trainers,
+      &ServerOptions::lr_by_delay, &ServerOptions::pull, &ServerOptions::push);
 };
 
 /// What became of a push.
 struct Pushed {
   int64_t version = 0;  ///< of the values now
   bool late = false;    ///< dropped: its step had closed without it
-  static constexpr auto fields = std::tuple(&Pushed::version, &Pushed::late);
+  Spent spent = {};
+  static constexpr auto fields = std::tuple(&Pushed::version, &Pushed::late, &Pushed::spent);
 };
 
 struct ServerReport {
@@ -46,6 +49,11 @@ struct ServerReport {
                  &ServerReport::trainers, &ServerReport::missing, &ServerReport::delays, &ServerReport::late,
                  &ServerReport::aborted, &ServerReport::lost, &ServerReport::last_loss);
 };
+
+/// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".
+void check_pull(const Compression& how, const std::string& what);
+/// `invalid` where gradients of a context are no push; `instead`: the client's method that is one.
+void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead);
 
 /// Base of the actors that hold parameters for trainers. Where an update needs several gradients, they are
 /// kept and added up in the order of the trainers' names: the same bits whoever comes first.
@@ -81,6 +89,7 @@ class Shard : public Actor {
   /// A push whose tensors have been checked.
   Pushed take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight);
   const Consistency& consistency() const { return state_; }
+  TimePoint now() const;
   /// An update is that of an average, under local(H): by SGD with SlowMo's numbers.
   bool averaging() const { return averager_ != nullptr; }
 

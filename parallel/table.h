@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "parallel/packed.h"
 #include "parallel/row_steps.h"
 #include "parallel/shard.h"
 
@@ -28,8 +29,9 @@ Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t see
 
 struct PulledRows {
   Ticket ticket;
-  Tensor rows;
-  static constexpr auto fields = std::tuple(&PulledRows::ticket, &PulledRows::rows);
+  Packed rows;  // one tensor
+  Spent spent = {};
+  static constexpr auto fields = std::tuple(&PulledRows::ticket, &PulledRows::rows, &PulledRows::spent);
 };
 
 /// A part of a table under one policy, with one optimizer that steps row by row (RowSteps). Rows are numbered
@@ -41,13 +43,13 @@ class Table final : public Shard {
   Table(TableShard shard, ServerOptions options);
 
   /// ids int64 [k], distinct -> rows [k, width], when the policy lets the trainer read. `invalid` for rows
-  /// that are not here. Several pulls in a step read for the same step.
-  Task<PulledRows> pull(std::string trainer, Tensor ids);
+  /// that are not here, and as Server::pull. Several pulls in a step read for the same step.
+  Task<PulledRows> pull(std::string trainer, Tensor ids, std::optional<Compression> how);
   /// For anybody: the values of now.
   Tensor read(Tensor ids);
   /// A gradient [k, width] for distinct rows, which may be none. `invalid`, with nothing changed: other
-  /// shapes, rows that are not here, elements that are not finite, and as Consistency::push.
-  Pushed push(std::string trainer, Ticket ticket, Tensor ids, Tensor gradients, double weight);
+  /// shapes, rows that are not here, elements that are not finite, and as unpack() and Consistency::push.
+  Pushed push(std::string trainer, Ticket ticket, Tensor ids, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
   /// in it.
   Pushed push_context(std::string trainer, Ticket ticket, double weight);

@@ -367,11 +367,11 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
     const auto r = s.cluster.await(future);
     return r.ok() ? "no error" : std::string(r.error().what());
   };
-  CHECK_THAT(text(server.call<&Server::push>("t0", Ticket{}, Tensors{good[0]}, 1.0)),
+  CHECK_THAT(text(server.call<&Server::push>("t0", Ticket{}, Packed{{good[0]}, {}}, 1.0)),
              Catch::Contains("1 gradients; expected 2"));
-  CHECK_THAT(text(server.call<&Server::push>("t9", Ticket{}, good, 1.0)),
+  CHECK_THAT(text(server.call<&Server::push>("t9", Ticket{}, Packed{good, {}}, 1.0)),
              Catch::Contains("no trainer \"t9\"; there are: t0"));
-  CHECK_THAT(text(server.call<&Server::pull>("t9", 0)), Catch::Contains("no trainer"));
+  CHECK_THAT(text(server.call<&Server::pull>("t9", 0, std::nullopt)), Catch::Contains("no trainer"));
   CHECK_THAT(text(server.call<&Server::join>("t0", WorkerId(2))), Catch::Contains("has joined already"));
   CHECK_THAT(text(server.call<&Server::leave>("t9")), Catch::Contains("no trainer"));
   CHECK_THAT(text(server.call_by_name("set_policy", {Value("ssp(-3)")})),
