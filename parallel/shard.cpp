@@ -50,7 +50,10 @@ struct Shard::Bell {
 };
 
 Shard::Shard(const ServerOptions& options)
-    : options_(options), state_(options.policy, options.trainers), bell_(std::make_shared<Bell>()) {
+    : options_(options),
+      state_(options.policy, options.trainers),
+      bell_(std::make_shared<Bell>()),
+      entry_(worker_here()) {
   worker_here().on_lost([bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
     if (const auto alive = bell.lock()) alive->ring();
   });
@@ -149,6 +152,7 @@ Pushed Shard::take(const std::string& trainer, const Ticket& ticket, Tensors wha
 
 void Shard::close_steps() {
   while (const auto closing = state_.close()) apply(shares_of(*closing), closing->delay);
+  entry_.write(state_.ledger());
   bell_->ring();
 }
 

@@ -13,6 +13,7 @@
 #include "optim/optimizer.h"
 #include "parallel/compression.h"
 #include "parallel/consistency.h"
+#include "parallel/ledgers.h"
 
 namespace troupe::parallel {
 
@@ -109,6 +110,7 @@ class Shard : public Actor {
   std::optional<uint64_t> members_seen_;  // epoch
   std::optional<Error> abort_;            // of the last step that was aborted
   std::string last_loss_;
+  Ledgers::Entry entry_;
 };
 
 }  // namespace troupe::parallel

@@ -204,6 +204,7 @@ std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
   actors::install_gathering(worker);
   nn::install_modules(worker);
   parallel::install_pipeline(worker);
+  parallel::Ledgers::install(worker);
   return table;
 }
 

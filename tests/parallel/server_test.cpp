@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "optim/optim.h"
-#include "parallel/served.h"
+#include "parallel/served_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"
@@ -406,6 +406,57 @@ TEST_CASE("the rate goes down with the delay, if it is told to") {
   s.push(1, one);  // one update has come in between
   CHECK(s.values()[0].item() == -0.375);
   CHECK(s.report().delays == std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}});
+}
+
+TEST_CASE("every server's ledger is in the metrics of its worker, as in its report, until the server goes") {
+  const auto cluster = Cluster::in_process(2, {});
+  const Tensors start{Tensor::zeros({2}), Tensor::zeros({2})},
+      one{Tensor::full({2}, 1), Tensor::full({2}, 1)};
+  const auto shown = [&](const std::string& part) {
+    std::map<std::string, int64_t> out;
+    for (const auto& [name, value] : cluster->metrics("w1"))
+      if (name.find(part) != std::string::npos) out[name] = value;
+    return out;
+  };
+  {
+    const Served served = serve(cluster->here(), {"w1"}, start, with_policy("quorum(1)", 2), {.bytes = 8});
+    REQUIRE(served.servers.size() == 2);
+    Client a(served), b(served);
+    for (int i = 0; i < 3; ++i) {
+      (void)a.pull().get(), (void)b.pull().get();
+      CHECK_FALSE(a.push(one).get().late);
+      if (i == 0) CHECK(b.push(one).get().late);
+    }
+    set_policy(served, ServerPolicy::parse("async")).get();
+    b.push(one).get();
+    const std::vector<ServerReport> reports = report(served).get();
+    CHECK(reports[0].late >= 1);
+    for (const auto& [what, of] : {std::pair<std::string, std::function<int64_t(const ServerReport&)>>{
+                                       "late", [](const auto& r) { return r.late; }},
+                                   {"aborted", [](const auto& r) { return r.aborted; }},
+                                   {"lost", [](const auto& r) { return r.lost; }}}) {
+      const auto metrics = shown("." + what);
+      REQUIRE(metrics.size() == 2);
+      for (const auto& [name, value] : metrics) {
+        CHECK_THAT(name, Catch::StartsWith("Server#0:"));
+        CHECK(value == of(reports[0]));
+      }
+    }
+    const auto delays = shown(".delay_");
+    CHECK(delays.size() == 2 * reports[0].delays.size());
+    for (const auto& [delay, gradients] : reports[0].delays) {
+      const auto of = shown(".delay_" + std::to_string(delay));
+      REQUIRE(of.size() == 2);
+      for (const auto& [name, value] : of) CHECK(value == gradients);
+    }
+    const ServedTable table = serve_table(cluster->here(), {"w1"}, 10, 2, with_policy("bsp"));
+    TableClient rows(table);
+    (void)rows.pull(Tensor::zeros({1}, int64)).get();
+    rows.push(Tensor::zeros({1}, int64), Tensor::zeros({1, 2})).get();
+    CHECK(shown("Table#0:").size() == 4);
+    CHECK(shown("Table#0:").begin()->first.ends_with(".aborted"));
+  }
+  while (!shown("#0:").empty()) std::this_thread::yield();
 }
 
 TEST_CASE("a step moves the bytes of its gradients and of its values, and at most 2 % more") {
