@@ -1,10 +1,11 @@
-// A parameter server and two workers that pull and push without waiting for each other: `troupe run -n 3
-// bench_ps`.
+// A parameter server and two workers that pull and push without waiting for each other; and rows of embedding
+// tables of all sizes: `troupe run -n 3 bench_ps`.
 #include <chrono>
 
 #include "bench/measure.h"
 #include "core/futures.h"
-#include "parallel/served.h"
+#include "core/random.h"
+#include "parallel/served_table.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -23,6 +24,23 @@ struct Trainer : Actor {
   parallel::Client client;
   static constexpr auto remote = methods<Trainer, parallel::Served>("run", &Trainer::run);
 };
+
+// Looking up random rows, never the same ones, in tables over three servers.
+void lookups(Cluster& cluster, bench::Bench& bench) {
+  constexpr int64_t kWidth = 16, kIds = 256;
+  Generator random(1);
+  for (int64_t rows = 10'000; rows <= 10'000'000; rows *= 10) {
+    const auto table = parallel::serve_table(cluster.here(), {"w0", "w1", "w2"}, rows, kWidth, {});
+    std::vector<int64_t> ids(kIds);
+    const auto lookup = [&] {
+      for (int64_t& id : ids) id = static_cast<int64_t>(random.below(static_cast<uint64_t>(rows)));
+      (void)parallel::read(table, Tensor::of(ids)).get();
+    };
+    lookup();  // the tables are being made
+    bench.emit("ps_embedding_lookup_us", bench.median_us(lookup, 300), "us",
+               {{"rows", double(rows)}, {"width", kWidth}, {"ids", kIds}});
+  }
+}
 
 }  // namespace
 
@@ -54,5 +72,6 @@ int main(int argc, char** argv) {
       bench.emit("ps_pull_push_per_s", 2 * static_cast<double>(count) / took.count(), "1/s",
                  {{"parameters", double(n)}, {"workers", 2}});
     }
+    lookups(cluster, bench);
   });
 }

@@ -1,5 +1,6 @@
 #include "parallel/row_steps.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
@@ -8,15 +9,28 @@
 namespace troupe::parallel {
 namespace {
 
-// Calls f(row of the table, row of the rows, bytes) for each id.
+constexpr int64_t kAhead = 16;    // rows that are on their way from memory
+constexpr size_t kLine = 64;      // bytes
+constexpr size_t kFetched = 256;  // bytes of a row: by then the processor has seen where this goes
+
+// Calls f(row of the table, row of the rows, bytes) for each id. In a large table, every row is somewhere
+// else in memory.
 template <class F>
 void for_rows(const Tensor& table, const Tensor& ids, const Tensor& rows, F&& f) {
   if (ids.numel() == 0) return;
   const size_t bytes = rows.nbytes() / static_cast<size_t>(ids.numel());
   const int64_t* id = ids.data<int64_t>();
   std::byte *of_table = table.bytes(), *row = rows.bytes();
-  for (int64_t k = 0; k < ids.numel(); ++k, row += bytes)
+  const auto fetch = [&](int64_t k) {
+    const std::byte* at = of_table + static_cast<size_t>(id[k]) * bytes;
+    for (size_t b = 0; b < std::min(bytes, kFetched); b += kLine) __builtin_prefetch(at + b);
+  };
+  const int64_t n = ids.numel();
+  for (int64_t k = 0; k < std::min(n, kAhead); ++k) fetch(k);
+  for (int64_t k = 0; k < n; ++k, row += bytes) {
+    if (k + kAhead < n) fetch(k + kAhead);
     f(of_table + static_cast<size_t>(id[k]) * bytes, row, bytes);
+  }
 }
 
 }  // namespace
