@@ -26,6 +26,9 @@ void check_pull(const Compression& how, const std::string& what) {
 }
 
 void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead) {
+  if (frame().context == 0)
+    throw_invalid(what +
+                  " push_context() outside of a context; expected an autograd::Context around pull and push");
   if (ticket.local_steps > 0)
     throw_invalid(what + " push_context() under local(H): expected what the local steps changed, by " +
                   instead);

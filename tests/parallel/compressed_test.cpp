@@ -341,6 +341,7 @@ TEST_CASE("compression that cannot be is refused, with what to do") {
   }
   CHECK_THAT(refused(server.call<&Server::push>("t", Ticket{0, 0}, Packed{{start[0]}, {3}}, 1.0)),
              Catch::Contains("tensor 0 of 1 does not unpack"));
+  CHECK_THAT(invalid_text([&] { client.push_context().get(); }), Catch::Contains("outside of a context"));
   const Tensor bad = Tensor::full({4}, NAN);
   CHECK_THAT(refused(client.push({bad})), Catch::Contains("a gradient 0 with NaN or infinite elements"));
   CHECK_FALSE(client.push({Tensor::full({4}, 1)}).get().late);  // the step was open, and nothing bad is kept
