@@ -46,7 +46,15 @@ void Links::submit(WorkerId to, std::vector<net::Message> messages) {
       for (auto& m : messages) link.waiting.push_back(std::move(m));
   }
   if (connection) {
-    for (auto& m : messages) connection->send(std::move(m));
+    try {
+      for (auto& m : messages) connection->send(std::move(m));
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::disconnected) throw;
+      // Before its end was heard of: who sends is told the same as all others will be.
+      const std::string name = members_.name_of(to);
+      throw members_.loss(to).value_or(
+          Error(ErrorKind::disconnected, "worker " + name + " was lost: " + e.message()).with_worker(name));
+    }
     return;
   }
   if (!addresses.empty()) open(to, addresses);

@@ -29,7 +29,8 @@ struct Trainer : Actor {
 void lookups(Cluster& cluster, bench::Bench& bench) {
   constexpr int64_t kWidth = 16, kIds = 256;
   Generator random(1);
-  for (int64_t rows = 10'000; rows <= 10'000'000; rows *= 10) {
+  const int64_t most = bench.quick() ? 100'000 : 10'000'000;  // which take 640 MB
+  for (int64_t rows = 10'000; rows <= most; rows *= 10) {
     const auto table = parallel::serve_table(cluster.here(), {"w0", "w1", "w2"}, rows, kWidth, {});
     std::vector<int64_t> ids(kIds);
     const auto lookup = [&] {
