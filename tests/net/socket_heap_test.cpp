@@ -259,5 +259,6 @@ TEST_CASE("a peer that names a place before there is a heap, or outside of it, i
     return events.closed[closed - 1].message();
   };
   CHECK_THAT(reason(false), Contains("a buffer in shared memory on a connection that has none"));
-  CHECK_THAT(reason(true), Contains("a buffer of 100000 bytes at 1073741824 of shared memory that has 1048576"));
+  CHECK_THAT(reason(true),
+             Contains("a buffer of 100000 bytes at 1073741824 of shared memory that has 1048576"));
 }

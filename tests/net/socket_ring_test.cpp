@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "net/socket/shared_memory.h"
 #include "net/socket/shared_ring.h"
 #include "tests/net/socket_support.h"
 
@@ -46,29 +47,15 @@ struct RawPeer : RawClient {
     m.msg_controllen = passed.size();
     REQUIRE(::recvmsg(fd(), &m, 0) == static_cast<ssize_t>(kPrefixBytes));
     CHECK(decode_prefix(bytes, {}) == kOffer);
-    REQUIRE(CMSG_FIRSTHDR(&m));
-    int number;
-    std::memcpy(&number, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof number);
+    const Fd memory = passed_with(m);
+    REQUIRE(memory);
     std::string why;
-    return SharedRing::open(Fd(number), 64 << 20, why);
+    return SharedRing::open(memory, 64 << 20, why);
   }
   void answer(bool accepted) { REQUIRE(send(answer_frame(FrameKind::ring_answer, accepted))); }
   void offer(int fd) {
-    auto bytes = encode_prefix(kOffer);
-    if (fd < 0) return (void)send(bytes);
-    iovec part{bytes.data(), bytes.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> passed{};
-    msghdr m{};
-    m.msg_iov = &part;
-    m.msg_iovlen = 1;
-    m.msg_control = passed.data();
-    m.msg_controllen = passed.size();
-    cmsghdr* c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    REQUIRE(::sendmsg(this->fd(), &m, 0) == static_cast<ssize_t>(kPrefixBytes));
+    const auto bytes = encode_prefix(kOffer);
+    REQUIRE((fd < 0 ? send(bytes) : send_with(this->fd(), bytes, Fd(::dup(fd)))));
   }
 };
 
