@@ -16,10 +16,10 @@ enum class Where {
 
 /// Short work runs on the thread that brought it, since handing over would cost 10 to 25 us; longer work in
 /// the pool, since it would hold up the connection. What a run sends belongs to its time, and waking a reader
-/// that sleeps takes 10 to 20 us of it, so the limit is well above that. Single runs say little (a thread that is interrupted
-/// takes milliseconds for anything), so a kind of work changes its place when several of its last eight runs
-/// ask for it, and comes back to the reader's thread only when none of them was long: near the limit it stays
-/// in the pool. Thread-safe; notes of several threads at a time may get lost.
+/// that sleeps takes 10 to 20 us of it, so the limit is well above that. Single runs say little (a thread
+/// that is interrupted takes milliseconds for anything), so a kind of work changes its place when several of
+/// its last eight runs ask for it, and comes back to the reader's thread only when none of them was long:
+/// near the limit it stays in the pool. Thread-safe; notes of several threads at a time may get lost.
 class Pace {
  public:
   Where where() const { return static_cast<Where>(where_.load(std::memory_order_relaxed)); }

@@ -113,10 +113,9 @@ void Worker::watch(WorkerId id) {
 void Worker::lose(WorkerId id, const Error& why) {
   if (stopped_ || members_.loss(id)) return;
   const std::string name = members_.name_of(id);
-  const Error lost =
-      Error(ErrorKind::disconnected,
-            "worker " + name + " was lost: " + members_.leaving(id).value_or(why).message())
-          .with_worker(name);
+  const Error lost = Error(ErrorKind::disconnected,
+                           "worker " + name + " was lost: " + members_.leaving(id).value_or(why).message())
+                         .with_worker(name);
   if (!members_.mark_lost(id, lost)) return;
   links_.drop(id, lost.message());
   for (auto& call : pending_.take_all(id)) {

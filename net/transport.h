@@ -41,8 +41,8 @@ struct Limits {
   /// Of shared memory for each direction of a connection between processes of one host: messages of up to a
   /// quarter of it go that way. 0: none, everything goes through sockets.
   size_t ring_bytes = size_t{1} << 20;
-  /// Of addresses for large buffers in shared memory, for each direction likewise; memory is taken for those on
-  /// their way, and held by the receiver. 0: none.
+  /// Of addresses for large buffers in shared memory, for each direction likewise; memory is taken for those
+  /// on their way, and held by the receiver. 0: none.
   size_t heap_bytes = size_t{16} << 30;
   /// For how long a thread that has just had messages looks for more before it sleeps; 0: it sleeps at once.
   Duration look = std::chrono::microseconds(100);

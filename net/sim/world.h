@@ -159,7 +159,7 @@ class World : public std::enable_shared_from_this<World> {
     std::string to;
     ConnectionPromise promise;
     TimePoint deadline;
-    bool travelling = false;  // virtual time: has not reached the other side for the first time
+    bool travelling = false;                // virtual time: has not reached the other side for the first time
     std::unique_ptr<Node::Callback> taken;  // its transport waits for whoever has taken it from the list
   };
   void attempt(Waiter waiter, bool retry);

@@ -151,7 +151,8 @@ TEST_CASE("a peer that proved the token and then breaks the framing is closed, w
   LogCapture lines;
   Limits limits;
   limits.buffer_bytes = 1000;
-  limits.ring_bytes = limits.heap_bytes = 0;  // an offer that nobody reads would make the end of a stream a reset
+  limits.ring_bytes = limits.heap_bytes =
+      0;  // an offer that nobody reads would make the end of a stream a reset
   House house(fresh_address(), limits);
   const auto connect = [&] {
     auto raw = std::make_unique<RawClient>(house.listener->address());

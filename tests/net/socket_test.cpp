@@ -200,7 +200,8 @@ TEST_CASE("a reader that never reads delays close by no more than its second") {
   auto gate = go.get_future().share();
   Limits sockets;
   sockets.heap_bytes = 0;  // the bytes themselves wait to be written
-  Pair p(fresh_address(), [gate](Connection&, Message&) { gate.wait(); }, {}, sockets);
+  Pair p(
+      fresh_address(), [gate](Connection&, Message&) { gate.wait(); }, {}, sockets);
   for (int i = 0; i < 3; ++i) p.to_right->send(message(static_cast<uint64_t>(i), 4 << 20));
   p.to_right->close("no more");
   p.left_events.wait_closed(1);
