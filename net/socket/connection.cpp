@@ -80,6 +80,7 @@ void SocketConnection::hand_over(Message& message) {
   if (broken_) throw lost(who() + " is gone");
   const bool first = queue_.empty();
   if (write_ring(message, size)) {
+    for (Buffer& b : message.buffers) b.lent = 0;  // the receiver's now, whatever becomes of the doorbell
     if (!first || !ring_writer_->must_wake()) return;  // what is queued will wake it
     rang_.store(true, std::memory_order_relaxed);
     queue_.push(heartbeat_frame());
