@@ -10,9 +10,9 @@ using namespace troupe;
 
 namespace {
 
-// Many layers: what arrives early or has not left yet, a few tensors that depend on the moment, is little
-// beside what they keep.
-constexpr int64_t kStages = 4, kLayers = 64, kWidth = 32, kRows = 1024, kMicroBatches = 8;
+// Many layers: what arrives early or has not left yet depends on the moment, up to a tensor for each
+// micro-batch; it is little beside what they keep.
+constexpr int64_t kStages = 4, kLayers = 128, kWidth = 16, kRows = 2048, kMicroBatches = 8;
 
 // tanh(Linear), many times: each keeps its input and its result, which is the input of the next.
 struct Layers : nn::Layer {
