@@ -51,18 +51,35 @@ struct Trainer : Actor {
       methods<Trainer, parallel::Served>("step", &Trainer::step, "recorded_step", &Trainer::recorded_step);
 };
 
-inline Tensors initial_values(const Run& run) {
+inline Tensors initial_values(const Run& run, DType dtype) {
   Tensors start;
   for (size_t i = 0; i < run.parameters.size(); ++i)
-    start.push_back(initial(run.parameters[i], static_cast<int>(i)));
+    start.push_back(initial(run.parameters[i], static_cast<int>(i)).to(dtype));
   return start;
+}
+
+/// Losses of the run in one place, without servers.
+inline std::vector<double> train_here(const Run& run, int steps, DType dtype) {
+  Tensors w = initial_values(run, dtype);
+  for (Tensor& t : w) t.set_requires_grad();
+  const auto optimizer = optim::make(run.optimizer, run.options, w);
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    const auto [x, y] = batch(run, step);
+    optimizer->zero_grad();
+    const Tensor loss = cross_entropy(perceptron(w, x.to(dtype)), y);
+    losses.push_back(loss.item());
+    autograd::backward(loss);
+    optimizer->step();
+  }
+  return losses;
 }
 
 /// Losses of the run, each batch cut over all trainers.
 inline std::vector<double> train_served(Cluster& cluster, const Run& run, int steps, int trainers,
                                         const std::vector<Place>& servers, const std::string& policy,
-                                        int64_t block_bytes, bool recorded) {
-  const auto served = parallel::serve(cluster.here(), servers, initial_values(run),
+                                        int64_t block_bytes, bool recorded, DType dtype = float32) {
+  const auto served = parallel::serve(cluster.here(), servers, initial_values(run, dtype),
                                       {.optimizer = run.optimizer,
                                        .options = run.options,
                                        .policy = parallel::ServerPolicy::parse(policy),
@@ -79,7 +96,7 @@ inline std::vector<double> train_served(Cluster& cluster, const Run& run, int st
     std::vector<Future<double>> parts;
     for (int64_t i = 0; i < trainers; ++i) {
       const int64_t from = rows * i / trainers, to = rows * (i + 1) / trainers;
-      const Tensor xs = x.slice(0, from, to), ys = y.slice(0, from, to);
+      const Tensor xs = x.slice(0, from, to).to(dtype), ys = y.slice(0, from, to);
       const auto& trainer = all[static_cast<size_t>(i)];
       parts.push_back(recorded ? trainer.call<&Trainer::recorded_step>(xs, ys)
                                : trainer.call<&Trainer::step>(xs, ys));
