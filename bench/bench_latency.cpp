@@ -1,7 +1,7 @@
 // Where the time of a small call goes: beside a raw socket, now and then, under load; what it allocates and
 // sends. `troupe run -n 2 bench_latency`; TROUPE_POLLING=0 and TROUPE_SHARED_MEMORY=0 switch off what makes
 // it quick.
-#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <cstring>
 #include <new>
 #include <stop_token>
 #include <thread>
 
 #include "bench/measure.h"
+#include "net/socket/copy.h"
 #include "net/wire.h"
 #include "troupe/troupe.h"
 using namespace troupe;
@@ -27,13 +27,13 @@ std::atomic<int64_t> allocations{0};
 
 }  // namespace
 
-void* operator new(size_t bytes) {
+[[gnu::noinline]] void* operator new(size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -52,10 +52,11 @@ double cpu_seconds() {
 struct Peer : Actor {
   int64_t echo(int64_t x) { return x; }
   Tensor back(Tensor x) { return x; }
+  int64_t take(Tensor x) { return x.numel(); }
   double cpu() { return cpu_seconds(); }
   int64_t allocated() { return allocations; }
-  static constexpr auto remote = methods<Peer>("echo", &Peer::echo, "back", &Peer::back, "cpu", &Peer::cpu,
-                                               "allocated", &Peer::allocated);
+  static constexpr auto remote = methods<Peer>("echo", &Peer::echo, "back", &Peer::back, "take", &Peer::take,
+                                               "cpu", &Peer::cpu, "allocated", &Peer::allocated);
 };
 
 struct Spread {
@@ -73,59 +74,25 @@ Spread spread(int steps, Step&& step) {
   return {times[times.size() / 2], times[times.size() * 99 / 100]};
 }
 
-/// A round trip of 64 bytes over a Unix socket with three sleeping waits, as a call has them: another
-/// process, a thread that reads, and the one that asked.
+/// A round trip of 64 bytes over a Unix socket with two sleeping waits, as a call has them: another process,
+/// and the thread that asked.
 double raw_ping_pong_us(const bench::Bench& bench) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
     throw_error(ErrorKind::failed, "[bench] no socket pair");
-  const auto wait_readable = [](int fd) {
-    const int epoll = epoll_create1(0);
-    epoll_event e{};
-    e.events = EPOLLIN;
-    epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
-    return [epoll] {
-      epoll_event got;
-      epoll_wait(epoll, &got, 1, -1);
-    };
-  };
   char bytes[64] = {};
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    const auto wait = wait_readable(ends[1]);
-    for (;;) {
-      wait();
-      if (read(ends[1], bytes, sizeof bytes) <= 0) _exit(0);
-      if (write(ends[1], bytes, sizeof bytes) <= 0) _exit(0);
-    }
+    while (read(ends[1], bytes, sizeof bytes) > 0 && write(ends[1], bytes, sizeof bytes) > 0) continue;
+    _exit(0);
   }
   close(ends[1]);
-  std::mutex mutex;
-  std::condition_variable arrived;
-  int64_t answers = 0;
-  std::thread reader([&] {
-    const auto wait = wait_readable(ends[0]);
-    char got[64];
-    for (;;) {
-      wait();
-      if (read(ends[0], got, sizeof got) <= 0) return;
-      std::lock_guard lock(mutex);
-      ++answers;
-      arrived.notify_one();
-    }
-  });
-  int64_t asked = 0;
   const double us = bench.median_us(
       [&] {
-        ++asked;
-        if (write(ends[0], bytes, sizeof bytes) < 0) return;
-        std::unique_lock lock(mutex);
-        arrived.wait(lock, [&] { return answers == asked; });
+        if (write(ends[0], bytes, sizeof bytes) > 0) (void)!read(ends[0], bytes, sizeof bytes);
       },
       2000, 100);
-  shutdown(ends[0], SHUT_RDWR);
-  reader.join();
   close(ends[0]);
   waitpid(child, nullptr, 0);
   return us;
@@ -146,9 +113,15 @@ void now_and_then(const bench::Bench& bench, const RRef<Peer>& peer) {
   }
   const double wall = std::chrono::duration<double>(Clock::now() - start).count();
   const double mine = cpu_seconds() - here, theirs = peer.call<&Peer::cpu>().get() - there;
+  // What it costs to wake once per millisecond and do nothing.
+  const double before = cpu_seconds();
+  next = Clock::now();
+  for (int i = 0; i < calls; ++i) std::this_thread::sleep_until(next += std::chrono::milliseconds(1));
+  const double alarm = cpu_seconds() - before;
   std::sort(times.begin(), times.end());
   bench.emit("rpc_echo_each_ms_us", times[times.size() / 2], "us",
              {{"cpu_percent_here", std::round(1e4 * mine / wall) / 100},
+              {"cpu_percent_of_the_alarm_alone", std::round(1e4 * alarm / wall) / 100},
               {"cpu_percent_there", std::round(1e4 * theirs / wall) / 100}});
 }
 
@@ -171,6 +144,25 @@ void under_load(const bench::Bench& bench, const RRef<Peer>& peer) {
   streaming.join();
   bench.emit("rpc_echo_p99_us", quiet.p99, "us", {{"median", quiet.median}});
   bench.emit("rpc_echo_p99_under_load_us", loaded.p99, "us", {{"median", loaded.median}});
+}
+
+// A tensor on its way to the peer, beside the fastest copy into memory that two processes could share.
+void transfers(const bench::Bench& bench, const RRef<Peer>& peer) {
+  for (const int64_t kib : {1024, 16384, 65536}) {
+    const size_t bytes = static_cast<size_t>(kib) << 10;
+    const Tensor x = Tensor::full({kib * 256}, 1);
+    const auto* from = reinterpret_cast<const std::byte*>(x.data<float>());
+    const int steps = kib > 1024 ? 30 : 300;
+    const double us = bench.median_us([&] { peer.call<&Peer::take>(x).get(); }, steps);
+    void* shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) throw_error(ErrorKind::failed, "[bench] no shared memory");
+    auto* to = static_cast<std::byte*>(shared);
+    const double raw = std::min(bench.median_us([&] { std::memcpy(to, from, bytes); }, steps),
+                                bench.median_us([&] { net::copy_large(to, from, bytes); }, steps));
+    munmap(shared, bytes);
+    bench.emit("rpc_transfer_us", us, "us",
+               {{"kib", static_cast<double>(kib)}, {"raw_copy_us", raw}, {"of_raw", raw / us}});
+  }
 }
 
 void costs(const bench::Bench& bench, const RRef<Peer>& peer) {
@@ -208,6 +200,7 @@ int main(int argc, char** argv) {
     bench.emit("rpc_echo_us", bench.median_us([&] { peer.call<&Peer::echo>(1).get(); }, 2000, 100), "us");
     now_and_then(bench, peer);
     idle(bench, peer);
+    transfers(bench, peer);
     under_load(bench, peer);
     costs(bench, peer);
   });

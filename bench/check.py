@@ -23,7 +23,8 @@ EXPECTED = {
             ("rpc_async_calls_per_s", RATE, {}), ("rpc_async_builtin_calls_per_s", RATE, {}),
             ("rref_create_fetch_us", US, {}), *(("dist_backward_us", US, {"hops": h}) for h in (1, 5, 20))],
     "latency": [("raw_ping_pong_us", US, {}), ("rpc_echo_us", US, {}), ("rpc_echo_each_ms_us", US, {}),
-                ("idle_cpu_ms_per_s", "ms", {}), ("rpc_echo_p99_us", US, {}), ("rpc_echo_p99_under_load_us", US, {}),
+                ("idle_cpu_ms_per_s", "ms", {}), *(("rpc_transfer_us", US, {"kib": k}) for k in (1024, 16384, 65536)),
+                ("rpc_echo_p99_us", US, {}), ("rpc_echo_p99_under_load_us", US, {}),
                 ("rpc_echo_allocations", "1", {}), ("rpc_echo_bytes", "bytes", {})],
     "refs": [*(("refs_" + what + "_us", US, {"live": n}) for n in (10**3, 10**4, 10**5, 10**6)
                for what in ("create", "copy", "pass", "drop", "fetch")), ("refs_drop_all_us", US, {"live": 10**6})],
@@ -61,7 +62,8 @@ EXPECTED = {
 
 
 # What a line says beside its value.
-BESIDE = {"rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_there"],
+BESIDE = {"rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
+          "rpc_transfer_us": ["raw_copy_us", "of_raw"],
           "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median"], "rpc_echo_allocations": ["there"],
           "scale_callers_us": ["calls_per_s"], "scale_workers_us": ["in_turn"], "scale_connection_bytes": ["used"],
           "scale_backward_hops_us": ["step"], "scale_backward_fan_out_us": ["step"], "scale_actor_bytes": ["holder"],

@@ -73,7 +73,7 @@ class [[nodiscard]] Future {
   }
 
   bool valid() const { return static_cast<bool>(state_); }
-  bool is_ready() const { return state_->ready.load(std::memory_order_acquire); }
+  bool is_ready() const { return state_->ready.is_set(); }
   /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await
   /// instead.
   T get() const {
@@ -87,9 +87,7 @@ class [[nodiscard]] Future {
   const Result<T>& wait() const {
     if (is_ready()) return *state_->result;
     check_may_block("Future::get");
-    const Waiting waiting(state_->ready);
-    std::unique_lock lock(state_->mutex);
-    state_->arrived.wait(lock, [&] { return state_->result.has_value(); });
+    wait_until(state_->ready, TimePoint::max());
     return *state_->result;
   }
   /// False if nothing arrived within `timeout`.
@@ -98,10 +96,7 @@ class [[nodiscard]] Future {
     check_may_block("Future::wait_for");
     timeout =
         std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
-    const TimePoint end = Clock::system().now() + timeout;
-    const Waiting waiting(state_->ready, end);
-    std::unique_lock lock(state_->mutex);
-    return state_->arrived.wait_until(lock, end, [&] { return state_->result.has_value(); });
+    return wait_until(state_->ready, Clock::system().now() + timeout);
   }
   /// The result if it is there, else null. Valid as long as this future.
   const Result<T>* peek() const { return is_ready() ? &*state_->result : nullptr; }
@@ -261,7 +256,7 @@ class Promise {
 
  private:
   void abandon() {
-    if (!state_->ready.load(std::memory_order_acquire))
+    if (!state_->ready.is_set())
       fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));
   }
   std::shared_ptr<FutureState<T>> state_;

@@ -1,7 +1,6 @@
 // What a future and its promise share: the result, who waits for it, and what is waited for.
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/ready.h"
 #include "core/result.h"
 
 namespace troupe {
@@ -32,9 +32,8 @@ template <class T>
 struct FutureState {
   using Callback = std::function<void(const Result<T>&)>;
   std::mutex mutex;
-  std::condition_variable arrived;
   std::optional<Result<T>> result;
-  std::atomic<bool> ready{false};    // result is there; to be looked at without the lock
+  Ready ready;                       // result is there, and can be read without the lock
   std::atomic<uint32_t> writers{0};  // promises that can still complete it
   std::atomic<uint32_t> readers{0};
   std::vector<Callback> callbacks;
@@ -48,11 +47,10 @@ struct FutureState {
       std::lock_guard lock(mutex);
       if (result) return false;
       result.emplace(std::move(r));
-      ready.store(true, std::memory_order_release);
+      ready.set();
       waiting.swap(callbacks);
       done = std::exchange(source, {});
     }
-    arrived.notify_all();  // without the lock: the woken thread needs it
     for (auto& c : waiting) c(*result);
     done.end(true);
     return true;
@@ -78,8 +76,7 @@ struct FutureState {
   }
   void add_reader() { readers.fetch_add(1, std::memory_order_relaxed); }
   void drop_reader() {
-    if (readers.fetch_sub(1, std::memory_order_acq_rel) == 1 && !ready.load(std::memory_order_acquire))
-      give_up();
+    if (readers.fetch_sub(1, std::memory_order_acq_rel) == 1 && !ready.is_set()) give_up();
   }
 };
 

@@ -31,9 +31,17 @@ bool may_deliver() {
   return expected().undisturbed == 0 && !TensorStore::current() && !GeneratorWatch::current();
 }
 
-void look(const std::atomic<bool>& ready, TimePoint end) {
+void look(const Ready& ready, TimePoint end) {
   end = std::min(end, Clock::system().now() + kLook);
-  while (!ready.load(std::memory_order_acquire) && Clock::system().now() < end) continue;
+  while (!ready.is_set() && Clock::system().now() < end) continue;
+}
+
+void deliver(Arrivals& from, const Ready& ready, TimePoint end, bool looks) {
+  Frame at;
+  at.callback = true;
+  FrameScope scope(at);
+  GradMode recording(true);
+  from.deliver_until(ready, end, looks);
 }
 
 }  // namespace
@@ -48,22 +56,18 @@ void expect_from(const std::shared_ptr<Arrivals>& from) {
 Undisturbed::Undisturbed() { ++expected().undisturbed; }
 Undisturbed::~Undisturbed() { --expected().undisturbed; }
 
-Waiting::Waiting(const std::atomic<bool>& ready, TimePoint end) {
-  if (ready.load(std::memory_order_acquire) || frame().actor || frame().callback) return;
-  if (Clock::system().now() - expected().last_end > kSoon) return;
-  const auto from = expected().from.lock();
-  if (!from) {
-    look(ready, end);
-    return;
+bool wait_until(const Ready& ready, TimePoint end) {
+  if (!ready.is_set() && !frame().actor && !frame().callback) {
+    const bool looks = Clock::system().now() - expected().last_end <= kSoon;
+    if (const auto from = expected().from.lock()) {
+      if (may_deliver()) deliver(*from, ready, end, looks);
+    } else if (looks) {
+      look(ready, end);
+    }
   }
-  if (!may_deliver()) return;
-  Frame at;
-  at.callback = true;
-  FrameScope scope(at);
-  GradMode recording(true);
-  from->deliver_until(ready, end);
+  const bool in_time = ready.wait_until(end);
+  expected().last_end = Clock::system().now();
+  return in_time;
 }
-
-Waiting::~Waiting() { expected().last_end = Clock::system().now(); }
 
 }  // namespace troupe

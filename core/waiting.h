@@ -1,10 +1,9 @@
-// What a thread does before it sleeps in a wait: it looks for what it waits for, as long as that is likely to
-// come.
+// How a thread waits: it looks for what it waits for, as long as that is likely to come, then it sleeps.
 #pragma once
-#include <atomic>
 #include <memory>
 
 #include "core/clock.h"
+#include "core/ready.h"
 
 namespace troupe {
 
@@ -12,22 +11,18 @@ namespace troupe {
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
-  /// Delivers what comes until `done`, until `end`, or until nothing has come for a while. Any thread may
-  /// call it.
-  virtual void deliver_until(const std::atomic<bool>& done, TimePoint end) = 0;
+  /// Delivers what comes until `done` or `end`; comes back earlier if somebody else does it. `looks`: for a
+  /// while, and again after each message, before the thread sleeps. Any thread may call it.
+  virtual void deliver_until(const Ready& done, TimePoint end, bool looks) = 0;
 };
 
 /// What the current thread waits for next is likely to come by `from`, which is not kept alive.
 void expect_from(const std::shared_ptr<Arrivals>& from);
 
-/// A thread that waits for `ready`, outside actors and callbacks. Waking a thread that sleeps on an idle core
-/// costs 10 to 50 us, more than a short call takes. So a thread whose last wait ended a moment ago looks
-/// before it sleeps, or delivers messages itself meanwhile; one that waits now and then sleeps at once.
-class Waiting {
- public:
-  explicit Waiting(const std::atomic<bool>& ready, TimePoint end = TimePoint::max());
-  ~Waiting();
-  Waiting(const Waiting&) = delete;
-};
+/// Waits; false at `end`. Outside actors and callbacks a thread whose last wait ended a moment ago looks
+/// before it sleeps: waking a thread that sleeps on an idle core costs 10 to 50 us, more than a short call
+/// takes. And it reads the connection on which the answer is expected, so that no other thread has to be
+/// woken first.
+bool wait_until(const Ready& ready, TimePoint end);
 
 }  // namespace troupe

@@ -30,9 +30,14 @@ bool RingWriter::write(std::span<const std::span<const std::byte>> parts) {
   return true;
 }
 
-bool RingWriter::must_wake() {
-  auto& asleep = memory_.control->asleep;
-  return asleep.load() != 0 && asleep.exchange(0) != 0;
+RingState RingWriter::rouse() {
+  auto& reader = memory_.control->reader;
+  constexpr auto kLooks = static_cast<uint32_t>(RingState::looks);
+  const uint32_t was = reader.load() == kLooks ? kLooks : reader.exchange(kLooks);
+  // Whatever else the reader may have written there means that it does not look.
+  return was == kLooks                                      ? RingState::looks
+         : was == static_cast<uint32_t>(RingState::on_word) ? RingState::on_word
+                                                            : RingState::for_bell;
 }
 
 std::span<const std::byte> RingReader::unread() const {

@@ -3,11 +3,14 @@
 //
 //   tail    bytes written since the beginning; the writer's
 //   head    bytes read since the beginning; the reader's
-//   asleep  the reader has looked for the last time: whoever writes now has to wake it by other means
+//   reader  what the reader does: it looks; or it has looked for the last time, and sleeps until a bell
+//   rings,
+//           or on this very word (a futex), and whoever writes now has to wake it
 //   core    the processor that the reader looks from, counted from 1; with kAway the one that it looked from
 //           before it went to sleep; 0: not known
+//   beats   counted up by the writer's process from time to time, as long as it lives and runs
 //
-// The writer stores tail, then reads asleep; the reader stores asleep, then reads tail. One of them sees the
+// The writer stores tail, then reads reader; the reader stores reader, then reads tail. One of them sees the
 // other (all four are sequentially consistent), so no message is left lying while the reader sleeps.
 //
 // The other side may write anything into the control block at any time. So each side keeps its own number to
@@ -24,9 +27,17 @@ namespace troupe::net {
 struct RingControl {
   alignas(64) std::atomic<uint64_t> tail;
   alignas(64) std::atomic<uint64_t> head;
-  alignas(64) std::atomic<uint32_t> asleep;
+  alignas(64) std::atomic<uint32_t> reader;
   std::atomic<uint32_t> core;
+  alignas(64) std::atomic<uint32_t> beats;
   static constexpr uint32_t kAway = uint32_t{1} << 31;
+};
+
+/// RingControl::reader.
+enum class RingState : uint32_t {
+  looks = 0,     ///< nobody has to be woken
+  for_bell = 1,  ///< a thread that sleeps has to be woken with the doorbell
+  on_word = 2    ///< a thread sleeps on the word
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -38,16 +49,18 @@ struct RingMemory {
   size_t capacity = 0;  ///< a power of two
 };
 
-/// Not thread-safe.
+/// Not thread-safe, but for word(), reader_core() and beat().
 class RingWriter {
  public:
   explicit RingWriter(const RingMemory& memory) : memory_(memory) {}
   /// Takes all of the parts or, if there is no room for all, none. Throws `invalid` if the reader claims to
   /// have read what was not written.
   bool write(std::span<const std::span<const std::byte>> parts);
-  /// After a write: whether the reader sleeps and has to be woken. True once for each time that it went to
-  /// sleep.
-  bool must_wake();
+  /// After a write: what the reader was doing. It counts as awake from now on, so whoever is told that it
+  /// sleeps has to wake it.
+  RingState rouse();
+  const std::atomic<uint32_t>& word() const { return memory_.control->reader; }
+  void beat() const { memory_.control->beats.fetch_add(1, std::memory_order_relaxed); }
   /// RingControl::core; only a hint.
   uint32_t reader_core() const { return memory_.control->core.load(std::memory_order_relaxed); }
 
@@ -56,7 +69,7 @@ class RingWriter {
   uint64_t tail_ = 0, head_ = 0;  // head_: as it was last seen
 };
 
-/// Not thread-safe, but for sleep(), wake_up() and look_from().
+/// Not thread-safe, but for sleep(), wake_up(), look_from(), word() and beats().
 class RingReader {
  public:
   explicit RingReader(const RingMemory& memory) : memory_(memory) {}
@@ -69,12 +82,16 @@ class RingReader {
 
   /// Nobody looks any more: the writer has to wake somebody from now on. What it wrote before may not have
   /// been seen: the caller looks once again after this.
-  void sleep() {
+  void sleep(RingState how) {
     memory_.control->core.fetch_or(RingControl::kAway, std::memory_order_relaxed);
-    memory_.control->asleep.store(1);
+    memory_.control->reader.store(static_cast<uint32_t>(how));
   }
   /// Somebody looks.
-  void wake_up() { memory_.control->asleep.store(0, std::memory_order_relaxed); }
+  void wake_up() {
+    memory_.control->reader.store(static_cast<uint32_t>(RingState::looks), std::memory_order_relaxed);
+  }
+  const std::atomic<uint32_t>& word() const { return memory_.control->reader; }
+  uint32_t beats() const { return memory_.control->beats.load(std::memory_order_relaxed); }
   void look_from(uint32_t core) { memory_.control->core.store(core, std::memory_order_relaxed); }
 
  private:

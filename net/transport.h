@@ -46,6 +46,8 @@ struct Limits {
   size_t heap_bytes = size_t{16} << 30;
   /// For how long a thread that has just had messages looks for more before it sleeps; 0: it sleeps at once.
   Duration look = std::chrono::microseconds(100);
+  /// Whether a thread that waits for an answer reads the ring of its connection itself.
+  bool callers_read = true;
 };
 
 class Connection;

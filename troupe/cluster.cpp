@@ -99,6 +99,7 @@ struct Process {
     net::Limits limits;
     limits.connect = std::min(limits.connect, options.join_timeout);
     if (!e.polling) limits.look = Duration::zero();
+    limits.callers_read = e.callers_read;
     if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
     worker.set_transport(
         net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));

@@ -88,6 +88,7 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT"))
       e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
     e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
+    e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
     e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
     return e;
   }

@@ -23,6 +23,7 @@ struct Environment {
   std::optional<Duration>
       join_timeout;           ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
   bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
+  bool callers_read = true;   ///< TROUPE_CALLERS_READ=0: a thread that waits leaves reading to another
   bool shared_memory = true;  ///< TROUPE_SHARED_MEMORY=0: between processes of a host, sockets only
 
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;

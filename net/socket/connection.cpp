@@ -80,20 +80,18 @@ void SocketConnection::hand_over(Message& message) {
   if (broken_) throw lost(who() + " is gone");
   const bool first = queue_.empty();
   if (write_ring(message, size)) {
-    for (Buffer& b : message.buffers) b.lent = 0;  // the receiver's now, whatever becomes of the doorbell
-    if (!first || !ring_writer_->must_wake()) return;  // what is queued will wake it
-    rang_.store(true, std::memory_order_relaxed);
-    queue_.push(heartbeat_frame());
-  } else {
-    if (!first && queue_.bytes() + size > core_->limits().queue_bytes)
-      throw_error(
-          ErrorKind::overloaded,
-          fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
-                      queue_.bytes(), who(), size, core_->limits().queue_bytes));
-    auto head = message_head(message, core_->limits(), next_number_);
-    ++next_number_;
-    queue_.push(std::move(head), std::move(message));
+    for (Buffer& b : message.buffers) b.lent = 0;  // the receiver's now
+    if (first) rouse_reader();                     // else what is queued will wake it
+    return;
   }
+  if (!first && queue_.bytes() + size > core_->limits().queue_bytes)
+    throw_error(
+        ErrorKind::overloaded,
+        fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
+                    queue_.bytes(), who(), size, core_->limits().queue_bytes));
+  auto head = message_head(message, core_->limits(), next_number_);
+  ++next_number_;
+  queue_.push(std::move(head), std::move(message));
   if (first) flush(kCallerBudget);
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
   if (first && broken_) throw lost(who() + " is gone");
@@ -168,9 +166,14 @@ void SocketConnection::close(const std::string& reason) {
 
 void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
   if (LendingHeap* heap = lends_.load(std::memory_order_acquire)) heap->trim();
+  const RingWriter* towards = towards_.load(std::memory_order_acquire);
+  if (towards) towards->beat();
+  if (has_ring_.load(std::memory_order_acquire))
+    if (const uint32_t beats = ring_reader_->beats(); std::exchange(beats_, beats) != beats)
+      last_heard_.store(now.time_since_epoch().count());
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || state_ != State::open || broken_) return;  // locked: somebody is sending
-  if (queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) {
+  if (!towards && queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) {
     queue_.push(heartbeat_frame());
     flush(kTurnBudget);
   }
@@ -223,8 +226,11 @@ void SocketConnection::finish(Error reason) {
     announced = announced_;
     if (read_watch_) core_->delivery.unwatch(read_watch_, fd_.get());
     if (write_watch_) core_->upkeep.unwatch(write_watch_, fd_.get());
+    if (bell_watch_) core_->delivery.unwatch(bell_watch_, bell_in_.get());
     if (linger_timer_) core_->upkeep.cancel(linger_timer_);
     fd_.reset();
+    bell_in_.reset();
+    bell_out_.reset();
     queue_.clear();
     queued_ = 0;
     waiting.swap(waiting_);

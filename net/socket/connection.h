@@ -4,9 +4,10 @@
 // Between processes of one host, each direction also has a ring of shared memory (net/ring.h). The sender
 // offers it with its descriptor, the receiver maps it and says so. From then on messages that are small and
 // find room go by the ring, the others by the socket; their numbers tell in which order they are delivered. A
-// heartbeat on the socket wakes a receiver that sleeps. The ring only ever makes things faster: where it is
-// not given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers are
-// copied into a heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
+// receiver that sleeps is woken by a doorbell (an eventfd), or, if it is a caller that waits, in the ring
+// itself. Heartbeats are counted there, too. The ring only ever makes things faster: where it is not given,
+// or full, the socket is there, and it alone tells of the end of the peer. Large buffers are copied into a
+// heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "net/socket/core.h"
 #include "net/socket/frame_reader.h"
 #include "net/socket/shared_heap.h"
+#include "net/socket/shared_memory.h"
 #include "net/socket/shared_ring.h"
 #include "net/socket/write_queue.h"
 
@@ -49,8 +51,9 @@ class SocketConnection final : public Connection,
   void abandon();
 
   // ---- looking for messages in the ring
-  /// A caller that waits reads the ring; at once back if another one does, or there is none.
-  void deliver_until(const std::atomic<bool>& done, TimePoint end) override;
+  /// A caller that waits reads the ring, and sleeps there; at once back if another one does, or there is
+  /// none.
+  void deliver_until(const Ready& done, TimePoint end, bool looks) override;
   /// On the delivery thread, while it looks here: whether anything came.
   bool look();
   /// On a thread that looks here: sees to it that the peer's does not have to wait for its core. Whether it
@@ -70,6 +73,7 @@ class SocketConnection final : public Connection,
 
   void hand_over(Message& message);
   bool write_ring(const Message& message, size_t size);
+  void rouse_reader();
   void offer_memory();
   void lend(Message& message);             // without mutex_
   void take_back(const Message& message);  // likewise
@@ -83,6 +87,7 @@ class SocketConnection final : public Connection,
   bool misused(const Error& e);
   bool may_be_offered() const;
   void take_ring();
+  bool hang_up(Fd bell, std::string& why);
   void take_heap();
   void answer(FrameKind kind, bool accepted, const std::string& why);
   void ring_answered(bool accepted);
@@ -92,11 +97,15 @@ class SocketConnection final : public Connection,
 
   // On the delivery thread.
   void on_readable();
+  void on_bell();
+  void look_here();
   void after_failed_write(int error);
   void finish_outside(const Error& reason);
 
   void begin_looking();
   void end_looking();
+  bool look_until(const Ready& done, TimePoint end);
+  bool sleep_until(const Ready& done, TimePoint end);
   Error lost(const std::string& what) const;
   std::string who() const;
 
@@ -114,11 +123,12 @@ class SocketConnection final : public Connection,
   bool broken_ = false;     // a write failed: delivery reads what is left, then closes
   bool suspected_ = false;  // delivery has been asked to look
   bool announced_ = false;  // the user got the connection
-  uint64_t read_watch_ = 0, write_watch_ = 0, linger_timer_ = 0;
+  uint64_t read_watch_ = 0, write_watch_ = 0, bell_watch_ = 0, linger_timer_ = 0;
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
   uint32_t next_number_ = 0;
   std::unique_ptr<SharedRing> out_;           // offered, and not declined
+  Fd bell_out_;                               // of its reader
   std::optional<RingWriter> ring_writer_;     // accepted
   std::unique_ptr<LendingHeap> heap_;         // offered, and not declined
   std::atomic<LendingHeap*> lends_{nullptr};  // heap_, accepted
@@ -127,15 +137,17 @@ class SocketConnection final : public Connection,
   std::unique_ptr<BorrowedHeap> borrowed_;  // before the readers, which use it
   FrameReader reader_, ring_frames_;
   uint32_t expected_ = 0;  // number of the next message
-  Fd passed_;              // came with an offer
+  Passed passed_;          // came with an offer
   std::unique_ptr<SharedRing> in_;
+  Fd bell_in_;                             // rings in the delivery thread
   std::optional<RingReader> ring_reader_;  // stays once it is there
   std::optional<ReadFrame> held_;          // from the ring: those before it come by the socket
   std::atomic<bool> has_ring_{false};      // ring_reader_ is there
   bool ring_misused_ = false;
 
   std::atomic<int> lookers_{0};         // threads that look into the ring: none of them has to be woken
-  std::atomic<bool> waited_on_{false};  // one of them is a caller that waits
+  std::atomic<bool> waited_on_{false};  // by a caller that looks or sleeps here
+  uint32_t beats_ = 0;                  // of the peer, as last seen; upkeep only
   bool listed_ = false;                 // the delivery thread looks here
   std::atomic<const RingWriter*> towards_{nullptr};  // ring_writer_, to ask where its reader looks from
   std::atomic<bool> rang_{false};                    // the reader was woken, and has not been seen since

@@ -23,11 +23,14 @@ constexpr size_t kTurn = 64;             // messages of the ring, likewise
 
 void SocketConnection::on_readable() {
   std::lock_guard reading(read_mutex_);
-  if (ring_reader_ && !std::exchange(listed_, true)) {
-    begin_looking();
-    core_->looks_at(shared_from_this());
-  }
+  look_here();
   read_socket();
+  if (read_ring(kTurn)) core_->something_came();
+}
+
+void SocketConnection::on_bell() {
+  std::lock_guard reading(read_mutex_);
+  look_here();
   if (read_ring(kTurn)) core_->something_came();
 }
 
@@ -55,7 +58,7 @@ bool SocketConnection::read_socket() {
     const ssize_t got = ::recvmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     const int error = errno;
     if (got >= 0 && m.msg_controllen)
-      if (Fd fd = passed_with(m)) passed_ = std::move(fd);
+      if (Passed fds = passed_with(m); fds.first) passed_ = std::move(fds);
     if (got < 0 && error == EINTR) continue;
     if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return false;
     if (got <= 0) return on_read_error(got < 0 ? error : 0), false;

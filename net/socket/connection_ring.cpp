@@ -1,5 +1,8 @@
-// Shared memory of a connection: how it comes to be, what goes by it, and who looks into the ring.
+// Shared memory of a connection: how it comes to be, and what goes by it.
 #include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -7,8 +10,7 @@
 
 #include "core/log.h"
 #include "net/socket/connection.h"
-#include "net/socket/cores.h"
-#include "net/socket/relax.h"
+#include "net/socket/copy.h"
 #include "net/socket/shared_memory.h"
 
 namespace troupe::net {
@@ -17,10 +19,8 @@ namespace {
 constexpr size_t kRingMost = size_t{64} << 20;  // of what a peer offers
 constexpr size_t kHeapMost = size_t{1} << 40;
 constexpr size_t kLend = size_t{64} << 10;  // buffers from here on are copied to where the receiver sees them
+constexpr size_t kAnswer = 16 << 10;        // bytes that are written at once with an answer
 constexpr size_t kParts = 8;                // buffers of a message that goes by the ring
-constexpr size_t kTurn = 16;                // messages that a caller delivers before it looks at its own
-constexpr int kLooksPerTime = 32;
-constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
 
 }  // namespace
 
@@ -33,18 +33,21 @@ void SocketConnection::offer_memory() {
   if (!queue_.empty() || ::getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
       domain != AF_UNIX)
     return;
-  const auto offer = [&](FrameKind kind, const Fd& memory) {
-    return send_with(fd_.get(), encode_prefix({.kind = kind}), memory);
+  const auto offer = [&](FrameKind kind, const Fd& memory, const Fd& bell) {
+    return send_with(fd_.get(), encode_prefix({.kind = kind}), memory, bell);
   };
-  if (core_->limits().ring_bytes)
-    if (auto ring = SharedRing::make(core_->limits().ring_bytes))
-      if (offer(FrameKind::ring_offer, ring->fd())) {
-        ring->fd().reset();
-        out_ = std::move(ring);
-      }
+  if (core_->limits().ring_bytes) {
+    auto ring = SharedRing::make(core_->limits().ring_bytes);
+    Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (ring && bell && offer(FrameKind::ring_offer, ring->fd(), bell)) {
+      ring->fd().reset();
+      out_ = std::move(ring);
+      bell_out_ = std::move(bell);
+    }
+  }
   if (core_->limits().heap_bytes)
     if (auto heap = LendingHeap::make(core_->limits().heap_bytes, core_->limits().queue_bytes))
-      if (offer(FrameKind::heap_offer, heap->fd())) heap_ = std::move(heap);
+      if (offer(FrameKind::heap_offer, heap->fd(), {})) heap_ = std::move(heap);
 }
 
 // Copies the large buffers to where the receiver sees them. Outside of all locks: others send meanwhile.
@@ -55,7 +58,7 @@ void SocketConnection::lend(Message& message) {
     if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
     const auto place = heap->take(b.size);
     if (!place) continue;  // by the socket
-    std::memcpy(place->data, b.data(), b.size);
+    copy_large(place->data, b.data(), b.size);
     b.lent = place->word;
     b.storage = {};
   }
@@ -89,6 +92,16 @@ bool SocketConnection::write_ring(const Message& message, size_t size) {
   return true;
 }
 
+// Somebody who slept when the message was written.
+void SocketConnection::rouse_reader() {
+  const RingState was = ring_writer_->rouse();
+  if (was == RingState::looks) return;
+  rang_.store(true, std::memory_order_relaxed);
+  if (was == RingState::on_word) return wake_who_waits_for(ring_writer_->word());
+  const uint64_t once = 1;
+  [[maybe_unused]] const ssize_t n = ::write(bell_out_.get(), &once, sizeof once);  // full: it rings already
+}
+
 // ---- reading, under read_mutex_
 
 bool SocketConnection::may_be_offered() const {
@@ -96,23 +109,37 @@ bool SocketConnection::may_be_offered() const {
 }
 
 void SocketConnection::take_ring() {
-  const Fd fd = std::exchange(passed_, Fd());
-  std::string why = "no descriptor came with it";
-  if (!in_ && fd) in_ = SharedRing::open(fd, kRingMost, why);
-  const bool accepted = in_ && !ring_reader_;
+  Passed fds = std::exchange(passed_, {});
+  std::string why = "no two descriptors came with it";
+  std::unique_ptr<SharedRing> ring;
+  if (!ring_reader_ && fds.second) ring = SharedRing::open(fds.first, kRingMost, why);
+  if (ring && !hang_up(std::move(fds.second), why)) ring.reset();
+  const bool accepted = ring != nullptr;
   if (accepted) {
+    in_ = std::move(ring);
     ring_reader_.emplace(in_->memory());
     has_ring_.store(true, std::memory_order_release);
-    if (!std::exchange(listed_, true)) {
-      begin_looking();
-      core_->looks_at(shared_from_this());
-    }
+    look_here();
   }
   answer(FrameKind::ring_answer, accepted, why);
 }
 
+// Each ring wakes the delivery thread once; nothing is ever read from the bell.
+bool SocketConnection::hang_up(Fd bell, std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (state_ == State::closed) return why = "the connection is closed", false;
+  try {
+    bell_watch_ = core_->delivery.watch(bell.get(), EPOLLIN | EPOLLET,
+                                        [self = shared_from_this()](uint32_t) { self->on_bell(); });
+  } catch (const Error& e) {
+    return why = e.message(), false;
+  }
+  bell_in_ = std::move(bell);
+  return true;
+}
+
 void SocketConnection::take_heap() {
-  const Fd fd = std::exchange(passed_, Fd());
+  const Fd fd = std::exchange(passed_, {}).first;
   std::string why = "no descriptor came with it";
   const bool first = !borrowed_;
   if (first && fd) borrowed_ = BorrowedHeap::open(fd, kHeapMost, why);
@@ -132,7 +159,7 @@ void SocketConnection::answer(FrameKind kind, bool accepted, const std::string& 
   if (state_ != State::open || broken_) return;  // nothing is sent after a goodbye
   const bool first = queue_.empty();
   queue_.push(answer_frame(kind, accepted));
-  if (first) flush(kTurn << 10);
+  if (first) flush(kAnswer);
 }
 
 void SocketConnection::ring_answered(bool accepted) {
@@ -143,6 +170,7 @@ void SocketConnection::ring_answered(bool accepted) {
     towards_.store(&*ring_writer_, std::memory_order_release);
   } else {
     out_.reset();
+    bell_out_.reset();
   }
 }
 
@@ -184,74 +212,6 @@ bool SocketConnection::read_ring(size_t most) {
     });
   }
   return n > 0;
-}
-
-// ---- who looks
-
-void SocketConnection::begin_looking() {
-  lookers_.fetch_add(1);
-  ring_reader_->wake_up();
-}
-
-// The last one lets the peer know that somebody has to be woken, and looks once more.
-void SocketConnection::end_looking() {
-  if (lookers_.fetch_sub(1) != 1) return;
-  ring_reader_->sleep();
-  std::unique_lock reading(read_mutex_);
-  if (ring_misused_ || held_ || ring_reader_->empty()) return;
-  reading.unlock();
-  core_->delivery.post([self = shared_from_this()] { self->on_readable(); });
-}
-
-// Two that look at each other's rings from one core only keep each other from running. They come to be there
-// because the kernel likes to wake a thread where its waker is, and does not search for an idle core while
-// both have been busy (looking) of late. Whoever sees it moves; so does one that has woken the other, which
-// slept here, and sees no sign of it from `since` on: it may be waiting for this very core.
-bool SocketConnection::keep_apart(TimePoint now, TimePoint since) {
-  const uint32_t core = this_core();
-  ring_reader_->look_from(core);
-  const RingWriter* towards = towards_.load(std::memory_order_acquire);
-  if (!towards || !core) return false;
-  const uint32_t other = towards->reader_core();
-  const bool away = other & RingControl::kAway;
-  if (!away) rang_.store(false, std::memory_order_relaxed);
-  const bool missing = away && now - since > kShowsUp && rang_.load(std::memory_order_relaxed);
-  if ((away && !missing) || (other & ~RingControl::kAway) != core || !core_->may_move(now)) return false;
-  leave_core();
-  return true;
-}
-
-bool SocketConnection::look() {
-  std::unique_lock reading(read_mutex_, std::try_to_lock);
-  return reading && read_ring(kTurn);
-}
-
-void SocketConnection::look_no_more() {
-  listed_ = false;
-  end_looking();
-}
-
-void SocketConnection::deliver_until(const std::atomic<bool>& done, TimePoint end) {
-  TimePoint now = core_->now(), last = now;
-  const TimePoint start = now;
-  if (!has_ring_.load(std::memory_order_acquire) || !core_->may_look(now) || waited_on_.exchange(true))
-    return;
-  core_->waiting_callers.fetch_add(1);
-  begin_looking();
-  for (int looks = 1; !done.load(std::memory_order_acquire); ++looks) {
-    const bool came = look();
-    if (!came) relax();
-    if (!came && looks % kLooksPerTime != 0) continue;
-    const TimePoint before = std::exchange(now, core_->now());
-    const bool moved = keep_apart(now, start);
-    if (came) last = now;
-    if (now >= end || now - last >= core_->limits().look) break;
-    if (!came && core_->was_away(before, now)) break;  // what came may have taken its time
-    if (moved) now = core_->now();
-  }
-  core_->waiting_callers.fetch_sub(1);
-  end_looking();
-  waited_on_.store(false);
 }
 
 }  // namespace troupe::net

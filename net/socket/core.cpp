@@ -15,7 +15,7 @@ constexpr int kWarningsPerSecond = 10;
 constexpr Duration kLinger = std::chrono::seconds(1);
 constexpr Duration kSoon =
     std::chrono::microseconds(200);  // messages that follow each other are worth looking for
-constexpr Duration kLookTurn = std::chrono::microseconds(5);
+constexpr Duration kLookTurn = std::chrono::microseconds(20);
 constexpr Duration kComputes = std::chrono::microseconds(50);  // others, if a look takes longer
 constexpr Duration kContended = std::chrono::milliseconds(1);  // at first; doubled while it goes on
 constexpr Duration kContendedMost = std::chrono::milliseconds(4);
@@ -90,25 +90,25 @@ bool SocketCore::may_move(TimePoint now) {
 // True: not yet asleep. A short turn, so that sockets, times and tasks are looked at in between.
 bool SocketCore::look() {
   TimePoint now = this->now();
-  TimePoint end = now + kLookTurn;
-  bool came = came_.exchange(false, std::memory_order_relaxed), placed = false;
-  for (;;) {
+  const TimePoint turn = now + kLookTurn;
+  for (bool placed = false;;) {
+    bool came = came_.exchange(false, std::memory_order_relaxed);
     for (const auto& c : looking_) came |= c->look();
-    if (came || looking_.empty() || !busy_) break;
-    if ((now = this->now()) >= end) break;
-    if (!std::exchange(placed, true))
-      for (const auto& c : looking_)
-        if (c->keep_apart(now, now)) end = (now = this->now()) + kLookTurn;
+    const TimePoint before = std::exchange(now, this->now());
+    if (came) {
+      busy_ = may_look(now) && now - last_came_ < kSoon;
+      last_came_ = now;
+    } else if (busy_ && was_away(before, now)) {
+      break;
+    }
+    if (!busy_ || now - last_came_ >= options_.limits.look) break;
+    if (!came && waiting_callers.load(std::memory_order_relaxed) != 0) break;
+    if (looking_.empty() || now >= turn) return true;
+    if (came || std::exchange(placed, true)) continue;
+    for (const auto& c : looking_)
+      if (c->keep_apart(now, now)) now = this->now();
     relax();
   }
-  if (came) {
-    busy_ = may_look(now) && now - last_came_ < kSoon;
-    last_came_ = now;
-    if (busy_) return true;
-  }
-  const bool worth_it = busy_ && now - last_came_ < options_.limits.look;
-  if (worth_it && waiting_callers.load(std::memory_order_relaxed) == 0 && !was_away(end - kLookTurn, now))
-    return true;
   for (const auto& c : std::exchange(looking_, {})) c->look_no_more();
   return false;
 }

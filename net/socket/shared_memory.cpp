@@ -33,35 +33,39 @@ size_t shared_memory_size(const Fd& fd, std::string& why) {
   return static_cast<size_t>(info.st_size);
 }
 
-bool send_with(int socket, std::span<const std::byte> bytes, const Fd& fd) {
+bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> passed{};
+  const std::array<int, 2> numbers{first.get(), second.get()};
+  const size_t size = (second ? 2 : 1) * sizeof(int);
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof numbers)> passed{};
   msghdr m{};
   m.msg_iov = &part;
   m.msg_iovlen = 1;
   m.msg_control = passed.data();
-  m.msg_controllen = passed.size();
+  m.msg_controllen = CMSG_SPACE(size);
   cmsghdr* c = CMSG_FIRSTHDR(&m);
   c->cmsg_level = SOL_SOCKET;
   c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  const int number = fd.get();
-  std::memcpy(CMSG_DATA(c), &number, sizeof number);
+  c->cmsg_len = CMSG_LEN(size);
+  std::memcpy(CMSG_DATA(c), numbers.data(), size);
   return ::sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
 }
 
-Fd passed_with(msghdr& m) {
-  Fd first;
+Passed passed_with(msghdr& m) {
+  Passed passed;
   for (cmsghdr* c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
       int fd;
       std::memcpy(&fd, reinterpret_cast<const char*>(c) + at, sizeof fd);
       Fd taken(fd);
-      if (!first) first = std::move(taken);
+      if (!passed.first)
+        passed.first = std::move(taken);
+      else if (!passed.second)
+        passed.second = std::move(taken);
     }
   }
-  return first;
+  return passed;
 }
 
 }  // namespace troupe::net

@@ -14,9 +14,12 @@ Fd make_shared_memory(const char* name, size_t bytes);
 /// would kill this process when it reads there.
 size_t shared_memory_size(const Fd& fd, std::string& why);
 
-/// Sends `bytes` with a descriptor. False if the socket is full or broken.
-bool send_with(int socket, std::span<const std::byte> bytes, const Fd& fd);
-/// The descriptor that came with what was read, if any; more than one are closed.
-Fd passed_with(msghdr& m);
+/// Sends `bytes` with one or two descriptors. False if the socket is full or broken.
+bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second = {});
+/// The descriptors that came with what was read, if any; more than two are closed.
+struct Passed {
+  Fd first, second;
+};
+Passed passed_with(msghdr& m);
 
 }  // namespace troupe::net

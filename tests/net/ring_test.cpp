@@ -104,14 +104,14 @@ TEST_CASE("whatever the order of steps, a reader does not sleep while something 
         if (writes++ % 2 == 0) {
           REQUIRE(write(writer, bytes_of(8, 0)));
           ++written;
-        } else if (writer.must_wake()) {
+        } else if (writer.rouse() != RingState::looks) {
           ++doorbells;
           rung = true;
         }
       } else if (asleep) {
         if (rung) wakes();
       } else if (reads++ % 2 == 0) {
-        reader.sleep();
+        reader.sleep(RingState::for_bell);
         says_so = true;
       } else if (std::exchange(says_so, false)) {
         asleep = reader.empty();
@@ -139,14 +139,14 @@ TEST_CASE("two threads: every message arrives, and the reader sleeps whenever th
       std::vector<std::byte> bytes(8 + i % 200);
       std::memcpy(bytes.data(), &i, 8);
       while (!write(writer, bytes)) std::this_thread::yield();
-      if (writer.must_wake()) doorbell.release();
+      if (writer.rouse() != RingState::looks) doorbell.release();
     }
   });
   RingReader reader(mirror->memory());
   uint64_t next = 0;
   while (next < kMessages) {
     if (reader.empty()) {
-      reader.sleep();
+      reader.sleep(RingState::for_bell);
       if (reader.empty()) doorbell.acquire();
       reader.wake_up();
       continue;

@@ -1,13 +1,16 @@
 // Rings between sockets: what goes by them arrives in order with what does not, and a peer that scribbles in
 // one, or offers something else, harms nobody.
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <random>
+#include <thread>
 
+#include "core/ready.h"
 #include "net/socket/shared_memory.h"
 #include "net/socket/shared_ring.h"
 #include "tests/net/socket_support.h"
@@ -20,6 +23,8 @@ using Catch::Contains;
 namespace {
 
 constexpr FramePrefix kOffer{.kind = FrameKind::ring_offer};
+
+enum class Bell { event, file, none };
 
 // A peer by hand, which has proved the token.
 struct RawPeer : RawClient {
@@ -47,16 +52,29 @@ struct RawPeer : RawClient {
     m.msg_controllen = passed.size();
     REQUIRE(::recvmsg(fd(), &m, 0) == static_cast<ssize_t>(kPrefixBytes));
     CHECK(decode_prefix(bytes, {}) == kOffer);
-    const Fd memory = passed_with(m);
-    REQUIRE(memory);
+    Passed fds = passed_with(m);
+    REQUIRE(fds.first);
+    REQUIRE(fds.second);
+    bell = std::move(fds.second);
     std::string why;
-    return SharedRing::open(memory, 64 << 20, why);
+    return SharedRing::open(fds.first, 64 << 20, why);
   }
   void answer(bool accepted) { REQUIRE(send(answer_frame(FrameKind::ring_answer, accepted))); }
-  void offer(int fd) {
+  // A bell of this kind; none: it is left out.
+  void offer(int fd, Bell kind = Bell::event) {
+    bell_out = Fd(kind == Bell::event  ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+                  : kind == Bell::file ? ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
+                                       : -1);
     const auto bytes = encode_prefix(kOffer);
-    REQUIRE((fd < 0 ? send(bytes) : send_with(this->fd(), bytes, Fd(::dup(fd)))));
+    REQUIRE((fd < 0 ? send(bytes) : send_with(this->fd(), bytes, Fd(::dup(fd)), bell_out)));
   }
+  void ring() const { REQUIRE(::eventfd_write(bell_out.get(), 1) == 0); }
+  uint64_t rung() const {
+    eventfd_t times = 0;
+    ::eventfd_read(bell.get(), &times);
+    return times;
+  }
+  Fd bell, bell_out;  // of the ring that was taken, and of the one that was offered
 };
 
 struct Server {
@@ -89,8 +107,7 @@ bool write(RingWriter& writer, const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-TEST_CASE(
-    "small messages go by the ring once it is accepted, and wake a reader that sleeps with a heartbeat") {
+TEST_CASE("small messages go by the ring once it is accepted, and wake a reader that sleeps") {
   Server server;
   RawPeer peer(server.listener->address());
   const auto ring = peer.take_offer();
@@ -101,15 +118,26 @@ TEST_CASE(
   CHECK(peer.receive(8).size() == 8);
   RingReader reader(ring->memory());
   CHECK(reader.empty());
-  reader.sleep();
+  reader.sleep(RingState::for_bell);
   peer.answer(true);
-  for (uint64_t i = 2; reader.empty(); ++i)
-    server.connection()->send(message(i));  // until the answer was read
-  for (;;) {
-    const auto frame = peer.receive_prefix();
-    if (frame.kind == FrameKind::heartbeat) break;
-    CHECK(peer.receive(8).size() == 8);
+  uint64_t sent = 2;
+  for (; reader.empty(); ++sent) {  // until the answer was read
+    server.connection()->send(message(sent));
+    if (reader.empty()) CHECK(peer.receive(kPrefixBytes + 8).size() == kPrefixBytes + 8);
   }
+  CHECK(peer.rung() == 1);
+  server.connection()->send(message(sent));
+  CHECK(peer.rung() == 0);  // once is enough
+  reader.sleep(RingState::on_word);
+  std::thread sleeps([&] {
+    const auto asleep = static_cast<uint32_t>(RingState::on_word);
+    while (reader.word() == asleep && Ready().wait_with(reader.word(), asleep, TimePoint::max())) continue;
+  });
+  server.connection()->send(message(sent));
+  sleeps.join();
+  CHECK(peer.rung() == 0);
+  const uint32_t beats = reader.beats();
+  while (reader.beats() == beats) std::this_thread::yield();
   std::array<std::byte, kPrefixBytes> first;
   std::copy_n(reader.unread().begin(), first.size(), first.begin());
   CHECK(decode_prefix(first, {}).kind == FrameKind::message);
@@ -124,8 +152,15 @@ TEST_CASE("a peer that wants no ring, and one that offers what is none, are serv
   peer.answer(true);  // too late: ignored
   const Fd file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  for (int fd : {-1, file.get(), unsealed.get()}) {
-    peer.offer(fd);
+  const auto good = SharedRing::make(1 << 16);
+  REQUIRE(good);
+  struct Offer {
+    int fd;
+    Bell bell = Bell::event;
+  };
+  for (const Offer o : {Offer{-1}, Offer{file.get()}, Offer{unsealed.get()},
+                        Offer{good->fd().get(), Bell::file}, Offer{good->fd().get(), Bell::none}}) {
+    peer.offer(o.fd, o.bell);
     const auto answer = peer.receive_past_heartbeats();
     CHECK(answer.kind == FrameKind::ring_answer);
     CHECK(answer.count == 0);
@@ -150,7 +185,7 @@ TEST_CASE("messages by ring and socket are delivered in the order of their numbe
   REQUIRE(write(writer, frame_of(message(1), 1)));
   REQUIRE(write(writer, frame_of(message(2, 100), 2)));
   REQUIRE(write(writer, frame_of(message(4), 4)));
-  REQUIRE(peer.send(heartbeat_frame()));
+  peer.ring();
   REQUIRE(peer.send(frame_of(message(0, 100000), 0)));
   server.events.wait_messages(3);
   REQUIRE(peer.send(frame_of(message(3), 3)));
@@ -179,7 +214,7 @@ TEST_CASE("a peer that lies about a ring, or fills it with anything, is closed w
     REQUIRE(peer.take_offer());
     CHECK(peer.receive_past_heartbeats().count == 1);
     f(peer, *ring);
-    peer.send(heartbeat_frame());
+    peer.ring();
     const auto why = reason();
     return why;
   };
@@ -206,7 +241,7 @@ TEST_CASE("a peer that lies about a ring, or fills it with anything, is closed w
           {FrameKind::message, static_cast<uint32_t>(random() % 40), static_cast<uint32_t>(random() % 3), 0});
       std::memcpy(r.memory().data, prefix.data(), prefix.size());
       r.memory().control->tail = random() % 2 ? r.memory().capacity : random();
-      p.send(heartbeat_frame());
+      p.ring();
       p.close();
     });
 

@@ -1,0 +1,123 @@
+// Who looks into the ring of a connection, and who sleeps there.
+#include "net/socket/connection.h"
+#include "net/socket/cores.h"
+#include "net/socket/relax.h"
+
+namespace troupe::net {
+namespace {
+
+constexpr size_t kTurn = 16;  // messages that a caller delivers before it looks at its own
+constexpr int kLooksPerTime = 32;
+constexpr Duration kSoon = std::chrono::microseconds(200);    // messages that follow each other
+constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
+
+}  // namespace
+
+void SocketConnection::begin_looking() {
+  lookers_.fetch_add(1);
+  ring_reader_->wake_up();
+}
+
+// The last one lets the peer know that somebody has to be woken, and looks once more.
+void SocketConnection::end_looking() {
+  if (lookers_.fetch_sub(1) != 1) return;
+  ring_reader_->sleep(RingState::for_bell);
+  std::unique_lock reading(read_mutex_);
+  if (ring_misused_ || held_ || ring_reader_->empty()) return;
+  reading.unlock();
+  core_->delivery.post([self = shared_from_this()] { self->on_readable(); });
+}
+
+// Two that look at each other's rings from one core only keep each other from running. They come to be there
+// because the kernel likes to wake a thread where its waker is, and does not search for an idle core while
+// both have been busy (looking) of late. Whoever sees it moves; so does one that has woken the other, which
+// slept here, and sees no sign of it from `since` on: it may be waiting for this very core.
+bool SocketConnection::keep_apart(TimePoint now, TimePoint since) {
+  const uint32_t core = this_core();
+  ring_reader_->look_from(core);
+  const RingWriter* towards = towards_.load(std::memory_order_acquire);
+  if (!towards || !core) return false;
+  const uint32_t other = towards->reader_core();
+  const bool away = other & RingControl::kAway;
+  if (!away) rang_.store(false, std::memory_order_relaxed);
+  const bool missing = away && now - since > kShowsUp && rang_.load(std::memory_order_relaxed);
+  if ((away && !missing) || (other & ~RingControl::kAway) != core || !core_->may_move(now)) return false;
+  leave_core();
+  return true;
+}
+
+bool SocketConnection::look() {
+  std::unique_lock reading(read_mutex_, std::try_to_lock);
+  return reading && read_ring(kTurn);
+}
+
+void SocketConnection::look_here() {
+  if (!ring_reader_ || std::exchange(listed_, true)) return;
+  begin_looking();
+  core_->looks_at(shared_from_this());
+}
+
+void SocketConnection::look_no_more() {
+  listed_ = false;
+  end_looking();
+}
+
+// ---- a caller that waits
+
+void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool looks) {
+  if (!has_ring_.load(std::memory_order_acquire) || !core_->limits().callers_read ||
+      waited_on_.exchange(true))
+    return;
+  begin_looking();
+  for (TimePoint now = core_->now(); !done.is_set() && now < end;) {
+    if (looks && !look_until(done, end)) break;
+    if (!sleep_until(done, end)) break;
+    const TimePoint before = std::exchange(now, core_->now());
+    looks = now - before < kSoon;
+  }
+  end_looking();
+  waited_on_.store(false);
+}
+
+// True: nothing has come for a while. False: the wait is over.
+bool SocketConnection::look_until(const Ready& done, TimePoint end) {
+  TimePoint now = core_->now(), last = now;
+  const TimePoint start = now;
+  if (!core_->may_look(now)) return true;
+  core_->waiting_callers.fetch_add(1);
+  bool in_vain = false;
+  for (int looks = 1; !done.is_set() && now < end && !in_vain; ++looks) {
+    const bool came = look();
+    if (!came) relax();
+    if (!came && looks % kLooksPerTime != 0) continue;
+    const TimePoint before = std::exchange(now, core_->now());
+    const bool moved = keep_apart(now, start);
+    if (came) last = now;
+    in_vain = now - last >= core_->limits().look ||
+              (!came && core_->was_away(before, now));  // what came may have taken its time
+    if (moved) now = core_->now();
+  }
+  core_->waiting_callers.fetch_sub(1);
+  return in_vain;
+}
+
+// In the ring itself: whoever writes there wakes this thread, and no other has to be woken first. Comes back
+// when something came. False: this thread is not needed here.
+bool SocketConnection::sleep_until(const Ready& done, TimePoint end) {
+  bool slept = false;
+  if (lookers_.fetch_sub(1) == 1) {  // else the delivery thread looks
+    ring_reader_->sleep(RingState::on_word);
+    std::unique_lock reading(read_mutex_, std::try_to_lock);
+    if (reading) {
+      const bool seen_all = ring_misused_ || held_ || ring_reader_->empty();
+      reading.unlock();
+      slept =
+          !seen_all || done.wait_with(ring_reader_->word(), static_cast<uint32_t>(RingState::on_word), end);
+    }
+  }
+  begin_looking();
+  if (slept) look();
+  return slept;
+}
+
+}  // namespace troupe::net

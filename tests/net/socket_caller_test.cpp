@@ -1,0 +1,150 @@
+// Callers that wait read the connection themselves: awake or asleep, whoever else is there, until what they
+// wait for has come, the time is over, or the peer is gone.
+#include <atomic>
+#include <thread>
+
+#include "core/future.h"
+#include "tests/net/socket_support.h"
+
+using namespace troupe;
+using namespace troupe::net;
+using namespace troupe::net::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Two transports of this process, whose messages go through sockets and rings as if they were two. The server
+// answers each message with the same number.
+struct Link {
+  explicit Link(Duration look = 0ns, bool callers_read = true) {
+    Limits limits;
+    limits.look = look;
+    limits.callers_read = callers_read;
+    to.handler = [this](Connection& c, Message& m) {
+      if (answers) c.send(message(m.header[0]));
+    };
+    from.handler = [this](Connection&, Message& m) {
+      const uint64_t number = m.header[0];
+      deliverer[number % deliverer.size()] = std::this_thread::get_id();
+      waiting[number % waiting.size()].set(number);
+    };
+    server = transport(to, "w2", limits);
+    client = transport(from, "w1", limits);
+    listener = server->listen(fresh_address());
+    connection = client->connect(listener->address()).get();
+    // Rings are agreed upon by the time that a few answers have come.
+    for (uint64_t i = 0; i < 20; ++i) ask(i).get();
+  }
+  Future<uint64_t> ask(uint64_t number) {
+    auto& promise = waiting[number % waiting.size()];
+    promise = {};
+    auto answer = promise.future();
+    connection->send(message(number));
+    return answer;
+  }
+  std::atomic<bool> answers{true};
+  std::array<Promise<uint64_t>, 64> waiting;
+  std::array<std::thread::id, 64> deliverer;
+  Recorder to, from;
+  std::unique_ptr<Transport> server, client;
+  std::unique_ptr<Listener> listener;
+  std::shared_ptr<Connection> connection;
+};
+
+}  // namespace
+
+TEST_CASE("a caller that waits gets its answer itself, awake or asleep") {
+  for (const Duration look : {Duration(0), Duration(100us)}) {
+    Link link(look);
+    int itself = 0;
+    for (uint64_t i = 0; i < 500; ++i) {
+      CHECK(link.ask(i).get() == i);
+      itself += link.deliverer[i % 64] == std::this_thread::get_id();
+    }
+    CHECK(itself > 0);
+  }
+}
+
+TEST_CASE("a caller leaves reading to the transport's thread if it is told to") {
+  Link link(100us, false);
+  for (uint64_t i = 0; i < 500; ++i) {
+    CHECK(link.ask(i).get() == i);
+    CHECK(link.deliverer[i % 64] != std::this_thread::get_id());
+  }
+}
+
+TEST_CASE("a caller that sleeps in a ring wakes for what comes by other ways") {
+  Link link;
+  link.answers = false;
+  const auto unanswered = link.ask(1);
+  CHECK_FALSE(unanswered.wait_for(2ms));
+  Promise<int> elsewhere;
+  std::thread sets([&] { elsewhere.set(5); });
+  CHECK(elsewhere.future().get() == 5);
+  sets.join();
+  // And messages that come while nobody waits are delivered.
+  link.answers = true;
+  link.connection->send(message(77));
+  link.from.wait([&] { return link.from.messages.back().header[0] == 77; });
+}
+
+TEST_CASE("callers that sleep in a ring are told when the peer has gone") {
+  Link link;
+  link.answers = false;
+  std::atomic<int> told{0};
+  std::vector<std::thread> callers;
+  Promise<int> closed;
+  for (int i = 0; i < 3; ++i)
+    callers.emplace_back([&] {
+      link.connection->send(message(4));
+      told += closed.future().get();
+    });
+  std::thread watch([&] {
+    link.from.wait_closed(1);
+    closed.set(1);
+  });
+  link.server.reset();
+  watch.join();
+  for (auto& c : callers) c.join();
+  CHECK(told == 3);
+}
+
+TEST_CASE("callers of several threads all get their answers, whoever reads") {
+  for (const Duration look : {Duration(0), Duration(100us)}) {
+    Link link(look);
+    std::vector<std::thread> callers;
+    std::atomic<uint64_t> right{0};
+    for (uint64_t t = 0; t < 4; ++t)
+      callers.emplace_back([&, t] {
+        for (uint64_t i = 0; i < 2000; ++i) {
+          const uint64_t number = i * 16 + t * 4;  // four slots each
+          right += link.ask(number).get() == number;
+          if (i % 300 == 0) std::this_thread::yield();
+        }
+      });
+    for (auto& c : callers) c.join();
+    CHECK(right == 8000);
+  }
+}
+
+TEST_CASE("a flag that is set wakes all who sleep on it") {
+  for (int round = 0; round < 200; ++round) {
+    Ready ready;
+    std::atomic<uint32_t> word{7};
+    int data = 0, seen[3] = {};
+    std::vector<std::thread> threads;
+    for (int& s : seen)
+      threads.emplace_back([&] {
+        if (&s == seen)
+          while (!ready.is_set() && ready.wait_with(word, 7, TimePoint::max())) continue;
+        if (ready.wait_until(TimePoint::max())) s = data;
+      });
+    data = round + 1;
+    ready.set();
+    for (auto& t : threads) t.join();
+    for (const int s : seen) CHECK(s == round + 1);
+  }
+  Ready never;
+  CHECK_FALSE(never.wait_until(Clock::system().now() + 1ms));
+  CHECK_FALSE(never.wait_until(TimePoint{}));
+}
