@@ -1,5 +1,6 @@
 // Six transformer blocks as a pipeline of two stages, beside the same blocks in one process: `troupe run -n 3
-// bench_pipeline`.
+// bench_pipeline`. The batch of 32 is the peer's; cut into 32 it leaves one sample to a micro-batch, whose
+// products are too small to be fast, so that a batch of 256 shows what the schedule makes of its time.
 #include "bench/measure.h"
 #include "parallel/pipeline.h"
 #include "troupe/troupe.h"
@@ -7,7 +8,7 @@ using namespace troupe;
 
 namespace {
 
-constexpr int64_t kBatch = 32, kContext = 64, kWidth = 128, kHeads = 4;
+constexpr int64_t kContext = 64, kWidth = 128, kHeads = 4;
 
 struct Blocks : nn::Layer {  // [batch, time, width] -> the same
   explicit Blocks(int64_t count) {
@@ -27,6 +28,50 @@ struct Stage : nn::ModuleActor<Blocks> {
   static constexpr auto remote = methods<Stage, int64_t>("forward", &Stage::forward, "loss", &Stage::loss);
 };
 
+struct Job {
+  Cluster& cluster;
+  const bench::Bench& bench;
+  RRef<Stage> first, last;
+  optim::Distributed<optim::SGD> sgd;
+
+  double in_one_process(const Tensor& x, int steps) const {
+    Blocks whole(6);
+    optim::SGD local(whole.parameters(), {.lr = 0.01});
+    const double us = bench.median_us(
+        [&] {
+          local.zero_grad();
+          const Tensor y = whole(x);
+          autograd::backward(mean(mul(y, y)));
+          local.step();
+        },
+        steps, 3);
+    bench.emit("pipeline_single_step_us", us, "us",
+               {{"blocks", 6}, {"width", kWidth}, {"batch", double(x.size(0))}, {"context", kContext}});
+    return us;
+  }
+
+  // `of_formula`: the speed-up as a part of p m / (m + p - 1) (GPipe, Huang et al. 2019; 1F1B has the same).
+  void as_pipeline(const std::string& name, const std::string& schedule, const Tensor& x, int m, int steps,
+                   double one) {
+    parallel::Pipeline pipeline(cluster.here(),
+                                {parallel::stage<&Stage::forward>(first),
+                                 parallel::stage<&Stage::forward>(last).with_loss<&Stage::loss>()},
+                                {.schedule = schedule, .micro_batches = m});
+    const double us = bench.median_us(
+        [&] {
+          autograd::Context context(cluster);
+          pipeline.step(x, x);
+          sgd.step(context);
+        },
+        steps, 3);
+    bench.emit(name, us, "us",
+               {{"stages", 2},
+                {"micro_batches", m},
+                {"speedup", one / us},
+                {"of_formula", one / us * (m + 1) / (2 * m)}});
+  }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -38,39 +83,15 @@ int main(int argc, char** argv) {
     if (names.size() < 3)
       throw_invalid("[bench] bench_pipeline needs 3 workers, got " + std::to_string(names.size()));
     if (!Environment::read()) bench.set_placement("in-process");
-    Generator random(0);
-    const Tensor x = randn({kBatch, kContext, kWidth}, random);
-
-    Blocks whole(6);
-    optim::SGD local(whole.parameters(), {.lr = 0.01});
-    const double one = bench.median_us(
-        [&] {
-          local.zero_grad();
-          const Tensor y = whole(x);
-          autograd::backward(mean(mul(y, y)));
-          local.step();
-        },
-        15, 3);
-    bench.emit("pipeline_single_step_us", one, "us",
-               {{"blocks", 6}, {"width", kWidth}, {"batch", kBatch}, {"context", kContext}});
-
     const auto first = cluster.spawn<Stage>(names[1], 3), last = cluster.spawn<Stage>(names[2], 3);
-    optim::Distributed<optim::SGD> sgd({first, last}, {.lr = 0.01});
-    const auto time = [&](const char* name, const char* schedule, int m) {
-      parallel::Pipeline pipeline(cluster.here(),
-                                  {parallel::stage<&Stage::forward>(first),
-                                   parallel::stage<&Stage::forward>(last).with_loss<&Stage::loss>()},
-                                  {.schedule = schedule, .micro_batches = m});
-      const double us = bench.median_us(
-          [&] {
-            autograd::Context context(cluster);
-            pipeline.step(x, x);
-            sgd.step(context);
-          },
-          15, 3);
-      bench.emit(name, us, "us", {{"stages", 2}, {"micro_batches", m}, {"speedup", one / us}});
-    };
-    for (const int m : {1, 4, 8, 32}) time("pipeline_step_us", "1f1b", m);
-    for (const int m : {4, 8, 32}) time("pipeline_zero_bubble_step_us", "zb-h1", m);
+    Job job{cluster, bench, first, last, {{first, last}, {.lr = 0.01}}};
+    Generator random(0);
+    const Tensor x = randn({32, kContext, kWidth}, random);
+    const double one = job.in_one_process(x, 15);
+    for (const int m : {1, 4, 8, 32}) job.as_pipeline("pipeline_step_us", "1f1b", x, m, 15, one);
+    for (const int m : {4, 8, 32}) job.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", x, m, 15, one);
+    const Tensor large = randn({256, kContext, kWidth}, random);
+    const double one_large = job.in_one_process(large, 7);
+    for (const int m : {4, 8, 32}) job.as_pipeline("pipeline_large_step_us", "1f1b", large, m, 7, one_large);
   });
 }

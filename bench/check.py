@@ -37,7 +37,9 @@ EXPECTED = {
            *(("ps_embedding_lookup_us", US, {"rows": 10**n, "width": 16, "ids": 256}) for n in (4, 5))],  # the largest with --quick
     "pipeline": [("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 32, "context": 64}),
                  *(("pipeline_step_us", US, {"stages": 2, "micro_batches": m}) for m in (1, 4, 8, 32)),
-                 *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32))],
+                 *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32)),
+                 ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 64}),
+                 *(("pipeline_large_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32))],
     "scale": [*(("scale_callers_us", US, {"callers": n}) for n in TO_64),
               *(("scale_in_flight_us", US, {"in_flight": n}) for n in (1, 10, 100, 1000, 5000)),
               *(line for n in (2, 4) for line in (
@@ -62,7 +64,8 @@ EXPECTED = {
 
 
 # What a line says beside its value.
-BESIDE = {"rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
+BESIDE = {**{f"pipeline_{kind}step_us": ["of_formula"] for kind in ("", "zero_bubble_", "large_")},
+          "rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
           "rpc_transfer_us": ["raw_copy_us", "of_raw"],
           "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median"], "rpc_echo_allocations": ["there"],
           "scale_callers_us": ["calls_per_s"], "scale_workers_us": ["in_turn"], "scale_connection_bytes": ["used"],

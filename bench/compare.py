@@ -17,7 +17,7 @@ import argparse, os, statistics, sys, time
 
 from programs import PROCESSES, command, lines
 
-MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup"}
+MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula"}
 TIMES = {"ns", "us", "ms", "s"}
 
 
