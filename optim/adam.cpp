@@ -14,7 +14,7 @@ std::vector<std::string> names(bool amsgrad) {
 
 // PyTorch's order of operations, but for one quotient that is a product here.
 template <class T, class Options>
-void run(const Options& o, bool decoupled, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void run(const Options& o, bool decoupled, const Tensor& param, const Gradient& grad, const Tensors& slots,
          int64_t step) {
   const double correction1 = 1 - std::pow(o.beta1, static_cast<double>(step));
   const double correction2 = 1 - std::pow(o.beta2, static_cast<double>(step));
@@ -49,12 +49,12 @@ void run(const Options& o, bool decoupled, const Tensor& param, const Tensor& gr
 std::vector<std::string> Adam::slots(size_t group) const { return names(options(group).amsgrad); }
 std::vector<std::string> AdamW::slots(size_t group) const { return names(options(group).amsgrad); }
 
-void Adam::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void Adam::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                   int64_t step) const {
   with_type(param, [&]<class T>(T) { run<T>(options(group), false, param, grad, slots, step); });
 }
 
-void AdamW::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void AdamW::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                    int64_t step) const {
   with_type(param, [&]<class T>(T) { run<T>(options(group), true, param, grad, slots, step); });
 }

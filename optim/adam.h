@@ -36,7 +36,7 @@ class Adam final : public Grouped<AdamOptions> {
 
  private:
   std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
               int64_t step) const override;
 };
 
@@ -47,7 +47,7 @@ class AdamW final : public Grouped<AdamWOptions> {
 
  private:
   std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
               int64_t step) const override;
 };
 

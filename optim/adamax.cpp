@@ -4,7 +4,7 @@
 
 namespace troupe::optim {
 
-void Adamax::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void Adamax::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                     int64_t step) const {
   const Options& o = options(group);
   with_type(param, [&]<class T>(T) {

@@ -25,7 +25,7 @@ Tensor mapped(const Tensor& grad, F&& f) {
   const Tensor source = widened(grad), out = Tensor::empty(grad.shape(), source.dtype());
   with_type(source, [&]<class T>(T) {
     pass<T, 0>(
-        out, source, {}, [=](T & to, T from) __attribute__((always_inline)) { to = f(from); });
+        out, {source}, {}, [=](T & to, T from) __attribute__((always_inline)) { to = f(from); });
   });
   return out;
 }
@@ -82,7 +82,7 @@ Tensor clipped(Tensor grad, double factor) {
   with_type(grad, [&]<class T>(T) {
     const T by = static_cast<T>(factor);
     pass<T, 0>(
-        grad, grad, {}, [=](T & g, T) __attribute__((always_inline)) { g *= by; });
+        grad, {grad}, {}, [=](T & g, T) __attribute__((always_inline)) { g *= by; });
   });
   return grad;
 }

@@ -5,7 +5,7 @@
 
 namespace troupe::optim {
 
-void LAMB::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void LAMB::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                   int64_t step) const {
   const Options& o = options(group);
   const double correction1 = 1 - std::pow(o.beta1, static_cast<double>(step));
@@ -25,7 +25,7 @@ void LAMB::update(size_t group, const Tensor& param, const Tensor& grad, const T
     const double size = std::sqrt(sum_of_squares(param)), length = std::sqrt(sum_of_squares(direction));
     const T rate = T(o.lr * (size > 0 && length > 0 ? size / length : 1));
     pass<T, 0>(
-        param, direction, {}, [=](T & p, T u) __attribute__((always_inline)) { p -= rate * u; });
+        param, {direction}, {}, [=](T & p, T u) __attribute__((always_inline)) { p -= rate * u; });
   });
 }
 

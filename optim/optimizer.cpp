@@ -77,7 +77,7 @@ void Optimizer::step() {
   step(grads);
 }
 
-void Optimizer::step(const Tensors& grads) {
+void Optimizer::step(const Tensors& grads, double scale) {
   if (grads.size() != params_.size())
     throw_invalid(fmt::format("[optim] {} gradients for {} parameters", grads.size(), params_.size()));
   for (size_t i = 0; i < grads.size(); ++i) {
@@ -95,15 +95,16 @@ void Optimizer::step(const Tensors& grads) {
     State& state = state_[i];
     while (state.slots.size() < slot_count[group_of_[i]])
       state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype())));
-    step_one(group_of_[i], p, grads[i], state);
+    step_one(group_of_[i], p, {grads[i], scale}, state);
   }
 }
 
-void Optimizer::step_one(size_t group, const Tensor& p, const Tensor& grad, State& state) const {
+void Optimizer::step_one(size_t group, const Tensor& p, const Gradient& grad, State& state) const {
+  const auto& [g, scale] = grad;
   if (!is_half(p.dtype())) {
     const Tensor dense = p.contiguous_data();
-    const bool aliased = grad.storage() == p.storage();  // the kernels take them for distinct
-    update(group, dense, aliased ? grad.clone_data() : grad.contiguous_data(), state.slots, ++state.step);
+    const bool aliased = g.storage() == p.storage();  // the kernels take them for distinct
+    update(group, dense, {aliased ? g.clone_data() : g.contiguous_data(), scale}, state.slots, ++state.step);
     if (p.is_contiguous())
       p.bump_version("the optimizer's step");
     else
@@ -114,7 +115,7 @@ void Optimizer::step_one(size_t group, const Tensor& p, const Tensor& grad, Stat
     take_over(state.master, p);
   else
     state.master = widened(p);
-  update(group, state.master, widened(grad), state.slots, ++state.step);
+  update(group, state.master, {widened(g), scale}, state.slots, ++state.step);
   p.copy_(state.master);
 }
 

@@ -10,6 +10,12 @@
 
 namespace troupe::optim {
 
+/// What a step is made with: `scale` times the tensor, rounded once.
+struct Gradient {
+  Tensor tensor;
+  double scale = 1;
+};
+
 /// Changes parameters in place from their gradients, by the formulas of PyTorch's optimizer of the same name.
 /// Not synchronized: one thread at a time, and nobody else writes to the parameters.
 ///
@@ -22,10 +28,10 @@ class Optimizer : public Tunable {
  public:
   /// One step with the `.grad` of each parameter; a parameter without one is left alone.
   void step();
-  /// One step with grads[i] for params()[i]; undefined: that parameter is left alone. Bumps the versions of
-  /// the changed parameters. `invalid`, with nothing changed, if a gradient's dtype or shape differs; that of
-  /// a bfloat16 or float16 parameter may also be float32.
-  void step(const Tensors& grads);
+  /// One step with scale * grads[i] for params()[i]; undefined: that parameter is left alone. Bumps the
+  /// versions of the changed parameters. `invalid`, with nothing changed, if a gradient's dtype or shape
+  /// differs; that of a bfloat16 or float16 parameter may also be float32.
+  void step(const Tensors& grads, double scale = 1);
   /// Drops the `.grad` of every parameter.
   void zero_grad();
 
@@ -51,7 +57,7 @@ class Optimizer : public Tunable {
   virtual std::vector<std::string> slots(size_t group) const = 0;
   /// One update of one parameter, or of its master copy: float32 or float64. All tensors are contiguous;
   /// `slots` are zero at step 1; `step` counts from 1.
-  virtual void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+  virtual void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                       int64_t step) const = 0;
   /// Changes options; `invalid`, with nothing changed, as change_options(), but for the state.
   virtual void assign(size_t group, const ValueMap& changed) = 0;
@@ -62,7 +68,7 @@ class Optimizer : public Tunable {
     Tensors slots;  // empty before the first step
     Tensor master;  // defined after the first step of a bfloat16 or float16 parameter
   };
-  void step_one(size_t group, const Tensor& param, const Tensor& grad, State& state) const;
+  void step_one(size_t group, const Tensor& param, const Gradient& grad, State& state) const;
   std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
 
   Tensors params_;

@@ -3,28 +3,29 @@
 #include <array>
 #include <utility>
 
-#include "core/tensor.h"
 #include "ops/cpu/simd.h"
 #include "ops/view.h"
+#include "optim/optimizer.h"
 
 namespace troupe::optim {
 
 /// f(p, g, s...) for every element of param, grad and slots: p and s are references, g a value. f must be a
 /// lambda marked [[gnu::always_inline]]. The tensors are contiguous, of dtype T and distinct.
 template <class T, class F, size_t... k>
-void pass(std::index_sequence<k...>, const Tensor& param, const Tensor& grad,
+void pass(std::index_sequence<k...>, const Tensor& param, const Gradient& grad,
           const std::array<T*, sizeof...(k)>& slots, const F& f) {
   T* p = param.data<T>();
-  const T* g = grad.data<T>();
+  const T* g = grad.tensor.data<T>();
+  const T scale = static_cast<T>(grad.scale);
   const int64_t n = param.numel();
   ops::cpu::vectorized([=]() __attribute__((always_inline)) {  // roots and quotients take the time here
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) f(p[i], g[i], slots[k][i]...);
+    for (int64_t i = 0; i < n; ++i) f(p[i], g[i] * scale, slots[k][i]...);
   });
 }
 
 template <class T, size_t count, class F>
-void pass(const Tensor& param, const Tensor& grad, const Tensors& slots, const F& f) {
+void pass(const Tensor& param, const Gradient& grad, const Tensors& slots, const F& f) {
   std::array<T*, count> at{};
   for (size_t k = 0; k < count; ++k) at[k] = slots[k].template data<T>();
   pass<T>(std::make_index_sequence<count>{}, param, grad, at, f);

@@ -11,7 +11,7 @@ std::vector<std::string> RMSprop::slots(size_t group) const {
   return names;
 }
 
-void RMSprop::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void RMSprop::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                      int64_t) const {
   const Options& o = options(group);
   with_type(param, [&]<class T>(T) {
@@ -54,7 +54,7 @@ void RMSprop::update(size_t group, const Tensor& param, const Tensor& grad, cons
   });
 }
 
-void Adagrad::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void Adagrad::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                      int64_t step) const {
   const Options& o = options(group);
   if (step == 1) slots[0].fill_(o.initial_accumulator_value);
@@ -70,7 +70,7 @@ void Adagrad::update(size_t group, const Tensor& param, const Tensor& grad, cons
   });
 }
 
-void Adadelta::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void Adadelta::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                       int64_t) const {
   const Options& o = options(group);
   with_type(param, [&]<class T>(T) {

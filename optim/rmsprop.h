@@ -25,7 +25,7 @@ class RMSprop final : public Grouped<RMSpropOptions> {
 
  private:
   std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
               int64_t step) const override;
 };
 
@@ -48,7 +48,7 @@ class Adagrad final : public Grouped<AdagradOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"sum"}; }
-  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
               int64_t step) const override;
 };
 
@@ -71,7 +71,7 @@ class Adadelta final : public Grouped<AdadeltaOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"square_avg", "acc_delta"}; }
-  void update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
               int64_t step) const override;
 };
 

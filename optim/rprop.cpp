@@ -10,7 +10,7 @@ void RpropOptions::check() const {
                   std::to_string(step_max));
 }
 
-void Rprop::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void Rprop::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                    int64_t step) const {
   const Options& o = options(group);
   if (step == 1) slots[1].fill_(o.lr);

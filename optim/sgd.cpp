@@ -16,7 +16,7 @@ std::vector<std::string> SGD::slots(size_t group) const {
 
 // Rates stay double and every new value is rounded once. As a float, a momentum of 0.9 is off by 2.6e-8,
 // which makes every step 2.4e-7 too short: for all parameters and steps, so that it does not average out.
-void SGD::update(size_t group, const Tensor& param, const Tensor& grad, const Tensors& slots,
+void SGD::update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                  int64_t step) const {
   const Options& o = options(group);
   const double lr = o.lr, decay = o.weight_decay, momentum = o.momentum;

@@ -122,6 +122,7 @@ Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Packed gradie
 
 void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {
   Tensors sums(values_.size());
+  const double scale = shares.size() == 1 ? shares[0].factor : 1;  // in the step itself
   for (size_t i = 0; i < sums.size(); ++i) {
     Tensor& sum = sums[i];
     for (const Share& share : shares) {
@@ -130,7 +131,7 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& share
       if (sum.defined())
         ops::add_(sum, part, share.factor);
       else
-        sum = shares.size() == 1 && share.factor == 1 ? part : ops::mul(part, share.factor);
+        sum = shares.size() == 1 ? part : ops::mul(part, share.factor);
     }
   }
   previous_.clear();
@@ -138,7 +139,7 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& share
     for (const Tensor& value : values_) previous_.push_back(value.detach());
   for (size_t i = 0; i < sums.size(); ++i)
     if (sums[i].defined()) replace_if_held(values_[i]);
-  optimizer.step(sums);
+  optimizer.step(sums, scale);
 }
 
 actors::Hosting server_actors() { return hosting<Server, Table>(); }

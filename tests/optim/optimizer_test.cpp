@@ -79,6 +79,24 @@ TEST_CASE("step() takes .grad and leaves parameters without one alone") {
   CHECK(a.version() == version + 1);
 }
 
+TEST_CASE("a step with a scale is one with scaled gradients, to the bit") {
+  Generator random(5);
+  for (const char* kind :
+       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"})
+    for (const DType dtype : {float32, float64}) {
+      INFO(kind << " " << name(dtype));
+      const Tensor start = ops::randn({37}, random, dtype);
+      const Tensor a = start.clone_data().set_requires_grad(), b = start.clone_data().set_requires_grad();
+      const auto one = optim::make(kind, {{"lr", 0.1}}, {a}), other = optim::make(kind, {{"lr", 0.1}}, {b});
+      for (const double scale : {0.3, 1.0, -2.5}) {
+        const Tensor grad = ops::randn({37}, random, dtype);
+        one->step({grad}, scale);
+        other->step({ops::mul(grad, scale)});
+        CHECK(a.detach().to(float64).to_vector<double>() == b.detach().to(float64).to_vector<double>());
+      }
+    }
+}
+
 TEST_CASE("step(grads) needs one fitting gradient per parameter, and changes nothing otherwise") {
   Tensor a = param({1, 2}), b = param({3});
   Adam adam({a, b});
