@@ -124,17 +124,24 @@ void Worker::lose(WorkerId id, const Error& why) {
   }
   for (auto& call : incoming_.of(id)) call->cancel();
   for (auto& i : interceptors_) i->worker_lost(id, lost);
-  std::vector<std::function<void(WorkerId, const Error&)>> listeners;
+  std::vector<LossListener> listeners;
   {
     std::lock_guard lock(lost_mutex_);
     listeners = on_lost_;
   }
-  for (auto& f : listeners) f(id, lost);
+  for (auto& listener : listeners)
+    if (!listener.gone()) listener.told(id, lost);
 }
 
 void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
   std::lock_guard lock(lost_mutex_);
-  on_lost_.push_back(std::move(f));
+  on_lost_.push_back({std::move(f), {}});
+}
+
+void Worker::on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f) {
+  std::lock_guard lock(lost_mutex_);
+  std::erase_if(on_lost_, [](const LossListener& listener) { return listener.gone(); });
+  on_lost_.push_back({std::move(f), std::move(owner)});
 }
 
 // ---- actors

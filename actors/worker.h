@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -137,6 +138,8 @@ class Worker final : public net::Events {
   void lose(WorkerId id, const Error& why);
   /// Called once per lost worker, after everything else was told.
   void on_lost(std::function<void(WorkerId, const Error&)> f);
+  /// The same, as long as `owner` is there.
+  void on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f);
   /// Pending calls of actors' methods fail with `cancelled` and this text, and so do all that are made later.
   /// The services that end a cluster go on.
   void interrupt(const std::string& why);
@@ -194,7 +197,12 @@ class Worker final : public net::Events {
   int64_t live_cells_ = 0;  // in the table, or kept by their last jobs
 
   std::mutex lost_mutex_;
-  std::vector<std::function<void(WorkerId, const Error&)>> on_lost_;
+  struct LossListener {
+    std::function<void(WorkerId, const Error&)> told;
+    std::optional<std::weak_ptr<const void>> owner;
+    bool gone() const { return owner && owner->expired(); }
+  };
+  std::vector<LossListener> on_lost_;
 
   std::mutex timer_mutex_;
   std::condition_variable timer_wake_;

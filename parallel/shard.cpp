@@ -57,7 +57,7 @@ Shard::Shard(const ServerOptions& options)
       state_(options.policy, options.trainers),
       bell_(std::make_shared<Bell>()),
       entry_(worker_here()) {
-  worker_here().on_lost([bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
+  worker_here().on_lost(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
     if (const auto alive = bell.lock()) alive->ring();
   });
 }

@@ -30,3 +30,17 @@ TEST_CASE("the list of workers is exact, and a description sent to a worker and 
     CHECK((all.size() == 1) == (there.call<&Registrar::self>(all.back()).get() == all.front()));
   }
 }
+
+TEST_CASE("who listens for losses is told of them as long as it is there") {
+  const auto cluster = Cluster::in_process(3, hosting<Registrar>());
+  actors::Worker& worker = cluster->worker();
+  std::vector<std::string> told;
+  auto owner = std::make_shared<int>();
+  worker.on_lost([&](WorkerId id, const Error&) { told.push_back("always " + std::to_string(id)); });
+  worker.on_lost(owner, [&](WorkerId id, const Error&) { told.push_back("owner " + std::to_string(id)); });
+  worker.lose(1, Error(ErrorKind::disconnected, "gone"));
+  CHECK(told == std::vector<std::string>{"always 1", "owner 1"});
+  owner.reset();
+  worker.lose(2, Error(ErrorKind::disconnected, "gone"));
+  CHECK(told == std::vector<std::string>{"always 1", "owner 1", "always 2"});
+}
