@@ -73,7 +73,7 @@ void system_calls(const Bench& bench, const RRef<Peer>& peer) {
     const auto all = of(true), pauses = of(false);
     const double here = all.first - pauses.first, beyond = all.second - pauses.second;
     bench.emit("scale_system_calls", (here + beyond) / 2, "1",
-               {{"asleep", asleep}, {"here", here}, {"there", beyond}});
+               {{"asleep", asleep}, {"here", here}, {"there", beyond}, {"unnoticed", counter.unnoticed()}});
   }
 }
 
