@@ -11,7 +11,7 @@ namespace troupe {
 /// Setting it costs a system call only if somebody sleeps. Thread-safe.
 class Ready {
  public:
-  bool is_set() const { return word_.load(std::memory_order_acquire) == kSet; }
+  bool is_set() const { return word_.load(std::memory_order_acquire) & kSet; }
   /// What was written before is seen by who finds it set.
   void set();
   /// False at `end`.
@@ -23,9 +23,8 @@ class Ready {
   bool wait_with(const std::atomic<uint32_t>& other, uint32_t value, TimePoint end) const;
 
  private:
-  enum : uint32_t { kUnset, kAwaited, kSet };
-  bool announce() const;
-  mutable std::atomic<uint32_t> word_{kUnset};
+  static constexpr uint32_t kSet = 1, kSleeper = 2;  // one of these for each who sleeps
+  mutable std::atomic<uint32_t> word_{0};
 };
 
 /// Wakes who sleeps on a word that several processes share.
