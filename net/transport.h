@@ -36,7 +36,7 @@ struct Limits {
   int unauthenticated = 64;              ///< connections in handshake at once, per listener
   Duration handshake = std::chrono::seconds(5);
   Duration connect = std::chrono::seconds(10);
-  Duration heartbeat = std::chrono::milliseconds(500);
+  Duration heartbeat = std::chrono::seconds(1);
   Duration dead_after = std::chrono::seconds(5);
   /// Of shared memory for each direction of a connection between processes of one host: messages of up to a
   /// quarter of it go that way. 0: none, everything goes through sockets.

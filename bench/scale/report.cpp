@@ -81,11 +81,14 @@ void add(tools::Chart& chart, const Curve* curve, const std::string& name, doubl
   chart.series.push_back(measured);
 }
 
-/// The same, and the straight line that fits them best.
+/// The same, and the straight line that fits them best, where they lie near one.
 void add_with_line(tools::Chart& chart, const Curve* curve, const std::string& name, double scale) {
   if (!curve) return;
   add(chart, curve, name, scale);
   const Growth growth = growth_of(curve->points);
+  const Point& last = curve->points.back();
+  const double off = (growth.fixed + growth.each * last.x) / std::max(last.cost, 1e-9);
+  if (off < 1 / 1.5 || off > 1.5) return;
   tools::Series line{.name =
                          fmt::format("{} + {} each", cost(*curve, growth.fixed), cost(*curve, growth.each))};
   for (const Point& p : curve->points)
