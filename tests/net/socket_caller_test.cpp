@@ -1,6 +1,7 @@
 // Callers that wait read the connection themselves: awake or asleep, whoever else is there, until what they
 // wait for has come, the time is over, or the peer is gone.
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "core/future.h"
@@ -92,17 +93,20 @@ TEST_CASE("callers that sleep in a ring are told when the peer has gone") {
   Link link;
   link.answers = false;
   std::atomic<int> told{0};
+  std::latch sent(3);
   std::vector<std::thread> callers;
   Promise<int> closed;
   for (int i = 0; i < 3; ++i)
     callers.emplace_back([&] {
       link.connection->send(message(4));
+      sent.count_down();
       told += closed.future().get();
     });
   std::thread watch([&] {
     link.from.wait_closed(1);
     closed.set(1);
   });
+  sent.wait();
   link.server.reset();
   watch.join();
   for (auto& c : callers) c.join();
