@@ -326,7 +326,9 @@ TEST_CASE("a peer that was stopped is found silent", "[process]") {
 
 TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   LogCapture lines;
-  Pair p(fresh_address());
+  Limits limits;
+  limits.ring_bytes = limits.heap_bytes = 0;  // whose descriptors are closed when they are mapped: at any moment
+  Pair p(fresh_address(), limits, limits);
   p.listener.reset();
   const auto address = fresh_address();
   p.listener = p.right->listen(address);
