@@ -103,6 +103,7 @@ void train(Cluster& cluster, const std::string& server, const std::string& polic
   }
   for (const auto& [name, run] : runs) {
     const auto& result = run.wait();
+    if (!result.ok()) say("why: " + std::string(result.error().what()));
     if (result.ok())
       say("trainer of " + name + " ends, " + std::to_string(result.value()) + " aborted");
     else
