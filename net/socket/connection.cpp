@@ -171,6 +171,10 @@ void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
   if (has_ring_.load(std::memory_order_acquire))
     if (const uint32_t beats = ring_reader_->beats(); std::exchange(beats_, beats) != beats)
       last_heard_.store(now.time_since_epoch().count());
+  // As a heartbeat on the socket would: a message that nobody was woken for waits no longer than this.
+  if (std::unique_lock reading(read_mutex_, std::try_to_lock);
+      reading && ring_reader_ && !ring_misused_ && !held_ && !ring_reader_->empty())
+    core_->delivery.post([self = shared_from_this()] { self->on_readable(); });
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || state_ != State::open || broken_) return;  // locked: somebody is sending
   if (!towards && queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) {
