@@ -14,8 +14,9 @@ struct CallerState {
   std::string label;                ///< "Layer::forward", for error texts
 };
 
-/// Thread-safe. Any of these may throw Error: the call then fails with it. Calls to an actor of the same
-/// worker pass through here too, in the same order.
+/// Thread-safe: messages of different workers are delivered at the same time. Any of these may throw Error:
+/// the call then fails with it. Calls to an actor of the same worker pass through here too, in the same
+/// order.
 class Interceptor {
  public:
   virtual ~Interceptor() = default;
@@ -43,7 +44,8 @@ class Interceptor {
   virtual void interrupted(const Error&) {}
   /// The worker stops: let go of actors and invocations, and keep none from now on.
   virtual void stop() {}
-  /// A call to an object that is not here. True: it is kept and will be dispatched again or failed.
+  /// A call to an object that was not here a moment ago. True: it is kept and will be dispatched again or
+  /// failed. False: it is here now, or will never be.
   virtual bool missing_object(const Ref<Invocation>&) { return false; }
 };
 

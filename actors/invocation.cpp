@@ -43,10 +43,12 @@ void Invocation::set_target(std::shared_ptr<ActorCell> cell, size_t method) {
   state_ |= kTargeted;
 }
 
-void Invocation::list(IncomingCalls& calls) {
-  if (state_ & kCompleted || !calls.add(from_, call_.id, Ref<Cancellable>(this))) return;
+bool Invocation::list(IncomingCalls& calls) {
+  if (state_ & kCompleted || !calls.add(from_, call_.id, Ref<Cancellable>(this))) return false;
   listed_in_ = &calls;
-  if (state_.fetch_or(kListed) & kCompleted) calls.remove(from_, call_.id, *this);
+  if (!(state_.fetch_or(kListed) & kCompleted)) return true;
+  calls.remove(from_, call_.id, *this);
+  return false;
 }
 
 void Invocation::cancel() {

@@ -36,7 +36,7 @@ class Invocation final : public Cancellable {
   void cancel() override;
   bool cancelled() const { return state_.load(std::memory_order_acquire) & kCancelled; }
   /// Into the table of calls that can be cancelled, until it is completed.
-  void list(IncomingCalls& calls);
+  bool list(IncomingCalls& calls);
 
   Worker& worker() const { return worker_; }
   WorkerId from() const { return from_; }

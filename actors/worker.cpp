@@ -111,6 +111,7 @@ void Worker::watch(WorkerId id) {
 // ---- the end of others
 
 void Worker::lose(WorkerId id, const Error& why) {
+  const Traffic::Busy busy(traffic_);
   if (stopped_ || members_.loss(id)) return;
   const std::string name = members_.name_of(id);
   const Error lost = Error(ErrorKind::disconnected,
@@ -165,16 +166,16 @@ Pace* Worker::type_paces(const ActorType& type, size_t kinds) {
   return paces.get();
 }
 
-std::shared_ptr<ActorCell> Worker::create_actor(const ObjectId& id, const std::string& type_name,
-                                                ValueList args) {
-  const ActorType& found = type(type_name);
-  auto cell = std::make_shared<ActorCell>(*this, id, found);
-  {
-    std::lock_guard lock(actors_mutex_);
-    if (!actors_.emplace(id, cell).second) throw_invalid("[spawn] object number given twice");
-  }
+std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,
+                                              ValueList args) {
+  auto cell = std::make_shared<ActorCell>(*this, id, type(type_name));
   cell->construct(std::move(args));
   return cell;
+}
+
+void Worker::add_actor(const std::shared_ptr<ActorCell>& cell) {
+  std::lock_guard lock(actors_mutex_);
+  actors_.emplace(cell->id(), cell);
 }
 
 std::shared_ptr<ActorCell> Worker::find_actor(const ObjectId& id) const {

@@ -111,11 +111,15 @@ class Worker final : public net::Events {
   void watch(WorkerId id);
   /// Lets a call in: finds the actor or service, or fails the call.
   void dispatch(const Ref<Invocation>& invocation);
+  /// The same for a call of that actor.
+  void deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocation>& invocation);
 
   // ---- actors
   /// The hosted type of that name; `invalid` listing those that are hosted.
   const ActorType& type(const std::string& name) const;
-  std::shared_ptr<ActorCell> create_actor(const ObjectId& id, const std::string& type, ValueList args);
+  /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
+  std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args);
+  void add_actor(const std::shared_ptr<ActorCell>& cell);
   /// How long the work of actors of this type takes: `kinds` of them, alive as long as the worker.
   Pace* type_paces(const ActorType& type, size_t kinds);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;

@@ -21,10 +21,20 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
     if (!cell) {
       for (auto& i : interceptors_)
         if (i->missing_object(invocation)) return;
+      cell = find_actor(call.target);  // made meanwhile, by a message of another worker
+    }
+    if (!cell)
       throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
                     ":" + std::to_string(call.target.number) + ": it was released, or never made");
-    }
-    const size_t method = method_of(*cell, call.method);
+    deliver(cell, invocation);
+  } catch (...) {
+    invocation->fail(current_error());
+  }
+}
+
+void Worker::deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocation>& invocation) {
+  try {
+    const size_t method = method_of(*cell, invocation->call().method);
     invocation->set_target(cell, method);
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
     cell->deliver(invocation);
@@ -47,7 +57,9 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
                        }
                      }));
   dispatch(invocation);
-  if (wanted && to_actor) invocation->list(incoming_);
+  // Cancelled by lose(), which finds it listed, or here.
+  if (wanted && to_actor && invocation->list(incoming_) && members_.loss(invocation->from()))
+    invocation->cancel();
 }
 
 void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {

@@ -53,8 +53,9 @@ struct Limits {
 class Connection;
 
 /// Receives what happens on connections. Calls for one connection come one at a time, in order, from a thread
-/// of the transport or from one that waits for a future (core/waiting.h), outside actors and callbacks; they
-/// must not block. Owned by the user of the transport; outlives it.
+/// of the transport or from one that waits for a future (core/waiting.h), outside actors and callbacks; those
+/// for different connections also at the same time. They must not block. Owned by the user of the transport;
+/// outlives it.
 class Events {
  public:
   virtual ~Events() = default;

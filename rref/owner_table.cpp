@@ -9,31 +9,17 @@ OwnerTable::Grants::iterator OwnerTable::find(Grants& grants, WorkerId holder) {
                           [](const auto& entry, WorkerId w) { return entry.first < w; });
 }
 
-bool OwnerTable::create(const ObjectId& id, WorkerId creator) {
-  auto [at, fresh] = objects_.try_emplace(id);
-  if (!fresh) return false;
-  at->second.emplace_back(creator, 1);
-  ++holders_;
-  return true;
-}
-
-bool OwnerTable::grant(const ObjectId& id, WorkerId holder) {
-  auto at = objects_.find(id);
-  if (at == objects_.end() || lost_.contains(holder)) return false;
-  Grants& grants = at->second;
+void OwnerTable::add(Grants& grants, WorkerId holder) {
   auto entry = find(grants, holder);
   if (entry == grants.end() || entry->first != holder) {
     entry = grants.emplace(entry, holder, 0);
     ++holders_;
   }
   ++entry->second;
-  return true;
 }
 
-bool OwnerTable::give_back(const ObjectId& id, WorkerId holder, uint64_t count) {
-  auto at = objects_.find(id);
-  if (at == objects_.end()) return false;
-  Grants& grants = at->second;
+// True if nobody is left.
+bool OwnerTable::remove(Grants& grants, WorkerId holder, uint64_t count) {
   auto entry = find(grants, holder);
   if (entry == grants.end() || entry->first != holder) return false;
   if (entry->second > count) {
@@ -42,9 +28,38 @@ bool OwnerTable::give_back(const ObjectId& id, WorkerId holder, uint64_t count) 
   }
   grants.erase(entry);
   --holders_;
-  if (!grants.empty()) return false;
-  objects_.erase(at);
+  return grants.empty();
+}
+
+bool OwnerTable::create(const ObjectId& id, WorkerId creator) {
+  auto [at, fresh] = objects_.try_emplace(id);
+  if (!fresh) return false;
+  if (auto early = unborn_.extract(id); !early.empty()) at->second = std::move(early.mapped());
+  add(at->second, creator);
   return true;
+}
+
+bool OwnerTable::grant(const ObjectId& id, WorkerId holder) {
+  auto at = objects_.find(id);
+  if (at == objects_.end() || lost_.contains(holder)) return false;
+  add(at->second, holder);
+  return true;
+}
+
+bool OwnerTable::grant_early(const ObjectId& id, WorkerId holder) {
+  if (lost_.contains(holder)) return false;
+  add(unborn_[id], holder);
+  return true;
+}
+
+bool OwnerTable::give_back(const ObjectId& id, WorkerId holder, uint64_t count) {
+  if (auto at = objects_.find(id); at != objects_.end()) {
+    if (!remove(at->second, holder, count)) return false;
+    objects_.erase(at);
+    return true;
+  }
+  if (auto at = unborn_.find(id); at != unborn_.end() && remove(at->second, holder, count)) unborn_.erase(at);
+  return false;
 }
 
 std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
@@ -66,6 +81,12 @@ std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
     at = objects_.erase(at);
   }
   while (lost_holders_.size() > 1000) lost_holders_.pop_front();
+  for (auto at = unborn_.begin(); at != unborn_.end();) {
+    Grants& grants = at->second;
+    remove(grants, holder, ~uint64_t{0});
+    if (at->first.creator == holder) holders_ -= grants.size(), grants.clear();  // they hold nothing
+    at = grants.empty() ? unborn_.erase(at) : std::next(at);
+  }
   return dead;
 }
 

@@ -25,6 +25,9 @@ class OwnerTable {
   bool create(const ObjectId& id, WorkerId creator);
   /// One more reference for `holder`. False if there is no such object, or the holder was lost.
   bool grant(const ObjectId& id, WorkerId holder);
+  /// The same for an object whose creation has not come yet, but may: it counts once that comes, and is
+  /// forgotten with the creator. False if the holder was lost.
+  bool grant_early(const ObjectId& id, WorkerId holder);
   /// `holder` gives back `count` references. True if nobody holds the object any more: it is forgotten here
   /// and to be released. What was granted to nobody is ignored.
   bool give_back(const ObjectId& id, WorkerId holder, uint64_t count);
@@ -37,6 +40,8 @@ class OwnerTable {
 
   bool owns(const ObjectId& id) const { return objects_.contains(id); }
   size_t objects() const { return objects_.size(); }
+  /// Objects that have grants, and no creation yet.
+  size_t unborn() const { return unborn_.size(); }
   /// Entries over all objects.
   size_t holders() const { return holders_; }
   /// Who holds an object, by number.
@@ -47,7 +52,9 @@ class OwnerTable {
  private:
   using Grants = std::vector<std::pair<WorkerId, uint64_t>>;  // by worker; mostly one
   static Grants::iterator find(Grants& grants, WorkerId holder);
-  std::unordered_map<ObjectId, Grants> objects_;
+  void add(Grants& grants, WorkerId holder);
+  bool remove(Grants& grants, WorkerId holder, uint64_t count);
+  std::unordered_map<ObjectId, Grants> objects_, unborn_;
   std::unordered_set<WorkerId> lost_;
   std::deque<std::pair<ObjectId, WorkerId>> lost_holders_;
   size_t holders_ = 0;

@@ -58,6 +58,9 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
     std::lock_guard lock(mutex_);
     const auto failed = failed_.find(id);
     if (failed != failed_.end()) throw failed->second;
+    if (creations_.making(id))
+      throw_invalid("[rref] " + handle.type() + " is still being made on " + worker.name() +
+                    ": local access works once its constructor has ended");
     throw_invalid("[rref] " + handle.type() + " is not, or no longer, an actor of " + worker.name());
   }
   const auto run = [cell, f = std::move(f)] {

@@ -15,19 +15,22 @@ ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields)
 
 }  // namespace
 
-// An actor that is in the table of objects: its constructor may refer to it already.
+// An actor that is in the table of objects, and being made: its constructor may refer to it already.
 void RefTable::create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name) {
   HandlePtr nameless;  // let go after the lock
+  std::shared_ptr<actors::ActorCell> cell;
   bool named = false;
   try {
     if (!name.empty()) give_name(name, id, type), named = true;
-    worker().create_actor(id, type, std::move(args));
+    cell = worker().make_actor(id, type, std::move(args));
   } catch (...) {
     std::lock_guard lock(mutex_);
     failed_.emplace(id, current_error());
-    if (named && worker_) nameless = names_.drop(worker_->name(), name);
+    if (named) nameless = names_.find(name);
+    if (nameless && nameless->id() == id) names_.drop(worker_->name(), name);
     named = false;
   }
+  let_in(id, cell);
   if (named) name_given(name);
 }
 
@@ -41,30 +44,40 @@ void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
   {
     std::lock_guard lock(mutex_);
     if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
+    creations_.begin(id);
   }
   create(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()),
          *args[3].get_if<std::string>());
-  born(id);
   call->complete(Value());
 }
 
-// Calls that came before the creation go on.
-void RefTable::born(const ObjectId& id) {
-  std::vector<Ref<actors::Invocation>> waiting;
-  bool orphan;
-  {
-    std::lock_guard lock(mutex_);
-    if (!worker_) return;
-    waiting = creations_.made(id);
-    if (worker_->members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
-    orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
+// Calls that came before an actor go first; only then it can be found. No cell: a value, or a failure.
+void RefTable::let_in(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell) {
+  for (bool over = false; !over;) {
+    std::vector<Ref<actors::Invocation>> waiting;
+    bool orphan;
+    {
+      std::lock_guard lock(mutex_);
+      if (!worker_) return;
+      if (worker_->members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
+      orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
+      waiting = creations_.take(id);
+      over = waiting.empty() || orphan || !cell;
+      if (over) creations_.made(id);
+      if (over && cell) worker_->add_actor(cell);
+    }
+    if (orphan) release({id});
+    for (auto& call : waiting)
+      !over && call->call().target == id ? call->worker().deliver(cell, call) : call->worker().dispatch(call);
   }
-  if (orphan) release({id});
-  for (auto& call : waiting) call->worker().dispatch(call);
 }
 
 bool RefTable::may_come(const ObjectId& id) const {
-  return worker_ && id.creator != worker_->id() && creations_.due(id);
+  return worker_ && (creations_.making(id) || (id.creator != worker_->id() && creations_.due(id)));
+}
+
+bool RefTable::grant(const ObjectId& id, WorkerId holder) {
+  return owner_.grant(id, holder) || (!owner_.owns(id) && may_come(id) && owner_.grant_early(id, holder));
 }
 
 // The worker that made the object, or one that held it, was lost: that is why it is not here.
@@ -93,13 +106,13 @@ bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
       if (!value) return true;
     } else if (auto at = failed_.find(id); at != failed_.end()) {
       failure = at->second;
-    } else {
-      if (may_come(id)) {
-        creations_.wait(id, invocation);
-        waits = true;
-      } else if (failure = gone_with_worker(id); !failure) {
-        return false;
-      }
+    } else if (may_come(id)) {
+      creations_.wait(id, invocation);
+      waits = true;
+    } else if (owner_.owns(id)) {
+      return false;  // it has come meanwhile
+    } else if (failure = gone_with_worker(id); !failure) {
+      return false;
     }
   }
   if (value) answer(invocation, value);
@@ -114,7 +127,7 @@ void RefTable::on_register(const Ref<actors::Invocation>& call) {
   {
     std::lock_guard lock(mutex_);
     if (!owner_.grant(id, call->from())) {
-      if (!may_come(id)) throw gone(id);
+      if (owner_.owns(id) || !may_come(id)) throw gone(id);
       creations_.wait(id, call);
       waits = true;
     }

@@ -90,8 +90,8 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
     m["owned_values"] = static_cast<int64_t>(t->values_.size());
     m["names"] = static_cast<int64_t>(t->names_.all().size());
     m["borrowed_references"] = static_cast<int64_t>(t->holder_.held());
-    m["pending_references"] =
-        static_cast<int64_t>(t->holder_.registering() + t->pins_.size() + t->creations_.waiting());
+    m["pending_references"] = static_cast<int64_t>(t->holder_.registering() + t->pins_.size() +
+                                                   t->creations_.waiting() + t->owner_.unborn());
   });
   return table;
 }
@@ -124,6 +124,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
     {
       std::lock_guard lock(mutex_);
       owner_.create(id, owner);
+      creations_.begin(id);
     }
     auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
     create(id, type, std::move(args), name);
@@ -200,7 +201,7 @@ void RefTable::outgoing(WorkerId to, RefValue& ref) {
   std::lock_guard lock(mutex_);
   if (!worker_ || to == worker_->id()) return;
   if (ref.id.owner == worker_->id()) {
-    if (!owner_.grant(ref.id, to))
+    if (!grant(ref.id, to))
       throw worker_->members()
           .loss(to)
           .value_or(gone(ref.id))
@@ -237,7 +238,7 @@ void RefTable::incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins
     if (!worker_ || from == worker_->id()) return;  // a local call brings its handle along
     if (ref.id.owner == worker_->id()) {
       if (ref.pin) unpins.push_back({from, ref.pin});
-      owner_.grant(ref.id, worker_->id());  // if the object is gone, the calls of this reference say so
+      grant(ref.id, worker_->id());  // if the object is gone, the calls of this reference say so
     } else {
       actions = holder_.imported(ref.id, from, ref.pin);
       unpins.insert(unpins.end(), actions.unpins.begin(), actions.unpins.end());

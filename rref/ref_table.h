@@ -100,8 +100,9 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void name_given(const std::string& name);
   Future<Value> ask(const Handle& handle, const char* question, const char* label,
                     const actors::CallOptions& options);
-  void born(const ObjectId& id);
+  void let_in(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
   bool may_come(const ObjectId& id) const;  // with mutex_: has an object of this worker not been made yet?
+  bool grant(const ObjectId& id, WorkerId holder);  // likewise; false: it is gone, or the holder lost
   std::optional<Error> gone_with_worker(const ObjectId& id) const;  // with mutex_
   Error gone(const ObjectId& id) const;                             // likewise
   void expect_value(WorkerId from, uint64_t number);

@@ -54,7 +54,7 @@ void RefTable::expect_value(WorkerId from, uint64_t number) {
     if (!owner_.create(id, from)) return;  // a number used twice: its first value stays
     values_.expect(id);
   }
-  born(id);
+  let_in(id, nullptr);
 }
 
 void RefTable::keep_result(actors::Invocation& call, const Result<Value>& result) {

@@ -48,6 +48,16 @@ struct Refuser : actors::Interceptor {
   }
 };
 
+// Makes the item that was not there when a call for it came, as another thread does whose message is its
+// creation.
+struct Maker : actors::Interceptor {
+  bool missing_object(const Ref<actors::Invocation>& call) override {
+    actors::Worker& worker = call->worker();
+    worker.add_actor(worker.make_actor(call->call().target, std::string(actors::type_name<Item>()), {}));
+    return false;
+  }
+};
+
 // Workers 0 to 3; the box lives on worker 1. Once it is over nothing is left of any reference.
 struct Fixture {
   SimCluster cluster{1, 4, hosting<Item, Box>()};
@@ -160,6 +170,17 @@ TEST_CASE("references in calls that reach no method are given back") {
     f.cluster.settle();
   }
   f.check_nothing_left();
+}
+
+TEST_CASE("a call reaches an actor that is made while it is looked for") {
+  SimCluster cluster(1, 2, hosting<Item>());
+  actors::Worker& worker = cluster.worker(1);
+  worker.add_interceptor(std::make_unique<Maker>());
+  const ObjectId id{1, 1, worker.next_number()};
+  const auto r = cluster.await(cluster.worker(0).call(id, "Item::number", net::method_id("number"), {}));
+  REQUIRE(r.ok());
+  CHECK(*r.value().get_if<int64_t>() == 7);
+  worker.release_actor(id);
 }
 
 TEST_CASE("a reference whose creation could not be sent says why, and cannot be passed on") {

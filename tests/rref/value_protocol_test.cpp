@@ -39,6 +39,7 @@ class Simulation {
       for (uint64_t n = 1; n <= kObjects; ++n) finish(n);
     } while (deliver());
     REQUIRE(owner_.objects() == 0);
+    REQUIRE(owner_.unborn() == 0);
     REQUIRE(owner_.holders() == 0);
     REQUIRE(values_.size() == 0);
     REQUIRE(creations_.waiting() == 0);
@@ -119,13 +120,20 @@ class Simulation {
   void pass(WorkerId from, WorkerId to, uint64_t n) {
     if (handles_[from][n] == 0 || from == to || dead_[to]) return;
     if (from == kOwner) {
-      REQUIRE(owner_.grant(id(n), to));
+      if (!granted(n, to)) {
+        REQUIRE(dead_[kCreator]);
+        return;
+      }
       return post(to, {Message::reference, from, n, 0});
     }
     if (holders_[from].hopeless(id(n))) return;
     holders_[from].copied(id(n));
     pins_[++last_pin_] = {from, to, n};
     post(to, {Message::reference, from, n, last_pin_});
+  }
+  bool granted(uint64_t n, WorkerId to) {
+    return owner_.grant(id(n), to) ||
+           (!owner_.owns(id(n)) && creations_.due(id(n)) && owner_.grant_early(id(n), to));
   }
   void use(WorkerId from, uint64_t n) {
     if (handles_[from][n] == 0 || (from && holders_[from].failure(id(n)))) return;
@@ -166,14 +174,15 @@ class Simulation {
       case Message::make: {
         REQUIRE(owner_.create(id(m.object), kCreator));
         values_.expect(id(m.object));
-        for (const Message& w : creations_.made(id(m.object)))
-          w.kind == Message::use ? used_at_owner(w) : enrolled(w);
+        auto waiting = creations_.take(id(m.object));
+        creations_.made(id(m.object));
+        for (const Message& w : waiting) w.kind == Message::use ? used_at_owner(w) : enrolled(w);
         break;
       }
       case Message::reference:
         if (to == kOwner) {
           if (m.number) post(m.from, {Message::unpin, kOwner, m.object, m.number});
-          if (owner_.grant(id(m.object), kOwner)) ++handles_[kOwner][m.object];
+          if (granted(m.object, kOwner)) ++handles_[kOwner][m.object];
         } else {
           ++handles_[to][m.object];
           perform(to, m.object, holders_[to].imported(id(m.object), m.from, m.number));
