@@ -91,11 +91,12 @@ void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, c
                              const std::optional<Error>& error) {
   const auto& [message, led_to, watched] = report;
   std::vector<SentGrad> sent;
-  std::set<WorkerId> workers;
+  std::set<WorkerId> workers{from};  // whoever sent it there may have died before saying so
   for (const auto& [id, to] : led_to) {
     sent.push_back({id, to});
-    if (to != worker_.id()) workers.insert(to);
+    workers.insert(to);
   }
+  workers.erase(worker_.id());
   bool known = false;
   update(number, [&](Pass& p) {
     known = true;
@@ -134,7 +135,6 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
       pass->unanswered += drop.size();
       ended = pass->termination.drained() && pass->unanswered == 0;
       answer = !pass->answered && (ended || pass->hurry || takes_long(failure->kind()));
-      pass->answered |= answer;
     } else if (!pass->parts.empty()) {
       next = std::move(pass->parts.back());
       pass->parts.pop_back();
@@ -146,6 +146,10 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
       }
     }
     if (ended && !next) passes_.erase(at);
+    if (answer && !next) {
+      pass->answered = true;
+      pass->total.end();
+    }
   }
   if (next) return post_part(std::move(next));
   given_up.clear();
@@ -157,7 +161,6 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
     tell_dropped(pass->context, number, pass->workers);
   if (ended && state) state->end_pass(number);
   if (!answer) return;
-  pass->total.end();
   if (failure)
     pass->promise.fail(*failure);
   else
@@ -178,16 +181,18 @@ void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& wor
 void DistEngine::end_now(const ContextState& state, const Error& why) {
   for (uint64_t number : state.running()) {
     std::shared_ptr<Pass> pass;
+    bool answer;
     {
       std::lock_guard lock(mutex_);
       auto at = passes_.find(number);
       if (at == passes_.end()) continue;
       pass = std::move(at->second);
       passes_.erase(at);
+      answer = !std::exchange(pass->answered, true);
+      if (answer) pass->total.end();
     }
     pass->parts.clear();
-    pass->total.end();
-    if (!pass->answered) pass->promise.fail(pass->termination.failure().value_or(why));
+    if (answer) pass->promise.fail(pass->termination.failure().value_or(why));
   }
 }
 

@@ -13,8 +13,10 @@ namespace {
 struct Scale : Actor {
   explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
   Tensor forward(Tensor x) { return mul(x, w); }
+  Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
-  static constexpr auto remote = methods<Scale, double>("forward", &Scale::forward);
+  static constexpr auto remote =
+      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
 };
 
 struct User : Actor {
@@ -74,6 +76,28 @@ TEST_CASE("a worker in the middle dies: the one behind it forgets the context wi
     auto done = s.cluster.await(context.backward_async({y.value().sum()}));
     REQUIRE_FALSE(done.ok());
     CHECK(done.error().worker() == "w1");
+  }
+  nothing_left(s.cluster, {0, 2});
+}
+
+TEST_CASE("a worker dies before it says whom it sent gradients: they count nowhere") {
+  Scene s;
+  {
+    autograd::Context context(s.cluster.worker(0));
+    Tensor x = kX.clone_data();
+    x.set_requires_grad();
+    auto y = s.cluster.await(s.user.call<&User::use>(s.scale, x));
+    REQUIRE(y.ok());
+    s.cluster.network().set_faults("w1", "w0", {.delay = 1s});
+    auto done = context.backward_async({y.value().sum()});
+    s.cluster.network().schedule(4ms, [&] { s.cluster.network().crash("w1"); });
+    auto failed = s.cluster.await(done);
+    REQUIRE_FALSE(failed.ok());
+    CHECK(failed.error().worker() == "w1");
+    s.cluster.settle();
+    auto gradient = s.cluster.await(s.scale.call<&Scale::gradient>());
+    REQUIRE(gradient.ok());
+    CHECK_FALSE(gradient.value().defined());
   }
   nothing_left(s.cluster, {0, 2});
 }
