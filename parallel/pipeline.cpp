@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 
 #include "autograd/dist/context.h"
@@ -82,8 +83,27 @@ Stage Stage::takes(std::vector<std::string> names) const {
   return out;
 }
 
+// Written where steps end, while the next ones may have begun.
+struct Pipeline::LastReport {
+  StepReport get() {
+    std::lock_guard lock(mutex);
+    return report;
+  }
+  void keep(StepReport last) {
+    std::lock_guard lock(mutex);
+    report = std::move(last);
+  }
+  std::mutex mutex;
+  StepReport report;
+};
+
+StepReport Pipeline::step_report() const { return report_->get(); }
+
 Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options)
-    : here_(here), stages_(std::move(stages)), options_(std::move(options)) {
+    : here_(here),
+      stages_(std::move(stages)),
+      options_(std::move(options)),
+      report_(std::make_shared<LastReport>()) {
   check_stages(stages_, options_);
   workers_ = this->stages() / options_.chunks;
   connect();
@@ -165,7 +185,8 @@ Policy Pipeline::policy(int micro_batches) {
                make_policy(options_.schedule, workers_, micro_batches, options_.chunks);
   if (options_.chunks > 1) throw_invalid("[pipeline] \"auto\" is for one chunk on each worker");
   std::vector<int> most = options_.most_live;
-  if (report_->events.empty()) {  // not measured yet: a policy that shows what each part takes
+  const StepReport measured = report_->get();
+  if (measured.events.empty()) {  // not measured yet: a policy that shows what each part takes
     Credits first = credits(workers_, micro_batches, workers_);
     for (size_t w = 0; w < most.size() && w < first.of_worker.size(); ++w)
       first.of_worker[w] = std::min(first.of_worker[w], most[w]);
@@ -173,7 +194,7 @@ Policy Pipeline::policy(int micro_batches) {
     return first;
   }
   return policies_[micro_batches] =
-             choose(workers_, micro_batches, report_->stage_times(stages()), most).policy;
+             choose(workers_, micro_batches, measured.stage_times(stages()), most).policy;
 }
 
 std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const StepOptions& options,
@@ -272,7 +293,7 @@ Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Va
             .then([parts](const std::vector<double>& losses) { return std::pair(parts, losses); });
       })
       .then([run, kept = report_](const std::pair<std::vector<RunnerReport>, std::vector<double>>& done) {
-        *kept = join(done.first, run->policy);
+        kept->keep(join(done.first, run->policy));
         return StepResult{mean(done.second, run->weights), done.second, run->total};
       });
 }
@@ -288,7 +309,7 @@ Future<void> Pipeline::keep_versions() {
 Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const StepOptions& options) {
   const auto run = prepare(split_batch(batch, options_.micro_batches, "the batch"), options, false);
   return start(run).then([run, kept = report_](const std::vector<RunnerReport>& parts) {
-    *kept = join(parts, run->policy);
+    kept->keep(join(parts, run->policy));
     return parts.back().outputs;
   });
 }

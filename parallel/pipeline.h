@@ -150,10 +150,11 @@ class Pipeline {
   /// What steps of `micro_batches` follow; for "auto" after the first step, which measures.
   Policy policy(int micro_batches);
   /// What the last step that ended well did, and when.
-  const StepReport& step_report() const { return *report_; }
+  StepReport step_report() const;
 
  private:
   struct Run;
+  struct LastReport;
   std::shared_ptr<Run> prepare(std::vector<Value> batch, const StepOptions& options, bool record);
   Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
   std::vector<AnyRef> peers_of(int worker) const;
@@ -168,7 +169,7 @@ class Pipeline {
   std::vector<RRef<Runner>> runners_;
   RRef<LossHere> loss_;
   Future<void> tied_ = Future<void>::ready({});  // the copies have the values of the first ones
-  std::shared_ptr<StepReport> report_ = std::make_shared<StepReport>();
+  std::shared_ptr<LastReport> report_;
   std::map<int, Policy> policies_;  // by number of micro-batches
 };
 

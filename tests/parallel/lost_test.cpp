@@ -85,7 +85,7 @@ TEST_CASE("simulated steps take the messages that their schedule says") {
     autograd::Context context(s.cluster.worker(0));
     REQUIRE(s.cluster.await(pipeline.step_async(Value(x), Value(y))).ok());
   }
-  const StepReport& report = pipeline.step_report();
+  const StepReport report = pipeline.step_report();
   CHECK(report.messages.size() == 8);
   for (const auto& m : report.messages)
     CHECK(m.arrived - m.sent == Approx(1e-3));   // the link's delay, in virtual time

@@ -53,7 +53,7 @@ TEST_CASE("a table written by hand runs") {
   std::vector<Tensors> grads;
   CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
   compare(grads, whole);
-  const StepReport& report = pipeline.step_report();
+  const StepReport report = pipeline.step_report();
   std::string row;
   for (const auto& e : report.events)
     if (e.worker == 0) row += e.action.str() + " ";
@@ -269,7 +269,7 @@ TEST_CASE("the report of a step says what ran, and how many micro-batches were a
     Pipeline pipeline(f.cluster->here(), f.stages(), {.schedule = schedule, .micro_batches = m});
     autograd::Context context(*f.cluster);
     pipeline.step(Value(x), Value(x));
-    const StepReport& report = pipeline.step_report();
+    const StepReport report = pipeline.step_report();
     const Policy policy = pipeline.policy(m);
     CHECK(report.schedule == schedule);
     if (const auto* table = std::get_if<Schedule>(&policy)) {

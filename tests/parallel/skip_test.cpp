@@ -183,8 +183,8 @@ TEST_CASE("skips cross no stage in between: counted bytes on every link") {
     }
   CHECK(bytes(1, 3) + bytes(2, 4) + bytes(3, 1) + bytes(4, 2) == 0);
   std::map<std::pair<int, int>, int64_t> reported;
-  for (const auto& message : pipeline.step_report().messages)
-    reported[{message.from, message.to}] += message.bytes;
+  const StepReport report = pipeline.step_report();
+  for (const auto& message : report.messages) reported[{message.from, message.to}] += message.bytes;
   CHECK(reported.size() == 8);
   for (const auto& [way, count] : reported) CHECK(count == static_cast<int64_t>(tensor));
 }
