@@ -30,6 +30,8 @@ class Leader {
     ValueList values;
     {
       std::lock_guard lock(mutex_);
+      for (const WorkerId m : members)  // lost() has been here, or will be
+        if (auto why = call->worker().members().loss(m)) throw *why;
       Gathering& gathering = at({name, members});
       auto round = gathering.arrive(from, ticket, std::move(value));
       waiting_[ticket] = call;

@@ -34,6 +34,7 @@ void Profiler::on_begin(const Ref<Invocation>& call) {
   int64_t number;
   {
     std::lock_guard lock(mutex_);
+    if (auto why = worker_.members().loss(call->from())) throw *why;  // worker_lost() has been here
     number = ++last_scope_;
     scopes_.emplace(number, Scope{call->from(), first_ + events_.size(), missed_, shapes});
     on_ = true;

@@ -107,6 +107,7 @@ void RefTable::on_lookup(const Ref<actors::Invocation>& call) {
     if (!worker_) return;
     found = names_.find(name);
     if (!found && !wait) throw names_.unknown(worker_->name(), name);
+    if (auto why = worker_->members().loss(call->from())) throw *why;  // lost() has been here
     if (!found) late = names_.wait(name, call, worker_->clock().now());
   }
   if (!found) return;
