@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|model|ps|ops|pipeline ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|pipeline ...]
+
+tcp: ours as for rpc, but over TCP on loopback; the peer as for rpc, with its shared memory.
 
 TROUPE_PEER_PYTHON lists the interpreters that run the peer, separated by colons (/usr/bin/python3 unless set): those of
 several versions of PyTorch, say. Each line is set beside the fastest of them in its round. A peer has one thread for its
@@ -15,7 +17,7 @@ for them to leave it alone.
 """
 import argparse, os, statistics, sys, time
 
-from programs import PROCESSES, command, lines
+from programs import PROCESSES, command, lines, lines_over_tcp
 
 MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula"}
 TIMES = {"ns", "us", "ms", "s"}
@@ -67,10 +69,10 @@ def ratio(ours, peer):
     return peer["value"] / ours["value"] if ours["unit"] in TIMES else ours["value"] / peer["value"]
 
 
-def run(what):
-    printed = lines(what)
+def run(bin_dir, what):
+    printed = lines_over_tcp(bin_dir, "rpc") if what == "tcp" else lines(command(bin_dir, what))
     if printed is None:
-        sys.exit(f"compare: failed: {' '.join(what)}")
+        sys.exit(f"compare: our {what} failed")
     return printed
 
 
@@ -128,18 +130,19 @@ def main():
     if args.rounds < 1:
         parser.error(f"--rounds: expected at least 1, got {args.rounds}")
     for what in args.what:
-        if what not in PROCESSES:
-            parser.error(f"no benchmark '{what}'; there are: {' '.join(PROCESSES)}")
+        if what not in [*PROCESSES, "tcp"]:
+            parser.error(f"no benchmark '{what}'; there are: tcp {' '.join(PROCESSES)}")
 
     table = {}  # key: (unit, our values, peer values, ratios), in the order of the first round
     for what in args.what or PROCESSES:
+        prefix = "tcp: " if what == "tcp" else ""
         for round in range(args.rounds):
             if args.quiet:
                 wait_until_quiet()
             others = Others()
-            peers = run_peers(args.peer, what)
-            for ours in run(command(args.bin_dir, what)):
-                unit, mine, theirs, ratios = table.setdefault(key(ours), (ours["unit"], [], [], []))
+            peers = run_peers(args.peer, "rpc" if what == "tcp" else what)
+            for ours in run(args.bin_dir, what):
+                unit, mine, theirs, ratios = table.setdefault(prefix + key(ours), (ours["unit"], [], [], []))
                 mine.append(ours["value"])
                 peer = next((p for p in peers if same(ours, p)), None)
                 speed = ratio(ours, peer) if peer else None
@@ -148,7 +151,7 @@ def main():
                     theirs.append(peer["value"])
                     ratios.append(speed)
             for peer in peers:  # what we have nothing to set beside
-                table.setdefault(key(peer), (peer["unit"], [], [], []))[2].append(peer["value"])
+                table.setdefault(prefix + key(peer), (peer["unit"], [], [], []))[2].append(peer["value"])
             print(f"compare: {what}, round {round + 1} of {args.rounds}; others had {100 * others.share():.0f} % of the "
                   "processor", file=sys.stderr, flush=True)
     show(table, args.markdown)

@@ -25,6 +25,7 @@ SocketConnection::SocketConnection(std::shared_ptr<SocketCore> core, Fd fd, Peer
     : core_(std::move(core)),
       peer_(std::move(peer)),
       address_(std::move(address)),
+      same_host_(is_unix(fd.get())),
       last_heard_(core_->now().time_since_epoch().count()),
       fd_(std::move(fd)),
       last_sent_(core_->now()),
@@ -218,8 +219,14 @@ void SocketConnection::finish_outside(const Error& reason) {
   finish(reason);
 }
 
+// Not on a thread of the user: who hears of the end may take its time.
 void SocketConnection::finish(Error reason) {
   const auto self = shared_from_this();
+  if (!core_->delivery.on_thread()) {
+    finishing_ = true;
+    core_->delivery.post([self, reason] { self->finish_outside(reason); });
+    return;
+  }
   std::vector<Promise<void>> waiting;
   bool announced;
   {

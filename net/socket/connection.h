@@ -51,8 +51,8 @@ class SocketConnection final : public Connection,
   void abandon();
 
   // ---- looking for messages in the ring
-  /// A caller that waits reads the ring, and sleeps there; at once back if another one does, or there is
-  /// none.
+  /// A caller that waits reads the ring, and sleeps there; or, without one, reads the socket while it looks.
+  /// At once back if another one does.
   void deliver_until(const Ready& done, TimePoint end, bool looks) override;
   /// On the delivery thread, while it looks here: whether anything came.
   bool look();
@@ -104,14 +104,19 @@ class SocketConnection final : public Connection,
 
   void begin_looking();
   void end_looking();
-  bool look_until(const Ready& done, TimePoint end);
+  void read_ring_until(const Ready& done, TimePoint end, bool looks);
+  void read_socket_until(const Ready& done, TimePoint end);
+  template <class Look>
+  bool look_until(const Ready& done, TimePoint end, const Look& look);
   bool sleep_until(const Ready& done, TimePoint end);
+  bool watch_socket(bool on);
   Error lost(const std::string& what) const;
   std::string who() const;
 
   const std::shared_ptr<SocketCore> core_;
   const PeerInfo peer_;
   const std::string address_;
+  const bool same_host_;  // a Unix socket: rings may come
   std::atomic<size_t> queued_{0};
   std::atomic<int64_t> last_heard_;  // ns of the clock; stored by delivery
 
@@ -144,6 +149,7 @@ class SocketConnection final : public Connection,
   std::optional<ReadFrame> held_;          // from the ring: those before it come by the socket
   std::atomic<bool> has_ring_{false};      // ring_reader_ is there
   bool ring_misused_ = false;
+  bool finishing_ = false;  // the delivery thread has been asked to close it
 
   std::atomic<int> lookers_{0};         // threads that look into the ring: none of them has to be woken
   std::atomic<bool> waited_on_{false};  // by a caller that looks or sleeps here

@@ -1,4 +1,6 @@
 // Who looks into the ring of a connection, and who sleeps there.
+#include <sys/epoll.h>
+
 #include "net/socket/connection.h"
 #include "net/socket/cores.h"
 #include "net/socket/relax.h"
@@ -65,22 +67,49 @@ void SocketConnection::look_no_more() {
 // ---- a caller that waits
 
 void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool looks) {
-  if (!has_ring_.load(std::memory_order_acquire) || !core_->limits().callers_read ||
-      waited_on_.exchange(true))
-    return;
+  if (!core_->limits().callers_read || waited_on_.exchange(true)) return;
+  if (has_ring_.load(std::memory_order_acquire))
+    read_ring_until(done, end, looks);
+  else if (looks && !(same_host_ && core_->limits().ring_bytes))  // else the delivery thread takes the ring
+    read_socket_until(done, end);
+  waited_on_.store(false);
+}
+
+void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks) {
   begin_looking();
   for (TimePoint now = core_->now(); !done.is_set() && now < end;) {
-    if (looks && !look_until(done, end)) break;
+    if (looks && !look_until(done, end, [this] { return look(); })) break;
     if (!sleep_until(done, end)) break;
     const TimePoint before = std::exchange(now, core_->now());
     looks = now - before < kSoon;
   }
   end_looking();
-  waited_on_.store(false);
+}
+
+// Meanwhile what comes wakes nobody. A thread cannot sleep on a socket and on a flag: then the delivery
+// thread reads again.
+void SocketConnection::read_socket_until(const Ready& done, TimePoint end) {
+  if (!watch_socket(false)) return;
+  look_until(done, end, [this] {
+    std::unique_lock reading(read_mutex_, std::try_to_lock);
+    if (!reading) return false;
+    const uint32_t before = expected_;
+    read_socket();
+    return expected_ != before;
+  });
+  watch_socket(true);
+}
+
+bool SocketConnection::watch_socket(bool on) {
+  std::lock_guard lock(mutex_);
+  if (state_ == State::closed || read_watch_ == 0) return false;
+  core_->delivery.change(read_watch_, fd_.get(), on ? EPOLLIN : 0u);
+  return true;
 }
 
 // True: nothing has come for a while. False: the wait is over.
-bool SocketConnection::look_until(const Ready& done, TimePoint end) {
+template <class Look>
+bool SocketConnection::look_until(const Ready& done, TimePoint end, const Look& look) {
   TimePoint now = core_->now(), last = now;
   const TimePoint start = now;
   if (!core_->may_look(now)) return true;
@@ -91,7 +120,7 @@ bool SocketConnection::look_until(const Ready& done, TimePoint end) {
     if (!came) relax();
     if (!came && looks % kLooksPerTime != 0) continue;
     const TimePoint before = std::exchange(now, core_->now());
-    const bool moved = keep_apart(now, start);
+    const bool moved = has_ring_.load(std::memory_order_relaxed) && keep_apart(now, start);
     if (came) last = now;
     in_vain = now - last >= core_->limits().look ||
               (!came && core_->was_away(before, now));  // what came may have taken its time

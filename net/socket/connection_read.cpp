@@ -38,7 +38,7 @@ void SocketConnection::on_bell() {
 bool SocketConnection::read_socket() {
   // Shared by all connections of the thread: a reader keeps nothing in it.
   static thread_local std::array<std::byte, kScratch> scratch;
-  for (size_t done = 0; done < kReadBudget;) {
+  for (size_t done = 0; done < kReadBudget && !finishing_;) {
     iovec parts[kDirect + 1];
     size_t n = 0, direct = 0;
     try {

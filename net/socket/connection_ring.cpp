@@ -28,11 +28,7 @@ constexpr size_t kParts = 8;                // buffers of a message that goes by
 
 // The first frames of a connection, so the socket has room. Where anything is refused the socket does it all.
 void SocketConnection::offer_memory() {
-  int domain = 0;
-  socklen_t length = sizeof domain;
-  if (!queue_.empty() || ::getsockopt(fd_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
-      domain != AF_UNIX)
-    return;
+  if (!queue_.empty() || !same_host_) return;
   const auto offer = [&](FrameKind kind, const Fd& memory, const Fd& bell) {
     return send_with(fd_.get(), encode_prefix({.kind = kind}), memory, bell);
   };

@@ -95,10 +95,13 @@ void tune(int fd) {
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);  // heartbeats of our own
   // A Unix socket holds 208 KiB by default, which costs a wake-up each; TCP sizes itself. The system may give
   // less.
+  if (is_unix(fd)) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kUnixBuffer, sizeof kUnixBuffer);
+}
+
+bool is_unix(int fd) {
   int domain = 0;
   socklen_t size = sizeof domain;
-  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX)
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kUnixBuffer, sizeof kUnixBuffer);
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
 Fd listen_on(const Address& address, Address& actual) {

@@ -52,6 +52,7 @@ Fd listen_on(const Address& address, Address& actual);
 Fd open_socket(int family);
 /// Sets the options that all connections have; harmless where one does not apply.
 void tune(int fd);
+bool is_unix(int fd);
 /// Who is at the other end of an accepted connection: "process 17" or "tcp:10.0.0.1:333".
 std::string peer_text(int fd);
 /// Whether a TCP socket was connected to itself, which loopback allows.

@@ -17,7 +17,7 @@ namespace {
 // Two transports of this process, whose messages go through sockets and rings as if they were two. The server
 // answers each message with the same number.
 struct Link {
-  explicit Link(Duration look = 0ns, bool callers_read = true) {
+  explicit Link(Duration look = 0ns, bool callers_read = true, const std::string& address = fresh_address()) {
     Limits limits;
     limits.look = look;
     limits.callers_read = callers_read;
@@ -31,7 +31,7 @@ struct Link {
     };
     server = transport(to, "w2", limits);
     client = transport(from, "w1", limits);
-    listener = server->listen(fresh_address());
+    listener = server->listen(address);
     connection = client->connect(listener->address()).get();
     // Rings are agreed upon by the time that a few answers have come.
     for (uint64_t i = 0; i < 20; ++i) ask(i).get();
@@ -52,30 +52,36 @@ struct Link {
   std::shared_ptr<Connection> connection;
 };
 
+const std::string kTcp = "tcp:127.0.0.1:0";  // no ring
+
+// Of 500 answers, how many the caller read itself.
+int read_here(Link& link) {
+  int itself = 0;
+  for (uint64_t i = 0; i < 500; ++i) {
+    CHECK(link.ask(i).get() == i);
+    itself += link.deliverer[i % 64] == std::this_thread::get_id();
+  }
+  return itself;
+}
+
 }  // namespace
 
-TEST_CASE("a caller that waits gets its answer itself, awake or asleep") {
-  for (const Duration look : {Duration(0), Duration(100us)}) {
-    Link link(look);
-    int itself = 0;
-    for (uint64_t i = 0; i < 500; ++i) {
-      CHECK(link.ask(i).get() == i);
-      itself += link.deliverer[i % 64] == std::this_thread::get_id();
-    }
-    CHECK(itself > 0);
-  }
+TEST_CASE("a caller that waits gets its answer itself: from a ring, awake or asleep, or a socket, awake") {
+  Link asleep, awake(100us), socket(100ms, true, kTcp);
+  CHECK(read_here(asleep) > 0);
+  CHECK(read_here(awake) > 0);
+  CHECK(read_here(socket) > 0);
 }
 
 TEST_CASE("a caller leaves reading to the transport's thread if it is told to") {
-  Link link(100us, false);
-  for (uint64_t i = 0; i < 500; ++i) {
-    CHECK(link.ask(i).get() == i);
-    CHECK(link.deliverer[i % 64] != std::this_thread::get_id());
-  }
+  Link ring(100us, false), socket(100us, false, kTcp);
+  CHECK(read_here(ring) == 0);
+  CHECK(read_here(socket) == 0);
 }
 
-TEST_CASE("a caller that sleeps in a ring wakes for what comes by other ways") {
-  Link link;
+TEST_CASE("a caller that reads wakes for what comes by other ways, and leaves reading to others after it") {
+  const bool ring = GENERATE(true, false);
+  Link link(ring ? Duration(0) : Duration(100ms), true, ring ? fresh_address() : kTcp);
   link.answers = false;
   const auto unanswered = link.ask(1);
   CHECK_FALSE(unanswered.wait_for(2ms));
@@ -89,8 +95,9 @@ TEST_CASE("a caller that sleeps in a ring wakes for what comes by other ways") {
   link.from.wait([&] { return link.from.messages.back().header[0] == 77; });
 }
 
-TEST_CASE("callers that sleep in a ring are told when the peer has gone") {
-  Link link;
+TEST_CASE("callers that read are told when the peer has gone") {
+  const bool ring = GENERATE(true, false);
+  Link link(ring ? Duration(0) : Duration(100ms), true, ring ? fresh_address() : kTcp);
   link.answers = false;
   std::atomic<int> told{0};
   std::latch sent(3);
@@ -114,8 +121,9 @@ TEST_CASE("callers that sleep in a ring are told when the peer has gone") {
 }
 
 TEST_CASE("callers of several threads all get their answers, whoever reads") {
-  for (const Duration look : {Duration(0), Duration(100us)}) {
-    Link link(look);
+  for (const auto& [look, address] :
+       {std::pair(Duration(0), fresh_address()), {100us, fresh_address()}, {100us, kTcp}}) {
+    Link link(look, true, address);
     std::vector<std::thread> callers;
     std::atomic<uint64_t> right{0};
     for (uint64_t t = 0; t < 4; ++t)
