@@ -20,8 +20,8 @@ ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type)
   for (const auto& m : worker.actor_methods()) add(m.name);
   const size_t kinds = method_labels_.size() + 1;
   paces_ = std::make_unique<Pace[]>(kinds);
-  type_paces_ = worker.type_paces(type, kinds + 2);
-  for (size_t i = 0; i < kinds; ++i) paces_[i].begin_like(type_paces_[i]);
+  of_type_ = worker.habits(type, kinds + 2);
+  for (size_t i = 0; i < kinds; ++i) paces_[i].begin_like(of_type_[i].pace);
   worker_.cell_made();
 }
 
@@ -42,7 +42,7 @@ const ActorType::Method& ActorCell::method(size_t index) const {
 }
 
 void ActorCell::construct(ValueList args) {
-  Pace& pace = type_paces_[method_labels_.size() + 1];
+  Pace& pace = of_type_[method_labels_.size() + 1].pace;
   post(
       [this, &pace, args = std::move(args)]() mutable {
         const TimePoint start = worker_.clock().now();
@@ -110,7 +110,7 @@ void ActorCell::cancel_suspensions(const Error& why) {
 }
 
 void ActorCell::release() {
-  Pace& pace = type_paces_[method_labels_.size() + 2];
+  Pace& pace = of_type_[method_labels_.size() + 2].pace;
   post(
       [this, &pace] {
         released_ = true;
@@ -124,7 +124,7 @@ void ActorCell::release() {
 }
 
 void ActorCell::note_pace(size_t method, Duration took) {
-  if (paces_[method].young()) type_paces_[method].note(took);
+  if (paces_[method].young()) of_type_[method].pace.note(took);
   paces_[method].note(took);
 }
 

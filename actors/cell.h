@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/actor.h"
+#include "actors/habits.h"
 #include "actors/invocation.h"
 #include "actors/runtime.h"
 #include "actors/type.h"
@@ -71,6 +72,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ActorType::Method& method(size_t index) const;
   /// The method took that long.
   void note_pace(size_t method, Duration took);
+  SoleResult& sole_result(size_t method) { return of_type_[method].sole_result; }
 
  private:
   void destroy();
@@ -81,7 +83,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::vector<std::string> method_labels_;
   // Of the methods, then of post_paced(). An actor's first runs go where its type's went.
   std::unique_ptr<Pace[]> paces_;
-  Pace* type_paces_;  // likewise, then of construction and destruction
+  Habits* of_type_;  // likewise, then of construction and destruction
   std::unique_ptr<Actor> object_;
   int in_use_ = 0;  // coroutines that run or wait
   bool released_ = false;

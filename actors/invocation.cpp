@@ -7,6 +7,7 @@
 #include "actors/worker.h"
 #include "core/log.h"
 #include "core/node.h"
+#include "core/placed_storage.h"
 
 namespace troupe {
 
@@ -113,7 +114,23 @@ void Invocation::complete(Result<Value> result) {
   }
 }
 
+// Floats alone: of other numbers, which may be used as indices, nobody else should have a hold.
+void Invocation::note_sole_result(const net::Reply& reply) {
+  if (!connection_ || !cell_ || !reply.result.ok()) return;
+  const std::byte* largest = nullptr;
+  size_t bytes = SoleResult::kLeast - 1;
+  visit_tensors(const_cast<Value&>(reply.result.value()), [&](const Tensor& t) {
+    if (!t.defined() || !t.device().is_cpu() || !is_floating(t.dtype()) || t.storage()->size() <= bytes ||
+        t.impl()->use_count() != 1 || t.storage()->use_count() != 1)
+      return;
+    largest = t.storage()->data();
+    bytes = t.storage()->size();
+  });
+  cell_->sole_result(method_).note(PlacedStorage::made_by(this), largest, bytes);
+}
+
 void Invocation::deliver(net::Reply& reply) {
+  note_sole_result(reply);
   const auto& interceptors = worker_.interceptors_;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
   try {
@@ -134,12 +151,17 @@ void Invocation::run() {
   if (start >= deadline_)
     return fail(
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
+  SoleResult& sole = cell_->sole_result(method_);
+  const size_t expected = connection_ ? sole.expected() : 0;
+  const PlacedStorage placing(expected ? connection_->place() : nullptr, expected, this);
   try {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
   } catch (...) {
     threw(current_error());
   }
+  if (!(state_ & kCompleted))
+    sole.note(placing.made(), nullptr, 0);  // a coroutine: what was placed is no result
   if (call_.tell_start && !(state_ & kCompleted)) worker_.tell_started(from_, call_.id);
   cell_->note_pace(method_, worker_.clock().now() - start);
 }

@@ -37,7 +37,7 @@ void Links::submit(WorkerId to, std::vector<net::Message> messages) {
     auto at = links_.find(to);
     if (at == links_.end() || (!at->second.connection && !at->second.opening)) {
       if (auto why = members_.loss(to)) throw *why;  // drop() has been here
-      addresses = addresses_of(to);  // throws before there is a link for anything to wait on
+      addresses = addresses_of(to);                  // throws before there is a link for anything to wait on
       at = links_.try_emplace(to).first;
       at->second.opening = true;
     }

@@ -159,11 +159,11 @@ const ActorType& Worker::type(const std::string& name) const {
                 "; it hosts: " + (list.empty() ? "none" : list) + " (add it to hosting<...>())");
 }
 
-Pace* Worker::type_paces(const ActorType& type, size_t kinds) {
+Habits* Worker::habits(const ActorType& type, size_t kinds) {
   std::lock_guard lock(actors_mutex_);
-  auto& paces = type_paces_[&type];
-  if (!paces) paces = std::make_unique<Pace[]>(kinds);
-  return paces.get();
+  auto& habits = habits_[&type];
+  if (!habits) habits = std::make_unique<Habits[]>(kinds);
+  return habits.get();
 }
 
 std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,

@@ -120,8 +120,8 @@ class Worker final : public net::Events {
   /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
   std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args);
   void add_actor(const std::shared_ptr<ActorCell>& cell);
-  /// How long the work of actors of this type takes: `kinds` of them, alive as long as the worker.
-  Pace* type_paces(const ActorType& type, size_t kinds);
+  /// What is known of the work of actors of this type: `kinds` of it, alive as long as the worker.
+  Habits* habits(const ActorType& type, size_t kinds);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
   /// Forgets the actor and destroys its object after what is in its mailbox.
   void release_actor(const ObjectId& id);
@@ -194,7 +194,7 @@ class Worker final : public net::Events {
 
   mutable std::mutex actors_mutex_;
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_;
-  std::unordered_map<const ActorType*, std::unique_ptr<Pace[]>> type_paces_;
+  std::unordered_map<const ActorType*, std::unique_ptr<Habits[]>> habits_;
   std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
   size_t prune_released_at_ = 64;
   std::condition_variable cells_gone_;

@@ -43,19 +43,32 @@ void Worker::deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocatio
   }
 }
 
+namespace {
+
+// The message has the tensors then. Whether anybody else does, shows when it is sent.
+net::Message encoded(net::Reply& reply) {
+  net::Message message = net::encode(reply);
+  if (message.buffer_bytes() < SoleResult::kLeast) return message;
+  visit_tensors(const_cast<Value&>(reply.result.value()), [](Tensor& t) { t = {}; });
+  return message;
+}
+
+}  // namespace
+
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
   const Ref<Invocation> invocation(
       new Invocation(*this, connection.peer().id, std::move(call),
                      [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
                        if (!wanted || quiet) log_unanswered(reply);
-                       if (wanted && !quiet) back->send(net::encode(reply));
+                       if (wanted && !quiet) back->send(encoded(reply));
                        if (!quiet) return;
                        try {
                          back->send(net::encode(reply));
                        } catch (const Error&) {  // the connection is gone, and with it the room
                        }
                      }));
+  invocation->set_connection(&connection);
   dispatch(invocation);
   // Cancelled by lose(), which finds it listed, or here.
   if (wanted && to_actor && invocation->list(incoming_) && members_.loss(invocation->from()))

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/free_lists.h"
+#include "core/placed_storage.h"
 
 namespace troupe {
 namespace {
@@ -227,6 +228,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   if (bytes > kMaxBytes)
     throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " +
                   std::to_string(kMaxBytes));
+  if (Ref<Storage> placed = PlacedStorage::make_here(bytes)) return placed;
   auto* data = static_cast<std::byte*>(allocate_block(class_size(bytes)));
   return Ref<Storage>(new Storage(data, bytes, device, nullptr));
 }

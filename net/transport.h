@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/future.h"
+#include "core/placed_storage.h"
 #include "core/value.h"
 #include "net/message.h"
 
@@ -87,6 +88,10 @@ class Connection {
   virtual std::shared_ptr<Connection> share() = 0;
   /// "unix:@name" or "tcp:host:port", for texts.
   virtual std::string address() const = 0;
+
+  /// Memory from which a storage that nobody else holds when it is sent here is not copied; null: there is
+  /// none. The connection's.
+  virtual StoragePlace* place() { return nullptr; }
 
   /// For the owner's use, set before the first message is sent back on it.
   std::shared_ptr<void> tag;

@@ -42,7 +42,7 @@ void SocketConnection::offer_memory() {
     }
   }
   if (core_->limits().heap_bytes)
-    if (auto heap = LendingHeap::make(core_->limits().heap_bytes, core_->limits().queue_bytes))
+    if (auto heap = LendingHeap::create(core_->limits().heap_bytes, core_->limits().queue_bytes))
       if (offer(FrameKind::heap_offer, heap->fd(), {})) heap_ = std::move(heap);
 }
 
@@ -52,6 +52,10 @@ void SocketConnection::lend(Message& message) {
   if (!heap) return;
   for (Buffer& b : message.buffers) {
     if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
+    if ((b.lent = heap->hand_over(b))) {
+      b.storage = {};
+      continue;
+    }
     const auto place = heap->take(b.size);
     if (!place) continue;  // by the socket
     copy_large(place->data, b.data(), b.size);
