@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <latch>
 #include <new>
 #include <stop_token>
 #include <thread>
@@ -134,16 +135,26 @@ void idle(const bench::Bench& bench, const RRef<Peer>& peer) {
 
 void under_load(const bench::Bench& bench, const RRef<Peer>& peer) {
   const auto echo = [&] { peer.call<&Peer::echo>(1).get(); };
-  const Spread quiet = spread(bench.count(5000), echo);
+  const int echos = bench.count(100'000);
+  const Spread quiet = spread(echos, echo);
+  std::latch flowing(1);
+  std::atomic<int> tensors{0};  // that went there and back
   std::jthread streaming([&](const std::stop_token& enough) {
     const Tensor x = Tensor::full({16 << 20}, 1);
-    while (!enough.stop_requested()) peer.call<&Peer::back>(x).get();
+    while (!enough.stop_requested()) {
+      peer.call<&Peer::back>(x).get();
+      if (tensors++ == 0) flowing.count_down();
+    }
   });
-  const Spread loaded = spread(bench.count(200), echo);
+  flowing.wait();
+  const int before = tensors;
+  const Spread loaded = spread(echos, echo);
+  const int meanwhile = tensors - before;
   streaming.request_stop();
   streaming.join();
   bench.emit("rpc_echo_p99_us", quiet.p99, "us", {{"median", quiet.median}});
-  bench.emit("rpc_echo_p99_under_load_us", loaded.p99, "us", {{"median", loaded.median}});
+  bench.emit("rpc_echo_p99_under_load_us", loaded.p99, "us",
+             {{"median", loaded.median}, {"tensors", static_cast<double>(meanwhile)}});
 }
 
 // A tensor on its way to the peer, beside the fastest copy into memory that two processes could share.

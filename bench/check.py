@@ -67,7 +67,7 @@ EXPECTED = {
 BESIDE = {**{f"pipeline_{kind}step_us": ["of_formula"] for kind in ("", "zero_bubble_", "large_")},
           "rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
           "rpc_transfer_us": ["raw_copy_us", "of_raw"],
-          "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median"], "rpc_echo_allocations": ["there"],
+          "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median", "tensors"], "rpc_echo_allocations": ["there"],
           "scale_callers_us": ["calls_per_s"], "scale_workers_us": ["in_turn"], "scale_connection_bytes": ["used"],
           "scale_backward_hops_us": ["step"], "scale_backward_fan_out_us": ["step"], "scale_actor_bytes": ["holder"],
           "scale_reference_bytes": ["holder"], "scale_context_overhead_percent": ["without_us"],
