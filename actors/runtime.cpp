@@ -86,11 +86,47 @@ class InlineUnit final : public caf::execution_unit {
   std::deque<caf::resumable*> ready_;
 };
 
+// Keeps one mailbox that its thread has posted to the pool, for that thread to run.
+class Kept final : public caf::execution_unit, public Chores {
+ public:
+  explicit Kept(caf::actor_system& system) : caf::execution_unit(&system) { of_thread() = this; }
+  ~Kept() {
+    of_thread() = nullptr;
+    if (mailbox_) system_->scheduler().enqueue(mailbox_);
+  }
+  static Kept* of_thread_for(caf::actor_system& system) {
+    Kept* kept = of_thread();
+    return kept && kept->system_ == &system ? kept : nullptr;
+  }
+  bool empty() const override { return !mailbox_; }
+  void run() override {
+    InlineUnit unit(*system_);
+    unit.exec_later(std::exchange(mailbox_, nullptr));
+    of_thread() = nullptr;  // what it posts need not wait for it
+    unit.drain();
+    of_thread() = this;
+  }
+  void exec_later(caf::resumable* r) override {
+    if (mailbox_)
+      system_->scheduler().enqueue(r);
+    else
+      mailbox_ = r;
+  }
+
+ private:
+  static Kept*& of_thread() {
+    thread_local Kept* kept = nullptr;
+    return kept;
+  }
+  caf::resumable* mailbox_ = nullptr;
+};
+
 class CafRuntime final : public Runtime {
  public:
   explicit CafRuntime(int threads) : threads_(threads), config_(threads), system_(config_) {}
 
   std::unique_ptr<Mailbox> make_mailbox() override;
+  std::unique_ptr<Chores> make_chores() override { return std::make_unique<Kept>(system_); }
   caf::actor_system& system() { return system_; }
   int threads() const override { return threads_; }
 
@@ -137,7 +173,7 @@ class CafMailbox final : public Mailbox {
     auto element = caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, JobMessage{std::move(job)});
     auto* target = caf::actor_cast<caf::abstract_actor*>(actor_);
     happens_before(target);
-    if (where == Where::pool) return target->enqueue(std::move(element), nullptr);
+    if (where == Where::pool) return target->enqueue(std::move(element), Kept::of_thread_for(system_));
     if (auto* unit = InlineUnit::active_for(system_)) return target->enqueue(std::move(element), unit);
     InlineUnit unit(system_);
     target->enqueue(std::move(element), &unit);

@@ -8,6 +8,7 @@
 
 #include "actors/pace.h"
 #include "core/ref.h"
+#include "core/waiting.h"
 
 namespace troupe::actors {
 
@@ -42,6 +43,10 @@ class Runtime {
   static std::shared_ptr<Runtime> make(int threads = 0);
   virtual std::unique_ptr<Mailbox> make_mailbox() = 0;
   virtual int threads() const { return 1; }
+  /// For a thread that serves (core/waiting.h): as long as they are there it runs a mailbox itself that it
+  /// would have handed to the pool, one at a time. To be made and destroyed by that thread. Null: there are
+  /// none.
+  virtual std::unique_ptr<Chores> make_chores() { return nullptr; }
 };
 
 }  // namespace troupe::actors

@@ -19,6 +19,7 @@ struct Expected {
   const Arrivals* who = nullptr;
   TimePoint last_end{};
   int undisturbed = 0;
+  Chores* chores = nullptr;
 };
 
 Expected& expected() {
@@ -41,7 +42,9 @@ void deliver(Arrivals& from, const Ready& ready, TimePoint end, bool looks) {
   at.callback = true;
   FrameScope scope(at);
   GradMode recording(true);
-  from.deliver_until(ready, end, looks);
+  Chores* chores = expected().chores;
+  from.deliver_until(ready, end, looks, chores);
+  while (chores && !chores->empty()) chores->run();
 }
 
 }  // namespace
@@ -52,6 +55,9 @@ void expect_from(const std::shared_ptr<Arrivals>& from) {
   e.from = from;
   e.who = from.get();
 }
+
+Serving::Serving(Chores* chores) { expected().chores = chores; }
+Serving::~Serving() { expected().chores = nullptr; }
 
 Undisturbed::Undisturbed() { ++expected().undisturbed; }
 Undisturbed::~Undisturbed() { --expected().undisturbed; }

@@ -7,13 +7,31 @@
 
 namespace troupe {
 
+/// What a thread that serves was brought to do, and what would hold up the connection that brought it.
+class Chores {
+ public:
+  virtual ~Chores() = default;
+  virtual bool empty() const = 0;
+  virtual void run() = 0;
+};
+
+/// While one is alive, its thread has nothing to do but to wait: where it waits for long, as workers do for
+/// their end, it does `chores` in between. Null: none.
+class Serving {
+ public:
+  explicit Serving(Chores* chores);
+  ~Serving();
+  Serving(const Serving&) = delete;
+};
+
 /// Brings messages by a thread of its own, or by one that waits: a connection.
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
   /// Delivers what comes until `done` or `end`; comes back earlier if somebody else does it. `looks`: for a
-  /// while, and again after each message, before the thread sleeps. Any thread may call it.
-  virtual void deliver_until(const Ready& done, TimePoint end, bool looks) = 0;
+  /// while, and again after each message, before the thread sleeps. `chores`: done in between, while somebody
+  /// else reads; may be null. Any thread may call it.
+  virtual void deliver_until(const Ready& done, TimePoint end, bool looks, Chores* chores) = 0;
 };
 
 /// What the current thread waits for next is likely to come by `from`, which is not kept alive.

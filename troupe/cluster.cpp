@@ -181,6 +181,8 @@ class Joined final : public WorkerProcess {
       (void)joiner_.leave(code.value()).wait_for(std::chrono::seconds(5));
       joiner_.end(code.value());
     });
+    const auto chores = process_.worker.runtime().make_chores();
+    const Serving serving(chores.get());
     return joiner_.ended().get();
   }
   void leave() override { joiner_.leave(0).get(); }

@@ -54,7 +54,7 @@ class SocketConnection final : public Connection,
   // ---- looking for messages in the ring
   /// A caller that waits reads the ring, and sleeps there; or, without one, reads the socket while it looks.
   /// At once back if another one does.
-  void deliver_until(const Ready& done, TimePoint end, bool looks) override;
+  void deliver_until(const Ready& done, TimePoint end, bool looks, Chores* chores) override;
   /// On the delivery thread, while it looks here: whether anything came.
   bool look();
   /// On a thread that looks here: sees to it that the peer's does not have to wait for its core. Whether it
@@ -105,10 +105,10 @@ class SocketConnection final : public Connection,
 
   void begin_looking();
   void end_looking();
-  void read_ring_until(const Ready& done, TimePoint end, bool looks);
+  void read_ring_until(const Ready& done, TimePoint end, bool looks, Chores* chores);
   void read_socket_until(const Ready& done, TimePoint end);
-  template <class Look>
-  bool look_until(const Ready& done, TimePoint end, const Look& look);
+  template <class Over, class Look>
+  void look_until(TimePoint end, const Over& over, const Look& look);
   bool sleep_until(const Ready& done, TimePoint end);
   bool watch_socket(bool on);
   Error lost(const std::string& what) const;

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kTurn = 16;  // messages that a caller delivers before it looks at its own
 constexpr int kLooksPerTime = 32;
 constexpr Duration kSoon = std::chrono::microseconds(200);    // messages that follow each other
+constexpr Duration kRetry = std::chrono::milliseconds(1);     // to read, of who has nothing else to do
 constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
 
 }  // namespace
@@ -66,22 +67,38 @@ void SocketConnection::look_no_more() {
 
 // ---- a caller that waits
 
-void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool looks) {
+void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool looks, Chores* chores) {
   if (!core_->limits().callers_read || waited_on_.exchange(true)) return;
   if (has_ring_.load(std::memory_order_acquire))
-    read_ring_until(done, end, looks);
+    read_ring_until(done, end, looks, chores);
   else if (looks && !(same_host_ && core_->limits().ring_bytes))  // else the delivery thread takes the ring
     read_socket_until(done, end);
   waited_on_.store(false);
 }
 
-void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks) {
+void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks, Chores* chores) {
+  const auto called = [&] { return chores && !chores->empty(); };
+  const auto over = [&] { return done.is_set() || called(); };
   begin_looking();
-  for (TimePoint now = core_->now(); !done.is_set() && now < end;) {
-    if (looks && !look_until(done, end, [this] { return look(); })) break;
-    if (!sleep_until(done, end)) break;
-    const TimePoint before = std::exchange(now, core_->now());
-    looks = now - before < kSoon;
+  for (TimePoint now = core_->now(); !done.is_set() && now < end; now = core_->now()) {
+    if (looks) look_until(end, over, [this] { return look(); });
+    if (called()) {
+      end_looking();
+      chores->run();
+      begin_looking();
+      looks = true;
+    } else if (done.is_set()) {
+      break;
+    } else if (sleep_until(done, end)) {
+      looks = core_->now() - now < kSoon;
+    } else if (chores) {  // the delivery thread looks, but not for long
+      end_looking();
+      done.wait_until(std::min(end, core_->now() + kRetry));
+      begin_looking();
+      looks = false;
+    } else {
+      break;
+    }
   }
   end_looking();
 }
@@ -90,7 +107,8 @@ void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool lo
 // thread reads again.
 void SocketConnection::read_socket_until(const Ready& done, TimePoint end) {
   if (!watch_socket(false)) return;
-  look_until(done, end, [this] {
+  const auto over = [&] { return done.is_set(); };
+  look_until(end, over, [this] {
     std::unique_lock reading(read_mutex_, std::try_to_lock);
     if (!reading) return false;
     const uint32_t before = expected_;
@@ -107,15 +125,15 @@ bool SocketConnection::watch_socket(bool on) {
   return true;
 }
 
-// True: nothing has come for a while. False: the wait is over.
-template <class Look>
-bool SocketConnection::look_until(const Ready& done, TimePoint end, const Look& look) {
+// Until it is over, or nothing has come for a while.
+template <class Over, class Look>
+void SocketConnection::look_until(TimePoint end, const Over& over, const Look& look) {
   TimePoint now = core_->now(), last = now;
   const TimePoint start = now;
-  if (!core_->may_look(now)) return true;
+  if (!core_->may_look(now)) return;
   core_->waiting_callers.fetch_add(1);
   bool in_vain = false;
-  for (int looks = 1; !done.is_set() && now < end && !in_vain; ++looks) {
+  for (int looks = 1; !over() && now < end && !in_vain; ++looks) {
     const bool came = look();
     if (!came) relax();
     if (!came && looks % kLooksPerTime != 0) continue;
@@ -127,7 +145,6 @@ bool SocketConnection::look_until(const Ready& done, TimePoint end, const Look& 
     if (moved) now = core_->now();
   }
   core_->waiting_callers.fetch_sub(1);
-  return in_vain;
 }
 
 // In the ring itself: whoever writes there wakes this thread, and no other has to be woken first. Comes back
