@@ -1,14 +1,11 @@
 // A thread that serves runs long methods itself, and meanwhile others read its connection.
-#include <unistd.h>
-
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <latch>
 #include <thread>
 
 #include "actors/runtime.h"
-#include "net/socket/transport.h"
-#include "troupe/troupe.h"
+#include "tests/support/two_workers.h"
 
 using namespace troupe;
 using actors::Runtime;
@@ -18,15 +15,14 @@ namespace {
 
 // Is busy until it is told otherwise, on whatever thread that may be.
 struct Busy : Actor {
-  bool runs_here(bool blocks) {
-    if (blocks) {
-      begun->count_down();
-      go_on->wait();
-    }
-    return std::this_thread::get_id() == server;
+  bool runs_here() {
+    const int n = ++begun;
+    begun.notify_all();
+    for (int now = go_on; now < n; now = go_on) go_on.wait(now);
+    return std::this_thread::get_id() == server.load();
   }
   int64_t echo(int64_t x) { return x; }
-  static inline std::unique_ptr<std::latch> begun, go_on;
+  static inline std::atomic<int> begun{0}, go_on{0};
   static inline std::atomic<std::thread::id> server;
   static constexpr auto remote = methods<Busy>("runs_here", &Busy::runs_here, "echo", &Busy::echo);
 };
@@ -69,49 +65,28 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
 }
 
 TEST_CASE("while a thread that serves runs a long method, others are answered on the same connection") {
-  std::array<std::unique_ptr<actors::Worker>, 2> workers;
-  std::array<std::shared_ptr<rref::RefTable>, 2> tables;
-  std::array<std::unique_ptr<net::Listener>, 2> listeners;
-  for (WorkerId id = 0; id < 2; ++id) {
-    const std::string name = "w" + std::to_string(id);
-    workers[id] = std::make_unique<actors::Worker>(
-        actors::WorkerOptions{.id = id, .name = name, .host = "here", .hosting = hosting<Busy>()});
-    tables[id] = install_layers(*workers[id]);
-    workers[id]->set_transport(
-        net::make_socket_transport({{id, name}, "a token for chores", {}}, *workers[id]));
-    listeners[id] =
-        workers[id]->transport().listen("unix:@troupe-chores-" + std::to_string(::getpid()) + name);
+  testing::TwoWorkers two(hosting<Busy>());
+  auto busy = two.spawn<Busy>(), other = two.spawn<Busy>();
+  CHECK(other.call<&Busy::echo>(1).get() == 1);
+  Promise<void> end;
+  std::thread serves([&] {
+    Busy::server = std::this_thread::get_id();
+    // Whom it has asked something it reads from.
+    two.worker(1).call_service(0, "metrics", {}).get();
+    const auto chores = two.worker(1).runtime().make_chores();
+    const Serving serving(chores.get());
+    end.future().get();
+  });
+  int here = 0;
+  for (int i = 0; i < 50 || here == 0; ++i) {
+    const auto long_one = busy.call<&Busy::runs_here>();
+    Busy::begun.wait(i);
+    CHECK(other.call<&Busy::echo>(i).get() == i);
+    CHECK_FALSE(long_one.is_ready());
+    ++Busy::go_on;
+    Busy::go_on.notify_all();
+    here += long_one.get();
   }
-  for (auto& w : workers)
-    for (auto& o : workers) w->members().add({o->id(), o->name(), "here", {listeners[o->id()]->address()}});
-  const auto spawn = [&] {
-    return RRef<Busy>(tables[0]->spawn(1, std::string(actors::type_name<Busy>()), {}));
-  };
-  {
-    auto busy = spawn(), other = spawn();
-    CHECK(other.call<&Busy::echo>(1).get() == 1);
-    Promise<void> end;
-    std::thread serves([&] {
-      Busy::server = std::this_thread::get_id();
-      // Whom it has asked something it reads from.
-      workers[1]->call_service(0, "metrics", {}).get();
-      const auto chores = workers[1]->runtime().make_chores();
-      const Serving serving(chores.get());
-      end.future().get();
-    });
-    int here = 0;
-    for (int i = 0; i < 50 || here == 0; ++i) {
-      Busy::begun = std::make_unique<std::latch>(1);
-      Busy::go_on = std::make_unique<std::latch>(1);
-      const auto long_one = busy.call<&Busy::runs_here>(true);
-      Busy::begun->wait();
-      CHECK(other.call<&Busy::echo>(i).get() == i);
-      CHECK_FALSE(long_one.is_ready());
-      Busy::go_on->count_down();
-      here += long_one.get();
-    }
-    end.set();
-    serves.join();
-  }
-  for (auto& w : workers) w->disconnect();
+  end.set();
+  serves.join();
 }

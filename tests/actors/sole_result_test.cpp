@@ -2,12 +2,10 @@
 // them, the others are copied.
 #include "actors/sole_result.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "net/socket/transport.h"
-#include "troupe/troupe.h"
+#include "tests/support/two_workers.h"
 
 using namespace troupe;
 using actors::SoleResult;
@@ -41,27 +39,8 @@ struct Maker : Actor {
                      "was_half_placed", &Maker::was_half_placed, "write", &Maker::write);
 };
 
-// Two workers of this process, whose messages go as if they were two.
+// A maker on another worker.
 struct Two {
-  Two() {
-    for (WorkerId id = 0; id < 2; ++id) {
-      const std::string name = "w" + std::to_string(id);
-      workers[id] = std::make_unique<actors::Worker>(
-          actors::WorkerOptions{.id = id, .name = name, .host = "here", .hosting = hosting<Maker>()});
-      tables[id] = install_layers(*workers[id]);
-      workers[id]->set_transport(
-          net::make_socket_transport({{id, name}, "a token for sole results", {}}, *workers[id]));
-      listeners[id] =
-          workers[id]->transport().listen("unix:@troupe-sole-" + std::to_string(::getpid()) + name);
-    }
-    for (auto& w : workers)
-      for (auto& o : workers) w->members().add({o->id(), o->name(), "here", {listeners[o->id()]->address()}});
-    maker = RRef<Maker>(tables[0]->spawn(1, std::string(actors::type_name<Maker>()), {}));
-  }
-  ~Two() {
-    maker = {};
-    for (auto& w : workers) w->disconnect();
-  }
   Tensor make(double value, bool keep = false) {
     NoGradGuard guard;
     return maker.call<&Maker::make>(value, keep).get();
@@ -74,10 +53,8 @@ struct Two {
       make(i);
     }
   }
-  std::array<std::unique_ptr<actors::Worker>, 2> workers;
-  std::array<std::shared_ptr<rref::RefTable>, 2> tables;
-  std::array<std::unique_ptr<net::Listener>, 2> listeners;
-  RRef<Maker> maker;
+  testing::TwoWorkers workers{hosting<Maker>()};
+  RRef<Maker> maker = workers.spawn<Maker>();
 };
 
 bool all_are(const Tensor& t, double value) {

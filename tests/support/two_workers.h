@@ -1,0 +1,52 @@
+// Two workers of this process, whose messages go through sockets and shared memory as if they were two
+// processes of one host.
+#pragma once
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "net/socket/transport.h"
+#include "troupe/troupe.h"
+
+namespace troupe::testing {
+
+class TwoWorkers {
+ public:
+  explicit TwoWorkers(const actors::Hosting& hosting) {
+    static std::atomic<int> scenes{0};
+    const std::string scene =
+        "unix:@troupe-two-" + std::to_string(::getpid()) + "-" + std::to_string(++scenes);
+    for (WorkerId id = 0; id < 2; ++id) {
+      const std::string name = "w" + std::to_string(id);
+      workers_[id] = std::make_unique<actors::Worker>(
+          actors::WorkerOptions{.id = id, .name = name, .host = "here", .hosting = hosting});
+      tables_[id] = install_layers(*workers_[id]);
+      workers_[id]->set_transport(
+          net::make_socket_transport({{id, name}, "a token for two workers", {}}, *workers_[id]));
+      listeners_[id] = workers_[id]->transport().listen(scene + name);
+    }
+    for (auto& w : workers_)
+      for (auto& o : workers_)
+        w->members().add({o->id(), o->name(), "here", {listeners_[o->id()]->address()}});
+  }
+  ~TwoWorkers() {
+    for (auto& w : workers_) w->disconnect();
+  }
+
+  actors::Worker& worker(size_t i) { return *workers_[i]; }
+  /// An actor on w1, as w0 refers to it.
+  template <class T>
+  RRef<T> spawn() {
+    return RRef<T>(tables_[0]->spawn(1, std::string(actors::type_name<T>()), {}));
+  }
+
+ private:
+  std::array<std::unique_ptr<actors::Worker>, 2> workers_;
+  std::array<std::shared_ptr<rref::RefTable>, 2> tables_;
+  std::array<std::unique_ptr<net::Listener>, 2> listeners_;
+};
+
+}  // namespace troupe::testing
