@@ -12,6 +12,7 @@ constexpr size_t kTurn = 16;  // messages that a caller delivers before it looks
 constexpr int kLooksPerTime = 32;
 constexpr Duration kSoon = std::chrono::microseconds(200);    // messages that follow each other
 constexpr Duration kRetry = std::chrono::milliseconds(1);     // to read, of who has nothing else to do
+constexpr int kTries = 100;                                   // in a row
 constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
 
 }  // namespace
@@ -79,6 +80,7 @@ void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool look
 void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks, Chores* chores) {
   const auto called = [&] { return chores && !chores->empty(); };
   const auto over = [&] { return done.is_set() || called(); };
+  int tries = 0;
   begin_looking();
   for (TimePoint now = core_->now(); !done.is_set() && now < end; now = core_->now()) {
     if (looks) look_until(end, over, [this] { return look(); });
@@ -91,7 +93,8 @@ void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool lo
       break;
     } else if (sleep_until(done, end)) {
       looks = core_->now() - now < kSoon;
-    } else if (chores) {  // the delivery thread looks, but not for long
+      tries = 0;
+    } else if (chores && ++tries < kTries) {  // the delivery thread looks, but not for long
       end_looking();
       done.wait_until(std::min(end, core_->now() + kRetry));
       begin_looking();
