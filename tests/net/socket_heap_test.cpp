@@ -55,7 +55,9 @@ struct Two {
     for (size_t n = 1;; ++n) {
       link->send(message(0, 100000));
       right.wait_messages(n);
-      if (right.messages[n - 1].buffers[0].storage->borrowed()) break;
+      bool borrowed = false;
+      right.with([&] { borrowed = right.messages[n - 1].buffers[0].storage->borrowed(); });
+      if (borrowed) break;
     }
     right.with([&] { right.messages.clear(); });
   }
