@@ -152,7 +152,8 @@ void Invocation::run() {
     return fail(
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
   SoleResult& sole = cell_->sole_result(method_);
-  const size_t expected = connection_ ? sole.expected() : 0;
+  const bool travels = connection_ && call_.id && !call_.quiet;
+  const size_t expected = travels ? sole.expected() : 0;
   const PlacedStorage placing(expected ? connection_->place() : nullptr, expected, this);
   try {
     Actor& actor = cell_->object();
@@ -160,7 +161,7 @@ void Invocation::run() {
   } catch (...) {
     threw(current_error());
   }
-  if (!(state_ & kCompleted))
+  if (travels && !(state_ & kCompleted))
     sole.note(placing.made(), nullptr, 0);  // a coroutine: what was placed is no result
   if (call_.tell_start && !(state_ & kCompleted)) worker_.tell_started(from_, call_.id);
   cell_->note_pace(method_, worker_.clock().now() - start);

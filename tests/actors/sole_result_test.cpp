@@ -91,6 +91,17 @@ TEST_CASE("a result that its actor keeps is copied, and the actor may write to i
   CHECK(all_are(result, 6));
 }
 
+TEST_CASE("a result that stays with its worker is not made in shared memory") {
+  Two two;
+  two.warm();
+  NoGradGuard guard;
+  const auto stays = two.maker.remote<&Maker::make>(5.0, false);
+  CHECK(all_are(stays.to_here().get(), 5));
+  CHECK_FALSE(two.placed());
+  CHECK(all_are(two.make(6), 6));
+  CHECK(two.placed());
+}
+
 TEST_CASE("where another tensor of the size comes first the result is copied, and no more is placed") {
   Two two;
   NoGradGuard guard;
