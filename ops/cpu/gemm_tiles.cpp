@@ -3,27 +3,17 @@
 // What is read again is packed on the way: B by the first tile of a panel, A across by the first panel; Bᵀ by
 // whoever comes first, for all. The panel after is asked for early.
 #include "ops/cpu/gemm.h"
-#include "ops/cpu/gemm_pack.h"
+#include "ops/cpu/gemm_blocks.h"
 #include "ops/cpu/simd.h"
 
 #if defined(__x86_64__)
-#include <array>
-#include <atomic>
 #include <optional>
-#include <thread>
 #include <utility>
-
-#include "core/tensor.h"
-#include "ops/cpu/parallel.h"
 
 namespace troupe::ops::cpu {
 namespace {
 
 constexpr int64_t kBlockM = 256, kBlockK = 256;  // a panel of B is 48 KiB, a block of A 256 KiB
-constexpr int64_t kPanels = 96;
-constexpr double kTwoThreads = 1 << 25;  // multiplications: about 0.6 ms
-
-int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
 
 // Rows of a matrix that will be needed soon, asked for line by line into the second-level cache.
 class Ahead {
@@ -62,51 +52,16 @@ struct Tile {
   Ahead* ahead;
   float *copy_a, *copy_b;  // take a panel of A (with a_row 1) and of B; null: none
   double* totals;  // sums of the rows of A are added to these; null: not wanted, or there is no copy_a
-  bool add;
-  const float* bias;
-  bool relu;
-  const float* residual;  // as c
-};
-
-// Panels of Bᵀ that several threads share: each is packed once, when it is first needed.
-class Panels {
- public:
-  explicit Panels(int64_t size) : memory_(Tensor::empty({size})) {}
-  void clear() {
-    for (auto& s : state_) s.store(kNone, std::memory_order_relaxed);
-  }
-  bool has(int64_t i) const {
-    return state_[static_cast<size_t>(i)].load(std::memory_order_relaxed) != kNone;
-  }
-  // Panel i, which is at `at`; pack(to) if nobody has done so.
-  template <class F>
-  const float* get(int64_t i, int64_t at, const F& pack) {
-    auto& state = state_[static_cast<size_t>(i)];
-    float* panel = memory_.data<float>() + at;
-    for (uint8_t now; (now = state.load(std::memory_order_acquire)) != kReady;) {
-      if (now == kNone && state.compare_exchange_strong(now, kBusy, std::memory_order_relaxed)) {
-        pack(panel);
-        state.store(kReady, std::memory_order_release);
-      } else {
-        std::this_thread::yield();  // it takes a microsecond
-      }
-    }
-    return panel;
-  }
-
- private:
-  static constexpr uint8_t kNone = 0, kBusy = 1, kReady = 2;
-  Tensor memory_;
-  std::array<std::atomic<uint8_t>, kPanels> state_{};
+  TileEnd end;
 };
 
 template <int V>
 [[TROUPE_AVX512, gnu::always_inline]] inline void ask_for_row(const Tile& t, int64_t row) {
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) _mm_prefetch(t.c + row * t.ldc + v * kLanes, _MM_HINT_ET0);
-  if (!t.residual) return;
+  if (!t.end.residual) return;
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) _mm_prefetch(t.residual + row * t.ldc + v * kLanes, _MM_HINT_T0);
+  for (int v = 0; v < V; ++v) _mm_prefetch(t.end.residual + row * t.ldc + v * kLanes, _MM_HINT_T0);
 }
 
 // totals[r] += part[r], for the lanes of the mask.
@@ -170,14 +125,7 @@ template <int R, int V, bool copies>
     for (int v = 0; v < V; ++v) {
       const __mmask16 mask = v == V - 1 ? last : first(kLanes);
       float* to = c + v * kLanes;
-      __m512 x = sums[r][v];
-      if (t.add) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), x);
-      if (t.bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, t.bias + v * kLanes));
-      if (t.relu)
-        x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ),
-                               _mm512_setzero_ps());  // NaN stays
-      if (t.residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, t.residual + r * t.ldc + v * kLanes));
-      _mm512_mask_storeu_ps(to, mask, x);
+      t.end.store(sums[r][v], mask, to, r * t.ldc + v * kLanes, v * kLanes);
     }
 }
 
@@ -204,29 +152,18 @@ struct Product {
   float* c;
   Finish<float> finish;
   int64_t ldc = finish.ldc ? finish.ldc : n;
-  int64_t tiles = parts(m, kTileM), height = m / tiles, higher = m % tiles;  // so many are one row higher
+  Cut cut{{kTileM, kTileN, kBlockM, kBlockK, kLanes}, m, n, k};
+  int64_t tiles = cut.tiles, height = m / tiles, higher = m % tiles;  // so many are one row higher
 
   // Copied is what several tiles read where it lies across or far apart.
   bool packs_b() const { return b.transposed || m > 8 * kTileM; }
   bool packs_a() const { return a.transposed && n > 4 * kTileN; }
 
   int64_t row(int64_t tile) const { return tile * height + std::min(tile, higher); }
-  double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
-  // Blocks of rows, and groups of columns where there are few rows: an even number of pieces.
-  int64_t blocks() const {
-    const int64_t count = parts(m, kBlockM);
-    return work() < kTwoThreads || tiles < 16 ? count : parts(count, 2) * 2;
-  }
-  int64_t groups(int64_t columns) const {
-    if (work() < kTwoThreads || tiles >= 16) return 1;
-    return std::min(parts(columns, 4 * kTileN), 2 * parts(static_cast<int64_t>(work()), int64_t{1} << 27));
-  }
-
-  int64_t depth() const { return parts(parts(k, parts(k, kBlockK)), kLanes) * kLanes; }
   // The panel of B at row l0 and column j, to be read over so many turns.
   Ahead ahead(int64_t l0, int64_t j, int64_t turns) const {
     if (l0 >= k) return {};
-    const int64_t rows = std::min(depth(), k - l0), columns = std::min(kTileN, n - j);
+    const int64_t rows = std::min(cut.depth, k - l0), columns = std::min(kTileN, n - j);
     if (b.transposed) return {b.p + j * b.ld + l0, b.ld, columns, rows, turns};
     return {b.p + l0 * b.ld + j, b.ld, rows, columns, turns};
   }
@@ -236,10 +173,9 @@ struct Product {
                   kTileN);
   }
 
-  // What rows l0 to l0 + rows of B add to tiles `begin` to `end`, columns `from` to `to`. Panels begin at
-  // column j0. totals: by row, takes the sums of A.
-  void add(int64_t l0, int64_t rows, int64_t begin, int64_t end, int64_t j0, int64_t from, int64_t to,
-           Panels* panels, double* totals) const {
+  // totals: by row, takes the sums of A.
+  void add(const Part& part, Panels* panels, double* totals) const {
+    const auto& [l0, rows, begin, end, j0, from, to] = part;
     alignas(64) float own[kBlockK * kTileN];
     const int64_t count = parts(to - from, kTileN), turns = (end - begin) * parts(rows, kLanes);
     // Distance of packed tiles of A: without the last line all would share a few sets of the cache.
@@ -248,16 +184,14 @@ struct Product {
     float* packed = memory.defined() ? memory.data<float>() : nullptr;
     const bool last = l0 + rows == k, gelu = last && finish.activation == Activation::gelu;
     Ahead next;
-    Tile t{.k = rows, .ldc = ldc, .ahead = &next, .add = l0 > 0 || beta != 0};
+    Tile t{.k = rows, .ldc = ldc, .ahead = &next};
     t.a_row = a.transposed ? 1 : a.ld;
-    t.relu = last && finish.activation == Activation::relu;
     for (int64_t i = 0; i < count; ++i) {
       // Threads that share panels begin with different ones.
       const auto column = [&](int64_t x) { return from + (begin * count / tiles + x) % count * kTileN; };
       const auto number = [&](int64_t j) { return (j - j0) / kTileN; };
       const int64_t j = column(i), after = column(i + 1);
       t.columns = std::min(kTileN, to - j);
-      t.bias = last && finish.bias ? finish.bias + j : nullptr;
       next = {};
       if (packs_b()) {
         if (i + 1 == count)
@@ -281,7 +215,7 @@ struct Product {
         t.copy_a = packed && !has_a ? copy : nullptr;
         t.totals = t.copy_a && totals ? totals + top : nullptr;
         t.c = c + at;
-        t.residual = last && !gelu && finish.residual ? finish.residual + at : nullptr;
+        t.end = tile_end(finish, last, l0 > 0 || beta != 0, at, j);
         multiply(bottom - top, t);
         if (!gelu) continue;
         Finish<float> rest = finish.part(at, 0);
@@ -303,25 +237,11 @@ void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const M
   if (sums && !on_the_way) row_sums(m, k, a, sums);
   const Tensor memory = on_the_way ? Tensor::zeros({m}, float64) : Tensor();
   double* totals = on_the_way ? memory.data<double>() : nullptr;
-  const int64_t tiles = p.tiles, blocks = p.blocks(), depth = p.depth();
-  const int64_t width = parts(parts(n, parts(n, kPanels * kTileN)), kTileN) * kTileN;
   std::optional<Panels> panels;
-  if (b.transposed) panels.emplace(depth * parts(std::min(width, n), kTileN) * kTileN);
-  for (int64_t l0 = 0; l0 < k; l0 += depth)
-    for (int64_t j0 = 0; j0 < n; j0 += width) {
-      const int64_t rows = std::min(depth, k - l0), columns = std::min(width, n - j0);
-      const int64_t groups = p.groups(columns), wide = parts(parts(columns, groups), kTileN) * kTileN;
-      const double ns =
-          0.02 * p.work() * static_cast<double>(rows) / static_cast<double>(k * blocks * groups);
-      if (panels) panels->clear();
-      parallel_for(blocks * groups, ns, [&](int64_t piece) {
-        const int64_t block = piece % blocks, from = piece / blocks * wide;
-        if (from < columns)
-          p.add(l0, rows, tiles * block / blocks, tiles * (block + 1) / blocks, j0, j0 + from,
-                j0 + std::min(columns, from + wide), panels ? &*panels : nullptr,
-                j0 + from == 0 ? totals : nullptr);
-      });
-    }
+  if (b.transposed) panels.emplace(p.cut.depth * p.cut.panel_columns());
+  p.cut.run(panels ? &*panels : nullptr, [&](const Part& part) {
+    p.add(part, panels ? &*panels : nullptr, part.from == 0 ? totals : nullptr);
+  });
   for (int64_t i = 0; totals && i < m; ++i) sums[i] = static_cast<float>(totals[i]);
 }
 
