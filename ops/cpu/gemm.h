@@ -53,4 +53,12 @@ bool has_gemm_tiles();
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
                 float* c, const Finish<float>& finish, float* sums);
 
+/// Whether gemm_amx() runs here: it needs AMX, Linux 5.16 or later, and TROUPE_AMX not 0. Call it first.
+bool has_gemm_amx();
+/// gemm() on the matrix unit, in three bfloat16 for each float32: errors of sums are those of float32. The
+/// bits of an element do not depend on m and n unless a number is infinite, NaN, or near the ends of
+/// float32's range.
+void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
+              float* c, const Finish<float>& finish, float* sums);
+
 }  // namespace troupe::ops::cpu

@@ -1,4 +1,4 @@
-// float32 products: by gemm_tiles or by oneDNN, whichever is faster, cut into pieces for the threads.
+// float32 products: by gemm_amx, gemm_tiles or oneDNN, whichever is fastest, cut into pieces for the threads.
 //
 // dnnl_sgemm takes transposed operands and needs no primitive: it is as fast as the matmul primitive from n =
 // 64 on (one AVX-512 core of Zen 4: 115 of 118 GFLOP/s) and five times faster at n = 8, with nothing to
@@ -19,7 +19,12 @@ namespace {
 constexpr double kPiece = 1 << 26;  // multiplications: about 1.2 ms
 constexpr int64_t kStep = 48;       // pieces end at whole tiles
 
-// Whether gemm_tiles is the faster one: by shapes, not by threads.
+// Whether gemm_amx is the fastest: where cutting up both operands is little beside the product.
+bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
+  return std::min({m, n, k}) >= 64 && work >= 2e6 && has_gemm_amx();
+}
+
+// Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads.
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b) {
   const bool small = work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6);
   return has_gemm_tiles() &&
@@ -33,6 +38,7 @@ bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
           float* c, const Finish<float>& finish, float* sums) {
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  if (use_amx(m, n, k, work)) return gemm_amx(m, n, k, a, b, beta, c, finish, sums);
   if (use_tiles(m, n, k, work, a, b)) return gemm_tiles(m, n, k, a, b, beta, c, finish, sums);
   if (sums) row_sums(m, k, a, sums);
   const bool by_rows = m >= n;
