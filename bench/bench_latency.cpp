@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "bench/measure.h"
-#include "net/socket/copy.h"
+#include "core/copy.h"
 #include "net/wire.h"
 #include "troupe/troupe.h"
 using namespace troupe;
@@ -169,7 +169,7 @@ void transfers(const bench::Bench& bench, const RRef<Peer>& peer) {
     if (shared == MAP_FAILED) throw_error(ErrorKind::failed, "[bench] no shared memory");
     auto* to = static_cast<std::byte*>(shared);
     const double raw = std::min(bench.median_us([&] { std::memcpy(to, from, bytes); }, steps),
-                                bench.median_us([&] { net::copy_large(to, from, bytes); }, steps));
+                                bench.median_us([&] { copy_large(to, from, bytes); }, steps));
     munmap(shared, bytes);
     bench.emit("rpc_transfer_us", us, "us",
                {{"kib", static_cast<double>(kib)}, {"raw_copy_us", raw}, {"of_raw", raw / us}});

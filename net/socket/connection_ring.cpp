@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/copy.h"
 #include "core/log.h"
 #include "net/socket/connection.h"
-#include "net/socket/copy.h"
 #include "net/socket/shared_memory.h"
 
 namespace troupe::net {

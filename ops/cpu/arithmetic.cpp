@@ -24,11 +24,10 @@ void stream2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
   const bool dense = x.is_contiguous() && y.is_contiguous();
   if (!dense || x.shape() != out.shape() || y.shape() != out.shape()) return map2<T, T>(x, y, out, f);
   const T *a = x.data<T>(), *b = y.data<T>();
-  T* o = out.data<T>();
-  parallel_ranges(out.numel(), [&](int64_t begin, int64_t end) {
-    streamed([=]() __attribute__((always_inline)) {
+  write_dense(out.data<T>(), out.numel(), [&](T* o, int64_t begin, int64_t end) {
+    streamed([ =, x = a + begin, y = b + begin, n = end - begin ]() __attribute__((always_inline)) {
 #pragma GCC ivdep
-      for (int64_t i = begin; i < end; ++i) o[i] = f(a[i], b[i]);
+      for (int64_t i = 0; i < n; ++i) o[i] = f(x[i], y[i]);
     });
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/copy.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/simd.h"
 #include "ops/op.h"
@@ -96,6 +97,25 @@ void parallel_runs(const Shape& shape, const std::array<Shape, N>& strides, cons
   parallel_ranges(runs.numel(), [&](int64_t begin, int64_t end) { runs.visit(begin, end, f); });
 }
 
+/// f(to, begin, end) writes elements `begin` to `end` of `out`, of n in all, to `to`: there or, of a large
+/// result, in a buffer from which they go past the caches.
+template <class T, class F>
+void write_dense(T* out, int64_t n, const F& f) {
+  const bool large =
+      static_cast<size_t>(n) * sizeof(T) >= kLargerThanCaches && reinterpret_cast<uintptr_t>(out) % 16 == 0;
+  parallel_ranges(n, [&](int64_t begin, int64_t end) {
+    if (!large) return f(out + begin, begin, end);
+    constexpr int64_t kChunk = 4096 / sizeof(T);
+    alignas(64) T buffer[kChunk];
+    for (int64_t i = begin; i < end; i += kChunk) {
+      const int64_t to = std::min(end, i + kChunk);
+      f(buffer, i, to);
+      copy_past_caches(reinterpret_cast<std::byte*>(out + i), reinterpret_cast<const std::byte*>(buffer),
+                       static_cast<size_t>(to - i) * sizeof(T));
+    }
+  });
+}
+
 /// out[i] = f(x[i]).
 template <class T, class R, class F>
 void map1(const Tensor& x, const Tensor& out, F f) {
@@ -113,8 +133,11 @@ void map1(const Tensor& x, const Tensor& out, F f) {
       for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa]);
   };
   if (x.is_contiguous() && out.is_contiguous())
-    return parallel_ranges(out.numel(), [&](int64_t begin, int64_t end) {
-      body(std::array{begin, begin}, end - begin, std::array<int64_t, 2>{1, 1});
+    return write_dense(to, out.numel(), [&](R* o, int64_t begin, int64_t end) {
+      vectorized([ =, a = in + begin, n = end - begin ]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
+      });
     });
   parallel_runs<2>(out.shape(), {out.strides(), x.strides()}, body);
 }
@@ -145,8 +168,11 @@ void map2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
       for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa], b[i * sb]);
   };
   if (x.is_contiguous() && y.is_contiguous() && x.shape() == shape && y.shape() == shape) {
-    return parallel_ranges(shape.numel(), [&](int64_t begin, int64_t end) {
-      body(std::array{begin, begin, begin}, end - begin, std::array<int64_t, 3>{1, 1, 1});
+    return write_dense(to, shape.numel(), [&](R* o, int64_t begin, int64_t end) {
+      vectorized([ =, a = px + begin, b = py + begin, n = end - begin ]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], b[i]);
+      });
     });
   }
   parallel_runs<3>(shape, {out.strides(), broadcast_strides(x, shape), broadcast_strides(y, shape)}, body);

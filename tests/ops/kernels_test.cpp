@@ -143,6 +143,24 @@ TEST_CASE("linear_add has the bits of an addition after linear") {
     }
 }
 
+TEST_CASE("results larger than the caches have the bits of their parts, on any number of threads") {
+  constexpr int64_t kPart = 1 << 20, kMost = 9 * kPart + 77;  // 36 MiB and a bit
+  const Tensor a = random({kMost}, float32), b = random({kMost}, float32, 2);
+  const int before = ops::num_threads();
+  for (const int threads : {1, 2}) {
+    ops::set_num_threads(threads);
+    const Tensor sum = ops::add(a, b), quotient = ops::div(a, b), positive = ops::relu(a);
+    for (int64_t from = 0; from < kMost; from += kPart) {
+      const int64_t to = std::min(from + kPart, kMost);
+      const Tensor x = ops::slice(a, 0, from, to), y = ops::slice(b, 0, from, to);
+      CHECK(bit_equal(ops::slice(sum, 0, from, to), ops::add(x, y)));
+      CHECK(bit_equal(ops::slice(quotient, 0, from, to), ops::div(x, y)));
+      CHECK(bit_equal(ops::slice(positive, 0, from, to), ops::relu(x)));
+    }
+  }
+  ops::set_num_threads(before);
+}
+
 TEST_CASE("the number of threads is checked and kept") {
   const int before = ops::num_threads();
   CHECK_THROWS_AS(ops::set_num_threads(0), Error);
