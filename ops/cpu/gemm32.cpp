@@ -19,9 +19,10 @@ namespace {
 constexpr double kPiece = 1 << 26;  // multiplications: about 1.2 ms
 constexpr int64_t kStep = 48;       // pieces end at whole tiles
 
-// Whether gemm_amx is the fastest: where cutting up both operands is little beside the product.
+// Whether gemm_amx is the fastest: where cutting up both operands, and what is done to each tile of C, is
+// little beside the product.
 bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
-  return std::min({m, n, k}) >= 64 && work >= 2e6 && has_gemm_amx();
+  return std::min(m, n) >= 64 && k >= 256 && work >= 2e6 && has_gemm_amx();
 }
 
 // Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads.
