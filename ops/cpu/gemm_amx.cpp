@@ -203,7 +203,7 @@ bool is_switched_off() {
   const char* text = std::getenv("TROUPE_AMX");
   const std::string_view value = text ? text : "1";
   if (value != "0" && value != "1")
-    throw_invalid("[matmul] TROUPE_AMX is \"" + std::string(value) + "\", expected 0 or 1");
+    throw_invalid("TROUPE_AMX is \"" + std::string(value) + "\", expected 0 or 1");
   return value == "0";
 }
 
