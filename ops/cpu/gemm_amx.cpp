@@ -228,17 +228,14 @@ bool has_gemm_amx() {
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
               float* c, const Finish<float>& finish, float* sums) {
   const Product p{{{kStrip, kStrip, kBlockM, kBlockK, kSteps}, m, n, k}, a, b, beta, c, finish};
-  const bool on_the_way = sums && a.transposed;
-  if (sums && !on_the_way) row_sums(m, k, a, sums);
-  const Tensor memory = on_the_way ? Tensor::zeros({m}, float64) : Tensor();
-  double* totals = on_the_way ? memory.data<double>() : nullptr;
   std::optional<Product::Shared> shared;
   if (p.cut.blocks() > 1)
     shared.emplace(p.cut.panel_columns() / kStrip * parts(p.cut.depth, kSteps) * kStepBytes / 4);
-  p.cut.run(shared ? &shared->panels : nullptr, [&](const Part& part) {
-    p.add(part, shared ? &*shared : nullptr, part.from == 0 ? totals : nullptr);
+  with_row_sums(a.transposed, m, k, a, sums, [&](double* totals) {
+    p.cut.run(shared ? &shared->panels : nullptr, [&](const Part& part) {
+      p.add(part, shared ? &*shared : nullptr, part.from == 0 ? totals : nullptr);
+    });
   });
-  for (int64_t i = 0; totals && i < m; ++i) sums[i] = static_cast<float>(totals[i]);
 }
 
 }  // namespace troupe::ops::cpu

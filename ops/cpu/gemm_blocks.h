@@ -113,6 +113,18 @@ struct Cut {
   }
 };
 
+/// f(totals), which makes a product. sums: null, or takes the sums of the rows of A, and totals is null, or
+/// takes them where the product adds them up `on_the_way`.
+template <class F>
+void with_row_sums(bool on_the_way, int64_t m, int64_t k, const Matrix<float>& a, float* sums, const F& f) {
+  if (sums && !on_the_way) row_sums(m, k, a, sums);
+  if (!sums || !on_the_way) return f(nullptr);
+  const Tensor memory = Tensor::zeros({m}, float64);
+  const double* totals = memory.data<double>();
+  f(memory.data<double>());
+  for (int64_t i = 0; i < m; ++i) sums[i] = static_cast<float>(totals[i]);
+}
+
 /// What is done to elements of a tile of C before they are written: the finish of gemm.h but for gelu, after
 /// which the residual comes.
 struct TileEnd {

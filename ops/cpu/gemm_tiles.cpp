@@ -233,16 +233,13 @@ bool has_gemm_tiles() { return simd_level() == Simd::avx512; }
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
                 float* c, const Finish<float>& finish, float* sums) {
   const Product p{m, n, k, a, b, beta, c, finish};
-  const bool on_the_way = sums && p.packs_a();
-  if (sums && !on_the_way) row_sums(m, k, a, sums);
-  const Tensor memory = on_the_way ? Tensor::zeros({m}, float64) : Tensor();
-  double* totals = on_the_way ? memory.data<double>() : nullptr;
   std::optional<Panels> panels;
   if (b.transposed) panels.emplace(p.cut.depth * p.cut.panel_columns());
-  p.cut.run(panels ? &*panels : nullptr, [&](const Part& part) {
-    p.add(part, panels ? &*panels : nullptr, part.from == 0 ? totals : nullptr);
+  with_row_sums(p.packs_a(), m, k, a, sums, [&](double* totals) {
+    p.cut.run(panels ? &*panels : nullptr, [&](const Part& part) {
+      p.add(part, panels ? &*panels : nullptr, part.from == 0 ? totals : nullptr);
+    });
   });
-  for (int64_t i = 0; totals && i < m; ++i) sums[i] = static_cast<float>(totals[i]);
 }
 
 }  // namespace troupe::ops::cpu
