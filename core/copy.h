@@ -27,7 +27,7 @@ inline void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes)
   std::memcpy(to, from, bytes);
 }
 
-/// memcpy, past the caches if it is larger than they are (64 MiB: 6.4 ms instead of 9.6).
+/// memcpy, past the caches if it is larger than they are (64 MiB: 6.4 ms instead of 9.6). `to` as above.
 inline void copy_large(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes >= kLargerThanCaches) return copy_past_caches(to, from, bytes);
   std::memcpy(to, from, bytes);

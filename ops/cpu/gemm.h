@@ -55,7 +55,9 @@ void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const M
 
 /// Whether gemm_amx() runs here: it needs AMX, Linux 5.16 or later, and TROUPE_AMX not 0. Call it first.
 bool has_gemm_amx();
-/// gemm() on the matrix unit, in three bfloat16 for each float32: errors of sums are those of float32. The
+/// gemm() on the matrix unit, in three bfloat16 for each float32. Errors of sums are those of float32, but
+/// what is below 2^-126 counts as 0: of each factor, and of each product, that much more may be lost where
+/// there are factors above 2^-80 within the same 32 rows of A and columns of B (otherwise vectors do it). The
 /// bits of an element do not depend on m and n unless a number is infinite, NaN, or near the ends of
 /// float32's range.
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,

@@ -50,7 +50,8 @@ class [[nodiscard]] TileRegisters {
   TileRegisters& operator=(const TileRegisters&) = delete;
 };
 
-// out [32, 32] = a strip of A times a strip of B, of which I and J tiles count. Small products come first.
+// out [32, 32] = a strip of A times a strip of B, of which I and J tiles count. In each step the
+// small products come first.
 template <int I, int J>
 [[TROUPE_AMX, gnu::noinline]] void multiply(const char* a, const char* b, int64_t steps, float* out) {
   asm volatile("" ::: "memory");  // the compiler does not know that tile loads read

@@ -163,5 +163,26 @@ TEST_CASE("numbers at the ends of float32's range leave a product as they do one
     }
 }
 
+TEST_CASE("tiny factors beside large ones lose what is below 2^-126, and no more") {
+  for (const Way& way : ways()) {
+    Case product{64, 64, 96};
+    for (int64_t i = 0; i < 64; i += 2)
+      for (int64_t l = 0; l < 96; ++l) product.at_a(i, l) *= 0x1p-118f;
+    const auto c = product.run(way);
+    double worst = 0;
+    for (int64_t i = 0; i < 64; ++i)
+      for (int64_t j = 0; j < 64; ++j) {
+        // Of each of 96 products: 2^-126 of a factor, times the other, and as much of six parts of the
+        // product.
+        const double lost = i % 2 == 0 ? 96 * (2 + 6) * 0x1p-126 : 0;
+        const double error =
+            std::abs(static_cast<double>(c[static_cast<size_t>(i * 64 + j)]) - product.exact(i, j));
+        worst = std::max(worst, error / (4e-7 * product.magnitude(i, j) + lost));
+      }
+    INFO(way.name);
+    CHECK(worst < 1);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::ops::cpu
