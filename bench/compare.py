@@ -12,7 +12,8 @@ products too (OPENBLAS_NUM_THREADS=1: OpenBLAS asks for all cores).
 Both print lines of JSON {"system", "bench", "value", "unit", ...}. Lines are matched on "bench" and on every further key
 that both have and that is no measurement. Each round runs both, so that a slow minute of the machine hits both; values
 and ratios are medians over the rounds, with the lowest and the highest value behind them. The ratio is speed: above 1,
-ours is faster. What other programs took of the processor meanwhile is said for each round; --quiet waits, before each,
+ours is faster. "best" is the ratio of the best value of each side over all rounds, which a machine that is slow at
+times (a neighbour's virtual machine on the other hyperthread of a core) distorts least. What other programs took of the processor meanwhile is said for each round; --quiet waits, before each,
 for them to leave it alone.
 """
 import argparse, os, statistics, sys, time
@@ -69,6 +70,10 @@ def ratio(ours, peer):
     return peer["value"] / ours["value"] if ours["unit"] in TIMES else ours["value"] / peer["value"]
 
 
+def best(values, unit):
+    return min(values) if unit in TIMES else max(values)
+
+
 def run(bin_dir, what):
     printed = lines_over_tcp(bin_dir, "rpc") if what == "tcp" else lines(command(bin_dir, what))
     if printed is None:
@@ -104,18 +109,19 @@ def summary(values):
 
 
 def show(table, markdown):
-    rows = [("bench", "unit", "ours", "peer", "ratio")]
+    rows = [("bench", "unit", "ours", "peer", "ratio", "best")]
     for name, (unit, mine, theirs, ratios) in table.items():
         speed = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})" if ratios else "-"
-        rows.append((name, unit, summary(mine), summary(theirs), speed))
+        ends = ratio(*({"value": best(x, unit), "unit": unit} for x in (mine, theirs))) if ratios else None
+        rows.append((name, unit, summary(mine), summary(theirs), speed, f"{ends:.2f}" if ends else "-"))
     if markdown:
-        rows.insert(1, ("---", "---", "---:", "---:", "---:"))
+        rows.insert(1, ("---", "---", "---:", "---:", "---:", "---:"))
         for row in rows:
             print("| " + " | ".join(row) + " |")
         return
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
     for row in rows:
-        print("  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *(row[i].rjust(widths[i]) for i in (2, 3, 4))]))
+        print("  ".join(row[i].ljust(widths[i]) if i < 2 else row[i].rjust(widths[i]) for i in range(6)))
 
 
 def main():

@@ -62,25 +62,32 @@ template <bool along, bool flip>
 [[TROUPE_AVX512, gnu::always_inline]] inline void pack_tile(const float* x, int64_t ld, int64_t count,
                                                             int64_t k, char* out, Largest& largest,
                                                             __m512& sums) {
-  __m512 lo[kLanes], hi[kLanes];
+  [[maybe_unused]] __m512 lo[kLanes], hi[kLanes];
   const __mmask16 wide = first(count), left = first(std::min<int64_t>(k, kLanes)),
                   right = first(std::max<int64_t>(k - kLanes, 0));
   for (int64_t i = 0; i < kLanes; ++i) {
+    __m512 x0, x16;
     if constexpr (along) {
       const float* row = x + i * ld;
-      lo[i] = _mm512_maskz_loadu_ps(i < count ? left : 0, row);
-      hi[i] = _mm512_maskz_loadu_ps(i < count ? right : 0, row + kLanes);
+      x0 = _mm512_maskz_loadu_ps(i < count ? left : 0, row);
+      x16 = _mm512_maskz_loadu_ps(i < count ? right : 0, row + kLanes);
       _mm_prefetch(row + 4 * kLanes, _MM_HINT_T0);
       _mm_prefetch(row + 5 * kLanes, _MM_HINT_T0);
     } else {
-      lo[i] = _mm512_maskz_loadu_ps(i < k ? wide : 0, x + i * ld);
-      hi[i] = _mm512_maskz_loadu_ps(i + kLanes < k ? wide : 0, x + (i + kLanes) * ld);
-      sums = _mm512_add_ps(sums, _mm512_add_ps(lo[i], hi[i]));
+      x0 = _mm512_maskz_loadu_ps(i < k ? wide : 0, x + i * ld);
+      x16 = _mm512_maskz_loadu_ps(i + kLanes < k ? wide : 0, x + (i + kLanes) * ld);
+      sums = _mm512_add_ps(sums, _mm512_add_ps(x0, x16));
     }
-    largest.see(lo[i]), largest.see(hi[i]);
+    largest.see(x0), largest.see(x16);
+    if constexpr (flip)
+      lo[i] = x0, hi[i] = x16;
+    else
+      store_pairs(x0, x16, out + 64 * i);
   }
-  if constexpr (flip) transpose(lo), transpose(hi);
-  for (int i = 0; i < kLanes; ++i, out += 64) store_pairs(lo[i], hi[i], out);
+  if constexpr (flip) {
+    transpose(lo), transpose(hi);
+    for (int i = 0; i < kLanes; ++i) store_pairs(lo[i], hi[i], out + 64 * i);
+  }
 }
 
 template <bool along, bool flip>
