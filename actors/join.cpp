@@ -9,8 +9,9 @@
 namespace troupe::actors {
 namespace {
 
-constexpr const char* kJoin = "cluster.join";    // member; answered with all members once all are there
-constexpr const char* kLeave = "cluster.leave";  // answered when nobody takes it for a loss
+constexpr const char* kJoin =
+    "cluster.join";  // member, size of its cluster; answered with all members once all are there
+constexpr const char* kLeave = "cluster.leave";         // answered when nobody takes it for a loss
 constexpr const char* kShutDown = "cluster.shut_down";  // exit code
 
 }  // namespace
@@ -32,7 +33,7 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
 }
 
 void Coordinator::on_join(const Ref<Invocation>& call) {
-  auto [value] = ListCodec<Value>::from(std::move(call->call().args), kJoin);
+  auto [value, world] = ListCodec<Value, uint32_t>::from(std::move(call->call().args), kJoin);
   Member member = Member::from_value(std::move(value));
   std::vector<Ref<Invocation>> ready;
   bool newcomer = false;
@@ -46,6 +47,10 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
       if (member.id >= world_)
         throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " +
                       std::to_string(world_) + ": it is not elastic");
+      if (world != world_ && !elastic_)
+        throw_invalid("[cluster] " + member.name + " was started for a cluster of " + std::to_string(world) +
+                      " workers, this one has " + std::to_string(world_) +
+                      ": give all nodes the same number of workers");
       if (joined_[member.id])
         throw_invalid("[cluster] rank " + std::to_string(member.id) +
                       " has joined already: is it used twice?");
@@ -110,7 +115,7 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
   });
 }
 
-void Joiner::join(const std::string& address, const Member& self, Duration timeout) {
+void Joiner::join(const std::string& address, const Member& self, uint32_t world, Duration timeout) {
   worker_.members().add({0, "w0", host_identity(), {address}});
   worker_.on_lost([this](WorkerId id, const Error& why) {
     if (id == 0) ended_.fail(why);
@@ -126,11 +131,11 @@ void Joiner::join(const std::string& address, const Member& self, Duration timeo
     }
   }
   const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::milliseconds(1));
-  announce(self, left).get();
+  announce(self, world, left).get();
 }
 
-Future<void> Joiner::announce(const Member& self, Duration timeout) {
-  return worker_.call_service(0, kJoin, {self.to_value()}, {.timeout = timeout})
+Future<void> Joiner::announce(const Member& self, uint32_t world, Duration timeout) {
+  return worker_.call_service(0, kJoin, {self.to_value(), Value(int64_t{world})}, {.timeout = timeout})
       .then([this, self](Value all) {
         take_roll(worker_, std::move(all));
         worker_.members().add(self);

@@ -40,11 +40,12 @@ class Coordinator {
 class Joiner {
  public:
   explicit Joiner(Worker& worker);
-  /// Connects to worker 0 at `address` and waits until the cluster is complete.
-  /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken); `deadline`.
-  void join(const std::string& address, const Member& self, Duration timeout);
+  /// Connects to worker 0 at `address` and waits until the cluster of `world` workers is complete.
+  /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken, another size);
+  /// `deadline`.
+  void join(const std::string& address, const Member& self, uint32_t world, Duration timeout);
   /// The part of join() once there is a connection. Ready when this worker knows all others.
-  Future<void> announce(const Member& self, Duration timeout);
+  Future<void> announce(const Member& self, uint32_t world, Duration timeout);
   /// Waits for the end: the exit code that worker 0 gave, or `disconnected` if worker 0 was lost.
   Future<int> ended() const { return ended_.future(); }
   /// Says goodbye, so that nobody takes it for a loss, and makes ended() ready with `code`; `invalid` unless

@@ -108,7 +108,9 @@ std::optional<std::string> Links::accepted(const std::shared_ptr<net::Connection
   std::lock_guard lock(mutex_);
   if (const auto why = members_.loss(from)) return why->message();
   if (!accepted_.emplace(from, connection).second)
-    return "there is a w" + std::to_string(from) + " already: is its rank used twice?";
+    return "there is a w" + std::to_string(from) +
+           " already: is its rank used twice? (nodes that are given different numbers of workers do that "
+           "too)";
   Link& link = links_[from];
   if (!link.connection && !link.opening) link.connection = connection;
   return {};

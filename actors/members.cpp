@@ -90,8 +90,7 @@ std::optional<Error> Members::leaving(WorkerId id) const {
 bool Members::mark_lost(WorkerId id, const Error& why) {
   std::lock_guard lock(mutex_);
   auto* entry = const_cast<Entry*>(locate(id));
-  if (!entry) return true;
-  if (entry->lost) return false;
+  if (!entry || entry->lost) return false;
   entry->lost = why;
   ++epoch_;
   return true;

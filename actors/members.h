@@ -37,7 +37,7 @@ class Members {
   /// The worker is about to leave: not in all() any more, and when its connection ends, `why` is the reason.
   void leaves(WorkerId id, const Error& why);
   std::optional<Error> leaving(WorkerId id) const;
-  /// False if it was lost before.
+  /// False if it was lost before, or is not known.
   bool mark_lost(WorkerId id, const Error& why);
   std::optional<Member> find(WorkerId id) const;
   /// Number of the worker of that name; `invalid` with the nearest name if there is none.

@@ -117,13 +117,15 @@ void Worker::lose(WorkerId id, const Error& why) {
   const Error lost = Error(ErrorKind::disconnected,
                            "worker " + name + " was lost: " + members_.leaving(id).value_or(why).message())
                          .with_worker(name);
-  if (!members_.mark_lost(id, lost)) return;
+  const bool is_member = members_.find(id).has_value();
+  if (is_member && !members_.mark_lost(id, lost)) return;
   links_.drop(id, lost.message());
   for (auto& call : pending_.take_all(id)) {
     undo(call);
     call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
   }
   for (auto& call : incoming_.of(id)) call->cancel();
+  if (!is_member) return;  // nobody holds anything of one that has not joined, and it may come again
   for (auto& i : interceptors_) i->worker_lost(id, lost);
   std::vector<LossListener> listeners;
   {

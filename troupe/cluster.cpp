@@ -166,7 +166,7 @@ class Joined final : public WorkerProcess {
       : process_(e, std::move(hosting), options), joiner_(process_.worker) {
     try {
       process_.open(e, options);
-      joiner_.join(e.address, process_.self(), options.join_timeout);
+      joiner_.join(e.address, process_.self(), e.world, options.join_timeout);
     } catch (...) {
       disconnect();
       throw;

@@ -51,13 +51,16 @@ std::optional<std::string> from_process(const std::string& name) {
 }  // namespace
 
 std::optional<Environment> Environment::read(const Lookup& lookup) {
+  Environment e;  // a wrong switch is refused in a program that runs alone, too
+  e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
+  e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
+  e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
   for (const auto& [rank_name, world_name] : kDialects) {
     const auto rank = lookup(rank_name), world = lookup(world_name);
     if (!rank && !world) continue;
     if (!rank || !world)
       throw_invalid("[launch] " + std::string(rank ? rank_name : world_name) + " is set but " +
                     (rank ? world_name : rank_name) + " is not: set both, or neither to run alone");
-    Environment e;
     e.source = rank_name;
     e.rank = parse(rank_name, *rank);
     e.world = parse(world_name, *world);
@@ -87,9 +90,6 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
     if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT"))
       e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
-    e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
-    e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
-    e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
     return e;
   }
   return std::nullopt;

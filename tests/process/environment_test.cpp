@@ -112,6 +112,7 @@ TEST_CASE("half-set and impossible variables end a program with 2, naming them",
   refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x", "TROUPE_TOKEN=short"}, 2, {"5 bytes", "16"});
   refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=soon"), 2, {"TROUPE_JOIN_TIMEOUT is 'soon'"});
   refused(with(site.of(0, 3), "TROUPE_POLLING=often"), 2, {"TROUPE_POLLING is 'often'"});
+  refused({"TROUPE_CALLERS_READ=maybe"}, 2, {"TROUPE_CALLERS_READ is 'maybe'"});
   refused({"TROUPE_WORKERS=many"}, 2, {"TROUPE_WORKERS is 'many'"});
   refused({"TROUPE_WORKERS=0"}, 2, {"TROUPE_WORKERS"});
   refused({"TROUPE_NUM_THREADS=many"}, 2, {"TROUPE_NUM_THREADS is \"many\""});
@@ -137,6 +138,18 @@ TEST_CASE("a worker with another token is refused, and the cluster forms when th
   ends_well(driver);
   CHECK(Process::count(driver.errors, "\n") == 1);
   CHECK(driver.errors.find("refused a connection") != std::string::npos);
+}
+
+TEST_CASE("a worker that was told of another number of workers is refused, and the right one comes",
+          "[process]") {
+  Site site;
+  Process driver({program("probe")}, site.of(0, 2));
+  Process wrong = start(site.of(1, 3));
+  CHECK(wrong.exit_code() == 3);
+  CHECK(wrong.errors.find("w1 was started for a cluster of 3 workers, this one has 2") != std::string::npos);
+  auto worker = start(site.of(1, 2));
+  ends_well(worker);
+  ends_well(driver);
 }
 
 TEST_CASE("of two processes with one rank the second is refused, and the cluster forms with the first",

@@ -49,7 +49,7 @@ class Town {
     node.joiner = std::make_unique<actors::Joiner>(*node.worker);
     open(node);
     node.worker->members().add({0, "w0", "town", {"sim:n0"}});
-    node.joined = node.joiner->announce(member(node), std::chrono::seconds(60));
+    node.joined = node.joiner->announce(member(node), 1, std::chrono::seconds(60));
     return node;
   }
   void crash(Resident& node) {
