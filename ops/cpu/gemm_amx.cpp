@@ -30,7 +30,7 @@
 namespace troupe::ops::cpu {
 namespace {
 
-constexpr int64_t kBlockM = 128, kBlockK = 800;  // a strip of B is up to 150 KiB, a block of A 600 KiB
+constexpr int64_t kBlockM = 128, kBlockK = 512;  // a strip of B is 96 KiB, a block of A 384 KiB
 
 // What the tile registers are: eight of 16 rows of 64 bytes. While they are in use they are part of the
 // thread's state, 8 KiB more to save whenever it is interrupted.
