@@ -9,8 +9,8 @@
 namespace troupe::actors {
 namespace {
 
-constexpr const char* kJoin =
-    "cluster.join";  // member, size of its cluster; answered with all members once all are there
+// Of a member and the size of its cluster; answered with all members once all are there.
+constexpr const char* kJoin = "cluster.join";
 constexpr const char* kLeave = "cluster.leave";         // answered when nobody takes it for a loss
 constexpr const char* kShutDown = "cluster.shut_down";  // exit code
 
