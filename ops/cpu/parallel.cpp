@@ -23,6 +23,7 @@ struct Job {
   void (*f)(const void*, int64_t);
   const void* context;
   int64_t pieces;
+  bool back = turn_around();
   std::atomic<int64_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
@@ -30,7 +31,7 @@ struct Job {
   void work() {
     busy_here = true;
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) try {
-        f(context, i);
+        f(context, back ? pieces - 1 - i : i);
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();

@@ -7,6 +7,12 @@ namespace troupe::ops::cpu {
 
 /// Whether a call from here may use more threads than this one.
 bool may_fork();
+/// Changes with every call: which way this thread walks next. What one loop wrote last, the next one
+/// reads first, while it is in the cache.
+inline bool turn_around() {
+  thread_local bool back = false;
+  return back = !back;
+}
 /// parallel_for() without its short cut.
 void run_pieces(int64_t pieces, void (*f)(const void* context, int64_t piece), const void* context);
 
@@ -21,7 +27,8 @@ template <class F>
 void parallel_for(int64_t pieces, double piece_ns, const F& f) {
   constexpr double kWorthwhile = 20000;  // ns; handing over takes 2 to 10 us
   if (pieces <= 1 || static_cast<double>(pieces) * piece_ns < kWorthwhile || !may_fork()) {
-    for (int64_t i = 0; i < pieces; ++i) f(i);
+    const bool back = pieces > 1 && turn_around();
+    for (int64_t i = 0; i < pieces; ++i) f(back ? pieces - 1 - i : i);
     return;
   }
   run_pieces(
