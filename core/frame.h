@@ -16,12 +16,13 @@ struct Frame {
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
   void* call = nullptr;   ///< the actors::Invocation being handled, while its method or coroutine runs
   void* scope = nullptr;  ///< the actors::CallScope that gathers the calls made here
-  bool callback = false;  ///< on a thread that others wait for: a callback, a service
+  void* packed_weights = nullptr;  ///< the ops::PackedWeights in use
+  bool callback = false;           ///< on a thread that others wait for: a callback, a service
 
   /// What a callback keeps that may run when the call is over.
   Frame for_later() const {
     Frame f = *this;
-    f.call = f.scope = nullptr;
+    f.call = f.scope = f.packed_weights = nullptr;
     f.callback = true;
     return f;
   }

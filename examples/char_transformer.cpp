@@ -36,6 +36,8 @@ struct Model : nn::Layer {  // ids [batch, time] -> logits [batch, time, vocabul
 std::string sample(Model& model, const data::Vocabulary& all, int64_t context, int64_t count,
                    Generator& random) {
   NoGradGuard no_grad;
+  ops::PackedWeights packed;
+  const ops::PackedWeights::Use use(packed);
   std::vector<int64_t> ids{static_cast<int64_t>(random.below(static_cast<uint64_t>(all.size())))};
   for (int64_t i = 0; i < count; ++i) {
     const auto seen = std::min<int64_t>(context, static_cast<int64_t>(ids.size()));

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "nn/init.h"
 #include "ops/index.h"
+#include "ops/packed_weights.h"
 #include "ops/rnn.h"
 #include "ops/view.h"
 
@@ -53,6 +54,8 @@ Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
   for (int64_t t = 0; t < time; ++t) row.push_back(at(steps, t));
   std::vector<Tensors> last(static_cast<size_t>(states_));
   for (int64_t k = 0; k < layers; ++k) {
+    ops::PackedWeights packed;
+    const ops::PackedWeights::Use use(packed);
     Cell cell = cells[static_cast<size_t>(k)];
     for (Tensor* b : {&cell.b_ih, &cell.b_hh})  // cells have both
       if (!b->defined()) *b = Tensor::zeros({cell.w_hh.size(0)}, cell.w_hh.dtype());

@@ -16,6 +16,7 @@
 #include "ops/norm_layer.h"
 #include "ops/op.h"
 #include "ops/operators.h"
+#include "ops/packed_weights.h"
 #include "ops/pool.h"
 #include "ops/random.h"
 #include "ops/reduce.h"

@@ -302,6 +302,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
   order.gives = static_cast<int64_t>(to.links.gives.size());
   order.record = run.order.record;
   order.recompute = run.order.recompute.at(index);
+  order.packs = order.recompute || run.order.weights.size() > 1;
   const bool loss = order.record && last && !to.loss.empty();
   if (loss) order.loss = to.loss, order.target = std::move(run.order.targets.at(index));
   run.report.peak_live = std::max(run.report.peak_live, ++run.live);

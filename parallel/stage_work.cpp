@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "actors/in_place.h"
@@ -11,6 +12,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/dist/context.h"
 #include "autograd/split_pass.h"
+#include "ops/packed_weights.h"
 #include "parallel/stage_method.h"
 #include "parallel/stage_norms.h"
 #include "parallel/stage_parameters.h"
@@ -55,6 +57,7 @@ struct Step {
   std::map<int64_t, Live> live;  // by micro-batch
   Sums sums;
   std::shared_ptr<StageNorms> norms = std::make_shared<StageNorms>();
+  std::shared_ptr<ops::PackedWeights> packed = std::make_shared<ops::PackedWeights>();
 };
 
 // By pipeline and stage.
@@ -109,6 +112,9 @@ Tensor loss_of(const ForwardOrder& order, const Value& result) {
 Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   GradMode mode(order.record);
   const auto norms = step_of(order.id).norms;
+  const auto packed = step_of(order.id).packed;
+  std::optional<ops::PackedWeights::Use> use;
+  if (order.packs) use.emplace(*packed);
   norms->begin(actor);
   Live live;
   const auto enter = [&](Value& part) {
@@ -170,13 +176,16 @@ class InputsApart final : public autograd::Sink {
 Tensors whole_pass(const WorkId& id, Tensors roots, Tensors grads) {
   Step& step = step_of(id);
   const Live live = std::move(step.live.extract(id.micro_batch).mapped());
+  const ops::PackedWeights::Use use(*step.packed);
   InputsApart sink(live.inputs, step.sums);
   autograd::run(autograd::root_edges("backward", roots), std::move(grads), sink);
   return std::move(sink.grads);
 }
 
 // The first part of two.
-Tensors first_part(Live& live, std::unique_ptr<autograd::SplitPass> pass, const Tensors& grads) {
+Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<autograd::SplitPass> pass,
+                   const Tensors& grads) {
+  const ops::PackedWeights::Use use(*step_of(id).packed);
   live.rest = std::move(pass);
   Tensors out(live.inputs.size());
   live.outputs.clear(), live.loss = {}, live.inputs.clear();
@@ -218,7 +227,7 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   if (!pass->leaves_actor()) {
     if (!order.whole) {
       roots.clear();
-      co_return first_part(live, std::move(pass), grads);
+      co_return first_part(order.id, live, std::move(pass), grads);
     }
     pass.reset();
     co_return whole_pass(order.id, std::move(roots), std::move(grads));

@@ -41,12 +41,14 @@ struct ForwardOrder {
   bool record = true;  ///< a backward will follow
   bool first = false;  ///< nobody wants the gradient of the input
   bool recompute = false;
-  std::string loss;  ///< method that gives the loss of (output, target); empty: none
+  bool packs = false;  ///< weights will be read again in this step: keep them packed
+  std::string loss;    ///< method that gives the loss of (output, target); empty: none
   Value target;
   static constexpr auto fields =
       std::tuple(&ForwardOrder::id, &ForwardOrder::method, &ForwardOrder::arity, &ForwardOrder::input,
                  &ForwardOrder::skips, &ForwardOrder::given, &ForwardOrder::gives, &ForwardOrder::record,
-                 &ForwardOrder::first, &ForwardOrder::recompute, &ForwardOrder::loss, &ForwardOrder::target);
+                 &ForwardOrder::first, &ForwardOrder::recompute, &ForwardOrder::packs, &ForwardOrder::loss,
+                 &ForwardOrder::target);
 };
 
 struct BackwardOrder {

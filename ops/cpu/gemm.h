@@ -31,11 +31,14 @@ struct Finish {
   }
 };
 
+class PackedMatrix;
+
 /// C = finish(A B + beta C), with C [m, n] row-major, A [m, k], B [k, n], all sizes > 0; beta 0
 /// or 1. sums: null, or takes the sums of A's rows [m], which cost less here than by themselves. The same
-/// arguments give the same bits on whichever thread, and on any number of them.
+/// arguments give the same bits on whichever thread, and on any number of them. kept: null, or keeps B packed
+/// for the next product with it; the last bits may be others then.
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-          float* c, const Finish<float>& finish = {}, float* sums = nullptr);
+          float* c, const Finish<float>& finish = {}, float* sums = nullptr, PackedMatrix* kept = nullptr);
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
           double* c, const Finish<double>& finish = {}, double* sums = nullptr);
 
@@ -51,7 +54,7 @@ void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<doub
 bool has_gemm_tiles();
 /// gemm() in tiles of its own. The bits of an element do not depend on m and n.
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-                float* c, const Finish<float>& finish, float* sums);
+                float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept = nullptr);
 
 /// Whether gemm_amx() runs here: it needs AMX, Linux 5.16 or later, and TROUPE_AMX not 0. Call it first.
 bool has_gemm_amx();
@@ -61,6 +64,6 @@ bool has_gemm_amx();
 /// bits of an element do not depend on m and n unless a number is infinite, NaN, or near the ends of
 /// float32's range.
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-              float* c, const Finish<float>& finish, float* sums);
+              float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept = nullptr);
 
 }  // namespace troupe::ops::cpu

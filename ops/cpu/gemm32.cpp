@@ -37,10 +37,11 @@ bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>
 // Large products are cut along their longer side into an even number of pieces, the same whatever the number
 // of threads. Few: each packs, and reads from beyond the second-level cache, all of the other operand.
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-          float* c, const Finish<float>& finish, float* sums) {
+          float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  if (use_amx(m, n, k, work)) return gemm_amx(m, n, k, a, b, beta, c, finish, sums);
-  if (use_tiles(m, n, k, work, a, b)) return gemm_tiles(m, n, k, a, b, beta, c, finish, sums);
+  if (use_amx(m, n, k, work)) return gemm_amx(m, n, k, a, b, beta, c, finish, sums, kept);
+  if (use_tiles(m, n, k, work, a, b) || (kept && has_gemm_tiles()))
+    return gemm_tiles(m, n, k, a, b, beta, c, finish, sums, kept);
   if (sums) row_sums(m, k, a, sums);
   const bool by_rows = m >= n;
   const int64_t side = by_rows ? m : n, most = std::max<int64_t>(1, side / (2 * kStep));

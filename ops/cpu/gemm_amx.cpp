@@ -16,7 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -131,53 +130,43 @@ struct Product {
   Finish<float> finish;
   int64_t ldc = finish.ldc ? finish.ldc : cut.n;
 
-  // Strips of B that several threads read, and the largest number in each.
-  struct Shared {
-    Panels panels;
-    std::array<float, Panels::kMost> largest{};
-    explicit Shared(int64_t size) : panels(size) {}
-  };
-  struct Strip {
-    const char* at;
-    float largest;
-  };
+  // Floats of a panel: a strip of B, and its largest number at the end.
+  int64_t panel_size() const { return parts(cut.depth, kSteps) * (kStepBytes / 4) + kLanes; }
 
-  // shared: null where only this part reads its strips of B.
-  void add(const Part& part, Shared* shared, double* totals) const {
+  // panels: null where only this part reads its strips of B.
+  void add(const Part& part, Panels* panels, double* totals) const {
     const auto& [l0, rows, begin, end, j0, from, to] = part;
     const int64_t steps = parts(rows, kSteps), strip_bytes = steps * kStepBytes, strips = end - begin;
     const bool last = l0 + rows == cut.k, gelu = last && finish.activation == Activation::gelu;
-    const Tensor memory = Tensor::empty({((strips + 1) * strip_bytes) / 4 + strips});
-    char* own = reinterpret_cast<char*>(memory.data<float>());
-    char* packed = own + strip_bytes;
+    const Tensor memory = Tensor::empty({panel_size() + strips * strip_bytes / 4 + strips});
+    float* own = memory.data<float>();
+    char* packed = reinterpret_cast<char*>(own + panel_size());
     float* largest = reinterpret_cast<float*>(packed + strips * strip_bytes);
-    const auto strip_of_b = [&](int64_t j) -> Strip {
-      const auto pack = [&](char* out) {
-        return pack_strip(b, false, j, std::min(kStrip, to - j), l0, rows, out);
+    const auto panel_of_b = [&](int64_t j) -> const float* {
+      const auto pack = [&](float* out) {
+        out[panel_size() - 1] =
+            pack_strip(b, false, j, std::min(kStrip, to - j), l0, rows, reinterpret_cast<char*>(out));
       };
-      if (!shared) return {own, pack(own)};
-      const int64_t number = (j - j0) / kStrip;
-      float& most = shared->largest[static_cast<size_t>(number)];
-      const float* panel = shared->panels.get(number, number * strip_bytes / 4,
-                                              [&](float* out) { most = pack(reinterpret_cast<char*>(out)); });
-      return {reinterpret_cast<const char*>(panel), most};
+      if (panels) return panels->get(cut.number(*panels, part, j), pack);
+      pack(own);
+      return own;
     };
     alignas(64) float tile[kStrip * kStrip];
     const TileRegisters registers;
     for (int64_t j = from; j < to; j += kStrip) {
       const int64_t columns = std::min(kStrip, to - j);
-      const Strip right = strip_of_b(j);
+      const float* right = panel_of_b(j);
       for (int64_t s = 0; s < strips; ++s) {
         const int64_t top = (begin + s) * kStrip, high = std::min(kStrip, cut.m - top), at = top * ldc + j;
         char* strip = packed + s * strip_bytes;
         if (j == from)
           largest[s] = pack_strip(a, true, top, high, l0, rows, strip, totals ? totals + top : nullptr);
-        if (!fits(largest[s], right.largest, rows)) {
+        if (!fits(largest[s], right[panel_size() - 1], rows)) {
           by_vectors(part, top, high, j, columns);
           continue;
         }
         ask_for(c + at, ldc, high);
-        multiply(high, columns, strip, right.at, steps, tile);
+        multiply(high, columns, strip, reinterpret_cast<const char*>(right), steps, tile);
         write(tile, high, columns, c + at, ldc, tile_end(finish, last, l0 > 0 || beta != 0, at, j));
         if (!gelu) continue;
         Finish<float> rest = finish.part(at, 0);
@@ -227,15 +216,14 @@ bool has_gemm_amx() {
 }
 
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-              float* c, const Finish<float>& finish, float* sums) {
+              float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
   const Product p{{{kStrip, kStrip, kBlockM, kBlockK, kSteps}, m, n, k}, a, b, beta, c, finish};
-  std::optional<Product::Shared> shared;
-  if (p.cut.blocks() > 1)
-    shared.emplace(p.cut.panel_columns() / kStrip * parts(p.cut.depth, kSteps) * kStepBytes / 4);
+  std::optional<Panels> own;
+  Panels* panels = nullptr;
+  if (kept || p.cut.blocks() > 1)
+    panels = &p.cut.panels(kept, PackedMatrix::Form::strips, p.panel_size(), own);
   with_row_sums(a.transposed, m, k, a, sums, [&](double* totals) {
-    p.cut.run(shared ? &shared->panels : nullptr, [&](const Part& part) {
-      p.add(part, shared ? &*shared : nullptr, part.from == 0 ? totals : nullptr);
-    });
+    p.cut.run(panels, [&](const Part& part) { p.add(part, panels, part.from == 0 ? totals : nullptr); });
   });
 }
 
@@ -247,7 +235,7 @@ namespace troupe::ops::cpu {
 
 bool has_gemm_amx() { return false; }
 void gemm_amx(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
-              const Finish<float>&, float*) {}
+              const Finish<float>&, float*, PackedMatrix*) {}
 
 }  // namespace troupe::ops::cpu
 

@@ -1,55 +1,20 @@
-// What the products of gemm_tiles and gemm_amx share: how C is cut into parts, panels of B that several
-// threads read, and what is done to C before it leaves the registers.
+// What the products of gemm_tiles and gemm_amx share: how C is cut into parts, and what is done to C before
+// it leaves the registers.
 #pragma once
 #if defined(__x86_64__)
-#include <array>
-#include <atomic>
-#include <thread>
+#include <algorithm>
+#include <optional>
 
 #include "core/tensor.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/gemm_pack.h"
+#include "ops/cpu/panels.h"
 #include "ops/cpu/parallel.h"
 
 namespace troupe::ops::cpu {
 
 /// How many parts of at most that size hold n.
 inline int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
-
-/// Panels of B that several threads share: each is packed once, when it is first needed.
-class Panels {
- public:
-  static constexpr int64_t kMost = 96;
-
-  /// Memory for `size` floats in all.
-  explicit Panels(int64_t size) : memory_(Tensor::empty({size})) {}
-  void clear() {
-    for (auto& s : state_) s.store(kNone, std::memory_order_relaxed);
-  }
-  bool has(int64_t i) const {
-    return state_[static_cast<size_t>(i)].load(std::memory_order_relaxed) != kNone;
-  }
-  /// Panel i, which is at `at`; pack(to) if nobody has done so.
-  template <class F>
-  const float* get(int64_t i, int64_t at, const F& pack) {
-    auto& state = state_[static_cast<size_t>(i)];
-    float* panel = memory_.data<float>() + at;
-    for (uint8_t now; (now = state.load(std::memory_order_acquire)) != kReady;) {
-      if (now == kNone && state.compare_exchange_strong(now, kBusy, std::memory_order_relaxed)) {
-        pack(panel);
-        state.store(kReady, std::memory_order_release);
-      } else {
-        std::this_thread::yield();  // it takes some microseconds
-      }
-    }
-    return panel;
-  }
-
- private:
-  static constexpr uint8_t kNone = 0, kBusy = 1, kReady = 2;
-  Tensor memory_;
-  std::array<std::atomic<uint8_t>, kMost> state_{};
-};
 
 /// Sizes that a kind of product is made for.
 struct Sizes {
@@ -70,10 +35,19 @@ struct Cut {
   int64_t m, n, k;
   int64_t tiles = parts(m, size.tile_m),
           depth = parts(parts(k, parts(k, size.block_k)), size.step) * size.step;
-  int64_t width = parts(parts(n, parts(n, Panels::kMost* size.tile_n)), size.tile_n) * size.tile_n;
+  int64_t width = parts(parts(n, parts(n, kMostPanels* size.tile_n)), size.tile_n) * size.tile_n;
 
-  /// Columns of all panels that live at the same time.
-  int64_t panel_columns() const { return parts(std::min(width, n), size.tile_n) * size.tile_n; }
+  /// Those of `kept`, or those that live at the same time, of panel_size floats each.
+  Panels& panels(PackedMatrix* kept, PackedMatrix::Form form, int64_t panel_size,
+                 std::optional<Panels>& own) const {
+    if (kept) return kept->panels(form, parts(k, depth) * parts(n, size.tile_n), panel_size);
+    return own.emplace(parts(std::min(width, n), size.tile_n), panel_size, false);
+  }
+  /// Number of the panel of column j.
+  int64_t number(const Panels& panels, const Part& part, int64_t j) const {
+    return panels.whole() ? part.l0 / depth * parts(n, size.tile_n) + j / size.tile_n
+                          : (j - part.j0) / size.tile_n;
+  }
 
   /// Blocks of rows, with groups of columns where there are few rows: an even number of pieces, if it pays.
   int64_t blocks() const {
@@ -82,7 +56,7 @@ struct Cut {
   }
 
   /// f(part), for each part once, on several threads; parts of the same rows of B together. panels: cleared
-  /// where they begin anew; null: there are none.
+  /// where they begin anew, unless they stay; null: there are none.
   template <class F>
   void run(Panels* panels, const F& f) const {
     for (int64_t l0 = 0; l0 < k; l0 += depth)
@@ -92,7 +66,7 @@ struct Cut {
                       wide = parts(parts(columns, groups(columns)), size.tile_n) * size.tile_n;
         const int64_t pieces = count * groups(columns);
         const double ns = 0.02 * work() * static_cast<double>(rows) / static_cast<double>(k * pieces);
-        if (panels) panels->clear();
+        if (panels && !panels->whole()) panels->clear();
         parallel_for(pieces, ns, [&](int64_t piece) {
           const int64_t block = piece % count, from = piece / count * wide;
           if (from < columns)
@@ -103,6 +77,7 @@ struct Cut {
   }
 
  private:
+  static constexpr int64_t kMostPanels = 96;
   static constexpr double kTwoThreads = 1 << 25;  // multiplications: about 0.6 ms
   double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   bool is_low() const { return tiles * size.tile_m < 128; }

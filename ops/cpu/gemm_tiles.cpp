@@ -168,7 +168,12 @@ struct Product {
     return {b.p + l0 * b.ld + j, b.ld, rows, columns, turns};
   }
   void pack(int64_t l0, int64_t rows, int64_t j, float* panel) const {
-    for (int64_t end = std::min(n, j + kTileN), i = j; i < end; i += kLanes)
+    const int64_t end = std::min(n, j + kTileN);
+    if (!b.transposed) {
+      for (int64_t l = 0; l < rows; ++l) std::copy_n(b.p + (l0 + l) * b.ld + j, end - j, panel + l * kTileN);
+      return;
+    }
+    for (int64_t i = j; i < end; i += kLanes)
       pack_across(b.p + i * b.ld + l0, b.ld, std::min<int64_t>(kLanes, end - i), rows, panel + (i - j),
                   kTileN);
   }
@@ -189,18 +194,17 @@ struct Product {
     for (int64_t i = 0; i < count; ++i) {
       // Threads that share panels begin with different ones.
       const auto column = [&](int64_t x) { return from + (begin * count / tiles + x) % count * kTileN; };
-      const auto number = [&](int64_t j) { return (j - j0) / kTileN; };
       const int64_t j = column(i), after = column(i + 1);
       t.columns = std::min(kTileN, to - j);
       next = {};
-      if (packs_b()) {
+      if (packs_b() && !(panels && panels->whole())) {
         if (i + 1 == count)
           next = ahead(l0 + rows, from, turns);
-        else if (!panels || !panels->has(number(after)))
+        else if (!panels || !panels->has(cut.number(*panels, part, after)))
           next = ahead(l0, after, turns);
       }
-      const float* panel =
-          panels ? panels->get(number(j), (j - j0) * rows, [&](float* p) { pack(l0, rows, j, p); }) : own;
+      const auto packing = [&](float* p) { pack(l0, rows, j, p); };
+      const float* panel = panels ? panels->get(cut.number(*panels, part, j), packing) : own;
       const float* lies = a.p + l0 * (a.transposed ? a.ld : 1);
       for (int64_t tile = begin; tile < end; ++tile) {
         const int64_t top = row(tile), bottom = row(tile + 1), at = top * ldc + j;
@@ -231,14 +235,14 @@ struct Product {
 bool has_gemm_tiles() { return simd_level() == Simd::avx512; }
 
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
-                float* c, const Finish<float>& finish, float* sums) {
+                float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
   const Product p{m, n, k, a, b, beta, c, finish};
-  std::optional<Panels> panels;
-  if (b.transposed) panels.emplace(p.cut.depth * p.cut.panel_columns());
+  std::optional<Panels> own;
+  Panels* panels = nullptr;
+  if (kept || b.transposed)
+    panels = &p.cut.panels(kept, PackedMatrix::Form::tiles, p.cut.depth * kTileN, own);
   with_row_sums(p.packs_a(), m, k, a, sums, [&](double* totals) {
-    p.cut.run(panels ? &*panels : nullptr, [&](const Part& part) {
-      p.add(part, panels ? &*panels : nullptr, part.from == 0 ? totals : nullptr);
-    });
+    p.cut.run(panels, [&](const Part& part) { p.add(part, panels, part.from == 0 ? totals : nullptr); });
   });
 }
 
@@ -250,7 +254,7 @@ namespace troupe::ops::cpu {
 
 bool has_gemm_tiles() { return false; }
 void gemm_tiles(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
-                const Finish<float>&, float*) {}
+                const Finish<float>&, float*, PackedMatrix*) {}
 
 }  // namespace troupe::ops::cpu
 

@@ -5,6 +5,7 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
+#include "ops/packed_weights.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -55,8 +56,15 @@ bool fold_rows(const Tensor& t, Tensor& out) {
   return true;
 }
 
+// Whether b, read where it lies, is a parameter: it will come again.
+bool is_parameter(const Tensor& weight, const Tensor& b) {
+  return weight.is_leaf() && weight.requires_grad() && b.storage() == weight.storage();
+}
+
+// `weight`: b is a view of it; null: b is not the weight of a linear layer.
 template <class T>
-void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {}) {
+void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {},
+              const Tensor* weight = nullptr) {
   if (out.numel() == 0) return;
   if (a.dim() == 1) a = with_shape(a, {1, a.shape()[0]}, {a.shape()[0], a.strides()[0]});
   if (b.dim() == 1) b = with_shape(b, {b.shape()[0], 1}, {b.strides()[0], 1});
@@ -76,6 +84,12 @@ void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {
   a = readable(a, ma);
   b = readable(b, mb);
   const int64_t m = a.shape()[a.dim() - 2], n = b.shape().back();
+  if constexpr (std::is_same_v<T, float>)
+    if (a.dim() == 2 && b.dim() == 2)
+      if (const auto kept = PackedWeights::find(b, mb, weight && is_parameter(*weight, b))) {
+        ma.p = a.data<T>(), mb.p = b.data<T>();
+        return gemm(m, n, k, ma, mb, T{0}, to, finish, nullptr, kept.get());
+      }
   const auto batch_of = [](const Tensor& t) {
     Shape shape = t.shape(), strides = t.strides();
     for (int i = 0; i < 2; ++i) {
@@ -109,7 +123,8 @@ void linear_with(const Call& c, const Tensor& bias_or_none, Tensors& out, Activa
     using T = decltype(zero);
     multiply<T>(c.in[0], transposed, out[0],
                 {bias.defined() ? bias.data<T>() : nullptr, activation,
-                 out.size() > 1 ? out[1].data<T>() : nullptr, rest.defined() ? rest.data<T>() : nullptr});
+                 out.size() > 1 ? out[1].data<T>() : nullptr, rest.defined() ? rest.data<T>() : nullptr},
+                &w);
   });
 }
 

@@ -6,13 +6,14 @@
 
 #include "core/random.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/panels.h"
 #include "ops/threads.h"
 
 namespace troupe::ops::cpu {
 namespace {
 
 using Gemm = void(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
-                  const Finish<float>&, float*);
+                  const Finish<float>&, float*, PackedMatrix*);
 
 struct Way {
   const char* name;
@@ -56,9 +57,9 @@ struct Case {
     return sum;
   }
   std::vector<float> run(const Way& way, const Finish<float>& finish = {}, float beta = 0, float before = 0,
-                         float* sums = nullptr) {
+                         float* sums = nullptr, PackedMatrix* kept = nullptr) {
     std::vector<float> c(static_cast<size_t>(m * n), before);
-    way.gemm(m, n, k, left(), right(), beta, c.data(), finish, sums);
+    way.gemm(m, n, k, left(), right(), beta, c.data(), finish, sums, kept);
     return c;
   }
 };
@@ -115,6 +116,24 @@ TEST_CASE("each kind of product has the same bits on any number of threads, and 
                        2);
       CHECK(std::sqrt(squares / count) < 4e-8);
     }
+  set_num_threads(before);
+}
+
+TEST_CASE("a B that is kept packed gives the same bits, at first and from then on, whatever the rows of A") {
+  const int before = num_threads();
+  for (const Way& way : ways())
+    for (const auto& [m, n, k] : kSizes)
+      for (const bool flip_b : {false, true}) {
+        INFO(way.name << ' ' << m << " x " << n << " x " << k << (flip_b ? " b across" : ""));
+        PackedMatrix kept;
+        const std::vector<float> b = numbers(n * k, 5);
+        for (const int64_t rows : {m, int64_t{1}, m + 70, m}) {
+          set_num_threads(rows > m ? 3 : 1);
+          Case product{rows, n, k, false, flip_b, numbers(rows * k, static_cast<uint64_t>(rows)), b};
+          CHECK(product.run(way, {}, 1, 0.5f, nullptr, &kept) == product.run(way, {}, 1, 0.5f));
+        }
+        CHECK(kept.bytes() >= b.size() * sizeof(float));
+      }
   set_num_threads(before);
 }
 
