@@ -1,6 +1,7 @@
-// Six transformer blocks as a pipeline of two stages, beside the same blocks in one process: `troupe run -n 3
-// bench_pipeline`. The batch of 32 is the peer's; cut into 32 it leaves one sample to a micro-batch, whose
-// products are too small to be fast, so that a batch of 256 shows what the schedule makes of its time.
+// Six transformer blocks as a pipeline on two workers, beside the same blocks in one process: `troupe run -n
+// 3 bench_pipeline`. Each worker has three of them in one chunk, or (interleaved) in three. The batch of 32
+// is the peer's; cut into 32 it leaves one sample to a micro-batch, whose products are too small to be fast,
+// so that a batch of 256 shows what the schedule makes of its time.
 #include "bench/measure.h"
 #include "parallel/pipeline.h"
 #include "troupe/troupe.h"
@@ -28,14 +29,24 @@ struct Stage : nn::ModuleActor<Blocks> {
   static constexpr auto remote = methods<Stage, int64_t>("forward", &Stage::forward, "loss", &Stage::loss);
 };
 
+constexpr int kBlocks = 6, kWorkers = 2;
+
 struct Job {
   Cluster& cluster;
   const bench::Bench& bench;
-  RRef<Stage> first, last;
-  optim::Distributed<optim::SGD> sgd;
+
+  // So many chunks for each worker, the first to the first and so on.
+  std::vector<RRef<Stage>> spawn(int chunks) const {
+    const auto names = cluster.workers();
+    std::vector<RRef<Stage>> all;
+    for (int s = 0; s < kWorkers * chunks; ++s)
+      all.push_back(
+          cluster.spawn<Stage>(names[static_cast<size_t>(1 + s % kWorkers)], kBlocks / kWorkers / chunks));
+    return all;
+  }
 
   double in_one_process(const Tensor& x, int steps) const {
-    Blocks whole(6);
+    Blocks whole(kBlocks);
     optim::SGD local(whole.parameters(), {.lr = 0.01});
     const double us = bench.median_us(
         [&] {
@@ -46,17 +57,20 @@ struct Job {
         },
         steps, 3);
     bench.emit("pipeline_single_step_us", us, "us",
-               {{"blocks", 6}, {"width", kWidth}, {"batch", double(x.size(0))}, {"context", kContext}});
+               {{"blocks", kBlocks}, {"width", kWidth}, {"batch", double(x.size(0))}, {"context", kContext}});
     return us;
   }
 
   // `of_formula`: the speed-up as a part of p m / (m + p - 1) (GPipe, Huang et al. 2019; 1F1B has the same).
-  void as_pipeline(const std::string& name, const std::string& schedule, const Tensor& x, int m, int steps,
-                   double one) {
-    parallel::Pipeline pipeline(cluster.here(),
-                                {parallel::stage<&Stage::forward>(first),
-                                 parallel::stage<&Stage::forward>(last).with_loss<&Stage::loss>()},
-                                {.schedule = schedule, .micro_batches = m});
+  void as_pipeline(const std::string& name, const std::string& schedule, int chunks, const Tensor& x, int m,
+                   int steps, double one) const {
+    const std::vector<RRef<Stage>> actors = spawn(chunks);
+    optim::Distributed<optim::SGD> sgd({actors.begin(), actors.end()}, {.lr = 0.01});
+    std::vector<parallel::Stage> stages;
+    for (const auto& actor : actors) stages.push_back(parallel::stage<&Stage::forward>(actor));
+    stages.back() = stages.back().with_loss<&Stage::loss>();
+    parallel::Pipeline pipeline(cluster.here(), stages,
+                                {.schedule = schedule, .micro_batches = m, .chunks = chunks});
     const double us = bench.median_us(
         [&] {
           autograd::Context context(cluster);
@@ -65,10 +79,11 @@ struct Job {
         },
         steps, 3);
     bench.emit(name, us, "us",
-               {{"stages", 2},
+               {{"stages", kWorkers},
+                {"chunks", chunks},
                 {"micro_batches", m},
                 {"speedup", one / us},
-                {"of_formula", one / us * (m + 1) / (2 * m)}});
+                {"of_formula", one / us * (m + kWorkers - 1) / (kWorkers * m)}});
   }
 };
 
@@ -83,15 +98,16 @@ int main(int argc, char** argv) {
     if (names.size() < 3)
       throw_invalid("[bench] bench_pipeline needs 3 workers, got " + std::to_string(names.size()));
     if (!Environment::read()) bench.set_placement("in-process");
-    const auto first = cluster.spawn<Stage>(names[1], 3), last = cluster.spawn<Stage>(names[2], 3);
-    Job job{cluster, bench, first, last, {{first, last}, {.lr = 0.01}}};
+    const Job job{cluster, bench};
     Generator random(0);
     const Tensor x = randn({32, kContext, kWidth}, random);
     const double one = job.in_one_process(x, 15);
-    for (const int m : {1, 4, 8, 32}) job.as_pipeline("pipeline_step_us", "1f1b", x, m, 15, one);
-    for (const int m : {4, 8, 32}) job.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", x, m, 15, one);
+    for (const int m : {1, 4, 8, 32}) job.as_pipeline("pipeline_step_us", "1f1b", 1, x, m, 15, one);
+    for (const int m : {4, 8}) job.as_pipeline("pipeline_step_us", "interleaved", 3, x, m, 15, one);
+    for (const int m : {4, 8, 32}) job.as_pipeline("pipeline_zero_bubble_step_us", "zb-h1", 1, x, m, 15, one);
     const Tensor large = randn({256, kContext, kWidth}, random);
     const double one_large = job.in_one_process(large, 7);
-    for (const int m : {4, 8, 32}) job.as_pipeline("pipeline_large_step_us", "1f1b", large, m, 7, one_large);
+    for (const int m : {4, 8, 32})
+      job.as_pipeline("pipeline_large_step_us", "1f1b", 1, large, m, 7, one_large);
   });
 }

@@ -36,10 +36,11 @@ EXPECTED = {
     "ps": [*(("ps_pull_push_per_s", RATE, {"parameters": n, "workers": 2}) for n in (1 << 10, 1 << 20)),
            *(("ps_embedding_lookup_us", US, {"rows": 10**n, "width": 16, "ids": 256}) for n in (4, 5))],  # the largest with --quick
     "pipeline": [("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 32, "context": 64}),
-                 *(("pipeline_step_us", US, {"stages": 2, "micro_batches": m}) for m in (1, 4, 8, 32)),
-                 *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32)),
+                 *(("pipeline_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (1, 4, 8, 32)),
+                 *(("pipeline_step_us", US, {"stages": 2, "chunks": 3, "micro_batches": m}) for m in (4, 8)),
+                 *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32)),
                  ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 64}),
-                 *(("pipeline_large_step_us", US, {"stages": 2, "micro_batches": m}) for m in (4, 8, 32))],
+                 *(("pipeline_large_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32))],
     "scale": [*(("scale_callers_us", US, {"callers": n}) for n in TO_64),
               *(("scale_in_flight_us", US, {"in_flight": n}) for n in (1, 10, 100, 1000, 5000)),
               *(line for n in (2, 4) for line in (

@@ -10,10 +10,11 @@ several versions of PyTorch, say. Each line is set beside the fastest of them in
 products too (OPENBLAS_NUM_THREADS=1: OpenBLAS asks for all cores).
 
 Both print lines of JSON {"system", "bench", "value", "unit", ...}. Lines are matched on "bench" and on every further key
-that both have and that is no measurement. Each round runs both, so that a slow minute of the machine hits both; values
+that both have and that is no measurement: two of ours that differ in another key are set beside the same one of the peer. Each round runs both, so that a slow minute of the machine hits both; values
 and ratios are medians over the rounds, with the lowest and the highest value behind them. The ratio is speed: above 1,
 ours is faster. "best" is the ratio of the best value of each side over all rounds, which a machine that is slow at
-times (a neighbour's virtual machine on the other hyperthread of a core) distorts least. What other programs took of the processor meanwhile is said for each round; --quiet waits, before each,
+times (a neighbour's virtual machine on the other hyperthread of a core) distorts least. What other programs took of the
+processor meanwhile is said for each round; --quiet waits, before each,
 for them to leave it alone.
 """
 import argparse, os, statistics, sys, time
@@ -147,16 +148,17 @@ def main():
                 wait_until_quiet()
             others = Others()
             peers = run_peers(args.peer, "rpc" if what == "tcp" else what)
+            alone = list(peers)  # what we have nothing to set beside
             for ours in run(args.bin_dir, what):
                 unit, mine, theirs, ratios = table.setdefault(prefix + key(ours), (ours["unit"], [], [], []))
                 mine.append(ours["value"])
                 peer = next((p for p in peers if same(ours, p)), None)
                 speed = ratio(ours, peer) if peer else None
                 if speed is not None:
-                    peers.remove(peer)
+                    alone = [p for p in alone if p is not peer]
                     theirs.append(peer["value"])
                     ratios.append(speed)
-            for peer in peers:  # what we have nothing to set beside
+            for peer in alone:
                 table.setdefault(prefix + key(peer), (peer["unit"], [], [], []))[2].append(peer["value"])
             print(f"compare: {what}, round {round + 1} of {args.rounds}; others had {100 * others.share():.0f} % of the "
                   "processor", file=sys.stderr, flush=True)
