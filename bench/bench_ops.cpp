@@ -103,8 +103,13 @@ void run(const bench::Bench& bench) {
     autograd::backward(cross_entropy(transformer(ids), next));
     adamw.step();
   };
-  bench.emit("transformer_step_us", bench.median_us(step, 10, 2), "us",
+  const double us = bench.median_us(step, 10, 2);
+  bench.emit("transformer_step_us", us, "us",
              {{"batch", kBatch}, {"context", kContext}, {"width", kWidth}, {"layers", kLayers}});
+  // Three products for each weight of a linear layer; those of attention are not counted.
+  constexpr int64_t kWeights = kLayers * 12 * kWidth * kWidth + kWidth * kVocabulary;
+  bench.emit("transformer_step_gemm_fraction", 2e-3 * 3 * kWeights * kBatch * kContext / gflops / us, "1",
+             {{"batch", kBatch}});
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ EXPECTED = {
             *(line for b in (64, 256) for line in (("mlp_step_us", US, {"batch": b}),
                                                    ("mlp_step_gemm_fraction", "1", {"batch": b}))),
             ("cnn_step_us", US, {"batch": 64}),
-            ("transformer_step_us", US, {"batch": 8, "context": 128, "width": 256, "layers": 4})],
+            ("transformer_step_us", US, {"batch": 8, "context": 128, "width": 256, "layers": 4}),
+            ("transformer_step_gemm_fraction", "1", {"batch": 8})],
 }
 
 
