@@ -24,9 +24,10 @@ struct Matrix;
 ///     while (...) model(x);  // on this thread
 ///
 /// Holds float32 parameters (leaves that want gradients) and as much memory again for each order in which
-/// they are read: one forward, one backward; half as much more on a matrix unit. A parameter whose version
-/// has changed is packed again. What writes to its elements through data() and does not call bump_version()
-/// has to call clear(), or end the use. Does nothing where the processor has no AVX-512.
+/// they are read: one forward, one backward; half as much more on a matrix unit. Only products that are
+/// faster for it read them: on Intel's processors those of few rows, and the matrix unit's. A parameter whose
+/// version has changed is packed again. What writes to its elements through data() and does not call
+/// bump_version() has to call clear(), or end the use. Does nothing where the processor has no AVX-512.
 ///
 /// Thread-safe: several threads may use one.
 class PackedWeights {

@@ -19,17 +19,32 @@ namespace {
 constexpr double kPiece = 1 << 26;  // multiplications: about 1.2 ms
 constexpr int64_t kStep = 48;       // pieces end at whole tiles
 
-// Whether gemm_amx is the fastest: where cutting up both operands, and what is done to each tile of C, is
-// little beside the product.
-bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
-  return std::min(m, n) >= 64 && k >= 256 && work >= 2e6 && has_gemm_amx();
+bool is_intel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
 }
 
-// Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads.
-bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b) {
-  const bool small = work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6);
-  return has_gemm_tiles() &&
-         (small || (a.transposed ? n >= 192 && k >= 128 : m >= (b.transposed ? 32 : 128)));
+// Whether gemm_amx is the fastest: where cutting up both operands, and what is done to each tile of C, is
+// little beside the product. In narrower ones it gains 8 % at most, and loses 17 where another program works
+// on the core's second thread.
+bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
+  return std::min(m, n) >= 192 && k >= 256 && work >= 2e6 && has_gemm_amx();
+}
+
+// Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads. Intel's processors
+// run oneDNN's kernels faster but for the smallest products and B that is packed already, AMD's the tiles
+// (docs/decisions.md).
+bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
+               bool kept) {
+  if (!has_gemm_tiles()) return false;
+  if (work <= 64 * 64 * 64) return true;
+  static const bool on_intel = is_intel();
+  if (on_intel) return kept && m < 48;
+  return kept || (m >= 8 && work <= 2e6) ||
+         (a.transposed ? n >= 192 && k >= 128 : m >= (b.transposed ? 32 : 128));
 }
 
 }  // namespace
@@ -40,7 +55,7 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
           float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   if (use_amx(m, n, k, work)) return gemm_amx(m, n, k, a, b, beta, c, finish, sums, kept);
-  if (use_tiles(m, n, k, work, a, b) || (kept && has_gemm_tiles()))
+  if (use_tiles(m, n, k, work, a, b, kept != nullptr))
     return gemm_tiles(m, n, k, a, b, beta, c, finish, sums, kept);
   if (sums) row_sums(m, k, a, sums);
   const bool by_rows = m >= n;
