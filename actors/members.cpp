@@ -129,6 +129,13 @@ std::optional<Error> Members::loss(WorkerId id) const {
   return entry ? entry->lost : std::nullopt;
 }
 
+std::optional<Error> Members::absence(WorkerId id) const {
+  std::lock_guard lock(mutex_);
+  const Entry* entry = locate(id);
+  if (!entry) return std::nullopt;
+  return entry->lost ? entry->lost : entry->leaving;
+}
+
 std::vector<Member> Members::all() const {
   std::lock_guard lock(mutex_);
   std::vector<Member> out;

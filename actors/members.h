@@ -46,6 +46,8 @@ class Members {
   std::string name_of(WorkerId id) const;
   /// Why the worker was lost, if it was.
   std::optional<Error> loss(WorkerId id) const;
+  /// Why nothing should be asked of the worker any more: its loss, or that it is about to leave.
+  std::optional<Error> absence(WorkerId id) const;
   std::vector<Member> all() const;  ///< living, listed ones that are not about to leave, by number
   std::vector<WorkerId> lost() const;
   uint64_t epoch() const;

@@ -99,7 +99,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       prepared = 0;
       if (id && to_actor && !pending_.sent(id)) send_cancel(target.owner, id);
       // Lost while the message was handed over: nobody else would end this call.
-      if (auto why = members_.loss(target.owner)) throw *why;
+      if (auto why = members_.absence(target.owner)) throw *why;
     }
     if (options.one_way) return Future<Value>::ready(Value());
     if (to_actor && !future.is_ready()) promise.waits_for(Canceller::source(canceller_, id));
@@ -170,7 +170,7 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
       links_.send(to, net::encode(call));
       handed_over = true;
       if (!pending_.sent(next.id)) send_cancel(to, next.id);
-      if (auto why = members_.loss(to)) throw *why;
+      if (auto why = members_.absence(to)) throw *why;
     } catch (...) {
       Error why = current_error();
       if (!handed_over)
