@@ -327,7 +327,8 @@ TEST_CASE("a peer that was stopped is found silent", "[process]") {
 TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   LogCapture lines;
   Limits limits;
-  limits.ring_bytes = limits.heap_bytes = 0;  // whose descriptors are closed when they are mapped: at any moment
+  // No shared memory: its descriptors are closed when it is mapped, at any moment.
+  limits.ring_bytes = limits.heap_bytes = 0;
   Pair p(fresh_address(), limits, limits);
   p.listener.reset();
   const auto address = fresh_address();
