@@ -35,16 +35,16 @@ bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
 }
 
 // Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads. Intel's processors
-// run oneDNN's kernels faster but for the smallest products and B that is packed already, AMD's the tiles
-// (docs/decisions.md).
+// run oneDNN's kernels faster but for the smallest products and B that is packed already, AMD's the tiles. A
+// few shapes keep the tiles' sums all the same (docs/decisions.md).
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
                bool kept) {
   if (!has_gemm_tiles()) return false;
   if (work <= 64 * 64 * 64) return true;
   static const bool on_intel = is_intel();
-  if (on_intel) return kept && m < 48;
-  return kept || (m >= 8 && work <= 2e6) ||
-         (a.transposed ? n >= 192 && k >= 128 : m >= (b.transposed ? 32 : 128));
+  if (m >= 8 && work <= 2e6) return true;
+  if (on_intel) return (kept && m < 48) || (b.transposed && m >= 32 && m <= 64 && work <= 8e6);
+  return kept || (a.transposed ? n >= 192 && k >= 128 : m >= (b.transposed ? 32 : 128));
 }
 
 }  // namespace

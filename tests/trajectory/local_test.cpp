@@ -106,7 +106,7 @@ std::pair<double, int> follow(const Run& run, DType dtype) {
 // float32 run on mnist at a rate of 0.1 leaves the float64 one by 9e-4, once a hidden unit changes its sign
 // in one of them only.
 double bound(const Run& run, DType dtype) {
-  return dtype == float64 && tolerance(run) < 1e-3 ? 1e-5 : tolerance(run);
+  return dtype == float64 && tolerance(run) <= 1e-4 ? 1e-5 : tolerance(run);
 }
 
 void follow_all(const std::vector<Run>& runs, const std::string& data, DType dtype) {
