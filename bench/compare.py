@@ -10,12 +10,11 @@ several versions of PyTorch, say. Each line is set beside the fastest of them in
 products too (OPENBLAS_NUM_THREADS=1: OpenBLAS asks for all cores).
 
 Both print lines of JSON {"system", "bench", "value", "unit", ...}. Lines are matched on "bench" and on every further key
-that both have and that is no measurement: two of ours that differ in another key are set beside the same one of the peer. Each round runs both, so that a slow minute of the machine hits both; values
-and ratios are medians over the rounds, with the lowest and the highest value behind them. The ratio is speed: above 1,
-ours is faster. "best" is the ratio of the best value of each side over all rounds, which a machine that is slow at
+that both have and that is no measurement: two of ours that differ in another key are set beside the same one of the
+peer. Each round runs both, so that a slow minute of the machine hits both; values and ratios are medians over the rounds,
+with the lowest and the highest value behind them. The ratio is speed: above 1, ours is faster. "best" is the ratio of the best value of each side over all rounds, which a machine that is slow at
 times (a neighbour's virtual machine on the other hyperthread of a core) distorts least. What other programs took of the
-processor meanwhile is said for each round; --quiet waits, before each,
-for them to leave it alone.
+processor meanwhile is said for each round; --quiet waits, before each, for them to leave it alone.
 """
 import argparse, os, statistics, sys, time
 

@@ -40,9 +40,8 @@ bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
                bool kept) {
   if (!has_gemm_tiles()) return false;
-  if (work <= 64 * 64 * 64) return true;
+  if (work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6)) return true;
   static const bool on_intel = is_intel();
-  if (m >= 8 && work <= 2e6) return true;
   if (on_intel) return (kept && m < 48) || (b.transposed && m >= 32 && m <= 64 && work <= 8e6);
   return kept || (a.transposed ? n >= 192 && k >= 128 : m >= (b.transposed ? 32 : 128));
 }
