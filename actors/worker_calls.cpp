@@ -95,11 +95,12 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     if (local) {
       dispatch(invocation);
     } else {
+      if (auto why = members_.absence(target.owner)) throw *why;
       links_.send(target.owner, net::encode(call));
       prepared = 0;
       if (id && to_actor && !pending_.sent(id)) send_cancel(target.owner, id);
       // Lost while the message was handed over: nobody else would end this call.
-      if (auto why = members_.absence(target.owner)) throw *why;
+      if (auto why = members_.loss(target.owner)) throw *why;
     }
     if (options.one_way) return Future<Value>::ready(Value());
     if (to_actor && !future.is_ready()) promise.waits_for(Canceller::source(canceller_, id));
@@ -167,10 +168,11 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
     call.tell_start = next.tell_start;
     bool handed_over = false;
     try {
+      if (auto why = members_.absence(to)) throw *why;
       links_.send(to, net::encode(call));
       handed_over = true;
       if (!pending_.sent(next.id)) send_cancel(to, next.id);
-      if (auto why = members_.absence(to)) throw *why;
+      if (auto why = members_.loss(to)) throw *why;
     } catch (...) {
       Error why = current_error();
       if (!handed_over)

@@ -31,6 +31,17 @@ TEST_CASE("the list of workers is exact, and a description sent to a worker and 
   }
 }
 
+// Between the moment in which its leave() may return and the end of its connection a worker would still
+// answer.
+TEST_CASE("a worker that has been let go is called no more") {
+  auto cluster = Cluster::in_process(2, hosting<Registrar>());
+  auto there = cluster->spawn<Registrar>("w1");
+  const auto self = cluster->worker().members().all().front();
+  CHECK(there.call<&Registrar::self>(self).get() == self);
+  cluster->worker().members().leaves(1, Error(ErrorKind::disconnected, "w1 has left the cluster"));
+  CHECK_THROWS_WITH(there.call<&Registrar::self>(self).get(), Catch::Contains("w1 has left the cluster"));
+}
+
 TEST_CASE("who listens for losses is told of them as long as it is there") {
   const auto cluster = Cluster::in_process(3, hosting<Registrar>());
   actors::Worker& worker = cluster->worker();
