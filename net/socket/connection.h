@@ -71,6 +71,7 @@ class SocketConnection final : public Connection,
   void on_writable();
   void linger_if_drained();
   bool silent(TimePoint now, TimePoint watched_since);
+  void watch_delivery(TimePoint now);
 
   void hand_over(Message& message);
   bool write_ring(const Message& message, size_t size);
@@ -109,7 +110,7 @@ class SocketConnection final : public Connection,
   void read_socket_until(const Ready& done, TimePoint end);
   template <class Over, class Look>
   void look_until(TimePoint end, const Over& over, const Look& look);
-  bool sleep_until(const Ready& done, TimePoint end);
+  bool sleep_until(const Ready& done, TimePoint end, bool stays);
   bool watch_socket(bool on);
   Error lost(const std::string& what) const;
   std::string who() const;
@@ -153,9 +154,13 @@ class SocketConnection final : public Connection,
   bool finishing_ = false;  // the delivery thread has been asked to close it
 
   std::atomic<int> lookers_{0};         // threads that look into the ring: none of them has to be woken
+  std::atomic<bool> sleeper_{false};    // a caller sleeps on the word, or is about to
   std::atomic<bool> waited_on_{false};  // by a caller that looks or sleeps here
   uint32_t beats_ = 0;                  // of the peer, as last seen; upkeep only
-  bool listed_ = false;                 // the delivery thread looks here
+  std::atomic<uint32_t> handled_{0};    // the message that is being delivered, counted from 1; or 0
+  uint32_t watched_ = 0;                // the same as last seen, and since when; upkeep only
+  TimePoint watched_since_{};
+  bool listed_ = false;                              // the delivery thread looks here
   std::atomic<const RingWriter*> towards_{nullptr};  // ring_writer_, to ask where its reader looks from
   std::atomic<bool> rang_{false};                    // the reader was woken, and has not been seen since
 };

@@ -12,7 +12,6 @@ constexpr size_t kTurn = 16;  // messages that a caller delivers before it looks
 constexpr int kLooksPerTime = 32;
 constexpr Duration kSoon = std::chrono::microseconds(200);    // messages that follow each other
 constexpr Duration kRetry = std::chrono::milliseconds(1);     // to read, of who has nothing else to do
-constexpr int kTries = 100;                                   // in a row
 constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
 
 }  // namespace
@@ -22,10 +21,11 @@ void SocketConnection::begin_looking() {
   ring_reader_->wake_up();
 }
 
-// The last one lets the peer know that somebody has to be woken, and looks once more.
+// The last one lets the peer know that somebody has to be woken, and looks once more. A caller that has slept
+// here all the while reads again from now on.
 void SocketConnection::end_looking() {
   if (lookers_.fetch_sub(1) != 1) return;
-  ring_reader_->sleep(RingState::for_bell);
+  ring_reader_->sleep(sleeper_ ? RingState::on_word : RingState::for_bell);
   std::unique_lock reading(read_mutex_);
   if (ring_misused_ || held_ || ring_reader_->empty()) return;
   reading.unlock();
@@ -80,7 +80,6 @@ void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool look
 void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks, Chores* chores) {
   const auto called = [&] { return chores && !chores->empty(); };
   const auto over = [&] { return done.is_set() || called(); };
-  int tries = 0;
   begin_looking();
   for (TimePoint now = core_->now(); !done.is_set() && now < end; now = core_->now()) {
     if (looks) look_until(end, over, [this] { return look(); });
@@ -91,14 +90,9 @@ void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool lo
       looks = true;
     } else if (done.is_set()) {
       break;
-    } else if (sleep_until(done, end)) {
-      looks = core_->now() - now < kSoon;
-      tries = 0;
-    } else if (chores && ++tries < kTries) {  // the delivery thread looks, but not for long
-      end_looking();
-      done.wait_until(std::min(end, core_->now() + kRetry));
-      begin_looking();
-      looks = false;
+    } else if (sleep_until(done, end, chores)) {
+      const bool relieves = chores && lookers_ > 1;  // the delivery thread, which stops where a caller looks
+      looks = relieves || core_->now() - now < kSoon;
     } else {
       break;
     }
@@ -151,19 +145,21 @@ void SocketConnection::look_until(TimePoint end, const Over& over, const Look& l
 }
 
 // In the ring itself: whoever writes there wakes this thread, and no other has to be woken first. Comes back
-// when something came. False: this thread is not needed here.
-bool SocketConnection::sleep_until(const Ready& done, TimePoint end) {
-  bool slept = false;
-  if (lookers_.fetch_sub(1) == 1) {  // else the delivery thread looks
-    ring_reader_->sleep(RingState::on_word);
-    std::unique_lock reading(read_mutex_, std::try_to_lock);
-    if (reading) {
-      const bool seen_all = ring_misused_ || held_ || ring_reader_->empty();
-      reading.unlock();
-      slept =
-          !seen_all || done.wait_with(ring_reader_->word(), static_cast<uint32_t>(RingState::on_word), end);
-    }
-  }
+// when something came. False: this thread is not needed here. `stays`: while somebody else reads, for a
+// moment.
+bool SocketConnection::sleep_until(const Ready& done, TimePoint end, bool stays) {
+  sleeper_ = true;
+  const bool last = lookers_.fetch_sub(1) == 1;
+  const RingState state = last ? RingState::on_word : RingState::looks;
+  if (last) ring_reader_->sleep(state);
+  std::unique_lock reading(read_mutex_, std::defer_lock);
+  const bool alone = last && reading.try_lock();
+  bool slept = alone && !ring_misused_ && !held_ && !ring_reader_->empty();
+  if (alone) reading.unlock();
+  if (!slept && (alone || stays))
+    slept = done.wait_with(ring_reader_->word(), static_cast<uint32_t>(state),
+                           alone ? end : std::min(end, core_->now() + kRetry));
+  sleeper_ = false;
   begin_looking();
   if (slept) look();
   return slept;
