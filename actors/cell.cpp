@@ -63,8 +63,9 @@ Actor& ActorCell::object() {
 }
 
 void ActorCell::deliver(Ref<Invocation> invocation) {
-  const Where where =
-      worker_.dispatch() == Dispatch::caller ? Where::caller : paces_[invocation->method()].where();
+  const size_t index = invocation->method();
+  Where where = method(index).blocks ? Where::pool : paces_[index].where();
+  if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
   mailbox_->post(std::move(invocation), where);
 }
 

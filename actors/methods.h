@@ -35,10 +35,24 @@ template <class R, class... A>
 struct MethodTraits<R (*)(A...)> : MethodTraits<R (Actor::*)(A...)> {};
 
 template <class M>
+struct Blocking {
+  M pointer;
+};
+template <class M>
 struct NamedMethod {
   const char* name;
   M pointer;
+  bool blocks = false;
 };
+template <class M>
+constexpr NamedMethod<M> named(const char* name, M pointer) {
+  return {name, pointer};
+}
+template <class M>
+constexpr NamedMethod<M> named(const char* name, Blocking<M> method) {
+  static_assert(!MethodTraits<M>::kTask, "a coroutine waits with co_await: it cannot be blocking()");
+  return {name, method.pointer, true};
+}
 template <class T, class Ctor, class... M>
 struct MethodTable {
   std::tuple<NamedMethod<M>...> methods;
@@ -49,8 +63,8 @@ constexpr auto collect(std::tuple<NamedMethod<Done>...> done) {
   return MethodTable<T, Ctor, Done...>{done};
 }
 template <class T, class Ctor, class... Done, class M, class... Rest>
-constexpr auto collect(std::tuple<NamedMethod<Done>...> done, const char* name, M pointer, Rest... rest) {
-  return collect<T, Ctor>(std::tuple_cat(done, std::tuple(NamedMethod<M>{name, pointer})), rest...);
+constexpr auto collect(std::tuple<NamedMethod<Done>...> done, const char* name, M method, Rest... rest) {
+  return collect<T, Ctor>(std::tuple_cat(done, std::tuple(named(name, method))), rest...);
 }
 
 /// "Layer", "demo::Layer": the same in every process of one program.
@@ -134,7 +148,8 @@ std::shared_ptr<const ActorType> make_type(const MethodTable<T, std::tuple<A...>
   };
   [&]<size_t... I>(std::index_sequence<I...>) {
     (type->methods.push_back({net::method_id(std::get<I>(table.methods).name),
-                              std::get<I>(table.methods).name, &invoke_method<T, I>}),
+                              std::get<I>(table.methods).name, &invoke_method<T, I>,
+                              std::get<I>(table.methods).blocks}),
      ...);
   }
   (std::index_sequence_for<M...>{});
@@ -143,8 +158,16 @@ std::shared_ptr<const ActorType> make_type(const MethodTable<T, std::tuple<A...>
 
 }  // namespace actors
 
+/// In a list of methods: one that may wait for something else than a future, such as a lock, a file or
+/// another process. It runs on a thread of the pool however short it has been, never on one that reads a
+/// connection, and takes that thread from other actors while it waits.
+template <class M>
+constexpr actors::Blocking<M> blocking(M method) {
+  return {method};
+}
+
 /// The remote methods of actor class T, constructed from CtorArgs: pairs of name and pointer, to members,
-/// static members or free functions.
+/// static members or free functions, or blocking() ones.
 template <class T, class... CtorArgs, class... Pairs>
 constexpr auto methods(Pairs... pairs) {
   return actors::collect<T, std::tuple<CtorArgs...>>(std::tuple<>{}, pairs...);

@@ -17,6 +17,7 @@ struct ActorType {
     uint64_t id;       ///< net::method_id(name)
     std::string name;  ///< "forward"
     Invoke invoke;
+    bool blocks = false;  ///< always runs in the pool
   };
   std::string name;
   std::function<std::unique_ptr<Actor>(ValueList&& args)> construct;

@@ -157,6 +157,7 @@ class Worker final : public net::Events {
   void on_accepted(std::shared_ptr<net::Connection> connection) override;
   void on_message(net::Connection& connection, net::Message message) override;
   void on_closed(net::Connection& connection, const Error& reason) override;
+  void on_held_up(net::Connection& connection, Duration time) override;
 
  private:
   friend class Invocation;

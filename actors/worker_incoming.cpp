@@ -1,4 +1,7 @@
 // What comes in from other workers: calls, replies, connections.
+#include <fmt/format.h>
+
+#include "actors/handling.h"
 #include "actors/in_place.h"
 #include "actors/worker.h"
 #include "core/log.h"
@@ -80,17 +83,18 @@ void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
   if (!refusal) return;
   log::warning(name() + ": refused a connection of w" + std::to_string(connection->peer().id) + ": " +
                *refusal);
-  connection->tag = std::make_shared<bool>();
+  connection->tag = std::make_shared<Handling>(/*refused=*/true);
   connection->close(*refusal);
 }
 
 void Worker::on_message(net::Connection& connection, net::Message message) {
-  if (connection.tag) return;
+  if (Handling::refused(connection)) return;
   const Traffic::Busy busy(traffic_);
   try {
     net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
+    if (auto* handling = Handling::of(connection)) handling->begins(packet);
     FrameScope scope(callback_frame());
     if (auto* started = std::get_if<net::Started>(&packet)) {
       bool room = false;
@@ -114,7 +118,25 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
 
 void Worker::on_closed(net::Connection& connection, const Error& reason) {
   FrameScope scope(callback_frame());
-  if (!connection.tag) links_.closed(connection, reason);
+  if (!Handling::refused(connection)) links_.closed(connection, reason);
+}
+
+void Worker::on_held_up(net::Connection& connection, Duration time) {
+  const Handling* handling = Handling::of(connection);
+  std::string what = "a callback", advice = "a callback must not block";
+  if (handling && handling->method()) {
+    const ObjectId target = handling->target(id());
+    const auto service = services_.find(handling->method());
+    const auto cell = find_actor(target);
+    const size_t method = cell ? cell->find_method(handling->method()) : ActorCell::kUnknown;
+    if (!target.number && service != services_.end())
+      what = "service " + service->second.first, advice = "a service must not block";
+    else
+      what = method != ActorCell::kUnknown ? cell->method_label(method) : "a method",
+      advice = "list methods that wait for anything but a future as blocking(&T::method)";
+  }
+  log::warning(name() + ": " + what + " has held up the messages of " + connection.peer().name + " for " +
+               fmt::format("{:.1f} s: ", std::chrono::duration<double>(time).count()) + advice);
 }
 
 }  // namespace troupe::actors

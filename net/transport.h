@@ -67,6 +67,9 @@ class Events {
   /// `reason` is `disconnected` and names the peer. Nothing follows. Not called before on_accepted / the
   /// future of connect() has been completed.
   virtual void on_closed(Connection& connection, const Error& reason) = 0;
+  /// on_message() has been handling one message for `time`, a second at least, and holds up what came behind
+  /// it. Once for a message, from another thread.
+  virtual void on_held_up(Connection& connection, Duration time) { (void)connection, (void)time; }
 };
 
 /// One link to one peer. Thread-safe.
@@ -93,7 +96,7 @@ class Connection {
   /// none. The connection's.
   virtual StoragePlace* place() { return nullptr; }
 
-  /// For the owner's use, set before the first message is sent back on it.
+  /// For the owner's use, set as soon as it has the connection.
   std::shared_ptr<void> tag;
 };
 

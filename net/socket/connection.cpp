@@ -12,6 +12,7 @@
 namespace troupe::net {
 namespace {
 
+constexpr Duration kHeldUp = std::chrono::seconds(1);  // before it is told of
 constexpr Duration kLinger = std::chrono::seconds(1);
 constexpr size_t kCallerBudget = 8 << 20;  // bytes that a caller writes before `upkeep` takes over
 constexpr size_t kTurnBudget = 4 << 20;  // bytes that `upkeep` writes for one connection before the next one
@@ -166,6 +167,7 @@ void SocketConnection::close(const std::string& reason) {
 }
 
 void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
+  watch_delivery(now);
   if (LendingHeap* heap = lends_.load(std::memory_order_acquire)) heap->trim();
   const RingWriter* towards = towards_.load(std::memory_order_acquire);
   if (towards) towards->beat();
@@ -193,6 +195,17 @@ void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
       const auto after = seconds(self->core_->limits().dead_after);
       self->finish_outside(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
     });
+  }
+}
+
+// The numbers of two messages differ, so the same one is the same message.
+void SocketConnection::watch_delivery(TimePoint now) {
+  const uint32_t handled = handled_.load(std::memory_order_relaxed);
+  if (handled != watched_) {
+    watched_ = handled;
+    watched_since_ = now;
+  } else if (handled && watched_since_ != TimePoint::max() && now - watched_since_ >= kHeldUp) {
+    core_->events().on_held_up(*this, now - std::exchange(watched_since_, TimePoint::max()));
   }
 }
 

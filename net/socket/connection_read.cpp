@@ -142,12 +142,14 @@ bool SocketConnection::deliver(ReadFrame frame) {
     return false;
   }
   if (state == State::closing) return true;  // after close() nothing arrives
+  handled_.store(expected_, std::memory_order_relaxed);
   try {
     core_->events().on_message(*this, std::move(frame.message));
   } catch (...) {
     log::error(
         fmt::format("[net] the handler of a message from {} threw: {}", who(), current_error().what()));
   }
+  handled_.store(0, std::memory_order_relaxed);
   return true;
 }
 

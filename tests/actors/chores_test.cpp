@@ -24,7 +24,7 @@ struct Busy : Actor {
   int64_t echo(int64_t x) { return x; }
   static inline std::atomic<int> begun{0}, go_on{0};
   static inline std::atomic<std::thread::id> server;
-  static constexpr auto remote = methods<Busy>("runs_here", &Busy::runs_here, "echo", &Busy::echo);
+  static constexpr auto remote = methods<Busy>("runs_here", blocking(&Busy::runs_here), "echo", &Busy::echo);
 };
 
 }  // namespace

@@ -54,6 +54,20 @@ TEST_CASE(
   CHECK(pace.where() == Where::caller);
 }
 
+TEST_CASE(
+    "work that once was so long that nothing but itself explains it leaves the reader at once, for long") {
+  Pace pace;
+  note(pace, 8, kQuick);
+  pace.note(2 * Pace::kVeryLong);
+  CHECK(pace.where() == Where::pool);
+  note(pace, 100, kQuick);
+  pace.note(kSlow);  // as after any interruption
+  note(pace, Pace::kWary - 101, kQuick);
+  CHECK(pace.where() == Where::pool);
+  pace.note(kQuick);
+  CHECK(pace.where() == Where::caller);
+}
+
 TEST_CASE("work about as long as the limit keeps its place") {
   Pace pace;
   std::mt19937 random(1);
