@@ -1,14 +1,25 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|latency|refs|model|ps|ops|contexts|pipeline|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
-import json, math, os, subprocess, sys, tempfile
+import ast, json, math, os, subprocess, sys, tempfile
 import xml.etree.ElementTree as tree
 
 from programs import PROCESSES, command
 
 US, RATE = "us", "1/s"
+
+
+def operators():
+    """The lines of torch_operators.py, read without PyTorch."""
+    with open(os.path.join(os.path.dirname(__file__), "torch_operators.py")) as source:
+        tables = {a.targets[0].id: [k.value for k in a.value.keys] for a in ast.parse(source.read()).body
+                  if isinstance(a, ast.Assign) and isinstance(a.value, ast.Dict)}
+    both, forward = tables["DIFFERENTIABLE"], tables["OTHERS"]
+    return [f"{name}{what}_ns" for name in both for what in ("", "_gradient")] + [f"{name}_ns" for name in forward]
+
+
 TO_64 = [1, 2, 4, 8, 16, 32, 64]
 # What bench_scale says about growth: of which field of which lines, over what; True: the field is a rate.
 CURVES = [("scale_callers_us", "value", "callers", False), ("scale_callers_us", "calls_per_s", "callers", True),
@@ -26,6 +37,7 @@ EXPECTED = {
                 ("idle_cpu_ms_per_s", "ms", {}), *(("rpc_transfer_us", US, {"kib": k}) for k in (1024, 16384, 65536)),
                 ("rpc_echo_p99_us", US, {}), ("rpc_echo_p99_under_load_us", US, {}),
                 ("rpc_echo_allocations", "1", {}), ("rpc_echo_bytes", "bytes", {})],
+    "operators": [(name, "ns", {}) for name in operators()],
     "refs": [*(("refs_" + what + "_us", US, {"live": n}) for n in (10**3, 10**4, 10**5, 10**6)
                for what in ("create", "copy", "pass", "drop", "fetch")), ("refs_drop_all_us", US, {"live": 10**6})],
     "contexts": [("context_step_us", US, {"live": 0}),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|pipeline ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline ...]
 
 tcp: ours as for rpc, but over TCP on loopback; the peer as for rpc, with its shared memory.
 
@@ -83,6 +83,8 @@ def run(bin_dir, what):
 
 def run_peers(program, what):
     """What the fastest peer printed for each line. One that cannot run this benchmark is left out, if another can."""
+    if what == "operators":  # the peer's operators are our own list
+        program = os.path.join(os.path.dirname(__file__), "torch_operators.py")
     fastest = {}
     for python in os.environ.get("TROUPE_PEER_PYTHON", "/usr/bin/python3").split(":"):
         printed = lines([python, program, what], OPENBLAS_NUM_THREADS="1")
