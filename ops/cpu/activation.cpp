@@ -1,5 +1,4 @@
 // Kernels of ops/activation.h.
-#include <cmath>
 #include <numbers>
 
 #include "ops/cpu/kernels.h"
@@ -77,17 +76,15 @@ void gelu_grad(const Call& c, Tensors& out) {
 
 void softplus(const Call& c, Tensors& out) {
   floating1(
-      c, out, [](auto x) __attribute__((always_inline)) {
-        const auto positive = x < 0 ? decltype(x){0} : x;  // keeps NaN
-        return positive + std::log1p(std::exp(-std::fabs(x)));
-      });
+      c, out, [](auto x) __attribute__((always_inline)) { return fast_softplus(x); });
 }
 
 void leaky_relu(const Call& c, Tensors& out) {
   const double slope = c.attrs.number("negative_slope");
   floating1(
       c, out, [slope](auto x) __attribute__((always_inline)) {
-        return x < 0 ? x * static_cast<decltype(x)>(slope) : x;
+        const auto below = x * static_cast<decltype(x)>(slope);  // always: else it is a branch
+        return x < 0 ? below : x;
       });
 }
 
@@ -95,7 +92,8 @@ void elu(const Call& c, Tensors& out) {
   const double alpha = c.attrs.number("alpha");
   floating1(
       c, out, [alpha](auto x) __attribute__((always_inline)) {
-        return x > 0 ? x : static_cast<decltype(x)>(alpha) * std::expm1(x);
+        const auto below = static_cast<decltype(x)>(alpha) * fast_expm1(x);
+        return x > 0 ? x : below;
       });
 }
 

@@ -59,6 +59,19 @@ T pick(bool condition, T yes, T no) {
       static_cast<Bits>((std::bit_cast<Bits>(yes) & mask) | (std::bit_cast<Bits>(no) & ~mask)));
 }
 
+// Many: of numbers that lie one after the other, or of one number. Of bools no compiler makes vectors.
+template <bool kManyYes, bool kManyNo, class T>
+void pick_all(T* to, const bool* conditions, const T* yes, const T* no, int64_t n) {
+  vectorized([ =, which = reinterpret_cast<const uint8_t*>(conditions) ]() __attribute__((always_inline)) {
+    const T one_yes = *yes, one_no = *no;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const T a = kManyYes ? yes[i] : one_yes, b = kManyNo ? no[i] : one_no;  // both: no branch
+      to[i] = which[i] ? a : b;
+    }
+  });
+}
+
 // Integers wrap around instead of overflowing.
 template <class T, class F>
 T wrapping(T a, T b, F f) {
@@ -151,12 +164,17 @@ void where(const Call& c, Tensors& out) {
                        const bool* which = condition + at[1];
                        const T *x = a + at[2], *y = b + at[3];
                        const int64_t so = step[0], sc = step[1], sx = step[2], sy = step[3];
-                       if (so == 1 && sc == 1 && sx == 1 && sy == 1)
-                         vectorized([=]() __attribute__((always_inline)) {
-                           for (int64_t i = 0; i < n; ++i) o[i] = pick(which[i], x[i], y[i]);
-                         });
+                       if (so != 1 || sc != 1 || sx >> 1 || sy >> 1)  // of x and y neither 0 nor 1
+                         for (int64_t i = 0; i < n; ++i)
+                           o[i * so] = pick(which[i * sc], x[i * sx], y[i * sy]);
+                       else if (sx && sy)
+                         pick_all<true, true>(o, which, x, y, n);
+                       else if (sx)
+                         pick_all<true, false>(o, which, x, y, n);
+                       else if (sy)
+                         pick_all<false, true>(o, which, x, y, n);
                        else
-                         for (int64_t i = 0; i < n; ++i) o[i * so] = which[i * sc] ? x[i * sx] : y[i * sy];
+                         pick_all<false, false>(o, which, x, y, n);
                      });
   });
 }

@@ -130,7 +130,9 @@ void map1(const Tensor& x, const Tensor& out, F f) {
         for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
       });
     else
-      for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa]);
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa]);
+      });
   };
   if (x.is_contiguous() && out.is_contiguous())
     return write_dense(to, out.numel(), [&](R* o, int64_t begin, int64_t end) {
@@ -165,7 +167,9 @@ void map2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
         for (int64_t i = 0; i < n; ++i) o[i] = f(v, b[i]);
       });
     else
-      for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa], b[i * sb]);
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa], b[i * sb]);
+      });
   };
   if (x.is_contiguous() && y.is_contiguous() && x.shape() == shape && y.shape() == shape) {
     return write_dense(to, shape.numel(), [&](R* o, int64_t begin, int64_t end) {

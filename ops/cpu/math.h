@@ -1,35 +1,81 @@
-// exp, log, tanh, sigmoid, erf and the normal distribution that the compiler can vectorize, for float; the
-// standard library's for double.
+// Functions that the compiler can vectorize, for float; the standard library's for double. Multiplications
+// and additions are fused by name, so that results have the same bits whatever the instruction set: where
+// vectorized() runs that is one instruction.
 #pragma once
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 namespace troupe::ops::cpu {
 
-/// Within 2 ulp; 0 below -104, infinity above 88.73. Polynomial as in Cephes' expf.
-[[gnu::always_inline]] inline float fast_exp(float x) {
-  const float c = x > 89.f ? 89.f : (x < -104.f ? -104.f : x);
-  constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
-  const float shifted = c * 1.44269504088896341f + kRound;
-  const float n = shifted - kRound;
-  const float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.f;
+/// a b + c, rounded once.
+[[gnu::always_inline]] inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+[[gnu::always_inline]] inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+/// The value at x of the polynomial with these coefficients, that of the highest power first.
+template <class... C>
+[[gnu::always_inline]] inline float polynomial(float x, float highest, C... rest) {
+  float p = highest;
+  ((p = fused(p, x, rest)), ...);
+  return p;
+}
+
+/// x = n log 2 + r, with |r| <= log(2) / 2, for x in [-104, 89].
+struct PowerOfTwo {
+  float r;
+  uint32_t bits;  ///< n + 254 in the lowest 9, which is all that matters
+
+  // Adding 1.5 * 2^23 rounds to an integer, in the low bits.
+  [[gnu::always_inline]] explicit PowerOfTwo(float x) {
+    constexpr float kRound = 12582912.f + 254.f;
+    const float shifted = x * 1.44269504088896341f + kRound, n = shifted - kRound;
+    r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    bits = std::bit_cast<uint32_t>(shifted);
+  }
   // 2^n as the product of two powers, so that neither leaves the range of exponents.
-  const uint32_t bits =
-      std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound) + 256u;  // n + 256 > 0
-  const uint32_t half = bits >> 1, rest = bits - half;
-  return p * std::bit_cast<float>((half - 1u) << 23) * std::bit_cast<float>((rest - 1u) << 23);
+  [[gnu::always_inline]] float half() const { return std::bit_cast<float>(bits >> 1 << 23); }
+  [[gnu::always_inline]] float rest() const { return std::bit_cast<float>((bits - (bits >> 1)) << 23); }
+  // exp(r) - 1. Polynomial as in Cephes' expf.
+  [[gnu::always_inline]] float rest_of_exp() const {
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * r * r + r;
+  }
+};
+
+/// Within 2 ulp, for x in [-104, 89]. Nothing is fused here: runs whose last bits decide (docs/testing.md)
+/// keep theirs, for a tenth of its time.
+[[gnu::always_inline]] inline float exp_within(float x) {
+  const PowerOfTwo n(x);
+  return (n.rest_of_exp() + 1.f) * n.half() * n.rest();
+}
+[[gnu::always_inline]] inline double exp_within(double x) { return std::exp(x); }
+
+/// Within 2 ulp; 0 below -104, infinity above 88.73. Cut off above before, and below only in what comes out:
+/// two cuts of one value are compiled to seven instructions, not four.
+[[gnu::always_inline]] inline float fast_exp(float x) {
+  const float y = exp_within(x > 89.f ? 89.f : x);
+  return x < -104.f ? 0.f : y;
 }
 [[gnu::always_inline]] inline double fast_exp(double x) { return std::exp(x); }
+
+/// exp(x) - 1 within 3 ulp, also near zero: 2^n (exp(r) - 1) + (2^n - 1).
+[[gnu::always_inline]] inline float fast_expm1(float x) {
+  const float c = x > 89.f ? 89.f : x;
+  const PowerOfTwo n(c);
+  const float q = n.rest_of_exp(), a = n.half(), b = n.rest();
+  const float y = c > 64.f ? (q + 1.f) * a * b : fused(q, a * b, a * b - 1.f);
+  const float low = x < -18.f ? -1.f : y;  // exp(-18) is below half an ulp of 1
+  return x == 0.f ? x : low;
+}
+[[gnu::always_inline]] inline double fast_expm1(double x) { return std::expm1(x); }
 
 /// Within 2 ulp for normal x > 0; -infinity at 0, NaN below. Polynomial as in Cephes' logf.
 [[gnu::always_inline]] inline float fast_log(float x) {
@@ -42,22 +88,33 @@ namespace troupe::ops::cpu {
   e -= low ? 1 : 0;
   m = (low ? m + m : m) - 1.f;
   const float z = m * m, n = static_cast<float>(e);
-  float p = 7.0376836292e-2f;
-  p = p * m - 1.1514610310e-1f;
-  p = p * m + 1.1676998740e-1f;
-  p = p * m - 1.2420140846e-1f;
-  p = p * m + 1.4249322787e-1f;
-  p = p * m - 1.6668057665e-1f;
-  p = p * m + 2.0000714765e-1f;
-  p = p * m - 2.4999993993e-1f;
-  p = p * m + 3.3333331174e-1f;
-  const float y = m * z * p - 2.12194440e-4f * n - 0.5f * z;
-  const float r = m + y + 0.693359375f * n;
+  const float p =
+      polynomial(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+                 1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+  const float y = fused(z, -0.5f, fused(n, -2.12194440e-4f, m * z * p));
+  const float r = fused(n, 0.693359375f, m + y);
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const float edge = x == 0.f ? -kInf : (x == kInf ? kInf : std::numeric_limits<float>::quiet_NaN());
-  return x > 0.f && x < kInf ? r : edge;
+  const float positive = x > 0.f ? r : (x < 0.f ? std::numeric_limits<float>::quiet_NaN() : -kInf);
+  return x < kInf ? positive : x;
 }
 [[gnu::always_inline]] inline double fast_log(double x) { return std::log(x); }
+
+/// log(1 + x) within 4 ulp: the logarithm of the rounded sum, and to first order what rounding lost.
+[[gnu::always_inline]] inline float fast_log1p(float x) {
+  const float u = 1.f + x, lost = (x - (u - 1.f)) / u;
+  const float y = fast_log(u);
+  const float near = u == 1.f ? x : y + lost;
+  return u > 0.f && u < 1e30f ? near : y;  // at the edges `lost` is no number
+}
+[[gnu::always_inline]] inline double fast_log1p(double x) { return std::log1p(x); }
+
+/// log(1 + exp(x)); infinity and NaN as they are.
+template <class T>
+[[gnu::always_inline]] inline T fast_softplus(T x) {
+  constexpr T least = std::is_same_v<T, float> ? -104 : -750;  // where the exponential is 0
+  const T a = x < 0 ? x : -x, positive = x < 0 ? T{0} : x;
+  return positive + fast_log1p(exp_within(a < least ? least : a));
+}
 
 [[gnu::always_inline]] inline float fast_sigmoid(float x) { return 1.f / (1.f + fast_exp(-x)); }
 [[gnu::always_inline]] inline double fast_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -65,43 +122,64 @@ namespace troupe::ops::cpu {
 /// Polynomial near zero, where 1 - 2 / (exp(2x) + 1) would lose digits.
 [[gnu::always_inline]] inline float fast_tanh(float x) {
   const float z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  const float near = p * z * x + x;
-  const float a = x < 0.f ? -x : x;
-  const float big = 1.f - 2.f / (fast_exp(a + a) + 1.f);
-  const float far = x < 0.f ? -big : big;
+  const float near = x * polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
+                                    1.33314422036e-1f, -3.33332819422e-1f, 1.f);
+  const float a = std::fabs(x), far = std::copysign(1.f - 2.f / (fast_exp(a + a) + 1.f), x);
   return a < 0.625f ? near : far;
 }
 [[gnu::always_inline]] inline double fast_tanh(double x) { return std::tanh(x); }
 
 /// Within 2 ulp. Polynomials by N. Juffa: erf itself near zero, the logarithm of 1 - erf beyond.
 [[gnu::always_inline]] inline float fast_erf(float x) {
-  const float a = x < 0.f ? -x : x, z = x * x;
-  float p = -5.96761703e-4f;
-  p = p * z + 4.99119423e-3f;
-  p = p * z - 2.67681349e-2f;
-  p = p * z + 1.12819925e-1f;
-  p = p * z - 3.76125336e-1f;
-  p = p * z + 1.28379166e-1f;
-  const float near = p * x + x;
+  const float a = std::fabs(x), z = x * x;
+  const float near = fused(polynomial(z, -5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
+                                      -3.76125336e-1f, 1.28379166e-1f),
+                           x, x);
   const float c = a > 4.f ? 4.f : a;  // 1 - erf(4) is below half an ulp of 1
   const float s = c * c;
-  float q = -1.72853470e-5f * c + 3.83197126e-4f;
-  const float u = -3.88396438e-3f * c + 2.42546219e-2f;
-  q = q * s + u;
-  q = q * c - 1.06777877e-1f;
-  q = q * c - 6.34846687e-1f;
-  q = q * c - 1.28717512e-1f;
-  q = q * c - c;
-  const float big = 1.f - fast_exp(q);
-  const float far = x < 0.f ? -big : big;
+  const float high = fused(-1.72853470e-5f, c, 3.83197126e-4f),
+              low = fused(-3.88396438e-3f, c, 2.42546219e-2f);
+  const float q =
+      polynomial(c, fused(high, s, low), -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f) * c - c;
+  const float far = std::copysign(1.f - fast_exp(q), x);
   return a > 0.927734375f ? far : near;  // NaN takes `near`
 }
 [[gnu::always_inline]] inline double fast_erf(double x) { return std::erf(x); }
+
+/// x = n pi / 2 + r in double, with |r| <= pi / 4: two parts of pi / 2, the first product exact. |x| below
+/// kMostRadians.
+constexpr float kMostRadians = 1 << 30;
+struct Quadrant {
+  float r;
+  uint32_t n;  ///< modulo 2^32
+
+  [[gnu::always_inline]] explicit Quadrant(float x) {
+    constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+    const double d = static_cast<double>(x), shifted = fused(d, std::numbers::inv_pi * 2, kRound);
+    const double count = shifted - kRound;
+    r = static_cast<float>(fused(count, -6.123233995736766e-17, fused(count, -1.5707963267948966, d)));
+    n = static_cast<uint32_t>(std::bit_cast<uint64_t>(shifted));
+  }
+  [[gnu::always_inline]] float sine() const {
+    const float z = r * r;
+    return r *
+           polynomial(z, 2.7181216e-6f, -1.9839334e-4f, 8.3333293e-3f, -1.6666667e-1f, 1.f);  // -0 is kept
+  }
+  [[gnu::always_inline]] float cosine() const {
+    const float z = r * r;
+    return fused(polynomial(z, 2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f) * z, z,
+                 fused(z, -0.5f, 1.f));
+  }
+  // The sine of `turns` quadrants further on.
+  [[gnu::always_inline]] float sine_after(uint32_t turns) const {
+    const uint32_t q = n + turns;
+    const float y = q & 1u ? cosine() : sine();
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(y) ^ (q & 2u) << 30);
+  }
+};
+/// Within 2 ulp, for |x| below kMostRadians.
+[[gnu::always_inline]] inline float fast_sin(float x) { return Quadrant(x).sine_after(0); }
+[[gnu::always_inline]] inline float fast_cos(float x) { return Quadrant(x).sine_after(1); }
 
 /// Of the standard normal distribution at x.
 template <class T>
@@ -113,15 +191,9 @@ struct Normal {
 /// One exponential for both. The tail beyond z = |x| is exp(-z^2 / 2) times a polynomial in 1 / (1 + 0.3 z),
 /// fitted for the least relative error (1.3e-7) up to z = 13.5, where the exponential has become 0.
 [[gnu::always_inline]] inline Normal<float> normal(float x) {
-  const float z = x < 0.f ? -x : x, e = fast_exp(-0.5f * z * z), t = 1.f / (1.f + 0.3f * z);
-  float p = 0.035932032f;
-  p = p * t - 0.158277132f;
-  p = p * t + 0.20820838f;
-  p = p * t - 0.055395325f;
-  p = p * t + 0.129469905f;
-  p = p * t + 0.0996373013f;
-  p = p * t + 0.120798386f;
-  p = p * t + 0.119626388f;
+  const float z = std::fabs(x), e = fast_exp(-0.5f * z * z), t = 1.f / fused(0.3f, z, 1.f);
+  const float p = polynomial(t, 0.035932032f, -0.158277132f, 0.20820838f, -0.055395325f, 0.129469905f,
+                             0.0996373013f, 0.120798386f, 0.119626388f);
   const float beyond = p * t * e;
   return {x < 0.f ? beyond : 1.f - beyond, e * 0.398942280f};
 }

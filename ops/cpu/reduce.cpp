@@ -1,16 +1,18 @@
-// Kernels of ops/reduce.h. The order of summation is fixed: 16 running sums over a row, then those in turn.
+// Kernels of ops/reduce.h. The order of summation is fixed: 32 running sums over a row, then those in halves.
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
+#include "ops/cpu/math.h"
 
 namespace troupe::ops::cpu {
 namespace {
 
-constexpr int kLanes = 16;
+constexpr int kLanes = 32;
 
 // x as contiguous [outer, n, inner], to be reduced over n.
 struct Rows {
@@ -52,27 +54,44 @@ Rows rows_of(const Call& c, bool last = false) {
   return rows_of(c.in[0], dim_flags(c, c.in[0].shape(), c.attrs.ints("dim")), last);
 }
 
-// One row: kLanes running values, merged in turn.
-template <class A, class T, class Fold, class Merge>
+// One row: running values, joined in halves. For vectorized().
+template <int kRunning = kLanes, class A, class T, class Fold, class Merge>
+[[gnu::always_inline]] inline A fold_row(const T* row, int64_t n, A start, const Fold& fold,
+                                         const Merge& merge) {
+  A lanes[kRunning];
+  for (int l = 0; l < kRunning; ++l) lanes[l] = start;
+  int64_t i = 0;
+  for (; i + kRunning <= n; i += kRunning)
+    for (int l = 0; l < kRunning; ++l) lanes[l] = fold(lanes[l], row[i + l]);
+  for (int l = 0; i < n; ++i, ++l) lanes[l] = fold(lanes[l], row[i]);
+#pragma GCC unroll 8
+  for (int width = kRunning / 2; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) lanes[l] = merge(lanes[l], lanes[l + width]);
+  return lanes[0];
+}
+
+template <int kRunning = kLanes, class A, class T, class Fold, class Merge>
 A reduce_row(const T* row, int64_t n, A start, Fold fold, Merge merge) {
-  A lanes[kLanes];
-  vectorized([&, row, n ]() __attribute__((always_inline)) {
-    A local[kLanes];
-    for (int l = 0; l < kLanes; ++l) local[l] = start;
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-      for (int l = 0; l < kLanes; ++l) local[l] = fold(local[l], row[i + l]);
-    for (int l = 0; i < n; ++i, ++l) local[l] = fold(local[l], row[i]);
-    for (int l = 0; l < kLanes; ++l) lanes[l] = local[l];
-  });
-  A all = lanes[0];
-  for (int l = 1; l < kLanes; ++l) all = merge(all, lanes[l]);
+  A all;
+  vectorized([&all, row, n, start, fold, merge ]()
+                 __attribute__((always_inline)) { all = fold_row<kRunning>(row, n, start, fold, merge); });
   return all;
+}
+
+// f(row) of each row of r, reduced over its last dimension, to `out`; on several threads if they are many.
+template <class T, class F>
+void each_row(const Rows& r, const Tensor& out, double element_ns, const F& f) {
+  const T* x = r.x.data<T>();
+  T* to = out.data<T>();
+  const int64_t rows = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r.n));
+  parallel_for((r.outer + rows - 1) / rows, static_cast<double>(rows * r.n) * element_ns, [&](int64_t block) {
+    for (int64_t o = block * rows; o < std::min(r.outer, (block + 1) * rows); ++o) to[o] = f(x + o * r.n);
+  });
 }
 
 // fold(state, element) goes along n; `merge` joins states; `finish` makes the result. Long rows are cut in
 // pieces of kGrain, many rows in blocks of about that size.
-template <class T, class A, class R, class Fold, class Merge, class Finish>
+template <class T, class A, class R, int kRunning = kLanes, class Fold, class Merge, class Finish>
 void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, Finish finish) {
   const T* x = r.x.data<T>();
   R* to = out.data<R>();
@@ -86,7 +105,7 @@ void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, F
       parallel_for(pieces, kGrain * kElementNs, [&](int64_t i) {
         const int64_t from = i * kGrain;
         parts[static_cast<size_t>(i)] =
-            reduce_row(x + o * n + from, std::min(kGrain, n - from), start, fold, merge);
+            reduce_row<kRunning>(x + o * n + from, std::min(kGrain, n - from), start, fold, merge);
       });
       A all = parts[0];
       for (size_t i = 1; i < parts.size(); ++i) all = merge(all, parts[i]);
@@ -97,8 +116,11 @@ void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, F
   if (inner == 1) {
     const int64_t rows = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n));
     parallel_for((r.outer + rows - 1) / rows, static_cast<double>(rows * n) * kElementNs, [&](int64_t block) {
-      for (int64_t o = block * rows; o < std::min(r.outer, (block + 1) * rows); ++o)
-        to[o] = finish(reduce_row(x + o * n, n, start, fold, merge));
+      const int64_t end = std::min(r.outer, (block + 1) * rows);
+      vectorized([=]() __attribute__((always_inline)) {
+        for (int64_t o = block * rows; o < end; ++o)
+          to[o] = finish(fold_row<kRunning>(x + o * n, n, start, fold, merge));
+      });
     });
     return;
   }
@@ -111,7 +133,14 @@ void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, F
     A* s = sums.data();
     const T* base = x + o * n * inner + from;
     vectorized([=]() __attribute__((always_inline)) {
-      for (int64_t i = 0; i < n; ++i)
+      int64_t i = 0;
+      for (; i + 4 <= n; i += 4) {  // so that what is summed up is read and written less often
+        const T* row = base + i * inner;
+#pragma GCC ivdep
+        for (int64_t j = 0; j < count; ++j)
+          s[j] = fold(fold(fold(fold(s[j], row[j]), row[inner + j]), row[2 * inner + j]), row[3 * inner + j]);
+      }
+      for (; i < n; ++i)
 #pragma GCC ivdep
         for (int64_t j = 0; j < count; ++j) s[j] = fold(s[j], base[i * inner + j]);
     });
@@ -134,15 +163,21 @@ void sum_integers(const Rows& r, const Tensor& out) {
       [](uint64_t a, uint64_t b) { return a + b; }, [](uint64_t a) { return static_cast<int64_t>(a); });
 }
 
+// The better one, or a NaN: two selections and no `||`, so no branch.
+template <class T, class F>
+auto picking(F better) {
+  return [better](T a, T v) __attribute__((always_inline)) {
+    const T best = better(v, a) ? v : a;
+    return v != v ? v : best;
+  };
+}
+
 template <class F>
 void extremum(const Call& c, Tensors& out, double start, F better) {
   visit_floating(c.in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto pick = [better](T a, T v) {
-      const T best = better(v, a) ? v : a;  // two selections and no `||`: no branch
-      return v != v ? v : best;
-    };
-    reduce<T, T, T>(rows_of(c), out[0], static_cast<T>(start), pick, pick, [](T a) { return a; });
+    reduce<T, T, T, 2 * kLanes>(rows_of(c), out[0], static_cast<T>(start), picking<T>(better),
+                                picking<T>(better), [](T a) { return a; });
   });
 }
 
@@ -162,6 +197,24 @@ void best_places(const Call& c, Tensors& out, F better) {
       out[0].data<int64_t>()[o] = best;
     }
   });
+}
+
+// Several rows at a time: each waits for its own additions.
+template <class A, class T>
+void sums_along_rows(const T* x, T* to, int64_t rows, int64_t n) {
+  constexpr int64_t kRows = 8;
+  int64_t o = 0;
+  for (; o + kRows <= rows; o += kRows, x += kRows * n, to += kRows * n) {
+    A sums[kRows] = {};
+    for (int64_t i = 0; i < n; ++i)
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < kRows; ++k)
+        to[k * n + i] = static_cast<T>(sums[k] += static_cast<A>(x[k * n + i]));
+  }
+  for (; o < rows; ++o, x += n, to += n) {
+    A sum = 0;
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sum += static_cast<A>(x[i]));
+  }
 }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -204,18 +257,17 @@ void logsumexp(const Call& c, Tensors& out) {
   const Rows r = rows_of(c, true);
   visit_floating(c.in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t o = 0; o < r.outer; ++o) {
-      const T* row = r.x.data<T>() + o * r.n;
-      T top = -std::numeric_limits<T>::infinity();
-      for (int64_t i = 0; i < r.n; ++i) top = row[i] > top || row[i] != row[i] ? row[i] : top;
-      if (std::isinf(top)) {  // all -inf, or a +inf: top - top would be NaN
-        out[0].data<T>()[o] = top;
-        continue;
-      }
-      double total = 0;
-      for (int64_t i = 0; i < r.n; ++i) total += std::exp(static_cast<double>(row[i] - top));
-      out[0].data<T>()[o] = static_cast<T>(static_cast<double>(top) + std::log(total));
-    }
+    const auto larger = picking<T>([](T v, T a) { return v > a; });
+    each_row<T>(r, out[0], 0.8, [n = r.n, larger](const T* row) {
+      const T top = reduce_row<2 * kLanes>(row, n, -std::numeric_limits<T>::infinity(), larger, larger);
+      if (std::isinf(top)) return top;  // all -inf, or a +inf: top - top would be NaN
+      const double total = reduce_row(
+          row, n, 0.0,
+          [top](double a, T v)
+              __attribute__((always_inline)) { return a + static_cast<double>(fast_exp(v - top)); },
+          std::plus<double>());
+      return static_cast<T>(static_cast<double>(top) + std::log(total));
+    });
   });
 }
 
@@ -225,17 +277,21 @@ void var(const Call& c, Tensors& out) {
   const double divisor = std::max(0.0, c.attrs.flag("unbiased") ? n - 1 : n);
   visit_floating(c.in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t o = 0; o < r.outer; ++o) {
-      const T* row = r.x.data<T>() + o * r.n;
-      double total = 0, squares = 0;
-      for (int64_t i = 0; i < r.n; ++i) total += static_cast<double>(row[i]);
-      const double mean = total / n;
-      for (int64_t i = 0; i < r.n; ++i) {
-        const double d = static_cast<double>(row[i]) - mean;
-        squares += d * d;
-      }
-      out[0].data<T>()[o] = static_cast<T>(squares / divisor);
-    }
+    each_row<T>(r, out[0], 0.3, [size = r.n, n, divisor](const T* row) {
+      const auto plus = [](double a, double b) { return a + b; };
+      const double mean =
+          reduce_row(
+              row, size, 0.0, [](double a, T v) { return a + static_cast<double>(v); }, plus) /
+          n;
+      const double squares = reduce_row(
+          row, size, 0.0,
+          [mean](double a, T v) {
+            const double d = static_cast<double>(v) - mean;
+            return a + d * d;
+          },
+          plus);
+      return static_cast<T>(squares / divisor);
+    });
   });
 }
 
@@ -264,14 +320,17 @@ void cumsum(const Call& c, Tensors& out) {
   visit_numeric(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     using A = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
-    std::vector<A> sums(static_cast<size_t>(a.inner));
     const T* in = x.data<T>();
     T* to = out[0].data<T>();
+    if (a.inner == 1) return sums_along_rows<A>(in, to, a.outer, a.size);
+    std::vector<A> sums(static_cast<size_t>(a.inner));
     for (int64_t o = 0; o < a.outer; ++o) {
       std::fill(sums.begin(), sums.end(), A{0});
-      for (int64_t i = 0; i < a.size; ++i)
-        for (int64_t j = 0; j < a.inner; ++j)
-          *to++ = static_cast<T>(sums[static_cast<size_t>(j)] += static_cast<A>(*in++));
+      for (int64_t i = 0; i < a.size; ++i, in += a.inner, to += a.inner)
+        vectorized([ in, to, n = a.inner, s = sums.data() ]() __attribute__((always_inline)) {
+#pragma GCC ivdep
+          for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(s[j] += static_cast<A>(in[j]));
+        });
     }
   });
 }

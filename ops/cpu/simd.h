@@ -11,22 +11,23 @@ inline Simd simd_level() {
   static const Simd level = [] {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("fma"))
       return Simd::avx512;
-    return __builtin_cpu_supports("avx2") ? Simd::avx2 : Simd::baseline;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Simd::avx2 : Simd::baseline;
   }();
   return level;
 }
 
 // flatten: one call left in a loop, and it is not vectorized.
 template <class F>
-[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512"), gnu::noinline,
+[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512"), gnu::noinline,
   gnu::flatten]] void
 run_avx512(const F& f) {
   f();
 }
 template <class F>
-[[gnu::target("avx2"), gnu::noinline, gnu::flatten]] void run_avx2(const F& f) {
+[[gnu::target("avx2,fma"), gnu::noinline, gnu::flatten]] void run_avx2(const F& f) {
   f();
 }
 
@@ -37,7 +38,7 @@ template <class F>
 
 /// Calls f(), compiled for each instruction set. f must be a lambda marked [[gnu::always_inline]] that holds
 /// the whole loop. The order of operations, and so the bits of a result, are the same for all (nothing is
-/// fused).
+/// fused but by name).
 template <class F>
 void vectorized(const F& f) {
   switch (simd_level()) {

@@ -24,6 +24,30 @@ void floating1(const Call& c, Tensors& out, F f) {
       });
 }
 
+bool all_below(const Tensor& x, float limit) {
+  bool beyond = false;
+  for_each_run<1>(x.shape(), {x.strides()}, [&](const auto& at, int64_t n, const auto& step) {
+    const float* a = x.data<float>() + at[0];
+    int found = 0;
+    vectorized([&found, a, n, limit, by = step[0] ]() __attribute__((always_inline)) {
+      int any = 0;
+      for (int64_t i = 0; i < n; ++i) any |= !(std::fabs(a[i * by]) < limit);
+      found = any;
+    });
+    beyond |= found != 0;
+  });
+  return !beyond;
+}
+
+// The standard library's where there are angles so large that the fast one does not know them, or none.
+template <class Fast, class Exact>
+void periodic(const Call& c, Tensors& out, Fast fast, Exact exact) {
+  const Tensor& x = c.in[0];
+  if (out[0].dtype() == float64) return map1<double, double>(x, out[0], exact);
+  if (all_below(x, kMostRadians)) return map1<float, float>(x, out[0], fast);
+  map1<float, float>(x, out[0], [=](float v) { return std::fabs(v) < kMostRadians ? fast(v) : exact(v); });
+}
+
 // Integers wrap around instead of overflowing.
 template <class T>
 T negated(T x) {
@@ -75,7 +99,7 @@ void log(const Call& c, Tensors& out) {
 }
 void log1p(const Call& c, Tensors& out) {
   floating1(
-      c, out, [](auto x) __attribute__((always_inline)) { return std::log1p(x); });
+      c, out, [](auto x) __attribute__((always_inline)) { return fast_log1p(x); });
 }
 void sqrt(const Call& c, Tensors& out) {
   floating1(
@@ -90,12 +114,14 @@ void reciprocal(const Call& c, Tensors& out) {
       c, out, [](auto x) __attribute__((always_inline)) { return decltype(x){1} / x; });
 }
 void sin(const Call& c, Tensors& out) {
-  floating1(
-      c, out, [](auto x) __attribute__((always_inline)) { return std::sin(x); });
+  periodic(
+      c, out, [](float x) __attribute__((always_inline)) { return fast_sin(x); },
+      [](auto x) { return std::sin(x); });
 }
 void cos(const Call& c, Tensors& out) {
-  floating1(
-      c, out, [](auto x) __attribute__((always_inline)) { return std::cos(x); });
+  periodic(
+      c, out, [](float x) __attribute__((always_inline)) { return fast_cos(x); },
+      [](auto x) { return std::cos(x); });
 }
 void erf(const Call& c, Tensors& out) {
   floating1(

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "autograd/engine.h"
-#include "ops/cpu/math.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 
@@ -11,22 +10,6 @@ namespace troupe {
 namespace {
 
 using testing::difference;
-
-TEST_CASE("erf in float32 is within 2 ulp") {
-  double worst = 0;
-  for (float x = -5; x < 5; x += 1e-4f) {
-    const double exact = std::erf(static_cast<double>(x));
-    const float near = std::fabs(static_cast<float>(exact));
-    const double ulp = static_cast<double>(std::nextafter(near, 2.f)) - static_cast<double>(near);
-    worst = std::max(worst, std::fabs(static_cast<double>(ops::cpu::fast_erf(x)) - exact) / ulp);
-  }
-  CHECK(worst <= 2);
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  CHECK(ops::cpu::fast_erf(kInf) == 1);
-  CHECK(ops::cpu::fast_erf(-kInf) == -1);
-  CHECK(ops::cpu::fast_erf(0.f) == 0);
-  CHECK(std::isnan(ops::cpu::fast_erf(std::nanf(""))));
-}
 
 // One pre-norm block and a loss: what is asked of the weights is theirs alone.
 struct Block {
