@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/node.h"
@@ -172,7 +173,14 @@ Tensor Tensor::clone_data() const {
     const T* in = data<T>();
     T* to = out.data<T>();
     for_each_run(*this, [&](int64_t at, int64_t count, int64_t step) {
-      for (int64_t i = 0; i < count; ++i) *to++ = in[at + i * step];
+      const T* from = in + at;
+      T* const run = std::exchange(to, to + count);
+      if (step == 1)
+        std::copy_n(from, count, run);
+      else if (step == 0)
+        std::fill_n(run, count, *from);
+      else
+        for (int64_t i = 0; i < count; ++i) run[i] = from[i * step];
     });
   });
   return out;
