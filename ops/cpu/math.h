@@ -51,7 +51,7 @@ struct PowerOfTwo {
 };
 
 /// Within 2 ulp, for x in [-104, 89]. Nothing is fused here: runs whose last bits decide (docs/testing.md)
-/// keep theirs, for a tenth of its time.
+/// keep theirs, for a third of its time.
 [[gnu::always_inline]] inline float exp_within(float x) {
   const PowerOfTwo n(x);
   return (n.rest_of_exp() + 1.f) * n.half() * n.rest();
