@@ -50,7 +50,7 @@ struct PowerOfTwo {
   }
 };
 
-/// Within 2 ulp, for x in [-104, 89]. Nothing is fused here: runs whose last bits decide (docs/testing.md)
+/// Within 2 ulp, for x in [-104, 89]. Nothing is fused here: runs whose last bits decide (docs/decisions.md)
 /// keep theirs, for a third of its time.
 [[gnu::always_inline]] inline float exp_within(float x) {
   const PowerOfTwo n(x);
