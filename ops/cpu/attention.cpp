@@ -66,6 +66,13 @@ void product(int64_t m, int64_t n, int64_t k, const Matrix<T>& a, const Matrix<T
   for (int64_t i = 0; beta == 0 && i < m; ++i) std::fill_n(c + i * (ldc ? ldc : n), n, T{0});
 }
 
+// Of a row whose last keys are not seen, as many scores as fill whole vectors are worked on: what is left
+// over goes one by one.
+int64_t whole(int64_t seen, int64_t n) {
+  constexpr int64_t kScores = 32;
+  return std::min(n, (seen + kScores - 1) / kScores * kScores);
+}
+
 // One tile of scores becomes weights relative to the largest score so far; what was summed up before is
 // rescaled.
 template <class T>
@@ -74,17 +81,18 @@ void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* 
   vectorized([=]() __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; ++r) {
       T* row = scores + r * n;
-      const int64_t count = seen[r];
+      const int64_t count = whole(seen[r], n);
+      for (int64_t i = seen[r]; i < count; ++i) row[i] = -std::numeric_limits<T>::infinity();
       const T factor = scale;  // a local: what the lambda holds might be what is written to
       const T best = largest(row, count) * factor;
       const T high = best > top[r] || best != best ? best : top[r];
       if (high != top[r] && total[r] != 0) {
-        const T shrink = fast_exp(top[r] - high);
+        const T shrink = decay(top[r] - high);
         total[r] *= shrink;
         for (int64_t i = 0; i < width; ++i) out[r * apart + i] *= shrink;
       }
       top[r] = high;
-      for (int64_t i = 0; i < count; ++i) row[i] = fast_exp(row[i] * factor - high);
+      for (int64_t i = 0; i < count; ++i) row[i] = decay(row[i] * factor - high);
       for (int64_t i = count; i < n; ++i) row[i] = 0;
       RowSums<T> sums;
       sums.run(
@@ -131,8 +139,8 @@ void weigh_back(T* scores, T* products, int64_t rows, int64_t n, const int64_t* 
       T *row = scores + r * n, *d = products + r * n;
       const T log = logs[r], shift = delta[r], factor = scale;
 #pragma GCC ivdep
-      for (int64_t i = 0; i < seen[r]; ++i) {
-        row[i] = fast_exp(row[i] * factor - log);
+      for (int64_t i = 0; i < whole(seen[r], n); ++i) {
+        row[i] = decay(row[i] * factor - log);
         d[i] = row[i] * (d[i] - shift) * factor;
       }
       for (int64_t i = seen[r]; i < n; ++i) row[i] = d[i] = 0;

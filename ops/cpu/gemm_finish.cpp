@@ -10,8 +10,9 @@
 namespace troupe::ops::cpu {
 namespace {
 
+// A part that stays in the first-level cache from one step to the next.
 template <class T>
-void finish_all(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finish) {
+void finish_band(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finish) {
   const T* bias = finish.bias;
   T* slope = finish.slope;
   const auto each_row = [=](auto f) __attribute__((always_inline)) {
@@ -49,6 +50,15 @@ void finish_all(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finish
 #pragma GCC ivdep
       for (int64_t j = 0; j < n; ++j) c[at + j] += residual[at + j];
     });
+}
+
+template <class T>
+void finish_all(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finish) {
+  if (!finish.bias && finish.activation == Activation::none && !finish.residual) return;
+  constexpr int64_t kBytes = 16 << 10;
+  const int64_t band = std::max<int64_t>(1, kBytes / (n * static_cast<int64_t>(sizeof(T))));
+  for (int64_t i = 0; i < m; i += band)
+    finish_band(std::min(band, m - i), n, c + i * ldc, ldc, finish.part(i * ldc, 0));
 }
 
 template <class T>

@@ -24,6 +24,7 @@ template <class... C>
 }
 
 /// x = n log 2 + r, with |r| <= log(2) / 2, for x in [-104, 89].
+template <bool kFused>
 struct PowerOfTwo {
   float r;
   uint32_t bits;  ///< n + 254 in the lowest 9, which is all that matters
@@ -31,8 +32,8 @@ struct PowerOfTwo {
   // Adding 1.5 * 2^23 rounds to an integer, in the low bits.
   [[gnu::always_inline]] explicit PowerOfTwo(float x) {
     constexpr float kRound = 12582912.f + 254.f;
-    const float shifted = x * 1.44269504088896341f + kRound, n = shifted - kRound;
-    r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    const float shifted = sum(x, 1.44269504088896341f, kRound), n = shifted - kRound;
+    r = sum(n, 2.12194440e-4f, sum(n, -0.693359375f, x));
     bits = std::bit_cast<uint32_t>(shifted);
   }
   // 2^n as the product of two powers, so that neither leaves the range of exponents.
@@ -41,35 +42,47 @@ struct PowerOfTwo {
   // exp(r) - 1. Polynomial as in Cephes' expf.
   [[gnu::always_inline]] float rest_of_exp() const {
     float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return p * r * r + r;
+    p = sum(p, r, 1.3981999507e-3f);
+    p = sum(p, r, 8.3334519073e-3f);
+    p = sum(p, r, 4.1665795894e-2f);
+    p = sum(p, r, 1.6666665459e-1f);
+    p = sum(p, r, 5.0000001201e-1f);
+    return sum(p * r, r, r);
+  }
+  [[gnu::always_inline]] static float sum(float a, float b, float c) {
+    if constexpr (kFused)
+      return fused(a, b, c);
+    else
+      return a * b + c;
   }
 };
 
-/// Within 2 ulp, for x in [-104, 89]. Nothing is fused here: runs whose last bits decide (docs/decisions.md)
-/// keep theirs, for a third of its time.
-[[gnu::always_inline]] inline float exp_within(float x) {
-  const PowerOfTwo n(x);
-  return (n.rest_of_exp() + 1.f) * n.half() * n.rest();
-}
-[[gnu::always_inline]] inline double exp_within(double x) { return std::exp(x); }
-
-/// Within 2 ulp; 0 below -104, infinity above 88.73. Cut off above before, and below only in what comes out:
-/// two cuts of one value are compiled to seven instructions, not four.
-[[gnu::always_inline]] inline float fast_exp(float x) {
-  const float y = exp_within(x > 89.f ? 89.f : x);
+/// exp(x) within 2 ulp for x up to 89; 0 below -104, cut off in what comes out: two cuts of one value are
+/// compiled to seven instructions, not four.
+[[gnu::always_inline]] inline float decay(float x) {
+  const PowerOfTwo<true> n(x);
+  const float y = fused(n.rest_of_exp(), n.half(), n.half()) * n.rest();
   return x < -104.f ? 0.f : y;
 }
+[[gnu::always_inline]] inline double decay(double x) { return std::exp(x); }
+
+/// As decay(), with each operation rounded, in nearly twice its time. For losses, where the last bits decide
+/// about whole runs (docs/decisions.md).
+[[gnu::always_inline]] inline float unfused_decay(float x) {
+  const PowerOfTwo<false> n(x);
+  const float y = (n.rest_of_exp() + 1.f) * n.half() * n.rest();
+  return x < -104.f ? 0.f : y;
+}
+[[gnu::always_inline]] inline double unfused_decay(double x) { return std::exp(x); }
+
+/// Within 2 ulp; 0 below -104, infinity above 88.73.
+[[gnu::always_inline]] inline float fast_exp(float x) { return decay(x > 89.f ? 89.f : x); }
 [[gnu::always_inline]] inline double fast_exp(double x) { return std::exp(x); }
 
 /// exp(x) - 1 within 3 ulp, also near zero: 2^n (exp(r) - 1) + (2^n - 1).
 [[gnu::always_inline]] inline float fast_expm1(float x) {
   const float c = x > 89.f ? 89.f : x;
-  const PowerOfTwo n(c);
+  const PowerOfTwo<true> n(c);
   const float q = n.rest_of_exp(), a = n.half(), b = n.rest();
   const float y = c > 64.f ? (q + 1.f) * a * b : fused(q, a * b, a * b - 1.f);
   const float low = x < -18.f ? -1.f : y;  // exp(-18) is below half an ulp of 1
@@ -111,9 +124,8 @@ struct PowerOfTwo {
 /// log(1 + exp(x)); infinity and NaN as they are.
 template <class T>
 [[gnu::always_inline]] inline T fast_softplus(T x) {
-  constexpr T least = std::is_same_v<T, float> ? -104 : -750;  // where the exponential is 0
   const T a = x < 0 ? x : -x, positive = x < 0 ? T{0} : x;
-  return positive + fast_log1p(exp_within(a < least ? least : a));
+  return positive + fast_log1p(decay(a));
 }
 
 [[gnu::always_inline]] inline float fast_sigmoid(float x) { return 1.f / (1.f + fast_exp(-x)); }
@@ -141,7 +153,7 @@ template <class T>
               low = fused(-3.88396438e-3f, c, 2.42546219e-2f);
   const float q =
       polynomial(c, fused(high, s, low), -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f) * c - c;
-  const float far = std::copysign(1.f - fast_exp(q), x);
+  const float far = std::copysign(1.f - decay(q), x);
   return a > 0.927734375f ? far : near;  // NaN takes `near`
 }
 [[gnu::always_inline]] inline double fast_erf(double x) { return std::erf(x); }
@@ -191,7 +203,7 @@ struct Normal {
 /// One exponential for both. The tail beyond z = |x| is exp(-z^2 / 2) times a polynomial in 1 / (1 + 0.3 z),
 /// fitted for the least relative error (1.3e-7) up to z = 13.5, where the exponential has become 0.
 [[gnu::always_inline]] inline Normal<float> normal(float x) {
-  const float z = std::fabs(x), e = fast_exp(-0.5f * z * z), t = 1.f / fused(0.3f, z, 1.f);
+  const float z = std::fabs(x), e = decay(-0.5f * z * z), t = 1.f / fused(0.3f, z, 1.f);
   const float p = polynomial(t, 0.035932032f, -0.158277132f, 0.20820838f, -0.055395325f, 0.129469905f,
                              0.0996373013f, 0.120798386f, 0.119626388f);
   const float beyond = p * t * e;

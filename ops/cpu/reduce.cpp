@@ -264,7 +264,7 @@ void logsumexp(const Call& c, Tensors& out) {
       const double total = reduce_row(
           row, n, 0.0,
           [top](double a, T v)
-              __attribute__((always_inline)) { return a + static_cast<double>(fast_exp(v - top)); },
+              __attribute__((always_inline)) { return a + static_cast<double>(decay(v - top)); },
           std::plus<double>());
       return static_cast<T>(static_cast<double>(top) + std::log(total));
     });

@@ -69,7 +69,7 @@ template <class T>
 [[gnu::always_inline]] inline T exponentials(const T* x, T* to, int64_t n, T& top) {
   const T high = top = largest(x, n);
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) to[i] = fast_exp(x[i] - high);
+  for (int64_t i = 0; i < n; ++i) to[i] = decay(x[i] - high);
   RowSums<T> sums;
   sums.run(
       n, [to](auto& a, auto&, int64_t i)
@@ -134,7 +134,7 @@ void log_softmax_grad(const Call& c, Tensors& out) {
               n, [g](auto& a, auto&, int64_t i)
                      __attribute__((always_inline)) { a += at<std::remove_reference_t<decltype(a)>>(g, i); });
 #pragma GCC ivdep
-          for (int64_t i = 0; i < n; ++i) to[i] = g[i] - fast_exp(y[i]) * sums.first;
+          for (int64_t i = 0; i < n; ++i) to[i] = g[i] - decay(y[i]) * sums.first;
         });
   });
 }

@@ -54,6 +54,18 @@ TEST_CASE("attention in float32 keeps its digits when scores are large") {
   CHECK(difference(narrow, wide, 1e-3, 1e-4) == "");
 }
 
+TEST_CASE("of scores of any size the largest has the weight") {
+  const float size = GENERATE(1e10f, 1e30f, 3e38f);
+  const int64_t best = GENERATE(0, 17, 39);
+  CAPTURE(size, best);
+  const Tensor k = Tensor::zeros({40, 1}, float32), v = Tensor::empty({40, 1}, float32);
+  for (int64_t i = 0; i < 40; ++i) v.data<float>()[i] = static_cast<float>(i);
+  k.data<float>()[best] = 1;
+  const Tensor q = Tensor::full({40, 1}, size, float32);
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v, false);
+  for (int64_t i = 0; i < 40; ++i) CHECK(out.data<float>()[i] == static_cast<float>(best));
+}
+
 TEST_CASE("self_attention is attention of its parts") {
   const Tensor qkv = leaf({2, 130, 3 * 2 * 4}, 1);
   const Tensor parts = qkv.reshape({2, 130, 3, 2, 4}).permute({2, 0, 3, 1, 4});

@@ -42,6 +42,10 @@ TEST_CASE("float32's functions are within 2 ulp") {
   CHECK(worst(
             -87, 88.7f, [](float x) { return fast_exp(x); }, [](double x) { return std::exp(x); }) <= 2);
   CHECK(worst(
+            -87, 88.7f, [](float x) { return decay(x); }, [](double x) { return std::exp(x); }) <= 2);
+  CHECK(worst(
+            -87, 88.7f, [](float x) { return unfused_decay(x); }, [](double x) { return std::exp(x); }) <= 2);
+  CHECK(worst(
             -kMost, 88.7f, [](float x) { return fast_expm1(x); }, [](double x) { return std::expm1(x); }) <=
         2);
   CHECK(worst(
@@ -73,6 +77,10 @@ TEST_CASE("float32's functions at zeros, infinities, NaN and beyond the ends of 
   const Edge edges[] = {
       {[](float x) { return fast_exp(x); },
        {{0.f, 1.f}, {-0.f, 1.f}, {kInf, kInf}, {-kInf, 0.f}, {200.f, kInf}, {-200.f, 0.f}, {1e-45f, 1.f}}},
+      {[](float x) { return decay(x); },
+       {{0.f, 1.f}, {-0.f, 1.f}, {-kInf, 0.f}, {-200.f, 0.f}, {-1e30f, 0.f}}},
+      {[](float x) { return unfused_decay(x); },
+       {{0.f, 1.f}, {-0.f, 1.f}, {-kInf, 0.f}, {-200.f, 0.f}, {-1e30f, 0.f}}},
       {[](float x) { return fast_expm1(x); },
        {{0.f, 0.f},
         {-0.f, -0.f},
