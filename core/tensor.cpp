@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/node.h"
+#include "core/transposed.h"
 
 namespace troupe {
 namespace {
@@ -172,6 +173,9 @@ Tensor Tensor::clone_data() const {
     using T = decltype(zero);
     const T* in = data<T>();
     T* to = out.data<T>();
+    const Transposed transposed(*this);
+    for (int64_t i = 0; i < transposed.strips(); ++i) transposed.write(i, in, to);
+    if (transposed.strips()) return;
     for_each_run(*this, [&](int64_t at, int64_t count, int64_t step) {
       const T* from = in + at;
       T* const run = std::exchange(to, to + count);

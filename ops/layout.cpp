@@ -77,7 +77,7 @@ Tensors repeated(const Call& c) {
       y = reshape(expand(y, wide), joined);
     }
   }
-  return {clone(y)};
+  return {y.storage() == x.storage() || !y.is_contiguous() ? clone(y) : y};
 }
 
 }  // namespace

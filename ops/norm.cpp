@@ -35,7 +35,12 @@ Spec like(const Tensor& t) { return {t.shape(), t.dtype()}; }
 Specs train_spec(const Call& c) {
   check_channels(c, c.in[0], 1, {"weight", "bias"});
   check_eps(c);
-  return {like(c.in[0]), like(c.in[1]), like(c.in[1])};
+  const int64_t channels = c.in[0].shape()[1], together = c.attrs.integer("together");
+  if (together < 1 || channels % together)
+    reject(c, fmt::format("together must divide the {} channels of {}, got {}", channels,
+                          c.in[0].shape().str(), together));
+  const Spec statistic{{channels / together}, c.in[0].dtype()};
+  return {like(c.in[0]), statistic, statistic};
 }
 Specs affine_spec(const Call& c) {
   check_channels(c, c.in[0], 1, {"center", "scale", "shift"});
@@ -71,20 +76,28 @@ Tensors sums_of(const Tensor& g, const Tensor& x, const Tensor& center) {
   return ops::apply(kChannelSums, std::array{g, x, center});
 }
 
-// With n elements in a channel, r = 1 / sqrt(var + eps) and the gradients g, gm and gv of y, mean and var:
-//   gx = w r (g - sum(g) / n - (x - mean) r^2 sum(g (x - mean)) / n) + gm / n + 2 gv (x - mean) / n
+// With n elements in the channels of one mean, r = 1 / sqrt(var + eps), sums over all of these elements, and
+// the gradients g, gm and gv of y, mean and var:
+//   gx = r (w g - sum(w g) / n - (x - mean) r^2 sum(w g (x - mean)) / n) + gm / n + 2 gv (x - mean) / n
 Tensors train_gradient(const Backward& b) {
-  const Tensor &x = b.in[0], &w = b.in[1], &mean = b.out[1], &g = b.grads[0];
   const Shape& shape = b.shape(0);
-  const double n = shape[1] ? static_cast<double>(std::max<int64_t>(shape.numel() / shape[1], 1)) : 1;
-  const Tensor r = rsqrt(add(b.out[2], b.attrs.number("eps")));
+  const int64_t channels = shape[1], together = b.attrs.integer("together"), means = channels / together;
+  const double n = means ? static_cast<double>(std::max<int64_t>(shape.numel() / means, 1)) : 1;
+  const auto repeated = [&](const Tensor& t) {
+    return together == 1 ? t : reshape(expand(reshape(t, {means, 1}), {means, together}), {channels});
+  };
+  const auto joined = [&](const Tensor& t) {
+    return together == 1 ? t : sum(reshape(t, {means, together}), {1});
+  };
+  const Tensor &x = b.in[0], &w = b.in[1], &g = b.grads[0], mean = repeated(b.out[1]);
+  const Tensor r = repeated(rsqrt(add(b.out[2], b.attrs.number("eps"))));
   const Tensors sums = sums_of(g, x, mean);
   Tensors out{{}, mul(sums[1], r), sums[0]};
   if (!b.needs(0)) return out;
-  const Tensor a = mul(w, r), spread = mul(mul(a, square(r)), sums[1]);
+  const Tensor a = mul(w, r), spread = joined(mul(mul(a, square(r)), sums[1]));
   const Tensor slope = mul(sub(mul(b.grads[2], 2.0), spread), 1 / n);
-  const Tensor level = mul(sub(b.grads[1], mul(a, sums[0])), 1 / n);
-  out[0] = apply1(kChannelMix, {g, x, mean, a, slope, level});
+  const Tensor level = mul(sub(b.grads[1], joined(mul(a, sums[0]))), 1 / n);
+  out[0] = apply1(kChannelMix, {g, x, mean, a, repeated(slope), repeated(level)});
   return out;
 }
 
@@ -95,7 +108,7 @@ Tensors eval_of(const Call& c) {
   return {affine(c.in[0], c.in[3], scale, c.in[2])};
 }
 
-// Each run of channels of each sample is a channel of its own; weights come after.
+// The channels of all samples as those of one, some of them together.
 Tensors group_of(const Call& c) {
   const Tensor& x = c.in[0];
   check_channels(c, x, 1, {"weight", "bias"});
@@ -104,10 +117,12 @@ Tensors group_of(const Call& c) {
   if (groups < 1 || channels % groups)
     reject(c, fmt::format("groups must divide the {} channels of {}, got {}", channels, x.shape().str(),
                           groups));
-  const int64_t runs = x.shape()[0] * groups, size = runs ? x.numel() / runs : 0;
-  const Tensor one = Tensor::full({runs}, 1, x.dtype()), zero = Tensor::zeros({runs}, x.dtype());
-  const Tensor z = batch_norm_train(reshape(x, {1, runs, size}), one, zero, c.attrs.number("eps")).y;
-  return {affine(reshape(z, to_list(x.shape())), Tensor::zeros({channels}, x.dtype()), c.in[1], c.in[2])};
+  const int64_t samples = x.shape()[0], all = samples * channels, size = all ? x.numel() / all : 0;
+  const auto of_all = [&](const Tensor& t) { return reshape(expand(t, {samples, channels}), {all}); };
+  const Tensor y = batch_norm_train(reshape(x, {1, all, size}), of_all(c.in[1]), of_all(c.in[2]),
+                                    c.attrs.number("eps"), channels / groups)
+                       .y;
+  return {reshape(y, to_list(x.shape()))};
 }
 
 Tensor numbers(int64_t channels, uint64_t seed, double low = -2) { return sample({channels}, low, 2, seed); }
@@ -126,18 +141,21 @@ std::vector<Sample> channels(size_t images, std::initializer_list<double> lows) 
 
 }  // namespace
 
-const Op kBatchNormTrain{.name = "batch_norm_train",
-                         .min_inputs = 3,
-                         .max_inputs = 3,
-                         .attrs = {{"eps", 1e-5}},
-                         .shape = train_spec,
-                         .cpu = cpu::batch_norm_train,
-                         .saves_inputs = 0b11,
-                         .saves_outputs = 0b110,
-                         .gradient = train_gradient,
-                         .samples = [] {
-                           return channels(1, {-2, -2});
-                         }};
+const Op kBatchNormTrain{
+    .name = "batch_norm_train",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs = {{"eps", 1e-5}, {"together", 1}},
+    .shape = train_spec,
+    .cpu = cpu::batch_norm_train,
+    .saves_inputs = 0b11,
+    .saves_outputs = 0b110,
+    .gradient = train_gradient,
+    .samples = [] {
+      std::vector<Sample> all = channels(1, {-2, -2});
+      all.push_back({{sample({2, 6, 3}), numbers(6, 1), numbers(6, 2)}, {{"together", 3}}});
+      return all;
+    }};
 
 const Op kBatchNormEval{.name = "batch_norm_eval",
                         .min_inputs = 5,
@@ -223,8 +241,10 @@ const Op kChannelMix{.name = "channel_mix",
                            return channels(2, {-2, -2, -2, -2});
                          }};
 
-BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  Tensors all = ops::apply(kBatchNormTrain, std::array{x, weight, bias}, {{"eps", eps}});
+BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                           int64_t together) {
+  Tensors all =
+      ops::apply(kBatchNormTrain, std::array{x, weight, bias}, {{"eps", eps}, {"together", together}});
   return {std::move(all[0]), std::move(all[1]), std::move(all[2])};
 }
 Tensor batch_norm_eval(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,

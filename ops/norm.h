@@ -12,8 +12,10 @@ struct BatchNorm {
 
 /// x [N, C, ...], weight and bias [C] -> y = (x - mean) / sqrt(var + eps) weight + bias, where mean and var
 /// are those of the batch, over all dimensions but C, and carry gradients too. Sums are taken in float64. Of
-/// no elements (N = 0) mean and var are 0: leave them out of running statistics.
-BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
+/// no elements (N = 0) mean and var are 0: leave them out of running statistics. together: so many channels,
+/// one after the other, share mean and var, which are [C / together] then.
+BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5,
+                           int64_t together = 1);
 
 /// The same with given mean and var [C].
 Tensor batch_norm_eval(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,

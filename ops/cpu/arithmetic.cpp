@@ -4,6 +4,7 @@
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
+#include "ops/cpu/math.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -102,7 +103,8 @@ void div(const Call& c, Tensors& out) {
   floating2(c, out, [](auto a, auto b) { return a / b; });
 }
 void pow(const Call& c, Tensors& out) {
-  floating2(c, out, [](auto a, auto b) { return std::pow(a, b); });
+  floating2(
+      c, out, [](auto a, auto b) __attribute__((always_inline)) { return fast_pow(a, b); });
 }
 
 void add_scalar(const Call& c, Tensors& out) {
@@ -126,7 +128,8 @@ void pow_scalar(const Call& c, Tensors& out) {
     const T e = static_cast<T>(exponent);
     if (exponent == 2) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x; });
     if (exponent == 3) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x * x; });
-    map1<T, T>(c.in[0], out[0], [e](T x) { return std::pow(x, e); });
+    map1<T, T>(
+        c.in[0], out[0], [e](T x) __attribute__((always_inline)) { return fast_pow(x, e); });
   });
 }
 

@@ -16,9 +16,9 @@ namespace troupe::ops::cpu {
 [[gnu::always_inline]] inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 /// The value at x of the polynomial with these coefficients, that of the highest power first.
-template <class... C>
-[[gnu::always_inline]] inline float polynomial(float x, float highest, C... rest) {
-  float p = highest;
+template <class T, class... C>
+[[gnu::always_inline]] inline T polynomial(T x, T highest, C... rest) {
+  T p = highest;
   ((p = fused(p, x, rest)), ...);
   return p;
 }
@@ -157,6 +157,49 @@ template <class T>
   return a > 0.927734375f ? far : near;  // NaN takes `near`
 }
 [[gnu::always_inline]] inline double fast_erf(double x) { return std::erf(x); }
+
+/// c ? a : b in bits: the compiler makes branches of some choices, and no vectors then.
+[[gnu::always_inline]] inline float chosen(bool c, float a, float b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(c);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(a) & mask) | (std::bit_cast<uint32_t>(b) & ~mask));
+}
+
+/// Within 1 ulp: 2^(y log2 |x|) in double. log2 m, of m near 1, is t times a polynomial in t^2 with t = (m -
+/// 1) / (m + 1). Zeros, infinities, NaN and negative x as std::pow.
+[[gnu::always_inline]] inline float fast_pow(float x, float y) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const float a = std::fabs(x);
+  // a = 2^n m with m in [sqrt(1/2), sqrt(2)), n + 1023 in the upper bits of `count`.
+  const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(a)), one = std::bit_cast<uint64_t>(1.0);
+  const uint64_t count = (bits + (one - std::bit_cast<uint64_t>(0.7071067811865476))) >> 52;
+  const double m = std::bit_cast<double>(bits + one - (count << 52)), t = (m - 1) / (m + 1), z = t * t;
+  constexpr double kWhole = 4503599627370496.0;  // 2^52: adding it puts a whole number into the low bits
+  const double n = std::bit_cast<double>(count | std::bit_cast<uint64_t>(kWhole)) - (kWhole + 1023);
+  const double log = fused(t,
+                           polynomial(z, 0.33967394414250934, 0.4117286451441476, 0.5770826760951635,
+                                      0.9617966779514918, 2.885390081786567),
+                           n);
+  const double power = static_cast<double>(y) * log, shifted = power + 1.5 * kWhole;
+  const double f = power - (shifted - 1.5 * kWhole);
+  const double p =
+      polynomial(f, 1.530670321160568e-05, 1.546531306883134e-4, 1.3333463650410699e-3, 9.618039943447404e-3,
+                 5.5504109270715835e-2, 0.24022651101332174, 0.6931471805496164, 0.9999999999718402);
+  const double scale = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) << 52) + one);
+  const float top = chosen(power < -152, 0.f, static_cast<float>(p * scale)),
+              normal = chosen(power > 129, kInf, top);
+  const float end = chosen(y > 0.f, a, chosen(a == 0.f, kInf, 0.f));
+  const float positive = chosen((a == 0.f) | (a == kInf), end, chosen(a == 1.f, 1.f, normal));
+  const float small = chosen(std::fabs(y) < 16777216.f, y, 2.f);  // larger ones are even
+  const auto whole = static_cast<int32_t>(small);
+  const bool is_whole = static_cast<float>(whole) == small;
+  const uint32_t odd = static_cast<uint32_t>(whole) & static_cast<uint32_t>(is_whole);
+  const float with_sign =
+      std::bit_cast<float>(std::bit_cast<uint32_t>(positive) | (std::bit_cast<uint32_t>(x) & odd << 31));
+  const bool undefined = ((x < 0.f) & (a != kInf) & !is_whole) | (x != x) | (y != y);
+  const float defined = chosen(undefined, std::numeric_limits<float>::quiet_NaN(), with_sign);
+  return chosen((y == 0.f) | (x == 1.f), 1.f, defined);
+}
+[[gnu::always_inline]] inline double fast_pow(double x, double y) { return std::pow(x, y); }
 
 /// x = n pi / 2 + r in double, with |r| <= pi / 4: two parts of pi / 2, the first product exact. |x| below
 /// kMostRadians.

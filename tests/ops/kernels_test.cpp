@@ -3,6 +3,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -234,6 +235,29 @@ TEST_CASE("reshape views where strides allow it and copies where not") {
   const Tensor turned = x.transpose(0, 1).reshape({24});
   CHECK(turned.storage() != x.storage());
   CHECK(turned.to_vector<float>() == x.transpose(0, 1).to_vector<float>());
+}
+
+TEST_CASE("contiguous copies of permuted views have their elements in order, in whole tiles and in parts") {
+  const Shape shape = GENERATE(Shape{1, 1, 40, 50}, Shape{3, 2, 16, 16}, Shape{17, 3, 33, 1},
+                               Shape{31, 1, 2, 64}, Shape{16, 5, 0, 16}, Shape{2, 300, 70, 1});
+  const std::vector<int64_t> order =
+      GENERATE(std::vector<int64_t>{0, 1, 3, 2}, std::vector<int64_t>{3, 1, 2, 0},
+               std::vector<int64_t>{1, 3, 0, 2}, std::vector<int64_t>{2, 3, 0, 1});
+  const DType dtype = GENERATE(float32, float64, int64, boolean);
+  Tensor x = Tensor::empty(shape, dtype);
+  for (size_t i = 0; i < x.nbytes(); ++i)
+    x.bytes()[i] = static_cast<std::byte>(dtype == boolean ? i / 7 % 2 : i * 37);
+  const Tensor view = x.permute(order);
+  const Tensor once = view.clone_data(), recorded = ops::clone(view);
+  const size_t size = x.numel() ? x.nbytes() / static_cast<size_t>(x.numel()) : 0;
+  for (int64_t i = 0; i < view.numel(); ++i) {
+    int64_t from = 0, rest = i;
+    for (int d = 3; d >= 0; rest /= view.shape()[d--]) from += rest % view.shape()[d] * view.strides()[d];
+    const auto at = [&](const Tensor& t, int64_t k) { return t.bytes() + static_cast<size_t>(k) * size; };
+    if (std::memcmp(at(once, i), at(x, from), size) != 0 ||
+        std::memcmp(at(recorded, i), at(x, from), size) != 0)
+      FAIL("element " << i << " of " << view.str() << " is another one");
+  }
 }
 
 TEST_CASE("updates in place change the elements, bump the version and record nothing") {
