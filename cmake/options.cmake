@@ -9,6 +9,9 @@ endif()
 
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -Wno-restrict -fno-math-errno -fno-trapping-math
                     -ffp-contract=off)  # the same bits whatever the compiler would fuse
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-maybe-uninitialized)  # g++ 12 looks for elements in variants that hold none
+endif()
 if(TROUPE_SANITIZE)
   add_compile_options(-fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TROUPE_SANITIZE})

@@ -93,6 +93,8 @@ int64_t find_bad_bool(std::span<const std::byte> bytes) {
 }
 
 AtomicFile::AtomicFile(std::string path, const char* tag) : path_(std::move(path)), tag_(tag) {
+  if (std::error_code none; std::filesystem::is_directory(path_, none))
+    refuse(tag_, path_, "cannot be written: it is a folder");
   static std::atomic<uint64_t> counter{0};
   for (int attempt = 0; attempt < 100 && fd_ < 0; ++attempt) {
     temporary_ = path_ + ".writing-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);

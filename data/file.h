@@ -57,7 +57,8 @@ int64_t find_bad_bool(std::span<const std::byte> bytes);
 /// that is killed meanwhile leaves "<path>.writing-<pid>-<number>".
 class AtomicFile {
  public:
-  /// `invalid`, the text starting with "[tag] path: ", if the folder is missing or may not be written.
+  /// `invalid`, the text starting with "[tag] path: ", if it is a folder, or in one that is missing or may
+  /// not be written.
   AtomicFile(std::string path, const char* tag);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -1,18 +1,12 @@
 #include "tools/svg.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "core/error.h"
+#include "data/file.h"
 
 namespace troupe::tools {
 
@@ -101,28 +95,9 @@ std::vector<double> nice_ticks(double low, double high, int wanted) {
 }
 
 void write_picture(const std::string& path, const std::string& text) {
-  std::string temporary = path + ".XXXXXX";
-  auto fail = [&](const char* what) {
-    const int error = errno;
-    throw_invalid(fmt::format("[chart] {}: {}: {}", path, what, std::strerror(error)));
-  };
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) fail("cannot make a file beside it");
-  size_t done = 0;
-  bool good = fchmod(fd, 0644) == 0;
-  while (good && done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    good = n > 0;
-    if (good) done += static_cast<size_t>(n);
-  }
-  int error = good ? 0 : errno;
-  if (close(fd) != 0 && !error) error = errno;
-  if (!error && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (!error) return;
-  unlink(temporary.c_str());
-  errno = error;
-  fail("cannot be written");
+  data::AtomicFile file(path, "chart");
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 }  // namespace troupe::tools

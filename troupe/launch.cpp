@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ops/threads.h"
+#include "ops/environment.h"
 
 namespace troupe {
 namespace {
@@ -107,7 +107,7 @@ int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
       options.join_timeout = environment->join_timeout.value_or(options.join_timeout);
     else
       alone = Environment::workers();
-    (void)ops::num_threads();  // a wrong TROUPE_NUM_THREADS is said now, not by the first large operator
+    ops::check_environment();
   } catch (const Error& e) {
     complain("troupe", e.what());
     return kExitUsage;

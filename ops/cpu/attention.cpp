@@ -138,8 +138,9 @@ void weigh_back(T* scores, T* products, int64_t rows, int64_t n, const int64_t* 
     for (int64_t r = 0; r < rows; ++r) {
       T *row = scores + r * n, *d = products + r * n;
       const T log = logs[r], shift = delta[r], factor = scale;
+      const int64_t count = whole(seen[r], n);
 #pragma GCC ivdep
-      for (int64_t i = 0; i < whole(seen[r], n); ++i) {
+      for (int64_t i = 0; i < count; ++i) {
         row[i] = decay(row[i] * factor - log);
         d[i] = row[i] * (d[i] - shift) * factor;
       }

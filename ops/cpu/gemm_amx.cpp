@@ -11,17 +11,32 @@
 #include "ops/cpu/gemm_split.h"
 #include "ops/cpu/simd.h"
 
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace troupe::ops::cpu {
+namespace {
+
+bool is_switched_off() {
+  const char* text = std::getenv("TROUPE_AMX");
+  const std::string_view value = text ? text : "1";
+  if (value != "0" && value != "1")
+    throw_invalid("TROUPE_AMX is \"" + std::string(value) + "\", expected 0 or 1");
+  return value == "0";
+}
+
+}  // namespace
+}  // namespace troupe::ops::cpu
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <optional>
-#include <string>
-#include <string_view>
-
-#include "core/error.h"
 
 #define TROUPE_AMX \
   gnu::target("amx-tile,amx-bf16,avx512f,avx512vl,avx512bw,avx512dq,prfchw,prefer-vector-width=512")
@@ -189,14 +204,6 @@ struct Product {
   }
 };
 
-bool is_switched_off() {
-  const char* text = std::getenv("TROUPE_AMX");
-  const std::string_view value = text ? text : "1";
-  if (value != "0" && value != "1")
-    throw_invalid("TROUPE_AMX is \"" + std::string(value) + "\", expected 0 or 1");
-  return value == "0";
-}
-
 // The processor has the unit, and the system lets this process use it.
 bool find_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -233,7 +240,10 @@ void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Mat
 
 namespace troupe::ops::cpu {
 
-bool has_gemm_amx() { return false; }
+bool has_gemm_amx() {
+  (void)is_switched_off();  // what is wrong with the variable is said everywhere
+  return false;
+}
 void gemm_amx(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
               const Finish<float>&, float*, PackedMatrix*) {}
 

@@ -54,11 +54,11 @@ TEST_CASE("a killed trainer's step closes on the rest or is done again, as chose
   const std::string said = driver->line("said ");
   CHECK_THAT(said, Catch::Contains("was lost with " + victim));
   const std::string rest = victim == "w2" ? "w3" : "w2";
-  for (const std::string trainer : {std::string("w0"), rest})
+  for (const std::string& trainer : {std::string("w0"), rest})
     CHECK(driver->lines("trainer of " + trainer + " ends, ").size() == 2);
   // Having read and not pushed, it was waited for in step 2. Who had not pushed yet either sees no abort.
   if (point == "pulled" || point == "held")
     CHECK_THAT(said, Catch::Contains(policy == "bsp" ? "step 2 closes on the rest" : "step 2 was aborted"));
-  for (const std::string trainer : {std::string("w0"), rest})
+  for (const std::string& trainer : {std::string("w0"), rest})
     CHECK(driver->lines("trainer of " + trainer + " ends, 1 aborted").size() <= (policy != "bsp"));
 }

@@ -1,0 +1,13 @@
+#include "ops/environment.h"
+
+#include "ops/cpu/gemm.h"
+#include "ops/threads.h"
+
+namespace troupe::ops {
+
+void check_environment() {
+  (void)num_threads();
+  (void)cpu::has_gemm_amx();
+}
+
+}  // namespace troupe::ops
