@@ -118,7 +118,7 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
 void Joiner::join(const std::string& address, const Member& self, uint32_t world, Duration timeout) {
   worker_.members().add({0, "w0", host_identity(), {address}});
   worker_.on_lost([this](WorkerId id, const Error& why) {
-    if (id == 0) ended_.fail(why);
+    if (id == 0 && !leaving_) ended_.fail(why);
   });
   const TimePoint deadline = worker_.clock().now() + timeout;
   for (;;) {  // one attempt of the transport may be shorter than what we are given
@@ -145,7 +145,15 @@ Future<void> Joiner::announce(const Member& self, uint32_t world, Duration timeo
 
 Future<void> Joiner::leave(int code) {
   FrameScope neutral({&worker_});
-  return worker_.call_service(0, kLeave, {}).then([this, code](const Value&) { ended_.set(code); });
+  ++leaving_;
+  Promise<void> done;
+  worker_.call_service(0, kLeave, {}).on_ready([this, code, done](const Result<Value>& answer) {
+    if (answer.ok()) ended_.set(code);
+    --leaving_;
+    if (const auto lost = worker_.members().loss(0)) ended_.fail(*lost);  // not if it has ended
+    answer.ok() ? done.set() : done.fail(answer.error());
+  });
+  return done.future();
 }
 
 std::string host_identity() {

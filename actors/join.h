@@ -1,5 +1,6 @@
 // How a cluster comes together: workers announce themselves to worker 0 and get the list of members.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -58,6 +59,7 @@ class Joiner {
   Worker& worker_;
   Promise<void> complete_;
   Promise<int> ended_;
+  std::atomic<int> leaving_{0};  // while not 0, answers say how it ends: worker 0 closes right behind them
 };
 
 /// Equal for processes that can reach each other's Unix sockets: machine and network namespace.

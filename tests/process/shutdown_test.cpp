@@ -124,7 +124,9 @@ namespace {
 struct Newcomer {
   explicit Newcomer(uint32_t rank)
       : process(WorkerProcess::join(environment_of(rank, rank + 1), hosting<Echo>())) {}
-  ~Newcomer() { thread.join(); }
+  ~Newcomer() {
+    if (thread.joinable()) thread.join();
+  }
   std::unique_ptr<WorkerProcess> process;
   int code = -1;
   std::thread thread{[this] {
@@ -161,6 +163,20 @@ TEST_CASE("workers join an elastic cluster later, are used by old and new ones, 
   cluster->shutdown();
   second.thread.join();
   CHECK(second.code == 0);
+}
+
+// Worker 0 closes the connection right behind its answer.
+TEST_CASE("a worker that leaves never takes the end of its connection for the loss of worker 0",
+          "[process]") {
+  auto cluster = Cluster::coordinate(environment_of(0, 1), hosting<Echo>(), {.elastic = true});
+  for (uint32_t rank = 1; rank <= 40; ++rank) {
+    auto worker = std::make_unique<Newcomer>(rank);
+    cluster->joined("w" + std::to_string(rank)).get();
+    worker->process->leave();
+    worker->thread.join();
+    CHECK(worker->code == 0);
+  }
+  cluster->shutdown();
 }
 
 TEST_CASE("nobody leaves a cluster that is not elastic before its end", "[process]") {
