@@ -77,6 +77,13 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
   }
 }
 
+bool can_add_to(const Tensor& kept, const Tensor& leaf) {
+  constexpr int64_t kFew = 4096;  // elements
+  return kept.defined() && leaf.numel() >= kFew && kept.is_contiguous() && kept.shape() == leaf.shape() &&
+         kept.dtype() == leaf.dtype() && kept.device() == leaf.device() && kept.device().is_cpu() &&
+         !kept.requires_grad();
+}
+
 Tensor sum_gradients(Tensor a, Tensor b) {
   check_same(a, b);
   if (recorded(a, b)) return fresh_sum(a, b);

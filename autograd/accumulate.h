@@ -15,6 +15,10 @@ bool exclusive(const Tensor& t);
 /// shapes or dtypes differ.
 void add_gradient(Tensor& kept, const Tensor& grad);
 
+/// Whether a step may add to `kept`, the sum of gradients of `leaf`, while it computes: it is contiguous, on
+/// the CPU, records nothing and is large enough to be worth it.
+bool can_add_to(const Tensor& kept, const Tensor& leaf);
+
 /// The sum of two gradients on their way through the graph; writes into `a` or `b` where that is exclusive.
 Tensor sum_gradients(Tensor a, Tensor b);
 

@@ -26,6 +26,7 @@ class GradSink final : public Sink {
     add_gradient(kept, grad);
     leaf.set_grad(std::move(kept));
   }
+  Tensor sum_of(const Tensor& leaf) override { return leaf.grad(); }
 };
 
 // "[backward] tensor 2": the beginning of a complaint about one of `count` tensors.

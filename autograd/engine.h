@@ -16,6 +16,10 @@ class Sink {
   virtual ~Sink() = default;
   /// `grad` has the leaf's shape and dtype. What this throws ends the pass.
   virtual void accumulate(const Tensor& leaf, const Tensor& grad) = 0;
+  /// What it keeps the sum of the leaf's gradients in; undefined: nothing yet, or accumulate() must see each
+  /// gradient. A step that can, such as the product that makes the gradient of a weight, adds to it on the
+  /// way, and accumulate() hears nothing.
+  virtual Tensor sum_of(const Tensor& /*leaf*/) { return {}; }
   /// Nothing more comes for a leaf that has hooks; `came`: accumulate() had something.
   virtual void settled(const Accumulate& /*leaf*/, bool /*came*/) {}
   /// Gradients (undefined: none) that leave the local graph through `node`, whose end() is `exit`.

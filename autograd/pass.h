@@ -86,6 +86,32 @@ struct LeftOut {
   std::vector<uint8_t> wanted;
 };
 
+// The sums, by input of `node`, that `sink` keeps of the leaves behind it and a step may add to; empty: none.
+// Hooks must see each gradient by itself.
+inline Tensors sums_behind(const Node& node, Sink& sink) {
+  Tensors out;
+  if (grad_enabled()) return out;
+  for (size_t i = 0; i < node.next().size(); ++i) {
+    const Edge& edge = node.next()[i];
+    if (!edge || edge.node->end() != Node::End::leaf || edge.node->has_hooks()) continue;
+    const Tensor leaf = static_cast<const Accumulate&>(*edge.node).leaf();
+    const Tensor sum = sink.sum_of(leaf);
+    if (!can_add_to(sum, leaf)) continue;
+    out.resize(node.next().size());
+    out[i] = sum;
+  }
+  return out;
+}
+
+// Lets go of those of the gradients `out` that were added to a sum on the way.
+inline void drop_added(const Tensors& sums, Tensors& out) {
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (sums[i].defined() && out.at(i).same_as(sums[i])) {
+      sums[i].bump_version("backward (accumulation of gradients)");
+      out[i] = {};
+    }
+}
+
 class Pass {
  public:
   /// `exits`: where gradients leave, as they are discovered. Then the sink hears of each of them, also of
@@ -277,7 +303,7 @@ class Pass {
     bool release = !keep_saved_;
     const bool reached = std::any_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); });
     if (reached) {
-      out = captures_ ? apply_wanted(task, std::move(grads), release) : task.node->apply(std::move(grads));
+      out = captures_ ? apply_wanted(task, std::move(grads), release) : apply(task, std::move(grads));
       if (out.size() != count)
         throw_error(ErrorKind::failed, "[backward] " + task.node->name() + " gave " +
                                            std::to_string(out.size()) + " gradients for its " +
@@ -291,6 +317,15 @@ class Pass {
       if (reached) arrive(to, task.node->next()[i].input, std::move(out[i]));
       served(to);
     }
+  }
+
+  Tensors apply(const Task& task, Tensors grads) {
+    const Tensors sums = sums_behind(*task.node, *sink_);
+    auto* partial = sums.empty() ? nullptr : dynamic_cast<PartialNode*>(task.node);
+    if (!partial) return task.node->apply(std::move(grads));
+    Tensors out = partial->apply_some(std::move(grads), {.sums = sums});
+    drop_added(sums, out);
+    return out;
   }
 
   // Only what leads to the captured nodes. What is left out is kept for later, and so is what it needs.
@@ -308,7 +343,8 @@ class Pass {
       release = false;
       left_out_->push_back({Ref<Node>(task.node), grads, wanted});
     }
-    return partial ? partial->apply_some(std::move(grads), wanted) : task.node->apply(std::move(grads));
+    return partial ? partial->apply_some(std::move(grads), {.wanted = wanted})
+                   : task.node->apply(std::move(grads));
   }
 
   void leave(Node& node, Tensors grads) {

@@ -59,9 +59,11 @@ void SplitPass::rest(Sink& sink) {
     std::vector<uint8_t> others(left.wanted.size());
     for (size_t i = 0; i < others.size(); ++i) others[i] = !left.wanted[i];
     auto* partial = dynamic_cast<PartialNode*>(left.node.get());
-    Tensors out = partial ? partial->apply_some(std::move(left.grads), others)
+    const Tensors sums = sums_behind(*left.node, sink);
+    Tensors out = partial ? partial->apply_some(std::move(left.grads), {.wanted = others, .sums = sums})
                           : left.node->apply(std::move(left.grads));
     left.grads.clear();
+    drop_added(sums, out);
     for (size_t i = 0; i < others.size(); ++i)
       if (const Edge& edge = left.node->next()[i]; edge && others[i]) {
         edges.push_back(edge);

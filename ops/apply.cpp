@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "core/error.h"
@@ -83,7 +84,7 @@ class OpNode final : public PartialNode {
 
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
 
-  Tensors apply_some(Tensors&& grads, std::span<const uint8_t> wanted) override {
+  Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
     check_saved();  // again: a hook may have written
     bool any = false;
     for (const Tensor& g : grads) any |= g.defined();
@@ -94,8 +95,11 @@ class OpNode final : public PartialNode {
     const Few in = restore(in_, false), out = restore(out_, true);
     bool half = any_half(op_, grads);
     for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_half(op_);
-    Tensors result =
-        half ? in_float32(in, out, grads, wanted) : differentiate(in, out, grads, specs_, wanted);
+    Tensors sums(request.sums.begin(), request.sums.end());
+    for (Tensor& sum : sums)
+      if (sum.defined() && (reads(in, sum) || reads(out, sum) || reads(grads, sum))) sum = {};
+    Tensors result = half ? in_float32(in, out, grads, request.wanted)
+                          : differentiate(in, out, grads, specs_, request.wanted, sums);
     result.resize(specs_.size());
     return result;
   }
@@ -112,11 +116,17 @@ class OpNode final : public PartialNode {
 
   Tensors differentiate(std::span<const Tensor> in, std::span<const Tensor> out,
                         std::span<const Tensor> grads, std::span<const Spec> specs,
-                        std::span<const uint8_t> wanted) const {
-    const Backward call{op_,   own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(),
-                        wanted};
-    return anomaly_mode() == Anomaly::off ? op_.gradient(call)
-                                          : checked_gradient(call, where_ ? *where_ : "");
+                        std::span<const uint8_t> wanted, std::span<const Tensor> sums = {}) const {
+    Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(), wanted};
+    if (anomaly_mode() != Anomaly::off) [[unlikely]]  // looks at each gradient by itself
+      return checked_gradient(call, where_ ? *where_ : "");
+    call.sums = sums;
+    return op_.gradient(call);
+  }
+
+  static bool reads(std::span<const Tensor> all, const Tensor& sum) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Tensor& t) { return t.defined() && t.storage() == sum.storage(); });
   }
 
   Tensors in_float32(std::span<const Tensor> in, std::span<const Tensor> out, std::span<const Tensor> grads,
@@ -236,6 +246,21 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   for (size_t i = 0; i < out.size(); ++i)
     if (is_floating(out[i].dtype()) && !(op.aside >> i & 1))
       out[i].set_grad_fn({node, static_cast<uint32_t>(i)});
+  return out;
+}
+
+Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs) {
+  if (!sum.defined() || !op.cpu_adding || any_half(op, inputs)) return apply(op, inputs, std::move(attrs));
+  check_inputs(op, inputs);
+  if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
+  const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
+  const Specs specs = op.shape(call);
+  if (specs[0] != Spec{sum.shape(), sum.dtype()} || !sum.is_contiguous())
+    throw_invalid(fmt::format("[{}] cannot add {} {} to {}", op.name, troupe::name(specs[0].dtype),
+                              specs[0].shape.str(), sum.str()));
+  Tensors out{sum};
+  for (size_t i = 1; i < specs.size(); ++i) out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype));
+  op.cpu_adding(call, out);
   return out;
 }
 

@@ -162,7 +162,8 @@ const Op kEmbedding{
     .cpu = cpu::embedding,
     .saves_inputs = 0b01,
     .gradient = [](const Backward& b) -> Tensors {
-      return {Tensor(), apply1(kEmbeddingGrad, {b.in[0], b.grads[0]}, {{"rows", b.shape(1)[0]}})};
+      const Tensor inputs[] = {b.in[0], b.grads[0]};
+      return {Tensor(), apply_adding(kEmbeddingGrad, inputs, b.sum(1), {{"rows", b.shape(1)[0]}})[0]};
     },
     .takes_half = true,
     .samples = []() -> std::vector<Sample> {
@@ -175,6 +176,7 @@ const Op kEmbeddingGrad{.name = "embedding_grad",
                         .attrs = {{"rows", 0}},
                         .shape = embedding_grad_spec,
                         .cpu = cpu::embedding_grad,
+                        .cpu_adding = cpu::embedding_grad_adding,
                         .saves_inputs = 0b01,
                         .gradient = [](const Backward& b) -> Tensors {
                           return {Tensor(), embedding(b.in[0], b.grads[0])};

@@ -75,7 +75,7 @@ Tensors linear_gradient(const Backward& b, const Tensor& g) {
   const bool bias = b.in.size() == 3 && b.needs(2);
   if (b.needs(1) && !grad_enabled()) {
     const Tensor inputs[] = {as_rows(g), as_rows(b.in[0])};
-    Tensors both = apply(kLinearWeightGrad, inputs, {{"bias", bias}});
+    Tensors both = apply_adding(kLinearWeightGrad, inputs, b.sum(1), {{"bias", bias}});
     out[1] = std::move(both[0]);
     if (bias) out[2] = std::move(both[1]);
     return out;
@@ -102,9 +102,10 @@ Tensors linear_add_gradient(const Backward& b) {
   const Tensor in[] = {b.in[0], b.in[1], {}};
   const Spec specs[] = {b.in_specs[0], b.in_specs[1], b.in_specs.back()};
   const Edge next[] = {b.next[0], b.next[1], b.next[b.next.size() - 1]};
+  const Tensor sums[] = {{}, b.sum(1), {}};
   const auto first = [&](const auto& all) { return std::span(all).first(2 + has_bias); };
-  const Tensors of_linear =
-      linear_gradient({b.op, b.attrs, first(in), b.out, b.grads, first(specs), first(next)}, g);
+  const Tensors of_linear = linear_gradient(
+      {b.op, b.attrs, first(in), b.out, b.grads, first(specs), first(next), {}, first(sums)}, g);
   out[0] = of_linear[0], out[1] = of_linear[1], out[2] = g;
   if (has_bias) out[3] = of_linear[2];
   return out;
@@ -224,6 +225,7 @@ const Op kLinearWeightGrad{.name = "linear_weight_grad",
                            .attrs = {{"bias", true}},
                            .shape = linear_weight_grad_spec,
                            .cpu = cpu::linear_weight_grad,
+                           .cpu_adding = cpu::linear_weight_grad_adding,
                            .samples = []() -> std::vector<Sample> {
                              return {{{sample({6, 5}), sample({6, 4}, -2, 2, 1)}},
                                      {{sample({6, 5}), sample({6, 4}, -2, 2, 1)}, {{"bias", false}}},

@@ -40,9 +40,13 @@ struct Backward {
   std::span<const Spec> in_specs;  ///< shape and dtype of every input
   std::span<const Edge> next;
   std::span<const uint8_t> wanted = {};  ///< by input: not 0 if this time it is asked for; empty: all are
+  std::span<const Tensor> sums = {};     ///< by input: see sum()
 
   /// Whether somebody wants the gradient of input i.
   bool needs(size_t i) const { return next[i] && (wanted.empty() || wanted[i]); }
+  /// Defined: what the gradients of input i are added up in, contiguous. A rule that adds its own there,
+  /// while it is made, gives back this very tensor.
+  Tensor sum(size_t i) const { return sums.empty() ? Tensor() : sums[i]; }
   const Shape& shape(size_t i) const { return in_specs[i].shape; }
 };
 
@@ -73,6 +77,7 @@ struct Op {
   ShapeRule* shape = nullptr;
   Kernel* cpu = nullptr;
   Kernel* cuda = nullptr;
+  Kernel* cpu_adding = nullptr;  ///< as cpu, but adds result 0 to what is there; see apply_adding()
   ViewRule* view = nullptr;
   Composition* compose = nullptr;
   uint32_t saves_inputs = 0, saves_outputs = 0;  ///< bit i: the gradient rule reads input i, result i
@@ -92,6 +97,11 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs = {});
 
 /// The same for one result and inputs written in place.
 Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs = {});
+
+/// As apply(), and records nothing, but adds result 0 to `sum`, where the operator has a kernel for that, and
+/// gives `sum` back in its place. `sum`: undefined (then this is apply()), or contiguous, on the CPU, with
+/// the shape and dtype of result 0, and not an input.
+Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs = {});
 
 /// Every operator there is, in the order of ops/all.cpp.
 std::span<const Op* const> all_ops();

@@ -28,6 +28,7 @@ class Sums final : public autograd::Sink {
     if (is_new) leaves.push_back(leaf), grads.emplace_back();
     autograd::add_gradient(grads[at->second], grad);
   }
+  Tensor sum_of(const Tensor& leaf) override { return of(leaf); }
   Tensor of(const Tensor& leaf) const {
     const auto at = index_.find(leaf.impl());
     return at == index_.end() ? Tensor() : grads[at->second];
@@ -165,6 +166,7 @@ class InputsApart final : public autograd::Sink {
       if (leaf.same_as(inputs_[i])) return autograd::add_gradient(grads[i], grad);
     others_.accumulate(leaf, grad);
   }
+  Tensor sum_of(const Tensor& leaf) override { return others_.sum_of(leaf); }
   Tensors grads;
 
  private:

@@ -61,8 +61,12 @@ void embedding(const Call& c, Tensors& out) {
 }
 
 void embedding_grad(const Call& c, Tensors& out) {
-  const Tensor ids = c.in[0].contiguous_data(), g = c.in[1].contiguous_data();
   clear(out[0]);
+  embedding_grad_adding(c, out);
+}
+
+void embedding_grad_adding(const Call& c, Tensors& out) {
+  const Tensor ids = c.in[0].contiguous_data(), g = c.in[1].contiguous_data();
   const int64_t rows = out[0].shape()[0], width = out[0].shape()[1];
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);

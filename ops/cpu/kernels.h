@@ -23,7 +23,7 @@ Kernel layer_norm, rms_norm, layer_norm_grad, rms_norm_grad;
 // attention.cpp
 Kernel attention, attention_grad, self_attention, self_attention_grad;
 // matmul.cpp
-Kernel matmul, linear, linear_relu, linear_gelu, linear_add, linear_weight_grad;
+Kernel matmul, linear, linear_relu, linear_gelu, linear_add, linear_weight_grad, linear_weight_grad_adding;
 // conv.cpp
 Kernel conv2d, conv2d_input_grad, conv2d_weight_grad;
 // pool.cpp
@@ -33,7 +33,8 @@ Kernel batch_norm_train, channel_affine, channel_sums, channel_mix;
 // view.cpp
 Kernel clone, to, flip, tril, triu, slice_grad;
 // index.cpp
-Kernel embedding, embedding_grad, index_select, index_add, gather, scatter_add, concat, pad, one_hot;
+Kernel embedding, embedding_grad, embedding_grad_adding, index_select, index_add, gather, scatter_add, concat,
+    pad, one_hot;
 // sort.cpp
 Kernel sort, topk;
 // dropout.cpp

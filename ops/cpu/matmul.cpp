@@ -134,7 +134,9 @@ void matmul(const Call& c, Tensors& out) {
   visit_floating(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c.in[0], c.in[1], out[0]); });
 }
 
-void linear_weight_grad(const Call& c, Tensors& out) {
+namespace {
+
+void weight_grad(const Call& c, Tensors& out, bool adding) {
   const Tensor &g = c.in[0], &x = c.in[1];
   const int64_t rows = x.shape()[0], wide = x.shape()[1], high = g.shape()[1];
   visit_floating(out[0].dtype(), [&](auto zero) {
@@ -145,13 +147,18 @@ void linear_weight_grad(const Call& c, Tensors& out) {
                  right = readable(x, b);
     a.p = left.data<T>(), b.p = right.data<T>();
     if (rows == 0 || out[0].numel() == 0) {
-      std::fill_n(to, out[0].numel(), T{0});
+      if (!adding) std::fill_n(to, out[0].numel(), T{0});
       if (sums) row_sums(high, rows, a, sums);
       return;
     }
-    gemm(high, wide, rows, a, b, T{0}, to, {}, sums);
+    gemm(high, wide, rows, a, b, adding ? T{1} : T{0}, to, {}, sums);
   });
 }
+
+}  // namespace
+
+void linear_weight_grad(const Call& c, Tensors& out) { weight_grad(c, out, false); }
+void linear_weight_grad_adding(const Call& c, Tensors& out) { weight_grad(c, out, true); }
 
 void linear(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::none); }
 void linear_relu(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::relu); }

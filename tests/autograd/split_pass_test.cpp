@@ -60,8 +60,11 @@ class Product final : public PartialNode {
   Product(Tensor a, Tensor b, std::vector<std::string>& asked) : a_(a), b_(b), asked_(asked) {
     set_next({a.gradient_edge(), b.gradient_edge()});
   }
-  Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), std::vector<uint8_t>{1, 1}); }
-  Tensors apply_some(Tensors&& g, std::span<const uint8_t> wanted) override {
+  Tensors apply(Tensors&& grads) override {
+    return apply_some(std::move(grads), {.wanted = std::vector<uint8_t>{1, 1}});
+  }
+  Tensors apply_some(Tensors&& g, const GradientRequest& request) override {
+    const auto wanted = request.wanted;
     asked_.push_back(std::string(wanted[0] ? "a" : "") + (wanted[1] ? "b" : ""));
     return {wanted[0] ? ops::mul(g[0], b_) : Tensor(), wanted[1] ? ops::mul(g[0], a_) : Tensor()};
   }

@@ -212,6 +212,24 @@ TEST_CASE("strided inputs give what contiguous ones give") {
   });
 }
 
+TEST_CASE("a kernel that adds leaves the sum of what was there and what it gives by itself") {
+  int tried = 0;
+  for_each_sample([&](const Op& op, const Sample& s) {
+    if (!op.cpu_adding) return;
+    ++tried;
+    const Tensors alone = ops::apply(op, s.inputs, s.attrs);
+    const Tensor before = weights_for(alone[0], 3), sum = before.clone_data();
+    const Tensors got = ops::apply_adding(op, s.inputs, sum, s.attrs);
+    REQUIRE(got.size() == alone.size());
+    CHECK(got[0].same_as(sum));
+    CHECK(difference(sum, ops::add(before, alone[0]), 1e-13, 1e-13) == "");
+    for (size_t i = 1; i < got.size(); ++i) CHECK(difference(got[i], alone[i], 0, 0) == "");
+    CHECK_THROWS_WITH(ops::apply_adding(op, s.inputs, ops::to(sum, float32), s.attrs),
+                      Catch::Contains("cannot add"));
+  });
+  CHECK(tried > 0);
+}
+
 // The first row, seen in the place of all rows.
 Tensor repeated(const Tensor& t) {
   if (t.dim() == 0 || t.size(0) == 0) return t;

@@ -1,0 +1,190 @@
+// Gradients that are added up while they are made: the product that gives a weight's gradient adds to the
+// sum.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "autograd/accumulate.h"
+#include "autograd/hooks.h"
+#include "autograd/split_pass.h"
+#include "autograd/watch.h"
+#include "core/anomaly.h"
+#include "core/error.h"
+#include "ops/ops.h"
+#include "tests/support/near.h"
+
+using namespace troupe;
+using troupe::testing::difference;
+
+namespace {
+
+constexpr int64_t kIn = 48, kOut = 96, kRows = 20;  // a weight of 4608 elements: large enough
+
+Tensor random(const Shape& shape, uint64_t seed) {
+  Generator g(seed);
+  return ops::randn(shape, g);
+}
+Tensor parameter(const Shape& shape, uint64_t seed) { return random(shape, seed).set_requires_grad(); }
+
+// Keeps sums, and counts what it was told of each leaf by itself.
+struct Sums : autograd::Sink {
+  std::map<const TensorImpl*, Tensor> of;
+  std::map<const TensorImpl*, int> told;
+  void accumulate(const Tensor& leaf, const Tensor& grad) override {
+    ++told[leaf.impl()];
+    autograd::add_gradient(of[leaf.impl()], grad);
+  }
+  Tensor sum_of(const Tensor& leaf) override {
+    const auto at = of.find(leaf.impl());
+    return at == of.end() ? Tensor() : at->second;
+  }
+};
+
+Tensor gradient(const Tensor& y, const Tensor& leaf, const Tensor& seed = {}) {
+  return autograd::grad({y}, {leaf}, seed.defined() ? Tensors{seed} : Tensors{})[0];
+}
+
+// Two passes over f, whose inputs differ: the sums, and whether the second pass told of `weight` by itself.
+void adds_up(const Tensors& parameters, const Tensor& weight, const std::function<Tensor(int)>& f) {
+  Sums sums;
+  Tensors wanted(parameters.size());
+  for (int pass = 0; pass < 2; ++pass) {
+    const Tensor y = f(pass), seed = random(y.shape(), 90 + uint64_t(pass));
+    for (size_t i = 0; i < parameters.size(); ++i)
+      autograd::add_gradient(wanted[i], gradient(f(pass), parameters[i], seed));
+    autograd::run({y.gradient_edge()}, {seed}, sums);
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    INFO("parameter " << i);
+    CHECK(difference(sums.of.at(parameters[i].impl()), wanted[i], 1e-5, 1e-5) == "");
+  }
+  CHECK(sums.told.at(weight.impl()) == 1);
+}
+
+}  // namespace
+
+TEST_CASE("linear layers and embeddings add to the sum of their weight's gradients") {
+  const Tensor w = parameter({kOut, kIn}, 1), b = parameter({kOut}, 2);
+  const auto x = [](int pass) { return random({2, kRows, kIn}, 10 + uint64_t(pass)); };
+  SECTION("linear") {
+    adds_up({w, b}, w, [&](int pass) { return ops::linear(x(pass), w, b); });
+  }
+  SECTION("without a bias, and of one dimension") {
+    adds_up({w}, w, [&](int pass) { return ops::linear(random({kIn}, uint64_t(pass)), w); });
+  }
+  SECTION("no rows") {
+    adds_up({w, b}, w, [&](int pass) { return ops::linear(random({pass ? 0 : 3, kIn}, 3), w, b); });
+  }
+  SECTION("relu") {
+    adds_up({w, b}, w, [&](int pass) { return ops::linear_relu(x(pass), w, b); });
+  }
+  SECTION("gelu") {
+    adds_up({w, b}, w, [&](int pass) { return ops::linear_gelu(x(pass), w, b); });
+  }
+  SECTION("with a residual") {
+    const Tensor r = random({2, kRows, kOut}, 5);
+    adds_up({w, b}, w, [&](int pass) { return ops::linear_add(x(pass), w, b, r); });
+  }
+  SECTION("embedding") {
+    adds_up({w}, w, [&](int pass) {
+      return ops::embedding(Tensor::of<int64_t>({3, 7, 3, pass, 95}, {5}), w);
+    });
+  }
+}
+
+TEST_CASE("a weight that several steps use gets all of its gradients") {
+  const Tensor w = parameter({64, 64}, 1);
+  const auto f = [&](int pass) {
+    return ops::linear(ops::linear(random({kRows, 64}, uint64_t(pass)), w), ops::mul(w, 0.5));
+  };
+  Sums sums;
+  Tensor wanted;
+  for (int pass = 0; pass < 3; ++pass) {
+    const Tensor y = f(pass), seed = random(y.shape(), 7);
+    autograd::add_gradient(wanted, gradient(f(pass), w, seed));
+    autograd::run({y.gradient_edge()}, {seed}, sums);
+  }
+  CHECK(difference(sums.of.at(w.impl()), wanted, 1e-5, 1e-3) == "");
+}
+
+TEST_CASE("backward adds to .grad in place and says so to whoever saved it") {
+  const Tensor w = parameter({kOut, kIn}, 1), x = random({kRows, kIn}, 2);
+  const auto backward = [&] { autograd::backward(ops::sum(ops::linear(x, w))); };
+  backward();
+  const Tensor first = w.grad().clone_data();
+  const auto place = w.grad().storage();
+  const Tensor other = random({kOut, kIn}, 3).set_requires_grad(), reads = ops::mul(w.grad(), other);
+  backward();
+  CHECK(w.grad().storage() == place);
+  CHECK(difference(w.grad(), ops::mul(first, 2), 1e-6, 1e-6) == "");
+  try {
+    autograd::backward(ops::sum(reads));
+    FAIL("went through");
+  } catch (const Error& e) {
+    CHECK_THAT(e.what(), Catch::Contains("accumulation of gradients"));
+  }
+}
+
+TEST_CASE("hooks see each gradient by itself, watchers the sum") {
+  const Tensor w = parameter({kOut, kIn}, 1), x = random({kRows, kIn}, 2);
+  std::vector<Tensor> seen, sums;
+  auto hook =
+      autograd::register_hook(w, [&](const Tensor& g) { return seen.push_back(g.clone_data()), Tensor(); });
+  size_t calls = 2;
+  SECTION("a hook on the leaf, and a watcher") {}
+  SECTION("a watcher alone") {
+    hook.remove();
+    calls = 0;
+  }
+  const auto watch = autograd::register_post_accumulate_grad_hook(
+      w, [&](const Tensor& g) { sums.push_back(g.clone_data()); });
+  for (int pass = 0; pass < 2; ++pass) autograd::backward(ops::sum(ops::linear(x, w)));
+  CHECK(seen.size() == calls);
+  for (const Tensor& g : seen) CHECK(difference(g, seen[0], 0, 0) == "");
+  REQUIRE(sums.size() == 2);
+  CHECK(difference(sums[1], ops::mul(sums[0], 2), 1e-6, 1e-6) == "");
+}
+
+TEST_CASE("a step that reads the sum does not add to it on the way") {
+  const Tensor w = parameter({64, 64}, 1);
+  autograd::backward(ops::sum(ops::square(w)));
+  const Tensor before = w.grad().clone_data();
+  SECTION("as its input") {
+    const Tensor y = ops::linear(w.grad(), w);
+    autograd::backward(ops::sum(y));
+    const Tensor ones = Tensor::full({64, 64}, 1, float32);
+    CHECK(difference(w.grad(), ops::add(before, ops::matmul(ones, before)), 1e-5, 1e-4) == "");
+  }
+  SECTION("as the gradient of its result") {
+    const Tensor x = random({64, 64}, 3);
+    autograd::backward(ops::linear(x, w), w.grad());
+    CHECK(difference(w.grad(), ops::add(before, ops::matmul(ops::transpose(before, 0, 1), x)), 1e-5, 1e-4) ==
+          "");
+  }
+}
+
+TEST_CASE("checks for NaN look at each gradient by itself") {
+  const Tensor w = parameter({kOut, kIn}, 1), x = random({kRows, kIn}, 2);
+  w.set_grad(Tensor::full({kOut, kIn}, std::numeric_limits<double>::quiet_NaN(), float32));
+  const AnomalyGuard checks;
+  autograd::backward(ops::sum(ops::linear(x, w)));  // the NaN was there before: no fault of this pass
+  CHECK(std::isnan(w.grad().to_vector<double>()[0]));
+}
+
+TEST_CASE("the second part of a split pass adds as one pass does") {
+  const Tensor w = parameter({kOut, kIn}, 1), v = parameter({kIn, kOut}, 2), b = parameter({kOut}, 3);
+  Sums whole, split;
+  for (uint64_t i = 0; i < 3; ++i) {
+    const Tensor x = random({kRows, kIn}, 20 + i).set_requires_grad(), seed = random({kRows, kIn}, 30 + i);
+    const auto f = [&] { return ops::linear(ops::linear_gelu(x, w, b), v); };
+    autograd::run({f().gradient_edge()}, {seed}, whole);
+    autograd::SplitPass pass({f()}, {x});
+    (void)pass.inputs({seed});
+    pass.rest(split);
+  }
+  for (const Tensor& p : {w, v, b})
+    CHECK(difference(split.of.at(p.impl()), whole.of.at(p.impl()), 0, 0) == "");
+  CHECK(split.told.at(w.impl()) == 1);
+  CHECK(split.told.at(v.impl()) == 1);
+}
