@@ -21,6 +21,7 @@ struct Layout {
   // So many channels as one.
   Layout joined(int64_t together) const {
     Layout l = *this;
+    if (channels == 0) return l;  // `together` may be any number then
     l.channels /= together;
     l.size *= together;
     return l;
