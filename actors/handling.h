@@ -14,9 +14,7 @@ class Handling {
  public:
   explicit Handling(bool refused = false) : refused_(refused) {}
   /// Null for a connection that the worker does not know yet.
-  static Handling* of(const net::Connection& connection) {
-    return static_cast<Handling*>(connection.tag.get());
-  }
+  static Handling* of(const net::Connection& connection) { return static_cast<Handling*>(connection.tag()); }
   static bool refused(const net::Connection& connection) {
     const Handling* h = of(connection);
     return h && h->refused_;

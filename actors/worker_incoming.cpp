@@ -83,7 +83,7 @@ void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
   if (!refusal) return;
   log::warning(name() + ": refused a connection of w" + std::to_string(connection->peer().id) + ": " +
                *refusal);
-  connection->tag = std::make_shared<Handling>(/*refused=*/true);
+  connection->set_tag(std::make_shared<Handling>(/*refused=*/true));
   connection->close(*refusal);
 }
 

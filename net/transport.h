@@ -9,9 +9,11 @@
 //   * Silence is noticed: heartbeats are sent while nothing else is, and a peer silent for
 //     Limits::dead_after is closed with `disconnected`.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -96,8 +98,17 @@ class Connection {
   /// none. The connection's.
   virtual StoragePlace* place() { return nullptr; }
 
-  /// For the owner's use, set as soon as it has the connection.
-  std::shared_ptr<void> tag;
+  /// What the owner of the transport keeps with it: set once, as soon as it has the connection. Events may
+  /// come before that, on other threads: the tag is null then.
+  void set_tag(std::shared_ptr<void> tag) {
+    held_ = std::move(tag);
+    tag_.store(held_.get(), std::memory_order_release);
+  }
+  void* tag() const { return tag_.load(std::memory_order_acquire); }
+
+ private:
+  std::shared_ptr<void> held_;
+  std::atomic<void*> tag_{nullptr};
 };
 
 class Listener {
