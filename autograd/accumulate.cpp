@@ -1,8 +1,6 @@
 // Sums of gradients; recorded when grad mode is on.
 #include "autograd/accumulate.h"
 
-#include <atomic>
-
 #include "core/error.h"
 #include "core/node.h"
 
@@ -52,17 +50,10 @@ Tensor fresh_sum(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-bool exclusive(const Tensor& t) {
-  const bool alone = t.impl()->use_count() == 1 && t.storage()->use_count() == 1 && t.is_contiguous() &&
-                     t.storage()->size() == t.nbytes();
-  std::atomic_thread_fence(std::memory_order_acquire);  // reads through handles that are gone are over
-  return alone;
-}
-
 void add_gradient(Tensor& kept, const Tensor& grad) {
   const bool keep_history = grad_enabled() && grad.requires_grad();
   if (!kept.defined()) {
-    if (exclusive(grad) && (keep_history || !grad.requires_grad()))
+    if (grad.is_exclusive() && (keep_history || !grad.requires_grad()))
       kept = grad;
     else
       kept = keep_history ? fresh_sum(grad, Tensor::zeros(grad.shape(), grad.dtype())) : grad.clone_data();
@@ -77,21 +68,24 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
   }
 }
 
-bool can_add_to(const Tensor& kept, const Tensor& leaf) {
+bool worth_adding_to(const Tensor& leaf) {
   constexpr int64_t kFew = 4096;  // elements
-  return kept.defined() && leaf.numel() >= kFew && kept.is_contiguous() && kept.shape() == leaf.shape() &&
-         kept.dtype() == leaf.dtype() && kept.device() == leaf.device() && kept.device().is_cpu() &&
-         !kept.requires_grad();
+  return leaf.numel() >= kFew && leaf.device().is_cpu();
+}
+
+bool can_add_to(const Tensor& kept, const Tensor& leaf) {
+  return kept.defined() && kept.is_contiguous() && kept.shape() == leaf.shape() &&
+         kept.dtype() == leaf.dtype() && kept.device() == leaf.device() && !kept.requires_grad();
 }
 
 Tensor sum_gradients(Tensor a, Tensor b) {
   check_same(a, b);
   if (recorded(a, b)) return fresh_sum(a, b);
-  if (exclusive(a)) {
+  if (a.is_exclusive()) {
     add(a, a, b.contiguous_data());
     return a;
   }
-  if (exclusive(b)) {
+  if (b.is_exclusive()) {
     add(b, b, a.contiguous_data());
     return b;
   }

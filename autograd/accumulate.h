@@ -4,9 +4,6 @@
 
 namespace troupe::autograd {
 
-/// True if `t` is the only handle on its elements, and they fill its storage: nobody else can see a write.
-bool exclusive(const Tensor& t);
-
 /// Adds `grad` to the gradient kept in `kept`: a leaf's `.grad`, or a gradient of a distributed context.
 ///
 /// The first gradient is taken over if `grad` is the only handle on it (the caller must then let go of it),
@@ -15,8 +12,12 @@ bool exclusive(const Tensor& t);
 /// shapes or dtypes differ.
 void add_gradient(Tensor& kept, const Tensor& grad);
 
-/// Whether a step may add to `kept`, the sum of gradients of `leaf`, while it computes: it is contiguous, on
-/// the CPU, records nothing and is large enough to be worth it.
+/// Whether the gradients of `leaf`, on the CPU and large enough, are to be added up by the steps that make
+/// them.
+bool worth_adding_to(const Tensor& leaf);
+
+/// Whether a step may add to `kept`, the sum of gradients of `leaf`, while it computes: it is contiguous and
+/// records nothing.
 bool can_add_to(const Tensor& kept, const Tensor& leaf);
 
 /// The sum of two gradients on their way through the graph; writes into `a` or `b` where that is exclusive.

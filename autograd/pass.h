@@ -95,6 +95,7 @@ inline Tensors sums_behind(const Node& node, Sink& sink) {
     const Edge& edge = node.next()[i];
     if (!edge || edge.node->end() != Node::End::leaf || edge.node->has_hooks()) continue;
     const Tensor leaf = static_cast<const Accumulate&>(*edge.node).leaf();
+    if (!worth_adding_to(leaf)) continue;
     const Tensor sum = sink.sum_of(leaf);
     if (!can_add_to(sum, leaf)) continue;
     out.resize(node.next().size());

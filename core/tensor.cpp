@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "core/error.h"
@@ -111,6 +112,13 @@ void Tensor::wrong_dtype(DType wanted) const {
   if (!defined()) throw_invalid("[tensor] elements of an undefined tensor");
   throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " +
                 str());
+}
+
+bool Tensor::is_exclusive() const {
+  const bool alone = impl_->use_count() == 1 && storage()->use_count() == 1 && is_contiguous() &&
+                     storage()->size() == nbytes();
+  std::atomic_thread_fence(std::memory_order_acquire);  // reads through handles that are gone are over
+  return alone;
 }
 
 double Tensor::item() const {

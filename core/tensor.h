@@ -78,6 +78,9 @@ class Tensor {
   bool is_contiguous() const { return impl_->contiguous; }
   const Ref<Storage>& storage() const { return impl_->storage; }
   int64_t storage_offset() const { return impl_->offset; }  ///< in elements
+  /// True if this is the only handle on its elements, and they fill their storage: nobody else can see a
+  /// write.
+  bool is_exclusive() const;
   TensorImpl* impl() const { return impl_.get(); }
   /// "float32 [3, 4]".
   std::string str() const;

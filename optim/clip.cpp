@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/accumulate.h"
 #include "core/error.h"
 #include "optim/norm.h"
 #include "optim/pass.h"
@@ -78,7 +77,7 @@ double clip_factor(double norm, double max_norm, const ClipOptions& options) {
 }
 
 Tensor clipped(Tensor grad, double factor) {
-  if (is_half(grad.dtype()) || !autograd::exclusive(grad)) return ops::to(scaled(grad, factor), grad.dtype());
+  if (is_half(grad.dtype()) || !grad.is_exclusive()) return ops::to(scaled(grad, factor), grad.dtype());
   with_type(grad, [&]<class T>(T) {
     const T by = static_cast<T>(factor);
     pass<T, 0>(
