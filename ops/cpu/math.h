@@ -39,6 +39,8 @@ struct PowerOfTwo {
   // 2^n as the product of two powers, so that neither leaves the range of exponents.
   [[gnu::always_inline]] float half() const { return std::bit_cast<float>(bits >> 1 << 23); }
   [[gnu::always_inline]] float rest() const { return std::bit_cast<float>((bits - (bits >> 1)) << 23); }
+  // 2^n itself, for n in [-126, 127].
+  [[gnu::always_inline]] float whole() const { return std::bit_cast<float>((bits - 127u) << 23); }
   // exp(r) - 1. Polynomial as in Cephes' expf.
   [[gnu::always_inline]] float rest_of_exp() const {
     float p = 1.9875691500e-4f;
@@ -90,25 +92,22 @@ struct PowerOfTwo {
 }
 [[gnu::always_inline]] inline double fast_expm1(double x) { return std::expm1(x); }
 
-/// Within 2 ulp for normal x > 0; -infinity at 0, NaN below. Polynomial as in Cephes' logf.
+/// Within 1 ulp for x > 0; -infinity at 0, NaN below. x = 2^n (1 + m) with m in [-1/3, 1/3]; the polynomial
+/// has the least relative error of log(1 + m) for its degree.
 [[gnu::always_inline]] inline float fast_log(float x) {
-  const bool tiny = x < 1.17549435e-38f;  // subnormal numbers are scaled up first
-  const float scaled = tiny ? x * 8388608.f : x;
-  const uint32_t bits = std::bit_cast<uint32_t>(scaled);
-  int32_t e = static_cast<int32_t>(bits >> 23) - 126 - (tiny ? 23 : 0);
-  float m = std::bit_cast<float>((bits & 0x007fffffu) | 0x3f000000u);  // [0.5, 1)
-  const bool low = m < 0.707106781186547524f;
-  e -= low ? 1 : 0;
-  m = (low ? m + m : m) - 1.f;
-  const float z = m * m, n = static_cast<float>(e);
-  const float p =
-      polynomial(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
-                 1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
-  const float y = fused(z, -0.5f, fused(n, -2.12194440e-4f, m * z * p));
-  const float r = fused(n, 0.693359375f, m + y);
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const float positive = x > 0.f ? r : (x < 0.f ? std::numeric_limits<float>::quiet_NaN() : -kInf);
-  return x < kInf ? positive : x;
+  // Subnormal numbers are scaled up first, by 2^23. A choice would have both ways computed to the end.
+  const uint32_t tiny = 0u - static_cast<uint32_t>(x < 1.17549435e-38f);
+  const uint32_t bits = std::bit_cast<uint32_t>(x * std::bit_cast<float>(0x3f800000u + (tiny & 23u << 23)));
+  const int32_t e = static_cast<int32_t>(bits - 0x3f2aaaabu) >> 23;  // 2 / 3 is where 1 + m begins
+  const float n = static_cast<float>(e - static_cast<int32_t>(tiny & 23u));
+  const float m = std::bit_cast<float>(bits - (static_cast<uint32_t>(e) << 23)) - 1.f;
+  const float p = polynomial(m, -0.128916785f, 0.139844403f, -0.121842623f, 0.140058681f, -0.16680488f,
+                             0.200104058f, -0.249997973f, 0.333332151f, -0.5f);
+  const float y = fused(n, 0.693147181f, fused(m * m, p, m));
+  const float outside = x == 0.f ? -kInf : std::numeric_limits<float>::quiet_NaN();
+  const float below_infinity = x > 0.f ? y : outside;
+  return x < kInf ? below_infinity : x;
 }
 [[gnu::always_inline]] inline double fast_log(double x) { return std::log(x); }
 
@@ -131,13 +130,13 @@ template <class T>
 [[gnu::always_inline]] inline float fast_sigmoid(float x) { return 1.f / (1.f + fast_exp(-x)); }
 [[gnu::always_inline]] inline double fast_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// Polynomial near zero, where 1 - 2 / (exp(2x) + 1) would lose digits.
+/// Within 2 ulp: h / (h + 1) with h = (exp(2 |x|) - 1) / 2, and for small h, where that would show the
+/// rounding of the quotient, h minus h times it. tanh(10) rounds to 1.
 [[gnu::always_inline]] inline float fast_tanh(float x) {
-  const float z = x * x;
-  const float near = x * polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
-                                    1.33314422036e-1f, -3.33332819422e-1f, 1.f);
-  const float a = std::fabs(x), far = std::copysign(1.f - 2.f / (fast_exp(a + a) + 1.f), x);
-  return a < 0.625f ? near : far;
+  const float a = std::fabs(x), c = a > 10.f ? 10.f : a;
+  const PowerOfTwo<true> n(c + c);
+  const float w = n.whole() * 0.5f, h = fused(n.rest_of_exp(), w, w - 0.5f), y = h / (h + 1.f);
+  return std::copysign(h < 1.f ? fused(-h, y, h) : y, x);
 }
 [[gnu::always_inline]] inline double fast_tanh(double x) { return std::tanh(x); }
 

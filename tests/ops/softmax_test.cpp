@@ -1,0 +1,62 @@
+// Softmax along a dimension that is not the last: columns side by side, in blocks.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "ops/ops.h"
+#include "tests/support/near.h"
+
+namespace troupe {
+namespace {
+
+using testing::difference;
+
+using Operator = Tensor (*)(const Tensor&, int64_t);
+
+TEST_CASE("softmax along columns is that along rows of the transposed tensor") {
+  Generator g(5);
+  for (const Operator f : {Operator{&ops::softmax}, Operator{&ops::log_softmax}})
+    for (const DType dtype : {float32, float64})
+      for (const Shape& shape : {Shape{2, 700, 130}, Shape{3, 5, 40000}, Shape{1, 1, 7}, Shape{2, 33, 2}}) {
+        CAPTURE(shape.str(), dtype);
+        const Tensor x = (ops::randn(shape, g, dtype) * 3).detach().set_requires_grad(),
+                     over_rows = x.detach().transpose(1, 2).contiguous().set_requires_grad(),
+                     grad = ops::randn(shape, g, dtype);
+        const Tensor y = f(x, 1), wanted = f(over_rows, -1);
+        const double relative = dtype == float32 ? 1e-5 : 1e-13, absolute = dtype == float32 ? 1e-6 : 1e-14;
+        CHECK(difference(y, wanted.transpose(1, 2), relative, absolute) == "");
+        const Tensor gx = autograd::grad({y}, {x}, {grad})[0];
+        const Tensor gr = autograd::grad({wanted}, {over_rows}, {grad.transpose(1, 2).contiguous()})[0];
+        CHECK(difference(gx, gr.transpose(1, 2), relative, 10 * absolute) == "");
+      }
+}
+
+TEST_CASE("a column of softmax is not touched by its neighbours") {
+  constexpr float kInf = INFINITY;
+  const Tensor x = Tensor::of(std::vector<float>{-kInf, 1, NAN, kInf, -kInf, 2, 0, 0}).reshape({2, 4});
+  const auto y = ops::softmax(x, 0).to_vector<double>(), z = ops::log_softmax(x, 0).to_vector<double>();
+  CHECK(std::isnan(y[0]));  // 0 / 0, as along rows
+  CHECK(y[1] == Approx(1 / (1 + std::exp(1.0))));
+  CHECK(y[1] + y[5] == Approx(1));
+  CHECK(std::isnan(y[2]));
+  CHECK(std::isnan(y[3]));
+  CHECK(z[5] == Approx(-std::log1p(std::exp(-1.0))));
+  CHECK(std::isnan(z[6]));
+  CHECK(ops::softmax(Tensor::zeros({3, 0, 4}), 1).numel() == 0);
+  CHECK(ops::softmax(Tensor::zeros({3, 4, 0}), 1).numel() == 0);
+}
+
+TEST_CASE("softmax along columns has the same bits on several threads") {
+  const int before = ops::num_threads();
+  Generator g(6);
+  const Tensor x = ops::randn({3, 200, 500}, g);
+  ops::set_num_threads(1);
+  const Tensor once = ops::softmax(x, 1);
+  ops::set_num_threads(2);
+  const Tensor two = ops::softmax(x, 1);
+  ops::set_num_threads(before);
+  CHECK(bit_equal(once, two));
+}
+
+}  // namespace
+}  // namespace troupe
