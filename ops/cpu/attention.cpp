@@ -165,8 +165,7 @@ void attend_back(const Sizes& s, const Head<T>& h) {
   const int64_t tile = kQueries * std::min(s.keys, kKeys);
   const Tensor memory = Tensor::empty({2 * tile}, dtype_of<T>);
   T *scores = memory.data<T>(), *products = scores + tile;
-  clear_rows(h.dk, s.width, 0, s.keys);
-  clear_rows(h.dv, s.value_width, 0, s.keys);
+  int64_t begun = 0;  // keys whose gradients have sums already
   for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.queries - i0), keys = s.seen(i0 + rows - 1);
     T delta[kQueries];
@@ -190,11 +189,19 @@ void attend_back(const Sizes& s, const Head<T>& h) {
       product<T>(rows, n, s.width, h.q.from(i0), h.k.from(j0, true), 0, scores);
       product<T>(rows, n, s.value_width, h.g.from(i0), h.v.from(j0, true), 0, products);
       weigh_back(scores, products, rows, n, seen, static_cast<T>(s.scale()), h.logs + i0, delta);
-      product<T>(n, s.value_width, rows, {scores, n, true}, h.g.from(i0), 1, h.dv.row(j0), h.dv.step);
-      product<T>(n, s.width, rows, {products, n, true}, h.q.from(i0), 1, h.dk.row(j0), h.dk.step);
+      const int64_t old = std::clamp<int64_t>(begun - j0, 0, n);
+      const auto sum_up = [&](const T* weights, const Rows<T>& by, int64_t width, const Rows<T>& to) {
+        product<T>(old, width, rows, {weights, n, true}, by.from(i0), 1, to.row(j0), to.step);
+        product<T>(n - old, width, rows, {weights + old, n, true}, by.from(i0), 0, to.row(j0 + old), to.step);
+      };
+      sum_up(scores, h.g, s.value_width, h.dv);
+      sum_up(products, h.q, s.width, h.dk);
       product<T>(rows, s.width, n, {products, n}, h.k.from(j0), j0 ? 1 : 0, h.dq.row(i0), h.dq.step);
     }
+    begun = std::max(begun, keys);
   }
+  clear_rows(h.dk, s.width, begun, s.keys - begun);
+  clear_rows(h.dv, s.value_width, begun, s.keys - begun);
 }
 
 int64_t heads_of(const Tensor& t) {
