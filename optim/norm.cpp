@@ -1,6 +1,10 @@
 #include "optim/norm.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "ops/cpu/simd.h"
 #include "optim/pass.h"
@@ -43,15 +47,30 @@ struct Most {
   }
   double join(double a, double b) const { return (*this)(a, b); }
 };
-struct Poison {  // infinity times zero is NaN, and stays
-  [[gnu::always_inline]] double operator()(double sum, double x) const { return sum + x * 0; }
-  double join(double a, double b) const { return a + b; }
-};
+// The bits of |x|, which are in the order of numbers, infinity and NaN.
+[[gnu::always_inline]] inline uint32_t size_bits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffffu; }
+[[gnu::always_inline]] inline uint64_t size_bits(double x) {
+  return std::bit_cast<uint64_t>(x) & 0x7fffffffffffffffu;
+}
 
 }  // namespace
 
 double sum_of_squares(const Tensor& t) { return reduce(t, Squares{}); }
 double largest(const Tensor& t) { return reduce(t, Most{}); }
-bool all_finite(const Tensor& t) { return reduce(t, Poison{}) == 0; }
+bool all_finite(const Tensor& t) {
+  const Tensor dense = widened(t);
+  bool finite = true;
+  with_type(dense, [&]<class T>(T) {
+    using Bits = decltype(size_bits(T{}));
+    Bits most = 0;
+    ops::cpu::vectorized([ x = dense.data<T>(), n = dense.numel(), &most ]() __attribute__((always_inline)) {
+      Bits local = 0;
+      for (int64_t i = 0; i < n; ++i) local = std::max(local, size_bits(x[i]));
+      most = local;
+    });
+    finite = most < size_bits(std::numeric_limits<T>::infinity());
+  });
+  return finite;
+}
 
 }  // namespace troupe::optim

@@ -173,3 +173,18 @@ TEST_CASE("norms are those of plain loops, for any size and strides") {
   CHECK(optim::sum_of_squares(Tensor::of<float>({3e38F, 4}).alias({2, 2}, {0, 0}, 0)) ==
         4 * double(3e38F) * double(3e38F));
 }
+
+TEST_CASE("one element that is not finite is found wherever it is") {
+  for (const DType dtype : {float32, float64, bfloat16, float16})
+    for (const int64_t n : {1, 7, 37, 130}) {
+      const Tensor t = Tensor::full({n}, dtype == float32 ? -3.4028234e38 : -6e4).to(dtype);
+      CAPTURE(dtype, n);
+      CHECK(optim::all_finite(t));
+      for (int64_t i = 0; i < n; ++i)
+        for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+          const Tensor broken = t.clone_data();
+          broken.alias({}, {}, i).fill_(bad);
+          CHECK_FALSE(optim::all_finite(broken));
+        }
+    }
+}
