@@ -1,5 +1,6 @@
 // The one loop of all optimizers: over the elements of a parameter, its gradient and its state.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -18,9 +19,13 @@ void pass(std::index_sequence<k...>, const Tensor& param, const Gradient& grad,
   const T* g = grad.tensor.data<T>();
   const T scale = static_cast<T>(grad.scale);
   const int64_t n = param.numel();
+  // From the end: what looked at the gradient before has the end of it in the cache, and who copies the
+  // parameter next begins at its beginning.
+  constexpr int64_t kBlock = 1 << 13;
   ops::cpu::vectorized([=]() __attribute__((always_inline)) {  // roots and quotients take the time here
+    for (int64_t begin = (n - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock)
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) f(p[i], g[i] * scale, slots[k][i]...);
+      for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) f(p[i], g[i] * scale, slots[k][i]...);
   });
 }
 
