@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kElementNs = 1;
 
+constexpr int64_t kFewColumns = 32;  // what is left over of vectors costs more than moving them
+
 // The first N inputs, contiguous, as [outer, size, inner] around the attribute `dim`.
 template <class T, size_t N>
 struct Operands : Around {
@@ -20,10 +22,15 @@ struct Operands : Around {
 
   explicit Operands(const Call& c)
       : Around(around(c.in[0].shape(), c.in[0].shape().axis(c.attrs.integer("dim"), c.name()))) {
-    for (size_t k = 0; k < N; ++k) {
-      in[k] = c.in[k].contiguous_data();
-      from[k] = in[k].template data<T>();
-    }
+    for (size_t k = 0; k < N; ++k) set(k, c.in[k].contiguous_data());
+  }
+  void set(size_t k, const Tensor& t) {
+    in[k] = t;
+    from[k] = t.data<T>();
+  }
+  // A contiguous tensor like the inputs, as [outer, inner, size].
+  Tensor columns_of(const Tensor& t) const {
+    return t.alias({outer, inner, size}, {size * inner, 1, inner}, t.storage_offset());
   }
 };
 
@@ -101,12 +108,15 @@ template <Needs kNeeds, size_t N, class Row, class Term, class OfSum, class Fini
 void along(const Call& c, const Tensor& out, Row row, Term term, OfSum of_sum, Finish finish) {
   visit_floating(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Operands<T, N> x(c);
+    Operands<T, N> x(c);
     if (out.numel() == 0) return;
-    if (x.inner == 1)
-      for_each_row(x, out.data<T>(), row);
-    else
-      for_each_column<kNeeds>(x, out.data<T>(), term, of_sum, finish);
+    if (x.inner == 1) return for_each_row(x, out.data<T>(), row);
+    if (x.inner >= kFewColumns) return for_each_column<kNeeds>(x, out.data<T>(), term, of_sum, finish);
+    const Tensor to = x.columns_of(out), rows = Tensor::empty(to.shape(), out.dtype());
+    for (size_t k = 0; k < N; ++k) x.set(k, x.columns_of(x.in[k]).contiguous_data());
+    x.outer *= x.inner;
+    for_each_row(x, rows.data<T>(), row);
+    to.copy_(rows);
   });
 }
 

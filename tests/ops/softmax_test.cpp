@@ -17,7 +17,8 @@ TEST_CASE("softmax along columns is that along rows of the transposed tensor") {
   Generator g(5);
   for (const Operator f : {Operator{&ops::softmax}, Operator{&ops::log_softmax}})
     for (const DType dtype : {float32, float64})
-      for (const Shape& shape : {Shape{2, 700, 130}, Shape{3, 5, 40000}, Shape{1, 1, 7}, Shape{2, 33, 2}}) {
+      for (const Shape& shape :
+           {Shape{2, 700, 130}, Shape{3, 5, 40000}, Shape{1, 1, 7}, Shape{2, 33, 2}, Shape{2, 90, 37}}) {
         CAPTURE(shape.str(), dtype);
         const Tensor x = (ops::randn(shape, g, dtype) * 3).detach().set_requires_grad(),
                      over_rows = x.detach().transpose(1, 2).contiguous().set_requires_grad(),
@@ -33,15 +34,23 @@ TEST_CASE("softmax along columns is that along rows of the transposed tensor") {
 
 TEST_CASE("a column of softmax is not touched by its neighbours") {
   constexpr float kInf = INFINITY;
-  const Tensor x = Tensor::of(std::vector<float>{-kInf, 1, NAN, kInf, -kInf, 2, 0, 0}).reshape({2, 4});
-  const auto y = ops::softmax(x, 0).to_vector<double>(), z = ops::log_softmax(x, 0).to_vector<double>();
-  CHECK(std::isnan(y[0]));  // 0 / 0, as along rows
-  CHECK(y[1] == Approx(1 / (1 + std::exp(1.0))));
-  CHECK(y[1] + y[5] == Approx(1));
-  CHECK(std::isnan(y[2]));
-  CHECK(std::isnan(y[3]));
-  CHECK(z[5] == Approx(-std::log1p(std::exp(-1.0))));
-  CHECK(std::isnan(z[6]));
+  for (const int64_t columns : {4, 40}) {
+    CAPTURE(columns);
+    const auto n = static_cast<size_t>(columns);
+    std::vector<float> first(n), second(n);
+    first[0] = -kInf, first[1] = 1, first[2] = NAN, first[3] = kInf;
+    second[0] = -kInf, second[1] = 2;
+    first.insert(first.end(), second.begin(), second.end());
+    const Tensor x = Tensor::of(first).reshape({2, columns});
+    const auto y = ops::softmax(x, 0).to_vector<double>(), z = ops::log_softmax(x, 0).to_vector<double>();
+    CHECK(std::isnan(y[0]));  // 0 / 0, as along rows
+    CHECK(y[1] == Approx(1 / (1 + std::exp(1.0))));
+    CHECK(y[1] + y[n + 1] == Approx(1));
+    CHECK(std::isnan(y[2]));
+    CHECK(std::isnan(y[3]));
+    CHECK(z[n + 1] == Approx(-std::log1p(std::exp(-1.0))));
+    CHECK(std::isnan(z[n + 2]));
+  }
   CHECK(ops::softmax(Tensor::zeros({3, 0, 4}), 1).numel() == 0);
   CHECK(ops::softmax(Tensor::zeros({3, 4, 0}), 1).numel() == 0);
 }
