@@ -29,6 +29,7 @@ class CallScope {
   /// Also waits for this future, whatever it comes from. (Calls made in the scope are added by themselves.)
   template <class T>
   void add(const Future<T>& future) {
+    if (!future.valid()) throw_invalid("[call] a scope was given an empty future");
     if (!enter([future] { future.cancel(); })) return;
     future.on_ready([group = group_](const Result<T>& r) {
       group->ended(r.ok() ? std::nullopt : std::optional(r.error()));

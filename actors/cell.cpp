@@ -7,8 +7,8 @@
 
 namespace troupe::actors {
 
-ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type)
-    : worker_(worker), id_(id), type_(type), mailbox_(worker.runtime().make_mailbox()) {
+ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type, uint64_t seed)
+    : worker_(worker), id_(id), type_(type), stream_(seed), mailbox_(worker.runtime().make_mailbox()) {
   label_ = worker.name() + " (" + type.name + "#" + std::to_string(id.number) + ")";
   // Most of what an actor takes: neither more of them nor longer ones than needed.
   method_labels_.reserve(type.methods.size() + worker.actor_methods().size());
@@ -53,7 +53,7 @@ void ActorCell::construct(ValueList args) {
         }
         pace.note(worker_.clock().now() - start);
       },
-      pace.where());
+      pace.where(), "its constructor");
 }
 
 Actor& ActorCell::object() {
@@ -69,15 +69,18 @@ void ActorCell::deliver(Ref<Invocation> invocation) {
   mailbox_->post(std::move(invocation), where);
 }
 
-void ActorCell::post(std::function<void()> job, Where where) {
+void ActorCell::post(std::function<void()> job, Where where, const char* what) {
   if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
   Frame at = frame().for_later();
   at.worker = &worker_;
   at.actor = this;
   at.what = &label_;
+  at.stream = &stream_;
   mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(worker_.traffic()), at,
-                           job = std::move(job)]() mutable {
+                           job = std::move(job), what]() mutable {
                    FrameScope scope(at);
+                   std::optional<Doing::Scope> doing;
+                   if (what) doing.emplace(self->doing_, what, nullptr, self->worker_.clock().now());
                    job();
                  }),
                  where);
@@ -142,7 +145,7 @@ void ActorCell::post_paced(std::function<void()> job) {
         job();
         note_pace(kind, worker_.clock().now() - start);
       },
-      paces_[kind].where());
+      paces_[kind].where(), "its part of a backward pass");
 }
 
 std::shared_ptr<ActorCell> current_cell() {

@@ -13,7 +13,9 @@
 #include "actors/habits.h"
 #include "actors/invocation.h"
 #include "actors/runtime.h"
+#include "actors/status.h"
 #include "actors/type.h"
+#include "core/stream.h"
 
 namespace troupe::actors {
 
@@ -23,7 +25,8 @@ class Suspension;
 /// mailbox.
 class ActorCell : public std::enable_shared_from_this<ActorCell> {
  public:
-  ActorCell(Worker& worker, ObjectId id, const ActorType& type);
+  /// `seed`: of its stream of random numbers.
+  ActorCell(Worker& worker, ObjectId id, const ActorType& type, uint64_t seed);
   ~ActorCell();
 
   /// Posts the construction; calls delivered later wait behind it.
@@ -31,7 +34,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   /// Runs the call, or fails it: unknown method, failed construction.
   void deliver(Ref<Invocation> invocation);
   /// Posts any job that needs the actor to itself. Runs in the frame of the caller of post(), as this actor.
-  void post(std::function<void()> job, Where where);
+  /// `what`: for who asks what the actor is doing, a literal; null: the job says itself.
+  void post(std::function<void()> job, Where where, const char* what = "a job of the framework");
   /// The same for recurring work of upper layers, which runs where its pace so far suggests.
   void post_paced(std::function<void()> job);
   /// A coroutine of the actor waits.
@@ -56,6 +60,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   Worker& worker() const { return worker_; }
   ObjectId id() const { return id_; }
   const ActorType& type() const { return type_; }
+  /// What the actor's random numbers come from: current while its constructor and methods run.
+  Stream& stream() { return stream_; }
   /// Position of a method among the type's and then the worker's actor methods; kUnknown if there is none.
   size_t find_method(uint64_t id) const;
   static constexpr size_t kUnknown = ~size_t{0};
@@ -72,6 +78,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ActorType::Method& method(size_t index) const;
   /// The method took that long.
   void note_pace(size_t method, Duration took);
+  /// What it is at work on; from any thread.
+  Doing& doing() { return doing_; }
   SoleResult& sole_result(size_t method) { return of_type_[method].sole_result; }
 
  private:
@@ -79,6 +87,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   Worker& worker_;
   const ObjectId id_;
   const ActorType& type_;
+  Stream stream_;
   std::string label_;
   std::vector<std::string> method_labels_;
   // Of the methods, then of post_paced(). An actor's first runs go where its type's went.
@@ -88,6 +97,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   int in_use_ = 0;  // coroutines that run or wait
   bool released_ = false;
   std::optional<Error> failure_;
+  Doing doing_;
   std::map<std::string, std::any> attachments_;
   std::mutex suspensions_mutex_;
   std::vector<std::weak_ptr<Suspension>> suspensions_;  // pruned when it has doubled

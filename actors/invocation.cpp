@@ -1,10 +1,13 @@
 #include "actors/invocation.h"
 
+#include <mutex>
+
 #include "actors/cell.h"
 #include "actors/incoming_calls.h"
 #include "actors/suspension.h"
 #include "actors/this_call.h"
 #include "actors/worker.h"
+#include "core/copy_on_write.h"
 #include "core/log.h"
 #include "core/node.h"
 #include "core/placed_storage.h"
@@ -18,8 +21,23 @@ bool this_call::cancelled() {
   return call.cancelled() || call.worker().clock().now() >= call.deadline();
 }
 TimePoint this_call::deadline() { return frame().deadline; }
+void this_call::waits_for(std::string what) {
+  if (void* call = frame().call) static_cast<actors::Invocation*>(call)->set_waits_for(std::move(what));
+}
 
 namespace actors {
+
+static std::mutex waits_for_mutex;
+
+std::string Invocation::waits_for() const {
+  std::lock_guard lock(waits_for_mutex);
+  return waits_for_ ? *waits_for_ : "";
+}
+void Invocation::set_waits_for(std::string what) {
+  auto next = std::make_unique<std::string>(std::move(what));
+  std::lock_guard lock(waits_for_mutex);
+  waits_for_.swap(next);
+}
 
 static Error not_wanted() {
   return Error(ErrorKind::cancelled, "[call] the caller wants no result any more");
@@ -121,7 +139,7 @@ void Invocation::note_sole_result(const net::Reply& reply) {
   size_t bytes = SoleResult::kLeast - 1;
   visit_tensors(const_cast<Value&>(reply.result.value()), [&](const Tensor& t) {
     if (!t.defined() || !t.device().is_cpu() || !is_floating(t.dtype()) || t.storage()->size() <= bytes ||
-        t.impl()->use_count() != 1 || t.storage()->use_count() != 1)
+        !t.is_sole_handle())
       return;
     largest = t.storage()->data();
     bytes = t.storage()->size();
@@ -134,8 +152,13 @@ void Invocation::deliver(net::Reply& reply) {
   const auto& interceptors = worker_.interceptors_;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
   try {
-    for (; call_.id && !call_.quiet && prepared < interceptors.size(); ++prepared)
+    const bool wanted = call_.id && !call_.quiet;
+    for (; wanted && prepared < interceptors.size(); ++prepared)
       interceptors[prepared]->outgoing_reply(*this, reply);
+    if (wanted && reply.result.ok()) {
+      Value&& value = std::move(reply.result).value();  // stays where it is
+      visit_tensors(value, own_elements);
+    }
     deliver_(reply);
   } catch (...) {
     for (size_t i = 0; i < prepared; ++i) interceptors[i]->reply_not_sent(*this, reply);
@@ -144,13 +167,16 @@ void Invocation::deliver(net::Reply& reply) {
 }
 
 void Invocation::run() {
-  FrameScope scope({&worker_, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this});
+  FrameScope scope({&worker_, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this,
+                    &cell_->stream()});
   GradMode mode(call_.grad_enabled);
   if (cancelled()) return fail(not_wanted());
   const TimePoint start = worker_.clock().now();
   if (start >= deadline_)
     return fail(
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
+  began_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
+  const Doing::Scope doing(cell_->doing(), cell_->method_label(method_).c_str(), this, start);
   SoleResult& sole = cell_->sole_result(method_);
   const bool travels = connection_ && call_.id && !call_.quiet;
   const size_t expected = travels ? sole.expected() : 0;

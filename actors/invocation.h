@@ -4,6 +4,7 @@
 #include <coroutine>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "actors/cancellable.h"
 #include "actors/traffic.h"
@@ -53,6 +54,16 @@ class Invocation final : public Cancellable {
   /// Which of the actor's methods; set with the cell.
   size_t method() const { return method_; }
   void set_target(std::shared_ptr<ActorCell> cell, size_t method);
+  // ---- for others, while it is under way
+  /// cell(), or null as long as that is not known.
+  std::shared_ptr<ActorCell> target_cell() const {
+    return state_.load(std::memory_order_acquire) & kTargeted ? cell_ : nullptr;
+  }
+  /// When the method began; TimePoint::min(): it has not.
+  TimePoint began() const { return TimePoint(Duration(began_.load(std::memory_order_relaxed))); }
+  /// What this_call::waits_for() said last; empty: nothing.
+  std::string waits_for() const;
+  void set_waits_for(std::string what);
 
   // ---- for coroutine methods, in the mailbox
   /// The outermost coroutine: destroying it destroys all those that it waits for.
@@ -80,6 +91,8 @@ class Invocation final : public Cancellable {
   std::shared_ptr<Suspension> suspension_;  // the last one
   enum : uint8_t { kCompleted = 1, kCancelled = 2, kListed = 4, kTargeted = 8 };
   std::atomic<uint8_t> state_{0};
+  std::atomic<int64_t> began_{TimePoint::min().time_since_epoch().count()};
+  std::unique_ptr<std::string> waits_for_;  // under one mutex of all
 };
 
 }  // namespace troupe::actors

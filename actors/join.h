@@ -17,7 +17,8 @@ class Coordinator {
   /// `self` is worker 0. Installs its services on the worker before anybody can connect.
   Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false);
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
-  /// one that joined and left.
+  /// one that joined and left, `invalid` one that others could not reach. Those that wait to be let in are
+  /// told the same.
   void wait(Duration timeout);
   /// Before the end: lets nobody in any more. Ready when nobody is being let in.
   Future<void> close() { return admission_.close(); }
@@ -27,6 +28,7 @@ class Coordinator {
 
  private:
   void on_join(const Ref<Invocation>& call);
+  void give_up(const Error& why);
   Worker& worker_;
   uint32_t world_;
   const bool elastic_;
@@ -41,9 +43,10 @@ class Coordinator {
 class Joiner {
  public:
   explicit Joiner(Worker& worker);
-  /// Connects to worker 0 at `address` and waits until the cluster of `world` workers is complete.
-  /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken, another size);
-  /// `deadline`.
+  /// Connects to worker 0 at `address`, which may take `timeout`, and waits until the cluster of `world`
+  /// workers is complete. How long that may take, worker 0 decides: its time begins before ours ends.
+  /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken, another size, an address
+  /// that others cannot reach); `deadline`, naming those that are missing.
   void join(const std::string& address, const Member& self, uint32_t world, Duration timeout);
   /// The part of join() once there is a connection. Ready when this worker knows all others.
   Future<void> announce(const Member& self, uint32_t world, Duration timeout);

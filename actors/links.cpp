@@ -1,6 +1,7 @@
 #include "actors/links.h"
 
 #include "actors/handling.h"
+#include "core/fork.h"
 
 namespace troupe::actors {
 
@@ -30,6 +31,7 @@ void Links::send(WorkerId to, net::Message message) {
 void Links::watch(WorkerId id) { submit(id, {}); }
 
 void Links::submit(WorkerId to, std::vector<net::Message> messages) {
+  check_process("cluster");  // what a child of fork() sends would be taken for its parent's
   if (auto why = members_.loss(to)) throw *why;
   std::shared_ptr<net::Connection> connection;
   std::vector<std::string> addresses;  // to open the link now, if there are any

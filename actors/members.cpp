@@ -104,17 +104,31 @@ std::optional<Member> Members::find(WorkerId id) const {
 
 WorkerId Members::id_of(const std::string& name) const {
   std::lock_guard lock(mutex_);
-  std::vector<std::string> names;
-  for (const auto& e : entries_) {
-    if (!e.listed) continue;
-    if (e.member.name == name) return e.member.id;
-    names.push_back(e.member.name);
-  }
-  const std::string near = nearest(name, names);
+  for (const auto& e : entries_)
+    if (e.listed && e.member.name == name) return e.member.id;
+  throw_invalid("[cluster] no worker is named '" + name + "'. The workers are: " + names());
+}
+
+std::string Members::who_is_there() const {
+  std::lock_guard lock(mutex_);
+  return names();
+}
+
+// With mutex_. Of many, the first and the last.
+std::string Members::names() const {
+  constexpr size_t kAll = 32, kEnds = 8;
+  std::vector<const std::string*> all;
+  for (const auto& e : entries_)
+    if (e.listed) all.push_back(&e.member.name);
   std::string list;
-  for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
-  throw_invalid("[cluster] no worker is named '" + name + "'" +
-                (near.empty() ? "" : "; did you mean '" + near + "'?") + " The workers are: " + list);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all.size() > kAll && i == kEnds) {
+      list += ", ... (" + std::to_string(all.size()) + " in all)";
+      i = all.size() - kEnds;
+    }
+    list += (list.empty() ? "" : ", ") + *all[i];
+  }
+  return list;
 }
 
 std::string Members::name_of(WorkerId id) const {

@@ -40,7 +40,7 @@ class Members {
   /// False if it was lost before, or is not known.
   bool mark_lost(WorkerId id, const Error& why);
   std::optional<Member> find(WorkerId id) const;
-  /// Number of the worker of that name; `invalid` with the nearest name if there is none.
+  /// Number of the worker of that name; `invalid`, saying which there are, if there is none.
   WorkerId id_of(const std::string& name) const;
   /// "w1", or "worker 7" if unknown.
   std::string name_of(WorkerId id) const;
@@ -50,6 +50,8 @@ class Members {
   std::optional<Error> absence(WorkerId id) const;
   std::vector<Member> all() const;  ///< living, listed ones that are not about to leave, by number
   std::vector<WorkerId> lost() const;
+  /// "w0, w1, w2": names of the listed ones, for error texts; of many, the first and the last.
+  std::string who_is_there() const;
   uint64_t epoch() const;
 
  private:
@@ -59,6 +61,7 @@ class Members {
     std::optional<Error> leaving, lost;
   };
   const Entry* locate(WorkerId id) const;
+  std::string names() const;
   /// Who waits for that name, to be told once mutex_ is free.
   std::vector<Promise<void>> take_waiting(const std::string& name);
   mutable std::mutex mutex_;

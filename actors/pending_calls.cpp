@@ -1,6 +1,18 @@
 #include "actors/pending_calls.h"
 
+#include <algorithm>
+
 namespace troupe::actors {
+namespace {
+
+// Its deadline, or before that the time to ask what its callee is doing.
+TimePoint next_event(const PendingCall& call) {
+  const Limit& limit = call.limit;
+  const bool ask = call.to_actor && !call.quiet && !call.asked && limit.end != TimePoint::max();
+  return ask ? limit.end - lead_of(limit) : limit.end;
+}
+
+}  // namespace
 
 PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
                                       const ObjectId& actor, size_t bytes, OnFull on_full) {
@@ -23,8 +35,9 @@ PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* 
       out.left = call.left->future();
     }
   }
-  out.sooner = call.deadline < next_sweep_;
-  if (out.sooner) next_sweep_ = call.deadline;
+  const TimePoint event = next_event(call);
+  out.sooner = event < next_sweep_;
+  if (out.sooner) next_sweep_ = event;
   calls_.emplace(id, std::move(call));
   return out;
 }
@@ -130,20 +143,40 @@ std::optional<GivenUp> PendingCalls::give_up(uint64_t id) {
   return remove(at);
 }
 
-std::vector<GivenUp> PendingCalls::expire(TimePoint now, TimePoint& next) {
+PendingCalls::Expired PendingCalls::expire(TimePoint now) {
   std::lock_guard lock(mutex_);
-  std::vector<GivenUp> out;
+  Expired out;
   if (now >= next_sweep_) {
     next_sweep_ = TimePoint::max();
     for (auto at = calls_.begin(); at != calls_.end();) {
-      const auto call = at++;
-      if (call->second.deadline <= now)
-        out.push_back(remove(call));
-      else
-        next_sweep_ = std::min(next_sweep_, call->second.deadline);
+      const auto entry = at++;
+      PendingCall& call = entry->second;
+      if (call.limit.end <= now) {
+        out.calls.push_back(remove(entry));
+        continue;
+      }
+      if (next_event(call) <= now) {
+        call.asked = true;
+        if (call.sent || call.local) out.to_ask.push_back({entry->first, call.caller.to, call.local});
+      }
+      next_sweep_ = std::min(next_sweep_, next_event(call));
     }
   }
-  next = next_sweep_;
+  out.next = next_sweep_;
+  return out;
+}
+
+void PendingCalls::note_status(uint64_t id, std::string status) {
+  std::lock_guard lock(mutex_);
+  if (auto at = calls_.find(id); at != calls_.end()) at->second.status = std::move(status);
+}
+
+std::vector<std::pair<std::string, WorkerId>> PendingCalls::made_by(const void* invocation) const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::string, WorkerId>> out;
+  for (const auto& [id, call] : calls_)
+    if (call.by == invocation) out.emplace_back(call.caller.label, call.caller.to);
+  std::sort(out.begin(), out.end());
   return out;
 }
 

@@ -9,13 +9,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "actors/cancellable.h"
 #include "actors/flow.h"
 #include "actors/interceptor.h"
+#include "actors/status.h"
 #include "core/future.h"
 
 namespace troupe::actors {
@@ -23,12 +26,15 @@ namespace troupe::actors {
 struct PendingCall {
   CallerState caller;
   Promise<Value> promise;
-  TimePoint deadline;
+  Limit limit;
+  const void* by = nullptr;     ///< the Invocation that made it, for comparison alone; null: none
   Ref<Cancellable> local = {};  ///< the call itself, if its callee is on this worker
   bool to_actor = false;        ///< services are not told, and take no room
   bool quiet = false;           ///< nobody waits for the answer, but it gives back the room
   // ---- of PendingCalls
   bool sent = false;
+  bool asked = false;       ///< its callee, what it is doing
+  std::string status = {};  ///< what that said
   Flow::Ticket ticket = {};
   std::unique_ptr<net::Call> unsent = {};  ///< while it waits for room, unless local
   std::optional<Promise<void>> left = {};  ///< ends when it has left, or never will; while it waits
@@ -81,8 +87,21 @@ class PendingCalls {
   std::optional<GivenUp> give_up(uint64_t id);
   /// All calls to one worker, or with kNoWorker all calls.
   std::vector<PendingCall> take_all(WorkerId to);
-  /// Those whose deadline has passed. `next` becomes the time of the next sweep.
-  std::vector<GivenUp> expire(TimePoint now, TimePoint& next);
+  struct Expired {
+    struct Question {
+      uint64_t id;
+      WorkerId to;
+      Ref<Cancellable> local;
+    };
+    std::vector<GivenUp> calls;    ///< whose deadline has passed
+    std::vector<Question> to_ask;  ///< soon to pass: what is their callee doing?
+    TimePoint next;                ///< when to come again
+  };
+  Expired expire(TimePoint now);
+  /// What the callee said.
+  void note_status(uint64_t id, std::string status);
+  /// Labels of the calls that were made by that Invocation, and where they went.
+  std::vector<std::pair<std::string, WorkerId>> made_by(const void* invocation) const;
   size_t size() const;
   Flow::Sums in_flight() const;
   /// Of all calls: "Layer::forward".

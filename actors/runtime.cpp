@@ -8,6 +8,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+#include "core/thread.h"
 #include "core/undisturbed.h"
 
 namespace troupe::actors {
@@ -192,6 +193,9 @@ std::unique_ptr<Mailbox> CafRuntime::make_mailbox() { return std::make_unique<Ca
 
 std::shared_ptr<Runtime> Runtime::make(int threads) {
   if (threads <= 0) threads = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  // CAF ends the program if one of its threads cannot start: its pool, a clock, and actors with threads of
+  // their own.
+  rehearse_threads("runtime", threads + 4);
   return std::make_shared<CafRuntime>(threads);
 }
 

@@ -1,5 +1,6 @@
 #include "actors/suspension.h"
 
+#include "actors/worker.h"
 #include "core/node.h"
 
 namespace troupe::actors {
@@ -35,12 +36,16 @@ void Suspension::go_on() {
   auto run = [self = shared_from_this()] {
     FrameScope scope(self->frame_);
     GradMode mode(self->grad_);
-    if (auto* call = static_cast<Invocation*>(self->frame_.call); call && call->cancelled())
-      return call->stop();
+    auto* call = static_cast<Invocation*>(self->frame_.call);
+    if (call && call->cancelled()) return call->stop();
+    if (!call || !call->cell()) return self->coroutine_.resume();
+    ActorCell& cell = *call->cell();  // the job keeps it
+    const Doing::Scope doing(cell.doing(), cell.method_label(call->method()).c_str(), call,
+                             cell.worker().clock().now());
     self->coroutine_.resume();
   };
   if (auto cell = std::move(cell_))
-    cell->post(std::move(run), Where::caller);
+    cell->post(std::move(run), Where::caller, nullptr);
   else
     run();
 }

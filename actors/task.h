@@ -86,7 +86,12 @@ class Task {
     if (handle_) handle_.destroy();
   }
 
-  bool await_ready() const noexcept { return false; }
+  bool await_ready() const {
+    if (!handle_ || handle_.done()) [[unlikely]]
+      throw_invalid(handle_ ? "[task] was awaited before: a task runs once"
+                            : "[task] an empty task was awaited: it was moved from");
+    return false;
+  }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) {
     handle_.promise().continuation = caller;
     return handle_;

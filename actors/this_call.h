@@ -1,5 +1,7 @@
 // What a method may ask about the call that it handles.
 #pragma once
+#include <string>
+
 #include "core/clock.h"
 
 namespace troupe::this_call {
@@ -11,5 +13,9 @@ bool cancelled();
 
 /// When the caller gives up, on the worker's clock; TimePoint::max() if never.
 TimePoint deadline();
+
+/// In a coroutine method, before it waits for something else than a call: what that is, "2 trainers". A
+/// caller whose deadline passes is told. Nothing outside calls.
+void waits_for(std::string what);
 
 }  // namespace troupe::this_call

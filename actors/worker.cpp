@@ -1,5 +1,7 @@
 #include "actors/worker.h"
 
+#include "core/thread.h"
+
 namespace troupe::actors {
 
 Worker::Worker(WorkerOptions options)
@@ -26,10 +28,12 @@ Worker::Worker(WorkerOptions options)
     for (const auto& [k, v] : metrics()) out.emplace(k, Value(v));
     call->complete(Value(std::move(out)));
   });
-  if (options_.timer_thread) timer_ = std::thread([this] { timer_loop(); });
+  add_service(kCallStatus, [this](const Ref<Invocation>& question) { tell_status(question); });
+  if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });
 }
 
 Worker::~Worker() {
+  end_refused_child("the end of a worker");
   disconnect();
   canceller_->close();
   incoming_.clear();
@@ -169,8 +173,8 @@ Habits* Worker::habits(const ActorType& type, size_t kinds) {
 }
 
 std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,
-                                              ValueList args) {
-  auto cell = std::make_shared<ActorCell>(*this, id, type(type_name));
+                                              ValueList args, uint64_t seed) {
+  auto cell = std::make_shared<ActorCell>(*this, id, type(type_name), seed);
   cell->construct(std::move(args));
   return cell;
 }

@@ -19,8 +19,10 @@
 #include "actors/links.h"
 #include "actors/members.h"
 #include "actors/pending_calls.h"
+#include "actors/status.h"
 #include "actors/traffic.h"
 #include "core/clock.h"
+#include "core/fork.h"
 
 namespace troupe::actors {
 
@@ -44,8 +46,9 @@ struct WorkerOptions {
 };
 
 struct CallOptions {
-  Duration timeout{
-      -1};  ///< negative: the worker's; zero: none. Never beyond the deadline of the call being handled.
+  /// Empty: the worker's; zero: none; negative: it has passed, and the call fails at once. Never beyond the
+  /// deadline of the call being handled.
+  std::optional<Duration> timeout;
   bool one_way = false;  ///< no reply: the future is ready at once
   uint64_t keep = 0;     ///< one-way: the number, of this worker, of the object that the result becomes there
   std::optional<OnFull> on_full;  ///< empty: the worker's
@@ -118,7 +121,9 @@ class Worker final : public net::Events {
   /// The hosted type of that name; `invalid` listing those that are hosted.
   const ActorType& type(const std::string& name) const;
   /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
-  std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args);
+  /// `seed`: of its stream of random numbers.
+  std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args,
+                                        uint64_t seed);
   void add_actor(const std::shared_ptr<ActorCell>& cell);
   /// What is known of the work of actors of this type: `kinds` of it, alive as long as the worker.
   Habits* habits(const ActorType& type, size_t kinds);
@@ -177,8 +182,12 @@ class Worker final : public net::Events {
   void log_unanswered(const net::Reply& reply) const;
   void send_cancel(WorkerId to, uint64_t id);
   void timer_loop();
-  TimePoint deadline_for(const CallOptions& options) const;
+  Limit limit_of(const CallOptions& options) const;
+  void ask_for_status(uint64_t id, WorkerId to);
+  void tell_status(const Ref<Invocation>& question);
+  std::string status_of(const Invocation& call) const;
 
+  const RefuseChildren no_children_;
   WorkerOptions options_;
   std::atomic<int64_t> timeout_ns_;  // of calls that name none
   Traffic traffic_;

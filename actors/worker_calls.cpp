@@ -1,6 +1,7 @@
 // Calls to others: how they leave, and how each of them ends.
 #include "actors/call_scope.h"
 #include "actors/worker.h"
+#include "core/copy_on_write.h"
 #include "core/log.h"
 #include "core/node.h"
 
@@ -13,10 +14,21 @@ void Worker::set_timeout(Duration timeout) {
   timeout_ns_ = timeout.count();
 }
 
-TimePoint Worker::deadline_for(const CallOptions& options) const {
-  const Duration timeout = options.timeout.count() < 0 ? this->timeout() : options.timeout;
-  const TimePoint own = timeout.count() == 0 ? TimePoint::max() : clock().now() + timeout;
-  return std::min(own, frame().deadline);
+Limit Worker::limit_of(const CallOptions& options) const {
+  const Duration timeout = options.timeout.value_or(this->timeout());
+  if (timeout.count() < 0)
+    throw_error(ErrorKind::deadline,
+                "[call] a timeout of " + text_of(timeout) +
+                    " has passed before the call: nothing was sent; expected more than 0, "
+                    "or 0 for no limit");
+  Limit limit{.from = options.timeout ? Limit::From::call : Limit::From::worker};
+  const TimePoint outer = frame().deadline;
+  if (timeout.count() == 0 && outer == TimePoint::max()) return limit;
+  limit.made = clock().now();
+  // A limit beyond what the clock can count is none.
+  if (timeout.count() != 0 && timeout < TimePoint::max() - limit.made) limit.end = limit.made + timeout;
+  if (outer < limit.end) limit.end = outer, limit.from = Limit::From::caller;
+  return limit;
 }
 
 Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
@@ -26,6 +38,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   PendingCall pending;
   pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
   pending.to_actor = to_actor;
+  pending.by = frame().call;
   pending.quiet = told;
   const Promise<Value> promise = pending.promise;
   const auto future = promise.future();
@@ -36,6 +49,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   Ref<Invocation> invocation;  // of a local call
   size_t prepared = 0;         // interceptors that have to undo if the call is not sent
   try {
+    check_process("call");
     if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
     if (interrupted_ && to_actor) throw_error(ErrorKind::cancelled, "[call] interrupted");
     call.target = target;
@@ -45,10 +59,9 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.keep = options.keep;
     call.quiet = told;
     call.args = std::move(args);
-    pending.deadline = told ? TimePoint::max() : deadline_for(options);
-    if (pending.deadline != TimePoint::max()) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::microseconds>(pending.deadline - clock().now());
+    if (!told) pending.limit = limit_of(options);
+    if (const Limit& limit = pending.limit; limit.end != TimePoint::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::microseconds>(limit.end - limit.made);
       if (left.count() <= 0)
         throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
       call.timeout_us = left.count();
@@ -58,6 +71,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       i->outgoing_call(caller, call);
       ++prepared;
     }
+    visit_tensors(call.args, own_elements);
     const size_t bytes = to_actor && !options.keep ? net::packet_bytes(call) : 0;
     id = call.id;
     if (local) {
@@ -252,12 +266,26 @@ void Worker::send_cancel(WorkerId to, uint64_t id) {
 
 TimePoint Worker::tick() {
   FrameScope scope(callback_frame());
-  TimePoint next;
-  for (const auto& call : pending_.expire(clock().now(), next))
-    end(call, Error(ErrorKind::deadline, "[call] " + call.call.caller.label + " on " +
-                                             members_.name_of(call.call.caller.to) +
-                                             " gave no answer before the deadline"));
-  return next;
+  const TimePoint now = clock().now();
+  const PendingCalls::Expired expired = pending_.expire(now);
+  for (const auto& [id, to, local] : expired.to_ask)
+    if (local)
+      pending_.note_status(id, status_of(static_cast<const Invocation&>(*local)));
+    else
+      ask_for_status(id, to);
+  for (const GivenUp& given_up : expired.calls) {
+    const PendingCall& call = given_up.call;
+    const std::string to = members_.name_of(call.caller.to);
+    std::string status = call.status;
+    if (call.left)
+      status = "It has not left " + name() + ": too much that has not begun is on its way to " + to +
+               " (FlowLimits).";
+    else if (call.local && status.empty())
+      status = status_of(static_cast<const Invocation&>(*call.local));
+    end(given_up,
+        Error(ErrorKind::deadline, overdue(call.caller.label + " on " + to, to, call.limit, now, status)));
+  }
+  return expired.next;
 }
 
 void Worker::timer_loop() {

@@ -3,9 +3,12 @@
 
 #include "core/error.h"
 #include "core/node.h"
+#include "core/write.h"
 
 namespace troupe::autograd {
 namespace {
+
+constexpr const char* kWriter = "backward (accumulation of gradients)";
 
 // The recorded sum: its gradient goes to both terms.
 class GradientSum final : public Node {
@@ -63,8 +66,9 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
   if (recorded(kept, grad) || !kept.is_contiguous()) {
     kept = fresh_sum(kept, grad);
   } else {
+    begin_write(kept, kWriter);
     add(kept, kept, grad.contiguous_data());
-    kept.bump_version("backward (accumulation of gradients)");
+    kept.bump_version(kWriter);
   }
 }
 

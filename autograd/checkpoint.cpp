@@ -13,32 +13,51 @@
 #include "core/node.h"
 #include "core/random.h"
 #include "core/saved_tensor.h"
+#include "core/stream.h"
 
 namespace troupe::autograd {
 namespace {
 
-// Where each generator was when fn first used it, in order of first use.
+// What was random in fn.
+struct Randomness {
+  std::vector<Generator::Position> starts;  // where each generator was when fn first used it, in that order
+  std::vector<uint64_t> drawn;              // from streams, which others may use meanwhile
+};
+
 class NoteGenerators final : public GeneratorWatch {
  public:
-  std::vector<Generator::Position> starts;
+  Randomness noted;
+  uint64_t draw(Stream& stream) override {
+    noted.drawn.push_back(outer() ? outer()->draw(stream) : stream.take());
+    return noted.drawn.back();
+  }
+  bool repeats() const override { return outer() && outer()->repeats(); }
 
  private:
   void used(Generator& g) override {
     if (std::find(seen_.begin(), seen_.end(), &g) != seen_.end()) return;
     seen_.push_back(&g);
-    starts.push_back(g.position());
+    noted.starts.push_back(g.position());
   }
   void ended(Generator& g) override { std::erase(seen_, &g); }  // another one may come to its place
   std::vector<const Generator*> seen_;
 };
 
-// Puts each generator, when it is first used, where the one of that turn was; and back at the end.
+// Puts each generator, when it is first used, where the one of that turn was; and back at the end. Streams
+// stay where they are.
 class ReplayGenerators final : public GeneratorWatch {
  public:
-  explicit ReplayGenerators(const std::vector<Generator::Position>& starts) : starts_(starts) {}
+  explicit ReplayGenerators(const Randomness& noted) : noted_(noted) {}
   ~ReplayGenerators() override {
     for (const Seen& s : seen_) s.generator->set_position(s.before);
   }
+  uint64_t draw(Stream&) override {
+    if (drawn_ == noted_.drawn.size())
+      throw_invalid(
+          "[checkpoint] the function drew more random numbers the second time: it must compute the same");
+    return noted_.drawn[drawn_++];
+  }
+  bool repeats() const override { return true; }
 
  private:
   struct Seen {
@@ -47,18 +66,18 @@ class ReplayGenerators final : public GeneratorWatch {
   };
   void used(Generator& g) override {
     if (std::any_of(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.generator == &g; })) return;
-    if (turn_ == starts_.size())
+    if (turn_ == noted_.starts.size())
       throw_invalid(
           "[checkpoint] the function used more random generators the second time: it must compute the same");
     seen_.push_back({&g, g.position()});
-    g.set_position(starts_[turn_++]);
+    g.set_position(noted_.starts[turn_++]);
   }
   void ended(Generator& g) override {
     std::erase_if(seen_, [&](const Seen& s) { return s.generator == &g; });
   }
-  const std::vector<Generator::Position>& starts_;
+  const Randomness& noted_;
   std::vector<Seen> seen_;
-  size_t turn_ = 0;
+  size_t turn_ = 0, drawn_ = 0;
 };
 
 // What made an input of the second run, so that it is recorded as the first: not a leaf. No pass gets here.
@@ -81,6 +100,7 @@ class Collector final : public TensorStore {
   void drop(uint32_t) override {}
   void saw_leaf(const Tensor&) override {}
   Tensors tensors;
+  std::vector<uint32_t> versions;  // when they were put
 
  private:
   const Recomputation& first_;
@@ -104,7 +124,7 @@ class Recomputation final : public TensorStore {
     NoteGenerators notes;
     StoreScope scope(this);
     Tensors out = fn_(inputs);
-    starts_ = std::move(notes.starts);
+    random_ = std::move(notes.noted);
     return out;
   }
 
@@ -168,7 +188,7 @@ class Recomputation final : public TensorStore {
     const auto collector = make_ref<Collector>(*this);
     {
       GradMode recorded(true);
-      ReplayGenerators replay(starts_);
+      ReplayGenerators replay(random_);
       StoreScope scope(collector.get());
       fn_(inputs);
     }
@@ -177,6 +197,12 @@ class Recomputation final : public TensorStore {
           fmt::format("[checkpoint] the function saved {} tensors, and {} the second time: it must compute "
                       "the same",
                       kinds_.size(), collector->tensors.size()));
+    for (size_t i = 0; i < kinds_.size(); ++i)
+      if (const Tensor& t = collector->tensors[i]; t.version() != collector->versions[i])
+        throw_invalid(
+            fmt::format("[checkpoint] the tensor {} ({}) that the function saved for the backward pass "
+                        "was changed in place by {} inside it",
+                        i, t.str(), t.storage()->last_writer()));
     tensors_ = std::move(collector->tensors);
     made_ = true;
   }
@@ -189,7 +215,7 @@ class Recomputation final : public TensorStore {
     Tensor leaf;  // if it is one that needs a gradient
   };
   std::vector<Input> inputs_;
-  std::vector<Generator::Position> starts_;
+  Randomness random_;
   std::vector<std::pair<DType, Shape>> kinds_;          // of the saved tensors, by number
   std::vector<std::pair<Tensor, SavedTensor>> leaves_;  // parameters that steps read
 
@@ -202,6 +228,7 @@ uint32_t Collector::put(const Tensor& t) {
   if (Recomputation::keeps(t)) return kNot;
   first_.check_fits(tensors.size(), t);
   tensors.push_back(t.detach());
+  versions.push_back(t.version());
   return static_cast<uint32_t>(tensors.size() - 1);
 }
 

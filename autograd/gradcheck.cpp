@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/node.h"
 #include "core/random.h"
+#include "core/write.h"
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
 
@@ -50,7 +51,7 @@ Tensors leaves(const Tensors& inputs, std::vector<size_t>& checked) {
       continue;
     }
     Tensor leaf = Tensor::empty(inputs[i].shape(), float64);
-    leaf.copy_(inputs[i]);
+    copy_elements(leaf, inputs[i]);
     if (!chosen || inputs[i].requires_grad()) {
       leaf.set_requires_grad();
       checked.push_back(i);
@@ -80,7 +81,7 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
                     ") has no history: it depends on no checked input");
     weight = weights(result.shape());
     Tensor seed = Tensor::empty(result.shape(), result.dtype());
-    seed.copy_(weight);
+    copy_elements(seed, weight);
     Tensors wanted;
     for (size_t i : checked) wanted.push_back(at[i]);
     analytic = grad({result}, wanted, {seed});
@@ -91,18 +92,21 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
   NoGradGuard off;
   for (size_t k = 0; k < checked.size(); ++k) {
     const Tensor& leaf = at[checked[k]];
-    double* x = leaf.data<double>();
     const std::vector<double> got =
         analytic[k].defined() ? analytic[k].to_vector<double>() : std::vector<double>(leaf.numel(), 0.0);
     for (int64_t i = 0; i < leaf.numel(); ++i, ++report.entries) {
-      const double before = x[i];
-      const auto moved = [&](double value) {
-        x[i] = value;
+      const double before = leaf.data<double>()[i];
+      const auto put = [&](double value) {
+        begin_write(leaf, "gradcheck");
+        leaf.data<double>()[i] = value;
         leaf.bump_version("gradcheck");
+      };
+      const auto moved = [&](double value) {
+        put(value);
         return weighted_sum(function(at), weight);
       };
       const double high = moved(before + eps), low = moved(before - eps);
-      x[i] = before;
+      put(before);
       const double numeric = (high - low) / (2 * eps);
       const double error = std::abs(got[i] - numeric) / (1 + std::abs(numeric));
       if (!std::isnan(error) && error <= worst) continue;
@@ -134,7 +138,7 @@ GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, 
       throw_invalid("[gradgradcheck] the result (" + result.str() +
                     ") has no history: it depends on no checked input");
     Tensor seed = Tensor::empty(result.shape(), result.dtype());
-    seed.copy_(weights(result.shape()));
+    copy_elements(seed, weights(result.shape()));
     const Tensors first = grad({result}, wanted, {seed}, {.create_graph = true});
     Tensor sum = Tensor::scalar(0, float64);
     for (size_t k = 0; k < wanted.size(); ++k) {

@@ -11,6 +11,7 @@
 #include "autograd/engine.h"
 #include "core/error.h"
 #include "core/partial_node.h"
+#include "core/write.h"
 
 namespace troupe::autograd {
 
@@ -98,6 +99,7 @@ inline Tensors sums_behind(const Node& node, Sink& sink) {
     if (!worth_adding_to(leaf)) continue;
     const Tensor sum = sink.sum_of(leaf);
     if (!can_add_to(sum, leaf)) continue;
+    begin_write(sum, "backward (accumulation of gradients)");
     out.resize(node.next().size());
     out[i] = sum;
   }

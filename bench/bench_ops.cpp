@@ -24,9 +24,10 @@ double add_limit(const bench::Bench& bench, const Tensor& a, const Tensor& b) {
   auto* to = reinterpret_cast<Vector*>(out.data<float>());
   const auto read = [=]() __attribute__((always_inline)) {
     Vector sums[8] = {};
-    for (int64_t i = 0; i + 4 <= n; i += 4)
-#pragma GCC unroll 4
+    for (int64_t i = 0; i + 4 <= n; i += 4) {
+      TROUPE_UNROLL(4)
       for (int64_t k = 0; k < 4; ++k) sums[k] += x[i + k], sums[4 + k] += y[i + k];
+    }
     for (const Vector& sum : sums) *to += sum;
   };
   const auto write = [=]() __attribute__((always_inline)) {

@@ -11,5 +11,6 @@ find_package_handle_standard_args(dnnl REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_D
 if(dnnl_FOUND AND NOT TARGET DNNL::dnnl)
   add_library(DNNL::dnnl UNKNOWN IMPORTED)
   set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES
-                                                                                ${DNNL_INCLUDE_DIR})
+                                                                                ${DNNL_INCLUDE_DIR}
+                                               INTERFACE_LINK_LIBRARIES gomp)  # its threads; one runtime in a program
 endif()

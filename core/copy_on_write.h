@@ -1,8 +1,22 @@
-// New elements for a leaf while recorded steps still need the old ones: they keep those (SavedTensor).
+// Copies that are made when somebody writes: of what is handed to others, and of leaves that recorded steps
+// still need as they were (SavedTensor).
 #pragma once
 #include "core/tensor.h"
 
 namespace troupe {
+
+/// A contiguous tensor with these elements and without history, as clone_data() gives. Most are copied
+/// when either side is first written to, by begin_write(); a write that does not call it is seen by both.
+/// Other threads may read `t` meanwhile.
+Tensor lazy_copy(const Tensor& t);
+
+/// For what is given away, an argument or a result: puts lazy_copy(t) in place of `t`, unless nobody else has
+/// it or its elements. Undefined stays undefined.
+void own_elements(Tensor& t);
+
+/// `t` as it is now, in the same place of the graph, for somebody who will look at it later: gradients of
+/// what is computed from it go where those of `t` go.
+Tensor as_of_now(const Tensor& t);
 
 /// Before writing to a leaf in place, instead of making passes in flight invalid: if anybody else holds its
 /// storage (saved steps, views, messages that are being sent), gives it a copy of its own. They keep the old

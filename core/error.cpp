@@ -29,10 +29,46 @@ std::string_view name(ErrorKind kind) {
   return "?";
 }
 
-Error::Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) { render(); }
+namespace {
+
+// Head and tail, in whole characters of UTF-8.
+std::string shortened(std::string text, size_t most) {
+  if (text.size() <= most) return text;
+  const auto within = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  size_t head = most / 2, tail = text.size() - most / 2;
+  while (head > 0 && within(head)) --head;
+  while (tail < text.size() && within(tail)) ++tail;
+  return text.substr(0, head) + " ... [" + std::to_string(tail - head) + " of " +
+         std::to_string(text.size()) + " bytes left out] ... " + text.substr(tail);
+}
+
+// Errors travel, so they are short.
+constexpr size_t kMaxText = size_t{16} << 10;
+constexpr size_t kMaxTrail = 64;   // calls
+constexpr size_t kMaxName = 1024;  // of one
+constexpr std::string_view kLeftOut = "... calls left out: ";
+
+// A long trail keeps its innermost and its outermost calls, and a count between them.
+void add_to(std::vector<std::string>& trail, std::string call) {
+  trail.push_back(shortened(std::move(call), kMaxName));
+  if (trail.size() <= kMaxTrail) return;
+  const auto middle = trail.begin() + kMaxTrail / 2;
+  const bool counts = middle->starts_with(kLeftOut);
+  const uint64_t before = counts ? std::strtoull(middle->c_str() + kLeftOut.size(), nullptr, 10) : 1;
+  *middle = std::string(kLeftOut) + std::to_string(before + 1);
+  trail.erase(middle + 1);
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, std::string message)
+    : kind_(kind), message_(shortened(std::move(message), kMaxText)) {
+  render();
+}
 
 Error::Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker)
-    : kind_(kind), message_(std::move(message)), worker_(std::move(worker)), trail_(std::move(trail)) {
+    : kind_(kind), message_(shortened(std::move(message), kMaxText)), worker_(std::move(worker)) {
+  for (auto& call : trail) add_to(trail_, std::move(call));
   render();
 }
 
@@ -42,7 +78,7 @@ Error Error::with_worker(std::string worker) && {
 }
 
 Error Error::crossing(std::string call) && {
-  trail_.push_back(std::move(call));
+  add_to(trail_, std::move(call));
   render();
   return std::move(*this);
 }

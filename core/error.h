@@ -26,6 +26,9 @@ std::string_view name(ErrorKind kind);
 /// The text says what was got and what was expected, and starts with the part that speaks:
 /// "[matmul] inner dimensions differ: [3, 4] x [5, 6]". `trail` lists the calls that the error crossed,
 /// innermost first ("Layer::forward on w1"); `what()` is text and trail together.
+///
+/// Errors travel, so they are short: of a text above 16 KiB head and tail are kept, and of a trail of more
+/// than 64 calls the innermost and the outermost.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message);

@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+class Stream;
+
 struct Frame {
   void* worker = nullptr;  ///< the actors::Worker on whose behalf the thread runs
   void* actor = nullptr;   ///< the actors::ActorCell whose message is being handled; null outside actors
@@ -14,8 +16,9 @@ struct Frame {
       nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
-  void* call = nullptr;   ///< the actors::Invocation being handled, while its method or coroutine runs
-  void* scope = nullptr;  ///< the actors::CallScope that gathers the calls made here
+  void* call = nullptr;      ///< the actors::Invocation being handled, while its method or coroutine runs
+  Stream* stream = nullptr;  ///< of random numbers: the actor's; null: the program's
+  void* scope = nullptr;     ///< the actors::CallScope that gathers the calls made here
   void* packed_weights = nullptr;  ///< the ops::PackedWeights in use
   bool callback = false;           ///< on a thread that others wait for: a callback, a service
 

@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fork.h"
 #include "core/frame.h"
 #include "core/future_state.h"
 #include "core/waiting.h"
@@ -42,7 +43,10 @@ struct ThenResult<F, void> {
 ///
 /// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the
 /// value is there. They must not block. They run in the frame of whoever added them (worker, context), not
-/// the completer's.
+/// the completer's. What one throws is logged, and changes nothing for the others.
+///
+/// An empty future, made by default or moved from, may be assigned to, copied and asked whether it is
+/// valid(); every other use is `invalid`.
 ///
 /// A future that is dropped, with all its copies and with all futures made from it, before its value is there
 /// is no longer wanted: the call that it comes from is cancelled. Who waits in a callback of on_ready() wants
@@ -51,7 +55,7 @@ template <class T>
 class [[nodiscard]] Future {
  public:
   using value_type = T;
-  Future() = default;  ///< refers to nothing; only assignment is allowed
+  Future() = default;  ///< empty
   Future(const Future& o) : Future(o.state_) {}
   Future(Future&& o) noexcept = default;
   Future& operator=(Future o) noexcept {
@@ -73,7 +77,7 @@ class [[nodiscard]] Future {
   }
 
   bool valid() const { return static_cast<bool>(state_); }
-  bool is_ready() const { return state_->ready.is_set(); }
+  bool is_ready() const { return state("is_ready()").ready.is_set(); }
   /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await
   /// instead.
   T get() const {
@@ -85,41 +89,44 @@ class [[nodiscard]] Future {
   }
   /// Blocks until value or error is there.
   const Result<T>& wait() const {
-    if (is_ready()) return *state_->result;
+    if (state("get()").ready.is_set()) return *state_->result;
     check_may_block("Future::get");
+    check_process("Future::get");
     wait_until(state_->ready, TimePoint::max());
     return *state_->result;
   }
   /// False if nothing arrived within `timeout`.
   bool wait_for(Duration timeout) const {
-    if (is_ready()) return true;
+    if (state("wait_for()").ready.is_set()) return true;
     check_may_block("Future::wait_for");
+    check_process("Future::wait_for");
     timeout =
         std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
     return wait_until(state_->ready, Clock::system().now() + timeout);
   }
   /// The result if it is there, else null. Valid as long as this future.
-  const Result<T>* peek() const { return is_ready() ? &*state_->result : nullptr; }
+  const Result<T>* peek() const { return state("peek()").ready.is_set() ? &*state_->result : nullptr; }
 
   /// Nobody wants the value any more, whoever else holds this future: it fails with `cancelled` unless it is
   /// ready, and so does the call that it comes from, unless that is waited for by other ways.
   void cancel() const {
-    const auto state = state_;
-    state->give_up();
-    state->complete(Error(ErrorKind::cancelled, "[future] was cancelled by one who waited for it"));
+    state("cancel()");
+    const auto shared = state_;
+    shared->give_up();
+    shared->complete(Error(ErrorKind::cancelled, "[future] was cancelled by one who waited for it"));
   }
 
-  /// Calls f(const Result<T>&) when the result is there. f must not throw.
+  /// Calls f(const Result<T>&) when the result is there. What f throws is logged.
   template <class F>
   void on_ready(F f) const {
-    if (!is_ready()) state_->add_reader();  // for ever: f wants the result
+    if (!state("on_ready()").ready.is_set()) state_->add_reader();  // for ever: f wants the result
     watch(std::move(f));
   }
   /// The same for one who would like to know, and does not keep the call from being cancelled.
   template <class F>
   void watch(F f) const {
     {
-      std::lock_guard lock(state_->mutex);
+      std::lock_guard lock(state("watch()").mutex);
       if (!state_->result) {
         state_->callbacks.push_back([f = std::move(f), at = frame().for_later()](const Result<T>& r) mutable {
           FrameScope scope(at);
@@ -128,7 +135,7 @@ class [[nodiscard]] Future {
         return;
       }
     }
-    f(*state_->result);
+    run_callback(f, *state_->result);
   }
   /// Future of f(value), or of what the future that f returns gives; an error passes by f. What f throws
   /// becomes the new future's error.
@@ -161,7 +168,7 @@ class [[nodiscard]] Future {
 
   /// For futures that are made from this one: they want it until they have their result.
   Source as_source() const {
-    state_->add_reader();
+    state("as_source()").add_reader();
     return {state_, 0,
             [](void* state, uint64_t, bool) { static_cast<FutureState<T>*>(state)->drop_reader(); }};
   }
@@ -171,12 +178,18 @@ class [[nodiscard]] Future {
   explicit Future(std::shared_ptr<FutureState<T>> s) : state_(std::move(s)) {
     if (state_) state_->add_reader();
   }
+  FutureState<T>& state(const char* use) const {
+    if (!state_) [[unlikely]]
+      throw_empty_future(use);
+    return *state_;
+  }
 
   // The future that f(promise, result) completes.
   template <class V, class F>
   Future<V> follow(F f) const {
+    const bool now = state("then()").ready.is_set();
     Promise<V> promise;
-    if (!is_ready()) promise.waits_for(as_source());
+    if (!now) promise.waits_for(as_source());
     watch([promise, f = std::move(f)](const Result<T>& r) mutable { f(promise, r); });
     return promise.future();
   }
@@ -201,14 +214,18 @@ class Promise {
   ~Promise() {
     if (state_ && --state_->writers == 0) abandon();
   }
-  Future<T> future() const { return Future<T>(state_); }
+  Future<T> future() const {
+    state("future()");
+    return Future<T>(state_);
+  }
 
   bool set(NonVoid<T> value) const { return complete(Result<T>(std::move(value))); }
   bool set() const requires std::is_void_v<T> { return set(Unit{}); }
   bool fail(Error error) const { return complete(Result<T>(std::move(error))); }
   bool complete(Result<T> result) const {
-    const auto state = state_;  // whoever waits may let go of this promise once the lock is free
-    return state->complete(std::move(result));
+    state("completion");
+    const auto shared = state_;  // whoever waits may let go of this promise once the lock is free
+    return shared->complete(std::move(result));
   }
   /// Completes with what f returns or throws.
   template <class F>
@@ -236,7 +253,7 @@ class Promise {
 
   /// What the futures of this promise wait for, in place of what they waited for before. Only for promises
   /// whose future() was asked for once: the source is let go of when that has gone.
-  void waits_for(Source source) const { state_->wait_for_source(std::move(source)); }
+  void waits_for(Source source) const { state("waits_for()").wait_for_source(std::move(source)); }
   /// Completes with what f, of result type U, gives or throws; if that is a future, waits for it.
   template <class U, class F>
   void settle(F&& f) const {
@@ -255,6 +272,11 @@ class Promise {
   }
 
  private:
+  FutureState<T>& state(const char* use) const {
+    if (!state_) [[unlikely]]
+      throw_empty_promise(use);
+    return *state_;
+  }
   void abandon() {
     if (!state_->ready.is_set())
       fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));

@@ -26,6 +26,22 @@ struct Source {
   }
 };
 
+/// Logs the exception in flight: a callback threw it, and nobody else would hear of it.
+void log_thrown_by_callback();
+/// Throws `invalid`: an empty future or promise was used. `use`: "get".
+[[noreturn]] void throw_empty_future(const char* use);
+[[noreturn]] void throw_empty_promise(const char* use);
+
+/// Runs a callback of a future. What it throws is its own: others, and who completes the future, go on.
+template <class F, class R>
+void run_callback(F& f, const R& result) {
+  try {
+    f(result);
+  } catch (...) {
+    log_thrown_by_callback();
+  }
+}
+
 /// Thread-safe. `readers` are those who want the result: the futures, and the callbacks of on_ready. When the
 /// last one goes before the result is there, its source is let go of.
 template <class T>
@@ -51,7 +67,7 @@ struct FutureState {
       waiting.swap(callbacks);
       done = std::exchange(source, {});
     }
-    for (auto& c : waiting) c(*result);
+    for (auto& c : waiting) run_callback(c, *result);
     done.end(true);
     return true;
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,9 +23,19 @@ Source sources_of(const std::vector<Future<T>>& futures) {
   return {std::make_shared<std::vector<Future<T>>>(futures), 0, [](void*, uint64_t, bool) {}};
 }
 
+/// Before anything waits for them: `invalid` if one is empty, naming its place. `what`: "all()".
+template <class T>
+void check_valid(const char* what, const std::vector<Future<T>>& futures) {
+  for (size_t i = 0; i < futures.size(); ++i)
+    if (!futures[i].valid())
+      throw_invalid("[future] " + std::string(what) + ": future " + std::to_string(i) +
+                    " is empty: it was made by default, or moved from");
+}
+
 /// The values of all futures, in their order; or an error if any of them fails.
 template <class T>
 Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnError on_error = OnError::wait) {
+  check_valid("all()", futures);
   struct Join {
     std::vector<std::optional<Result<T>>> results;
     std::atomic<size_t> left;
@@ -60,6 +71,7 @@ Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnErr
 template <class T>
 Future<std::pair<size_t, NonVoid<T>>> any(const std::vector<Future<T>>& futures) {
   if (futures.empty()) throw_invalid("[future] any() of no futures: nothing would ever arrive");
+  check_valid("any()", futures);
   struct Race {
     std::optional<Error> first;  // error of the first future
     std::atomic<size_t> left;

@@ -17,9 +17,10 @@ constexpr uint64_t splitmix64(uint64_t z) {
 }
 
 class Generator;
+class Stream;
 
-/// Is told of every generator that is about to be used on its thread, and of every one that goes away. See
-/// autograd::checkpoint().
+/// Is told of every generator that is about to be used on its thread, and of every one that goes away; and
+/// numbers of streams go through it. See autograd::checkpoint().
 class GeneratorWatch {
  public:
   GeneratorWatch() : outer_(current_) { current_ = this; }
@@ -37,8 +38,13 @@ class GeneratorWatch {
     if (outer_) outer_->end(generator);
     ended(generator);
   }
+  /// The number that the stream gives to this thread.
+  virtual uint64_t draw(Stream& stream) = 0;
+  /// Whether what runs has run before, and is to get the same numbers.
+  virtual bool repeats() const { return false; }
 
  protected:
+  GeneratorWatch* outer() const { return outer_; }
   virtual void used(Generator& generator) = 0;
   virtual void ended(Generator& generator) = 0;
 
@@ -62,7 +68,7 @@ class Generator {
   uint64_t next() {
     if (GeneratorWatch* watch = GeneratorWatch::current()) [[unlikely]]
       watch->use(*this);
-    return splitmix64(seed_ + 0x9e3779b97f4a7c15 * counter_++);
+    return number({seed_, counter_++});
   }
   /// In [0, 1), 53 bits.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
@@ -88,6 +94,10 @@ class Generator {
     bool operator==(const Position&) const = default;
   };
   Position position() const { return {seed_, counter_}; }
+  /// What next() gives at a position.
+  static constexpr uint64_t number(const Position& at) {
+    return splitmix64(at.seed + 0x9e3779b97f4a7c15 * at.counter);
+  }
   void set_position(const Position& p) { seed_ = p.seed, counter_ = p.counter; }
 
   /// An independent stream.

@@ -18,6 +18,8 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  /// retain() of an object that its maker alone knows: without an atomic operation, which takes 5 ns.
+  void retain_new() const { count_.store(use_count() + 1, std::memory_order_relaxed); }
   /// Takes a reference unless the object is already being destroyed.
   bool try_retain() const {
     uint32_t n = count_.load(std::memory_order_relaxed);
@@ -90,7 +92,9 @@ class Ref {
 
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
-  return Ref<T>(new T(std::forward<Args>(args)...));
+  T* const made = new T(std::forward<Args>(args)...);
+  made->retain_new();
+  return Ref<T>::adopt(made);
 }
 
 }  // namespace troupe

@@ -42,6 +42,11 @@ Tensor SavedTensor::elements_of_then() const {
   return then;
 }
 
+void SavedTensor::detach_from(const TensorImpl& base) {
+  const TensorImpl* impl = tensor_.impl();
+  if (impl && !leaf_storage_ && (impl == &base || impl->base.get() == &base)) tensor_ = tensor_.detach();
+}
+
 void SavedTensor::clear() {
   if (store_) store_->drop(number_);
   store_ = nullptr;

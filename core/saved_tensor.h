@@ -45,7 +45,7 @@ class SavedTensor {
   explicit SavedTensor(const Tensor& t);
 
   bool defined() const { return tensor_.defined() || store_; }
-  /// Whether the tensor is kept as it was: then it has its history, and may have been changed since.
+  /// Whether the tensor is kept as it was: then it may have been changed since.
   bool kept() const { return tensor_.defined(); }
   /// The tensor; if it is not kept(), made again by its store and without history.
   Tensor get() const { return store_ ? store_->get(number_) : elements_of_then(); }
@@ -55,6 +55,8 @@ class SavedTensor {
   /// "was changed in place by add_ afterwards: version 2, expected 1. ...", after the tensor's name in a
   /// sentence.
   std::string complaint() const;
+  /// Holds the tensor without its history if it is `base` or a view of it: see SavesTensors.
+  void detach_from(const TensorImpl& base);
   void clear();
 
  private:
@@ -65,6 +67,18 @@ class SavedTensor {
   Ref<Storage> leaf_storage_;  // of a leaf that needs a gradient, when it was saved
   Ref<TensorStore> store_;
   uint32_t version_ = 0, number_ = 0;
+};
+
+/// A recorded step that keeps tensors.
+class SavesTensors {
+ public:
+  /// `base` was written in place and gets a history that leads to this step: what is saved of it, or of its
+  /// views, is held without history, so that the step does not own itself. (A pass finds that it was
+  /// changed.)
+  virtual void detach_saved(const TensorImpl& base) = 0;
+
+ protected:
+  ~SavesTensors() = default;
 };
 
 }  // namespace troupe

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "core/copy.h"
 #include "core/error.h"
 #include "core/free_lists.h"
 #include "core/placed_storage.h"
+#include "core/pool.h"
 
 namespace troupe {
 namespace {
@@ -212,14 +214,80 @@ void free_block(void* p, size_t size) {
 
 std::atomic<size_t> borrowed_bytes{0};
 
+Ref<Storage> adopt_new(Storage* made) {
+  made->retain_new();
+  return Ref<Storage>::adopt(made);
+}
+
 }  // namespace
+
+// Bytes that several storages have, or had. The last one frees them.
+struct Storage::SharedBytes {
+  std::byte* data;
+  size_t size;  // as allocated
+  std::shared_ptr<void> owner;
+  bool counts_borrowed;
+  std::atomic<uint32_t> holders;
+
+  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
+  static void operator delete(void* memory, size_t bytes) { pool_free(memory, bytes); }
+  // Release: what was read is over. Acquire: the last one frees after that.
+  void let_go() {
+    // Alone, it stays so: only a holder makes another one.
+    if (holders.load(std::memory_order_acquire) != 1 && holders.fetch_sub(1, std::memory_order_acq_rel) != 1)
+      return;
+    if (!owner) free_block(data, class_size(size));
+    if (counts_borrowed) borrowed_bytes.fetch_sub(size, std::memory_order_relaxed);
+    delete this;
+  }
+};
 
 Storage::Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner)
     : data_(data), size_(size), device_(device), owner_(std::move(owner)) {}
 
 Storage::~Storage() {
+  if (SharedBytes* shared = shared_.load(std::memory_order_acquire)) {
+    shared->let_go();
+    return;
+  }
   if (owner_.use_count() == 0) free_block(data_, class_size(size_));
-  if (borrowed_) borrowed_bytes.fetch_sub(size_, std::memory_order_relaxed);
+  if (counts_borrowed_) borrowed_bytes.fetch_sub(size_, std::memory_order_relaxed);
+}
+
+bool Storage::shares_bytes() const {
+  const SharedBytes* shared = shared_.load(std::memory_order_acquire);
+  return shared && shared->holders.load(std::memory_order_acquire) != 1;
+}
+
+// With this storage as a holder. Several threads may come here with the same storage: one record wins.
+Storage::SharedBytes* Storage::shared() {
+  SharedBytes* there = shared_.load(std::memory_order_acquire);
+  if (there) return there;
+  auto* made = new SharedBytes{data_, size_, owner_, counts_borrowed_, 1};
+  if (shared_.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
+  delete made;
+  return there;
+}
+
+Ref<Storage> Storage::share(size_t from, size_t bytes) {
+  SharedBytes* bytes_of_both = shared();
+  Ref<Storage> other = adopt_new(new Storage(data_ + from, bytes, device_, nullptr));
+  bytes_of_both->holders.fetch_add(1, std::memory_order_relaxed);
+  other->shared_.store(bytes_of_both, std::memory_order_relaxed);
+  other->borrowed_ = borrowed_;
+  return other;
+}
+
+void Storage::leave_shared() {
+  if (!shares_bytes()) return;  // the others have gone
+  SharedBytes* before = shared_.load(std::memory_order_relaxed);
+  auto* own = static_cast<std::byte*>(allocate_block(class_size(size_)));
+  copy_large(own, data_, size_);
+  data_ = own;
+  owner_.reset();
+  borrowed_ = counts_borrowed_ = false;
+  shared_.store(nullptr, std::memory_order_release);
+  before->let_go();
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
@@ -230,7 +298,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
                   std::to_string(kMaxBytes));
   if (Ref<Storage> placed = PlacedStorage::make_here(bytes)) return placed;
   auto* data = static_cast<std::byte*>(allocate_block(class_size(bytes)));
-  return Ref<Storage>(new Storage(data, bytes, device, nullptr));
+  return adopt_new(new Storage(data, bytes, device, nullptr));
 }
 
 Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner) {
@@ -240,7 +308,7 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {
   Ref<Storage> storage = wrap(data, bytes, std::move(owner));
-  storage->borrowed_ = true;
+  storage->borrowed_ = storage->counts_borrowed_ = true;
   borrowed_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return storage;
 }

@@ -14,6 +14,9 @@ namespace troupe {
 ///
 /// `version` counts in-place writes, so that a backward pass can tell that what it saved was changed, and by
 /// whom.
+///
+/// Storages that share() made have the same bytes as long as nobody writes: whoever does takes a copy first
+/// (own_bytes(), which begin_write() calls), and data() is another pointer then.
 class Storage : public RefCounted {
  public:
   /// Uninitialized bytes from the caching allocator. Throws `invalid` above kMaxBytes, std::bad_alloc if the
@@ -25,6 +28,26 @@ class Storage : public RefCounted {
   /// The same for memory of another process, which has promised not to write there: what is used as an
   /// address or a size is to be copied first.
   static Ref<Storage> borrow(void* data, size_t bytes, std::shared_ptr<void> owner);
+
+  /// Another storage with a version of its own and, until either of both is written to, bytes [from, from +
+  /// bytes) of this one. `from` is a multiple of 64. Other threads may read and share meanwhile.
+  Ref<Storage> share(size_t from, size_t bytes);
+  /// Before a write: copies the bytes if another storage has them, too. Two that share may do so at the same
+  /// time, each on its thread.
+  void own_bytes() {
+    if (shared_.load(std::memory_order_relaxed)) [[unlikely]]
+      leave_shared();
+  }
+  /// Whether another storage has these bytes, too.
+  bool shares_bytes() const;
+  /// Whether the one who asks, and holds it, is the only one who has this storage or its bytes.
+  bool alone() const {
+    if (use_count() != 1) return false;
+    std::atomic_thread_fence(std::memory_order_acquire);  // who had it before has finished with it
+    return !shares_bytes();
+  }
+  /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
+  bool wrapped() const { return owner_ && !borrowed_; }
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
@@ -42,16 +65,20 @@ class Storage : public RefCounted {
   static constexpr size_t kMaxBytes = size_t{1} << 40;
 
  private:
+  struct SharedBytes;
   Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner);
   ~Storage() override;
+  SharedBytes* shared();
+  void leave_shared();
 
   std::byte* data_;
   size_t size_;
   Device device_;
-  bool borrowed_ = false;
+  bool borrowed_ = false, counts_borrowed_ = false;
   std::atomic<uint32_t> version_{0};
   std::atomic<const char*> last_writer_{nullptr};
-  std::shared_ptr<void> owner_;  // null: the bytes are the allocator's
+  std::atomic<SharedBytes*> shared_{nullptr};  // null: never shared
+  std::shared_ptr<void> owner_;                // null: the bytes are the allocator's, or shared_'s
 };
 
 /// What the CPU allocator holds, in bytes, for metrics and tests.

@@ -5,34 +5,15 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/leaf_uses.h"
 #include "core/node.h"
+#include "core/strided_runs.h"
 #include "core/transposed.h"
+#include "core/view_history.h"
+#include "core/write.h"
 
 namespace troupe {
 namespace {
-
-// Calls f(offset) for every element of a strided view in row-major order, in runs along the last dimension:
-// f(offset, count, step).
-template <class F>
-void for_each_run(const Tensor& t, F&& f) {
-  const Shape& shape = t.shape();
-  const Shape& strides = t.strides();
-  const int rank = shape.rank();
-  if (t.numel() == 0) return;
-  if (rank == 0 || t.is_contiguous()) return f(int64_t{0}, t.numel(), int64_t{1});
-  int64_t index[kMaxDims] = {}, at = 0;
-  for (;;) {
-    f(at, shape[rank - 1], strides[rank - 1]);
-    int d = rank - 2;
-    for (; d >= 0; --d) {
-      at += strides[d];
-      if (++index[d] < shape[d]) break;
-      at -= strides[d] * shape[d];
-      index[d] = 0;
-    }
-    if (d < 0) return;
-  }
-}
 
 bool rows_follow(const Shape& shape, const Shape& strides) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
@@ -42,6 +23,10 @@ bool rows_follow(const Shape& shape, const Shape& strides) {
     step *= shape[i];
   }
   return true;
+}
+
+bool needs_gradient(const TensorImpl& t) {
+  return (t.base && needs_gradient(*t.base)) || t.grad_fn || (t.autograd && t.autograd->requires_grad);
 }
 
 AutogradMeta& meta_of(TensorImpl& impl) {
@@ -85,11 +70,12 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype) {
   return t;
 }
 
-Tensor Tensor::full(const Shape& shape, double value, DType dtype) {
+Tensor Tensor::full(const Shape& shape, Scalar value, DType dtype) {
+  require_fits(value, dtype, "full");
   Tensor t = empty(shape, dtype);
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::fill_n(t.data<T>(), t.numel(), static_cast<T>(value));
+    std::fill_n(t.data<T>(), t.numel(), value.to<T>());
   });
   return t;
 }
@@ -108,17 +94,28 @@ void Tensor::check_count(const Shape& shape, size_t values) {
     throw_invalid("[tensor] " + std::to_string(values) + " values for shape " + shape.str());
 }
 
+void Tensor::undefined(const char* method) {
+  throw_invalid("[" + std::string(method) +
+                "] the tensor is undefined: it was made without a value, or moved from");
+}
+
 void Tensor::wrong_dtype(DType wanted) const {
   if (!defined()) throw_invalid("[tensor] elements of an undefined tensor");
   throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " +
                 str());
 }
 
-bool Tensor::is_exclusive() const {
-  const bool alone = impl_->use_count() == 1 && storage()->use_count() == 1 && is_contiguous() &&
-                     storage()->size() == nbytes();
+bool Tensor::is_sole_handle() const {
+  const TensorImpl& t = made("is_sole_handle");
+  // The base of a view has the storage, too; nobody can write through a base that only the view holds.
+  const bool of_base = t.base && t.base->use_count() == 1 && t.base->storage == t.storage;
+  const bool alone = t.use_count() == 1 && t.storage->use_count() == (of_base ? 2u : 1u);
   std::atomic_thread_fence(std::memory_order_acquire);  // reads through handles that are gone are over
-  return alone;
+  return alone && !t.storage->shares_bytes();
+}
+
+bool Tensor::is_exclusive() const {
+  return is_sole_handle() && is_contiguous() && storage()->size() == nbytes();
 }
 
 double Tensor::item() const {
@@ -126,50 +123,16 @@ double Tensor::item() const {
   return visit_dtype(dtype(), [&](auto zero) { return static_cast<double>(*data<decltype(zero)>()); });
 }
 
-void Tensor::copy_(const Tensor& source) const {
-  if (!defined() || !source.defined())
-    throw_invalid("[copy_] needs defined tensors: " + str() + " from " + source.str());
-  if (shape() != source.shape())
-    throw_invalid("[copy_] shapes differ: " + shape().str() + " from " + source.shape().str());
-  if (is_contiguous() && source.is_contiguous() && dtype() == source.dtype()) {
-    if (nbytes()) std::memmove(bytes(), source.bytes(), nbytes());
-  } else {
-    // Views of one storage may overlap: read all before the first write.
-    const Tensor dense = source.storage() == storage() ? source.clone_data() : source.contiguous_data();
-    visit_dtype(dtype(), [&](auto to) {
-      visit_dtype(source.dtype(), [&](auto from) {
-        const auto* in = dense.data<decltype(from)>();
-        auto* out = data<decltype(to)>();
-        if (is_contiguous()) {
-          for (int64_t i = 0, n = numel(); i < n; ++i) out[i] = static_cast<decltype(to)>(in[i]);
-          return;
-        }
-        for_each_run(*this, [&](int64_t at, int64_t count, int64_t step) {
-          for (int64_t i = 0; i < count; ++i) out[at + i * step] = static_cast<decltype(to)>(*in++);
-        });
-      });
-    });
-  }
-  bump_version("copy_");
-}
-
-void Tensor::fill_(double value) const {
-  visit_dtype(dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* out = data<T>();
-    for_each_run(*this, [&](int64_t at, int64_t count, int64_t step) {
-      for (int64_t i = 0; i < count; ++i) out[at + i * step] = static_cast<T>(value);
-    });
-  });
-  bump_version("fill_");
-}
-
 Tensor Tensor::alias(const Shape& shape, const Shape& strides, int64_t offset) const {
-  return Tensor(make_ref<TensorImpl>(impl_->storage, shape, strides, offset, impl_->dtype,
-                                     rows_follow(shape, strides)));
+  const TensorImpl& t = made("alias");
+  return Tensor(
+      make_ref<TensorImpl>(t.storage, shape, strides, offset, t.dtype, rows_follow(shape, strides)));
 }
 
-Tensor Tensor::detach() const { return alias(shape(), strides(), storage_offset()); }
+Tensor Tensor::detach() const {
+  const TensorImpl& t = made("detach");
+  return Tensor(make_ref<TensorImpl>(t.storage, t.shape, t.strides, t.offset, t.dtype, t.contiguous));
+}
 
 Tensor Tensor::clone_data() const {
   Tensor out = empty(shape(), dtype(), device());
@@ -200,34 +163,63 @@ Tensor Tensor::clone_data() const {
 
 // ---- autograd
 
-bool Tensor::requires_grad() const {
-  return impl_->grad_fn || (impl_->autograd && impl_->autograd->requires_grad);
-}
+bool Tensor::requires_grad() const { return needs_gradient(made("requires_grad")); }
 
 Tensor& Tensor::set_requires_grad(bool on) {
   if (on && !is_floating(dtype())) throw_invalid("[requires_grad] needs a floating dtype, got " + str());
   if (!is_leaf())
     throw_invalid("[requires_grad] is for leaves; this tensor was made by " + grad_fn().node->name());
+  if (!on && impl_->base && needs_gradient(*impl_->base))
+    throw_invalid("[requires_grad] this view follows its base, which requires a gradient; detach() it");
   if (on || impl_->autograd) meta_of(*impl_).requires_grad = on;
   return *this;
 }
 
-Edge Tensor::grad_fn() const { return impl_->grad_fn; }
-void Tensor::set_grad_fn(Edge edge) const { impl_->grad_fn = std::move(edge); }
+bool Tensor::is_leaf() const {
+  TensorImpl& t = made("is_leaf");
+  if (t.base) refresh_view_history(t);
+  return !t.grad_fn;
+}
+
+Edge Tensor::grad_fn() const {
+  TensorImpl& t = made("grad_fn");
+  if (t.base) refresh_view_history(t);
+  return t.grad_fn;
+}
+
+void Tensor::set_grad_fn(Edge edge) const {
+  TensorImpl& t = made("set_grad_fn");
+  t.grad_fn = std::move(edge);
+  if (t.base) t.history_version.store(t.storage->version(), std::memory_order_release);
+}
+
+void Tensor::set_view_of(const Tensor& source, ViewOrigin origin) const {
+  TensorImpl& t = made("set_view_of");
+  const TensorImpl& s = source.made("set_view_of");
+  t.base = s.base ? s.base : source.impl_;
+  t.origin = s.base && origin == ViewOrigin::plain ? s.origin : origin;
+  t.history_version.store(t.storage->version(), std::memory_order_relaxed);
+}
 
 Edge Tensor::gradient_edge() const {
-  if (impl_->grad_fn) return impl_->grad_fn;
-  auto* meta = impl_->autograd.get();
-  if (!meta || !meta->requires_grad) return {};
-  std::lock_guard lock(meta->mutex);
-  if (meta->accumulator && meta->accumulator->try_retain()) return {Ref<Node>::adopt(meta->accumulator), 0};
+  TensorImpl& t = made("gradient_edge");
+  if (t.base) refresh_view_history(t);
+  if (t.grad_fn) return t.grad_fn;
+  if (!needs_gradient(t)) return {};
+  LeafUses::note(*this);
+  AutogradMeta& meta = meta_of(t);
+  std::lock_guard lock(meta.mutex);
+  if (meta.accumulator && meta.accumulator->try_retain()) return {Ref<Node>::adopt(meta.accumulator), 0};
   auto accumulator = make_ref<Accumulate>(impl_);
-  meta->accumulator = accumulator.get();
+  meta.accumulator = accumulator.get();
   return {std::move(accumulator), 0};
 }
 
-Tensor Tensor::grad() const { return impl_->autograd ? impl_->autograd->grad : Tensor(); }
-void Tensor::set_grad(Tensor g) const { meta_of(*impl_).grad = std::move(g); }
+Tensor Tensor::grad() const {
+  const TensorImpl& t = made("grad");
+  return t.autograd ? t.autograd->grad : Tensor();
+}
+void Tensor::set_grad(Tensor g) const { meta_of(made("set_grad")).grad = std::move(g); }
 
 bool bit_equal(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() == b.defined();

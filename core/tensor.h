@@ -1,7 +1,9 @@
 // Tensor: a handle on a typed, strided view of a storage, with its place in the recorded graph.
 #pragma once
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/ref.h"
+#include "core/scalar.h"
 #include "core/shape.h"
 #include "core/storage.h"
 
@@ -16,6 +19,7 @@ namespace troupe {
 
 class Node;
 class Tensor;
+class TensorIndex;
 struct AutogradMeta;
 using Tensors = std::vector<Tensor>;
 
@@ -26,6 +30,13 @@ struct Edge {
   explicit operator bool() const { return static_cast<bool>(node); }
 };
 
+/// How a view was made, which says whether writes in place to it can be recorded.
+enum class ViewOrigin : uint8_t {
+  plain,
+  no_grad,         ///< while grad mode was off
+  one_of_several,  ///< as one of the results of an operator (split)
+};
+
 /// What a Tensor points at. Sizes, strides (in elements) and offset never change after creation.
 struct TensorImpl : RefCounted {
   Ref<Storage> storage;
@@ -33,8 +44,11 @@ struct TensorImpl : RefCounted {
   int64_t offset = 0;  // in elements
   DType dtype = DType::float32;
   bool contiguous = true;
-  Edge grad_fn;                            // node that made it; empty for a leaf
-  std::unique_ptr<AutogradMeta> autograd;  // of a leaf that needs a gradient or has one; else null
+  Edge grad_fn;                              // node that made it; empty for a leaf
+  std::unique_ptr<AutogradMeta> autograd;    // of a leaf that needs a gradient or has one; else null
+  Ref<TensorImpl> base;                      // of a view: the tensor, itself no view, whose elements it shows
+  std::atomic<uint32_t> history_version{0};  // of a view: the storage's version that grad_fn is of
+  ViewOrigin origin = ViewOrigin::plain;
   TensorImpl(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset, DType dtype,
              bool contiguous);
   ~TensorImpl() override;
@@ -53,9 +67,10 @@ class Tensor {
   /// Uninitialized, contiguous.
   static Tensor empty(const Shape& shape, DType dtype = float32, Device device = cpu);
   static Tensor zeros(const Shape& shape, DType dtype = float32);
-  static Tensor full(const Shape& shape, double value, DType dtype = float32);
+  /// `invalid` if the dtype cannot hold the number (see Scalar::fits).
+  static Tensor full(const Shape& shape, Scalar value, DType dtype = float32);
   /// 0-d.
-  static Tensor scalar(double value, DType dtype = float32) { return full({}, value, dtype); }
+  static Tensor scalar(Scalar value, DType dtype = float32) { return full({}, value, dtype); }
   /// Copies `values` (row-major); `invalid` if their number is not shape.numel().
   template <class T>
   static Tensor of(const std::vector<T>& values, const Shape& shape);
@@ -64,22 +79,24 @@ class Tensor {
     return of(values, Shape{static_cast<int64_t>(values.size())});
   }
 
-  // ---- what it is (all but defined() need a defined tensor)
+  // ---- what it is. Of an undefined tensor, made without a value or moved from, only defined(), str(),
+  // same_as() and impl() may be asked; all else is `invalid`.
   bool defined() const { return static_cast<bool>(impl_); }
-  DType dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->storage->device(); }
-  const Shape& shape() const { return impl_->shape; }
-  const Shape& strides() const { return impl_->strides; }
-  int dim() const { return impl_->shape.rank(); }
+  DType dtype() const { return made("dtype").dtype; }
+  Device device() const { return made("device").storage->device(); }
+  const Shape& shape() const { return made("shape").shape; }
+  const Shape& strides() const { return made("strides").strides; }
+  int dim() const { return made("dim").shape.rank(); }
   /// d in [-dim, dim); `invalid` otherwise.
   int64_t size(int64_t d) const;
-  int64_t numel() const { return impl_->shape.numel(); }
+  int64_t numel() const { return made("numel").shape.numel(); }
   size_t nbytes() const { return static_cast<size_t>(numel()) * item_size(dtype()); }
-  bool is_contiguous() const { return impl_->contiguous; }
-  const Ref<Storage>& storage() const { return impl_->storage; }
-  int64_t storage_offset() const { return impl_->offset; }  ///< in elements
-  /// True if this is the only handle on its elements, and they fill their storage: nobody else can see a
-  /// write.
+  bool is_contiguous() const { return made("is_contiguous").contiguous; }
+  const Ref<Storage>& storage() const { return made("storage").storage; }
+  int64_t storage_offset() const { return made("storage_offset").offset; }  ///< in elements
+  /// True if this is the only handle on its elements.
+  bool is_sole_handle() const;
+  /// True if it is, and they fill their storage in order: nobody else can see a write.
   bool is_exclusive() const;
   TensorImpl* impl() const { return impl_.get(); }
   /// "float32 [3, 4]".
@@ -94,18 +111,14 @@ class Tensor {
     return reinterpret_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   std::byte* bytes() const {
-    return impl_->storage->data() + impl_->offset * static_cast<int64_t>(item_size(dtype()));
+    const TensorImpl& t = made("bytes");
+    return t.storage->data() + t.offset * static_cast<int64_t>(item_size(t.dtype));
   }
   /// The only element of a one-element tensor, as a double.
   double item() const;
   /// All elements in row-major order, converted to T.
   template <class T>
   std::vector<T> to_vector() const;
-  /// Copies the elements of `source` (same shape; converts dtype) into this tensor and bumps the version.
-  /// Records no gradient.
-  void copy_(const Tensor& source) const;
-  /// Writes one value to all elements and bumps the version. Records no gradient.
-  void fill_(double value) const;
 
   // ---- views and copies that record no gradient (the recorded ones are operators)
   /// Same storage, other geometry. The caller answers for staying inside the storage.
@@ -122,20 +135,23 @@ class Tensor {
   bool requires_grad() const;
   /// Marks a leaf. `invalid` on a non-leaf or on a dtype that is not floating.
   Tensor& set_requires_grad(bool on = true);
-  bool is_leaf() const { return !impl_->grad_fn; }
-  /// Node that made it, and which of its results it is. Empty for a leaf.
+  bool is_leaf() const;
+  /// Node that made it, and which of its results it is. Empty for a leaf. Of a view it follows what is
+  /// written in place through its base and other views (core/view_history.h says what is refused).
   Edge grad_fn() const;
   /// Attaches history; for operators, and for tensors that arrive from another worker.
   void set_grad_fn(Edge edge) const;
+  /// Says that this is a view of `source`, which has the same storage: for operators whose results are views.
+  void set_view_of(const Tensor& source, ViewOrigin origin) const;
   /// Where this tensor's gradient goes: grad_fn, or the accumulator of a leaf. Empty if requires_grad is
   /// false.
   Edge gradient_edge() const;
   /// Gradient of a leaf; undefined until a local backward reaches it.
   Tensor grad() const;
   void set_grad(Tensor g) const;
-  uint32_t version() const { return impl_->storage->version(); }
+  uint32_t version() const { return made("version").storage->version(); }
   /// To be called by whatever writes to the elements in place; `writer`: its name, a literal.
-  void bump_version(const char* writer) const { impl_->storage->bump_version(writer); }
+  void bump_version(const char* writer) const { made("bump_version").storage->bump_version(writer); }
 
   // ---- operators as methods, with PyTorch's names and order of arguments; defined in ops/methods.cpp
   using Ints = std::vector<int64_t>;
@@ -162,15 +178,15 @@ class Tensor {
   Tensor to(DType dtype) const;
   Tensor index_select(int64_t dim, const Tensor& index) const;
   Tensor gather(int64_t dim, const Tensor& index) const;
-  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor masked_fill(const Tensor& mask, Scalar value) const;
   Tensor flip(const Ints& dims) const;
   Tensor tril(int64_t diagonal = 0) const;
   Tensor triu(int64_t diagonal = 0) const;
 
   Tensor matmul(const Tensor& other) const;
-  Tensor pow(double exponent) const;
+  Tensor pow(Scalar exponent) const;
   Tensor pow(const Tensor& exponent) const;
-  Tensor clamp(double min, double max) const;
+  Tensor clamp(std::optional<Scalar> min = {}, std::optional<Scalar> max = {}) const;
   Tensor abs() const;
   Tensor exp() const;
   Tensor log() const;
@@ -201,6 +217,56 @@ class Tensor {
   std::pair<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;
   std::pair<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true) const;
 
+  // ---- writes in place, recorded as in PyTorch (docs/autograd.md); each gives the tensor itself. `invalid`,
+  // with nothing changed, for a result that has another shape or that the dtype cannot hold (float32 in
+  // int64), a leaf that requires a gradient or a view of one while grad mode is on, and elements that repeat.
+  Tensor copy_(const Tensor& source) const;  ///< broadcast to this shape, converted to this dtype
+  Tensor fill_(Scalar value) const;
+  Tensor fill_(const Tensor& value) const;  ///< 0-d
+  Tensor zero_() const;
+  Tensor add_(const Tensor& other, Scalar alpha = 1) const;  ///< += alpha * other
+  Tensor add_(Scalar other, Scalar alpha = 1) const;
+  Tensor sub_(const Tensor& other, Scalar alpha = 1) const;
+  Tensor sub_(Scalar other, Scalar alpha = 1) const;
+  Tensor mul_(const Tensor& other) const;
+  Tensor mul_(Scalar other) const;
+  Tensor div_(const Tensor& other) const;
+  Tensor div_(Scalar other) const;
+  Tensor pow_(const Tensor& exponent) const;
+  Tensor pow_(Scalar exponent) const;
+  Tensor clamp_(std::optional<Scalar> min = {}, std::optional<Scalar> max = {}) const;
+  Tensor addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1) const;  ///< += value * a * b
+  Tensor addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1) const;  ///< += value * a / b
+  Tensor lerp_(const Tensor& end, double weight) const;                       ///< += weight * (end - this)
+  Tensor lerp_(const Tensor& end, const Tensor& weight) const;
+  Tensor masked_fill_(const Tensor& mask, Scalar value) const;
+  Tensor masked_fill_(const Tensor& mask, const Tensor& value) const;  ///< 0-d
+  Tensor neg_() const;
+  Tensor abs_() const;
+  Tensor square_() const;
+  Tensor floor_() const;
+  Tensor ceil_() const;
+  Tensor round_() const;
+  Tensor exp_() const;
+  Tensor expm1_() const;
+  Tensor log_() const;
+  Tensor log1p_() const;
+  Tensor sqrt_() const;
+  Tensor rsqrt_() const;
+  Tensor reciprocal_() const;
+  Tensor sin_() const;
+  Tensor cos_() const;
+  Tensor relu_() const;
+  Tensor tanh_() const;
+  Tensor sigmoid_() const;
+
+  // ---- indexing, with libtorch's names (core/indexing.h): x.index({Slice(1, None), 0, mask})
+  /// Numbers, slices, None and Ellipsis give a view; tensors of bool or int64 a copy.
+  Tensor index(const std::vector<TensorIndex>& indices) const;
+  /// Writes there in place; `value` broadcasts. Where indices repeat, the last value stays.
+  Tensor index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const;
+  Tensor index_put_(const std::vector<TensorIndex>& indices, Scalar value) const;
+
   // Boolean results. There is no ==, which would read as the comparison of two handles.
   Tensor eq(const Tensor& other) const;
   Tensor ne(const Tensor& other) const;
@@ -208,12 +274,12 @@ class Tensor {
   Tensor le(const Tensor& other) const;
   Tensor gt(const Tensor& other) const;
   Tensor ge(const Tensor& other) const;
-  Tensor eq(double other) const;
-  Tensor ne(double other) const;
-  Tensor lt(double other) const;
-  Tensor le(double other) const;
-  Tensor gt(double other) const;
-  Tensor ge(double other) const;
+  Tensor eq(Scalar other) const;
+  Tensor ne(Scalar other) const;
+  Tensor lt(Scalar other) const;
+  Tensor le(Scalar other) const;
+  Tensor gt(Scalar other) const;
+  Tensor ge(Scalar other) const;
   Tensor isnan() const;
   Tensor isfinite() const;
   Tensor logical_not() const;
@@ -223,6 +289,12 @@ class Tensor {
  private:
   static void check_count(const Shape& shape, size_t values);
   [[noreturn]] void wrong_dtype(DType wanted) const;
+  [[noreturn]] static void undefined(const char* method);
+  TensorImpl& made(const char* method) const {
+    if (!impl_) [[unlikely]]
+      undefined(method);
+    return *impl_;
+  }
   Ref<TensorImpl> impl_;
 };
 
@@ -246,7 +318,7 @@ std::vector<T> Tensor::to_vector() const {
   visit_dtype(dtype(), [&](auto zero) {
     using S = decltype(zero);
     const S* p = c.data<S>();
-    for (int64_t i = 0, n = numel(); i < n; ++i) out.push_back(static_cast<T>(p[i]));
+    for (int64_t i = 0, n = numel(); i < n; ++i) out.push_back(convert<T>(p[i]));
   });
   return out;
 }

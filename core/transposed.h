@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 
+#include "core/compiler.h"
 #include "core/tensor.h"
 
 namespace troupe {
@@ -45,9 +46,10 @@ class Transposed {
       const T* const from = x + column * step;
       T* const to = out + column;
       if (high == kTile && wide == kTile) {
-        for (int64_t r = 0; r < kTile; ++r)
-#pragma GCC ivdep
+        for (int64_t r = 0; r < kTile; ++r) {
+          TROUPE_INDEPENDENT
           for (int64_t c = 0; c < kTile; ++c) to[r * row_step + c] = from[r + c * step];
+        }
       } else {
         for (int64_t r = 0; r < high; ++r)
           for (int64_t c = 0; c < wide; ++c) to[r * row_step + c] = from[r + c * step];

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -68,6 +70,11 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
     for (size_t i = 0; i < fields_.size(); ++i) header_.push_back(std::to_string(i));
     pending_ = true;
   }
+  const auto refuse_twice = [&](int64_t first, int64_t second) {
+    records_.fail("columns " + std::to_string(first + 1) + " and " + std::to_string(second + 1) +
+                  " are both called " + quoted(header_[static_cast<size_t>(first)]) +
+                  ": give them different names, or name other columns in CsvOptions::columns");
+  };
   const auto find = [&](const std::string& name) {
     const auto at = std::find(header_.begin(), header_.end(), name);
     if (at == header_.end()) {
@@ -76,15 +83,24 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
                     (near.empty() ? "" : ", did you mean " + quoted(near) + "?") +
                     " It has: " + list(header_));
     }
-    if (std::find(at + 1, header_.end(), name) != header_.end())
-      records_.fail("two columns are called " + quoted(name));
+    const auto second = std::find(at + 1, header_.end(), name);
+    if (second != header_.end()) refuse_twice(at - header_.begin(), second - header_.begin());
     return static_cast<size_t>(at - header_.begin());
   };
   label_ = options_.label.empty() ? header_.size() : find(options_.label);
-  for (const std::string& name : options_.columns) columns_.push_back(find(name));
-  if (options_.columns.empty())
-    for (size_t i = 0; i < header_.size(); ++i)
+  for (const std::string& name : options_.columns) {
+    columns_.push_back(find(name));
+    if (std::find(columns_.begin(), columns_.end() - 1, columns_.back()) != columns_.end() - 1)
+      throw_invalid("[csv] " + path + ": CsvOptions::columns names " + quoted(name) + " twice");
+  }
+  if (options_.columns.empty()) {
+    std::map<std::string_view, size_t> first;
+    for (size_t i = 0; i < header_.size(); ++i) {
+      const auto [at, is_new] = first.emplace(header_[i], i);
+      if (!is_new) refuse_twice(static_cast<int64_t>(at->second), static_cast<int64_t>(i));
       if (i != label_) columns_.push_back(i);
+    }
+  }
   for (const size_t i : columns_) names_.push_back(header_[i]);
 }
 

@@ -2,6 +2,8 @@
 #include "data/file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,13 +12,18 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
 #include "core/error.h"
 
 namespace troupe::data {
+namespace fs = std::filesystem;
 namespace {
+
+constexpr const char* kInfix = ".writing-";
+constexpr int kMostLinks = 40;  // as the system
 
 [[noreturn]] void refuse(const char* tag, const std::string& path, const std::string& what) {
   throw_invalid("[" + std::string(tag) + "] " + path + ": " + what);
@@ -46,6 +53,52 @@ int open_descriptor(const std::string& path, const char* tag, const std::string&
   size = static_cast<size_t>(status.st_size);
   return file.release();
 }
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// Where a path leads if it is a symbolic link, also one to a file that is not there yet.
+std::string behind_links(const std::string& path, const char* tag) {
+  fs::path at = path;
+  std::error_code none;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(at, none)); ++links) {
+    if (links == kMostLinks) refuse(tag, path, std::string("cannot be written: ") + std::strerror(ELOOP));
+    const fs::path to = fs::read_symlink(at, none);
+    if (none) refuse(tag, path, "cannot be written: " + none.message());
+    at = at.parent_path() / to;  // `to` alone if it is absolute
+  }
+  return at.string();
+}
+
+// While it lives, a write beyond the limit of a file's size fails with EFBIG on this thread and raises no
+// SIGXFSZ.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~NoSizeSignal() {
+    const int error = errno;
+    const timespec at_once{};
+    while (!was_pending_ && sigtimedwait(&set_, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+ private:
+  sigset_t set_, before_;
+  bool was_pending_;
+};
 
 }  // namespace
 
@@ -93,15 +146,56 @@ int64_t find_bad_bool(std::span<const std::byte> bytes) {
 }
 
 AtomicFile::AtomicFile(std::string path, const char* tag) : path_(std::move(path)), tag_(tag) {
-  if (std::error_code none; std::filesystem::is_directory(path_, none))
-    refuse(tag_, path_, "cannot be written: it is a folder");
+  if (path_.empty()) refuse(tag_, path_, "cannot be written: the name is empty");
+  target_ = behind_links(path_, tag_);
+  std::error_code none;
+  const fs::file_status status = fs::status(target_, none);
+  if (fs::is_directory(status)) refuse(tag_, path_, "cannot be written: it is a folder");
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    refuse(tag_, path_, "cannot be written: it is not a regular file");
+  remove_abandoned();
+  if (!open_unnamed()) open_named();
+}
+
+std::string AtomicFile::next_name() const {
   static std::atomic<uint64_t> counter{0};
-  for (int attempt = 0; attempt < 100 && fd_ < 0; ++attempt) {
-    temporary_ = path_ + ".writing-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+  return target_ + kInfix + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+}
+
+// Without a name it is gone with this process. Needs the file system's help, and /proc to be named later.
+bool AtomicFile::open_unnamed() {
+  if (::access("/proc/self/fd", X_OK) != 0) return false;
+  fd_ = ::open(folder_of(target_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (fd_ >= 0) ::flock(fd_, LOCK_EX | LOCK_NB);
+  return fd_ >= 0;
+}
+
+void AtomicFile::open_named() {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    temporary_ = next_name();
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0 && errno != EEXIST) break;
+    if (fd_ < 0 && errno == EEXIST) continue;
+    if (fd_ < 0) break;
+    // The lock says that it is not abandoned; before it, somebody may have thought so.
+    struct stat status;
+    ::flock(fd_, LOCK_EX | LOCK_NB);
+    if (::fstat(fd_, &status) == 0 && status.st_nlink > 0) return;
+    ::close(std::exchange(fd_, -1));
   }
-  if (fd_ < 0) refuse(tag_, path_, std::string("cannot be written: ") + std::strerror(errno));
+  const int error = errno;
+  temporary_.clear();
+  refuse(tag_, path_, std::string("cannot be written: ") + std::strerror(error));
+}
+
+// Of processes that are gone: they hold no lock on them any more.
+void AtomicFile::remove_abandoned() const {
+  const std::string start = fs::path(target_).filename().string() + kInfix;
+  std::error_code none;
+  for (fs::directory_iterator at(folder_of(target_), none), end; !none && at != end; at.increment(none)) {
+    if (!at->path().filename().string().starts_with(start)) continue;
+    const Descriptor file(::open(at->path().c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    if (file.fd >= 0 && ::flock(file.fd, LOCK_EX | LOCK_NB) == 0) ::unlink(at->path().c_str());
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -115,6 +209,7 @@ void AtomicFile::fail(const char* what) const {
 }
 
 void AtomicFile::write(const void* bytes, size_t count) {
+  const NoSizeSignal guard;
   const char* from = static_cast<const char*>(bytes);
   while (count > 0) {
     const ssize_t n = ::write(fd_, from, std::min(count, size_t{1} << 30));
@@ -126,12 +221,23 @@ void AtomicFile::write(const void* bytes, size_t count) {
 
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail("cannot be flushed to the disk");
-  const int closed = ::close(std::exchange(fd_, -1));
-  if (closed != 0) fail("cannot be closed");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed from its temporary name");
+  if (temporary_.empty()) {
+    const std::string file = "/proc/self/fd/" + std::to_string(fd_);
+    int linked = -1;
+    for (int attempt = 0; attempt < 100 && linked != 0; ++attempt) {
+      temporary_ = next_name();
+      linked = ::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW);
+      if (linked != 0 && errno != EEXIST) break;
+    }
+    if (linked != 0) {
+      temporary_.clear();
+      fail("cannot be given a name");
+    }
+  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("cannot be renamed from its temporary name");
   temporary_.clear();
-  const std::string folder = std::filesystem::path(path_).parent_path().string();
-  const Descriptor dir(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ::close(std::exchange(fd_, -1));  // after the rename: its lock ends here
+  const Descriptor dir(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.fd >= 0) ::fsync(dir.fd);  // some file systems know no such thing; the file itself is safe
 }
 

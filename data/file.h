@@ -53,25 +53,34 @@ Tensor tensor_in(const std::shared_ptr<const MappedFile>& file, size_t offset, c
 int64_t find_bad_bool(std::span<const std::byte> bytes);
 
 /// A file that appears under its name when it is complete: written beside it, flushed to the disk, renamed.
-/// Gone without a trace if commit() is not reached; the old file of that name stays until then. A process
-/// that is killed meanwhile leaves "<path>.writing-<pid>-<number>".
+/// Gone without a trace if commit() is not reached, or if the process is killed; the old file of that name
+/// stays until then. A path that is a symbolic link stays one: the file that it leads to is written.
+///
+/// Where the file system has no files without a name, a killed process leaves
+/// "<path>.writing-<pid>-<number>", which the next AtomicFile of that path removes.
 class AtomicFile {
  public:
-  /// `invalid`, the text starting with "[tag] path: ", if it is a folder, or in one that is missing or may
-  /// not be written.
+  /// `invalid`, the text starting with "[tag] path: ", if it is a folder or device, or in a folder that is
+  /// missing or may not be written. Nothing is left beside it meanwhile, so that making one and letting it go
+  /// asks whether a path can be written.
   AtomicFile(std::string path, const char* tag);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Error kind `failed` if the disk refuses (full, for one).
+  /// Error kind `failed` if the disk refuses (full, for one), or the limit of a file's size (`ulimit -f`).
   void write(const void* bytes, size_t count);
   void commit();
 
  private:
   [[noreturn]] void fail(const char* what) const;
+  std::string next_name() const;
+  bool open_unnamed();
+  void open_named();
+  void remove_abandoned() const;
 
-  std::string path_, temporary_;
+  std::string path_, target_;  // as given; without symbolic links
+  std::string temporary_;      // empty: the file has no name yet
   const char* tag_;
   int fd_ = -1;
 };

@@ -19,6 +19,8 @@ constexpr uint64_t kMaxValues = uint64_t{4} << 30;
 constexpr size_t kFirstBlock = size_t{1}
                                << 20;  // what a gzipped file may make us allocate before it delivers
 
+constexpr uint8_t kMagic[] = {0x1f, 0x8b};  // of gzip
+
 std::string hex(unsigned byte) {
   char text[8];
   std::snprintf(text, sizeof text, "0x%02X", byte);
@@ -36,7 +38,7 @@ class Source {
   explicit Source(const std::string& path) : path_(path), file_(open_regular(path, "idx", "an IDX file")) {
     refill();
     if (size_ == 0) fail(path_, "is empty, expected an IDX file");
-    gzipped_ = size_ >= 2 && in_[0] == 0x1f && in_[1] == 0x8b;
+    gzipped_ = size_ >= 2 && in_[0] == kMagic[0] && in_[1] == kMagic[1];
     if (!gzipped_) return;
     if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
     stream_.next_in = in_.data();
@@ -96,8 +98,7 @@ class Source {
       const int status = inflate(&stream_, Z_NO_FLUSH);
       got += step - stream_.avail_out;
       if (status == Z_STREAM_END) {
-        ended_ = true;
-        expect_no_more_input();
+        ended_ = !next_member();
       } else if (status == Z_MEM_ERROR) {
         throw std::bad_alloc();
       } else if (status != Z_OK && status != Z_BUF_ERROR) {
@@ -109,11 +110,32 @@ class Source {
     return got;
   }
 
-  void expect_no_more_input() {
+  // Whether gzipped data follow gzipped data: a file may hold any number of them, one after the other.
+  bool next_member() {
     const uint64_t end = compressed_offset();
-    if (stream_.avail_in == 0) refill();
-    if (stream_.avail_in > 0 || (end == consumed_ && size_ > 0))
-      fail(path_, "bytes after the end of the gzip data, at byte " + std::to_string(end) + ", expected none");
+    uint8_t head[2];
+    size_t got = 0;
+    for (; got < 2; ++got) {
+      if (stream_.avail_in == 0) {
+        refill();
+        if (size_ == 0) break;
+        stream_.next_in = in_.data();
+        stream_.avail_in = static_cast<unsigned>(size_);
+      }
+      head[got] = *stream_.next_in++, --stream_.avail_in;
+    }
+    if (got == 0) return false;
+    if (got < 2 || head[0] != kMagic[0] || head[1] != kMagic[1])
+      fail(path_, "bytes after the end of the gzip data, at byte " + std::to_string(end) +
+                      ", expected none or more gzip data");
+    if (inflateReset(&stream_) != Z_OK) throw std::bad_alloc();
+    // The two bytes may come from different blocks of the file, so they are given again from here.
+    Bytef* const in = stream_.next_in;
+    const uInt left = stream_.avail_in;
+    stream_.next_in = head, stream_.avail_in = 2, stream_.avail_out = 0;
+    inflate(&stream_, Z_NO_FLUSH);
+    stream_.next_in = in, stream_.avail_in = left;
+    return true;
   }
 
   uint64_t compressed_offset() const { return consumed_ + size_ - stream_.avail_in; }

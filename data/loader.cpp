@@ -28,12 +28,17 @@ Tensor gather(const Tensor& t, const Order& order, int64_t from, int64_t count) 
 
 }  // namespace
 
+const Order& Epoch::order() const {
+  if (!order_) throw_invalid("[loader] an empty epoch was used: it was moved from");
+  return *order_;
+}
+
 Batch Epoch::batch(int64_t index) const {
   if (index < 0 || index >= batches_)
     throw_invalid("[loader] batch " + std::to_string(index) + " asked for, the epoch has " +
                   std::to_string(batches_));
   const int64_t from = index * batch_size_, count = std::min(batch_size_, rows_ - from);
-  return {gather(set_.x, *order_, from, count), gather(set_.y, *order_, from, count), index};
+  return {gather(set_.x, order(), from, count), gather(set_.y, order(), from, count), index};
 }
 
 Loader::Loader(Dataset set, LoaderOptions options) : set_(std::move(set)), options_(options) {

@@ -58,7 +58,7 @@ class Epoch {
   /// Batch number `index`; `invalid` outside [0, batches()).
   Batch batch(int64_t index) const;
   /// Row numbers in the order of this epoch; empty if it is the order of the set.
-  const Order& order() const { return *order_; }
+  const Order& order() const;
 
  private:
   friend class Loader;

@@ -182,13 +182,13 @@ Tensor converted(const std::byte* from, const Element& e, const Shape& shape, co
     case 'b':
       return as(boolean, convert<uint8_t, bool>);
     case 'i':
+      if (e.size == 4) return as(int32, convert<int32_t, int32_t>);
       return as(int64, e.size == 1   ? convert<int8_t, int64_t>
                        : e.size == 2 ? convert<int16_t, int64_t>
-                       : e.size == 4 ? convert<int32_t, int64_t>
                                      : convert<int64_t, int64_t>);
     default:
-      return as(int64, e.size == 1   ? convert<uint8_t, int64_t>
-                       : e.size == 2 ? convert<uint16_t, int64_t>
+      if (e.size == 1) return as(uint8, convert<uint8_t, uint8_t>);
+      return as(int64, e.size == 2   ? convert<uint16_t, int64_t>
                        : e.size == 4 ? convert<uint32_t, int64_t>
                                      : convert<uint64_t, int64_t>);
   }
@@ -199,6 +199,8 @@ std::optional<DType> same_type(const Element& e) {
   if (e.kind == 'b') return boolean;
   if (e.kind == 'f') return e.size == 2 ? float16 : e.size == 4 ? float32 : float64;
   if (e.kind == 'i' && e.size == 8) return int64;
+  if (e.kind == 'i' && e.size == 4) return int32;
+  if (e.kind == 'u' && e.size == 1) return uint8;
   return {};
 }
 
@@ -279,6 +281,10 @@ void write_npy(const std::string& path, const Tensor& tensor) {
         return "<f2";
       case DType::int64:
         return "<i8";
+      case DType::int32:
+        return "<i4";
+      case DType::uint8:
+        return "|u1";
       case DType::boolean:
         return "|b1";
       default:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/thread.h"
 
 namespace troupe::data {
 namespace detail {
@@ -93,7 +94,7 @@ Ahead::Ahead(int64_t count, Make make, const PrefetchOptions& options) : state_(
   state_->end = count;
   try {
     for (int64_t i = 0; i < options.threads; ++i)
-      state_->threads.emplace_back([s = state_.get()] { s->work(); });
+      state_->threads.push_back(start_thread("prefetch", [s = state_.get()] { s->work(); }));
   } catch (...) {  // no thread to be had
     state_->stop();
     throw;

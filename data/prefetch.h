@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/error.h"
 #include "data/loader.h"
 #include "data/padding.h"
 
@@ -84,6 +85,7 @@ class Prefetch {
 
   /// The next item; nothing at the end. Waits until it is made.
   std::optional<T> next() {
+    if (!ahead_) throw_invalid("[prefetch] an empty one was used: it was moved from");
     const auto item = std::static_pointer_cast<T>(ahead_->next());
     return item ? std::optional<T>(std::move(*item)) : std::nullopt;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -22,8 +23,8 @@ struct Mapped {
   std::string_view name;
   DType dtype;
 };
-constexpr Mapped kMapped[] = {{"F32", float32},  {"F64", float64},   {"I64", int64},
-                              {"BOOL", boolean}, {"BF16", bfloat16}, {"F16", float16}};
+constexpr Mapped kMapped[] = {{"F32", float32}, {"F64", float64},  {"I64", int64},     {"I32", int32},
+                              {"U8", uint8},    {"BOOL", boolean}, {"BF16", bfloat16}, {"F16", float16}};
 
 std::optional<DType> dtype_named(std::string_view name) {
   for (const Mapped& m : kMapped)
@@ -51,8 +52,15 @@ Tensor widened(const std::byte* from, const Shape& shape) {
 
 }  // namespace
 
+struct Safetensors::Views {
+  std::mutex mutex;
+  std::map<std::string, Tensor> made;
+};
+
 Safetensors::Safetensors(const std::string& path)
-    : path_(path), file_(MappedFile::open(path, "safetensors", "a safetensors file")) {
+    : path_(path),
+      file_(MappedFile::open(path, "safetensors", "a safetensors file")),
+      views_(std::make_shared<Views>()) {
   const std::string where = "[safetensors] " + path_ + ": ";
   if (file_->size() < 8)
     throw_invalid(where + "has " + std::to_string(file_->size()) +
@@ -69,26 +77,27 @@ Safetensors::Safetensors(const std::string& path)
   auto header =
       detail::parse_safetensors_header(file_->text().substr(8, length), file_->size() - start, where);
   entries_ = std::move(header.entries);
+  by_name_ = std::move(header.by_name);
   metadata_ = std::move(header.metadata);
-  for (SafetensorsEntry& e : entries_) {
-    e.begin += start, e.end += start;
-    index_.emplace(e.name, views_.size());
-    const auto dtype = dtype_named(e.dtype);
-    const bool aligned = dtype && e.begin % item_size(*dtype) == 0;  // a mapping begins on a page
-    views_.push_back(aligned ? tensor_in(file_, e.begin, e.shape, *dtype) : Tensor());
-  }
+  for (SafetensorsEntry& e : entries_) e.begin += start, e.end += start;
+}
+
+const SafetensorsEntry* Safetensors::find(const std::string& name) const {
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                   [&](uint32_t i, const std::string& n) { return entries_[i].name < n; });
+  return at != by_name_.end() && entries_[*at].name == name ? &entries_[*at] : nullptr;
 }
 
 Tensor Safetensors::tensor(const std::string& name) const {
-  const auto found = index_.find(name);
-  if (found == index_.end()) {
+  const SafetensorsEntry* const found = find(name);
+  if (!found) {
     std::vector<std::string> names;
-    for (const auto& [known, at] : index_) names.push_back(known);
+    for (const uint32_t i : by_name_) names.push_back(entries_[i].name);
     const std::string near = nearest(name, names);
     throw_invalid("[safetensors] " + path_ + ": no tensor \"" + name + "\" among its " +
                   std::to_string(names.size()) + (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
   }
-  const SafetensorsEntry& e = entries_[found->second];
+  const SafetensorsEntry& e = *found;
   const std::byte* from = file_->data() + e.begin;
   if (const auto dtype = dtype_named(e.dtype)) {
     if (*dtype == boolean)
@@ -96,17 +105,19 @@ Tensor Safetensors::tensor(const std::string& name) const {
         throw_invalid("[safetensors] " + path_ + ": tensor \"" + name + "\" is BOOL, but its element " +
                       std::to_string(bad) + " is " + std::to_string(std::to_integer<int>(from[bad])) +
                       ", expected 0 or 1");
-    const Tensor& view = views_[found->second];
-    return view.defined() ? view : tensor_in(file_, e.begin, e.shape, *dtype);
+    // A mapping begins on a page. What is not aligned is a copy: each caller gets one of its own.
+    if (e.begin % item_size(*dtype) != 0) return tensor_in(file_, e.begin, e.shape, *dtype);
+    std::lock_guard lock(views_->mutex);
+    Tensor& view = views_->made[name];
+    if (!view.defined()) view = tensor_in(file_, e.begin, e.shape, *dtype);
+    return view;
   }
-  if (e.dtype == "U8") return widened<uint8_t>(from, e.shape);
   if (e.dtype == "I8") return widened<int8_t>(from, e.shape);
   if (e.dtype == "U16") return widened<uint16_t>(from, e.shape);
   if (e.dtype == "I16") return widened<int16_t>(from, e.shape);
   if (e.dtype == "U32") return widened<uint32_t>(from, e.shape);
-  if (e.dtype == "I32") return widened<int32_t>(from, e.shape);
   throw_error(ErrorKind::unimplemented, "[safetensors] " + path_ + ": tensor \"" + name +
-                                            "\" has the dtype " + e.dtype +
+                                            "\" has the dtype " + std::string(e.dtype) +
                                             ", which is not read; store it as F32 or I64");
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
@@ -14,7 +15,7 @@ namespace troupe::data {
 /// What the header says about one tensor.
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  ///< as in the file: "F32"
+  std::string_view dtype;  ///< as in the file: "F32"; lives as long as the program
   Shape shape;
   uint64_t begin = 0, end = 0;  ///< its bytes in the file
 };
@@ -25,28 +26,32 @@ class Safetensors {
  public:
   /// Maps the file and checks all of its header: length (at most 100 MB, and inside the file), JSON without
   /// repeated names, and offsets that cover the rest of the file without holes or overlaps, each as large as
-  /// dtype and shape say. `invalid`, naming file, tensor, what was found and what was expected. Allocates no
-  /// more than the header needs; elements stay in the file.
+  /// dtype and shape say. `invalid`, naming file, tensor, what was found and what was expected. Takes about
+  /// four times the memory of the header; elements stay in the file.
   explicit Safetensors(const std::string& path);
 
   /// In the order of their bytes.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   /// The texts under "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  bool contains(const std::string& name) const { return index_.contains(name); }
-  /// F32, F64, BF16, F16, I64 and BOOL are views of the file, the same storage each time; an in-place write
-  /// changes the memory of this process only. I8, U8, I16, U16, I32 and U32 come as int64 copies. `invalid`:
-  /// no such tensor, or a BOOL byte that is neither 0 nor 1. `unimplemented`: another dtype of the format.
+  bool contains(const std::string& name) const { return find(name) != nullptr; }
+  /// F32, F64, BF16, F16, I64, I32, U8 and BOOL are views of the file, the same storage each time; an
+  /// in-place write changes the memory of this process only. I8, I16, U16 and U32 come as int64 copies.
+  /// `invalid`: no such tensor, or a BOOL byte that is neither 0 nor 1. `unimplemented`: another dtype of the
+  /// format.
   Tensor tensor(const std::string& name) const;
   /// All of them, for Module::load_state_dict.
   std::map<std::string, Tensor> tensors() const;
 
  private:
+  struct Views;
+  const SafetensorsEntry* find(const std::string& name) const;
+
   std::string path_;
   std::shared_ptr<const MappedFile> file_;
   std::vector<SafetensorsEntry> entries_;
-  std::vector<Tensor> views_;  // undefined: made when asked for
-  std::map<std::string, size_t> index_;
+  std::vector<uint32_t> by_name_;  // numbers of entries
+  std::shared_ptr<Views> views_;   // those that were asked for; of all copies
   std::map<std::string, std::string> metadata_;
 };
 

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "core/error.h"
 
@@ -27,10 +28,17 @@ constexpr std::array kKnown = {
     Known{"I64", 64},    Known{"U64", 64},
 };
 
+// Null for a name that the format does not have.
+const Known* known_dtype(std::string_view name) {
+  const auto at = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return k.name == name; });
+  return at == kKnown.end() ? nullptr : &*at;
+}
+
 // {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
 class Handler {
  public:
-  Handler(SafetensorsHeader& header, const std::string& where) : header_(header), where_(where) {}
+  Handler(SafetensorsHeader& header, size_t most, const std::string& where)
+      : header_(header), most_(most), where_(where) {}
 
   bool start_object(size_t) {
     if (at_ == At::start) return go(At::top);
@@ -38,7 +46,7 @@ class Handler {
     if (at_ == At::tensor_value) {
       entry_ = {};
       entry_.name = name_;
-      seen_.clear();
+      seen_ = 0;
       return go(At::tensor);
     }
     return unexpected("an object");
@@ -46,17 +54,19 @@ class Handler {
   bool end_object() {
     if (at_ == At::top) return go(At::end);
     if (at_ == At::tensor) {
-      for (const char* field : {"dtype", "shape", "data_offsets"})
-        if (!seen_.contains(field)) fail(what() + " has no \"" + field + "\"");
+      for (size_t f = 0; f < kFields.size(); ++f)
+        if (!(seen_ & 1u << f)) fail(what() + " has no \"" + std::string(kFields[f]) + "\"");
+      if (header_.entries.empty()) header_.entries.reserve(most_);  // growing would take twice as much
       header_.entries.push_back(std::move(entry_));
     }
     return go(At::top);
   }
   bool key(std::string& key) {
     if (at_ == At::top) {
-      if (!names_.insert(key).second) fail("the name " + quoted(key) + " appears twice");
       name_ = key;
-      return go(key == "__metadata__" ? At::metadata_value : At::tensor_value);
+      if (key != kMetadata) return go(At::tensor_value);
+      if (std::exchange(has_metadata_, true)) fail("the name " + quoted(key) + " appears twice");
+      return go(At::metadata_value);
     }
     if (at_ == At::metadata) {
       if (!header_.metadata.emplace(key, "").second)
@@ -64,11 +74,13 @@ class Handler {
       name_ = key;
       return go(At::metadata_text);
     }
-    if (!seen_.insert(key).second) fail(what() + " has \"" + key + "\" twice");
-    if (key == "dtype") return go(At::dtype);
-    if (key == "shape") return go(At::shape_value);
-    if (key == "data_offsets") return go(At::offsets_value);
-    fail(what() + " has " + quoted(key) + ", expected dtype, shape and data_offsets only");
+    const auto field = std::find(kFields.begin(), kFields.end(), key);
+    if (field == kFields.end())
+      fail(what() + " has " + quoted(key) + ", expected dtype, shape and data_offsets only");
+    const unsigned bit = 1u << (field - kFields.begin());
+    if (seen_ & bit) fail(what() + " has \"" + key + "\" twice");
+    seen_ |= bit;
+    return go(key == "dtype" ? At::dtype : key == "shape" ? At::shape_value : At::offsets_value);
   }
   bool start_array(size_t) {
     numbers_.clear();
@@ -102,9 +114,10 @@ class Handler {
       return go(At::metadata);
     }
     if (at_ != At::dtype) return unexpected("a text");
-    if (safetensors_bits(value) == 0)
+    const Known* const known = known_dtype(value);
+    if (!known)
       fail(what() + " has the unknown dtype " + quoted(value) + ", expected one as F32, F64, I64 or BOOL");
-    entry_.dtype = std::move(value);
+    entry_.dtype = known->name;
     return go(At::tensor);
   }
   bool number_integer(int64_t value) { return unexpected("the number " + std::to_string(value)); }
@@ -168,18 +181,23 @@ class Handler {
     }
   }
 
+  static constexpr const char* kMetadata = "__metadata__";
+  static constexpr std::array<std::string_view, 3> kFields = {"dtype", "shape", "data_offsets"};
+
   SafetensorsHeader& header_;
+  const size_t most_;  // tensors that there can be
   const std::string& where_;
   At at_ = At::start;
   std::string name_;
   SafetensorsEntry entry_;
-  std::set<std::string> names_, seen_;
+  unsigned seen_ = 0;  // of kFields
+  bool has_metadata_ = false;
   std::vector<uint64_t> numbers_;
 };
 
 // Bytes that dtype and shape ask for.
 uint64_t size_of(const SafetensorsEntry& e, const std::string& where) {
-  uint64_t bits = safetensors_bits(e.dtype), steps = bits;  // a size of 0 counts as 1: strides must fit too
+  uint64_t bits = known_dtype(e.dtype)->bits, steps = bits;  // a size of 0 counts as 1: strides must fit too
   bool fits = true;
   for (int64_t d : e.shape) {
     fits &= !__builtin_mul_overflow(steps, static_cast<uint64_t>(std::max<int64_t>(d, 1)), &steps);
@@ -189,18 +207,12 @@ uint64_t size_of(const SafetensorsEntry& e, const std::string& where) {
     throw_invalid(where + "tensor \"" + e.name + "\" has the shape " + e.shape.str() +
                   ", more bytes than can be counted");
   if (bits % 8 != 0)
-    throw_invalid(where + "tensor \"" + e.name + "\", " + e.dtype + " " + e.shape.str() +
+    throw_invalid(where + "tensor \"" + e.name + "\", " + std::string(e.dtype) + " " + e.shape.str() +
                   ", does not end on a whole byte");
   return bits / 8;
 }
 
 }  // namespace
-
-unsigned safetensors_bits(std::string_view dtype) {
-  const auto known =
-      std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return k.name == dtype; });
-  return known == kKnown.end() ? 0 : known->bits;
-}
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
                                            const std::string& where) {
@@ -211,13 +223,23 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
   if (const size_t zero = json.find('\0'); zero != json.npos)  // the parser would stop there, content
     throw_invalid(where + "the header is no JSON: byte " + std::to_string(8 + zero) + " is 0");
   SafetensorsHeader header;
-  Handler handler(header, where);
+  // A tensor has a brace of its own, and no fewer bytes than the shortest one.
+  constexpr size_t kShortest = sizeof(R"("":{"dtype":"U8","shape":[],"data_offsets":[0,1]})");
+  const auto braces = static_cast<size_t>(std::count(json.begin(), json.end(), '{'));
+  Handler handler(header, std::min(braces, json.size() / kShortest + 1), where);
   Json::sax_parse(json.begin(), json.end(), &handler, Json::input_format_t::json, true);
 
   auto& entries = header.entries;
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
+  auto& by_name = header.by_name;
+  by_name.resize(entries.size());
+  std::iota(by_name.begin(), by_name.end(), 0);
+  const auto name_of = [&](uint32_t i) -> const std::string& { return entries[i].name; };
+  std::ranges::sort(by_name, {}, name_of);
+  if (const auto twice = std::ranges::adjacent_find(by_name, {}, name_of); twice != by_name.end())
+    throw_invalid(where + "the name \"" + name_of(*twice).substr(0, 80) + "\" appears twice");
   uint64_t covered = 0;
   for (const SafetensorsEntry& e : entries) {
     const std::string what = "tensor \"" + e.name + "\"";
@@ -232,8 +254,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
                     (e.begin < covered ? ", which overlap" : ", which leave a hole after") +
                     " the bytes before " + std::to_string(covered));
     if (const uint64_t size = size_of(e, where); e.end - e.begin != size)
-      throw_invalid(where + what + " has data_offsets " + offsets + ", but " + e.dtype + " " + e.shape.str() +
-                    " takes " + std::to_string(size) + " bytes");
+      throw_invalid(where + what + " has data_offsets " + offsets + ", but " + std::string(e.dtype) + " " +
+                    e.shape.str() + " takes " + std::to_string(size) + " bytes");
     covered = e.end;
   }
   if (covered != data_bytes)

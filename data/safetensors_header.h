@@ -10,11 +10,9 @@
 
 namespace troupe::data::detail {
 
-/// Bits per element of a dtype of the format; 0 for a name that it does not have.
-unsigned safetensors_bits(std::string_view dtype);
-
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< sorted by begin, which counts from the end of the header
+  std::vector<uint32_t> by_name;          ///< their numbers, sorted by name
   std::map<std::string, std::string> metadata;
 };
 

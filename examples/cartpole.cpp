@@ -118,10 +118,11 @@ int main(int argc, char** argv) {
       .add("--goal", goal, "mean reward of the last 20 episodes to stop at; at most 500 can be had", {1, 501})
       .add("--lr", lr, "learning rate of Adam", {0, 100})
       .add("--seed", seed, "of weights, poles and choices")
-      .add("--chart", picture, "picture of the rewards (SVG)");
+      .output("--chart", picture, "picture of the rewards (SVG)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Learner, Observer>(), [&](Cluster& cluster) {
+    flags.check_outputs();
     const auto workers = cluster.workers();
     const auto learner = cluster.spawn<Learner>(workers[0], observers, lr, seed);
     std::vector<RRef<Observer>> actors;
@@ -142,8 +143,8 @@ int main(int argc, char** argv) {
       bar.update(done, {{"reward", recent}}, observers * steps);
     }
     bar.finish();
-    tools::write_chart(picture, {"Balancing a pole", "episode", "reward", "", {rewards}});
     std::printf("mean reward %.2f of the last 20 of %.0f episodes; picture: %s\n", recent, episodes,
                 picture.c_str());
+    tools::write_chart(picture, {"Balancing a pole", "episode", "reward", "", {rewards}});
   });
 }

@@ -38,10 +38,10 @@ struct Blocks : nn::Layer {  // blocks [begin, end): ids or activations in, acti
     return last ? matmul(norm(x), transpose(tokens.weight, 0, 1)) : x;
   }
   void members(nn::Members& m) override {
-    if (first || last) m("tokens", tokens);
-    if (first) m("positions", positions);
+    first || last ? m("tokens", tokens) : m.without(tokens);
+    first ? m("positions", positions) : m.without(positions);
     for (size_t i = 0; i < blocks.size(); ++i) m("block" + std::to_string(i), blocks[i]);
-    if (last) m("norm", norm);
+    last ? m("norm", norm) : m.without(norm);
   }
   bool first, last;
   nn::Embedding tokens, positions;
@@ -76,12 +76,13 @@ int main(int argc, char** argv) {
       .add("--blocks", sizes.blocks, "of the transformer", {1, 1000})
       .add("--lr", lr, "highest learning rate; a warm-up, then a cosine to zero", {0, 100})
       .add("--seed", seed, "of the windows")
-      .add("--chart", picture, "picture of the loss (SVG)")
-      .add("--timeline", timeline, "picture of the last step (SVG)")
+      .output("--chart", picture, "picture of the loss (SVG)")
+      .output("--timeline", timeline, "picture of the last step (SVG)")
       .rest("FILE", files, "the text");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Part>(), [&](Cluster& cluster) {
+    flags.check_outputs();
     if (files.size() != 1) throw_invalid("give one text file, behind all flags (see --help)");
     const data::Text text = data::read_text(files[0]);
     sizes.vocabulary = text.vocabulary.size();
@@ -119,10 +120,10 @@ int main(int argc, char** argv) {
       bar.update(step, {{"loss", loss}, {"perplexity", std::exp(loss)}}, batch * sizes.context);
     }
     bar.finish();
-    tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {losses}});
-    tools::write_timeline(timeline, pipeline.step_report());
     std::printf("%s\n", pipeline.step_report().str().c_str());
     std::printf("loss %.9f, perplexity %.2f; pictures: %s, %s\n", losses.y.back(), std::exp(losses.y.back()),
                 picture.c_str(), timeline.c_str());
+    tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {losses}});
+    tools::write_timeline(timeline, pipeline.step_report());
   });
 }

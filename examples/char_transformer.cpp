@@ -69,11 +69,12 @@ int main(int argc, char** argv) {
       .add("--recompute", recompute, "keep no activations inside blocks: less memory, more time")
       .add("--sample", length, "characters to write at the end", {0, 1e6})
       .add("--seed", seed, "of weights, windows and the sample")
-      .add("--chart", picture, "picture of the loss (SVG)")
+      .output("--chart", picture, "picture of the loss (SVG)")
       .rest("FILE", files, "the text");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return tools::run_main("char_transformer", [&] {
+    flags.check_outputs();
     if (files.size() != 1) throw_invalid("give one text file, behind all flags (see --help)");
     const data::Text text = data::read_text(files[0]);
     Generator random(seed);
@@ -94,9 +95,9 @@ int main(int argc, char** argv) {
       bar.update(step, {{"loss", loss.item()}, {"perplexity", std::exp(loss.item())}}, batch * context);
     }
     bar.finish();
-    tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {losses}});
     std::printf("%s\n", sample(model, text.vocabulary, context, length, random).c_str());
     std::printf("perplexity %.2f of %lld characters; picture: %s\n", std::exp(losses.y.back()),
                 static_cast<long long>(text.vocabulary.size()), picture.c_str());
+    tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {losses}});
   });
 }

@@ -52,11 +52,12 @@ int main(int argc, char** argv) {
       .add("--lr", lr, "learning rate at the start; it falls to zero by a cosine", {0, 100})
       .add("--momentum", momentum, "momentum of SGD", {0, 0.9999})
       .add("--seed", seed, "of weights, order and drawn digits")
-      .add("--chart", picture, "picture of loss and accuracy (SVG)")
+      .output("--chart", picture, "picture of loss and accuracy (SVG)")
       .add("--json", json, "end with the result as one JSON line on standard output");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
+    flags.check_outputs();
     const data::Split set = dir.empty() ? data::generated_split(seed) : data::mnist_split(dir);
     const auto names = cluster.workers();  // with fewer than three, they host more than one thing
     auto bottom = cluster.spawn<Bottom>(names[1 % names.size()], seed);
@@ -89,12 +90,12 @@ int main(int argc, char** argv) {
     bar.finish();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::string title = "Digits on " + std::to_string(names.size()) + " workers";
-    tools::write_chart(picture, {title, "step", "loss", "test accuracy", {losses, accuracies}});
     std::printf("test accuracy %.2f %% after %lld steps in %.1f s; picture: %s\n", 100 * correct,
                 static_cast<long long>(done), seconds, picture.c_str());
     nlohmann::json result{{"test_accuracy", correct}, {"final_loss", loss}, {"steps", done}};
     result["samples_per_s"] = static_cast<double>(epochs * loader.size()) / seconds;
     result["seconds"] = seconds;
     if (json) std::printf("%s\n", result.dump().c_str());
+    tools::write_chart(picture, {title, "step", "loss", "test accuracy", {losses, accuracies}});
   });
 }

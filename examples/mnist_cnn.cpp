@@ -42,10 +42,11 @@ int main(int argc, char** argv) {
       .add("--batch", batch, "samples per step", {2, 1e6})
       .add("--lr", lr, "highest learning rate, of one cycle", {0, 100})
       .add("--seed", seed, "of weights, order and drawn digits")
-      .add("--chart", picture, "picture of loss and accuracy (SVG)");
+      .output("--chart", picture, "picture of loss and accuracy (SVG)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return tools::run_main("mnist_cnn", [&] {
+    flags.check_outputs();
     const data::Split set = dir.empty() ? data::generated_split(seed) : data::mnist_split(dir);
     Generator random(seed);
     nn::Sequential net = network(random);
@@ -72,9 +73,9 @@ int main(int argc, char** argv) {
       accuracies.x.push_back(static_cast<double>(done)), accuracies.y.push_back(accuracy(net, set.test));
     }
     bar.finish();
-    tools::write_chart(picture,
-                       {"Digits, convolutional", "step", "loss", "test accuracy", {losses, accuracies}});
     std::printf("test accuracy %.2f %% after %lld steps; picture: %s\n", 100 * accuracies.y.back(),
                 static_cast<long long>(done), picture.c_str());
+    tools::write_chart(picture,
+                       {"Digits, convolutional", "step", "loss", "test accuracy", {losses, accuracies}});
   });
 }

@@ -33,11 +33,12 @@ int main(int argc, char** argv) {
       .add("--schedule", schedule, "gpipe, 1f1b, interleaved, zb-h1, zb-h2, credits(n) or auto")
       .add("--recompute", recompute, "keep no activations: less memory, more time")
       .add("--lr", lr, "learning rate", {0, 100})
-      .add("--chart", picture, "picture of the last step (SVG)")
-      .add("--trace", trace, "the same for ui.perfetto.dev (JSON)");
+      .output("--chart", picture, "picture of the last step (SVG)")
+      .output("--trace", trace, "the same for ui.perfetto.dev (JSON)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<parallel::Part<Net>>(), [&](Cluster& cluster) {
+    flags.check_outputs();
     const auto workers = cluster.workers();
     const std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());
     const int count = static_cast<int>(chunks * std::ssize(places));
@@ -62,8 +63,8 @@ int main(int argc, char** argv) {
         std::printf("step %4lld  loss %.4f\n", static_cast<long long>(step), result.loss);
     }
     std::printf("%s\n", pipeline.step_report().str().c_str());
+    std::printf("picture: %s\n", picture.c_str());
     tools::write_timeline(picture, pipeline.step_report());
     if (!trace.empty()) tools::write_chrome_trace(trace, pipeline.step_report());
-    std::printf("picture: %s\n", picture.c_str());
   });
 }

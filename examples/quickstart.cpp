@@ -5,25 +5,22 @@
 using namespace troupe;
 
 struct Half : Actor {  // a shard: state and methods, one message at a time
-  Half(int64_t in, int64_t out, bool squash, uint64_t seed)
-      : random(seed), fc(in, out, random), squash(squash) {}
+  Half(int64_t in, int64_t out, bool squash) : fc(in, out), squash(squash) {}
   Tensor forward(Tensor x) { return squash ? tanh(fc(x)) : fc(x); }  // [batch, in] -> [batch, out]
   Tensors parameters() override { return fc.parameters(); }
-  Generator random;
   nn::Linear fc;
   bool squash;
-  static constexpr auto remote = methods<Half, int64_t, int64_t, bool, uint64_t>("forward", &Half::forward);
+  static constexpr auto remote = methods<Half, int64_t, int64_t, bool>("forward", &Half::forward);
 };
 
 int main() {
   return launch(hosting<Half>(), [](Cluster& cluster) {  // alone: three workers in this process
-    auto a = cluster.spawn<Half>("w1", 1, 32, true, 1);  // RRef<Half>; does not wait
-    auto b = cluster.spawn<Half>("w2", 32, 1, false, 2);
+    auto a = cluster.spawn<Half>("w1", 1, 32, true);     // RRef<Half>; does not wait
+    auto b = cluster.spawn<Half>("w2", 32, 1, false);
     optim::Distributed<optim::Adam> optimizer({a, b}, {.lr = 0.01});  // updates run where the parameters live
 
-    Generator random(0);
     for (int i = 0; i <= 1000; ++i) {
-      Tensor x = ops::rand({64, 1}, random), y = sin(3.0 * x);
+      Tensor x = ops::rand({64, 1}), y = sin(3.0 * x);
       autograd::Context step(cluster);  // gradients of this step; freed everywhere at its end
       Tensor guess = b.call<&Half::forward>(a.call<&Half::forward>(x)).get();  // one wait for both calls
       Tensor loss = mse_loss(guess, y);

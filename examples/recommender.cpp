@@ -43,7 +43,7 @@ double area_under_curve(const Tensor& odds, const Tensor& clicked) {
   return won / (below * (static_cast<double>(odds.numel()) - below));
 }
 
-struct Half : nn::ModuleActor<nn::Sequential> {  // of a tower; there are two towers, which start equal
+struct Half : nn::ModuleActor<nn::Sequential> {  // of a tower; there are two towers
   using ModuleActor::ModuleActor;
   // In place of this context's gradients, their mean over the same halves, which live on these workers.
   Task<void> average(std::string name, std::vector<int64_t> workers) {
@@ -87,10 +87,11 @@ int main(int argc, char** argv) {
       .add("--batch", batch, "showings per step and tower", {4, 1e5})
       .add("--lr", lr, "of the towers' Adam", {0, 100})
       .add("--seed", seed, "of what is shown")
-      .add("--chart", picture, "picture of loss and area under the curve (SVG)");
+      .output("--chart", picture, "picture of loss and area under the curve (SVG)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
+    flags.check_outputs();
     const auto workers = cluster.workers();
     const size_t n = workers.size();  // the servers are the last two, unless there are fewer than 7
     if (n < 3) throw_invalid("two towers of two halves need 3 workers, got " + std::to_string(n));
@@ -108,6 +109,9 @@ int main(int argc, char** argv) {
                                stage<&Top::forward>(tops[t]).with_loss<&Top::loss>()};
       towers.emplace_back(cluster.here(), stages, PipelineOptions{.micro_batches = 4});
     }
+    // The second tower starts as the first.
+    nn::load_remote_state_dict(bottoms[1], nn::remote_state_dict(bottoms[0]).get()).get();
+    nn::load_remote_state_dict(tops[1], nn::remote_state_dict(tops[0]).get()).get();
     const std::vector<int64_t> homes_of_bottoms{bottoms[0].owner(), bottoms[1].owner()},
         homes_of_tops{tops[0].owner(), tops[1].owner()};
     optim::Distributed<optim::Adam> optimizer({bottoms[0], bottoms[1], tops[0], tops[1]}, {.lr = lr});
@@ -141,10 +145,10 @@ int main(int argc, char** argv) {
       areas.x.push_back(static_cast<double>(step)), areas.y.push_back(area_under_curve(odds, test_clicked));
     }
     bar.finish();
-    tools::write_chart(picture, {"Wide and deep", "step", "loss", "test AUC", {losses, areas}});
     const double reached = binary_cross_entropy_with_logits(odds, test_clicked).item();
     const double least = binary_cross_entropy_with_logits(hidden, test_clicked).item();
     std::printf("test loss %.6f (of the hidden odds %.4f), AUC %.4f (%.4f); picture: %s\n", reached, least,
                 areas.y.back(), area_under_curve(hidden, test_clicked), picture.c_str());
+    tools::write_chart(picture, {"Wide and deep", "step", "loss", "test AUC", {losses, areas}});
   });
 }

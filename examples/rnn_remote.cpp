@@ -89,11 +89,12 @@ int main(int argc, char** argv) {
       .add("--layers", layers, "of the LSTM", {1, 100})
       .add("--lr", lr, "learning rate of Adam at the start; it falls to zero by a cosine", {0, 100})
       .add("--seed", seed, "of the weights")
-      .add("--chart", picture, "picture of the loss (SVG)")
+      .output("--chart", picture, "picture of the loss (SVG)")
       .rest("FILE", files, "the text; its last tenth is for validation");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Table, Decoder, Trainer>(), [&](Cluster& cluster) {
+    flags.check_outputs();
     if (files.size() != 1) throw_invalid("give one text file, behind all flags (see --help)");
     const data::Text text = data::read_text(files[0]);
     const int64_t length = text.ids.numel(), characters = text.vocabulary.size();
@@ -133,9 +134,9 @@ int main(int argc, char** argv) {
       tested.y.push_back(sum / static_cast<double>(held_out.steps()));
     }
     bar.finish();
-    tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {fitted, tested}});
     std::printf("validation perplexity %.6f of %lld characters after %lld steps; picture: %s\n",
                 std::exp(tested.y.back()), static_cast<long long>(characters), static_cast<long long>(total),
                 picture.c_str());
+    tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {fitted, tested}});
   });
 }

@@ -41,10 +41,11 @@ int main(int argc, char** argv) {
       .add("--noise", noise, "standard deviation of the points", {0, 1})
       .add("--lr", lr, "learning rate at the start; it falls to zero by a cosine", {0, 100})
       .add("--seed", seed, "of points, weights and order")
-      .add("--chart", picture, "picture of loss and accuracy (SVG)");
+      .output("--chart", picture, "picture of loss and accuracy (SVG)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return tools::run_main("spirals", [&] {
+    flags.check_outputs();
     Generator random(seed);
     const data::Dataset train = spirals(points, arms, noise, random),
                         test = spirals(600, arms, noise, random);
@@ -73,8 +74,8 @@ int main(int argc, char** argv) {
       accuracies.x.push_back(static_cast<double>(done)), accuracies.y.push_back(accuracy(model, test));
     }
     bar.finish();
-    tools::write_chart(picture, {"Spirals", "step", "loss", "test accuracy", {losses, accuracies}});
     std::printf("test accuracy %.2f %% after %lld steps; picture: %s\n", 100 * accuracies.y.back(),
                 static_cast<long long>(done), picture.c_str());
+    tools::write_chart(picture, {"Spirals", "step", "loss", "test accuracy", {losses, accuracies}});
   });
 }

@@ -75,10 +75,11 @@ int main(int argc, char** argv) {
       .add("--trainers", trainers, "how many", {1, 64})
       .add("--policy", policy, "bsp, ssp(s), async, quorum(k), delayed; empty: bsp, ssp(3) and async")
       .add("--lr", lr, "learning rate", {0, 100})
-      .add("--chart", picture, "picture of the loss over time (SVG)");
+      .output("--chart", picture, "picture of the loss over time (SVG)");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   const auto driver = [&](Cluster& cluster) {
+    flags.check_outputs();
     const auto workers = cluster.workers();
     Generator random(7);
     const auto [x, y] = points(2000, random);
@@ -116,8 +117,8 @@ int main(int argc, char** argv) {
                   static_cast<long long>(report.late));
       chart.series.push_back(std::move(line));
     }
-    tools::write_chart(picture, chart);
     std::printf("picture: %s\n", picture.c_str());
+    tools::write_chart(picture, chart);
   };
   // A thread for each that computes at the same time, and some for the server and the trainers.
   return launch(hosting<Accelerator, Trainer>(), driver, {.threads = static_cast<int>(trainers) + 2});

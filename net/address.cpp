@@ -1,6 +1,8 @@
 #include "net/address.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <charconv>
@@ -72,6 +74,23 @@ std::string Address::str() const {
   }
   const bool v6 = name.find(':') != std::string::npos;
   return v6 ? fmt::format("tcp:[{}]:{}", name, port) : fmt::format("tcp:{}:{}", name, port);
+}
+
+bool only_on_this_host(const std::string& address) {
+  if (address.starts_with("unix:")) return true;
+  if (!address.starts_with("tcp:")) return false;
+  const std::string host = parse_address(address).name;
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    const uint32_t number = ntohl(v4.s_addr);
+    return number >> 24 == 127 || number == INADDR_ANY;
+  }
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) {
+    const bool mapped = IN6_IS_ADDR_V4MAPPED(&v6);
+    return IN6_IS_ADDR_LOOPBACK(&v6) || IN6_IS_ADDR_UNSPECIFIED(&v6) || (mapped && v6.s6_addr[12] == 127);
+  }
+  return host == "localhost";
 }
 
 Address parse_address(const std::string& text) {

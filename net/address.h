@@ -19,4 +19,9 @@ struct Address {
 /// Throws `invalid` naming the text and what is wrong with it.
 Address parse_address(const std::string& text);
 
+/// Whether another host cannot reach whoever listens there: Unix sockets, the loopback addresses, and those
+/// that mean every address of a host (0.0.0.0). Host names but "localhost" are taken for reachable. Addresses
+/// of other transports are.
+bool only_on_this_host(const std::string& address);
+
 }  // namespace troupe::net

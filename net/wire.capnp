@@ -68,6 +68,8 @@ enum DType {
   boolean @3;
   bfloat16 @4;
   float16 @5;
+  int32 @6;
+  uint8 @7;
 }
 
 struct Call {

@@ -20,6 +20,7 @@ static_assert(static_cast<int>(schema::ErrorKind::UNIMPLEMENTED) ==
 static_assert(static_cast<int>(schema::ErrorKind::DISCONNECTED) == static_cast<int>(ErrorKind::disconnected));
 static_assert(static_cast<int>(schema::DType::BOOLEAN) == static_cast<int>(DType::boolean));
 static_assert(static_cast<int>(schema::DType::FLOAT16) == static_cast<int>(DType::float16));
+static_assert(static_cast<int>(schema::DType::UINT8) == static_cast<int>(DType::uint8));
 
 // ---- counting words
 

@@ -31,7 +31,7 @@ MultiheadAttention::MultiheadAttention(int64_t width, int64_t heads, const Optio
       causal_(o.causal) {
   in_proj_weight = Tensor::empty({3 * width, width}, o.dtype).set_requires_grad();
   if (o.bias) in_proj_bias = Tensor::empty({3 * width}, o.dtype).set_requires_grad();
-  Generator start(0);
+  Generator start = next_generator();
   reset(start);
 }
 

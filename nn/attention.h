@@ -18,7 +18,7 @@ struct MultiheadAttentionOptions {
 class MultiheadAttention final : public Layer {
  public:
   using Options = MultiheadAttentionOptions;
-  /// Initial values from Generator(0). `invalid` unless heads divide width.
+  /// Initial values as Linear's. `invalid` unless heads divide width.
   MultiheadAttention(int64_t width, int64_t heads, const Options& options = {});
 
   /// Of x to itself.
@@ -51,7 +51,7 @@ struct TransformerBlockOptions {
 class TransformerBlock final : public Layer {
  public:
   using Options = TransformerBlockOptions;
-  /// Initial values from Generator(0). `invalid` unless heads divide width.
+  /// Initial values as Linear's. `invalid` unless heads divide width.
   TransformerBlock(int64_t width, int64_t heads, const Options& options = {});
 
   Tensor forward(const Tensor& x) override;

@@ -21,7 +21,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& o) : op
         fmt::format("[conv2d] {} groups do not divide {} inputs and {} outputs", o.groups, in, out));
   weight = Tensor::empty({out, in / o.groups, kernel[0], kernel[1]}, o.dtype).set_requires_grad();
   if (o.bias) bias = Tensor::empty({out}, o.dtype).set_requires_grad();
-  Generator start(0);
+  Generator start = next_generator();
   reset(start);
 }
 

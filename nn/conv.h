@@ -19,7 +19,7 @@ struct Conv2dOptions {
 class Conv2d final : public Layer {
  public:
   using Options = Conv2dOptions;
-  /// Initial values from Generator(0). `invalid` if a size is below 1 or groups do not divide in and out.
+  /// Initial values as Linear's. `invalid` if a size is below 1 or groups do not divide in and out.
   Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& options = {});
   Conv2d(int64_t in, int64_t out, int64_t kernel, const Options& options = {})
       : Conv2d(in, out, ops::Pair{kernel, kernel}, options) {}

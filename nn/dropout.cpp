@@ -1,15 +1,24 @@
 #include "nn/dropout.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
+#include "core/stream.h"
 #include "ops/dropout.h"
 
 namespace troupe::nn {
 
-Dropout::Dropout(double p, uint64_t seed) : p_(p), generator_(seed) {
+Dropout::Dropout(double p, const Generator& generator)
+    : p_(p), generator_(std::make_shared<Generator>(generator)) {
   if (!(p >= 0 && p < 1))
     throw_invalid("[dropout] the probability must be in [0, 1), got " + std::to_string(p));
 }
 
-Tensor Dropout::forward(const Tensor& x) { return idle() ? x : ops::dropout(x, p_, generator_); }
+Dropout::Dropout(double p) : Dropout(p, next_generator()) {}
+Dropout::Dropout(double p, uint64_t seed) : Dropout(p, Generator(seed)) {}
+
+Tensor Dropout::forward(const Tensor& x) { return idle() ? x : ops::dropout(x, p_, *generator_); }
+
+std::string Dropout::str() const { return fmt::format("Dropout({})", p_); }
 
 }  // namespace troupe::nn

@@ -1,25 +1,33 @@
 // Dropout: noise while training.
 #pragma once
+#include <memory>
+
 #include "nn/module.h"
 
 namespace troupe::nn {
 
 /// While training, each element is zero with probability p, and the others are divided by 1 - p. Else x
-/// itself. Masks come from the layer's own generator: the same seed gives the same masks in the same order of
-/// calls.
+/// itself. Masks come from the layer's own generator, so they follow from its seed and the order of its
+/// calls. A copy shares the generator.
 class Dropout final : public Layer {
  public:
-  /// `invalid` unless 0 <= p < 1.
-  explicit Dropout(double p = 0.5, uint64_t seed = 0);
+  /// The generator is next_generator() (core/stream.h): no two layers have the same masks, and a program that
+  /// runs again has the same ones. `invalid` unless 0 <= p < 1.
+  explicit Dropout(double p = 0.5);
+  /// The generator is Generator(seed).
+  Dropout(double p, uint64_t seed);
 
   Tensor forward(const Tensor& x) override;
   /// Whether forward() gives x itself now.
   bool idle() const { return !training() || p_ == 0; }
-  void reset(Generator& generator) override { generator_ = Generator(generator.next()); }
+  void members(Members& m) override { m.generator("generator", *generator_); }
+  void reset(Generator& generator) override { *generator_ = Generator(generator.next()); }
+  std::string str() const override;
 
  private:
+  Dropout(double p, const Generator& generator);
   double p_;
-  Generator generator_;
+  std::shared_ptr<Generator> generator_;
 };
 
 }  // namespace troupe::nn

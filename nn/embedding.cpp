@@ -15,8 +15,7 @@ Tensor table(const char* layer, int64_t count, int64_t width, DType dtype) {
   if (count < 1 || width < 1)
     throw_invalid(fmt::format("[{}] sizes must be at least 1, got {} x {}", layer, count, width));
   const Tensor t = Tensor::empty({count, width}, dtype);
-  Generator start(0);
-  normal_(t, 0, 1, start);
+  normal_(t);
   return Tensor(t).set_requires_grad();
 }
 

@@ -7,7 +7,7 @@ namespace troupe::nn {
 /// ids int64 [..] -> [.., width]. The table starts standard normal.
 class Embedding final : public Layer {
  public:
-  /// Initial values from Generator(0); `invalid` if a size is below 1; so in EmbeddingBag.
+  /// Initial values as Linear's; `invalid` if a size is below 1; so in EmbeddingBag.
   Embedding(int64_t count, int64_t width, DType dtype = float32);
 
   Tensor forward(const Tensor& ids) override;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/node.h"
 
 namespace troupe::nn {
 namespace {
@@ -21,6 +22,7 @@ void fill(const char* name, const Tensor& t, F&& f) {
     T* out = values.data<T>();
     for (int64_t i = 0, n = values.numel(); i < n; ++i) out[i] = static_cast<T>(f(i));
   });
+  NoGradGuard off;
   t.copy_(values);
 }
 
@@ -138,6 +140,39 @@ void splitmix_(const Tensor& t, uint64_t parameter, double scale) {
         static_cast<double>(splitmix64((parameter << 32) + static_cast<uint64_t>(i)) >> 11) * 0x1p-53;
     return scale * (2 * u - 1);
   });
+}
+
+void uniform_(const Tensor& t, double low, double high) {
+  Generator drawn = next_generator();
+  uniform_(t, low, high, drawn);
+}
+void normal_(const Tensor& t, double mean, double deviation) {
+  Generator drawn = next_generator();
+  normal_(t, mean, deviation, drawn);
+}
+void trunc_normal_(const Tensor& t, double mean, double deviation, double low, double high) {
+  Generator drawn = next_generator();
+  trunc_normal_(t, mean, deviation, low, high, drawn);
+}
+void xavier_uniform_(const Tensor& t, double gain) {
+  Generator drawn = next_generator();
+  xavier_uniform_(t, drawn, gain);
+}
+void kaiming_uniform_(const Tensor& t, double slope) {
+  Generator drawn = next_generator();
+  kaiming_uniform_(t, drawn, slope);
+}
+void xavier_normal_(const Tensor& t, double gain) {
+  Generator drawn = next_generator();
+  xavier_normal_(t, drawn, gain);
+}
+void kaiming_normal_(const Tensor& t, double slope) {
+  Generator drawn = next_generator();
+  kaiming_normal_(t, drawn, slope);
+}
+void orthogonal_(const Tensor& t, double gain) {
+  Generator drawn = next_generator();
+  orthogonal_(t, drawn, gain);
 }
 
 }  // namespace troupe::nn

@@ -2,12 +2,13 @@
 #pragma once
 #include <cstdint>
 
-#include "core/random.h"
+#include "core/stream.h"
 #include "core/tensor.h"
 
 namespace troupe::nn {
 
-/// Uniform in [low, high). Elements are drawn in row-major order; so in the others.
+/// Uniform in [low, high). Elements are drawn in row-major order; so in the others. Without a generator, from
+/// next_generator() (core/stream.h), and with PyTorch's defaults; so in the others.
 void uniform_(const Tensor& t, double low, double high, Generator& generator);
 void normal_(const Tensor& t, double mean, double deviation, Generator& generator);
 /// Normal, but drawn again where it falls outside [low, high] (both included), which must hold some of the
@@ -32,5 +33,14 @@ void orthogonal_(const Tensor& t, Generator& generator, double gain = 1);
 /// Element i becomes scale * (2 u - 1), with u in [0, 1) made of splitmix64(parameter * 2^32 + i): values
 /// that any other program can make too, to compare training runs.
 void splitmix_(const Tensor& t, uint64_t parameter, double scale);
+
+void uniform_(const Tensor& t, double low = 0, double high = 1);
+void normal_(const Tensor& t, double mean = 0, double deviation = 1);
+void trunc_normal_(const Tensor& t, double mean = 0, double deviation = 1, double low = -2, double high = 2);
+void xavier_uniform_(const Tensor& t, double gain = 1);
+void kaiming_uniform_(const Tensor& t, double slope = 0);
+void xavier_normal_(const Tensor& t, double gain = 1);
+void kaiming_normal_(const Tensor& t, double slope = 0);
+void orthogonal_(const Tensor& t, double gain = 1);
 
 }  // namespace troupe::nn

@@ -11,9 +11,7 @@ namespace troupe::nn {
 
 namespace {
 
-Generator& rewound(Generator&& generator) {
-  return generator;
-}  // lives until the end of the constructor call
+Generator& kept(Generator&& generator) { return generator; }  // lives until the end of the constructor call
 
 }  // namespace
 
@@ -27,7 +25,7 @@ Linear::Linear(int64_t in, int64_t out, Generator& generator, bool with_bias, DT
 }
 
 Linear::Linear(int64_t in, int64_t out, bool with_bias, DType dtype)
-    : Linear(in, out, rewound(Generator(0)), with_bias, dtype) {}
+    : Linear(in, out, kept(next_generator()), with_bias, dtype) {}
 
 Tensor Linear::forward(const Tensor& x) { return ops::linear(x, weight, bias); }
 

@@ -2,15 +2,21 @@
 #include "nn/module.h"
 
 #include <cxxabi.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <set>
 #include <typeinfo>
 
 #include "core/error.h"
+#include "core/leaf_uses.h"
 #include "core/node.h"
+#include "core/write.h"
+#include "nn/live.h"
+#include "ops/random.h"
 
 namespace troupe::nn {
 namespace {
@@ -21,14 +27,59 @@ class Visitor final : public Members {
   std::function<void(const std::string&, Tensor&)> on_parameter = [](const std::string&, Tensor&) {};
   std::function<void(const std::string&, Tensor&)> on_buffer = [](const std::string&, Tensor&) {};
   std::function<void(const std::string&, Module&)> on_child = [](const std::string&, Module&) {};
+  std::function<void(const std::string&, Generator&)> on_generator = [](const std::string&, Generator&) {};
+
+  // What `module` lists. `invalid` if a name comes twice, or a module that is a member of it is not among
+  // them.
+  void visit(Module& module) {
+    module_ = &module;
+    module.members(*this);
+    const auto* begin = static_cast<const char*>(dynamic_cast<const void*>(&module));
+    const auto within = modules_within(begin, module.object_size());
+    if (within.size() == 1) return;  // it itself
+    for (Module* m : within) {
+      const auto holds = [m](const Module* child) {
+        const auto* at = static_cast<const char*>(dynamic_cast<const void*>(child));
+        return !std::less<>()(reinterpret_cast<const char*>(m), at) &&
+               std::less<>()(reinterpret_cast<const char*>(m), at + child->object_size());
+      };
+      if (m != &module && std::none_of(children_.begin(), children_.end(), holds))
+        throw_invalid(fmt::format(
+            "[nn] {} has a member {} that members() does not list, so nothing would train, "
+            "save or switch it: list it there, m(\"name\", member), or m.without(member) if that is "
+            "meant",
+            module.str(), m->str()));
+    }
+  }
 
   void operator()(const std::string& name, Tensor& parameter) override {
+    named(name);
     if (parameter.defined()) on_parameter(name, parameter);
   }
-  void operator()(const std::string& name, Module& child) override { on_child(name, child); }
+  void operator()(const std::string& name, Module& child) override {
+    named(name);
+    if (&child == module_) throw_invalid(fmt::format("[nn] {} lists itself as \"{}\"", child.str(), name));
+    children_.push_back(&child);
+    on_child(name, child);
+  }
+  void without(Module& child) override { children_.push_back(&child); }
   void buffer(const std::string& name, Tensor& buffer) override {
+    named(name);
     if (buffer.defined()) on_buffer(name, buffer);
   }
+  void generator(const std::string& name, Generator& generator) override {
+    named(name);
+    on_generator(name, generator);
+  }
+
+ private:
+  void named(const std::string& name) {
+    if (!names_.insert(name).second)
+      throw_invalid(fmt::format("[nn] two members are called \"{}\" in {}", name, module_->str()));
+  }
+  const Module* module_ = nullptr;
+  std::vector<const Module*> children_;
+  std::set<std::string> names_;
 };
 
 // Every tensor below `module`, in order, by its full name.
@@ -41,7 +92,21 @@ void walk(Module& module, const std::string& prefix,
   visitor.on_child = [&](const std::string& name, Module& m) {
     walk(m, prefix + name + ".", parameter, buffer);
   };
-  module.members(visitor);
+  visitor.visit(module);
+}
+
+// `module` and all below.
+void gather(Module& module, std::vector<Module*>& all) {
+  all.push_back(&module);
+  for (auto& [name, child] : module.children()) gather(*child, all);
+}
+
+// Every generator below `module`, by its full name.
+void generators_of(Module& module, const std::string& prefix, std::map<std::string, Generator*>& out) {
+  Visitor visitor;
+  visitor.on_generator = [&](const std::string& name, Generator& g) { out[prefix + name] = &g; };
+  visitor.on_child = [&](const std::string& name, Module& m) { generators_of(m, prefix + name + ".", out); };
+  visitor.visit(module);
 }
 
 void add_once(NamedTensors& list, const std::string& name, const Tensor& t) {
@@ -63,6 +128,57 @@ std::map<std::string, Tensor> state_of(Module& module) {
 }
 
 }  // namespace
+
+// ---- where modules are
+
+Module::Module() { module_made(*this); }
+Module::Module(const Module& o) : training_(o.training_), observer_(o.observer_) { module_made(*this); }
+Module::~Module() { module_gone(*this); }
+
+Module& Module::operator=(const Module& o) {
+  training_ = o.training_, observer_ = o.observer_;
+  return *this;
+}
+
+static constinit thread_local std::size_t* asked_size = nullptr;
+
+void Module::operator delete(Module* module, std::destroying_delete_t, std::size_t size,
+                             std::align_val_t align) {
+  if (asked_size) {
+    *asked_size = size;
+    return;
+  }
+  void* whole = dynamic_cast<void*>(module);
+  module->~Module();
+  if (static_cast<std::size_t>(align) > __STDCPP_DEFAULT_NEW_ALIGNMENT__)
+    ::operator delete(whole, size, align);
+  else
+    ::operator delete(whole, size);
+}
+
+// With a destroying operator delete, `delete` is no more than a virtual call of it with the size.
+std::size_t Module::object_size() const {
+  std::size_t size = 0;
+  asked_size = &size;
+  delete const_cast<Module*>(this);
+  asked_size = nullptr;
+  return size;
+}
+
+Tensor Layer::looked_at(const Tensor& x) {
+  const LeafUses uses;
+  const Tensor y = forward(x);
+  std::set<const TensorImpl*> known;
+  if (!uses.leaves().empty())
+    for (const Tensor& p : parameters()) known.insert(p.impl());
+  for (const Tensor& leaf : uses.leaves())
+    if (!known.contains(leaf.impl()) && !leaf.same_as(x))
+      throw_invalid(fmt::format(
+          "[nn] {} computes with {}, which needs a gradient and is none of its parameters, so no optimizer "
+          "of them would train it: list what it belongs to in members(), m(\"name\", member); or detach() it",
+          str(), leaf.str()));
+  return seen(y);
+}
 
 void Module::reset(Generator& generator) {
   for (auto& [name, child] : children()) child->reset(generator);
@@ -100,7 +216,7 @@ std::vector<std::pair<std::string, Module*>> Module::children() {
   std::vector<std::pair<std::string, Module*>> out;
   Visitor visitor;
   visitor.on_child = [&](const std::string& name, Module& child) { out.emplace_back(name, &child); };
-  members(visitor);
+  visitor.visit(*this);
   return out;
 }
 
@@ -111,8 +227,9 @@ int64_t Module::parameter_count() {
 }
 
 void Module::train(bool on) {
-  training_ = on;
-  for (auto& [name, child] : children()) child->train(on);
+  std::vector<Module*> all;
+  gather(*this, all);  // before anything changes
+  for (Module* m : all) m->training_ = on;
 }
 
 void Module::zero_grad() {
@@ -121,8 +238,9 @@ void Module::zero_grad() {
 }
 
 void Module::observe(const Observer* observer) {
-  observer_ = observer;
-  for (auto& [name, child] : children()) child->observe(observer);
+  std::vector<Module*> all;
+  gather(*this, all);
+  for (Module* m : all) m->observer_ = observer;
 }
 
 void Module::replace(const std::function<Tensor(const Tensor&)>& make) {
@@ -145,7 +263,7 @@ void Module::to(DType dtype) {
   replace([dtype](const Tensor& t) {
     if (t.dtype() == dtype || !is_floating(t.dtype())) return t;
     const Tensor fresh = Tensor::empty(t.shape(), dtype, t.device());
-    fresh.copy_(t);
+    copy_elements(fresh, t);
     return fresh;
   });
 }
@@ -154,7 +272,7 @@ void Module::to(Device device) {
   replace([device](const Tensor& t) {
     if (t.device() == device) return t;
     const Tensor fresh = Tensor::empty(t.shape(), t.dtype(), device);
-    fresh.copy_(t);
+    copy_elements(fresh, t);
     return fresh;
   });
 }
@@ -183,7 +301,30 @@ void Module::load_state_dict(const std::map<std::string, Tensor>& state) {
     faults += "; unexpected " + name + (near.empty() ? "" : " (did you mean " + near + "?)");
   }
   if (!faults.empty()) throw_invalid("[load_state_dict] the state does not fit" + faults);
+  NoGradGuard off;
   for (const auto& [name, t] : mine) t.copy_(state.at(name));
+}
+
+std::map<std::string, Tensor> Module::rng_state() {
+  std::map<std::string, Generator*> generators;
+  generators_of(*this, "", generators);
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, generator] : generators) out[name] = ops::rng_state_of(*generator);
+  return out;
+}
+
+void Module::load_rng_state(const std::map<std::string, Tensor>& state) {
+  std::map<std::string, Generator*> generators;
+  generators_of(*this, "", generators);
+  for (const auto& [name, generator] : generators) {
+    const auto it = state.find(name);
+    if (it == state.end()) throw_invalid("[load_rng_state] missing " + name);
+    Generator copy = *generator;
+    ops::set_rng_state_of(copy, it->second);  // for its check, before anything changes
+  }
+  for (const auto& [name, t] : state)
+    if (!generators.contains(name)) throw_invalid("[load_rng_state] unexpected " + name);
+  for (const auto& [name, generator] : generators) ops::set_rng_state_of(*generator, state.at(name));
 }
 
 }  // namespace troupe::nn

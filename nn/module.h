@@ -1,11 +1,16 @@
 // Modules: objects that own parameters and other modules, and list them in one function.
 #pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/node.h"
 #include "core/random.h"
 #include "core/tensor.h"
 
@@ -21,8 +26,15 @@ class Members {
   virtual void operator()(const std::string& name, Tensor& parameter) = 0;
   /// A module inside this one.
   virtual void operator()(const std::string& name, Module& child) = 0;
+  /// A member that is no part of the model: neither trained, nor saved, nor switched. (What is neither this nor
+  /// the above is forgotten: see Module.)
+  virtual void without(Module& child) { static_cast<void>(child); }
   /// A tensor that belongs to the state but is not trained.
   virtual void buffer(const std::string& name, Tensor& buffer) = 0;
+  /// What random numbers come from in calls of the module. (Not in state_dict(): see rng_state().)
+  virtual void generator(const std::string& name, Generator& generator) {
+    static_cast<void>(name), static_cast<void>(generator);
+  }
 };
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -37,10 +49,17 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 ///
 /// Names of nested members are joined with dots ("hidden.weight"). A copy shares the tensors. Not
 /// synchronized.
+///
+/// What is not listed would be left out of optimizers, states and eval() without a word, so it is refused: a
+/// module that is a member, as soon as members are asked for; and any tensor that needs a gradient, wherever
+/// it is kept, when a Layer's call computes with it.
 class Module {
  public:
-  virtual ~Module() = default;
-  /// Lists parameters, buffers and children, always in the same order. Names must not repeat.
+  Module();
+  Module(const Module& o);
+  Module& operator=(const Module& o);
+  virtual ~Module();
+  /// Lists parameters, buffers, generators and children, always in the same order. Names must not repeat.
   virtual void members(Members& m) { static_cast<void>(m); }
   /// Draws new initial values for all parameters, in order. The default asks the children.
   virtual void reset(Generator& generator);
@@ -73,6 +92,10 @@ class Module {
   /// Copies the values in (converts dtypes). `invalid`, with nothing changed, naming every missing and
   /// unexpected name and every shape that differs.
   void load_state_dict(const std::map<std::string, Tensor>& state);
+  /// Where the generators inside are, by name, int64 [2] each; so that masks go on where they were when a run
+  /// is resumed. load_rng_state() is `invalid`, with nothing changed, if the names differ.
+  std::map<std::string, Tensor> rng_state();
+  void load_rng_state(const std::map<std::string, Tensor>& state);
 
   /// Called with a module and its result, after each call of a Layer, while set; for tables and tools.
   /// Belongs to the caller, who takes it away again. nullptr: none.
@@ -82,6 +105,13 @@ class Module {
   /// Whether somebody looks at the results of this module alone.
   bool observed() const { return observer_ != nullptr; }
 
+  /// Bytes of the whole object that this module is.
+  std::size_t object_size() const;
+  /// For object_size(): nobody else knows the size of a class that is not known here but the compiler, which
+  /// hands it to this function. Else deletes as ever.
+  static void operator delete(Module* module, std::destroying_delete_t, std::size_t size,
+                              std::align_val_t align);
+
  protected:
   /// For layers that can be called in other ways too.
   const Tensor& seen(const Tensor& result) {
@@ -90,8 +120,17 @@ class Module {
   }
 
  private:
+  friend class Layer;
   void replace(const std::function<Tensor(const Tensor&)>& make);
+  // Whether a call is to be looked at: calls 1, 2, 4, 8, ... of those that are recorded.
+  bool due() {
+    if (!grad_enabled()) return false;
+    const uint32_t n = calls_.load(std::memory_order_relaxed) + 1;
+    calls_.store(n, std::memory_order_relaxed);
+    return (n & (n - 1)) == 0;
+  }
   bool training_ = true;
+  std::atomic<uint32_t> calls_{0};  // that were recorded
   const Observer* observer_ = nullptr;
 };
 
@@ -100,7 +139,16 @@ class Layer : public Module {
  public:
   virtual Tensor forward(const Tensor& x) = 0;
   /// How layers are called; forward() is what they do.
-  Tensor operator()(const Tensor& x) { return seen(forward(x)); }
+  /// `invalid` if it computes with a tensor that needs a gradient and is neither x nor a parameter of this
+  /// layer.
+  Tensor operator()(const Tensor& x) {
+    if (due()) [[unlikely]]
+      return looked_at(x);
+    return seen(forward(x));
+  }
+
+ private:
+  Tensor looked_at(const Tensor& x);
 };
 
 }  // namespace troupe::nn

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/node.h"
 #include "nn/init.h"
 #include "nn/scale.h"
 #include "ops/arithmetic.h"
@@ -12,20 +13,26 @@
 #include "ops/norm.h"
 
 namespace troupe::nn {
+
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, const Options& o)
     : weight(parameter("group_norm", {channels}, 1, o.dtype)),
       bias(parameter("group_norm", {channels}, 0, o.dtype)),
       groups_(groups),
+      channels_(channels),
       eps_(checked_eps("group_norm", o.eps)) {
+  if (!o.affine) weight = bias = {};
   if (groups < 1 || channels % groups != 0)
     throw_invalid(fmt::format("[group_norm] {} groups do not divide {} channels", groups, channels));
 }
 
-Tensor GroupNorm::forward(const Tensor& x) { return ops::group_norm(x, groups_, weight, bias, eps_); }
+Tensor GroupNorm::forward(const Tensor& x) {
+  return ops::group_norm(x, groups_, scale_or_ones(weight, {channels_}, x),
+                         shift_or_zeros(bias, {channels_}, x), eps_);
+}
 
-void GroupNorm::reset(Generator&) { ones_(weight), zeros_(bias); }
+void GroupNorm::reset(Generator&) { reset_affine(weight, bias); }
 
-std::string GroupNorm::str() const { return fmt::format("GroupNorm({}, {})", groups_, weight.size(0)); }
+std::string GroupNorm::str() const { return fmt::format("GroupNorm({}, {})", groups_, channels_); }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, const Options& o)
     : weight(parameter("batch_norm", {channels}, 1, o.dtype)),
@@ -33,23 +40,29 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const Options& o)
       running_mean(Tensor::zeros({channels}, o.dtype)),
       running_var(Tensor::full({channels}, 1, o.dtype)),
       num_batches_tracked(Tensor::zeros({}, int64)),
+      channels_(channels),
       eps_(checked_eps("batch_norm", o.eps)),
       momentum_(o.momentum) {
-  if (!(o.momentum >= 0 && o.momentum <= 1))
-    throw_invalid(fmt::format("[batch_norm] momentum must be in [0, 1], got {}", o.momentum));
+  if (momentum_ && !(*momentum_ >= 0 && *momentum_ <= 1))
+    throw_invalid(fmt::format("[batch_norm] momentum must be in [0, 1], got {}", *momentum_));
+  if (!o.affine) weight = bias = {};
+  if (!o.track_running_stats) running_mean = running_var = num_batches_tracked = {};
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
-  if (!training())  // of copies: later passes change the running ones, and a backward pass may still read
-                    // these
-    return ops::batch_norm_eval(x, weight, bias, running_mean.clone_data(), running_var.clone_data(), eps_);
-  if (!x.defined() || x.dim() != 4 || x.size(1) != weight.size(0))
+  if (!x.defined() || x.dim() != 4 || x.size(1) != channels_)
     throw_invalid(
-        fmt::format("[batch_norm] got {}, expected [batch, {}, height, width]", x.str(), weight.size(0)));
-  const int64_t count = x.numel() / weight.size(0);
-  if (count < 2)
+        fmt::format("[batch_norm] got {}, expected [batch, {}, height, width]", x.str(), channels_));
+  const Tensor scale = scale_or_ones(weight, {channels_}, x), shift = shift_or_zeros(bias, {channels_}, x);
+  const bool tracked = running_mean.defined();
+  if (!training() && tracked)  // of copies: later passes change the running ones, and a backward pass may
+                               // still read these
+    return ops::batch_norm_eval(x, scale, shift, running_mean.clone_data(), running_var.clone_data(), eps_);
+  const int64_t count = x.numel() / channels_;
+  if (training() && count < 2)
     throw_invalid(fmt::format("[batch_norm] training needs at least 2 values per channel, got {}", x.str()));
-  const auto [y, mean, var] = ops::batch_norm_train(x, weight, bias, eps_);
+  const auto [y, mean, var] = ops::batch_norm_train(x, scale, shift, eps_);
+  if (!training() || !tracked) return y;
   if (statistics_ == Statistics::move)
     move(mean.detach(), var.detach(), static_cast<double>(count) / static_cast<double>(count - 1));
   else if (statistics_ == Statistics::gather)
@@ -59,10 +72,12 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
 
 // By a batch of that mean, whose unbiased variance is by * var.
 void BatchNorm2d::move(const Tensor& mean, const Tensor& var, double by) {
-  ops::lerp_(running_mean, mean, momentum_);
-  ops::mul_(running_var, 1 - momentum_);
-  ops::add_(running_var, var, momentum_ * by);
-  num_batches_tracked.fill_(num_batches_tracked.item() + 1);
+  NoGradGuard off;
+  const double batches = num_batches_tracked.item() + 1, share = momentum_.value_or(1 / batches);
+  ops::lerp_(running_mean, mean, share);
+  ops::mul_(running_var, 1 - share);
+  ops::add_(running_var, var, share * by);
+  num_batches_tracked.fill_(batches);
 }
 
 // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
@@ -96,10 +111,12 @@ void BatchNorm2d::members(Members& m) {
 }
 
 void BatchNorm2d::reset(Generator&) {
-  ones_(weight), zeros_(bias), zeros_(running_mean), ones_(running_var);
+  reset_affine(weight, bias);
+  if (!running_mean.defined()) return;
+  zeros_(running_mean), ones_(running_var);
   num_batches_tracked.fill_(0);
 }
 
-std::string BatchNorm2d::str() const { return fmt::format("BatchNorm2d({})", weight.size(0)); }
+std::string BatchNorm2d::str() const { return fmt::format("BatchNorm2d({})", channels_); }
 
 }  // namespace troupe::nn

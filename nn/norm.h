@@ -1,11 +1,14 @@
 // Normalization of images by channel. Weights start at 1, biases at 0; reset() puts them back.
 #pragma once
+#include <optional>
+
 #include "nn/module.h"
 
 namespace troupe::nn {
 
 struct GroupNormOptions {
   double eps = 1e-5;
+  bool affine = true;  ///< with weight and bias
   DType dtype = float32;
 };
 
@@ -21,15 +24,18 @@ class GroupNorm final : public Layer {
   void reset(Generator& generator) override;
   std::string str() const override;
 
-  Tensor weight, bias;  ///< [channels]
+  Tensor weight, bias;  ///< [channels]; undefined if not affine
 
  private:
-  int64_t groups_;
+  int64_t groups_, channels_;
   double eps_;
 };
 
 struct BatchNorm2dOptions {
-  double eps = 1e-5, momentum = 0.1;
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  ///< empty: the running statistics are means over all batches
+  bool affine = true;                    ///< with weight and bias
+  bool track_running_stats = true;       ///< without: by the batch in use, too
   DType dtype = float32;
 };
 
@@ -62,9 +68,9 @@ class BatchNorm2d final : public Layer {
   /// num_batches_tracked counts it as one; or, with keep false, it is forgotten. Passes move them again.
   void settle(bool keep = true);
 
-  Tensor weight, bias;               ///< [channels]
-  Tensor running_mean, running_var;  ///< [channels], buffers; they start at 0 and 1
-  Tensor num_batches_tracked;        ///< int64 [], a buffer: passes while training
+  Tensor weight, bias;               ///< [channels]; undefined if not affine
+  Tensor running_mean, running_var;  ///< [channels], buffers; they start at 0 and 1; undefined if not tracked
+  Tensor num_batches_tracked;        ///< int64 [], a buffer: passes while training; likewise
 
  private:
   /// Of parts of a batch: how many values per channel, their mean, and the sum of squared distances from it.
@@ -75,7 +81,9 @@ class BatchNorm2d final : public Layer {
   void gather(int64_t count, const Tensor& mean, const Tensor& var);
   void move(const Tensor& mean, const Tensor& var, double by);
 
-  double eps_, momentum_;
+  int64_t channels_;
+  double eps_;
+  std::optional<double> momentum_;
   Statistics statistics_ = Statistics::move;
   Gathered gathered_;
 };

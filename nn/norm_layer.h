@@ -1,11 +1,14 @@
 // Normalization of each row by its own values. Weights start at 1, biases at 0; reset() puts them back.
 #pragma once
+#include <optional>
+
 #include "nn/module.h"
 
 namespace troupe::nn {
 
 struct LayerNormOptions {
   double eps = 1e-5;
+  bool elementwise_affine = true;  ///< with weight, and bias unless told otherwise
   bool bias = true;
   DType dtype = float32;
 };
@@ -23,14 +26,16 @@ class LayerNorm final : public Layer {
   void reset(Generator& generator) override;
   std::string str() const override;
 
-  Tensor weight, bias;  ///< [shape...]; bias undefined without
+  Tensor weight, bias;  ///< [shape...]; undefined without
 
  private:
+  Shape shape_;
   double eps_;
 };
 
 struct RMSNormOptions {
-  double eps = 1e-6;
+  std::optional<double> eps = {};  ///< empty: the machine epsilon of the input's dtype
+  bool elementwise_affine = true;  ///< with weight
   DType dtype = float32;
 };
 
@@ -47,10 +52,11 @@ class RMSNorm final : public Layer {
   void reset(Generator& generator) override;
   std::string str() const override;
 
-  Tensor weight;  ///< [shape...]
+  Tensor weight;  ///< [shape...]; undefined without
 
  private:
-  double eps_;
+  Shape shape_;
+  std::optional<double> eps_;
 };
 
 }  // namespace troupe::nn

@@ -33,7 +33,7 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t in
     if (o.bias) cell.b_ih = parameter({gates * hidden}), cell.b_hh = parameter({gates * hidden});
     cells.push_back(std::move(cell));
   }
-  Generator start(0);
+  Generator start = next_generator();
   Recurrent::reset(start);
 }
 

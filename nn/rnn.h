@@ -32,7 +32,7 @@ class Recurrent : public Layer {
   std::vector<Cell> cells;
 
  protected:
-  /// Initial values from Generator(0). `invalid` if a size is below 1.
+  /// Initial values as Linear's. `invalid` if a size is below 1.
   Recurrent(const char* name, int64_t gates, int64_t states, int64_t input, int64_t hidden,
             const Options& options);
   /// One step of one layer: x [batch, input], and the states [batch, hidden] before -> the states after, the

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "nn/init.h"
 
 namespace troupe::nn {
 
@@ -17,6 +18,19 @@ Tensor parameter(const char* layer, const Shape& shape, double value, DType dtyp
 double checked_eps(const char* layer, double eps) {
   if (std::isfinite(eps) && eps >= 0) return eps;
   throw_invalid(fmt::format("[{}] eps must be a finite number of at least 0, got {}", layer, eps));
+}
+
+Tensor scale_or_ones(const Tensor& weight, const Shape& shape, const Tensor& x) {
+  return weight.defined() ? weight : Tensor::full(shape, 1, x.dtype());
+}
+
+Tensor shift_or_zeros(const Tensor& bias, const Shape& shape, const Tensor& x) {
+  return bias.defined() ? bias : Tensor::zeros(shape, x.dtype());
+}
+
+void reset_affine(const Tensor& weight, const Tensor& bias) {
+  if (weight.defined()) ones_(weight);
+  if (bias.defined()) zeros_(bias);
 }
 
 }  // namespace troupe::nn

@@ -9,4 +9,10 @@ Tensor parameter(const char* layer, const Shape& shape, double value, DType dtyp
 /// eps; `invalid` unless it is a finite number of at least 0.
 double checked_eps(const char* layer, double eps);
 
+/// `weight` or `bias`; undefined: ones or zeros of that shape, of the dtype of x.
+Tensor scale_or_ones(const Tensor& weight, const Shape& shape, const Tensor& x);
+Tensor shift_or_zeros(const Tensor& bias, const Shape& shape, const Tensor& x);
+/// Puts back what is defined to ones and zeros.
+void reset_affine(const Tensor& weight, const Tensor& bias);
+
 }  // namespace troupe::nn

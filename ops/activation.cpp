@@ -48,7 +48,7 @@ Tensor gelu_slope(const Tensor& x, bool approximate) {
 }
 
 const Op kRelu{.name = "relu",
-               .shape = floating_unary,
+               .shape = numeric_unary,
                .cpu = cpu::relu,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
@@ -73,6 +73,7 @@ const Op kTanh{.name = "tanh",
                .gradient = [](const Backward& b) -> Tensors {
                  return {apply1(kTanhGrad, {b.grads[0], b.out[0]})};
                },
+               .promotes = Promotion::floating,
                .samples = any};
 const Op kTanhGrad{.name = "tanh_grad",
                    .min_inputs = 2,
@@ -95,6 +96,7 @@ const Op kSigmoid{.name = "sigmoid",
                   .gradient = [](const Backward& b) -> Tensors {
                     return {apply1(kSigmoidGrad, {b.grads[0], b.out[0]})};
                   },
+                  .promotes = Promotion::floating,
                   .samples = any};
 const Op kSigmoidGrad{.name = "sigmoid_grad",
                       .min_inputs = 2,

@@ -1,10 +1,11 @@
-// Activation functions, of any floating dtype; results have the input's shape.
+// Activation functions, of any floating dtype (relu of integers too); results have the input's shape.
 #pragma once
 #include "ops/op.h"
 
 namespace troupe::ops {
 
 Tensor relu(const Tensor& x);
+/// Of integers and bools float32; so sigmoid.
 Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 /// x sigmoid(x).

@@ -3,8 +3,10 @@
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
 #include "ops/conv.h"
+#include "ops/cumulative.h"
 #include "ops/dropout.h"
 #include "ops/embedding_bag.h"
+#include "ops/extremes.h"
 #include "ops/index.h"
 #include "ops/layout.h"
 #include "ops/logic.h"
@@ -12,6 +14,7 @@
 #include "ops/matmul.h"
 #include "ops/norm.h"
 #include "ops/norm_layer.h"
+#include "ops/pick.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/rnn.h"
@@ -31,8 +34,13 @@ std::span<const Op* const> all_ops() {
       &kPow,
       &kMaximum,
       &kMinimum,
+      &kAtan2,
+      &kFloorDivide,
+      &kRemainder,
+      &kFmod,
       &kAddScalar,
       &kMulScalar,
+      &kDivScalar,
       &kPowScalar,
       &kEq,
       &kNe,
@@ -54,9 +62,15 @@ std::span<const Op* const> all_ops() {
       &kAbs,
       &kSquare,
       &kSign,
+      &kFloor,
+      &kCeil,
+      &kRound,
+      &kTrunc,
       &kExp,
+      &kExpm1,
       &kLog,
       &kLog1p,
+      &kLog2,
       &kSqrt,
       &kRsqrt,
       &kReciprocal,
@@ -87,11 +101,18 @@ std::span<const Op* const> all_ops() {
       &kProd,
       &kArgmax,
       &kArgmin,
+      &kMax,
+      &kMin,
+      &kMaxAlong,
+      &kMinAlong,
+      &kMedian,
       &kSort,
       &kArgsort,
       &kTopk,
       &kNorm,
       &kCumsum,
+      &kCumprod,
+      &kCumprodGrad,
       &kSoftmax,
       &kSoftmaxGrad,
       &kLogSoftmax,
@@ -129,6 +150,7 @@ std::span<const Op* const> all_ops() {
       &kGruCell,
       &kCrossEntropy,
       &kCrossEntropyGrad,
+      &kSoftCrossEntropy,
       &kNllLoss,
       &kNllLossGrad,
       &kMseLoss,
@@ -157,6 +179,7 @@ std::span<const Op* const> all_ops() {
       &kEmbeddingBag,
       &kIndexSelect,
       &kIndexAdd,
+      &kIndexCopy,
       &kGather,
       &kScatterAdd,
       &kConcat,
@@ -164,6 +187,10 @@ std::span<const Op* const> all_ops() {
       &kSplit,
       &kPad,
       &kOneHot,
+      &kNonzero,
+      &kMaskedSelect,
+      &kTake,
+      &kBincount,
   };
   return kOps;
 }

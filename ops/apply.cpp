@@ -8,34 +8,41 @@
 #include "core/saved_tensor.h"
 #include "ops/anomaly.h"
 #include "ops/op.h"
+#include "ops/promote.h"
+#include "ops/recorded.h"
 #include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
 
-// ---- bfloat16 and float16: rules that compute see float32, so that nothing is summed in fewer digits.
+// ---- Rules that compute see float32 for bfloat16 and float16, so that nothing is summed in fewer digits,
+// and int64 for int32, uint8 and maybe bool, so that there are fewer kernels.
 
-bool keeps_half(const Op& op) { return op.takes_half || op.view; }
+bool keeps_all(const Op& op) { return op.takes_half || op.view; }
+
+DType widened(const Op& op, DType t) {
+  return t == boolean ? (op.widens_bool ? int64 : boolean) : compute_dtype(t);
+}
 
 // Whether there is something to widen.
-bool any_half(const Op& op, std::span<const Tensor> all) {
-  if (keeps_half(op)) return false;
+bool any_narrow(const Op& op, std::span<const Tensor> all) {
+  if (keeps_all(op)) return false;
   for (const Tensor& t : all)
-    if (t.defined() && is_half(t.dtype())) return true;
+    if (t.defined() && widened(op, t.dtype()) != t.dtype()) return true;
   return false;
 }
 
 // Recorded if grad mode is on.
-Tensors widened(std::span<const Tensor> all) {
+Tensors widened(const Op& op, std::span<const Tensor> all) {
   Tensors out(all.begin(), all.end());
   for (Tensor& t : out)
-    if (t.defined()) t = to(t, compute_dtype(t.dtype()));
+    if (t.defined()) t = to(t, widened(op, t.dtype()));
   return out;
 }
 
 // The recorded application of one operator. A saved result is held without its history: with it, the node
 // would own itself. Saved inputs keep theirs, which leads away from this node.
-class OpNode final : public PartialNode {
+class OpNode final : public PartialNode, public SavesTensors {
  public:
   OpNode(const Op& op, Attrs attrs, std::span<const Tensor> in, const Tensors& out)
       : op_(op), own_attrs_(std::move(attrs)) {
@@ -54,7 +61,7 @@ class OpNode final : public PartialNode {
     if (anomaly_mode() != Anomaly::off) [[unlikely]]
       where_ = std::make_unique<const std::string>(place(sequence()));
     if (op.saves_inputs)
-      for (size_t i = 0; i < in.size(); ++i) in_.push_back(save(op.saves_inputs, i, in[i]));
+      for (size_t i = 0; i < in.size(); ++i) in_.push_back(save(is_read(i) ? op.saves_inputs : 0, i, in[i]));
     if (op.saves_outputs)
       for (size_t i = 0; i < out.size(); ++i) out_.push_back(save(op.saves_outputs, i, out[i].detach()));
     if (out.size() > 1)
@@ -93,8 +100,8 @@ class OpNode final : public PartialNode {
       if (!grads[i].defined() && !(op_.aside >> i & 1))
         grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
     const Few in = restore(in_, false), out = restore(out_, true);
-    bool half = any_half(op_, grads);
-    for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_half(op_);
+    bool half = any_narrow(op_, grads);
+    for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_all(op_);
     Tensors sums(request.sums.begin(), request.sums.end());
     for (Tensor& sum : sums)
       if (sum.defined() && (reads(in, sum) || reads(out, sum) || reads(grads, sum))) sum = {};
@@ -102,6 +109,16 @@ class OpNode final : public PartialNode {
                           : differentiate(in, out, grads, specs_, request.wanted, sums);
     result.resize(specs_.size());
     return result;
+  }
+
+  void detach_saved(const TensorImpl& base) override {
+    for (SavedTensor& t : in_) t.detach_from(base);
+  }
+
+  void result_is_now_in(size_t i, const Tensor& t) {
+    if (i < out_.size() && out_[i].kept() && out_[i].get().shape() == t.shape() &&
+        out_[i].get().dtype() == t.dtype())
+      out_[i] = SavedTensor(t.detach());
   }
 
   void release_saved() override {
@@ -133,23 +150,31 @@ class OpNode final : public PartialNode {
                      std::span<const uint8_t> wanted) const {
     std::vector<Spec> specs(specs_.begin(), specs_.end());
     for (Spec& s : specs) s.dtype = compute_dtype(s.dtype);
-    Tensors result = differentiate(widened(in), widened(out), widened(grads), specs, wanted);
+    Tensors result = differentiate(widened(op_, in), widened(op_, out), widened(op_, grads), specs, wanted);
     for (size_t i = 0; i < result.size(); ++i)
       if (result[i].defined()) result[i] = to(result[i], specs_[i].dtype);
     return result;
+  }
+
+  // Whether a gradient that somebody wants reads input i.
+  bool is_read(size_t i) const {
+    if (i >= op_.saves_for.size()) return true;
+    for (size_t k = 0; k < next().size() && k < 32; ++k)
+      if (next()[k] && (op_.saves_for[i] >> k & 1)) return true;
+    return false;
   }
 
   static SavedTensor save(uint32_t mask, size_t i, const Tensor& t) {
     return mask == kAll || (i < 32 && (mask >> i & 1)) ? SavedTensor(t) : SavedTensor();
   }
 
-  // Inputs come with their history, and results too if the pass is recorded.
+  // With their histories if the pass is recorded.
   Few restore(const SavedList& saved, bool results) {
     Few tensors(saved.size());
     for (size_t i = 0; i < saved.size(); ++i) {
       if (!saved[i].defined()) continue;
       tensors[i] = saved[i].get();
-      if (!grad_enabled() || (!results && saved[i].kept())) continue;
+      if (!grad_enabled() || (!results && tensors[i].requires_grad())) continue;  // a leaf has it
       const Edge edge = results ? Edge{Ref<Node>(this), static_cast<uint32_t>(i)} : next()[i];
       tensors[i] = tensors[i].detach();
       if (edge) tensors[i].set_grad_fn(edge);
@@ -189,27 +214,30 @@ void run_kernel(const Call& call, Tensors& out) {
     throw_error(ErrorKind::unimplemented,
                 fmt::format("[{}] no kernel for device {}", call.op.name, device.str()));
   const Specs specs = call.op.shape(call);
-  const bool half = any_half(call.op, call.in);
+  const bool narrow = any_narrow(call.op, call.in);
   out.reserve(specs.size());
   for (const Spec& s : specs)
-    out.push_back(Tensor::empty(s.shape, half ? compute_dtype(s.dtype) : s.dtype, device));
-  if (!half) return kernel(call, out);
+    out.push_back(Tensor::empty(s.shape, narrow ? widened(call.op, s.dtype) : s.dtype, device));
+  if (!narrow) return kernel(call, out);
   NoGradGuard off;
-  kernel({call.op, widened(call.in), call.attrs}, out);
+  kernel({call.op, widened(call.op, call.in), call.attrs}, out);
   for (size_t i = 0; i < out.size(); ++i) out[i] = to(out[i], specs[i].dtype);
 }
 
 // A composition has no shape rule that could say the dtype of its results: it is that of the inputs.
 Tensors compose(const Call& call) {
-  if (!any_half(call.op, call.in)) return call.op.compose(call);
   const Tensor* half = nullptr;
   for (const Tensor& t : call.in)
-    if (is_half(t.dtype()) && !half) half = &t;
+    if (is_half(t.dtype()) && !half && !call.op.takes_half) half = &t;
+  if (!half) return call.op.compose(call);
   for (const Tensor& t : call.in)
     if (is_floating(t.dtype()) && t.dtype() != half->dtype())
       throw_invalid(fmt::format("[{}] inputs differ in dtype: {} and {}; use .to() on one of them",
                                 call.op.name, half->str(), t.str()));
-  Tensors out = call.op.compose({call.op, widened(call.in), call.attrs});
+  Tensors wide(call.in.begin(), call.in.end());
+  for (Tensor& t : wide)
+    if (is_half(t.dtype())) t = to(t, float32);
+  Tensors out = call.op.compose({call.op, wide, call.attrs});
   for (Tensor& t : out)
     if (t.dtype() == float32) t = to(t, half->dtype());
   return out;
@@ -228,14 +256,29 @@ Tensors run(const Call& call) try {
   throw Error(e.kind(), prefix + e.message(), e.trail(), e.worker());
 }
 
+ViewOrigin origin_of(const Op& op) {
+  if (!grad_enabled()) return ViewOrigin::no_grad;
+  return op.splits ? ViewOrigin::one_of_several : ViewOrigin::plain;
+}
+
 }  // namespace
+
+void result_is_now_in(const Edge& edge, const Tensor& t) {
+  if (auto* node = dynamic_cast<OpNode*>(edge.node.get())) node->result_is_now_in(edge.input, t);
+}
 
 Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   check_inputs(op, inputs);
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
+  if (may_differ(op, inputs)) [[unlikely]]
+    if (const Tensors alike = promoted(op, inputs, attrs.empty() ? op.attrs : attrs); !alike.empty())
+      return apply(op, alike, std::move(attrs));
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
   Tensors out = run(call);
   if (op.compose) return out;
+  if (op.view)
+    for (const Tensor& t : out)
+      if (t.storage() == inputs[0].storage()) t.set_view_of(inputs[0], origin_of(op));
   if (anomaly_mode() != Anomaly::off) [[unlikely]]
     check_results(call, out);
   if (!op.gradient || !grad_enabled()) return out;
@@ -250,7 +293,7 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
 }
 
 Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs) {
-  if (!sum.defined() || !op.cpu_adding || any_half(op, inputs)) return apply(op, inputs, std::move(attrs));
+  if (!sum.defined() || !op.cpu_adding || any_narrow(op, inputs)) return apply(op, inputs, std::move(attrs));
   check_inputs(op, inputs);
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};

@@ -1,9 +1,12 @@
 #include "ops/arithmetic.h"
 
-#include <cmath>
+#include <fmt/format.h>
 
+#include "core/error.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
+#include "ops/logic.h"
+#include "ops/promote.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 
@@ -36,13 +39,70 @@ Tensors extremum_gradient(const Backward& b, bool first_wins_if_larger) {
   return out;
 }
 
-// A number that the dtype of `a` does not have must not be rounded to one that it has.
-Tensor with_number(const Op& op, const Tensor& a, double value) {
-  if (!a.defined() || is_floating(a.dtype()))
-    return apply1(op, {a, a.defined() ? Tensor::scalar(value, a.dtype()) : Tensor()});
-  if (a.dtype() == int64 && value == std::floor(value) && std::fabs(value) < 0x1p63)
-    return apply1(op, {a, Tensor::scalar(value, int64)});
-  return apply1(op, {to(a, float64), Tensor::scalar(value, float64)});
+void refuse_bool(const char* op, bool any) {
+  if (any)
+    throw_invalid(fmt::format("[{}] is not for bool; use logical_not() to invert a mask, or .to(int64)", op));
+}
+
+Specs sub_spec(const Call& c) {
+  refuse_bool(c.name(), c.in[0].dtype() == boolean);
+  return numeric_binary(c);
+}
+
+// Of a, and of the number in the common dtype.
+Tensor with_number(const Op& op, const Tensor& a, const Scalar& value) {
+  if (!a.defined()) return apply1(op, {a, a});
+  const DType t = result_type(a, value);
+  return apply1(op, {to(a, t), wrapped(value, t)});
+}
+Tensor with_number(const Op& op, const Scalar& value, const Tensor& a) {
+  if (!a.defined()) return apply1(op, {a, a});
+  const DType t = result_type(a, value);
+  return apply1(op, {wrapped(value, t), to(a, t)});
+}
+
+// A number that the dtype does not have must not become one that it has.
+Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
+  if (a.defined() && is_narrow_integer(a.dtype()) && !value.is_floating()) {
+    const int64_t held =
+        visit_dtype(a.dtype(), [&](auto zero) { return static_cast<int64_t>(value.to<decltype(zero)>()); });
+    if (held != value.to<int64_t>())
+      throw_invalid(fmt::format("[{}] {} is beyond what {} holds; use .to(int64)", op.name, value.str(),
+                                name(a.dtype())));
+  }
+  return with_number(op, a, value);
+}
+
+Tensor angle_share(const Tensor& g, const Tensor& of, const Tensor& y, const Tensor& x) {
+  const Tensor length = add(square(x), square(y));
+  return div(mul(g, of), where(eq(length, 0), 1, length));  // 0 at the origin
+}
+
+Tensor floor_quotient(const Backward& b) {
+  return floor_divide(b.in[0].detach(), b.in[1].detach());  // constant between its jumps
+}
+
+std::vector<Sample> two_apart() {  // quotients away from integers
+  return {{{Tensor::of<double>({5.3, -4.1, 7.7, -9.5}), Tensor::of<double>({2, -3, -2.5, 4})}},
+          {{Tensor::of<double>({5.3, -4.1}, {2, 1}), Tensor::of<double>({1.9, -3.3, 0.7})}}};
+}
+
+Specs pow_spec(const Call& c) {
+  if (c.in[0].dtype() == boolean) reject(c, "is not for two bool tensors; use .to(int64)");
+  return numeric_binary(c);
+}
+Specs pow_scalar_spec(const Call& c) {
+  const Scalar& e = c.attrs.scalar("exponent");
+  if (!is_floating(c.in[0].dtype()) && e.to<int64_t>() < 0)
+    reject(c, fmt::format("integers have no negative powers, got {} to the power of {}; use .to(float32)",
+                          c.in[0].str(), e.str()));
+  return same_spec(c);
+}
+
+// What two bools have no answer to.
+Specs quotient_spec(const Call& c) {
+  refuse_bool(c.name(), c.in[0].dtype() == boolean);
+  return numeric_binary(c);
 }
 
 Specs where_spec(const Call& c) {
@@ -65,12 +125,14 @@ const Op kAdd{.name = "add",
                 if (b.needs(1)) out[1] = sum_to(b.grads[0], b.shape(1));
                 return out;
               },
+              .widens_bool = true,
+              .promotes = Promotion::common,
               .samples = two_any};
 
 const Op kSub{.name = "sub",
               .min_inputs = 2,
               .max_inputs = 2,
-              .shape = numeric_binary,
+              .shape = sub_spec,
               .cpu = cpu::sub,
               .gradient = [](const Backward& b) -> Tensors {
                 Tensors out(2);
@@ -78,6 +140,7 @@ const Op kSub{.name = "sub",
                 if (b.needs(1)) out[1] = neg(sum_to(b.grads[0], b.shape(1)));
                 return out;
               },
+              .promotes = Promotion::common,
               .samples = two_any};
 
 const Op kMul{.name = "mul",
@@ -86,12 +149,15 @@ const Op kMul{.name = "mul",
               .shape = numeric_binary,
               .cpu = cpu::mul,
               .saves_inputs = 0b11,
+              .saves_for = {0b10, 0b01},
               .gradient = [](const Backward& b) -> Tensors {
                 Tensors out(2);
                 if (b.needs(0)) out[0] = sum_to(mul(b.grads[0], b.in[1]), b.shape(0));
                 if (b.needs(1)) out[1] = sum_to(mul(b.grads[0], b.in[0]), b.shape(1));
                 return out;
               },
+              .widens_bool = true,
+              .promotes = Promotion::common,
               .samples = two_any};
 
 const Op kDiv{.name = "div",
@@ -100,6 +166,7 @@ const Op kDiv{.name = "div",
               .shape = floating_binary,
               .cpu = cpu::div,
               .saves_inputs = 0b11,
+              .saves_for = {0b10, kAll},
               .gradient = [](const Backward& b) -> Tensors {
                 const Tensor g = div(b.grads[0], b.in[1]);
                 Tensors out(2);
@@ -107,13 +174,14 @@ const Op kDiv{.name = "div",
                 if (b.needs(1)) out[1] = neg(sum_to(mul(g, div(b.in[0], b.in[1])), b.shape(1)));
                 return out;
               },
+              .promotes = Promotion::floating,
               .samples = two_far_from_zero};
 
 // At exponent 0 the power is constant; at base 0 and exponent >= 0 the logarithm is taken as 0.
 const Op kPow{.name = "pow",
               .min_inputs = 2,
               .max_inputs = 2,
-              .shape = floating_binary,
+              .shape = pow_spec,
               .cpu = cpu::pow,
               .saves_inputs = 0b11,
               .gradient = [](const Backward& b) -> Tensors {
@@ -123,11 +191,12 @@ const Op kPow{.name = "pow",
                 if (b.needs(0))
                   out[0] = sum_to(where(eq(e, zero), zero, mul(mul(g, e), pow(x, add(e, -1.0)))), b.shape(0));
                 if (b.needs(1)) {
-                  const Tensor safe = where(eq(x, zero), Tensor::scalar(1, x.dtype()), x);
+                  const Tensor safe = where(logical_and(eq(x, zero), ge(e, zero)), 1.0, x);
                   out[1] = sum_to(mul(mul(g, pow(x, e)), log(safe)), b.shape(1));
                 }
                 return out;
               },
+              .promotes = Promotion::common,
               .samples = two_positive};
 
 const Op kMaximum{.name = "maximum",
@@ -137,6 +206,8 @@ const Op kMaximum{.name = "maximum",
                   .cpu = cpu::maximum,
                   .saves_inputs = 0b11,
                   .gradient = [](const Backward& b) { return extremum_gradient(b, true); },
+                  .widens_bool = true,
+                  .promotes = Promotion::common,
                   .samples = two_any};
 
 const Op kMinimum{.name = "minimum",
@@ -146,37 +217,120 @@ const Op kMinimum{.name = "minimum",
                   .cpu = cpu::minimum,
                   .saves_inputs = 0b11,
                   .gradient = [](const Backward& b) { return extremum_gradient(b, false); },
+                  .widens_bool = true,
+                  .promotes = Promotion::common,
                   .samples = two_any};
 
+const Op kAtan2{.name = "atan2",
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .shape = floating_binary,
+                .cpu = cpu::atan2,
+                .saves_inputs = 0b11,
+                .gradient = [](const Backward& b) -> Tensors {
+                  const Tensor &y = b.in[0], &x = b.in[1], &g = b.grads[0];
+                  Tensors out(2);
+                  if (b.needs(0)) out[0] = sum_to(angle_share(g, x, y, x), b.shape(0));
+                  if (b.needs(1)) out[1] = neg(sum_to(angle_share(g, y, y, x), b.shape(1)));
+                  return out;
+                },
+                .promotes = Promotion::floating,
+                .samples = two_far_from_zero};
+
+// As in PyTorch, the result requires a gradient, and there is none.
+const Op kFloorDivide{
+    .name = "floor_divide",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = quotient_spec,
+    .cpu = cpu::floor_divide,
+    .gradient = [](const Backward&) -> Tensors {
+      throw_invalid("[floor_divide] has no gradient; detach() its inputs or its result");
+    },
+    .promotes = Promotion::common,
+    .samples = []() -> std::vector<Sample> {
+      const Tensor by = Tensor::of<int64_t>({2, -3, -2, 4});
+      return {{{Tensor::of<int64_t>({5, -4, 7, -9}), by}}, {{Tensor::of<int64_t>({5, -4}, {2, 1}), by}}};
+    }};
+
+const Op kRemainder{.name = "remainder",
+                    .min_inputs = 2,
+                    .max_inputs = 2,
+                    .shape = quotient_spec,
+                    .cpu = cpu::remainder,
+                    .saves_inputs = 0b11,
+                    .gradient = [](const Backward& b) -> Tensors {
+                      Tensors out(2);
+                      if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
+                      if (b.needs(1)) out[1] = neg(sum_to(mul(b.grads[0], floor_quotient(b)), b.shape(1)));
+                      return out;
+                    },
+                    .promotes = Promotion::common,
+                    .samples = two_apart};
+
+const Op kFmod{
+    .name = "fmod",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = quotient_spec,
+    .cpu = cpu::fmod,
+    .saves_inputs = 0b11,
+    .gradient = [](const Backward& b) -> Tensors {
+      Tensors out(2);
+      if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
+      if (b.needs(1))
+        out[1] = neg(sum_to(mul(b.grads[0], trunc(div(b.in[0].detach(), b.in[1].detach()))), b.shape(1)));
+      return out;
+    },
+    .promotes = Promotion::common,
+    .samples = two_apart};
+
 const Op kAddScalar{.name = "add_scalar",
-                    .attrs = {{"value", 0.0}},
-                    .shape = numeric_unary,
+                    .attrs = {{"value", Scalar(0)}},
+                    .shape = same_spec,
                     .cpu = cpu::add_scalar,
                     .gradient = [](const Backward& b) -> Tensors { return {b.grads[0]}; },
+                    .widens_bool = true,
+                    .promotes = Promotion::common,
                     .samples = []() -> std::vector<Sample> {
                       return {{{sample({3, 4})}, {{"value", 1.5}}}};
                     }};
 
 const Op kMulScalar{
     .name = "mul_scalar",
-    .attrs = {{"value", 1.0}},
-    .shape = numeric_unary,
+    .attrs = {{"value", Scalar(1)}},
+    .shape = same_spec,
     .cpu = cpu::mul_scalar,
-    .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], b.attrs.number("value"))}; },
+    .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], b.attrs.scalar("value"))}; },
+    .widens_bool = true,
+    .promotes = Promotion::common,
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({3, 4})}, {{"value", -1.5}}}};
+    }};
+
+const Op kDivScalar{
+    .name = "div_scalar",
+    .attrs = {{"value", Scalar(1)}},
+    .shape = floating_unary,
+    .cpu = cpu::div_scalar,
+    .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], b.attrs.scalar("value"))}; },
+    .promotes = Promotion::floating,
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4})}, {{"value", -1.5}}}};
     }};
 
 const Op kPowScalar{.name = "pow_scalar",
-                    .attrs = {{"exponent", 1.0}},
-                    .shape = floating_unary,
+                    .attrs = {{"exponent", Scalar(1)}},
+                    .shape = pow_scalar_spec,
                     .cpu = cpu::pow_scalar,
                     .saves_inputs = 1,
                     .gradient = [](const Backward& b) -> Tensors {
-                      const double e = b.attrs.number("exponent");
-                      if (e == 0) return {mul(b.grads[0], 0.0)};
+                      const double e = b.attrs.scalar("exponent").to<double>();
+                      if (e == 0) return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype)};
                       return {mul(b.grads[0], mul(e == 1 ? pow(b.in[0], 0.0) : pow(b.in[0], e - 1), e))};
                     },
+                    .widens_bool = true,
+                    .promotes = Promotion::common,
                     .samples = []() -> std::vector<Sample> {
                       return {{{sample({3, 4}, 0.5, 2)}, {{"exponent", -1.5}}},
                               {{sample({3, 4})}, {{"exponent", 2.0}}},
@@ -190,6 +344,7 @@ const Op kEq{.name = "eq",
              .shape = comparison,
              .cpu = cpu::eq,
              .takes_half = true,
+             .promotes = Promotion::common,
              .samples = two_any};
 const Op kNe{.name = "ne",
              .min_inputs = 2,
@@ -197,6 +352,7 @@ const Op kNe{.name = "ne",
              .shape = comparison,
              .cpu = cpu::ne,
              .takes_half = true,
+             .promotes = Promotion::common,
              .samples = two_any};
 const Op kLt{.name = "lt",
              .min_inputs = 2,
@@ -204,6 +360,7 @@ const Op kLt{.name = "lt",
              .shape = comparison,
              .cpu = cpu::lt,
              .takes_half = true,
+             .promotes = Promotion::common,
              .samples = two_any};
 const Op kLe{.name = "le",
              .min_inputs = 2,
@@ -211,6 +368,7 @@ const Op kLe{.name = "le",
              .shape = comparison,
              .cpu = cpu::le,
              .takes_half = true,
+             .promotes = Promotion::common,
              .samples = two_any};
 const Op kGt{.name = "gt",
              .min_inputs = 2,
@@ -218,6 +376,7 @@ const Op kGt{.name = "gt",
              .shape = comparison,
              .cpu = cpu::gt,
              .takes_half = true,
+             .promotes = Promotion::common,
              .samples = two_any};
 const Op kGe{.name = "ge",
              .min_inputs = 2,
@@ -225,6 +384,7 @@ const Op kGe{.name = "ge",
              .shape = comparison,
              .cpu = cpu::ge,
              .takes_half = true,
+             .promotes = Promotion::common,
              .samples = two_any};
 
 const Op kWhere{.name = "where",
@@ -241,6 +401,8 @@ const Op kWhere{.name = "where",
                   return out;
                 },
                 .takes_half = true,
+                .promotes = Promotion::common,
+                .promotes_from = 1,
                 .samples = []() -> std::vector<Sample> {
                   const Tensor condition = gt(sample({3, 4}, -1, 1, 2), Tensor::scalar(0, float64));
                   return {{{condition, sample({3, 4}), sample({4}, -2, 2, 1)}},
@@ -248,29 +410,83 @@ const Op kWhere{.name = "where",
                 }};
 
 Tensor add(const Tensor& a, const Tensor& b) { return apply1(kAdd, {a, b}); }
-Tensor sub(const Tensor& a, const Tensor& b) { return apply1(kSub, {a, b}); }
+Tensor sub(const Tensor& a, const Tensor& b) {
+  refuse_bool("sub", a.defined() && b.defined() && (a.dtype() == boolean || b.dtype() == boolean));
+  return apply1(kSub, {a, b});
+}
 Tensor mul(const Tensor& a, const Tensor& b) { return apply1(kMul, {a, b}); }
 Tensor div(const Tensor& a, const Tensor& b) { return apply1(kDiv, {a, b}); }
 Tensor pow(const Tensor& a, const Tensor& b) { return apply1(kPow, {a, b}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return apply1(kMaximum, {a, b}); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return apply1(kMinimum, {a, b}); }
-Tensor add(const Tensor& a, double value) { return apply1(kAddScalar, {a}, {{"value", value}}); }
-Tensor mul(const Tensor& a, double value) { return apply1(kMulScalar, {a}, {{"value", value}}); }
-Tensor pow(const Tensor& a, double exponent) { return apply1(kPowScalar, {a}, {{"exponent", exponent}}); }
+// PyTorch's gradient squares the integers first, which wrap, and does not negate bools.
+Tensor atan2(const Tensor& y, const Tensor& x) {
+  const auto small = [](const Tensor& t) { return t.dtype() == uint8 || t.dtype() == boolean; };
+  if (y.defined() && x.defined() && grad_enabled() && (y.requires_grad() || x.requires_grad()) &&
+      (small(y) || small(x)))
+    throw_invalid(fmt::format("[atan2] {} and {} have no gradient together; use .to() on one of them",
+                              y.str(), x.str()));
+  return apply1(kAtan2, {y, x});
+}
+Tensor floor_divide(const Tensor& a, const Tensor& b) { return apply1(kFloorDivide, {a, b}); }
+Tensor remainder(const Tensor& a, const Tensor& b) { return apply1(kRemainder, {a, b}); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return apply1(kFmod, {a, b}); }
+
+Tensor add(const Tensor& a, Scalar value) { return apply1(kAddScalar, {a}, {{"value", value}}); }
+Tensor sub(const Tensor& a, Scalar value) {
+  refuse_bool("sub", value.is_boolean() || (a.defined() && a.dtype() == boolean));
+  return add(a, -value);
+}
+Tensor sub(Scalar value, const Tensor& a) {
+  refuse_bool("sub", value.is_boolean() || (a.defined() && a.dtype() == boolean));
+  return add(neg(a.defined() ? to(a, result_type(a, value)) : a), value);
+}
+Tensor mul(const Tensor& a, Scalar value) { return apply1(kMulScalar, {a}, {{"value", value}}); }
+Tensor div(const Tensor& a, Scalar value) { return apply1(kDivScalar, {a}, {{"value", value}}); }
+Tensor div(Scalar value, const Tensor& a) {
+  if (!a.defined()) return apply1(kDiv, {a, a});
+  const DType t = floating_type(result_type(a, value));
+  return apply1(kDiv, {wrapped(value, t), to(a, t)});
+}
+Tensor pow(const Tensor& a, Scalar exponent) { return apply1(kPowScalar, {a}, {{"exponent", exponent}}); }
+Tensor pow(Scalar base, const Tensor& exponent) { return with_number(kPow, base, exponent); }
+Tensor floor_divide(const Tensor& a, Scalar value) { return with_number(kFloorDivide, a, value); }
+Tensor floor_divide(Scalar value, const Tensor& a) { return with_number(kFloorDivide, value, a); }
+Tensor remainder(const Tensor& a, Scalar value) { return with_number(kRemainder, a, value); }
+Tensor remainder(Scalar value, const Tensor& a) { return with_number(kRemainder, value, a); }
+Tensor fmod(const Tensor& a, Scalar value) { return with_number(kFmod, a, value); }
+
 Tensor eq(const Tensor& a, const Tensor& b) { return apply1(kEq, {a, b}); }
 Tensor ne(const Tensor& a, const Tensor& b) { return apply1(kNe, {a, b}); }
 Tensor lt(const Tensor& a, const Tensor& b) { return apply1(kLt, {a, b}); }
 Tensor le(const Tensor& a, const Tensor& b) { return apply1(kLe, {a, b}); }
 Tensor gt(const Tensor& a, const Tensor& b) { return apply1(kGt, {a, b}); }
 Tensor ge(const Tensor& a, const Tensor& b) { return apply1(kGe, {a, b}); }
-Tensor eq(const Tensor& a, double value) { return with_number(kEq, a, value); }
-Tensor ne(const Tensor& a, double value) { return with_number(kNe, a, value); }
-Tensor lt(const Tensor& a, double value) { return with_number(kLt, a, value); }
-Tensor le(const Tensor& a, double value) { return with_number(kLe, a, value); }
-Tensor gt(const Tensor& a, double value) { return with_number(kGt, a, value); }
-Tensor ge(const Tensor& a, double value) { return with_number(kGe, a, value); }
+Tensor eq(const Tensor& a, Scalar value) { return compared(kEq, a, value); }
+Tensor ne(const Tensor& a, Scalar value) { return compared(kNe, a, value); }
+Tensor lt(const Tensor& a, Scalar value) { return compared(kLt, a, value); }
+Tensor le(const Tensor& a, Scalar value) { return compared(kLe, a, value); }
+Tensor gt(const Tensor& a, Scalar value) { return compared(kGt, a, value); }
+Tensor ge(const Tensor& a, Scalar value) { return compared(kGe, a, value); }
+
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply1(kWhere, {condition, a, b});
+}
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
+  if (!a.defined()) return where(condition, a, a);
+  const DType t = result_type(a, b);
+  return where(condition, to(a, t), Tensor::scalar(b, t));
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
+  if (!b.defined()) return where(condition, b, b);
+  const DType t = result_type(b, a);
+  return where(condition, Tensor::scalar(a, t), to(b, t));
+}
+Tensor where(const Tensor& condition, Scalar a, Scalar b) {
+  ResultType type;
+  type.add(a);
+  type.add(b);
+  return where(condition, Tensor::scalar(a, type.get()), Tensor::scalar(b, type.get()));
 }
 
 }  // namespace troupe::ops

@@ -4,41 +4,66 @@
 
 namespace troupe::ops {
 
-/// Inputs have one dtype (not bool) and shapes that broadcast; so does the result.
+// Shapes broadcast. Operands of several dtypes meet in result_type() (ops/promote.h), as in PyTorch; each
+// gets its gradient in its own. Integers wrap around. Of bools + is "or" and * is "and".
+
 Tensor add(const Tensor& a, const Tensor& b);
+/// Not for bool: `invalid`.
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
-/// Floating inputs only; so pow.
+/// Of integers and bools float32; so atan2.
 Tensor div(const Tensor& a, const Tensor& b);
+/// An integer to a negative power is 0, but for 1 and -1. Not of two bools.
 Tensor pow(const Tensor& a, const Tensor& b);
 /// NaN if one of the two is. Equal elements share the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-/// The number takes the dtype of the tensor.
-Tensor add(const Tensor& a, double value);
-Tensor mul(const Tensor& a, double value);
-inline Tensor sub(const Tensor& a, double value) { return add(a, -value); }
-inline Tensor div(const Tensor& a, double value) { return mul(a, 1 / value); }
-Tensor pow(const Tensor& a, double exponent);
+/// The angle of the point (x, y), in (-pi, pi].
+Tensor atan2(const Tensor& y, const Tensor& x);
+/// The quotient, rounded down. Integers by 0 are `invalid`; so remainder and fmod, and none is for two bools.
+/// A backward pass through it is refused.
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+/// a - b floor_divide(a, b): of the sign of b. Of fmod: of the sign of a.
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor fmod(const Tensor& a, const Tensor& b);
 
-/// Boolean results, for every dtype.
+Tensor add(const Tensor& a, Scalar value);
+Tensor sub(const Tensor& a, Scalar value);
+Tensor sub(Scalar value, const Tensor& a);
+Tensor mul(const Tensor& a, Scalar value);
+Tensor div(const Tensor& a, Scalar value);
+Tensor div(Scalar value, const Tensor& a);
+/// A negative integer exponent of integers is `invalid`.
+Tensor pow(const Tensor& a, Scalar exponent);
+Tensor pow(Scalar base, const Tensor& exponent);
+Tensor floor_divide(const Tensor& a, Scalar value);
+Tensor floor_divide(Scalar value, const Tensor& a);
+Tensor remainder(const Tensor& a, Scalar value);
+Tensor remainder(Scalar value, const Tensor& a);
+Tensor fmod(const Tensor& a, Scalar value);
+
+/// Boolean results, for every dtype; compared in the common one.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);
 Tensor le(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, const Tensor& b);
-/// A floating tensor is compared with the number in its own dtype; int64 and bool with its exact value.
-Tensor eq(const Tensor& a, double value);
-Tensor ne(const Tensor& a, double value);
-Tensor lt(const Tensor& a, double value);
-Tensor le(const Tensor& a, double value);
-Tensor gt(const Tensor& a, double value);
-Tensor ge(const Tensor& a, double value);
+/// `invalid` for an integer that the integers of `a` cannot hold.
+Tensor eq(const Tensor& a, Scalar value);
+Tensor ne(const Tensor& a, Scalar value);
+Tensor lt(const Tensor& a, Scalar value);
+Tensor le(const Tensor& a, Scalar value);
+Tensor gt(const Tensor& a, Scalar value);
+Tensor ge(const Tensor& a, Scalar value);
 /// a where `condition` (bool) is true, else b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// `invalid` for a number that the common dtype cannot hold (Scalar::fits).
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
+Tensor where(const Tensor& condition, Scalar a, Scalar b);
 
-extern const Op kAdd, kSub, kMul, kDiv, kPow, kMaximum, kMinimum, kAddScalar, kMulScalar, kPowScalar, kEq,
-    kNe, kLt, kLe, kGt, kGe, kWhere;
+extern const Op kAdd, kSub, kMul, kDiv, kPow, kMaximum, kMinimum, kAtan2, kFloorDivide, kRemainder, kFmod,
+    kAddScalar, kMulScalar, kDivScalar, kPowScalar, kEq, kNe, kLt, kLe, kGt, kGe, kWhere;
 
 }  // namespace troupe::ops

@@ -11,8 +11,8 @@ namespace troupe::ops {
 namespace {
 
 const char* kind(const AttrValue& value) {
-  constexpr const char* kKinds[] = {"a boolean", "an integer",         "a number",
-                                    "a text",    "a list of integers", "a list of numbers"};
+  constexpr const char* kKinds[] = {"a boolean",          "an integer",        "a number", "a text",
+                                    "a list of integers", "a list of numbers", "a number"};
   return kKinds[value.index()];
 }
 
@@ -20,6 +20,12 @@ const char* kind(const AttrValue& value) {
 bool convert(AttrValue& value, const AttrValue& like) {
   if (value.index() == like.index()) return true;
   const bool wants_ints = std::holds_alternative<std::vector<int64_t>>(like);
+  if (std::holds_alternative<Scalar>(like)) {
+    if (const auto* b = std::get_if<bool>(&value)) return value = Scalar(*b), true;
+    if (const auto* i = std::get_if<int64_t>(&value)) return value = Scalar(*i), true;
+    if (const auto* d = std::get_if<double>(&value)) return value = Scalar(*d), true;
+    return false;
+  }
   if (const auto* i = std::get_if<int64_t>(&value)) {
     if (std::holds_alternative<double>(like)) return value = static_cast<double>(*i), true;
     if (wants_ints) return value = std::vector<int64_t>{*i}, true;
@@ -39,6 +45,8 @@ std::string str(const AttrValue& value) {
       [](const auto& v) {
         if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>)
           return fmt::format("\"{}\"", v);
+        else if constexpr (std::is_same_v<std::decay_t<decltype(v)>, Scalar>)
+          return v.str();
         else
           return fmt::format("{}", v);
       },

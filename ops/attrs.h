@@ -7,9 +7,13 @@
 #include <variant>
 #include <vector>
 
+#include "core/scalar.h"
+
 namespace troupe::ops {
 
-using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+/// A Scalar is a number of any kind, kept exactly: the operand of an operator. A double is a setting.
+using AttrValue =
+    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, Scalar>;
 
 /// "3", "[1, 2]", "\"mean\"", "true".
 std::string str(const AttrValue& value);
@@ -23,6 +27,7 @@ struct Attr {
   Attr(std::string_view n, int v) : name(n), value(int64_t{v}) {}
   Attr(std::string_view n, int64_t v) : name(n), value(v) {}
   Attr(std::string_view n, double v) : name(n), value(v) {}
+  Attr(std::string_view n, Scalar v) : name(n), value(v) {}
   Attr(std::string_view n, const char* v) : name(n), value(std::string(v)) {}
 };
 
@@ -44,12 +49,13 @@ class Attrs {
   bool flag(std::string_view name) const { return get<bool>(name); }
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
   double number(std::string_view name) const { return get<double>(name); }
+  const Scalar& scalar(std::string_view name) const { return get<Scalar>(name); }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
   const std::vector<int64_t>& ints(std::string_view name) const { return get<std::vector<int64_t>>(name); }
 
   /// These attributes in the order of `defaults`, missing ones filled in. Integers become numbers, and one
-  /// integer a list of integers, where the default is one. `invalid`, starting with [op], for an unknown name
-  /// or another type.
+  /// integer a list of integers, where the default is one; all numbers become a Scalar. `invalid`, starting
+  /// with [op], for an unknown name or another type.
   Attrs complete(const Attrs& defaults, std::string_view op) &&;
 
  private:

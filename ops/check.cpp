@@ -82,10 +82,7 @@ Specs binary_spec(const Call& c, DType result) {
 }
 }  // namespace
 
-Specs numeric_binary(const Call& c) {
-  if (c.in[0].dtype() == boolean) numeric_unary(c);
-  return binary_spec(c, c.in[0].dtype());
-}
+Specs numeric_binary(const Call& c) { return binary_spec(c, c.in[0].dtype()); }
 
 Specs floating_binary(const Call& c) {
   require_floating(c, c.in[0]);

@@ -33,6 +33,7 @@ ShapeRule floating_unary;
 ShapeRule numeric_unary;
 /// Two inputs of one dtype, broadcast.
 ShapeRule numeric_binary;
+/// The same of floating ones.
 ShapeRule floating_binary;
 /// The same with a boolean result.
 ShapeRule comparison;

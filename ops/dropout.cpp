@@ -33,4 +33,9 @@ Tensor dropout(const Tensor& x, double p, Generator& generator) {
   return apply1(kDropout, {x}, {{"p", p}, {"seed", static_cast<int64_t>(generator.next())}});
 }
 
+Tensor dropout(const Tensor& x, double p) {
+  Generator generator = next_generator();
+  return dropout(x, p, generator);
+}
+
 }  // namespace troupe::ops

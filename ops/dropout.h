@@ -1,6 +1,6 @@
-// Dropout, with an explicit source of randomness.
+// Dropout.
 #pragma once
-#include "core/random.h"
+#include "core/stream.h"
 #include "ops/op.h"
 
 namespace troupe::ops {
@@ -9,6 +9,8 @@ namespace troupe::ops {
 /// decides for all elements: the same generator gives the same mask, whatever the strides, dtype and number
 /// of threads. The gradient makes the mask anew instead of keeping it. `invalid` unless 0 <= p < 1.
 Tensor dropout(const Tensor& x, double p, Generator& generator);
+/// With a number of current_stream().
+Tensor dropout(const Tensor& x, double p);
 
 /// Its attribute `seed` is the number that was drawn.
 extern const Op kDropout;

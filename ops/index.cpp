@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
+#include "core/write.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/view.h"
@@ -53,6 +55,15 @@ Specs index_add_spec(const Call& c) {
   return index_spec(c, c.attrs.integer("size"));
 }
 
+Specs index_copy_spec(const Call& c) {
+  const Specs slices = index_spec(c, c.in[1].numel());
+  require_shape(c, 2, slices[0].shape);
+  if (c.in[2].dtype() != c.in[0].dtype())
+    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].str(),
+                          c.in[2].str()));
+  return same_spec(c);
+}
+
 // index fits x everywhere but along dim.
 void check_gather(const Call& c) {
   require_int64(c, c.in[1], "index");
@@ -77,16 +88,23 @@ Specs scatter_add_spec(const Call& c) {
   return numeric_unary(c);
 }
 
+// A part [0] fits all others, as in PyTorch.
+bool fits_all(const Shape& part) { return part.rank() == 1 && part[0] == 0; }
+
 Specs concat_spec(const Call& c) {
   require_same_dtype(c);
-  Shape out = c.in[0].shape();
+  size_t first = 0;
+  while (first + 1 < c.in.size() && fits_all(c.in[first].shape())) ++first;
+  Shape out = c.in[first].shape();
   const int dim = axis(c, out);
-  for (size_t i = 1; i < c.in.size(); ++i) {
+  for (size_t i = first + 1; i < c.in.size(); ++i) {
     const Shape& part = c.in[i].shape();
+    if (fits_all(part)) continue;
     bool fits = part.rank() == out.rank();
     for (int d = 0; fits && d < out.rank(); ++d) fits = d == dim || part[d] == out[d];
     if (!fits)
-      reject(c, fmt::format("{} and {} differ outside dimension {}", c.in[0].shape().str(), part.str(), dim));
+      reject(c, fmt::format("{} and {} differ outside dimension {}", c.in[first].shape().str(), part.str(),
+                            dim));
     out[dim] += part[dim];
   }
   return {{out, c.in[0].dtype()}};
@@ -127,6 +145,7 @@ Tensors split_views(const Call& c) {
 }
 
 Specs pad_spec(const Call& c) {
+  require_fits(c.attrs.scalar("value"), c.in[0].dtype(), c.name());
   const Ints& widths = c.attrs.ints("pad");
   Shape out = c.in[0].shape();
   if (widths.size() % 2 || widths.size() / 2 > static_cast<size_t>(out.rank()))
@@ -218,6 +237,28 @@ const Op kIndexAdd{.name = "index_add",
                      return {{{sample({3, 2}), indices({0, 2, 2}, {3})}, {{"dim", 0}, {"size", 4}}}};
                    }};
 
+const Op kIndexCopy{.name = "index_copy",
+                    .min_inputs = 3,
+                    .max_inputs = 3,
+                    .attrs = {{"dim", 0}},
+                    .shape = index_copy_spec,
+                    .cpu = cpu::index_copy,
+                    .saves_inputs = 0b010,
+                    .gradient = [](const Backward& b) -> Tensors {
+                      const int64_t dim = b.attrs.integer("dim");
+                      const Tensor& g = b.grads[0];
+                      Tensors out(3);
+                      if (b.needs(0))
+                        out[0] = index_copy(g, b.in[1], Tensor::zeros(b.shape(2), g.dtype()), dim);
+                      if (b.needs(2)) out[2] = index_select(g, b.in[1], dim);
+                      return out;
+                    },
+                    .takes_half = true,
+                    .samples = []() -> std::vector<Sample> {
+                      return {{{sample({4, 3}), indices({2, 0}, {2}), sample({2, 3}, -2, 2, 1)}},
+                              {{sample({2, 4}), indices({1}, {1}), sample({2, 1}, -2, 2, 1)}, {{"dim", -1}}}};
+                    }};
+
 const Op kGather{.name = "gather",
                  .min_inputs = 2,
                  .max_inputs = 2,
@@ -263,6 +304,10 @@ const Op kConcat{.name = "concat",
                    Tensors out(b.in_specs.size());
                    int64_t start = 0;
                    for (size_t i = 0; i < out.size(); ++i) {
+                     if (fits_all(b.shape(i))) {
+                       if (b.needs(i)) out[i] = Tensor::zeros(b.shape(i), b.grads[0].dtype());
+                       continue;
+                     }
                      const int64_t size = b.shape(i)[b.shape(i).axis(dim, "concat")];
                      if (b.needs(i)) out[i] = slice(b.grads[0], dim, start, start + size);
                      start += size;
@@ -270,8 +315,10 @@ const Op kConcat{.name = "concat",
                    return out;
                  },
                  .takes_half = true,
+                 .promotes = Promotion::common,
                  .samples = []() -> std::vector<Sample> {
                    return {{{sample({3, 4}), sample({3, 2}, -2, 2, 1), sample({3, 0})}, {{"dim", -1}}},
+                           {{sample({0}), sample({3, 4}), sample({0})}, {{"dim", 1}}},
                            {{sample({2}), sample({1})}}};
                  }};
 
@@ -280,6 +327,7 @@ const Op kStack{.name = "stack",
                 .attrs = {{"dim", 0}},
                 .compose = stacked,
                 .takes_half = true,
+                .promotes = Promotion::common,
                 .samples = []() -> std::vector<Sample> {
                   return {{{sample({3, 4}), sample({3, 4}, -2, 2, 1)}, {{"dim", 1}}},
                           {{sample({}), sample({}, -2, 2, 1)}}};
@@ -288,6 +336,7 @@ const Op kStack{.name = "stack",
 const Op kSplit{.name = "split",
                 .attrs = {{"sizes", Ints{}}, {"dim", 0}},
                 .view = split_views,
+                .splits = true,
                 .gradient = [](const Backward& b) -> Tensors {
                   return {concat({b.grads.begin(), b.grads.end()}, b.attrs.integer("dim"))};
                 },
@@ -296,7 +345,7 @@ const Op kSplit{.name = "split",
                 }};
 
 const Op kPad{.name = "pad",
-              .attrs = {{"pad", Ints{}}, {"value", 0.0}},
+              .attrs = {{"pad", Ints{}}, {"value", Scalar(0)}},
               .shape = pad_spec,
               .cpu = cpu::pad,
               .gradient = [](const Backward& b) -> Tensors {
@@ -323,10 +372,23 @@ const Op kOneHot{.name = "one_hot",
                  }};
 
 Tensor embedding(const Tensor& ids, const Tensor& weight) { return apply1(kEmbedding, {ids, weight}); }
+// A 0-d tensor counts as [1], a 0-d index too.
 Tensor index_select(const Tensor& x, const Tensor& index, int64_t dim) {
+  if (x.defined() && index.defined() && (x.dim() == 0 || index.dim() == 0)) {
+    if (x.dim() == 0 && index.numel() != 1)
+      throw_invalid("[index_select] a 0-d tensor takes one index, got " + index.str());
+    const Tensor y = index_select(x.dim() ? x : reshape(x, {1}), reshape(index, {index.numel()}), dim);
+    return x.dim() ? y : reshape(y, {});
+  }
   return apply1(kIndexSelect, {x, index}, {{"dim", dim}});
 }
+Tensor index_copy(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim) {
+  return apply1(kIndexCopy, {x, index, source}, {{"dim", dim}});
+}
 Tensor gather(const Tensor& x, const Tensor& index, int64_t dim) {
+  if (x.defined() && index.defined() && x.dim() < 2 && index.dim() < 2 && x.dim() != index.dim())
+    return reshape(gather(reshape(x, {x.numel()}), reshape(index, {index.numel()}), dim),
+                   to_list(index.shape()));
   return apply1(kGather, {x, index}, {{"dim", dim}});
 }
 Tensor scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim) {
@@ -337,7 +399,7 @@ Tensor stack(const Tensors& parts, int64_t dim) { return apply(kStack, parts, {{
 Tensors split(const Tensor& x, const Ints& sizes, int64_t dim) {
   return apply(kSplit, {&x, 1}, {{"sizes", sizes}, {"dim", dim}});
 }
-Tensor pad(const Tensor& x, const Ints& widths, double value) {
+Tensor pad(const Tensor& x, const Ints& widths, Scalar value) {
   return apply1(kPad, {x}, {{"pad", widths}, {"value", value}});
 }
 Tensor one_hot(const Tensor& ids, int64_t classes) { return apply1(kOneHot, {ids}, {{"classes", classes}}); }

@@ -1,66 +1,241 @@
+// A write in place is the operator out of place, whose result `a` takes over: elements and history. Where
+// nothing is recorded and the tensors are alike, kernels that optimizers use do it without the result.
 #include "ops/inplace.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
+#include "core/view_history.h"
+#include "core/write.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "ops/cpu/inplace.h"
+#include "ops/logic.h"
+#include "ops/recorded.h"
+#include "ops/unary.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
 
-void check(const char* op, std::initializer_list<const Tensor*> all) {
-  const Tensor& a = **all.begin();
-  for (const Tensor* t : all) {
-    if (!t->defined()) throw_invalid("[" + std::string(op) + "] got an undefined tensor");
-    if (!t->device().is_cpu())
-      throw_error(ErrorKind::unimplemented,
-                  "[" + std::string(op) + "] no kernel for device " + t->device().str());
-    if (t->dtype() != a.dtype() || t->shape() != a.shape())
-      throw_invalid("[" + std::string(op) + "] tensors differ: " + a.str() + " and " + t->str());
+// Whether a step's gradient rule may read what the tensor was before the write.
+enum class Old { forgotten, read };
+
+bool castable(DType from, DType to) {
+  if (is_floating(from)) return is_floating(to);
+  return from == boolean || to != boolean;
+}
+
+void check_castable(const char* name, const Tensor& a, DType result) {
+  if (!castable(result, a.dtype()))
+    throw_invalid(
+        fmt::format("[{}] result type {} can't be cast to {}: convert the tensor ({}) with .to() first", name,
+                    troupe::name(result), troupe::name(a.dtype()), a.str()));
+}
+
+void check_fits(const char* name, const Tensor& a, const Tensor& result) {
+  check_castable(name, a, result.dtype());
+  if (result.shape() != a.shape())
+    throw_invalid(
+        fmt::format("[{}] the result has shape {}, which does not fit {}: only the other tensors "
+                    "broadcast",
+                    name, result.shape().str(), a.str()));
+}
+
+// `a` takes over a result of its shape. `overwritten`: the result does not depend on what it was.
+void take_over(const char* name, const Tensor& a, const Tensor& result, bool recorded, bool overwritten) {
+  const Tensor value = result.dtype() == a.dtype() || !recorded ? result : to(result, a.dtype());
+  const Edge made = recorded ? value.gradient_edge() : Edge();
+  copy_elements(a, value);
+  a.bump_version(name);
+  if (!recorded) return;
+  if (made && !overwritten) result_is_now_in(made, a);
+  rebase_history(a, made, overwritten || !made);
+}
+
+// a = f(a).
+template <class F>
+void update(const char* name, const Tensor& a, std::initializer_list<const Tensor*> others, Old old, F&& f) {
+  const bool recorded = begin_recorded_write(a, name, others);
+  Tensor before = a;
+  if (recorded && old == Old::read) {
+    before = a.clone_data();
+    before.set_grad_fn(a.gradient_edge());
   }
-  if (!is_floating(a.dtype()))
-    throw_invalid("[" + std::string(op) + "] needs a floating dtype, got " + a.str());
+  const Tensor result = f(before);
+  check_fits(name, a, result);
+  take_over(name, a, result, recorded, false);
+}
+
+// Whether a kernel may write to `a` while it reads the others.
+bool alike(const Tensor& a, std::initializer_list<const Tensor*> others) {
+  if (!is_floating(a.dtype()) || !a.device().is_cpu()) return false;
+  for (const Tensor* t : others) {
+    if (t->dtype() != a.dtype() || t->shape() != a.shape() || t->device() != a.device()) return false;
+    if (t->storage() == a.storage() &&
+        (t->storage_offset() != a.storage_offset() || t->strides() != a.strides()))
+      return false;
+  }
+  return true;
+}
+
+// The same, by `kernel` where nothing is recorded and the tensors are alike.
+template <class Kernel, class F>
+void update(const char* name, const Tensor& a, std::initializer_list<const Tensor*> others, Old old,
+            Kernel&& kernel, F&& f) {
+  if (begin_recorded_write(a, name, others) || !alike(a, others))
+    return update(name, a, others, old, std::forward<F>(f));
+  kernel();
+  a.bump_version(name);
+}
+
+template <class F>
+void unary(const char* name, const Tensor& a, Old old, F&& f) {
+  update(name, a, {}, old, std::forward<F>(f));
+}
+
+bool is_one(const Scalar& s) { return s.to<double>() == 1; }
+
+Old read_for(const Tensor& other) {
+  return other.defined() && other.requires_grad() ? Old::read : Old::forgotten;
+}
+
+void check_scalar(const char* name, const Tensor& value) {
+  if (value.defined() && value.dim() != 0)
+    throw_invalid(fmt::format("[{}] the value must be a 0-d tensor, got {}", name, value.str()));
 }
 
 }  // namespace
 
-void add_(const Tensor& a, const Tensor& b, double alpha) {
-  check("add_", {&a, &b});
-  cpu::add_(a, b, alpha);
-  a.bump_version("add_");
+void copy_(const Tensor& a, const Tensor& b) {
+  const bool recorded = begin_recorded_write(a, "copy_", {&b});
+  if (a.same_as(b)) return;
+  Tensor value = b;
+  if (b.shape() != a.shape()) {
+    if (broadcast(a.shape(), b.shape(), "copy_") != a.shape())
+      throw_invalid(fmt::format("[copy_] shapes differ: {} from {}", a.shape().str(), b.shape().str()));
+    value = expand(b, {a.shape().begin(), a.shape().end()});
+  }
+  take_over("copy_", a, value, recorded, true);
 }
-void add_(const Tensor& a, double s) {
-  check("add_", {&a});
-  cpu::affine_(a, 1, s);
-  a.bump_version("add_");
+
+void fill_(const Tensor& a, Scalar value) {
+  const bool recorded = begin_recorded_write(a, "fill_", {}, Repeats::harmless);
+  require_fits(value, a.dtype(), "fill_");
+  fill_elements(a, value);
+  a.bump_version("fill_");
+  if (recorded) rebase_history(a, {}, true);
 }
-void mul_(const Tensor& a, double s) {
-  check("mul_", {&a});
-  cpu::affine_(a, s, 0);
-  a.bump_version("mul_");
+
+void fill_(const Tensor& a, const Tensor& value) {
+  const bool recorded = begin_recorded_write(a, "fill_", {&value}, Repeats::harmless);
+  check_scalar("fill_", value);
+  take_over("fill_", a, expand(value, {a.shape().begin(), a.shape().end()}), recorded, true);
 }
-void addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, double value) {
-  check("addcmul_", {&a, &b, &c});
-  cpu::addcmul_(a, b, c, value);
-  a.bump_version("addcmul_");
+
+void add_(const Tensor& a, const Tensor& b, Scalar alpha) {
+  update(
+      "add_", a, {&b}, Old::forgotten, [&] { cpu::add_(a, b, alpha.to<double>()); },
+      [&](const Tensor& x) { return add(x, is_one(alpha) ? b : mul(b, alpha)); });
 }
-void addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, double value) {
-  check("addcdiv_", {&a, &b, &c});
-  cpu::addcdiv_(a, b, c, value);
-  a.bump_version("addcdiv_");
+void add_(const Tensor& a, Scalar s) {
+  update(
+      "add_", a, {}, Old::forgotten, [&] { cpu::affine_(a, 1, s.to<double>()); },
+      [&](const Tensor& x) { return add(x, s); });
 }
-void lerp_(const Tensor& a, const Tensor& b, double weight) {
-  check("lerp_", {&a, &b});
-  cpu::lerp_(a, b, weight);
-  a.bump_version("lerp_");
+void sub_(const Tensor& a, const Tensor& b, Scalar alpha) {
+  update(
+      "sub_", a, {&b}, Old::forgotten, [&] { cpu::add_(a, b, -alpha.to<double>()); },
+      [&](const Tensor& x) { return sub(x, is_one(alpha) ? b : mul(b, alpha)); });
+}
+void sub_(const Tensor& a, Scalar s) {
+  update(
+      "sub_", a, {}, Old::forgotten, [&] { cpu::affine_(a, 1, -s.to<double>()); },
+      [&](const Tensor& x) { return sub(x, s); });
+}
+void mul_(const Tensor& a, const Tensor& b) {
+  update("mul_", a, {&b}, read_for(b), [&](const Tensor& x) { return mul(x, b); });
+}
+void mul_(const Tensor& a, Scalar s) {
+  update(
+      "mul_", a, {}, Old::forgotten, [&] { cpu::affine_(a, s.to<double>(), 0); },
+      [&](const Tensor& x) { return mul(x, s); });
+}
+void div_(const Tensor& a, const Tensor& b) {
+  update("div_", a, {&b}, read_for(b), [&](const Tensor& x) { return div(x, b); });
+}
+void div_(const Tensor& a, Scalar s) {
+  unary("div_", a, Old::forgotten, [&](const Tensor& x) { return div(x, s); });
+}
+void pow_(const Tensor& a, const Tensor& exponent) {
+  update("pow_", a, {&exponent}, Old::read, [&](const Tensor& x) { return pow(x, exponent); });
+}
+void pow_(const Tensor& a, Scalar exponent) {
+  unary("pow_", a, Old::read, [&](const Tensor& x) { return pow(x, exponent); });
+}
+void clamp_(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> max) {
+  unary("clamp_", a, Old::read, [&](const Tensor& x) { return clamp(x, min, max); });
 }
 void maximum_(const Tensor& a, const Tensor& b) {
-  check("maximum_", {&a, &b});
-  cpu::maximum_(a, b);
-  a.bump_version("maximum_");
+  update(
+      "maximum_", a, {&b}, Old::read, [&] { cpu::maximum_(a, b); },
+      [&](const Tensor& x) { return maximum(x, b); });
 }
+void minimum_(const Tensor& a, const Tensor& b) {
+  update("minimum_", a, {&b}, Old::read, [&](const Tensor& x) { return minimum(x, b); });
+}
+
+void addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
+  update(
+      "addcmul_", a, {&b, &c}, Old::forgotten, [&] { cpu::addcmul_(a, b, c, value.to<double>()); },
+      [&](const Tensor& x) { return add(x, mul(is_one(value) ? b : mul(b, value), c)); });
+}
+void addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
+  update(
+      "addcdiv_", a, {&b, &c}, Old::forgotten, [&] { cpu::addcdiv_(a, b, c, value.to<double>()); },
+      [&](const Tensor& x) { return add(x, div(is_one(value) ? b : mul(b, value), c)); });
+}
+void lerp_(const Tensor& a, const Tensor& b, double weight) {
+  update(
+      "lerp_", a, {&b}, Old::forgotten, [&] { cpu::lerp_(a, b, weight); },
+      [&](const Tensor& x) { return add(x, mul(sub(b, x), weight)); });
+}
+void lerp_(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  update("lerp_", a, {&b, &weight}, Old::forgotten,
+         [&](const Tensor& x) { return add(x, mul(sub(b, x), weight)); });
+}
+void masked_fill_(const Tensor& a, const Tensor& mask, Scalar value) {
+  update("masked_fill_", a, {&mask}, Old::forgotten,
+         [&](const Tensor& x) { return masked_fill(x, mask, value); });
+}
+void masked_fill_(const Tensor& a, const Tensor& mask, const Tensor& value) {
+  check_scalar("masked_fill_", value);
+  update("masked_fill_", a, {&mask, &value}, Old::forgotten, [&](const Tensor& x) {
+    check_castable("masked_fill_", x, value.dtype());
+    return where(mask, to(value, x.dtype()), x);
+  });
+}
+
+void neg_(const Tensor& a) { unary("neg_", a, Old::forgotten, neg); }
+void abs_(const Tensor& a) { unary("abs_", a, Old::read, abs); }
+void square_(const Tensor& a) { unary("square_", a, Old::read, square); }
+void floor_(const Tensor& a) { unary("floor_", a, Old::forgotten, floor); }
+void ceil_(const Tensor& a) { unary("ceil_", a, Old::forgotten, ceil); }
+void round_(const Tensor& a) { unary("round_", a, Old::forgotten, round); }
+void exp_(const Tensor& a) { unary("exp_", a, Old::forgotten, exp); }
+void expm1_(const Tensor& a) { unary("expm1_", a, Old::forgotten, expm1); }
+void log_(const Tensor& a) { unary("log_", a, Old::read, log); }
+void log1p_(const Tensor& a) { unary("log1p_", a, Old::read, log1p); }
 void sqrt_(const Tensor& a) {
-  check("sqrt_", {&a});
-  cpu::sqrt_(a);
-  a.bump_version("sqrt_");
+  update(
+      "sqrt_", a, {}, Old::forgotten, [&] { cpu::sqrt_(a); }, [](const Tensor& x) { return sqrt(x); });
 }
+void rsqrt_(const Tensor& a) { unary("rsqrt_", a, Old::forgotten, rsqrt); }
+void reciprocal_(const Tensor& a) { unary("reciprocal_", a, Old::forgotten, reciprocal); }
+void sin_(const Tensor& a) { unary("sin_", a, Old::read, sin); }
+void cos_(const Tensor& a) { unary("cos_", a, Old::read, cos); }
+void relu_(const Tensor& a) { unary("relu_", a, Old::forgotten, relu); }
+void tanh_(const Tensor& a) { unary("tanh_", a, Old::forgotten, tanh); }
+void sigmoid_(const Tensor& a) { unary("sigmoid_", a, Old::forgotten, sigmoid); }
 
 }  // namespace troupe::ops

@@ -103,6 +103,7 @@ const Op kRepeat{.name = "repeat",
                  }};
 
 Tensor view(const Tensor& x, const Ints& shape) {
+  if (!x.defined()) refuse("view", "got an undefined tensor");
   const Tensor y = reshape(x, shape);
   if (y.storage() != x.storage())
     refuse("view", fmt::format("{} with strides {} has no view {}; use reshape()", x.str(), x.strides().str(),
@@ -114,6 +115,7 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
   if (!x.defined()) refuse("flatten", "got an undefined tensor");
   if (x.dim() == 0) return reshape(x, {1});
   const int start = axis_of("flatten", x, start_dim), end = axis_of("flatten", x, end_dim);
+  if (start == end) return x;  // itself, as in PyTorch: no view whose history grad mode may cut
   if (start > end) refuse("flatten", fmt::format("start_dim {} is after end_dim {}", start_dim, end_dim));
   Ints shape;
   for (int i = 0; i < x.dim(); ++i) {
@@ -131,6 +133,51 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   if (at < 0 || at >= n)
     refuse("select", fmt::format("index {} is out of range for dimension {} of {}", index, dim, x.str()));
   return squeeze(slice(x, d, at, at + 1), d);
+}
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  const int d = axis_of("narrow", x, dim);
+  const int64_t n = x.shape()[d], from = start < 0 ? start + n : start;
+  if (start < -n || from > n) refuse("narrow", fmt::format("start {} is out of range for size {}", start, n));
+  if (length < 0 || from + length > n)
+    refuse("narrow",
+           fmt::format("start {} and length {} exceed dimension {} of {}", start, length, dim, x.str()));
+  return slice(x, d, from, from + length);
+}
+
+Tensors unbind(const Tensor& x, int64_t dim) {
+  const int d = axis_of("unbind", x, dim);
+  const ViewOrigin origin = grad_enabled() ? ViewOrigin::one_of_several : ViewOrigin::no_grad;
+  Tensors all;
+  for (int64_t i = 0; i < x.shape()[d]; ++i) {
+    all.push_back(select(x, d, i));
+    all.back().set_view_of(x, origin);
+  }
+  return all;
+}
+
+Tensor squeeze(const Tensor& x) {
+  if (!x.defined()) refuse("squeeze", "got an undefined tensor");
+  Ints kept;
+  for (const int64_t size : x.shape())
+    if (size != 1) kept.push_back(size);
+  return reshape(x, kept);
+}
+
+Tensor movedim(const Tensor& x, int64_t source, int64_t destination) {
+  if (!x.defined()) refuse("movedim", "got an undefined tensor");
+  const int from = x.shape().axis(source, "movedim"), to = x.shape().axis(destination, "movedim");
+  Ints order;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i != from) order.push_back(i);
+  if (x.dim()) order.insert(order.begin() + to, from);
+  return permute(x, order);
+}
+
+Tensor t(const Tensor& x) {
+  if (!x.defined()) refuse("t", "got an undefined tensor");
+  if (x.dim() > 2) refuse("t", fmt::format("needs at most two dimensions, got {}; use transpose", x.str()));
+  return x.dim() == 2 ? transpose(x, 0, 1) : reshape(x, to_list(x.shape()));
 }
 
 Tensors split(const Tensor& x, int64_t size, int64_t dim) { return pieces("split", x, size, dim); }

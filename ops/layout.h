@@ -6,10 +6,22 @@ namespace troupe::ops {
 
 /// As reshape, but `invalid` where that would have to copy.
 Tensor view(const Tensor& x, const std::vector<int64_t>& shape);
-/// Dimensions start_dim to end_dim (both included) in one; a 0-d tensor becomes [1].
+/// Dimensions start_dim to end_dim (both included) in one; a 0-d tensor becomes [1]; of one dimension x
+/// itself.
 Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
 /// Slice number `index` (negative: from the end) along dim, without that dimension. A view.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
+/// The elements start, ..., start + length - 1 along dim; a negative start counts from the end. A view.
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
+/// Every slice along dim, without that dimension. Views.
+Tensors unbind(const Tensor& x, int64_t dim = 0);
+/// Without its dimensions of size 1. A view.
+Tensor squeeze(const Tensor& x);
+/// Dimension `source` moved to place `destination`; the others stay in order. A view.
+Tensor movedim(const Tensor& x, int64_t source, int64_t destination);
+/// A matrix with its dimensions swapped; one of fewer dimensions as it is. A view; `invalid` of more than
+/// two.
+Tensor t(const Tensor& x);
 /// Views of `size` slices each along dim, the last one maybe with less; one of none if there are none.
 Tensors split(const Tensor& x, int64_t size, int64_t dim);
 /// At most `chunks` of them, as large as each other but for the last.

@@ -8,6 +8,7 @@
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
@@ -21,18 +22,18 @@ Specs logical_spec(const Call& c) {
   return c.in.size() == 1 ? same_spec(c) : comparison(c);
 }
 
-Tensor flags(const Tensor& x) { return x.dtype() == boolean ? x : ne(x, 0.0); }
+Tensor flags(const Tensor& x) { return x.defined() ? to(x, boolean) : x; }
 
 Tensor count(const Call& c, const Tensor& x) {
   return apply1(kSum, {x}, {{"dim", c.attrs.ints("dim")}, {"keepdim", c.attrs.flag("keepdim")}});
 }
 
+Tensor answer(const Call& c, const Tensor& yes) { return c.in[0].dtype() == uint8 ? to(yes, uint8) : yes; }
+
 Tensors filled(const Call& c) {
   const Tensor &x = c.in[0], &mask = c.in[1];
   require_bool(c, mask);
-  if (broadcast(x.shape(), mask.shape(), c.name()) != x.shape())
-    reject(c, fmt::format("the mask {} does not broadcast to {}", mask.shape().str(), x.shape().str()));
-  return {where(mask, Tensor::scalar(c.attrs.number("value"), x.dtype()), x)};
+  return {where(mask, Tensor::scalar(c.attrs.scalar("value"), x.dtype()), x)};
 }
 
 Tensor alternating(const Shape& shape, uint64_t seed = 2) {
@@ -92,23 +93,24 @@ const Op kIsfinite{.name = "isfinite",
                    .takes_half = true,
                    .samples = with_special_values};
 
-const Op kAny{.name = "any",
-              .attrs = dims_and_keepdim(),
-              .compose = [](const Call& c) -> Tensors { return {ne(count(c, flags(c.in[0])), 0.0)}; },
-              .takes_half = true,
-              .samples = over_dims};
+const Op kAny{
+    .name = "any",
+    .attrs = dims_and_keepdim(),
+    .compose = [](const Call& c) -> Tensors { return {answer(c, ne(count(c, flags(c.in[0])), 0))}; },
+    .takes_half = true,
+    .samples = over_dims};
 
 const Op kAllOf{
     .name = "all",
     .attrs = dims_and_keepdim(),
-    .compose = [](const Call& c) -> Tensors { return {eq(count(c, logical_not(flags(c.in[0]))), 0.0)}; },
+    .compose = [](const Call& c) -> Tensors { return {answer(c, eq(count(c, logical_not(c.in[0])), 0))}; },
     .takes_half = true,
     .samples = over_dims};
 
 const Op kMaskedFill{.name = "masked_fill",
                      .min_inputs = 2,
                      .max_inputs = 2,
-                     .attrs = {{"value", 0.0}},
+                     .attrs = {{"value", Scalar(0)}},
                      .compose = filled,
                      .takes_half = true,
                      .samples = []() -> std::vector<Sample> {
@@ -117,9 +119,9 @@ const Op kMaskedFill{.name = "masked_fill",
                                {{sample({0, 4}), alternating({4})}}};
                      }};
 
-Tensor logical_and(const Tensor& a, const Tensor& b) { return apply1(kLogicalAnd, {a, b}); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return apply1(kLogicalOr, {a, b}); }
-Tensor logical_not(const Tensor& x) { return apply1(kLogicalNot, {x}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return apply1(kLogicalAnd, {flags(a), flags(b)}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return apply1(kLogicalOr, {flags(a), flags(b)}); }
+Tensor logical_not(const Tensor& x) { return apply1(kLogicalNot, {flags(x)}); }
 Tensor isnan(const Tensor& x) { return apply1(kIsnan, {x}); }
 Tensor isfinite(const Tensor& x) { return apply1(kIsfinite, {x}); }
 Tensor any(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
@@ -128,7 +130,7 @@ Tensor any(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
 Tensor all(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
   return apply1(kAllOf, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   return apply1(kMaskedFill, {x, mask}, {{"value", value}});
 }
 

@@ -4,7 +4,7 @@
 
 namespace troupe::ops {
 
-/// Of bool tensors that broadcast.
+/// Bool, of tensors that broadcast; of other dtypes what is not 0 is true.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
@@ -14,13 +14,14 @@ Tensor isnan(const Tensor& x);
 /// Neither NaN nor infinite.
 Tensor isfinite(const Tensor& x);
 
-/// Whether some (each) element over `dim` is not zero; an empty list means all dimensions. Bool; over nothing
-/// any is false and all is true.
+/// Whether some (each) element over `dim` is not zero; an empty list means all dimensions. Bool (of uint8, as
+/// in PyTorch, uint8); over nothing any is false and all is true.
 Tensor any(const Tensor& x, const std::vector<int64_t>& dim = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const std::vector<int64_t>& dim = {}, bool keepdim = false);
 
-/// x with `value` where `mask` (bool, broadcast to x) is true; no gradient flows there.
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+/// x with `value`, in x's dtype, where `mask` (bool) is true; they broadcast. No gradient flows there.
+/// `invalid` if the dtype cannot hold the number (Scalar::fits).
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 
 extern const Op kLogicalAnd, kLogicalOr, kLogicalNot, kIsnan, kIsfinite, kAny, kAllOf, kMaskedFill;
 

@@ -97,7 +97,7 @@ void check_pair(const Call& c, const char* more = nullptr) {
   require_reduction(c, more);
   require_floating(c, c.in[0]);
   require_same_dtype(c);
-  require_same_shape(c, c.in[0], c.in[1]);
+  broadcast(c.in[0].shape(), c.in[1].shape(), c.name());
 }
 
 // 0.5 d^2 / width up to |d| = width, then a line; times `scale`.
@@ -213,6 +213,34 @@ const Op kCrossEntropyGrad{.name = "cross_entropy_grad",
                              return all;
                            }};
 
+// The target is a distribution over the classes.
+const Op kSoftCrossEntropy{
+    .name = "soft_cross_entropy",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .attrs = reduction_and({{"label_smoothing", 0.0}}),
+    .compose = [](const Call& c) -> Tensors {
+      check_smoothing(c);
+      require_reduction(c);
+      for (const Tensor& t : c.in) require_floating(c, t);
+      const Tensor &x = c.in[0], &target = c.in[1];
+      if (x.dim() == 0) reject(c, "needs scores [N, C] or [C], got a 0-d tensor");
+      require_same_shape(c, x, target);
+      const int64_t dim = x.dim() > 1 ? 1 : 0, classes = x.size(dim);
+      const double smoothing = c.attrs.number("label_smoothing");
+      Tensor wanted = to(target, x.dtype());
+      if (smoothing > 0) wanted = add(mul(wanted, 1 - smoothing), smoothing / static_cast<double>(classes));
+      const Tensor each = neg(sum(mul(log_softmax(x, dim), wanted), {dim}));
+      if (c.attrs.text("reduction") != "mean") return {reduced(c, each)};
+      return {div(sum(each), static_cast<double>(x.numel()) / static_cast<double>(classes))};
+    },
+    .samples = []() -> std::vector<Sample> {
+      std::vector<Sample> all = probabilities();
+      all.push_back({{sample({4}), sample({4}, 0, 1, 1)}, {{"reduction", "sum"}}});
+      all.push_back({{sample({2, 3, 2}), sample({2, 3, 2}, 0, 1, 1)}, {{"label_smoothing", 0.1}}});
+      return all;
+    }};
+
 const Op kMseLoss{.name = "mse_loss",
                   .min_inputs = 2,
                   .max_inputs = 2,
@@ -221,6 +249,7 @@ const Op kMseLoss{.name = "mse_loss",
                     check_pair(c);
                     return {reduced(c, square(sub(c.in[0], c.in[1])))};
                   },
+                  .promotes = Promotion::common,
                   .samples = pairs};
 
 const Op kL1Loss{.name = "l1_loss",
@@ -231,6 +260,7 @@ const Op kL1Loss{.name = "l1_loss",
                    check_pair(c);
                    return {reduced(c, abs(sub(c.in[0], c.in[1])))};
                  },
+                 .promotes = Promotion::common,
                  .samples = pairs};
 
 const Op kSmoothL1Loss{.name = "smooth_l1_loss",
@@ -243,6 +273,7 @@ const Op kSmoothL1Loss{.name = "smooth_l1_loss",
                          if (!(beta >= 0)) reject(c, fmt::format("beta must be at least 0, got {}", beta));
                          return {reduced(c, rounded_distance(c, beta, 1))};
                        },
+                       .promotes = Promotion::common,
                        .samples = pairs};
 
 const Op kHuberLoss{.name = "huber_loss",
@@ -263,6 +294,7 @@ const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits
                                        .attrs = reduction_and(),
                                        .compose = [](const Call& c) -> Tensors {
                                          check_pair(c);
+                                         require_same_shape(c, c.in[0], c.in[1]);
                                          return {reduced(c, sub(softplus(c.in[0]), mul(c.in[0], c.in[1])))};
                                        },
                                        .samples = probabilities};
@@ -287,6 +319,12 @@ const Op kKlDiv{.name = "kl_div",
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const std::string& reduction,
                      int64_t ignore_index, double label_smoothing) {
+  if (x.defined() && target.defined() && x.dim() == 1 && target.shape() == Shape{1} && reduction != "none" &&
+      target.dtype() == int64)
+    return cross_entropy(x, reshape(target, {}), reduction, ignore_index, label_smoothing);
+  if (x.defined() && target.defined() && is_floating(target.dtype()))
+    return apply1(kSoftCrossEntropy, {x, target},
+                  {{"reduction", reduction}, {"label_smoothing", label_smoothing}});
   return apply1(
       kCrossEntropy, {x, target},
       {{"reduction", reduction}, {"ignore_index", ignore_index}, {"label_smoothing", label_smoothing}});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/check.h"
@@ -13,8 +14,8 @@ namespace troupe::ops {
 namespace {
 
 Specs matmul_spec(const Call& c) {
-  require_floating(c, c.in[0]);
   require_same_dtype(c);
+  numeric_unary(c);  // not of bools
   const Shape &a = c.in[0].shape(), &b = c.in[1].shape();
   if (a.empty() || b.empty())
     reject(c, fmt::format("needs at least one dimension: {} x {}", a.str(), b.str()));
@@ -54,16 +55,22 @@ Tensor as_rows(const Tensor& x) {
 }
 
 Tensors matmul_gradient(const Backward& b) {
-  const Tensor x = b.in[0].dim() == 1 ? unsqueeze(b.in[0], 0) : b.in[0];
-  const Tensor y = b.in[1].dim() == 1 ? unsqueeze(b.in[1], 1) : b.in[1];
+  const bool row = b.shape(0).rank() == 1, column = b.shape(1).rank() == 1;
+  Shape x_shape = b.shape(0), y_shape = b.shape(1);
+  if (row) x_shape.insert(0, 1);
+  if (column) y_shape.push_back(1);
   Tensor g = b.grads[0];
-  if (b.in[0].dim() == 1) g = unsqueeze(g, b.in[1].dim() == 1 ? -1 : -2);
-  if (b.in[1].dim() == 1) g = unsqueeze(g, -1);
+  if (row) g = unsqueeze(g, column ? -1 : -2);
+  if (column) g = unsqueeze(g, -1);
   Tensors out(2);
-  if (b.needs(0)) out[0] = reshape(sum_to(matmul(g, flipped(y)), x.shape()), to_list(b.shape(0)));
+  if (b.needs(0)) {
+    const Tensor y = column ? unsqueeze(b.in[1], 1) : b.in[1];
+    out[0] = reshape(sum_to(matmul(g, flipped(y)), x_shape), to_list(b.shape(0)));
+  }
   if (b.needs(1)) {
-    const Tensor gy =
-        y.dim() == 2 ? matmul(flipped(as_rows(x)), as_rows(g)) : sum_to(matmul(flipped(x), g), y.shape());
+    const Tensor x = row ? unsqueeze(b.in[0], 0) : b.in[0];
+    const Tensor gy = y_shape.rank() == 2 ? matmul(flipped(as_rows(x)), as_rows(g))
+                                          : sum_to(matmul(flipped(x), g), y_shape);
     out[1] = reshape(gy, to_list(b.shape(1)));
   }
   return out;
@@ -154,6 +161,7 @@ const Op kMatmul{.name = "matmul",
                  .shape = matmul_spec,
                  .cpu = cpu::matmul,
                  .saves_inputs = 0b11,
+                 .saves_for = {0b10, 0b01},
                  .gradient = matmul_gradient,
                  .samples = []() -> std::vector<Sample> {
                    const auto pair = [](const Shape& a, const Shape& b) {
@@ -173,6 +181,7 @@ const Op kLinear{.name = "linear",
                  .shape = linear_spec,
                  .cpu = cpu::linear,
                  .saves_inputs = 0b11,
+                 .saves_for = {0b10, 0b01},
                  .gradient = [](const Backward& b) -> Tensors { return linear_gradient(b, b.grads[0]); },
                  .samples = linear_samples};
 
@@ -183,6 +192,7 @@ const Op kLinearRelu{.name = "linear_relu",
                      .cpu = cpu::linear_relu,
                      .saves_inputs = 0b11,
                      .saves_outputs = 1,
+                     .saves_for = {0b10, 0b01},
                      .gradient = linear_relu_gradient,
                      .samples = linear_samples};
 
@@ -233,7 +243,18 @@ const Op kLinearWeightGrad{.name = "linear_weight_grad",
                            }};
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return apply1(kMatmul, {a, b}); }
+Tensor outer(const Tensor& a, const Tensor& b) {
+  for (const Tensor* t : {&a, &b})
+    if (!t->defined() || t->dim() != 1)
+      throw_invalid("[outer] needs two 1-d tensors, got " +
+                    (t->defined() ? t->str() : "an undefined tensor"));
+  return mul(unsqueeze(a, 1), unsqueeze(b, 0));
+}
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (weight.defined() && x.defined() && (weight.dim() == 1 || (weight.dim() == 2 && !is_floating(x.dtype())))) {
+    const Tensor y = matmul(x, weight.dim() == 1 ? weight : transpose(weight, 0, 1));
+    return bias.defined() ? add(y, bias) : y;
+  }
   return bias.defined() ? apply1(kLinear, {x, weight, bias}) : apply1(kLinear, {x, weight});
 }
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -5,11 +5,15 @@
 namespace troupe::ops {
 
 /// PyTorch's matmul: [.., m, k] x [.., k, n] -> [.., m, n], leading dimensions broadcast; a 1-d input is a
-/// row (left) or a column (right), and its dimension is dropped from the result. Any floating dtype;
-/// bfloat16 and float16 are summed in float32.
+/// row (left) or a column (right), and its dimension is dropped from the result. Any dtype but bool;
+/// bfloat16 and float16 are summed in float32, integers wrap around.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
-/// x [.., in], weight [out, in], bias [out] or undefined -> x weightᵀ + bias [.., out].
+/// a [m], b [n] -> a[i] b[j] [m, n]; any dtype.
+Tensor outer(const Tensor& a, const Tensor& b);
+
+/// x [.., in], weight [out, in], bias [out] or undefined -> x weightᵀ + bias [.., out]; a weight [in] makes
+/// [..].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 /// relu(linear(x, weight, bias)) in one pass, with the same bits.

@@ -28,7 +28,7 @@ Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
   return ops::index_select(*this, index, dim);
 }
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const { return ops::gather(*this, index, dim); }
-Tensor Tensor::masked_fill(const Tensor& mask, double value) const {
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
   return ops::masked_fill(*this, mask, value);
 }
 Tensor Tensor::flip(const Ints& dims) const { return ops::flip(*this, dims); }
@@ -36,9 +36,11 @@ Tensor Tensor::tril(int64_t diagonal) const { return ops::tril(*this, diagonal);
 Tensor Tensor::triu(int64_t diagonal) const { return ops::triu(*this, diagonal); }
 
 Tensor Tensor::matmul(const Tensor& other) const { return ops::matmul(*this, other); }
-Tensor Tensor::pow(double exponent) const { return ops::pow(*this, exponent); }
+Tensor Tensor::pow(Scalar exponent) const { return ops::pow(*this, exponent); }
 Tensor Tensor::pow(const Tensor& exponent) const { return ops::pow(*this, exponent); }
-Tensor Tensor::clamp(double min, double max) const { return ops::clamp(*this, min, max); }
+Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  return ops::clamp(*this, min, max);
+}
 Tensor Tensor::gelu(const std::string& approximate) const { return ops::gelu(*this, approximate); }
 Tensor Tensor::softmax(int64_t dim) const { return ops::softmax(*this, dim); }
 Tensor Tensor::log_softmax(int64_t dim) const { return ops::log_softmax(*this, dim); }
@@ -85,11 +87,11 @@ Tensor Tensor::lt(const Tensor& other) const { return ops::lt(*this, other); }
 Tensor Tensor::le(const Tensor& other) const { return ops::le(*this, other); }
 Tensor Tensor::gt(const Tensor& other) const { return ops::gt(*this, other); }
 Tensor Tensor::ge(const Tensor& other) const { return ops::ge(*this, other); }
-Tensor Tensor::eq(double other) const { return ops::eq(*this, other); }
-Tensor Tensor::ne(double other) const { return ops::ne(*this, other); }
-Tensor Tensor::lt(double other) const { return ops::lt(*this, other); }
-Tensor Tensor::le(double other) const { return ops::le(*this, other); }
-Tensor Tensor::gt(double other) const { return ops::gt(*this, other); }
-Tensor Tensor::ge(double other) const { return ops::ge(*this, other); }
+Tensor Tensor::eq(Scalar other) const { return ops::eq(*this, other); }
+Tensor Tensor::ne(Scalar other) const { return ops::ne(*this, other); }
+Tensor Tensor::lt(Scalar other) const { return ops::lt(*this, other); }
+Tensor Tensor::le(Scalar other) const { return ops::le(*this, other); }
+Tensor Tensor::gt(Scalar other) const { return ops::gt(*this, other); }
+Tensor Tensor::ge(Scalar other) const { return ops::ge(*this, other); }
 
 }  // namespace troupe

@@ -136,6 +136,10 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return bias.defined() ? apply1(kLayerNorm, {x, weight, bias}, attrs)
                         : apply1(kLayerNorm, {x, weight}, attrs);
 }
+Tensor layer_norm(const Tensor& x, const std::vector<int64_t>& normalized_shape, double eps) {
+  const Shape row{std::span(normalized_shape)};
+  return layer_norm(x, Tensor::full(row, 1, x.defined() ? x.dtype() : float32), {}, eps);
+}
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return apply1(kRmsNorm, {x, weight}, {{"eps", eps}});
 }

@@ -55,6 +55,15 @@ struct Sample {
   Attrs attrs = {};
 };
 
+/// What apply() makes of inputs, and of numbers among the attributes (a Scalar), whose dtypes differ: copies
+/// in one dtype, by the recorded `to`, so that each input gets its gradient in its own.
+enum class Promotion : uint8_t {
+  none,      ///< nothing: the shape rule looks
+  common,    ///< copies in result_type(); a number becomes an element of that dtype in the kernel
+  floating,  ///< the same, and integers and bools become float32
+  bounds,    ///< as common, and an infinite number is a bound that is not there
+};
+
 inline constexpr uint32_t kAll = ~0u;  ///< mask: every input, or every result
 
 /// Shape and dtype checks, and the results' shapes.
@@ -81,11 +90,19 @@ struct Op {
   ViewRule* view = nullptr;
   Composition* compose = nullptr;
   uint32_t saves_inputs = 0, saves_outputs = 0;  ///< bit i: the gradient rule reads input i, result i
+  /// Bit k of saves_for[i]: the gradient of input k reads the saved input i. It is not saved for gradients
+  /// that nobody wants, and may then be undefined in the rule.
+  std::array<uint32_t, 2> saves_for = {kAll, kAll};
+  bool splits = false;               ///< views that are several results, to which no write is recorded
   uint32_t aside = 0;                ///< bit i: result i has no history; it is there for the gradient rule
   GradientRule* gradient = nullptr;  ///< null: not differentiable (or a composition)
-  /// The rules take bfloat16 and float16 as they are, since they only move elements (so every view). Others
-  /// get float32 copies, and apply() rounds what they make to the dtype of the shape rule.
+  /// The rules take every dtype as it is, since they only move elements (so every view). Others get float32
+  /// copies of bfloat16 and float16 and int64 copies of int32 and uint8, and apply() rounds what they make,
+  /// or takes it modulo 2^32 or 2^8, to the dtype of the shape rule.
   bool takes_half = false;
+  bool widens_bool = false;  ///< so bools, as int64: a result that is not 0 is true
+  Promotion promotes = Promotion::none;
+  uint8_t promotes_from = 0;  ///< the first input that it is about
   std::vector<Sample> (*samples)() = nullptr;
 };
 

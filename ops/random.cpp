@@ -39,4 +39,41 @@ Tensor randperm(int64_t n, Generator& generator) {
   return Tensor::of(generator.permutation(n));
 }
 
+Tensor randn(const Shape& shape, DType dtype) {
+  Generator generator = next_generator();
+  return randn(shape, generator, dtype);
+}
+
+Tensor rand(const Shape& shape, DType dtype) {
+  Generator generator = next_generator();
+  return rand(shape, generator, dtype);
+}
+
+Tensor randperm(int64_t n) {
+  Generator generator = next_generator();
+  return randperm(n, generator);
+}
+
+namespace {
+
+Tensor to_tensor(const Generator::Position& at) {
+  return Tensor::of<int64_t>({static_cast<int64_t>(at.seed), static_cast<int64_t>(at.counter)}, {2});
+}
+
+Generator::Position to_position(const Tensor& state) {
+  if (!state.defined() || state.dtype() != int64 || state.shape() != Shape{2})
+    throw_invalid("[rng_state] got " + state.str() + ", expected what get_rng_state() gave: int64 [2]");
+  const auto numbers = state.to_vector<int64_t>();
+  return {static_cast<uint64_t>(numbers[0]), static_cast<uint64_t>(numbers[1])};
+}
+
+}  // namespace
+
+Tensor get_rng_state() { return to_tensor(current_stream().position()); }
+void set_rng_state(const Tensor& state) { current_stream().set_position(to_position(state)); }
+Tensor rng_state_of(const Generator& generator) { return to_tensor(generator.position()); }
+void set_rng_state_of(Generator& generator, const Tensor& state) {
+  generator.set_position(to_position(state));
+}
+
 }  // namespace troupe::ops

@@ -1,15 +1,27 @@
-// Tensors of random numbers, from a generator that the caller seeds.
+// Tensors of random numbers: from a generator, or from the stream of where the code runs.
 #pragma once
-#include "core/random.h"
+#include "core/stream.h"
 #include "core/tensor.h"
 
 namespace troupe::ops {
 
-/// Standard normal, of any floating dtype. The numbers are drawn in row-major order.
+/// Standard normal, of any floating dtype. The numbers are drawn in row-major order. Without a generator,
+/// from next_generator() (core/stream.h); so in the others.
 Tensor randn(const Shape& shape, Generator& generator, DType dtype = float32);
+Tensor randn(const Shape& shape, DType dtype = float32);
 /// Uniform in [0, 1).
 Tensor rand(const Shape& shape, Generator& generator, DType dtype = float32);
+Tensor rand(const Shape& shape, DType dtype = float32);
 /// 0 .. n-1 in random order, int64 [n].
 Tensor randperm(int64_t n, Generator& generator);
+Tensor randperm(int64_t n);
+
+/// Where current_stream() is, int64 [2]: to be saved, and put back when the program goes on. `invalid` if
+/// `state` is none.
+Tensor get_rng_state();
+void set_rng_state(const Tensor& state);
+/// The same of one generator.
+Tensor rng_state_of(const Generator& generator);
+void set_rng_state_of(Generator& generator, const Tensor& state);
 
 }  // namespace troupe::ops

@@ -45,23 +45,26 @@ Specs sum_spec(const Call& c) {
 Specs extremum_spec(const Call& c) {
   if (reduced_count(c.in[0].shape(), flags_of(c)) == 0)
     reject(c, "of no elements: shape " + c.in[0].shape().str());
-  return floating_spec(c);
+  return {{reduced_shape(c.in[0].shape(), flags_of(c), c.attrs.flag("keepdim")), c.in[0].dtype()}};
 }
 
 Specs argmax_spec(const Call& c) {
   const Shape& x = c.in[0].shape();
+  if (c.in[0].dtype() == boolean) reject(c, "is not for " + c.in[0].str() + "; use .to(int64)");
   const int dim = x.axis(c.attrs.integer("dim"), c.name());
   Shape out = x;
   if (x.rank()) {
     if (x[dim] == 0) reject(c, "of no elements: shape " + x.str());
-    out.erase(dim);
+    out[dim] = 1;
+    if (!c.attrs.flag("keepdim")) out.erase(dim);
   }
   return {{out, int64}};
 }
 
 Specs cumsum_spec(const Call& c) {
+  const DType t = c.in[0].dtype();
   c.in[0].shape().axis(c.attrs.integer("dim"), c.name());
-  return numeric_unary(c);
+  return {{c.in[0].shape(), is_floating(t) ? t : int64}};
 }
 
 // The gradient of the result, repeated over what was reduced.
@@ -79,13 +82,21 @@ Tensors extremum_gradient(const Backward& b) {
   return {mul(share, g)};
 }
 
+// g: of the variance.
+Tensor var_gradient(const Backward& b, const Tensor& g) {
+  const Flags reduced = flags_of(b);
+  const int64_t n = reduced_count(b.shape(0), reduced) - (b.attrs.flag("unbiased") ? 1 : 0);
+  const Tensor centred = sub(b.in[0], mean(b.in[0], b.attrs.ints("dim"), true));
+  return mul(centred, mul(restore_dims(g, b.shape(0), reduced), 2.0 / static_cast<double>(n)));
+}
+
 // A tree of products: differentiable everywhere, zeros included.
 Tensors product(const Call& c) {
   const Tensor x = is_floating(c.in[0].dtype()) ? c.in[0] : to(c.in[0], int64);
   const Flags reduced = flags_of(c);
   const Shape result = reduced_shape(x.shape(), reduced, c.attrs.flag("keepdim"));
   int64_t n = reduced_count(x.shape(), reduced);
-  if (n == 0) return {Tensor::full(result, 1, x.dtype())};
+  if (n == 0) return {add(apply1(kSum, {x}, c.attrs), 1)};
   std::vector<int64_t> order, shape;
   for (const bool wanted : {false, true})
     for (int i = 0; i < x.dim(); ++i)
@@ -99,7 +110,8 @@ Tensors product(const Call& c) {
     const Tensor pairs = mul(slice(y, -1, 0, n / 2), slice(y, -1, n / 2, n / 2 * 2));
     y = n % 2 ? concat({pairs, slice(y, -1, n - 1, n)}, -1) : pairs;
   }
-  return {reshape(y, to_list(result))};
+  return {c.in[0].same_as(x) && reduced_count(x.shape(), reduced) == 1 ? clone(reshape(y, to_list(result)))
+                                                                       : reshape(y, to_list(result))};
 }
 
 std::vector<Sample> over_dims() {
@@ -128,7 +140,7 @@ const Op kMean{.name = "mean",
                .cpu = cpu::mean,
                .gradient = [](const Backward& b) -> Tensors {
                  const int64_t n = reduced_count(b.shape(0), flags_of(b));
-                 return {spread(b, mul(b.grads[0], 1.0 / static_cast<double>(n)))};
+                 return {spread(b, div(b.grads[0], n))};
                },
                .samples = over_dims};
 
@@ -139,6 +151,7 @@ const Op kAmax{.name = "amax",
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = extremum_gradient,
+               .widens_bool = true,
                .samples = over_dims};
 const Op kAmin{.name = "amin",
                .attrs = dims_and_keepdim(),
@@ -147,6 +160,7 @@ const Op kAmin{.name = "amin",
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = extremum_gradient,
+               .widens_bool = true,
                .samples = over_dims};
 
 const Op kLogsumexp{.name = "logsumexp",
@@ -160,6 +174,7 @@ const Op kLogsumexp{.name = "logsumexp",
                       const Tensor y = restore_dims(b.out[0], b.shape(0), reduced);
                       return {mul(exp(sub(b.in[0], y)), restore_dims(b.grads[0], b.shape(0), reduced))};
                     },
+                    .promotes = Promotion::floating,
                     .samples = over_dims};
 
 const Op kVar{.name = "var",
@@ -167,19 +182,19 @@ const Op kVar{.name = "var",
               .shape = floating_spec,
               .cpu = cpu::var,
               .saves_inputs = 1,
-              .gradient = [](const Backward& b) -> Tensors {
-                const Flags reduced = flags_of(b);
-                const int64_t n = reduced_count(b.shape(0), reduced) - (b.attrs.flag("unbiased") ? 1 : 0);
-                const Tensor centred = sub(b.in[0], mean(b.in[0], b.attrs.ints("dim"), true));
-                const Tensor g =
-                    mul(restore_dims(b.grads[0], b.shape(0), reduced), 2.0 / static_cast<double>(n));
-                return {mul(centred, g)};
-              },
+              .gradient = [](const Backward& b) -> Tensors { return {var_gradient(b, b.grads[0])}; },
               .samples = over_dims};
 
 const Op kStd{.name = "std",
               .attrs = kVar.attrs,
-              .compose = [](const Call& c) -> Tensors { return {sqrt(apply(kVar, c.in, c.attrs)[0])}; },
+              .shape = floating_spec,
+              .cpu = cpu::stddev,
+              .saves_inputs = 1,
+              .saves_outputs = 1,
+              .gradient = [](const Backward& b) -> Tensors {
+                const Tensor slope = div(b.grads[0], mul(b.out[0], 2.0));
+                return {var_gradient(b, where(eq(b.out[0], 0.0), 0.0, slope))};
+              },
               .samples = over_dims};
 
 const Op kProd{
@@ -194,7 +209,7 @@ const Op kProd{
 
 const Op kArgmax{
     .name = "argmax",
-    .attrs = {{"dim", int64_t{-1}}},
+    .attrs = {{"dim", int64_t{-1}}, {"keepdim", false}},
     .shape = argmax_spec,
     .cpu = cpu::argmax,
     .takes_half = true,
@@ -218,10 +233,8 @@ const Op kNorm{.name = "norm",
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
-                 const Tensor zero = Tensor::scalar(0, b.in_specs[0].dtype),
-                              one = Tensor::scalar(1, b.in_specs[0].dtype);
                  const Tensor safe =
-                     where(eq(b.out[0], zero), one, b.out[0]);  // x / 1 = 0 where the norm is 0
+                     where(eq(b.out[0], 0.0), 1.0, b.out[0]);  // x / 1 = 0 where the norm is 0
                  return {mul(b.in[0], div(b.grads[0], safe))};
                },
                .samples = []() -> std::vector<Sample> {
@@ -238,6 +251,7 @@ const Op kCumsum{
       if (b.shape(0).rank() == 0) return {b.grads[0]};
       return {flip(cumsum(flip(b.grads[0], {dim}), dim), {dim})};
     },
+    .widens_bool = true,
     .samples = []() -> std::vector<Sample> {
       return {{{sample({2, 3, 4})}, {{"dim", int64_t{1}}}}, {{sample({3})}, {{"dim", int64_t{-1}}}}};
     }};
@@ -268,8 +282,12 @@ Tensor stddev(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased, b
 Tensor prod(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
   return apply1(kProd, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor argmin(const Tensor& x, int64_t dim) { return apply1(kArgmin, {x}, {{"dim", dim}}); }
-Tensor argmax(const Tensor& x, int64_t dim) { return apply1(kArgmax, {x}, {{"dim", dim}}); }
+Tensor argmin(const Tensor& x, int64_t dim, bool keepdim) {
+  return apply1(kArgmin, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
+Tensor argmax(const Tensor& x, int64_t dim, bool keepdim) {
+  return apply1(kArgmax, {x}, {{"dim", dim}, {"keepdim", keepdim}});
+}
 Tensor norm(const Tensor& x) { return apply1(kNorm, {x}); }
 Tensor cumsum(const Tensor& x, int64_t dim) { return apply1(kCumsum, {x}, {{"dim", dim}}); }
 

@@ -8,25 +8,28 @@ namespace troupe::ops {
 Tensor sum(const Tensor& x);
 Tensor mean(const Tensor& x);
 /// Over `dim` (negative ones count from the end; an empty list means all). keepdim leaves size 1 there.
-/// sum also takes int64 (result int64) and bool (result int64); the others floating dtypes.
+/// sum also takes integers and bool (result int64), as prod and cumsum; mean, var and norm floating dtypes.
 Tensor sum(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = false);
 Tensor mean(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = false);
-/// `invalid` over nothing. Equal largest (smallest) elements share the gradient.
+/// Any dtype; `invalid` over nothing. Equal largest (smallest) elements share the gradient.
 Tensor amax(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = false);
 Tensor amin(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = false);
+/// Of integers and bools float32.
 Tensor logsumexp(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim = false);
 /// Divided by n - 1 if unbiased, else by n.
 Tensor var(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased = true, bool keepdim = false);
-/// The square root of var: PyTorch's std, a name that C++ has taken.
+/// The square root of var: PyTorch's std, a name that C++ has taken. Its gradient at zero is zero.
 Tensor stddev(const Tensor& x, const std::vector<int64_t>& dim = {}, bool unbiased = true,
               bool keepdim = false);
-/// Any dtype (int64 and bool give int64); 1 over nothing.
+/// Any dtype (integers and bool give int64); 1 over nothing.
 Tensor prod(const Tensor& x, const std::vector<int64_t>& dim = {}, bool keepdim = false);
-/// Index (int64) of the first largest (smallest) element along dim; every dtype. A NaN is both.
-Tensor argmax(const Tensor& x, int64_t dim);
-Tensor argmin(const Tensor& x, int64_t dim);
-/// Euclidean norm of all elements, 0-d. Its gradient at zero is zero.
+/// Index (int64) of the first largest (smallest) element along dim; every dtype but bool. A NaN is both.
+Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false);
+Tensor argmin(const Tensor& x, int64_t dim, bool keepdim = false);
+/// Euclidean norm of all elements, 0-d; it is finite and not 0 wherever float64 can hold it. Its gradient at
+/// zero is zero.
 Tensor norm(const Tensor& x);
+/// Any dtype (integers and bool give int64).
 Tensor cumsum(const Tensor& x, int64_t dim);
 
 extern const Op kSum, kMean, kAmax, kAmin, kLogsumexp, kVar, kStd, kProd, kArgmax, kArgmin, kNorm, kCumsum;

@@ -16,6 +16,8 @@ Specs sort_spec(const Call& c) {
 }
 
 Specs topk_spec(const Call& c) {
+  if (c.in[0].dtype() == boolean) reject(c, "is not for " + c.in[0].str() + "; use .to(int64)");
+  if (c.in[0].dtype() == boolean) reject(c, fmt::format("is not for {}; use .to(int64)", c.in[0].str()));
   Shape out = c.in[0].shape();
   const int dim = out.axis(c.attrs.integer("dim"), c.name());
   const int64_t k = c.attrs.integer("k"), size = out.empty() ? 1 : out[dim];

@@ -3,15 +3,20 @@
 #include <limits>
 #include <numbers>
 
+#include "core/error.h"
 #include "ops/arithmetic.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
+#include "ops/promote.h"
+#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
 
 std::vector<Sample> any() { return {{{sample({3, 4})}}, {{sample({})}}, {{sample({0, 2})}}}; }
 std::vector<Sample> positive() { return {{{sample({3, 4}, 0.3, 2)}}, {{sample({}, 0.3, 2)}}}; }
+
+Tensors no_slope(const Backward& b) { return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype)}; }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -35,30 +40,63 @@ const Op kSquare{
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], 2.0), b.in[0])}; },
     .samples = any};
-const Op kSign{.name = "sign", .shape = numeric_unary, .cpu = cpu::sign, .samples = any};
+const Op kSign{.name = "sign",
+               .shape = same_spec,
+               .cpu = cpu::sign,
+               .gradient = no_slope,
+               .widens_bool = true,
+               .samples = any};
+const Op kFloor{
+    .name = "floor", .shape = numeric_unary, .cpu = cpu::floor, .gradient = no_slope, .samples = any};
+const Op kCeil{
+    .name = "ceil", .shape = numeric_unary, .cpu = cpu::ceil, .gradient = no_slope, .samples = any};
+const Op kRound{
+    .name = "round", .shape = numeric_unary, .cpu = cpu::round, .gradient = no_slope, .samples = any};
+const Op kTrunc{
+    .name = "trunc", .shape = numeric_unary, .cpu = cpu::trunc, .gradient = no_slope, .samples = any};
 const Op kExp{.name = "exp",
               .shape = floating_unary,
               .cpu = cpu::exp,
               .saves_outputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], b.out[0])}; },
+              .promotes = Promotion::floating,
               .samples = any};
+const Op kExpm1{.name = "expm1",
+                .shape = floating_unary,
+                .cpu = cpu::expm1,
+                .saves_outputs = 1,
+                .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], add(b.out[0], 1))}; },
+                .promotes = Promotion::floating,
+                .samples = any};
+const Op kLog2{.name = "log2",
+               .shape = floating_unary,
+               .cpu = cpu::log2,
+               .saves_inputs = 1,
+               .gradient = [](const Backward& b) -> Tensors {
+                 return {div(b.grads[0], mul(b.in[0], std::numbers::ln2))};
+               },
+               .promotes = Promotion::floating,
+               .samples = positive};
 const Op kLog{.name = "log",
               .shape = floating_unary,
               .cpu = cpu::log,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], b.in[0])}; },
+              .promotes = Promotion::floating,
               .samples = positive};
 const Op kLog1p{.name = "log1p",
                 .shape = floating_unary,
                 .cpu = cpu::log1p,
                 .saves_inputs = 1,
                 .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], add(b.in[0], 1.0))}; },
+                .promotes = Promotion::floating,
                 .samples = positive};
 const Op kSqrt{.name = "sqrt",
                .shape = floating_unary,
                .cpu = cpu::sqrt,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors { return {div(mul(b.grads[0], 0.5), b.out[0])}; },
+               .promotes = Promotion::floating,
                .samples = positive};
 const Op kRsqrt{
     .name = "rsqrt",
@@ -66,6 +104,7 @@ const Op kRsqrt{
     .cpu = cpu::rsqrt,
     .saves_outputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], -0.5), pow(b.out[0], 3.0))}; },
+    .promotes = Promotion::floating,
     .samples = positive};
 const Op kReciprocal{
     .name = "reciprocal",
@@ -73,18 +112,21 @@ const Op kReciprocal{
     .cpu = cpu::reciprocal,
     .saves_outputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], square(b.out[0])))}; },
+    .promotes = Promotion::floating,
     .samples = positive};
 const Op kSin{.name = "sin",
               .shape = floating_unary,
               .cpu = cpu::sin,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], cos(b.in[0]))}; },
+              .promotes = Promotion::floating,
               .samples = any};
 const Op kCos{.name = "cos",
               .shape = floating_unary,
               .cpu = cpu::cos,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], sin(b.in[0])))}; },
+              .promotes = Promotion::floating,
               .samples = any};
 const Op kErf{.name = "erf",
               .shape = floating_unary,
@@ -93,28 +135,36 @@ const Op kErf{.name = "erf",
               .gradient = [](const Backward& b) -> Tensors {
                 return {mul(mul(b.grads[0], 2 * std::numbers::inv_sqrtpi), exp(neg(square(b.in[0]))))};
               },
+              .promotes = Promotion::floating,
               .samples = any};
 const Op kClamp{
     .name = "clamp",
-    .attrs = {{"min", -kInf}, {"max", kInf}},
-    .shape = floating_unary,
+    .attrs = {{"min", Scalar(-kInf)}, {"max", Scalar(kInf)}},
+    .shape = numeric_unary,
     .cpu = cpu::clamp,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors {
-      const Tensor &x = b.in[0], &g = b.grads[0];
-      const DType t = x.dtype();
-      const Tensor zero = Tensor::scalar(0, t);
-      const Tensor low = where(lt(x, Tensor::scalar(b.attrs.number("min"), t)), zero, g);
-      return {where(gt(x, Tensor::scalar(b.attrs.number("max"), t)), zero, low)};
+      const Tensor &x = b.in[0], zero = Tensor::scalar(0, x.dtype());
+      const Tensor low = where(le(x, b.attrs.scalar("max")), b.grads[0], zero);
+      return {where(ge(x, b.attrs.scalar("min")), low, zero)};
     },
+    .promotes = Promotion::bounds,
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4})}, {{"min", -0.51}, {"max", 0.73}}}, {{sample({5})}, {{"min", 0.1}}}};
     }};
 
 Tensor neg(const Tensor& x) { return apply1(kNeg, {x}); }
 Tensor abs(const Tensor& x) { return apply1(kAbs, {x}); }
-Tensor square(const Tensor& x) { return apply1(kSquare, {x}); }
+Tensor square(const Tensor& x) {
+  return apply1(kSquare, {x.defined() && x.dtype() == boolean ? to(x, int64) : x});
+}
 Tensor sign(const Tensor& x) { return apply1(kSign, {x}); }
+Tensor floor(const Tensor& x) { return apply1(kFloor, {x}); }
+Tensor ceil(const Tensor& x) { return apply1(kCeil, {x}); }
+Tensor round(const Tensor& x) { return apply1(kRound, {x}); }
+Tensor trunc(const Tensor& x) { return apply1(kTrunc, {x}); }
+Tensor expm1(const Tensor& x) { return apply1(kExpm1, {x}); }
+Tensor log2(const Tensor& x) { return apply1(kLog2, {x}); }
 Tensor exp(const Tensor& x) { return apply1(kExp, {x}); }
 Tensor log(const Tensor& x) { return apply1(kLog, {x}); }
 Tensor log1p(const Tensor& x) { return apply1(kLog1p, {x}); }
@@ -124,8 +174,17 @@ Tensor reciprocal(const Tensor& x) { return apply1(kReciprocal, {x}); }
 Tensor sin(const Tensor& x) { return apply1(kSin, {x}); }
 Tensor cos(const Tensor& x) { return apply1(kCos, {x}); }
 Tensor erf(const Tensor& x) { return apply1(kErf, {x}); }
-Tensor clamp(const Tensor& x, double min, double max) {
-  return apply1(kClamp, {x}, {{"min", min}, {"max", max}});
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  if (!min && !max) throw_invalid("[clamp] needs min, max or both");
+  Attrs bounds;
+  if (min) bounds.add({"min", *min});
+  if (max) bounds.add({"max", *max});
+  if (!x.defined() || is_floating(x.dtype())) return apply1(kClamp, {x}, std::move(bounds));
+  ResultType type;  // an infinite bound counts here: it was given
+  type.add(x);
+  for (const auto& bound : {min, max})
+    if (bound) type.add(*bound);
+  return apply1(kClamp, {to(x, type.get())}, std::move(bounds));
 }
 
 }  // namespace troupe::ops

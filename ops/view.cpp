@@ -163,7 +163,7 @@ Tensors squeeze_view(const Call& c) {
   const int dim = x.shape().axis(c.attrs.integer("dim"), c.name());
   Shape shape = x.shape(), strides = x.strides();
   if (x.dim() == 0) return {viewed(x, shape, strides)};
-  if (shape[dim] != 1) reject(c, fmt::format("dimension {} of {} is not 1", dim, shape.str()));
+  if (shape[dim] != 1) return {viewed(x, shape, strides)};
   shape.erase(dim);
   strides.erase(dim);
   return {viewed(x, shape, strides)};
@@ -186,7 +186,8 @@ Specs to_spec(const Call& c) {
   const std::string& wanted = c.attrs.text("dtype");
   for (int i = 0; i < kDTypeCount; ++i)
     if (wanted == name(static_cast<DType>(i))) return {{c.in[0].shape(), static_cast<DType>(i)}};
-  reject(c, "dtype is \"" + wanted + "\", expected float32, float64, bfloat16, float16, int64 or bool");
+  reject(c, "dtype is \"" + wanted +
+                "\", expected float32, float64, bfloat16, float16, int64, int32, uint8 or bool");
 }
 
 Specs flip_spec(const Call& c) {

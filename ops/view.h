@@ -15,7 +15,7 @@ Tensor expand(const Tensor& x, const std::vector<int64_t>& shape);
 /// Elements start, start + step, ... before stop along dim. Negative start and stop count from the end; both
 /// are cut to the size. step >= 1.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
-/// Removes dimension dim, which must have size 1.
+/// Removes dimension dim if it has size 1.
 Tensor squeeze(const Tensor& x, int64_t dim);
 /// Adds a dimension of size 1 before dim (-1: at the end).
 Tensor unsqueeze(const Tensor& x, int64_t dim);

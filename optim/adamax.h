@@ -7,6 +7,7 @@ namespace troupe::optim {
 struct AdamaxOptions {
   static constexpr const char* kName = "adamax";
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
   /// `invalid` on unknown names, wrong types and values out of range.
   static AdamaxOptions from(const ValueMap& map) { return options_from_map<AdamaxOptions>(map); }
@@ -15,6 +16,7 @@ struct AdamaxOptions {
     field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
         field("eps", o.eps, 0);
     field("weight_decay", o.weight_decay, 0);
+    field("maximize", o.maximize);
   }
 };
 

@@ -22,8 +22,12 @@ class Grouped : public Optimizer {
   };
   static constexpr const char* kName = T::kName;
 
-  /// `invalid` on options out of range, and as Optimizer's.
+  /// `invalid` on options out of range, without any parameter, and as Optimizer's.
   explicit Grouped(Tensors params, T options = {}) : Grouped(one(std::move(params), std::move(options))) {}
+  /// Of no parameters: it holds and checks options.
+  explicit Grouped(NoParameters, T options) : Optimizer(NoParameters()), options_{std::move(options)} {
+    check_options(options_.front());
+  }
   explicit Grouped(std::vector<Group> groups) : Optimizer(params_of(groups)) {
     for (const Group& g : groups) {
       check_options(g.options);
@@ -36,6 +40,7 @@ class Grouped : public Optimizer {
   ValueMap options_map(size_t group) const override { return options_to_map(options_.at(group)); }
 
  private:
+  bool maximizes(size_t group) const override { return options_.at(group).maximize; }
   void assign(size_t group, const ValueMap& changed) override {
     options_.at(group) = options_from_map<T>(changed, options_.at(group));
   }

@@ -7,11 +7,15 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/node.h"
+#include "core/write.h"
 #include "optim/pass.h"
 
 namespace troupe::optim {
 namespace {
+
+constexpr const char* kWriter = "the optimizer's step";
 
 // Elements that `param` no longer has as `master` left them were written by somebody else: they are taken
 // over.
@@ -28,6 +32,11 @@ void take_over(const Tensor& master, const Tensor& param) {
   });
 }
 
+void write(const Tensor& param, const Tensor& values) {
+  copy_elements(param, values);
+  param.bump_version(kWriter);
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.size()) {
@@ -35,6 +44,10 @@ Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.s
     params_.insert(params_.end(), groups[g].begin(), groups[g].end());
     group_of_.resize(params_.size(), g);
   }
+  if (params_.empty())
+    throw_invalid(
+        "[optim] there is no parameter to train: parameters() gives what members() lists, or what an actor's "
+        "parameters() returns");
   state_.resize(params_.size());
   for (size_t i = 0; i < params_.size(); ++i) {
     const Tensor& p = params_[i];
@@ -86,16 +99,21 @@ void Optimizer::step(const Tensors& grads, double scale) {
                         g.shape() != p.shape() || g.device() != p.device()))
       throw_invalid(fmt::format("[optim] gradient {} is {} on {}; its parameter is {} on {}", i, g.str(),
                                 g.device().str(), p.str(), p.device().str()));
+    if (g.defined()) begin_write(p, kWriter);
   }
   std::vector<size_t> slot_count;
   for (size_t g = 0; g < group_count_; ++g) slot_count.push_back(slots(g).size());
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined()) continue;
-    const Tensor& p = params_[i];
     State& state = state_[i];
+    if (!grads[i].defined()) {
+      miss(i);
+      continue;
+    }
+    if (state.missed > 0) state.missed = 0;
+    const Tensor& p = params_[i];
     while (state.slots.size() < slot_count[group_of_[i]])
       state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype())));
-    step_one(group_of_[i], p, {grads[i], scale}, state);
+    step_one(group_of_[i], p, {grads[i], maximizes(group_of_[i]) ? -scale : scale}, state);
   }
 }
 
@@ -106,9 +124,9 @@ void Optimizer::step_one(size_t group, const Tensor& p, const Gradient& grad, St
     const bool aliased = g.storage() == p.storage();  // the kernels take them for distinct
     update(group, dense, {aliased ? g.clone_data() : g.contiguous_data(), scale}, state.slots, ++state.step);
     if (p.is_contiguous())
-      p.bump_version("the optimizer's step");
+      p.bump_version(kWriter);
     else
-      p.copy_(dense);
+      write(p, dense);
     return;
   }
   if (state.master.defined())
@@ -116,7 +134,22 @@ void Optimizer::step_one(size_t group, const Tensor& p, const Gradient& grad, St
   else
     state.master = widened(p);
   update(group, state.master, {widened(g), scale}, state.slots, ++state.step);
-  p.copy_(state.master);
+  write(p, state.master);
+}
+
+void Optimizer::set_names(std::vector<std::string> names) { names_ = std::move(names); }
+
+// After 100 steps in a row without a gradient somebody should know.
+void Optimizer::miss(size_t i) {
+  constexpr int64_t kMany = 100, kNamed = -1;
+  int64_t& missed = state_[i].missed;
+  if (missed == kNamed || ++missed < kMany) return;
+  missed = kNamed;
+  const std::string name = i < names_.size() ? names_[i] : fmt::format("parameter {}", i);
+  log::warning(
+      fmt::format("[optim] {} ({}) has had no gradient in {} steps, so it is not trained: no loss "
+                  "depends on it, or it was detached on the way",
+                  name, params_[i].str(), kMany));
 }
 
 void Optimizer::zero_grad() {

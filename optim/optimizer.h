@@ -16,6 +16,9 @@ struct Gradient {
   double scale = 1;
 };
 
+/// In the place of parameters: there are none.
+struct NoParameters {};
+
 /// Changes parameters in place from their gradients, by the formulas of PyTorch's optimizer of the same name.
 /// Not synchronized: one thread at a time, and nobody else writes to the parameters.
 ///
@@ -26,7 +29,8 @@ struct Gradient {
 /// parameters are numbered through all groups.
 class Optimizer : public Tunable {
  public:
-  /// One step with the `.grad` of each parameter; a parameter without one is left alone.
+  /// One step with the `.grad` of each parameter; a parameter without one is left alone. One that has had
+  /// none for 100 steps is named in the log, once.
   void step();
   /// One step with scale * grads[i] for params()[i]; undefined: that parameter is left alone. Bumps the
   /// versions of the changed parameters. `invalid`, with nothing changed, if a gradient's dtype or shape
@@ -34,6 +38,8 @@ class Optimizer : public Tunable {
   void step(const Tensors& grads, double scale = 1);
   /// Drops the `.grad` of every parameter.
   void zero_grad();
+  /// For the log: one for each parameter, which are numbers otherwise.
+  void set_names(std::vector<std::string> names);
 
   /// Of all groups, one after the other.
   const Tensors& params() const { return params_; }
@@ -50,8 +56,9 @@ class Optimizer : public Tunable {
   void load_state(const std::map<std::string, Tensor>& state);
 
  protected:
-  /// `invalid` if a parameter is undefined, not floating, no leaf, or given twice.
+  /// `invalid` if there is no parameter, or one is undefined, not floating, no leaf, or given twice.
   explicit Optimizer(const std::vector<Tensors>& groups);
+  explicit Optimizer(NoParameters) : group_count_(1) {}
   /// Names of the state tensors that each parameter of a group has, in order; each has the shape and
   /// dtype that update() sees.
   virtual std::vector<std::string> slots(size_t group) const = 0;
@@ -59,15 +66,19 @@ class Optimizer : public Tunable {
   /// `slots` are zero at step 1; `step` counts from 1.
   virtual void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
                       int64_t step) const = 0;
+  /// Whether a group is to go up its gradients.
+  virtual bool maximizes(size_t group) const = 0;
   /// Changes options; `invalid`, with nothing changed, as change_options(), but for the state.
   virtual void assign(size_t group, const ValueMap& changed) = 0;
 
  private:
   struct State {
     int64_t step = 0;
-    Tensors slots;  // empty before the first step
-    Tensor master;  // defined after the first step of a bfloat16 or float16 parameter
+    Tensors slots;       // empty before the first step
+    Tensor master;       // defined after the first step of a bfloat16 or float16 parameter
+    int64_t missed = 0;  // steps without a gradient, up to now; kNamed: that was told
   };
+  void miss(size_t i);
   void step_one(size_t group, const Tensor& param, const Gradient& grad, State& state) const;
   std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
 
@@ -75,11 +86,14 @@ class Optimizer : public Tunable {
   std::vector<size_t> group_of_;
   std::vector<State> state_;
   size_t group_count_;
+  std::vector<std::string> names_;
 };
 
 /// Makes the optimizer called `name` ("sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
 /// "adadelta", "lamb") with options as in its Options::to_map(); missing ones have their defaults. `invalid`
-/// on unknown names, with the nearest known one.
+/// on unknown names, with the nearest known one, and without any parameter.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
+/// The same of no parameters: it holds and checks options.
+std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, NoParameters);
 
 }  // namespace troupe::optim

@@ -1,6 +1,19 @@
 #include "optim/options.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace troupe::optim {
+
+void refuse_unknown_option(const char* optimizer, const std::string& name, std::vector<std::string> known) {
+  const std::string near = nearest(name, known);
+  std::stable_partition(known.begin(), known.end(), [&](const std::string& k) { return k == near; });
+  const std::string all = fmt::format("{}", fmt::join(known, ", "));
+  throw_invalid(fmt::format(
+      "[{}] option \"{}\" is unknown; {}", optimizer, name,
+      near.empty() ? "known: " + all : fmt::format("did you mean \"{}\"? (known: {})", near, all)));
+}
 
 void check_option(const char* optimizer, const char* name, double value, double low, double high) {
   if (std::isfinite(value) && value >= low && value < high) return;

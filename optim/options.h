@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -24,6 +25,10 @@ ValueMap options_to_map(const Options& options) {
   return map;
 }
 
+/// `invalid`: [optimizer] has no option of that name; it lists those that it has, the nearest first.
+[[noreturn]] void refuse_unknown_option(const char* optimizer, const std::string& name,
+                                        std::vector<std::string> known);
+
 /// `invalid` unless low <= value < high (high may be infinite) and value is finite.
 void check_option(const char* optimizer, const char* name, double value, double low, double high);
 
@@ -39,8 +44,8 @@ void check_options(const Options& options) {
   if constexpr (requires { options.check(); }) options.check();
 }
 
-/// `options` with what `map` names; integers pass as doubles. `invalid` on an unknown name (with the nearest
-/// known one), a value of the wrong type or out of range.
+/// `options` with what `map` names; integers pass as doubles. `invalid` on an unknown name (with the known
+/// ones), a value of the wrong type or out of range.
 template <class Options>
 Options options_from_map(const ValueMap& map, Options options = {}) {
   const std::string start = "[" + std::string(Options::kName) + "] option ";
@@ -62,9 +67,7 @@ Options options_from_map(const ValueMap& map, Options options = {}) {
     bool found = false;
     for (const std::string& k : known) found |= k == name;
     if (found) continue;
-    const std::string near = nearest(name, known);
-    throw_invalid(start + "\"" + name + "\" is unknown" +
-                  (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
+    refuse_unknown_option(Options::kName, name, std::move(known));
   }
   check_options(options);
   return options;

@@ -23,9 +23,10 @@ void pass(std::index_sequence<k...>, const Tensor& param, const Gradient& grad,
   // parameter next begins at its beginning.
   constexpr int64_t kBlock = 1 << 13;
   ops::cpu::vectorized([=]() __attribute__((always_inline)) {  // roots and quotients take the time here
-    for (int64_t begin = (n - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock)
-#pragma GCC ivdep
+    for (int64_t begin = (n - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock) {
+      TROUPE_INDEPENDENT
       for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) f(p[i], g[i] * scale, slots[k][i]...);
+    }
   });
 }
 

@@ -9,6 +9,7 @@ struct RpropOptions {
   double lr = 1e-2;  ///< size of the first step; later ones are the elements' own
   double eta_minus = 0.5, eta_plus = 1.2;
   double step_min = 1e-6, step_max = 50;
+  bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
   /// `invalid` on unknown names, wrong types and values out of range.
   static RpropOptions from(const ValueMap& map) { return options_from_map<RpropOptions>(map); }
@@ -17,6 +18,7 @@ struct RpropOptions {
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("eta_minus", o.eta_minus, 0, 1), field("eta_plus", o.eta_plus, 1);
     field("step_min", o.step_min, 0), field("step_max", o.step_max, 0);
+    field("maximize", o.maximize);
   }
 };
 

@@ -8,6 +8,7 @@ struct SGDOptions {
   static constexpr const char* kName = "sgd";
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;  ///< needs momentum and no dampening
+  bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
   /// `invalid` on unknown names, wrong types and values out of range.
   static SGDOptions from(const ValueMap& map) { return options_from_map<SGDOptions>(map); }
@@ -16,6 +17,7 @@ struct SGDOptions {
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("momentum", o.momentum, 0), field("dampening", o.dampening);
     field("weight_decay", o.weight_decay, 0), field("nesterov", o.nesterov);
+    field("maximize", o.maximize);
   }
 };
 

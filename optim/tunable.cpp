@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "core/error.h"
 
 namespace troupe::optim {
@@ -12,7 +14,13 @@ double Tunable::number(const std::string& name, size_t group) const {
   const ValueMap options = options_map(group);
   const auto it = options.find(name);
   const double* value = it == options.end() ? nullptr : it->second.get_if<double>();
-  if (!value) throw_invalid(fmt::format("[optim] there is no option \"{}\" that is a number", name));
+  if (!value) {
+    std::vector<std::string> known;
+    for (const auto& [key, v] : options)
+      if (v.get_if<double>()) known.push_back(key);
+    throw_invalid(fmt::format("[optim] there is no option \"{}\" that is a number; there are {}", name,
+                              fmt::join(known, ", ")));
+  }
   return *value;
 }
 

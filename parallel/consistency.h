@@ -48,6 +48,7 @@ class Consistency {
   bool lose(const std::string& trainer);
   bool has(const std::string& trainer) const { return trainers_.contains(trainer); }
   std::vector<std::string> trainers() const;
+  int64_t joined() const { return joined_; }  ///< so far, those that have left included
 
   // ---- a step of a trainer
   /// Whether it may read what it needs for its next step now. `invalid` if it is not there.

@@ -2,11 +2,13 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/futures.h"
 #include "parallel/shard.h"
 #include "rref/any_ref.h"
@@ -16,13 +18,20 @@ namespace troupe::parallel {
 
 struct ClientOptions {
   std::string name;  ///< of the trainer; empty: that of the worker and a number
-  Duration timeout{
-      -1};  ///< of calls, waiting for other trainers included; negative: the worker's; zero: none
+  /// Of calls, waiting for other trainers included; empty: the worker's; zero: none.
+  std::optional<Duration> timeout = {};
 };
 
-/// Calls M(args...) on each server.
+/// `what` starts the text: "[server]". Throws `invalid`.
+inline void check_servers(size_t servers, const std::string& what) {
+  if (servers == 0)
+    throw_invalid(what + " no servers: it was made by default, and serve() gives a usable one");
+}
+
+/// Calls M(args...) on each server; `invalid` if there is none.
 template <auto M, class S, class... A>
 auto ask_all(const std::vector<RRef<S>>& servers, const A&... args) {
+  check_servers(servers.size(), "[server]");
   std::vector<decltype(servers[0].template call<M>(args...))> asked;
   asked.reserve(servers.size());
   for (const auto& server : servers) asked.push_back(server.template call<M>(args...));
@@ -43,7 +52,7 @@ class Membership {
     actors::Worker& worker = servers_[0].worker();
     name_ = options.name.empty() ? worker.name() + "#" + std::to_string(worker.next_number()) : options.name;
     for (auto& server : servers_) {
-      if (options.timeout >= Duration::zero()) server = server.with_timeout(options.timeout);
+      if (options.timeout) server = server.with_timeout(*options.timeout);
       joins_.push_back(server.template call<&S::join>(name_, worker.id()));
     }
   }

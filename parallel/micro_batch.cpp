@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace troupe::parallel {
@@ -21,6 +23,17 @@ int64_t rows_of(const Value& batch, const char* what) {
     throw_invalid(fmt::format("[pipeline] {} ({}) has no tensor that could be cut into micro-batches", what,
                               batch.describe()));
   return rows;
+}
+
+void check_rows(const Value& batch, const Value& targets, int count) {
+  const int64_t rows = rows_of(batch, "the batch"), wanted = rows_of(targets, "the targets");
+  if (rows == wanted) return;
+  const auto [fewer, more] = std::minmax(rows, wanted);
+  if (fewer > 0 && more % fewer == 0 && fewer % count == 0) return;
+  throw_invalid(
+      fmt::format("[pipeline] the batch has {} rows and the targets have {}: expected a target for "
+                  "each row",
+                  rows, wanted));
 }
 
 std::vector<Value> split_batch(const Value& batch, int count, const char* what) {

@@ -261,6 +261,7 @@ Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& ru
 
 Future<StepResult> Pipeline::step_async(const Value& batch, const Value& targets,
                                         const StepOptions& options) {
+  check_rows(batch, targets, options_.micro_batches);
   std::vector<Value> parts = split_batch(batch, options_.micro_batches, "the batch");
   return step_async(std::move(parts), split_batch(targets, options_.micro_batches, "the targets"), options);
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/write.h"
 #include "optim/optimizer.h"
 
 namespace troupe::parallel {
@@ -45,6 +46,7 @@ Tensor rows_of(const Tensor& table, const Tensor& ids) {
 }
 
 void put_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
+  begin_write(table, "the optimizer's step");
   for_rows(table, ids, rows,
            [](std::byte* of_table, std::byte* row, size_t n) { std::memcpy(of_table, row, n); });
   table.bump_version("the optimizer's step");

@@ -1,5 +1,6 @@
 // Schedules as data: what each worker of a pipeline does in one step, in order.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

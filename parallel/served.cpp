@@ -154,8 +154,8 @@ Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
 // ---- the client
 
 struct Client::State {
-  State(Served served, const ClientOptions& options)
-      : served(std::move(served)),
+  State(Served from, const ClientOptions& options)
+      : served((check_servers(from.servers.size(), "[server]"), std::move(from))),
         servers(this->served.servers, options, "[server]"),
         compressor(this->served.servers[0].worker().clock(), this->served.pull, this->served.push),
         residuals(this->served.servers.size()) {}
@@ -223,11 +223,15 @@ Client::Client(Served served, ClientOptions options)
 Client::~Client() {
   if (state_) state_->servers.part();
 }
+Client::State& Client::state() const {
+  if (!state_) throw_invalid("[server] an empty client was used: it was moved from");
+  return *state_;
+}
 
-Future<void> Client::leave() { return state_->servers.leave(); }
+Future<void> Client::leave() { return state().servers.leave(); }
 
 Future<Tensors> Client::pull(int64_t at_least) const {
-  State& s = *state_;
+  State& s = state();
   const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
   GradMode mode(grad_enabled() && !s.compressor.on());
   auto message = s.compressor.begin(true, false);
@@ -247,7 +251,7 @@ Future<Tensors> Client::pull(int64_t at_least) const {
 }
 
 Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
-  State& s = *state_;
+  State& s = state();
   s.check(gradients);
   NoGradGuard guard;
   auto message = s.compressor.begin(false, true);
@@ -265,7 +269,7 @@ Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
 }
 
 Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
-  State& s = *state_;
+  State& s = state();
   s.check(gradients);
   NoGradGuard guard;
   auto message = s.compressor.begin(true, true);
@@ -282,7 +286,7 @@ Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const
 }
 
 Future<Pushed> Client::push_context(double weight) const {
-  State& s = *state_;
+  State& s = state();
   auto& servers = s.servers;
   if (!s.compressor.on())
     return servers.push<&Server::push_context>(
@@ -302,7 +306,7 @@ Future<Pushed> Client::push_context(double weight) const {
 }
 
 Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
-  State& s = *state_;
+  State& s = state();
   if (s.values.empty())
     throw_invalid(
         "[server] push_values() outside of local(H): the last pull was under a policy that takes gradients");
@@ -315,13 +319,13 @@ Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
 }
 
 int64_t Client::version() const {
-  const auto& tickets = state_->servers.tickets;
+  const auto& tickets = state().servers.tickets;
   return std::min_element(tickets.begin(), tickets.end(),
                           [](const Ticket& a, const Ticket& b) { return a.version < b.version; })
       ->version;
 }
-int64_t Client::step() const { return state_->servers.tickets[0].step; }
-int64_t Client::local_steps() const { return state_->servers.tickets[0].local_steps; }
-const std::string& Client::name() const { return state_->servers.name(); }
+int64_t Client::step() const { return state().servers.tickets[0].step; }
+int64_t Client::local_steps() const { return state().servers.tickets[0].local_steps; }
+const std::string& Client::name() const { return state().servers.name(); }
 
 }  // namespace troupe::parallel

@@ -96,6 +96,7 @@ class Client {
 
  private:
   struct State;
+  State& state() const;  // `invalid` if this was moved from
   std::shared_ptr<State> state_;
 };
 

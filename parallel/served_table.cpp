@@ -62,6 +62,7 @@ Tensor assembled(const Tensors& rows, const Tensor& at, const std::vector<int64_
 
 int64_t ServedTable::server_of(int64_t row) const {
   const auto n = static_cast<int64_t>(servers.size());
+  check_servers(servers.size(), "[table]");
   return by_range ? row / ((rows + n - 1) / n) : row % n;
 }
 
@@ -89,6 +90,7 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
 }
 
 Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
+  check_servers(table.servers.size(), "[table]");
   NoGradGuard guard;
   const Routed routed = route(table, ids);
   std::vector<Future<Tensor>> asked;
@@ -114,8 +116,8 @@ Future<std::vector<ServerReport>> report(const ServedTable& table) {
 // ---- the client
 
 struct TableClient::State {
-  State(ServedTable table, const ClientOptions& options)
-      : table(std::move(table)),
+  State(ServedTable from, const ClientOptions& options)
+      : table((check_servers(from.servers.size(), "[table]"), std::move(from))),
         servers(this->table.servers, options, "[table]"),
         compressor(this->table.servers[0].worker().clock(), this->table.pull, this->table.push) {}
   ServedTable table;
@@ -132,12 +134,16 @@ TableClient::TableClient(ServedTable table, ClientOptions options)
 TableClient::~TableClient() {
   if (state_) state_->servers.part();
 }
+TableClient::State& TableClient::state() const {
+  if (!state_) throw_invalid("[table] an empty client was used: it was moved from");
+  return *state_;
+}
 
-Future<void> TableClient::leave() { return state_->servers.leave(); }
+Future<void> TableClient::leave() { return state().servers.leave(); }
 
 // Servers that have none of the rows are asked as well: they say whether the trainer may read.
 Future<Tensor> TableClient::pull(const Tensor& ids) const {
-  State& s = *state_;
+  State& s = state();
   const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
   GradMode mode(grad_enabled() && !s.compressor.on());
   const Routed routed = route(s.table, ids);
@@ -169,7 +175,7 @@ Future<Tensor> TableClient::pull(const Tensor& ids) const {
 }
 
 Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, double weight) const {
-  State& s = *state_;
+  State& s = state();
   NoGradGuard guard;
   const Routed routed = route(s.table, ids);
   const auto dims = with_width(ids.shape(), s.table.width);
@@ -201,7 +207,7 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
 }
 
 Future<Pushed> TableClient::push_context(double weight) const {
-  State& s = *state_;
+  State& s = state();
   auto& servers = s.servers;
   if (!s.compressor.on())
     return servers.push<&Table::push_context>(

@@ -75,6 +75,7 @@ class TableClient {
 
  private:
   struct State;
+  State& state() const;  // `invalid` if this was moved from
   std::shared_ptr<State> state_;
 };
 

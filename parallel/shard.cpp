@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "actors/this_call.h"
 #include "actors/worker.h"
 #include "core/node.h"
 
@@ -67,6 +68,13 @@ void Shard::use(std::unique_ptr<optim::Optimizer> optimizer) {
   set_policy(state_.policy());
 }
 
+// Of what the optimizer has: nothing, if the shard has no tensors but rows.
+std::unique_ptr<optim::Optimizer> Shard::averager(const ServerPolicy& policy) const {
+  const ValueMap options{{"lr", policy.slow_rate}, {"momentum", policy.slow_momentum}};
+  const Tensors& all = optimizer_->params();
+  return all.empty() ? optim::make("sgd", options, optim::NoParameters()) : optim::make("sgd", options, all);
+}
+
 TimePoint Shard::now() const { return worker_here().clock().now(); }
 
 // ---- who is there
@@ -120,6 +128,19 @@ void Shard::notice_losses() {
 
 // ---- reading
 
+std::string Shard::awaited() const {
+  if (state_.joined() < options_.trainers)
+    return fmt::format("trainers to join: {} of {} have", state_.joined(), options_.trainers);
+  std::string missing;
+  for (const std::string& trainer : state_.missing()) {
+    const auto home = homes_.find(trainer);
+    missing += (missing.empty() ? "" : ", ") + fmt::format("\"{}\"", trainer);
+    if (home != homes_.end()) missing += " on " + worker_here().members().name_of(home->second);
+  }
+  return fmt::format("the pushes of step {} under {}: missing is trainer {}", state_.open_step(),
+                     state_.policy().str(), missing.empty() ? "none" : missing);
+}
+
 Task<Consistency::Reading> Shard::reading(std::string trainer, int64_t at_least) {
   const int64_t aborted = state_.ledger().aborted;
   while (true) {
@@ -127,6 +148,7 @@ Task<Consistency::Reading> Shard::reading(std::string trainer, int64_t at_least)
     notice_losses();
     if (state_.ledger().aborted != aborted) throw *abort_;
     if (state_.may_read(trainer) && state_.version() >= at_least) co_return state_.read(trainer);
+    this_call::waits_for(awaited());
     co_await changed;
   }
 }
@@ -136,6 +158,7 @@ Task<void> Shard::reached(int64_t version) {
     const Future<void> changed = bell_->next();
     notice_losses();
     if (state_.version() >= version) co_return;
+    this_call::waits_for(awaited());
     co_await changed;
   }
 }
@@ -187,8 +210,7 @@ void Shard::set_policy(ServerPolicy policy) {
   if (policy.kind != ServerPolicy::Kind::local)
     averager_.reset();
   else if (!averager_ || averager_->number("momentum") != policy.slow_momentum)
-    averager_ = optim::make("sgd", {{"lr", policy.slow_rate}, {"momentum", policy.slow_momentum}},
-                            optimizer_->params());
+    averager_ = averager(policy);
   else
     averager_->set_lr(policy.slow_rate);
   close_steps();

@@ -97,12 +97,14 @@ class Shard : public Actor {
  private:
   struct Bell;
   void notice_losses();
+  std::string awaited() const;  // who has to do something before values change
   void close_steps();
   void apply(std::vector<Share> shares, double delay);
   std::vector<Share> shares_of(const Consistency::Closing& closing);
 
   ServerOptions options_;
   Consistency state_;
+  std::unique_ptr<optim::Optimizer> averager(const ServerPolicy& policy) const;
   std::unique_ptr<optim::Optimizer> optimizer_, averager_;  // averager_: under local(H)
   std::map<std::string, WorkerId> homes_;
   std::map<int64_t, std::map<std::string, Share>> held_;  // by step and trainer; factor: the weight

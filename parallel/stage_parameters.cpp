@@ -8,6 +8,7 @@
 #include "autograd/dist/module.h"
 #include "autograd/dist/optimizer.h"
 #include "autograd/dist/optimizer_methods.h"
+#include "core/node.h"
 
 namespace troupe::parallel {
 namespace {
@@ -32,7 +33,10 @@ void tie(Actor& actor, actors::Invocation& call) {
   if (!value || mine.shape() != value->shape() || mine.dtype() != value->dtype())
     throw_invalid(fmt::format("[pipeline] parameter {} is {}, and is tied to one that is {}", name,
                               mine.str(), value ? value->str() : "undefined"));
-  mine.detach().copy_(*value);
+  {
+    NoGradGuard off;
+    mine.copy_(*value);
+  }
   optim::leave_out_of_norms(mine);
   call.complete(Value());
 }

@@ -34,7 +34,7 @@ Table::Table(TableShard shard, ServerOptions options)
   const Tensor ids = Tensor::empty({shard.count}, int64);
   for (int64_t k = 0; k < shard.count; ++k) ids.data<int64_t>()[k] = shard.first + k * shard.stride;
   table_ = initial_rows(ids, shard.width, shard.scale, shard.seed);
-  auto optimizer = optim::make(options.optimizer, options.options, {});
+  auto optimizer = optim::make(options.optimizer, options.options, optim::NoParameters());
   const ValueMap map = optimizer->options_map(0);
   if (const auto it = map.find("initial_accumulator_value");
       it != map.end() && optimizer->number("initial_accumulator_value") != 0)

@@ -4,12 +4,14 @@ namespace troupe {
 
 WorkerId Place::in(const actors::Members& members) const {
   if (id_ != kNoWorker && members.find(id_)) return id_;
-  return members.id_of(name_);
+  if (!by_number_) return members.id_of(name_);
+  throw_invalid("[cluster] no worker has the number " + name_ +
+                ". The workers are: " + members.who_is_there());
 }
 
 std::vector<std::string> Here::workers() const {
   std::vector<std::string> names;
-  for (const auto& m : table_->worker().members().all()) names.push_back(m.name);
+  for (const auto& m : table().worker().members().all()) names.push_back(m.name);
   return names;
 }
 
@@ -20,11 +22,11 @@ Future<void> Here::set_name(const AnyRef& ref, const std::string& name) const {
 
 Future<std::map<std::string, std::string>> Here::names(const Place& where) const {
   return rref::convert<std::map<std::string, std::string>>(
-      table_->names(where.in(table_->worker().members())));
+      table().names(where.in(table().worker().members())));
 }
 
 Future<std::vector<ObjectInfo>> Here::objects(const Place& where, int64_t limit) const {
-  return rref::convert<std::vector<ObjectInfo>>(table_->objects(where.in(table_->worker().members()), limit));
+  return rref::convert<std::vector<ObjectInfo>>(table().objects(where.in(table().worker().members()), limit));
 }
 
 Here here() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <concepts>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,14 +19,16 @@ class Place {
   template <std::integral N>
   Place(N number)
       : id_(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker),
-        name_("number " + std::to_string(number)) {}
+        name_(std::to_string(number)),
+        by_number_(true) {}
   Place(const actors::Member& member) : id_(member.id), name_(member.name) {}
   /// `invalid` for an unknown worker, listing those that there are.
   WorkerId in(const actors::Members& members) const;
 
  private:
   WorkerId id_ = kNoWorker;
-  std::string name_;
+  std::string name_;  // or its number
+  bool by_number_ = false;
 };
 
 /// An object, as its owner sees it.
@@ -37,8 +40,8 @@ struct ObjectInfo {
 };
 
 struct Lookup {
-  bool wait = false;     ///< for the name to be given, if it is not yet
-  Duration timeout{-1};  ///< negative: as calls; zero: none
+  bool wait = false;                     ///< for the name to be given, if it is not yet
+  std::optional<Duration> timeout = {};  ///< empty: as calls; zero: none
 };
 
 /// A value; `cancelled` once the cluster has been shut down. Thread-safe.
@@ -69,17 +72,17 @@ class Here {
   /// taken.
   Future<void> set_name(const AnyRef& ref, const std::string& name) const;
   /// `invalid` if there is no such name. References that were looked up go on.
-  Future<void> drop_name(const std::string& name) const { return table_->drop_name(name); }
+  Future<void> drop_name(const std::string& name) const { return table().drop_name(name); }
   /// The actor of that name: "w1/server". `invalid` if it has another type (says both), or if nothing is
   /// called so (lists what there is), unless it is to be waited for; `deadline` if it does not come in time.
   template <class T>
   Future<RRef<T>> lookup(const std::string& name, Lookup how = {}) const {
     return rref::convert<RRef<T>>(
-        table_->lookup(name, std::string(actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
+        table().lookup(name, std::string(actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
   }
   /// Whatever has that name.
   Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const {
-    return rref::convert<AnyRef>(table_->lookup(name, {}, how.wait, {.timeout = how.timeout}));
+    return rref::convert<AnyRef>(table().lookup(name, {}, how.wait, {.timeout = how.timeout}));
   }
   /// What lives on a worker because somebody refers to it: at most `limit` objects, in no order. For tools,
   /// and to see who keeps what.
@@ -87,10 +90,13 @@ class Here {
   /// Names given on a worker, and the types of what has them.
   Future<std::map<std::string, std::string>> names(const Place& where) const;
 
-  const std::string& name() const { return table_->worker().name(); }  ///< of this worker
-  WorkerId id() const { return table_->worker().id(); }
+  const std::string& name() const { return table().worker().name(); }  ///< of this worker
+  WorkerId id() const { return table().worker().id(); }
   std::vector<std::string> workers() const;  ///< names of the living ones
-  rref::RefTable& table() const { return *table_; }
+  rref::RefTable& table() const {
+    if (!table_) throw_invalid("[here] an empty Here was used: it was moved from");
+    return *table_;
+  }
 
  private:
   template <class T, class... Ctor, class... M, class... A>
@@ -99,7 +105,7 @@ class Here {
     static_assert(sizeof...(A) == sizeof...(Ctor),
                   "the constructor listed in `remote` takes another number of arguments");
     ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
-    return RRef<T>(table_->spawn(where.in(table_->worker().members()), std::string(actors::type_name<T>()),
+    return RRef<T>(table().spawn(where.in(table().worker().members()), std::string(actors::type_name<T>()),
                                  std::move(list), name));
   }
   std::shared_ptr<rref::RefTable> table_;

@@ -1,12 +1,14 @@
 // What can be asked about references and the objects behind them.
 #include <algorithm>
 
+#include "core/fork.h"
 #include "rref/ref_table.h"
 #include "rref/services.h"
 
 namespace troupe::rref {
 
 void RefTable::check(const ObjectId& id) {
+  check_process("call");
   std::lock_guard lock(mutex_);
   if (!worker_ || let_go_)
     throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");

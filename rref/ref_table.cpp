@@ -2,14 +2,19 @@
 
 #include <map>
 
+#include "core/copy_on_write.h"
+#include "core/fork.h"
 #include "core/node.h"
+#include "core/stream.h"
 #include "rref/services.h"
 
 namespace troupe::rref {
 
 Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type)
     : table_(std::move(table)), id_(id), type_(table_->keep_type(type)) {}
-Handle::~Handle() { table_->dropped(id_); }
+Handle::~Handle() {
+  if (!in_refused_child()) table_->dropped(id_);  // it is the parent's
+}
 
 const std::string* RefTable::keep_type(const std::string& type) {
   std::lock_guard lock(types_mutex_);
@@ -101,6 +106,7 @@ std::shared_ptr<RefTable> RefTable::of(actors::Worker& worker) {
 }
 
 actors::Worker& RefTable::worker() {
+  check_process("rref");
   std::lock_guard lock(mutex_);
   if (!worker_) throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
   return *worker_;
@@ -109,6 +115,7 @@ actors::Worker& RefTable::worker() {
 // ---- making references
 
 HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList args, const std::string& name) {
+  check_process("spawn");
   actors::Worker& worker = this->worker();
   visit_refs(args, [&](RefValue& r) { check_own(r); });
   visit_tensors(args, [&](Tensor& t) {
@@ -119,7 +126,9 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
           ") needs gradients, and none come back from a constructor: detach() it, or pass it in a call");
     t = t.detach();
   });
+  const uint64_t seed = current_stream().next();  // of the actor's stream
   if (owner == worker.id()) {
+    visit_tensors(args, own_elements);
     const ObjectId id{owner, owner, worker.next_number()};
     {
       std::lock_guard lock(mutex_);
@@ -127,7 +136,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
       creations_.begin(id);
     }
     auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
-    create(id, type, std::move(args), name);
+    create(id, type, std::move(args), name, seed);
     return handle;
   }
   std::lock_guard order(spawn_mutex_);
@@ -139,9 +148,9 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
   FrameScope neutral({&worker});
-  const auto sent = worker.call_service(owner, kSpawn,
-                                        {number(id.number), Value(type), Value(std::move(args)), Value(name)},
-                                        {.one_way = true});
+  const auto sent = worker.call_service(
+      owner, kSpawn, {number(id.number), Value(type), Value(std::move(args)), Value(name), number(seed)},
+      {.one_way = true});
   if (const auto* result = sent.peek(); result && !result->ok()) {
     std::lock_guard lock(mutex_);
     holder_.not_made(id, result->error());

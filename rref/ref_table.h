@@ -95,7 +95,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void lost(WorkerId id, const Error& why);
   void stop();
 
-  void create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name);
+  void create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name,
+              uint64_t seed);
   void give_name(const std::string& name, const ObjectId& id, const std::string& type);
   void name_given(const std::string& name);
   Future<Value> ask(const Handle& handle, const char* question, const char* label,

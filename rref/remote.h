@@ -1,6 +1,7 @@
 // Remote<R>: a reference to a value of type R, the result of a method, which stays on the worker that
 // computed it.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -40,7 +41,8 @@ class Remote : public rref::RefBase {
                                      : Future<Value>::failed(Error(
                                            ErrorKind::invalid, "[rref] to_here() of an empty reference")));
   }
-  /// The same reference, whose to_here() fails with `deadline` after `timeout` (zero: never).
+  /// The same reference, whose to_here() fails with `deadline` after `timeout` (zero: never; negative: at
+  /// once).
   Remote with_timeout(Duration timeout) const {
     Remote copy = *this;
     copy.timeout_ = timeout;
@@ -51,7 +53,7 @@ class Remote : public rref::RefBase {
   static std::string type_name() { return "Remote<" + Codec<NonVoid<R>>::name() + ">"; }
 
  private:
-  Duration timeout_{-1};  // negative: the worker's
+  std::optional<Duration> timeout_;  // empty: the worker's
 };
 
 template <class R>

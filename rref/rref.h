@@ -1,12 +1,14 @@
 // RRef<T>: a reference to an actor of type T, wherever it lives. Calling it is a message.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "actors/call_scope.h"
 #include "actors/methods.h"
+#include "core/copy_on_write.h"
 #include "core/log.h"
 #include "rref/remote.h"
 
@@ -33,7 +35,7 @@ class DeferredCall : public std::enable_shared_from_this<DeferredCall<T, M, R, A
   template <class... X>
   Future<R> start(X&&... x) {
     const auto result = promise_.future();
-    const auto args = std::make_shared<Args>(std::forward<X>(x)...);
+    const auto args = std::make_shared<Args>(kept(std::forward<X>(x))...);
     args_ = args;
     promise_.waits_for({args, 0, [](void*, uint64_t, bool) {}});
     next<0>();
@@ -42,6 +44,19 @@ class DeferredCall : public std::enable_shared_from_this<DeferredCall<T, M, R, A
 
  private:
   using Args = std::tuple<A...>;
+  // Arguments are what they are now, whatever is written to them before the call leaves.
+  template <class X>
+  static decltype(auto) kept(X&& x) {
+    if constexpr (std::is_same_v<std::decay_t<X>, Tensor>) {
+      return as_of_now(x);
+    } else if constexpr (std::is_same_v<std::decay_t<X>, Tensors>) {
+      Tensors all;
+      for (const Tensor& t : x) all.push_back(as_of_now(t));
+      return all;
+    } else {
+      return std::forward<X>(x);
+    }
+  }
   template <size_t N>
   void next() {
     if constexpr (N == sizeof...(A)) {
@@ -143,7 +158,7 @@ class RRef : public rref::RefBase {
     return invoke(method.c_str(), std::move(args));
   }
 
-  /// The same reference, whose calls fail with `deadline` after `timeout` (zero: never).
+  /// The same reference, whose calls fail with `deadline` after `timeout` (zero: never; negative: at once).
   RRef with_timeout(Duration timeout) const {
     RRef copy = *this;
     copy.timeout_ = timeout;
@@ -175,6 +190,7 @@ class RRef : public rref::RefBase {
  private:
   Future<Value> invoke(const char* method, ValueList args, bool one_way = false) const {
     if (!*this) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
+    check_process("call");
     try {
       handle()->table().check(id());
       return worker().call(id(), type() + "::" + method, net::method_id(method), std::move(args),
@@ -191,16 +207,22 @@ class RRef : public rref::RefBase {
     (list.push_back(rref::argument<std::tuple_element_t<I, Params>>(std::forward<A>(args))), ...);
     return list;
   }
+  template <class A>
+  static void check_argument(const A& a) {
+    if constexpr (IsFuture<A>::value)
+      if (!a.valid()) throw_invalid("[rref] an argument of the call is an empty future: it was moved from");
+  }
   template <auto M, class Traits, class... A>
   auto call_when_ready(A&&... args) const {
     using Deferred = rref::DeferredCall<T, M, typename Traits::Return, std::decay_t<A>...>;
+    (check_argument(args), ...);
     const auto future = std::make_shared<Deferred>(*this)->start(std::forward<A>(args)...);
     CallScope::gather(future);
     return future;
   }
 
-  Duration timeout_{-1};           // negative: the worker's
-  std::optional<OnFull> on_full_;  // empty: the worker's
+  std::optional<Duration> timeout_;  // empty: the worker's
+  std::optional<OnFull> on_full_;    // empty: the worker's
 };
 
 template <class T>

@@ -13,8 +13,10 @@
 namespace troupe::tools {
 namespace {
 
-constexpr size_t kDotted = 24;  // lines of at most so many points show them
-constexpr double kKey = 22;     // the line in front of a legend entry
+constexpr size_t kDotted = 24;     // lines of at most so many points show them
+constexpr double kKey = 22;        // the line in front of a legend entry
+constexpr double kHalfLives = 16;  // of smoothing, at least, in a line: a short run keeps its shape
+constexpr double kReach = 12;      // half-lives, behind which weights do not count
 
 int characters(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -47,6 +49,27 @@ double widest(const std::vector<std::string>& labels) {
   size_t n = 0;
   for (const auto& l : labels) n = std::max(n, l.size());
   return static_cast<double>(n) * kCharWidth;
+}
+
+// Weights fall off to both sides, so that the mean does not lag, and reach no further ahead than back, so
+// that it begins on the data. They are divided out, so that the end is right.
+std::vector<double> smoothed(const Series& s) {
+  std::vector<size_t> drawn;
+  for (size_t i = 0; i < s.y.size(); ++i)
+    if (drawable(s, i)) drawn.push_back(i);
+  const double half_life = std::min(s.smooth, static_cast<double>(drawn.size()) / kHalfLives);
+  const auto reach = static_cast<size_t>(kReach * half_life);
+  std::vector<double> mean = s.y;
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    double sum = 0, weights = 0;
+    const size_t back = std::min(i, reach), ahead = std::min(back, drawn.size() - 1 - i);
+    for (size_t j = i - back; j <= i + ahead; ++j) {
+      const double weight = std::exp2(-std::abs(static_cast<double>(j) - static_cast<double>(i)) / half_life);
+      sum += weight * s.y[drawn[j]], weights += weight;
+    }
+    mean[drawn[i]] = sum / weights;
+  }
+  return mean;
 }
 
 class Drawing {
@@ -156,24 +179,7 @@ class Drawing {
   void line(const Series& s, const char* color) {
     if (s.smooth <= 0) return polyline(s, s.y, color, "line");
     polyline(s, s.y, color, "line raw");
-    // Weights fall off to both sides, so that the mean does not lag; they are divided out, so that the ends
-    // are right.
-    const double keep = std::exp2(-1 / s.smooth);
-    const size_t n = s.y.size();
-    std::vector<double> sums(n), weights(n), mean = s.y;
-    auto pass = [&](size_t i, double& sum, double& weight, bool with_itself) {
-      if (!drawable(s, i)) return;
-      sum *= keep, weight *= keep;
-      sums[i] += sum + (with_itself ? s.y[i] : 0), weights[i] += weight + (with_itself ? 1 : 0);
-      sum += s.y[i], weight += 1;
-    };
-    double sum = 0, weight = 0;
-    for (size_t i = 0; i < n; ++i) pass(i, sum, weight, true);
-    sum = weight = 0;
-    for (size_t i = n; i-- > 0;) pass(i, sum, weight, false);
-    for (size_t i = 0; i < n; ++i)
-      if (drawable(s, i)) mean[i] = sums[i] / weights[i];
-    polyline(s, mean, color, "line");
+    polyline(s, smoothed(s), color, "line");
   }
 
   void polyline(const Series& s, const std::vector<double>& y, const char* color, const char* style) {

@@ -11,7 +11,8 @@ struct Series {
   std::vector<double> x = {}, y = {};  ///< of one length
   bool right = false;                  ///< belongs to the right axis
   /// Half-life, in points, of an exponential mean to both sides, drawn as the line, with the raw points faint
-  /// behind it; 0: none.
+  /// behind it; 0: none. At most a sixteenth of the points. The line begins at the first point: a mean
+  /// reaches no further ahead than back.
   double smooth = 0;
 };
 

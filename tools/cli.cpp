@@ -11,6 +11,8 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "core/output.h"
+#include "data/file.h"
 
 namespace troupe::tools {
 namespace {
@@ -60,6 +62,12 @@ struct Flags::Parser {
   std::vector<std::string> names{"--help", "--version"};
   std::vector<std::string>* rest = nullptr;
   std::string rest_name, rest_help, footer;
+  struct Output {
+    std::string flag;
+    const std::string* file;
+    bool optional;
+  };
+  std::vector<Output> outputs;
 
   Parser(std::string program, std::string description)
       : app(std::move(description), program), program(program) {}
@@ -168,6 +176,16 @@ Flags& Flags::rest(const std::string& name, std::vector<std::string>& value, con
   return *this;
 }
 
+Flags& Flags::output(const std::string& name, std::string& file, const std::string& help) {
+  parser_->outputs.push_back({longest(name), &file, file.empty()});
+  return bind(name, help, "FILE", file, [&file](const std::string& text) { file = text; });
+}
+
+void Flags::check_outputs() const {
+  for (const auto& [flag, file, optional] : parser_->outputs)
+    if (!optional || !file->empty()) data::AtomicFile(*file, flag.c_str());
+}
+
 Flags& Flags::footer(const std::string& text) {
   parser_->footer = text;
   return *this;
@@ -204,8 +222,10 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
 }
 
 int run_main(const std::string& program, const std::function<void()>& body) {
+  refuse_size_signal();
   try {
     body();
+    flush_output();
     return 0;
   } catch (...) {
     std::fflush(stdout);

@@ -48,6 +48,8 @@ class Flags {
   /// Collects the arguments from the first one on that is no flag: flags end there. Without this, such
   /// arguments are errors.
   Flags& rest(const std::string& name, std::vector<std::string>& value, const std::string& help);
+  /// A file that the program writes; checked by check_outputs(). One that is empty by default may be.
+  Flags& output(const std::string& name, std::string& file, const std::string& help);
   /// Text under the flags in --help.
   Flags& footer(const std::string& text);
 
@@ -56,6 +58,9 @@ class Flags {
   std::optional<int> parse(int argc, const char* const* argv);
   /// The same, for tests: `arguments` without the program's name.
   std::optional<int> parse(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
+  /// Before the work begins, in the process that writes them: `invalid`, naming flag and file, if one of the
+  /// outputs cannot be written. Leaves nothing behind.
+  void check_outputs() const;
 
  private:
   Flags& bind(const std::string& name, const std::string& help, const std::string& type,

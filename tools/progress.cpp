@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 
 #include "core/error.h"
@@ -164,6 +165,15 @@ void Progress::update(int64_t step, const Metrics& metrics, int64_t samples) {
   state_.samples += samples;
   if (!metrics.empty()) state_.metrics = metrics;
   if (options_.clock->now() - drawn_ >= (terminal_ ? options_.redraw : options_.line)) draw();
+}
+
+void Progress::print(std::string_view line) {
+  if (line_open_) write("\r\x1b[K");
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fputc('\n', stdout);
+  if (!line_open_) return;
+  std::fflush(stdout);  // it must be there before the bar is
+  draw();
 }
 
 void Progress::finish() {

@@ -56,6 +56,8 @@ class Progress {
   void set_label(std::string label) { state_.label = std::move(label); }
   /// Steps done so far, values to show, and samples done in this step. Cheap when nothing is due to be drawn.
   void update(int64_t step, const Metrics& metrics = {}, int64_t samples = 0);
+  /// Prints a line on standard output, above the bar. (printf would tear the bar.)
+  void print(std::string_view line);
   /// Draws the final state and ends the line. Later calls do nothing.
   void finish();
 

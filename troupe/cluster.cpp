@@ -188,7 +188,9 @@ class Joined final : public WorkerProcess {
   void leave() override { joiner_.leave(0).get(); }
 
  private:
-  void disconnect() {  // the joiner's services end before it does
+  void disconnect() {
+    end_refused_child("the end of a worker");
+    // The joiner's services end before it does.
     process_.listeners.clear();
     process_.worker.disconnect();
   }

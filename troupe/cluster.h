@@ -107,7 +107,10 @@ class Cluster {
   /// Ends all workers; names those that did not answer. Once.
   virtual std::vector<std::string> end(Duration grace) = 0;
   /// True for the first caller: it is to end the cluster.
-  bool begin_end() { return !ending_.exchange(true); }
+  bool begin_end() {
+    end_refused_child("the end of a cluster");
+    return !ending_.exchange(true);
+  }
   /// Of a destructor: if leaks are errors and nothing has failed, looks for them. Not where work goes on that
   /// would be cut off: leaks cannot be told from what it holds.
   void look_for_leaks();

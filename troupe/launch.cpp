@@ -9,6 +9,9 @@
 #include <mutex>
 #include <thread>
 
+#include "core/fork.h"
+#include "core/output.h"
+#include "core/thread.h"
 #include "ops/environment.h"
 
 namespace troupe {
@@ -22,7 +25,12 @@ class Signals {
     sigemptyset(&set_);
     for (int s : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&set_, s);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    thread_ = std::thread([this] { loop(); });
+    try {
+      thread_ = start_thread("launch", [this] { loop(); });
+    } catch (...) {
+      pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+      throw;
+    }
   }
   ~Signals() {
     ending_ = true;
@@ -75,6 +83,7 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
   signals.on_signal([&cluster] { cluster.worker().interrupt("[launch] interrupted"); });
   try {
     driver(cluster);
+    flush_output();
     if (!signals.received()) cluster.shutdown({.timeout = shutdown_timeout});
   } catch (...) {
     const Error e = current_error();
@@ -96,8 +105,10 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
 
 }  // namespace
 
-int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options) {
-  Signals signals;
+namespace {
+
+int launch_with(Signals& signals, actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
+                ClusterOptions options) {
   signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
   std::optional<Environment> environment;
   int alone = 0;
@@ -132,10 +143,25 @@ int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
     }
     joined = true;
     return drive(*cluster, signals, driver, options.shutdown_timeout);
-  } catch (const Error& e) {
+  } catch (...) {  // std::bad_alloc, too
+    const Error e = current_error();
     if (signals.received()) return 128 + signals.received();
     complain(who, e.what());
     return joined ? code_of(e) : kExitRendezvous;
+  }
+}
+
+}  // namespace
+
+int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+  try {
+    check_process("launch");
+    refuse_size_signal();
+    Signals signals;
+    return launch_with(signals, std::move(hosting), driver, std::move(options));
+  } catch (...) {  // no thread for signals
+    complain("troupe", current_error().what());
+    return kExitFailed;
   }
 }
 

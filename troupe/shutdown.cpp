@@ -48,6 +48,7 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
 
 void Cluster::shutdown(const ShutdownOptions& options) {
   check_may_block("Cluster::shutdown");
+  check_process("shutdown");
   if (!begin_end()) return;
   const TimePoint deadline = worker_->clock().now() + options.timeout;
   std::optional<Error> problem;

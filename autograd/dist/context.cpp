@@ -12,6 +12,7 @@ DistEngine& engine_of(actors::Worker& worker) {
 }
 
 Frame with_context(actors::Worker& worker, uint64_t context) {
+  check_process("autograd");
   Frame f = frame();
   f.worker = &worker;
   f.context = context;
@@ -109,7 +110,8 @@ T Context::wait(const Future<T>& done, const char* what, Duration timeout) {
         Error(ErrorKind::deadline,
               std::string(what) + " gave up after " +
                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) +
-                  " ms; waited for: " + names));
+                  " ms, its limit (BackwardOptions::timeout); it waited for: " +
+                  (names.empty() ? "this worker" : names)));
   }
   return done.get();
 }

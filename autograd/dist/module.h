@@ -33,7 +33,8 @@ class ModuleActor : public AnyModuleActor {
 /// Registers the methods that follow. Part of every worker's set-up.
 void install_modules(actors::Worker& worker);
 
-/// The functions below send a message to the actor and do not wait. `invalid` if it is no ModuleActor.
+/// The functions below send a message to the actor and do not wait. `invalid` if it is no ModuleActor, unless
+/// said otherwise.
 ///
 /// The values of its parameters by name, as they are when the message is handled; copies.
 Future<std::map<std::string, Tensor>> remote_parameters(const AnyRef& actor);
@@ -44,5 +45,11 @@ Future<void> load_remote_state_dict(const AnyRef& actor, std::map<std::string, T
 /// Module::train() and eval(): for the calls that are made after it.
 Future<void> set_remote_training(const AnyRef& actor, bool on = true);
 Future<bool> remote_training(const AnyRef& actor);
+/// Where the random numbers of any actor are: of its stream (core/stream.h), as "actor", and of the
+/// generators of a ModuleActor's module, as "net.NAME". To be saved beside the states of modules and
+/// optimizers.
+Future<std::map<std::string, Tensor>> remote_rng_state(const AnyRef& actor);
+/// `invalid`, with nothing changed, if the state is not of such an actor.
+Future<void> load_remote_rng_state(const AnyRef& actor, std::map<std::string, Tensor> state);
 
 }  // namespace troupe::nn

@@ -1,6 +1,8 @@
 // The driving side of a distributed optimizer.
 #include "autograd/dist/optimizer.h"
 
+#include <algorithm>
+
 #include "autograd/dist/optimizer_methods.h"
 #include "optim/optim.h"
 
@@ -44,7 +46,7 @@ bool same(const Value& a, const Value& b) {
 
 DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name,
                                            const ValueMap& options)
-    : actors_(std::move(actors)), options_(make(name, options, {})) {
+    : actors_(std::move(actors)), options_(make(name, options, NoParameters())) {
   if (actors_.empty()) throw_invalid("[optim] a distributed optimizer needs at least one actor");
   for (size_t i = 0; i < actors_.size(); ++i) {
     const AnyRef& a = actors_[i];
@@ -83,6 +85,16 @@ Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const char* method,
   }
   return settled(std::move(asked)).then([n = actors_.size()](const std::vector<Result<Value>>& all) {
     std::vector<Result<Value>> answers;
+    const bool idle =
+        std::all_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n), [](const auto& made) {
+          const int64_t* count = made.ok() ? made.value().template get_if<int64_t>() : nullptr;
+          return count && *count == 0;
+        });
+    if (idle)
+      return std::vector<Result<Value>>(
+          n, Result<Value>(Error(ErrorKind::invalid,
+                                 "[optim] there is no parameter to train: no module of these "
+                                 "actors has one")));
     for (size_t i = 0; i < n; ++i) answers.push_back(all[i].ok() ? all[n + i] : all[i]);
     return answers;
   });

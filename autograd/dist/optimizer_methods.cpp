@@ -1,11 +1,17 @@
 // A distributed optimizer beside an actor: an ordinary optimizer, used in the actor's mailbox.
 #include "autograd/dist/optimizer_methods.h"
 
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
 #include <filesystem>
 
+#include "autograd/dist/module.h"
 #include "autograd/dist/optimizer.h"
 #include "core/copy_on_write.h"
 #include "data/safetensors.h"
+#include "nn/live.h"
 #include "optim/optim.h"
 
 namespace troupe::optim {
@@ -41,12 +47,50 @@ Tensors gradients(const Optimizer& optimizer) {
   return grads;
 }
 
+// What the optimizer is to train. `invalid` if that leaves out a module that is a member, or is nothing; but
+// a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
+Tensors parameters_of(Actor& actor, const actors::ActorCell& cell) {
+  const Tensors all = actor.parameters();
+  auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor);
+  if (all.empty() && !(around && around->any_module().parameters().empty()))
+    throw_invalid("[optim] actor " + cell.label() +
+                  " has no parameters to train: its parameters() has to return them");
+  const auto given = [&](const Tensor& t) {
+    return std::any_of(all.begin(), all.end(), [&](const Tensor& p) { return p.same_as(t); });
+  };
+  void* object = dynamic_cast<void*>(&actor);  // of its own in memory: actors are made with new
+  for (nn::Module* module : nn::modules_within(object, malloc_usable_size(object)))
+    for (const auto& [name, t] : module->named_parameters())
+      if (t.requires_grad() && !given(t))
+        throw_invalid(
+            fmt::format("[optim] actor {} has a member {} whose {} ({}) would not be trained: parameters() "
+                        "has to return it, or set_requires_grad(false) on it",
+                        cell.label(), module->str(), name, t.str()));
+  return all;
+}
+
+// For the log.
+std::vector<std::string> names_of(Actor& actor, const actors::ActorCell& cell, const Tensors& parameters) {
+  nn::NamedTensors named;
+  if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor))
+    named = around->any_module().named_parameters();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto at = std::find_if(named.begin(), named.end(),
+                                 [&](const auto& entry) { return entry.second.same_as(parameters[i]); });
+    names.push_back((at == named.end() ? fmt::format("parameter {}", i) : at->first) + " of " + cell.label());
+  }
+  return names;
+}
+
 void create(Actor& actor, actors::Invocation& call) {
   auto [key, name, options] =
       actors::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
-  auto optimizer = make(name, options, actor.parameters());
+  const Tensors parameters = parameters_of(actor, *call.cell());
+  auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
+  optimizer->set_names(names_of(actor, *call.cell(), parameters));
   call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer)});
-  call.complete(Value());
+  call.complete(Value(static_cast<int64_t>(parameters.size())));
 }
 
 void step(Actor&, actors::Invocation& call) {

@@ -5,7 +5,7 @@
 namespace troupe::optim {
 
 // The first argument is the optimizer's key.
-inline constexpr const char* kCreate = "optim.create";         // optimizer name, options
+inline constexpr const char* kCreate = "optim.create";         // optimizer name, options; how many parameters
 inline constexpr const char* kStep = "optim.step";             // options; gradients of the call's context
 inline constexpr const char* kSizes = "optim.sizes";           // largest?; a size for each parameter
 inline constexpr const char* kScale = "optim.scale";           // factor

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/thread.h"
 #include "net/sim/connection.h"
 
 namespace troupe::net::sim {
@@ -193,11 +194,14 @@ void World::wait(Waiter waiter) {
   const auto to = waiter.to;
   if (!enlist(std::move(waiter))) return;
   if (virtual_time) return at(deadline, [this, number] { expire(number); });
-  {
+  try {
     std::lock_guard lock(mutex_);
     if (!stopped_ && !deadlines_.joinable())
-      deadlines_ = std::thread([self = shared_from_this()] { self->watch_deadlines(); });
+      deadlines_ = start_thread("net", [self = shared_from_this()] { self->watch_deadlines(); });
     waiting_changed_.notify_all();
+  } catch (const Error& e) {
+    for (auto& w : take_waiters([&](const Waiter& w) { return w.number == number; })) w.promise.fail(e);
+    return;
   }
   // Another thread may have begun to listen, or ended this side, just before we were on the list.
   const auto server = find(to);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include "net/socket/connection.h"
 
@@ -42,26 +41,23 @@ void Connector::cancel() {
 
 void Connector::attempt() {
   if (ended_) return;
-  std::string why;
-  auto found = resolve(address_, true, why);
-  if (!found.empty()) return resolved(std::move(found), "");
-  // Name servers may take long: not on this thread. The answer comes back through the loop, if it is still
-  // there.
-  std::thread([self = weak_from_this(), core = std::weak_ptr(core_), address = address_, n = ++attempt_] {
-    std::string reason;
-    auto addresses = resolve(address, false, reason);
+  if (auto at_once = resolve_numeric(address_); !at_once.found.empty()) return resolved(std::move(at_once));
+  last_failure_ = "no name server has said yet what " + address_.name + " is";
+  // The answer comes back through the loop, if it is still there.
+  resolve_elsewhere(address_, [self = weak_from_this(), core = std::weak_ptr(core_),
+                               n = ++attempt_](const Resolved& answer) {
     if (const auto alive = core.lock())
-      alive->upkeep.post([self, n, addresses = std::move(addresses), reason] {
+      alive->upkeep.post([self, n, answer] {
         const auto me = self.lock();
-        if (me && !me->ended_ && me->attempt_ == n) me->resolved(addresses, reason);
+        if (me && !me->ended_ && me->attempt_ == n) me->resolved(answer);
       });
-  }).detach();
+  });
 }
 
-void Connector::resolved(std::vector<SockAddr> found, const std::string& why) {
-  candidates_ = std::move(found);
+void Connector::resolved(Resolved answer) {
+  candidates_ = std::move(answer.found);
   next_ = 0;
-  if (candidates_.empty()) return attempt_failed(why);
+  if (candidates_.empty()) return attempt_failed(answer.why);
   try_next();
 }
 

@@ -18,7 +18,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
 
  private:
   void attempt();
-  void resolved(std::vector<SockAddr> found, const std::string& why);
+  void resolved(Resolved answer);
   void try_next();
   void on_connected();
   void shake_hands();

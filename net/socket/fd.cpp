@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <system_error>
+#include <thread>
 
 #include "core/error.h"
 
@@ -51,6 +53,26 @@ bool remove_dead_socket(const Address& a, const SockAddr& at) {
   return unlink(a.name.c_str()) == 0 || errno == ENOENT;
 }
 
+Resolved ask(const Address& a, int flags) {
+  Resolved out;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* found = nullptr;
+  if (const int rc = getaddrinfo(a.name.c_str(), std::to_string(a.port).c_str(), &hints, &found); rc != 0) {
+    out.why = rc == EAI_SYSTEM ? errno_text(errno) : gai_strerror(rc);
+    return out;
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  for (const addrinfo* i = found; i; i = i->ai_next) {
+    SockAddr s;
+    std::memcpy(&s.storage, i->ai_addr, i->ai_addrlen);
+    s.size = i->ai_addrlen;
+    out.found.push_back(s);
+  }
+  return out;
+}
+
 bool bind_to(int fd, const SockAddr& at) { return ::bind(fd, at.get(), at.size) == 0; }
 
 }  // namespace
@@ -62,25 +84,29 @@ void Fd::reset() {
 
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
-std::vector<SockAddr> resolve(const Address& a, bool numeric_only, std::string& why) {
-  if (a.kind != Address::Kind::tcp) return {unix_address(a)};
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (numeric_only ? AI_NUMERICHOST : 0);
-  addrinfo* found = nullptr;
-  if (const int rc = getaddrinfo(a.name.c_str(), std::to_string(a.port).c_str(), &hints, &found); rc != 0) {
-    why = rc == EAI_SYSTEM ? errno_text(errno) : gai_strerror(rc);
-    return {};
+Resolved resolve_numeric(const Address& a) {
+  if (a.kind != Address::Kind::tcp) return {{unix_address(a)}, ""};
+  return ask(a, AI_NUMERICHOST);
+}
+
+void resolve_elsewhere(const Address& a, std::function<void(Resolved)> answered) {
+  try {
+    std::thread([a, answered] { answered(ask(a, 0)); }).detach();
+  } catch (const std::system_error& e) {
+    answered({{}, std::string("no thread can be started to ask for its name: ") + e.what()});
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  std::vector<SockAddr> all;
-  for (const addrinfo* i = found; i; i = i->ai_next) {
-    SockAddr s;
-    std::memcpy(&s.storage, i->ai_addr, i->ai_addrlen);
-    s.size = i->ai_addrlen;
-    all.push_back(s);
-  }
-  return all;
+}
+
+Resolved resolve(const Address& a, Duration limit) {
+  Resolved at_once = resolve_numeric(a);
+  if (!at_once.found.empty()) return at_once;
+  const auto answer = std::make_shared<std::promise<Resolved>>();
+  auto future = answer->get_future();
+  resolve_elsewhere(a, [answer](Resolved r) { answer->set_value(std::move(r)); });
+  if (future.wait_for(limit) == std::future_status::ready) return future.get();
+  return {{},
+          fmt::format("no name server said what {} is within {:g} s", a.name,
+                      std::chrono::duration<double>(limit).count())};
 }
 
 Fd open_socket(int family) {
@@ -104,9 +130,8 @@ bool is_unix(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
-Fd listen_on(const Address& address, Address& actual) {
-  std::string why;
-  const auto candidates = resolve(address, false, why);
+Fd listen_on(const Address& address, Address& actual, Duration limit) {
+  auto [candidates, why] = resolve(address, limit);
   if (candidates.empty()) cannot_listen(address, why);
   for (const SockAddr& at : candidates) {
     Fd fd = open_socket(at.family());
@@ -132,7 +157,10 @@ Fd listen_on(const Address& address, Address& actual) {
       SockAddr got;
       got.size = sizeof got.storage;
       getsockname(fd.get(), reinterpret_cast<sockaddr*>(&got.storage), &got.size);
-      actual.port = tcp_address(got.get(), got.size).port;  // the host stays as the user wrote it
+      const Address bound = tcp_address(got.get(), got.size);
+      actual.port = bound.port;
+      // The host stays as the user wrote it, but a name that others take for this host's must not hide this.
+      if (only_on_this_host(bound.str())) actual.name = bound.name;
     }
     return fd;
   }

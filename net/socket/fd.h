@@ -2,10 +2,12 @@
 #pragma once
 #include <sys/socket.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/clock.h"
 #include "net/address.h"
 
 namespace troupe::net {
@@ -40,13 +42,23 @@ struct SockAddr {
   int family() const { return storage.ss_family; }
 };
 
-/// Unix addresses have one, host names any number. `numeric_only` never asks a name server. An empty answer
-/// comes with the reason in `why`.
-std::vector<SockAddr> resolve(const Address& address, bool numeric_only, std::string& why);
+/// What the system said of an address: where it leads, or why it leads nowhere.
+struct Resolved {
+  std::vector<SockAddr> found;
+  std::string why;  ///< of an empty `found`
+};
 
-/// A listening, non-blocking socket; `actual` is the address with the real port. A path is unlinked first if
-/// the process that bound it is gone. Throws `failed` naming the address.
-Fd listen_on(const Address& address, Address& actual);
+/// Unix addresses and numeric ones, at once; empty for a host name, which is asked for elsewhere.
+Resolved resolve_numeric(const Address& address);
+/// Asks for a host name, which may take minutes, on a thread of its own, and calls `answered` there, once.
+void resolve_elsewhere(const Address& address, std::function<void(Resolved)> answered);
+/// Both, waiting for at most `limit`.
+Resolved resolve(const Address& address, Duration limit);
+
+/// A listening, non-blocking socket; `actual` is the address with the real port, and with the number of a
+/// host name that means loopback. A path is unlinked first if the process that bound it is gone. `limit`: for
+/// host names. Throws `failed` naming the address.
+Fd listen_on(const Address& address, Address& actual, Duration limit);
 /// Non-blocking, with the options that all connections have. Empty, with errno set, if there are no
 /// descriptors left.
 Fd open_socket(int family);

@@ -22,7 +22,7 @@ constexpr int kPatience = 10;  // a dawdler has a tenth of the time while others
 }  // namespace
 
 ListenPoint::ListenPoint(std::shared_ptr<SocketCore> core, const Address& address) : core_(std::move(core)) {
-  fd_ = listen_on(address, address_);
+  fd_ = listen_on(address, address_, core_->limits().connect);
   struct stat info {};
   if (address_.kind == Address::Kind::path && ::stat(address_.name.c_str(), &info) == 0)
     device_ = info.st_dev, inode_ = info.st_ino;

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/thread.h"
 
 namespace troupe::net {
 namespace {
@@ -21,7 +23,13 @@ void guarded(F&& f) {
   try {
     f();
   } catch (...) {
-    log::error(fmt::format("[net] a callback threw: {}", current_error().what()));
+    try {
+      log::error(fmt::format("[net] a callback threw: {}", current_error().what()));
+    } catch (...) {
+      constexpr std::string_view text =
+          "troupe error: [net] a callback threw, and there is no memory to say what\n";
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    }
   }
 }
 
@@ -35,7 +43,7 @@ Loop::Loop(const std::string& thread_name)
     throw_error(ErrorKind::failed, fmt::format("[net] cannot make an event loop: {}", errno_text(errno)));
   // Under the lock, so that the thread sees thread_ set.
   std::lock_guard lock(mutex_);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("net", [this] { run(); });
   pthread_setname_np(thread_.native_handle(), thread_name.c_str());
 }
 

@@ -99,8 +99,7 @@ Ref<Storage> LendingHeap::make(size_t size) {
 }
 
 uint64_t LendingHeap::hand_over(const Buffer& buffer) {
-  if (buffer.offset != 0 || buffer.storage->use_count() != 1) return 0;
-  std::atomic_thread_fence(std::memory_order_acquire);  // who had it before has finished with it
+  if (buffer.offset != 0 || !buffer.storage->alone()) return 0;
   std::lock_guard lock(mutex_);
   const auto placed = placed_.extract(buffer.storage->data());
   return placed.empty() ? 0 : lend(placed.mapped()).word;

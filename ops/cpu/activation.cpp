@@ -27,8 +27,12 @@ void floating2(const Call& c, Tensors& out, F f) {
 }  // namespace
 
 void relu(const Call& c, Tensors& out) {
-  floating1(
-      c, out, [](auto x) __attribute__((always_inline)) { return x < 0 ? decltype(x){0} : x; });
+  visit_numeric(
+      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
+        using T = decltype(zero);
+        map1<T, T>(
+            c.in[0], out[0], [](T x) __attribute__((always_inline)) { return x < 0 ? T{0} : x; });
+      });
 }
 void tanh(const Call& c, Tensors& out) {
   floating1(

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/error.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
 #include "ops/cpu/math.h"
@@ -27,7 +28,7 @@ void stream2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
   const T *a = x.data<T>(), *b = y.data<T>();
   write_dense(out.data<T>(), out.numel(), [&](T* o, int64_t begin, int64_t end) {
     streamed([ =, x = a + begin, y = b + begin, n = end - begin ]() __attribute__((always_inline)) {
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) o[i] = f(x[i], y[i]);
     });
   });
@@ -65,7 +66,7 @@ template <bool kManyYes, bool kManyNo, class T>
 void pick_all(T* to, const bool* conditions, const T* yes, const T* no, int64_t n) {
   vectorized([ =, which = reinterpret_cast<const uint8_t*>(conditions) ]() __attribute__((always_inline)) {
     const T one_yes = *yes, one_no = *no;
-#pragma GCC ivdep
+    TROUPE_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) {
       const T a = kManyYes ? yes[i] : one_yes, b = kManyNo ? no[i] : one_no;  // both: no branch
       to[i] = which[i] ? a : b;
@@ -82,6 +83,51 @@ T wrapping(T a, T b, F f) {
     return f(a, b);
 }
 
+// Modulo 2^64; to a negative power the quotient, rounded to 0.
+int64_t power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  uint64_t result = 1, square = static_cast<uint64_t>(base);
+  for (; exponent; exponent >>= 1, square *= square)
+    if (exponent & 1) result *= square;
+  return static_cast<int64_t>(result);
+}
+
+// f, for numbers; g, for integers none of which is divided by 0.
+template <class F, class G>
+void quotient(const Call& c, Tensors& out, F f, G g) {
+  const Tensor& by = c.in[1];
+  if (out[0].dtype() != int64)
+    return visit_floating(out[0].dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      map2<T, T>(c.in[0], by, out[0], f);
+    });
+  bool any_zero = false;
+  for_each_run<1>(by.shape(), {by.strides()}, [&](const auto& at, int64_t n, const auto& step) {
+    const int64_t* b = by.data<int64_t>() + at[0];
+    for (int64_t i = 0; i < n; ++i) any_zero |= b[i * step[0]] == 0;
+  });
+  if (any_zero && out[0].numel()) throw_invalid(std::string("[") + c.name() + "] an integer is divided by 0");
+  map2<int64_t, int64_t>(c.in[0], by, out[0], g);
+}
+
+// The quotient, rounded to 0; of the smallest integer by -1 that integer, modulo 2^64.
+int64_t divided(int64_t a, int64_t b) {
+  return b == -1 ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : a / b;
+}
+int64_t rest(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
+
+// Python's: (a - remainder) / b is nearly an integer.
+template <class T>
+T floor_quotient(T a, T b) {
+  if (b == 0) return a / b;
+  const T mod = std::fmod(a, b);
+  T div = (a - mod) / b;
+  if (mod != 0 && (b < 0) != (mod < 0)) div -= 1;
+  if (div == 0) return std::copysign(T{0}, a / b);
+  const T whole = std::floor(div);
+  return div - whole > T{0.5} ? whole + 1 : whole;
+}
+
 }  // namespace
 
 void add(const Call& c, Tensors& out) {
@@ -94,15 +140,17 @@ void mul(const Call& c, Tensors& out) {
   numeric2(c, out, [](auto a, auto b) { return wrapping(a, b, [](auto x, auto y) { return x * y; }); });
 }
 void maximum(const Call& c, Tensors& out) {
-  numeric2(c, out, [](auto a, auto b) { return (a > b) | (a != a) ? a : b; });
+  numeric2(c, out, [](auto a, auto b) { return ((a > b) | (a != a)) ? a : b; });
 }
 void minimum(const Call& c, Tensors& out) {
-  numeric2(c, out, [](auto a, auto b) { return (a < b) | (a != a) ? a : b; });
+  numeric2(c, out, [](auto a, auto b) { return ((a < b) | (a != a)) ? a : b; });
 }
 void div(const Call& c, Tensors& out) {
   floating2(c, out, [](auto a, auto b) { return a / b; });
 }
 void pow(const Call& c, Tensors& out) {
+  if (out[0].dtype() == int64)
+    return map2<int64_t, int64_t>(c.in[0], c.in[1], out[0], [](int64_t a, int64_t b) { return power(a, b); });
   floating2(
       c, out, [](auto a, auto b) __attribute__((always_inline)) { return fast_pow(a, b); });
 }
@@ -110,27 +158,66 @@ void pow(const Call& c, Tensors& out) {
 void add_scalar(const Call& c, Tensors& out) {
   visit_numeric(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T v = static_cast<T>(c.attrs.number("value"));
+    const T v = c.attrs.scalar("value").to<T>();
     map1<T, T>(c.in[0], out[0], [v](T x) { return wrapping(x, v, [](auto a, auto b) { return a + b; }); });
   });
 }
 void mul_scalar(const Call& c, Tensors& out) {
   visit_numeric(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T v = static_cast<T>(c.attrs.number("value"));
+    const T v = c.attrs.scalar("value").to<T>();
     map1<T, T>(c.in[0], out[0], [v](T x) { return wrapping(x, v, [](auto a, auto b) { return a * b; }); });
   });
 }
+void div_scalar(const Call& c, Tensors& out) {
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T v = c.attrs.scalar("value").to<T>();
+    map1<T, T>(c.in[0], out[0], [v](T x) { return x / v; });
+  });
+}
 void pow_scalar(const Call& c, Tensors& out) {
-  const double exponent = c.attrs.number("exponent");
+  if (out[0].dtype() == int64) {
+    const int64_t e = c.attrs.scalar("exponent").to<int64_t>();
+    return map1<int64_t, int64_t>(c.in[0], out[0], [e](int64_t x) { return power(x, e); });
+  }
+  const double exponent = c.attrs.scalar("exponent").to<double>();
   visit_floating(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T e = static_cast<T>(exponent);
+    // As PyTorch, which differs from std::pow at -inf and -0.
+    if (exponent == 0.5) return map1<T, T>(c.in[0], out[0], [](T x) { return std::sqrt(x); });
+    if (exponent == -0.5) return map1<T, T>(c.in[0], out[0], [](T x) { return 1 / std::sqrt(x); });
     if (exponent == 2) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x; });
     if (exponent == 3) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x * x; });
     map1<T, T>(
         c.in[0], out[0], [e](T x) __attribute__((always_inline)) { return fast_pow(x, e); });
   });
+}
+
+void atan2(const Call& c, Tensors& out) {
+  floating2(c, out, [](auto y, auto x) { return std::atan2(y, x); });
+}
+void floor_divide(const Call& c, Tensors& out) {
+  quotient(
+      c, out, [](auto a, auto b) { return floor_quotient(a, b); },
+      [](int64_t a, int64_t b) { return divided(a, b) - (rest(a, b) != 0 && (a < 0) != (b < 0)); });
+}
+void remainder(const Call& c, Tensors& out) {
+  quotient(
+      c, out,
+      [](auto a, auto b) {
+        const auto mod = std::fmod(a, b);
+        return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
+      },
+      [](int64_t a, int64_t b) {
+        const int64_t mod = rest(a, b);
+        return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
+      });
+}
+void fmod(const Call& c, Tensors& out) {
+  quotient(
+      c, out, [](auto a, auto b) { return std::fmod(a, b); }, rest);
 }
 
 void eq(const Call& c, Tensors& out) {

@@ -139,7 +139,7 @@ void weigh_back(T* scores, T* products, int64_t rows, int64_t n, const int64_t* 
       T *row = scores + r * n, *d = products + r * n;
       const T log = logs[r], shift = delta[r], factor = scale;
       const int64_t count = whole(seen[r], n);
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) {
         row[i] = decay(row[i] * factor - log);
         d[i] = row[i] * (d[i] - shift) * factor;

@@ -5,9 +5,13 @@
 #include <dnnl.hpp>
 
 #include <algorithm>
+#include <array>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "core/error.h"
 #include "ops/cpu/conv.h"
@@ -46,6 +50,28 @@ struct Side {
   }
 };
 
+// The descriptor of an operation. oneDNN 3 takes what it is made of at once, oneDNN 2 in an object of its
+// own.
+template <class Operation, class... A>
+typename Operation::primitive_desc describe(const dnnl::primitive_attr& attr, const A&... what) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), what..., attr};
+#else
+  return {typename Operation::desc(what...), attr, engine()};
+#endif
+}
+
+// The same for a backward operation.
+template <class Operation, class... A>
+typename Operation::primitive_desc describe_after(const dnnl::convolution_forward::primitive_desc& forward,
+                                                  const dnnl::primitive_attr& attr, const A&... what) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), what..., forward, attr};
+#else
+  return {typename Operation::desc(what...), attr, engine(), forward};
+#endif
+}
+
 // What oneDNN made for one kind of convolution of one size. Used by several threads at once.
 struct Plan {
   ConvKind kind;
@@ -77,9 +103,8 @@ Plan make_plan(ConvKind kind, const Convolution& v, bool with_bias) {
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
   using Forward = dnnl::convolution_forward;
-  const Forward::primitive_desc forward(Forward::desc(dnnl::prop_kind::forward_training, kDirect, any_x,
-                                                      any_w, bias, any_y, stride, between, before, after),
-                                        attr, engine());
+  const auto forward = describe<Forward>(attr, dnnl::prop_kind::forward_training, kDirect, any_x, any_w, bias,
+                                         any_y, stride, between, before, after);
   if (kind == ConvKind::forward)
     return {kind,
             Side(plain_x, forward.src_desc(), false),
@@ -90,16 +115,15 @@ Plan make_plan(ConvKind kind, const Convolution& v, bool with_bias) {
             Forward(forward)};
   if (kind == ConvKind::input_grad) {
     using Data = dnnl::convolution_backward_data;
-    const Data::primitive_desc data(Data::desc(kDirect, any_x, any_w, any_y, stride, between, before, after),
-                                    attr, engine(), forward);
+    const auto data =
+        describe_after<Data>(forward, attr, kDirect, any_x, any_w, any_y, stride, between, before, after);
     return {kind,      Side(plain_x, data.diff_src_desc(), true),  Side(plain_w, data.weights_desc(), false),
             Side(),    Side(plain_y, data.diff_dst_desc(), false), data.scratchpad_desc(),
             Data(data)};
   }
   using Weights = dnnl::convolution_backward_weights;
-  const Weights::primitive_desc weights(
-      Weights::desc(kDirect, any_x, any_w, bias, any_y, stride, between, before, after), attr, engine(),
-      forward);
+  const auto weights = describe_after<Weights>(forward, attr, kDirect, any_x, any_w, bias, any_y, stride,
+                                               between, before, after);
   return {kind,
           Side(plain_x, weights.src_desc(), false),
           Side(plain_w, weights.diff_weights_desc(), true),

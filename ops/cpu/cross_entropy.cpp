@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/write.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
@@ -57,7 +58,7 @@ template <class T>
   for (int64_t first = 0; first < n; first += kPart) {
     const int64_t count = std::min(kPart, n - first);
     T* e = to ? to + first : part;
-#pragma GCC ivdep
+    TROUPE_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) e[i] = unfused_decay(x[first + i] - top);
     RowSums<T> sums;
     sums.run(
@@ -155,7 +156,7 @@ void cross_entropy_grad(const Call& c, Tensors& out) {
       weight = static_cast<T>(static_cast<double>(weight) / static_cast<double>(p.counted));
     gradients(p, &weight, false, rows.data<T>());
   });
-  if (!in_place) out[0].alias(p.moved, p.moved_strides, out[0].storage_offset()).copy_(rows);
+  if (!in_place) copy_elements(out[0].alias(p.moved, p.moved_strides, out[0].storage_offset()), rows);
 }
 
 }  // namespace troupe::ops::cpu

@@ -48,10 +48,10 @@ void multiply(int64_t k, const double* a, const double* b, double* tile) {
     for (int64_t l = 0; l < k; ++l) {
       const Vector row = *reinterpret_cast<const Vector*>(b + l * kTile);
       const double* column = a + l * kTile;
-#pragma GCC unroll 8
+      TROUPE_UNROLL(8)
       for (int r = 0; r < kTile; ++r) sums[r] += column[r] * row;
     }
-#pragma GCC unroll 8
+    TROUPE_UNROLL(8)
     for (int r = 0; r < kTile; ++r) *reinterpret_cast<Vector*>(tile + r * kTile) = sums[r];
   });
 }

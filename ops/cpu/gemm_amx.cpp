@@ -38,9 +38,6 @@ bool is_switched_off() {
 
 #include <optional>
 
-#define TROUPE_AMX \
-  gnu::target("amx-tile,amx-bf16,avx512f,avx512vl,avx512bw,avx512dq,prfchw,prefer-vector-width=512")
-
 namespace troupe::ops::cpu {
 namespace {
 
@@ -69,15 +66,15 @@ class [[nodiscard]] TileRegisters {
 template <int I, int J>
 [[TROUPE_AMX, gnu::noinline]] void multiply(const char* a, const char* b, int64_t steps, float* out) {
   asm volatile("" ::: "memory");  // the compiler does not know that tile loads read
-  const auto load_a = [&](int64_t part) __attribute__((always_inline)) {
+  const auto load_a = [&](int64_t part) __attribute__((always_inline, target(TROUPE_AMX_SET))) {
     _tile_loadd(4, a + 2 * part * kTileBytes, 64);
     if constexpr (I > 1) _tile_loadd(5, a + (2 * part + 1) * kTileBytes, 64);
   };
-  const auto load_b = [&](int64_t part) __attribute__((always_inline)) {
+  const auto load_b = [&](int64_t part) __attribute__((always_inline, target(TROUPE_AMX_SET))) {
     _tile_loadd(6, b + 2 * part * kTileBytes, 64);
     if constexpr (J > 1) _tile_loadd(7, b + (2 * part + 1) * kTileBytes, 64);
   };
-  const auto multiply_add = [] __attribute__((always_inline)) {
+  const auto multiply_add = []() __attribute__((always_inline, target(TROUPE_AMX_SET))) {
     _tile_dpbf16ps(0, 4, 6);
     if constexpr (J > 1) _tile_dpbf16ps(1, 4, 7);
     if constexpr (I > 1) _tile_dpbf16ps(2, 5, 6);

@@ -22,17 +22,17 @@ void finish_band(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finis
   };
   if (bias)
     each_row([=](int64_t at) __attribute__((always_inline)) {
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) c[at + j] += bias[j];
     });
   if (finish.activation == Activation::relu)
     each_row([=](int64_t at) __attribute__((always_inline)) {
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) c[at + j] = c[at + j] < 0 ? T{0} : c[at + j];
     });
   if (finish.activation == Activation::gelu && slope)
     each_row([=](int64_t at) __attribute__((always_inline)) {
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) {
         const T x = c[at + j];
         const Normal<T> p = normal(x);
@@ -42,12 +42,12 @@ void finish_band(int64_t m, int64_t n, T* c, int64_t ldc, const Finish<T>& finis
     });
   if (finish.activation == Activation::gelu && !slope)
     each_row([=](int64_t at) __attribute__((always_inline)) {
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) c[at + j] *= normal(c[at + j]).below;
     });
   if (const T* residual = finish.residual)
     each_row([=](int64_t at) __attribute__((always_inline)) {
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) c[at + j] += residual[at + j];
     });
 }
@@ -70,9 +70,10 @@ void sum_all_rows(int64_t m, int64_t k, const Matrix<T>& a, T* sums) {
     double totals[kPiece] = {};
     const T* x = a.p + first * row;
     vectorized([ =, to = &totals[0] ]() __attribute__((always_inline)) {
-      for (int64_t l = 0; l < k; ++l)
-#pragma GCC ivdep
+      for (int64_t l = 0; l < k; ++l) {
+        TROUPE_INDEPENDENT
         for (int64_t i = 0; i < count; ++i) to[i] += static_cast<double>(x[i * row + l * step]);
+      }
     });
     for (int64_t i = 0; i < count; ++i) sums[first + i] = static_cast<T>(totals[i]);
   });

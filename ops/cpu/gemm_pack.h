@@ -3,13 +3,15 @@
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 means its own headers (bug 105593)
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 
 #include <algorithm>
 #include <cstdint>
 
-#define TROUPE_AVX512 gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prfchw,prefer-vector-width=512")
+#include "core/compiler.h"
 
 namespace troupe::ops::cpu {
 

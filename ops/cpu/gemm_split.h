@@ -18,7 +18,7 @@ struct Split {
 
 [[TROUPE_AVX512, gnu::always_inline]] inline Split split(__m512 x) {
   const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
-  const auto rounded = [=](__m512 y) __attribute__((always_inline, target("avx512f"))) {
+  const auto rounded = [=](__m512 y) __attribute__((always_inline, target(TROUPE_AVX512_SET))) {
     return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(y), half), upper);
   };
   Split s;
@@ -49,7 +49,7 @@ class Largest {
 [[TROUPE_AVX512, gnu::always_inline]] inline void store_pairs(__m512 x, __m512 x16, char* out) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
   const Split a = split(x), b = split(x16);
-#pragma GCC unroll 3
+  TROUPE_UNROLL(3)
   for (int p = 0; p < 3; ++p)  // a >> 16 | (b & upper)
     _mm512_store_si512(out + 2 * p * kTileBytes,
                        _mm512_ternarylogic_epi32(_mm512_srli_epi32(a.part[p], 16), b.part[p], upper, 0xf8));

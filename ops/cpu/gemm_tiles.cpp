@@ -57,10 +57,10 @@ struct Tile {
 
 template <int V>
 [[TROUPE_AVX512, gnu::always_inline]] inline void ask_for_row(const Tile& t, int64_t row) {
-#pragma GCC unroll 4
+  TROUPE_UNROLL(4)
   for (int v = 0; v < V; ++v) _mm_prefetch(t.c + row * t.ldc + v * kLanes, _MM_HINT_ET0);
   if (!t.end.residual) return;
-#pragma GCC unroll 4
+  TROUPE_UNROLL(4)
   for (int v = 0; v < V; ++v) _mm_prefetch(t.end.residual + row * t.ldc + v * kLanes, _MM_HINT_T0);
 }
 
@@ -73,10 +73,11 @@ template <int V>
 template <int R, int V, bool copies>
 [[TROUPE_AVX512]] void multiply(const Tile& t) {
   __m512 sums[R][V];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
+  TROUPE_UNROLL(16)
+  for (int r = 0; r < R; ++r) {
+    TROUPE_UNROLL(4)
     for (int v = 0; v < V; ++v) sums[r][v] = _mm512_setzero_ps();
+  }
   constexpr __mmask8 kRows = (1 << R) - 1;
   const __mmask16 last = first(t.columns - (V - 1) * kLanes);
   const float *a = t.a, *b = t.b, *next = t.next;
@@ -87,18 +88,19 @@ template <int R, int V, bool copies>
   for (; asked < R - t.k / kLanes; ++asked) ask_for_row<V>(t, asked);
   for (int64_t left = t.k; left > 0; left -= kLanes, next += kLanes * a_step) {
     if (asked < R) ask_for_row<V>(t, asked++);
-    if (a_step == 1)
-#pragma GCC unroll 16
+    if (a_step == 1) {
+      TROUPE_UNROLL(16)
       for (int r = 0; r < R; ++r) _mm_prefetch(next + r * a_row, _MM_HINT_T1);
+    }
     t.ahead->turn();
     __m256 part = _mm256_setzero_ps();
     for (int64_t l = std::min<int64_t>(left, kLanes); l > 0; --l, a += a_step, b += b_step) {
       __m512 row[V];
-#pragma GCC unroll 4
+      TROUPE_UNROLL(4)
       for (int v = 0; v < V - 1; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
       row[V - 1] = _mm512_maskz_loadu_ps(last, b + (V - 1) * kLanes);
       if (copies && copy_b) {
-#pragma GCC unroll 4
+        TROUPE_UNROLL(4)
         for (int v = 0; v < V; ++v) _mm512_store_ps(copy_b + v * kLanes, row[v]);
         copy_b += kTileN;
       }
@@ -109,24 +111,25 @@ template <int R, int V, bool copies>
         copy_a += kTileM;
         part = _mm256_add_ps(part, column);
       }
-#pragma GCC unroll 16
+      TROUPE_UNROLL(16)
       for (int r = 0; r < R; ++r) {
         const __m512 x = _mm512_set1_ps(a[r * a_row]);
-#pragma GCC unroll 4
+        TROUPE_UNROLL(4)
         for (int v = 0; v < V; ++v) sums[r][v] = _mm512_fmadd_ps(x, row[v], sums[r][v]);
       }
     }
     if (copies && t.totals) add_totals(t.totals, kRows, part);
   }
   float* c = t.c;
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r, c += t.ldc)
-#pragma GCC unroll 4
+  TROUPE_UNROLL(16)
+  for (int r = 0; r < R; ++r, c += t.ldc) {
+    TROUPE_UNROLL(4)
     for (int v = 0; v < V; ++v) {
       const __mmask16 mask = v == V - 1 ? last : first(kLanes);
       float* to = c + v * kLanes;
       t.end.store(sums[r][v], mask, to, r * t.ldc + v * kLanes, v * kLanes);
     }
+  }
 }
 
 template <int V, int... R>

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/write.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
@@ -93,6 +94,20 @@ void index_select(const Call& c, Tensors& out) {
       std::memcpy(to, x.bytes() + static_cast<size_t>(o * a.size + at[i]) * bytes, bytes);
 }
 
+void index_copy(const Call& c, Tensors& out) {
+  const Tensor index = c.in[1].contiguous_data(), source = c.in[2].contiguous_data();
+  const Around a = around(out[0].shape(), axis(c, out[0]));
+  const size_t bytes = static_cast<size_t>(a.inner) * item_size(source.dtype());
+  const int64_t* at = index.data<int64_t>();
+  for (int64_t i = 0; i < index.numel(); ++i) check_index(c, at[i], a.size);
+  copy_elements(out[0], c.in[0]);
+  if (bytes == 0) return;
+  const std::byte* from = source.bytes();
+  for (int64_t o = 0; o < a.outer; ++o)
+    for (int64_t i = 0; i < index.numel(); ++i, from += bytes)
+      std::memcpy(out[0].bytes() + static_cast<size_t>(o * a.size + at[i]) * bytes, from, bytes);
+}
+
 void index_add(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), index = c.in[1].contiguous_data();
   clear(out[0]);
@@ -138,6 +153,7 @@ void concat(const Call& c, Tensors& out) {
   const size_t row = static_cast<size_t>(whole.size * whole.inner) * item;
   size_t done = 0;
   for (const Tensor& part : c.in) {
+    if (part.numel() == 0) continue;
     const Tensor x = part.contiguous_data();
     const size_t bytes = static_cast<size_t>(around(x.shape(), axis(c, x)).size * whole.inner) * item;
     for (int64_t o = 0; bytes && o < whole.outer; ++o)
@@ -150,11 +166,11 @@ void concat(const Call& c, Tensors& out) {
 void pad(const Call& c, Tensors& out) {
   const Tensor &x = c.in[0], &to = out[0];
   const auto& widths = c.attrs.ints("pad");
-  to.fill_(c.attrs.number("value"));
+  fill_elements(to, c.attrs.scalar("value"));
   int64_t offset = 0;
   for (size_t i = 0; i < widths.size() / 2; ++i)
     offset += widths[2 * i] * to.strides()[to.dim() - 1 - static_cast<int>(i)];
-  if (x.numel()) to.alias(x.shape(), to.strides(), offset).copy_(x);
+  if (x.numel()) copy_elements(to.alias(x.shape(), to.strides(), offset), x);
 }
 
 void one_hot(const Call& c, Tensors& out) {

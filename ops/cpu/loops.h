@@ -137,7 +137,7 @@ void map1(const Tensor& x, const Tensor& out, F f) {
   if (x.is_contiguous() && out.is_contiguous())
     return write_dense(to, out.numel(), [&](R* o, int64_t begin, int64_t end) {
       vectorized([ =, a = in + begin, n = end - begin ]() __attribute__((always_inline)) {
-#pragma GCC ivdep
+        TROUPE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
       });
     });
@@ -174,7 +174,7 @@ void map2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
   if (x.is_contiguous() && y.is_contiguous() && x.shape() == shape && y.shape() == shape) {
     return write_dense(to, shape.numel(), [&](R* o, int64_t begin, int64_t end) {
       vectorized([ =, a = px + begin, b = py + begin, n = end - begin ]() __attribute__((always_inline)) {
-#pragma GCC ivdep
+        TROUPE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], b[i]);
       });
     });

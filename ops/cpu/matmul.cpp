@@ -111,6 +111,35 @@ void multiply(Tensor a, Tensor b, const Tensor& out, const Finish<T>& finish = {
                   });
 }
 
+// The same for integers, which are few: plain loops.
+void multiply_integers(const Call& c, const Tensor& out) {
+  Tensor a = c.in[0].contiguous_data(), b = c.in[1].contiguous_data();
+  if (a.dim() == 1) a = with_shape(a, {1, a.shape()[0]}, {a.shape()[0], 1});
+  if (b.dim() == 1) b = with_shape(b, {b.shape()[0], 1}, {1, 1});
+  const int64_t m = a.shape()[a.dim() - 2], k = a.shape().back(), n = b.shape().back();
+  Shape batch = out.shape();
+  for (int i = (c.in[0].dim() > 1) + (c.in[1].dim() > 1); i > 0; --i) batch.erase(batch.rank() - 1);
+  const auto steps = [&batch](const Tensor& t) {
+    Shape all = Shape::filled(batch.rank(), 0);
+    for (int i = t.dim() - 3, d = batch.rank() - 1; i >= 0; --i, --d)
+      if (t.shape()[i] != 1) all[d] = t.strides()[i];
+    return all;
+  };
+  const int64_t *pa = a.data<int64_t>(), *pb = b.data<int64_t>();
+  int64_t* to = out.data<int64_t>();
+  for_each_run<2>(batch, {steps(a), steps(b)}, [&](const auto& at, int64_t count, const auto& step) {
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          const int64_t *x = pa + at[0] + r * step[0] + i * k, *y = pb + at[1] + r * step[1] + j;
+          uint64_t sum = 0;
+          for (int64_t p = 0; p < k; ++p)
+            sum += static_cast<uint64_t>(x[p]) * static_cast<uint64_t>(y[p * n]);
+          *to++ = static_cast<int64_t>(sum);
+        }
+  });
+}
+
 Tensor input(const Call& c, size_t i) { return i < c.in.size() ? c.in[i] : Tensor(); }
 
 void linear_with(const Call& c, const Tensor& bias_or_none, Tensors& out, Activation activation,
@@ -131,6 +160,7 @@ void linear_with(const Call& c, const Tensor& bias_or_none, Tensors& out, Activa
 }  // namespace
 
 void matmul(const Call& c, Tensors& out) {
+  if (out[0].dtype() == int64) return multiply_integers(c, out[0]);
   visit_floating(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c.in[0], c.in[1], out[0]); });
 }
 

@@ -46,7 +46,7 @@ Two sum_channel(const Layout& l, int64_t channel, F add) {
         for (int k = 0; k < kLanes; ++k) add(i + k, a[k], b[k]);
       for (int k = 0; i < end; ++i, ++k) add(i, a[k], b[k]);
     }
-#pragma GCC unroll 8
+    TROUPE_UNROLL(8)
     for (int width = kLanes / 2; width > 0; width /= 2)
       for (int k = 0; k < width; ++k) {
         a[k] += a[k + width];
@@ -132,7 +132,7 @@ void batch_norm_train(const Call& c, Tensors& out) {
     for_each_run_of_channel(
         l, [ =, x = x, bias = bias ](int64_t i, int64_t end, int64_t k) __attribute__((always_inline)) {
           const T m = center[k], s = scale[k], b = bias[k];
-#pragma GCC ivdep
+          TROUPE_INDEPENDENT
           for (; i < end; ++i) y[i] = (x[i] - m) * s + b;
         });
   });
@@ -148,7 +148,7 @@ void channel_affine(const Call& c, Tensors& out) {
         Layout(c.in[0].shape()), [ y, x = x, center = center, scale = scale, shift =
                                    shift ](int64_t i, int64_t end, int64_t k) __attribute__((always_inline)) {
           const T m = center[k], s = scale[k], b = shift[k];
-#pragma GCC ivdep
+          TROUPE_INDEPENDENT
           for (; i < end; ++i) y[i] = (x[i] - m) * s + b;
         });
   });
@@ -184,7 +184,7 @@ void channel_mix(const Call& c, Tensors& out) {
         [ to, in = in.data ](int64_t i, int64_t end, int64_t k) __attribute__((always_inline)) {
           const T *g = in[0], *x = in[1];
           const T m = in[2][k], p = in[3][k], q = in[4][k], r = in[5][k];
-#pragma GCC ivdep
+          TROUPE_INDEPENDENT
           for (; i < end; ++i) to[i] = p * g[i] + (q * (x[i] - m) + r);
         });
   });

@@ -55,10 +55,10 @@ void forward(const Call& c, Tensors& out) {
           T* result = to + r * n;
           const Statistics<T> s = statistics<centered>(row, n, eps);
           if (b) {
-#pragma GCC ivdep
+            TROUPE_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) result[i] = (row[i] - s.mean) * s.scale * w[i] + b[i];
           } else {
-#pragma GCC ivdep
+            TROUPE_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) result[i] = (row[i] - s.mean) * s.scale * w[i];
           }
         }
@@ -85,7 +85,7 @@ void backward(const T* g, const T* x, const T* w, T* dx, T* dw, T* db, int64_t r
           });
       const T k = 1 / static_cast<T>(n), shift = centered ? sums.first * k : T{0};
       const T slope = sums.second * k * s.scale * s.scale;
-#pragma GCC ivdep
+      TROUPE_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) {
         const T d = row[i] - s.mean;
         result[i] = (gradient[i] * w[i] - shift - d * slope) * s.scale;

@@ -2,7 +2,6 @@
 // thread may; and they go on looking for work while others need the core.
 #include "ops/cpu/parallel.h"
 
-#include <omp.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -10,9 +9,17 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 
+#include "core/error.h"
+#include "core/log.h"
+#include "core/thread.h"
 #include "ops/threads.h"
+
+// Of GNU's OpenMP runtime, which Debian's oneDNN is linked with. Its header belongs to g++, and clang's would
+// bring a second runtime.
+extern "C" void omp_set_num_threads(int);
 
 namespace troupe::ops::cpu {
 namespace {
@@ -81,7 +88,13 @@ class Pool {
     sigset_t all, before;
     sigfillset(&all);  // signals are for the program's own threads
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (; started_ < helpers; ++started_) std::thread([this] { help(); }).detach();
+    helpers = std::min(helpers, most_);
+    try {
+      for (; started_ < helpers; ++started_) start_thread("ops", [this] { help(); }).detach();
+    } catch (const Error& e) {  // slower, and the same numbers
+      most_ = started_;
+      log::warning(e.message() + ". Operators go on with " + std::to_string(started_ + 1) + " threads");
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
@@ -106,7 +119,8 @@ class Pool {
   }
 
   std::mutex in_use_, mutex_;
-  int started_ = 0;     // under in_use_
+  int started_ = 0;     // under in_use_, as is most_
+  int most_ = 1 << 20;  // what the system allows
   Job* job_ = nullptr;  // under mutex_, as is wanted_
   int wanted_ = 0;
   std::atomic<int> active_{0};

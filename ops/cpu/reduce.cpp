@@ -64,7 +64,7 @@ template <int kRunning = kLanes, class A, class T, class Fold, class Merge>
   for (; i + kRunning <= n; i += kRunning)
     for (int l = 0; l < kRunning; ++l) lanes[l] = fold(lanes[l], row[i + l]);
   for (int l = 0; i < n; ++i, ++l) lanes[l] = fold(lanes[l], row[i]);
-#pragma GCC unroll 8
+  TROUPE_UNROLL(8)
   for (int width = kRunning / 2; width > 0; width /= 2)
     for (int l = 0; l < width; ++l) lanes[l] = merge(lanes[l], lanes[l + width]);
   return lanes[0];
@@ -136,13 +136,14 @@ void reduce(const Rows& r, const Tensor& out, A start, Fold fold, Merge merge, F
       int64_t i = 0;
       for (; i + 4 <= n; i += 4) {  // so that what is summed up is read and written less often
         const T* row = base + i * inner;
-#pragma GCC ivdep
+        TROUPE_INDEPENDENT
         for (int64_t j = 0; j < count; ++j)
           s[j] = fold(fold(fold(fold(s[j], row[j]), row[inner + j]), row[2 * inner + j]), row[3 * inner + j]);
       }
-      for (; i < n; ++i)
-#pragma GCC ivdep
+      for (; i < n; ++i) {
+        TROUPE_INDEPENDENT
         for (int64_t j = 0; j < count; ++j) s[j] = fold(s[j], base[i * inner + j]);
+      }
     });
     for (int64_t j = 0; j < count; ++j) to[o * inner + from + j] = finish(sums[static_cast<size_t>(j)]);
   });
@@ -172,12 +173,18 @@ auto picking(F better) {
   };
 }
 
+// start: below or above all.
 template <class F>
 void extremum(const Call& c, Tensors& out, double start, F better) {
-  visit_floating(c.in[0].dtype(), [&](auto zero) {
+  visit_numeric(c.in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    reduce<T, T, T, 2 * kLanes>(rows_of(c), out[0], static_cast<T>(start), picking<T>(better),
-                                picking<T>(better), [](T a) { return a; });
+    T first{};
+    if constexpr (!std::is_integral_v<T>)
+      first = static_cast<T>(start);
+    else
+      first = start < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+    reduce<T, T, T, 2 * kLanes>(rows_of(c), out[0], first, picking<T>(better), picking<T>(better),
+                                [](T a) { return a; });
   });
 }
 
@@ -206,10 +213,11 @@ void sums_along_rows(const T* x, T* to, int64_t rows, int64_t n) {
   int64_t o = 0;
   for (; o + kRows <= rows; o += kRows, x += kRows * n, to += kRows * n) {
     A sums[kRows] = {};
-    for (int64_t i = 0; i < n; ++i)
-#pragma GCC unroll 8
+    for (int64_t i = 0; i < n; ++i) {
+      TROUPE_UNROLL(8)
       for (int64_t k = 0; k < kRows; ++k)
         to[k * n + i] = static_cast<T>(sums[k] += static_cast<A>(x[k * n + i]));
+    }
   }
   for (; o < rows; ++o, x += n, to += n) {
     A sum = 0;
@@ -218,6 +226,43 @@ void sums_along_rows(const T* x, T* to, int64_t rows, int64_t n) {
 }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+
+template <bool kRoot>
+void spread(const Call& c, Tensors& out) {
+  const Rows r = rows_of(c, true);
+  const double n = static_cast<double>(r.n);
+  const double divisor = std::max(0.0, c.attrs.flag("unbiased") ? n - 1 : n);
+  visit_floating(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    each_row<T>(r, out[0], 0.3, [size = r.n, n, divisor](const T* row) {
+      const auto plus = [](double a, double b) { return a + b; };
+      const double mean =
+          reduce_row(
+              row, size, 0.0, [](double a, T v) { return a + static_cast<double>(v); }, plus) /
+          n;
+      const double squares = reduce_row(
+          row, size, 0.0,
+          [mean](double a, T v) {
+            const double d = static_cast<double>(v) - mean;
+            return a + d * d;
+          },
+          plus);
+      return static_cast<T>(kRoot ? std::sqrt(squares / divisor) : squares / divisor);
+    });
+  });
+}
+
+// Squares of numbers below 1e-154 or above 1e154 do not fit float64: those are divided by the largest first.
+void rescue_norm(const Tensor& x, double& norm) {
+  if ((norm >= 1e-140 && norm <= 1e150) || norm != norm) return;
+  const double* p = x.data<double>();
+  const int64_t n = x.numel();
+  double largest = 0, sum = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(p[i]));
+  if (!(largest > 0) || std::isinf(largest)) return;
+  for (int64_t i = 0; i < n; ++i) sum += p[i] / largest * (p[i] / largest);
+  norm = largest * std::sqrt(sum);
+}
 
 }  // namespace
 
@@ -271,29 +316,8 @@ void logsumexp(const Call& c, Tensors& out) {
   });
 }
 
-void var(const Call& c, Tensors& out) {
-  const Rows r = rows_of(c, true);
-  const double n = static_cast<double>(r.n);
-  const double divisor = std::max(0.0, c.attrs.flag("unbiased") ? n - 1 : n);
-  visit_floating(c.in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    each_row<T>(r, out[0], 0.3, [size = r.n, n, divisor](const T* row) {
-      const auto plus = [](double a, double b) { return a + b; };
-      const double mean =
-          reduce_row(
-              row, size, 0.0, [](double a, T v) { return a + static_cast<double>(v); }, plus) /
-          n;
-      const double squares = reduce_row(
-          row, size, 0.0,
-          [mean](double a, T v) {
-            const double d = static_cast<double>(v) - mean;
-            return a + d * d;
-          },
-          plus);
-      return static_cast<T>(squares / divisor);
-    });
-  });
-}
+void var(const Call& c, Tensors& out) { spread<false>(c, out); }
+void stddev(const Call& c, Tensors& out) { spread<true>(c, out); }
 
 void argmax(const Call& c, Tensors& out) {
   best_places(c, out, [](auto v, auto best) { return v > best; });
@@ -312,6 +336,7 @@ void norm(const Call& c, Tensors& out) {
         [](double a, T v) { return a + static_cast<double>(v) * static_cast<double>(v); },
         [](double a, double b) { return a + b; }, [](double a) { return static_cast<T>(std::sqrt(a)); });
   });
+  if (out[0].dtype() == float64) rescue_norm(c.in[0].contiguous_data(), *out[0].data<double>());
 }
 
 void cumsum(const Call& c, Tensors& out) {
@@ -328,7 +353,7 @@ void cumsum(const Call& c, Tensors& out) {
       std::fill(sums.begin(), sums.end(), A{0});
       for (int64_t i = 0; i < a.size; ++i, in += a.inner, to += a.inner)
         vectorized([ in, to, n = a.inner, s = sums.data() ]() __attribute__((always_inline)) {
-#pragma GCC ivdep
+          TROUPE_INDEPENDENT
           for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(s[j] += static_cast<A>(in[j]));
         });
     }

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "core/compiler.h"
+
 // For the whole file that includes this: functions that return vectors are always inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -27,7 +29,7 @@ template <class T>
 [[gnu::always_inline]] inline T sum_lanes(const typename Lanes<T>::type& lanes) {
   T a[Lanes<T>::count];
   __builtin_memcpy(a, &lanes, sizeof a);
-#pragma GCC unroll 4
+  TROUPE_UNROLL(4)
   for (int64_t width = Lanes<T>::count / 2; width > 0; width /= 2)
     for (int64_t l = 0; l < width; ++l) a[l] += a[l + width];
   return a[0];
@@ -69,7 +71,7 @@ template <class T>
   for (; i + kLanes <= n; i += kLanes)
     for (int64_t l = 0; l < kLanes; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
   for (int64_t l = 0; i < n; ++i, ++l) lanes[l] = x[i] > lanes[l] ? x[i] : lanes[l];
-#pragma GCC unroll 8
+  TROUPE_UNROLL(8)
   for (int64_t width = kLanes / 2; width > 0; width /= 2)
     for (int64_t l = 0; l < width; ++l) lanes[l] = lanes[l + width] > lanes[l] ? lanes[l + width] : lanes[l];
   return lanes[0];

@@ -1,5 +1,6 @@
 // Runs a loop in the widest vector instructions of the machine, chosen at run time.
 #pragma once
+#include "core/compiler.h"
 
 namespace troupe::ops::cpu {
 
@@ -19,15 +20,14 @@ inline Simd simd_level() {
   return level;
 }
 
-// flatten: one call left in a loop, and it is not vectorized.
+// flatten: one call left in a loop, and it is not vectorized. (With clang it is but the first level of calls:
+// it inlines by its own judgement what is below.)
 template <class F>
-[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512"), gnu::noinline,
-  gnu::flatten]] void
-run_avx512(const F& f) {
+[[TROUPE_AVX512, gnu::noinline, gnu::flatten]] void run_avx512(const F& f) {
   f();
 }
 template <class F>
-[[gnu::target("avx2,fma"), gnu::noinline, gnu::flatten]] void run_avx2(const F& f) {
+[[TROUPE_AVX2, gnu::noinline, gnu::flatten]] void run_avx2(const F& f) {
   f();
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/write.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
 #include "ops/cpu/math.h"
@@ -78,26 +79,29 @@ void for_each_column(const Operands<T, N>& x, T* out, Term term, OfSum of_sum, F
         return all;
       };
       if constexpr (kNeeds.top)
-        for (int64_t i = 0; i < n; ++i)
-#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) {
+          TROUPE_INDEPENDENT
           for (int64_t j = 0; j < columns; ++j) {
             const T v = from[0][i * inner + j];
             top[j] = v > top[j] ? v : top[j];
           }
-      for (int64_t i = 0; i < n; ++i)
-#pragma GCC ivdep
+        }
+      for (int64_t i = 0; i < n; ++i) {
+        TROUPE_INDEPENDENT
         for (int64_t j = 0; j < columns; ++j) {
           const T t = term(elements(i * inner + j), top[j]);
           if constexpr (kNeeds.terms) to[i * inner + j] = t;
           sum[j] += static_cast<double>(t);
         }
+      }
       for (int64_t j = 0; j < columns; ++j) sum[j] = of_sum(sum[j]);
-      for (int64_t i = 0; i < n; ++i)
-#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) {
+        TROUPE_INDEPENDENT
         for (int64_t j = 0; j < columns; ++j) {
           const int64_t at = i * inner + j;
           to[at] = finish(elements(at), top[j], kNeeds.terms ? to[at] : T{0}, static_cast<T>(sum[j]));
         }
+      }
     });
   });
 }
@@ -116,7 +120,7 @@ void along(const Call& c, const Tensor& out, Row row, Term term, OfSum of_sum, F
     for (size_t k = 0; k < N; ++k) x.set(k, x.columns_of(x.in[k]).contiguous_data());
     x.outer *= x.inner;
     for_each_row(x, rows.data<T>(), row);
-    to.copy_(rows);
+    copy_elements(to, rows);
   });
 }
 
@@ -124,7 +128,7 @@ void along(const Call& c, const Tensor& out, Row row, Term term, OfSum of_sum, F
 template <class T>
 [[gnu::always_inline]] inline T exponentials(const T* x, T* to, int64_t n, T& top) {
   const T high = top = largest(x, n);
-#pragma GCC ivdep
+  TROUPE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) to[i] = decay(x[i] - high);
   RowSums<T> sums;
   sums.run(
@@ -153,7 +157,7 @@ void log_softmax(const Call& c, Tensors& out) {
         std::remove_reference_t<decltype(*to)> top;
         const auto* x = rows[0];
         const auto log_total = std::log(exponentials(x, to, n, top));
-#pragma GCC ivdep
+        TROUPE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = (x[i] - top) - log_total;
       },
       [](const auto& x, auto top) __attribute__((always_inline)) { return decay(x[0] - top); },
@@ -172,7 +176,7 @@ void softmax_grad(const Call& c, Tensors& out) {
               using V = std::remove_reference_t<decltype(a)>;
               a += at<V>(g, i) * at<V>(y, i);
             });
-#pragma GCC ivdep
+        TROUPE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = y[i] * (g[i] - sums.first);
       },
       [](const auto& gy, auto) __attribute__((always_inline)) { return gy[0] * gy[1]; },
@@ -189,7 +193,7 @@ void log_softmax_grad(const Call& c, Tensors& out) {
         sums.run(
             n, [g](auto& a, auto&, int64_t i)
                    __attribute__((always_inline)) { a += at<std::remove_reference_t<decltype(a)>>(g, i); });
-#pragma GCC ivdep
+        TROUPE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = g[i] - decay(y[i]) * sums.first;
       },
       [](const auto& gy, auto) __attribute__((always_inline)) { return gy[0]; },

@@ -51,8 +51,10 @@ void order_lines(const Call& c, Tensors& out, Order order) {
 void sort(const Call& c, Tensors& out) {
   const bool descending = c.attrs.flag("descending");
   order_lines(c, out, [descending](auto& line) {
-    std::stable_sort(line.begin(), line.end(), [descending](const auto& a, const auto& b) {
-      return descending ? less(b.value, a.value) : less(a.value, b.value);
+    std::sort(line.begin(), line.end(), [descending](const auto& a, const auto& b) {
+      if (less(a.value, b.value)) return !descending;
+      if (less(b.value, a.value)) return descending;
+      return a.place < b.place;  // equal ones stay in their order
     });
   });
 }

@@ -1,6 +1,8 @@
 // Kernels of ops/unary.h.
 #include <cmath>
+#include <limits>
 
+#include "core/write.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
 #include "ops/cpu/math.h"
@@ -57,6 +59,15 @@ T negated(T x) {
     return -x;
 }
 
+// Integers are whole already.
+template <class F>
+void rounded(const Call& c, Tensors& out, F f) {
+  if (out[0].dtype() == int64)
+    map1<int64_t, int64_t>(c.in[0], out[0], [](int64_t x) { return x; });
+  else
+    floating1(c, out, f);
+}
+
 }  // namespace
 
 void neg(const Call& c, Tensors& out) {
@@ -89,6 +100,23 @@ void sign(const Call& c, Tensors& out) {
       });
 }
 
+void floor(const Call& c, Tensors& out) {
+  rounded(
+      c, out, [](auto x) __attribute__((always_inline)) { return std::floor(x); });
+}
+void ceil(const Call& c, Tensors& out) {
+  rounded(
+      c, out, [](auto x) __attribute__((always_inline)) { return std::ceil(x); });
+}
+void round(const Call& c, Tensors& out) {
+  rounded(
+      c, out, [](auto x) __attribute__((always_inline)) { return std::nearbyint(x); });
+}
+void trunc(const Call& c, Tensors& out) {
+  rounded(
+      c, out, [](auto x) __attribute__((always_inline)) { return std::trunc(x); });
+}
+
 void exp(const Call& c, Tensors& out) {
   floating1(
       c, out, [](auto x) __attribute__((always_inline)) { return fast_exp(x); });
@@ -100,6 +128,12 @@ void log(const Call& c, Tensors& out) {
 void log1p(const Call& c, Tensors& out) {
   floating1(
       c, out, [](auto x) __attribute__((always_inline)) { return fast_log1p(x); });
+}
+void expm1(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) { return std::expm1(x); });
+}
+void log2(const Call& c, Tensors& out) {
+  floating1(c, out, [](auto x) { return std::log2(x); });
 }
 void sqrt(const Call& c, Tensors& out) {
   floating1(
@@ -129,13 +163,19 @@ void erf(const Call& c, Tensors& out) {
 }
 
 void clamp(const Call& c, Tensors& out) {
-  const double low = c.attrs.number("min"), high = c.attrs.number("max");
-  floating1(
-      c, out, [ low, high ](auto x) __attribute__((always_inline)) {
-        using T = decltype(x);
-        const T l = static_cast<T>(low), h = static_cast<T>(high);
-        const T raised = x < l ? l : x;
-        return raised > h ? h : raised;
+  const Scalar &low = c.attrs.scalar("min"), &high = c.attrs.scalar("max");
+  visit_numeric(
+      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
+        using T = decltype(zero);
+        constexpr bool kWhole = std::is_integral_v<T>;  // infinite bounds of integers are none
+        const T l = kWhole && low.is_floating() ? std::numeric_limits<T>::lowest() : low.to<T>();
+        const T h = kWhole && high.is_floating() ? std::numeric_limits<T>::max() : high.to<T>();
+        if (l != l || h != h) return fill_elements(out[0], std::numeric_limits<double>::quiet_NaN());
+        map1<T, T>(
+            c.in[0], out[0], [ l, h ](T x) __attribute__((always_inline)) {
+              const T raised = x < l ? l : x;
+              return raised > h ? h : raised;
+            });
       });
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/transposed.h"
+#include "core/write.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
 
@@ -46,7 +47,7 @@ void to(const Call& c, Tensors& out) {
     visit_dtype(out[0].dtype(), [&](auto target) {
       using T = decltype(from);
       using R = decltype(target);
-      map1<T, R>(c.in[0], out[0], [](T x) { return static_cast<R>(x); });
+      map1<T, R>(c.in[0], out[0], [](T x) { return convert<R>(x); });
     });
   });
 }
@@ -87,7 +88,7 @@ void slice_grad(const Call& c, Tensors& out) {
   Shape strides = to.strides();
   const int64_t offset = start * strides[dim];
   if (c.in[0].shape()[dim] > 1) strides[dim] *= c.attrs.integer("step");
-  to.alias(c.in[0].shape(), strides, offset).copy_(c.in[0]);
+  copy_elements(to.alias(c.in[0].shape(), strides, offset), c.in[0]);
 }
 
 }  // namespace troupe::ops::cpu

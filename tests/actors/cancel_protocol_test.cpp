@@ -66,7 +66,8 @@ class Simulation {
         PendingCall call;
         call.caller.to = kCallee;
         call.to_actor = true;
-        call.deadline =
+        call.limit.made = now_;
+        call.limit.end =
             random_.below(3) ? TimePoint::max() : now_ + std::chrono::milliseconds(random_.below(30));
         auto future = call.promise.future();
         const uint64_t id = pending_.next_id();
@@ -87,9 +88,8 @@ class Simulation {
         if (auto g = pending_.give_up(1 + random_.below(futures_.size()))) end(*g);
         return;
       case 6: {
-        TimePoint next;
-        for (const auto& g : pending_.expire(now_, next)) {
-          REQUIRE(g.call.deadline <= now_);
+        for (const auto& g : pending_.expire(now_).calls) {
+          REQUIRE(g.call.limit.end <= now_);
           end(g);
         }
         return;

@@ -22,7 +22,7 @@ struct Half : Actor {
     return out;
   }
   void set_values(Tensors values) {
-    for (size_t i = 0; i < values.size(); ++i) parameters()[i].copy_(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) parameters()[i].detach().copy_(values[i]);
   }
   Generator random;
   nn::Linear fc;

@@ -86,3 +86,40 @@ TEST_CASE("the nearest known name is suggested, if any is near") {
   CHECK(nearest("", known).empty());
   CHECK(nearest("abc", {}).empty());
 }
+
+TEST_CASE("a long text keeps its head and its tail, in whole characters, and says how long it was") {
+  std::string text(300'000'000, 'x');
+  text.replace(0, 5, "begin");
+  text.replace(text.size() - 3, 3, "end");
+  const Error e = converted(std::runtime_error(text));
+  CHECK(e.message().size() < 17'000);
+  CHECK(e.message().starts_with("std::runtime_error: begin"));
+  CHECK(e.message().ends_with("end"));
+  CHECK(e.message().find("of 300000020 bytes left out") != std::string::npos);
+  const Error again(e.kind(), e.message(), {}, "");  // as it arrives elsewhere
+  CHECK(again.message().size() < 17'000);
+
+  std::string greek;
+  for (int i = 0; i < 20'000; ++i) greek += "\u03b1";  // two bytes each
+  for (const std::string& shift : {"", "a"}) {
+    const std::string cut = Error(ErrorKind::failed, shift + greek + shift).message();
+    for (size_t i = shift.size(); i + 1 < cut.size() && cut[i] != ' '; i += 2) {
+      REQUIRE(cut.substr(i, 2) == "\u03b1");
+    }
+  }
+  const std::string short_text(16'384, 'y');
+  CHECK(Error(ErrorKind::failed, short_text).message() == short_text);
+}
+
+TEST_CASE("a long trail keeps its innermost and its outermost calls, and counts the others") {
+  Error e(ErrorKind::failed, "[x] broke");
+  for (int i = 0; i < 10'000; ++i) e = std::move(e).crossing("call " + std::to_string(i));
+  REQUIRE(e.trail().size() == 64);
+  CHECK(e.trail().front() == "call 0");
+  CHECK(e.trail()[31] == "call 31");
+  CHECK(e.trail()[32] == "... calls left out: 9937");
+  CHECK(e.trail()[33] == "call 9969");
+  CHECK(e.trail().back() == "call 9999");
+  const Error arrived(e.kind(), e.message(), e.trail(), "");
+  CHECK(arrived.trail() == e.trail());
+}

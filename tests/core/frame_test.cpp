@@ -97,7 +97,7 @@ TEST_CASE("the manual clock moves only when told; the system clock never goes ba
 }
 
 TEST_CASE("element types have sizes, names and C++ types that agree") {
-  const char* names[] = {"float32", "float64", "int64", "bool", "bfloat16", "float16"};
+  const char* names[] = {"float32", "float64", "int64", "bool", "bfloat16", "float16", "int32", "uint8"};
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType t = static_cast<DType>(i);
     CHECK(name(t) == names[i]);

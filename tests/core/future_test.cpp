@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "core/log.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;
@@ -381,4 +382,80 @@ TEST_CASE("a result is a value or an error") {
   CHECK_FALSE(bad.ok());
   CHECK(error_text(ErrorKind::cancelled, [&] { bad.value(); }) == "no");
   CHECK(Result<std::string>(std::string("moved")).value() == "moved");
+}
+
+namespace {
+
+// The lines logged while it is alive.
+struct Logged {
+  Logged() {
+    lines().clear();
+    log::set_sink([](log::Level, const std::string& text) { lines().push_back(text); });
+  }
+  ~Logged() { log::set_sink(nullptr); }
+  static Strings& lines() {
+    static Strings all;
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a callback that throws is logged, and changes nothing for the others") {
+  const Logged logged;
+  const Promise<int> p;
+  const Future<int> f = p.future();
+  int before = 0, after = 0;
+  f.on_ready([&](const Result<int>& r) { before = r.value(); });
+  f.on_ready([](const Result<int>&) { throw std::runtime_error("out of coffee"); });
+  f.on_ready([&](const Result<int>& r) { after = r.value(); });
+  const Future<int> next = f.then([](int n) { return n + 1; });
+  CHECK(p.set(7));
+  CHECK(before == 7);
+  CHECK(after == 7);
+  CHECK(next.get() == 8);
+  CHECK(f.get() == 7);
+  f.on_ready([](const Result<int>&) { throw std::runtime_error("out of tea"); });  // at once: it is ready
+  REQUIRE(Logged::lines().size() == 2);
+  CHECK_THAT(Logged::lines()[0], Catch::Contains("on_ready() threw") && Catch::Contains("out of coffee"));
+  CHECK_THAT(Logged::lines()[1], Catch::Contains("out of tea"));
+}
+
+TEST_CASE("every use of an empty future or promise is an error that says so") {
+  Future<int> given = Future<int>::ready(1);
+  const Future<int> moved_to = std::move(given);
+  const Future<int> by_default, copy = by_default;
+  for (const Future<int>* f : {&by_default, &copy, static_cast<const Future<int>*>(&given)}) {
+    const auto refused = [&](auto&& use) {
+      CHECK_THAT(invalid_text(use), Catch::Contains("[future]") && Catch::Contains("empty future"));
+    };
+    CHECK_FALSE(f->valid());
+    refused([&] { (void)f->is_ready(); });
+    refused([&] { f->get(); });
+    refused([&] { f->wait(); });
+    refused([&] { (void)f->wait_for(Duration(1)); });
+    refused([&] { f->peek(); });
+    refused([&] { f->cancel(); });
+    refused([&] { f->on_ready([](const Result<int>&) {}); });
+    refused([&] { f->watch([](const Result<int>&) {}); });
+    refused([&] { (void)f->then([](int) {}); });
+    refused([&] { (void)f->recover([](const Error&) { return 1; }); });
+    refused([&] { (void)f->as_source(); });
+    const std::vector<Future<int>> two{moved_to, *f};
+    CHECK_THAT(invalid_text([&] { (void)all(two); }), Catch::Contains("all(): future 1 is empty"));
+    CHECK_THAT(invalid_text([&] { (void)any(two); }), Catch::Contains("any(): future 1 is empty"));
+  }
+  Promise<int> p;
+  const Promise<int> other = std::move(p);
+  const auto refused = [&](auto&& use) {
+    CHECK_THAT(invalid_text(use), Catch::Contains("empty promise: it was moved from"));
+  };
+  refused([&] { (void)p.future(); });
+  refused([&] { p.set(1); });
+  refused([&] { p.fail(Error(ErrorKind::failed, "x")); });
+  refused([&] { p.complete(Result<int>(1)); });
+  refused([&] { p.complete_with([] { return 1; }); });
+  refused([&] { p.waits_for({}); });
+  refused([&] { p.settle<int>([] { return 1; }); });
+  CHECK(other.set(3));
 }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/tensor.h"
+#include "core/write.h"
 #include "tests/support/error_of.h"
 
 namespace troupe {
@@ -112,15 +112,15 @@ TEST_CASE("tensors of the half dtypes are made, read and converted", "[half]") {
     CHECK(x.to_vector<double>() == std::vector<double>(6, 1.5));
     CHECK(Tensor::scalar(0.1, t).item() == Approx(0.1).epsilon(0.002));
     CHECK(Tensor::scalar(0.1, t).item() != 0.1);
-    x.alias({2}, {3}, 1).fill_(-2);
+    fill_elements(x.alias({2}, {3}, 1), -2);
     CHECK(x.to_vector<int64_t>() == std::vector<int64_t>{1, -2, 1, 1, -2, 1});
     const Tensor back = Tensor::empty({3, 2}, float32);
-    back.copy_(x.alias({3, 2}, {1, 3}, 0));
+    copy_elements(back, x.alias({3, 2}, {1, 3}, 0));
     CHECK(back.to_vector<float>() == std::vector<float>{1.5, 1.5, -2, -2, 1.5, 1.5});
     const Tensor flags = Tensor::empty({2}, boolean);
-    flags.copy_(Tensor::of<float>({0, 0.5}));
+    copy_elements(flags, Tensor::of<float>({0, 0.5}));
     const Tensor numbers = Tensor::empty({2}, t);
-    numbers.copy_(flags);
+    copy_elements(numbers, flags);
     CHECK(numbers.to_vector<float>() == std::vector<float>{0, 1});
     Tensor leaf = Tensor::zeros({1}, t);
     CHECK(leaf.set_requires_grad().requires_grad());

@@ -135,7 +135,11 @@ TEST_CASE("errors name file, line, column and text", "[data][csv]") {
   has(text(""), "is empty");
   has(text("a\n" + std::string(100, '1') + "\n", {.max_record = 50}), ":2: a record of more than 50 bytes");
   has(text("height,b\n", {.columns = {"heigth"}}), "no column \"heigth\", did you mean \"height\"?");
-  has(text("a,a\n1,2\n", {.columns = {"a"}}), "two columns are called \"a\"");
+  has(text("a,a\n1,2\n", {.columns = {"a"}}), "columns 1 and 2 are both called \"a\"");
+  has(text("a,b,\"a \"\n1,2,3\n"), "columns 1 and 3 are both called \"a\"");
+  has(text("a,b,b\n1,2,3\n", {.label = "a"}), "columns 2 and 3 are both called \"b\"");
+  CHECK(text("a,b,b\n1,2,3\n", {.columns = {"a"}}) == "no error");
+  has(text("a,b\n1,2\n", {.columns = {"a", "b", "a"}}), "CsvOptions::columns names \"a\" twice");
   has(text("a,y\n1,cat\n", {.label = "y"}), "the label \"cat\" is no whole number from 0; for texts, set");
   has(text("a,y\n1,-1\n", {.label = "y"}), "the label \"-1\"");
   has(text("a,y\n1,cow\n", {.label = "y", .classes = {"cat", "dog"}}),

@@ -135,6 +135,32 @@ TEST_CASE("a file cut at any byte is refused, and so is one that goes on", "[dat
             .find("ends at byte 16, expected the 18 bytes declared by sizes [2, 3]") != std::string::npos);
 }
 
+TEST_CASE("a gzipped file of several members is read to the end of the last", "[data]") {
+  Folder dir;
+  // Members end wherever they will in the blocks of 64 KiB that are read: 30,000 do not compress.
+  Bytes values(100'000);
+  uint32_t state = 1;
+  for (auto& v : values) v = static_cast<uint8_t>((state = state * 1664525 + 1013904223) >> 24);
+  const Bytes plain = idx_bytes({100'000}, values);
+  for (const size_t piece :
+       {size_t{1} << 12, size_t{30'000}, size_t{65'000}, size_t{65'513}, size_t{65'514}}) {
+    Bytes zipped = gzip({});  // an empty member is one, too
+    for (size_t at = 0; at < plain.size(); at += piece) {
+      const Bytes member = gzip(Bytes(plain.begin() + static_cast<long>(at),
+                                      plain.begin() + static_cast<long>(std::min(plain.size(), at + piece))));
+      zipped.insert(zipped.end(), member.begin(), member.end());
+    }
+    CHECK(data::read_idx(dir.write("f", zipped)).values == values);
+    Bytes longer = zipped;
+    longer.push_back(0x1f);
+    CHECK(idx_refusal(dir.write("f", longer))
+              .find("bytes after the end of the gzip data, at byte " + std::to_string(zipped.size())) !=
+          std::string::npos);
+    longer.push_back(0x8b);
+    CHECK(idx_refusal(dir.write("f", longer)).find("cut short") != std::string::npos);
+  }
+}
+
 TEST_CASE("a flipped byte in a gzipped file is refused or changes nothing", "[data]") {
   Folder dir;
   const Bytes values = counting(60), zipped = gzip(idx_bytes({60}, values));

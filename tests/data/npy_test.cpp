@@ -56,6 +56,10 @@ TEST_CASE("arrays come back bit for bit, in the bytes that NumPy writes", "[data
   CHECK(content(path) ==
         npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }" + std::string(58, ' ') + "\n",
             bytes_of<float>({1, 2})));
+  for (const Tensor& narrow : {Tensor::of<int32_t>({-1, 7}), Tensor::of<uint8_t>({255, 7})}) {
+    data::write_npy(path, narrow);
+    CHECK(bit_equal(data::read_npy(path), narrow));
+  }
   const Tensor t = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
   data::write_npy(path, t.alias({3, 2}, {1, 3}, 0));
   CHECK(data::read_npy(path).to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
@@ -72,7 +76,8 @@ TEST_CASE("all number types, byte orders and both orders of elements are read", 
         small);
   CHECK(read(npy(dict(">i8", "(1,)"), std::string("\0\0\0\0\0\0\1\0", 8))).to_vector<int64_t>() ==
         std::vector<int64_t>{256});
-  CHECK(read(npy(dict("|u1", "(1,)"), "\xff")).str() == "int64 [1]");
+  CHECK(read(npy(dict("|u1", "(1,)"), "\xff")).str() == "uint8 [1]");
+  CHECK(read(npy(dict(">i4", "(1,)"), std::string("\0\0\0\1", 4))).str() == "int32 [1]");
   CHECK(read(npy(dict("<u2", "(1,)"), "\xff\xff")).item() == 65535);
   CHECK(read(npy(dict("<u4", "()"), "\xff\xff\xff\xff")).item() == 4294967295.0);
   CHECK(read(npy(dict("<u8", "()"), bytes_of<uint64_t>({77}))).item() == 77);

@@ -70,6 +70,16 @@ TEST_CASE("a bad address is refused with the text, the reason and what was expec
   }
 }
 
+TEST_CASE("which addresses another host cannot reach") {
+  for (const std::string here :
+       {"unix:@name", "unix:/tmp/name", "tcp:127.0.0.1:80", "tcp:127.8.8.8:80", "tcp:0.0.0.0:80",
+        "tcp:[::1]:80", "tcp:[::]:80", "tcp:[::ffff:127.0.0.1]:80", "tcp:localhost:80"})
+    CHECK(only_on_this_host(here));
+  for (const std::string there : {"tcp:10.0.0.1:80", "tcp:128.0.0.1:80", "tcp:[fe80::1]:80", "tcp:node7:80",
+                                  "sim:w1", "tcp:[::ffff:10.0.0.1]:80"})
+    CHECK_FALSE(only_on_this_host(there));
+}
+
 TEST_CASE("the longest names are accepted") {
   CHECK(parse_address("unix:@" + std::string(107, 'x')).name.size() == 107);
   CHECK(parse_address("unix:/" + std::string(106, 'x')).name.size() == 107);

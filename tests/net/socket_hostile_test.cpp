@@ -99,7 +99,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
 
   // And a listener of another version, for our connector.
   Address actual;
-  const Fd old = listen_on(parse_address(fresh_address()), actual);
+  const Fd old = listen_on(parse_address(fresh_address()), actual, kForever);
   const auto connecting = house.client->connect(actual.str(), true);
   Fd accepted;
   while (!accepted) accepted = Fd(::accept4(old.get(), nullptr, nullptr, SOCK_CLOEXEC));

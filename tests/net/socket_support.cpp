@@ -39,7 +39,7 @@ std::string fresh_address() {
 
 RawClient::RawClient(const std::string& address) {
   std::string why;
-  const auto to = resolve(parse_address(address), true, why).at(0);
+  const auto to = resolve_numeric(parse_address(address)).found.at(0);
   fd_ = Fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(::connect(fd_.get(), to.get(), to.size) == 0);
 }

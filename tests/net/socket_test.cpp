@@ -275,7 +275,8 @@ TEST_CASE("a socket file left by a dead process is replaced, any other file is n
   const auto path = path_in_tmp("dead");
   {
     Address actual;
-    const Fd dead = listen_on(parse_address("unix:" + path), actual);  // closed without being unlinked
+    const Fd dead =
+        listen_on(parse_address("unix:" + path), actual, kForever);  // closed without being unlinked
   }
   REQUIRE(access(path.c_str(), F_OK) == 0);
   CHECK(t->listen("unix:" + path));
@@ -334,7 +335,7 @@ TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   const auto address = fresh_address();
   p.listener = p.right->listen(address);
   std::string why;
-  const auto to = resolve(parse_address(address), true, why).at(0);
+  const auto to = resolve_numeric(parse_address(address)).found.at(0);
   const Fd newcomer(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);

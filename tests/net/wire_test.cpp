@@ -119,6 +119,8 @@ TEST_CASE("tensors survive the wire in every dtype and geometry", "[wire]") {
       base,
       Tensor::of<double>({1.5, -0.0}),
       Tensor::of<int64_t>({1, -1}, {2, 1, 1}),
+      Tensor::of<int32_t>({INT32_MIN, 7}),
+      Tensor::of<uint8_t>({255, 7, 0}, {1, 3}),
       Tensor::of<bool>({true, false, true}),
       Tensor::of<BFloat16>({BFloat16(1.5), BFloat16(-0.0), BFloat16(HUGE_VALF)}),
       Tensor::of<Float16>({Float16(1.5), Float16(65504), Float16(6e-8)}, {3, 1}),

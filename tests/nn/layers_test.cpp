@@ -31,8 +31,8 @@ Range range(const Tensor& t) {
 
 TEST_CASE("linear is x times weight transposed plus bias, over any leading dimensions") {
   nn::Linear fc(2, 3, true, float64);
-  fc.weight.copy_(Tensor::of<double>({1, 2, 3, 4, 5, 6}, {3, 2}));
-  fc.bias.copy_(Tensor::of<double>({10, 20, 30}));
+  fc.weight.detach().copy_(Tensor::of<double>({1, 2, 3, 4, 5, 6}, {3, 2}));
+  fc.bias.detach().copy_(Tensor::of<double>({10, 20, 30}));
   CHECK(fc(Tensor::of<double>({1, -1}, {1, 2})).to_vector<double>() == Values{9, 19, 29});
   CHECK(fc(Tensor::zeros({2, 5, 2}, float64)).shape() == Shape{2, 5, 3});
   const auto report = autograd::gradcheck(
@@ -79,7 +79,6 @@ TEST_CASE("a linear layer starts uniform in +-1/sqrt(in), from a generator that 
   CHECK(std::abs(range(a.bias).high) <= 0.05);
   CHECK(bit_equal(a.weight, c.weight));
   CHECK_FALSE(bit_equal(a.weight, b.weight));
-  CHECK(bit_equal(nn::Linear(4, 5).weight, nn::Linear(4, 5).weight));
   CHECK(a.weight.requires_grad());
   CHECK(a.bias.requires_grad());
 }

@@ -260,13 +260,14 @@ TEST_CASE("contiguous copies of permuted views have their elements in order, in 
   }
 }
 
-TEST_CASE("updates in place change the elements, bump the version and record nothing") {
+TEST_CASE("updates in place without grad mode change the elements, bump the version and record nothing") {
   for (const bool strided : {false, true}) {
     const Tensor memory = Tensor::full({4, 2}, 2, float64);
     Tensor a = strided ? memory.transpose(0, 1) : Tensor::full({2, 4}, 2, float64);
     const Tensor b = Tensor::full({2, 4}, 3, float64), c = Tensor::full({2, 4}, 4, float64);
     const uint32_t version = a.version();
     a.set_requires_grad();
+    NoGradGuard off;
     ops::add_(a, b, 2);           // 8
     ops::mul_(a, 0.5);            // 4
     ops::addcmul_(a, b, c, 0.5);  // 10
@@ -278,7 +279,6 @@ TEST_CASE("updates in place change the elements, bump the version and record not
     CHECK(a.to_vector<double>() == std::vector<double>(8, 3));
     CHECK(a.version() == version + 8);
     CHECK(a.is_leaf());
-    CHECK_THROWS_AS(ops::add_(a, Tensor::zeros({2, 4})), Error);
   }
 }
 

@@ -37,11 +37,9 @@ TEST_CASE("comparisons know NaN and every dtype") {
     CHECK(flags(x.ge(y)) == Flags{false, true});
     CHECK(flags(x.ne(y)) == Flags{true, false});
   }
-  CHECK_THAT(text_of([&] { a.le(Tensor::zeros({4})); }),
-             Contains("[le]") && Contains("float64 [4] and float32"));
 }
 
-TEST_CASE("integers are compared with the exact number") {
+TEST_CASE("integers are compared with a number that is not cut") {
   const Tensor i = Tensor::of<int64_t>({2, 3, -1});
   CHECK(flags(i.lt(2.5)) == Flags{true, false, true});
   CHECK(flags(i.ge(3)) == Flags{false, true, false});
@@ -60,14 +58,13 @@ TEST_CASE("special values are found") {
   CHECK(flags(Tensor::of<int64_t>({1}).isfinite()) == Flags{true});
 }
 
-TEST_CASE("logic is for bool; any and all are for everything") {
+TEST_CASE("logic takes what is not 0 for true; any and all are for everything") {
   const Tensor a = Tensor::of<bool>({false, false, true, true}),
                b = Tensor::of<bool>({false, true, false, true});
   CHECK(flags(ops::logical_and(a, b)) == Flags{false, false, false, true});
   CHECK(flags(ops::logical_or(a, b)) == Flags{false, true, true, true});
   CHECK(flags(a.logical_not()) == Flags{true, true, false, false});
-  CHECK_THAT(text_of([&] { ops::logical_and(a, Tensor::zeros({4})); }),
-             Contains("[logical_and] needs bool, got float32 [4]"));
+  CHECK(flags(ops::logical_and(a, Tensor::of<double>({kNan, 1, 0, -0.5}))) == Flags{false, false, false, true});
   CHECK(a.any().item() == 1);
   CHECK(a.all().item() == 0);
   const Tensor x = Tensor::of<double>({0, kNan, 0, 0}, {2, 2});
@@ -77,7 +74,7 @@ TEST_CASE("logic is for bool; any and all are for everything") {
   CHECK(Tensor::zeros({0}).all().item() == 1);
 }
 
-TEST_CASE("masked_fill keeps x's shape, and no gradient flows where it filled") {
+TEST_CASE("masked_fill keeps x's dtype, and no gradient flows where it filled") {
   Tensor x = Tensor::of<double>({1, 2, 3, 4}, {2, 2}).set_requires_grad();
   const Tensor mask = Tensor::of<bool>({true, false});
   const Tensor y = x.masked_fill(mask, -kInf);
@@ -85,10 +82,7 @@ TEST_CASE("masked_fill keeps x's shape, and no gradient flows where it filled") 
   autograd::backward(y.softmax(-1).sum());
   autograd::backward((x.masked_fill(mask, 0) * 3).sum());
   CHECK(x.grad().to_vector<double>() == Values{0, 3, 0, 3});
-  CHECK_THAT(text_of([&] {
-               Tensor::zeros({2}).masked_fill(Tensor::zeros({3, 2}, boolean), 0);
-             }),
-             Contains("[masked_fill] the mask [3, 2] does not broadcast to [2]"));
+  CHECK(Tensor::zeros({2}).masked_fill(Tensor::zeros({3, 2}, boolean), 0).shape() == Shape{3, 2});
   CHECK_THAT(text_of([&] { x.masked_fill(x, 0); }), Contains("[masked_fill] needs bool, got float64 [2, 2]"));
 }
 

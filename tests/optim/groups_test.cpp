@@ -67,7 +67,8 @@ TEST_CASE("options of groups are checked, and a refused change changes nothing")
   CHECK_THAT(change(1, {{"centered", false}}), Contains("parameter 1 has stepped"));
   CHECK(r.options(1).centered);
   CHECK(change(0, {{"momentum", 0.5}}) == "no error");  // has not
-  CHECK_THAT(text_of([&] { r.number("centered"); }), Contains("no option \"centered\" that is a number"));
+  CHECK_THAT(text_of([&] { r.number("centered"); }),
+             Contains("no option \"centered\" that is a number; there are alpha, "));
   CHECK_THAT(text_of([&] { r.number("lr", 7); }), Contains("no group 7"));
 }
 

@@ -239,6 +239,10 @@ TEST_CASE("what cannot be a pipeline, or a step, is refused") {
     return invalid_text([&] { p.step(a, b, o); });
   };
   CHECK(step(pipeline, Value(x), Value(x)) == "[pipeline] the batch: 3 rows, fewer than the 4 micro-batches");
+  CHECK(step(pipeline, Value(wave({4, kWidth}, 1)), Value(x)) ==
+        "[pipeline] the batch has 4 rows and the targets have 3: expected a target for each row");
+  CHECK(step(pipeline, Value(wave({6, kWidth}, 1)), Value(wave({12, kWidth}, 1))) ==
+        "[pipeline] the batch has 6 rows and the targets have 12: expected a target for each row");
   const Tensor big = wave({8, kWidth}, 1);
   CHECK(step(pipeline, Value(big), Value(big)).find("none is alive here") != std::string::npos);
   autograd::Context context(*f.cluster);

@@ -31,7 +31,10 @@ struct PieceNet : nn::Layer {
     if (first) m("tok", tok), m("pos", pos);
     for (size_t i = 0; i < blocks.size(); ++i)
       m("block" + std::to_string(begin + static_cast<int64_t>(i)), blocks[i]);
-    if (last) m("norm", norm), m("head", head);
+    if (last)
+      m("norm", norm), m("head", head);
+    else
+      m.without(norm), m.without(head);
   }
   int64_t begin;
   bool first, last;

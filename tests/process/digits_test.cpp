@@ -3,6 +3,7 @@
 
 #include "tests/process/launcher.h"
 #include "tests/support/folder.h"
+#include "tests/support/skip.h"
 
 using namespace troupe::testing;
 
@@ -71,7 +72,7 @@ TEST_CASE("digits over three processes ends with its result as one JSON line and
 TEST_CASE("digits learns MNIST's test images over three processes", "[process]") {
   const char* data = std::getenv("TROUPE_DATA");
   if (!data) {
-    std::printf("skipped: digits on MNIST (TROUPE_DATA does not name a folder)\n");
+    skip_test("TROUPE_DATA does not name a folder");
     return;
   }
   Folder folder;

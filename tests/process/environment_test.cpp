@@ -71,6 +71,16 @@ void refused(const Variables& variables, int code, const std::vector<std::string
   for (const auto& text : texts) CHECK(p.errors.find(text) != std::string::npos);
 }
 
+// Waits until the driver listens.
+void await_driver(const Site& site) {
+  for (bool there = false; !there; usleep(1000)) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in a = loopback(site.port);
+    there = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
+    close(fd);
+  }
+}
+
 void ends_well(Process& p) {
   const int code = p.exit_code();
   INFO(p.output << p.errors);
@@ -209,17 +219,33 @@ TEST_CASE("joining is bounded: a worker names the address, a driver the missing 
   refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=0.3"), 3, {"have not joined: w1, w2"});
 }
 
+TEST_CASE("a worker that never came is named by all that waited for it, and nobody else is", "[process]") {
+  Site site;
+  Process driver({program("probe")}, with(site.of(0, 4), "TROUPE_JOIN_TIMEOUT=3"));
+  await_driver(site);
+  // Their time begins before that of the driver would end, and ends before it.
+  Process w2({program("probe")}, with(site.of(2, 4), "TROUPE_JOIN_TIMEOUT=2")),
+      w3({program("probe")}, with(site.of(3, 4), "TROUPE_JOIN_TIMEOUT=2"));
+  for (Process* p : {&driver, &w2, &w3}) {
+    CHECK(p->exit_code() == 3);
+    INFO(p->errors);
+    CHECK(p->errors.find("[cluster] after 3 s these workers have not joined: w1\n") != std::string::npos);
+    CHECK(p->errors.find("lost") == std::string::npos);
+  }
+}
+
+TEST_CASE("a host that has no address is asked for as long as joining may take, and no longer", "[process]") {
+  Site site;
+  auto variables = with(site.of(1, 2), "TROUPE_JOIN_TIMEOUT=0.3");
+  variables[2] = "MASTER_ADDR=host.invalid";
+  refused(variables, 3,
+          {"w1 has not reached worker 0 within 0.3 s: [net] nobody answers at tcp:host.invalid:"});
+}
+
 TEST_CASE("Ctrl-C ends a driver that waits for workers", "[process]") {
   Site site;
   Process driver({program("probe")}, site.of(0, 2));
-  for (;;) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in a = loopback(site.port);
-    const bool there = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
-    close(fd);
-    if (there) break;
-    usleep(1000);
-  }
+  await_driver(site);
   driver.signal(SIGINT);
   CHECK(driver.exit_code() == 130);
   CHECK(driver.errors.find("error") == std::string::npos);

@@ -9,6 +9,7 @@
 using troupe::testing::content;
 using troupe::testing::Folder;
 using troupe::testing::Launcher;
+using troupe::testing::Process;
 
 namespace {
 
@@ -111,7 +112,53 @@ TEST_CASE("when the driver ends well, workers that go on are stopped with a warn
   auto job = shell("test $RANK = 0 && exit 0; exec sleep 1000", {"-n", "3", "--grace", "0.2"});
   CHECK(job.exit_code() == 0);
   CHECK(job.nothing_left());
-  CHECK(job.errors == "troupe run: w1, w2 did not end within 0.2 s after w0; stopping\n");
+  CHECK(job.errors ==
+        "troupe run: w0 ended with code 0, and w1, w2 did not end within 0.2 s after it; stopping\n");
+}
+
+TEST_CASE("workers that fail because the driver has ended are told with it", "[process]") {
+  Folder folder;
+  const auto gate = (folder.path / "gate").string();
+  REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
+  // w1 fails when w0 has ended.
+  auto job = shell("if [ $RANK = 0 ]; then exec 3>" + gate + "; exit 0; fi; read x <" + gate +
+                       "; echo nobody answers >&2; exit 3",
+                   {"-n", "2"});
+  CHECK(job.exit_code() == 3);
+  CHECK(job.errors.ends_with(
+      ") exited with code 3, after w0 had ended with code 0; its last lines:\n  nobody answers\n"));
+  auto failing = shell("test $RANK = 0 && exit 9; exec sleep 1000", {"-n", "3"});
+  CHECK(failing.exit_code() == 9);
+  CHECK(failing.errors.starts_with("troupe run: w0 (pid "));
+}
+
+TEST_CASE("a signal to the launcher alone reaches workers whose shell ignored it", "[process]") {
+  for (const int number : {SIGQUIT, SIGINT}) {
+    const auto before = signal(number, SIG_IGN);  // as for what a script starts in the background
+    auto job = shell("ulimit -c 0; echo ready; exec sleep 1000", {"-n", "2", "--grace", "86400"});
+    signal(number, before);
+    job.await("ready", 2);
+    job.signal(number);
+    CHECK(job.exit_code() == 128 + number);  // not after the grace
+    CHECK(job.nothing_left());
+  }
+}
+
+TEST_CASE("output that cannot be written is an error of the job, and a log that is full one of its own",
+          "[process]") {
+  Folder folder;
+  const std::string flood = "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done";
+  Process lost({"/bin/sh", "-c",
+                "exec \"$0\" run -n 2 /bin/sh -c 'test $RANK = 0 || { " + flood + "; }' >/dev/full",
+                TROUPE_BIN});
+  CHECK(lost.exit_code() == 1);
+  CHECK(lost.errors == "troupe run: standard output cannot be written: No space left on device\n");
+  Process capped({"/bin/sh", "-c",
+                  "ulimit -f 1; exec \"$0\" run -n 2 --log-dir \"$1\" /bin/sh -c '" + flood + "'", TROUPE_BIN,
+                  (folder.path / "logs").string()});
+  CHECK(capped.exit_code() == 0);
+  CHECK(capped.errors.find("a log file is not written any more: File too large") != std::string::npos);
+  CHECK(capped.output.find("line 299") != std::string::npos);
 }
 
 TEST_CASE("lines of workers are prefixed and never torn", "[process]") {
@@ -174,7 +221,19 @@ TEST_CASE("a program that cannot be executed ends the job before it began", "[pr
   Launcher job({"-n", "2", broken.string()});
   CHECK(job.exit_code() == 1);
   CHECK(job.nothing_left());
-  CHECK(job.errors.find("cannot start " + broken.string()) != std::string::npos);
+  CHECK(job.errors == "troupe run: cannot start " + broken.string() +
+                          ": its first line asks for /nowhere/interpreter: No such file or directory\n");
+  const std::pair<std::string, std::string> others[] = {
+      {"#! /bin/sh\r\necho hello\n", "asks for /bin/sh and a carriage return (the line ends as on Windows)"},
+      {"echo hello\n", "the first line of a script names what runs it, as #!/bin/sh"},
+      {"\177ELF\2\1\1", "it was built for another kind of computer"}};
+  for (const auto& [text, why] : others) {
+    std::ofstream(broken) << text;
+    Launcher refused({"-n", "2", broken.string()});
+    CHECK(refused.exit_code() == 1);
+    INFO(refused.errors);
+    CHECK(refused.errors.find(why) != std::string::npos);
+  }
 }
 
 TEST_CASE("on a terminal the driver reads the keyboard and Ctrl-C stops the job", "[process]") {

@@ -88,7 +88,11 @@ TEST_CASE("an actor makes actors on other workers and its own, and uses them") {
     CHECK(leaf.owner_name() == "w2");
     CHECK(leaf.call<&Leaf::get>().get() == 7);
     const Error e = error_of([&] { tree.call<&Tree::make>("w7", 1).get(); });
-    CHECK_THAT(e.what(), Catch::Contains("no worker is named 'w7'") && Catch::Contains("w0, w1, w2"));
+    CHECK_THAT(e.what(), Catch::Contains("no worker is named 'w7'. The workers are: w0, w1, w2"));
+    const Error number = error_of([&] { cluster->spawn<Leaf>(77, 1); });
+    CHECK_THAT(number.what(), Catch::Contains("no worker has the number 77. The workers are: w0, w1, w2"));
+    const Error below = error_of([&] { cluster->spawn<Leaf>(-1, 1); });
+    CHECK_THAT(below.what(), Catch::Contains("no worker has the number -1. The workers are: w0, w1, w2"));
     const Error bad = error_of([&] { tree.call<&Tree::make>("w0", -1).get().call<&Leaf::get>().get(); });
     CHECK_THAT(bad.what(), Catch::Contains("a negative leaf"));
   }

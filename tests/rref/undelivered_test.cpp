@@ -53,7 +53,7 @@ struct Refuser : actors::Interceptor {
 struct Maker : actors::Interceptor {
   bool missing_object(const Ref<actors::Invocation>& call) override {
     actors::Worker& worker = call->worker();
-    worker.add_actor(worker.make_actor(call->call().target, std::string(actors::type_name<Item>()), {}));
+    worker.add_actor(worker.make_actor(call->call().target, std::string(actors::type_name<Item>()), {}, 0));
     return false;
   }
 };

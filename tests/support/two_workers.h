@@ -38,9 +38,9 @@ class TwoWorkers {
 
   actors::Worker& worker(size_t i) { return *workers_[i]; }
   /// An actor on w1, as w0 refers to it.
-  template <class T>
-  RRef<T> spawn() {
-    return RRef<T>(tables_[0]->spawn(1, std::string(actors::type_name<T>()), {}));
+  template <class T, class... A>
+  RRef<T> spawn(A... args) {
+    return RRef<T>(tables_[0]->spawn(1, std::string(actors::type_name<T>()), {actors::to_value(args)...}));
   }
 
  private:

@@ -169,6 +169,22 @@ TEST_CASE("a smoothed series is drawn twice, and the mean of a constant is the c
   CHECK(flat[0] == flat[1]);
 }
 
+TEST_CASE("a smoothed line begins on the data, and follows a short run", "[tools]") {
+  for (const int n : {2, 5, 12, 60, 400}) {
+    Series s{.name = "loss", .smooth = 16};  // falls fast at first, as losses do
+    for (int i = 0; i < n; ++i) s.x.push_back(i), s.y.push_back(1 + 3 * std::exp(-8.0 * i / n));
+    const auto drawn = lines(checked({.series = {s}}));
+    REQUIRE(drawn.size() == 2);
+    const double height = drawn[0].back().second - drawn[0].front().second;  // pixels that the loss falls
+    CHECK(drawn[1].front().second == Approx(drawn[0].front().second).margin(0.01));
+    double apart = 0;
+    for (size_t i = 0; i < drawn[0].size(); ++i)
+      apart = std::max(apart, std::abs(drawn[1][i].second - drawn[0][i].second));
+    INFO(n << " points: " << apart << " of " << height << " pixels");
+    CHECK(apart < 0.12 * height);
+  }
+}
+
 TEST_CASE("ticks are round and cover the range", "[tools]") {
   CHECK(tools::nice_ticks(0, 1, 5) == std::vector<double>{0, 0.2, 0.4, 3 * 0.2, 0.8, 1});
   CHECK(tools::nice_ticks(-3, 12, 4) == std::vector<double>{-5, 0, 5, 10, 15});

@@ -3,8 +3,16 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+
+using troupe::testing::content;
+using troupe::testing::Folder;
+using troupe::testing::invalid_text;
 using troupe::tools::Flags;
 
 namespace {
@@ -72,6 +80,28 @@ TEST_CASE("unknown flags suggest the nearest, and stray arguments are refused", 
   CHECK(Program().refusal({"--data"}).find("--data needs a value") != std::string::npos);
   CHECK(Program().refusal({"--data", "--json"}).find("--data needs a value, got the flag --json") !=
         std::string::npos);
+}
+
+TEST_CASE("files that a program writes are checked before it begins, and nothing is left of the check",
+          "[cli]") {
+  Folder folder;
+  std::string chart = folder.path / "chart.svg", trace;
+  Flags flags("digits", "Trains.");
+  flags.output("--chart", chart, "picture").output("--trace", trace, "the same as JSON");
+  std::ostringstream out, err;
+  CHECK(flags.parse({"--help"}, out, err) == 0);
+  CHECK(out.str().find("--chart FILE") != std::string::npos);
+  CHECK_FALSE(flags.parse({}, out, err));
+  flags.check_outputs();
+  CHECK(std::filesystem::is_empty(folder.path));
+  std::ofstream(chart) << "old";
+  flags.check_outputs();
+  CHECK(content(chart) == "old");
+  for (const std::string bad : {"/no/such/folder/x", "/sys/x", "", "/dev/null"}) {
+    CHECK_FALSE(flags.parse({"--chart", bad}, out, err));
+    CHECK_THAT(invalid_text([&] { flags.check_outputs(); }),
+               Catch::StartsWith("[--chart] " + bad + ": cannot be written: "));
+  }
 }
 
 TEST_CASE("help names every flag with its default, and help and version exit with 0", "[cli]") {

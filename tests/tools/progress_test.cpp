@@ -190,6 +190,28 @@ TEST_CASE("on a terminal, one line is redrawn at most every 50 ms and fits", "[t
   CHECK(terminal.read().empty());
 }
 
+TEST_CASE("a line printed beside a bar stands above it, on standard output", "[tools]") {
+  Variable no_color("NO_COLOR", "1"), term("TERM", "xterm");
+  Terminal terminal(60);
+  // Standard output is the same terminal, as when a program is run by hand.
+  std::fflush(stdout);
+  const int kept = dup(STDOUT_FILENO);
+  REQUIRE(dup2(terminal.in, STDOUT_FILENO) == STDOUT_FILENO);
+  ManualClock clock;
+  tools::Progress bar({.total = 4, .fd = terminal.in, .clock = &clock});
+  bar.update(1);
+  (void)terminal.read();
+  bar.print("epoch 1: 97 %");
+  const std::string drawn = terminal.read();
+  bar.finish();
+  bar.print("done");
+  const std::string last = terminal.read();
+  REQUIRE(dup2(kept, STDOUT_FILENO) == STDOUT_FILENO);
+  close(kept);
+  CHECK(drawn.starts_with("\r\x1b[Kepoch 1: 97 %\r\n\r1/4  "));
+  CHECK(last.ends_with("\r\ndone\r\n"));
+}
+
 TEST_CASE("NO_COLOR and dumb terminals are respected", "[tools]") {
   Variable term("TERM", "xterm"), no_color("NO_COLOR", "1");
   Terminal terminal(80);

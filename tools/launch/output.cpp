@@ -15,7 +15,7 @@ void Sink::write_some() {
   if (done >= 0) {
     pending_.erase(0, size_t(done));
   } else if (errno != EINTR && errno != EAGAIN) {
-    broken_ = true;
+    failure_ = errno;
     pending_.clear();
   }
 }

@@ -16,8 +16,10 @@ class Sink {
   explicit Sink(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
   void add(std::string_view text) {
-    if (!broken_) pending_ += text;
+    if (!failure_) pending_ += text;
   }
+  /// Why the rest of the text is dropped, as errno; 0: it is not.
+  int failure() const { return failure_; }
   std::string& pending() { return pending_; }
   bool full() const { return pending_.size() > kFull; }
   /// Writes one piece, small enough for a descriptor that poll() called writable not to block.
@@ -29,7 +31,7 @@ class Sink {
 
  private:
   int fd_;
-  bool broken_ = false;  // nobody reads any more: the rest is dropped
+  int failure_ = 0;
   std::string pending_;
 };
 

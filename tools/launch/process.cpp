@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "core/error.h"
 
@@ -57,6 +58,28 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   for (const auto& s : strings) result.push_back(const_cast<char*>(s.c_str()));
   result.push_back(nullptr);
   return result;
+}
+
+std::string why_not_started(const std::string& program, int code) {
+  const std::string why = std::strerror(code);
+  std::ifstream file(program, std::ios::binary);
+  std::string first(256, '\0');
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(static_cast<size_t>(file.gcount()));
+  if (code == ENOEXEC)
+    return why + (first.starts_with("\177ELF")
+                      ? ": it was built for another kind of computer"
+                      : ": the first line of a script names what runs it, as #!/bin/sh");
+  if (code != ENOENT || first.empty()) return why;
+  // The file is there, so what runs it is not.
+  if (!first.starts_with("#!")) return "what loads it is missing (ldd tells): " + why;
+  first = first.substr(2, first.find('\n') - 2);
+  first.erase(0, first.find_first_not_of(" \t"));
+  std::string interpreter = first.substr(0, first.find_first_of(" \t"));
+  const bool windows = !interpreter.empty() && interpreter.back() == '\r';
+  if (windows) interpreter.pop_back();
+  return fmt::format("its first line asks for {}{}: {}", interpreter,
+                     windows ? " and a carriage return (the line ends as on Windows)" : "", why);
 }
 
 }  // namespace
@@ -107,7 +130,8 @@ pid_t start_process(const Start& start) {
     bool ok = setpgid(0, start.group) == 0;
     const int from[] = {start.in, start.out, start.err};
     for (int fd = 0; fd < 3; ++fd) ok = ok && (from[fd] == fd || dup2(from[fd], fd) == fd);
-    signal(SIGPIPE, SIG_DFL);
+    // What a shell told its background jobs to ignore would keep the workers from hearing us.
+    for (int ours : {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT}) signal(ours, SIG_DFL);
     if (start.files) {
       rlimit limit{};
       getrlimit(RLIMIT_NOFILE, &limit);
@@ -129,7 +153,8 @@ pid_t start_process(const Start& start) {
   while (got < 0 && errno == EINTR);
   if (got == sizeof code) {
     waitpid(pid, nullptr, 0);
-    fail_with("cannot start " + start.arguments[0], code);
+    throw_error(ErrorKind::failed, fmt::format("[run] cannot start {}: {}", start.arguments[0],
+                                               why_not_started(start.arguments[0], code)));
   }
   return pid;
 }

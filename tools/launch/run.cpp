@@ -95,6 +95,7 @@ class Supervisor {
   Phase phase_ = Phase::running;
   std::optional<SteadyClock::time_point> deadline_;
   std::vector<Ending> failures_;
+  bool after_driver_ = false;  // w0 had ended well before they came
   int stop_signal_ = 0;
   bool keeper_ended_ = false;  // group_ is then good for waiting only
   bool keeper_lost_ = false;   // ended by a stranger
@@ -112,6 +113,7 @@ void Supervisor::take_signals() {
   if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // nohup stays in force
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a log file as large as it may be is an error of its own
   signals_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) throw_error(ErrorKind::failed, fmt::format("[run] no signalfd: {}", std::strerror(errno)));
   // Grandchildren whose parent is gone become ours: they can be waited for after the kill.
@@ -251,8 +253,8 @@ void Supervisor::on_deadline() {
   deadline_.reset();
   if (phase_ == Phase::ending) return kill_all();
   if (phase_ == Phase::driver_ended)
-    say(fmt::format("{} did not end within {:g} s after w0; stopping", fmt::join(still_running(), ", "),
-                    options_.grace));
+    say(fmt::format("w0 ended with code 0, and {} did not end within {:g} s after it; stopping",
+                    fmt::join(still_running(), ", "), options_.grace));
   end_all(Phase::ending, SIGTERM, std::min(Seconds(options_.grace), kAfterFailure));
 }
 
@@ -280,6 +282,7 @@ void Supervisor::on_ended(Worker& worker, int status) {
   const Ending ending{worker.rank, worker.pid, status};
   if (phase_ == Phase::ending || phase_ == Phase::killed) return;
   if (ending.failed()) {
+    after_driver_ |= phase_ == Phase::driver_ended;
     const bool loss = ending.exit_code() == kLostPeer;
     if (phase_ != Phase::judging)
       set_deadline(loss ? kJudgingLoss : kJudging);
@@ -309,6 +312,7 @@ int Supervisor::report() {
   const auto failure = likely_cause(failures_);
   if (failure && !stop_signal_) {
     std::string text = failure->text();
+    if (after_driver_) text += ", after w0 had ended with code 0";
     for (const auto& worker : workers_) {
       if (worker.rank != failure->rank || worker.streams.empty() || worker.streams[1].last().empty())
         continue;
@@ -327,10 +331,13 @@ int Supervisor::report() {
   for (int signal : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) sigaddset(&set, signal);
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   out_.flush();
+  // A reader that has gone has seen enough (EPIPE); a disk that is full has not.
+  const bool lost = out_.failure() && out_.failure() != EPIPE;
+  if (lost) say(fmt::format("standard output cannot be written: {}", std::strerror(out_.failure())));
   err_.flush();
   if (stop_signal_) return 128 + stop_signal_;
   if (keeper_lost_) return 128 + SIGKILL;
-  return failure ? failure->exit_code() : 0;
+  return failure ? failure->exit_code() : lost;
 }
 
 }  // namespace

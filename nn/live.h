@@ -1,0 +1,17 @@
+// The modules that are alive, by their addresses: how a member is found that members() does not list.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+namespace troupe::nn {
+
+class Module;
+
+/// Of a module's constructors and destructor.
+void module_made(Module& module);
+void module_gone(Module& module);
+/// Those that lie in `size` bytes from `begin` on: members of the object there, their members, and so on. In
+/// the order of their addresses.
+std::vector<Module*> modules_within(const void* begin, std::size_t size);
+
+}  // namespace troupe::nn

@@ -1,0 +1,28 @@
+// Kernels of ops/pick.h.
+#include <algorithm>
+
+#include "ops/arithmetic.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/loops.h"
+
+namespace troupe::ops::cpu {
+
+void nonzero(const Call& c, Tensors& out) {
+  const Tensor hits = ops::ne(c.in[0], 0);
+  const Shape& shape = hits.shape();
+  const bool* hit = hits.data<bool>();
+  int64_t* to = out[0].data<int64_t>();
+  int64_t position[kMaxDims] = {};
+  for (int64_t i = 0, n = hits.numel(); i < n; ++i) {
+    if (hit[i]) to = std::copy_n(position, shape.rank(), to);
+    for (int d = shape.rank() - 1; d >= 0 && ++position[d] == shape[d]; --d) position[d] = 0;
+  }
+}
+
+void bincount(const Call& c, Tensors& out) {
+  int64_t* counts = out[0].data<int64_t>();
+  std::fill_n(counts, out[0].numel(), 0);
+  for (const int64_t v : c.in[0].to_vector<int64_t>()) ++counts[v];
+}
+
+}  // namespace troupe::ops::cpu

@@ -1,0 +1,109 @@
+#include "ops/pick.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/arithmetic.h"
+#include "ops/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/index.h"
+#include "ops/reduce.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+Specs nonzero_spec(const Call& c) {
+  const auto all = ne(c.in[0], 0).to_vector<bool>();
+  return {{Shape{std::count(all.begin(), all.end(), true), c.in[0].dim()}, int64}};
+}
+
+Tensors selected(const Call& c) {
+  const Tensor &x = c.in[0], &mask = c.in[1];
+  if (mask.dtype() != boolean) reject(c, fmt::format("the mask must be bool, got {}", mask.str()));
+  const Shape shape = broadcast(x.shape(), mask.shape(), c.name());
+  const std::vector<int64_t> all{shape.numel()};
+  const Tensor places = reshape(nonzero(reshape(expand(mask, to_list(shape)), all)), {-1});
+  return {index_select(reshape(expand(x, to_list(shape)), all), places, 0)};
+}
+
+Tensors taken(const Call& c) {
+  const Tensor &x = c.in[0], &index = c.in[1];
+  require_int64(c, index, "index");
+  const int64_t n = x.numel();
+  const Tensor flat = reshape(index, {index.numel()});
+  const Tensor places = where(lt(flat, 0), add(flat, n), flat);
+  return {reshape(index_select(reshape(x, {n}), places, 0), to_list(index.shape()))};
+}
+
+Specs bincount_spec(const Call& c) {
+  const Tensor& x = c.in[0];
+  if (is_floating(x.dtype()) || x.dtype() == boolean || x.dim() != 1)
+    reject(c, "needs integers [n], got " + x.str());
+  int64_t size = c.attrs.integer("minlength");
+  if (size < 0) reject(c, fmt::format("minlength must be at least 0, got {}", size));
+  for (const int64_t v : x.to_vector<int64_t>()) {
+    if (v < 0) reject(c, fmt::format("needs numbers of at least 0, got {}", v));
+    size = std::max(size, v + 1);
+  }
+  return {{Shape{size}, int64}};
+}
+
+Tensor mask_of(const Shape& shape) { return gt(sample(shape, -1, 1, 2), Tensor::scalar(0, float64)); }
+
+}  // namespace
+
+const Op kNonzero{.name = "nonzero",
+                  .shape = nonzero_spec,
+                  .cpu = cpu::nonzero,
+                  .takes_half = true,
+                  .samples = []() -> std::vector<Sample> {
+                    return {{{Tensor::of<double>({0, 1.5, -2, 0, 0, 3}, {2, 3})}},
+                            {{sample({})}},
+                            {{sample({0, 2})}},
+                            {{mask_of({2, 2, 3})}}};
+                  }};
+
+const Op kMaskedSelect{.name = "masked_select",
+                       .min_inputs = 2,
+                       .max_inputs = 2,
+                       .compose = selected,
+                       .takes_half = true,
+                       .samples = []() -> std::vector<Sample> {
+                         return {{{sample({3, 4}), mask_of({3, 4})}},
+                                 {{sample({3, 1}), mask_of({4})}},
+                                 {{sample({}), mask_of({2})}},
+                                 {{sample({0, 2}), mask_of({2})}}};
+                       }};
+
+const Op kTake{.name = "take",
+               .min_inputs = 2,
+               .max_inputs = 2,
+               .compose = taken,
+               .takes_half = true,
+               .samples = []() -> std::vector<Sample> {
+                 return {{{sample({2, 3}), Tensor::of<int64_t>({0, -1, 4, 4}, {2, 2})}}};
+               }};
+
+const Op kBincount{.name = "bincount",
+                   .attrs = {{"minlength", 0}},
+                   .shape = bincount_spec,
+                   .cpu = cpu::bincount,
+                   .samples = []() -> std::vector<Sample> {
+                     return {{{Tensor::of<int64_t>({1, 3, 1, 0})}},
+                             {{Tensor::of<int64_t>({1})}, {{"minlength", 4}}},
+                             {{Tensor::of<int64_t>({})}}};
+                   }};
+
+Tensor nonzero(const Tensor& x) { return apply1(kNonzero, {x}); }
+Tensor masked_select(const Tensor& x, const Tensor& mask) { return apply1(kMaskedSelect, {x, mask}); }
+Tensor take(const Tensor& x, const Tensor& index) { return apply1(kTake, {x, index}); }
+Tensor bincount(const Tensor& x, int64_t minlength) {
+  return apply1(kBincount, {x}, {{"minlength", minlength}});
+}
+Tensor count_nonzero(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+  return sum(ne(x, 0), dim, keepdim);
+}
+
+}  // namespace troupe::ops

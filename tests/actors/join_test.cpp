@@ -1,0 +1,109 @@
+// Who is let in: workers that all others can reach.
+#include "actors/join.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "net/sim/network.h"
+#include "tests/support/error_of.h"
+
+using namespace troupe;
+using Catch::Contains;
+using troupe::testing::text_of;
+
+namespace {
+
+constexpr Duration kLong = std::chrono::minutes(5);
+
+// One worker of a cluster whose workers say of themselves that they are on these hosts.
+struct Resident {
+  Resident(net::Network& network, WorkerId id, std::string host, std::vector<std::string> addresses)
+      : worker(
+            {.id = id, .name = "w" + std::to_string(id), .host = host, .runtime = actors::Runtime::make(2)}),
+        self{id, worker.name(), host, std::move(addresses)} {
+    transport = [this, &network] {
+      worker.set_transport(network.make_transport(
+          worker.name(),
+          {.self = {worker.id(), worker.name()}, .token = "a token for tests of joining", .limits = {}},
+          worker));
+    };
+  }
+  ~Resident() {
+    listener.reset();
+    worker.disconnect();
+  }
+  actors::Worker worker;
+  actors::Member self;
+  std::function<void()> transport;  // opens it, once services are installed
+  std::unique_ptr<net::Listener> listener;
+};
+
+struct Driver : Resident {
+  Driver(net::Network& network, uint32_t world)
+      : Resident(network, 0, "A", {"tcp:10.0.0.1:29500"}), coordinator(worker, self, world) {
+    transport();
+    listener = worker.transport().listen("sim:w0");
+  }
+  ~Driver() {
+    listener.reset();
+    worker.disconnect();
+  }
+  actors::Coordinator coordinator;
+};
+
+struct Newcomer : Resident {
+  Newcomer(net::Network& network, WorkerId id, std::string host, std::vector<std::string> addresses)
+      : Resident(network, id, std::move(host), std::move(addresses)), joiner(worker) {
+    transport();
+  }
+  ~Newcomer() { worker.disconnect(); }
+  std::string join(uint32_t world) {
+    return text_of([&] { joiner.join("sim:w0", self, world, kLong); });
+  }
+  actors::Joiner joiner;
+};
+
+}  // namespace
+
+TEST_CASE("a worker on another host that listens on loopback is refused, and told what to set", "[actors]") {
+  for (const std::string address : {"tcp:127.0.0.1:4000", "tcp:[::1]:4000", "tcp:0.0.0.0:4000"}) {
+    net::Network network;
+    Driver driver(network, 2);
+    auto formed = std::async(std::launch::async, [&] { driver.coordinator.wait(kLong); });
+    {
+      Newcomer forgot(network, 1, "B", {"unix:@troupe-b", address});
+      CHECK_THAT(forgot.join(2),
+                 Contains("w1 listens at " + address + ", which only its own host can reach") &&
+                     Contains("w0 is on another one") && Contains("set TROUPE_BIND for w1"));
+    }
+    Newcomer right(network, 1, "B", {"unix:@troupe-b", "tcp:10.0.0.2:4000"});  // started again
+    right.joiner.join("sim:w0", right.self, 2, kLong);
+    formed.get();
+  }
+}
+
+TEST_CASE("workers of one host may listen on loopback as long as nobody is elsewhere", "[actors]") {
+  net::Network network;
+  Driver driver(network, 2);
+  Newcomer neighbour(network, 1, "A", {"unix:@troupe-a", "tcp:127.0.0.1:4000"});
+  auto joined =
+      std::async(std::launch::async, [&] { neighbour.joiner.join("sim:w0", neighbour.self, 2, kLong); });
+  driver.coordinator.wait(kLong);
+  joined.get();
+}
+
+TEST_CASE("a worker that joined on loopback is named to all when one of another host comes", "[actors]") {
+  net::Network network;
+  Driver driver(network, 3);
+  Newcomer first(network, 1, "A", {"unix:@troupe-a", "tcp:127.0.0.1:4000"}),
+      second(network, 2, "B", {"tcp:10.0.0.2:4000"});
+  auto waiting = std::async(std::launch::async, [&] { return first.join(3); });
+  while (driver.worker.members().all().size() < 2) std::this_thread::yield();  // it has joined
+  const auto why =
+      Contains("w1 listens at tcp:127.0.0.1:4000, which only its own host can reach, and w2 is on");
+  CHECK_THAT(second.join(3), why);
+  CHECK_THAT(waiting.get(), why);
+  CHECK_THAT(text_of([&] { driver.coordinator.wait(kLong); }), why);
+}

@@ -1,0 +1,96 @@
+// Operators of shape and value: what their samples in the list of operators cannot show.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "core/error.h"
+#include "ops/ops.h"
+#include "tests/support/error_of.h"
+
+namespace troupe {
+namespace {
+
+using testing::error_of;
+
+Tensor leaf(std::vector<double> values, const Shape& shape) {
+  Tensor t = Tensor::of<double>(values, shape);
+  t.set_requires_grad();
+  return t;
+}
+std::vector<double> list(const Tensor& t) { return t.to_vector<double>(); }
+
+TEST_CASE("equal largest, smallest and middle elements share the gradient; NaNs do too") {
+  const Tensor x = leaf({1, 5, 5, -2, 5, -2}, {2, 3});
+  CHECK(list(autograd::grad({ops::max(x)}, {x})[0]) == std::vector<double>{0, 1 / 3., 1 / 3., 0, 1 / 3., 0});
+  CHECK(list(autograd::grad({ops::min(x)}, {x})[0]) == std::vector<double>{0, 0, 0, 0.5, 0, 0.5});
+  CHECK(ops::median(x).item() == 1);
+  const Tensor odd = leaf({1, NAN, 3}, {3});
+  CHECK(std::isnan(ops::max(odd).item()));
+  CHECK(std::isnan(ops::median(odd).item()));
+  CHECK(list(autograd::grad({ops::min(odd)}, {odd})[0]) == std::vector<double>{0, 1, 0});
+}
+
+TEST_CASE("largest, smallest and middle elements along a dimension come with their places") {
+  const Tensor x = Tensor::of<int64_t>({3, 1, 2, 9, 8, 7}, {2, 3});
+  CHECK(list(ops::max(x, 0).values) == std::vector<double>{9, 8, 7});
+  CHECK(list(ops::min(x, 1).indices) == std::vector<double>{1, 2});
+  CHECK(ops::median(x, 1, true).values.shape() == Shape{2, 1});
+  CHECK(list(ops::median(x, 1).values) == std::vector<double>{2, 8});
+  const Tensor odd = Tensor::of<double>({4, NAN, 1});
+  CHECK(ops::median(odd, 0).indices.item() == 1);
+  CHECK(ops::argmax(x).item() == 3);
+}
+
+TEST_CASE("the gradient of a running product is right behind its zeros") {
+  const Tensor x = leaf({2, 0, 3, 0, 5}, {5});
+  const Tensor g = autograd::grad({ops::cumprod(x, 0)}, {x}, {Tensor::full({5}, 1, float64)})[0];
+  CHECK(list(g) == std::vector<double>{1, 2 + 6, 0, 0, 0});
+}
+
+TEST_CASE("parts of no elements are joined with all others, and get a gradient of none") {
+  const Tensor none = leaf({}, {0}), x = leaf({1, 2}, {1, 2});
+  const Tensor y = ops::cat({none, x}, 1);
+  CHECK(y.shape() == Shape{1, 2});
+  CHECK(autograd::grad({y.sum()}, {none})[0].shape() == Shape{0});
+}
+
+TEST_CASE("integers are multiplied as matrices, in batches") {
+  const Tensor a = Tensor::of<int64_t>({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}),
+               b = Tensor::of<int64_t>({1, 0, 2, -1}, {2, 2});
+  CHECK(list(ops::matmul(a, b)) == std::vector<double>{5, -2, 11, -4, 17, -6, 23, -8});
+  CHECK(list(ops::linear(a, b)) == std::vector<double>{1, 0, 3, 2, 5, 4, 7, 6});
+  CHECK(ops::matmul(b.select(0, 1), b.select(0, 1)).item() == 5);
+}
+
+TEST_CASE("views of shape share memory with their input") {
+  const Tensor x = Tensor::zeros({2, 1, 3}, float64);
+  ops::unbind(x, 2)[1].fill_(1);
+  ops::movedim(x, 0, 2).select(2, 1).fill_(2);
+  ops::narrow(ops::squeeze(x), 1, -1, 1).fill_(3);
+  CHECK(list(x) == std::vector<double>{0, 1, 3, 2, 2, 3});
+}
+
+TEST_CASE("what cannot be picked or counted is refused in words") {
+  const Tensor x = Tensor::zeros({2, 3}, float64);
+  const auto refused = [](auto f) {
+    const Error e = error_of(f);
+    CHECK(e.kind() == ErrorKind::invalid);
+    return std::string(e.what());
+  };
+  CHECK(refused([&] { ops::masked_select(x, x); }) ==
+        "[masked_select] the mask must be bool, got float64 [2, 3]");
+  CHECK(refused([&] { ops::bincount(Tensor::of<int64_t>({-1})); }) ==
+        "[bincount] needs numbers of at least 0, got -1");
+  CHECK(refused([&] {
+          ops::t(Tensor::zeros({1, 1, 1}));
+        }) == "[t] needs at most two dimensions, got float32 [1, 1, 1]; use transpose");
+  CHECK(refused([&] { ops::outer(x, x); }) == "[outer] needs two 1-d tensors, got float64 [2, 3]");
+  CHECK(refused([&] { ops::max(Tensor::zeros({0})); }) == "[max] of no elements: shape [0]");
+  CHECK(refused([&] { ops::narrow(x, 0, 1, 2); }) ==
+        "[narrow] start 1 and length 2 exceed dimension 0 of float64 [2, 3]");
+  CHECK(refused([&] { ops::unbind(Tensor::scalar(1)); }) ==
+        "[unbind] needs at least one dimension, got a 0-d tensor");
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,86 @@
+// Nothing is left untrained without a word.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "optim/optim.h"
+#include "tests/support/error_of.h"
+
+using namespace troupe;
+using namespace troupe::optim;
+using Catch::Contains;
+using testing::text_of;
+
+namespace {
+
+std::vector<std::string> logged;
+
+struct Capture {
+  Capture() {
+    logged.clear();
+    log::set_sink([](log::Level level, const std::string& text) {
+      if (level == log::Level::warning) logged.push_back(text);
+    });
+  }
+  ~Capture() { log::set_sink(nullptr); }
+};
+
+Tensor param() { return Tensor::zeros({2}).set_requires_grad(); }
+
+}  // namespace
+
+TEST_CASE("an optimizer over no parameters is refused") {
+  CHECK_THAT(text_of([] { SGD(Tensors{}, {.lr = 0.1}); }),
+             Contains("[optim] there is no parameter to train"));
+  CHECK_THAT(text_of([] { Adam(std::vector<Adam::Group>{}); }), Contains("no parameter to train"));
+  CHECK_THAT(text_of([] {
+               Adam(std::vector<Adam::Group>{{Tensors{}, {}}, {Tensors{}, {}}});
+             }),
+             Contains("no parameter to train"));
+  for (const char* name :
+       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"}) {
+    CHECK_THAT(text_of([&] { optim::make(name, {}, Tensors{}); }), Contains("no parameter to train"));
+    CHECK(optim::make(name, {{"lr", 0.5}}, NoParameters())->lr() == 0.5);
+  }
+  CHECK_NOTHROW(Adam(std::vector<Adam::Group>{{{param()}, {}}, {Tensors{}, {}}}));
+}
+
+TEST_CASE("a parameter without a gradient in 100 steps is named once") {
+  const Capture capture;
+  const Tensor used = param(), idle = param(), rare = param();
+  SGD optimizer({used, idle, rare}, {.lr = 0.1});
+  const Tensor g = Tensor::full({2}, 1);
+  for (int step = 1; step <= 99; ++step) optimizer.step({g, {}, step == 50 ? g : Tensor()});
+  CHECK(logged.empty());
+  optimizer.step({g, {}, {}});
+  REQUIRE(logged.size() == 1);
+  CHECK_THAT(logged[0], Contains("[optim] parameter 1 (float32 [2]) has had no gradient in 100 steps"));
+  for (int step = 101; step < 150; ++step) optimizer.step({g, {}, {}});
+  CHECK(logged.size() == 1);
+  optimizer.set_names({"a", "b", "c"});
+  optimizer.step({g, {}, {}});  // 100 after its last one
+  REQUIRE(logged.size() == 2);
+  CHECK_THAT(logged[1], Contains("[optim] c (float32 [2])"));
+  for (int step = 0; step < 300; ++step) optimizer.step({g, {}, {}});
+  CHECK(logged.size() == 2);
+}
+
+TEST_CASE("maximize goes the other way, in every optimizer") {
+  for (const char* name :
+       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"}) {
+    INFO(name);
+    const Tensor down = Tensor::full({3}, 0.5).set_requires_grad(),
+                 up = down.clone_data().set_requires_grad();
+    const ValueMap options{{"lr", 0.1}, {"maximize", true}};
+    const auto descent = optim::make(name, {{"lr", 0.1}}, {down}), ascent = optim::make(name, options, {up});
+    for (int step = 0; step < 3; ++step) {
+      const Tensor g = Tensor::of<float>({1, -2, 0.5}), minus = Tensor::of<float>({-1, 2, -0.5});
+      descent->step({g});
+      ascent->step({minus});
+    }
+    CHECK(bit_equal(up, down));
+    CHECK_FALSE(up.to_vector<float>()[0] == 0.5);
+  }
+}

@@ -1,0 +1,98 @@
+#include "tests/oracle/programs/program.h"
+
+#include <functional>
+
+#include "tests/support/oracle.h"
+
+namespace troupe::testing {
+namespace {
+
+using nlohmann::json;
+
+Arg read_arg(const json& j) {
+  Arg a;
+  if (j.is_boolean()) {
+    a = {Arg::Kind::flag, j.get<bool>(), j.get<bool>() ? 1.0 : 0.0, {}, {}};
+  } else if (j.is_number_integer()) {
+    a = {Arg::Kind::integer, j.get<int64_t>(), j.get<double>(), {}, {}};
+  } else if (j.is_number()) {
+    a = {Arg::Kind::real, 0, j.get<double>(), {}, {}};
+  } else if (j.is_string()) {
+    a = {Arg::Kind::text, 0, 0, j.get<std::string>(), {}};
+  } else if (j.is_array()) {
+    a.kind = Arg::Kind::list;
+    for (const json& item : j) a.items.push_back(read_arg(item));
+  } else if (j.is_object()) {
+    if (j.contains("t")) a = {Arg::Kind::tensor, 0, 0, j.at("t").get<std::string>(), {}};
+    if (j.contains("dtype")) a = {Arg::Kind::dtype, 0, 0, j.at("dtype").get<std::string>(), {}};
+    if (j.contains("ellipsis")) a.kind = Arg::Kind::ellipsis;
+    if (j.contains("slice")) {
+      a = read_arg(j.at("slice"));
+      a.kind = Arg::Kind::slice;
+    }
+  }
+  return a;
+}
+
+Wanted read_wanted(const json& j) {
+  return {j.at("dtype"), j.at("shape").get<std::vector<int64_t>>(), j.at("data"),
+          j.value("requires_grad", false)};
+}
+
+void collect(const Arg& a, std::vector<std::string>& names) {
+  if (a.kind == Arg::Kind::tensor) names.push_back(a.text);
+  for (const Arg& item : a.items) collect(item, names);
+}
+
+}  // namespace
+
+std::vector<std::string> Statement::inputs() const {
+  std::vector<std::string> names;
+  for (const Arg& a : args) collect(a, names);
+  return names;
+}
+
+Statement read_statement(const json& j, bool no_grad) {
+  Statement s;
+  s.op = j.at("op");
+  s.how = j.at("how");
+  for (const json& a : j.at("args")) s.args.push_back(read_arg(a));
+  for (const auto& [key, value] : j.at("kwargs").items()) s.options[key] = read_arg(value);
+  s.no_grad = no_grad;
+  if (j.contains("out")) s.out = j.at("out").get<std::vector<std::string>>();
+  if (j.contains("gives"))
+    for (const json& g : j.at("gives")) s.gives.push_back(read_wanted(g));
+  if (j.contains("changes"))
+    for (const auto& [key, value] : j.at("changes").items()) s.changes[key] = value;
+  s.close = j.value("close", 0.0);
+  s.raises = j.value("raises", "");
+  s.optional = j.contains("optional");
+  s.source = j.dump();
+  return s;
+}
+
+Program read_program(const json& j) {
+  Program p;
+  for (const json& leaf : j.at("leaves")) p.leaves.push_back({leaf.at("name"), read_wanted(leaf)});
+  for (const json& s : j.at("body")) {
+    if (!s.contains("no_grad")) {
+      p.body.push_back(read_statement(s));
+      continue;
+    }
+    for (const json& inner : s.at("no_grad")) p.body.push_back(read_statement(inner, true));
+  }
+  for (const json& r : j.at("roots")) p.roots.push_back({r.at("name"), r.at("weight")});
+  for (const auto& [key, value] : j.at("grads").items()) p.grads[key] = value;
+  p.grads_close = j.at("grads_close");
+  p.backward_raises = j.value("backward_raises", "");
+  return p;
+}
+
+std::vector<Program> read_programs() {
+  std::vector<Program> all;
+  const json file = read_oracle("programs.json");
+  for (const json& p : file.at("programs")) all.push_back(read_program(p));
+  return all;
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,126 @@
+#include "tests/oracle/programs/values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "ops/view.h"
+
+namespace troupe::testing {
+namespace {
+
+using nlohmann::json;
+
+double number(const json& j) {
+  if (j.is_boolean()) return j.get<bool>() ? 1 : 0;
+  if (j.is_number()) return j.get<double>();
+  const std::string text = j.get<std::string>();
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+template <class T>
+std::string text(T value) {
+  std::ostringstream out;
+  out.precision(17);
+  out << value;
+  return out.str();
+}
+
+template <class T>
+std::string complaint(const Tensor& got, size_t i, T has, T wanted) {
+  return "element " + std::to_string(i) + " of " + got.str() + " is " + text(has) + ", expected " +
+         text(wanted);
+}
+
+}  // namespace
+
+std::optional<DType> dtype_named(const std::string& wanted) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (name(static_cast<DType>(i)) == wanted) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+Tensor make_tensor(const Wanted& w) {
+  const auto dtype = dtype_named(w.dtype);
+  if (!dtype) return {};
+  Tensor t = make_tensor(w.data, Tensor::empty(Shape(w.shape), *dtype));
+  if (w.requires_grad) t.set_requires_grad();
+  return t;
+}
+
+Tensor make_tensor(const json& data, const Tensor& like) {
+  if (is_floating(like.dtype())) {
+    std::vector<double> values;
+    for (const json& v : data) values.push_back(number(v));
+    return ops::to(Tensor::of(values, like.shape()), like.dtype());
+  }
+  std::vector<int64_t> values;
+  for (const json& v : data) values.push_back(v.is_boolean() ? v.get<bool>() : v.get<int64_t>());
+  return ops::to(Tensor::of(values, like.shape()), like.dtype());
+}
+
+double largest(const json& data) {
+  double top = 0;
+  for (const json& v : data)
+    if (const double a = std::fabs(number(v)); std::isfinite(a)) top = std::max(top, a);
+  return top;
+}
+
+double largest(const Tensor& t) {
+  double top = 0;
+  for (const double v : t.to_vector<double>())
+    if (std::isfinite(v)) top = std::max(top, std::fabs(v));
+  return top;
+}
+
+std::string differs(const Tensor& got, const json& data, double allowed) {
+  if (static_cast<size_t>(got.numel()) != data.size())
+    return got.str() + " has " + std::to_string(got.numel()) + " elements, expected " +
+           std::to_string(data.size());
+  if (!is_floating(got.dtype())) {
+    const auto has = got.to_vector<int64_t>();
+    for (size_t i = 0; i < has.size(); ++i) {
+      const int64_t wanted = data[i].is_boolean() ? data[i].get<bool>() : data[i].get<int64_t>();
+      if (has[i] != wanted) return complaint(got, i, has[i], wanted);
+    }
+    return "";
+  }
+  const auto has = got.to_vector<double>();
+  for (size_t i = 0; i < has.size(); ++i) {
+    const double wanted = number(data[i]);
+    if (std::isnan(has[i]) ? std::isnan(wanted) : has[i] == wanted) continue;
+    if (std::isfinite(has[i]) && std::isfinite(wanted) && std::fabs(has[i] - wanted) <= allowed) continue;
+    return complaint(got, i, has[i], wanted);
+  }
+  return "";
+}
+
+std::string differs(const Tensor& got, const Wanted& wanted, double allowed) {
+  const Shape shape(wanted.shape);
+  if (name(got.dtype()) != wanted.dtype || got.shape() != shape)
+    return got.str() + ", expected " + wanted.dtype + " " + shape.str();
+  return differs(got, wanted.data, allowed);
+}
+
+Snapshot::Snapshot(const Tensor& t) : dtype(t.dtype()), shape(t.shape()), requires_grad(t.requires_grad()) {
+  const Tensor c = t.contiguous_data();
+  bits.assign(reinterpret_cast<const char*>(c.bytes()), c.nbytes());
+}
+
+Tensor Snapshot::copy() const {
+  const Tensor t = Tensor::empty(shape, dtype);
+  std::copy(bits.begin(), bits.end(), reinterpret_cast<char*>(t.bytes()));
+  return t;
+}
+
+bool Snapshot::same_numbers(const Tensor& t) const {
+  if (Snapshot(t).bits == bits) return true;
+  if (t.dtype() != dtype || !is_floating(dtype)) return false;
+  const auto was = copy().to_vector<double>(), is = t.to_vector<double>();
+  return std::equal(was.begin(), was.end(), is.begin(), is.end(),
+                    [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
+}
+
+}  // namespace troupe::testing

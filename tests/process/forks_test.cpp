@@ -1,0 +1,74 @@
+// Children that a program forks, and programs with too little memory: told in words, and nobody stalls.
+#include "tests/process/launcher.h"
+
+using namespace troupe::testing;
+using Catch::Contains;
+
+namespace {
+
+std::vector<std::string> forks(const std::string& mode, bool alone) {
+  if (alone) return {program("forks"), mode};
+  return {TROUPE_BIN, "run", "-n", "2", program("forks"), mode};
+}
+
+}  // namespace
+
+TEST_CASE("a child that fork() makes of a worker is refused in words, and its parent goes on") {
+  for (const bool alone : {true, false}) {
+    Process job(forks("uses", alone));
+    const int code = job.exit_code();
+    INFO(job.output << job.errors);
+    CHECK(code == 0);
+    for (const char* use : {"spawn", "call", "remote", "get", "context", "cluster", "shutdown"}) {
+      INFO(use);
+      CHECK_THAT(job.output, Contains(std::string("child ") + use + ": invalid: [") &&
+                                 Contains("is a child that fork() made while its parent was a worker"));
+    }
+    CHECK_THAT(job.output, !Contains("went through") && Contains("child launch: 1") &&
+                               Contains("the child's end 0") && Contains("parent 4"));
+  }
+}
+
+TEST_CASE("a child that goes on as its parent does is ended, and its parent goes on") {
+  for (const bool alone : {true, false}) {
+    Process job(forks("returns", alone));
+    const int code = job.exit_code();
+    INFO(job.output << job.errors);
+    CHECK(code == 0);
+    CHECK_THAT(job.output, Contains("the child's end 1") && Contains("parent 4"));
+    CHECK_THAT(job.errors, Contains("is a child that fork() made"));
+  }
+}
+
+TEST_CASE("a child that is forked before the cluster has one of its own") {
+  for (const bool alone : {true, false}) {
+    Process job(forks("before", alone));
+    const int code = job.exit_code();
+    INFO(job.output << job.errors);
+    CHECK(code == 0);
+    CHECK_THAT(job.output, Contains("child 3") && Contains("parent 4"));
+  }
+}
+
+// Under many limits, since each is met by another allocation or thread.
+TEST_CASE("with too little memory or too few threads a program ends with an error in words") {
+  int ended_well = 0, ended_in_words = 0;
+  const auto run = [&](const std::string& limit, const std::string& command) {
+    Process job({"/bin/sh", "-c", limit + "; exec " + command});
+    const int code = job.exit_code();
+    INFO(limit << "\n" << code << "\n" << job.output << job.errors);
+    CHECK_THAT(job.errors, !Contains("terminate called"));
+    CHECK(code < 128);  // no signal
+    if (code == 0) {
+      ++ended_well;
+      CHECK_THAT(job.output, Contains("parent 4"));
+    } else {
+      ++ended_in_words;
+      CHECK_THAT(job.errors, Contains("error"));
+    }
+  };
+  const std::string alone = program("forks") + " never";
+  for (int kib = 60'000; kib <= 600'000; kib += 12'000) run("ulimit -v " + std::to_string(kib), alone);
+  CHECK(ended_in_words > 5);
+  CHECK(ended_well > 0);
+}

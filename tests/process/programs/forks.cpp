@@ -1,0 +1,84 @@
+// A driver that forks: argument "uses", the child tries everything; "returns", it goes on as its parent does;
+// "before", it is forked before the cluster; "never", nobody forks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "troupe/troupe.h"
+using namespace troupe;
+
+namespace {
+
+struct Box : Actor {
+  int64_t add(int64_t n) { return sum += n; }
+  int64_t sum = 0;
+  static constexpr auto remote = methods<Box>("add", &Box::add);
+};
+
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void tries(const char* what, const std::function<void()>& use) {
+  try {
+    use();
+    say(std::string("child ") + what + ": went through");
+  } catch (const Error& e) {
+    say(std::string("child ") + what + ": " + std::string(name(e.kind())) + ": " + e.message());
+  }
+}
+
+void uses(Cluster& cluster, RRef<Box> box, const Future<int64_t>& pending) {
+  tries("spawn", [&] { (void)cluster.spawn<Box>("w1"); });
+  tries("call", [&] { box.call<&Box::add>(1).get(); });
+  tries("tell", [&] { box.tell<&Box::add>(1); });
+  tries("remote", [&] { (void)box.remote<&Box::add>(1); });
+  tries("get", [&] { pending.get(); });
+  tries("context", [&] { autograd::Context context(cluster); });
+  tries("cluster", [] { (void)Cluster::in_process(1, hosting<Box>()); });
+  tries("shutdown", [&] { cluster.shutdown(); });
+  say("child launch: " + std::to_string(launch(hosting<Box>(), [](Cluster&) {})));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "never";
+  const bool first = !getenv("TROUPE_RANK") || std::string(getenv("TROUPE_RANK")) == "0";
+  if (mode == "before" && first) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (const char* variable : {"TROUPE_RANK", "TROUPE_WORLD_SIZE"}) unsetenv(variable);
+      _exit(launch(hosting<Box>(), [](Cluster& cluster) {
+        say("child " + std::to_string(cluster.spawn<Box>("w1").call<&Box::add>(3).get()));
+      }));
+    }
+    waitpid(child, nullptr, 0);
+  }
+  return launch(hosting<Box>(), [&](Cluster& cluster) {
+    auto box = cluster.spawn<Box>("w1");
+    box.call<&Box::add>(1).get();
+    const auto pending = box.call<&Box::add>(1);
+    if (mode == "uses" || mode == "returns") {
+      const pid_t child = fork();
+      if (child == 0) {
+        if (mode == "returns") return;
+        {
+          const RRef<Box> only_here = std::move(box);
+          const Promise<int64_t> never;
+          uses(cluster, only_here, never.future());
+        }
+        _exit(0);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      say("the child's end " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)));
+    }
+    say("parent " + std::to_string(box.call<&Box::add>(pending.get()).get()));
+  });
+}

@@ -1,0 +1,130 @@
+// What a caller is told when its deadline passes: limit, time, and what the callee was doing.
+#include <catch2/catch.hpp>
+
+#include "actors/this_call.h"
+#include "parallel/served.h"
+#include "tests/support/error_of.h"
+#include "tests/support/sim_cluster.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using testing::SimCluster;
+using namespace std::chrono_literals;
+using Catch::Contains;
+
+namespace {
+
+struct Trainer : Actor {
+  Task<int64_t> train() {
+    co_await over.future();
+    co_return 1;
+  }
+  Task<int64_t> asks(RRef<Trainer> other) {
+    co_return co_await other.with_timeout(0s).call<&Trainer::train>();
+  }
+  Task<void> waits_for_two() {
+    this_call::waits_for("two of them");
+    co_await over.future();
+  }
+  Promise<void> over;
+  static constexpr auto remote = methods<Trainer>("train", &Trainer::train, "asks", &Trainer::asks,
+                                                  "waits_for_two", &Trainer::waits_for_two);
+};
+
+std::string text(const Result<int64_t>& r) {
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().kind() == ErrorKind::deadline);
+  return r.error().what();
+}
+
+}  // namespace
+
+TEST_CASE("a call past the cluster's limit is told limit, time, the callee's work and with_timeout") {
+  SimCluster cluster(1, 3, hosting<Trainer>());
+  const auto trainer = cluster.spawn<Trainer>(0, 1);
+  const auto start = cluster.now();
+  const std::string late = text(cluster.await(trainer.call<&Trainer::train>()));
+  CHECK(cluster.now() - start == 60s);  // not a moment later, although the callee was asked
+  CHECK_THAT(late, Contains("Trainer::train on w1 gave no answer within 60 s") &&
+                       Contains("ClusterOptions::timeout") && Contains("60 s have passed") &&
+                       Contains("w1 (Trainer#") && Contains("began it") && Contains("with_timeout("));
+}
+
+TEST_CASE("a call past its own limit says whose limit it was; the callee says what it waits for") {
+  SimCluster cluster(2, 3, hosting<Trainer>());
+  const auto trainer = cluster.spawn<Trainer>(0, 1), other = cluster.spawn<Trainer>(0, 2);
+  SECTION("a nested call") {
+    const std::string late = text(cluster.await(trainer.with_timeout(2s).call<&Trainer::asks>(other)));
+    CHECK_THAT(late, Contains("within 2 s, the limit that with_timeout() gave it") &&
+                         Contains("it waits (co_await) for Trainer::train on w2"));
+  }
+  SECTION("something that the method names") {
+    const auto r = cluster.await(trainer.with_timeout(2s).call<&Trainer::waits_for_two>());
+    REQUIRE_FALSE(r.ok());
+    CHECK_THAT(r.error().what(), Contains("it waits (co_await) for two of them"));
+  }
+  SECTION("a callee on the caller's worker") {
+    const auto here = cluster.spawn<Trainer>(0, 0);
+    const std::string late = text(cluster.await(here.with_timeout(2s).call<&Trainer::asks>(other)));
+    CHECK_THAT(late, Contains("it waits (co_await) for Trainer::train on w2"));
+  }
+}
+
+TEST_CASE("a callee that cannot be heard says nothing, and the deadline holds all the same") {
+  SimCluster cluster(3, 2, hosting<Trainer>());
+  const auto trainer = cluster.spawn<Trainer>(0, 1);
+  cluster.settle();
+  cluster.network().set_faults({.delay = 750ms});
+  const auto start = cluster.now();
+  const std::string late = text(cluster.await(trainer.with_timeout(1s).call<&Trainer::train>()));
+  CHECK(cluster.now() - start == 1s);
+  CHECK_THAT(late, Contains("Worker w1 has not said in time what it is doing"));
+}
+
+TEST_CASE("a negative timeout has passed: nothing is sent") {
+  SimCluster cluster(4, 2, hosting<Trainer>());
+  const auto trainer = cluster.spawn<Trainer>(0, 1);
+  cluster.settle();
+  for (const Duration past : {Duration(-1), Duration(-5s), Duration::min()}) {
+    const auto answer = trainer.with_timeout(past).call<&Trainer::train>();
+    REQUIRE(answer.is_ready());
+    CHECK_THAT(text(*answer.peek()), Contains("has passed before the call: nothing was sent"));
+  }
+  CHECK_FALSE(cluster.step());
+  for (const Duration past : {Duration(-1), Duration(-5s)}) {
+    const auto value = trainer.with_timeout(0s).remote<&Trainer::train>().with_timeout(past).to_here();
+    REQUIRE(value.is_ready());
+    CHECK(value.peek()->error().kind() == ErrorKind::deadline);
+  }
+  const auto forever = trainer.with_timeout(Duration::max()).call<&Trainer::train>();  // no overflow
+  cluster.settle();
+  CHECK_FALSE(forever.is_ready());
+}
+
+TEST_CASE("a pull that waits names the trainers that are missing") {
+  SimCluster cluster(5, 4, parallel::server_actors());
+  const Here here(rref::RefTable::of(cluster.worker(0)));
+  const parallel::Served served = parallel::serve(
+      here, {"w1"}, {Tensor::zeros({2})},
+      {.options = {{"lr", 0.1}}, .policy = parallel::ServerPolicy::parse("bsp"), .trainers = 2});
+  const auto& server = served.servers.at(0).with_timeout(10s);
+  const auto pull = [&](const std::string& trainer) {
+    return server.call<&parallel::Server::pull>(trainer, int64_t{0}, std::optional<parallel::Compression>());
+  };
+  const auto refused = [&](const Result<parallel::Pulled>& r) {
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().kind() == ErrorKind::deadline);
+    return std::string(r.error().what());
+  };
+  REQUIRE(cluster.await(server.call<&parallel::Server::join>("a", WorkerId{2})).ok());
+  CHECK_THAT(refused(cluster.await(pull("a"))), Contains("trainers to join: 1 of 2 have"));
+  REQUIRE(cluster.await(server.call<&parallel::Server::join>("b", WorkerId{3})).ok());
+  const auto first = cluster.await(pull("a"));
+  REQUIRE(first.ok());
+  parallel::Packed gradients{{Tensor::full({2}, 1)}, {}};
+  REQUIRE(
+      cluster.await(server.call<&parallel::Server::push>("a", first.value().ticket, gradients, 1.0)).ok());
+  CHECK_THAT(refused(cluster.await(pull("a"))),
+             Contains("Server::pull on w1 gave no answer within 10 s") &&
+                 Contains("the pushes of step 0 under bsp: missing is trainer \"b\" on w3"));
+}
