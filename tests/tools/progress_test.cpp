@@ -205,6 +205,7 @@ TEST_CASE("a line printed beside a bar stands above it, on standard output", "[t
   const std::string drawn = terminal.read();
   bar.finish();
   bar.print("done");
+  std::fflush(stdout);  // which may have been made for a pipe
   const std::string last = terminal.read();
   REQUIRE(dup2(kept, STDOUT_FILENO) == STDOUT_FILENO);
   close(kept);
