@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "autograd/dist/module.h"
 #include "autograd/dist/optimizer.h"
@@ -59,13 +60,18 @@ Tensors parameters_of(Actor& actor, const actors::ActorCell& cell) {
     return std::any_of(all.begin(), all.end(), [&](const Tensor& p) { return p.same_as(t); });
   };
   void* object = dynamic_cast<void*>(&actor);  // of its own in memory: actors are made with new
-  for (nn::Module* module : nn::modules_within(object, malloc_usable_size(object)))
+  const char* end = nullptr;                   // of the outermost module so far; it speaks for those inside
+  for (nn::Module* module : nn::modules_within(object, malloc_usable_size(object))) {
+    const auto* begin = static_cast<const char*>(dynamic_cast<const void*>(module));
+    if (std::less<>()(begin, end)) continue;
+    end = begin + module->object_size();
     for (const auto& [name, t] : module->named_parameters())
       if (t.requires_grad() && !given(t))
         throw_invalid(
             fmt::format("[optim] actor {} has a member {} whose {} ({}) would not be trained: parameters() "
                         "has to return it, or set_requires_grad(false) on it",
                         cell.label(), module->str(), name, t.str()));
+  }
   return all;
 }
 

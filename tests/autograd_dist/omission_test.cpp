@@ -42,6 +42,24 @@ struct Held : nn::ModuleActor<Half> {
   static constexpr auto remote = methods<Held>("forward", &Held::forward);
 };
 
+// Of two layers it uses one, and says so.
+struct Stage : nn::Layer {
+  explicit Stage(bool wide) : wide(wide), narrow_layer(2, 2), wide_layer(2, 4) {}
+  Tensor forward(const Tensor& x) override { return wide ? wide_layer(x) : narrow_layer(x); }
+  void members(nn::Members& m) override {
+    wide ? m("wide", wide_layer) : m("narrow", narrow_layer);
+    wide ? m.without(narrow_layer) : m.without(wide_layer);
+  }
+  bool wide;
+  nn::Linear narrow_layer, wide_layer;
+};
+
+struct StageActor : nn::ModuleActor<Stage> {
+  explicit StageActor(bool wide) : ModuleActor(wide) {}
+  Tensor forward(Tensor x) { return net(x); }
+  static constexpr auto remote = methods<StageActor, bool>("forward", &StageActor::forward);
+};
+
 struct Noisy : nn::ModuleActor<nn::Dropout> {
   Tensors draw() {
     Tensors out{net(Tensor::full({64}, 1)), ops::rand({8})};
@@ -90,6 +108,15 @@ TEST_CASE("actors around modules without parameters are fine beside others, and 
   const Error e = error_of([&] { none.step(context); });
   CHECK(e.kind() == ErrorKind::invalid);
   CHECK_THAT(e.what(), Contains("there is no parameter to train") && Contains("w2 (") && Contains("w1 ("));
+}
+
+TEST_CASE("a layer that an actor's module leaves out on purpose is not asked for") {
+  auto cluster = Cluster::in_process(2, hosting<StageActor>());
+  auto narrow = cluster->spawn<StageActor>("w0", false), wide = cluster->spawn<StageActor>("w1", true);
+  optim::Distributed<optim::SGD> optimizer({narrow, wide}, {.lr = 0.1});
+  autograd::Context context(*cluster);
+  context.backward(wide.call<&StageActor::forward>(narrow.call<&StageActor::forward>(kInput)).get().sum());
+  CHECK(optimizer.try_step(context).get().updated() == 4);
 }
 
 TEST_CASE("a parameter that no context has reached in 100 steps is named once, with its actor") {
