@@ -67,12 +67,35 @@ constexpr auto collect(std::tuple<NamedMethod<Done>...> done, const char* name, 
   return collect<T, Ctor>(std::tuple_cat(done, std::tuple(named(name, method))), rest...);
 }
 
-/// "Layer", "demo::Layer": the same in every process of one program.
 template <class T>
-constexpr std::string_view type_name() {
+constexpr std::string_view compilers_type_name() {
   std::string_view text = __PRETTY_FUNCTION__;  // "... [with T = Layer; std::string_view = ...]"
   const size_t at = text.find("T = ") + 4;
   return text.substr(at, text.find_first_of(";]", at) - at);
+}
+
+/// Without the words for a namespace that has no name, which are the compiler's own.
+template <class T>
+struct TypeName {
+  static constexpr auto kText = [] {
+    constexpr std::string_view text = compilers_type_name<T>();
+    std::array<char, text.size() + 1> out{};
+    size_t length = 0;
+    for (size_t i = 0; i < text.size();) {
+      size_t skip = 0;
+      for (std::string_view unnamed : {"(anonymous namespace)::", "{anonymous}::"})
+        if (text.substr(i).starts_with(unnamed)) skip = unnamed.size();
+      if (skip == 0) out[length++] = text[i++];
+      i += skip;
+    }
+    return out;
+  }();
+};
+
+/// "Layer", "demo::Layer": the same in every process of one program.
+template <class T>
+constexpr std::string_view type_name() {
+  return TypeName<T>::kText.data();
 }
 
 template <auto M>

@@ -190,6 +190,6 @@ TEST_CASE("parallel calls keep their events apart, and all are in the timeline, 
       REQUIRE(starts.contains(e["id"]));
       CHECK(double(e["ts"]) >= starts[e["id"]]);
     }
-  CHECK_THAT(trace.json(), Catch::Contains("call {anonymous}::Scale::number w0 -> w1") &&
-                               Catch::Contains("handle {anonymous}::Scale::number w0 -> w2"));
+  CHECK_THAT(trace.json(), Catch::Contains("call Scale::number w0 -> w1") &&
+                               Catch::Contains("handle Scale::number w0 -> w2"));
 }
