@@ -20,8 +20,13 @@ void Sink::write_some() {
   }
 }
 
-Stream::Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log)
-    : pipe_(std::move(pipe)), sink_(&sink), raw_(prefix.empty()), log_(log), lines_(prefix) {}
+Stream::Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log, Sink& errors)
+    : pipe_(std::move(pipe)),
+      sink_(&sink),
+      errors_(&errors),
+      raw_(prefix.empty()),
+      log_(log),
+      lines_(prefix) {}
 
 void Stream::read_some(size_t limit) {
   char bytes[64 << 10];
@@ -63,8 +68,8 @@ void Stream::log(std::string_view bytes) {
     const ssize_t done = write(log_, bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) {
-      sink_->add(std::string("troupe run: a log file is not written any more: ") + std::strerror(errno) +
-                 "\n");
+      errors_->add(std::string("troupe run: a log file is not written any more: ") + std::strerror(errno) +
+                   "\n");
       log_ = -1;
       return;
     }

@@ -38,8 +38,9 @@ class Sink {
 /// Standard output or error of one worker, read from a pipe.
 class Stream {
  public:
-  /// `prefix` empty: bytes pass as they come. `log`: descriptor of the worker's log file, or -1.
-  Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log);
+  /// `prefix` empty: bytes pass as they come. `log`: descriptor of the worker's log file, or -1;
+  /// `errors` hears of it when that cannot be written.
+  Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log, Sink& errors);
 
   /// -1 once the worker's side is closed.
   int fd() const { return pipe_.get(); }
@@ -53,7 +54,7 @@ class Stream {
  private:
   void log(std::string_view bytes);
   Descriptor pipe_;
-  Sink* sink_;
+  Sink *sink_, *errors_;
   bool raw_;
   int log_;
   Lines lines_, log_lines_{""};

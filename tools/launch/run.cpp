@@ -165,7 +165,7 @@ void Supervisor::start(int64_t local) {
     for (Sink* sink : {&out_, &err_}) {
       auto [reader, writer] = make_pipe();
       const auto prefix = prefixed ? prefix_of(worker.rank, coloured(sink->fd())) : "";
-      worker.streams.emplace_back(std::move(reader), *sink, prefix, worker.log.get());
+      worker.streams.emplace_back(std::move(reader), *sink, prefix, worker.log.get(), err_);
       ends[sink == &err_] = std::move(writer);
     }
     start.out = ends[0].get();
