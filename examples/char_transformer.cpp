@@ -70,7 +70,8 @@ int main(int argc, char** argv) {
       .add("--sample", length, "characters to write at the end", {0, 1e6})
       .add("--seed", seed, "of weights, windows and the sample")
       .output("--chart", picture, "picture of the loss (SVG)")
-      .rest("FILE", files, "the text");
+      .rest("FILE", files, "the text")
+      .reaches("perplexity <= 11", "on a megabyte of English");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return tools::run_main("char_transformer", [&] {
@@ -96,8 +97,9 @@ int main(int argc, char** argv) {
     }
     bar.finish();
     std::printf("%s\n", sample(model, text.vocabulary, context, length, random).c_str());
-    std::printf("perplexity %.2f of %lld characters; picture: %s\n", std::exp(losses.y.back()),
-                static_cast<long long>(text.vocabulary.size()), picture.c_str());
+    std::printf("perplexity %.2f of %lld characters in the last 20 steps; picture: %s\n",
+                std::exp(losses.mean_of_last(20)), static_cast<long long>(text.vocabulary.size()),
+                picture.c_str());
     tools::write_chart(picture, {"Characters of " + files[0], "step", "loss", "", {losses}});
   });
 }

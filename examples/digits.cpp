@@ -53,7 +53,8 @@ int main(int argc, char** argv) {
       .add("--momentum", momentum, "momentum of SGD", {0, 0.9999})
       .add("--seed", seed, "of weights, order and drawn digits")
       .output("--chart", picture, "picture of loss and accuracy (SVG)")
-      .add("--json", json, "end with the result as one JSON line on standard output");
+      .add("--json", json, "end with the result as one JSON line on standard output")
+      .reaches("test accuracy >= 97", "on drawn digits");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {

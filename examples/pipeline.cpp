@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
       .add("--recompute", recompute, "keep no activations: less memory, more time")
       .add("--lr", lr, "learning rate", {0, 100})
       .output("--chart", picture, "picture of the last step (SVG)")
-      .output("--trace", trace, "the same for ui.perfetto.dev (JSON)");
+      .output("--trace", trace, "the same for ui.perfetto.dev (JSON)")
+      .reaches("loss <= 0.5", "in its last step");
   if (auto code = flags.parse(argc, argv)) return *code;
 
   return launch(hosting<parallel::Part<Net>>(), [&](Cluster& cluster) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
 #include "core/error.h"
@@ -223,6 +224,12 @@ class Drawing {
 };
 
 }  // namespace
+
+double Series::mean_of_last(size_t count) const {
+  if (y.empty() || count == 0) throw_invalid("mean_of_last: '" + name + "' has no values");
+  const auto from = y.end() - static_cast<std::ptrdiff_t>(std::min(count, y.size()));
+  return std::accumulate(from, y.end(), 0.0) / static_cast<double>(y.end() - from);
+}
 
 std::string render_chart(const Chart& chart) {
   for (const Series& s : chart.series)

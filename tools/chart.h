@@ -14,6 +14,10 @@ struct Series {
   /// behind it; 0: none. At most a sixteenth of the points. The line begins at the first point: a mean
   /// reaches no further ahead than back.
   double smooth = 0;
+
+  /// Mean of the last `count` values, or of all where there are fewer: a result that does not hang on the
+  /// last batch. `invalid` without values.
+  double mean_of_last(size_t count) const;
 };
 
 struct Chart {

@@ -61,7 +61,7 @@ struct Flags::Parser {
                         {"    --version", "print the version and exit"}};
   std::vector<std::string> names{"--help", "--version"};
   std::vector<std::string>* rest = nullptr;
-  std::string rest_name, rest_help, footer;
+  std::string rest_name, rest_help, goals, footer;
   struct Output {
     std::string flag;
     const std::string* file;
@@ -92,7 +92,9 @@ struct Flags::Parser {
     for (const auto& row : rows) width = std::max(width, row.left.size());
     if (rest) text += fmt::format("  {:{}}  {}\n", rest_name, width, rest_help);
     for (const auto& row : rows) text += fmt::format("  {:{}}  {}\n", row.left, width, row.right);
-    return footer.empty() ? text : text + "\n" + footer + "\n";
+    for (const auto* more : {&goals, &footer})
+      if (!more->empty()) text += "\n" + *more + "\n";
+    return text;
   }
 
   /// What is wrong with the arguments that no flag took; empty if nothing is.
@@ -184,6 +186,13 @@ Flags& Flags::output(const std::string& name, std::string& file, const std::stri
 void Flags::check_outputs() const {
   for (const auto& [flag, file, optional] : parser_->outputs)
     if (!optional || !file->empty()) data::AtomicFile(*file, flag.c_str());
+}
+
+Flags& Flags::reaches(const std::string& goal, const std::string& on) {
+  auto& goals = parser_->goals;
+  goals += goals.empty() ? "With these defaults it reaches " : "; ";
+  goals += goal + (on.empty() ? "" : " " + on);
+  return *this;
 }
 
 Flags& Flags::footer(const std::string& text) {

@@ -24,8 +24,9 @@ struct Range {
 /// default.
 ///
 ///     tools::Flags flags("digits", "Trains a perceptron on handwritten digits.");
-///     flags.add("--lr", lr, "learning rate", {1e-6, 10}).add("--json", json, "print the result as one JSON
-///     line"); if (auto exit_code = flags.parse(argc, argv)) return *exit_code;
+///     flags.add("--lr", lr, "learning rate", {1e-6, 10})
+///         .add("--json", json, "print the result as one JSON line");
+///     if (auto exit_code = flags.parse(argc, argv)) return *exit_code;
 ///
 /// A name is "--name" or "-n,--name". Values are given as `--name value` or `--name=value`; the last one
 /// wins.
@@ -50,7 +51,10 @@ class Flags {
   Flags& rest(const std::string& name, std::vector<std::string>& value, const std::string& help);
   /// A file that the program writes; checked by check_outputs(). One that is empty by default may be.
   Flags& output(const std::string& name, std::string& file, const std::string& help);
-  /// Text under the flags in --help.
+  /// What a run with the defaults ends with, under the flags in --help: a word of its output, <= or >=, and a
+  /// number, as in "test accuracy >= 97". `on`: the input for which this holds. Tests read and check it.
+  Flags& reaches(const std::string& goal, const std::string& on = "");
+  /// Text at the end of --help.
   Flags& footer(const std::string& text);
 
   /// Empty: go on. Else the exit code: 0 after --help or --version (printed on standard output), 2 after bad

@@ -13,8 +13,10 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/error_of.h"
 
 using namespace troupe;
+using testing::invalid_text;
 using tools::Chart;
 using tools::Series;
 
@@ -183,6 +185,15 @@ TEST_CASE("a smoothed line begins on the data, and follows a short run", "[tools
     INFO(n << " points: " << apart << " of " << height << " pixels");
     CHECK(apart < 0.12 * height);
   }
+}
+
+TEST_CASE("the mean of the last values is of all where there are fewer", "[tools]") {
+  const Series losses{.name = "loss", .y = {8, 4, 2, 1}};
+  CHECK(losses.mean_of_last(2) == 1.5);
+  CHECK(losses.mean_of_last(4) == 3.75);
+  CHECK(losses.mean_of_last(20) == 3.75);
+  CHECK(invalid_text([] { (void)Series{.name = "loss"}.mean_of_last(3); }).find("'loss' has no values") !=
+        std::string::npos);
 }
 
 TEST_CASE("ticks are round and cover the range", "[tools]") {

@@ -104,6 +104,16 @@ TEST_CASE("files that a program writes are checked before it begins, and nothing
   }
 }
 
+TEST_CASE("help says what a run with the defaults reaches", "[cli]") {
+  std::ostringstream out, err;
+  Flags flags("digits", "Trains.");
+  flags.reaches("test accuracy >= 97", "on drawn digits").reaches("loss <= 0.1").footer("More.");
+  CHECK(flags.parse({"--help"}, out, err) == 0);
+  const std::string end =
+      "\n\nWith these defaults it reaches test accuracy >= 97 on drawn digits; loss <= 0.1\n\nMore.\n";
+  CHECK(out.str().ends_with(end));
+}
+
 TEST_CASE("help names every flag with its default, and help and version exit with 0", "[cli]") {
   Program p;
   CHECK(p.parse({"--help"}) == 0);
