@@ -1,0 +1,16 @@
+# Toolchain: Debian's cross compiler, libraries for arm64 unpacked below TROUPE_SYSROOT, programs run by qemu-user.
+# `./dev cross aarch64` makes the folder and uses this.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES TROUPE_SYSROOT)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_SYSROOT ${TROUPE_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${TROUPE_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR} ${TROUPE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${TROUPE_SYSROOT}/usr/share/pkgconfig)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${TROUPE_SYSROOT})
