@@ -1,5 +1,5 @@
-// Ends with 0 if the compiler destroys each temporary of a conditional in an awaited expression once, with 1 if
-// it does not. It counts, so that nothing crashes. tests/coroutines has all shapes.
+// Ends with 0 if the compiler destroys each temporary of a conditional in an awaited expression once, with 1
+// if it does not. It counts, so that nothing crashes. tests/coroutines has all shapes.
 #include <coroutine>
 #include <exception>
 
