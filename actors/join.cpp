@@ -124,8 +124,9 @@ void Coordinator::wait(Duration timeout) {
         if (!joined_[i]) missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
     }
     if (!missing.empty())  // else the last one came just now
-      give_up(Error(ErrorKind::deadline, fmt::format("[cluster] after {:g} s these workers have not joined: {}",
-                                                     seconds(timeout), missing)));
+      give_up(
+          Error(ErrorKind::deadline, fmt::format("[cluster] after {:g} s these workers have not joined: {}",
+                                                 seconds(timeout), missing)));
   }
   complete_.future().get();
   // Nobody may hear of a worker from another one before it has the list.

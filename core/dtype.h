@@ -99,7 +99,9 @@ constexpr DType promote_types(DType a, DType b) {
 /// dtype_of<float> is float32, and so on; only element types have one.
 template <class T>
 inline constexpr DType dtype_of = [] {
-  static_assert(sizeof(T) == 0, "not an element type: use float, double, int64_t, int32_t, uint8_t, bool, BFloat16 or Float16");
+  static_assert(
+      sizeof(T) == 0,
+      "not an element type: use float, double, int64_t, int32_t, uint8_t, bool, BFloat16 or Float16");
   return DType::float32;
 }();
 template <>

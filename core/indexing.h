@@ -29,7 +29,8 @@ class Slice {
   Bound start, stop, step;
 };
 
-/// One index: a number (negative: from the end), a Slice, None, Ellipsis, a mask (bool) or numbers (int64 or int32).
+/// One index: a number (negative: from the end), a Slice, None, Ellipsis, a mask (bool) or numbers (int64 or
+/// int32).
 class TensorIndex {
  public:
   using Any = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;

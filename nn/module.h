@@ -26,8 +26,8 @@ class Members {
   virtual void operator()(const std::string& name, Tensor& parameter) = 0;
   /// A module inside this one.
   virtual void operator()(const std::string& name, Module& child) = 0;
-  /// A member that is no part of the model: neither trained, nor saved, nor switched. (What is neither this nor
-  /// the above is forgotten: see Module.)
+  /// A member that is no part of the model: neither trained, nor saved, nor switched. (What is neither this
+  /// nor the above is forgotten: see Module.)
   virtual void without(Module& child) { static_cast<void>(child); }
   /// A tensor that belongs to the state but is not trained.
   virtual void buffer(const std::string& name, Tensor& buffer) = 0;

@@ -51,9 +51,7 @@ Tensors placed(const Backward& b) {
   return {scatter_add(Tensor::zeros(b.shape(0), g.dtype()), places, g, dim)};
 }
 
-std::vector<Sample> wholes() {
-  return {{{sample({3, 4})}}, {{sample({})}}};
-}
+std::vector<Sample> wholes() { return {{{sample({3, 4})}}, {{sample({})}}}; }
 std::vector<Sample> lines() {
   return {{{sample({2, 3, 4})}, {{"dim", 1}}},
           {{sample({2, 3, 4})}, {{"dim", -1}, {"keepdim", true}}},

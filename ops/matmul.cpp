@@ -251,7 +251,8 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return mul(unsqueeze(a, 1), unsqueeze(b, 0));
 }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (weight.defined() && x.defined() && (weight.dim() == 1 || (weight.dim() == 2 && !is_floating(x.dtype())))) {
+  if (weight.defined() && x.defined() &&
+      (weight.dim() == 1 || (weight.dim() == 2 && !is_floating(x.dtype())))) {
     const Tensor y = matmul(x, weight.dim() == 1 ? weight : transpose(weight, 0, 1));
     return bias.defined() ? add(y, bias) : y;
   }

@@ -13,8 +13,8 @@ struct Sorted {
 Sorted sort(const Tensor& x, int64_t dim = -1, bool descending = false);
 /// The indices of sort.
 Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
-/// The k largest (smallest) elements along dim, best first, of every dtype but bool; of equal ones the first. `invalid` unless
-/// 0 <= k <= size.
+/// The k largest (smallest) elements along dim, best first, of every dtype but bool; of equal ones the first.
+/// `invalid` unless 0 <= k <= size.
 Sorted topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
 
 extern const Op kSort, kArgsort, kTopk;

@@ -5,12 +5,13 @@
 namespace troupe::ops::cpu {
 
 // arithmetic.cpp
-Kernel add, sub, mul, div, pow, maximum, minimum, atan2, floor_divide, remainder, fmod, add_scalar, mul_scalar,
-    div_scalar, pow_scalar, eq, ne, lt, le, gt, ge, where;
+Kernel add, sub, mul, div, pow, maximum, minimum, atan2, floor_divide, remainder, fmod, add_scalar,
+    mul_scalar, div_scalar, pow_scalar, eq, ne, lt, le, gt, ge, where;
 // logic.cpp
 Kernel logical_and, logical_or, logical_not;
 // unary.cpp
-Kernel neg, abs, square, sign, floor, ceil, round, trunc, exp, expm1, log, log1p, log2, sqrt, rsqrt, reciprocal, sin, cos, erf, clamp;
+Kernel neg, abs, square, sign, floor, ceil, round, trunc, exp, expm1, log, log1p, log2, sqrt, rsqrt,
+    reciprocal, sin, cos, erf, clamp;
 // activation.cpp
 Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad,
     silu_grad, gelu_grad;
@@ -33,8 +34,8 @@ Kernel batch_norm_train, channel_affine, channel_sums, channel_mix;
 // view.cpp
 Kernel clone, to, flip, tril, triu, slice_grad;
 // index.cpp
-Kernel embedding, embedding_grad, embedding_grad_adding, index_select, index_add, index_copy, gather, scatter_add, concat,
-    pad, one_hot;
+Kernel embedding, embedding_grad, embedding_grad_adding, index_select, index_add, index_copy, gather,
+    scatter_add, concat, pad, one_hot;
 // extremes.cpp
 Kernel max, min, max_along, min_along, median;
 // cumulative.cpp

@@ -64,7 +64,8 @@ TEST_CASE("logic takes what is not 0 for true; any and all are for everything") 
   CHECK(flags(ops::logical_and(a, b)) == Flags{false, false, false, true});
   CHECK(flags(ops::logical_or(a, b)) == Flags{false, true, true, true});
   CHECK(flags(a.logical_not()) == Flags{true, true, false, false});
-  CHECK(flags(ops::logical_and(a, Tensor::of<double>({kNan, 1, 0, -0.5}))) == Flags{false, false, false, true});
+  CHECK(flags(ops::logical_and(a, Tensor::of<double>({kNan, 1, 0, -0.5}))) ==
+        Flags{false, false, false, true});
   CHECK(a.any().item() == 1);
   CHECK(a.all().item() == 0);
   const Tensor x = Tensor::of<double>({0, kNan, 0, 0}, {2, 2});
