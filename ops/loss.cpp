@@ -320,7 +320,7 @@ const Op kKlDiv{.name = "kl_div",
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const std::string& reduction,
                      int64_t ignore_index, double label_smoothing) {
   if (x.defined() && target.defined() && x.dim() == 1 && target.shape() == Shape{1} && reduction != "none" &&
-      target.dtype() == int64)
+      target.dtype() == int64 && x.size(0) != 1)  // else they have one shape, as with probabilities
     return cross_entropy(x, reshape(target, {}), reduction, ignore_index, label_smoothing);
   if (x.defined() && target.defined() && is_floating(target.dtype()))
     return apply1(kSoftCrossEntropy, {x, target},

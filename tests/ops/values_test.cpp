@@ -70,6 +70,14 @@ TEST_CASE("views of shape share memory with their input") {
   CHECK(list(x) == std::vector<double>{0, 1, 3, 2, 2, 3});
 }
 
+TEST_CASE("classes of the scores' own shape are taken for probabilities, which are not integers") {
+  const Tensor x = Tensor::zeros({1}, float64), pair = Tensor::zeros({2}, float64);
+  const Error e = error_of([&] { ops::cross_entropy(x, Tensor::of<int64_t>({0})); });
+  CHECK(e.kind() == ErrorKind::invalid);
+  CHECK(ops::cross_entropy(x, Tensor::of<double>({1})).item() == 0);
+  CHECK(ops::cross_entropy(pair, Tensor::of<int64_t>({1})).item() == std::log(2.0));  // one class for [C]
+}
+
 TEST_CASE("what cannot be picked or counted is refused in words") {
   const Tensor x = Tensor::zeros({2, 3}, float64);
   const auto refused = [](auto f) {

@@ -1,5 +1,6 @@
 #include "tests/oracle/programs/program.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/support/oracle.h"
@@ -44,7 +45,27 @@ void collect(const Arg& a, std::vector<std::string>& names) {
   for (const Arg& item : a.items) collect(item, names);
 }
 
+void widen(std::string& dtype) {
+  if (dtype == "float32") dtype = "float64";
+}
+
+void widen(Arg& a) {
+  if (a.kind == Arg::Kind::dtype) widen(a.text);
+  for (Arg& item : a.items) widen(item);
+}
+
 }  // namespace
+
+Program in_float64(Program p) {
+  for (Leaf& leaf : p.leaves) widen(leaf.value.dtype);
+  for (Statement& s : p.body) {
+    for (Arg& a : s.args) widen(a);
+    for (auto& [key, a] : s.options) widen(a);
+    for (Wanted& w : s.gives) w.dtype.clear();
+    s.close = std::max(s.close, 1e-3);
+  }
+  return p;
+}
 
 std::vector<std::string> Statement::inputs() const {
   std::vector<std::string> names;

@@ -19,7 +19,7 @@ struct Arg {
 
 /// What PyTorch has for a tensor.
 struct Wanted {
-  std::string dtype;
+  std::string dtype;  ///< empty: any
   std::vector<int64_t> shape;
   nlohmann::json data;  ///< numbers, or "nan", "inf", "-inf"
   bool requires_grad = false;
@@ -63,6 +63,10 @@ struct Program {
   double grads_close = 0;
   std::string backward_raises;  ///< PyTorch's error; empty: none
 };
+
+/// The same with float64 in the place of float32, and results that need only be near: the exact answer, for
+/// where rounding has to be judged.
+Program in_float64(Program p);
 
 Statement read_statement(const nlohmann::json& j, bool no_grad = false);
 Program read_program(const nlohmann::json& j);
