@@ -168,10 +168,11 @@ const Op kDiv{.name = "div",
               .saves_inputs = 0b11,
               .saves_for = {0b10, kAll},
               .gradient = [](const Backward& b) -> Tensors {
-                const Tensor g = div(b.grads[0], b.in[1]);
+                const Tensor &g = b.grads[0], &divisor = b.in[1];
                 Tensors out(2);
-                if (b.needs(0)) out[0] = sum_to(g, b.shape(0));
-                if (b.needs(1)) out[1] = neg(sum_to(mul(g, div(b.in[0], b.in[1])), b.shape(1)));
+                if (b.needs(0)) out[0] = sum_to(div(g, divisor), b.shape(0));
+                if (b.needs(1))  // in this order: it decides about infinities and NaN
+                  out[1] = neg(sum_to(mul(g, div(div(b.in[0], divisor), divisor)), b.shape(1)));
                 return out;
               },
               .promotes = Promotion::floating,

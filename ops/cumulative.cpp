@@ -41,7 +41,7 @@ Tensor recorded_gradient(const Backward& b) {
 
 Tensors cumprod_gradient(const Backward& b) {
   const Shape& shape = b.shape(0);
-  if (shape.numel() < 2) return {b.grads[0]};
+  if (shape.numel() < 2 || shape[shape.axis(b.attrs.integer("dim"), "cumprod")] == 1) return {b.grads[0]};
   if (grad_enabled()) return {recorded_gradient(b)};
   return {apply1(kCumprodGrad, {b.grads[0], b.in[0], b.out[0]}, b.attrs)};
 }

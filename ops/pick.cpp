@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "ops/arithmetic.h"
 #include "ops/check.h"
@@ -45,6 +46,7 @@ Specs bincount_spec(const Call& c) {
   if (size < 0) reject(c, fmt::format("minlength must be at least 0, got {}", size));
   for (const int64_t v : x.to_vector<int64_t>()) {
     if (v < 0) reject(c, fmt::format("needs numbers of at least 0, got {}", v));
+    if (v == std::numeric_limits<int64_t>::max()) reject(c, fmt::format("{} is too large a number", v));
     size = std::max(size, v + 1);
   }
   return {{Shape{size}, int64}};

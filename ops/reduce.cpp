@@ -3,7 +3,9 @@
 #include "ops/arithmetic.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cumulative.h"
 #include "ops/index.h"
+#include "ops/pick.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 
@@ -90,28 +92,30 @@ Tensor var_gradient(const Backward& b, const Tensor& g) {
   return mul(centred, mul(restore_dims(g, b.shape(0), reduced), 2.0 / static_cast<double>(n)));
 }
 
-// A tree of products: differentiable everywhere, zeros included.
-Tensors product(const Call& c) {
-  const Tensor x = is_floating(c.in[0].dtype()) ? c.in[0] : to(c.in[0], int64);
-  const Flags reduced = flags_of(c);
-  const Shape result = reduced_shape(x.shape(), reduced, c.attrs.flag("keepdim"));
-  int64_t n = reduced_count(x.shape(), reduced);
-  if (n == 0) return {add(apply1(kSum, {x}, c.attrs), 1)};
-  std::vector<int64_t> order, shape;
+// PyTorch's formulae, so that infinities and NaN give the same: from the result; but if there are zeros, the
+// product of the other elements, from both sides.
+Tensors prod_gradient(const Backward& b) {
+  const Tensor& x = b.in[0];
+  const Flags reduced = flags_of(b);
+  const Tensor g = restore_dims(b.grads[0], x.shape(), reduced);
+  if (x.dim() == 0) return {g};
+  const int64_t zeros = x.numel() - count_nonzero(x.detach()).to_vector<int64_t>()[0];
+  if (zeros == 0) return {mul(g, div(restore_dims(b.out[0], x.shape(), reduced), x))};
+  if (zeros > 1 && b.attrs.ints("dim").empty()) return {Tensor::zeros(x.shape(), x.dtype())};
+  std::vector<int64_t> order, back(static_cast<size_t>(x.dim()));  // the reduced dimensions behind the others
   for (const bool wanted : {false, true})
     for (int i = 0; i < x.dim(); ++i)
       if (reduced[i] == wanted) {
+        back[static_cast<size_t>(i)] = std::ssize(order);
         order.push_back(i);
-        if (!wanted) shape.push_back(x.shape()[i]);
       }
-  shape.push_back(n);
-  Tensor y = reshape(permute(x, order), shape);
-  for (; n > 1; n = y.shape().back()) {
-    const Tensor pairs = mul(slice(y, -1, 0, n / 2), slice(y, -1, n / 2, n / 2 * 2));
-    y = n % 2 ? concat({pairs, slice(y, -1, n - 1, n)}, -1) : pairs;
-  }
-  return {c.in[0].same_as(x) && reduced_count(x.shape(), reduced) == 1 ? clone(reshape(y, to_list(result)))
-                                                                       : reshape(y, to_list(result))};
+  const Tensor moved = permute(x, order);
+  const int64_t n = reduced_count(x.shape(), reduced);
+  const Tensor rows = reshape(moved, {-1, n}), one = Tensor::full({rows.size(0), 1}, 1, x.dtype());
+  const Tensor before = cumprod(concat({one, slice(rows, 1, 0, n - 1)}, 1), 1);
+  const Tensor behind = flip(cumprod(concat({one, flip(slice(rows, 1, 1, n), {1})}, 1), 1), {1});
+  const Tensor others = permute(reshape(mul(before, behind), to_list(moved.shape())), back);
+  return {mul(g, others)};
 }
 
 std::vector<Sample> over_dims() {
@@ -197,15 +201,25 @@ const Op kStd{.name = "std",
               },
               .samples = over_dims};
 
-const Op kProd{
-    .name = "prod", .attrs = dims_and_keepdim(), .compose = product, .samples = []() -> std::vector<Sample> {
-      auto all = over_dims();
-      all.push_back(
-          {{Tensor::of<double>({2, 0, -3, 0, 0, 1.5}, {2, 3})}, {{"dim", std::vector<int64_t>{1}}}});
-      all.push_back({{sample({2, 0})}, {{"dim", std::vector<int64_t>{1}}}});
-      all.push_back({{sample({})}});
-      return all;
-    }};
+const Op kProd{.name = "prod",
+               .attrs = dims_and_keepdim(),
+               .shape = sum_spec,
+               .cpu = cpu::prod,
+               .saves_inputs = 1,
+               .saves_outputs = 1,
+               .gradient = prod_gradient,
+               .widens_bool = true,
+               .samples = []() -> std::vector<Sample> {
+                 auto all = over_dims();
+                 const Tensor zeros = Tensor::of<double>({2, 0, -3, 0, 0, 1.5, 1, -2, 4}, {3, 3});
+                 all.push_back({{zeros}, {{"dim", std::vector<int64_t>{1}}}});
+                 all.push_back({{zeros}, {{"dim", std::vector<int64_t>{0}}, {"keepdim", true}}});
+                 all.push_back({{reshape(zeros, {1, 3, 3})}, {{"dim", std::vector<int64_t>{0, 2}}}});
+                 all.push_back({{slice(zeros, 0, 0, 1)}});
+                 all.push_back({{sample({2, 0})}, {{"dim", std::vector<int64_t>{1}}}});
+                 all.push_back({{sample({})}});
+                 return all;
+               }};
 
 const Op kArgmax{
     .name = "argmax",

@@ -16,7 +16,7 @@ Kernel neg, abs, square, sign, floor, ceil, round, trunc, exp, expm1, log, log1p
 Kernel relu, tanh, sigmoid, silu, gelu, softplus, leaky_relu, elu, relu_grad, tanh_grad, sigmoid_grad,
     silu_grad, gelu_grad;
 // reduce.cpp
-Kernel sum, mean, amax, amin, logsumexp, var, stddev, argmax, argmin, norm, cumsum;
+Kernel prod, sum, mean, amax, amin, logsumexp, var, stddev, argmax, argmin, norm, cumsum;
 // softmax.cpp
 Kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
 // norm_layer.cpp

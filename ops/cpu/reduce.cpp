@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "ops/check.h"
@@ -279,6 +280,16 @@ void sum(const Call& c, Tensors& out) {
   visit_floating(c.in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     sum_floating<T>(r, out[0], [](double a) { return static_cast<T>(a); });
+  });
+}
+
+void prod(const Call& c, Tensors& out) {
+  const Rows r = rows_of(c);
+  visit_numeric(c.in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    using A = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // integers wrap around
+    const auto times = [](A a, auto v) { return a * static_cast<A>(v); };
+    reduce<T, A, T>(r, out[0], A{1}, times, times, [](A a) { return static_cast<T>(a); });
   });
 }
 

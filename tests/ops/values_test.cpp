@@ -1,6 +1,8 @@
 // Operators of shape and value: what their samples in the list of operators cannot show.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "autograd/engine.h"
 #include "core/error.h"
@@ -70,6 +72,24 @@ TEST_CASE("views of shape share memory with their input") {
   CHECK(list(x) == std::vector<double>{0, 1, 3, 2, 2, 3});
 }
 
+TEST_CASE("gradients where infinities, zeros and NaN meet are PyTorch's") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const auto gradient = [](std::vector<double> values, const std::function<Tensor(const Tensor&)>& f) {
+    const Tensor x = Tensor::of(values).set_requires_grad();
+    autograd::backward(ops::sum(f(x)));
+    return list(x.grad());
+  };
+  const auto prod = [](const Tensor& x) { return ops::prod(x); };
+  const auto of_infinity = gradient({kInf, 0.5}, prod);  // the result over the element
+  CHECK(std::isnan(of_infinity[0]));
+  CHECK(of_infinity[1] == kInf);
+  CHECK(gradient({0, kInf, 2}, prod)[0] == kInf);  // the others' product
+  CHECK(gradient({0, kInf, 0}, prod) == std::vector<double>{0, 0, 0});
+  CHECK(std::isnan(gradient({0, kInf, 0}, [](const Tensor& x) { return ops::prod(x, {0}); })[0]));
+  CHECK(gradient({-kInf}, [](const Tensor& x) { return ops::cumprod(x, 0); })[0] == 1);
+  CHECK(std::isnan(gradient({1e-300}, [](const Tensor& x) { return ops::mul(ops::div(1.0, x), 0.0); })[0]));
+}
+
 TEST_CASE("classes of the scores' own shape are taken for probabilities, which are not integers") {
   const Tensor x = Tensor::zeros({1}, float64), pair = Tensor::zeros({2}, float64);
   const Error e = error_of([&] { ops::cross_entropy(x, Tensor::of<int64_t>({0})); });
@@ -89,6 +109,8 @@ TEST_CASE("what cannot be picked or counted is refused in words") {
         "[masked_select] the mask must be bool, got float64 [2, 3]");
   CHECK(refused([&] { ops::bincount(Tensor::of<int64_t>({-1})); }) ==
         "[bincount] needs numbers of at least 0, got -1");
+  CHECK(refused([&] { ops::bincount(Tensor::of<int64_t>({std::numeric_limits<int64_t>::max()})); }) ==
+        "[bincount] 9223372036854775807 is too large a number");
   CHECK(refused([&] {
           ops::t(Tensor::zeros({1, 1, 1}));
         }) == "[t] needs at most two dimensions, got float32 [1, 1, 1]; use transpose");

@@ -13,7 +13,7 @@ the result from the target, times -1 under maximize. "eval" is the result for st
 "input" says what goes in: {"shapes": [...]} or {"ids": shape, "offsets": [...]}, and "call", which of a module's calls.
 
 Not drawn: what Troupe does not have, in docs/pytorch.md. Draws whose result depends on rounding are drawn anew: each runs a
-second time with gradients that are off by as much as another order of sums makes them (1e-15 of their size, and 1e-17).
+second time with gradients that are off by as much as another order of sums makes them (1e-15 of their size, and 1e-16).
 Rprop compares signs, which are noise where a gradient is zero but for rounding, as that of an attention's key bias.
 """
 import argparse, copy, json, math, os, random
@@ -277,7 +277,7 @@ def train(m, draw, count, off):
         if off:
             for p in params:
                 sign = torch.randint(0, 2, p.shape, generator=noise) * 2 - 1
-                p.grad = torch.where(p.grad == 0, p.grad, p.grad * (1 + 1e-15 * sign) + 1e-17 * sign)
+                p.grad = torch.where(p.grad == 0, p.grad, p.grad * (1 + 1e-15 * sign) + 1e-16 * sign)
         optim.step()
     m.eval()
     with torch.no_grad():
