@@ -1,5 +1,7 @@
 #include "ops/reduce.h"
 
+#include <limits>
+
 #include "ops/arithmetic.h"
 #include "ops/check.h"
 #include "ops/cpu/kernels.h"
@@ -86,10 +88,18 @@ Tensors extremum_gradient(const Backward& b) {
 
 // g: of the variance.
 Tensor var_gradient(const Backward& b, const Tensor& g) {
+  const Tensor& x = b.in[0];
   const Flags reduced = flags_of(b);
   const int64_t n = reduced_count(b.shape(0), reduced) - (b.attrs.flag("unbiased") ? 1 : 0);
-  const Tensor centred = sub(b.in[0], mean(b.in[0], b.attrs.ints("dim"), true));
-  return mul(centred, mul(restore_dims(g, b.shape(0), reduced), 2.0 / static_cast<double>(n)));
+  const Tensor centred = sub(x, mean(x, b.attrs.ints("dim"), true));
+  const Tensor spread = restore_dims(g, b.shape(0), reduced);
+  if (n <= 0 && (x.dim() == 0 || b.attrs.ints("dim").empty())) {  // as PyTorch has it
+    constexpr double kInf = std::numeric_limits<double>::infinity(),
+                     kNan = std::numeric_limits<double>::quiet_NaN();
+    return mul(spread, where(eq(centred.detach(), 0.0), Tensor::scalar(kNan, x.dtype()),
+                             Tensor::scalar(kInf, x.dtype())));
+  }
+  return mul(centred, mul(spread, 2.0 / static_cast<double>(n)));
 }
 
 // PyTorch's formulae, so that infinities and NaN give the same: from the result; but if there are zeros, the

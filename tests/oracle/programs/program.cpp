@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
 
 #include "tests/support/oracle.h"
 
@@ -62,8 +63,22 @@ Program in_float64(Program p) {
     for (Arg& a : s.args) widen(a);
     for (auto& [key, a] : s.options) widen(a);
     for (Wanted& w : s.gives) w.dtype.clear();
-    s.close = std::max(s.close, 1e-3);
+    s.close = std::max(s.close, 0.1);
   }
+  return p;
+}
+
+Program with_noise(Program p, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> change(-1, 1);
+  for (Leaf& leaf : p.leaves) {
+    const double digit = leaf.value.dtype == "float64"   ? 0x1p-51
+                         : leaf.value.dtype == "float32" ? 0x1p-22
+                                                         : 0;
+    for (json& number : leaf.value.data)
+      if (number.is_number() && digit > 0) number = number.get<double>() * (1 + digit * change(random));
+  }
+  for (Statement& s : p.body) s.close = std::max(s.close, 0.1);
   return p;
 }
 

@@ -67,6 +67,8 @@ struct Program {
 /// The same with float64 in the place of float32, and results that need only be near: the exact answer, for
 /// where rounding has to be judged.
 Program in_float64(Program p);
+/// The same with leaves that differ in their last digit, and results that need only be near.
+Program with_noise(Program p, uint64_t seed);
 
 Statement read_statement(const nlohmann::json& j, bool no_grad = false);
 Program read_program(const nlohmann::json& j);
