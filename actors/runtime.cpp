@@ -4,19 +4,20 @@
 #include <caf/all.hpp>
 #include <deque>
 #include <thread>
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
 
+#include "core/compiler.h"
 #include "core/thread.h"
 #include "core/undisturbed.h"
+#if TROUPE_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace troupe::actors {
 namespace {
 
 // CAF is not instrumented: ThreadSanitizer has to be told what CAF orders. All that was done before
 // happens_before(x) is visible after happens_after(x).
-#if defined(__SANITIZE_THREAD__)
+#if TROUPE_TSAN
 void happens_before(void* x) { __tsan_release(x); }
 void happens_after(void* x) { __tsan_acquire(x); }
 #else

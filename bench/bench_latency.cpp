@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "bench/measure.h"
+#include "core/compiler.h"
 #include "core/copy.h"
 #include "net/wire.h"
 #include "troupe/troupe.h"
@@ -28,6 +29,7 @@ std::atomic<int64_t> allocations{0};
 
 }  // namespace
 
+#if !TROUPE_ASAN && !TROUPE_TSAN  // which have their own, and count nothing
 [[gnu::noinline]] void* operator new(size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes)) return memory;
@@ -35,6 +37,7 @@ std::atomic<int64_t> allocations{0};
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#endif
 
 namespace {
 

@@ -1,6 +1,29 @@
-// What compilers are told in words of their own: which instructions a function may use, and what is known of
-// a loop.
+// What compilers are told, and asked, in words of their own: which instructions a function may use, what is
+// known of a loop, and whether a sanitizer watches.
 #pragma once
+
+/// Whether AddressSanitizer, or ThreadSanitizer, watches this program: 0 or 1.
+#define TROUPE_ASAN 0
+#define TROUPE_TSAN 0
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#undef TROUPE_ASAN
+#define TROUPE_ASAN 1
+#endif
+#if __has_feature(thread_sanitizer)
+#undef TROUPE_TSAN
+#define TROUPE_TSAN 1
+#endif
+#else
+#if defined(__SANITIZE_ADDRESS__)
+#undef TROUPE_ASAN
+#define TROUPE_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__)
+#undef TROUPE_TSAN
+#define TROUPE_TSAN 1
+#endif
+#endif
 
 #define TROUPE_PRAGMA(text) _Pragma(#text)
 

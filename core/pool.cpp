@@ -2,13 +2,14 @@
 
 #include <new>
 
+#include "core/compiler.h"
 #include "core/free_lists.h"
 
 namespace troupe {
 namespace {
 
 constexpr size_t kStep = 32, kLargest = 1024;  // sizes that are kept, in bytes
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TROUPE_ASAN || TROUPE_TSAN
 constexpr size_t kKept = 0;
 #else
 constexpr size_t kKept = 128;  // blocks of one size

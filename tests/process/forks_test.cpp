@@ -1,5 +1,7 @@
 // Children that a program forks, and programs with too little memory: told in words, and nobody stalls.
 #include "tests/process/launcher.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/skip.h"
 
 using namespace troupe::testing;
 using Catch::Contains;
@@ -52,6 +54,10 @@ TEST_CASE("a child that is forked before the cluster has one of its own") {
 
 // Under many limits, since each is met by another allocation or thread.
 TEST_CASE("with too little memory or too few threads a program ends with an error in words") {
+  if (kSanitized) {
+    skip_test("sanitizers need more memory than the limits leave");
+    return;
+  }
   int ended_well = 0, ended_in_words = 0;
   const auto run = [&](const std::string& limit, const std::string& command) {
     Process job({"/bin/sh", "-c", limit + "; exec " + command});

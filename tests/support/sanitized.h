@@ -1,12 +1,9 @@
 // Whether this program runs under a sanitizer, whose memory is not the program's.
 #pragma once
+#include "core/compiler.h"
 
 namespace troupe::testing {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+inline constexpr bool kSanitized = TROUPE_ASAN || TROUPE_TSAN;
 
 }  // namespace troupe::testing
