@@ -2,6 +2,7 @@
 // The backward pass takes them anew, which costs less than keeping them.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
@@ -34,6 +35,8 @@ template <bool centered, class T>
         a += d * d;
       });
   s.scale = 1 / std::sqrt(sums.first / static_cast<T>(n) + eps);
+  if constexpr (centered)  // squares beyond T's range: no number is right
+    if (s.scale == 0) s.scale = std::numeric_limits<T>::quiet_NaN();
   return s;
 }
 

@@ -92,6 +92,10 @@ TEST_CASE("gradients where infinities, zeros and NaN meet are PyTorch's") {
   CHECK(std::isnan(gradient({1e-300}, [](const Tensor& x) { return ops::mul(ops::div(1.0, x), 0.0); })[0]));
 }
 
+TEST_CASE("the norm of a layer whose squares overflow is NaN, as in PyTorch") {
+  for (const double x : list(ops::layer_norm(Tensor::of<double>({1e300, 1, 2}), {3}))) CHECK(std::isnan(x));
+}
+
 TEST_CASE("classes of the scores' own shape are taken for probabilities, which are not integers") {
   const Tensor x = Tensor::zeros({1}, float64), pair = Tensor::zeros({2}, float64);
   const Error e = error_of([&] { ops::cross_entropy(x, Tensor::of<int64_t>({0})); });
