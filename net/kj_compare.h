@@ -5,7 +5,7 @@
 
 #if CAPNP_VERSION < 1000000 && __cpp_impl_three_way_comparison
 namespace kj {
-inline bool operator==(const char* a, const StringPtr& b) { return b == a; }
-inline bool operator!=(const char* a, const StringPtr& b) { return !(b == a); }
+inline bool operator==(const char* a, const StringPtr& b) { return b == StringPtr(a); }
+inline bool operator!=(const char* a, const StringPtr& b) { return !(b == StringPtr(a)); }
 }  // namespace kj
 #endif

@@ -26,7 +26,7 @@ struct Mlp : nn::Layer {
 // Width 64, 4 heads, 4 pre-norm blocks, context 64: ids [batch, 64] -> logits [batch, 64, vocabulary].
 struct Transformer : nn::Layer {
   Transformer(int64_t vocabulary, DType dtype, bool recompute)
-      : norm({64}, {.dtype = dtype}), head(64, vocabulary, true, dtype), recompute(recompute) {
+      : norm(64, {.dtype = dtype}), head(64, vocabulary, true, dtype), recompute(recompute) {
     tok = Tensor::zeros({vocabulary, 64}, dtype).set_requires_grad();
     pos = Tensor::zeros({64, 64}, dtype).set_requires_grad();
     for (int i = 0; i < 4; ++i) blocks.emplace_back(64, 4, nn::TransformerBlock::Options{.dtype = dtype});
