@@ -6,6 +6,7 @@
 
 #include "tests/process/launcher.h"
 #include "tests/support/folder.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 
 using namespace troupe::testing;
@@ -84,6 +85,7 @@ std::string check_goals(const std::string& name, const std::vector<std::string>&
 }  // namespace
 
 TEST_CASE("every example reaches with its defaults what its --help says", "[process]") {
+  if (kSanitized) return skip_test("it only trains");
   for (const char* name : {"spirals", "mnist_cnn", "digits", "pipeline", "cartpole"}) check_goals(name);
   const std::string clicks = check_goals("recommender");  // by the rate of clicks alone: 0.67, 0.5
   CHECK(number_after(clicks, "test loss ") > number_after(clicks, "hidden odds "));  // nobody can know more
@@ -97,6 +99,7 @@ TEST_CASE("every example reaches with its defaults what its --help says", "[proc
 }
 
 TEST_CASE("transformers of characters learn in a pipeline as well as alone", "[process]") {
+  if (kSanitized) return skip_test("it only trains");
   const char* data = std::getenv("TROUPE_DATA");
   if (!data) {
     skip_test("TROUPE_DATA does not name a folder");
