@@ -19,3 +19,5 @@ using Matchers::EndsWith;
 using Matchers::StartsWith;
 
 }  // namespace Catch
+
+using Catch::Approx;
