@@ -24,6 +24,6 @@ if(TROUPE_SANITIZE)
 endif()
 
 find_program(MOLD mold)
-if(MOLD)
+if(MOLD AND NOT CMAKE_CROSSCOMPILING)
   add_link_options(-fuse-ld=mold)
 endif()

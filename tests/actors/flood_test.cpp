@@ -110,7 +110,7 @@ TEST_CASE("a flood waits at its caller, which keeps what is on its way within th
   nothing_in_flight(*cluster);
 }
 
-TEST_CASE("an actor that floods another is not held up; its calls leave in order when there is room",
+TEST_CASE("an actor that floods another is not held up, and its calls leave in order when there is room",
           "[calls]") {
   auto cluster =
       Cluster::in_process(3, hosting<Sink>(), {.threads = 2, .limits = {.bytes = 10'000, .messages = 3}});

@@ -128,7 +128,7 @@ TEST_CASE("calls leave in order, within the limits, and none waits for ever, in 
   }
 }
 
-TEST_CASE("one message always has room, however large; the next one waits for it", "[calls]") {
+TEST_CASE("one message always has room, however large, and the next one waits for it", "[calls]") {
   Flow flow({.bytes = 100, .messages = 2});
   auto large = flow.enter(actor(1), 1'000'000);
   REQUIRE(large);

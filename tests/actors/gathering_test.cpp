@@ -43,7 +43,7 @@ TEST_CASE("the n-th arrivals of all members are a round, in any order") {
   }
 }
 
-TEST_CASE("who gives up hears who is missing from its round; a lost member ends all waiting") {
+TEST_CASE("who gives up hears who is missing from its round, and a lost member ends all waiting") {
   Gathering gathering({0, 1, 2});
   CHECK_FALSE(gathering.arrive(0, 1, {}));
   CHECK_FALSE(gathering.arrive(0, 2, {}));

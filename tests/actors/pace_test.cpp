@@ -19,7 +19,7 @@ void note(Pace& pace, int times, Duration took) {
 
 }  // namespace
 
-TEST_CASE("work that never ran, or was long once, runs in the pool; after a short run with the reader") {
+TEST_CASE("work that never ran, or was long once, runs in the pool, and after a short run with the reader") {
   Pace pace;
   CHECK(pace.where() == Where::pool);
   pace.note(kQuick);

@@ -23,7 +23,7 @@ TEST_CASE("without anybody to put them off, jobs run at once, and those posted b
   CHECK(order == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("the owner decides which mailbox has its turn; within one, jobs keep their order") {
+TEST_CASE("the owner decides which mailbox has its turn, and within one, jobs keep their order") {
   std::vector<std::function<void()>> turns;
   SerialRuntime runtime([&](const std::function<void()>& turn) {
     turns.push_back(turn);

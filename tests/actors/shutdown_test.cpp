@@ -133,7 +133,8 @@ TEST_CASE("what leaks is listed by worker and type: an error, a warning or nothi
   log::set_sink(nullptr);
 }
 
-TEST_CASE("a shutdown that cannot come to rest is bounded and names what goes on; all ends nevertheless") {
+TEST_CASE(
+    "a shutdown that cannot come to rest is bounded and names what goes on, and all ends nevertheless") {
   ended = 0;
   auto cluster = cluster_of(3);
   auto stuck = cluster->spawn<Runner>("w2");
@@ -148,7 +149,7 @@ TEST_CASE("a shutdown that cannot come to rest is bounded and names what goes on
   CHECK(ended == 1);
 }
 
-TEST_CASE("an immediate shutdown waits for nothing; a second one of either kind does nothing") {
+TEST_CASE("an immediate shutdown waits for nothing, and a second one of either kind does nothing") {
   auto cluster = cluster_of(3);
   auto stuck = cluster->spawn<Runner>("w2");
   const auto never = stuck.call<&Runner::wait_here>();

@@ -156,8 +156,9 @@ TEST_CASE("a future is no value: it can be neither sent inside something nor ret
   STATIC_REQUIRE(Travels<actors::Member>);
 }
 
-TEST_CASE("the default deadline changes while the cluster runs; calls in flight keep theirs, zero is none",
-          "[calls]") {
+TEST_CASE(
+    "the default deadline changes while the cluster runs, and calls in flight keep theirs, zero is none",
+    "[calls]") {
   SimCluster cluster(1, 2, hosting<Where>());
   auto w = cluster.spawn<Where>(0, 1);
   cluster.settle();

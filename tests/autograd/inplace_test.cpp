@@ -391,7 +391,7 @@ TEST_CASE("views whose history is not known are refused when they are used") {
   CHECK_THAT(invalid_text([&] { piece * 2.0; }), Contains("[view]") && Contains("one of several views"));
 }
 
-TEST_CASE("what a step saved and a write changed is noticed; what PyTorch copies is not") {
+TEST_CASE("what a step saved and a write changed is noticed, and what PyTorch copies is not") {
   Tensor w = Tensor::of<double>({1, 2}), v = Tensor::of<double>({3, 5});
   w.set_requires_grad(), v.set_requires_grad();
   const auto complaint = [&](auto program) { return invalid_text([&] { autograd::backward(program()); }); };

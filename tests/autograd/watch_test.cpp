@@ -73,7 +73,7 @@ TEST_CASE("parameters are told ready once per pass: as soon as nothing more can 
   CHECK(told.empty());
 }
 
-TEST_CASE("a hook that throws fails the pass; bad registrations say what is wrong") {
+TEST_CASE("a hook that throws fails the pass, and bad registrations say what is wrong") {
   const Tensor w = leaf(3), plain = Tensor::full({1}, 1);
   {
     auto handle = autograd::register_ready_hook(

@@ -75,7 +75,7 @@ TEST_CASE("gradients run back through a chain of workers") {
   nothing_left(*cluster);
 }
 
-TEST_CASE("a method may checkpoint; a call inside a checkpoint is an error that says so") {
+TEST_CASE("a method may checkpoint, and a call inside a checkpoint is an error that says so") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", vec({2, 3}));
   Tensor x = vec({1, 0.5});

@@ -45,7 +45,7 @@ constexpr uint64_t pass(uint64_t worker, uint64_t count) { return worker << 40 |
 
 }  // namespace
 
-TEST_CASE("fifty passes that fail leave no trace in the context; good ones before and after add up") {
+TEST_CASE("fifty passes that fail leave no trace in the context, and good ones before and after add up") {
   const bool shared = GENERATE(false, true);
   auto cluster = Cluster::in_process(4, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2), b = cluster->spawn<Scale>("w2", 3),

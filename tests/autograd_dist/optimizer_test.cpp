@@ -104,7 +104,7 @@ TEST_CASE("a step reports per actor who was updated and who failed, and its erro
   CHECK(one.call<&TwoTensors::values>().get()[0].to_vector<float>() == std::vector<float>(2, 0.75f));
 }
 
-TEST_CASE("a step whose owners die names them all; the others have stepped, and step again") {
+TEST_CASE("a step whose owners die names them all, and the others have stepped, and step again") {
   testing::SimCluster cluster(7, 4, hosting<TwoTensors>());
   auto a = cluster.spawn<TwoTensors>(0, 1, int64_t{2}, true),
        b = cluster.spawn<TwoTensors>(0, 2, int64_t{2}, true),

@@ -126,7 +126,7 @@ TEST_CASE("a profiled backward pass shows what was sent and received, within its
   for (const char* where : {"w1 (", "w2 ("}) CHECK_FALSE(of(trace, "part", where).empty());
 }
 
-TEST_CASE("profiles in each other have what began while they ran; ending one twice is an error") {
+TEST_CASE("profiles in each other have what began while they ran, and ending one twice is an error") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0);
   NoGradGuard guard;

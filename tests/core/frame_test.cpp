@@ -78,7 +78,7 @@ TEST_CASE("only the handler of an actor's message may not block") {
              Catch::StartsWith("[wait] would block inside an actor (?)"));
 }
 
-TEST_CASE("the manual clock moves only when told; the system clock never goes back") {
+TEST_CASE("the manual clock moves only when told, and the system clock never goes back") {
   ManualClock manual;
   const Clock& clock = manual;
   const TimePoint start = clock.now();

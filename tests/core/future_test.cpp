@@ -182,7 +182,7 @@ TEST_CASE("recover sees the error and gives a value, a future, or another error 
   CHECK(seen);
 }
 
-TEST_CASE("a future is cancelled by whoever has it, for all; its promise may come too late") {
+TEST_CASE("a future is cancelled by whoever has it, for all, and its promise may come too late") {
   const Promise<int> p;
   const auto f = p.future(), copy = f;
   int told = 0;
@@ -267,7 +267,7 @@ TEST_CASE("all() may give the first error in time, at once") {
   CHECK(good.get() == std::vector<int>{1, 2});
 }
 
-TEST_CASE("any() gives the first value and whose it is; failures count only if nothing else is left") {
+TEST_CASE("any() gives the first value and whose it is, and failures count only if nothing else is left") {
   const std::vector<Promise<int>> p(3);
   const auto first = any(std::vector{p[0].future(), p[1].future(), p[2].future()});
   p[2].fail(Error(ErrorKind::failed, "third"));
@@ -359,7 +359,7 @@ TEST_CASE("callbacks run in the frame of whoever added them") {
   CHECK(frame().context == 0);
 }
 
-TEST_CASE("blocking inside an actor is refused; taking what is there is not") {
+TEST_CASE("blocking inside an actor is refused, and taking what is there is not") {
   const Promise<int> p;
   const std::string what = "Layer::forward of w1/Layer#3";
   int actor = 0;

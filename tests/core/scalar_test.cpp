@@ -73,7 +73,7 @@ TEST_CASE("numbers that a dtype cannot hold are refused where they are stored") 
   CHECK(t.to_vector<int64_t>()[0] == (int64_t{1} << 53) + 1);
 }
 
-TEST_CASE("two dtypes meet in the smallest that holds both; the halves meet in float32") {
+TEST_CASE("two dtypes meet in the smallest that holds both, and the halves meet in float32") {
   const DType order[] = {boolean, uint8, int32, int64, bfloat16, float32, float64};
   for (size_t i = 0; i < std::size(order); ++i)
     for (size_t j = 0; j < std::size(order); ++j)

@@ -74,7 +74,8 @@ TEST_CASE("a writer that is killed leaves nothing where files may have no name",
   CHECK(names_in(dir.path) == std::set<std::string>{"model"});
 }
 
-TEST_CASE("what writers left that are gone is removed by the next one; that of living ones stays", "[data]") {
+TEST_CASE("what writers left that are gone is removed by the next one, and that of living ones stays",
+          "[data]") {
   Folder dir;
   const std::string path = dir.path / "model";
   dir.file("model.writing-1-0", std::string(1000, 'x'));  // process 1 lives, but holds no lock

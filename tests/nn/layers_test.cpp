@@ -83,7 +83,7 @@ TEST_CASE("a linear layer starts uniform in +-1/sqrt(in), from a generator that 
   CHECK(a.bias.requires_grad());
 }
 
-TEST_CASE("a linear layer without bias has one parameter; sizes must be positive") {
+TEST_CASE("a linear layer without bias has one parameter, and sizes must be positive") {
   nn::Linear fc(2, 3, false);
   CHECK(fc.parameters().size() == 1);
   CHECK_FALSE(fc.bias.defined());

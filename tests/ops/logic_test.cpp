@@ -58,7 +58,7 @@ TEST_CASE("special values are found") {
   CHECK(flags(Tensor::of<int64_t>({1}).isfinite()) == Flags{true});
 }
 
-TEST_CASE("logic takes what is not 0 for true; any and all are for everything") {
+TEST_CASE("logic takes what is not 0 for true, and any and all are for everything") {
   const Tensor a = Tensor::of<bool>({false, false, true, true}),
                b = Tensor::of<bool>({false, true, false, true});
   CHECK(flags(ops::logical_and(a, b)) == Flags{false, false, false, true});

@@ -21,7 +21,7 @@ Tensor leaf(std::vector<double> values, const Shape& shape) {
 }
 std::vector<double> list(const Tensor& t) { return t.to_vector<double>(); }
 
-TEST_CASE("equal largest, smallest and middle elements share the gradient; NaNs do too") {
+TEST_CASE("equal largest, smallest and middle elements share the gradient, and NaNs do too") {
   const Tensor x = leaf({1, 5, 5, -2, 5, -2}, {2, 3});
   CHECK(list(autograd::grad({ops::max(x)}, {x})[0]) == std::vector<double>{0, 1 / 3., 1 / 3., 0, 1 / 3., 0});
   CHECK(list(autograd::grad({ops::min(x)}, {x})[0]) == std::vector<double>{0, 0, 0, 0.5, 0, 0.5});

@@ -95,7 +95,7 @@ TEST_CASE("a scaled loss gives the same step") {
   CHECK_THAT(text_of([&] { scaler.step(other); }), Contains("has stepped already"));
 }
 
-TEST_CASE("steps with infinite gradients are left out and lower the scale; good ones raise it") {
+TEST_CASE("steps with infinite gradients are left out and lower the scale, and good ones raise it") {
   Tensor p = param({1}), q = param({1});
   SGD a({p}, {.lr = 1}), b({q}, {.lr = 1});
   LossScaler scaler({.init_scale = 8, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 2});

@@ -355,7 +355,7 @@ TEST_CASE("gradients of halves may be float32, no others") {
   CHECK(sgd.state().at("0.step").item() == 2);
 }
 
-TEST_CASE("small gradients of halves survive unscaling; clipping keeps their dtype") {
+TEST_CASE("small gradients of halves survive unscaling, and clipping keeps their dtype") {
   Tensor p = Tensor::full({4}, 1, float16).set_requires_grad();
   SGD sgd({p}, {.lr = 1});
   optim::LossScaler scaler({.init_scale = 65536});

@@ -240,7 +240,7 @@ TEST_CASE("ssp: nobody waits within the bound, everybody beyond it, and reads ho
     }
 }
 
-TEST_CASE("async never waits; its ledger counts the updates in between") {
+TEST_CASE("async never waits, and its ledger counts the updates in between") {
   Model m("async", 2);
   const Ticket old = m.read(1);
   for (int i = 0; i < 5; ++i) {
@@ -255,7 +255,7 @@ TEST_CASE("async never waits; its ledger counts the updates in between") {
   CHECK(m.state.ledger().delays == std::map<int64_t, int64_t>{{0, 5}, {5, 1}});
 }
 
-TEST_CASE("a newcomer begins with the oldest open step; who leaves is not waited for") {
+TEST_CASE("a newcomer begins with the oldest open step, and who leaves is not waited for") {
   Model m("ssp(2)", 2);
   for (int i = 0; i < 2; ++i) m.read(0), m.push(0);
   m.read(1), m.push(1);

@@ -46,7 +46,7 @@ TEST_CASE("a compression is text, and other texts are refused with what was expe
               "and \" always\" behind it or not");
 }
 
-TEST_CASE("fp16 and bf16 round each element once; what does not fit travels as it is") {
+TEST_CASE("fp16 and bf16 round each element once, and what does not fit travels as it is") {
   const Tensor x = some({33, 3}, 1);
   CHECK(bit_equal(through(x, "fp16"), x.to(float16).to(float32)));
   CHECK(bit_equal(through(x, "bf16"), x.to(bfloat16).to(float32)));

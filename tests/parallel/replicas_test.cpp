@@ -200,7 +200,8 @@ TEST_CASE("a hundred epochs with a table on another worker follow the training o
   close(table.call<&Table::value>().get(), local.table.detach());
 }
 
-TEST_CASE("a lost replica is named to those that wait for it; different tensors and weights are refused") {
+TEST_CASE(
+    "a lost replica is named to those that wait for it, and different tensors and weights are refused") {
   SimCluster cluster(1, 4, hosting<Table, Trainer>());
   cluster.network().set_faults({.delay = std::chrono::milliseconds(1)});
   const Tensor one = Tensor::full({2}, 1, kDouble);

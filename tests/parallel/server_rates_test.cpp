@@ -99,7 +99,7 @@ TEST_CASE("with 10 % of the steps four times as long, SSP(3) and a quorum of 3 o
   CHECK(quorum >= 1.4);
 }
 
-TEST_CASE("SSP cannot help a worker that is always slow; who does not wait for it goes on") {
+TEST_CASE("SSP cannot help a worker that is always slow, and who does not wait for it goes on") {
   const Pace slow{.slowness = 2};
   const double bsp = learn("bsp", 3, slow, 400).steps;
   CHECK(bsp == Approx(0.5).epsilon(0.02));

@@ -275,7 +275,7 @@ TEST_CASE("a policy changes while trainers wait: they go on at once") {
   CHECK(s.report().policy == "bsp");
 }
 
-TEST_CASE("a quorum step closes on the first; the late one is told, and goes on with the others") {
+TEST_CASE("a quorum step closes on the first, and the late one is told, and goes on with the others") {
   const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
   Scene s(start, with_policy("quorum(2)", 3), 3);
   for (size_t i : {0, 1, 2}) s.pull(i);

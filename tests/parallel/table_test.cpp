@@ -79,7 +79,8 @@ TEST_CASE("gradients run through a pull to the rows, duplicates are merged, othe
   nothing_left(*cluster);
 }
 
-TEST_CASE("several pulls of a context are one step; a context without a push leaves no gradients behind") {
+TEST_CASE(
+    "several pulls of a context are one step, and a context without a push leaves no gradients behind") {
   const auto cluster = Cluster::in_process(2, {});
   const auto table = serve_table(cluster->here(), {"w1"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}), {});
   TableClient client(table);
@@ -162,7 +163,7 @@ TEST_CASE("delayed reads of rows are those before the last update") {
   CHECK(moved.sum({1}).to_vector<double>()[1] == 0);
 }
 
-TEST_CASE("rows out of range, gradients of another shape and NaN are refused; the step stays open") {
+TEST_CASE("rows out of range, gradients of another shape and NaN are refused, and the step stays open") {
   const auto cluster = Cluster::in_process(2, {});
   const auto table = serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {}), {});
   TableClient client(table);

@@ -36,7 +36,7 @@ TEST_CASE("a method that never ends does not keep a program: it is named after t
   CHECK(job.nothing_left());
 }
 
-TEST_CASE("a worker that dies while the cluster ends is named; all others end", "[process]") {
+TEST_CASE("a worker that dies while the cluster ends is named, and all others end", "[process]") {
   auto job = ending("kill");
   CHECK(job.exit_code() == 137);
   CHECK_THAT(job.errors, Contains("w0: error: worker w2 was lost") && Contains("troupe run: w2 (pid "));
@@ -87,7 +87,7 @@ struct Second {
 
 }  // namespace
 
-TEST_CASE("a cluster over sockets is made, ended and made again in one process; two at once are refused",
+TEST_CASE("a cluster over sockets is made, ended and made again in one process, and two at once are refused",
           "[process]") {
   for (int round = 0; round < 3; ++round) {
     Second second;

@@ -109,7 +109,7 @@ TEST_CASE("constructors make actors whose constructors make actors, around the w
   nothing_left(*cluster);
 }
 
-TEST_CASE("an actor hands out references to itself; elsewhere self and here say what they are for") {
+TEST_CASE("an actor hands out references to itself, and elsewhere self and here say what they are for") {
   auto cluster = Cluster::in_process(2, hosting<Tree, Leaf>());
   {
     auto tree = cluster->spawn<Tree>("w1", 0, 0);

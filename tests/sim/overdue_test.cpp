@@ -50,7 +50,7 @@ TEST_CASE("a call past the cluster's limit is told limit, time, the callee's wor
                        Contains("w1 (Trainer#") && Contains("began it") && Contains("with_timeout("));
 }
 
-TEST_CASE("a call past its own limit says whose limit it was; the callee says what it waits for") {
+TEST_CASE("a call past its own limit says whose limit it was, and the callee says what it waits for") {
   SimCluster cluster(2, 3, hosting<Trainer>());
   const auto trainer = cluster.spawn<Trainer>(0, 1), other = cluster.spawn<Trainer>(0, 2);
   SECTION("a nested call") {

@@ -42,7 +42,7 @@ TEST_CASE(
   CHECK(faults > 1'000);
 }
 
-TEST_CASE("one seed gives one run: the same messages at the same times; and another one another") {
+TEST_CASE("one seed gives one run: the same messages at the same times, and and another one another") {
   Quiet quiet;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     INFO("seed " << seed);

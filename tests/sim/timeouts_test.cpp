@@ -109,7 +109,7 @@ TEST_CASE(
   nothing_left(cluster, {0, 1, 2});
 }
 
-TEST_CASE("when a worker dies calls in flight and new ones fail and name it; the others answer") {
+TEST_CASE("when a worker dies calls in flight and new ones fail and name it, and the others answer") {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     INFO("seed " << seed);
     SimCluster cluster(seed, 3, hosting<Gate>());

@@ -1,6 +1,7 @@
 #include "tests/soak/run.h"
 
 #include "core/log.h"
+#include "core/stream.h"
 #include "tests/soak/script.h"
 
 namespace troupe::soak {
@@ -31,6 +32,7 @@ void drop_names(Cluster& cluster) {
 
 Report run(uint64_t seed, bool tracing) {
   const Plan plan = plan_of(seed);
+  manual_seed(seed);  // what is spawned takes its stream from the program's
   Report report;
   Cluster cluster(plan, hosted(), tracing);
   for (size_t i = 0; i < plan.programs.size(); ++i) {
