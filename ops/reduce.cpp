@@ -96,7 +96,7 @@ Tensor var_gradient(const Backward& b, const Tensor& g) {
   if (n <= 0 && (x.dim() == 0 || b.attrs.ints("dim").empty())) {  // as PyTorch has it
     constexpr double kInf = std::numeric_limits<double>::infinity(),
                      kNan = std::numeric_limits<double>::quiet_NaN();
-    return mul(spread, where(eq(centred.detach(), 0.0), Tensor::scalar(kNan, x.dtype()),
+    return mul(spread, where(eq(x.detach(), mean(x.detach(), {}, true)), Tensor::scalar(kNan, x.dtype()),
                              Tensor::scalar(kInf, x.dtype())));
   }
   return mul(centred, mul(spread, 2.0 / static_cast<double>(n)));

@@ -134,9 +134,18 @@ class Run {
     for (const std::string& n : lost) live_.erase(n);
   }
 
+  // A view whose history is not known refuses the question.
+  static bool is_leaf(const Tensor& t) {
+    try {
+      return t.is_leaf();
+    } catch (const Error&) {
+      return true;
+    }
+  }
+
   void raising(const Statement& s) {
     const Snapshots before = snapshots();
-    const bool was_leaf = s.writes() && live_.at(s.args[0].text).is_leaf();
+    const bool was_leaf = s.writes() && is_leaf(live_.at(s.args[0].text));
     try {
       run(s);
     } catch (const NotHere&) {
