@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <random>
+#include <set>
 
 #include "tests/support/oracle.h"
 
@@ -129,6 +130,14 @@ std::vector<Program> read_programs() {
   const json file = read_oracle("programs.json");
   for (const json& p : file.at("programs")) all.push_back(read_program(p));
   return all;
+}
+
+// More operators than needed cost only statements that are left out.
+bool shares(const Statement& s) {
+  static const std::set<std::string> views = {
+      "transpose", "permute", "unsqueeze", "squeeze",    "reshape", "flatten", "expand",  "t",
+      "view",      "narrow",  "unbind",    "contiguous", "detach",  "movedim", "getitem", "to"};
+  return views.contains(s.op);
 }
 
 }  // namespace troupe::testing

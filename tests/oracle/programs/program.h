@@ -50,6 +50,9 @@ struct Statement {
   std::vector<std::string> inputs() const;
 };
 
+/// Whether the results may share memory with the first argument in PyTorch.
+bool shares(const Statement& s);
+
 struct Root {
   std::string name;
   nlohmann::json weight;

@@ -466,14 +466,6 @@ class Run {
 
 }  // namespace
 
-// More operators than needed cost only statements that are left out.
-bool shares(const Statement& s) {
-  static const std::set<std::string> views = {
-      "transpose", "permute", "unsqueeze", "squeeze",    "reshape", "flatten", "expand",  "t",
-      "view",      "narrow",  "unbind",    "contiguous", "detach",  "movedim", "getitem", "to"};
-  return views.contains(s.op);
-}
-
 std::set<std::string> not_copies(const Program& p) {
   Groups groups;
   std::set<std::string> written, all;

@@ -50,8 +50,6 @@ RunOptions run_here();
 /// Adds what became of `p` to the tally; `label` names it in the differences.
 void run_program(const Program& p, const std::string& label, const RunOptions& options, Tally& tally);
 
-/// Whether the results may share memory with the first argument in PyTorch.
-bool shares(const Statement& s);
 /// Names of the tensors that copies could be told from: those that may share memory with one that the program
 /// writes to in place, or of which it makes a view in a no-grad block (the view follows its base's
 /// requires_grad).
