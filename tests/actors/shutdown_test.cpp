@@ -142,7 +142,8 @@ TEST_CASE(
   const Error e = error_of([&] { cluster->shutdown({.timeout = std::chrono::milliseconds(50)}); });
   CHECK(e.kind() == ErrorKind::deadline);
   CHECK_THAT(e.what(), Contains("still under way after") && Contains("Runner::wait_here") &&
-                           Contains("w2 has ") && Contains("calls or jobs under way"));
+                           (Contains("w2 has 1 calls or jobs under way") ||
+                            Contains("w2 has 2 calls or jobs under way")));  // the second comes and goes
   CHECK(error_of([&] { never.get(); }).kind() == ErrorKind::cancelled);
   CHECK(error_of([&] { stuck.call<&Runner::open>().get(); }).kind() == ErrorKind::cancelled);
   cluster.reset();
