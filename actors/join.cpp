@@ -138,7 +138,7 @@ void Coordinator::wait(Duration timeout) {
   admission_.open();
 }
 
-// Whoever waits hears why before its connection ends, and blames nobody else.
+// All that wait hear why before their connections end, and blame nobody else.
 void Coordinator::give_up(const Error& why) {
   std::vector<Ref<Invocation>> waiting;
   {

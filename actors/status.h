@@ -1,4 +1,4 @@
-// What is said of a call that gets no answer: how long it was allowed to take, and what its callee was doing.
+// The words for a call that gets no answer: how long it was allowed to take, and what its callee was doing.
 #pragma once
 #include <atomic>
 #include <string>
@@ -33,7 +33,7 @@ std::string text_of(Duration d);
 std::string overdue(const std::string& call, const std::string& worker, const Limit& limit, TimePoint now,
                     const std::string& status);
 
-/// What an actor is doing, for other threads to look at.
+/// The present work of an actor, for other threads to look at.
 class Doing {
  public:
   /// While one is alive, in the mailbox. `what` outlives the actor's use of it; `call`: its invocation.

@@ -18,7 +18,7 @@
 namespace troupe::autograd {
 namespace {
 
-// What was random in fn.
+// The random numbers of fn.
 struct Randomness {
   std::vector<Generator::Position> starts;  // where each generator was when fn first used it, in that order
   std::vector<uint64_t> drawn;              // from streams, which others may use meanwhile

@@ -1,4 +1,4 @@
-// What compilers are told, and asked, in words of their own: which instructions a function may use, what is
+// Words that each compiler has of its own, to tell or ask it: which instructions a function may use, what is
 // known of a loop, and whether a sanitizer watches.
 #pragma once
 

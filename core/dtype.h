@@ -76,7 +76,7 @@ constexpr std::string_view name(DType t) {
 constexpr bool is_half(DType t) { return t == DType::bfloat16 || t == DType::float16; }
 /// int32 or uint8: for storage, computed with as int64; what is stored is the result modulo 2^32 or 2^8.
 constexpr bool is_narrow_integer(DType t) { return t == DType::int32 || t == DType::uint8; }
-/// What elements of dtype t are computed with: float32 for halves, int64 for narrow integers, else t.
+/// The dtype that elements of dtype t are computed in: float32 for halves, int64 for narrow integers, else t.
 constexpr DType compute_dtype(DType t) {
   return is_half(t) ? DType::float32 : is_narrow_integer(t) ? DType::int64 : t;
 }

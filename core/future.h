@@ -43,7 +43,7 @@ struct ThenResult<F, void> {
 ///
 /// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the
 /// value is there. They must not block. They run in the frame of whoever added them (worker, context), not
-/// the completer's. What one throws is logged, and changes nothing for the others.
+/// the completer's. An exception of one is logged, and changes nothing for the others.
 ///
 /// An empty future, made by default or moved from, may be assigned to, copied and asked whether it is
 /// valid(); every other use is `invalid`.

@@ -48,8 +48,8 @@ Tensors gradients(const Optimizer& optimizer) {
   return grads;
 }
 
-// What the optimizer is to train. `invalid` if that leaves out a module that is a member, or is nothing; but
-// a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
+// The tensors that the optimizer trains. `invalid` if that leaves out a module that is a member, or is
+// nothing; but a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
 Tensors parameters_of(Actor& actor, const actors::ActorCell& cell) {
   const Tensors all = actor.parameters();
   auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor);
