@@ -14,6 +14,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
 else()
   add_compile_options(-Wno-pass-failed)  # loops that call std::exp(double) are not vectorized: that is known
+  add_compile_options(-Wno-deprecated-declarations)  # libstdc++ 12 uses such a function in std::stable_sort
 endif()
 if(TROUPE_SANITIZE)
   add_compile_options(-fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -85,13 +85,13 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
   if (x.dim() == 0) throw_invalid("[diff] needs at least one dimension, got a 0-d tensor");
   if (n < 0) throw_invalid(fmt::format("[diff] n must be at least 0, got {}", n));
   const int d = x.shape().axis(dim, "diff");
-  Tensor y = x;
-  for (; n > 0; --n) {
-    const int64_t size = y.shape()[d];
-    const Tensor after = slice(y, d, 1, size), before = slice(y, d, 0, size ? size - 1 : 0);
+  if (n == 0) return clone(x);
+  Tensor y = x;  // and the result where x has no elements, as in PyTorch
+  for (int64_t size = x.shape()[d]; n > 0 && size > 0; --n, --size) {
+    const Tensor after = slice(y, d, 1, size), before = slice(y, d, 0, size - 1);
     y = x.dtype() == boolean ? ne(after, before) : sub(after, before);
   }
-  return y.same_as(x) ? clone(x) : y;
+  return y;
 }
 
 }  // namespace troupe::ops

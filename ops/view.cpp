@@ -144,7 +144,8 @@ Tensors slice_view(const Call& c) {
   const auto [start, count] = slice_range(c, x.shape()[dim]);
   Shape shape = x.shape(), strides = x.strides();
   shape[dim] = count;
-  strides[dim] *= count > 1 ? c.attrs.integer("step") : 1;
+  int64_t stride = 0;  // of no meaning, and perhaps too large, where there are no two elements
+  if (!__builtin_mul_overflow(strides[dim], c.attrs.integer("step"), &stride)) strides[dim] = stride;
   return {viewed(x, shape, strides, count ? start * x.strides()[dim] : 0)};
 }
 

@@ -19,6 +19,8 @@ struct Statistics {
   T mean = 0, scale = 0;  // scale: 1 / deviation
 };
 
+// The rounding of the mean shows in the sum of the deviations from it, and is taken off: a row of equal
+// numbers gives zeros, however small eps (Chan, Golub and LeVeque's corrected two-pass algorithm).
 template <bool centered, class T>
 [[gnu::always_inline]] inline Statistics<T> statistics(const T* x, int64_t n, T eps) {
   Statistics<T> s;
@@ -30,11 +32,19 @@ template <bool centered, class T>
     s.mean = sums.first / static_cast<T>(n);
   }
   sums.run(
-      n, [ x, mean = s.mean ](auto& a, auto&, int64_t i) __attribute__((always_inline)) {
+      n, [ x, mean = s.mean ](auto& a, auto& b, int64_t i) __attribute__((always_inline)) {
         const auto d = at<std::remove_reference_t<decltype(a)>>(x, i) - mean;
         a += d * d;
+        if constexpr (centered) b += d;
       });
-  s.scale = 1 / std::sqrt(sums.first / static_cast<T>(n) + eps);
+  T squares = sums.first;
+  if constexpr (centered) {
+    const T lost = sums.second / static_cast<T>(n);
+    s.mean += lost;
+    squares -= sums.second * lost;
+    if (squares < 0) squares = 0;
+  }
+  s.scale = 1 / std::sqrt(squares / static_cast<T>(n) + eps);
   if constexpr (centered)  // squares beyond T's range: no number is right
     if (s.scale == 0) s.scale = std::numeric_limits<T>::quiet_NaN();
   return s;

@@ -9,6 +9,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops.h"
 #include "ops/cpu/math.h"
+#include "ops/cpu/rows.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -59,16 +60,9 @@ Rows rows_of(const Call& c, bool last = false) {
 template <int kRunning = kLanes, class A, class T, class Fold, class Merge>
 [[gnu::always_inline]] inline A fold_row(const T* row, int64_t n, A start, const Fold& fold,
                                          const Merge& merge) {
-  A lanes[kRunning];
-  for (int l = 0; l < kRunning; ++l) lanes[l] = start;
-  int64_t i = 0;
-  for (; i + kRunning <= n; i += kRunning)
-    for (int l = 0; l < kRunning; ++l) lanes[l] = fold(lanes[l], row[i + l]);
-  for (int l = 0; i < n; ++i, ++l) lanes[l] = fold(lanes[l], row[i]);
-  TROUPE_UNROLL(8)
-  for (int width = kRunning / 2; width > 0; width /= 2)
-    for (int l = 0; l < width; ++l) lanes[l] = merge(lanes[l], lanes[l + width]);
-  return lanes[0];
+  Running<A, kRunning> values(start);
+  values.take(row, n, fold);
+  return values.merged(merge);
 }
 
 template <int kRunning = kLanes, class A, class T, class Fold, class Merge>
@@ -317,11 +311,19 @@ void logsumexp(const Call& c, Tensors& out) {
     each_row<T>(r, out[0], 0.8, [n = r.n, larger](const T* row) {
       const T top = reduce_row<2 * kLanes>(row, n, -std::numeric_limits<T>::infinity(), larger, larger);
       if (std::isinf(top)) return top;  // all -inf, or a +inf: top - top would be NaN
-      const double total = reduce_row(
-          row, n, 0.0,
-          [top](double a, T v)
-              __attribute__((always_inline)) { return a + static_cast<double>(decay(v - top)); },
-          std::plus<double>());
+      double total = 0;
+      vectorized([&total, row, n, top ]() __attribute__((always_inline)) {
+        constexpr int64_t kPart = 1024;
+        T part[kPart];
+        Running<double, kLanes> sums(0);
+        for (int64_t first = 0; first < n; first += kPart) {
+          const int64_t count = std::min(kPart, n - first);
+          TROUPE_INDEPENDENT
+          for (int64_t i = 0; i < count; ++i) part[i] = decay(row[first + i] - top);
+          sums.take(part, count, [](double a, T v) { return a + static_cast<double>(v); });
+        }
+        total = sums.merged(std::plus<double>());
+      });
       return static_cast<T>(static_cast<double>(top) + std::log(total));
     });
   });

@@ -60,21 +60,73 @@ struct RowSums {
   }
 };
 
-/// Largest of a row, NaN aside; -infinity for none. Plain loops: comparisons of vectors are taken apart
-/// before the instruction set is known.
+/// N running values of one reduction, each over every N-th element: N fixes the order of the operations,
+/// whatever the instruction set. clang keeps vectors in registers and takes arrays apart, g++ does the
+/// reverse.
+template <class A, int N>
+class Running {
+ public:
+  [[gnu::always_inline]] explicit Running(A start) {
+    A all[N];
+    for (int l = 0; l < N; ++l) all[l] = start;
+    __builtin_memcpy(values_, all, sizeof all);
+  }
+
+  /// fold(value, element) over n elements, a multiple of N in all calls but the last. fold is short: what
+  /// takes more than a few operations goes into a loop of its own before.
+  template <class T, class Fold>
+  [[gnu::always_inline]] void take(const T* x, int64_t n, const Fold& fold) {
+    int64_t i = 0;
+    for (; i + N <= n; i += N) step(x + i, fold);
+    if (i == n) return;
+    A rest[N];
+    __builtin_memcpy(rest, values_, sizeof rest);
+    for (int l = 0; i < n; ++i, ++l) rest[l] = fold(rest[l], x[i]);
+    __builtin_memcpy(values_, rest, sizeof rest);
+  }
+
+  /// The values joined in halves.
+  template <class Merge>
+  [[gnu::always_inline]] A merged(const Merge& merge) const {
+    A all[N];
+    __builtin_memcpy(all, values_, sizeof all);
+    TROUPE_UNROLL(8)
+    for (int width = N / 2; width > 0; width /= 2)
+      for (int l = 0; l < width; ++l) all[l] = merge(all[l], all[l + width]);
+    return all[0];
+  }
+
+ private:
+#if defined(__clang__)
+  using V = typename Lanes<A>::type;
+  static constexpr int L = static_cast<int>(Lanes<A>::count);
+  V values_[N / L];
+
+  template <class T, class Fold>
+  [[gnu::always_inline]] void step(const T* x, const Fold& fold) {
+    for (int k = 0; k < N / L; ++k) {
+      V next;
+      for (int l = 0; l < L; ++l) next[l] = fold(values_[k][l], x[k * L + l]);
+      values_[k] = next;
+    }
+  }
+#else
+  A values_[N];
+
+  template <class T, class Fold>
+  [[gnu::always_inline]] void step(const T* x, const Fold& fold) {
+    for (int l = 0; l < N; ++l) values_[l] = fold(values_[l], x[l]);
+  }
+#endif
+};
+
+/// Largest of a row, NaN aside; -infinity for none.
 template <class T>
 [[gnu::always_inline]] inline T largest(const T* x, int64_t n) {
-  constexpr int64_t kLanes = 32;
-  T lanes[kLanes];
-  for (int64_t l = 0; l < kLanes; ++l) lanes[l] = -static_cast<T>(__builtin_inf());
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-  for (int64_t l = 0; i < n; ++i, ++l) lanes[l] = x[i] > lanes[l] ? x[i] : lanes[l];
-  TROUPE_UNROLL(8)
-  for (int64_t width = kLanes / 2; width > 0; width /= 2)
-    for (int64_t l = 0; l < width; ++l) lanes[l] = lanes[l + width] > lanes[l] ? lanes[l + width] : lanes[l];
-  return lanes[0];
+  const auto larger = [](T a, T v) __attribute__((always_inline)) { return v > a ? v : a; };
+  Running<T, 32> values(-static_cast<T>(__builtin_inf()));
+  values.take(x, n, larger);
+  return values.merged(larger);
 }
 
 }  // namespace troupe::ops::cpu

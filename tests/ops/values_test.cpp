@@ -98,6 +98,29 @@ TEST_CASE("the norm of a layer whose squares overflow is NaN, as in PyTorch") {
   for (const double x : list(ops::layer_norm(Tensor::of<double>({1e300, 1, 2}), {3}))) CHECK(std::isnan(x));
 }
 
+TEST_CASE("a row of equal numbers is normalized to zeros, however long it is") {
+  for (const DType dtype : {float32, float64})
+    for (const int64_t n : {2, 3, 7, 10, 100, 1000}) {
+      const Tensor x = Tensor::full({1, n}, 0.1, dtype);
+      for (const double y : list(ops::layer_norm(x, {n}, 1e-12))) CHECK(y == 0);
+    }
+}
+
+TEST_CASE("differences of no elements are those elements, without a context of gradients, too") {
+  const Tensor x = leaf({}, {2, 0});
+  NoGradGuard none;
+  CHECK(ops::diff(x).requires_grad());
+  CHECK_FALSE(ops::diff(x, 0).requires_grad());
+  CHECK(ops::diff(x, 3, 0).shape() == Shape({0, 0}));
+}
+
+TEST_CASE("a slice of one element has the stride of its step, as in PyTorch") {
+  const Tensor x = Tensor::zeros({1, 4}, float64), part = ops::slice(x, 0, -2, 5, 2);
+  CHECK(part.strides() == Shape({8, 1}));
+  CHECK_THROWS_AS(ops::mul_(part, x), Error);  // the same places by other strides
+  CHECK(ops::slice(x, 0, 0, 1, std::numeric_limits<int64_t>::max()).shape() == Shape({1, 4}));
+}
+
 TEST_CASE("classes of the scores' own shape are taken for probabilities, which are not integers") {
   const Tensor x = Tensor::zeros({1}, float64), pair = Tensor::zeros({2}, float64);
   const Error e = error_of([&] { ops::cross_entropy(x, Tensor::of<int64_t>({0})); });

@@ -69,6 +69,12 @@ Program in_float64(Program p) {
   return p;
 }
 
+bool has_float32(const Program& p) {
+  const auto is = [](const auto& value) { return value.dtype == "float32"; };
+  return std::ranges::any_of(p.leaves, is, &Leaf::value) ||
+         std::ranges::any_of(p.body, [&](const Statement& s) { return std::ranges::any_of(s.gives, is); });
+}
+
 Program with_noise(Program p, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> change(-1, 1);

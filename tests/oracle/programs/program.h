@@ -70,6 +70,8 @@ struct Program {
 /// The same with float64 in the place of float32, and results that need only be near: the exact answer, for
 /// where rounding has to be judged.
 Program in_float64(Program p);
+/// Whether a leaf or a result of PyTorch's is float32.
+bool has_float32(const Program& p);
 /// The same with leaves that differ in their last digit, and results that need only be near.
 Program with_noise(Program p, uint64_t seed);
 

@@ -364,7 +364,7 @@ class Run {
     if (!grad.defined() || wanted->second.is_null()) return false;
     const Tensor theirs = make_tensor(wanted->second, grad);
     const double scale = std::max(1.0, largest(theirs));
-    if (grad.dtype() == float32) {
+    if (has_float32(program_)) {
       const Tensors exact = gradients_of(in_float64(program_));
       if (exact.size() == names.size() && exact[i].defined() && std::isfinite(distance(theirs, exact[i])) &&
           distance(grad, exact[i]) <= std::max(distance(theirs, exact[i]), 1e-4 * scale))
