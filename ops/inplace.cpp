@@ -109,7 +109,7 @@ void check_scalar(const char* name, const Tensor& value) {
 
 void copy_(const Tensor& a, const Tensor& b) {
   const bool recorded = begin_recorded_write(a, "copy_", {&b});
-  if (a.same_as(b)) return;
+  if (a.same_as(b)) return a.bump_version("copy_");  // a write, as in PyTorch
   Tensor value = b;
   if (b.shape() != a.shape()) {
     if (broadcast(a.shape(), b.shape(), "copy_") != a.shape())

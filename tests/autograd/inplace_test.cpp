@@ -407,6 +407,12 @@ TEST_CASE("what a step saved and a write changed is noticed, and what PyTorch co
                return y.sum();
              }),
              Contains("[mul] input 1") && Contains("changed in place by mul_"));
+  CHECK_THAT(complaint([&] {
+               const Tensor y = w * 2, z = y.exp_() * 1.0;
+               y.copy_(y);
+               return z.sum();
+             }),
+             Contains("changed in place by copy_"));
   CHECK_FALSE(w.grad().defined());
   const Tensor y = w * 2, c = Tensor::of<double>({7, 11});
   const Tensor z = y * c;  // needs c alone: v and y may change
