@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     const auto workers = cluster.workers();
     Generator random(7);
     const auto [x, y] = points(2000, random);
-    tools::Chart chart{.title = "loss over time, with stalls", .x_label = "seconds", .left_label = "loss"};
+    tools::Chart chart{.title = "Loss over time, with stalls", .x_label = "seconds", .left_label = "loss"};
     for (const std::string& name : policy.empty() ? std::vector<std::string>{"bsp", "ssp(3)", "async"}
                                                   : std::vector<std::string>{policy}) {
       const auto served = parallel::serve(
