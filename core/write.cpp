@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "core/error.h"
 #include "core/node.h"
@@ -33,13 +35,54 @@ bool fills_its_range(const Tensor& t) {
   return true;
 }
 
-// PyTorch's rule: of tensors with gaps it is not asked, since they may interleave.
+// Elements from the first to the last, gaps included.
+int64_t extent(const Tensor& t) {
+  int64_t last = 0;
+  for (int i = 0; i < t.dim(); ++i) last += (t.shape()[i] - 1) * t.strides()[i];
+  return last + 1;
+}
+
+// Whether views with gaps have an element in common: they may interleave.
+bool meet(const Tensor& a, const Tensor& b) {
+  int64_t step = 0;  // both have elements at multiples of it alone
+  for (const Tensor* t : {&a, &b})
+    for (int i = 0; i < t->dim(); ++i)
+      if (t->shape()[i] > 1) step = std::gcd(step, t->strides()[i]);
+  const int64_t apart = b.storage_offset() - a.storage_offset(), size = extent(a);
+  if (step > 1 && apart % step != 0) return false;
+  std::vector<bool> taken(static_cast<size_t>(size));
+  for_each_run(a, [&](int64_t at, int64_t count, int64_t by) {
+    for (int64_t i = 0; i < count; ++i) taken[static_cast<size_t>(at + i * by)] = true;
+  });
+  bool found = false;
+  for_each_run(b, [&](int64_t at, int64_t count, int64_t by) {
+    for (int64_t i = 0, place = apart + at; i < count; ++i, place += by)
+      found |= place >= 0 && place < size && taken[static_cast<size_t>(place)];
+  });
+  return found;
+}
+
+// Element by element the same ones.
+bool same_places(const Tensor& a, const Tensor& b) {
+  if (a.storage_offset() != b.storage_offset() || a.numel() != b.numel()) return false;
+  int i = 0, j = 0;
+  for (;; ++i, ++j) {
+    while (i < a.dim() && a.shape()[i] == 1) ++i;
+    while (j < b.dim() && b.shape()[j] == 1) ++j;
+    if (i == a.dim() || j == b.dim()) return i == a.dim() && j == b.dim();
+    if (a.shape()[i] != b.shape()[j] || a.strides()[i] != b.strides()[j]) return false;
+  }
+}
+
+// Of tensors with gaps PyTorch does not ask, and the order of the elements decides.
 bool overlaps_in_part(const Tensor& a, const Tensor& b) {
   if (a.same_as(b) || a.storage() != b.storage() || a.numel() == 0 || b.numel() == 0) return false;
-  if (!fills_its_range(a) || !fills_its_range(b)) return false;
-  const std::byte *from = a.bytes(), *to = from + a.nbytes(), *other = b.bytes(), *end = other + b.nbytes();
-  if (from == other && to == end) return a.strides() != b.strides();
-  return from < end && other < to;
+  const int64_t first = a.storage_offset(), end = first + extent(a), other = b.storage_offset(),
+                other_end = other + extent(b);
+  if (other >= end || first >= other_end) return false;
+  if (fills_its_range(a) && fills_its_range(b))
+    return first != other || a.numel() != b.numel() || a.strides() != b.strides();  // PyTorch's rule
+  return !same_places(a, b) && meet(a, b);
 }
 
 [[noreturn]] void complain(const char* writer, const std::string& text) {

@@ -371,6 +371,13 @@ TEST_CASE("what PyTorch refuses is refused before anything changes") {
     const Tensor s = Tensor::zeros({2, 2});
     s.add_(s.transpose(0, 1));
   });
+  const Tensor square = Tensor::zeros({4, 4});
+  refused("shares some of its elements", [&] { square.mul_(square.select(1, 3)); });
+  refused("shares some of its elements", [&] { square.slice(1, 0, 3).copy_(square.slice(1, 1, 4)); });
+  refused("shares some of its elements", [&] { square.slice(1, 0, 4, 2).add_(square.slice(1, 0, 1)); });
+  square.slice(1, 0, 4, 2).add_(square.slice(1, 1, 4, 2));  // they interleave
+  square.slice(1, 0, 2).add_(square.slice(1, 2, 4));
+  square.slice(1, 0, 2).add_(square.slice(1, 0, 2).unsqueeze(0).select(0, 0));  // the same places
   w.detach().mul_(1);  // a detached handle has no history: as in PyTorch
   piece.detach().mul_(1);
 }
