@@ -59,7 +59,7 @@ template <class T>
     const int64_t count = std::min(kPart, n - first);
     T* e = to ? to + first : part;
     TROUPE_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) e[i] = unfused_decay(x[first + i] - top);
+    for (int64_t i = 0; i < count; ++i) e[i] = decay(x[first + i] - top);
     RowSums<T> sums;
     sums.run(
         count, [e](auto& a, auto&, int64_t i)

@@ -24,7 +24,6 @@ template <class T, class... C>
 }
 
 /// x = n log 2 + r, with |r| <= log(2) / 2, for x in [-104, 89].
-template <bool kFused>
 struct PowerOfTwo {
   float r;
   uint32_t bits;  ///< n + 254 in the lowest 9, which is all that matters
@@ -32,8 +31,8 @@ struct PowerOfTwo {
   // Adding 1.5 * 2^23 rounds to an integer, in the low bits.
   [[gnu::always_inline]] explicit PowerOfTwo(float x) {
     constexpr float kRound = 12582912.f + 254.f;
-    const float shifted = sum(x, 1.44269504088896341f, kRound), n = shifted - kRound;
-    r = sum(n, 2.12194440e-4f, sum(n, -0.693359375f, x));
+    const float shifted = fused(x, 1.44269504088896341f, kRound), n = shifted - kRound;
+    r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, x));
     bits = std::bit_cast<uint32_t>(shifted);
   }
   // 2^n as the product of two powers, so that neither leaves the range of exponents.
@@ -43,39 +42,20 @@ struct PowerOfTwo {
   [[gnu::always_inline]] float whole() const { return std::bit_cast<float>((bits - 127u) << 23); }
   // exp(r) - 1. Polynomial as in Cephes' expf.
   [[gnu::always_inline]] float rest_of_exp() const {
-    float p = 1.9875691500e-4f;
-    p = sum(p, r, 1.3981999507e-3f);
-    p = sum(p, r, 8.3334519073e-3f);
-    p = sum(p, r, 4.1665795894e-2f);
-    p = sum(p, r, 1.6666665459e-1f);
-    p = sum(p, r, 5.0000001201e-1f);
-    return sum(p * r, r, r);
-  }
-  [[gnu::always_inline]] static float sum(float a, float b, float c) {
-    if constexpr (kFused)
-      return fused(a, b, c);
-    else
-      return a * b + c;
+    const float p = polynomial(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                               1.6666665459e-1f, 5.0000001201e-1f);
+    return fused(p * r, r, r);
   }
 };
 
 /// exp(x) within 2 ulp for x up to 89; 0 below -104, cut off in what comes out: two cuts of one value are
 /// compiled to seven instructions, not four.
 [[gnu::always_inline]] inline float decay(float x) {
-  const PowerOfTwo<true> n(x);
+  const PowerOfTwo n(x);
   const float y = fused(n.rest_of_exp(), n.half(), n.half()) * n.rest();
   return x < -104.f ? 0.f : y;
 }
 [[gnu::always_inline]] inline double decay(double x) { return std::exp(x); }
-
-/// As decay(), with each operation rounded, in nearly twice its time. For losses, where the last bits decide
-/// about whole runs (docs/decisions.md).
-[[gnu::always_inline]] inline float unfused_decay(float x) {
-  const PowerOfTwo<false> n(x);
-  const float y = (n.rest_of_exp() + 1.f) * n.half() * n.rest();
-  return x < -104.f ? 0.f : y;
-}
-[[gnu::always_inline]] inline double unfused_decay(double x) { return std::exp(x); }
 
 /// Within 2 ulp; 0 below -104, infinity above 88.73.
 [[gnu::always_inline]] inline float fast_exp(float x) { return decay(x > 89.f ? 89.f : x); }
@@ -84,7 +64,7 @@ struct PowerOfTwo {
 /// exp(x) - 1 within 3 ulp, also near zero: 2^n (exp(r) - 1) + (2^n - 1).
 [[gnu::always_inline]] inline float fast_expm1(float x) {
   const float c = x > 89.f ? 89.f : x;
-  const PowerOfTwo<true> n(c);
+  const PowerOfTwo n(c);
   const float q = n.rest_of_exp(), a = n.half(), b = n.rest();
   const float y = c > 64.f ? (q + 1.f) * a * b : fused(q, a * b, a * b - 1.f);
   const float low = x < -18.f ? -1.f : y;  // exp(-18) is below half an ulp of 1
@@ -134,7 +114,7 @@ template <class T>
 /// rounding of the quotient, h minus h times it. tanh(10) rounds to 1.
 [[gnu::always_inline]] inline float fast_tanh(float x) {
   const float a = std::fabs(x), c = a > 10.f ? 10.f : a;
-  const PowerOfTwo<true> n(c + c);
+  const PowerOfTwo n(c + c);
   const float w = n.whole() * 0.5f, h = fused(n.rest_of_exp(), w, w - 0.5f), y = h / (h + 1.f);
   return std::copysign(h < 1.f ? fused(-h, y, h) : y, x);
 }

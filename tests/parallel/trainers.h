@@ -58,23 +58,6 @@ inline Tensors initial_values(const Run& run, DType dtype) {
   return start;
 }
 
-/// Losses of the run in one place, without servers.
-inline std::vector<double> train_here(const Run& run, int steps, DType dtype) {
-  Tensors w = initial_values(run, dtype);
-  for (Tensor& t : w) t.set_requires_grad();
-  const auto optimizer = optim::make(run.optimizer, run.options, w);
-  std::vector<double> losses;
-  for (int step = 0; step < steps; ++step) {
-    const auto [x, y] = batch(run, step);
-    optimizer->zero_grad();
-    const Tensor loss = cross_entropy(perceptron(w, x.to(dtype)), y);
-    losses.push_back(loss.item());
-    autograd::backward(loss);
-    optimizer->step();
-  }
-  return losses;
-}
-
 /// Losses of the run, each batch cut over all trainers.
 inline std::vector<double> train_served(Cluster& cluster, const Run& run, int steps, int trainers,
                                         const std::vector<Place>& servers, const std::string& policy,

@@ -26,7 +26,7 @@ std::vector<double> over_processes(int workers, std::vector<std::string> flags) 
 
 TEST_CASE("a pipeline over processes has the bits of one in memory, and follows PyTorch",
           "[process][trajectory]") {
-  const Run run = transformer_runs().at(0);
+  const Run run = transformer_runs("generated").at(0);
   const int steps = 6;
   struct Way {
     std::string schedule;
@@ -53,6 +53,6 @@ TEST_CASE("a pipeline over processes has the bits of one in memory, and follows 
          .checkpoint = way.recompute ? parallel::Checkpoint::always : parallel::Checkpoint::never});
     CHECK(apart == together);
     REQUIRE(apart.size() == static_cast<size_t>(steps));
-    for (size_t i = 0; i < apart.size(); ++i) CHECK(std::abs(apart[i] - run.losses[i]) <= 1e-4);
+    CHECK(farthest(run, apart).first <= tolerance(run, float32));
   }
 }

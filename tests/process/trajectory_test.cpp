@@ -18,9 +18,9 @@ Lines in_memory(const Run& run, int steps) {
   return lines;
 }
 
-Lines over_processes(size_t index, int steps) {
-  Launcher job({"-n", "3", program("trajectory_worker"), "--run", std::to_string(index), "--steps",
-                std::to_string(steps)});
+Lines over_processes(const std::string& data, size_t index, int steps) {
+  Launcher job({"-n", "3", program("trajectory_worker"), "--data", data, "--run", std::to_string(index),
+                "--steps", std::to_string(steps)});
   const int code = job.exit_code();
   INFO(job.output << job.errors);
   REQUIRE(code == 0);
@@ -62,21 +62,41 @@ Lines whole(const Run& run, int steps) {
   return lines;
 }
 
-void follows(const Run& run, const Lines& lines) {
-  size_t step = 0;
-  double worst = 0;
-  size_t at = 0;
-  for (const auto& line : lines) {
-    if (!line.starts_with("loss ")) continue;
-    REQUIRE(step < run.losses.size());
-    const double loss = std::strtod(line.c_str() + line.rfind(' '), nullptr);
-    const double distance = std::abs(loss - run.losses[step]);
-    if (!(distance <= worst)) worst = distance, at = step;
-    ++step;
+std::vector<double> losses_of(const Lines& lines) {
+  std::vector<double> losses;
+  for (const auto& line : lines)
+    if (line.starts_with("loss ")) losses.push_back(std::strtod(line.c_str() + line.rfind(' '), nullptr));
+  return losses;
+}
+
+void one_step(const std::string& data, size_t count) {
+  const auto runs = mlp_runs(data);
+  REQUIRE(runs.size() == count);
+  for (size_t i = 0; i < count; ++i) {
+    INFO(runs[i].str());
+    const Lines expected = whole(runs[i], 1);
+    REQUIRE(expected.size() == 13);  // one loss, six gradients, six parameters
+    CHECK(in_memory(runs[i], 1) == expected);
+    CHECK(over_processes(data, i, 1) == expected);
   }
-  CHECK(step == run.losses.size());
-  INFO(run.str() << ": largest difference at step " << at);
-  CHECK(worst <= tolerance(run));
+}
+
+void whole_runs(const std::string& data, size_t count) {
+  const auto runs = mlp_runs(data);
+  REQUIRE(runs.size() == count);
+  for (size_t i = 0; i < count; ++i) {
+    INFO(runs[i].str());
+    const int steps = static_cast<int>(runs[i].losses.size());
+    REQUIRE(steps == 120);
+    const Lines lines = over_processes(data, i, steps);
+    CHECK(lines == in_memory(runs[i], steps));
+    CHECK(lines == whole(runs[i], steps));
+    const auto losses = losses_of(lines);
+    REQUIRE(losses.size() == runs[i].losses.size());
+    const auto [distance, step] = farthest(runs[i], losses);
+    INFO("largest difference at step " << step);
+    CHECK(distance <= tolerance(runs[i], float32));
+  }
 }
 
 }  // namespace
@@ -84,32 +104,23 @@ void follows(const Run& run, const Lines& lines) {
 TEST_CASE(
     "one step over three workers gives the loss, gradients and parameters of the whole model, bit for bit",
     "[process][trajectory]") {
-  const auto runs = mlp_runs();
-  REQUIRE(runs.size() == 5);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!has_data(runs[i])) continue;
-    INFO(runs[i].str());
-    const Lines expected = whole(runs[i], 1);
-    REQUIRE(expected.size() == 13);  // one loss, six gradients, six parameters
-    CHECK(in_memory(runs[i], 1) == expected);
-    CHECK(over_processes(i, 1) == expected);
-  }
+  one_step("generated", 2);
+}
+
+TEST_CASE("one step on mnist over three workers gives the bits of the whole model", "[process][trajectory]") {
+  if (!has_data("mnist")) return;
+  one_step("mnist", 3);
 }
 
 TEST_CASE(
     "a run over three processes has the bits of the run in memory and of the whole model, and follows "
     "PyTorch",
     "[process][trajectory][oracle]") {
-  const auto runs = mlp_runs();
-  REQUIRE(runs.size() == 5);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!has_data(runs[i])) continue;
-    INFO(runs[i].str());
-    const int steps = static_cast<int>(runs[i].losses.size());
-    REQUIRE(steps == 120);
-    const Lines lines = over_processes(i, steps);
-    CHECK(lines == in_memory(runs[i], steps));
-    CHECK(lines == whole(runs[i], steps));
-    follows(runs[i], lines);
-  }
+  whole_runs("generated", 2);
+}
+
+TEST_CASE("a run on mnist over three processes has the bits of the whole model, and follows PyTorch",
+          "[process][trajectory][oracle]") {
+  if (!has_data("mnist")) return;
+  whole_runs("mnist", 3);
 }

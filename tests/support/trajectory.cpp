@@ -2,6 +2,7 @@
 #include "tests/support/trajectory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "nn/init.h"
 #include "tests/support/options.h"
 #include "tests/support/oracle.h"
+#include "tests/support/skip.h"
 
 namespace troupe::testing {
 namespace {
@@ -81,11 +83,6 @@ std::pair<Tensor, Tensor> transformer_batch(const std::string& data, int step) {
   return sequences(tokens, step);
 }
 
-double option(const Run& run, const std::string& name) {
-  const auto it = run.options.find(name);
-  return it == run.options.end() ? 0 : *it->second.get_if<double>();
-}
-
 }  // namespace
 
 std::string Run::str() const {
@@ -100,17 +97,18 @@ std::string Run::str() const {
 
 namespace {
 
-std::vector<Run> runs_of(const std::string& model) {
+std::vector<Run> runs_of(const std::string& model, const std::string& data) {
   std::vector<Run> runs;
   const auto file = read_oracle("trajectories.json");
   for (const auto& json : file.at("runs")) {
-    if (json.at("model") != model) continue;
+    if (json.at("model") != model || json.at("data") != data) continue;
     Run run{json.at("model"),
             json.at("data"),
             json.at("optimizer"),
             to_options(json.at("options")),
             {},
-            json.at("losses").get<std::vector<double>>()};
+            json.at("losses").get<std::vector<double>>(),
+            json.at("losses64").get<std::vector<double>>()};
     for (const auto& p : json.at("parameters")) {
       const auto dims = p.at("shape").get<std::vector<int64_t>>();
       Param param{p.at("name"), Shape(std::span<const int64_t>(dims)), {}, 0};
@@ -122,17 +120,18 @@ std::vector<Run> runs_of(const std::string& model) {
     }
     runs.push_back(std::move(run));
   }
+  if (runs.empty()) throw_invalid("[trajectory] no " + model + " on " + data);
   return runs;
 }
 
 }  // namespace
 
-std::vector<Run> mlp_runs() { return runs_of("mlp"); }
-std::vector<Run> transformer_runs() { return runs_of("transformer"); }
+std::vector<Run> mlp_runs(const std::string& data) { return runs_of("mlp", data); }
+std::vector<Run> transformer_runs(const std::string& data) { return runs_of("transformer", data); }
 
-bool has_data(const Run& run) {
-  if (run.data == "generated" || std::getenv("TROUPE_DATA")) return true;
-  std::printf("skipped: %s (TROUPE_DATA does not name a folder)\n", run.str().c_str());
+bool has_data(const std::string& data) {
+  if (data == "generated" || std::getenv("TROUPE_DATA")) return true;
+  skip_test("TROUPE_DATA does not name a folder with " + data);
   return false;
 }
 
@@ -151,9 +150,23 @@ std::pair<Tensor, Tensor> batch(const Run& run, int step) {
   throw_invalid("[trajectory] no data for " + run.model + " called " + run.data);
 }
 
-double tolerance(const Run& run) {
-  // At a rate of 0.1 on real digits, a rounding that flips one hidden unit shows in the loss.
-  return run.data == "mnist" && run.optimizer == "sgd" && option(run, "lr") >= 0.1 ? 2e-3 : 1e-4;
+const std::vector<double>& recorded(const Run& run, DType dtype) {
+  return dtype == float64 ? run.losses64 : run.losses;
+}
+
+double tolerance(const Run& run, DType dtype) {
+  if (dtype == float64) return 1e-9;
+  return run.data == "mnist" ? 2e-3 : 1e-4;
+}
+
+std::pair<double, int> farthest(const Run& run, const std::vector<double>& losses, DType dtype) {
+  std::pair<double, int> worst{-1, 0};
+  for (size_t step = 0; step < losses.size(); ++step) {
+    const double distance = std::abs(losses[step] - recorded(run, dtype).at(step));
+    if (!(distance <= worst.first)) worst = {distance, static_cast<int>(step)};
+    if (std::isnan(distance)) break;
+  }
+  return worst;
 }
 
 }  // namespace troupe::testing

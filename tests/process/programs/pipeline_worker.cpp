@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   if (auto code = flags.parse(argc, argv)) return *code;
   return launch(hosting<testing::Piece>(), [&](Cluster& cluster) {
     const auto losses = testing::train_pipeline(
-        cluster, testing::transformer_runs().at(0), static_cast<int>(steps), stages,
+        cluster, testing::transformer_runs("generated").at(0), static_cast<int>(steps), stages,
         {.schedule = schedule,
          .micro_batches = static_cast<int>(micro_batches),
          .chunks = static_cast<int>(chunks),
