@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/future.h"
+#include "core/async/future.h"
 
 namespace troupe {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/future.h"
-#include "core/value.h"
+#include "core/base/error.h"
+#include "core/async/future.h"
+#include "core/value/value.h"
 
 namespace troupe {
 

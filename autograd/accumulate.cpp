@@ -1,9 +1,9 @@
 // Sums of gradients; recorded when grad mode is on.
 #include "autograd/accumulate.h"
 
-#include "core/error.h"
-#include "core/node.h"
-#include "core/write.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
+#include "core/graph/inplace_write.h"
 
 namespace troupe::autograd {
 namespace {

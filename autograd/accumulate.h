@@ -1,6 +1,6 @@
 // How gradients are added up: which buffer may be written to, and which must be copied first.
 #pragma once
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::autograd {
 

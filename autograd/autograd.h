@@ -4,6 +4,6 @@
 #include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
-#include "autograd/graph.h"
+#include "autograd/graph_dot.h"
 #include "autograd/hooks.h"
-#include "autograd/watch.h"
+#include "autograd/ready_hooks.h"

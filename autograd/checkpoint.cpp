@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/copy_on_write.h"
-#include "core/error.h"
-#include "core/node.h"
-#include "core/random.h"
-#include "core/saved_tensor.h"
-#include "core/stream.h"
+#include "core/graph/copy_on_write.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
+#include "core/base/generator.h"
+#include "core/graph/saved_tensor.h"
+#include "core/base/seed_stream.h"
 
 namespace troupe::autograd {
 namespace {

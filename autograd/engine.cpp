@@ -3,8 +3,8 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/pass.h"
-#include "autograd/watch.h"
-#include "core/error.h"
+#include "autograd/ready_hooks.h"
+#include "core/base/error.h"
 
 namespace troupe::autograd {
 namespace {

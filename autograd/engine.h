@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/node.h"
-#include "core/tensor.h"
+#include "core/graph/node.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::autograd {
 

@@ -7,10 +7,10 @@
 #include <cmath>
 
 #include "autograd/engine.h"
-#include "core/error.h"
-#include "core/node.h"
-#include "core/random.h"
-#include "core/write.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
+#include "core/base/generator.h"
+#include "core/graph/inplace_write.h"
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
 

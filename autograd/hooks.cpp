@@ -1,7 +1,7 @@
 // Hooks live in nodes, which cannot drop them; removing one empties it.
 #include "autograd/hooks.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::autograd {
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/node.h"
+#include "core/graph/node.h"
 
 namespace troupe::autograd {
 

@@ -9,9 +9,9 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/engine.h"
-#include "core/error.h"
-#include "core/partial_node.h"
-#include "core/write.h"
+#include "core/base/error.h"
+#include "core/graph/partial_node.h"
+#include "core/graph/inplace_write.h"
 
 namespace troupe::autograd {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/measure.h"
-#include "core/storage.h"
+#include "core/memory/storage.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

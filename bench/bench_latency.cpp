@@ -17,9 +17,9 @@
 #include <thread>
 
 #include "bench/measure.h"
-#include "core/compiler.h"
-#include "core/copy.h"
-#include "net/wire.h"
+#include "core/base/compiler.h"
+#include "core/memory/streaming_copy.h"
+#include "net/wire/wire.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

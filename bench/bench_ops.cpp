@@ -1,7 +1,7 @@
 // Operators and training steps in one process on one thread.
 #include "bench/measure.h"
 #include "bench/transformer.h"
-#include "ops/cpu/simd.h"
+#include "ops/cpu/loops/simd.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

@@ -3,7 +3,7 @@
 // is the peer's; cut into 32 it leaves one sample to a micro-batch, whose products are too small to be fast,
 // so that a batch of 256 shows what the schedule makes of its time.
 #include "bench/measure.h"
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

@@ -3,9 +3,9 @@
 #include <chrono>
 
 #include "bench/measure.h"
-#include "core/futures.h"
-#include "core/random.h"
-#include "parallel/served_table.h"
+#include "core/async/future_combinators.h"
+#include "core/base/generator.h"
+#include "parallel/server/served_table.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "ops/threads.h"
+#include "ops/dispatch/threads.h"
 #include "tools/cli.h"
 
 namespace troupe::bench {

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::data {
 

@@ -1,7 +1,7 @@
 // Views of a part of a data set.
 #include "data/dataset.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::data {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/generator.h"
 #include "data/glyphs.h"
 
 namespace troupe::data {

@@ -16,7 +16,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::data {
 namespace fs = std::filesystem;

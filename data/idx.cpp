@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/file.h"
 
 namespace troupe::data {

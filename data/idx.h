@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/shape.h"
-#include "core/tensor.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/tensor.h"
 #include "data/dataset.h"
 
 namespace troupe::data {

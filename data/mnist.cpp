@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/idx.h"
 
 namespace troupe::data {

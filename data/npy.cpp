@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/file.h"
 
 namespace troupe::data {

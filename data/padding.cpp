@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::data {
 namespace {

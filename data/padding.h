@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 #include "data/sampler.h"
 
 namespace troupe::data {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "core/thread.h"
+#include "core/base/error.h"
+#include "core/base/thread.h"
 
 namespace troupe::data {
 namespace detail {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/loader.h"
 #include "data/padding.h"
 

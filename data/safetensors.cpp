@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/safetensors_header.h"
 
 namespace troupe::data {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 #include "data/file.h"
 
 namespace troupe::data {

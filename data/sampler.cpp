@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/generator.h"
 
 namespace troupe::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/file.h"
 
 namespace troupe::data {

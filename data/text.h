@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/random.h"
-#include "core/tensor.h"
+#include "core/base/generator.h"
+#include "core/tensor/tensor.h"
 #include "data/dataset.h"
 
 namespace troupe::data {

@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "data/text.h"
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 #include "tools/chart.h"
 #include "tools/cli.h"
 #include "tools/layout.h"

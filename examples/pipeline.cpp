@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "data/digits.h"
-#include "parallel/split.h"
+#include "parallel/pipeline/split.h"
 #include "tools/cli.h"
 #include "tools/timeline.h"
 #include "troupe/troupe.h"

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <deque>
 
-#include "parallel/pipeline.h"
-#include "parallel/replicas.h"
-#include "parallel/served_table.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/data/replicas.h"
+#include "parallel/server/served_table.h"
 #include "tools/chart.h"
 #include "tools/cli.h"
 #include "tools/progress.h"

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <thread>
 
-#include "core/futures.h"
-#include "parallel/served.h"
+#include "core/async/future_combinators.h"
+#include "parallel/server/served_parameters.h"
 #include "tools/chart.h"
 #include "tools/cli.h"
 #include "troupe/troupe.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::net {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/storage.h"
+#include "core/memory/storage.h"
 
 namespace troupe::net {
 

@@ -15,11 +15,11 @@
 #include <string>
 #include <utility>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/future.h"
-#include "core/placed_storage.h"
-#include "core/value.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/async/future.h"
+#include "core/memory/placed_storage.h"
+#include "core/value/value.h"
 #include "net/message.h"
 
 namespace troupe::net {
@@ -56,7 +56,7 @@ struct Limits {
 class Connection;
 
 /// Receives what happens on connections. Calls for one connection come one at a time, in order, from a thread
-/// of the transport or from one that waits for a future (core/waiting.h), outside actors and callbacks; those
+/// of the transport or from one that waits for a future (core/async/waiting.h), outside actors and callbacks; those
 /// for different connections also at the same time. They must not block. Owned by the user of the transport;
 /// outlives it.
 class Events {

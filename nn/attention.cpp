@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/init.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/init.h"
 #include "ops/conv.h"
-#include "ops/pool.h"
+#include "ops/pooling.h"
 #include "ops/view.h"
 
 namespace troupe::nn {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "nn/module.h"
-#include "ops/window.h"
+#include "ops/dispatch/window.h"
 
 namespace troupe::nn {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/stream.h"
+#include "core/base/error.h"
+#include "core/base/seed_stream.h"
 #include "ops/dropout.h"
 
 namespace troupe::nn {

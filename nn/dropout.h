@@ -11,7 +11,7 @@ namespace troupe::nn {
 /// calls. A copy shares the generator.
 class Dropout final : public Layer {
  public:
-  /// The generator is next_generator() (core/stream.h): no two layers have the same masks, and a program that
+  /// The generator is next_generator() (core/base/seed_stream.h): no two layers have the same masks, and a program that
   /// runs again has the same ones. `invalid` unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);
   /// The generator is Generator(seed).

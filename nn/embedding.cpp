@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/init.h"
 #include "ops/embedding_bag.h"
 #include "ops/index.h"

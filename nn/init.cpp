@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/error.h"
-#include "core/node.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
 
 namespace troupe::nn {
 namespace {

@@ -2,13 +2,13 @@
 #pragma once
 #include <cstdint>
 
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "core/base/seed_stream.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::nn {
 
 /// Uniform in [low, high). Elements are drawn in row-major order; so in the others. Without a generator, from
-/// next_generator() (core/stream.h), and with PyTorch's defaults; so in the others.
+/// next_generator() (core/base/seed_stream.h), and with PyTorch's defaults; so in the others.
 void uniform_(const Tensor& t, double low, double high, Generator& generator);
 void normal_(const Tensor& t, double mean, double deviation, Generator& generator);
 /// Normal, but drawn again where it falls outside [low, high] (both included), which must hold some of the

@@ -11,10 +11,10 @@
 #include <set>
 #include <typeinfo>
 
-#include "core/error.h"
-#include "core/leaf_uses.h"
-#include "core/node.h"
-#include "core/write.h"
+#include "core/base/error.h"
+#include "core/graph/leaf_uses.h"
+#include "core/graph/node.h"
+#include "core/graph/inplace_write.h"
 #include "nn/live.h"
 #include "ops/random.h"
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/node.h"
-#include "core/random.h"
-#include "core/tensor.h"
+#include "core/graph/node.h"
+#include "core/base/generator.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::nn {
 

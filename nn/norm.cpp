@@ -4,13 +4,13 @@
 
 #include <utility>
 
-#include "core/error.h"
-#include "core/node.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
 #include "nn/init.h"
 #include "nn/scale.h"
 #include "ops/arithmetic.h"
 #include "ops/inplace.h"
-#include "ops/norm.h"
+#include "ops/batch_norm.h"
 
 namespace troupe::nn {
 

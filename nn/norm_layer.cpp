@@ -4,7 +4,7 @@
 
 #include "nn/init.h"
 #include "nn/scale.h"
-#include "ops/norm_layer.h"
+#include "ops/layer_norm.h"
 
 namespace troupe::nn {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/init.h"
 #include "ops/index.h"
-#include "ops/packed_weights.h"
+#include "ops/cpu/gemm/packed_weights.h"
 #include "ops/rnn.h"
 #include "ops/view.h"
 

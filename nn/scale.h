@@ -1,6 +1,6 @@
 // What normalization layers have in common: scales, shifts and eps, checked.
 #pragma once
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::nn {
 

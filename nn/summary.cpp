@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "core/node.h"
+#include "core/graph/node.h"
 
 namespace troupe::nn {
 namespace {

@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "ops/arithmetic.h"
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/unary.h"
 

@@ -1,6 +1,6 @@
 // Activation functions, of any floating dtype (relu of integers too); results have the input's shape.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "ops/check.h"
+#include "core/base/error.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/logic.h"
-#include "ops/promote.h"
+#include "ops/dispatch/promote.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 

@@ -1,10 +1,10 @@
 // Arithmetic of two tensors, or of a tensor and a number, with broadcasting; comparisons; where.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 
-// Shapes broadcast. Operands of several dtypes meet in result_type() (ops/promote.h), as in PyTorch; each
+// Shapes broadcast. Operands of several dtypes meet in result_type() (ops/dispatch/promote.h), as in PyTorch; each
 // gets its gradient in its own. Integers wrap around. Of bools + is "or" and * is "and".
 
 Tensor add(const Tensor& a, const Tensor& b);

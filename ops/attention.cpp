@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/index.h"
 #include "ops/matmul.h"

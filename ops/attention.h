@@ -1,6 +1,6 @@
 // Softmax attention that never holds the matrix of all scores.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,7 +1,7 @@
 // Convolutions of images.
 #pragma once
-#include "ops/op.h"
-#include "ops/window.h"
+#include "ops/dispatch/op.h"
+#include "ops/dispatch/window.h"
 
 namespace troupe::ops {
 

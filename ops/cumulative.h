@@ -1,6 +1,6 @@
 // Along one dimension: running products, and differences of neighbours.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

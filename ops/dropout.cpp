@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 
 namespace troupe::ops {

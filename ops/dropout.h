@@ -1,7 +1,7 @@
 // Dropout.
 #pragma once
-#include "core/stream.h"
-#include "ops/op.h"
+#include "core/base/seed_stream.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,6 +1,6 @@
 // Sums and means of rows of a table.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,7 +1,7 @@
 #include "ops/environment.h"
 
-#include "ops/cpu/gemm.h"
-#include "ops/threads.h"
+#include "ops/cpu/gemm/gemm.h"
+#include "ops/dispatch/threads.h"
 
 namespace troupe::ops {
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/write.h"
-#include "ops/check.h"
+#include "core/base/error.h"
+#include "core/graph/inplace_write.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/view.h"
 

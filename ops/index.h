@@ -1,6 +1,6 @@
 // Picking, placing and joining elements. Indices are int64; out of range is `invalid`.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

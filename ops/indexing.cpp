@@ -7,10 +7,10 @@
 #include <cstring>
 #include <limits>
 
-#include "core/error.h"
-#include "core/node.h"
-#include "core/write.h"
-#include "ops/check.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
+#include "core/graph/inplace_write.h"
+#include "ops/dispatch/check.h"
 #include "ops/index.h"
 #include "ops/inplace.h"
 #include "ops/layout.h"

@@ -1,6 +1,6 @@
 // Indexing with numbers, slices and tensors, as x[...] of PyTorch.
 #pragma once
-#include "core/indexing.h"
+#include "core/tensor/indexing.h"
 
 namespace troupe::ops {
 

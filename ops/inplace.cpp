@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/view_history.h"
-#include "core/write.h"
+#include "core/base/error.h"
+#include "core/graph/view_history.h"
+#include "core/graph/inplace_write.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/cpu/inplace.h"
 #include "ops/logic.h"
-#include "ops/recorded.h"
+#include "ops/dispatch/recorded.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 

@@ -1,5 +1,5 @@
-// The writes in place and the indexing that core/tensor.h declares as members of Tensor.
-#include "core/tensor.h"
+// The writes in place and the indexing that core/tensor/tensor.h declares as members of Tensor.
+#include "core/tensor/tensor.h"
 #include "ops/indexing.h"
 #include "ops/inplace.h"
 

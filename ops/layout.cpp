@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "ops/check.h"
+#include "core/base/error.h"
+#include "ops/dispatch/check.h"
 #include "ops/index.h"
 #include "ops/view.h"
 

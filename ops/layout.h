@@ -1,6 +1,6 @@
 // Geometry made of the views: flatten, select, chunk, roll, repeat.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ops/arithmetic.h"
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
 #include "ops/view.h"

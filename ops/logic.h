@@ -1,6 +1,6 @@
 // Boolean operators: logic, special values, any and all; masked_fill.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,6 +1,6 @@
 // Losses. `reduction` is "mean", "sum" or "none".
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

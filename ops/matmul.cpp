@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
 #include "ops/view.h"

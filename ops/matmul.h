@@ -1,6 +1,6 @@
 // Matrix products.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,5 +1,5 @@
-// The operators that core/tensor.h declares as members of Tensor.
-#include "core/tensor.h"
+// The operators that core/tensor/tensor.h declares as members of Tensor.
+#include "core/tensor/tensor.h"
 #include "ops/ops.h"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 // Elements and counts by value: results whose sizes follow from the elements.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,12 +1,12 @@
 // Tensors of random numbers: from a generator, or from the stream of where the code runs.
 #pragma once
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "core/base/seed_stream.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::ops {
 
 /// Standard normal, of any floating dtype. The numbers are drawn in row-major order. Without a generator,
-/// from next_generator() (core/stream.h); so in the others.
+/// from next_generator() (core/base/seed_stream.h); so in the others.
 Tensor randn(const Shape& shape, Generator& generator, DType dtype = float32);
 Tensor randn(const Shape& shape, DType dtype = float32);
 /// Uniform in [0, 1).

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cumulative.h"
 #include "ops/index.h"

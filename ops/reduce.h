@@ -1,6 +1,6 @@
 // Reductions over dimensions, and cumsum.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,6 +1,6 @@
 // One step of recurrent cells.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

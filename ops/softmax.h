@@ -1,6 +1,6 @@
 // softmax and log_softmax along one dimension.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -1,6 +1,6 @@
 // Order: sort, argsort, topk. A NaN counts as larger than every number, as in PyTorch.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

@@ -3,11 +3,11 @@
 #include <limits>
 #include <numbers>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
-#include "ops/promote.h"
+#include "ops/dispatch/promote.h"
 #include "ops/view.h"
 
 namespace troupe::ops {

@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

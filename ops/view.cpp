@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "core/error.h"
-#include "ops/check.h"
+#include "core/base/error.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 
 namespace troupe::ops {

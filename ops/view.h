@@ -1,7 +1,7 @@
 // Views of a tensor's elements in another geometry, and the copies next to them (clone, to, flip, tril,
 // triu).
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 

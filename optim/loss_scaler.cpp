@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "optim/clip.h"
 #include "optim/norm.h"

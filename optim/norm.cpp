@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "ops/cpu/simd.h"
+#include "ops/cpu/loops/simd.h"
 #include "optim/pass.h"
 
 namespace troupe::optim {

@@ -1,6 +1,6 @@
 // Sizes of gradients: sums of squares and largest elements, in double and in a fixed order.
 #pragma once
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::optim {
 

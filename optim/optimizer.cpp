@@ -6,10 +6,10 @@
 #include <cmath>
 #include <set>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "core/node.h"
-#include "core/write.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/graph/node.h"
+#include "core/graph/inplace_write.h"
 #include "optim/pass.h"
 
 namespace troupe::optim {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/value.h"
+#include "core/base/error.h"
+#include "core/value/value.h"
 
 namespace troupe::optim {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "ops/cpu/simd.h"
+#include "ops/cpu/loops/simd.h"
 #include "ops/view.h"
 #include "optim/optimizer.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::optim {
 

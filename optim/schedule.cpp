@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "optim/saved.h"
 
 namespace troupe::optim {

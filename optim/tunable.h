@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "core/value.h"
+#include "core/value/value.h"
 
 namespace troupe::optim {
 

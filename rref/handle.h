@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "core/value.h"
+#include "core/value/value.h"
 
 namespace troupe::rref {
 

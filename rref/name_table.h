@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/invocation.h"
+#include "actors/cell/invocation.h"
 #include "rref/handle.h"
 
 namespace troupe::rref {

@@ -1,9 +1,9 @@
 // What can be asked about references and the objects behind them.
 #include <algorithm>
 
-#include "core/fork.h"
+#include "core/base/fork.h"
 #include "rref/ref_table.h"
-#include "rref/services.h"
+#include "rref/ref_messages.h"
 
 namespace troupe::rref {
 

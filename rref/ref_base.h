@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "actors/codec.h"
-#include "actors/worker.h"
+#include "actors/worker/worker.h"
 #include "rref/ref_table.h"
 
 namespace troupe::rref {

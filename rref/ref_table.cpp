@@ -2,11 +2,11 @@
 
 #include <map>
 
-#include "core/copy_on_write.h"
-#include "core/fork.h"
-#include "core/node.h"
-#include "core/stream.h"
-#include "rref/services.h"
+#include "core/graph/copy_on_write.h"
+#include "core/base/fork.h"
+#include "core/graph/node.h"
+#include "core/base/seed_stream.h"
+#include "rref/ref_messages.h"
 
 namespace troupe::rref {
 

@@ -8,14 +8,14 @@
 #include <unordered_set>
 #include <vector>
 
-#include "actors/interceptor.h"
-#include "actors/worker.h"
-#include "rref/creations.h"
+#include "actors/cell/interceptor.h"
+#include "actors/worker/worker.h"
+#include "rref/tables/creations.h"
 #include "rref/handle.h"
-#include "rref/holder_table.h"
+#include "rref/tables/holder_table.h"
 #include "rref/name_table.h"
-#include "rref/owner_table.h"
-#include "rref/value_table.h"
+#include "rref/tables/owner_table.h"
+#include "rref/tables/value_table.h"
 
 namespace troupe::rref {
 

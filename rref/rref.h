@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "actors/call_scope.h"
-#include "actors/methods.h"
-#include "core/copy_on_write.h"
-#include "core/log.h"
+#include "actors/cell/methods.h"
+#include "core/graph/copy_on_write.h"
+#include "core/base/log.h"
 #include "rref/remote.h"
 
 namespace troupe {

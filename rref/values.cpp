@@ -1,6 +1,6 @@
 // Results that stay where they were computed: the messages around the table of values.
 #include "rref/ref_table.h"
-#include "rref/services.h"
+#include "rref/ref_messages.h"
 
 namespace troupe::rref {
 namespace {

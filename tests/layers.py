@@ -16,7 +16,7 @@ SYSTEM = ("sys/", "linux/", "netinet/", "arpa/", "net/", "asm/", "bits/")
 # Header (regular expression) and the places, as regular expressions on the path, that may include it.
 VENDOR = [
     (r"caf/", [r"actors/"]),
-    (r"sanitizer/", [r"actors/runtime\.cpp"]),
+    (r"sanitizer/", [r"actors/runtime/runtime\.cpp"]),
     (r"(capnp|kj)/", [r"net/"]),
     (r"openssl/", [r"net/"]),
     (r"(oneapi/)?dnnl", [r"ops/cpu/"]),
@@ -25,7 +25,7 @@ VENDOR = [
     (r"ucp/|ucs/", [r"net/ucx/"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
     (r"CLI/", [r"tools/", r"examples/", r"bench/"]),
-    (r"spdlog/", [r"core/log\.cpp"]),
+    (r"spdlog/", [r"core/base/log\.cpp"]),
     (r"nlohmann/", [r"tools/", r"tests/", r"bench/", r"data/", r"examples/"]),
     (r"catch2/|rapidcheck", [r"tests/"]),
     (r"benchmark/", [r"bench/"]),
@@ -53,7 +53,7 @@ def layer_of(path, table):
 def wrong_include(path, kind, header, table):
     """What is wrong with one include; empty if nothing is."""
     top = path.split("/")[0]
-    generated = header == "net/wire.capnp.h"
+    generated = header == "net/wire/wire.capnp.h"
     vendor = next((homes for name, homes in VENDOR if re.match(name, header)), None) if kind == "<" else None
     if vendor is not None:
         if top == "tests" and "catch2" not in header and any(re.match(h, path[6:]) for h in vendor):
@@ -66,7 +66,7 @@ def wrong_include(path, kind, header, table):
             return f"<{header}> is in no table; add it to VENDOR in tests/layers.py, with its home"
         return ""
     if generated:
-        return "" if top in ("net", "tests") and path.endswith(".cpp") else "net/wire.capnp.h belongs to .cpp files of net/"
+        return "" if top in ("net", "tests") and path.endswith(".cpp") else "net/wire/wire.capnp.h belongs to .cpp files of net/"
     if "/" not in header:
         return f'"{header}" is no path from the repository root'
     mine, other = layer_of(path, table), layer_of(header, table)
@@ -77,9 +77,26 @@ def wrong_include(path, kind, header, table):
     return ""
 
 
+def circles(arrows):
+    """Folders of one layer that include each other, directly or through others; arrows: {folder: {folder: (place, header)}}."""
+    def reached(start):
+        seen, open_ = set(), [start]
+        while open_:
+            for other in arrows.get(open_.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    open_.append(other)
+        return seen
+    far = {folder: reached(folder) for folder in arrows}
+    for folder, others in arrows.items():
+        for other, (place, header) in others.items():
+            if folder in far.get(other, ()):
+                yield f'{place}: {folder} may not include "{header}": {other} includes {folder}'
+
+
 def violations(root):
     table = layers((root / "CMakeLists.txt").read_text())
-    found = []
+    found, arrows = [], {}
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
         if path.startswith(("build/", ".")) or file.suffix not in COUNTED or not file.is_file():
@@ -91,35 +108,39 @@ def violations(root):
             continue
         for number, line in enumerate(lines, 1):
             if match := INCLUDE.match(line):
-                if wrong := wrong_include(path, *match.groups(), table):
+                kind, header = match.groups()
+                if wrong := wrong_include(path, kind, header, table):
                     found.append(f"{path}:{number}: {wrong}")
-    return found
+                mine, other = path.rpartition("/")[0], header.rpartition("/")[0]
+                if kind == '"' and mine != other and layer_of(path, table) == layer_of(header, table) not in FREE:
+                    arrows.setdefault(mine, {}).setdefault(other, (f"{path}:{number}", header))
+    return found + list(circles(arrows))
 
 
 CMAKE = """troupe_layer(core LINK fmt::fmt)
 troupe_layer(ops USES core)
 troupe_layer(net USES core LINK x)
 troupe_layer(autograd USES core ops)
-troupe_layer(autograd/dist USES core ops net autograd
+troupe_layer(autograd/distributed USES core ops net autograd
              LINK x)
 """
 GOOD = {
-    "ops/a.cpp": '#include "ops/a.h"\n#include "core/tensor.h"\n#include <fmt/format.h>\n#include <sys/stat.h>\n',
+    "ops/a.cpp": '#include "ops/a.h"\n#include "core/tensor/tensor.h"\n#include <fmt/format.h>\n#include <sys/stat.h>\n',
     "ops/cpu/a.cpp": "#include <oneapi/dnnl/dnnl.hpp>\n",
-    "autograd/dist/a.h": '#include "autograd/engine.h"\n#include "net/transport.h"\n#include <vector>\n',
-    "net/wire.cpp": '#include "net/wire.capnp.h"\n#include <capnp/serialize.h>\n',
-    "tests/net/a.cpp": '#include <catch2/catch.hpp>\n#include "autograd/dist/a.h"\n',
-    "core/log.cpp": "#include <spdlog/spdlog.h>\n",
+    "autograd/distributed/a.h": '#include "autograd/engine.h"\n#include "net/transport.h"\n#include <vector>\n',
+    "net/wire/wire.cpp": '#include "net/wire/wire.capnp.h"\n#include <capnp/serialize.h>\n',
+    "tests/net/a.cpp": '#include <catch2/catch.hpp>\n#include "autograd/distributed/a.h"\n',
+    "core/base/log.cpp": "#include <spdlog/spdlog.h>\n",
 }
 BAD = {
     "core/up.cpp": '#include "ops/a.h"\n',
-    "autograd/up.h": '\n#include "autograd/dist/a.h"\n',
+    "autograd/up.h": '\n#include "autograd/distributed/a.h"\n',
     "net/side.h": '#include "ops/a.h"\n',
     "ops/caf.cpp": "#include <caf/all.hpp>\n",
     "ops/dnn.cpp": "#include <dnnl.hpp>\n",
     "ops/gpu.cpp": "#include <cuda_runtime.h>\n",
     "ops/text.h": "#include <fmt/format.h>\n",
-    "core/wire.cpp": '#include "net/wire.capnp.h"\n',
+    "core/wire.cpp": '#include "net/wire/wire.capnp.h"\n',
     "core/test.cpp": "#include <catch2/catch.hpp>\n",
     "core/log2.cpp": "#include <spdlog/spdlog.h>\n",
     "core/new.cpp": "#include <unheard/of.h>\n",

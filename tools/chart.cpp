@@ -8,7 +8,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tools/svg.h"
 
 namespace troupe::tools {

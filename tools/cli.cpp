@@ -10,8 +10,8 @@
 #include <cmath>
 #include <iostream>
 
-#include "core/error.h"
-#include "core/output.h"
+#include "core/base/error.h"
+#include "core/base/stdout.h"
 #include "data/file.h"
 
 namespace troupe::tools {

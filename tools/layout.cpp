@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/file.h"
-#include "parallel/choose.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 
 namespace troupe::tools {
 namespace {

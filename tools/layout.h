@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/pipeline.h"
-#include "parallel/server_policy.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/server/consistency/server_policy.h"
 
 namespace troupe::tools {
 

@@ -1,7 +1,7 @@
 // The `troupe` command.
 #include <iostream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tools/cli.h"
 #include "tools/launch/run.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
-#include "core/trace_json.h"
+#include "core/base/error.h"
+#include "core/base/chrome_trace.h"
 #include "tools/svg.h"
 
 namespace troupe::tools {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "parallel/step_report.h"
+#include "parallel/pipeline/step_report.h"
 
 namespace troupe::tools {
 

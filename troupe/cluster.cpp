@@ -3,16 +3,16 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
-#include "actors/gathering.h"
-#include "actors/join.h"
-#include "actors/profiler.h"
-#include "autograd/dist/engine.h"
-#include "autograd/dist/module.h"
-#include "autograd/dist/optimizer.h"
+#include "actors/cluster/all_gather.h"
+#include "actors/cluster/join.h"
+#include "actors/cluster/profiler.h"
+#include "autograd/distributed/engine.h"
+#include "autograd/distributed/optim/module_actor.h"
+#include "autograd/distributed/optim/optimizer.h"
 #include "net/socket/transport.h"
-#include "ops/threads.h"
-#include "parallel/pipeline.h"
-#include "parallel/server.h"
+#include "ops/dispatch/threads.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/server/server.h"
 
 namespace troupe {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/methods.h"
-#include "actors/worker.h"
+#include "actors/cell/methods.h"
+#include "actors/worker/worker.h"
 #include "net/sim/network.h"
 #include "rref/here.h"
 #include "troupe/environment.h"

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "core/error.h"
-#include "net/token.h"
+#include "core/base/error.h"
+#include "net/protocol/token.h"
 
 namespace troupe {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 namespace troupe {
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
-#include "core/fork.h"
-#include "core/output.h"
-#include "core/thread.h"
+#include "core/base/fork.h"
+#include "core/base/stdout.h"
+#include "core/base/thread.h"
 #include "ops/environment.h"
 
 namespace troupe {

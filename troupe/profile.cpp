@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/trace_json.h"
+#include "core/base/chrome_trace.h"
 #include "data/file.h"
 
 namespace troupe {

@@ -2,7 +2,7 @@
 #pragma once
 #include <iosfwd>
 
-#include "actors/profiler.h"
+#include "actors/cluster/profiler.h"
 #include "troupe/cluster.h"
 
 namespace troupe {

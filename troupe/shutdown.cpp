@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <exception>
 
-#include "actors/rest.h"
-#include "core/log.h"
+#include "actors/cluster/quiesce.h"
+#include "core/base/log.h"
 #include "troupe/cluster.h"
 
 namespace troupe {

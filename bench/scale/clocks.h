@@ -6,7 +6,7 @@
 #include <ctime>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::bench {
 

@@ -10,7 +10,7 @@
 #include "bench/scale/clocks.h"
 #include "bench/scale/parts.h"
 #include "bench/scale/syscalls.h"
-#include "core/log.h"
+#include "core/base/log.h"
 
 namespace troupe::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "bench/scale/parts.h"
-#include "core/storage.h"
+#include "core/memory/storage.h"
 
 namespace troupe::bench {
 namespace {

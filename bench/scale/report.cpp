@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tools/chart.h"
 
 namespace troupe::bench {

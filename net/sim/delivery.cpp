@@ -1,9 +1,9 @@
 // Connections: who delivers, and what arriving does.
 #include <fmt/format.h>
 
-#include "core/frame.h"
-#include "core/log.h"
-#include "core/node.h"
+#include "core/base/call_frame.h"
+#include "core/base/log.h"
+#include "core/graph/node.h"
 #include "net/sim/connection.h"
 
 namespace troupe::net::sim {

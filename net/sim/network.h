@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "net/transport.h"
 
 namespace troupe::net {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/thread.h"
+#include "core/base/thread.h"
 #include "net/sim/connection.h"
 
 namespace troupe::net::sim {

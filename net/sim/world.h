@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/clock.h"
-#include "core/random.h"
+#include "core/base/clock.h"
+#include "core/base/generator.h"
 #include "net/sim/network.h"
 #include "net/transport.h"
 

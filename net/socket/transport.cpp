@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <exception>
 
-#include "core/log.h"
-#include "net/socket/connection.h"
-#include "net/socket/connector.h"
-#include "net/socket/listener.h"
+#include "core/base/log.h"
+#include "net/socket/connection/connection.h"
+#include "net/socket/establish/connector.h"
+#include "net/socket/establish/listener.h"
 
 namespace troupe::net {
 namespace {

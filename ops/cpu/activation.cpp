@@ -2,8 +2,8 @@
 #include <numbers>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
 
 namespace troupe::ops::cpu {
 namespace {

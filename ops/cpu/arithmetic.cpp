@@ -2,10 +2,10 @@
 #include <bit>
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
 
 namespace troupe::ops::cpu {
 namespace {

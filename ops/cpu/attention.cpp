@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
-#include "ops/cpu/rows.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
+#include "ops/cpu/loops/rows.h"
 
 namespace troupe::ops::cpu {
 namespace {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/write.h"
-#include "ops/check.h"
+#include "core/graph/inplace_write.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
-#include "ops/cpu/rows.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
+#include "ops/cpu/loops/rows.h"
 
 namespace troupe::ops::cpu {
 namespace {

@@ -1,9 +1,9 @@
 // Kernel of ops/dropout.h: element i is decided by a hash of the seed and i.
 #include <cmath>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
+#include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 

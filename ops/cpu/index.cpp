@@ -3,10 +3,10 @@
 
 #include <cstring>
 
-#include "core/write.h"
-#include "ops/check.h"
+#include "core/graph/inplace_write.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
+#include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 namespace {

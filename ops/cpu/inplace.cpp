@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/cpu/loops.h"
+#include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // Kernels of ops/inplace.h; shapes and dtypes are checked there.
 #pragma once
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::ops::cpu {
 

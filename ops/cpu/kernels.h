@@ -1,6 +1,6 @@
 // The CPU kernels, by operator name. Each writes contiguous results from inputs of any strides.
 #pragma once
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::ops::cpu {
 

@@ -1,6 +1,6 @@
 // Kernels of ops/logic.h.
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
+#include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 

@@ -2,10 +2,10 @@
 // possible.
 #include <algorithm>
 
-#include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/packed_weights.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/gemm/packed_weights.h"
 
 namespace troupe::ops::cpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "ops/arithmetic.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
+#include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 

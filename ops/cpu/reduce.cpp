@@ -5,11 +5,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/check.h"
+#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
-#include "ops/cpu/rows.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
+#include "ops/cpu/loops/rows.h"
 
 namespace troupe::ops::cpu {
 namespace {

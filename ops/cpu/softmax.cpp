@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/write.h"
+#include "core/graph/inplace_write.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
-#include "ops/cpu/rows.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
+#include "ops/cpu/loops/rows.h"
 
 namespace troupe::ops::cpu {
 namespace {

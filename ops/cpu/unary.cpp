@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/write.h"
+#include "core/graph/inplace_write.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
-#include "ops/cpu/math.h"
+#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/math.h"
 
 namespace troupe::ops::cpu {
 namespace {

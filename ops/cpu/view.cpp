@@ -1,10 +1,10 @@
 // Kernels of ops/view.h that copy.
 #include <cstring>
 
-#include "core/transposed.h"
-#include "core/write.h"
+#include "core/tensor/transposed_copy.h"
+#include "core/graph/inplace_write.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/loops.h"
+#include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 namespace {

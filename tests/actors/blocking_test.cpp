@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/support/two_workers.h"
 
 using namespace troupe;

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "actors/incoming_calls.h"
-#include "actors/pending_calls.h"
-#include "core/random.h"
+#include "actors/calls/incoming_calls.h"
+#include "actors/calls/pending_calls.h"
+#include "core/base/generator.h"
 
 using namespace troupe;
 using namespace troupe::actors;

@@ -6,7 +6,7 @@
 #include <latch>
 #include <thread>
 
-#include "actors/this_call.h"
+#include "actors/cell/this_call.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

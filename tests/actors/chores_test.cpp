@@ -4,7 +4,7 @@
 #include <latch>
 #include <thread>
 
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "tests/support/two_workers.h"
 
 using namespace troupe;

@@ -1,5 +1,5 @@
 // Back-pressure alone: room for calls, who waits, and that nobody waits for ever, as a state machine.
-#include "actors/flow.h"
+#include "actors/calls/flow_control.h"
 
 #include <catch2/catch.hpp>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 
 using namespace troupe;
 using namespace troupe::actors;

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "actors/gathering.h"
+#include "actors/cluster/all_gather.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

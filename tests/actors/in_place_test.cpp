@@ -1,5 +1,5 @@
 // Upper layers run an actor's own methods as part of their work in its mailbox.
-#include "actors/in_place.h"
+#include "actors/cell/call_inline.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Who is let in: workers that all others can reach.
-#include "actors/join.h"
+#include "actors/cluster/join.h"
 
 #include <catch2/catch.hpp>
 #include <functional>

@@ -1,6 +1,6 @@
 // Where work runs, by how long it took: short work with the reader, long work in the pool, and no changing
 // about.
-#include "actors/pace.h"
+#include "actors/runtime/dispatch_history.h"
 
 #include <catch2/catch.hpp>
 

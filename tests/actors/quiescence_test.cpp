@@ -4,8 +4,8 @@
 #include <deque>
 #include <random>
 
-#include "actors/quiescence.h"
-#include "core/error.h"
+#include "actors/calls/quiescence.h"
+#include "core/base/error.h"
 
 using namespace troupe;
 using namespace troupe::actors;

@@ -1,5 +1,5 @@
 // The runtime without threads: turns come when its owner says so, one job each.
-#include "actors/serial_runtime.h"
+#include "actors/runtime/serial_runtime.h"
 
 #include <catch2/catch.hpp>
 

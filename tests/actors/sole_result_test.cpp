@@ -1,6 +1,6 @@
 // Large results between processes of one host: those that nobody else has are made where the caller reads
 // them, the others are copied.
-#include "actors/sole_result.h"
+#include "actors/cell/sole_result.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

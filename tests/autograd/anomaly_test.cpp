@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/autograd.h"
-#include "core/anomaly.h"
-#include "core/frame.h"
-#include "core/node.h"
+#include "core/graph/anomaly.h"
+#include "core/base/call_frame.h"
+#include "core/graph/node.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "autograd/autograd.h"
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "ops/inplace.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/autograd.h"
-#include "core/small_vector.h"
+#include "core/base/small_vector.h"
 #include "ops/ops.h"
 #include "tests/autograd/graph.h"
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "autograd/gradcheck.h"
-#include "core/node.h"
+#include "core/graph/node.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "core/error.h"
-#include "core/node.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
 #include "tests/support/error_of.h"
 
 namespace troupe::testing {

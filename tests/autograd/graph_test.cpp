@@ -1,10 +1,10 @@
 // The picture of a graph.
-#include "autograd/graph.h"
+#include "autograd/graph_dot.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "core/node.h"
+#include "core/graph/node.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

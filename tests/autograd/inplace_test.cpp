@@ -8,10 +8,10 @@
 
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
-#include "core/indexing.h"
-#include "core/node.h"
-#include "core/storage.h"
-#include "ops/check.h"
+#include "core/tensor/indexing.h"
+#include "core/graph/node.h"
+#include "core/memory/storage.h"
+#include "ops/dispatch/check.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

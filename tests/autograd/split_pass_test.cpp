@@ -6,7 +6,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/checkpoint.h"
 #include "autograd/hooks.h"
-#include "core/partial_node.h"
+#include "core/graph/partial_node.h"
 #include "ops/ops.h"
 #include "tests/autograd/graph.h"
 

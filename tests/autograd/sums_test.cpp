@@ -8,9 +8,9 @@
 #include "autograd/accumulate.h"
 #include "autograd/hooks.h"
 #include "autograd/split_pass.h"
-#include "autograd/watch.h"
-#include "core/anomaly.h"
-#include "core/error.h"
+#include "autograd/ready_hooks.h"
+#include "core/graph/anomaly.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 

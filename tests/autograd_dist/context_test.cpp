@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "autograd/dist/ended.h"
-#include "core/random.h"
+#include "autograd/distributed/ended_contexts.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "autograd/dist/context_state.h"
+#include "autograd/distributed/context_state.h"
 #include "autograd/hooks.h"
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

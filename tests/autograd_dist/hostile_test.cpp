@@ -1,8 +1,8 @@
 // Wrong links and messages from a peer: errors, and the worker goes on.
 #include <catch2/catch.hpp>
 
-#include "autograd/dist/engine.h"
-#include "core/random.h"
+#include "autograd/distributed/engine.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

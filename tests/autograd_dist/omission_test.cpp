@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/storage.h"
+#include "core/memory/storage.h"
 #include "tests/autograd_dist/half.h"
 #include "tests/support/error_of.h"
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/checkpoint.h"
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "autograd/accumulate.h"
-#include "autograd/dist/nodes.h"
-#include "autograd/dist/overlap.h"
+#include "autograd/distributed/send_receive_nodes.h"
+#include "autograd/distributed/overlap.h"
 #include "autograd/hooks.h"
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
 

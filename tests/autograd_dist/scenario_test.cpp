@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "core/storage.h"
+#include "core/memory/storage.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

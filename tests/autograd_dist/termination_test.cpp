@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "autograd/dist/termination.h"
-#include "core/random.h"
+#include "autograd/distributed/termination.h"
+#include "core/base/generator.h"
 
 using namespace troupe;
 using namespace troupe::autograd;

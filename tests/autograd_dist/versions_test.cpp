@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/checkpoint.h"
-#include "core/copy_on_write.h"
+#include "core/graph/copy_on_write.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

@@ -1,7 +1,7 @@
 // Hooks after accumulation and ready hooks in passes over several workers.
 #include <catch2/catch.hpp>
 
-#include "autograd/watch.h"
+#include "autograd/ready_hooks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

@@ -1,12 +1,12 @@
 // Lazy copies: two tensors with one run of bytes until either is written to.
-#include "core/copy_on_write.h"
+#include "core/graph/copy_on_write.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "core/node.h"
-#include "core/write.h"
+#include "core/graph/node.h"
+#include "core/graph/inplace_write.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

@@ -1,5 +1,5 @@
 // Errors: kinds, trails, what is made of other exceptions, and suggestions.
-#include "core/error.h"
+#include "core/base/error.h"
 
 #include <catch2/catch.hpp>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // The small things: frames, clocks, element types, log lines.
-#include "core/frame.h"
+#include "core/base/call_frame.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/log.h"
+#include "core/tensor/dtype.h"
+#include "core/base/log.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

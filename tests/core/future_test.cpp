@@ -1,11 +1,11 @@
 // Futures and promises: completion, callbacks, chains, joins, and what blocks where.
-#include "core/futures.h"
+#include "core/async/future_combinators.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 #include <thread>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

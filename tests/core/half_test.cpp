@@ -1,11 +1,11 @@
 // bfloat16 and float16: every value there is, and rounding at and beside every border between two of them.
-#include "core/half.h"
+#include "core/tensor/half.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
-#include "core/write.h"
+#include "core/graph/inplace_write.h"
 #include "tests/support/error_of.h"
 
 namespace troupe {

@@ -1,5 +1,5 @@
 // Graph nodes: release of long chains, hooks, the accumulator of a leaf, the grad mode.
-#include "core/node.h"
+#include "core/graph/node.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -1,12 +1,12 @@
 // Memory of small objects: reused, distinct while alive, and free to be given back by another thread.
-#include "core/pool.h"
+#include "core/memory/small_object_pool.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 using namespace troupe;
 

@@ -1,5 +1,5 @@
 // Random numbers: published vectors, repeatability, and enough statistics to catch a blunder.
-#include "core/random.h"
+#include "core/base/generator.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

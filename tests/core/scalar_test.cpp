@@ -1,11 +1,11 @@
 // Numbers as they were written, how elements convert, and which dtype holds two.
-#include "core/scalar.h"
+#include "core/tensor/scalar.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
-#include "core/write.h"
+#include "core/graph/inplace_write.h"
 #include "tests/support/error_of.h"
 
 namespace troupe {

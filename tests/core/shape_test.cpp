@@ -1,5 +1,5 @@
 // Shapes: lists of sizes in place, their product, strides, axes and broadcasting.
-#include "core/shape.h"
+#include "core/tensor/shape.h"
 
 #include <catch2/catch.hpp>
 #include <vector>

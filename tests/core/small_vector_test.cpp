@@ -1,5 +1,5 @@
 // The vector with room in place: like std::vector in every state, and no element lost or leaked.
-#include "core/small_vector.h"
+#include "core/base/small_vector.h"
 
 #include <catch2/catch.hpp>
 #include <memory>

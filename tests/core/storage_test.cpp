@@ -1,5 +1,5 @@
 // Storages and the caching allocator behind them.
-#include "core/storage.h"
+#include "core/memory/storage.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,12 +1,12 @@
 // The program's stream: seeded, repeatable, and shared by threads.
-#include "core/stream.h"
+#include "core/base/seed_stream.h"
 
 #include <catch2/catch.hpp>
 #include <set>
 #include <thread>
 #include <vector>
 
-#include "core/frame.h"
+#include "core/base/call_frame.h"
 
 using namespace troupe;
 

@@ -1,10 +1,10 @@
 // Tensors without operators: making them, views, element access, copies, errors.
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/node.h"
-#include "core/write.h"
+#include "core/graph/node.h"
+#include "core/graph/inplace_write.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

@@ -1,5 +1,5 @@
 // Values: what they say they are, and walks over the tensors and references in them.
-#include "core/value.h"
+#include "core/value/value.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,10 +1,10 @@
 // What is refused before elements are written in place.
-#include "core/write.h"
+#include "core/graph/inplace_write.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 using namespace troupe;
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/task.h"
+#include "actors/cell/task.h"
 
 namespace troupe::testing {
 

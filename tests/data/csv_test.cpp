@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "data/loader.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

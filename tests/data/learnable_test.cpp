@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "data/digits.h"
 #include "data/loader.h"
 

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 using namespace troupe;
 

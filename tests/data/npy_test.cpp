@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

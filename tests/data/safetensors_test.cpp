@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/sanitized.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "data/loader.h"
 #include "tests/support/error_of.h"
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 using namespace troupe;
 using namespace troupe::net;

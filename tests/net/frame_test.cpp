@@ -1,13 +1,13 @@
 // Frames: what is written is what is read, however the stream is cut; lengths are checked before memory is
 // taken.
-#include "net/frame.h"
+#include "net/protocol/frame.h"
 
 #include <catch2/catch.hpp>
 
 #include <cstring>
 #include <random>
 
-#include "net/socket/frame_reader.h"
+#include "net/socket/connection/frame_reader.h"
 
 using namespace troupe;
 using namespace troupe::net;

@@ -1,5 +1,5 @@
 // The handshake as a pure machine: honest ends meet, everybody else is refused.
-#include "net/handshake.h"
+#include "net/protocol/handshake.h"
 
 #include <catch2/catch.hpp>
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "net/socket/fd.h"
+#include "net/socket/loop/fd.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;

@@ -1,6 +1,6 @@
 // Rings: bytes come out as they went in, nobody sleeps while something waits, and a side that lies is found
 // out.
-#include "net/ring.h"
+#include "net/socket/shared/ring.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "net/socket/shared_ring.h"
+#include "core/base/error.h"
+#include "net/socket/shared/shared_ring.h"
 
 using namespace troupe;
 using namespace troupe::net;

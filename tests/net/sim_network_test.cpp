@@ -3,9 +3,9 @@
 #include <cstring>
 #include <thread>
 
-#include "core/frame.h"
-#include "core/log.h"
-#include "core/node.h"
+#include "core/base/call_frame.h"
+#include "core/base/log.h"
+#include "core/graph/node.h"
 #include "tests/net/sim_support.h"
 
 using namespace troupe;

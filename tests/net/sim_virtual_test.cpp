@@ -1,5 +1,5 @@
 // The simulated network in virtual time: clock, faults, partitions, crashes; the same run from the same seed.
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/net/sim_support.h"
 
 using namespace troupe;

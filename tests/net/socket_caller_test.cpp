@@ -4,7 +4,7 @@
 #include <latch>
 #include <thread>
 
-#include "core/future.h"
+#include "core/async/future.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;

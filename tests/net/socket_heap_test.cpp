@@ -6,10 +6,10 @@
 #include <cstring>
 #include <random>
 
-#include "core/tensor.h"
-#include "net/socket/shared_heap.h"
-#include "net/socket/shared_memory.h"
-#include "net/wire.h"
+#include "core/tensor/tensor.h"
+#include "net/socket/shared/shared_heap.h"
+#include "net/socket/shared/shared_memory.h"
+#include "net/wire/wire.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;

@@ -10,9 +10,9 @@
 #include <random>
 #include <thread>
 
-#include "core/ready.h"
-#include "net/socket/shared_memory.h"
-#include "net/socket/shared_ring.h"
+#include "core/async/ready.h"
+#include "net/socket/shared/shared_memory.h"
+#include "net/socket/shared/shared_ring.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;

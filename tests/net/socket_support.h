@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/log.h"
-#include "net/frame.h"
-#include "net/handshake.h"
-#include "net/socket/fd.h"
+#include "core/base/log.h"
+#include "net/protocol/frame.h"
+#include "net/protocol/handshake.h"
+#include "net/socket/loop/fd.h"
 #include "net/socket/transport.h"
 
 namespace troupe::net::test {

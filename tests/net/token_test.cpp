@@ -1,5 +1,5 @@
 // A token file is taken only when nobody else can read it.
-#include "net/token.h"
+#include "net/protocol/token.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 using troupe::net::read_token_file;
 

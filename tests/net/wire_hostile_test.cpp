@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "core/random.h"
-#include "net/wire.h"
+#include "core/base/generator.h"
+#include "net/wire/wire.h"
 
 using namespace troupe;
 using namespace troupe::net;

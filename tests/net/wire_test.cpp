@@ -1,5 +1,5 @@
 // The wire format: what goes in comes out, and what should never have been sent is refused.
-#include "net/wire.h"
+#include "net/wire/wire.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,7 +9,7 @@
 #include <functional>
 #include <limits>
 
-#include "net/frame.h"
+#include "net/protocol/frame.h"
 
 using namespace troupe;
 using namespace troupe::net;

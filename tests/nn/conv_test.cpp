@@ -1,5 +1,5 @@
 // Convolution, pooling, batch and group normalization beside PyTorch's layers.
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/nn/reference.h"
 #include "tests/support/error_of.h"

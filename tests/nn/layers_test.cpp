@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"

@@ -1,6 +1,6 @@
 // Embedding, normalization and attention beside PyTorch's layers.
 #include "tests/nn/reference.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

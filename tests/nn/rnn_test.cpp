@@ -1,5 +1,5 @@
 // LSTM and GRU beside PyTorch's layers.
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/nn/reference.h"
 #include "tests/support/error_of.h"

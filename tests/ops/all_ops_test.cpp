@@ -3,7 +3,7 @@
 #include <set>
 
 #include "autograd/engine.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 #include "tests/support/skip.h"

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "autograd/engine.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

@@ -4,10 +4,10 @@
 #include <limits>
 #include <vector>
 
-#include "core/random.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/panels.h"
-#include "ops/threads.h"
+#include "core/base/generator.h"
+#include "ops/cpu/gemm/gemm.h"
+#include "ops/cpu/gemm/panels.h"
+#include "ops/dispatch/threads.h"
 
 namespace troupe::ops::cpu {
 namespace {

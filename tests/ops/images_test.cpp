@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "autograd/engine.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"

@@ -1,13 +1,13 @@
 // Tensor::index and index_put_, beside what PyTorch gives.
-#include "core/indexing.h"
+#include "core/tensor/indexing.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>
 
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
-#include "core/node.h"
-#include "ops/check.h"
+#include "core/graph/node.h"
+#include "ops/dispatch/check.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

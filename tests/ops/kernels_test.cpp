@@ -7,7 +7,7 @@
 #include <limits>
 #include <thread>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 

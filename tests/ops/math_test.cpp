@@ -1,6 +1,6 @@
-// The functions of ops/cpu/math.h over all of float32: accuracy, and what they make of zeros, infinities and
+// The functions of ops/cpu/loops/math.h over all of float32: accuracy, and what they make of zeros, infinities and
 // NaN.
-#include "ops/cpu/math.h"
+#include "ops/cpu/loops/math.h"
 
 #include <catch2/catch.hpp>
 #include <vector>

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "autograd/engine.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"

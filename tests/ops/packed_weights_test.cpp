@@ -1,12 +1,12 @@
 // Weights that stay packed from one call to the next.
-#include "ops/packed_weights.h"
+#include "ops/cpu/gemm/packed_weights.h"
 
 #include <catch2/catch.hpp>
 #include <thread>
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm/gemm.h"
 #include "ops/ops.h"
 #include "tests/support/skip.h"
 

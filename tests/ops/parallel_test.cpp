@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "core/error.h"
-#include "ops/cpu/parallel.h"
+#include "core/base/error.h"
+#include "ops/cpu/loops/parallel.h"
 #include "ops/ops.h"
-#include "ops/threads.h"
+#include "ops/dispatch/threads.h"
 
 namespace troupe {
 namespace {

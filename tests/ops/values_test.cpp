@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "autograd/engine.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

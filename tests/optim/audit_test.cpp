@@ -8,7 +8,7 @@
 #include <set>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "optim/optim.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/ops.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"

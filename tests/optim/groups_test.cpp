@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/generator.h"
 #include "optim/norm.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"

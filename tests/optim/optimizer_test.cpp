@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "autograd/engine.h"
-#include "core/error.h"
-#include "core/node.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
+#include "core/base/generator.h"
 #include "ops/ops.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <variant>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"

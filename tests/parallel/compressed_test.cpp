@@ -1,7 +1,7 @@
 // Servers whose trainers compress what they send and read: bytes on the wire, learning, and switching off.
 #include <catch2/catch.hpp>
 
-#include "parallel/served_table.h"
+#include "parallel/server/served_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"

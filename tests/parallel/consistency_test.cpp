@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "core/random.h"
-#include "parallel/consistency.h"
+#include "core/base/generator.h"
+#include "parallel/server/consistency/consistency.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

@@ -1,5 +1,5 @@
 // Updates one step late: the weights of every step, exactly, and that steps do overlap.
-#include "parallel/delayed.h"
+#include "parallel/pipeline/delayed_updates.h"
 
 #include "tests/parallel/stages.h"
 #include "tests/support/sim_cluster.h"

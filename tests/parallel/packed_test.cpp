@@ -1,10 +1,10 @@
 // Compression without any cluster: texts, what comes back of what was packed, and error feedback.
-#include "parallel/packed.h"
+#include "parallel/server/compression/packed.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

@@ -1,5 +1,5 @@
 // When encoding pays, told with times that the test makes up.
-#include "parallel/payoff.h"
+#include "parallel/server/compression/compression_tuner.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Pipelines over real actors: the gradients of the whole model, whatever the schedule.
-#include "parallel/micro_batch.h"
+#include "parallel/pipeline/micro_batch.h"
 #include "tests/parallel/stages.h"
 
 using namespace troupe;

@@ -1,7 +1,7 @@
 // Replicas beside a remote part: gradients and training as of one model on the whole batch.
 #include <catch2/catch.hpp>
 
-#include "parallel/replicas.h"
+#include "parallel/data/replicas.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

@@ -4,9 +4,9 @@
 #include <map>
 #include <numeric>
 
-#include "parallel/check.h"
-#include "parallel/choose.h"
-#include "parallel/simulate.h"
+#include "parallel/pipeline/schedule/schedule_check.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
+#include "parallel/pipeline/schedule/simulate.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

@@ -1,8 +1,8 @@
 // What policies are worth when steps stall now and then: clusters on a virtual clock.
 #include <catch2/catch.hpp>
 
-#include "core/random.h"
-#include "parallel/served.h"
+#include "core/base/generator.h"
+#include "parallel/server/served_parameters.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"
 

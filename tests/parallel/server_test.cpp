@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "optim/optim.h"
-#include "parallel/served_table.h"
+#include "parallel/server/served_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

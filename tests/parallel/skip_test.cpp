@@ -1,5 +1,5 @@
 // Skip connections: from the stage that makes them to the stages that use them, past those in between.
-#include "parallel/links.h"
+#include "parallel/pipeline/skip_links.h"
 
 #include "tests/parallel/stages.h"
 #include "tests/support/sim_cluster.h"

@@ -1,5 +1,5 @@
 // A Sequential cut into stages: where, and that it stays the same model.
-#include "parallel/split.h"
+#include "parallel/pipeline/split.h"
 
 #include "tests/parallel/stages.h"
 

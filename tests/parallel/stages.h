@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autograd/accumulate.h"
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"

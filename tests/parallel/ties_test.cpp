@@ -1,5 +1,5 @@
 // Parameters that several stages share: by being one actor, or by ties between copies.
-#include "parallel/ties.h"
+#include "parallel/pipeline/tied_parameters.h"
 
 #include "tests/parallel/stages.h"
 

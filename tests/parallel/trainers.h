@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "parallel/served.h"
+#include "parallel/server/served_parameters.h"
 #include "tests/support/error_of.h"
 #include "tests/support/trajectory.h"
 #include "troupe/troupe.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 #include "tests/support/trajectory.h"
 #include "troupe/troupe.h"
 

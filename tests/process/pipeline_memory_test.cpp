@@ -1,6 +1,6 @@
 // The memory of pipelines: what stages keep follows the schedules' tables, and checkpointing cuts it as
 // computed.
-#include "parallel/choose.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 #include "tests/process/launcher.h"
 
 using namespace troupe;

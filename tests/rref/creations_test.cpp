@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "rref/creations.h"
+#include "rref/tables/creations.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"
 

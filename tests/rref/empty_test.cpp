@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "data/prefetch.h"
-#include "parallel/pipeline.h"
-#include "parallel/served_table.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/server/served_table.h"
 #include "tests/support/error_of.h"
 #include "troupe/profile.h"
 #include "troupe/troupe.h"

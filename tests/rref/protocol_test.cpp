@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "core/random.h"
-#include "rref/holder_table.h"
-#include "rref/owner_table.h"
+#include "core/base/generator.h"
+#include "rref/tables/holder_table.h"
+#include "rref/tables/owner_table.h"
 
 using namespace troupe;
 using namespace troupe::rref;

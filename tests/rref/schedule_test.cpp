@@ -3,7 +3,7 @@
 // nothing.
 #include <catch2/catch.hpp>
 
-#include "core/random.h"
+#include "core/base/generator.h"
 #include "tests/support/sim_cluster.h"
 
 using namespace troupe;

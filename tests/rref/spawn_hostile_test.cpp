@@ -1,7 +1,7 @@
 // Messages that create actors, malformed: errors, and the worker goes on.
 #include <catch2/catch.hpp>
 
-#include "rref/services.h"
+#include "rref/ref_messages.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
 

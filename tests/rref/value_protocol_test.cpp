@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/random.h"
-#include "rref/creations.h"
-#include "rref/holder_table.h"
-#include "rref/owner_table.h"
-#include "rref/value_table.h"
+#include "core/base/generator.h"
+#include "rref/tables/creations.h"
+#include "rref/tables/holder_table.h"
+#include "rref/tables/owner_table.h"
+#include "rref/tables/value_table.h"
 
 using namespace troupe;
 using namespace troupe::rref;

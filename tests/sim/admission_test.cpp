@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "actors/join.h"
-#include "actors/serial_runtime.h"
-#include "core/random.h"
+#include "actors/cluster/join.h"
+#include "actors/runtime/serial_runtime.h"
+#include "core/base/generator.h"
 #include "net/sim/network.h"
 #include "troupe/cluster.h"
 

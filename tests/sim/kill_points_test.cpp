@@ -2,7 +2,7 @@
 // hears of it by name, the survivors forget everything, and go on.
 #include <catch2/catch.hpp>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/soak/script.h"
 
 namespace troupe::soak {

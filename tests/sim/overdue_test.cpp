@@ -1,8 +1,8 @@
 // What a caller is told when its deadline passes: limit, time, and what the callee was doing.
 #include <catch2/catch.hpp>
 
-#include "actors/this_call.h"
-#include "parallel/served.h"
+#include "actors/cell/this_call.h"
+#include "parallel/server/served_parameters.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

@@ -1,7 +1,7 @@
 // Simulated clusters, one seed after the other. ./dev soak sim runs as many as wanted, or one of them again.
 #include <catch2/catch.hpp>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/soak/plan.h"
 #include "tests/soak/run.h"
 

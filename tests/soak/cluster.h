@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "actors/serial_runtime.h"
-#include "core/random.h"
+#include "actors/runtime/serial_runtime.h"
+#include "core/base/generator.h"
 #include "net/sim/network.h"
-#include "net/wire.h"
+#include "net/wire/wire.h"
 #include "tests/soak/plan.h"
 #include "troupe/cluster.h"
 

@@ -2,8 +2,8 @@
 #include <csignal>
 #include <cstdio>
 
-#include "core/log.h"
-#include "core/random.h"
+#include "core/base/log.h"
+#include "core/base/generator.h"
 #include "tests/soak/plan.h"
 #include "tests/soak/run.h"
 #include "tools/cli.h"

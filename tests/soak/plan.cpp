@@ -1,6 +1,6 @@
 #include "tests/soak/plan.h"
 
-#include "core/random.h"
+#include "core/base/generator.h"
 
 namespace troupe::soak {
 namespace {

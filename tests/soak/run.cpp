@@ -1,7 +1,7 @@
 #include "tests/soak/run.h"
 
-#include "core/log.h"
-#include "core/stream.h"
+#include "core/base/log.h"
+#include "core/base/seed_stream.h"
 #include "tests/soak/script.h"
 
 namespace troupe::soak {

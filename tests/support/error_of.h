@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::testing {
 

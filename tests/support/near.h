@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::testing {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "core/value.h"
+#include "core/value/value.h"
 
 namespace troupe::testing {
 

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/tensor.h"
-#include "ops/attrs.h"
+#include "core/tensor/tensor.h"
+#include "ops/dispatch/attrs.h"
 #include "ops/view.h"
 
 namespace troupe::testing {

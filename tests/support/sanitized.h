@@ -1,6 +1,6 @@
 // Whether this program runs under a sanitizer, whose memory is not the program's.
 #pragma once
-#include "core/compiler.h"
+#include "core/base/compiler.h"
 
 namespace troupe::testing {
 

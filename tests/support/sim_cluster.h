@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/serial_runtime.h"
+#include "actors/runtime/serial_runtime.h"
 #include "net/sim/network.h"
 #include "troupe/cluster.h"
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <map>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/generator.h"
 #include "data/idx.h"
 #include "data/text.h"
 #include "nn/init.h"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
-#include "core/value.h"
+#include "core/tensor/tensor.h"
+#include "core/value/value.h"
 
 namespace troupe::testing {
 

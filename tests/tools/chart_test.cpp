@@ -12,7 +12,7 @@
 #include <regex>
 #include <sstream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tools/launch/job.h"
 #include "tools/launch/lines.h"
 #include "tools/launch/verdict.h"

@@ -13,7 +13,7 @@
 #include <limits>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;

@@ -6,7 +6,7 @@
 #include "autograd/engine.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
-#include "ops/threads.h"
+#include "ops/dispatch/threads.h"
 #include "optim/optim.h"
 #include "tests/support/trajectory.h"
 

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/error.h"
-#include "net/token.h"
+#include "core/base/error.h"
+#include "net/protocol/token.h"
 
 namespace troupe::tools {
 namespace fs = std::filesystem;

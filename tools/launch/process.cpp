@@ -14,7 +14,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace troupe::tools {
 namespace {

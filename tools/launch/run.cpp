@@ -18,7 +18,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tools/launch/output.h"
 #include "tools/launch/process.h"
 #include "tools/launch/terminal.h"

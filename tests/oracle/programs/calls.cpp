@@ -1,6 +1,6 @@
 #include "tests/oracle/programs/calls.h"
 
-#include "core/node.h"
+#include "core/graph/node.h"
 
 namespace troupe::testing {
 

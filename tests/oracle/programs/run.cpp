@@ -5,8 +5,8 @@
 #include <set>
 
 #include "autograd/engine.h"
-#include "core/error.h"
-#include "core/node.h"
+#include "core/base/error.h"
+#include "core/graph/node.h"
 #include "ops/ops.h"
 #include "tests/oracle/programs/calls.h"
 #include "tests/oracle/programs/values.h"

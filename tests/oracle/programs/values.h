@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 #include "tests/oracle/programs/program.h"
 
 namespace troupe::testing {

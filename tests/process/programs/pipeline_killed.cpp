@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 #include "tools/cli.h"
 #include "troupe/troupe.h"
 using namespace troupe;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "core/storage.h"
-#include "parallel/pipeline.h"
+#include "core/memory/storage.h"
+#include "parallel/pipeline/pipeline.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

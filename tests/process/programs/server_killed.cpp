@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "parallel/served.h"
+#include "parallel/server/served_parameters.h"
 #include "tools/cli.h"
 #include "troupe/troupe.h"
 using namespace troupe;

@@ -1,8 +1,8 @@
 // Prints how many threads an operator may use: alone, and while two in-process workers share the cores.
 #include <cstdio>
 
-#include "core/error.h"
-#include "ops/threads.h"
+#include "core/base/error.h"
+#include "ops/dispatch/threads.h"
 using namespace troupe;
 
 int main() try {

@@ -1,0 +1,200 @@
+#include "actors/calls/pending_calls.h"
+
+#include <algorithm>
+
+namespace troupe::actors {
+namespace {
+
+// Its deadline, or before that the time to ask what its callee is doing.
+TimePoint next_event(const PendingCall& call) {
+  const Limit& limit = call.limit;
+  const bool ask = call.to_actor && !call.quiet && !call.asked && limit.end != TimePoint::max();
+  return ask ? limit.end - lead_of(limit) : limit.end;
+}
+
+}  // namespace
+
+PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
+                                      const ObjectId& actor, size_t bytes, OnFull on_full) {
+  Added out;
+  std::lock_guard lock(mutex_);
+  if (call.to_actor) {
+    call.ticket = flow_.enter(actor, bytes);
+    if (call.ticket) {
+      out.tell_start = flow_.scarce(call.ticket);
+    } else if (on_full == OnFull::fail) {
+      out.verdict = Added::refused;
+      out.taken = flow_.to(actor.owner);
+      return out;
+    } else {
+      out.verdict = Added::waits;
+      flow_.wait(id, actor, bytes);
+      out.drain = flow_.begin_drain(actor.owner);  // those before it may have been given up
+      if (!call.local) call.unsent = std::make_unique<net::Call>(std::move(*message));
+      call.left.emplace();
+      out.left = call.left->future();
+    }
+  }
+  const TimePoint event = next_event(call);
+  out.sooner = event < next_sweep_;
+  if (out.sooner) next_sweep_ = event;
+  calls_.emplace(id, std::move(call));
+  return out;
+}
+
+std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
+  std::lock_guard lock(mutex_);
+  auto chosen = flow_.next(to, [&](uint64_t id) { return calls_.contains(id); });
+  if (!chosen) return std::nullopt;
+  PendingCall& call = calls_.at(chosen->message);
+  call.ticket = chosen->ticket;
+  Next next{chosen->message, call.local, std::move(call.unsent), flow_.scarce(call.ticket), *call.left};
+  call.left.reset();
+  return next;
+}
+
+bool PendingCalls::sent(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  if (auto at = calls_.find(id); at != calls_.end()) at->second.sent = true;
+  return leaving_.empty() || leaving_.erase(id) == 0;
+}
+
+// With mutex_.
+void PendingCalls::leave(Flow::Ticket& ticket, WorkerId to, bool& drain) {
+  if (!ticket) return;
+  flow_.leave(ticket);
+  drain = flow_.begin_drain(to);
+}
+
+std::optional<PendingCall> PendingCalls::not_sent(uint64_t id, bool& drain) {
+  std::lock_guard lock(mutex_);
+  leaving_.erase(id);
+  if (auto ghost = ghosts_.extract(id); !ghost.empty())
+    leave(ghost.mapped().ticket, ghost.mapped().to, drain);
+  auto call = calls_.extract(id);
+  if (call.empty()) return std::nullopt;
+  leave(call.mapped().ticket, call.mapped().caller.to, drain);
+  return std::move(call.mapped());
+}
+
+void PendingCalls::started(uint64_t id, WorkerId to, bool& drain) {
+  std::lock_guard lock(mutex_);
+  if (auto at = calls_.find(id); at != calls_.end() && at->second.caller.to == to) {
+    leave(at->second.ticket, to, drain);
+  } else if (auto ghost = ghosts_.find(id); ghost != ghosts_.end() && ghost->second.to == to) {
+    leave(ghost->second.ticket, to, drain);
+    ghosts_.erase(ghost);
+  }
+}
+
+std::optional<PendingCall> PendingCalls::take(uint64_t id, WorkerId to, bool& drain) {
+  std::lock_guard lock(mutex_);
+  auto at = calls_.find(id);
+  if (at == calls_.end()) {
+    auto ghost = ghosts_.find(id);
+    if (ghost == ghosts_.end() || ghost->second.to != to) return std::nullopt;
+    leave(ghost->second.ticket, to, drain);
+    ghosts_.erase(ghost);
+    return std::nullopt;
+  }
+  if (at->second.caller.to != to) return std::nullopt;
+  leave(at->second.ticket, to, drain);
+  return std::move(calls_.extract(at).mapped());
+}
+
+std::vector<PendingCall> PendingCalls::take_all(WorkerId to) {
+  std::lock_guard lock(mutex_);
+  std::vector<PendingCall> out;
+  for (auto at = calls_.begin(); at != calls_.end();) {
+    if (to != kNoWorker && at->second.caller.to != to) {
+      ++at;
+      continue;
+    }
+    flow_.leave(at->second.ticket);
+    out.push_back(std::move(at->second));
+    at = calls_.erase(at);
+  }
+  for (auto at = ghosts_.begin(); at != ghosts_.end();) {
+    const auto ghost = at++;
+    if (to != kNoWorker && ghost->second.to != to) continue;
+    flow_.leave(ghost->second.ticket);
+    ghosts_.erase(ghost);
+  }
+  return out;
+}
+
+// Its message, if it has left or is leaving, takes room until the callee says that it does not.
+GivenUp PendingCalls::remove(Calls::iterator at) {
+  GivenUp out{at->first, std::move(at->second)};
+  calls_.erase(at);
+  PendingCall& call = out.call;
+  if (call.ticket) ghosts_.emplace(out.id, Ghost{call.caller.to, std::exchange(call.ticket, {})});
+  if (!call.local && call.to_actor && !call.left) {
+    out.tell = call.sent;
+    if (!call.sent) leaving_.insert(out.id);
+  }
+  return out;
+}
+
+std::optional<GivenUp> PendingCalls::give_up(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  auto at = calls_.find(id);
+  if (at == calls_.end()) return std::nullopt;
+  return remove(at);
+}
+
+PendingCalls::Expired PendingCalls::expire(TimePoint now) {
+  std::lock_guard lock(mutex_);
+  Expired out;
+  if (now >= next_sweep_) {
+    next_sweep_ = TimePoint::max();
+    for (auto at = calls_.begin(); at != calls_.end();) {
+      const auto entry = at++;
+      PendingCall& call = entry->second;
+      if (call.limit.end <= now) {
+        out.calls.push_back(remove(entry));
+        continue;
+      }
+      if (next_event(call) <= now) {
+        call.asked = true;
+        if (call.sent || call.local) out.to_ask.push_back({entry->first, call.caller.to, call.local});
+      }
+      next_sweep_ = std::min(next_sweep_, next_event(call));
+    }
+  }
+  out.next = next_sweep_;
+  return out;
+}
+
+void PendingCalls::note_status(uint64_t id, std::string status) {
+  std::lock_guard lock(mutex_);
+  if (auto at = calls_.find(id); at != calls_.end()) at->second.status = std::move(status);
+}
+
+std::vector<std::pair<std::string, WorkerId>> PendingCalls::made_by(const void* invocation) const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::string, WorkerId>> out;
+  for (const auto& [id, call] : calls_)
+    if (call.by == invocation) out.emplace_back(call.caller.label, call.caller.to);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string> PendingCalls::labels() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const auto& [id, call] : calls_) out.push_back(call.caller.label);
+  return out;
+}
+
+size_t PendingCalls::size() const {
+  std::lock_guard lock(mutex_);
+  return calls_.size();
+}
+
+Flow::Sums PendingCalls::in_flight() const {
+  std::lock_guard lock(mutex_);
+  return flow_.all();
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,128 @@
+// Calls that wait for their reply: the caller's half of a call's life. Pure: the time is an argument, what
+// has ended, and who has to be told, is returned.
+//
+// A call ends once: with its reply, its deadline, the end of its callee, or because nobody wants it any more.
+// Who gives it up tells the callee, but never before the call itself has left: a call given up while another
+// thread sends it is told by that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "actors/runtime/cancellable.h"
+#include "actors/calls/flow_control.h"
+#include "actors/cell/interceptor.h"
+#include "actors/calls/call_limit.h"
+#include "core/async/future.h"
+
+namespace troupe::actors {
+
+struct PendingCall {
+  CallerState caller;
+  Promise<Value> promise;
+  Limit limit;
+  const void* by = nullptr;     ///< the Invocation that made it, for comparison alone; null: none
+  Ref<Cancellable> local = {};  ///< the call itself, if its callee is on this worker
+  bool to_actor = false;        ///< services are not told, and take no room
+  bool quiet = false;           ///< nobody waits for the answer, but it gives back the room
+  // ---- of PendingCalls
+  bool sent = false;
+  bool asked = false;       ///< its callee, what it is doing
+  std::string status = {};  ///< what that said
+  Flow::Ticket ticket = {};
+  std::unique_ptr<net::Call> unsent = {};  ///< while it waits for room, unless local
+  std::optional<Promise<void>> left = {};  ///< ends when it has left, or never will; while it waits
+};
+
+/// A call that nobody waits for any more.
+struct GivenUp {
+  uint64_t id = 0;
+  PendingCall call;
+  bool tell = false;  ///< the callee, on another worker, has to be told
+};
+
+/// Thread-safe. Where `drain` is set, calls to that worker have waited for room, and the caller is to send
+/// those that next() gives, one after the other, until there are none.
+class PendingCalls {
+ public:
+  explicit PendingCalls(FlowLimits limits) : flow_(limits) {}
+
+  /// A number for a new call.
+  uint64_t next_id() { return ++last_; }
+  struct Added {
+    enum { leaves, waits, refused } verdict = leaves;
+    bool sooner = false;      ///< its deadline is before that of every sweep planned so far
+    bool tell_start = false;  ///< leaves: the callee has to say when it has begun
+    bool drain = false;
+    std::optional<Future<void>> left;  ///< waits: ready when it has left or ended
+    Flow::Sums taken;                  ///< refused: the room that is taken
+  };
+  /// `message` goes with a call that waits: it is taken then. `bytes`: of the message.
+  Added add(uint64_t id, PendingCall call, net::Call* message, const ObjectId& actor, size_t bytes,
+            OnFull on_full);
+  struct Next {
+    uint64_t id;
+    Ref<Cancellable> local;
+    std::unique_ptr<net::Call> message;
+    bool tell_start;
+    Promise<void> left;
+  };
+  std::optional<Next> next(WorkerId to);
+  /// The message has left. False if the call was given up before: then its callee has to be told now.
+  bool sent(uint64_t id);
+  /// The message did not leave, and will not.
+  std::optional<PendingCall> not_sent(uint64_t id, bool& drain);
+  /// The callee has begun.
+  void started(uint64_t id, WorkerId to, bool& drain);
+  /// The call `id` to worker `to`, which then waits no more; empty if it ended before, or went to another
+  /// worker.
+  std::optional<PendingCall> take(uint64_t id, WorkerId to, bool& drain);
+  /// Nobody wants the result; empty if the call has ended.
+  std::optional<GivenUp> give_up(uint64_t id);
+  /// All calls to one worker, or with kNoWorker all calls.
+  std::vector<PendingCall> take_all(WorkerId to);
+  struct Expired {
+    struct Question {
+      uint64_t id;
+      WorkerId to;
+      Ref<Cancellable> local;
+    };
+    std::vector<GivenUp> calls;    ///< whose deadline has passed
+    std::vector<Question> to_ask;  ///< soon to pass: what is their callee doing?
+    TimePoint next;                ///< when to come again
+  };
+  Expired expire(TimePoint now);
+  /// What the callee said.
+  void note_status(uint64_t id, std::string status);
+  /// Labels of the calls that were made by that Invocation, and where they went.
+  std::vector<std::pair<std::string, WorkerId>> made_by(const void* invocation) const;
+  size_t size() const;
+  Flow::Sums in_flight() const;
+  /// Of all calls: "Layer::forward".
+  std::vector<std::string> labels() const;
+
+ private:
+  using Calls = std::unordered_map<uint64_t, PendingCall>;
+  struct Ghost {
+    WorkerId to;
+    Flow::Ticket ticket;
+  };
+  GivenUp remove(Calls::iterator at);  // with mutex_
+  void leave(Flow::Ticket& ticket, WorkerId to, bool& drain);
+
+  mutable std::mutex mutex_;
+  Flow flow_;
+  Calls calls_;
+  std::unordered_map<uint64_t, Ghost> ghosts_;  // given up, but their messages take room still
+  std::unordered_set<uint64_t> leaving_;        // given up while they were being sent
+  std::atomic<uint64_t> last_ = 0;
+  TimePoint next_sweep_ = TimePoint::max();
+};
+
+}  // namespace troupe::actors

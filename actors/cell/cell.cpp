@@ -1,0 +1,156 @@
+#include "actors/cell/cell.h"
+
+#include <algorithm>
+
+#include "actors/cell/suspension.h"
+#include "actors/worker/worker.h"
+
+namespace troupe::actors {
+
+ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type, uint64_t seed)
+    : worker_(worker), id_(id), type_(type), stream_(seed), mailbox_(worker.runtime().make_mailbox()) {
+  label_ = worker.name() + " (" + type.name + "#" + std::to_string(id.number) + ")";
+  // Most of what an actor takes: neither more of them nor longer ones than needed.
+  method_labels_.reserve(type.methods.size() + worker.actor_methods().size());
+  const auto add = [&](const std::string& method) {
+    method_labels_.push_back(method + " on " + label_);
+    method_labels_.back().shrink_to_fit();
+  };
+  for (const auto& m : type.methods) add(type.name + "::" + m.name);
+  for (const auto& m : worker.actor_methods()) add(m.name);
+  const size_t kinds = method_labels_.size() + 1;
+  paces_ = std::make_unique<Pace[]>(kinds);
+  of_type_ = worker.habits(type, kinds + 2);
+  for (size_t i = 0; i < kinds; ++i) paces_[i].begin_like(of_type_[i].pace);
+  worker_.cell_made();
+}
+
+ActorCell::~ActorCell() {
+  object_.reset();  // released without a job only if the worker never started it
+  worker_.cell_destroyed();
+}
+
+size_t ActorCell::find_method(uint64_t id) const {
+  for (size_t i = 0; i < method_labels_.size(); ++i)
+    if (method(i).id == id) return i;
+  return kUnknown;
+}
+
+const ActorType::Method& ActorCell::method(size_t index) const {
+  const size_t own = type_.methods.size();
+  return index < own ? type_.methods[index] : worker_.actor_methods()[index - own];
+}
+
+void ActorCell::construct(ValueList args) {
+  Pace& pace = of_type_[method_labels_.size() + 1].pace;
+  post(
+      [this, &pace, args = std::move(args)]() mutable {
+        const TimePoint start = worker_.clock().now();
+        try {
+          object_ = type_.construct(std::move(args));
+        } catch (...) {
+          failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
+        }
+        pace.note(worker_.clock().now() - start);
+      },
+      pace.where(), "its constructor");
+}
+
+Actor& ActorCell::object() {
+  if (failure_) throw *failure_;
+  if (!object_ || released_) throw_invalid("[call] actor " + label_ + " was released");
+  return *object_;
+}
+
+void ActorCell::deliver(Ref<Invocation> invocation) {
+  const size_t index = invocation->method();
+  Where where = method(index).blocks ? Where::pool : paces_[index].where();
+  if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
+  mailbox_->post(std::move(invocation), where);
+}
+
+void ActorCell::post(std::function<void()> job, Where where, const char* what) {
+  if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
+  Frame at = frame().for_later();
+  at.worker = &worker_;
+  at.actor = this;
+  at.what = &label_;
+  at.stream = &stream_;
+  mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(worker_.traffic()), at,
+                           job = std::move(job), what]() mutable {
+                   FrameScope scope(at);
+                   std::optional<Doing::Scope> doing;
+                   if (what) doing.emplace(self->doing_, what, nullptr, self->worker_.clock().now());
+                   job();
+                 }),
+                 where);
+}
+
+void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
+  {
+    std::lock_guard lock(suspensions_mutex_);
+    if (!cancelled_) {
+      if (suspensions_.size() >= prune_at_) {
+        std::erase_if(suspensions_, [](const auto& s) { return s.expired(); });
+        prune_at_ = std::max<size_t>(16, 2 * suspensions_.size());
+      }
+      suspensions_.push_back(std::move(suspension));
+      return;
+    }
+  }
+  if (auto s = suspension.lock())
+    s->cancel(Error(ErrorKind::cancelled, "[call] worker " + worker_.name() + " is shutting down"));
+}
+
+void ActorCell::cancel_suspensions(const Error& why) {
+  std::vector<std::weak_ptr<Suspension>> waiting;
+  {
+    std::lock_guard lock(suspensions_mutex_);
+    cancelled_ = true;
+    waiting.swap(suspensions_);
+  }
+  for (auto& w : waiting)
+    if (auto s = w.lock()) s->cancel(why);
+}
+
+void ActorCell::release() {
+  Pace& pace = of_type_[method_labels_.size() + 2].pace;
+  post(
+      [this, &pace] {
+        released_ = true;
+        if (in_use_ > 0) return;
+        const TimePoint start = worker_.clock().now();
+        destroy();
+        pace.note(worker_.clock().now() - start);
+      },
+      // Not on a thread of the program that lets go: it may hold a lock that the destructor wants.
+      frame().callback ? pace.where() : Where::pool);
+}
+
+void ActorCell::note_pace(size_t method, Duration took) {
+  if (paces_[method].young()) of_type_[method].pace.note(took);
+  paces_[method].note(took);
+}
+
+void ActorCell::destroy() {
+  attachments_.clear();
+  object_.reset();
+}
+
+void ActorCell::post_paced(std::function<void()> job) {
+  const size_t kind = method_labels_.size();
+  post(
+      [this, kind, job = std::move(job)] {
+        const TimePoint start = worker_.clock().now();
+        job();
+        note_pace(kind, worker_.clock().now() - start);
+      },
+      paces_[kind].where(), "its part of a backward pass");
+}
+
+std::shared_ptr<ActorCell> current_cell() {
+  auto* cell = static_cast<ActorCell*>(frame().actor);
+  return cell ? cell->shared_from_this() : nullptr;
+}
+
+}  // namespace troupe::actors

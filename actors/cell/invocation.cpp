@@ -1,0 +1,197 @@
+#include "actors/cell/invocation.h"
+
+#include <mutex>
+
+#include "actors/cell/cell.h"
+#include "actors/calls/incoming_calls.h"
+#include "actors/cell/suspension.h"
+#include "actors/cell/this_call.h"
+#include "actors/worker/worker.h"
+#include "core/graph/copy_on_write.h"
+#include "core/base/log.h"
+#include "core/graph/node.h"
+#include "core/memory/placed_storage.h"
+
+namespace troupe {
+
+bool this_call::cancelled() {
+  const Frame& f = frame();
+  if (!f.call) return false;
+  const auto& call = *static_cast<actors::Invocation*>(f.call);
+  return call.cancelled() || call.worker().clock().now() >= call.deadline();
+}
+TimePoint this_call::deadline() { return frame().deadline; }
+void this_call::waits_for(std::string what) {
+  if (void* call = frame().call) static_cast<actors::Invocation*>(call)->set_waits_for(std::move(what));
+}
+
+namespace actors {
+
+static std::mutex waits_for_mutex;
+
+std::string Invocation::waits_for() const {
+  std::lock_guard lock(waits_for_mutex);
+  return waits_for_ ? *waits_for_ : "";
+}
+void Invocation::set_waits_for(std::string what) {
+  auto next = std::make_unique<std::string>(std::move(what));
+  std::lock_guard lock(waits_for_mutex);
+  waits_for_.swap(next);
+}
+
+static Error not_wanted() {
+  return Error(ErrorKind::cancelled, "[call] the caller wants no result any more");
+}
+
+Invocation::Invocation(Worker& worker, WorkerId from, net::Call call, Deliver deliver)
+    : worker_(worker),
+      from_(from),
+      call_(std::move(call)),
+      deliver_(std::move(deliver)),
+      deadline_(call_.timeout_us > 0 ? worker.clock().now() + std::chrono::microseconds(call_.timeout_us)
+                                     : TimePoint::max()),
+      busy_(worker.traffic()) {}
+
+Invocation::~Invocation() {
+  if (!(state_ & kCompleted)) fail(Error(ErrorKind::failed, "[call] was dropped without a reply"));
+}
+
+void Invocation::set_target(std::shared_ptr<ActorCell> cell, size_t method) {
+  cell_ = std::move(cell);
+  method_ = method;
+  state_ |= kTargeted;
+}
+
+bool Invocation::list(IncomingCalls& calls) {
+  if (state_ & kCompleted || !calls.add(from_, call_.id, Ref<Cancellable>(this))) return false;
+  listed_in_ = &calls;
+  if (!(state_.fetch_or(kListed) & kCompleted)) return true;
+  calls.remove(from_, call_.id, *this);
+  return false;
+}
+
+void Invocation::cancel() {
+  // What set_target() gives is there if its mark is; else the call has not started, and will see ours.
+  const uint8_t before = state_.fetch_or(kCancelled);
+  if (before & (kCancelled | kCompleted) || !(before & kTargeted)) return;
+  cell_->post(
+      [self = Ref<Invocation>(this)] {
+        if (auto waiting = std::move(self->suspension_)) waiting->resume();  // which ends in stop()
+      },
+      Where::pool);
+}
+
+void Invocation::waits_in(std::shared_ptr<Suspension> suspension) {
+  suspension_ = std::move(suspension);
+  if (cancelled()) suspension_->resume();
+}
+
+void Invocation::stop() {
+  const Ref<Invocation> self(this);
+  fail(not_wanted());
+  std::exchange(coroutine_, nullptr).destroy();
+}
+
+void Invocation::fail(Error error) {
+  if (cell_) error = std::move(error).crossing(cell_->method_label(method_));
+  complete(Result<Value>(std::move(error)));
+}
+
+void Invocation::threw(Error error) {
+  log::info(cell_->method_label(method_) + ", called by " + worker_.members().name_of(from_) +
+            ", threw: " + error.message());
+  fail(std::move(error));
+}
+
+void Invocation::complete(Value value) { complete(Result<Value>(std::move(value))); }
+
+void Invocation::complete(Result<Value> result) {
+  const uint8_t before = state_.fetch_or(kCompleted);
+  if (before & kCompleted) return;
+  if (before & kListed) listed_in_->remove(from_, call_.id, *this);
+  if (before & kCancelled && result.ok()) result = Result<Value>(not_wanted());
+  if (call_.keep) {
+    for (auto& i : worker_.interceptors_) i->keep_result(*this, result);
+    return;
+  }
+  if (call_.quiet && result.ok()) result = Result<Value>(Value());
+  net::Reply reply;
+  reply.id = call_.id;
+  reply.result = std::move(result);
+  try {
+    deliver(reply);
+  } catch (...) {
+    Error error = current_error();
+    if (cell_) error = std::move(error).crossing(cell_->method_label(method_));
+    reply.result = Result<Value>(std::move(error));  // this result cannot travel; say so instead
+    reply.link = {};
+    try {
+      deliver_(reply);
+    } catch (const Error&) {  // the caller is gone, or we are
+    }
+  }
+}
+
+// Floats alone: of other numbers, which may be used as indices, nobody else should have a hold.
+void Invocation::note_sole_result(const net::Reply& reply) {
+  if (!connection_ || !cell_ || !reply.result.ok()) return;
+  const std::byte* largest = nullptr;
+  size_t bytes = SoleResult::kLeast - 1;
+  visit_tensors(const_cast<Value&>(reply.result.value()), [&](const Tensor& t) {
+    if (!t.defined() || !t.device().is_cpu() || !is_floating(t.dtype()) || t.storage()->size() <= bytes ||
+        !t.is_sole_handle())
+      return;
+    largest = t.storage()->data();
+    bytes = t.storage()->size();
+  });
+  cell_->sole_result(method_).note(PlacedStorage::made_by(this), largest, bytes);
+}
+
+void Invocation::deliver(net::Reply& reply) {
+  note_sole_result(reply);
+  const auto& interceptors = worker_.interceptors_;
+  size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
+  try {
+    const bool wanted = call_.id && !call_.quiet;
+    for (; wanted && prepared < interceptors.size(); ++prepared)
+      interceptors[prepared]->outgoing_reply(*this, reply);
+    if (wanted && reply.result.ok()) {
+      Value&& value = std::move(reply.result).value();  // stays where it is
+      visit_tensors(value, own_elements);
+    }
+    deliver_(reply);
+  } catch (...) {
+    for (size_t i = 0; i < prepared; ++i) interceptors[i]->reply_not_sent(*this, reply);
+    throw;
+  }
+}
+
+void Invocation::run() {
+  FrameScope scope({&worker_, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this,
+                    &cell_->stream()});
+  GradMode mode(call_.grad_enabled);
+  if (cancelled()) return fail(not_wanted());
+  const TimePoint start = worker_.clock().now();
+  if (start >= deadline_)
+    return fail(
+        Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
+  began_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
+  const Doing::Scope doing(cell_->doing(), cell_->method_label(method_).c_str(), this, start);
+  SoleResult& sole = cell_->sole_result(method_);
+  const bool travels = connection_ && call_.id && !call_.quiet;
+  const size_t expected = travels ? sole.expected() : 0;
+  const PlacedStorage placing(expected ? connection_->place() : nullptr, expected, this);
+  try {
+    Actor& actor = cell_->object();
+    cell_->method(method_).invoke(actor, *this);
+  } catch (...) {
+    threw(current_error());
+  }
+  if (travels && !(state_ & kCompleted))
+    sole.note(placing.made(), nullptr, 0);  // a coroutine: what was placed is no result
+  if (call_.tell_start && !(state_ & kCompleted)) worker_.tell_started(from_, call_.id);
+  cell_->note_pace(method_, worker_.clock().now() - start);
+}
+
+}  // namespace actors
+}  // namespace troupe

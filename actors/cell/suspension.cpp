@@ -1,0 +1,53 @@
+#include "actors/cell/suspension.h"
+
+#include "actors/worker/worker.h"
+#include "core/graph/node.h"
+
+namespace troupe::actors {
+
+Suspension::Suspension(std::coroutine_handle<> coroutine)
+    : coroutine_(coroutine), frame_(frame()), grad_(grad_enabled()), cell_(current_cell()) {}
+
+void Suspension::announce() {
+  if (cell_) cell_->add_suspension(weak_from_this());
+  if (frame_.call) static_cast<Invocation*>(frame_.call)->waits_in(shared_from_this());
+}
+
+void Suspension::resume() {
+  if (!ended_.exchange(true)) go_on();
+}
+
+void Suspension::cancel(const Error& why) {
+  if (ended_.exchange(true)) return;
+  cancelled_ = why;
+  go_on();
+}
+
+bool Suspension::stops_here() {
+  const void* call = frame().call;
+  return call && static_cast<const Invocation*>(call)->cancelled();
+}
+
+void Suspension::check() const {
+  if (cancelled_) throw *cancelled_;
+}
+
+void Suspension::go_on() {
+  auto run = [self = shared_from_this()] {
+    FrameScope scope(self->frame_);
+    GradMode mode(self->grad_);
+    auto* call = static_cast<Invocation*>(self->frame_.call);
+    if (call && call->cancelled()) return call->stop();
+    if (!call || !call->cell()) return self->coroutine_.resume();
+    ActorCell& cell = *call->cell();  // the job keeps it
+    const Doing::Scope doing(cell.doing(), cell.method_label(call->method()).c_str(), call,
+                             cell.worker().clock().now());
+    self->coroutine_.resume();
+  };
+  if (auto cell = std::move(cell_))
+    cell->post(std::move(run), Where::caller, nullptr);
+  else
+    run();
+}
+
+}  // namespace troupe::actors

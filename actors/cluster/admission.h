@@ -1,0 +1,64 @@
+// Worker 0's part when workers join a complete cluster, or leave it before its end.
+//
+// A newcomer must be known to all before anybody can hear of it in a message, and must know all before it is
+// used. So first everybody is told who it is, without listing it; then it gets the list of members and says
+// that it has it; then everybody lists it. One change after the other: the next list has the last newcomer.
+#pragma once
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "actors/worker/worker.h"
+
+namespace troupe::actors {
+
+/// Thread-safe.
+class Admission {
+ public:
+  explicit Admission(Worker& worker) : worker_(worker) {}
+  /// Changes begin: the workers of the start know each other.
+  void open();
+  /// The cluster ends: newcomers are refused from now on (`cancelled`), workers may still leave. Ready when
+  /// nobody is being let in.
+  Future<void> close();
+  /// `call` is answered with the list of members. `invalid` if the number has been used.
+  void join(const Ref<Invocation>& call, Member member);
+  /// `call` is answered when all others count its sender as gone.
+  void leave(const Ref<Invocation>& call);
+
+ private:
+  struct Change {
+    Ref<Invocation> call;
+    std::optional<Member> newcomer;  // else the sender leaves
+  };
+  void add(Change change);
+  void begin();
+  void admit(const Change& change);
+  void dismiss(const Change& change);
+  void ended();
+  /// Calls the service of all listed workers but this one and `but`, and goes on when each has answered or is
+  /// lost.
+  void tell_all(const char* service, const ValueList& args, WorkerId but, std::function<void()> then);
+
+  Worker& worker_;
+  std::mutex mutex_;
+  bool open_ = false, busy_ = false, closed_ = false;
+  std::vector<Promise<void>> closing_;  // wait for the change under way
+  std::deque<Change> waiting_;
+};
+
+/// The other workers' part.
+void follow_admissions(Worker& worker);
+
+/// Answered by whoever has the list of members.
+inline constexpr const char* kReady = "cluster.ready";
+
+/// What a newcomer is told: members, and those that were, of whom it may still hear.
+Value roll(Worker& worker);
+/// Takes what roll() gave.
+void take_roll(Worker& worker, Value roll);
+
+/// "w3 has left the cluster".
+Error departure(Worker& worker, WorkerId id);
+
+}  // namespace troupe::actors

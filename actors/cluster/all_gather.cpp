@@ -1,0 +1,197 @@
+#include "actors/cluster/all_gather.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "actors/codec.h"
+
+namespace troupe::actors {
+namespace {
+
+constexpr const char* kArrive = "gather.arrive";      // name, members, ticket, value; all values
+constexpr const char* kWithdraw = "gather.withdraw";  // name, members, ticket; who is missing
+
+using Key = std::pair<std::string, std::vector<WorkerId>>;
+
+// The gatherings that one worker leads. Thread-safe.
+class Leader {
+ public:
+  void arrive(const Ref<Invocation>& call) {
+    auto [name, members, number, value] =
+        ListCodec<std::string, std::vector<WorkerId>, uint64_t, Value>::from(std::move(call->call().args),
+                                                                             kArrive);
+    const WorkerId from = call->from();
+    for (const WorkerId m : members) {
+      call->worker().watch(m);
+      if (auto why = call->worker().members().loss(m)) throw *why;
+    }
+    const Gathering::Ticket ticket = ticket_of(from, number);
+    std::vector<Ref<Invocation>> ready;
+    ValueList values;
+    {
+      std::lock_guard lock(mutex_);
+      for (const WorkerId m : members)  // lost() has been here, or will be
+        if (auto why = call->worker().members().loss(m)) throw *why;
+      Gathering& gathering = at({name, members});
+      auto round = gathering.arrive(from, ticket, std::move(value));
+      waiting_[ticket] = call;
+      if (!round) return;
+      values = std::move(round->values);
+      for (const auto t : round->tickets) ready.push_back(std::move(waiting_.extract(t).mapped()));
+      forget_if_empty({name, members});
+    }
+    for (const auto& c : ready) c->complete(Value(values));
+  }
+
+  void withdraw(const Ref<Invocation>& call) {
+    auto [name, members, number] = ListCodec<std::string, std::vector<WorkerId>, uint64_t>::from(
+        std::move(call->call().args), kWithdraw);
+    const Gathering::Ticket ticket = ticket_of(call->from(), number);
+    Ref<Invocation> late;  // let go after the lock
+    std::vector<WorkerId> missing;
+    {
+      std::lock_guard lock(mutex_);
+      missing = at({name, members}).withdraw(call->from(), ticket);
+      if (auto node = waiting_.extract(ticket); !node.empty()) late = std::move(node.mapped());
+      forget_if_empty({name, members});
+    }
+    call->complete(to_value(missing));
+  }
+
+  void lost(WorkerId worker, const Error& why) {
+    std::vector<Ref<Invocation>> in_vain;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto next = gatherings_.begin(); next != gatherings_.end();) {
+        const auto at = next++;
+        for (const auto ticket : at->second.lost(worker))
+          if (auto node = waiting_.extract(ticket); !node.empty())
+            in_vain.push_back(std::move(node.mapped()));
+        if (at->second.empty()) gatherings_.erase(at);
+      }
+    }
+    for (const auto& c : in_vain) c->fail(why);
+  }
+
+  void stop() {
+    std::map<Gathering::Ticket, Ref<Invocation>> waiting;  // let go after the lock
+    std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+    gatherings_.clear();
+  }
+
+ private:
+  static Gathering::Ticket ticket_of(WorkerId from, uint64_t number) {
+    return (uint64_t{from} << 40) | number;
+  }
+  Gathering& at(const Key& key) {
+    return gatherings_.try_emplace(key, std::set<WorkerId>(key.second.begin(), key.second.end()))
+        .first->second;
+  }
+  void forget_if_empty(const Key& key) {
+    if (const auto found = gatherings_.find(key); found != gatherings_.end() && found->second.empty())
+      gatherings_.erase(found);
+  }
+  std::mutex mutex_;
+  std::map<Key, Gathering> gatherings_;
+  std::map<Gathering::Ticket, Ref<Invocation>> waiting_;
+};
+
+}  // namespace
+
+Gathering::Gathering(std::set<WorkerId> members) {
+  for (const WorkerId m : members) waiting_[m];
+}
+
+std::optional<Gathering::Round> Gathering::arrive(WorkerId worker, Ticket ticket, Value value) {
+  const auto at = waiting_.find(worker);
+  if (at == waiting_.end())
+    throw_invalid("[gather] w" + std::to_string(worker) + " is no member of this gathering");
+  at->second.push_back({ticket, std::move(value)});
+  for (const auto& [member, arrivals] : waiting_)
+    if (arrivals.empty()) return std::nullopt;
+  Round round;
+  for (auto& [member, arrivals] : waiting_) {
+    round.tickets.push_back(arrivals.front().ticket);
+    round.values.push_back(std::move(arrivals.front().value));
+    arrivals.pop_front();
+  }
+  return round;
+}
+
+std::vector<WorkerId> Gathering::withdraw(WorkerId worker, Ticket ticket) {
+  const auto at = waiting_.find(worker);
+  if (at == waiting_.end()) return {};
+  auto& arrivals = at->second;
+  const auto found =
+      std::find_if(arrivals.begin(), arrivals.end(), [&](const Arrival& a) { return a.ticket == ticket; });
+  if (found == arrivals.end()) return {};
+  const auto round = static_cast<size_t>(found - arrivals.begin());
+  std::vector<WorkerId> missing;
+  for (const auto& [member, others] : waiting_)
+    if (others.size() <= round) missing.push_back(member);
+  arrivals.erase(found);
+  return missing;
+}
+
+std::vector<Gathering::Ticket> Gathering::lost(WorkerId worker) {
+  std::vector<Ticket> all;
+  if (!waiting_.contains(worker)) return all;
+  for (auto& [member, arrivals] : waiting_) {
+    for (const Arrival& a : arrivals) all.push_back(a.ticket);
+    arrivals.clear();
+  }
+  return all;
+}
+
+bool Gathering::empty() const {
+  return std::all_of(waiting_.begin(), waiting_.end(), [](const auto& m) { return m.second.empty(); });
+}
+
+void install_gathering(Worker& worker) {
+  const auto leader = std::make_shared<Leader>();
+  worker.add_service(kArrive, [leader](const Ref<Invocation>& call) { leader->arrive(call); });
+  worker.add_service(kWithdraw, [leader](const Ref<Invocation>& call) { leader->withdraw(call); });
+  struct Hook final : Interceptor {
+    explicit Hook(std::shared_ptr<Leader> l) : leader(std::move(l)) {}
+    void worker_lost(WorkerId id, const Error& why) override { leader->lost(id, why); }
+    void stop() override { leader->stop(); }
+    const std::shared_ptr<Leader> leader;
+  };
+  worker.add_interceptor(std::make_unique<Hook>(leader));
+}
+
+Future<ValueList> gather(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
+                         Value value, Duration timeout) {
+  if (!members.contains(worker.id()))
+    throw_invalid("[gather] worker " + worker.name() + " is no member of the gathering \"" + name + "\"");
+  const WorkerId leader = *members.begin();
+  const Value key = to_value(std::vector<WorkerId>(members.begin(), members.end()));
+  const auto ticket = static_cast<int64_t>(worker.next_number());
+  Promise<ValueList> promise;
+  FrameScope neutral({&worker});
+  worker
+      .call_service(leader, kArrive, {Value(name), key, Value(ticket), std::move(value)},
+                    {.timeout = timeout})
+      .on_ready([=, &worker](const Result<Value>& r) {
+        if (r.ok()) return (void)promise.complete_with([&] { return from_value<ValueList>(r.value()); });
+        if (r.error().kind() != ErrorKind::deadline) return (void)promise.fail(r.error());
+        worker.call_service(leader, kWithdraw, {Value(name), key, Value(ticket)}, {.timeout = timeout})
+            .on_ready([=, &worker](const Result<Value>& who) {
+              std::string missing;
+              if (who.ok())
+                for (const WorkerId m : from_value<std::vector<WorkerId>>(who.value()))
+                  missing += (missing.empty() ? "" : ", ") + worker.members().name_of(m);
+              promise.fail(Error(ErrorKind::deadline, "[gather] \"" + name + "\" gave up; missing: " +
+                                                          (missing.empty() ? "unknown" : missing)));
+            });
+      });
+  return promise.future();
+}
+
+Future<void> barrier(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
+                     Duration timeout) {
+  return gather(worker, name, members, {}, timeout).then([](const ValueList&) {});
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,238 @@
+#include "actors/cluster/join.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "actors/codec.h"
+#include "core/base/log.h"
+#include "net/address.h"
+
+namespace troupe::actors {
+namespace {
+
+// Of a member and the size of its cluster; answered with all members once all are there.
+constexpr const char* kJoin = "cluster.join";
+constexpr const char* kLeave = "cluster.leave";         // answered when nobody takes it for a loss
+constexpr const char* kShutDown = "cluster.shut_down";  // exit code
+
+// By how much a worker waits longer than worker 0, which says who is missing.
+constexpr Duration kAnswers = std::chrono::seconds(5);
+// An attempt to connect that ends about now may still say why it failed.
+constexpr Duration kLastWord = std::chrono::milliseconds(500);
+
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+struct Unreachable {
+  WorkerId who = kNoWorker;
+  std::string text;  // empty: everybody can reach everybody
+};
+
+// Of a newcomer and those that are there, on other hosts: whether both can be reached. Everybody has reached
+// worker 0.
+Unreachable find_unreachable(const std::vector<Member>& there, const Member& newcomer) {
+  for (const Member& other : there) {
+    if (other.host == newcomer.host) continue;
+    for (const Member* m : {&newcomer, &other}) {
+      const auto& at = m->addresses;
+      if (m->id == 0 || !std::all_of(at.begin(), at.end(), net::only_on_this_host)) continue;
+      const Member& from = m == &other ? newcomer : other;
+      return {m->id,
+              fmt::format("[cluster] {} listens at {}, which only its own host can reach, and {} is on "
+                          "another one: set TROUPE_BIND for {} to the address of its host, as "
+                          "TROUPE_BIND=10.0.0.2",
+                          m->name, at.empty() ? "no address" : at.back(), from.name, m->name)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elastic)
+    : worker_(worker), world_(world), elastic_(elastic), admission_(worker), joined_(world, false) {
+  worker_.members().add(std::move(self));
+  joined_[0] = true;
+  worker_.add_service(kJoin, [this](const Ref<Invocation>& call) { on_join(call); });
+  worker_.add_service(kLeave, [this](const Ref<Invocation>& call) {
+    if (!elastic_) throw_invalid("[cluster] is not elastic: nobody leaves before the end");
+    admission_.leave(call);
+  });
+  worker_.on_lost([this](WorkerId id, const Error& why) {
+    {
+      std::lock_guard lock(mutex_);
+      if (id >= world_ || !joined_[id]) return;
+    }
+    give_up(why);  // without effect once all have joined
+  });
+  if (world == 1) complete_.set();
+}
+
+void Coordinator::on_join(const Ref<Invocation>& call) {
+  auto [value, world] = ListCodec<Value, uint32_t>::from(std::move(call->call().args), kJoin);
+  Member member = Member::from_value(std::move(value));
+  std::vector<Ref<Invocation>> ready;
+  bool newcomer = false;
+  if (member.id != call->from())
+    throw_invalid("[cluster] a worker joins as another one than it said when it connected");
+  Unreachable unreachable;
+  {
+    std::lock_guard lock(mutex_);
+    const bool complete = std::find(joined_.begin(), joined_.end(), false) == joined_.end();
+    newcomer = elastic_ && (complete || member.id >= world_);
+    if (!newcomer) {
+      if (member.id >= world_)
+        throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " +
+                      std::to_string(world_) + ": it is not elastic");
+      if (world != world_ && !elastic_)
+        throw_invalid("[cluster] " + member.name + " was started for a cluster of " + std::to_string(world) +
+                      " workers, this one has " + std::to_string(world_) +
+                      ": give all nodes the same number of workers");
+      if (joined_[member.id])
+        throw_invalid("[cluster] rank " + std::to_string(member.id) +
+                      " has joined already: is it used twice?");
+    }
+    unreachable = find_unreachable(worker_.members().all(), member);
+    if (unreachable.text.empty() && !newcomer) {
+      joined_[member.id] = true;
+      worker_.members().add(std::move(member));
+      waiting_.push_back(call);
+      if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) ready.swap(waiting_);
+    }
+  }
+  if (!unreachable.text.empty()) {
+    log::warning(unreachable.text);
+    // One that has joined cannot join again with another address.
+    if (!newcomer && unreachable.who != member.id) give_up(Error(ErrorKind::invalid, unreachable.text));
+    throw_invalid(unreachable.text);
+  }
+  if (newcomer) return admission_.join(call, std::move(member));
+  if (ready.empty()) return;
+  for (auto& c : ready) c->complete(roll(worker_));
+  complete_.set();
+}
+
+void Coordinator::wait(Duration timeout) {
+  const TimePoint deadline = worker_.clock().now() + timeout;
+  if (!complete_.future().wait_for(timeout)) {
+    std::string missing;
+    {
+      std::lock_guard lock(mutex_);
+      for (uint32_t i = 0; i < world_; ++i)
+        if (!joined_[i]) missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
+    }
+    if (!missing.empty())  // else the last one came just now
+      give_up(
+          Error(ErrorKind::deadline, fmt::format("[cluster] after {:g} s these workers have not joined: {}",
+                                                 seconds(timeout), missing)));
+  }
+  complete_.future().get();
+  // Nobody may hear of a worker from another one before it has the list.
+  const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::seconds(1));
+  std::vector<Future<Value>> answers;
+  for (const Member& m : worker_.members().all())
+    if (m.id != worker_.id()) answers.push_back(worker_.call_service(m.id, kReady, {}, {.timeout = left}));
+  for (const auto& a : answers) a.get();
+  admission_.open();
+}
+
+// All that wait hear why before their connections end, and blame nobody else.
+void Coordinator::give_up(const Error& why) {
+  std::vector<Ref<Invocation>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  complete_.fail(why);
+  for (const auto& call : waiting) call->fail(why);
+}
+
+std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Duration grace) {
+  FrameScope neutral({&worker_});
+  std::vector<std::pair<std::string, Future<Value>>> answers;
+  for (const Member& m : worker_.members().all())
+    if (m.id != worker_.id())
+      answers.emplace_back(m.name, worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))},
+                                                        {.timeout = grace}));
+  std::vector<std::pair<std::string, Error>> silent;  // they end by losing us
+  for (const auto& [name, answer] : answers)
+    if (const auto& result = answer.wait(); !result.ok()) silent.emplace_back(name, result.error());
+  return silent;
+}
+
+Joiner::Joiner(Worker& worker) : worker_(worker) {
+  follow_admissions(worker_);
+  worker_.add_service(kReady, [this](const Ref<Invocation>& call) {
+    complete_.future().on_ready([call](const Result<void>&) { call->complete(Value()); });
+  });
+  worker_.add_service(kShutDown, [this](const Ref<Invocation>& call) {
+    auto [code] = ListCodec<int>::from(std::move(call->call().args), kShutDown);
+    if (call->from() != 0) throw_invalid("[cluster] only worker 0 ends the cluster");
+    call->complete(Value());
+    ended_.set(code);
+  });
+}
+
+void Joiner::join(const std::string& address, const Member& self, uint32_t world, Duration timeout) {
+  worker_.members().add({0, "w0", host_identity(), {address}});
+  worker_.on_lost([this](WorkerId id, const Error& why) {
+    if (id == 0 && !leaving_) ended_.fail(why);
+  });
+  const TimePoint deadline = worker_.clock().now() + timeout;
+  std::string last;  // why the last attempt failed
+  for (;;) {         // one attempt of the transport may be shorter than what we are given
+    const Duration left = deadline - worker_.clock().now();
+    const auto connection = worker_.transport().connect(address, /*retry=*/true);
+    if (connection.wait_for(left + kLastWord)) {
+      const auto& r = connection.wait();
+      if (r.ok()) {
+        worker_.adopt(0, r.value());
+        break;
+      }
+      if (r.error().kind() != ErrorKind::disconnected) throw r.error();
+      last = r.error().message();
+    }
+    if (const double rest = seconds(deadline - worker_.clock().now()); rest > 0) {
+      if (rest >= 1) log::warning(fmt::format("{} goes on trying for {:.0f} s: {}", self.name, rest, last));
+      continue;
+    }
+    if (last.empty()) last = "nobody answers at " + address;
+    throw_error(ErrorKind::disconnected,
+                fmt::format("[cluster] {} has not reached worker 0 within {:g} s: {}", self.name,
+                            seconds(timeout), last));
+  }
+  announce(self, world, timeout + kAnswers).get();
+}
+
+Future<void> Joiner::announce(const Member& self, uint32_t world, Duration timeout) {
+  return worker_.call_service(0, kJoin, {self.to_value(), Value(int64_t{world})}, {.timeout = timeout})
+      .then([this, self](Value all) {
+        take_roll(worker_, std::move(all));
+        worker_.members().add(self);
+        complete_.set();
+      });
+}
+
+Future<void> Joiner::leave(int code) {
+  FrameScope neutral({&worker_});
+  ++leaving_;
+  Promise<void> done;
+  worker_.call_service(0, kLeave, {}).on_ready([this, code, done](const Result<Value>& answer) {
+    if (answer.ok()) ended_.set(code);
+    --leaving_;
+    if (const auto lost = worker_.members().loss(0)) ended_.fail(*lost);  // not if it has ended
+    answer.ok() ? done.set() : done.fail(answer.error());
+  });
+  return done.future();
+}
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code ignored;
+  return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
+}
+
+}  // namespace troupe::actors

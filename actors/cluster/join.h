@@ -1,0 +1,71 @@
+// How a cluster comes together: workers announce themselves to worker 0 and get the list of members.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/cluster/admission.h"
+
+namespace troupe::actors {
+
+/// Worker 0's part. Serves until all `world` workers have joined; later calls are refused, or, in an elastic
+/// cluster, are newcomers.
+class Coordinator {
+ public:
+  /// `self` is worker 0. Installs its services on the worker before anybody can connect.
+  Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false);
+  /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
+  /// one that joined and left, `invalid` one that others could not reach. Those that wait to be let in are
+  /// told the same.
+  void wait(Duration timeout);
+  /// Before the end: lets nobody in any more. Ready when nobody is being let in.
+  Future<void> close() { return admission_.close(); }
+  /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers. Those
+  /// that did not answer, and why.
+  std::vector<std::pair<std::string, Error>> shut_down(int code, Duration grace);
+
+ private:
+  void on_join(const Ref<Invocation>& call);
+  void give_up(const Error& why);
+  Worker& worker_;
+  uint32_t world_;
+  const bool elastic_;
+  Admission admission_;
+  std::mutex mutex_;
+  std::vector<Ref<Invocation>> waiting_;
+  std::vector<bool> joined_;
+  Promise<void> complete_;
+};
+
+/// The part of the others.
+class Joiner {
+ public:
+  explicit Joiner(Worker& worker);
+  /// Connects to worker 0 at `address`, which may take `timeout`, and waits until the cluster of `world`
+  /// workers is complete. How long that may take, worker 0 decides: its time begins before ours ends.
+  /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken, another size, an address
+  /// that others cannot reach); `deadline`, naming those that are missing.
+  void join(const std::string& address, const Member& self, uint32_t world, Duration timeout);
+  /// The part of join() once there is a connection. Ready when this worker knows all others.
+  Future<void> announce(const Member& self, uint32_t world, Duration timeout);
+  /// Waits for the end: the exit code that worker 0 gave, or `disconnected` if worker 0 was lost.
+  Future<int> ended() const { return ended_.future(); }
+  /// Says goodbye, so that nobody takes it for a loss, and makes ended() ready with `code`; `invalid` unless
+  /// the cluster is elastic.
+  Future<void> leave(int code);
+  /// Makes ended() ready with `code`.
+  void end(int code) { ended_.set(code); }
+
+ private:
+  Worker& worker_;
+  Promise<void> complete_;
+  Promise<int> ended_;
+  std::atomic<int> leaving_{0};  // while not 0, answers say how it ends: worker 0 closes right behind them
+};
+
+/// Equal for processes that can reach each other's Unix sockets: machine and network namespace.
+std::string host_identity();
+
+}  // namespace troupe::actors

@@ -1,0 +1,202 @@
+#include "actors/cluster/profiler.h"
+
+#include "actors/codec.h"
+
+namespace troupe::actors {
+namespace {
+
+std::string key_of_call(WorkerId caller, const net::Call& call) {
+  const std::string from = "w" + std::to_string(caller);
+  if (call.keep) return from + ":value " + std::to_string(call.keep);
+  return call.id ? from + ":" + std::to_string(call.id) : std::string();
+}
+
+std::string parent_here() {
+  const auto* handled = static_cast<const Invocation*>(frame().call);
+  return handled ? key_of_call(handled->from(), const_cast<Invocation*>(handled)->call()) : std::string();
+}
+
+}  // namespace
+
+Profiler& Profiler::install(Worker& worker) {
+  auto owned = std::unique_ptr<Profiler>(new Profiler(worker));
+  Profiler* profiler = owned.get();
+  worker.add_interceptor(std::move(owned));
+  worker.add_service(kProfileBegin, [profiler](const auto& call) { profiler->on_begin(call); });
+  worker.add_service(kProfileEnd, [profiler](const auto& call) { profiler->on_end(call); });
+  return *profiler;
+}
+
+// ---- profiles
+
+void Profiler::on_begin(const Ref<Invocation>& call) {
+  const auto [shapes] = ListCodec<bool>::from(std::move(call->call().args), kProfileBegin);
+  int64_t number;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto why = worker_.members().loss(call->from())) throw *why;  // worker_lost() has been here
+    number = ++last_scope_;
+    scopes_.emplace(number, Scope{call->from(), first_ + events_.size(), missed_, shapes});
+    on_ = true;
+    if (shapes) shapes_ = true;
+  }
+  worker_.watch(call->from());  // nobody else would end it
+  call->complete(Value(number));
+}
+
+void Profiler::on_end(const Ref<Invocation>& call) {
+  const auto [number] = ListCodec<int64_t>::from(std::move(call->call().args), kProfileEnd);
+  std::vector<TraceEvent> events;
+  uint64_t missed = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = scopes_.find(number);
+    if (at == scopes_.end() || at->second.owner != call->from())
+      throw_invalid("[profile] worker " + worker_.name() + " has no profile " + std::to_string(number) +
+                    " of " + worker_.members().name_of(call->from()) + ": it has ended");
+    const Scope& scope = at->second;
+    events.assign(events_.begin() + static_cast<std::ptrdiff_t>(scope.first - first_), events_.end());
+    if (!scope.shapes)
+      for (auto& e : events) e.shapes.clear();
+    missed = missed_ - scope.missed;
+    drop(at);
+  }
+  call->complete(to_value(std::pair(std::move(events), static_cast<int64_t>(missed))));
+}
+
+void Profiler::drop(std::map<int64_t, Scope>::iterator scope) {
+  scopes_.erase(scope);
+  bool shapes = false;
+  for (const auto& [number, s] : scopes_) shapes |= s.shapes;
+  shapes_ = shapes;
+  if (!scopes_.empty()) return;
+  on_ = false;
+  first_ += events_.size();
+  events_.clear();
+  calls_.clear();
+  handling_.clear();
+}
+
+void Profiler::worker_lost(WorkerId id, const Error&) {
+  std::lock_guard lock(mutex_);
+  for (auto at = scopes_.begin(); at != scopes_.end();) {
+    const auto next = std::next(at);
+    if (at->second.owner == id) drop(at);
+    at = next;
+  }
+}
+
+// ---- events
+
+TraceEvent Profiler::event_of(const char* mode, std::string name, WorkerId peer, uint64_t context,
+                              ValueList& values) const {
+  TraceEvent event;
+  event.mode = mode;
+  event.name = std::move(name);
+  event.begin = event.end = now();
+  event.worker = worker_.id();
+  event.peer = peer;
+  event.context = static_cast<int64_t>(context);
+  event.parent = parent_here();
+  visit_tensors(values, [&](const Tensor& t) {
+    if (!t.defined()) return;
+    event.bytes += static_cast<int64_t>(t.nbytes());
+    if (shapes_.load(std::memory_order_relaxed)) event.shapes += (event.shapes.empty() ? "" : ", ") + t.str();
+  });
+  return event;
+}
+
+uint64_t Profiler::note(TraceEvent event) {
+  std::lock_guard lock(mutex_);
+  if (scopes_.empty()) return 0;
+  if (events_.size() >= kMaxEvents) return ++missed_, 0;
+  events_.push_back(std::move(event));
+  return first_ + events_.size() - 1;
+}
+
+void Profiler::finish(uint64_t event) {
+  if (event >= first_ && event < first_ + events_.size()) events_[event - first_].end = now();
+}
+
+Profiler::Span::Span(Profiler* profiler, const char* mode, const std::string& name, uint64_t context)
+    : profiler_(profiler && profiler->on() ? profiler : nullptr) {
+  if (!profiler_) return;
+  ValueList none;
+  TraceEvent event = profiler_->event_of(mode, name, profiler_->worker_.id(), context, none);
+  event.end = -1;
+  event_ = profiler_->note(std::move(event));
+}
+
+void Profiler::Span::end() {
+  if (!profiler_) return;
+  std::lock_guard lock(profiler_->mutex_);
+  std::exchange(profiler_, nullptr)->finish(event_);
+}
+
+void Profiler::message(bool sent, const char* kind, WorkerId peer, uint64_t number, uint64_t context,
+                       ValueList& values) {
+  TraceEvent event = event_of(sent ? "send" : "receive", kind, peer, context, values);
+  event.key = "gradient " + std::to_string(number);
+  note(std::move(event));
+}
+
+void Profiler::outgoing_call(const CallerState& caller, net::Call& call) {
+  if (!on() || !call.target.number) return;
+  TraceEvent event = event_of(call.keep    ? "remote"
+                              : call.quiet ? "tell"
+                                           : "call",
+                              caller.label, caller.to, call.context, call.args);
+  event.key = key_of_call(worker_.id(), call);
+  const bool waits = call.id && !call.quiet;
+  if (waits) event.end = -1;
+  const uint64_t number = note(std::move(event));
+  if (!waits || !number) return;
+  std::lock_guard lock(mutex_);
+  calls_[call.id] = number;
+}
+
+void Profiler::finish_call(const net::Call& call) {
+  std::lock_guard lock(mutex_);
+  const auto node = calls_.extract(call.id);
+  if (!node.empty()) finish(node.mapped());
+}
+
+void Profiler::call_not_sent(net::Call& call) {
+  if (on()) finish_call(call);
+}
+
+void Profiler::incoming_reply(const CallerState&, net::Reply& reply) {
+  if (!on()) return;
+  std::lock_guard lock(mutex_);
+  const auto node = calls_.extract(reply.id);
+  if (!node.empty()) finish(node.mapped());
+}
+
+void Profiler::incoming_call(Invocation& invocation) {
+  if (!on() || !invocation.cell()) return;
+  net::Call& call = invocation.call();
+  const ActorCell& cell = *invocation.cell();
+  const std::string& label = cell.method_label(invocation.method());  // "Layer::forward on w1 (Layer#3)"
+  TraceEvent event =
+      event_of("handle", label.substr(0, label.find(" on ")), invocation.from(), call.context, call.args);
+  event.key = key_of_call(invocation.from(), call);
+  event.parent = {};
+  const bool answers = (call.id && !call.quiet) || call.keep;
+  if (answers) event.end = -1;
+  const uint64_t number = note(std::move(event));
+  if (!answers || !number) return;
+  std::lock_guard lock(mutex_);
+  handling_[&invocation] = number;
+}
+
+void Profiler::handled(const Invocation& invocation) {
+  if (!on()) return;
+  std::lock_guard lock(mutex_);
+  const auto node = handling_.extract(&invocation);
+  if (!node.empty()) finish(node.mapped());
+}
+
+void Profiler::outgoing_reply(Invocation& invocation, net::Reply&) { handled(invocation); }
+void Profiler::keep_result(Invocation& invocation, const Result<Value>&) { handled(invocation); }
+
+}  // namespace troupe::actors

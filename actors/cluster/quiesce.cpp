@@ -1,0 +1,78 @@
+#include "actors/cluster/quiesce.h"
+
+#include <thread>
+
+#include "actors/codec.h"
+
+namespace troupe::actors {
+namespace {
+
+std::vector<WorkerId> living(Worker& worker) {
+  std::vector<WorkerId> ids;
+  for (const Member& m : worker.members().all()) ids.push_back(m.id);
+  return ids;
+}
+
+// For an answer: a question just before the deadline is not one that nobody answers.
+constexpr Duration kAnswer = std::chrono::milliseconds(500);
+
+Duration left_until(const Worker& worker, TimePoint deadline) {
+  return std::max<Duration>(deadline - worker.clock().now(), kAnswer);
+}
+
+}  // namespace
+
+std::optional<Error> wait_for_rest(Worker& worker, TimePoint deadline) {
+  check_may_block("waiting for rest");
+  FrameScope neutral({&worker});
+  const auto ids = living(worker), gone = worker.members().lost();
+  Quiescence state({ids.begin(), ids.end()}, {gone.begin(), gone.end()});
+  std::optional<Error> lost, interrupted;
+  const auto start = worker.clock().now();
+  for (Duration pause{0};; pause = std::clamp<Duration>(pause * 2, std::chrono::microseconds(50),
+                                                        std::chrono::milliseconds(20))) {
+    std::this_thread::sleep_for(pause);
+    state.start_wave();
+    std::map<WorkerId, Future<Value>> asked;
+    for (const WorkerId id : state.missing())
+      if (id != worker.id())
+        asked[id] = worker.call_service(id, kTraffic, {to_value(worker.members().lost())},
+                                        {.timeout = left_until(worker, deadline)});
+    const auto take = [&](WorkerId id, const Future<Value>& answer) {
+      const Result<Value>& result = answer.wait();
+      if (result.ok()) {
+        TrafficReport report = TrafficReport::from_value(result.value());
+        report.worker = id;
+        return state.report(std::move(report));
+      }
+      if (result.error().kind() == ErrorKind::cancelled) interrupted = result.error();
+      if (!worker.members().loss(id)) return;  // silent
+      if (!lost) lost = result.error();
+      state.lost(id);
+    };
+    for (const auto& [id, answer] : asked) take(id, answer);
+    // Last: the others' answers are no work left.
+    take(worker.id(), worker.call_service(worker.id(), kTraffic, {to_value(worker.members().lost())}));
+    if (interrupted) return interrupted;
+    if (state.at_rest()) return lost;
+    if (worker.clock().now() < deadline) continue;
+    const auto ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(worker.clock().now() - start).count();
+    return Error(ErrorKind::deadline,
+                 "[cluster] still under way after " + std::to_string(ms) + " ms: " + state.under_way());
+  }
+}
+
+std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline) {
+  FrameScope neutral({&worker});
+  std::vector<Future<Value>> asked;
+  for (const WorkerId id : living(worker))
+    asked.push_back(worker.call_service(id, kAlive, {}, {.timeout = left_until(worker, deadline)}));
+  std::vector<std::string> all;
+  for (const auto& answer : asked)
+    if (const auto& result = answer.wait(); result.ok())
+      for (auto& text : from_value<std::vector<std::string>>(result.value())) all.push_back(std::move(text));
+  return all;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,36 @@
+// The way from a future back to the worker that made its call, for as long as there is a worker.
+#pragma once
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "core/async/future_state.h"
+
+namespace troupe::actors {
+
+class Worker;
+
+/// Thread-safe. Shared by the worker and by the futures of its calls.
+class Canceller {
+ public:
+  explicit Canceller(Worker& worker) : worker_(&worker) {}
+  /// What the future of call `id` waits for: Worker::give_up(id), once nobody wants the result.
+  static Source source(std::shared_ptr<Canceller> self, uint64_t id) {
+    return {std::move(self), id, &let_go};
+  }
+  /// Waits for calls that are being given up right now; no others from now on.
+  void close();
+
+ private:
+  static void let_go(void* self, uint64_t id, bool done) {
+    if (!done) static_cast<Canceller*>(self)->give_up(id);
+  }
+  void give_up(uint64_t id);
+
+  std::mutex mutex_;
+  std::condition_variable left_;
+  Worker* worker_;
+  int inside_ = 0;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,232 @@
+#include "actors/worker/worker.h"
+
+#include "core/base/thread.h"
+
+namespace troupe::actors {
+
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)),
+      timeout_ns_(options_.timeout.count()),
+      links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
+      pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
+      canceller_(std::make_shared<Canceller>(*this)) {
+  if (!options_.runtime) options_.runtime = Runtime::make();
+  install_traffic(*this);
+  add_metrics([this](Metrics& m) {
+    std::lock_guard lock(actors_mutex_);
+    m["actors"] = live_cells_;
+    m["threads"] = options_.runtime->threads();
+    m["timeout_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(timeout()).count();
+    m["pending_calls"] = static_cast<int64_t>(pending_.size());
+    const Flow::Sums flow = pending_.in_flight();
+    m["in_flight_calls"] = static_cast<int64_t>(flow.messages);
+    m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
+    m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
+  });
+  add_service("metrics", [this](const Ref<Invocation>& call) {
+    ValueMap out;
+    for (const auto& [k, v] : metrics()) out.emplace(k, Value(v));
+    call->complete(Value(std::move(out)));
+  });
+  add_service(kCallStatus, [this](const Ref<Invocation>& question) { tell_status(question); });
+  if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });
+}
+
+Worker::~Worker() {
+  end_refused_child("the end of a worker");
+  disconnect();
+  canceller_->close();
+  incoming_.clear();
+  for (auto& i : interceptors_) i->stop();
+  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
+  std::vector<std::weak_ptr<ActorCell>> released;
+  {
+    std::lock_guard lock(actors_mutex_);
+    actors.swap(actors_);
+    released.swap(released_);
+  }
+  const Error stopping(ErrorKind::cancelled, "[call] worker " + name() + " is shutting down");
+  for (auto& weak : released)  // their coroutines may wait still
+    if (auto cell = weak.lock()) cell->cancel_suspensions(stopping);
+  for (auto& [id, cell] : actors) {
+    cell->cancel_suspensions(stopping);
+    cell->release();
+  }
+  actors.clear();
+  {
+    std::unique_lock lock(actors_mutex_);
+    cells_gone_.wait(lock, [&] { return live_cells_ == 0; });
+  }
+  {
+    std::lock_guard lock(timer_mutex_);
+    stopping_ = true;
+  }
+  timer_wake_.notify_one();
+  if (timer_.joinable()) timer_.join();
+}
+
+void Worker::stop() {
+  if (stopped_.exchange(true)) return;
+  links_.stop();
+  for (auto& call : pending_.take_all(kNoWorker)) {
+    undo(call);
+    call.promise.fail(Error(ErrorKind::cancelled,
+                            "[call] " + call.caller.label + ": worker " + name() + " is shutting down"));
+  }
+}
+
+void Worker::interrupt(const std::string& why) {
+  if (interrupted_.exchange(true)) return;
+  const Error error(ErrorKind::cancelled, why);
+  for (auto& call : pending_.take_all(kNoWorker)) {
+    undo(call);
+    call.promise.fail(Error(error).crossing("call of " + call.caller.label + " from " + name()));
+  }
+  for (auto& i : interceptors_) i->interrupted(error);
+}
+
+void Worker::disconnect() {
+  stop();
+  transport_.reset();
+}
+
+void Worker::set_transport(std::unique_ptr<net::Transport> transport) {
+  transport_ = std::move(transport);
+  links_.set_transport(*transport_);
+}
+void Worker::add_interceptor(std::unique_ptr<Interceptor> i) { interceptors_.push_back(std::move(i)); }
+void Worker::add_service(const std::string& name, Service service) {
+  services_[net::method_id(name)] = {name, std::move(service)};
+}
+void Worker::add_actor_method(const std::string& name, ActorType::Invoke invoke) {
+  actor_methods_.push_back({net::method_id(name), name, invoke});
+}
+void Worker::add_metrics(std::function<void(Metrics&)> collect) { metrics_.push_back(std::move(collect)); }
+
+void Worker::watch(WorkerId id) {
+  if (id == this->id()) return;
+  try {
+    links_.watch(id);
+  } catch (const Error& e) {
+    lose(id, e);
+  }
+}
+
+// ---- the end of others
+
+void Worker::lose(WorkerId id, const Error& why) {
+  const Traffic::Busy busy(traffic_);
+  if (stopped_ || members_.loss(id)) return;
+  const std::string name = members_.name_of(id);
+  const Error lost = Error(ErrorKind::disconnected,
+                           "worker " + name + " was lost: " + members_.leaving(id).value_or(why).message())
+                         .with_worker(name);
+  const bool is_member = members_.find(id).has_value();
+  if (is_member && !members_.mark_lost(id, lost)) return;
+  links_.drop(id, lost.message());
+  for (auto& call : pending_.take_all(id)) {
+    undo(call);
+    call.promise.fail(Error(lost).crossing("call of " + call.caller.label + " from " + this->name()));
+  }
+  for (auto& call : incoming_.of(id)) call->cancel();
+  if (!is_member) return;  // nobody holds anything of one that has not joined, and it may come again
+  for (auto& i : interceptors_) i->worker_lost(id, lost);
+  std::vector<LossListener> listeners;
+  {
+    std::lock_guard lock(lost_mutex_);
+    listeners = on_lost_;
+  }
+  for (auto& listener : listeners)
+    if (!listener.gone()) listener.told(id, lost);
+}
+
+void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
+  std::lock_guard lock(lost_mutex_);
+  on_lost_.push_back({std::move(f), {}});
+}
+
+void Worker::on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f) {
+  std::lock_guard lock(lost_mutex_);
+  std::erase_if(on_lost_, [](const LossListener& listener) { return listener.gone(); });
+  on_lost_.push_back({std::move(f), std::move(owner)});
+}
+
+// ---- actors
+
+const ActorType& Worker::type(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& t : options_.hosting) {
+    if (t->name == name) return *t;
+    names.push_back(t->name);
+  }
+  std::string list;
+  for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
+  throw_invalid("[spawn] worker " + this->name() + " does not host actor type " + name +
+                "; it hosts: " + (list.empty() ? "none" : list) + " (add it to hosting<...>())");
+}
+
+Habits* Worker::habits(const ActorType& type, size_t kinds) {
+  std::lock_guard lock(actors_mutex_);
+  auto& habits = habits_[&type];
+  if (!habits) habits = std::make_unique<Habits[]>(kinds);
+  return habits.get();
+}
+
+std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,
+                                              ValueList args, uint64_t seed) {
+  auto cell = std::make_shared<ActorCell>(*this, id, type(type_name), seed);
+  cell->construct(std::move(args));
+  return cell;
+}
+
+void Worker::add_actor(const std::shared_ptr<ActorCell>& cell) {
+  std::lock_guard lock(actors_mutex_);
+  actors_.emplace(cell->id(), cell);
+}
+
+std::shared_ptr<ActorCell> Worker::find_actor(const ObjectId& id) const {
+  std::lock_guard lock(actors_mutex_);
+  auto at = actors_.find(id);
+  return at == actors_.end() ? nullptr : at->second;
+}
+
+void Worker::release_actor(const ObjectId& id) {
+  std::shared_ptr<ActorCell> cell;
+  {
+    std::lock_guard lock(actors_mutex_);
+    auto node = actors_.extract(id);
+    if (node.empty()) return;
+    cell = std::move(node.mapped());
+    if (released_.size() >= prune_released_at_) {
+      std::erase_if(released_, [](const auto& c) { return c.expired(); });
+      prune_released_at_ = std::max<size_t>(64, 2 * released_.size());
+    }
+    released_.push_back(cell);
+  }
+  cell->release();
+}
+
+std::vector<std::string> Worker::actor_labels() const {
+  std::lock_guard lock(actors_mutex_);
+  std::vector<std::string> labels;
+  for (const auto& [id, cell] : actors_) labels.push_back(cell->label());
+  return labels;
+}
+
+void Worker::cell_made() {
+  std::lock_guard lock(actors_mutex_);
+  ++live_cells_;
+}
+void Worker::cell_destroyed() {
+  std::lock_guard lock(actors_mutex_);
+  --live_cells_;
+  cells_gone_.notify_all();
+}
+
+Worker::Metrics Worker::metrics() const {
+  Metrics m;
+  for (const auto& collect : metrics_) collect(m);
+  return m;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,229 @@
+// A worker: one member of the cluster. Everything that belongs to it hangs off this object; several live in
+// one process.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "actors/worker/canceller.h"
+#include "actors/cell/cell.h"
+#include "actors/calls/incoming_calls.h"
+#include "actors/cell/interceptor.h"
+#include "actors/membership/links.h"
+#include "actors/membership/members.h"
+#include "actors/calls/pending_calls.h"
+#include "actors/calls/call_limit.h"
+#include "actors/calls/traffic.h"
+#include "core/base/clock.h"
+#include "core/base/fork.h"
+
+namespace troupe::actors {
+
+enum class Dispatch {
+  adaptive,  ///< methods that have been short so far run on the delivering thread, others in the pool
+  caller,    ///< always on the delivering thread: single-threaded, so deterministic, simulations
+};
+
+struct WorkerOptions {
+  WorkerId id = 0;
+  std::string name = "w0";
+  std::string host;  ///< equal for workers of one machine
+  Hosting hosting;
+  std::shared_ptr<Runtime> runtime;  ///< null: one of its own
+  Dispatch dispatch = Dispatch::adaptive;
+  Duration timeout = std::chrono::seconds(60);  ///< of calls that name none; zero: none
+  FlowLimits limits;                            ///< of calls that have not begun where they go
+  OnFull on_full = OnFull::wait;
+  const Clock* clock = &Clock::system();
+  bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
+};
+
+struct CallOptions {
+  /// Empty: the worker's; zero: none; negative: it has passed, and the call fails at once. Never beyond the
+  /// deadline of the call being handled.
+  std::optional<Duration> timeout;
+  bool one_way = false;  ///< no reply: the future is ready at once
+  uint64_t keep = 0;     ///< one-way: the number, of this worker, of the object that the result becomes there
+  std::optional<OnFull> on_full;  ///< empty: the worker's
+};
+
+/// Thread-safe.
+class Worker final : public net::Events {
+ public:
+  using Service = std::function<void(const Ref<Invocation>&)>;
+  using Metrics = std::map<std::string, int64_t>;
+
+  explicit Worker(WorkerOptions options);
+  ~Worker() override;  ///< disconnect(), then waits for the jobs of its actors
+  Worker(const Worker&) = delete;
+
+  WorkerId id() const { return options_.id; }
+  const std::string& name() const { return options_.name; }
+  const std::string& host() const { return options_.host; }
+  const Clock& clock() const { return *options_.clock; }
+  Members& members() { return members_; }
+  Runtime& runtime() { return *options_.runtime; }
+  Dispatch dispatch() const { return options_.dispatch; }
+  /// How long calls made on this worker may take that name no time of their own; zero: for ever. Changes
+  /// count for calls made after them.
+  Duration timeout() const { return Duration(timeout_ns_.load()); }
+  void set_timeout(Duration timeout);
+
+  // ---- set-up, before the first message
+  void set_transport(std::unique_ptr<net::Transport> transport);
+  net::Transport& transport() { return *transport_; }
+  /// Not owned by the caller afterwards. Outgoing: in order of addition; incoming: in reverse.
+  void add_interceptor(std::unique_ptr<Interceptor> interceptor);
+  /// The interceptor of type T, or null.
+  template <class T>
+  T* interceptor() const {
+    for (const auto& i : interceptors_)
+      if (auto* t = dynamic_cast<T*>(i.get())) return t;
+    return nullptr;
+  }
+  /// Calls to `name` on this worker go to `service`, on the delivering thread: it must not block, and
+  /// completes the invocation now or later.
+  void add_service(const std::string& name, Service service);
+  /// A method that every actor of this worker has besides its own; runs in the actor's mailbox.
+  void add_actor_method(const std::string& name, ActorType::Invoke invoke);
+  const std::vector<ActorType::Method>& actor_methods() const { return actor_methods_; }
+  void add_metrics(std::function<void(Metrics&)> collect);
+
+  // ---- calls
+  /// Calls method `method` (`label`: "Layer::forward", for errors) of an actor.
+  Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
+                     CallOptions options = {});
+  Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
+                             CallOptions options = {});
+  /// Nobody wants the result of call `id` of an actor's method: it fails with `cancelled`, and its callee is
+  /// told. Nothing if it has ended.
+  void give_up(uint64_t id);
+  /// Uses a connection that was opened for worker `id`, to which nothing has been sent yet.
+  void adopt(WorkerId id, const std::shared_ptr<net::Connection>& connection) {
+    links_.opened(id, connection);
+  }
+  /// Makes sure that the end of worker `id` will be noticed (members().loss, on_lost) although nothing is
+  /// sent to it.
+  void watch(WorkerId id);
+  /// Lets a call in: finds the actor or service, or fails the call.
+  void dispatch(const Ref<Invocation>& invocation);
+  /// The same for a call of that actor.
+  void deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocation>& invocation);
+
+  // ---- actors
+  /// The hosted type of that name; `invalid` listing those that are hosted.
+  const ActorType& type(const std::string& name) const;
+  /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
+  /// `seed`: of its stream of random numbers.
+  std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args,
+                                        uint64_t seed);
+  void add_actor(const std::shared_ptr<ActorCell>& cell);
+  /// What is known of the work of actors of this type: `kinds` of it, alive as long as the worker.
+  Habits* habits(const ActorType& type, size_t kinds);
+  std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
+  /// Forgets the actor and destroys its object after what is in its mailbox.
+  void release_actor(const ObjectId& id);
+  /// A number for a new object, unique on this worker; starts at 1.
+  uint64_t next_number() { return ++last_number_; }
+
+  /// Live actors, pending calls and what upper layers count: all return to where they were when nothing is
+  /// used. But those named *_sent only grow.
+  Metrics metrics() const;
+  /// What is under way.
+  Traffic& traffic() { return traffic_; }
+  /// Labels of the calls that wait for their replies; of the actors in the table.
+  std::vector<std::string> waits_for() const { return pending_.labels(); }
+  std::vector<std::string> actor_labels() const;
+  /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
+  TimePoint tick();
+  /// The worker is gone: its pending calls fail, upper layers are told. Idempotent.
+  void lose(WorkerId id, const Error& why);
+  /// Called once per lost worker, after everything else was told.
+  void on_lost(std::function<void(WorkerId, const Error&)> f);
+  /// The same, as long as `owner` is there.
+  void on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f);
+  /// Pending calls of actors' methods fail with `cancelled` and this text, and so do all that are made later.
+  /// The services that end a cluster go on.
+  void interrupt(const std::string& why);
+  /// No more calls: pending ones fail with `cancelled`. Idempotent.
+  void stop();
+
+  /// stop(), and no message arrives afterwards. Not from a thread of the transport. Idempotent.
+  void disconnect();
+
+  // ---- net::Events
+  void on_accepted(std::shared_ptr<net::Connection> connection) override;
+  void on_message(net::Connection& connection, net::Message message) override;
+  void on_closed(net::Connection& connection, const Error& reason) override;
+  void on_held_up(net::Connection& connection, Duration time) override;
+
+ private:
+  friend class Invocation;
+  friend class ActorCell;
+  void cell_made();
+  void cell_destroyed();
+  void deliver_reply(const PendingCall& call, net::Reply reply);
+  void receive_call(net::Connection& connection, net::Call call);
+  void end(const GivenUp& call, Error why);
+  void answered(WorkerId by, net::Reply reply);
+  void drain(WorkerId to);
+  void depart(WorkerId to, const PendingCalls::Next& next);
+  void undo(const PendingCall& call);
+  void tell_started(WorkerId caller, uint64_t id);
+  Error overloaded(WorkerId to, const Flow::Sums& taken) const;
+  static Frame callback_frame();
+  void log_unanswered(const net::Reply& reply) const;
+  void send_cancel(WorkerId to, uint64_t id);
+  void timer_loop();
+  Limit limit_of(const CallOptions& options) const;
+  void ask_for_status(uint64_t id, WorkerId to);
+  void tell_status(const Ref<Invocation>& question);
+  std::string status_of(const Invocation& call) const;
+
+  const RefuseChildren no_children_;
+  WorkerOptions options_;
+  std::atomic<int64_t> timeout_ns_;  // of calls that name none
+  Traffic traffic_;
+  Members members_;
+  Links links_;
+  PendingCalls pending_;
+  IncomingCalls incoming_;
+  std::shared_ptr<Canceller> canceller_;
+  std::vector<std::unique_ptr<Interceptor>> interceptors_;
+  std::unordered_map<uint64_t, std::pair<std::string, Service>> services_;
+  std::vector<ActorType::Method> actor_methods_;
+  std::vector<std::function<void(Metrics&)>> metrics_;
+  std::atomic<uint64_t> last_number_{0};
+
+  mutable std::mutex actors_mutex_;
+  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_;
+  std::unordered_map<const ActorType*, std::unique_ptr<Habits[]>> habits_;
+  std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
+  size_t prune_released_at_ = 64;
+  std::condition_variable cells_gone_;
+  int64_t live_cells_ = 0;  // in the table, or kept by their last jobs
+
+  std::mutex lost_mutex_;
+  struct LossListener {
+    std::function<void(WorkerId, const Error&)> told;
+    std::optional<std::weak_ptr<const void>> owner;
+    bool gone() const { return owner && owner->expired(); }
+  };
+  std::vector<LossListener> on_lost_;
+
+  std::mutex timer_mutex_;
+  std::condition_variable timer_wake_;
+  bool timer_poked_ = false, stopping_ = false;
+  std::thread timer_;
+  std::atomic<bool> stopped_{false}, interrupted_{false};
+  std::unique_ptr<net::Transport> transport_;
+};
+
+}  // namespace troupe::actors

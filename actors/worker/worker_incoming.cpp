@@ -1,0 +1,142 @@
+// What comes in from other workers: calls, replies, connections.
+#include <fmt/format.h>
+
+#include "actors/membership/connection_state.h"
+#include "actors/cell/call_inline.h"
+#include "actors/worker/worker.h"
+#include "core/base/log.h"
+
+namespace troupe::actors {
+
+void Worker::dispatch(const Ref<Invocation>& invocation) {
+  net::Call& call = invocation->call();
+  try {
+    if (call.target.number == 0) {
+      auto service = services_.find(call.method);
+      if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
+      Frame at{this, nullptr, nullptr, call.context, invocation->deadline()};
+      at.callback = true;
+      FrameScope scope(at);
+      for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+      return service->second.second(invocation);
+    }
+    auto cell = find_actor(call.target);
+    if (!cell) {
+      for (auto& i : interceptors_)
+        if (i->missing_object(invocation)) return;
+      cell = find_actor(call.target);  // made meanwhile, by a message of another worker
+    }
+    if (!cell)
+      throw_invalid("[call] worker " + name() + " has no object " + std::to_string(call.target.creator) +
+                    ":" + std::to_string(call.target.number) + ": it was released, or never made");
+    deliver(cell, invocation);
+  } catch (...) {
+    invocation->fail(current_error());
+  }
+}
+
+void Worker::deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocation>& invocation) {
+  try {
+    const size_t method = method_of(*cell, invocation->call().method);
+    invocation->set_target(cell, method);
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+    cell->deliver(invocation);
+  } catch (...) {
+    invocation->fail(current_error());
+  }
+}
+
+namespace {
+
+// The message has the tensors then. Whether anybody else does, shows when it is sent.
+net::Message encoded(net::Reply& reply) {
+  net::Message message = net::encode(reply);
+  if (message.buffer_bytes() < SoleResult::kLeast) return message;
+  visit_tensors(const_cast<Value&>(reply.result.value()), [](Tensor& t) { t = {}; });
+  return message;
+}
+
+}  // namespace
+
+void Worker::receive_call(net::Connection& connection, net::Call call) {
+  const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
+  const Ref<Invocation> invocation(
+      new Invocation(*this, connection.peer().id, std::move(call),
+                     [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
+                       if (!wanted || quiet) log_unanswered(reply);
+                       if (wanted && !quiet) back->send(encoded(reply));
+                       if (!quiet) return;
+                       try {
+                         back->send(net::encode(reply));
+                       } catch (const Error&) {  // the connection is gone, and with it the room
+                       }
+                     }));
+  invocation->set_connection(&connection);
+  dispatch(invocation);
+  // Cancelled by lose(), which finds it listed, or here.
+  if (wanted && to_actor && invocation->list(incoming_) && members_.loss(invocation->from()))
+    invocation->cancel();
+}
+
+void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
+  const auto refusal = links_.accepted(connection);
+  if (!refusal) return;
+  log::warning(name() + ": refused a connection of w" + std::to_string(connection->peer().id) + ": " +
+               *refusal);
+  connection->set_tag(std::make_shared<Handling>(/*refused=*/true));
+  connection->close(*refusal);
+}
+
+void Worker::on_message(net::Connection& connection, net::Message message) {
+  if (Handling::refused(connection)) return;
+  const Traffic::Busy busy(traffic_);
+  try {
+    net::Packet packet = net::decode(std::move(message));
+    const WorkerId from = connection.peer().id;
+    if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
+    if (auto* handling = Handling::of(connection)) handling->begins(packet);
+    FrameScope scope(callback_frame());
+    if (auto* started = std::get_if<net::Started>(&packet)) {
+      bool room = false;
+      pending_.started(started->id, from, room);
+      if (room) drain(from);
+      return;
+    }
+    if (auto* cancel = std::get_if<net::Cancel>(&packet)) {
+      if (auto call = incoming_.find(from, cancel->id)) call->cancel();
+      return;
+    }
+    for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->arrived(from, packet);
+    if (auto* call = std::get_if<net::Call>(&packet)) return receive_call(connection, std::move(*call));
+    auto& reply = std::get<net::Reply>(packet);
+    answered(from, std::move(reply));
+  } catch (const Error& e) {
+    log::error(name() + ": message from " + connection.peer().name + " refused: " + e.what());
+    connection.close(std::string("refused a message: ") + e.what());
+  }
+}
+
+void Worker::on_closed(net::Connection& connection, const Error& reason) {
+  FrameScope scope(callback_frame());
+  if (!Handling::refused(connection)) links_.closed(connection, reason);
+}
+
+void Worker::on_held_up(net::Connection& connection, Duration time) {
+  const Handling* handling = Handling::of(connection);
+  std::string what = "a callback", advice = "a callback must not block";
+  if (handling && handling->method()) {
+    const ObjectId target = handling->target(id());
+    const auto service = services_.find(handling->method());
+    const auto cell = find_actor(target);
+    const size_t method = cell ? cell->find_method(handling->method()) : ActorCell::kUnknown;
+    if (!target.number && service != services_.end())
+      what = "service " + service->second.first, advice = "a service must not block";
+    else
+      what = method != ActorCell::kUnknown ? cell->method_label(method) : "a method",
+      advice = "list methods that wait for anything but a future as blocking(&T::method)";
+  }
+  log::warning(name() + ": " + what + " has held up the messages of " + connection.peer().name + " for " +
+               fmt::format("{:.1f} s: ", std::chrono::duration<double>(time).count()) + advice);
+}
+
+}  // namespace troupe::actors

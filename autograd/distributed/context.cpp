@@ -1,0 +1,142 @@
+#include "autograd/distributed/context.h"
+
+#include "autograd/engine.h"
+
+namespace troupe::autograd {
+namespace {
+
+DistEngine& engine_of(actors::Worker& worker) {
+  if (auto* engine = worker.interceptor<DistEngine>()) return *engine;
+  throw_error(ErrorKind::failed,
+              "[autograd] worker " + worker.name() + " takes no part in distributed autograd");
+}
+
+Frame with_context(actors::Worker& worker, uint64_t context) {
+  check_process("autograd");
+  Frame f = frame();
+  f.worker = &worker;
+  f.context = context;
+  return f;
+}
+
+actors::Worker& worker_here() {
+  if (!frame().worker)
+    throw_invalid("[autograd] no worker is active here: give the context one, for example the Cluster");
+  return *static_cast<actors::Worker*>(frame().worker);
+}
+
+// The context of the call that the thread handles.
+std::pair<DistEngine&, uint64_t> here() {
+  const Frame& f = frame();
+  if (!f.worker || !f.context) throw_invalid("[autograd] no context is active here");
+  return {engine_of(worker_here()), f.context};
+}
+
+void check(const BackwardOptions& options, const char* what) {
+  if (options.create_graph)
+    throw_error(ErrorKind::unimplemented,
+                "[" + std::string(what) +
+                    "] create_graph is not there across actors: gradients of gradients need the graph on one "
+                    "worker (autograd::grad); docs/distributed-autograd.md says what is missing");
+}
+
+Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
+                      const BackwardOptions& options) {
+  check(options, "backward");
+  const std::vector<Edge> edges = root_edges("backward", roots);
+  return engine.backward(context, edges, root_grads("backward", roots, grads, false), options.retain_graph);
+}
+
+}  // namespace
+
+Context::Context() : Context(worker_here()) {}
+
+Context::Context(actors::Worker& worker)
+    : worker_(worker),
+      engine_(engine_of(worker)),
+      id_(engine_.new_context()),
+      scope_(with_context(worker, id_)) {}
+
+Context::~Context() { (void)engine_.release(id_, false); }
+
+Future<void> Context::end() { return engine_.release(id_, true); }
+
+Future<void> Context::backward_async(const Tensor& root, const Tensor& grad, BackwardOptions options) {
+  return backward_async(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
+}
+
+Future<void> Context::backward_async(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
+  engine_.check_live(id_);
+  return run_back(engine_, id_, roots, grads, options);
+}
+
+Future<Tensors> Context::grad_async(const Tensors& outputs, const Tensors& inputs,
+                                    const Tensors& grad_outputs, BackwardOptions options) {
+  engine_.check_live(id_);
+  check(options, "grad");
+  const std::vector<Edge> edges = root_edges("grad", outputs), wanted = root_edges("grad", inputs);
+  return engine_.grad(id_, edges, root_grads("grad", outputs, grad_outputs, false), wanted,
+                      options.retain_graph);
+}
+
+Tensors Context::grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs,
+                      BackwardOptions options) {
+  check_may_block("Context::grad");
+  return wait(grad_async(outputs, inputs, grad_outputs, options), "[grad]", options.timeout);
+}
+
+std::vector<std::string> Context::workers() const {
+  std::vector<std::string> names;
+  for (WorkerId id : engine_.peers(id_)) names.push_back(worker_.members().name_of(id));
+  return names;
+}
+
+void Context::backward(const Tensor& root, const Tensor& grad, BackwardOptions options) {
+  backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
+}
+
+void Context::backward(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
+  check_may_block("Context::backward");
+  wait(backward_async(roots, grads, options), "[backward]", options.timeout);
+}
+
+template <class T>
+T Context::wait(const Future<T>& done, const char* what, Duration timeout) {
+  if (timeout.count() != 0 && !done.wait_for(timeout)) {
+    std::string names;
+    for (const auto& n : engine_.waiting_for(id_)) names += (names.empty() ? "" : ", ") + n;
+    engine_.abandon(
+        id_,
+        Error(ErrorKind::deadline,
+              std::string(what) + " gave up after " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()) +
+                  " ms, its limit (BackwardOptions::timeout); it waited for: " +
+                  (names.empty() ? "this worker" : names)));
+  }
+  return done.get();
+}
+
+Context::Guard::Guard(const Context& context) : scope_(with_context(context.worker_, context.id_)) {
+  context.engine_.check_live(context.id_);
+}
+
+Tensor context_gradient(const Tensor& leaf) {
+  const auto [engine, context] = here();
+  return engine.gradient(context, leaf);
+}
+
+Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad) {
+  const auto [engine, context] = here();
+  return engine.exchange_gradient(context, leaf, std::move(grad));
+}
+
+Future<void> context_backward(const Tensor& root, const Tensor& grad, BackwardOptions options) {
+  return context_backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
+}
+
+Future<void> context_backward(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
+  const auto [engine, context] = here();
+  return run_back(engine, context, roots, grads, options);
+}
+
+}  // namespace troupe::autograd

@@ -1,0 +1,212 @@
+#include "autograd/distributed/context_state.h"
+
+#include "autograd/accumulate.h"
+#include "core/base/error.h"
+
+namespace troupe::autograd {
+namespace {
+
+constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhere";
+
+}  // namespace
+
+bool ContextState::add_send(uint64_t pair, Send send) {
+  std::lock_guard lock(mutex_);
+  overlap_.add(send.node->next());
+  sends_.emplace(pair, std::move(send));
+  return overlap_.found();
+}
+
+void ContextState::drop_send(uint64_t pair) {
+  std::unordered_map<uint64_t, Send>::node_type node;  // let go after the lock
+  std::lock_guard lock(mutex_);
+  node = sends_.extract(pair);
+}
+
+ContextState::Send ContextState::find_send(uint64_t pair) const {
+  std::lock_guard lock(mutex_);
+  auto at = sends_.find(pair);
+  return at == sends_.end() ? Send{} : at->second;
+}
+
+bool ContextState::shared() const {
+  std::lock_guard lock(mutex_);
+  return overlap_.found();
+}
+
+void ContextState::note_shared() {
+  std::lock_guard lock(mutex_);
+  overlap_.note();
+}
+
+bool ContextState::shared_by(const std::vector<Edge>& roots) const {
+  std::lock_guard lock(mutex_);
+  return overlap_.met_by(roots);
+}
+
+std::shared_ptr<Region> ContextState::region(uint64_t pass, const actors::ActorCell* cell,
+                                             const std::function<std::shared_ptr<Region>()>& make) {
+  std::lock_guard lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  auto& region = regions_[{pass, cell}];
+  if (!region) region = make();
+  return region;
+}
+
+std::shared_ptr<Region> ContextState::find_region(uint64_t pass, const actors::ActorCell* cell) const {
+  std::lock_guard lock(mutex_);
+  auto at = regions_.find({pass, cell});
+  return at == regions_.end() ? nullptr : at->second;
+}
+
+void ContextState::end_region(uint64_t pass, const actors::ActorCell* cell) {
+  decltype(regions_)::node_type node;  // let go after the lock
+  std::lock_guard lock(mutex_);
+  node = regions_.extract({pass, cell});
+}
+
+void ContextState::note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit) {
+  std::lock_guard lock(mutex_);
+  exits_[{pass, peer, pair}] = std::move(exit);
+}
+
+ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const {
+  std::lock_guard lock(mutex_);
+  auto at = exits_.find({pass, peer, pair});
+  return at == exits_.end() ? Exit{} : at->second;
+}
+
+std::pair<std::shared_ptr<WatchRound>, bool> ContextState::round(uint64_t pass,
+                                                                 const actors::ActorCell* cell) {
+  std::lock_guard lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  auto& round = rounds_[{pass, cell}];
+  const bool made = !round;
+  if (made) round = std::make_shared<WatchRound>();
+  return {round, made};
+}
+
+std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const actors::ActorCell* cell) {
+  std::lock_guard lock(mutex_);
+  auto node = rounds_.extract({pass, cell});
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void ContextState::drop_pass(uint64_t pass) {
+  std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
+  std::map<uint64_t, Sums>::node_type sums;
+  std::lock_guard lock(mutex_);
+  dropped_.insert(pass);
+  sums = open_.extract(pass);
+  for (auto at = rounds_.lower_bound({pass, nullptr}); at != rounds_.end() && at->first.first == pass;)
+    at = rounds_.erase(at);
+  for (auto at = exits_.lower_bound({pass, 0, 0}); at != exits_.end() && std::get<0>(at->first) == pass;)
+    at = exits_.erase(at);
+  for (auto at = regions_.lower_bound({pass, nullptr}); at != regions_.end() && at->first.first == pass;
+       at = regions_.erase(at))
+    gone.push_back(std::move(at->second));
+}
+
+bool ContextState::dropped(uint64_t pass) const {
+  std::lock_guard lock(mutex_);
+  return dropped_.contains(pass);
+}
+
+void ContextState::note_sent(uint64_t pass, const std::vector<SentGrad>& sent) {
+  if (sent.empty()) return;
+  std::lock_guard lock(mutex_);
+  for (const SentGrad& s : sent) sent_.emplace_back(pass, s);
+  while (sent_.size() > 1000) sent_.pop_front();
+}
+
+std::map<uint64_t, std::vector<GradMessageId>> ContextState::sent_to(WorkerId id) const {
+  std::map<uint64_t, std::vector<GradMessageId>> out;
+  std::lock_guard lock(mutex_);
+  for (const auto& [pass, sent] : sent_)
+    if (sent.to == id) out[pass].push_back(sent.id);
+  return out;
+}
+
+void ContextState::add(Sums& sums, const Tensor& leaf, const Tensor& grad) {
+  auto& [kept, sum] = sums[leaf.impl()];
+  kept = leaf;
+  if (sum.defined())
+    sum = sum_gradients(std::move(sum), grad);  // in place only where nobody else has it
+  else
+    add_gradient(sum, grad);
+}
+
+void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad) {
+  std::lock_guard lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  add(open_[pass], leaf, grad);
+}
+
+void ContextState::settle(uint64_t floor) {
+  std::lock_guard lock(mutex_);
+  const uint64_t first = floor >> 40 << 40;  // of the same originator
+  for (auto at = open_.lower_bound(first); at != open_.end() && at->first < floor; at = open_.erase(at)) {
+    if (settled_.empty()) {
+      settled_ = std::move(at->second);
+      continue;
+    }
+    for (auto& [impl, sum] : at->second) add(settled_, sum.first, std::exchange(sum.second, {}));
+  }
+}
+
+Tensor ContextState::gradient(const Tensor& leaf) const {
+  std::lock_guard lock(mutex_);
+  Tensor out;
+  const auto take = [&](const Sums& sums) {
+    auto at = sums.find(leaf.impl());
+    if (at == sums.end()) return;
+    out = out.defined() ? sum_gradients(std::move(out), at->second.second) : at->second.second;
+  };
+  take(settled_);
+  for (const auto& [pass, sums] : open_) take(sums);
+  return out;
+}
+
+std::pair<uint64_t, uint64_t> ContextState::begin_pass(const std::function<uint64_t()>& next) {
+  std::lock_guard lock(mutex_);  // no pass gets a number below the floor of another
+  const uint64_t pass = next();
+  running_.insert(pass);
+  return {pass, *running_.begin()};
+}
+
+void ContextState::end_pass(uint64_t pass) {
+  std::lock_guard lock(mutex_);
+  running_.erase(pass);
+}
+
+std::vector<uint64_t> ContextState::running() const {
+  std::lock_guard lock(mutex_);
+  return {running_.begin(), running_.end()};
+}
+
+Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
+  std::lock_guard lock(mutex_);
+  Tensor out;
+  const auto take = [&](Sums& sums) {
+    auto found = sums.extract(leaf.impl());
+    if (!found) return;
+    Tensor& sum = found.mapped().second;
+    out = out.defined() ? sum_gradients(std::move(out), sum) : std::move(sum);
+  };
+  take(settled_);
+  for (auto& [pass, sums] : open_) take(sums);
+  if (grad.defined()) settled_[leaf.impl()] = {leaf, std::move(grad)};
+  return out;
+}
+
+void ContextState::add_peer(WorkerId id) {
+  std::lock_guard lock(mutex_);
+  peers_.insert(id);
+}
+
+std::vector<WorkerId> ContextState::peers() const {
+  std::lock_guard lock(mutex_);
+  return {peers_.begin(), peers_.end()};
+}
+
+}  // namespace troupe::autograd

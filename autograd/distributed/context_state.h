@@ -1,0 +1,112 @@
+// What one worker keeps for one distributed autograd context.
+#pragma once
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/cell/cell.h"
+#include "autograd/distributed/send_receive_nodes.h"
+#include "autograd/distributed/overlap.h"
+#include "autograd/distributed/termination.h"
+#include "autograd/engine.h"
+#include "autograd/ready_hooks.h"
+#include "core/tensor/tensor.h"
+
+namespace troupe::autograd {
+
+/// Thread-safe.
+class ContextState {
+ public:
+  /// Where a part of the graph begins, and whose it is.
+  struct Send {
+    Ref<SendNode> node;
+    std::shared_ptr<actors::ActorCell> cell;  ///< null: recorded outside actors
+  };
+
+  /// Returns whether parts of the graph overlap; see shared().
+  bool add_send(uint64_t pair, Send send);
+  void drop_send(uint64_t pair);
+  /// Empty node: unknown pair.
+  Send find_send(uint64_t pair) const;
+
+  /// Parts of the recorded graph overlap, here or (note_shared) on a worker that says so: passes have to be
+  /// exact. Never falls back to false.
+  bool shared() const;
+  void note_shared();
+  /// The same for a pass from `roots`.
+  bool shared_by(const std::vector<Edge>& roots) const;
+
+  /// The part of the graph of actor `cell` (null: outside actors) in an exact pass; made by `make` if new.
+  /// `cancelled` if the pass was dropped. For jobs in the mailbox of the actor.
+  std::shared_ptr<Region> region(uint64_t pass, const actors::ActorCell* cell,
+                                 const std::function<std::shared_ptr<Region>()>& make);
+  /// Null if there is none.
+  std::shared_ptr<Region> find_region(uint64_t pass, const actors::ActorCell* cell) const;
+  void end_region(uint64_t pass, const actors::ActorCell* cell);
+  /// Where a pass leaves for `pair` of worker `peer`.
+  struct Exit {
+    std::shared_ptr<actors::ActorCell> cell;
+    Node* node = nullptr;  ///< of the region of `cell`; null: unknown
+  };
+  void note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit);
+  Exit find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const;
+  /// What leaves of `cell` were told in a pass, made if new; and whether it was. The pass has to end it.
+  /// `cancelled` if the pass was dropped.
+  std::pair<std::shared_ptr<WatchRound>, bool> round(uint64_t pass, const actors::ActorCell* cell);
+  /// Null if there is none; forgets it.
+  std::shared_ptr<WatchRound> end_round(uint64_t pass, const actors::ActorCell* cell);
+  /// The pass failed: forgets its regions and gradients, and takes part in it no more.
+  void drop_pass(uint64_t pass);
+  bool dropped(uint64_t pass) const;
+
+  /// Messages that were sent to other workers. (The last thousand are kept: enough to tell of a broken link
+  /// what it may have lost.)
+  void note_sent(uint64_t pass, const std::vector<SentGrad>& sent);
+  /// Those to one worker, by pass.
+  std::map<uint64_t, std::vector<GradMessageId>> sent_to(WorkerId id) const;
+
+  /// Adds to the gradient of a leaf of this worker. It can be taken back, by drop_pass(), until settle() says
+  /// otherwise. `cancelled` if the pass was dropped.
+  void accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad);
+  /// Passes of one originator below `floor` have ended; those that failed were dropped here.
+  void settle(uint64_t floor);
+  /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced.
+  Tensor gradient(const Tensor& leaf) const;
+  /// Puts another one in its place (undefined: none) and returns what was there. For when the passes that
+  /// made it have ended: the new one cannot be taken back.
+  Tensor exchange_gradient(const Tensor& leaf, Tensor grad);
+
+  // ---- passes that start on this worker
+  /// Takes a number from `next`, whose numbers grow. Returns it, and the lowest number of those that run,
+  /// itself included: a floor.
+  std::pair<uint64_t, uint64_t> begin_pass(const std::function<uint64_t()>& next);
+  void end_pass(uint64_t pass);
+  std::vector<uint64_t> running() const;
+
+  /// A worker that may have state of this context because of us.
+  void add_peer(WorkerId id);
+  std::vector<WorkerId> peers() const;
+
+ private:
+  using Sums = std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>>;  // leaf (kept alive), sum
+  static void add(Sums& sums, const Tensor& leaf, const Tensor& grad);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, Send> sends_;
+  Overlap overlap_;
+  std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<Region>> regions_;
+  std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
+  std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<WatchRound>> rounds_;
+  std::set<uint64_t> dropped_, running_;
+  Sums settled_;
+  std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped
+  std::set<WorkerId> peers_;
+  std::deque<std::pair<uint64_t, SentGrad>> sent_;
+};
+
+}  // namespace troupe::autograd

@@ -1,0 +1,249 @@
+#include "autograd/distributed/part.h"
+
+#include "actors/codec.h"
+
+namespace troupe::autograd {
+namespace {
+
+uint64_t count_of(uint64_t context) { return context & ((uint64_t{1} << 40) - 1); }
+
+}  // namespace
+
+DistEngine::DistEngine(actors::Worker& worker)
+    : worker_(worker),
+      profiler_(worker.interceptor<actors::Profiler>()),
+      outside_(worker.runtime().make_mailbox()) {}
+
+DistEngine& DistEngine::install(actors::Worker& worker) {
+  auto owned = std::unique_ptr<DistEngine>(new DistEngine(worker));
+  DistEngine* engine = owned.get();
+  worker.add_interceptor(std::move(owned));
+  worker.add_service(kBackward, [engine](const auto& call) { engine->on_message(Kind::gradient, call); });
+  worker.add_service(kReach, [engine](const auto& call) { engine->on_message(Kind::reach, call); });
+  worker.add_service(kWant, [engine](const auto& call) { engine->on_message(Kind::want, call); });
+  worker.add_service(kFinish, [engine](const auto& call) { engine->on_message(Kind::finish, call); });
+  worker.add_service(kDrop, [engine](const auto& call) { engine->on_drop(call); });
+  worker.add_service(kReport, [engine](const auto& call) { engine->on_report(call); });
+  worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });
+  worker.add_service(kJoined, [engine](const auto& call) { engine->on_joined(call); });
+  worker.add_service(kRelease, [engine](const auto& call) { engine->on_release(call); });
+  worker.add_metrics([engine](actors::Worker::Metrics& m) {
+    std::lock_guard lock(engine->mutex_);
+    m["contexts"] = static_cast<int64_t>(engine->contexts_.size());
+    m["backward_passes"] = static_cast<int64_t>(engine->passes_.size());
+    m["send_nodes"] = *engine->send_nodes_;
+    m["receive_nodes"] = *engine->receive_nodes_;
+    m["gradient_messages_sent"] = engine->sent_[static_cast<size_t>(Kind::gradient)];
+    m["reach_messages_sent"] = engine->sent_[static_cast<size_t>(Kind::reach)];
+    m["want_messages_sent"] = engine->sent_[static_cast<size_t>(Kind::want)];
+  });
+  return *engine;
+}
+
+// ---- contexts
+
+uint64_t DistEngine::new_context() {
+  std::lock_guard lock(mutex_);
+  if (stopped_)
+    throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
+  const uint64_t id = (uint64_t{worker_.id()} << 40) | ++last_context_;
+  contexts_.emplace(id, std::make_shared<ContextState>());
+  return id;
+}
+
+bool DistEngine::ended(uint64_t context) {
+  const WorkerId originator = originator_of(context);
+  if (originator == worker_.id()) return count_of(context) <= last_context_;  // not being alive
+  auto at = ended_.find(originator);
+  return (at != ended_.end() && at->second.contains(count_of(context))) || worker_.members().loss(originator);
+}
+
+void DistEngine::throw_ended(uint64_t context, ErrorKind kind) const {
+  const std::string text = "[autograd] the context has ended on worker " + worker_.name();
+  if (const auto why = worker_.members().loss(originator_of(context)))
+    throw Error(ErrorKind::disconnected, text + " with its originator: " + why->message())
+        .with_worker(why->worker());
+  throw_error(kind, text);
+}
+
+uint64_t DistEngine::lowest_live() {
+  auto at = contexts_.lower_bound(uint64_t{worker_.id()} << 40);
+  return at != contexts_.end() && originator_of(at->first) == worker_.id() ? count_of(at->first)
+                                                                           : last_context_ + 1;
+}
+
+// With mutex_. Throws if no context can have this number, as far as this worker can know.
+void DistEngine::check_number(uint64_t context) {
+  const WorkerId originator = originator_of(context);
+  if (ended(context)) throw_ended(context, ErrorKind::invalid);
+  if (originator == worker_.id())
+    throw_invalid("[autograd] worker " + worker_.name() + " has made no context of number " +
+                  std::to_string(count_of(context)));
+  if (!worker_.members().find(originator))
+    throw_invalid("[autograd] got a context of worker " + std::to_string(originator) +
+                  ", which is no member of this cluster");
+}
+
+// Whoever has state of a context watches its originator, and is known to it. Workers that it called, or that
+// called it, are; others say that they have joined.
+DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
+  const WorkerId originator = originator_of(context);
+  StatePtr made;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_)
+      throw_error(ErrorKind::cancelled, "[autograd] worker " + worker_.name() + " is shutting down");
+    if (auto at = contexts_.find(context); at != contexts_.end()) return at->second;
+    check_number(context);
+    made = contexts_[context] = std::make_shared<ContextState>();
+  }
+  worker_.watch(originator);
+  if (worker_.members().loss(originator)) {  // maybe before the state was there to be forgotten
+    std::lock_guard lock(mutex_);
+    contexts_.erase(context);
+    throw_ended(context, ErrorKind::invalid);
+  }
+  if (from != originator) {
+    FrameScope neutral({&worker_});
+    (void)worker_.call_service(originator, kJoined, {number(context)},
+                               {.timeout = Duration(0), .one_way = true});
+  }
+  return made;
+}
+
+DistEngine::StatePtr DistEngine::find_state(uint64_t context) {
+  std::lock_guard lock(mutex_);
+  auto at = contexts_.find(context);
+  return at == contexts_.end() ? nullptr : at->second;
+}
+
+void DistEngine::check_live(uint64_t context) {
+  if (!find_state(context)) throw_ended(context, ErrorKind::invalid);
+}
+
+Future<void> DistEngine::release(uint64_t context, bool wait) { return forget(context, 0, wait); }
+
+// `below`: what the originator says of its other contexts; 0 where this is the originator.
+Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
+  StatePtr state;
+  {
+    std::lock_guard lock(mutex_);
+    if (originator_of(context) != worker_.id()) {
+      ended_[originator_of(context)].add(count_of(context));
+      ended_[originator_of(context)].add_below(below);
+    }
+    auto node = contexts_.extract(context);
+    if (node.empty()) return Future<void>::ready({});
+    state = std::move(node.mapped());
+    if (originator_of(context) == worker_.id()) below = lowest_live();
+  }
+  end_now(*state, Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
+  FrameScope neutral({&worker_});
+  std::vector<Future<Value>> told;
+  for (WorkerId peer : state->peers())
+    if (peer != originator_of(context) && !worker_.members().loss(peer))
+      told.push_back(
+          worker_.call_service(peer, kRelease, {number(context), number(below)}, {.one_way = !wait}));
+  Promise<void> done;
+  struct Left {
+    std::atomic<size_t> n;
+  };
+  auto left = std::make_shared<Left>();
+  left->n = told.size() + 1;
+  auto one = [done, left] {
+    if (--left->n == 0) done.set();
+  };
+  for (auto& t : told)
+    t.on_ready([one](const Result<Value>&) { one(); });  // a lost peer has forgotten it too
+  one();
+  return done.future();
+}
+
+void DistEngine::on_release(const Ref<actors::Invocation>& call) {
+  auto [context, below] = actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
+  forget(context, below, call->call().id != 0).on_ready([call](const Result<void>&) {
+    call->complete(Value());
+  });
+}
+
+void DistEngine::on_joined(const Ref<actors::Invocation>& call) {
+  auto [context] = actors::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
+  call->complete(Value());
+  uint64_t below = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto at = contexts_.find(context); at != contexts_.end()) return at->second->add_peer(call->from());
+    below = lowest_live();
+  }
+  FrameScope neutral({&worker_});  // it came too late to be told with the others
+  (void)worker_.call_service(call->from(), kRelease, {number(context), number(below)},
+                             {.timeout = Duration(0), .one_way = true});
+}
+
+// Null if there is none here; throws for one that has ended, or never was.
+DistEngine::StatePtr DistEngine::live_state(uint64_t context) {
+  auto state = find_state(context);
+  if (!state) {
+    std::lock_guard lock(mutex_);
+    check_number(context);
+  }
+  return state;
+}
+
+std::vector<WorkerId> DistEngine::peers(uint64_t context) {
+  const auto state = live_state(context);
+  return state ? state->peers() : std::vector<WorkerId>();
+}
+
+Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
+  const auto state = live_state(context);
+  return state ? state->gradient(leaf) : Tensor();
+}
+
+Tensor DistEngine::exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad) {
+  const auto state = live_state(context);
+  return state ? state->exchange_gradient(leaf, std::move(grad)) : Tensor();
+}
+
+// ---- the end of others, and of this worker
+
+void DistEngine::worker_lost(WorkerId id, const Error& why) {
+  std::vector<uint64_t> numbers;
+  std::vector<StatePtr> orphans;  // let go after the lock
+  std::vector<StatePtr> others;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [number, pass] : passes_) numbers.push_back(number);
+    for (auto at = contexts_.begin(); at != contexts_.end();) {
+      if (originator_of(at->first) == id) {
+        orphans.push_back(std::move(at->second));
+        at = contexts_.erase(at);
+        continue;
+      }
+      others.push_back(at->second);
+      ++at;
+    }
+    ended_.erase(id);
+  }
+  for (uint64_t n : numbers) update(n, [&](Pass& p) { p.termination.lost(id, why); });
+  for (const StatePtr& state : orphans) {
+    end_now(*state, why);
+    tell_broken(*state, id, why);  // the pass may be another worker's
+  }
+  for (const StatePtr& state : others) tell_broken(*state, id, why);
+}
+
+void DistEngine::stop() {
+  std::map<uint64_t, StatePtr> contexts;  // let go after the lock
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    contexts.swap(contexts_);
+  }
+  fail_passes([](const Pass&) { return true; },
+              Error(ErrorKind::cancelled, "[backward] worker " + worker_.name() + " is shutting down"));
+  std::unique_lock lock(mutex_);
+  outside_idle_.wait(lock, [&] { return outside_jobs_ == 0; });
+}
+
+}  // namespace troupe::autograd

@@ -1,0 +1,55 @@
+// Modules of actors from afar: parameters, states and modes.
+#pragma once
+#include <map>
+#include <string>
+
+#include "actors/actor.h"
+#include "nn/module.h"
+#include "rref/any_ref.h"
+
+namespace troupe::nn {
+
+/// An actor around a module, its member `net`: what the functions below work on. M is an nn::Module or Layer.
+///
+///   struct Hidden : nn::ModuleActor<nn::Linear> {
+///     Hidden(int64_t in, int64_t out) : ModuleActor(in, out) {}
+///     Tensor forward(Tensor x) { return relu(net(x)); }
+///     static constexpr auto remote = methods<Hidden, int64_t, int64_t>("forward", &Hidden::forward);
+///   };
+class AnyModuleActor : public Actor {
+ public:
+  virtual Module& any_module() = 0;
+  Tensors parameters() override { return any_module().parameters(); }
+};
+template <class M>
+class ModuleActor : public AnyModuleActor {
+ public:
+  template <class... A>
+  explicit ModuleActor(A&&... args) : net(std::forward<A>(args)...) {}
+  Module& any_module() override { return net; }
+  M net;
+};
+
+/// Registers the methods that follow. Part of every worker's set-up.
+void install_modules(actors::Worker& worker);
+
+/// The functions below send a message to the actor and do not wait. `invalid` if it is no ModuleActor, unless
+/// said otherwise.
+///
+/// The values of its parameters by name, as they are when the message is handled; copies.
+Future<std::map<std::string, Tensor>> remote_parameters(const AnyRef& actor);
+/// Module::state_dict(): parameters and buffers; copies.
+Future<std::map<std::string, Tensor>> remote_state_dict(const AnyRef& actor);
+/// Module::load_state_dict(), with its errors.
+Future<void> load_remote_state_dict(const AnyRef& actor, std::map<std::string, Tensor> state);
+/// Module::train() and eval(): for the calls that are made after it.
+Future<void> set_remote_training(const AnyRef& actor, bool on = true);
+Future<bool> remote_training(const AnyRef& actor);
+/// Where the random numbers of any actor are: of its stream (core/base/seed_stream.h), as "actor", and of the
+/// generators of a ModuleActor's module, as "net.NAME". To be saved beside the states of modules and
+/// optimizers.
+Future<std::map<std::string, Tensor>> remote_rng_state(const AnyRef& actor);
+/// `invalid`, with nothing changed, if the state is not of such an actor.
+Future<void> load_remote_rng_state(const AnyRef& actor, std::map<std::string, Tensor> state);
+
+}  // namespace troupe::nn

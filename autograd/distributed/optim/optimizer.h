@@ -1,0 +1,90 @@
+// Optimizers that update parameters where they live.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/distributed/context.h"
+#include "autograd/distributed/optim/step_report.h"
+#include "optim/clip.h"
+#include "optim/optimizer.h"
+#include "rref/any_ref.h"
+
+namespace troupe::optim {
+
+/// Registers what actors need to be optimized from elsewhere. Part of every worker's set-up.
+void install_distributed(actors::Worker& worker);
+
+/// In an actor's constructor: a distributed optimizer's step then gives its parameters new elements where
+/// recorded steps hold the old ones, instead of making the passes in flight invalid. Each pass has the
+/// gradients of the version that its forward pass saw. Costs a copy of such a parameter per step. Views and
+/// detach()ed handles keep the old elements. (An actor that steps itself calls replace_if_held().)
+void set_copy_on_write();
+
+/// See Distributed. One group of options, the same for all actors; every step takes them along, so what
+/// set_lr(), a Scheduler or a Plateau changes holds everywhere from the next step on.
+///
+/// What is asked of all actors waits for all. If it fails on some, the error names every one of them, and
+/// what the others did stands.
+class DistributedOptimizer : public Tunable {
+ public:
+  DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name, const ValueMap& options);
+  ~DistributedOptimizer() override;
+
+  /// One step on every actor, in its mailbox, with the gradients of `context`, which are not copied. Throws
+  /// StepReport::error.
+  void step(const autograd::Context& context) { step_async(context).get(); }
+  Future<void> step_async(const autograd::Context& context);
+  /// The same, with failures of actors in the report. `invalid`, before anything is sent, if the context has
+  /// ended.
+  Future<StepReport> try_step(const autograd::Context& context);
+
+  /// Scales the gradients that `context` has for the parameters of all actors so that their norm, as if they
+  /// were one vector, is at most max_norm; returns the norm before. Bit for bit what clip_norm_ does with the
+  /// gradients in the order of the actors; its errors, with nothing changed, as there. Two rounds of
+  /// messages, the second only if there is something to scale.
+  double clip_grad_norm(const autograd::Context& context, double max_norm, const ClipOptions& options = {});
+
+  /// What steps have left behind: Optimizer::state() of each actor, in order.
+  std::vector<std::map<std::string, Tensor>> state();
+  /// Goes on from a state(), also one of another cluster: the options as well. `invalid` if there are not as
+  /// many states as actors, or a state does not fit its actor, which then keeps what it had.
+  void load_state(const std::vector<std::map<std::string, Tensor>>& states);
+  /// The same in a file for each actor, written (whole or not at all) and read by its worker:
+  /// folder/optimizer-0-of-2.safetensors. The folder is made if need be.
+  void save(const std::string& folder);
+  void load(const std::string& folder);
+
+  size_t group_count() const override { return 1; }
+  ValueMap options_map(size_t group) const override { return options_->options_map(group); }
+  void change_options(size_t group, const ValueMap& changed) override {
+    options_->change_options(group, changed);
+  }
+
+ private:
+  /// The answers of all actors, once all have ended. `args`: of actor i, behind the key.
+  Future<std::vector<Result<Value>>> ask(const char* method, const std::function<ValueList(size_t)>& args);
+  /// The values, or the error that names all that failed.
+  ValueList ask_all(const char* what, const char* method, const std::function<ValueList(size_t)>& args);
+  void take_options(ValueList of_owners);
+
+  std::vector<AnyRef> actors_;
+  std::vector<OwnerReport> owners_;  // their names
+  std::string key_;
+  std::unique_ptr<Optimizer> options_;  // without parameters: holds and checks them
+  std::vector<Future<Value>> created_;
+};
+
+/// Distributed<SGD> opt({a, b}, {.lr = 0.1}): one optimizer of type O for the parameters() of each actor,
+/// beside the actor. Belongs to one thread.
+template <class O>
+class Distributed : public DistributedOptimizer {
+ public:
+  /// `invalid` on options out of range, and if an actor is given twice, at once.
+  Distributed(std::vector<AnyRef> actors, typename O::Options options = {})
+      : DistributedOptimizer(std::move(actors), O::kName, options.to_map()) {}
+};
+
+}  // namespace troupe::optim

@@ -1,0 +1,208 @@
+// A distributed optimizer beside an actor: an ordinary optimizer, used in the actor's mailbox.
+#include "autograd/distributed/optim/optimizer_methods.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "autograd/distributed/optim/module_actor.h"
+#include "autograd/distributed/optim/optimizer.h"
+#include "core/graph/copy_on_write.h"
+#include "data/safetensors.h"
+#include "nn/live.h"
+#include "optim/optim.h"
+
+namespace troupe::optim {
+namespace {
+
+using State = std::map<std::string, Tensor>;
+
+constexpr const char* kCopyOnWrite = "optim.copy_on_write";  // attached to an actor: its parameters are
+constexpr const char* kNotInNorms = "optim.not_in_norms";    // Tensors: leave_out_of_norms()
+
+struct Attached {
+  std::string name;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+// The arguments behind the key, and the optimizer that it names.
+template <class... Ts>
+std::tuple<Attached&, Ts...> arguments(actors::Invocation& call, const char* method) {
+  auto all = actors::ListCodec<std::string, Ts...>::from(std::move(call.call().args), method);
+  auto& attachments = call.cell()->attachments();
+  const auto at = attachments.find(std::get<0>(all));
+  if (at == attachments.end())
+    throw_invalid("[optim] actor " + call.cell()->label() + " has no such optimizer");
+  Attached& attached = *std::any_cast<std::shared_ptr<Attached>&>(at->second);
+  return std::apply(
+      [&](std::string&, auto&... rest) { return std::tuple<Attached&, Ts...>(attached, std::move(rest)...); },
+      all);
+}
+
+Tensors gradients(const Optimizer& optimizer) {
+  Tensors grads;
+  for (const Tensor& p : optimizer.params()) grads.push_back(autograd::context_gradient(p));
+  return grads;
+}
+
+// The tensors that the optimizer trains. `invalid` if that leaves out a module that is a member, or is
+// nothing; but a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
+Tensors parameters_of(Actor& actor, const actors::ActorCell& cell) {
+  const Tensors all = actor.parameters();
+  auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor);
+  if (all.empty() && !(around && around->any_module().parameters().empty()))
+    throw_invalid("[optim] actor " + cell.label() +
+                  " has no parameters to train: its parameters() has to return them");
+  const auto given = [&](const Tensor& t) {
+    return std::any_of(all.begin(), all.end(), [&](const Tensor& p) { return p.same_as(t); });
+  };
+  void* object = dynamic_cast<void*>(&actor);  // of its own in memory: actors are made with new
+  const char* end = nullptr;                   // of the outermost module so far; it speaks for those inside
+  for (nn::Module* module : nn::modules_within(object, malloc_usable_size(object))) {
+    const auto* begin = static_cast<const char*>(dynamic_cast<const void*>(module));
+    if (std::less<>()(begin, end)) continue;
+    end = begin + module->object_size();
+    for (const auto& [name, t] : module->named_parameters())
+      if (t.requires_grad() && !given(t))
+        throw_invalid(
+            fmt::format("[optim] actor {} has a member {} whose {} ({}) would not be trained: parameters() "
+                        "has to return it, or set_requires_grad(false) on it",
+                        cell.label(), module->str(), name, t.str()));
+  }
+  return all;
+}
+
+// For the log.
+std::vector<std::string> names_of(Actor& actor, const actors::ActorCell& cell, const Tensors& parameters) {
+  nn::NamedTensors named;
+  if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor))
+    named = around->any_module().named_parameters();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto at = std::find_if(named.begin(), named.end(),
+                                 [&](const auto& entry) { return entry.second.same_as(parameters[i]); });
+    names.push_back((at == named.end() ? fmt::format("parameter {}", i) : at->first) + " of " + cell.label());
+  }
+  return names;
+}
+
+void create(Actor& actor, actors::Invocation& call) {
+  auto [key, name, options] =
+      actors::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
+  const Tensors parameters = parameters_of(actor, *call.cell());
+  auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
+  optimizer->set_names(names_of(actor, *call.cell(), parameters));
+  call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer)});
+  call.complete(Value(static_cast<int64_t>(parameters.size())));
+}
+
+void step(Actor&, actors::Invocation& call) {
+  auto [attached, options] = arguments<ValueMap>(call, kStep);
+  const Tensors grads = gradients(*attached.optimizer);
+  attached.optimizer->change_options(0, options);
+  if (call.cell()->attachments().contains(kCopyOnWrite))
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (grads[i].defined()) replace_if_held(attached.optimizer->params()[i]);
+  attached.optimizer->step(grads);
+  int64_t updated = 0;
+  for (const Tensor& g : grads) updated += g.defined();
+  call.complete(Value(updated));
+}
+
+void sizes(Actor&, actors::Invocation& call) {
+  auto [attached, largest] = arguments<bool>(call, kSizes);
+  Tensors grads = gradients(*attached.optimizer);
+  if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
+    for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
+      for (size_t i = 0; i < grads.size(); ++i)
+        if (attached.optimizer->params()[i].same_as(elsewhere)) grads[i] = {};
+  call.complete(actors::to_value(gradient_sizes(grads, largest)));
+}
+
+void scale(Actor&, actors::Invocation& call) {
+  auto [attached, factor] = arguments<double>(call, kScale);
+  for (const Tensor& p : attached.optimizer->params()) {
+    // Out of the context first: what nobody else holds is scaled in place.
+    Tensor grad = autograd::exchange_context_gradient(p, {});
+    if (grad.defined()) autograd::exchange_context_gradient(p, clipped(std::move(grad), factor));
+  }
+  call.complete(Value());
+}
+
+void state(Actor&, actors::Invocation& call) {
+  auto [attached] = arguments<>(call, kState);
+  call.complete(actors::to_value(attached.optimizer->state()));
+}
+
+void load_state(Actor&, actors::Invocation& call) {
+  auto [attached, state] = arguments<State>(call, kLoadState);
+  attached.optimizer->load_state(state);
+  call.complete(Value(attached.optimizer->options_map(0)));
+}
+
+constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the optimizer's name
+
+void save(Actor&, actors::Invocation& call) {
+  auto [attached, folder, file] = arguments<std::string, std::string>(call, kSave);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw_error(ErrorKind::failed, "[optim] cannot make the folder " + folder + ": " + error.message());
+  data::write_safetensors((std::filesystem::path(folder) / file).string(), attached.optimizer->state(),
+                          {{kKind, attached.name}});
+  call.complete(Value());
+}
+
+void load(Actor&, actors::Invocation& call) {
+  auto [attached, folder, file] = arguments<std::string, std::string>(call, kLoad);
+  const std::string path = (std::filesystem::path(folder) / file).string();
+  const data::Safetensors source(path);
+  const auto kind = source.metadata().find(kKind);
+  if (kind == source.metadata().end() || kind->second != attached.name)
+    throw_invalid(
+        "[optim] " + path + " holds " +
+        (kind == source.metadata().end() ? "no optimizer's state" : "the state of " + kind->second) +
+        ", expected that of " + attached.name);
+  attached.optimizer->load_state(source.tensors());
+  call.complete(Value(attached.optimizer->options_map(0)));
+}
+
+void drop(Actor&, actors::Invocation& call) {
+  auto [key] = actors::ListCodec<std::string>::from(std::move(call.call().args), kDrop);
+  call.cell()->attachments().erase(key);
+  call.complete(Value());
+}
+
+}  // namespace
+
+void set_copy_on_write() {
+  const auto cell = actors::current_cell();
+  if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
+  cell->attachments()[kCopyOnWrite] = true;
+}
+
+void leave_out_of_norms(const Tensor& parameter) {
+  std::any& kept = actors::current_cell()->attachments()[kNotInNorms];
+  if (!kept.has_value()) kept = Tensors();
+  auto& all = std::any_cast<Tensors&>(kept);
+  for (const Tensor& t : all)
+    if (t.same_as(parameter)) return;
+  all.push_back(parameter);
+}
+
+void install_distributed(actors::Worker& worker) {
+  worker.add_actor_method(kCreate, create);
+  worker.add_actor_method(kStep, step);
+  worker.add_actor_method(kSizes, sizes);
+  worker.add_actor_method(kScale, scale);
+  worker.add_actor_method(kState, state);
+  worker.add_actor_method(kLoadState, load_state);
+  worker.add_actor_method(kSave, save);
+  worker.add_actor_method(kLoad, load);
+  worker.add_actor_method(kDrop, drop);
+}
+
+}  // namespace troupe::optim

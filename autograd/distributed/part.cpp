@@ -1,0 +1,262 @@
+#include "autograd/distributed/part.h"
+
+#include "actors/codec.h"
+#include "autograd/engine.h"
+
+namespace troupe::autograd {
+namespace {
+
+const char* service_of(DistEngine::Kind kind) {
+  switch (kind) {
+    case DistEngine::Kind::gradient:
+      return kBackward;
+    case DistEngine::Kind::reach:
+      return kReach;
+    case DistEngine::Kind::want:
+      return kWant;
+    case DistEngine::Kind::finish:
+      return kFinish;
+  }
+  return "";
+}
+
+}  // namespace
+
+void DistEngine::Part::run() {
+  if (kind == Kind::finish) {
+    if (const auto round = state->end_round(pass, cell.get())) round->finish();
+    for (const auto& [to, pair] : targets)
+      if (pair != kRoots) send(to, pair, {});
+    return;
+  }
+  if (options & kExact) return run_exact();
+  autograd::run(roots, std::move(grads), *this, {.retain_graph = (options & kRetain) != 0});
+}
+
+void DistEngine::Part::run_exact() {
+  const actors::ActorCell* owner = cell.get();
+  const bool selects = (options & kSelect) != 0;
+  if (kind == Kind::reach) {
+    const auto region = state->region(pass, owner, [&] {
+      const RunOptions how{.retain_graph = (options & kRetain) != 0};
+      return selects ? std::make_shared<Region>(how, std::vector<Edge>{}) : std::make_shared<Region>(how);
+    });
+    for (Node* node : region->expect(roots)) {
+      const auto& receive = dynamic_cast<ReceiveNode&>(*node);
+      if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
+      send_back(*node, {});
+    }
+    return;
+  }
+  const auto region = state->find_region(pass, owner);
+  if (!region) throw_invalid("[backward] gradients came for a part that none were expected for");
+  if (kind == Kind::want) {
+    for (Node* node : exit ? region->want(exit) : region->wanted())
+      if (auto* entered = dynamic_cast<SendNode*>(node)) send(entered->peer(), entered->pair(), {});
+    return;
+  }
+  region->supply(roots, std::move(grads), *this);
+  if (region->done()) state->end_region(pass, owner);
+}
+
+void DistEngine::Part::settled(const Accumulate& leaf, bool came) {
+  if (!is_watched(leaf)) return;
+  const auto [round, made] = state->round(pass, cell.get());
+  watched |= made;
+  round->settled(leaf, came ? state->gradient(leaf.leaf()) : Tensor());
+}
+
+void DistEngine::Part::leave(Node& node, Tensors out) {
+  out.resize(node.num_inputs());
+  ValueList values;
+  for (auto& g : out) values.push_back(g.defined() ? Value(std::move(g)) : Value());
+  send_back(node, std::move(values));
+}
+
+void DistEngine::Part::send_back(Node& node, ValueList values) {
+  auto& receive = dynamic_cast<ReceiveNode&>(node);
+  if (receive.context() != context)
+    throw_invalid(
+        "[backward] the graph leads into another autograd context: a tensor received in one context was "
+        "used in a loss of another; detach() it");
+  send(receive.peer(), receive.pair(), std::move(values));
+}
+
+void DistEngine::Part::send(WorkerId to, uint64_t pair, ValueList values) {
+  send_held();
+  held.emplace(Outgoing{{engine.next_message(), to}, pair, std::move(values)});
+  children.push_back(held->to);
+}
+
+void DistEngine::Part::send_held(Value report) {
+  if (!held) return;
+  Outgoing message = std::move(*held);
+  held.reset();
+  ++engine.sent_[static_cast<size_t>(kind)];
+  if (engine.profiler_ && engine.profiler_->on())
+    engine.profiler_->message(true, service_of(kind), message.to.to, message.to.id, context, message.values);
+  const auto sent =
+      engine.worker_.call_service(message.to.to, service_of(kind),
+                                  {number(pass), Value(options), number(message.to.id), number(floor),
+                                   number(message.pair), Value(std::move(message.values)), std::move(report)},
+                                  {.timeout = Duration(0), .one_way = true});
+  if (const auto* r = sent.peek(); r && !r->ok()) throw r->error();
+}
+
+Value DistEngine::Part::report() const {
+  ValueList sent;
+  for (const auto& c : children) sent.push_back(ValueList{number(c.id), number(c.to)});
+  return ValueList{number(message), Value(std::move(sent)), number(watched ? entered : 0)};
+}
+
+void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
+  const uint64_t context = call->call().context;
+  auto [pass, options, message, floor, pair, values, report] =
+      actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
+                        std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
+  if (profiler_ && profiler_->on())
+    profiler_->message(false, service_of(kind), call->from(), message, context, values);
+  if (report) note_report(context, pass, call->from(), *report, {});
+  auto part = std::make_shared<Part>(*this, context, find_state(context));
+  part->pass = pass;
+  part->floor = floor;
+  part->options = options;
+  part->message = message;
+  part->kind = kind;
+  call->complete(Value());
+  try {
+    part->enter(call->from(), pair, std::move(values));
+  } catch (...) {
+    part->failure = current_error();
+    return finish_part(*part);
+  }
+  post_part(std::move(part));
+}
+
+// What a message of worker `from` asks for, checked.
+void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
+  const std::string& here = engine.worker_.name();
+  if (!state) engine.throw_ended(context, ErrorKind::cancelled);
+  if (state->dropped(pass)) throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
+  state->settle(floor);
+  if (kind == Kind::want) {
+    const ContextState::Exit found = state->find_exit(pass, from, pair);
+    if (!found.node) throw_invalid("[grad] worker " + here + " sends no gradients for this number");
+    exit = found.node;
+    cell = found.cell;
+  } else {
+    const ContextState::Send send = state->find_send(pair);
+    if (!send.node) throw_invalid("[backward] worker " + here + " has recorded no message of this number");
+    cell = send.cell;
+    entered = pair;
+    const size_t count = send.node->tensors().size();
+    for (uint32_t i = 0; i < count && kind != Kind::finish; ++i) roots.push_back({send.node, i});
+    if (kind == Kind::gradient) take_grads(*send.node, std::move(values));
+  }
+  where = "backward on " + (cell ? cell->label() : here);
+}
+
+void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
+  const auto& tensors = node.tensors();
+  if (values.size() != tensors.size())
+    throw_invalid("[backward] a message with " + std::to_string(values.size()) + " gradients, expected " +
+                  std::to_string(tensors.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    grads.push_back(actors::from_value<Tensor>(std::move(values[i])));
+    const auto& [dtype, shape] = tensors[i];
+    const Tensor& g = grads.back();
+    if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
+      throw_invalid("[backward] gradient of a " + std::string(name(dtype)) + " " + shape.str() + " came as " +
+                    g.str());
+  }
+}
+
+// To the mailbox where it belongs. The pass has no deadline but that of whoever waits for it.
+void DistEngine::post_part(std::shared_ptr<Part> part) {
+  FrameScope scope({.worker = &worker_, .context = part->context});
+  if (auto cell = part->cell) return cell->post_paced([this, part = std::move(part)] { run_part(*part); });
+  run_outside(std::move(part),
+              worker_.dispatch() == actors::Dispatch::caller ? actors::Where::caller : outside_pace_.where());
+}
+
+// The end of a pass may be the end of the program: stop() waits until the job has let go of this engine.
+void DistEngine::run_outside(std::shared_ptr<Part> part, actors::Where where) {
+  {
+    std::lock_guard lock(mutex_);
+    ++outside_jobs_;
+  }
+  outside_->post(actors::make_job([this, part = std::move(part)]() mutable {
+                   {
+                     FrameScope scope({.worker = &worker_, .context = part->context});
+                     const TimePoint start = worker_.clock().now();
+                     run_part(*part);
+                     part.reset();
+                     outside_pace_.note(worker_.clock().now() - start);
+                   }
+                   std::lock_guard lock(mutex_);
+                   if (--outside_jobs_ == 0) outside_idle_.notify_all();
+                 }),
+                 where);
+}
+
+void DistEngine::run_part(Part& part) {
+  try {
+    const actors::Profiler::Span span(profiler_, "part", part.where, part.context);
+    part.run();
+  } catch (...) {
+    part.failure = current_error();
+    if (!part.where.empty()) part.failure = std::move(*part.failure).crossing(part.where);
+  }
+  finish_part(part);
+}
+
+void DistEngine::finish_part(Part& part) {
+  part.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
+  part.grads.clear();
+  const StatePtr state = std::exchange(part.state, nullptr);
+  part.cell.reset();
+  const bool here = part.originator() == worker_.id();
+  if (state && !here) state->note_sent(part.pass, part.children);
+  try {
+    const bool takes_report = !here && !part.failure && part.takes_report();
+    if (!part.failure) part.send_held(takes_report ? part.report() : Value());
+    if (takes_report) return check_links(part, state.get());
+  } catch (...) {
+    part.failure = current_error();
+  }
+  if (here) {
+    Report report{part.message, {}, part.watched ? part.entered : 0};
+    for (const auto& c : part.children) std::get<1>(report).emplace_back(c.id, c.to);
+    return note_report(part.context, part.pass, worker_.id(), report, part.failure);
+  }
+  FrameScope neutral({&worker_});
+  (void)worker_.call_service(part.originator(), kReport,
+                             {number(part.context), number(part.pass), part.report(),
+                              part.failure ? actors::to_value(*part.failure) : Value()},
+                             {.timeout = Duration(0), .one_way = true});  // a lost originator needs none
+  check_links(part, state.get());
+}
+
+// A link that broke before the messages were noted.
+void DistEngine::check_links(const Part& part, ContextState* state) {
+  if (!state) return;
+  for (const SentGrad& sent : part.children)
+    if (auto why = worker_.members().loss(sent.to)) tell_broken(*state, sent.to, *why);
+}
+
+// Only the two ends of a link know that it broke, and that messages on it may be lost: the originator may
+// have a good link to both. It hears of this after it has heard of the messages.
+void DistEngine::tell_broken(ContextState& state, WorkerId lost, const Error& why) {
+  FrameScope neutral({&worker_});
+  for (const auto& [pass, ids] : state.sent_to(lost)) {
+    ValueList list;
+    for (GradMessageId id : ids) list.push_back(number(id));
+    (void)worker_.call_service(
+        originator_of(pass), kBroken,
+        {number(pass), actors::to_value(Error(why).crossing("backward on " + worker_.name())),
+         Value(std::move(list))},
+        {.timeout = Duration(0), .one_way = true});
+  }
+}
+
+}  // namespace troupe::autograd

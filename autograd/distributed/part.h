@@ -1,0 +1,81 @@
+// One message of a backward pass, or its roots, on the way through the part of the graph that it enters.
+#pragma once
+#include "autograd/distributed/engine.h"
+
+namespace troupe::autograd {
+
+// Services that workers call on each other.
+inline constexpr const char* kBackward =
+    "grad.backward";  // pass, options, message, floor, pair, gradients, sender's report or nothing
+inline constexpr const char* kReach = "grad.reach";    // the same, without gradients
+inline constexpr const char* kWant = "grad.want";      // the same; against the way of the gradients
+inline constexpr const char* kFinish = "grad.finish";  // the same: the pass is over
+inline constexpr const char* kReport =
+    "grad.report";  // context, pass, report: message, children (id, worker)..., to be told; error or nothing
+inline constexpr const char* kDrop = "grad.drop";  // context, pass
+inline constexpr const char* kBroken =
+    "grad.broken";  // pass, error, messages that may be lost because the link that they took broke
+inline constexpr const char* kJoined = "grad.joined";    // context: the caller has state of it
+inline constexpr const char* kRelease = "grad.release";  // context; all of its originator below are over
+
+inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
+/// Of a context or of a pass.
+inline WorkerId originator_of(uint64_t number) { return static_cast<WorkerId>(number >> 40); }
+
+/// Owned by the job that runs it.
+struct DistEngine::Part final : Sink {
+  DistEngine& engine;
+  uint64_t context;
+  StatePtr state;
+  uint64_t pass = 0;
+  uint64_t floor = 0;   // passes of the originator below have ended in this context
+  int64_t options = 0;  // bits
+  static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4;
+  GradMessageId message = 0;
+  Kind kind = Kind::gradient;
+  std::shared_ptr<actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
+  std::vector<Edge> roots;
+  Node* exit = nullptr;  // what a message of kind want asks for
+  static constexpr uint64_t kRoots = ~uint64_t{0};
+  uint64_t entered = kRoots;  // the pair that the message came by
+  bool watched = false;       // its actor has to be told when the pass is over
+  std::vector<std::pair<WorkerId, uint64_t>>
+      targets;  // of kind finish: who has to be told, and by which pair
+  Tensors grads;
+  std::string where;  // for the error's trail
+  std::vector<SentGrad> children;
+  std::optional<Error> failure;
+
+  Part(DistEngine& e, uint64_t c, StatePtr s) : engine(e), context(c), state(std::move(s)) {}
+
+  /// Finds what a message of worker `from` is for. Throws.
+  void enter(WorkerId from, uint64_t pair, ValueList values);
+  /// What the message asks for. Throws.
+  void run();
+
+  WorkerId originator() const { return originator_of(pass); }
+
+  void accumulate(const Tensor& leaf, const Tensor& grad) override { state->accumulate(pass, leaf, grad); }
+  void settled(const Accumulate& leaf, bool came) override;
+  void leave(Node& node, Tensors out) override;
+
+  /// Sends the message that send() has kept, with the report of this part or nothing. Throws.
+  void send_held(Value report = {});
+  /// The last message waits for the end of the part: if it goes to the originator, it takes the report along.
+  bool takes_report() const { return held && held->to.to == originator(); }
+  Value report() const;
+
+ private:
+  struct Outgoing {
+    SentGrad to;
+    uint64_t pair;
+    ValueList values;
+  };
+  void take_grads(const SendNode& node, ValueList values);
+  void run_exact();
+  void send_back(Node& receive, ValueList values);
+  void send(WorkerId to, uint64_t pair, ValueList values);
+  std::optional<Outgoing> held;
+};
+
+}  // namespace troupe::autograd

@@ -1,0 +1,114 @@
+// The engine's eyes on calls: send and receive nodes for the tensors that cross from one actor to another.
+#include "autograd/distributed/engine.h"
+
+#include "core/graph/saved_tensor.h"
+
+namespace troupe::autograd {
+
+net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
+                                      const std::vector<Tensor*>& tensors,
+                                      const std::vector<uint32_t>& indices,
+                                      std::shared_ptr<actors::ActorCell> cell, const char* what) {
+  if (!context)
+    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
+                  ") needs gradients, but no autograd::Context "
+                  "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
+  auto state = this->state(context, asked_by);
+  Edges edges;
+  std::vector<std::pair<DType, Shape>> kinds;
+  for (Tensor* t : tensors) {
+    edges.push_back(t->gradient_edge());
+    kinds.emplace_back(t->dtype(), t->shape());
+  }
+  const uint64_t pair = ++last_pair_;
+  const bool shared = state->add_send(
+      pair, {make_ref<SendNode>(to, pair, std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
+  if (to != worker_.id()) state->add_peer(to);
+  return {pair, indices, shared};
+}
+
+// Tensors that leave keep no history on the way: the receiver attaches its own. (To another worker only
+// elements travel; a call within the worker would share the tensor itself.) `asked_by`: who has called for
+// them in this context, and so knows of this worker; or nobody.
+template <class Tree>
+net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
+                                       std::shared_ptr<actors::ActorCell> cell, const char* what) {
+  std::vector<Tensor*> tensors, all;
+  std::vector<uint32_t> indices;
+  uint32_t index = 0;
+  visit_tensors(values, [&](Tensor& t) {
+    if (t.defined() && t.requires_grad()) {
+      all.push_back(&t);
+      if (grad_enabled()) tensors.push_back(&t), indices.push_back(index);
+    }
+    ++index;
+  });
+  net::GradLink link;
+  if (!tensors.empty()) link = record_send(context, to, asked_by, tensors, indices, std::move(cell), what);
+  if (to == worker_.id())
+    for (Tensor* t : all) *t = t->detach();
+  return link;
+}
+
+template <class Tree>
+void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values) {
+  if (!link.pair) return;
+  if (!context) throw_invalid("[autograd] a message with gradients outside any context");
+  auto state = this->state(context, from);
+  if (from != worker_.id()) state->add_peer(from);
+  if (link.shared) state->note_shared();
+  std::vector<Tensor*> tensors;
+  visit_tensors(values, [&](Tensor& t) { tensors.push_back(&t); });
+  const auto count = static_cast<uint32_t>(link.tensors.size());
+  auto node = make_ref<ReceiveNode>(from, context, link.pair, count, receive_nodes_);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (link.tensors[i] >= tensors.size() || !is_floating(tensors[link.tensors[i]]->dtype()))
+      throw_invalid("[autograd] a message names a tensor for gradients that it does not have");
+    if (i && link.tensors[i] <= link.tensors[i - 1])
+      throw_invalid("[autograd] a message names a tensor for gradients twice, or out of order");
+    tensors[link.tensors[i]]->set_grad_fn({node, i});
+  }
+}
+
+void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& call) {
+  if (call.context && grad_enabled() && TensorStore::current())
+    throw_error(
+        ErrorKind::unimplemented,
+        "[checkpoint] a remote call inside a checkpointed function would be made again by the backward pass: "
+        "use checkpoint() inside the called method, or make the call under NoGradGuard");
+  call.link = send_tensors(call.context, caller.to, kNoWorker, call.args, caller.cell, "an argument");
+  // The callee may make state of the context even if nothing here needs gradients.
+  if (call.context && caller.to != worker_.id())
+    if (auto state = find_state(call.context)) state->add_peer(caller.to);
+}
+
+void DistEngine::call_not_sent(net::Call& call) {
+  if (!call.link.pair) return;
+  if (auto state = find_state(call.context)) state->drop_send(call.link.pair);
+}
+
+void DistEngine::incoming_call(actors::Invocation& invocation) {
+  auto& call = invocation.call();
+  receive_tensors(call.context, invocation.from(), call.link, call.args);
+}
+
+void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& reply) {
+  if (!reply.result.ok()) return;
+  Value&& value = std::move(reply.result).value();  // stays where it is: others undo, should this throw
+  GradMode mode(invocation.call().grad_enabled);
+  reply.link = send_tensors(invocation.call().context, invocation.from(), invocation.from(), value,
+                            invocation.cell(), "the result");
+}
+
+void DistEngine::reply_not_sent(actors::Invocation& invocation, net::Reply& reply) {
+  if (!reply.link.pair) return;
+  if (auto state = find_state(invocation.call().context)) state->drop_send(reply.link.pair);
+}
+
+void DistEngine::incoming_reply(const actors::CallerState& caller, net::Reply& reply) {
+  if (!reply.result.ok() || !reply.link.pair) return;
+  Value&& value = std::move(reply.result).value();
+  receive_tensors(caller.context, caller.to, reply.link, value);
+}
+
+}  // namespace troupe::autograd

@@ -1,0 +1,140 @@
+#include "autograd/ready_hooks.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace troupe::autograd {
+namespace {
+
+// Who watches which leaves. Beside the nodes, of which hardly any is watched; whoever registers keeps them
+// alive.
+class Table {
+ public:
+  using Watched = std::pair<std::shared_ptr<LeafWatch>, size_t>;  // the set, and the leaf's number in it
+  void add(const Node* leaf, Watched w) {
+    std::lock_guard lock(mutex_);
+    table_[leaf].push_back(std::move(w));
+  }
+  void remove(const Node* leaf, const LeafWatch* watch) {
+    std::lock_guard lock(mutex_);
+    auto at = table_.find(leaf);
+    if (at == table_.end()) return;
+    std::erase_if(at->second, [&](const Watched& w) { return w.first.get() == watch; });
+    if (at->second.empty()) table_.erase(at);
+  }
+  std::vector<Watched> find(const Node* leaf) {
+    std::lock_guard lock(mutex_);
+    auto at = table_.find(leaf);
+    return at == table_.end() ? std::vector<Watched>() : at->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const Node*, std::vector<Watched>> table_;
+};
+
+Table& table() {
+  static auto* t = new Table;  // hooks may outlive everything
+  return *t;
+}
+
+}  // namespace
+
+bool is_watched(const Accumulate& leaf) { return !table().find(&leaf).empty(); }
+
+// The table has it for each of its leaves; empty once removed.
+class WatchHandle::Set final : public LeafWatch {
+ public:
+  using Function = std::function<void(size_t, const Tensor&)>;
+  Set(Function f, size_t count, bool without)
+      : function_(std::make_shared<Function>(std::move(f))), count_(count), without_(without) {}
+  void told(size_t index, const Tensor& total) override {
+    const auto function = function_;  // survives a remove() from inside
+    if (function && (without_ || total.defined())) (*function)(index, total);
+  }
+  size_t count() const override { return count_; }
+  void remove() { function_.reset(); }
+
+ private:
+  std::shared_ptr<Function> function_;
+  size_t count_;
+  bool without_;  // call it without a gradient, too
+};
+
+WatchHandle& WatchHandle::operator=(WatchHandle&& o) noexcept {
+  if (this == &o) return *this;
+  remove();
+  edges_ = std::move(o.edges_);
+  set_ = std::move(o.set_);
+  return *this;
+}
+
+void WatchHandle::remove() {
+  if (set_) {
+    for (const Edge& edge : edges_) table().remove(edge.node.get(), set_.get());
+    set_->remove();
+  }
+  set_.reset();
+  edges_.clear();
+}
+
+WatchHandle watch(const char* what, const Tensors& leaves, std::function<void(size_t, const Tensor&)> hook,
+                  bool without) {
+  const std::string part = "[" + std::string(what) + "] ";
+  if (!hook) throw_invalid(part + "the function is empty");
+  if (leaves.empty()) throw_invalid(part + "the list of tensors is empty");
+  WatchHandle handle;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const Tensor& leaf = leaves[i];
+    if (!leaf.defined()) throw_invalid(part + "tensor " + std::to_string(i) + " is undefined");
+    if (!leaf.is_leaf() || !leaf.requires_grad())
+      throw_invalid(part + "tensor " + std::to_string(i) + " (" + leaf.str() +
+                    ") is no leaf that needs a gradient");
+    for (size_t k = 0; k < i; ++k)
+      if (leaves[k].same_as(leaf))
+        throw_invalid(part + "tensors " + std::to_string(k) + " and " + std::to_string(i) + " are the same");
+    handle.edges_.push_back(leaf.gradient_edge());
+  }
+  handle.set_ = std::make_shared<WatchHandle::Set>(std::move(hook), leaves.size(), without);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    Node& node = *handle.edges_[i].node;
+    table().add(&node, {handle.set_, i});
+    if (!node.has_hooks()) node.add_hook(0, [](const Tensor&) { return Tensor(); });  // it counts as hooked
+  }
+  return handle;
+}
+
+WatchHandle register_post_accumulate_grad_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+  std::function<void(size_t, const Tensor&)> of_one;
+  if (hook) of_one = [hook = std::move(hook)](size_t, const Tensor& grad) { hook(grad); };
+  return watch("register_post_accumulate_grad_hook", {leaf}, std::move(of_one), false);
+}
+
+WatchHandle register_ready_hook(const Tensors& params, std::function<void(size_t, const Tensor&)> hook) {
+  return watch("register_ready_hook", params, std::move(hook), true);
+}
+
+void WatchRound::settled(const Accumulate& leaf, const Tensor& total) {
+  for (const auto& [watch, index] : table().find(&leaf)) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!told_[watch].insert(index).second) continue;
+    }
+    watch->told(index, total);
+  }
+}
+
+void WatchRound::finish() {
+  decltype(told_) told;
+  {
+    std::lock_guard lock(mutex_);
+    told.swap(told_);
+  }
+  for (const auto& [watch, known] : told)
+    for (size_t i = 0; i < watch->count(); ++i)
+      if (!known.contains(i)) watch->told(i, {});
+}
+
+}  // namespace troupe::autograd

@@ -1,0 +1,53 @@
+// The call that the current thread is handling: one of the two thread-locals (the other is the grad mode).
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/base/clock.h"
+
+namespace troupe {
+
+class Stream;
+
+struct Frame {
+  void* worker = nullptr;  ///< the actors::Worker on whose behalf the thread runs
+  void* actor = nullptr;   ///< the actors::ActorCell whose message is being handled; null outside actors
+  const std::string* what =
+      nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
+  uint64_t context = 0;  ///< distributed autograd context; 0: none
+  TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
+  void* call = nullptr;      ///< the actors::Invocation being handled, while its method or coroutine runs
+  Stream* stream = nullptr;  ///< of random numbers: the actor's; null: the program's
+  void* scope = nullptr;     ///< the actors::CallScope that gathers the calls made here
+  void* packed_weights = nullptr;  ///< the ops::PackedWeights in use
+  bool callback = false;           ///< on a thread that others wait for: a callback, a service
+
+  /// What a callback keeps that may run when the call is over.
+  Frame for_later() const {
+    Frame f = *this;
+    f.call = f.scope = f.packed_weights = nullptr;
+    f.callback = true;
+    return f;
+  }
+};
+
+/// The current thread's frame.
+Frame& frame();
+
+/// Sets the thread's frame for a scope.
+class FrameScope {
+ public:
+  explicit FrameScope(const Frame& f) : before_(frame()) { frame() = f; }
+  ~FrameScope() { frame() = before_; }
+  FrameScope(const FrameScope&) = delete;
+  FrameScope& operator=(const FrameScope&) = delete;
+
+ private:
+  Frame before_;
+};
+
+/// Throws `invalid` if the thread is handling an actor's message: blocking there would stall the actor (and
+/// could deadlock); `co_await` does not.
+void check_may_block(const char* what);
+
+}  // namespace troupe

@@ -1,0 +1,76 @@
+#include "core/base/chrome_trace.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace troupe {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+// JSON knows no infinity and no NaN.
+std::string json(const TraceJson::Field& field) {
+  if (const auto* text = std::get_if<std::string>(&field)) return quoted(*text);
+  if (const auto* whole = std::get_if<int64_t>(&field)) return std::to_string(*whole);
+  const double value = std::get<double>(field);
+  return std::isfinite(value) ? fmt::format("{:.3f}", value) : "null";
+}
+
+std::string json(const TraceJson::Fields& fields) {
+  std::string out;
+  for (const auto& [name, value] : fields)
+    out += (out.empty() ? "" : ", ") + quoted(name) + ": " + json(value);
+  return out;
+}
+
+}  // namespace
+
+void TraceJson::add(const char* phase, const std::string& name, Place at, const Fields& more,
+                    const Fields& about) {
+  events_ += fmt::format("{}\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}",
+                         events_.empty() ? "" : ",", phase, quoted(name), at.process, at.row);
+  if (!more.empty()) events_ += ", " + json(more);
+  if (!about.empty()) events_ += ", \"args\": {" + json(about) + "}";
+  events_ += "}";
+}
+
+void TraceJson::name_process(int64_t process, const std::string& name) {
+  add("M", "process_name", {process, 0}, {}, {{"name", name}});
+}
+
+void TraceJson::name_row(Place at, const std::string& name) {
+  add("M", "thread_name", at, {}, {{"name", name}});
+}
+
+void TraceJson::box(const std::string& name, const std::string& category, Place at, double begin,
+                    double duration, const Fields& about) {
+  add("X", name, at, {{"cat", category}, {"ts", begin}, {"dur", duration}}, about);
+}
+
+void TraceJson::arrow_begin(const std::string& id, const std::string& name, Place at, double time) {
+  add("s", name, at, {{"cat", "message"}, {"id", id}, {"ts", time}}, {});
+}
+
+void TraceJson::arrow_end(const std::string& id, const std::string& name, Place at, double time,
+                          const Fields& about) {
+  add("f", name, at, {{"cat", "message"}, {"id", id}, {"ts", time}, {"bp", "e"}}, about);
+}
+
+std::string TraceJson::str(const Fields& about) const {
+  return "{\"displayTimeUnit\": \"ms\", " + (about.empty() ? "" : "\"otherData\": {" + json(about) + "}, ") +
+         "\"traceEvents\": [" + events_ + "\n]}\n";
+}
+
+}  // namespace troupe

@@ -1,0 +1,131 @@
+#include "core/base/error.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+
+namespace troupe {
+
+std::string_view name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid:
+      return "invalid";
+    case ErrorKind::failed:
+      return "failed";
+    case ErrorKind::overloaded:
+      return "overloaded";
+    case ErrorKind::deadline:
+      return "deadline";
+    case ErrorKind::disconnected:
+      return "disconnected";
+    case ErrorKind::cancelled:
+      return "cancelled";
+    case ErrorKind::unimplemented:
+      return "unimplemented";
+  }
+  return "?";
+}
+
+namespace {
+
+// Head and tail, in whole characters of UTF-8.
+std::string shortened(std::string text, size_t most) {
+  if (text.size() <= most) return text;
+  const auto within = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  size_t head = most / 2, tail = text.size() - most / 2;
+  while (head > 0 && within(head)) --head;
+  while (tail < text.size() && within(tail)) ++tail;
+  return text.substr(0, head) + " ... [" + std::to_string(tail - head) + " of " +
+         std::to_string(text.size()) + " bytes left out] ... " + text.substr(tail);
+}
+
+// Errors travel, so they are short.
+constexpr size_t kMaxText = size_t{16} << 10;
+constexpr size_t kMaxTrail = 64;   // calls
+constexpr size_t kMaxName = 1024;  // of one
+constexpr std::string_view kLeftOut = "... calls left out: ";
+
+// A long trail keeps its innermost and its outermost calls, and a count between them.
+void add_to(std::vector<std::string>& trail, std::string call) {
+  trail.push_back(shortened(std::move(call), kMaxName));
+  if (trail.size() <= kMaxTrail) return;
+  const auto middle = trail.begin() + kMaxTrail / 2;
+  const bool counts = middle->starts_with(kLeftOut);
+  const uint64_t before = counts ? std::strtoull(middle->c_str() + kLeftOut.size(), nullptr, 10) : 1;
+  *middle = std::string(kLeftOut) + std::to_string(before + 1);
+  trail.erase(middle + 1);
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, std::string message)
+    : kind_(kind), message_(shortened(std::move(message), kMaxText)) {
+  render();
+}
+
+Error::Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker)
+    : kind_(kind), message_(shortened(std::move(message), kMaxText)), worker_(std::move(worker)) {
+  for (auto& call : trail) add_to(trail_, std::move(call));
+  render();
+}
+
+Error Error::with_worker(std::string worker) && {
+  worker_ = std::move(worker);
+  return std::move(*this);
+}
+
+Error Error::crossing(std::string call) && {
+  add_to(trail_, std::move(call));
+  render();
+  return std::move(*this);
+}
+
+void Error::render() {
+  what_ = message_;
+  for (const auto& call : trail_) what_ += "\n  in " + call;
+}
+
+Error current_error() {
+  try {
+    throw;
+  } catch (Error& e) {
+    return e;
+  } catch (const std::exception& e) {
+    int status = 0;
+    std::unique_ptr<char, void (*)(void*)> readable(
+        abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status), std::free);
+    return Error(ErrorKind::failed,
+                 std::string(status == 0 ? readable.get() : typeid(e).name()) + ": " + e.what());
+  } catch (...) {
+    return Error(ErrorKind::failed, "an exception that is no std::exception");
+  }
+}
+
+void throw_error(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
+
+std::string nearest(std::string_view got, const std::vector<std::string>& known) {
+  std::string best;
+  if (got.empty()) return best;
+  // Near: a third of the letters, at least two, but never all of them.
+  size_t best_distance = std::min(std::max<size_t>(2, got.size() / 3), got.size() - 1) + 1;
+  for (const auto& candidate : known) {
+    std::vector<size_t> row(candidate.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= got.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j < row.size(); ++j) {
+        size_t replace = diagonal + (got[i - 1] != candidate[j - 1]);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+      }
+    }
+    if (row.back() < best_distance) best_distance = row.back(), best = candidate;
+  }
+  return best;
+}
+
+}  // namespace troupe

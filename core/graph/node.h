@@ -1,0 +1,111 @@
+// A recorded step of a computation, as reverse-mode differentiation walks it.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/memory/ref.h"
+#include "core/base/small_vector.h"
+#include "core/tensor/tensor.h"
+
+namespace troupe {
+
+using Edges = SmallVector<Edge, 2>;
+
+/// Turns the gradients of a step's results into the gradients of its inputs.
+///
+/// `next(i)` says where the gradient of input i goes. Nodes form an acyclic graph held from the results
+/// towards the leaves. `sequence` grows with creation on one thread; the engine runs later nodes first. A
+/// node's `apply` runs on one thread at a time: the engine of the pass that reached it.
+class Node : public RefCounted {
+ public:
+  Node();
+  /// Gradients of the results (undefined: zero) to gradients of the inputs (undefined: none).
+  /// Throws Error; `name()` should be in its text.
+  virtual Tensors apply(Tensors&& grads) = 0;
+  virtual std::string name() const = 0;
+  /// More for a picture of the graph: shapes of inputs, attributes. May be empty.
+  virtual std::string detail() const { return {}; }
+  /// Where the local graph ends, the engine hands the gradients to its sink instead of calling apply().
+  enum class End {
+    none,  ///< an ordinary step
+    leaf,  ///< Accumulate: the gradient of a leaf is complete
+    exit,  ///< the gradients leave for another actor
+  };
+  virtual End end() const { return End::none; }
+  /// `invalid` if apply() could not run: what it needs was released, or was changed in place. Asked of all
+  /// nodes of a pass before any of them runs, so that such an error changes nothing.
+  virtual void check_saved() const {}
+  /// Frees what was saved for the backward pass. A second apply() then throws `invalid`.
+  virtual void release_saved() {}
+
+  std::span<const Edge> next() const { return next_; }
+  void set_next(Edges next) { next_ = std::move(next); }
+  /// Number of results, so of gradients that apply() takes.
+  uint32_t num_inputs() const { return num_inputs_; }
+  uint64_t sequence() const { return sequence_; }
+
+  /// Hooks on the gradient of result i, run before apply(): the returned tensor replaces it if defined.
+  using Hook = std::function<Tensor(const Tensor&)>;
+  void add_hook(uint32_t result, Hook hook);
+  bool has_hooks() const { return !hooks_.empty(); }
+  void run_hooks(Tensors& grads) const;
+
+ protected:
+  /// Releases long chains without recursion: 100,000 nodes do not overflow the stack.
+  void destroy() override;
+  uint32_t num_inputs_ = 1;
+
+ private:
+  Edges next_;
+  uint64_t sequence_;
+  std::vector<std::pair<uint32_t, Hook>> hooks_;
+};
+
+/// The leaf whose gradient arrives here: the engine's sink adds it to `.grad`, or to the gradients of a
+/// distributed context.
+class Accumulate final : public Node {
+ public:
+  explicit Accumulate(Ref<TensorImpl> leaf) : leaf_(std::move(leaf)) {}
+  ~Accumulate() override;
+  Tensors apply(Tensors&& grads) override;
+  std::string name() const override { return "Accumulate"; }
+  End end() const override { return End::leaf; }
+  Tensor leaf() const { return Tensor(leaf_); }
+
+ private:
+  Ref<TensorImpl> leaf_;
+};
+
+/// The autograd side of a leaf.
+struct AutogradMeta {
+  bool requires_grad = false;
+  Tensor grad;
+  std::mutex mutex;                   // guards accumulator
+  Accumulate* accumulator = nullptr;  // not owned: the graph owns it
+};
+
+/// Whether operators record: the thread's grad mode. See NoGradGuard.
+bool grad_enabled();
+
+/// Sets the thread's grad mode for a scope.
+class GradMode {
+ public:
+  explicit GradMode(bool enabled);
+  ~GradMode();
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Nothing is recorded while one is alive on this thread.
+class NoGradGuard : GradMode {
+ public:
+  NoGradGuard() : GradMode(false) {}
+};
+
+}  // namespace troupe

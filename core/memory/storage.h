@@ -1,0 +1,96 @@
+// The bytes behind tensors, and the caching allocator that they come from.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/memory/device.h"
+#include "core/memory/ref.h"
+
+namespace troupe {
+
+/// A run of bytes on one device, shared by the tensors that are views of it. 64-byte aligned on the CPU.
+///
+/// `version` counts in-place writes, so that a backward pass can tell that what it saved was changed, and by
+/// whom.
+///
+/// Storages that share() made have the same bytes as long as nobody writes: whoever does takes a copy first
+/// (own_bytes(), which begin_write() calls), and data() is another pointer then.
+class Storage : public RefCounted {
+ public:
+  /// Uninitialized bytes from the caching allocator. Throws `invalid` above kMaxBytes, std::bad_alloc if the
+  /// system has no more.
+  static Ref<Storage> allocate(size_t bytes, Device device = cpu);
+  /// Wraps memory that `owner` keeps alive (a mapped file, another library's buffer).
+  static Ref<Storage> wrap(void* data, size_t bytes, std::shared_ptr<void> owner);
+
+  /// The same for memory of another process, which has promised not to write there: what is used as an
+  /// address or a size is to be copied first.
+  static Ref<Storage> borrow(void* data, size_t bytes, std::shared_ptr<void> owner);
+
+  /// Another storage with a version of its own and, until either of both is written to, bytes [from, from +
+  /// bytes) of this one. `from` is a multiple of 64. Other threads may read and share meanwhile.
+  Ref<Storage> share(size_t from, size_t bytes);
+  /// Before a write: copies the bytes if another storage has them, too. Two that share may do so at the same
+  /// time, each on its thread.
+  void own_bytes() {
+    if (shared_.load(std::memory_order_relaxed)) [[unlikely]]
+      leave_shared();
+  }
+  /// Whether another storage has these bytes, too.
+  bool shares_bytes() const;
+  /// Whether the one who asks, and holds it, is the only one who has this storage or its bytes.
+  bool alone() const {
+    if (use_count() != 1) return false;
+    std::atomic_thread_fence(std::memory_order_acquire);  // who had it before has finished with it
+    return !shares_bytes();
+  }
+  /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
+  bool wrapped() const { return owner_ && !borrowed_; }
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  Device device() const { return device_; }
+  bool borrowed() const { return borrowed_; }
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  /// `writer`: name of the operator that wrote, a literal.
+  void bump_version(const char* writer) {
+    version_.fetch_add(1, std::memory_order_relaxed);
+    last_writer_.store(writer, std::memory_order_relaxed);
+  }
+  /// Who wrote last in place; null: nobody.
+  const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
+
+  static constexpr size_t kMaxBytes = size_t{1} << 40;
+
+ private:
+  struct SharedBytes;
+  Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner);
+  ~Storage() override;
+  SharedBytes* shared();
+  void leave_shared();
+
+  std::byte* data_;
+  size_t size_;
+  Device device_;
+  bool borrowed_ = false, counts_borrowed_ = false;
+  std::atomic<uint32_t> version_{0};
+  std::atomic<const char*> last_writer_{nullptr};
+  std::atomic<SharedBytes*> shared_{nullptr};  // null: never shared
+  std::shared_ptr<void> owner_;                // null: the bytes are the allocator's, or shared_'s
+};
+
+/// What the CPU allocator holds, in bytes, for metrics and tests.
+struct AllocatorStats {
+  size_t in_use = 0;                ///< handed out now
+  size_t cached = 0;                ///< kept for reuse
+  size_t borrowed = 0;              ///< of other processes (Storage::borrow), beside in_use
+  uint64_t system_allocations = 0;  ///< times that the system was asked
+};
+AllocatorStats allocator_stats();
+/// Gives the cached blocks back to the system, but for the small ones that other threads keep for themselves
+/// (less than 1 MiB each).
+void release_cached_memory();
+
+}  // namespace troupe

@@ -1,0 +1,52 @@
+// Indices of Tensor::index and index_put_, with libtorch's names.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <variant>
+
+#include "core/tensor/tensor.h"
+
+namespace troupe {
+
+/// A new dimension of size 1, or a bound of a Slice that is not given.
+struct NoneType {};
+inline constexpr NoneType None{};
+/// As many whole dimensions as the other indices leave.
+struct EllipsisType {};
+inline constexpr EllipsisType Ellipsis{};
+
+/// start:stop:step of Python. Negative bounds count from the end; all are cut to the size. step >= 1.
+class Slice {
+ public:
+  /// A number or None.
+  struct Bound : std::optional<int64_t> {
+    Bound(NoneType) {}
+    template <class T>
+    requires std::is_integral_v<T> Bound(T at) : std::optional<int64_t>(static_cast<int64_t>(at)) {}
+  };
+  Slice(Bound start = None, Bound stop = None, Bound step = None) : start(start), stop(stop), step(step) {}
+  Bound start, stop, step;
+};
+
+/// One index: a number (negative: from the end), a Slice, None, Ellipsis, a mask (bool) or numbers (int64 or
+/// int32).
+class TensorIndex {
+ public:
+  using Any = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;
+  template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) TensorIndex(T at)
+      : any_(static_cast<int64_t>(at)) {}
+  TensorIndex(bool) = delete;  // means another thing than the numbers 0 and 1 in PyTorch: use a mask
+  TensorIndex(Slice slice) : any_(slice) {}
+  TensorIndex(NoneType none) : any_(none) {}
+  TensorIndex(EllipsisType all) : any_(all) {}
+  TensorIndex(Tensor t) : any_(std::move(t)) {}
+
+  const Any& any() const { return any_; }
+
+ private:
+  Any any_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,207 @@
+#include "net/protocol/handshake.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace troupe::net {
+namespace {
+
+constexpr char kMagic[] = {'T', 'R', 'O',  'U',
+                           'P', 'E', '\r', '\n'};  // the line end shows text-mode mangling
+constexpr size_t kPreamble = 16, kMacBytes = 32;
+constexpr size_t kInfoBytes = 4 + 1 + kNameBytes;
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+std::vector<std::byte> preamble(uint32_t version) {
+  std::vector<std::byte> out(kPreamble);
+  std::memcpy(out.data(), kMagic, 8);
+  std::memcpy(out.data() + 8, &version, 4);
+  return out;
+}
+
+// id, length of the name, name padded with zeros.
+std::vector<std::byte> encode_info(const PeerInfo& info) {
+  std::vector<std::byte> out(kInfoBytes);
+  std::memcpy(out.data(), &info.id, 4);
+  out[4] = static_cast<std::byte>(info.name.size());
+  std::memcpy(out.data() + 5, info.name.data(), info.name.size());
+  return out;
+}
+
+}  // namespace
+
+Nonce random_nonce() {
+  Nonce n;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(n.data()), static_cast<int>(n.size())) != 1)
+    throw_error(ErrorKind::failed, "[net] the system's random generator gives no bytes");
+  return n;
+}
+
+void check_peer_info(const PeerInfo& info) {
+  if (info.name.size() > kNameBytes)
+    throw_invalid(
+        fmt::format("[net] a worker name of {} bytes; at most {} are allowed", info.name.size(), kNameBytes));
+  if (std::any_of(info.name.begin(), info.name.end(), is_control))
+    throw_invalid("[net] a worker name with a control character; expected printable text");
+}
+
+void check_token(const std::string& token) {
+  if (token.size() < kTokenBytes)
+    throw_invalid(
+        fmt::format("[net] the cluster token has {} bytes; expected at least {}", token.size(), kTokenBytes));
+}
+
+Handshake::Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
+                     uint32_t version)
+    : role_(role), token_(std::move(token)), nonce_(nonce), deadline_(deadline), version_(version) {
+  check_token(token_);
+  check_peer_info(self);
+  self_ = encode_info(self);
+  expect(Step::hello, kPreamble);
+  if (role_ == Role::connector) {
+    put(preamble(version_));
+    put(nonce_);
+  }
+}
+
+size_t Handshake::wanted() const { return state_ == State::waiting ? expected_ - input_.size() : 0; }
+
+void Handshake::receive(std::span<const std::byte> bytes) {
+  if (state_ != State::waiting) return;
+  if (bytes.size() > wanted()) throw_invalid("[net] more bytes than the handshake asked for");
+  input_.insert(input_.end(), bytes.begin(), bytes.end());
+  if (input_.size() == expected_) advance();
+}
+
+std::vector<std::byte> Handshake::take_output() { return std::exchange(output_, {}); }
+
+void Handshake::tick(TimePoint now) {
+  if (state_ == State::waiting && now >= deadline_)
+    refuse(Refusal::timeout, "did not finish the handshake in time");
+}
+
+void Handshake::advance() {
+  switch (step_) {
+    case Step::hello:
+      return on_hello();
+    case Step::nonce:
+      if (role_ == Role::connector) return on_listener_proof();
+      std::copy(input_.begin(), input_.end(), other_nonce_.begin());
+      put(preamble(version_));
+      put(nonce_);
+      put(mac("listener", {}));
+      return expect(Step::proof, kInfoBytes + kMacBytes);
+    case Step::proof:
+      return on_connector_proof();
+    case Step::welcome:
+      return on_welcome();
+    case Step::ended:
+      return;
+  }
+}
+
+void Handshake::on_hello() {
+  uint32_t version, zero;
+  std::memcpy(&version, input_.data() + 8, 4);
+  std::memcpy(&zero, input_.data() + 12, 4);
+  if (std::memcmp(input_.data(), kMagic, 8) != 0 || zero != 0)
+    return refuse(Refusal::garbage, "does not speak Troupe's protocol");
+  if (version != version_) {
+    if (role_ == Role::listener) put(preamble(version_));  // the connector names both versions
+    return refuse(Refusal::version,
+                  fmt::format("speaks version {} of the protocol, this side version {}", version, version_));
+  }
+  expect(Step::nonce, role_ == Role::listener ? sizeof(Nonce) : sizeof(Nonce) + kMacBytes);
+}
+
+void Handshake::on_listener_proof() {
+  std::copy_n(input_.begin(), sizeof(Nonce), other_nonce_.begin());
+  // A proof of zeros tells the listener why this side leaves, and gives nothing away.
+  const bool reflected = other_nonce_ == nonce_;
+  if (reflected || !matches(mac("listener", {}), sizeof(Nonce))) {
+    put(std::vector<std::byte>(kInfoBytes + kMacBytes));
+    return refuse(Refusal::token, "refused the cluster token");
+  }
+  put(self_);
+  put(mac("connector", self_));
+  expect(Step::welcome, kInfoBytes + kMacBytes);
+}
+
+void Handshake::on_connector_proof() {
+  if (!matches(mac("connector", std::span(input_).first(kInfoBytes)), kInfoBytes))
+    return refuse(Refusal::token, "does not have the cluster token");
+  if (!read_peer()) return;
+  peer_bytes_.insert(peer_bytes_.end(), self_.begin(), self_.end());
+  put(self_);
+  put(mac("welcome", peer_bytes_));
+  step_ = Step::ended;
+  state_ = State::done;
+}
+
+void Handshake::on_welcome() {
+  std::vector<std::byte> both = self_;
+  both.insert(both.end(), input_.begin(), input_.begin() + kInfoBytes);
+  if (!matches(mac("welcome", both), kInfoBytes)) return refuse(Refusal::token, "refused the cluster token");
+  if (!read_peer()) return;
+  step_ = Step::ended;
+  state_ = State::done;
+}
+
+bool Handshake::read_peer() {
+  std::memcpy(&peer_.id, input_.data(), 4);
+  peer_.name.assign(reinterpret_cast<const char*>(input_.data()) + 5, std::to_integer<size_t>(input_[4]));
+  peer_bytes_.assign(input_.begin(), input_.begin() + kInfoBytes);
+  const bool clean = std::none_of(peer_.name.begin(), peer_.name.end(), is_control);
+  if (!clean || encode_info(peer_) != peer_bytes_) refuse(Refusal::garbage, "gives itself a malformed name");
+  return state_ == State::waiting;
+}
+
+void Handshake::refuse(Refusal why, std::string text) {
+  state_ = State::refused;
+  step_ = Step::ended;
+  refusal_ = why;
+  text_ = std::move(text);
+}
+
+void Handshake::expect(Step step, size_t bytes) {
+  step_ = step;
+  expected_ = bytes;
+  input_.clear();
+}
+
+Handshake::Mac Handshake::mac(std::string_view label, std::span<const std::byte> more) const {
+  std::vector<unsigned char> text;
+  const auto add = [&](const void* data, size_t size) {
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    text.insert(text.end(), bytes, bytes + size);
+  };
+  const bool connector = role_ == Role::connector;
+  const Nonce &first = connector ? nonce_ : other_nonce_, &second = connector ? other_nonce_ : nonce_;
+  add("troupe ", 7);
+  add(label.data(), label.size());
+  add("\0", 1);
+  add(&version_, 4);
+  add(first.data(), first.size());
+  add(second.data(), second.size());
+  add(more.data(), more.size());
+  Mac out;
+  unsigned size = 0;
+  if (!HMAC(EVP_sha256(), token_.data(), static_cast<int>(token_.size()), text.data(), text.size(),
+            reinterpret_cast<unsigned char*>(out.data()), &size) ||
+      size != out.size())
+    throw_error(ErrorKind::failed, "[net] HMAC-SHA256 is not available in this OpenSSL");
+  return out;
+}
+
+bool Handshake::matches(const Mac& expected, size_t offset) const {
+  return CRYPTO_memcmp(expected.data(), input_.data() + offset, expected.size()) == 0;
+}
+
+}  // namespace troupe::net

@@ -1,0 +1,138 @@
+#include "net/socket/connection/frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace troupe::net {
+namespace {
+
+constexpr size_t kAllocateAhead = 4 << 20;  // bytes of buffers whose turn has not come yet
+
+}  // namespace
+
+std::span<std::byte> FrameReader::target() {
+  switch (step_) {
+    case Step::prefix:
+      return prefix_bytes_;
+    case Step::sizes:
+      return std::as_writable_bytes(std::span(size_words_));
+    case Step::header:
+      return std::as_writable_bytes(std::span(frame_.message.header));
+    case Step::reason:
+      return std::as_writable_bytes(std::span(frame_.reason.data(), frame_.reason.size()));
+    case Step::payload:
+      break;
+  }
+  if (sizes_[current_].lent) return std::as_writable_bytes(std::span(&place_, 1));
+  allocate(current_);
+  return {frame_.message.buffers[current_].data(), sizes_[current_].bytes};
+}
+
+std::optional<ReadFrame> FrameReader::feed(std::span<const std::byte>& bytes) {
+  while (!bytes.empty()) {
+    const auto to = target().subspan(filled_);
+    const size_t n = std::min(to.size(), bytes.size());
+    std::memcpy(to.data(), bytes.data(), n);
+    bytes = bytes.subspan(n);
+    filled_ += n;
+    if (n == to.size())
+      if (auto frame = next_step()) return frame;
+  }
+  return {};
+}
+
+// The current target is full: goes on to the next one that has bytes, or completes the frame.
+std::optional<ReadFrame> FrameReader::next_step() {
+  filled_ = 0;
+  switch (step_) {
+    case Step::prefix:
+      prefix_ = decode_prefix(prefix_bytes_, limits_);
+      frame_.kind = prefix_.kind;
+      frame_.number = prefix_.number;
+      if (prefix_.kind == FrameKind::ring_answer || prefix_.kind == FrameKind::heap_answer)
+        frame_.accepted = prefix_.count == 1;
+      if (prefix_.kind != FrameKind::message && prefix_.kind != FrameKind::goodbye) return complete();
+      if (prefix_.kind == FrameKind::goodbye) {
+        frame_.reason.resize(prefix_.count);
+        step_ = Step::reason;
+        return prefix_.count == 0 ? complete() : std::nullopt;
+      }
+      size_words_.resize(prefix_.count);
+      step_ = Step::sizes;
+      if (prefix_.count != 0) return {};
+      [[fallthrough]];
+    case Step::sizes:
+      sizes_ = decode_sizes(size_words_, limits_);
+      frame_.message.header.resize(prefix_.header_words);
+      step_ = Step::header;
+      if (prefix_.header_words != 0) return {};
+      [[fallthrough]];
+    case Step::header:
+      step_ = Step::payload;
+      current_ = 0;
+      break;
+    case Step::payload:
+      if (sizes_[current_].lent) borrow();
+      ++current_;
+      break;
+    case Step::reason:
+      return complete();
+  }
+  skip_empty();
+  return current_ == sizes_.size() ? complete() : std::nullopt;
+}
+
+void FrameReader::skip_empty() {
+  while (current_ < sizes_.size() && sizes_[current_].travelling() == 0) allocate(current_++);
+}
+
+void FrameReader::allocate(size_t index) {
+  auto& buffers = frame_.message.buffers;
+  while (buffers.size() <= index) {
+    const size_t size = sizes_[buffers.size()].bytes;
+    buffers.push_back({Storage::allocate(size), 0, size});
+  }
+}
+
+void FrameReader::borrow() {
+  if (!heap_) throw_invalid("[net] a buffer in shared memory on a connection that has none");
+  const size_t size = sizes_[current_].bytes;
+  frame_.message.buffers.push_back({heap_->borrow(place_, size), 0, size});
+}
+
+size_t FrameReader::direct(std::span<iovec> out) {
+  if (step_ != Step::payload) return 0;
+  size_t n = 0, ahead = 0;
+  for (size_t i = current_; i < sizes_.size() && n < out.size() && ahead < kAllocateAhead; ++i) {
+    if (sizes_[i].lent || (i > current_ && ahead + sizes_[i].bytes > kAllocateAhead)) break;
+    allocate(i);
+    const size_t skip = i == current_ ? filled_ : 0;
+    const size_t left = sizes_[i].bytes - skip;
+    if (left == 0) continue;
+    out[n++] = {frame_.message.buffers[i].data() + skip, left};
+    ahead += left;
+  }
+  return n;
+}
+
+std::optional<ReadFrame> FrameReader::advance(size_t n) {
+  while (n > 0) {
+    const size_t left = sizes_[current_].bytes - filled_;
+    if (n < left) {
+      filled_ += n;
+      return {};
+    }
+    n -= left;
+    if (auto frame = next_step()) return frame;
+  }
+  return {};
+}
+
+std::optional<ReadFrame> FrameReader::complete() {
+  step_ = Step::prefix;
+  sizes_.clear();
+  size_words_.clear();
+  return std::exchange(frame_, ReadFrame{});
+}
+
+}  // namespace troupe::net

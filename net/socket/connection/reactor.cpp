@@ -1,0 +1,168 @@
+#include "net/socket/connection/reactor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "net/socket/connection/connection.h"
+#include "net/socket/loop/spin_pause.h"
+
+namespace troupe::net {
+namespace {
+
+constexpr int kWarningsPerSecond = 10;
+constexpr Duration kLinger = std::chrono::seconds(1);
+constexpr Duration kSoon =
+    std::chrono::microseconds(200);  // messages that follow each other are worth looking for
+constexpr Duration kLookTurn = std::chrono::microseconds(20);
+constexpr Duration kComputes = std::chrono::microseconds(50);  // others, if a look takes longer
+constexpr Duration kContended = std::chrono::milliseconds(1);  // at first; doubled while it goes on
+constexpr Duration kContendedMost = std::chrono::milliseconds(4);
+constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before looking for another one
+
+}  // namespace
+
+SocketCore::SocketCore(TransportOptions options, Events& events)
+    : options_(std::move(options)),
+      events_(events),
+      tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
+                               std::chrono::milliseconds(1))) {
+  delivery.post([this] { delivery.set_idle([this] { return look(); }); });
+}
+
+PeerInfo SocketCore::self() const {
+  std::lock_guard lock(mutex_);
+  return options_.self;
+}
+
+void SocketCore::set_self(const PeerInfo& self) {
+  check_peer_info(self);
+  std::lock_guard lock(mutex_);
+  options_.self = self;
+}
+
+void SocketCore::add(const std::shared_ptr<SocketConnection>& connection) {
+  std::lock_guard lock(mutex_);
+  connections_.emplace(connection.get(), connection);
+  if (!std::exchange(ticking_, true))
+    upkeep.post([this] {
+      last_tick_ = watched_since_ = now();
+      schedule_tick();
+    });
+}
+
+void SocketCore::remove(SocketConnection* connection) {
+  std::shared_ptr<SocketConnection> let_go;
+  std::lock_guard lock(mutex_);
+  const auto it = connections_.find(connection);
+  if (it == connections_.end()) return;
+  let_go = std::move(it->second);
+  connections_.erase(it);
+  removed_.notify_all();
+}
+
+std::vector<std::shared_ptr<SocketConnection>> SocketCore::connections() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<SocketConnection>> all;
+  all.reserve(connections_.size());
+  for (const auto& [key, c] : connections_) all.push_back(c);
+  return all;
+}
+
+bool SocketCore::was_away(TimePoint before, TimePoint now) {
+  if (now - before < kComputes) return false;
+  // Again soon after the last time: others go on computing.
+  const TimePoint until{Duration(contended_until_.load(std::memory_order_relaxed))};
+  const Duration last{contended_for_.load(std::memory_order_relaxed)};
+  const Duration next = now - until < 4 * last ? std::min(2 * last, kContendedMost) : kContended;
+  contended_for_.store(next.count(), std::memory_order_relaxed);
+  contended_until_.store((now + next).time_since_epoch().count(), std::memory_order_relaxed);
+  return true;
+}
+
+bool SocketCore::may_move(TimePoint now) {
+  int64_t last = moved_at_.load(std::memory_order_relaxed);
+  const int64_t at = now.time_since_epoch().count();
+  return at - last >= kStay.count() && moved_at_.compare_exchange_strong(last, at, std::memory_order_relaxed);
+}
+
+// True: not yet asleep. A short turn, so that sockets, times and tasks are looked at in between.
+bool SocketCore::look() {
+  TimePoint now = this->now();
+  const TimePoint turn = now + kLookTurn;
+  for (bool placed = false;;) {
+    bool came = came_.exchange(false, std::memory_order_relaxed);
+    for (const auto& c : looking_) came |= c->look();
+    const TimePoint before = std::exchange(now, this->now());
+    if (came) {
+      busy_ = may_look(now) && now - last_came_ < kSoon;
+      last_came_ = now;
+    } else if (busy_ && was_away(before, now)) {
+      break;
+    }
+    if (!busy_ || now - last_came_ >= options_.limits.look) break;
+    if (!came && waiting_callers.load(std::memory_order_relaxed) != 0) break;
+    if (looking_.empty() || now >= turn) return true;
+    if (came || std::exchange(placed, true)) continue;
+    for (const auto& c : looking_)
+      if (c->keep_apart(now, now)) now = this->now();
+    relax();
+  }
+  for (const auto& c : std::exchange(looking_, {})) c->look_no_more();
+  return false;
+}
+
+void SocketCore::schedule_tick() {
+  upkeep.at(now() + tick_, [this] { tick(); });
+}
+
+void SocketCore::tick() {
+  const TimePoint at = now();
+  // This process itself was stopped or starved: what peers sent meanwhile may be anywhere. Begin to watch
+  // anew.
+  if (at - last_tick_ > 2 * tick_ + options_.limits.dead_after / 4) watched_since_ = at;
+  last_tick_ = at;
+  const auto all = connections();
+  for (const auto& c : all) c->keep_alive(at, watched_since_);
+  std::lock_guard lock(mutex_);
+  ticking_ = !connections_.empty();
+  if (ticking_) schedule_tick();
+}
+
+void SocketCore::warn(const std::string& text) {
+  uint64_t suppressed = 0;
+  {
+    std::lock_guard lock(warn_mutex_);
+    const TimePoint at = now();
+    if (at - warn_window_ >= std::chrono::seconds(1)) {
+      warn_window_ = at;
+      warned_ = 0;
+      suppressed = std::exchange(suppressed_, 0);
+    }
+    if (++warned_ > kWarningsPerSecond) {
+      ++suppressed_;
+      return;
+    }
+  }
+  if (suppressed) log::warning(fmt::format("[net] {} more warnings were left out", suppressed));
+  log::warning(text);
+}
+
+void SocketCore::shut_down() {
+  shutting_down_ = true;
+  const TimePoint deadline = now() + kLinger;
+  for (const auto& c : connections()) c->close("the transport was shut down");
+  {
+    std::unique_lock lock(mutex_);
+    removed_.wait_until(lock, deadline, [&] { return connections_.empty(); });
+  }
+  upkeep.stop();  // fails what is still connecting by posting to delivery
+  delivery.post([this] {
+    for (const auto& c : connections()) c->abandon();
+  });
+  delivery.stop();
+  looking_.clear();  // they own this
+}
+
+}  // namespace troupe::net

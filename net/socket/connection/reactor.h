@@ -1,0 +1,97 @@
+// What the parts of one socket transport share: its two threads, its options, its connections.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "net/protocol/handshake.h"
+#include "net/socket/loop/event_loop.h"
+#include "net/transport.h"
+
+namespace troupe::net {
+
+class SocketConnection;
+
+/// Two threads: `delivery` reads from connections and runs the user's callbacks. `upkeep` does all that must
+/// not wait for user code: it accepts, shakes hands, writes what callers could not, sends heartbeats, notices
+/// silence.
+class SocketCore : public std::enable_shared_from_this<SocketCore> {
+ public:
+  SocketCore(TransportOptions options, Events& events);
+
+  const Limits& limits() const { return options_.limits; }
+  const std::string& token() const { return options_.token; }
+  PeerInfo self() const;
+  void set_self(const PeerInfo& self);
+  Events& events() { return events_; }
+  TimePoint now() const { return Clock::system().now(); }
+
+  /// Adds a connection: from now on it is kept alive, in both meanings.
+  void add(const std::shared_ptr<SocketConnection>& connection);
+  void remove(SocketConnection* connection);
+
+  // ---- looking for messages before the delivery thread sleeps; on that thread, but for the callers
+  /// Looks into the ring of that connection, too, until nothing comes for a while.
+  void looks_at(std::shared_ptr<SocketConnection> connection) { looking_.push_back(std::move(connection)); }
+  /// A message came by a socket. Also from callers.
+  void something_came() { came_.store(true, std::memory_order_relaxed); }
+  /// Whether looking is allowed: not for a while after somebody else computed on a core where we looked. A
+  /// thread that sleeps is soon let in by the kernel when it wakes; one that has used up its time looking
+  /// waits behind others.
+  bool may_look(TimePoint now) const {
+    return options_.limits.look > Duration::zero() &&
+           now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed);
+  }
+  /// From a thread that looked at `before` and saw nothing by `now`: whether somebody else had its core
+  /// meanwhile.
+  bool was_away(TimePoint before, TimePoint now);
+  /// Whether a thread that looks may go to another core: not too often, whatever it hopes for there.
+  bool may_move(TimePoint now);
+  /// Callers that wait and read rings themselves: meanwhile the delivery thread does not look.
+  std::atomic<int> waiting_callers{0};
+
+  /// A line about somebody who was refused. At most ten a second; the rest is counted.
+  void warn(const std::string& text);
+
+  /// Closes everything, waits for it, stops both threads. Once.
+  void shut_down();
+  bool shutting_down() const { return shutting_down_.load(); }
+
+ private:
+  void tick();
+  void schedule_tick();
+  bool look();
+  std::vector<std::shared_ptr<SocketConnection>> connections() const;
+
+  TransportOptions options_;
+  Events& events_;
+  mutable std::mutex mutex_;
+  std::condition_variable removed_;
+  std::unordered_map<SocketConnection*, std::shared_ptr<SocketConnection>> connections_;
+  std::atomic<bool> shutting_down_{false};
+  bool ticking_ = false;
+  Duration tick_;
+  TimePoint last_tick_{}, watched_since_{};  // upkeep only
+
+  std::vector<std::shared_ptr<SocketConnection>> looking_;  // delivery only, as those below
+  std::atomic<bool> came_{false};
+  std::atomic<int64_t> contended_until_{0};  // ns of the clock, as those below
+  std::atomic<int64_t> contended_for_{0};
+  std::atomic<int64_t> moved_at_{0};
+  TimePoint last_came_{};
+  bool busy_ = false;  // the last message came soon after the one before
+
+  std::mutex warn_mutex_;
+  TimePoint warn_window_{};
+  int warned_ = 0;
+  uint64_t suppressed_ = 0;
+
+ public:
+  Loop delivery{"troupe-net"}, upkeep{"troupe-upkeep"};  // last: they stop before the rest goes away
+};
+
+}  // namespace troupe::net

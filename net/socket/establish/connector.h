@@ -1,0 +1,46 @@
+// One call of connect(): names to addresses, attempts, handshake, and tries again while there is time.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/socket/establish/handshake_link.h"
+
+namespace troupe::net {
+
+/// On the upkeep thread, but for start(). The promise is completed on the delivery thread.
+class Connector : public std::enable_shared_from_this<Connector> {
+ public:
+  Connector(std::shared_ptr<SocketCore> core, Address address, bool retry);
+  Future<std::shared_ptr<Connection>> start();
+  /// The transport goes away: fails with `disconnected`.
+  void cancel();
+
+ private:
+  void attempt();
+  void resolved(Resolved answer);
+  void try_next();
+  void on_connected();
+  void shake_hands();
+  void attempt_failed(const std::string& why, bool temporary = false);
+  void give_up(ErrorKind kind, const std::string& text);
+  void detach();
+  bool ended() const { return ended_; }
+
+  std::shared_ptr<SocketCore> core_;
+  const Address address_;
+  const bool retry_;
+  Promise<std::shared_ptr<Connection>> promise_;
+  TimePoint deadline_;
+  Duration backoff_;
+  std::vector<SockAddr> candidates_;
+  size_t next_ = 0;
+  Fd fd_;
+  uint64_t watch_ = 0, attempt_timer_ = 0, deadline_timer_ = 0, retry_timer_ = 0;
+  uint64_t attempt_ = 0;  // number of the running one: late answers of name servers are not for the next
+  std::shared_ptr<HandshakeLink> link_;
+  std::string last_failure_ = "no answer";
+  bool ended_ = false;
+};
+
+}  // namespace troupe::net

@@ -1,0 +1,48 @@
+// A handshake on a socket: moves its bytes, keeps its deadline, reports how it ended.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "net/socket/connection/reactor.h"
+
+namespace troupe::net {
+
+/// On the upkeep thread throughout.
+class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
+ public:
+  /// `refusal` is none if the other side left or the socket broke.
+  struct Failure {
+    Handshake::Refusal refusal;
+    std::string text;  ///< "closed the connection during the handshake"
+  };
+  using Done = std::function<void(Fd fd, PeerInfo peer)>;
+  using Failed = std::function<void(const Failure&)>;
+
+  HandshakeLink(std::shared_ptr<SocketCore> core, Fd fd, Handshake::Role role, TimePoint deadline);
+  /// Exactly one of the two is called, once, unless abandon() comes first.
+  void start(Done done, Failed failed);
+  /// Fails it now, as for a passed deadline.
+  void expire();
+  /// Closes without a report.
+  void abandon();
+  TimePoint started() const { return started_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  void on_readable();
+  void progress();
+  void fail(Failure failure);
+  void detach();
+
+  std::shared_ptr<SocketCore> core_;
+  Fd fd_;
+  Handshake machine_;
+  TimePoint deadline_, started_;
+  uint64_t watch_ = 0, timer_ = 0;
+  Done done_;
+  Failed failed_;
+};
+
+}  // namespace troupe::net

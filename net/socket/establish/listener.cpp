@@ -1,0 +1,151 @@
+#include "net/socket/establish/listener.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/base/log.h"
+#include "net/socket/connection/connection.h"
+
+namespace troupe::net {
+namespace {
+
+constexpr int kAcceptsPerTurn = 16;
+constexpr Duration kNoDescriptors = std::chrono::milliseconds(100);
+constexpr int kPatience = 10;  // a dawdler has a tenth of the time while others wait
+
+}  // namespace
+
+ListenPoint::ListenPoint(std::shared_ptr<SocketCore> core, const Address& address) : core_(std::move(core)) {
+  fd_ = listen_on(address, address_, core_->limits().connect);
+  struct stat info {};
+  if (address_.kind == Address::Kind::path && ::stat(address_.name.c_str(), &info) == 0)
+    device_ = info.st_dev, inode_ = info.st_ino;
+}
+
+ListenPoint::~ListenPoint() { close(); }
+
+void ListenPoint::start() {
+  std::lock_guard lock(mutex_);
+  watch_ = core_->upkeep.watch(fd_.get(), EPOLLIN,
+                               [self = shared_from_this()](uint32_t) { self->on_acceptable(); });
+}
+
+void ListenPoint::close() {
+  std::lock_guard lock(mutex_);
+  if (!fd_) return;
+  if (watch_) core_->upkeep.unwatch(std::exchange(watch_, 0), fd_.get());
+  struct stat info {};
+  if (inode_ && ::lstat(address_.name.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_)
+    ::unlink(address_.name.c_str());
+  fd_.reset();
+}
+
+void ListenPoint::on_acceptable() {
+  for (int i = 0; i < kAcceptsPerTurn && !paused_; ++i) {
+    if (links_.size() >= static_cast<size_t>(std::max(core_->limits().unauthenticated, 1))) {
+      full_ = true;
+      std::lock_guard lock(mutex_);
+      if (fd_ && watch_) core_->upkeep.change(watch_, fd_.get(), 0);
+      break;
+    }
+    if (!accept_one()) break;
+  }
+  if (full_) watch_house();
+}
+
+bool ListenPoint::accept_one() {
+  Fd fd;
+  int error;
+  {
+    std::lock_guard lock(mutex_);
+    if (!fd_) return false;
+    fd = Fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    error = errno;
+  }
+  if (fd) {
+    tune(fd.get());
+    begin(std::move(fd));
+    return true;
+  }
+  if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+    core_->warn(
+        fmt::format("[net] cannot accept connections on {} for now: {}", address_.str(), errno_text(error)));
+    pause(kNoDescriptors);
+  }
+  // Otherwise the newcomer has left already, or there is none.
+  return error == ECONNABORTED || error == EINTR || error == EPROTO;
+}
+
+// The queue stays readable, so that only not looking at it keeps this thread from spinning.
+void ListenPoint::pause(Duration time) {
+  std::lock_guard lock(mutex_);
+  if (!fd_ || !watch_) return;
+  paused_ = true;
+  core_->upkeep.change(watch_, fd_.get(), 0);
+  core_->upkeep.at(core_->now() + time, [self = shared_from_this()] {
+    self->paused_ = false;
+    std::lock_guard again(self->mutex_);
+    if (self->fd_ && self->watch_ && !self->full_)
+      self->core_->upkeep.change(self->watch_, self->fd_.get(), EPOLLIN);
+  });
+}
+
+void ListenPoint::begin(Fd fd) {
+  const uint64_t number = next_number_++;
+  const auto from = peer_text(fd.get());
+  const std::string text = from.starts_with("tcp:") ? from : address_.str();
+  const auto link = std::make_shared<HandshakeLink>(core_, std::move(fd), Handshake::Role::listener,
+                                                    core_->now() + core_->limits().handshake);
+  links_.emplace(number, link);
+  const auto self = shared_from_this();
+  link->start(
+      [self, number, text](Fd done, PeerInfo peer) {
+        self->ended(number);
+        const auto& core = self->core_;
+        const auto c = std::make_shared<SocketConnection>(core, std::move(done), std::move(peer), text);
+        core->add(c);
+        core->delivery.post([core, c] {
+          if (core->shutting_down())
+            c->abandon();
+          else
+            c->start([&] { core->events().on_accepted(c); });
+        });
+      },
+      [self, number, from](const HandshakeLink::Failure& failure) {
+        self->ended(number);
+        self->refused(from, failure);
+      });
+}
+
+void ListenPoint::refused(const std::string& from, const HandshakeLink::Failure& failure) {
+  const auto text =
+      fmt::format("[net] refused a connection to {} from {}: it {}", address_.str(), from, failure.text);
+  if (failure.refusal == Handshake::Refusal::none)
+    log::info(text);  // it left by itself
+  else
+    core_->warn(text);
+}
+
+void ListenPoint::ended(uint64_t number) {
+  links_.erase(number);
+  if (!std::exchange(full_, false) || paused_) return;
+  std::lock_guard lock(mutex_);
+  if (fd_ && watch_) core_->upkeep.change(watch_, fd_.get(), EPOLLIN);
+}
+
+// While the house is full, the oldest guest leaves once its shortened time is over.
+void ListenPoint::watch_house() {
+  const auto oldest = links_.begin();
+  if (!full_ || oldest == links_.end()) return;
+  const TimePoint until = oldest->second->started() + core_->limits().handshake / kPatience;
+  if (core_->now() >= until) return oldest->second->expire();
+  core_->upkeep.at(until, [self = shared_from_this()] { self->watch_house(); });
+}
+
+}  // namespace troupe::net

@@ -1,0 +1,77 @@
+// The messages between workers, as C++ values, and their translation from and to net/wire.capnp.
+// This file is the only way to the wire format; no other header sees Cap'n Proto.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/async/future.h"
+#include "core/value/value.h"
+#include "net/message.h"
+
+namespace troupe::net {
+
+/// Autograd's part of a call or reply: which of its tensors (numbered in visiting order, see visit_tensors)
+/// carry gradients back, and through which pair of send and receive nodes.
+struct GradLink {
+  uint64_t pair = 0;  ///< 0: none; unique on the sender of the message
+  std::vector<uint32_t> tensors;
+  bool shared = false;  ///< parts of the graph that the sender knows of overlap
+};
+
+struct Call {
+  uint64_t id = 0;           ///< of the caller, for the reply; 0: nobody waits for one; at most 56 bits
+  ObjectId target;           ///< actor; number 0: a service of the worker
+  uint64_t method = 0;       ///< method_id of the method's or service's name
+  int64_t timeout_us = 0;    ///< time left for the call when it was sent
+  uint64_t context = 0;      ///< distributed autograd context; 0: none
+  bool grad_enabled = true;  ///< the caller's grad mode
+  uint64_t keep = 0;         ///< number of the object that the result becomes, with the callee; 0: none.
+                             ///< At most 56 bits; `id` is 0 then
+  bool quiet = false;        ///< nobody wants the result: the reply only says that the call has ended
+  bool tell_start = false;   ///< a Started is wanted, if the call begins and does not end
+  GradLink link;
+  ValueList args;
+};
+
+struct Reply {
+  uint64_t id = 0;
+  Result<Value> result = Value{};
+  GradLink link;  ///< of a value; an error has none
+};
+
+/// Nobody waits for call `id` of the sender any more.
+struct Cancel {
+  uint64_t id = 0;
+};
+
+/// Call `id` of the receiver has begun.
+struct Started {
+  uint64_t id = 0;
+};
+
+using Packet = std::variant<Call, Reply, Cancel, Started>;
+
+/// FNV-1a of a name: methods and services travel as numbers.
+constexpr uint64_t method_id(std::string_view name) {
+  uint64_t h = 0xcbf29ce484222325;
+  for (char c : name) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return h;
+}
+
+/// Tensors become buffers (contiguous ones without a copy), everything else header.
+Message encode(const Call& call);
+Message encode(const Reply& reply);
+Message encode(const Cancel& cancel);
+Message encode(const Started& started);
+/// What the call takes on the wire: of its header, nearly, and of its tensors. `invalid` if it is too deep.
+size_t packet_bytes(const Call& call);
+/// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
+/// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
+/// storages.
+Packet decode(Message message);
+
+}  // namespace troupe::net

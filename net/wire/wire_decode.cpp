@@ -1,0 +1,248 @@
+// Bytes to packets. Whoever sent them may be broken or hostile: nothing is believed, everything is bounded.
+#include <capnp/serialize.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "net/wire/wire.capnp.h"
+#include "net/wire/wire.h"
+#include "net/wire/wire_rules.h"
+
+namespace troupe::net {
+namespace {
+
+// Pointers that a packet of depth kMaxValueDepth goes through: three per map level, and a few around them.
+constexpr int kNestingLimit = 3 * kMaxValueDepth + 16;
+
+std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
+
+class Reader {
+ public:
+  explicit Reader(Message& message) : message_(message), used_(message.buffers.size()) {}
+
+  Packet read(PacketKind kind, uint64_t flags, uint64_t id, capnp::MessageReader& in) {
+    Packet packet = [&]() -> Packet {
+      switch (kind) {
+        case PacketKind::call:
+        case PacketKind::kept:
+          return read(in.getRoot<schema::Call>(), kind == PacketKind::kept, flags, id);
+        case PacketKind::reply:
+          return read(in.getRoot<schema::Reply>(), id);
+        default:
+          return Reply{.id = id, .result = read(in.getRoot<schema::Error>()), .link = {}};
+      }
+    }();
+    for (size_t i = 0; i < used_.size(); ++i)
+      if (!used_[i])
+        throw_invalid(fmt::format("[wire] buffer {} of {} belongs to no tensor", i, used_.size()));
+    return packet;
+  }
+
+ private:
+  Call read(schema::Call::Reader in, bool kept, uint64_t flags, uint64_t id) {
+    Call call;
+    (kept ? call.keep : call.id) = id;
+    call.target = {in.getTarget().getOwner(), in.getTarget().getCreator(), in.getTarget().getNumber()};
+    call.method = in.getMethod();
+    call.timeout_us = in.getTimeoutUs();
+    if (call.timeout_us < 0 || call.timeout_us > kMaxTimeoutUs)
+      throw_invalid(fmt::format("[wire] timeout of {} us; expected 0 to {}", call.timeout_us, kMaxTimeoutUs));
+    call.context = in.getContext();
+    call.grad_enabled = !(flags & kGradDisabled);
+    call.quiet = flags & kQuiet;
+    call.tell_start = flags & kTellStart;
+    call.args = read(in.getArgs(), 1);
+    if (in.hasLink()) call.link = read(in.getLink());
+    return call;
+  }
+
+  Reply read(schema::Reply::Reader in, uint64_t id) {
+    Reply reply;
+    reply.id = id;
+    reply.result = read(in.getValue(), 1);
+    if (in.hasLink()) reply.link = read(in.getLink());
+    return reply;
+  }
+
+  Error read(schema::Error::Reader in) {
+    const auto kind = static_cast<uint16_t>(in.getKind());
+    if (kind >= kErrorKindCount) throw_invalid(fmt::format("[wire] unknown kind of error {}", kind));
+    std::vector<std::string> trail;
+    for (auto call : in.getTrail()) trail.push_back(to_string(call));
+    return Error(static_cast<ErrorKind>(kind), to_string(in.getMessage()), std::move(trail),
+                 to_string(in.getWorker()));
+  }
+
+  GradLink read(schema::GradLink::Reader in) {
+    GradLink link;
+    link.pair = in.getPair();
+    link.shared = in.getShared();
+    auto numbers = in.getTensors();
+    if (numbers.size() > tensors_)
+      throw_invalid(fmt::format("[wire] a gradient link names {} tensors of a packet with {}", numbers.size(),
+                                tensors_));
+    for (uint32_t i : numbers) link.tensors.push_back(i);
+    check_link(link, tensors_);
+    return link;
+  }
+
+  Value read(schema::Value::Reader in, int depth) {
+    if (depth > kMaxValueDepth)
+      throw_invalid(fmt::format("[wire] a value nested more than {} deep", kMaxValueDepth));
+    switch (in.which()) {
+      case schema::Value::NULL_:
+        return {};
+      case schema::Value::BOOLEAN:
+        return in.getBoolean();
+      case schema::Value::INTEGER:
+        return int64_t{in.getInteger()};
+      case schema::Value::REAL:
+        return in.getReal();
+      case schema::Value::TEXT:
+        return to_string(in.getText());
+      case schema::Value::BYTES: {
+        auto data = in.getBytes();
+        Bytes bytes(data.size());
+        if (!bytes.empty()) std::memcpy(bytes.data(), data.begin(), bytes.size());
+        return bytes;
+      }
+      case schema::Value::TENSOR:
+        return read(in.getTensor());
+      case schema::Value::REF:
+        return read(in.getRef());
+      case schema::Value::LIST:
+        return read(in.getList(), depth + 1);
+      case schema::Value::MAP: {
+        auto entries = in.getMap();
+        count(entries.size());
+        ValueMap map;
+        for (auto entry : entries) {
+          auto key = to_string(entry.getKey());
+          if (map.contains(key)) throw_invalid(fmt::format("[wire] a map has the key \"{:.64}\" twice", key));
+          map.emplace(std::move(key), read(entry.getValue(), depth + 1));
+        }
+        return map;
+      }
+    }
+    throw_invalid(fmt::format("[wire] unknown kind of value {}", static_cast<int>(in.which())));
+  }
+
+  ValueList read(capnp::List<schema::Value>::Reader in, int depth) {
+    count(in.size());
+    ValueList list;
+    list.reserve(in.size());
+    for (auto v : in) list.push_back(read(v, depth));
+    return list;
+  }
+
+  // Lists of short or empty elements could make a small header into a large tree. An honest element takes at
+  // least a Value's words.
+  void count(size_t values) {
+    values_ += values;
+    if (values_ * capnp::sizeInWords<schema::Value>() > message_.header.size())
+      throw_invalid(fmt::format("[wire] {} values in a header of {} words", values_, message_.header.size()));
+  }
+
+  RefValue read(schema::Ref::Reader in) {
+    RefValue r;
+    r.id = {in.getOwner(), in.getCreator(), in.getNumber()};
+    r.type = to_string(in.getType());
+    r.sender = in.getSender();
+    r.pin = in.getPin();
+    return r;
+  }
+
+  Tensor read(schema::TensorInfo::Reader in) {
+    ++tensors_;
+    const uint32_t number = in.getBuffer();
+    auto sizes = in.getShape();
+    if (number == kNoBuffer) {
+      if (sizes.size() != 0) throw_invalid("[wire] an undefined tensor has a shape");
+      return {};
+    }
+    if (number >= used_.size())
+      throw_invalid(fmt::format("[wire] a tensor uses buffer {} of a message with {}", number, used_.size()));
+    if (used_[number]) throw_invalid(fmt::format("[wire] two tensors use buffer {}", number));
+    used_[number] = true;
+
+    const auto type = static_cast<uint16_t>(in.getDtype());
+    if (type >= kDTypeCount) throw_invalid(fmt::format("[wire] unknown dtype {}", type));
+    const auto dtype = static_cast<DType>(type);
+    if (sizes.size() > static_cast<uint32_t>(kMaxDims))
+      throw_invalid(
+          fmt::format("[wire] a tensor of {} dimensions; expected at most {}", sizes.size(), kMaxDims));
+    Shape shape;
+    auto room = static_cast<int64_t>(item_size(dtype));  // if empty sizes were 1: bounds the strides too
+    for (int64_t d : sizes) {
+      shape.push_back(d);
+      if (d < 0) throw_invalid(fmt::format("[wire] negative size in tensor shape {}", shape.str()));
+      if (__builtin_mul_overflow(room, std::max<int64_t>(d, 1), &room))
+        throw_invalid(fmt::format("[wire] tensor shape {} has more bytes than can be counted", shape.str()));
+    }
+    return view(number, dtype, shape);
+  }
+
+  Tensor view(uint32_t number, DType dtype, const Shape& shape) {
+    Buffer& buffer = message_.buffers[number];
+    const size_t item = item_size(dtype), bytes = static_cast<size_t>(shape.numel()) * item;
+    if (bytes != buffer.size)
+      throw_invalid(fmt::format("[wire] a tensor {} {} needs {} bytes; its buffer has {}", name(dtype),
+                                shape.str(), bytes, buffer.size));
+    if (bytes == 0) return Tensor::empty(shape, dtype);
+    if (!buffer.storage || buffer.offset > buffer.storage->size() ||
+        buffer.size > buffer.storage->size() - buffer.offset)
+      throw_invalid(fmt::format("[wire] buffer {} lies outside its storage", number));
+    const bool aligned = buffer.offset % item == 0 && reinterpret_cast<uintptr_t>(buffer.data()) % item == 0;
+    // Numbers may be indices: they must not change once they have been looked at.
+    const bool own = !buffer.storage->borrowed() || is_floating(dtype);
+    if (!aligned || !own) {
+      Tensor copy = Tensor::empty(shape, dtype);
+      std::memcpy(copy.bytes(), buffer.data(), bytes);
+      if (dtype == DType::boolean) check_booleans(copy.bytes(), bytes);
+      return copy;
+    }
+    if (dtype == DType::boolean) check_booleans(buffer.data(), buffer.size);
+    const auto offset = static_cast<int64_t>(buffer.offset / item);
+    return Tensor(make_ref<TensorImpl>(std::move(buffer.storage), shape, shape.contiguous_strides(), offset,
+                                       dtype, true));
+  }
+
+  Message& message_;
+  std::vector<bool> used_;  // buffers that a tensor has
+  size_t values_ = 0, tensors_ = 0;
+};
+
+}  // namespace
+
+Packet decode(Message message) {
+  const auto& header = message.header;
+  if (header.empty() || header.size() - 1 > kMaxHeaderWords)
+    throw_invalid(
+        fmt::format("[wire] a header of {} words; expected 1 to {}", header.size(), kMaxHeaderWords + 1));
+  const auto kind = static_cast<PacketKind>(header[0] & kKindMask);
+  const uint64_t flags = header[0] & kFlagMask, id = header[0] >> kIdShift;
+  if (kind < PacketKind::call || kind > PacketKind::started)
+    throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(kind)));
+  if (flags & ~(kind <= PacketKind::kept ? kGradDisabled | kQuiet | kTellStart : 0))
+    throw_invalid(fmt::format("[wire] unknown flags {:#x} of a packet", flags));
+  if (kind == PacketKind::kept && id == 0) throw_invalid("[wire] a result that stays, as no object");
+  const bool one_word = kind >= PacketKind::cancel;
+  if (one_word != (header.size() == 1) || (one_word && !message.buffers.empty()))
+    throw_invalid(fmt::format("[wire] a packet of kind {} with {} words and {} buffers",
+                              static_cast<int>(kind), header.size(), message.buffers.size()));
+  if (kind == PacketKind::cancel) return Cancel{id};
+  if (kind == PacketKind::started) return Started{id};
+  try {
+    capnp::ReaderOptions options;
+    options.traversalLimitInWords = 2 * header.size() + 64;
+    options.nestingLimit = kNestingLimit;
+    const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(header.data() + 1),
+                                                  header.size() - 1);
+    capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
+    return Reader(message).read(kind, flags, id, reader);
+  } catch (const kj::Exception& e) {
+    throw_invalid(fmt::format("[wire] malformed packet: {}", e.getDescription().cStr()));
+  }
+}
+
+}  // namespace troupe::net

@@ -1,0 +1,258 @@
+#include "ops/batch_norm.h"
+
+#include <fmt/format.h>
+
+#include "ops/arithmetic.h"
+#include "ops/dispatch/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/reduce.h"
+#include "ops/unary.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+// x [N, C, ...] and, from input `first` on, one number per channel.
+void check_channels(const Call& c, const Tensor& x, size_t first, std::initializer_list<const char*> names) {
+  require_floating(c, x);
+  require_same_dtype(c);
+  if (x.dim() < 2) reject(c, "needs [N, C, ...], got " + x.shape().str());
+  for (const char* name : names) {
+    const Tensor& t = c.in[first++];
+    if (t.shape() != Shape{x.shape()[1]})
+      reject(c, fmt::format("{} must be [{}] for input {}, got {}", name, x.shape()[1], x.shape().str(),
+                            t.shape().str()));
+  }
+}
+
+void check_eps(const Call& c) {
+  const double eps = c.attrs.number("eps");
+  if (!(eps >= 0)) reject(c, fmt::format("eps must be at least 0, got {}", eps));
+}
+
+Spec like(const Tensor& t) { return {t.shape(), t.dtype()}; }
+
+Specs train_spec(const Call& c) {
+  check_channels(c, c.in[0], 1, {"weight", "bias"});
+  check_eps(c);
+  const int64_t channels = c.in[0].shape()[1], together = c.attrs.integer("together");
+  if (together < 1 || channels % together)
+    reject(c, fmt::format("together must divide the {} channels of {}, got {}", channels,
+                          c.in[0].shape().str(), together));
+  const Spec statistic{{channels / together}, c.in[0].dtype()};
+  return {like(c.in[0]), statistic, statistic};
+}
+Specs affine_spec(const Call& c) {
+  check_channels(c, c.in[0], 1, {"center", "scale", "shift"});
+  return same_spec(c);
+}
+Specs sums_spec(const Call& c) {
+  require_same_shape(c, c.in[0], c.in[1]);
+  check_channels(c, c.in[0], 2, {"center"});
+  return {like(c.in[2]), like(c.in[2])};
+}
+Specs mix_spec(const Call& c) {
+  require_same_shape(c, c.in[0], c.in[1]);
+  check_channels(c, c.in[0], 2, {"center", "a", "b", "c"});
+  return same_spec(c);
+}
+
+// One number per channel, shaped to broadcast against x.
+Tensor per_channel(const Tensor& t, const Shape& x) {
+  std::vector<int64_t> shape(static_cast<size_t>(x.rank() - 1), 1);
+  shape[0] = x[1];
+  return reshape(t, shape);
+}
+Tensor sum_channels(const Tensor& x) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i != 1) dims.push_back(i);
+  return sum(x, dims);
+}
+Tensor affine(const Tensor& x, const Tensor& center, const Tensor& scale, const Tensor& shift) {
+  return apply1(kChannelAffine, {x, center, scale, shift});
+}
+Tensors sums_of(const Tensor& g, const Tensor& x, const Tensor& center) {
+  return ops::apply(kChannelSums, std::array{g, x, center});
+}
+
+// With n elements in the channels of one mean, r = 1 / sqrt(var + eps), sums over all of these elements, and
+// the gradients g, gm and gv of y, mean and var:
+//   gx = r (w g - sum(w g) / n - (x - mean) r^2 sum(w g (x - mean)) / n) + gm / n + 2 gv (x - mean) / n
+Tensors train_gradient(const Backward& b) {
+  const Shape& shape = b.shape(0);
+  const int64_t channels = shape[1], together = b.attrs.integer("together"), means = channels / together;
+  const double n = means ? static_cast<double>(std::max<int64_t>(shape.numel() / means, 1)) : 1;
+  const auto repeated = [&](const Tensor& t) {
+    return together == 1 ? t : reshape(expand(reshape(t, {means, 1}), {means, together}), {channels});
+  };
+  const auto joined = [&](const Tensor& t) {
+    return together == 1 ? t : sum(reshape(t, {means, together}), {1});
+  };
+  const Tensor &x = b.in[0], &w = b.in[1], &g = b.grads[0], mean = repeated(b.out[1]);
+  const Tensor r = repeated(rsqrt(add(b.out[2], b.attrs.number("eps"))));
+  const Tensors sums = sums_of(g, x, mean);
+  Tensors out{{}, mul(sums[1], r), sums[0]};
+  if (!b.needs(0)) return out;
+  const Tensor a = mul(w, r), spread = joined(mul(mul(a, square(r)), sums[1]));
+  const Tensor slope = mul(sub(mul(b.grads[2], 2.0), spread), 1 / n);
+  const Tensor level = mul(sub(b.grads[1], joined(mul(a, sums[0]))), 1 / n);
+  out[0] = apply1(kChannelMix, {g, x, mean, a, repeated(slope), repeated(level)});
+  return out;
+}
+
+Tensors eval_of(const Call& c) {
+  check_channels(c, c.in[0], 1, {"weight", "bias", "mean", "var"});
+  check_eps(c);
+  const Tensor scale = mul(c.in[1], rsqrt(add(c.in[4], c.attrs.number("eps"))));
+  return {affine(c.in[0], c.in[3], scale, c.in[2])};
+}
+
+// The channels of all samples as those of one, some of them together.
+Tensors group_of(const Call& c) {
+  const Tensor& x = c.in[0];
+  check_channels(c, x, 1, {"weight", "bias"});
+  check_eps(c);
+  const int64_t groups = c.attrs.integer("groups"), channels = x.shape()[1];
+  if (groups < 1 || channels % groups)
+    reject(c, fmt::format("groups must divide the {} channels of {}, got {}", channels, x.shape().str(),
+                          groups));
+  const int64_t samples = x.shape()[0], all = samples * channels, size = all ? x.numel() / all : 0;
+  const auto of_all = [&](const Tensor& t) { return reshape(expand(t, {samples, channels}), {all}); };
+  const Tensor y = batch_norm_train(reshape(x, {1, all, size}), of_all(c.in[1]), of_all(c.in[2]),
+                                    c.attrs.number("eps"), channels / groups)
+                       .y;
+  return {reshape(y, to_list(x.shape()))};
+}
+
+Tensor numbers(int64_t channels, uint64_t seed, double low = -2) { return sample({channels}, low, 2, seed); }
+
+std::vector<Sample> channels(size_t images, std::initializer_list<double> lows) {
+  std::vector<Sample> all;
+  for (const Shape& shape :
+       {Shape{4, 3, 2, 3}, Shape{5, 2}, Shape{2, 1, 20}, Shape{0, 3, 2}, Shape{3, 0, 2}}) {
+    Sample s;
+    for (size_t i = 0; i < images; ++i) s.inputs.push_back(sample(shape, -2, 2, i));
+    for (const double low : lows) s.inputs.push_back(numbers(shape[1], s.inputs.size(), low));
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+}  // namespace
+
+const Op kBatchNormTrain{
+    .name = "batch_norm_train",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs = {{"eps", 1e-5}, {"together", 1}},
+    .shape = train_spec,
+    .cpu = cpu::batch_norm_train,
+    .saves_inputs = 0b11,
+    .saves_outputs = 0b110,
+    .gradient = train_gradient,
+    .samples = [] {
+      std::vector<Sample> all = channels(1, {-2, -2});
+      all.push_back({{sample({2, 6, 3}), numbers(6, 1), numbers(6, 2)}, {{"together", 3}}});
+      return all;
+    }};
+
+const Op kBatchNormEval{.name = "batch_norm_eval",
+                        .min_inputs = 5,
+                        .max_inputs = 5,
+                        .attrs = {{"eps", 1e-5}},
+                        .compose = eval_of,
+                        .samples = [] {
+                          return channels(1, {-2, -2, -2, 0.5});
+                        }};
+
+const Op kGroupNorm{
+    .name = "group_norm",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs = {{"groups", 1}, {"eps", 1e-5}},
+    .compose = group_of,
+    .samples = []() -> std::vector<Sample> {
+      std::vector<Sample> all;
+      for (const Shape& shape : {Shape{2, 4, 2, 3}, Shape{3, 6}, Shape{0, 4, 2}})
+        all.push_back({{sample(shape), numbers(shape[1], 1), numbers(shape[1], 2)}, {{"groups", 2}}});
+      return all;
+    }};
+
+const Op kChannelAffine{.name = "channel_affine",
+                        .min_inputs = 4,
+                        .max_inputs = 4,
+                        .shape = affine_spec,
+                        .cpu = cpu::channel_affine,
+                        .saves_inputs = 0b111,
+                        .gradient = [](const Backward& b) -> Tensors {
+                          const Tensor& g = b.grads[0];
+                          Tensors out(4);
+                          if (b.needs(0)) out[0] = mul(g, per_channel(b.in[2], b.shape(0)));
+                          if (!b.needs(1) && !b.needs(2) && !b.needs(3)) return out;
+                          const Tensors sums = sums_of(g, b.in[0], b.in[1]);
+                          if (b.needs(1)) out[1] = neg(mul(b.in[2], sums[0]));
+                          out[2] = sums[1];
+                          out[3] = sums[0];
+                          return out;
+                        },
+                        .samples =
+                            [] {
+                              return channels(1, {-2, -2, -2});
+                            }};
+
+const Op kChannelSums{.name = "channel_sums",
+                      .min_inputs = 3,
+                      .max_inputs = 3,
+                      .shape = sums_spec,
+                      .cpu = cpu::channel_sums,
+                      .saves_inputs = 0b111,
+                      .saves_outputs = 0b1,
+                      .gradient = [](const Backward& b) -> Tensors {
+                        const Tensor &of_sum = b.grads[0], &of_dot = b.grads[1];
+                        Tensors out(3);
+                        if (b.needs(0)) out[0] = affine(b.in[1], b.in[2], of_dot, of_sum);
+                        if (b.needs(1)) out[1] = mul(b.in[0], per_channel(of_dot, b.shape(0)));
+                        if (b.needs(2)) out[2] = neg(mul(of_dot, b.out[0]));
+                        return out;
+                      },
+                      .samples = [] { return channels(2, {-2}); }};
+
+const Op kChannelMix{.name = "channel_mix",
+                     .min_inputs = 6,
+                     .max_inputs = 6,
+                     .shape = mix_spec,
+                     .cpu = cpu::channel_mix,
+                     .saves_inputs = 0b11111,
+                     .gradient = [](const Backward& b) -> Tensors {
+                       const Tensor& g = b.grads[0];
+                       const Tensors sums = sums_of(g, b.in[1], b.in[2]);
+                       Tensors out(6);
+                       if (b.needs(0)) out[0] = mul(g, per_channel(b.in[3], b.shape(0)));
+                       if (b.needs(1)) out[1] = mul(g, per_channel(b.in[4], b.shape(0)));
+                       if (b.needs(2)) out[2] = neg(mul(b.in[4], sums[0]));
+                       if (b.needs(3)) out[3] = sum_channels(mul(g, b.in[0]));
+                       out[4] = sums[1];
+                       out[5] = sums[0];
+                       return out;
+                     },
+                     .samples =
+                         [] {
+                           return channels(2, {-2, -2, -2, -2});
+                         }};
+
+BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                           int64_t together) {
+  Tensors all =
+      ops::apply(kBatchNormTrain, std::array{x, weight, bias}, {{"eps", eps}, {"together", together}});
+  return {std::move(all[0]), std::move(all[1]), std::move(all[2])};
+}
+Tensor batch_norm_eval(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                       const Tensor& var, double eps) {
+  return apply1(kBatchNormEval, {x, weight, bias, mean, var}, {{"eps", eps}});
+}
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  return apply1(kGroupNorm, {x, weight, bias}, {{"groups", groups}, {"eps", eps}});
+}
+
+}  // namespace troupe::ops

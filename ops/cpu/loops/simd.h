@@ -1,0 +1,63 @@
+// Runs a loop in the widest vector instructions of the machine, chosen at run time.
+#pragma once
+#include "core/base/compiler.h"
+
+namespace troupe::ops::cpu {
+
+#if defined(__x86_64__)
+
+enum class Simd { baseline, avx2, avx512 };
+
+inline Simd simd_level() {
+  static const Simd level = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("fma"))
+      return Simd::avx512;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Simd::avx2 : Simd::baseline;
+  }();
+  return level;
+}
+
+// flatten: one call left in a loop, and it is not vectorized. (With clang it is but the first level of calls:
+// it inlines by its own judgement what is below.)
+template <class F>
+[[TROUPE_AVX512, gnu::noinline, gnu::flatten]] void run_avx512(const F& f) {
+  f();
+}
+template <class F>
+[[TROUPE_AVX2, gnu::noinline, gnu::flatten]] void run_avx2(const F& f) {
+  f();
+}
+
+template <class F>
+[[gnu::noinline, gnu::flatten]] void run_baseline(const F& f) {
+  f();
+}
+
+/// Calls f(), compiled for each instruction set. f must be a lambda marked [[gnu::always_inline]] that holds
+/// the whole loop. The order of operations, and so the bits of a result, are the same for all (nothing is
+/// fused but by name).
+template <class F>
+void vectorized(const F& f) {
+  switch (simd_level()) {
+    case Simd::avx512:
+      return run_avx512(f);
+    case Simd::avx2:
+      return run_avx2(f);
+    case Simd::baseline:
+      return run_baseline(f);
+  }
+}
+
+#else
+
+template <class F>
+void vectorized(const F& f) {
+  f();
+}
+
+#endif
+
+}  // namespace troupe::ops::cpu

@@ -1,0 +1,68 @@
+#include "ops/dispatch/anomaly.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/call_frame.h"
+
+namespace troupe::ops {
+namespace {
+
+constinit thread_local bool tls_in_rule = false;
+
+struct InRule {
+  bool before = std::exchange(tls_in_rule, true);
+  ~InRule() { tls_in_rule = before; }
+};
+
+[[noreturn]] void fail(const std::string& text) { throw_error(ErrorKind::failed, text); }
+
+}  // namespace
+
+std::string place(uint64_t sequence) {
+  const Frame& f = frame();
+  return fmt::format("step {} of its thread{}{}", sequence, f.actor && f.what ? ", in " + *f.what : "",
+                     f.context ? fmt::format(", in context {}", f.context) : "");
+}
+
+void check_results(const Call& call, const Tensors& results) {
+  if (tls_in_rule) return;
+  const Anomaly mode = anomaly_mode();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::string found = find_anomaly(results[i], mode);
+    if (found.empty()) continue;
+    std::string inputs;
+    for (const Tensor& t : call.in) {
+      const std::string there = find_anomaly(t, mode);
+      inputs += (inputs.empty() ? "" : ", ") + t.str() + (there.empty() ? "" : " with " + there);
+    }
+    const Frame& f = frame();
+    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", call.name(), i, results[i].str(), found,
+                     inputs, f.actor && f.what ? "; in " + *f.what : ""));
+  }
+}
+
+Tensors checked_gradient(const Backward& b, const std::string& where) {
+  const Anomaly mode = anomaly_mode();
+  std::string inputs;
+  for (const Spec& s : b.in_specs)
+    inputs += fmt::format("{}{} {}", inputs.empty() ? "" : ", ", name(s.dtype), s.shape.str());
+  const std::string recorded = where.empty() ? "recorded before the checks were on" : "recorded as " + where;
+  const auto check = [&](const Tensor& t, const std::string& what) {
+    if (const std::string found = find_anomaly(t, mode); !found.empty())
+      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", b.op.name, what, t.str(),
+                       found, inputs, recorded));
+  };
+  for (size_t i = 0; i < b.grads.size(); ++i)
+    if (b.grads[i].defined()) check(b.grads[i], fmt::format("the gradient that came for result {}", i));
+  Tensors out;
+  {
+    InRule rule;
+    out = b.op.gradient(b);
+  }
+  for (size_t i = 0; i < out.size() && i < b.next.size(); ++i)
+    if (b.needs(i)) check(out[i], fmt::format("the gradient of input {}", i));
+  return out;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,321 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "core/base/error.h"
+#include "core/graph/partial_node.h"
+#include "core/graph/saved_tensor.h"
+#include "ops/dispatch/anomaly.h"
+#include "ops/dispatch/op.h"
+#include "ops/dispatch/promote.h"
+#include "ops/dispatch/recorded.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+// ---- Rules that compute see float32 for bfloat16 and float16, so that nothing is summed in fewer digits,
+// and int64 for int32, uint8 and maybe bool, so that there are fewer kernels.
+
+bool keeps_all(const Op& op) { return op.takes_half || op.view; }
+
+DType widened(const Op& op, DType t) {
+  return t == boolean ? (op.widens_bool ? int64 : boolean) : compute_dtype(t);
+}
+
+// Whether there is something to widen.
+bool any_narrow(const Op& op, std::span<const Tensor> all) {
+  if (keeps_all(op)) return false;
+  for (const Tensor& t : all)
+    if (t.defined() && widened(op, t.dtype()) != t.dtype()) return true;
+  return false;
+}
+
+// Recorded if grad mode is on.
+Tensors widened(const Op& op, std::span<const Tensor> all) {
+  Tensors out(all.begin(), all.end());
+  for (Tensor& t : out)
+    if (t.defined()) t = to(t, widened(op, t.dtype()));
+  return out;
+}
+
+// The recorded application of one operator. A saved result is held without its history: with it, the node
+// would own itself. Saved inputs keep theirs, which leads away from this node.
+class OpNode final : public PartialNode, public SavesTensors {
+ public:
+  OpNode(const Op& op, Attrs attrs, std::span<const Tensor> in, const Tensors& out)
+      : op_(op), own_attrs_(std::move(attrs)) {
+    num_inputs_ = static_cast<uint32_t>(out.size());
+    Edges next;
+    next.reserve(in.size());
+    specs_.reserve(in.size());
+    for (const Tensor& t : in) {
+      specs_.emplace_back(t.shape(), t.dtype());
+      next.push_back(t.gradient_edge());
+    }
+    set_next(std::move(next));
+    if (TensorStore* store = TensorStore::current()) [[unlikely]]
+      for (const Tensor& t : in)
+        if (t.is_leaf() && t.requires_grad()) store->saw_leaf(t);
+    if (anomaly_mode() != Anomaly::off) [[unlikely]]
+      where_ = std::make_unique<const std::string>(place(sequence()));
+    if (op.saves_inputs)
+      for (size_t i = 0; i < in.size(); ++i) in_.push_back(save(is_read(i) ? op.saves_inputs : 0, i, in[i]));
+    if (op.saves_outputs)
+      for (size_t i = 0; i < out.size(); ++i) out_.push_back(save(op.saves_outputs, i, out[i].detach()));
+    if (out.size() > 1)
+      for (const Tensor& t : out) out_specs_.emplace_back(t.shape(), t.dtype());
+  }
+
+  std::string name() const override { return op_.name; }
+  std::string detail() const override {
+    std::string text;
+    for (const Spec& s : specs_)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", troupe::name(s.dtype), s.shape.str());
+    for (const Attr& a : own_attrs_.list()) text += fmt::format("\n{} = {}", a.name, str(a.value));
+    return text;
+  }
+
+  void check_saved() const override {
+    if (released_)
+      throw_invalid(fmt::format(
+          "[{}] the backward pass of this step was already run; pass retain_graph to run it again",
+          op_.name));
+    for (const SavedList* list : {&in_, &out_})
+      for (size_t i = 0; i < list->size(); ++i)
+        if (const SavedTensor& t = (*list)[i]; t.changed())
+          throw_invalid(fmt::format("[{}] {} {} ({}), saved for the backward pass, {}", op_.name,
+                                    list == &in_ ? "input" : "result", i, t.get().str(), t.complaint()));
+  }
+
+  Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
+
+  Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
+    check_saved();  // again: a hook may have written
+    bool any = false;
+    for (const Tensor& g : grads) any |= g.defined();
+    if (!any) return Tensors(specs_.size());
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (!grads[i].defined() && !(op_.aside >> i & 1))
+        grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
+    const Few in = restore(in_, false), out = restore(out_, true);
+    bool half = any_narrow(op_, grads);
+    for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_all(op_);
+    Tensors sums(request.sums.begin(), request.sums.end());
+    for (Tensor& sum : sums)
+      if (sum.defined() && (reads(in, sum) || reads(out, sum) || reads(grads, sum))) sum = {};
+    Tensors result = half ? in_float32(in, out, grads, request.wanted)
+                          : differentiate(in, out, grads, specs_, request.wanted, sums);
+    result.resize(specs_.size());
+    return result;
+  }
+
+  void detach_saved(const TensorImpl& base) override {
+    for (SavedTensor& t : in_) t.detach_from(base);
+  }
+
+  void result_is_now_in(size_t i, const Tensor& t) {
+    if (i < out_.size() && out_[i].kept() && out_[i].get().shape() == t.shape() &&
+        out_[i].get().dtype() == t.dtype())
+      out_[i] = SavedTensor(t.detach());
+  }
+
+  void release_saved() override {
+    released_ = true;
+    for (SavedTensor& t : in_) t.clear();
+    for (SavedTensor& t : out_) t.clear();
+  }
+
+ private:
+  using SavedList = SmallVector<SavedTensor, 2>;
+  using Few = SmallVector<Tensor, 2>;
+
+  Tensors differentiate(std::span<const Tensor> in, std::span<const Tensor> out,
+                        std::span<const Tensor> grads, std::span<const Spec> specs,
+                        std::span<const uint8_t> wanted, std::span<const Tensor> sums = {}) const {
+    Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(), wanted};
+    if (anomaly_mode() != Anomaly::off) [[unlikely]]  // looks at each gradient by itself
+      return checked_gradient(call, where_ ? *where_ : "");
+    call.sums = sums;
+    return op_.gradient(call);
+  }
+
+  static bool reads(std::span<const Tensor> all, const Tensor& sum) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Tensor& t) { return t.defined() && t.storage() == sum.storage(); });
+  }
+
+  Tensors in_float32(std::span<const Tensor> in, std::span<const Tensor> out, std::span<const Tensor> grads,
+                     std::span<const uint8_t> wanted) const {
+    std::vector<Spec> specs(specs_.begin(), specs_.end());
+    for (Spec& s : specs) s.dtype = compute_dtype(s.dtype);
+    Tensors result = differentiate(widened(op_, in), widened(op_, out), widened(op_, grads), specs, wanted);
+    for (size_t i = 0; i < result.size(); ++i)
+      if (result[i].defined()) result[i] = to(result[i], specs_[i].dtype);
+    return result;
+  }
+
+  // Whether a gradient that somebody wants reads input i.
+  bool is_read(size_t i) const {
+    if (i >= op_.saves_for.size()) return true;
+    for (size_t k = 0; k < next().size() && k < 32; ++k)
+      if (next()[k] && (op_.saves_for[i] >> k & 1)) return true;
+    return false;
+  }
+
+  static SavedTensor save(uint32_t mask, size_t i, const Tensor& t) {
+    return mask == kAll || (i < 32 && (mask >> i & 1)) ? SavedTensor(t) : SavedTensor();
+  }
+
+  // With their histories if the pass is recorded.
+  Few restore(const SavedList& saved, bool results) {
+    Few tensors(saved.size());
+    for (size_t i = 0; i < saved.size(); ++i) {
+      if (!saved[i].defined()) continue;
+      tensors[i] = saved[i].get();
+      if (!grad_enabled() || (!results && tensors[i].requires_grad())) continue;  // a leaf has it
+      const Edge edge = results ? Edge{Ref<Node>(this), static_cast<uint32_t>(i)} : next()[i];
+      tensors[i] = tensors[i].detach();
+      if (edge) tensors[i].set_grad_fn(edge);
+    }
+    return tensors;
+  }
+
+  const Op& op_;
+  const Attrs own_attrs_;  // empty: the defaults
+  SavedList in_, out_;
+  Specs specs_;                               // of the inputs
+  std::vector<Spec> out_specs_;               // of the results, if there are several
+  std::unique_ptr<const std::string> where_;  // it was recorded; with anomaly checks only
+  bool released_ = false;
+};
+
+void check_inputs(const Op& op, std::span<const Tensor> in) {
+  const int n = static_cast<int>(in.size());
+  if (n < op.min_inputs || (op.max_inputs >= 0 && n > op.max_inputs)) {
+    const std::string wanted = op.max_inputs == op.min_inputs ? std::to_string(op.min_inputs)
+                               : op.max_inputs < 0            ? fmt::format("at least {}", op.min_inputs)
+                                                   : fmt::format("{} to {}", op.min_inputs, op.max_inputs);
+    throw_invalid(fmt::format("[{}] got {} inputs, expected {}", op.name, n, wanted));
+  }
+  for (int i = 0; i < n; ++i) {
+    if (!in[i].defined()) throw_invalid(fmt::format("[{}] input {} is an undefined tensor", op.name, i));
+    if (in[i].device() != in[0].device())
+      throw_invalid(fmt::format("[{}] inputs are on different devices: {} and {}", op.name,
+                                in[0].device().str(), in[i].device().str()));
+  }
+}
+
+void run_kernel(const Call& call, Tensors& out) {
+  const Device device = call.in[0].device();
+  Kernel* kernel = device.is_cpu() ? call.op.cpu : call.op.cuda;
+  if (!kernel)
+    throw_error(ErrorKind::unimplemented,
+                fmt::format("[{}] no kernel for device {}", call.op.name, device.str()));
+  const Specs specs = call.op.shape(call);
+  const bool narrow = any_narrow(call.op, call.in);
+  out.reserve(specs.size());
+  for (const Spec& s : specs)
+    out.push_back(Tensor::empty(s.shape, narrow ? widened(call.op, s.dtype) : s.dtype, device));
+  if (!narrow) return kernel(call, out);
+  NoGradGuard off;
+  kernel({call.op, widened(call.op, call.in), call.attrs}, out);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = to(out[i], specs[i].dtype);
+}
+
+// A composition has no shape rule that could say the dtype of its results: it is that of the inputs.
+Tensors compose(const Call& call) {
+  const Tensor* half = nullptr;
+  for (const Tensor& t : call.in)
+    if (is_half(t.dtype()) && !half && !call.op.takes_half) half = &t;
+  if (!half) return call.op.compose(call);
+  for (const Tensor& t : call.in)
+    if (is_floating(t.dtype()) && t.dtype() != half->dtype())
+      throw_invalid(fmt::format("[{}] inputs differ in dtype: {} and {}; use .to() on one of them",
+                                call.op.name, half->str(), t.str()));
+  Tensors wide(call.in.begin(), call.in.end());
+  for (Tensor& t : wide)
+    if (is_half(t.dtype())) t = to(t, float32);
+  Tensors out = call.op.compose({call.op, wide, call.attrs});
+  for (Tensor& t : out)
+    if (t.dtype() == float32) t = to(t, half->dtype());
+  return out;
+}
+
+// What an operator inside this one, or a tensor, complains of gets the name that the caller knows in front.
+Tensors run(const Call& call) try {
+  if (call.op.compose) return compose(call);
+  if (call.op.view) return call.op.view(call);
+  Tensors out;
+  run_kernel(call, out);
+  return out;
+} catch (const Error& e) {
+  const std::string prefix = fmt::format("[{}] ", call.op.name);
+  if (e.message().starts_with(prefix)) throw;
+  throw Error(e.kind(), prefix + e.message(), e.trail(), e.worker());
+}
+
+ViewOrigin origin_of(const Op& op) {
+  if (!grad_enabled()) return ViewOrigin::no_grad;
+  return op.splits ? ViewOrigin::one_of_several : ViewOrigin::plain;
+}
+
+}  // namespace
+
+void result_is_now_in(const Edge& edge, const Tensor& t) {
+  if (auto* node = dynamic_cast<OpNode*>(edge.node.get())) node->result_is_now_in(edge.input, t);
+}
+
+Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
+  check_inputs(op, inputs);
+  if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
+  if (may_differ(op, inputs)) [[unlikely]]
+    if (const Tensors alike = promoted(op, inputs, attrs.empty() ? op.attrs : attrs); !alike.empty())
+      return apply(op, alike, std::move(attrs));
+  const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
+  Tensors out = run(call);
+  if (op.compose) return out;
+  if (op.view)
+    for (const Tensor& t : out)
+      if (t.storage() == inputs[0].storage()) t.set_view_of(inputs[0], origin_of(op));
+  if (anomaly_mode() != Anomaly::off) [[unlikely]]
+    check_results(call, out);
+  if (!op.gradient || !grad_enabled()) return out;
+  bool record = false;
+  for (const Tensor& t : inputs) record |= t.requires_grad();
+  if (!record) return out;
+  const Ref<Node> node = make_ref<OpNode>(op, std::move(attrs), inputs, out);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (is_floating(out[i].dtype()) && !(op.aside >> i & 1))
+      out[i].set_grad_fn({node, static_cast<uint32_t>(i)});
+  return out;
+}
+
+Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs) {
+  if (!sum.defined() || !op.cpu_adding || any_narrow(op, inputs)) return apply(op, inputs, std::move(attrs));
+  check_inputs(op, inputs);
+  if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
+  const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
+  const Specs specs = op.shape(call);
+  if (specs[0] != Spec{sum.shape(), sum.dtype()} || !sum.is_contiguous())
+    throw_invalid(fmt::format("[{}] cannot add {} {} to {}", op.name, troupe::name(specs[0].dtype),
+                              specs[0].shape.str(), sum.str()));
+  Tensors out{sum};
+  for (size_t i = 1; i < specs.size(); ++i) out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype));
+  op.cpu_adding(call, out);
+  return out;
+}
+
+Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs) {
+  Tensors out = apply(op, {inputs.begin(), inputs.size()}, std::move(attrs));
+  return std::move(out[0]);
+}
+
+const Op* find_op(std::string_view name) {
+  for (const Op* op : all_ops())
+    if (op->name == name) return op;
+  return nullptr;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,89 @@
+#include "parallel/data/replicas.h"
+
+#include <cmath>
+
+#include "actors/codec.h"
+#include "actors/cluster/all_gather.h"
+#include "autograd/distributed/context.h"
+#include "ops/ops.h"
+
+namespace troupe::parallel {
+namespace {
+
+// What one replica gives.
+struct Share {
+  double weight;
+  std::vector<Tensor> tensors;
+  static constexpr auto fields = std::tuple(&Share::weight, &Share::tensors);
+};
+
+actors::Worker& worker_here() {
+  if (!frame().worker) throw_invalid("[replicas] no worker is active here: all_reduce_mean() is for actors");
+  return *static_cast<actors::Worker*>(frame().worker);
+}
+
+void check(const Replicas& group, const std::vector<Share>& shares) {
+  double total = 0;
+  for (const Share& share : shares) {
+    total += share.weight;
+    if (share.tensors.size() != shares[0].tensors.size())
+      throw_invalid("[replicas] \"" + group.name + "\" got " + std::to_string(share.tensors.size()) +
+                    " tensors of one replica and " + std::to_string(shares[0].tensors.size()) +
+                    " of another; expected the same parameters everywhere");
+  }
+  if (!(total > 0) || !std::isfinite(total))
+    throw_invalid("[replicas] \"" + group.name + "\": the weights add up to " + std::to_string(total) +
+                  "; expected a number above 0");
+}
+
+// In the order of the workers' numbers, everywhere.
+Tensor mean_of(const Replicas& group, const std::vector<Share>& shares, size_t index) {
+  double total = 0;
+  for (const Share& share : shares) total += share.weight;
+  Tensor sum, first;
+  for (const Share& share : shares) {
+    const Tensor& t = share.tensors[index];
+    if (!t.defined()) continue;
+    if (first.defined() && (t.shape() != first.shape() || t.dtype() != first.dtype()))
+      throw_invalid("[replicas] tensor " + std::to_string(index) + " of \"" + group.name + "\" is " +
+                    t.str() + " on one replica and " + first.str() + " on another");
+    first = t;
+    if (share.weight == 0) continue;
+    Tensor part = ops::mul(t, share.weight / total);
+    sum = sum.defined() ? ops::add(sum, part) : part;
+  }
+  return sum.defined() || !first.defined() ? sum : Tensor::zeros(first.shape(), first.dtype());
+}
+
+Tensors means_of(const Replicas& group, const ValueList& all) {
+  NoGradGuard guard;
+  std::vector<Share> shares;
+  for (const Value& v : all) shares.push_back(actors::from_value<Share>(v));
+  check(group, shares);
+  Tensors means;
+  for (size_t i = 0; i < shares[0].tensors.size(); ++i) means.push_back(mean_of(group, shares, i));
+  return means;
+}
+
+}  // namespace
+
+Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
+  if (!(weight >= 0) || !std::isfinite(weight))
+    throw_invalid("[replicas] a weight of " + std::to_string(weight) + "; expected 0 or more");
+  for (Tensor& t : tensors)
+    if (t.defined()) t = t.detach();
+  Value mine = actors::to_value(Share{weight, std::move(tensors)});
+  const Future<ValueList> given =
+      actors::gather(worker_here(), "replicas " + group.name, group.workers, std::move(mine), group.timeout);
+  const ValueList all = co_await given;
+  co_return means_of(group, all);
+}
+
+Task<void> average_gradients(Replicas group, Tensors leaves, double weight) {
+  Tensors gradients;
+  for (const Tensor& leaf : leaves) gradients.push_back(autograd::context_gradient(leaf));
+  Tensors means = co_await all_reduce_mean(std::move(group), std::move(gradients), weight);
+  for (size_t i = 0; i < leaves.size(); ++i) (void)autograd::exchange_context_gradient(leaves[i], means[i]);
+}
+
+}  // namespace troupe::parallel

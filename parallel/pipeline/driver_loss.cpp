@@ -1,0 +1,61 @@
+#include "parallel/pipeline/driver_loss.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "autograd/distributed/context.h"
+#include "parallel/pipeline/runner.h"
+
+namespace troupe::parallel {
+
+void LossHere::begin(uint64_t step, Function function, std::vector<Value> targets,
+                     std::vector<double> weights, AnyRef last) {
+  std::erase_if(steps_, [&](const auto& entry) { return entry.first + 1 < step; });  // that failed
+  Step& entry = steps_[step];
+  entry.losses.assign(weights.size(), 0);
+  entry.function = std::move(function);
+  entry.targets = std::move(targets);
+  entry.weights = std::move(weights);
+  entry.last = std::move(last);
+}
+
+std::vector<double> LossHere::end(uint64_t step) {
+  auto entry = steps_.extract(step);
+  return entry.empty() ? std::vector<double>() : std::move(entry.mapped().losses);
+}
+
+Task<void> LossHere::receive(uint64_t step, Link from, int64_t micro_batch, bool, Value output, int64_t) {
+  const auto found = steps_.find(step);
+  if (found == steps_.end()) co_return;
+  Step& of = found->second;
+  const auto index = static_cast<size_t>(micro_batch);
+  const std::string what = fmt::format("[pipeline] the loss of micro-batch {} at the caller", micro_batch);
+  Tensors leaves;
+  visit_tensors(output, [&](Tensor& t) {
+    if (!t.defined() || !is_floating(t.dtype())) return;
+    t = t.detach().set_requires_grad();
+    leaves.push_back(t);
+  });
+  const Tensor loss = of.function(output, of.targets.at(index));
+  if (!loss.defined() || loss.numel() != 1)
+    throw_invalid(what + " is " + (loss.defined() ? loss.str() : "undefined") +
+                  ": expected a tensor of one element");
+  of.losses.at(index) = loss.item();
+  if (!std::isfinite(loss.item()))
+    throw_error(ErrorKind::failed,
+                fmt::format("{} is {}: no gradients were computed for it", what, loss.item()));
+  const AnyRef last = of.last;  // the step may end meanwhile
+  ValueList grads(leaves.size());
+  if (loss.requires_grad()) {
+    const Tensor weight = Tensor::full(loss.shape(), of.weights.at(index), loss.dtype());
+    co_await autograd::context_backward(loss, weight);
+    for (size_t i = 0; i < leaves.size(); ++i)
+      grads[i] = actors::to_value(autograd::exchange_context_gradient(leaves[i], {}));
+  }
+  const int64_t now = static_cast<actors::Worker*>(frame().worker)->clock().now().time_since_epoch().count();
+  ValueList answer = Runner::message(step, from, micro_batch, false, Value(std::move(grads)), now);
+  co_await last.call("receive", std::move(answer));
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,40 @@
+// The loss of a pipeline whose caller computes it: an actor of the caller's worker, behind the last stage.
+#pragma once
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "actors/actor.h"
+#include "parallel/pipeline/skip_links.h"
+#include "rref/any_ref.h"
+
+namespace troupe::parallel {
+
+/// Not for users: a Pipeline makes one.
+class LossHere final : public Actor {
+ public:
+  using Function = std::function<Tensor(const Value& output, const Value& target)>;
+
+  /// A step begins; the one before it may still run. Only on the worker itself (RRef::local): functions do
+  /// not travel.
+  void begin(uint64_t step, Function function, std::vector<Value> targets, std::vector<double> weights,
+             AnyRef last);
+  /// A step is over: the losses of its micro-batches, in their order.
+  std::vector<double> end(uint64_t step);
+
+  /// As Runner::receive: an output of the last stage. Sends the gradients back.
+  Task<void> receive(uint64_t step, Link from, int64_t micro_batch, bool forward, Value output, int64_t sent);
+
+  static constexpr auto remote = methods<LossHere>("receive", &LossHere::receive);
+
+ private:
+  struct Step {
+    Function function;
+    std::vector<Value> targets;
+    std::vector<double> weights, losses;
+    AnyRef last;  // the runner of the last stage
+  };
+  std::map<uint64_t, Step> steps_;
+};
+
+}  // namespace troupe::parallel

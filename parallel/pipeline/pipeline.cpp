@@ -1,0 +1,320 @@
+#include "parallel/pipeline/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "autograd/distributed/context.h"
+#include "core/async/future_combinators.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
+#include "parallel/pipeline/driver_loss.h"
+#include "parallel/pipeline/micro_batch.h"
+#include "parallel/pipeline/stage/stage_parameters.h"
+
+namespace troupe::parallel {
+namespace {
+
+// The row of a worker, or its credits, as its runner reads it.
+std::string row_of(const Policy& policy, int worker) {
+  const auto i = static_cast<size_t>(worker);
+  if (const auto* c = std::get_if<Credits>(&policy))
+    return "credits(" + std::to_string(c->of_worker[i]) + ")";
+  std::string text;
+  for (const Action& a : std::get<Schedule>(policy).rows[i]) text += a.str() + " ";
+  return text;
+}
+
+// All forwards, in the order in which micro-batches come.
+Schedule forward_only(int workers, int micro_batches, int chunks) {
+  Schedule schedule{"forward", micro_batches, chunks, std::vector<Actions>(static_cast<size_t>(workers))};
+  for (Actions& row : schedule.rows)
+    for (int c = 0; c < chunks; ++c)
+      for (int m = 0; m < micro_batches; ++m) row.push_back({Work::forward, m, c});
+  return schedule;
+}
+
+// The call is to be made, also where nobody waits for it; that a worker is lost is known already.
+void whatever_comes(const Future<void>& call) {
+  call.on_ready([](const Result<void>&) {});
+}
+
+double mean(const std::vector<double>& values, const std::vector<double>& parts) {
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) sum += values[i] * parts[i];
+  return sum;
+}
+
+void check_stages(const std::vector<Stage>& stages, const PipelineOptions& options) {
+  if (stages.empty()) throw_invalid("[pipeline] there are no stages");
+  if (options.chunks < 1 || stages.size() % static_cast<size_t>(options.chunks) != 0)
+    throw_invalid(fmt::format("[pipeline] {} stages cannot be {} chunks for each worker", stages.size(),
+                              options.chunks));
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (!stages[s].part.actor) throw_invalid(fmt::format("[pipeline] stage {} is an empty reference", s));
+    if (!stages[s].part.loss.empty() && s + 1 < stages.size())
+      throw_invalid(
+          fmt::format("[pipeline] stage {} has a loss: only the last one, {}, may", s, stages.size() - 1));
+  }
+  if (!stages.back().part.loss.empty() && options.loss)
+    throw_invalid("[pipeline] the last stage has a loss, and the options have another: give one of them");
+}
+
+}  // namespace
+
+// A step on its way.
+struct Pipeline::Run {
+  Policy policy;
+  std::vector<RunnerStep> orders;  // by worker
+  std::vector<double> weights;     // that add up to 1
+  double total = 0;
+};
+
+Stage Stage::gives(std::vector<std::string> names) const {
+  Stage out = *this;
+  out.skips.gives = std::move(names);
+  return out;
+}
+
+Stage Stage::takes(std::vector<std::string> names) const {
+  Stage out = *this;
+  out.skips.takes = std::move(names);
+  return out;
+}
+
+// Written where steps end, while the next ones may have begun.
+struct Pipeline::LastReport {
+  StepReport get() {
+    std::lock_guard lock(mutex);
+    return report;
+  }
+  void keep(StepReport last) {
+    std::lock_guard lock(mutex);
+    report = std::move(last);
+  }
+  std::mutex mutex;
+  StepReport report;
+};
+
+StepReport Pipeline::step_report() const { return report_->get(); }
+
+Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options)
+    : here_(here),
+      stages_(std::move(stages)),
+      options_(std::move(options)),
+      report_(std::make_shared<LastReport>()) {
+  check_stages(stages_, options_);
+  workers_ = this->stages() / options_.chunks;
+  connect();
+  if (options_.micro_batches < 1)
+    throw_invalid(fmt::format("[pipeline] {} micro-batches: expected at least 1", options_.micro_batches));
+  if (options_.schedule == "auto")
+    (void)choose(workers_, options_.micro_batches, {{}}, options_.most_live);  // checks the limits
+  else
+    (void)policy(options_.micro_batches);
+  actors::Worker& worker = here_.table().worker();
+  id_ = (uint64_t{worker.id()} << 40) | worker.next_number();
+  for (int w = 0; w < workers_; ++w) {
+    RunnerSetup setup{id_, w, workers_, {}};
+    for (int s = w; s < this->stages(); s += workers_)
+      setup.chunks.push_back(stages_[static_cast<size_t>(s)].part);
+    const WorkerId at = setup.chunks[0].actor.owner();
+    runners_.push_back(here_.spawn<Runner>(at, std::move(setup)).with_timeout(options_.timeout));
+  }
+  if (options_.loss) loss_ = here_.spawn<LossHere>(here_.id());
+  for (int w = 0; w < workers_; ++w)
+    runners_[static_cast<size_t>(w)].tell<&Runner::connect>(
+        peers_of(w), loss_ && w + 1 == workers_ ? AnyRef(loss_) : AnyRef());
+}
+
+// Skips and ties, from stage to stage.
+void Pipeline::connect() {
+  std::vector<SkipNames> skips;
+  std::vector<AnyRef> actors;
+  for (const Stage& s : stages_) skips.push_back(s.skips), actors.push_back(s.part.actor);
+  auto links = connect_skips(skips);
+  auto ties = connect_ties(options_.tied, actors);
+  for (size_t s = 0; s < stages_.size(); ++s)
+    stages_[s].part.links = std::move(links[s]), stages_[s].part.ties = std::move(ties[s]);
+  std::vector<Future<void>> told;
+  for (const auto& copies : options_.tied) {
+    const auto value = actors[static_cast<size_t>(copies[0].stage)].call(kParameter, {Value(copies[0].name)});
+    for (size_t i = 1; i < copies.size(); ++i)
+      told.push_back(value
+                         .then([actor = actors[static_cast<size_t>(copies[i].stage)],
+                                name = copies[i].name](const Value& v) {
+                           return actor.call(kTie, {Value(name), v});
+                         })
+                         .then([](const Value&) {}));
+  }
+  tied_ = all(told).then([](const std::vector<Unit>&) {});
+}
+
+std::vector<AnyRef> Pipeline::peers_of(int worker) const {
+  std::vector<AnyRef> peers(runners_.size());
+  const auto meet = [&](int64_t stage) {
+    const auto w = static_cast<size_t>(stage % workers_);
+    peers[w] = AnyRef(runners_[w]);
+  };
+  for (int s = worker; s < stages(); s += workers_) {
+    if (s > 0) meet(s - 1);
+    if (s + 1 < stages()) meet(s + 1);
+    const StageLinks& links = stages_[static_cast<size_t>(s)].part.links;
+    for (const Link& to : links.takes) meet(to.stage);
+    for (const auto& users : links.gives)
+      for (const Link& to : users) meet(to.stage);
+    for (const Tie& tie : stages_[static_cast<size_t>(s)].part.ties)
+      for (const Link& to : tie.others) meet(to.stage);
+  }
+  return peers;
+}
+
+Pipeline::~Pipeline() {
+  try {
+    for (const auto& runner : runners_)
+      whatever_comes(runner.call<&Runner::close>());  // they refer to each other
+  } catch (const Error&) {                            // the cluster has ended
+  }
+}
+
+Policy Pipeline::policy(int micro_batches) {
+  if (const auto at = policies_.find(micro_batches); at != policies_.end()) return at->second;
+  if (options_.schedule != "auto")
+    return policies_[micro_batches] =
+               make_policy(options_.schedule, workers_, micro_batches, options_.chunks);
+  if (options_.chunks > 1) throw_invalid("[pipeline] \"auto\" is for one chunk on each worker");
+  std::vector<int> most = options_.most_live;
+  const StepReport measured = report_->get();
+  if (measured.events.empty()) {  // not measured yet: a policy that shows what each part takes
+    Credits first = credits(workers_, micro_batches, workers_);
+    for (size_t w = 0; w < most.size() && w < first.of_worker.size(); ++w)
+      first.of_worker[w] = std::min(first.of_worker[w], most[w]);
+    if (most.size() == 1) first = credits(workers_, micro_batches, std::min(workers_, most[0]));
+    return first;
+  }
+  return policies_[micro_batches] =
+             choose(workers_, micro_batches, measured.stage_times(stages()), most).policy;
+}
+
+std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const StepOptions& options,
+                                                 bool record) {
+  const size_t count = batch.size();
+  if (count == 0) throw_invalid("[pipeline] a step of no micro-batches");
+  auto run = std::make_shared<Run>();
+  const auto micro_batches = static_cast<int>(count);
+  run->policy =
+      record ? policy(micro_batches) : Policy(forward_only(workers_, micro_batches, options_.chunks));
+  run->weights = options.weights;
+  if (run->weights.empty())
+    for (const Value& part : batch)
+      run->weights.push_back(static_cast<double>(rows_of(part, "a micro-batch")));
+  if (run->weights.size() != count)
+    throw_invalid(fmt::format("[pipeline] {} weights for {} micro-batches", run->weights.size(), count));
+  run->total = std::accumulate(run->weights.begin(), run->weights.end(), 0.0);
+  if (!(run->total > 0))
+    throw_invalid(fmt::format("[pipeline] the weights of the micro-batches add up to {}", run->total));
+  for (double& w : run->weights) w /= run->total;
+
+  ++step_;
+  for (int w = 0; w < workers_; ++w) {
+    RunnerStep order{.step = step_,
+                     .plan = row_of(run->policy, w),
+                     .record = record,
+                     .recompute = {},
+                     .weights = run->weights,
+                     .batch = {},
+                     .targets = {},
+                     .given = {}};
+    for (size_t m = 0; m < count; ++m)
+      order.recompute.push_back(options_.checkpoint == Checkpoint::always ||
+                                (options_.checkpoint == Checkpoint::except_last && m + 1 < count));
+    run->orders.push_back(std::move(order));
+  }
+  for (const auto& [stage, value] : options.inputs) {
+    if (stage < 0 || stage >= stages())
+      throw_invalid(fmt::format("[pipeline] inputs for stage {}: there are {} stages", stage, stages()));
+    auto& given = run->orders[static_cast<size_t>(stage % workers_)].given;
+    given.resize(static_cast<size_t>(options_.chunks));
+    for (Value& part : split_batch(value, micro_batches, "an input"))
+      given[static_cast<size_t>(stage / workers_)].push_back(
+          part.get_if<ValueList>() ? std::move(*part.get_if<ValueList>()) : ValueList{std::move(part)});
+  }
+  run->orders[0].batch = std::move(batch);
+  return run;
+}
+
+Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& run) {
+  const auto begin = [run, runners = runners_] {
+    std::vector<Future<RunnerReport>> parts;
+    for (size_t w = 0; w < runners.size(); ++w)
+      parts.push_back(runners[w].call<&Runner::step>(std::move(run->orders[w])));
+    return all(parts, OnError::at_once);
+  };
+  // The first error ends it. The others give up, and forget the step.
+  return (options_.tied.empty() ? begin() : tied_.then(begin))
+      .recover([runners = runners_, step = step_](const Error& e) -> std::vector<RunnerReport> {
+        for (const auto& runner : runners) whatever_comes(runner.call<&Runner::drop>(step));
+        throw e;
+      });
+}
+
+Future<StepResult> Pipeline::step_async(const Value& batch, const Value& targets,
+                                        const StepOptions& options) {
+  check_rows(batch, targets, options_.micro_batches);
+  std::vector<Value> parts = split_batch(batch, options_.micro_batches, "the batch");
+  return step_async(std::move(parts), split_batch(targets, options_.micro_batches, "the targets"), options);
+}
+
+Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Value> targets,
+                                        const StepOptions& options) {
+  if (!frame().context)
+    throw_invalid(
+        "[pipeline] a step leaves its gradients in an autograd::Context, and none is alive here: make one");
+  if (!has_loss() && !loss_)
+    throw_invalid("[pipeline] there is no loss: give the last stage one (with_loss), or the options");
+  if (targets.size() != batch.size())
+    throw_invalid(fmt::format("[pipeline] {} targets for {} micro-batches", targets.size(), batch.size()));
+  const auto run = prepare(std::move(batch), options, true);
+  Future<void> ready = Future<void>::ready({});
+  if (loss_)
+    ready = loss_.local([step = step_, f = options_.loss, targets = std::move(targets),
+                         weights = run->weights, last = AnyRef(runners_.back())](LossHere& loss) mutable {
+      loss.begin(step, std::move(f), std::move(targets), std::move(weights), last);
+    });
+  else
+    run->orders.back().targets = std::move(targets);
+  const auto reports = start(run);
+  return ready.then([reports] { return reports; })
+      .then([loss = loss_, step = step_](const std::vector<RunnerReport>& parts) {
+        if (!loss)
+          return Future<std::pair<std::vector<RunnerReport>, std::vector<double>>>::ready(
+              {parts, parts.back().losses});
+        return loss.local([step](LossHere& l) { return l.end(step); })
+            .then([parts](const std::vector<double>& losses) { return std::pair(parts, losses); });
+      })
+      .then([run, kept = report_](const std::pair<std::vector<RunnerReport>, std::vector<double>>& done) {
+        kept->keep(join(done.first, run->policy));
+        return StepResult{mean(done.second, run->weights), done.second, run->total};
+      });
+}
+
+Future<void> Pipeline::forwards_done() { return runners_.back().call<&Runner::after_forwards>(step_); }
+
+Future<void> Pipeline::keep_versions() {
+  std::vector<Future<Value>> told;
+  for (const Stage& stage : stages_) told.push_back(stage.part.actor.call(kKeepVersions, {}));
+  return all(told).then([](const ValueList&) {});
+}
+
+Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const StepOptions& options) {
+  const auto run = prepare(split_batch(batch, options_.micro_batches, "the batch"), options, false);
+  return start(run).then([run, kept = report_](const std::vector<RunnerReport>& parts) {
+    kept->keep(join(parts, run->policy));
+    return parts.back().outputs;
+  });
+}
+
+actors::Hosting builtin_actors() { return hosting<Runner, LossHere>(); }
+
+}  // namespace troupe::parallel

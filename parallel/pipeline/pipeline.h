@@ -1,0 +1,179 @@
+// A pipeline: stages that are actors, and one call for a step of all of them.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "parallel/pipeline/runner.h"
+#include "parallel/pipeline/step_report.h"
+#include "rref/here.h"
+
+namespace troupe::parallel {
+
+class LossHere;
+
+/// A stage: a method of an actor, which may live anywhere. Make it with stage().
+struct Stage {
+  StageActor part;
+  SkipNames skips;
+  /// The last stage: method M of the same actor gives the loss of (output, target), a tensor of one element
+  /// that is the mean over the micro-batch.
+  template <auto M>
+  Stage with_loss() const;
+  /// The last results of the method, which gives a list or a tuple, are skips of these names. They go
+  /// straight to the stages behind that take them, and their gradients straight back; not to the next stage.
+  Stage gives(std::vector<std::string> names) const;
+  /// The method takes skips of these names, as arguments behind those from the stage before.
+  Stage takes(std::vector<std::string> names) const;
+};
+
+namespace detail {
+template <class M>
+struct ClassOf;
+template <class T, class R, class... A>
+struct ClassOf<R (T::*)(A...)> {
+  using type = T;
+};
+template <class T, class R, class... A>
+struct ClassOf<R (T::*)(A...) const> {
+  using type = T;
+};
+}  // namespace detail
+
+/// Method M of an actor, listed in its `remote`, as a stage:
+///
+///   Pipeline pipeline(cluster.here(), {stage<&Hidden::forward>(a),
+///   stage<&Output::forward>(b).with_loss<&Output::loss>()});
+///
+/// It takes what the stage before gives (where it takes several arguments, that has to be a list or a tuple
+/// of as many), and behind it what is delivered to it (StepOptions::inputs).
+template <auto M, class T>
+Stage stage(const RRef<T>& actor) {
+  Stage out;
+  out.part.actor = AnyRef(actor);
+  out.part.method = actors::method_name<T, M>();
+  out.part.arity = static_cast<int64_t>(actors::MethodTraits<decltype(M)>::kArity);
+  return out;
+}
+template <auto M>
+Stage Stage::with_loss() const {
+  static_assert(actors::MethodTraits<decltype(M)>::kArity == 2, "a loss takes the output and the target");
+  Stage out = *this;
+  out.part.loss = actors::method_name<typename detail::ClassOf<decltype(M)>::type, M>();
+  return out;
+}
+
+enum class Checkpoint {
+  never,
+  except_last,  ///< all micro-batches but the last, which is run backward at once in most schedules
+  always,       ///< stages keep the input of a micro-batch, and run forward again before backward
+};
+
+struct PipelineOptions {
+  /// As make_policy() takes it: "1f1b", "zb-h1", "credits(4)", a table, ...; or "auto".
+  std::string schedule = "1f1b";
+  int micro_batches = 4;
+  int chunks = 1;  ///< stages for each worker: stage s belongs to worker s mod (number of stages / chunks)
+  /// The loss at the caller, mean over a micro-batch; where no stage has one. Runs in an actor of this
+  /// worker.
+  std::function<Tensor(const Value& output, const Value& target)> loss = {};
+  Checkpoint checkpoint = Checkpoint::never;
+  /// Parameters that several stages have, each a copy in its own actor (tied embeddings). The values of the
+  /// first of each list are copied into the others before the first step, and all of them have the sum of
+  /// their gradients after each, with the same bits: equal optimizers keep them equal. Norms of all gradients
+  /// count the first only. (Stages of one actor share its parameters without that.)
+  std::vector<std::vector<StageParameter>> tied = {};
+  /// For "auto": how many micro-batches each worker may keep; empty: any number.
+  std::vector<int> most_live = {};
+  Duration timeout = std::chrono::seconds(60);  ///< of a step; zero: none
+};
+
+struct StepOptions {
+  /// By stage: a tree of tensors with the rows of the batch, whose parts are more arguments of the stage's
+  /// method. A list is several of them.
+  std::map<int, Value> inputs = {};
+  /// What each micro-batch counts for; empty: its rows. The loss of the step is the weighted mean, and so are
+  /// the gradients: the same as of the whole batch, however it is cut.
+  std::vector<double> weights = {};
+};
+
+struct StepResult {
+  double loss = 0;             ///< weighted mean over the micro-batches
+  std::vector<double> losses;  ///< of each
+  double weight = 0;           ///< sum of the weights
+};
+
+/// Belongs to one thread, or to one actor. A step that begins before the last one has ended follows it on
+/// each worker, as soon as that worker is done with it. The stages' actors go on to live when it goes.
+class Pipeline {
+ public:
+  /// Does not wait. `invalid` for no stages, for counts that are no multiple of `chunks`, for schedules that
+  /// do not fit, for two losses or none, for skips that are given or taken by nobody, and for ties that
+  /// cannot be.
+  Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions options = {});
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+
+  /// Forward and backward of a batch in micro-batches. The gradients are then in the autograd::Context that
+  /// is alive on this thread, as after Context::backward: `invalid` without one.
+  ///
+  /// A failure names stage and micro-batch. Then the other stages give up, the gradients of the context are
+  /// of no use, and the next step (with another context) finds the pipeline as if there had been none.
+  StepResult step(const Value& batch, const Value& targets, const StepOptions& options = {}) {
+    return step_async(batch, targets, options).get();
+  }
+  /// The same of a batch that has been cut already, into micro-batches of any number and shape.
+  StepResult step(std::vector<Value> batch, std::vector<Value> targets, const StepOptions& options = {}) {
+    return step_async(std::move(batch), std::move(targets), options).get();
+  }
+  Future<StepResult> step_async(const Value& batch, const Value& targets, const StepOptions& options = {});
+  Future<StepResult> step_async(std::vector<Value> batch, std::vector<Value> targets,
+                                const StepOptions& options = {});
+
+  /// Forward alone; nothing is recorded. The outputs of the micro-batches.
+  std::vector<Value> forward(const Value& batch, const StepOptions& options = {}) {
+    return forward_async(batch, options).get();
+  }
+  Future<std::vector<Value>> forward_async(const Value& batch, const StepOptions& options = {});
+
+  /// Ready when all forwards of the last step that was begun are done, on all workers.
+  Future<void> forwards_done();
+  /// From now on, updates give the parameters of the stages new elements where a step on its way holds the
+  /// old ones (optim::set_copy_on_write()).
+  Future<void> keep_versions();
+
+  int workers() const { return workers_; }
+  int stages() const { return static_cast<int>(stages_.size()); }
+  /// What steps of `micro_batches` follow; for "auto" after the first step, which measures.
+  Policy policy(int micro_batches);
+  /// What the last step that ended well did, and when.
+  StepReport step_report() const;
+
+ private:
+  struct Run;
+  struct LastReport;
+  std::shared_ptr<Run> prepare(std::vector<Value> batch, const StepOptions& options, bool record);
+  Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
+  std::vector<AnyRef> peers_of(int worker) const;
+  void connect();
+  bool has_loss() const { return !stages_.back().part.loss.empty(); }
+
+  Here here_;
+  std::vector<Stage> stages_;
+  PipelineOptions options_;
+  int workers_;
+  uint64_t id_, step_ = 0;
+  std::vector<RRef<Runner>> runners_;
+  RRef<LossHere> loss_;
+  Future<void> tied_ = Future<void>::ready({});  // the copies have the values of the first ones
+  std::shared_ptr<LastReport> report_;
+  std::map<int, Policy> policies_;  // by number of micro-batches
+};
+
+/// Actor types that pipelines need on every worker. Part of every cluster.
+actors::Hosting builtin_actors();
+
+}  // namespace troupe::parallel

@@ -1,0 +1,36 @@
+// A pipeline on a virtual clock: what a policy costs, before anything has run.
+#pragma once
+#include "parallel/pipeline/schedule/plan.h"
+
+namespace troupe::parallel {
+
+/// How long a stage works for one micro-batch, in any unit. Backward as a whole is input + weight.
+struct StageTimes {
+  double forward = 1, input = 1, weight = 1;
+  double of(Work work) const;
+};
+
+struct Simulation {
+  struct Event {
+    int worker = 0;
+    Action action;  ///< micro-batches are numbered through all steps
+    double begin = 0, end = 0;
+  };
+  std::vector<Event> events;  ///< in order of their ends
+  double makespan = 0;
+  std::vector<double> busy;      ///< of each worker
+  std::vector<int> peak_live;    ///< of each worker: micro-batches (times chunks) whose backward was not over
+  std::vector<double> step_end;  ///< when the last worker was done with each step
+  /// The part of the time of all workers in which they did nothing.
+  double bubble() const;
+  /// From one step to the next, at the end of the run. `invalid` for fewer than two steps.
+  double period() const;
+};
+
+/// Runs `steps` steps one after the other, without a barrier between them: a worker goes on to the next step
+/// when it has done its part of this one. `times`: of each stage, or one for all; `hop`: from one stage to
+/// another, while both may work. `invalid` if the workers come to wait for each other (check() says more).
+Simulation simulate(const Policy& policy, const std::vector<StageTimes>& times = {{}}, int steps = 1,
+                    double hop = 0);
+
+}  // namespace troupe::parallel

@@ -1,0 +1,120 @@
+#include "parallel/pipeline/split.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "autograd/split_pass.h"
+#include "core/base/clock.h"
+#include "core/async/future_combinators.h"
+
+namespace troupe::parallel {
+namespace {
+
+class Nowhere final : public autograd::Sink {
+ public:
+  void accumulate(const Tensor&, const Tensor&) override {}
+};
+
+// Forward and backward of one layer; its result.
+Tensor run_once(nn::Layer& layer, const Tensor& x) {
+  Tensor in = x.detach();
+  if (is_floating(in.dtype())) in.set_requires_grad();
+  const Tensor y = layer(in);
+  if (y.requires_grad()) {
+    Nowhere nowhere;
+    autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
+    (void)pass.inputs({Tensor::full(y.shape(), 1, y.dtype())});
+    pass.rest(nowhere);
+  }
+  return y.detach();
+}
+
+}  // namespace
+
+std::vector<size_t> borders(size_t layers, const std::vector<size_t>& cuts) {
+  std::vector<size_t> at{0};
+  for (const size_t cut : cuts) {
+    if (cut <= at.back() || cut >= layers)
+      throw_invalid("[pipeline] a cut before layer " + std::to_string(cut) + " of " + std::to_string(layers) +
+                    " leaves a stage without layers: cuts ascend, from 1 to " + std::to_string(layers - 1));
+    at.push_back(cut);
+  }
+  if (layers == 0) throw_invalid("[pipeline] the model has no layers");
+  at.push_back(layers);
+  return at;
+}
+
+std::vector<AnyRef> actors_of(const std::vector<Stage>& stages) {
+  std::vector<AnyRef> out;
+  for (const Stage& s : stages)
+    if (std::find(out.begin(), out.end(), s.part.actor) == out.end()) out.push_back(s.part.actor);
+  return out;
+}
+
+Future<void> load(const std::vector<Stage>& stages, const nn::Sequential& net,
+                  const std::vector<size_t>& cuts) {
+  const std::vector<size_t> at = borders(net.size(), cuts);
+  if (at.size() != stages.size() + 1)
+    throw_invalid("[pipeline] " + std::to_string(cuts.size()) + " cuts do not make " +
+                  std::to_string(stages.size()) + " stages");
+  std::vector<Future<void>> loaded;
+  for (size_t s = 0; s < stages.size(); ++s)
+    loaded.push_back(
+        nn::load_remote_state_dict(stages[s].part.actor, net.slice(at[s], at[s + 1]).state_dict()));
+  return all(loaded).then([](const std::vector<Unit>&) {});
+}
+
+std::vector<size_t> balance(const std::vector<double>& costs, int stages) {
+  const size_t n = costs.size();
+  if (stages < 1 || n < static_cast<size_t>(stages))
+    throw_invalid("[pipeline] " + std::to_string(stages) + " stages of " + std::to_string(n) +
+                  " layers: expected at least one stage, and a layer for each");
+  const auto count = static_cast<size_t>(stages);
+  std::vector<double> sum(n + 1);
+  for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
+  // most[k][i]: the least that the largest of k stages has, made of the first i layers; last_begin: where its
+  // last stage begins.
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> most(count + 1, std::vector<double>(n + 1, kNever));
+  std::vector<std::vector<size_t>> last_begin(count + 1, std::vector<size_t>(n + 1));
+  most[0][0] = 0;
+  for (size_t k = 1; k <= count; ++k)
+    for (size_t i = k; i <= n; ++i)
+      for (size_t begin = k - 1; begin < i; ++begin) {
+        const double here = std::max(most[k - 1][begin], sum[i] - sum[begin]);
+        if (here < most[k][i]) most[k][i] = here, last_begin[k][i] = begin;
+      }
+  std::vector<size_t> cuts(count - 1);
+  for (size_t k = count, i = n; k > 1; --k) cuts[k - 2] = i = last_begin[k][i];
+  return cuts;
+}
+
+std::vector<size_t> balance_by_size(nn::Sequential net, int stages) {
+  std::vector<double> bytes;
+  for (size_t i = 0; i < net.size(); ++i) {
+    double sum = 0;
+    for (const auto& [name, t] : net[i].state_dict()) sum += static_cast<double>(t.nbytes());
+    bytes.push_back(sum);
+  }
+  return balance(bytes, stages);
+}
+
+std::vector<size_t> balance_by_time(nn::Sequential net, const Tensor& sample, int stages, int repeats) {
+  if (repeats < 1) throw_invalid("[pipeline] " + std::to_string(repeats) + " repeats: expected at least 1");
+  std::vector<double> times(net.size());
+  Tensor x = sample;
+  for (size_t i = 0; i < net.size(); ++i) {
+    Tensor y;
+    double best = std::numeric_limits<double>::infinity();
+    for (int k = 0; k < repeats; ++k) {
+      const TimePoint start = Clock::system().now();
+      y = run_once(net[i], x);
+      best = std::min(best, std::chrono::duration<double>(Clock::system().now() - start).count());
+    }
+    times[i] = best;
+    x = y;
+  }
+  return balance(times, stages);
+}
+
+}  // namespace troupe::parallel

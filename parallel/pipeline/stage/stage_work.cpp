@@ -1,0 +1,324 @@
+#include "parallel/pipeline/stage/stage_work.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "actors/cell/call_inline.h"
+#include "actors/cell/methods.h"
+#include "autograd/accumulate.h"
+#include "autograd/distributed/context.h"
+#include "autograd/split_pass.h"
+#include "ops/cpu/gemm/packed_weights.h"
+#include "parallel/pipeline/stage/stage_method.h"
+#include "parallel/pipeline/stage/stage_norms.h"
+#include "parallel/pipeline/stage/stage_parameters.h"
+
+namespace troupe::parallel {
+namespace {
+
+// Gradients of parameters, summed over micro-batches.
+class Sums final : public autograd::Sink {
+ public:
+  void accumulate(const Tensor& leaf, const Tensor& grad) override {
+    const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
+    if (is_new) leaves.push_back(leaf), grads.emplace_back();
+    autograd::add_gradient(grads[at->second], grad);
+  }
+  Tensor sum_of(const Tensor& leaf) override { return of(leaf); }
+  Tensor of(const Tensor& leaf) const {
+    const auto at = index_.find(leaf.impl());
+    return at == index_.end() ? Tensor() : grads[at->second];
+  }
+  void replace(const Tensor& leaf, Tensor grad) {
+    const auto [at, is_new] = index_.try_emplace(leaf.impl(), leaves.size());
+    if (is_new) leaves.push_back(leaf), grads.emplace_back();
+    grads[at->second] = std::move(grad);
+  }
+  Tensors leaves, grads;
+
+ private:
+  std::unordered_map<const TensorImpl*, size_t> index_;
+};
+
+// One micro-batch between its forward and the end of its backward.
+struct Live {
+  Tensors inputs;  // floating tensors of the input and the skips; leaves, unless nobody wants their gradients
+  std::vector<size_t> parts;  // how many of them the input has, and each skip
+  Tensors outputs;  // of the floating tensors of the output, and of the skips behind it: without_elements()
+  Tensor loss;      // in their place, if there is one
+  std::unique_ptr<autograd::SplitPass> rest;  // after the first part, if the second is not done
+};
+
+struct Step {
+  uint64_t number = 0;
+  std::map<int64_t, Live> live;  // by micro-batch
+  Sums sums;
+  std::shared_ptr<StageNorms> norms = std::make_shared<StageNorms>();
+  std::shared_ptr<ops::PackedWeights> packed = std::make_shared<ops::PackedWeights>();
+};
+
+// By pipeline and stage.
+using Steps = std::map<std::pair<uint64_t, int64_t>, Step>;
+
+Steps& steps() {
+  std::any& kept = actors::current_cell()->attachments()["pipeline"];
+  if (!kept.has_value()) kept = std::make_shared<Steps>();
+  return **std::any_cast<std::shared_ptr<Steps>>(&kept);
+}
+
+Step& step_of(const WorkId& id) {
+  Step& step = steps()[{id.pipeline, id.stage}];
+  if (step.number > id.step)
+    throw_error(ErrorKind::cancelled,
+                fmt::format("[pipeline] step {} is over: step {} has begun", id.step, step.number));
+  if (step.number < id.step) {
+    step.norms->end(false);
+    step = {};
+    step.number = id.step;
+  }
+  return step;
+}
+
+Live& live_of(const WorkId& id) {
+  Step& step = step_of(id);
+  const auto at = step.live.find(id.micro_batch);
+  if (at == step.live.end())
+    throw_invalid(
+        fmt::format("[pipeline] stage {} has nothing recorded of micro-batch {}", id.stage, id.micro_batch));
+  return at->second;
+}
+
+// What a backward pass begins at: history and shape, without the elements, which only the next stage needs.
+Tensor without_elements(const Tensor& t) {
+  if (t.is_leaf()) return t;
+  Shape strides = t.shape();
+  for (int i = 0; i < strides.rank(); ++i) strides[i] = 0;
+  const Tensor out = Tensor::zeros({}, t.dtype()).alias(t.shape(), strides, 0);
+  out.set_grad_fn(t.grad_fn());
+  return out;
+}
+
+Tensor loss_of(const ForwardOrder& order, const Value& result) {
+  const auto* loss = result.get_if<Tensor>();
+  if (!loss || !loss->defined() || loss->numel() != 1)
+    throw_invalid(fmt::format("[pipeline] the loss {} of stage {} gave {}: expected a tensor of one element",
+                              order.loss, order.id.stage, result.describe()));
+  return *loss;
+}
+
+Task<ValueList> forward(Actor& actor, ForwardOrder order) {
+  GradMode mode(order.record);
+  const auto norms = step_of(order.id).norms;
+  const auto packed = step_of(order.id).packed;
+  std::optional<ops::PackedWeights::Use> use;
+  if (order.packs) use.emplace(*packed);
+  norms->begin(actor);
+  Live live;
+  const auto enter = [&](Value& part) {
+    const size_t before = live.inputs.size();
+    visit_tensors(part, [&](Tensor& t) {
+      if (!t.defined() || !is_floating(t.dtype())) return;
+      t = t.detach();
+      if (order.record && !order.first) t.set_requires_grad();
+      live.inputs.push_back(t);
+    });
+    live.parts.push_back(live.inputs.size() - before);
+  };
+  enter(order.input);
+  for (Value& skip : order.skips) enter(skip);
+  Value output;
+  if (order.record && order.recompute)
+    output = run_recomputed(order, live.inputs, norms);
+  else
+    output = co_await actors::run_in_place(order.method, arguments(order));
+  ValueList skips = take_skips(order, output);
+  if (!order.loss.empty()) {
+    ValueList both{output, order.target};
+    live.loss = loss_of(order, co_await actors::run_in_place(order.loss, std::move(both)));
+  }
+  const Tensor loss = live.loss.defined() ? live.loss.detach() : Tensor();
+  if (order.record) {
+    for (const Tensor& t : floating_of(output)) live.outputs.push_back(without_elements(t));
+    for (Value& skip : skips)
+      for (const Tensor& t : floating_of(skip)) live.outputs.push_back(without_elements(t));
+    step_of(order.id).live[order.id.micro_batch] = std::move(live);
+  }
+  const auto leave = [](Tensor& t) {  // the graph ends here: the pipeline itself carries gradients on
+    if (t.defined()) t = t.detach();
+  };
+  visit_tensors(output, leave);
+  visit_tensors(skips, leave);
+  co_return ValueList{loss.defined() ? Value() : std::move(output), actors::to_value(loss),
+                      Value(std::move(skips))};
+}
+
+// Takes the gradients of the inputs, which are leaves, out of those that a whole pass brings.
+class InputsApart final : public autograd::Sink {
+ public:
+  InputsApart(const Tensors& inputs, autograd::Sink& others)
+      : grads(inputs.size()), inputs_(inputs), others_(others) {}
+  void accumulate(const Tensor& leaf, const Tensor& grad) override {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (leaf.same_as(inputs_[i])) return autograd::add_gradient(grads[i], grad);
+    others_.accumulate(leaf, grad);
+  }
+  Tensor sum_of(const Tensor& leaf) override { return others_.sum_of(leaf); }
+  Tensors grads;
+
+ private:
+  const Tensors& inputs_;
+  autograd::Sink& others_;
+};
+
+// Of the graph that the actor has by itself, in one part.
+Tensors whole_pass(const WorkId& id, Tensors roots, Tensors grads) {
+  Step& step = step_of(id);
+  const Live live = std::move(step.live.extract(id.micro_batch).mapped());
+  const ops::PackedWeights::Use use(*step.packed);
+  InputsApart sink(live.inputs, step.sums);
+  autograd::run(autograd::root_edges("backward", roots), std::move(grads), sink);
+  return std::move(sink.grads);
+}
+
+// The first part of two.
+Tensors first_part(const WorkId& id, Live& live, std::unique_ptr<autograd::SplitPass> pass,
+                   const Tensors& grads) {
+  const ops::PackedWeights::Use use(*step_of(id).packed);
+  live.rest = std::move(pass);
+  Tensors out(live.inputs.size());
+  live.outputs.clear(), live.loss = {}, live.inputs.clear();
+  const Tensors got = live.rest->inputs(grads);
+  for (size_t i = 0; i < got.size(); ++i) out[i] = got[i];  // all inputs want one, or none does
+  return out;
+}
+
+Task<Tensors> input_gradients(BackwardOrder order) {
+  Live& live = live_of(order.id);
+  if (live.rest)
+    throw_invalid(fmt::format("[pipeline] micro-batch {} of stage {} was run backward already",
+                              order.id.micro_batch, order.id.stage));
+  Tensors roots, grads;
+  if (live.loss.defined()) {
+    if (live.loss.requires_grad()) {
+      roots.push_back(live.loss);
+      grads.push_back(Tensor::full(live.loss.shape(), order.weight, live.loss.dtype()));
+    }
+  } else {
+    if (order.grads.size() != live.outputs.size())
+      throw_invalid(fmt::format("[pipeline] {} gradients came for the {} floating tensors that stage {} gave",
+                                order.grads.size(), live.outputs.size(), order.id.stage));
+    for (size_t i = 0; i < live.outputs.size(); ++i)
+      if (live.outputs[i].requires_grad() && order.grads[i].defined()) {
+        roots.push_back(live.outputs[i]);
+        grads.push_back(order.grads[i]);
+      }
+  }
+  const size_t live_inputs = live.inputs.size();
+  if (roots.empty()) {
+    if (order.whole) step_of(order.id).live.erase(order.id.micro_batch);
+    co_return Tensors(live_inputs);
+  }
+  Tensors wanted;
+  for (const Tensor& t : live.inputs)
+    if (t.requires_grad()) wanted.push_back(t);
+  auto pass = std::make_unique<autograd::SplitPass>(roots, wanted);
+  if (!pass->leaves_actor()) {
+    if (!order.whole) {
+      roots.clear();
+      co_return first_part(order.id, live, std::move(pass), grads);
+    }
+    pass.reset();
+    co_return whole_pass(order.id, std::move(roots), std::move(grads));
+  }
+  pass.reset();
+  // The stage asks other actors: a pass of the context goes there, and cannot be put off in parts.
+  Live whole = std::move(live);
+  live = {};
+  co_await autograd::context_backward(roots, grads);
+  Tensors out;
+  for (const Tensor& t : whole.inputs)
+    out.push_back(t.requires_grad() ? autograd::exchange_context_gradient(t, {}) : Tensor());
+  if (order.whole) step_of(order.id).live.erase(order.id.micro_batch);
+  co_return out;
+}
+
+Task<std::vector<Tensors>> backward(BackwardOrder order) {
+  const std::vector<size_t> parts = live_of(order.id).parts;
+  const Tensors grads = co_await input_gradients(std::move(order));
+  std::vector<Tensors> out;
+  auto at = grads.begin();
+  for (const size_t count : parts) {
+    const auto end = at + static_cast<std::ptrdiff_t>(count);
+    out.emplace_back(at, end);
+    at = end;
+  }
+  co_return out;
+}
+
+void weights(const WorkId& id) {
+  Step& step = step_of(id);
+  if (Live& live = live_of(id); live.rest) live.rest->rest(step.sums);
+  step.live.erase(id.micro_batch);
+}
+
+Tensors sums_of(Actor& actor, const SumsOrder& order) {
+  const Step& step = step_of(order.id);
+  Tensors out;
+  for (const std::string& name : order.names) out.push_back(step.sums.of(parameter_of(actor, name)));
+  return out;
+}
+
+void end(const WorkId& id, bool keep) {
+  const auto at = steps().find({id.pipeline, id.stage});
+  if (at == steps().end() || at->second.number > id.step) return;
+  at->second.norms->end(keep);
+  steps().erase(at);
+}
+
+Task<void> commit(Actor& actor, CommitOrder order) {
+  Sums sums = std::move(step_of(order.id).sums);
+  for (size_t i = 0; i < order.names.size(); ++i)
+    if (order.sums.at(i).defined()) sums.replace(parameter_of(actor, order.names[i]), order.sums[i]);
+  end(order.id, true);
+  if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);
+}
+
+template <class Order, class F>
+void run(actors::Invocation& call, const char* method, F f) {
+  auto [order] = actors::ListCodec<Order>::from(std::move(call.call().args), method);
+  if constexpr (std::is_void_v<std::invoke_result_t<F, Order>>) {
+    f(std::move(order));
+    call.complete(Value());
+  } else {
+    actors::finish(actors::ActorCell::InUse(call.cell()), Ref<actors::Invocation>(&call),
+                   f(std::move(order)));
+  }
+}
+
+}  // namespace
+
+void install_pipeline(actors::Worker& worker) {
+  worker.add_actor_method(kForward, [](Actor& actor, actors::Invocation& c) {
+    run<ForwardOrder>(c, kForward, [&](ForwardOrder order) { return forward(actor, std::move(order)); });
+  });
+  worker.add_actor_method(kBackward,
+                          [](Actor&, actors::Invocation& c) { run<BackwardOrder>(c, kBackward, backward); });
+  worker.add_actor_method(kWeights, [](Actor&, actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
+  worker.add_actor_method(kSums, [](Actor& actor, actors::Invocation& c) {
+    const auto [order] = actors::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
+    c.complete(actors::to_value(sums_of(actor, order)));
+  });
+  worker.add_actor_method(kCommit, [](Actor& actor, actors::Invocation& c) {
+    run<CommitOrder>(c, kCommit, [&](CommitOrder order) { return commit(actor, std::move(order)); });
+  });
+  worker.add_actor_method(kDrop, [](Actor&, actors::Invocation& c) {
+    run<WorkId>(c, kDrop, [](const WorkId& id) { end(id, false); });
+  });
+  install_parameters(worker);
+}
+
+}  // namespace troupe::parallel

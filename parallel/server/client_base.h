@@ -1,0 +1,113 @@
+// A trainer at its servers, dense or of a table: joins all of them, calls all of them, leaves.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/async/future_combinators.h"
+#include "parallel/server/server_base.h"
+#include "rref/any_ref.h"
+#include "rref/rref.h"
+
+namespace troupe::parallel {
+
+struct ClientOptions {
+  std::string name;  ///< of the trainer; empty: that of the worker and a number
+  /// Of calls, waiting for other trainers included; empty: the worker's; zero: none.
+  std::optional<Duration> timeout = {};
+};
+
+/// `what` starts the text: "[server]". Throws `invalid`.
+inline void check_servers(size_t servers, const std::string& what) {
+  if (servers == 0)
+    throw_invalid(what + " no servers: it was made by default, and serve() gives a usable one");
+}
+
+/// Calls M(args...) on each server; `invalid` if there is none.
+template <auto M, class S, class... A>
+auto ask_all(const std::vector<RRef<S>>& servers, const A&... args) {
+  check_servers(servers.size(), "[server]");
+  std::vector<decltype(servers[0].template call<M>(args...))> asked;
+  asked.reserve(servers.size());
+  for (const auto& server : servers) asked.push_back(server.template call<M>(args...));
+  return all(asked);
+}
+
+/// What became of a push in all parts: the least version; late if it was in one.
+Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes);
+
+/// What Client and TableClient have in common, S being Server or Table. For one actor or thread.
+template <class S>
+class Membership {
+ public:
+  /// Joins. `what` starts the text of errors: "[server]".
+  Membership(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
+      : tickets(servers.size()), servers_(std::move(servers)) {
+    if (servers_.empty()) throw_invalid(what + " a client of no servers");
+    actors::Worker& worker = servers_[0].worker();
+    name_ = options.name.empty() ? worker.name() + "#" + std::to_string(worker.next_number()) : options.name;
+    for (auto& server : servers_) {
+      if (options.timeout) server = server.with_timeout(*options.timeout);
+      joins_.push_back(server.template call<&S::join>(name_, worker.id()));
+    }
+  }
+  Membership(const Membership&) = delete;
+
+  Future<void> leave() {
+    there_ = false;
+    return ask_all<&S::leave>(servers_, name_).then([](const auto&) {});
+  }
+  /// Leaves without waiting, unless it has left.
+  void part() {
+    if (!std::exchange(there_, false)) return;
+    for (const auto& server : servers_) {
+      try {
+        (void)AnyRef(server).call("leave", {Value(name_)}, {.one_way = true});
+      } catch (const Error&) {  // the cluster has ended
+      }
+    }
+  }
+
+  /// Calls M(name, arguments...) on each server; arguments(i), a tuple, gives those for server i.
+  template <auto M, class F>
+  auto ask(const F& arguments) const {
+    const auto call = [&](size_t i) {
+      return std::apply(
+          [&](auto&&... a) { return servers_[i].template call<M>(name_, std::forward<decltype(a)>(a)...); },
+          arguments(i));
+    };
+    std::vector<decltype(call(0))> asked;
+    asked.reserve(servers_.size());
+    for (size_t i = 0; i < servers_.size(); ++i) asked.push_back(call(i));
+    return asked;
+  }
+  /// The same for a push. watch(i), if there is one, is called with the result of server i before anybody who
+  /// waits for the push goes on.
+  template <auto M, class F>
+  Future<Pushed> push(const F& arguments,
+                      const std::function<void(size_t, const Result<Pushed>&)>& watch = nullptr) {
+    pushes_ = ask<M>(arguments);
+    for (size_t i = 0; watch && i < pushes_.size(); ++i)
+      pushes_[i].watch([watch, i](const Result<Pushed>& result) { watch(i, result); });
+    return joined(pushes_);
+  }
+
+  const std::string& name() const { return name_; }
+
+  std::vector<Ticket> tickets;  ///< of each server: what its last pull said
+
+ private:
+  std::vector<RRef<S>> servers_;
+  std::string name_;
+  bool there_ = true;
+  // Kept: a call that nobody waits for may be cancelled.
+  std::vector<Future<void>> joins_;
+  std::vector<Future<Pushed>> pushes_;  // of the last push
+};
+
+}  // namespace troupe::parallel

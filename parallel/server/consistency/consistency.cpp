@@ -1,0 +1,207 @@
+#include "parallel/server/consistency/consistency.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+
+namespace troupe::parallel {
+
+using Kind = ServerPolicy::Kind;
+
+Consistency::Consistency(ServerPolicy policy, int64_t expected) : policy_(policy), expected_(expected) {
+  if (expected < 1) throw_invalid(fmt::format("[server] {} trainers; expected at least 1", expected));
+  policy_ = ServerPolicy::parse(policy.str());  // made by hand, it may have any numbers
+}
+
+// ---- who is there
+
+const Consistency::Trainer& Consistency::at(const std::string& trainer) const {
+  const auto it = trainers_.find(trainer);
+  if (it == trainers_.end())
+    throw_invalid(fmt::format(
+        "[server] there is no trainer \"{}\"; there are: {}. It has not joined, has left, or was lost",
+        trainer, trainers_.empty() ? "none" : fmt::format("{}", fmt::join(trainers(), ", "))));
+  return it->second;
+}
+
+std::vector<std::string> Consistency::trainers() const {
+  std::vector<std::string> names;
+  for (const auto& [name, trainer] : trainers_) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> Consistency::missing() const {
+  std::vector<std::string> names;
+  for (const auto& [name, trainer] : trainers_)
+    if (trainer.step <= open_) names.push_back(name);
+  return names;
+}
+
+void Consistency::join(const std::string& trainer) {
+  const auto [it, is_new] = trainers_.try_emplace(trainer);
+  if (!is_new)
+    throw_invalid("[server] a trainer \"" + trainer + "\" has joined already; expected another name");
+  it->second.step = open_;
+  ++joined_;
+}
+
+void Consistency::leave(const std::string& trainer) {
+  at(trainer);
+  trainers_.erase(trainer);
+  find_open();
+}
+
+bool Consistency::lose(const std::string& trainer) {
+  const auto it = trainers_.find(trainer);
+  if (it == trainers_.end()) return false;
+  const bool in_open_step = it->second.step <= open_;
+  trainers_.erase(it);
+  ++ledger_.lost;
+  if (!policy_.abort_on_loss || !policy_.holds() || !in_open_step) return find_open(), false;
+  held_.clear();
+  ++ledger_.aborted;
+  for (auto& [name, other] : trainers_)
+    if (other.step > open_) {
+      other.step = open_;
+      other.reading.reset();
+    }
+  return true;
+}
+
+// Where pushes are updates at once, the oldest open step is that of the last trainer.
+void Consistency::find_open() {
+  if (policy_.holds() || trainers_.empty()) return;
+  open_ = trainers_.begin()->second.step;
+  for (const auto& [name, trainer] : trainers_) open_ = std::min(open_, trainer.step);
+}
+
+// ---- a step of a trainer
+
+bool Consistency::may_read(const std::string& trainer) const {
+  const int64_t ahead = at(trainer).step - open_;
+  if (joined_ < expected_) return false;
+  switch (policy_.kind) {
+    case Kind::async:
+      return true;
+    case Kind::ssp:
+      return ahead <= policy_.bound;
+    case Kind::delayed:
+      return ahead <= 1;
+    default:
+      return ahead <= 0;
+  }
+}
+
+Consistency::Reading Consistency::read(const std::string& name) {
+  at(name);
+  Trainer& trainer = trainers_.at(name);
+  Reading reading{{trainer.step, version_, policy_.kind == Kind::local ? policy_.bound : 0}};
+  reading.previous = policy_.kind == Kind::delayed && trainer.step == open_ && version_ > first_delayed_;
+  if (reading.previous) --reading.ticket.version;
+  trainer.reading = reading.ticket;
+  trainer.missed = false;
+  return reading;
+}
+
+Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ticket, double weight) {
+  at(name);
+  Trainer& trainer = trainers_.at(name);
+  const auto refuse = [&](const std::string& why) {
+    throw_invalid(fmt::format("[server] trainer \"{}\" pushes for step {}: {}", name, ticket.step, why));
+  };
+  if (!(weight >= 0) || !std::isfinite(weight))
+    refuse(fmt::format("a weight of {}; expected 0 or more", weight));
+  if (!trainer.reading)
+    refuse(ticket.step >= 0 && ticket.step < trainer.step
+               ? "that step is closed for it; it is to pull first, for step " + std::to_string(trainer.step)
+               : "it has not pulled for that step");
+  if (ticket.step != trainer.reading->step)
+    refuse(fmt::format("expected a gradient for step {}, which it has pulled for", trainer.reading->step));
+  if (ticket.version < 0 || ticket.version > version_)
+    refuse(fmt::format("computed on version {}; there are versions 0 to {}", ticket.version, version_));
+  const bool other_kind = (trainer.reading->local_steps > 0) != (policy_.kind == Kind::local);
+  trainer.reading.reset();
+  if (trainer.missed || other_kind) {
+    ++ledger_.late;
+    return {Taken::never, trainer.step};
+  }
+  trainer.weight = weight;
+  const int64_t step = trainer.step++;
+  if (policy_.holds()) {
+    Held& held = held_[step];
+    held.weight += weight;
+    held.versions.push_back(ticket.version);
+    return {Taken::later, step};
+  }
+  const double total = weights(weight);
+  Verdict verdict{Taken::now, step, total > 0 ? 1 / total : 0, version_ - ticket.version};
+  verdict.factor *= weight;
+  ++ledger_.delays[verdict.delay];
+  ++version_;
+  find_open();
+  return verdict;
+}
+
+double Consistency::weights(double of_newcomers) const {
+  double total = 0;
+  for (const auto& [name, trainer] : trainers_) total += trainer.weight.value_or(of_newcomers);
+  return total;
+}
+
+// ---- steps that close
+
+Consistency::Closing Consistency::closed(int64_t step, const Held& held, double factor) {
+  Closing closing{step, held.weight > 0 ? factor : 0};
+  for (const int64_t version : held.versions) {
+    ++ledger_.delays[version_ - version];
+    closing.delay += static_cast<double>(version_ - version) / static_cast<double>(held.versions.size());
+  }
+  if (closing.factor > 0) ++version_;
+  return closing;
+}
+
+std::optional<Consistency::Closing> Consistency::close() {
+  if (!policy_.holds() || joined_ < expected_) return std::nullopt;
+  const auto held = held_.find(open_);
+  const size_t pushes = held == held_.end() ? 0 : held->second.versions.size();
+  const size_t wanted = std::min(static_cast<size_t>(std::max<int64_t>(policy_.bound, 1)), trainers_.size());
+  const bool all = missing().empty() && (pushes > 0 || !trainers_.empty());
+  if (!all && !(policy_.kind == Kind::quorum && pushes > 0 && pushes >= wanted)) return std::nullopt;
+  const Held sum = held == held_.end() ? Held{} : held->second;
+  held_.erase(open_);
+  const Closing closing = closed(open_, sum, 1 / sum.weight);
+  ++open_;
+  for (auto& [name, trainer] : trainers_)
+    if (trainer.step < open_) {
+      trainer.step = open_;
+      trainer.missed = trainer.reading.has_value();
+    }
+  return closing;
+}
+
+std::vector<Consistency::Closing> Consistency::set_policy(const ServerPolicy& policy) {
+  const ServerPolicy before = policy_, after = ServerPolicy::parse(policy.str());
+  const bool other_kind = (before.kind == Kind::local) != (after.kind == Kind::local);
+  std::vector<Closing> closings;
+  if (!after.holds() || other_kind) {
+    for (const auto& [step, held] : held_) {
+      const double mean = held.weight / static_cast<double>(held.versions.size());
+      const double total = after.holds() ? held.weight : std::max(weights(mean), held.weight);
+      closings.push_back(closed(step, held, 1 / total));
+    }
+    held_.clear();
+  }
+  policy_ = after;
+  if (after.kind == Kind::delayed && before.kind != Kind::delayed) first_delayed_ = version_;
+  if (after.holds() && (!before.holds() || other_kind)) {
+    for (const auto& [name, trainer] : trainers_) open_ = std::max(open_, trainer.step);
+    for (auto& [name, trainer] : trainers_) trainer.step = open_;
+  }
+  find_open();
+  return closings;
+}
+
+}  // namespace troupe::parallel

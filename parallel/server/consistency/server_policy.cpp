@@ -1,0 +1,93 @@
+#include "parallel/server/consistency/server_policy.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "core/base/error.h"
+
+namespace troupe::parallel {
+namespace {
+
+using Kind = ServerPolicy::Kind;
+
+struct Form {
+  Kind kind;
+  const char* name;
+  size_t least, most;  // numbers behind it
+  double low;          // of the first
+};
+constexpr Form kForms[] = {{Kind::bsp, "bsp", 0, 0, 0},         {Kind::ssp, "ssp", 1, 1, 0},
+                           {Kind::async, "async", 0, 0, 0},     {Kind::quorum, "quorum", 1, 1, 1},
+                           {Kind::delayed, "delayed", 0, 0, 0}, {Kind::local, "local", 1, 3, 1}};
+constexpr const char* kAbort = " or abort";
+constexpr double kMost = 1e9;  // of a bound
+
+// "(1, 2.5)" as numbers; nothing if it is not that.
+std::optional<std::vector<double>> numbers_in(const std::string& text) {
+  std::vector<double> numbers;
+  if (text.empty()) return numbers;
+  if (text.front() != '(' || text.back() != ')') return std::nullopt;
+  const char* at = text.c_str() + 1;
+  while (true) {
+    char* end = nullptr;
+    numbers.push_back(std::strtod(at, &end));
+    if (end == at || !std::isfinite(numbers.back())) return std::nullopt;
+    if (*end == ')') return end[1] == 0 ? std::optional(numbers) : std::nullopt;
+    if (*end != ',') return std::nullopt;
+    at = end + 1;
+  }
+}
+
+[[noreturn]] void unknown(const std::string& text) {
+  throw_invalid(
+      "[policy] \"" + text +
+      "\"; expected bsp, ssp(s), async, quorum(k), delayed, local(H) or local(H, momentum, rate), "
+      "with s >= 0, k and H >= 1, momentum in [0, 1), rate > 0, and \" or abort\" behind it or not");
+}
+
+}  // namespace
+
+std::string ServerPolicy::str() const {
+  for (const Form& form : kForms) {
+    if (form.kind != kind) continue;
+    std::string text = form.name;
+    if (kind == Kind::local && (slow_momentum != 0 || slow_rate != 1))
+      text += fmt::format("({}, {}, {})", bound, slow_momentum, slow_rate);
+    else if (form.least > 0)
+      text += fmt::format("({})", bound);
+    return text + (abort_on_loss ? kAbort : "");
+  }
+  return "";
+}
+
+ServerPolicy ServerPolicy::parse(const std::string& text) {
+  std::string rest = text;
+  ServerPolicy policy;
+  if (rest.ends_with(kAbort)) {
+    policy.abort_on_loss = true;
+    rest.resize(rest.size() - std::string(kAbort).size());
+  }
+  const size_t name_end = std::min(rest.find('('), rest.size());
+  for (const Form& form : kForms) {
+    if (rest.substr(0, name_end) != form.name) continue;
+    const auto numbers = numbers_in(rest.substr(name_end));
+    if (!numbers || numbers->size() < form.least || numbers->size() > form.most || numbers->size() == 2)
+      unknown(text);
+    policy.kind = form.kind;
+    if (!numbers->empty()) {
+      const double bound = numbers->front();
+      if (bound < form.low || bound > kMost || bound != std::floor(bound)) unknown(text);
+      policy.bound = static_cast<int64_t>(bound);
+    }
+    if (numbers->size() == 3) {
+      policy.slow_momentum = (*numbers)[1], policy.slow_rate = (*numbers)[2];
+      if (policy.slow_momentum < 0 || policy.slow_momentum >= 1 || policy.slow_rate <= 0) unknown(text);
+    }
+    return policy;
+  }
+  unknown(text);
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,53 @@
+#include "parallel/server/consistency/staleness_metrics.h"
+
+#include <map>
+#include <mutex>
+
+namespace troupe::parallel {
+
+struct LedgerBook {
+  std::mutex mutex;
+  std::map<std::string, Ledger> of;  // by server
+};
+
+void Ledgers::install(actors::Worker& worker) {
+  const auto book = std::make_shared<LedgerBook>();
+  worker.add_interceptor(std::unique_ptr<Ledgers>(new Ledgers(book)));
+  worker.add_metrics([book](actors::Worker::Metrics& m) {
+    std::lock_guard lock(book->mutex);
+    for (const auto& [server, ledger] : book->of) {
+      for (const auto& [delay, gradients] : ledger.delays)
+        m[server + ".delay_" + std::to_string(delay)] = gradients;
+      m[server + ".late"] = ledger.late;
+      m[server + ".aborted"] = ledger.aborted;
+      m[server + ".lost"] = ledger.lost;
+    }
+  });
+}
+
+Ledgers::Entry::Entry(actors::Worker& worker) {
+  const auto* ledgers = worker.interceptor<Ledgers>();
+  const auto* cell = static_cast<const actors::ActorCell*>(frame().actor);
+  if (!ledgers || !cell) return;
+  book_ = ledgers->book_;
+  const std::string& type = cell->type().name;
+  const size_t space = type.rfind(':');
+  name_ = type.substr(space == std::string::npos ? 0 : space + 1) + "#" + std::to_string(cell->id().creator) +
+          ":" + std::to_string(cell->id().number);
+  std::lock_guard lock(book_->mutex);
+  page_ = &book_->of[name_];
+}
+
+Ledgers::Entry::~Entry() {
+  if (!book_) return;
+  std::lock_guard lock(book_->mutex);
+  book_->of.erase(name_);
+}
+
+void Ledgers::Entry::write(const Ledger& ledger) {
+  if (!book_) return;
+  std::lock_guard lock(book_->mutex);
+  *page_ = ledger;
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,40 @@
+// The ledgers of a worker's servers, where its metrics() shows them.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "actors/worker/worker.h"
+#include "parallel/server/consistency/consistency.h"
+
+namespace troupe::parallel {
+
+/// What the servers of one worker have last written down. For each, named as Here::objects() does without
+/// namespaces, metrics() has "Server#0:3.delay_2", the gradients that were used two updates late, for every
+/// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in Ledger. They go with the
+/// server. Thread-safe. It sees no calls: interceptors are what a worker keeps for upper layers.
+class Ledgers final : public actors::Interceptor {
+ public:
+  /// Part of every worker's set-up.
+  static void install(actors::Worker& worker);
+
+  /// One server's, until it goes away.
+  class Entry {
+   public:
+    /// In the constructor of an actor of that worker.
+    explicit Entry(actors::Worker& worker);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    void write(const Ledger& ledger);
+
+   private:
+    std::shared_ptr<struct LedgerBook> book_;  // null: the worker shows none
+    std::string name_;
+    Ledger* page_ = nullptr;
+  };
+
+ private:
+  explicit Ledgers(std::shared_ptr<struct LedgerBook> book) : book_(std::move(book)) {}
+  std::shared_ptr<struct LedgerBook> book_;
+};
+
+}  // namespace troupe::parallel

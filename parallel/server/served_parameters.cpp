@@ -1,0 +1,331 @@
+#include "parallel/server/served_parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "autograd/distributed/context.h"
+#include "core/graph/node.h"
+#include "ops/arithmetic.h"
+#include "ops/index.h"
+#include "ops/view.h"
+#include "parallel/server/compression/compressor.h"
+
+namespace troupe::parallel {
+namespace {
+
+Shape shape_of(const std::vector<int64_t>& dims) { return Shape(std::span<const int64_t>(dims)); }
+
+// The values of all blocks as parameters; recorded where they are.
+Tensors assembled(const Served& served, const std::vector<Tensors>& blocks) {
+  std::vector<Tensors> parts(served.shapes.size());
+  for (size_t b = 0; b < blocks.size(); ++b)
+    for (size_t i = 0; i < served.extents[b].size(); ++i)
+      parts[static_cast<size_t>(served.extents[b][i].tensor)].push_back(blocks[b].at(i));
+  Tensors out;
+  for (size_t t = 0; t < parts.size(); ++t) {
+    const Tensor whole = parts[t].size() == 1 ? parts[t][0] : ops::concat(parts[t], 0);
+    out.push_back(whole.shape() == shape_of(served.shapes[t]) ? whole
+                                                              : ops::reshape(whole, served.shapes[t]));
+  }
+  return out;
+}
+
+// What of the tensors, one for each parameter, concerns block b.
+Tensors parts_of(const Served& served, const Tensors& tensors, size_t b) {
+  NoGradGuard guard;
+  Tensors out;
+  for (const Extent& e : served.extents[b]) {
+    const Tensor& t = tensors[static_cast<size_t>(e.tensor)];
+    const bool whole = !t.defined() || e.end - e.begin == t.numel();
+    out.push_back(whole ? t : ops::slice(ops::reshape(t, {t.numel()}), 0, e.begin, e.end));
+  }
+  return out;
+}
+
+// What block b has of the parameters.
+std::vector<Whole> wholes_of(const Served& served, size_t b) {
+  std::vector<Whole> out;
+  for (const Extent& e : served.extents[b]) {
+    const Shape whole = shape_of(served.shapes[static_cast<size_t>(e.tensor)]);
+    out.push_back({static_cast<DType>(served.dtype),
+                   e.end - e.begin == whole.numel() ? whole : Shape{e.end - e.begin}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<Extent>> cut(const std::vector<int64_t>& numels, int64_t item_bytes, int64_t servers,
+                                     int64_t block_bytes) {
+  if (servers < 1 || item_bytes < 1 || block_bytes < item_bytes)
+    throw_invalid(fmt::format(
+        "[server] {} servers and blocks of {} bytes; expected at least 1, and room for an element", servers,
+        block_bytes));
+  int64_t total = 0;
+  for (const int64_t n : numels) total += n;
+  const int64_t most = block_bytes / item_bytes;
+  const int64_t rounds = std::max<int64_t>((total + most * servers - 1) / (most * servers), 1);
+  const int64_t blocks = std::clamp<int64_t>(rounds * servers, 1, std::max<int64_t>(total, 1));
+  std::vector<std::vector<Extent>> out(static_cast<size_t>(blocks));
+  int64_t block = 0, at = 0;  // elements before this one
+  const auto end_of = [&](int64_t b) { return (b + 1) * (total / blocks) + std::min(b + 1, total % blocks); };
+  for (size_t t = 0; t < numels.size(); ++t) {
+    int64_t begin = 0;
+    do {  // a tensor without elements is in one block as well
+      while (block + 1 < blocks && at == end_of(block)) ++block;
+      const int64_t taken = std::min(numels[t] - begin, end_of(block) - at);
+      out[static_cast<size_t>(block)].push_back({static_cast<int64_t>(t), begin, begin + taken});
+      begin += taken, at += taken;
+    } while (begin < numels[t]);
+  }
+  return out;
+}
+
+Served serve(const Here& here, const std::vector<Place>& where, const Tensors& start,
+             const ServerOptions& options, const BlockOptions& blocks) {
+  if (where.empty() || start.empty())
+    throw_invalid(fmt::format("[server] {} tensors for servers on {} workers; expected at least one of each",
+                              start.size(), where.size()));
+  check_pulls(options.pull, "[server]");
+  Served served;
+  served.pull = options.pull, served.push = options.push;
+  std::vector<int64_t> numels;
+  for (const Tensor& t : start) {
+    if (!t.defined() || t.dtype() != start[0].dtype())
+      throw_invalid(fmt::format("[server] parameter {} is {}, and parameter 0 {}; expected one dtype",
+                                numels.size(), t.defined() ? t.str() : "undefined",
+                                start[0].defined() ? start[0].str() : "undefined"));
+    numels.push_back(t.numel());
+    served.shapes.emplace_back(t.shape().begin(), t.shape().end());
+  }
+  served.dtype = static_cast<int64_t>(start[0].dtype());
+  const auto servers = static_cast<int64_t>(where.size());
+  served.extents = cut(numels, static_cast<int64_t>(item_size(start[0].dtype())), servers, blocks.bytes);
+  for (size_t b = 0; b < served.extents.size(); ++b) {
+    if (options.optimizer == "lamb")
+      for (const Extent& e : served.extents[b])
+        if (e.end - e.begin != numels[static_cast<size_t>(e.tensor)])
+          throw_invalid(
+              fmt::format("[server] lamb needs whole tensors, and parameter {} is cut; expected one server "
+                          "and larger blocks",
+                          e.tensor));
+    served.servers.push_back(
+        here.spawn<Server>(where[b % where.size()], parts_of(served, start, b), options));
+  }
+  return served;
+}
+
+// ---- all blocks at once
+
+Future<Tensors> read(const Served& served, int64_t at_least) {
+  NoGradGuard guard;
+  return ask_all<&Server::read>(served.servers, at_least).then([served](const std::vector<Pulled>& all) {
+    NoGradGuard guard;
+    std::vector<Tensors> blocks;
+    for (const Pulled& pulled : all) blocks.push_back(pulled.values.parts);
+    return assembled(served, blocks);
+  });
+}
+
+Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
+  return ask_all<&Server::set_policy>(served.servers, policy).then([](const auto&) {});
+}
+
+Future<void> set_options(const Served& served, const ValueMap& changed) {
+  return ask_all<&Server::set_options>(served.servers, std::map<std::string, Value>(changed))
+      .then([](const auto&) {});
+}
+
+Future<std::vector<ServerReport>> report(const Served& served) {
+  return ask_all<&Server::report>(served.servers);
+}
+
+Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
+  return all(pushes).then([](const std::vector<Pushed>& all) {
+    Pushed out = all.at(0);
+    out.spent = {};
+    for (const Pushed& p : all)
+      out = {std::min(out.version, p.version), out.late || p.late, together(out.spent, p.spent)};
+    return out;
+  });
+}
+
+// ---- the client
+
+struct Client::State {
+  State(Served from, const ClientOptions& options)
+      : served((check_servers(from.servers.size(), "[server]"), std::move(from))),
+        servers(this->served.servers, options, "[server]"),
+        compressor(this->served.servers[0].worker().clock(), this->served.pull, this->served.push),
+        residuals(this->served.servers.size()) {}
+  void check(const Tensors& tensors) const;
+  Packed packed(Compressor::Message& message, const Tensors& gradients, size_t b, double weight);
+  Tensors take(Compressor::Message& message, const std::vector<Pulled>& blocks);
+  // What a push was refused with, or brought too late, was not sent: for each block, when its answer is
+  // there.
+  template <class T>
+  static std::function<void(size_t, const Result<T>&)> kept_if_lost(const std::shared_ptr<State>& state) {
+    if (!state->served.push.keeps_residual()) return nullptr;
+    const auto before = std::make_shared<const std::vector<Tensors>>(state->residuals);
+    return [state, before](size_t b, const Result<T>& result) {
+      if (!result.ok() || result.value().late) state->residuals[b] = (*before)[b];
+    };
+  }
+
+  Served served;
+  Membership<Server> servers;
+  Tensors values;  // of the last pull, under local(H)
+  Compressor compressor;
+  std::vector<Tensors> residuals;  // of each block, where pushes leave something out
+  struct {
+    uint64_t context = 0;
+    std::vector<Tensors> pulls;
+  } leaves;  // where gradients stay here: what was pulled in the last context
+};
+
+void Client::State::check(const Tensors& tensors) const {
+  if (tensors.size() != served.shapes.size())
+    throw_invalid(
+        fmt::format("[server] {} gradients for {} parameters", tensors.size(), served.shapes.size()));
+  for (size_t t = 0; t < tensors.size(); ++t)
+    if (tensors[t].defined() && tensors[t].shape() != shape_of(served.shapes[t]))
+      throw_invalid(fmt::format("[server] gradient {} is {}; its parameter has the shape {}", t,
+                                tensors[t].str(), shape_of(served.shapes[t]).str()));
+  if (servers.tickets[0].step < 0)
+    throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
+}
+
+// A push of weight 0 counts for nothing, so nothing is made good with it.
+Packed Client::State::packed(Compressor::Message& message, const Tensors& gradients, size_t b,
+                             double weight) {
+  if (weight == 0) message.push = {};
+  return compressor.pack(message, parts_of(served, gradients, b), weight == 0 ? nullptr : &residuals[b]);
+}
+
+Tensors Client::State::take(Compressor::Message& message, const std::vector<Pulled>& blocks) {
+  std::vector<Tensors> values_of;
+  Spent spent;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    servers.tickets[b] = blocks[b].ticket;
+    values_of.push_back(compressor.on() ? compressor.unpack(message, blocks[b].values, wholes_of(served, b))
+                                        : blocks[b].values.parts);
+    spent = together(spent, blocks[b].spent);
+  }
+  compressor.end(message, spent);
+  Tensors out = assembled(served, values_of);
+  values = servers.tickets[0].local_steps > 0 ? out : Tensors();
+  return out;
+}
+
+Client::Client(Served served, ClientOptions options)
+    : state_(std::make_shared<State>(std::move(served), options)) {}
+Client::~Client() {
+  if (state_) state_->servers.part();
+}
+Client::State& Client::state() const {
+  if (!state_) throw_invalid("[server] an empty client was used: it was moved from");
+  return *state_;
+}
+
+Future<void> Client::leave() { return state().servers.leave(); }
+
+Future<Tensors> Client::pull(int64_t at_least) const {
+  State& s = state();
+  const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
+  GradMode mode(grad_enabled() && !s.compressor.on());
+  auto message = s.compressor.begin(true, false);
+  const auto blocks =
+      s.servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least, message.pull); });
+  return all(blocks).then(
+      [state = state_, message, keeps, grad = grad_enabled()](const std::vector<Pulled>& all) mutable {
+        GradMode mode(grad);
+        Tensors out = state->take(message, all);
+        if (!keeps) return out;
+        for (Tensor& t : out) t = t.detach().set_requires_grad();
+        auto& leaves = state->leaves;
+        if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
+        leaves.pulls.push_back(out);
+        return out;
+      });
+}
+
+Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
+  State& s = state();
+  s.check(gradients);
+  NoGradGuard guard;
+  auto message = s.compressor.begin(false, true);
+  const auto lost = State::kept_if_lost<Pushed>(state_);
+  const auto pushed = s.servers.push<&Server::push>(
+      [&](size_t b) {
+        return std::tuple(s.servers.tickets[b], s.packed(message, gradients, b, weight), weight);
+      },
+      lost);
+  if (!s.compressor.on()) return pushed;
+  return pushed.then([state = state_, message](const Pushed& all) {
+    state->compressor.end(message, all.spent);
+    return all;
+  });
+}
+
+Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
+  State& s = state();
+  s.check(gradients);
+  NoGradGuard guard;
+  auto message = s.compressor.begin(true, true);
+  const auto lost = State::kept_if_lost<Pulled>(state_);
+  const auto blocks = s.servers.ask<&Server::push_pull>([&](size_t b) {
+    return std::tuple(s.servers.tickets[b], s.packed(message, gradients, b, weight), weight, message.pull);
+  });
+  for (size_t b = 0; lost && b < blocks.size(); ++b)
+    blocks[b].watch([lost, b](const Result<Pulled>& result) { lost(b, result); });
+  return all(blocks).then([state = state_, message](const std::vector<Pulled>& all) mutable {
+    NoGradGuard guard;
+    return state->take(message, all);
+  });
+}
+
+Future<Pushed> Client::push_context(double weight) const {
+  State& s = state();
+  auto& servers = s.servers;
+  if (!s.compressor.on())
+    return servers.push<&Server::push_context>(
+        [&](size_t b) { return std::tuple(servers.tickets[b], weight); });
+  check_context_push(servers.tickets[0], "[server]", "push_values()");
+  Tensors sums(s.served.shapes.size());
+  if (s.leaves.context == frame().context)
+    for (const Tensors& pull : s.leaves.pulls)
+      for (size_t t = 0; t < pull.size(); ++t) {
+        NoGradGuard guard;
+        const Tensor gradient = autograd::context_gradient(pull[t]);
+        if (gradient.defined())
+          sums[t] = sums[t].defined() ? ops::add(sums[t], gradient.detach()) : gradient.detach();
+      }
+  s.leaves = {};
+  return push(sums, weight);
+}
+
+Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
+  State& s = state();
+  if (s.values.empty())
+    throw_invalid(
+        "[server] push_values() outside of local(H): the last pull was under a policy that takes gradients");
+  s.check(values);
+  NoGradGuard guard;
+  Tensors differences;
+  for (size_t t = 0; t < values.size(); ++t)
+    differences.push_back(values[t].defined() ? ops::sub(s.values[t], values[t].detach()) : Tensor());
+  return push(differences, weight);
+}
+
+int64_t Client::version() const {
+  const auto& tickets = state().servers.tickets;
+  return std::min_element(tickets.begin(), tickets.end(),
+                          [](const Ticket& a, const Ticket& b) { return a.version < b.version; })
+      ->version;
+}
+int64_t Client::step() const { return state().servers.tickets[0].step; }
+int64_t Client::local_steps() const { return state().servers.tickets[0].local_steps; }
+const std::string& Client::name() const { return state().servers.name(); }
+
+}  // namespace troupe::parallel

@@ -1,0 +1,147 @@
+#include "parallel/server/server.h"
+
+#include <fmt/format.h>
+
+#include "autograd/distributed/context.h"
+#include "core/graph/copy_on_write.h"
+#include "ops/arithmetic.h"
+#include "ops/inplace.h"
+#include "ops/view.h"
+#include "optim/norm.h"
+#include "parallel/server/table.h"
+
+namespace troupe::parallel {
+
+Server::Server(Tensors start, ServerOptions options) : Shard(options) {
+  for (size_t i = 0; i < start.size(); ++i) {
+    if (!start[i].defined() || !is_floating(start[i].dtype()))
+      throw_invalid(fmt::format("[server] value {} is {}; expected a floating tensor", i,
+                                start[i].defined() ? start[i].str() : "undefined"));
+    values_.push_back(start[i].clone_data().set_requires_grad());
+  }
+  use(optim::make(options.optimizer, options.options, values_));
+}
+
+// ---- reading
+
+Tensors Server::pulled(const Consistency::Reading& reading) const {
+  Tensors out;
+  const bool recorded = frame().context != 0 && grad_enabled();
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (!reading.previous && recorded) {
+      out.push_back(values_[i]);
+      continue;
+    }
+    Tensor value = (reading.previous ? previous_ : values_)[i].detach();
+    if (recorded)
+      value.set_grad_fn(values_[i].gradient_edge());  // gradients are the parameter's all the same
+    out.push_back(std::move(value));
+  }
+  return out;
+}
+
+Task<Pulled> Server::pulling(std::string trainer, int64_t at_least, std::optional<Compression> how,
+                             Pushed pushed) {
+  const TimePoint start = how ? now() : TimePoint();
+  if (how) check_pull(*how, "[server]");
+  const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
+  Pulled out{reading.ticket, {pulled(reading), {}}, {}, pushed.late};
+  if (!how) co_return out;
+  const TimePoint packing = now();
+  if (how->on()) out.values = pack(out.values.parts, *how);
+  const TimePoint end = now();
+  out.spent = {(end - start).count() + pushed.spent.held, how->on() ? (end - packing).count() : 0,
+               pushed.spent.unpacking};
+  co_return out;
+}
+
+Task<Pulled> Server::pull(std::string trainer, int64_t at_least, std::optional<Compression> how) {
+  return pulling(std::move(trainer), at_least, how, {});
+}
+
+Task<Pulled> Server::read(int64_t at_least) {
+  co_await reached(at_least);
+  const Consistency::Reading reading{{consistency().open_step(), consistency().version()}};
+  co_return Pulled{reading.ticket, {pulled(reading), {}}, {}};
+}
+
+// ---- pushes
+
+void Server::check(const std::string& trainer, const Tensors& gradients) const {
+  const auto refuse = [&](const std::string& why) {
+    throw_invalid(fmt::format("[server] trainer \"{}\" pushes {}", trainer, why));
+  };
+  if (gradients.size() != values_.size())
+    refuse(fmt::format("{} gradients; expected {}", gradients.size(), values_.size()));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Tensor &g = gradients[i], &value = values_[i];
+    if (!g.defined()) continue;
+    if (g.shape() != value.shape() ||
+        (g.dtype() != value.dtype() && g.dtype() != compute_dtype(value.dtype())))
+      refuse(fmt::format("{} as gradient {}; expected {}", g.str(), i, value.str()));
+    if (!optim::all_finite(g))
+      refuse(
+          fmt::format("a gradient {} with NaN or infinite elements; the step is open: push another one, or "
+                      "none with weight 0",
+                      i));
+  }
+}
+
+Pushed Server::take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients,
+                              double weight) {
+  check(trainer, gradients);
+  for (Tensor& g : gradients)
+    if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
+  return take(trainer, ticket, std::move(gradients), weight);
+}
+
+Pushed Server::push(std::string trainer, Ticket ticket, Packed packed, double weight) {
+  if (packed.forms.empty()) return take_gradients(trainer, ticket, std::move(packed.parts), weight);
+  const TimePoint start = now();
+  std::vector<Whole> wholes;
+  for (const Tensor& value : values_) wholes.push_back({compute_dtype(value.dtype()), value.shape()});
+  Tensors gradients = unpack(std::move(packed), wholes);
+  const TimePoint unpacked = now();
+  Pushed pushed = take_gradients(trainer, ticket, std::move(gradients), weight);
+  pushed.spent = {(now() - start).count(), 0, (unpacked - start).count()};
+  return pushed;
+}
+
+Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
+  check_context_push(ticket, "[server]", "push_values()");
+  Tensors gradients;
+  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
+  return take_gradients(trainer, ticket, std::move(gradients), weight);
+}
+
+Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
+                               std::optional<Compression> how) {
+  const Pushed pushed = push(trainer, ticket, std::move(gradients), weight);
+  return pulling(std::move(trainer), 0, how, pushed);
+}
+
+void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {
+  Tensors sums(values_.size());
+  const double scale = shares.size() == 1 ? shares[0].factor : 1;  // in the step itself
+  for (size_t i = 0; i < sums.size(); ++i) {
+    Tensor& sum = sums[i];
+    for (const Share& share : shares) {
+      const Tensor& part = share.what[i];
+      if (!part.defined()) continue;
+      if (sum.defined())
+        ops::add_(sum, part, share.factor);
+      else
+        sum = shares.size() == 1 ? part : ops::mul(part, share.factor);
+    }
+  }
+  previous_.clear();
+  if (consistency().policy().kind == ServerPolicy::Kind::delayed)
+    for (const Tensor& value : values_) previous_.push_back(value.detach());
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (sums[i].defined()) replace_if_held(values_[i]);
+  optimizer.step(sums, scale);
+}
+
+actors::Hosting server_actors() { return hosting<Server, Table>(); }
+
+}  // namespace troupe::parallel

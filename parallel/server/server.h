@@ -1,0 +1,66 @@
+// Server: an actor that holds parameters for trainers that pull them, and push gradients.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "parallel/server/compression/packed.h"
+#include "parallel/server/server_base.h"
+
+namespace troupe::parallel {
+
+struct Pulled {
+  Ticket ticket;
+  Packed values;
+  Spent spent = {};
+  bool late = false;  ///< of push_pull(): as in Pushed
+  static constexpr auto fields = std::tuple(&Pulled::ticket, &Pulled::values, &Pulled::spent, &Pulled::late);
+};
+
+/// One block of parameters under one policy, with one optimizer. An actor like any other: a pull inside an
+/// autograd::Context is recorded, and gradients run back to the parameters; push_context() takes them from
+/// there. serve() makes as many as a model needs, and a Client speaks to all of them (parallel/server/served_parameters.h).
+///
+/// Values that a trainer has read do not change under it: an update makes new ones where old ones are held.
+class Server final : public Shard {
+ public:
+  /// Starts with copies of `start`. `invalid` on tensors that are not floating, and on options out of range.
+  Server(Tensors start, ServerOptions options);
+
+  /// The values, as soon as the policy lets the trainer read, with `at_least` that many updates in them.
+  /// `disconnected`, naming the lost worker, if the step that it waits for was aborted; `invalid` if it is
+  /// compressed and to be recorded, or compressed in a way that leaves something out.
+  Task<Pulled> pull(std::string trainer, int64_t at_least, std::optional<Compression> how);
+  /// For anybody, at any time: the values of that version or a later one.
+  Task<Pulled> read(int64_t at_least);
+  /// A gradient for each value (undefined: zeros), with the ticket of the pull that it was computed on. Under
+  /// local(H): what the local steps took away, start - end. `invalid`, with nothing changed: other shapes or
+  /// dtypes, elements that are not finite, and as unpack() and Consistency::push.
+  Pushed push(std::string trainer, Ticket ticket, Packed gradients, double weight);
+  /// The same with the gradients that the context of this call has for the values.
+  Pushed push_context(std::string trainer, Ticket ticket, double weight);
+  /// push(), then pull(): one message each way.
+  Task<Pulled> push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
+                         std::optional<Compression> how);
+  Tensors parameters() override { return values_; }
+
+  static constexpr auto remote = methods<Server, Tensors, ServerOptions>(
+      "join", &Server::join, "leave", &Server::leave, "set_policy", &Server::set_policy, "set_options",
+      &Server::set_options, "report", &Server::report, "pull", &Server::pull, "read", &Server::read, "push",
+      &Server::push, "push_context", &Server::push_context, "push_pull", &Server::push_pull);
+
+ private:
+  void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;
+  void check(const std::string& trainer, const Tensors& gradients) const;
+  Tensors pulled(const Consistency::Reading& reading) const;
+  // With what became of a push before it, if there was one.
+  Task<Pulled> pulling(std::string trainer, int64_t at_least, std::optional<Compression> how, Pushed pushed);
+  Pushed take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients, double weight);
+
+  Tensors values_;    // leaves
+  Tensors previous_;  // under delayed: before the last update
+};
+
+/// Actor types that servers need on every worker. Part of every cluster.
+actors::Hosting server_actors();
+
+}  // namespace troupe::parallel

@@ -1,0 +1,233 @@
+#include "parallel/server/server_base.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "actors/cell/this_call.h"
+#include "actors/worker/worker.h"
+#include "core/graph/node.h"
+
+namespace troupe::parallel {
+namespace {
+
+actors::Worker& worker_here() {
+  if (!frame().worker) throw_invalid("[server] no worker is active here: servers are actors");
+  return *static_cast<actors::Worker*>(frame().worker);
+}
+
+}  // namespace
+
+void check_pull(const Compression& how, const std::string& what) {
+  check_pulls(how, what);
+  if (how.on() && frame().context != 0 && grad_enabled())
+    throw_invalid(what + " a pull compressed as \"" + how.str() +
+                  "\" that a context records: gradients would not run back through it; expected it without "
+                  "compression, or under NoGradGuard");
+}
+
+void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead) {
+  if (frame().context == 0)
+    throw_invalid(what +
+                  " push_context() outside of a context; expected an autograd::Context around pull and push");
+  if (ticket.local_steps > 0)
+    throw_invalid(what + " push_context() under local(H): expected what the local steps changed, by " +
+                  instead);
+}
+
+// Rung when something has changed that somebody may wait for: by the actor, or by the loss of a worker.
+struct Shard::Bell {
+  Future<void> next() {
+    std::lock_guard lock(mutex);
+    return promise.future();
+  }
+  void ring() {
+    Promise<void> rung;
+    {
+      std::lock_guard lock(mutex);
+      std::swap(rung, promise);
+    }
+    rung.set();
+  }
+  std::mutex mutex;
+  Promise<void> promise;
+};
+
+Shard::Shard(const ServerOptions& options)
+    : options_(options),
+      state_(options.policy, options.trainers),
+      bell_(std::make_shared<Bell>()),
+      entry_(worker_here()) {
+  worker_here().on_lost(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
+    if (const auto alive = bell.lock()) alive->ring();
+  });
+}
+
+void Shard::use(std::unique_ptr<optim::Optimizer> optimizer) {
+  optimizer_ = std::move(optimizer);
+  set_policy(state_.policy());
+}
+
+// Of what the optimizer has: nothing, if the shard has no tensors but rows.
+std::unique_ptr<optim::Optimizer> Shard::averager(const ServerPolicy& policy) const {
+  const ValueMap options{{"lr", policy.slow_rate}, {"momentum", policy.slow_momentum}};
+  const Tensors& all = optimizer_->params();
+  return all.empty() ? optim::make("sgd", options, optim::NoParameters()) : optim::make("sgd", options, all);
+}
+
+TimePoint Shard::now() const { return worker_here().clock().now(); }
+
+// ---- who is there
+
+void Shard::join(std::string trainer, WorkerId worker) {
+  if (worker_here().members().loss(worker))
+    throw_invalid(fmt::format("[server] trainer \"{}\" is on {}, which is lost", trainer,
+                              worker_here().members().name_of(worker)));
+  state_.join(trainer);
+  if (worker != worker_here().id()) worker_here().watch(worker);
+  homes_[trainer] = worker;
+  bell_->ring();
+}
+
+void Shard::leave(std::string trainer) {
+  state_.leave(trainer);
+  homes_.erase(trainer);
+  gone(trainer);
+  close_steps();
+}
+
+void Shard::notice_losses() {
+  actors::Members& members = worker_here().members();
+  const uint64_t epoch = members.epoch();
+  if (members_seen_ == epoch) return;
+  members_seen_ = epoch;
+  for (auto it = homes_.begin(); it != homes_.end();) {
+    const auto loss = members.loss(it->second);
+    if (!loss) {
+      ++it;
+      continue;
+    }
+    const std::string who =
+        fmt::format("trainer \"{}\" was lost with {}", it->first, members.name_of(it->second));
+    const int64_t step = state_.open_step();
+    if (state_.lose(it->first)) {
+      held_.clear();
+      abort_ =
+          Error(ErrorKind::disconnected,
+                fmt::format("[server] step {} was aborted: {}; pull again, and do it without", step, who))
+              .with_worker(members.name_of(it->second));
+      last_loss_ = abort_->message();
+    } else {
+      last_loss_ = fmt::format("[server] {}: step {} closes on the rest", who, step);
+    }
+    gone(it->first);
+    it = homes_.erase(it);
+  }
+  close_steps();
+}
+
+// ---- reading
+
+std::string Shard::awaited() const {
+  if (state_.joined() < options_.trainers)
+    return fmt::format("trainers to join: {} of {} have", state_.joined(), options_.trainers);
+  std::string missing;
+  for (const std::string& trainer : state_.missing()) {
+    const auto home = homes_.find(trainer);
+    missing += (missing.empty() ? "" : ", ") + fmt::format("\"{}\"", trainer);
+    if (home != homes_.end()) missing += " on " + worker_here().members().name_of(home->second);
+  }
+  return fmt::format("the pushes of step {} under {}: missing is trainer {}", state_.open_step(),
+                     state_.policy().str(), missing.empty() ? "none" : missing);
+}
+
+Task<Consistency::Reading> Shard::reading(std::string trainer, int64_t at_least) {
+  const int64_t aborted = state_.ledger().aborted;
+  while (true) {
+    const Future<void> changed = bell_->next();  // asked for before looking: no ring goes unheard
+    notice_losses();
+    if (state_.ledger().aborted != aborted) throw *abort_;
+    if (state_.may_read(trainer) && state_.version() >= at_least) co_return state_.read(trainer);
+    this_call::waits_for(awaited());
+    co_await changed;
+  }
+}
+
+Task<void> Shard::reached(int64_t version) {
+  while (true) {
+    const Future<void> changed = bell_->next();
+    notice_losses();
+    if (state_.version() >= version) co_return;
+    this_call::waits_for(awaited());
+    co_await changed;
+  }
+}
+
+// ---- pushes, and the steps that they close
+
+Pushed Shard::take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight) {
+  notice_losses();
+  const auto verdict = state_.push(trainer, ticket, weight);
+  if (verdict.taken == Consistency::Taken::now)
+    apply({{verdict.factor, std::move(what)}}, static_cast<double>(verdict.delay));
+  else if (verdict.taken == Consistency::Taken::later)
+    held_[verdict.step][trainer] = {weight, std::move(what)};
+  close_steps();
+  return {state_.version(), verdict.taken == Consistency::Taken::never, {}};
+}
+
+void Shard::close_steps() {
+  while (const auto closing = state_.close()) apply(shares_of(*closing), closing->delay);
+  entry_.write(state_.ledger());
+  bell_->ring();
+}
+
+std::vector<Shard::Share> Shard::shares_of(const Consistency::Closing& closing) {
+  std::vector<Share> shares;
+  for (auto& [trainer, share] : held_[closing.step])
+    if (share.factor > 0) shares.push_back({share.factor * closing.factor, std::move(share.what)});
+  held_.erase(closing.step);
+  return shares;
+}
+
+void Shard::apply(std::vector<Share> shares, double delay) {
+  std::erase_if(shares, [](const Share& share) { return share.factor == 0; });
+  if (shares.empty()) return;
+  NoGradGuard guard;
+  optim::Optimizer& optimizer = averager_ ? *averager_ : *optimizer_;
+  const double lr = optimizer.lr();
+  const bool slower = options_.lr_by_delay && delay > 0;
+  if (slower) optimizer.set_lr(lr / (1 + delay));
+  update(optimizer, shares);
+  if (slower) optimizer.set_lr(lr);
+}
+
+// ---- changes while running
+
+void Shard::set_policy(ServerPolicy policy) {
+  for (const auto& closing : state_.set_policy(policy)) apply(shares_of(closing), closing.delay);
+  // SlowMo (Wang et al. 2020): momentum over the averages, which are steps along the mean difference.
+  if (policy.kind != ServerPolicy::Kind::local)
+    averager_.reset();
+  else if (!averager_ || averager_->number("momentum") != policy.slow_momentum)
+    averager_ = averager(policy);
+  else
+    averager_->set_lr(policy.slow_rate);
+  close_steps();
+}
+
+void Shard::set_options(std::map<std::string, Value> changed) {
+  optimizer_->change_options(0, ValueMap(changed.begin(), changed.end()));
+}
+
+ServerReport Shard::report() {
+  notice_losses();
+  const Ledger& ledger = state_.ledger();
+  return {state_.policy().str(), state_.version(),
+          state_.open_step(),    state_.trainers(),
+          state_.missing(),      {ledger.delays.begin(), ledger.delays.end()},
+          ledger.late,           ledger.aborted,
+          ledger.lost,           last_loss_};
+}
+
+}  // namespace troupe::parallel

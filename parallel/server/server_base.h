@@ -1,0 +1,118 @@
+// What all server actors have in common: trainers that read and push, steps that close, and the waiting in
+// between.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/actor.h"
+#include "actors/cell/methods.h"
+#include "optim/optimizer.h"
+#include "parallel/server/compression/compression.h"
+#include "parallel/server/consistency/consistency.h"
+#include "parallel/server/consistency/staleness_metrics.h"
+
+namespace troupe::parallel {
+
+struct ServerOptions {
+  std::string optimizer = "sgd";  ///< as optim::make() takes it; "lamb" needs tensors that are not cut
+  ValueMap options = {};          ///< of the optimizer
+  ServerPolicy policy = {};
+  int64_t trainers = 1;              ///< nobody reads before so many have joined
+  bool lr_by_delay = false;          ///< a step with delay d has the rate lr / (1 + d) (Zhang et al. 2016)
+  Compression pull = {}, push = {};  ///< of what trainers read, and of what they send
+  static constexpr auto fields = std::tuple(
+      &ServerOptions::optimizer, &ServerOptions::options, &ServerOptions::policy, &ServerOptions::trainers,
+      &ServerOptions::lr_by_delay, &ServerOptions::pull, &ServerOptions::push);
+};
+
+/// What became of a push.
+struct Pushed {
+  int64_t version = 0;  ///< of the values now
+  bool late = false;    ///< dropped: its step had closed without it
+  Spent spent = {};
+  static constexpr auto fields = std::tuple(&Pushed::version, &Pushed::late, &Pushed::spent);
+};
+
+struct ServerReport {
+  std::string policy;
+  int64_t version = 0;                              ///< updates so far
+  int64_t open_step = 0;                            ///< the oldest that not all have pushed
+  std::vector<std::string> trainers, missing;       ///< that are there; of them, who has not pushed that step
+  std::vector<std::pair<int64_t, int64_t>> delays;  ///< and how many gradients had it, as in Ledger
+  int64_t late = 0, aborted = 0, lost = 0;          ///< as in Ledger
+  std::string last_loss;                            ///< what losing a trainer meant, the last time
+  static constexpr auto fields =
+      std::tuple(&ServerReport::policy, &ServerReport::version, &ServerReport::open_step,
+                 &ServerReport::trainers, &ServerReport::missing, &ServerReport::delays, &ServerReport::late,
+                 &ServerReport::aborted, &ServerReport::lost, &ServerReport::last_loss);
+};
+
+/// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".
+void check_pull(const Compression& how, const std::string& what);
+/// `invalid` where gradients of a context are no push; `instead`: the client's method that is one.
+void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead);
+
+/// Base of the actors that hold parameters for trainers. Where an update needs several gradients, they are
+/// kept and added up in the order of the trainers' names: the same bits whoever comes first.
+class Shard : public Actor {
+ public:
+  /// `worker`: where the trainer lives; with that it is lost.
+  void join(std::string trainer, WorkerId worker);
+  void leave(std::string trainer);
+  /// What is held for steps that close by this is used first.
+  void set_policy(ServerPolicy policy);
+  /// Options of the optimizer: the learning rate, say. From the next update on.
+  void set_options(std::map<std::string, Value> changed);
+  ServerReport report();
+
+ protected:
+  /// In a constructor; the optimizer follows with use().
+  explicit Shard(const ServerOptions& options);
+  void use(std::unique_ptr<optim::Optimizer> optimizer);
+
+  /// A gradient is the sum of factor * what.
+  struct Share {
+    double factor = 0;
+    Tensors what;
+  };
+  virtual void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) = 0;
+  /// A trainer has left, or was lost.
+  virtual void gone(const std::string& /*trainer*/) {}
+
+  /// Goes on when the trainer may read, and the values have that version at least.
+  Task<Consistency::Reading> reading(std::string trainer, int64_t at_least);
+  /// Goes on when the values have that version.
+  Task<void> reached(int64_t version);
+  /// A push whose tensors have been checked.
+  Pushed take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight);
+  const Consistency& consistency() const { return state_; }
+  TimePoint now() const;
+  /// An update is that of an average, under local(H): by SGD with SlowMo's numbers.
+  bool averaging() const { return averager_ != nullptr; }
+
+ private:
+  struct Bell;
+  void notice_losses();
+  std::string awaited() const;  // who has to do something before values change
+  void close_steps();
+  void apply(std::vector<Share> shares, double delay);
+  std::vector<Share> shares_of(const Consistency::Closing& closing);
+
+  ServerOptions options_;
+  Consistency state_;
+  std::unique_ptr<optim::Optimizer> averager(const ServerPolicy& policy) const;
+  std::unique_ptr<optim::Optimizer> optimizer_, averager_;  // averager_: under local(H)
+  std::map<std::string, WorkerId> homes_;
+  std::map<int64_t, std::map<std::string, Share>> held_;  // by step and trainer; factor: the weight
+  std::shared_ptr<Bell> bell_;
+  std::optional<uint64_t> members_seen_;  // epoch
+  std::optional<Error> abort_;            // of the last step that was aborted
+  std::string last_loss_;
+  Ledgers::Entry entry_;
+};
+
+}  // namespace troupe::parallel

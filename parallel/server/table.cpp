@@ -1,0 +1,171 @@
+#include "parallel/server/table.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "autograd/distributed/context.h"
+#include "core/base/generator.h"
+#include "ops/inplace.h"
+#include "ops/view.h"
+#include "optim/norm.h"
+
+namespace troupe::parallel {
+
+Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t seed) {
+  const Tensor rows = Tensor::empty({ids.numel(), width});
+  const Tensor at = ids.contiguous_data();
+  const uint64_t start = splitmix64(seed);
+  for (int64_t k = 0; k < ids.numel(); ++k)
+    for (int64_t j = 0; j < width; ++j) {
+      const auto element = static_cast<uint64_t>(at.data<int64_t>()[k] * width + j);
+      const double u = static_cast<double>(splitmix64(start + element) >> 11) * 0x1p-53;
+      rows.data<float>()[k * width + j] = static_cast<float>(scale * (2 * u - 1));
+    }
+  return rows;
+}
+
+Table::Table(TableShard shard, ServerOptions options)
+    : Shard(options), shard_(shard), steps_(options.optimizer) {
+  if (shard.count < 0 || shard.width < 1 || shard.stride < 1 || shard.first < 0 ||
+      (shard.count > 0 && shard.first + (shard.count - 1) * shard.stride >= shard.rows))
+    throw_invalid(fmt::format("[table] {} rows from {} on, {} apart, of width {}; the table has {} rows",
+                              shard.count, shard.first, shard.stride, shard.width, shard.rows));
+  const Tensor ids = Tensor::empty({shard.count}, int64);
+  for (int64_t k = 0; k < shard.count; ++k) ids.data<int64_t>()[k] = shard.first + k * shard.stride;
+  table_ = initial_rows(ids, shard.width, shard.scale, shard.seed);
+  auto optimizer = optim::make(options.optimizer, options.options, optim::NoParameters());
+  const ValueMap map = optimizer->options_map(0);
+  if (const auto it = map.find("initial_accumulator_value");
+      it != map.end() && optimizer->number("initial_accumulator_value") != 0)
+    throw_invalid("[table] adagrad with an initial_accumulator_value; expected 0: rows begin at any step");
+  use(std::move(optimizer));
+}
+
+// Numbers of the whole table as those of this shard.
+Tensor Table::here(const Tensor& ids) const {
+  if (!ids.defined() || ids.dtype() != int64 || ids.dim() != 1)
+    throw_invalid(
+        fmt::format("[table] ids are {}; expected int64 [k]", ids.defined() ? ids.str() : "undefined"));
+  const Tensor given = ids.contiguous_data(), out = Tensor::empty({ids.numel()}, int64);
+  for (int64_t k = 0; k < ids.numel(); ++k) {
+    const int64_t id = given.data<int64_t>()[k], from = id - shard_.first, at = from / shard_.stride;
+    if (from < 0 || from % shard_.stride != 0 || at >= shard_.count)
+      throw_invalid(
+          id < 0 || id >= shard_.rows
+              ? fmt::format("[table] row {} is out of range; the table has {} rows", id, shard_.rows)
+              : fmt::format("[table] row {} is not here; expected one of {}, {}, ... ({} rows)", id,
+                            shard_.first, shard_.first + shard_.stride, shard_.count));
+    out.data<int64_t>()[k] = at;
+  }
+  return out;
+}
+
+// ---- reading
+
+Tensor Table::values(const Tensor& ids, bool previous) const {
+  const Tensor rows = rows_of(table_, ids);
+  if (!previous || previous_at_.empty()) return rows;
+  const size_t bytes = static_cast<size_t>(shard_.width) * sizeof(float);
+  for (int64_t k = 0; k < ids.numel(); ++k)
+    if (const auto it = previous_at_.find(ids.data<int64_t>()[k]); it != previous_at_.end())
+      std::memcpy(rows.bytes() + static_cast<size_t>(k) * bytes,
+                  previous_.values.bytes() + static_cast<size_t>(it->second) * bytes, bytes);
+  return rows;
+}
+
+Task<PulledRows> Table::pull(std::string trainer, Tensor ids, std::optional<Compression> how) {
+  const TimePoint start = how ? now() : TimePoint();
+  if (how) check_pull(*how, "[table]");
+  const Tensor at = here(ids);
+  const Consistency::Reading reading = co_await this->reading(trainer, 0);
+  Tensor rows = values(at, reading.previous);
+  if (frame().context != 0 && grad_enabled()) {
+    rows.set_requires_grad();
+    Recorded& recorded = recorded_[trainer];
+    if (std::exchange(recorded.context, frame().context) != frame().context) recorded.rows.clear();
+    recorded.rows.push_back({at, rows});
+  }
+  PulledRows out{reading.ticket, {{rows}, {}}, {}};
+  if (!how) co_return out;
+  const TimePoint packing = now();
+  if (how->on()) out.rows = pack(out.rows.parts, *how);
+  const TimePoint end = now();
+  out.spent = {(end - start).count(), how->on() ? (end - packing).count() : 0, 0};
+  co_return out;
+}
+
+Tensor Table::read(Tensor ids) { return values(here(ids), false); }
+
+// ---- pushes
+
+Pushed Table::push(std::string trainer, Ticket ticket, Tensor ids, Packed packed, double weight) {
+  const bool timed = !packed.forms.empty();
+  const TimePoint start = timed ? now() : TimePoint();
+  const Tensor at = here(ids);
+  const Shape shape{at.numel(), shard_.width};
+  const auto refuse = [&](const std::string& what) {
+    throw_invalid(fmt::format("[table] trainer \"{}\" pushes {}", trainer, what));
+  };
+  const Tensors unpacked = unpack(std::move(packed), {{float32, shape}});
+  const TimePoint unpacked_at = timed ? now() : TimePoint();
+  const Tensor gradients = unpacked.size() == 1 ? unpacked[0] : Tensor();
+  if (!gradients.defined() || gradients.shape() != shape || gradients.dtype() != float32)
+    refuse(fmt::format("{} for {} rows; expected float32 {}",
+                       gradients.defined() ? gradients.str() : "nothing", at.numel(), shape.str()));
+  if (!optim::all_finite(gradients))
+    refuse("gradients with NaN or infinite elements; the step is open: push others, or none with weight 0");
+  Pushed pushed = take(trainer, ticket, {at, gradients.detach().contiguous_data()}, weight);
+  if (timed) pushed.spent = {(now() - start).count(), 0, (unpacked_at - start).count()};
+  return pushed;
+}
+
+Pushed Table::push_context(std::string trainer, Ticket ticket, double weight) {
+  check_context_push(ticket, "[table]", "push()");
+  std::vector<Share> pulled;
+  const auto it = recorded_.find(trainer);
+  if (it != recorded_.end() && it->second.context == frame().context)
+    for (const Rows& rows : it->second.rows)
+      if (const Tensor g = autograd::context_gradient(rows.values); g.defined())
+        pulled.push_back({1, {rows.ids, g.detach().contiguous_data()}});
+  Rows all = sum(pulled, shard_.width);
+  if (!optim::all_finite(all.values))
+    throw_invalid(fmt::format(
+        "[table] trainer \"{}\" pushes gradients with NaN or infinite elements; the step is open", trainer));
+  const Pushed pushed = take(trainer, ticket, {all.ids, all.values}, weight);
+  if (it != recorded_.end()) recorded_.erase(it);
+  return pushed;
+}
+
+// All rows that the shares have, each once, in the order of their appearance.
+Table::Rows Table::sum(const std::vector<Share>& shares, int64_t width) {
+  std::unordered_map<int64_t, int64_t> at;
+  std::vector<int64_t> ids;
+  for (const Share& share : shares)
+    for (const int64_t id : share.what[0].to_vector<int64_t>())
+      if (at.try_emplace(id, static_cast<int64_t>(ids.size())).second) ids.push_back(id);
+  Rows out{Tensor::of(ids), Tensor::zeros({static_cast<int64_t>(ids.size()), width})};
+  for (const Share& share : shares) {
+    const auto factor = static_cast<float>(share.factor);
+    const int64_t* id = share.what[0].data<int64_t>();
+    const float* g = share.what[1].data<float>();
+    for (int64_t k = 0; k < share.what[0].numel(); ++k) {
+      float* row = out.values.data<float>() + at[id[k]] * width;
+      for (int64_t j = 0; j < width; ++j) row[j] += factor * g[k * width + j];
+    }
+  }
+  return out;
+}
+
+void Table::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {
+  const Rows rows = sum(shares, shard_.width);
+  previous_at_.clear();
+  if (consistency().policy().kind == ServerPolicy::Kind::delayed) {
+    previous_ = {rows.ids, rows_of(table_, rows.ids)};
+    for (int64_t k = 0; k < rows.ids.numel(); ++k) previous_at_[rows.ids.data<int64_t>()[k]] = k;
+  }
+  if (rows.ids.numel() > 0)
+    (averaging() ? averages_ : steps_).step(table_, rows.ids, rows.values, optimizer.options_map(0));
+}
+
+}  // namespace troupe::parallel

@@ -1,0 +1,84 @@
+// Table: an actor that holds some rows of an embedding table, for trainers that read rows and push gradients
+// of rows.
+#pragma once
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "parallel/server/compression/packed.h"
+#include "parallel/server/row_optimizer.h"
+#include "parallel/server/server_base.h"
+
+namespace troupe::parallel {
+
+/// Which rows of a table one of its servers has, and how they start.
+struct TableShard {
+  int64_t rows = 0, width = 0;    ///< of the whole table
+  int64_t first = 0, stride = 1;  ///< this server has rows first, first + stride, ...
+  int64_t count = 0;              ///< so many
+  double scale = 0;               ///< they start uniform in [-scale, scale), by number and seed
+  uint64_t seed = 0;
+  static constexpr auto fields =
+      std::tuple(&TableShard::rows, &TableShard::width, &TableShard::first, &TableShard::stride,
+                 &TableShard::count, &TableShard::scale, &TableShard::seed);
+};
+
+/// The first values of rows ids int64 [k] -> float32 [k, width], whichever server has them.
+Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t seed);
+
+struct PulledRows {
+  Ticket ticket;
+  Packed rows;  // one tensor
+  Spent spent = {};
+  static constexpr auto fields = std::tuple(&PulledRows::ticket, &PulledRows::rows, &PulledRows::spent);
+};
+
+/// A part of a table under one policy, with one optimizer that steps row by row (RowSteps). Rows are numbered
+/// as in the whole table. As with a Server, a pull inside an autograd::Context is recorded: the rows that it
+/// gives are leaves of their own, so a gradient is as small as what was read. serve_table() makes one for
+/// each place, and a TableClient speaks to all of them (parallel/server/served_table.h).
+class Table final : public Shard {
+ public:
+  Table(TableShard shard, ServerOptions options);
+
+  /// ids int64 [k], distinct -> rows [k, width], when the policy lets the trainer read. `invalid` for rows
+  /// that are not here, and as Server::pull. Several pulls in a step read for the same step.
+  Task<PulledRows> pull(std::string trainer, Tensor ids, std::optional<Compression> how);
+  /// For anybody: the values of now.
+  Tensor read(Tensor ids);
+  /// A gradient [k, width] for distinct rows, which may be none. `invalid`, with nothing changed: other
+  /// shapes, rows that are not here, elements that are not finite, and as unpack() and Consistency::push.
+  Pushed push(std::string trainer, Ticket ticket, Tensor ids, Packed gradients, double weight);
+  /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
+  /// in it.
+  Pushed push_context(std::string trainer, Ticket ticket, double weight);
+
+  static constexpr auto remote = methods<Table, TableShard, ServerOptions>(
+      "join", &Table::join, "leave", &Table::leave, "set_policy", &Table::set_policy, "set_options",
+      &Table::set_options, "report", &Table::report, "pull", &Table::pull, "read", &Table::read, "push",
+      &Table::push, "push_context", &Table::push_context);
+
+ private:
+  struct Rows {
+    Tensor ids, values;  // ids: of this shard, from 0
+  };
+  void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;
+  void gone(const std::string& trainer) override { recorded_.erase(trainer); }
+  Tensor here(const Tensor& ids) const;
+  Tensor values(const Tensor& ids, bool previous) const;
+  static Rows sum(const std::vector<Share>& shares, int64_t width);
+
+  TableShard shard_;
+  Tensor table_;  // [count, width]
+  RowSteps steps_, averages_{"sgd"};
+  Rows previous_;  // under delayed: what the last update changed, before it
+  std::unordered_map<int64_t, int64_t> previous_at_;
+  struct Recorded {
+    uint64_t context = 0;
+    std::vector<Rows> rows;  // values: leaves
+  };
+  std::map<std::string, Recorded> recorded_;  // by trainer: what it pulled in its last context
+};
+
+}  // namespace troupe::parallel
