@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/logic.h"
 #include "ops/dispatch/promote.h"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/index.h"
 #include "ops/matmul.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 
 namespace troupe::ops {

@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/view.h"
 

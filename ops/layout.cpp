@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/view.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ops/arithmetic.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
 #include "ops/view.h"

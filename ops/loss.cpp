@@ -4,7 +4,7 @@
 
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/index.h"
 #include "ops/reduce.h"

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cumulative.h"
 #include "ops/index.h"

@@ -1,7 +1,7 @@
 #include "ops/softmax.h"
 
 #include "ops/arithmetic.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"

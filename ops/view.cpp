@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 
 namespace troupe::ops {

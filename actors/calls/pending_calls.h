@@ -17,7 +17,8 @@
 
 #include "actors/runtime/cancellable.h"
 #include "actors/calls/flow_control.h"
-#include "actors/cell/interceptor.h"
+#include "actors/calls/caller_state.h"
+#include "net/wire/wire.h"
 #include "actors/calls/call_limit.h"
 #include "core/async/future.h"
 

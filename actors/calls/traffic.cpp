@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "actors/codec.h"
-#include "actors/worker/worker.h"
 
 namespace troupe::actors {
 namespace {
@@ -43,51 +41,6 @@ TrafficReport Traffic::report(int64_t own, const std::function<int64_t()>& other
   report.busy += std::max<int64_t>(before, busy_ - own);
   if (calls() != report.peers) ++report.busy;
   return report;
-}
-
-void install_traffic(Worker& worker) {
-  struct Hook final : Interceptor {
-    explicit Hook(Worker& w) : self(w.id()), traffic(w.traffic()) {}
-    void outgoing_call(const CallerState&, net::Call& call) override { count(call, 1); }
-    void call_not_sent(net::Call& call) override { count(call, -1); }
-    void arrived(WorkerId from, net::Packet& packet) override { traffic.arrived(from, packet); }
-    // A call within the worker is never on its way: it is being handled from the start.
-    void count(const net::Call& call, int64_t n) {
-      if (call.target.owner != self) traffic.sent(call, n);
-    }
-    const WorkerId self;
-    Traffic& traffic;
-  };
-  worker.add_interceptor(std::make_unique<Hook>(worker));
-  worker.add_service(kTraffic, [&worker](const Ref<Invocation>& call) {
-    auto [gone] = ListCodec<std::vector<WorkerId>>::from(std::move(call->call().args), kTraffic);
-    for (const WorkerId lost : gone)
-      if (lost != worker.id())
-        worker.lose(lost,
-                    Error(ErrorKind::disconnected, "so says " + worker.members().name_of(call->from())));
-    // This question keeps the worker busy: as an invocation, and on its way in.
-    const int64_t own = call->from() == worker.id() ? 1 : 2;
-    std::vector<std::string> waits;
-    TrafficReport report = worker.traffic().report(own, [&] {
-      waits = worker.waits_for();
-      std::erase_if(waits, [](const std::string& label) { return label.starts_with(kTraffic); });
-      return static_cast<int64_t>(waits.size()) + worker.metrics()["backward_passes"];
-    });
-    report.worker = worker.id();
-    report.lost.insert(gone.begin(), gone.end());  // those that it never knew as well
-    for (const WorkerId lost : worker.members().lost()) report.lost.insert(lost);
-    waits.resize(std::min<size_t>(waits.size(), 3));
-    report.waits = std::move(waits);
-    call->complete(report.to_value());
-  });
-  worker.add_service(kAlive, [&worker](const Ref<Invocation>& call) {
-    std::vector<std::string> alive = worker.actor_labels();
-    const auto metrics = worker.metrics();
-    for (const char* kind : {"contexts", "owned_values", "pending_references"})
-      if (const auto at = metrics.find(kind); at != metrics.end() && at->second)
-        alive.push_back(std::to_string(at->second) + " " + kind + " on " + worker.name());
-    call->complete(to_value(std::move(alive)));
-  });
 }
 
 }  // namespace troupe::actors

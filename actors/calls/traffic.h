@@ -11,8 +11,6 @@
 
 namespace troupe::actors {
 
-class Worker;
-
 /// Services: a worker's TrafficReport (such calls are not counted), given the workers that the asker has
 /// lost: they are lost to this one as well; and what is alive on it, as texts.
 inline constexpr const char* kTraffic = "cluster.traffic";
@@ -48,8 +46,5 @@ class Traffic {
   mutable std::mutex mutex_;
   std::map<WorkerId, TrafficReport::Calls> calls_;
 };
-
-/// Makes the worker count, and adds the services. Part of its construction.
-void install_traffic(Worker& worker);
 
 }  // namespace troupe::actors

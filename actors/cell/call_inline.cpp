@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "actors/cell/cell.h"
-#include "actors/worker/worker.h"
 #include "core/graph/node.h"
 
 namespace troupe::actors {
@@ -20,7 +19,7 @@ size_t method_of(const ActorCell& cell, uint64_t id) {
 Future<Value> run_in_place(const std::string& method, ValueList args) {
   const auto cell = current_cell();
   if (!cell) throw_invalid("[call] " + method + " can run in place only in an actor; this thread runs none");
-  Worker& worker = cell->worker();
+  const ActorHost& host = cell->host();
   net::Call call;  // without a number: nobody is sent a reply, and nothing is recorded
   call.target = cell->id();
   call.method = net::method_id(method);
@@ -28,13 +27,13 @@ Future<Value> run_in_place(const std::string& method, ValueList args) {
   call.grad_enabled = grad_enabled();
   if (frame().deadline != TimePoint::max())
     call.timeout_us = std::max<int64_t>(
-        1, std::chrono::duration_cast<std::chrono::microseconds>(frame().deadline - worker.clock().now())
+        1, std::chrono::duration_cast<std::chrono::microseconds>(frame().deadline - host.clock.now())
                .count());
   call.args = std::move(args);
   const size_t index = method_of(*cell, call.method);
   Promise<Value> promise;
   const auto invocation =
-      make_ref<Invocation>(worker, worker.id(), std::move(call),
+      make_ref<Invocation>(host, host.id, std::move(call),
                            [promise](net::Reply& reply) { promise.complete(std::move(reply.result)); });
   invocation->set_target(cell, index);
   invocation->run();

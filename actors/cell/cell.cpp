@@ -3,31 +3,30 @@
 #include <algorithm>
 
 #include "actors/cell/suspension.h"
-#include "actors/worker/worker.h"
 
 namespace troupe::actors {
 
-ActorCell::ActorCell(Worker& worker, ObjectId id, const ActorType& type, uint64_t seed)
-    : worker_(worker), id_(id), type_(type), stream_(seed), mailbox_(worker.runtime().make_mailbox()) {
-  label_ = worker.name() + " (" + type.name + "#" + std::to_string(id.number) + ")";
+ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed)
+    : host_(host), id_(id), type_(type), stream_(seed), mailbox_(host.runtime.make_mailbox()) {
+  label_ = host.name + " (" + type.name + "#" + std::to_string(id.number) + ")";
   // Most of what an actor takes: neither more of them nor longer ones than needed.
-  method_labels_.reserve(type.methods.size() + worker.actor_methods().size());
+  method_labels_.reserve(type.methods.size() + host.actor_methods.size());
   const auto add = [&](const std::string& method) {
     method_labels_.push_back(method + " on " + label_);
     method_labels_.back().shrink_to_fit();
   };
   for (const auto& m : type.methods) add(type.name + "::" + m.name);
-  for (const auto& m : worker.actor_methods()) add(m.name);
+  for (const auto& m : host.actor_methods) add(m.name);
   const size_t kinds = method_labels_.size() + 1;
   paces_ = std::make_unique<Pace[]>(kinds);
-  of_type_ = worker.habits(type, kinds + 2);
+  of_type_ = host.live_cells.statistics(type, kinds + 2);
   for (size_t i = 0; i < kinds; ++i) paces_[i].begin_like(of_type_[i].pace);
-  worker_.cell_made();
+  host.live_cells.made();
 }
 
 ActorCell::~ActorCell() {
   object_.reset();  // released without a job only if the worker never started it
-  worker_.cell_destroyed();
+  host_.live_cells.destroyed();
 }
 
 size_t ActorCell::find_method(uint64_t id) const {
@@ -38,20 +37,20 @@ size_t ActorCell::find_method(uint64_t id) const {
 
 const ActorType::Method& ActorCell::method(size_t index) const {
   const size_t own = type_.methods.size();
-  return index < own ? type_.methods[index] : worker_.actor_methods()[index - own];
+  return index < own ? type_.methods[index] : host_.actor_methods[index - own];
 }
 
 void ActorCell::construct(ValueList args) {
   Pace& pace = of_type_[method_labels_.size() + 1].pace;
   post(
       [this, &pace, args = std::move(args)]() mutable {
-        const TimePoint start = worker_.clock().now();
+        const TimePoint start = host_.clock.now();
         try {
           object_ = type_.construct(std::move(args));
         } catch (...) {
           failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
         }
-        pace.note(worker_.clock().now() - start);
+        pace.note(host_.clock.now() - start);
       },
       pace.where(), "its constructor");
 }
@@ -65,22 +64,22 @@ Actor& ActorCell::object() {
 void ActorCell::deliver(Ref<Invocation> invocation) {
   const size_t index = invocation->method();
   Where where = method(index).blocks ? Where::pool : paces_[index].where();
-  if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
+  if (host_.dispatch == Dispatch::caller) where = Where::caller;
   mailbox_->post(std::move(invocation), where);
 }
 
 void ActorCell::post(std::function<void()> job, Where where, const char* what) {
-  if (worker_.dispatch() == Dispatch::caller) where = Where::caller;
+  if (host_.dispatch == Dispatch::caller) where = Where::caller;
   Frame at = frame().for_later();
-  at.worker = &worker_;
+  at.worker = &host_.worker;
   at.actor = this;
   at.what = &label_;
   at.stream = &stream_;
-  mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(worker_.traffic()), at,
+  mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(host_.traffic), at,
                            job = std::move(job), what]() mutable {
                    FrameScope scope(at);
                    std::optional<Doing::Scope> doing;
-                   if (what) doing.emplace(self->doing_, what, nullptr, self->worker_.clock().now());
+                   if (what) doing.emplace(self->doing_, what, nullptr, self->host_.clock.now());
                    job();
                  }),
                  where);
@@ -99,7 +98,7 @@ void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
     }
   }
   if (auto s = suspension.lock())
-    s->cancel(Error(ErrorKind::cancelled, "[call] worker " + worker_.name() + " is shutting down"));
+    s->cancel(Error(ErrorKind::cancelled, "[call] worker " + host_.name + " is shutting down"));
 }
 
 void ActorCell::cancel_suspensions(const Error& why) {
@@ -119,9 +118,9 @@ void ActorCell::release() {
       [this, &pace] {
         released_ = true;
         if (in_use_ > 0) return;
-        const TimePoint start = worker_.clock().now();
+        const TimePoint start = host_.clock.now();
         destroy();
-        pace.note(worker_.clock().now() - start);
+        pace.note(host_.clock.now() - start);
       },
       // Not on a thread of the program that lets go: it may hold a lock that the destructor wants.
       frame().callback ? pace.where() : Where::pool);
@@ -141,9 +140,9 @@ void ActorCell::post_paced(std::function<void()> job) {
   const size_t kind = method_labels_.size();
   post(
       [this, kind, job = std::move(job)] {
-        const TimePoint start = worker_.clock().now();
+        const TimePoint start = host_.clock.now();
         job();
-        note_pace(kind, worker_.clock().now() - start);
+        note_pace(kind, host_.clock.now() - start);
       },
       paces_[kind].where(), "its part of a backward pass");
 }

@@ -11,6 +11,7 @@
 
 #include "actors/actor.h"
 #include "actors/cell/method_statistics.h"
+#include "actors/cell/actor_host.h"
 #include "actors/cell/invocation.h"
 #include "actors/runtime/runtime.h"
 #include "actors/calls/call_limit.h"
@@ -26,7 +27,7 @@ class Suspension;
 class ActorCell : public std::enable_shared_from_this<ActorCell> {
  public:
   /// `seed`: of its stream of random numbers.
-  ActorCell(Worker& worker, ObjectId id, const ActorType& type, uint64_t seed);
+  ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed);
   ~ActorCell();
 
   /// Posts the construction; calls delivered later wait behind it.
@@ -57,7 +58,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
     std::shared_ptr<ActorCell> cell_;
   };
 
-  Worker& worker() const { return worker_; }
+  Worker& worker() const { return host_.worker; }
+  ActorHost& host() const { return host_; }
   ObjectId id() const { return id_; }
   const ActorType& type() const { return type_; }
   /// What the actor's random numbers come from: current while its constructor and methods run.
@@ -84,7 +86,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
 
  private:
   void destroy();
-  Worker& worker_;
+  ActorHost& host_;
   const ObjectId id_;
   const ActorType& type_;
   Stream stream_;

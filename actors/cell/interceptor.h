@@ -1,18 +1,11 @@
 // Where upper layers see calls pass: references and distributed autograd are interceptors, the worker knows
 // neither.
 #pragma once
+#include "actors/calls/caller_state.h"
 #include "actors/cell/invocation.h"
 #include "net/wire/wire.h"
 
 namespace troupe::actors {
-
-/// What the caller remembers of a call until its reply is there.
-struct CallerState {
-  WorkerId to = kNoWorker;
-  uint64_t context = 0;
-  std::shared_ptr<ActorCell> cell;  ///< the calling actor; null outside actors
-  std::string label;                ///< "Layer::forward", for error texts
-};
 
 /// Thread-safe: messages of different workers are delivered at the same time. Any of these may throw Error:
 /// the call then fails with it. Calls to an actor of the same worker pass through here too, in the same

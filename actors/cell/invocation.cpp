@@ -6,7 +6,6 @@
 #include "actors/calls/incoming_calls.h"
 #include "actors/cell/suspension.h"
 #include "actors/cell/this_call.h"
-#include "actors/worker/worker.h"
 #include "core/graph/copy_on_write.h"
 #include "core/base/log.h"
 #include "core/graph/node.h"
@@ -18,7 +17,7 @@ bool this_call::cancelled() {
   const Frame& f = frame();
   if (!f.call) return false;
   const auto& call = *static_cast<actors::Invocation*>(f.call);
-  return call.cancelled() || call.worker().clock().now() >= call.deadline();
+  return call.cancelled() || call.host().clock.now() >= call.deadline();
 }
 TimePoint this_call::deadline() { return frame().deadline; }
 void this_call::waits_for(std::string what) {
@@ -43,14 +42,16 @@ static Error not_wanted() {
   return Error(ErrorKind::cancelled, "[call] the caller wants no result any more");
 }
 
-Invocation::Invocation(Worker& worker, WorkerId from, net::Call call, Deliver deliver)
-    : worker_(worker),
+Invocation::Invocation(const ActorHost& host, WorkerId from, net::Call call, Deliver deliver)
+    : host_(host),
       from_(from),
       call_(std::move(call)),
       deliver_(std::move(deliver)),
-      deadline_(call_.timeout_us > 0 ? worker.clock().now() + std::chrono::microseconds(call_.timeout_us)
+      deadline_(call_.timeout_us > 0 ? host.clock.now() + std::chrono::microseconds(call_.timeout_us)
                                      : TimePoint::max()),
-      busy_(worker.traffic()) {}
+      busy_(host.traffic) {}
+
+Worker& Invocation::worker() const { return host_.worker; }
 
 Invocation::~Invocation() {
   if (!(state_ & kCompleted)) fail(Error(ErrorKind::failed, "[call] was dropped without a reply"));
@@ -98,7 +99,7 @@ void Invocation::fail(Error error) {
 }
 
 void Invocation::threw(Error error) {
-  log::info(cell_->method_label(method_) + ", called by " + worker_.members().name_of(from_) +
+  log::info(cell_->method_label(method_) + ", called by " + host_.members.name_of(from_) +
             ", threw: " + error.message());
   fail(std::move(error));
 }
@@ -111,7 +112,7 @@ void Invocation::complete(Result<Value> result) {
   if (before & kListed) listed_in_->remove(from_, call_.id, *this);
   if (before & kCancelled && result.ok()) result = Result<Value>(not_wanted());
   if (call_.keep) {
-    for (auto& i : worker_.interceptors_) i->keep_result(*this, result);
+    for (auto& i : host_.interceptors) i->keep_result(*this, result);
     return;
   }
   if (call_.quiet && result.ok()) result = Result<Value>(Value());
@@ -149,7 +150,7 @@ void Invocation::note_sole_result(const net::Reply& reply) {
 
 void Invocation::deliver(net::Reply& reply) {
   note_sole_result(reply);
-  const auto& interceptors = worker_.interceptors_;
+  const auto& interceptors = host_.interceptors;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
   try {
     const bool wanted = call_.id && !call_.quiet;
@@ -167,11 +168,11 @@ void Invocation::deliver(net::Reply& reply) {
 }
 
 void Invocation::run() {
-  FrameScope scope({&worker_, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this,
+  FrameScope scope({&host_.worker, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this,
                     &cell_->stream()});
   GradMode mode(call_.grad_enabled);
   if (cancelled()) return fail(not_wanted());
-  const TimePoint start = worker_.clock().now();
+  const TimePoint start = host_.clock.now();
   if (start >= deadline_)
     return fail(
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
@@ -189,8 +190,8 @@ void Invocation::run() {
   }
   if (travels && !(state_ & kCompleted))
     sole.note(placing.made(), nullptr, 0);  // a coroutine: what was placed is no result
-  if (call_.tell_start && !(state_ & kCompleted)) worker_.tell_started(from_, call_.id);
-  cell_->note_pace(method_, worker_.clock().now() - start);
+  if (call_.tell_start && !(state_ & kCompleted)) host_.tell_started(from_, call_.id);
+  cell_->note_pace(method_, host_.clock.now() - start);
 }
 
 }  // namespace actors

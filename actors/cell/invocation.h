@@ -20,6 +20,7 @@ class ActorCell;
 class IncomingCalls;
 class Suspension;
 class Worker;
+struct ActorHost;
 
 /// Completed exactly once: by complete() or fail(), or with `failed` when the last reference goes. As a Job
 /// it runs the method in its actor's mailbox.
@@ -28,7 +29,7 @@ class Invocation final : public Cancellable {
   /// Takes the reply to the caller, or throws if it cannot be sent. Called on the thread that completes.
   using Deliver = std::function<void(net::Reply&)>;
 
-  Invocation(Worker& worker, WorkerId from, net::Call call, Deliver deliver);
+  Invocation(const ActorHost& host, WorkerId from, net::Call call, Deliver deliver);
   ~Invocation() override;
 
   void complete(Result<Value> result);
@@ -45,7 +46,8 @@ class Invocation final : public Cancellable {
   /// Into the table of calls that can be cancelled, until it is completed.
   bool list(IncomingCalls& calls);
 
-  Worker& worker() const { return worker_; }
+  const ActorHost& host() const { return host_; }
+  Worker& worker() const;
   WorkerId from() const { return from_; }
   net::Call& call() { return call_; }
   TimePoint deadline() const { return deadline_; }
@@ -77,7 +79,7 @@ class Invocation final : public Cancellable {
   void deliver(net::Reply& reply);
   void note_sole_result(const net::Reply& reply);
 
-  Worker& worker_;
+  const ActorHost& host_;
   WorkerId from_;
   net::Call call_;
   Deliver deliver_;

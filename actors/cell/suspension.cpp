@@ -1,6 +1,5 @@
 #include "actors/cell/suspension.h"
 
-#include "actors/worker/worker.h"
 #include "core/graph/node.h"
 
 namespace troupe::actors {
@@ -41,7 +40,7 @@ void Suspension::go_on() {
     if (!call || !call->cell()) return self->coroutine_.resume();
     ActorCell& cell = *call->cell();  // the job keeps it
     const Doing::Scope doing(cell.doing(), cell.method_label(call->method()).c_str(), call,
-                             cell.worker().clock().now());
+                             cell.host().clock.now());
     self->coroutine_.resume();
   };
   if (auto cell = std::move(cell_))

@@ -1,20 +1,36 @@
 #include "actors/worker/worker.h"
 
+#include "actors/worker/traffic_service.h"
 #include "core/base/thread.h"
 
 namespace troupe::actors {
 
+static WorkerOptions with_runtime(WorkerOptions options) {
+  if (!options.runtime) options.runtime = Runtime::make();
+  return options;
+}
+
 Worker::Worker(WorkerOptions options)
-    : options_(std::move(options)),
+    : options_(with_runtime(std::move(options))),
       timeout_ns_(options_.timeout.count()),
       links_(members_, options_.host, [this](WorkerId id, const Error& why) { lose(id, why); }),
       pending_({std::max<size_t>(options_.limits.bytes, 1), std::max<size_t>(options_.limits.messages, 1)}),
-      canceller_(std::make_shared<Canceller>(*this)) {
-  if (!options_.runtime) options_.runtime = Runtime::make();
+      canceller_(std::make_shared<Canceller>(*this)),
+      as_host_{.worker = *this,
+               .id = options_.id,
+               .name = options_.name,
+               .clock = *options_.clock,
+               .runtime = *options_.runtime,
+               .dispatch = options_.dispatch,
+               .traffic = traffic_,
+               .members = members_,
+               .live_cells = live_cells_,
+               .interceptors = interceptors_,
+               .actor_methods = actor_methods_,
+               .tell_started = [this](WorkerId caller, uint64_t id) { tell_started(caller, id); }} {
   install_traffic(*this);
   add_metrics([this](Metrics& m) {
-    std::lock_guard lock(actors_mutex_);
-    m["actors"] = live_cells_;
+    m["actors"] = live_cells_.count();
     m["threads"] = options_.runtime->threads();
     m["timeout_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(timeout()).count();
     m["pending_calls"] = static_cast<int64_t>(pending_.size());
@@ -53,10 +69,7 @@ Worker::~Worker() {
     cell->release();
   }
   actors.clear();
-  {
-    std::unique_lock lock(actors_mutex_);
-    cells_gone_.wait(lock, [&] { return live_cells_ == 0; });
-  }
+  live_cells_.wait_until_none();
   {
     std::lock_guard lock(timer_mutex_);
     stopping_ = true;
@@ -165,16 +178,9 @@ const ActorType& Worker::type(const std::string& name) const {
                 "; it hosts: " + (list.empty() ? "none" : list) + " (add it to hosting<...>())");
 }
 
-Habits* Worker::habits(const ActorType& type, size_t kinds) {
-  std::lock_guard lock(actors_mutex_);
-  auto& habits = habits_[&type];
-  if (!habits) habits = std::make_unique<Habits[]>(kinds);
-  return habits.get();
-}
-
 std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,
                                               ValueList args, uint64_t seed) {
-  auto cell = std::make_shared<ActorCell>(*this, id, type(type_name), seed);
+  auto cell = std::make_shared<ActorCell>(as_host_, id, type(type_name), seed);
   cell->construct(std::move(args));
   return cell;
 }
@@ -211,16 +217,6 @@ std::vector<std::string> Worker::actor_labels() const {
   std::vector<std::string> labels;
   for (const auto& [id, cell] : actors_) labels.push_back(cell->label());
   return labels;
-}
-
-void Worker::cell_made() {
-  std::lock_guard lock(actors_mutex_);
-  ++live_cells_;
-}
-void Worker::cell_destroyed() {
-  std::lock_guard lock(actors_mutex_);
-  --live_cells_;
-  cells_gone_.notify_all();
 }
 
 Worker::Metrics Worker::metrics() const {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "actors/worker/canceller.h"
+#include "actors/cell/actor_host.h"
 #include "actors/cell/cell.h"
 #include "actors/calls/incoming_calls.h"
 #include "actors/cell/interceptor.h"
@@ -25,11 +26,6 @@
 #include "core/base/fork.h"
 
 namespace troupe::actors {
-
-enum class Dispatch {
-  adaptive,  ///< methods that have been short so far run on the delivering thread, others in the pool
-  caller,    ///< always on the delivering thread: single-threaded, so deterministic, simulations
-};
 
 struct WorkerOptions {
   WorkerId id = 0;
@@ -125,8 +121,6 @@ class Worker final : public net::Events {
   std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args,
                                         uint64_t seed);
   void add_actor(const std::shared_ptr<ActorCell>& cell);
-  /// What is known of the work of actors of this type: `kinds` of it, alive as long as the worker.
-  Habits* habits(const ActorType& type, size_t kinds);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
   /// Forgets the actor and destroys its object after what is in its mailbox.
   void release_actor(const ObjectId& id);
@@ -165,10 +159,6 @@ class Worker final : public net::Events {
   void on_held_up(net::Connection& connection, Duration time) override;
 
  private:
-  friend class Invocation;
-  friend class ActorCell;
-  void cell_made();
-  void cell_destroyed();
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void receive_call(net::Connection& connection, net::Call call);
   void end(const GivenUp& call, Error why);
@@ -192,6 +182,7 @@ class Worker final : public net::Events {
   std::atomic<int64_t> timeout_ns_;  // of calls that name none
   Traffic traffic_;
   Members members_;
+  LiveCells live_cells_;
   Links links_;
   PendingCalls pending_;
   IncomingCalls incoming_;
@@ -199,16 +190,14 @@ class Worker final : public net::Events {
   std::vector<std::unique_ptr<Interceptor>> interceptors_;
   std::unordered_map<uint64_t, std::pair<std::string, Service>> services_;
   std::vector<ActorType::Method> actor_methods_;
+  ActorHost as_host_;
   std::vector<std::function<void(Metrics&)>> metrics_;
   std::atomic<uint64_t> last_number_{0};
 
   mutable std::mutex actors_mutex_;
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_;
-  std::unordered_map<const ActorType*, std::unique_ptr<Habits[]>> habits_;
   std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
   size_t prune_released_at_ = 64;
-  std::condition_variable cells_gone_;
-  int64_t live_cells_ = 0;  // in the table, or kept by their last jobs
 
   std::mutex lost_mutex_;
   struct LossListener {

@@ -77,7 +77,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     if (local) {
       prepared = 0;
       invocation =
-          Ref<Invocation>(new Invocation(*this, this->id(), std::move(call), [this](net::Reply& reply) {
+          Ref<Invocation>(new Invocation(as_host_, this->id(), std::move(call), [this](net::Reply& reply) {
             if (reply.id)
               answered(this->id(), std::move(reply));
             else

@@ -61,7 +61,7 @@ net::Message encoded(net::Reply& reply) {
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
   const Ref<Invocation> invocation(
-      new Invocation(*this, connection.peer().id, std::move(call),
+      new Invocation(as_host_, connection.peer().id, std::move(call),
                      [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
                        if (!wanted || quiet) log_unanswered(reply);
                        if (wanted && !quiet) back->send(encoded(reply));

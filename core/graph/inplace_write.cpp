@@ -162,12 +162,6 @@ void copy_elements(const Tensor& to, const Tensor& source) {
   });
 }
 
-void require_fits(const Scalar& number, DType dtype, const char* op) {
-  if (!number.fits(dtype))
-    throw_invalid("[" + std::string(op) + "] " + number.str() + " is beyond what " +
-                  std::string(name(dtype)) + " holds; use another dtype");
-}
-
 void fill_elements(const Tensor& to, Scalar value) {
   visit_dtype(to.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -31,8 +31,6 @@ bool begin_recorded_write(const Tensor& t, const char* writer,
 /// Copies the elements of `source` to `to`: same shape, any dtypes, any overlap. Neither checks nor counts as
 /// a write: for fresh tensors, and between begin_write() and bump_version().
 void copy_elements(const Tensor& to, const Tensor& source);
-/// `invalid` unless elements of that dtype can hold the number (Scalar::fits), the text starting with [op].
-void require_fits(const Scalar& number, DType dtype, const char* op);
 /// Gives all elements one value, converted as Scalar::to does; as above.
 void fill_elements(const Tensor& to, Scalar value);
 

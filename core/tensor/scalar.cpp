@@ -44,4 +44,10 @@ std::string Scalar::str() const {
   return {text, end};
 }
 
+void require_fits(const Scalar& number, DType dtype, const char* op) {
+  if (!number.fits(dtype))
+    throw_invalid("[" + std::string(op) + "] " + number.str() + " is beyond what " +
+                  std::string(name(dtype)) + " holds; use another dtype");
+}
+
 }  // namespace troupe

@@ -62,4 +62,7 @@ class Scalar {
   };
 };
 
+/// `invalid` unless elements of that dtype can hold the number (Scalar::fits), the text starting with [op].
+void require_fits(const Scalar& number, DType dtype, const char* op);
+
 }  // namespace troupe

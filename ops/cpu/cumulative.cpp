@@ -2,9 +2,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/graph/inplace_write.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
-#include "ops/view.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -25,7 +25,12 @@ Around lines_of(const Call& c) {
 
 // Integers wrap around; float32 is multiplied in double.
 void cumprod(const Call& c, Tensors& out) {
-  const Tensor x = ops::to(c.in[0], out[0].dtype()).contiguous_data();
+  Tensor x = c.in[0].contiguous_data();
+  if (x.dtype() != out[0].dtype()) {
+    const Tensor same = Tensor::empty(x.shape(), out[0].dtype());
+    copy_elements(same, x);
+    x = same;
+  }
   const Around a = lines_of(c);
   visit_numeric(x.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -1,22 +1,23 @@
 // Kernels of ops/pick.h.
 #include <algorithm>
 
-#include "ops/arithmetic.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 
 namespace troupe::ops::cpu {
 
 void nonzero(const Call& c, Tensors& out) {
-  const Tensor hits = ops::ne(c.in[0], 0);
-  const Shape& shape = hits.shape();
-  const bool* hit = hits.data<bool>();
+  const Tensor x = c.in[0].contiguous_data();
+  const Shape& shape = x.shape();
   int64_t* to = out[0].data<int64_t>();
   int64_t position[kMaxDims] = {};
-  for (int64_t i = 0, n = hits.numel(); i < n; ++i) {
-    if (hit[i]) to = std::copy_n(position, shape.rank(), to);
-    for (int d = shape.rank() - 1; d >= 0 && ++position[d] == shape[d]; --d) position[d] = 0;
-  }
+  visit_dtype(x.dtype(), [&](auto zero) {
+    const auto* in = x.data<decltype(zero)>();
+    for (int64_t i = 0, n = x.numel(); i < n; ++i) {
+      if (in[i] != zero) to = std::copy_n(position, shape.rank(), to);
+      for (int d = shape.rank() - 1; d >= 0 && ++position[d] == shape[d]; --d) position[d] = 0;
+    }
+  });
 }
 
 void bincount(const Call& c, Tensors& out) {

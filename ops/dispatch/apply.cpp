@@ -10,7 +10,6 @@
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/promote.h"
 #include "ops/dispatch/recorded.h"
-#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {

@@ -38,16 +38,7 @@ ShapeRule floating_binary;
 /// The same with a boolean result.
 ShapeRule comparison;
 
-/// g, summed over the dimensions that broadcasting added or stretched, in `shape`.
-Tensor sum_to(const Tensor& g, const Shape& shape);
-/// x with size 1 at the reduced dimensions: undoes keepdim false.
-Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, kMaxDims>& reduced);
-/// g, the gradient of a reduction's result, repeated over what was reduced: a view of shape `full`.
-Tensor spread_over(const Tensor& g, const Shape& full, const std::array<bool, kMaxDims>& reduced);
 /// A shape as a list, for attributes.
 std::vector<int64_t> to_list(const Shape& shape);
-
-/// Repeatable numbers in [low, high) for samples, float64.
-Tensor sample(const Shape& shape, double low = -2, double high = 2, uint64_t seed = 0);
 
 }  // namespace troupe::ops

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/view.h"
 
 namespace troupe::ops {
 namespace {

@@ -23,6 +23,9 @@ DType result_type(const Tensor& a, const Scalar& number);
 /// t, or float32 where t is not floating.
 constexpr DType floating_type(DType t) { return is_floating(t) ? t : kDefaultDType; }
 
+/// x itself if it has that dtype, else a converted copy: the recorded operator of ops/view.cpp.
+Tensor to(const Tensor& x, DType dtype);
+
 /// Whether the inputs of an operator that promotes may have to change.
 inline bool may_differ(const Op& op, std::span<const Tensor> in) {
   if (op.promotes == Promotion::none || in.size() <= op.promotes_from) return false;

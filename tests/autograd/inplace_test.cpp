@@ -11,7 +11,7 @@
 #include "core/tensor/indexing.h"
 #include "core/graph/node.h"
 #include "core/memory/storage.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

@@ -7,7 +7,7 @@
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
 #include "core/graph/node.h"
-#include "ops/dispatch/check.h"
+#include "ops/gradient_rules.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

@@ -6,7 +6,6 @@
 #include "core/base/clock.h"
 #include "parallel/server/compression/packed.h"
 #include "parallel/server/compression/compression_tuner.h"
-#include "parallel/server/server_base.h"
 
 namespace troupe::parallel {
 

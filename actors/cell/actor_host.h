@@ -1,0 +1,43 @@
+// What an actor and the calls that it handles need of the worker that they live on.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/calls/traffic.h"
+#include "actors/cell/actor_type.h"
+#include "actors/cell/interceptor.h"
+#include "actors/cell/live_cells.h"
+#include "actors/membership/members.h"
+#include "actors/runtime/runtime.h"
+#include "core/base/clock.h"
+
+namespace troupe::actors {
+
+class Worker;
+
+enum class Dispatch {
+  adaptive,  ///< methods that have been short so far run on the delivering thread, others in the pool
+  caller,    ///< always on the delivering thread: single-threaded, so deterministic, simulations
+};
+
+/// References into the worker, which owns this and outlives its actors.
+struct ActorHost {
+  Worker& worker;
+  const WorkerId id;
+  const std::string& name;
+  const Clock& clock;
+  Runtime& runtime;
+  const Dispatch dispatch;
+  Traffic& traffic;
+  const Members& members;
+  LiveCells& live_cells;
+  /// Set before the first message.
+  const std::vector<std::unique_ptr<Interceptor>>& interceptors;
+  const std::vector<ActorType::Method>& actor_methods;
+  /// Tells worker `caller` that the method of its call `id` has begun.
+  const std::function<void(WorkerId caller, uint64_t id)> tell_started;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,33 @@
+#include "actors/cell/live_cells.h"
+
+namespace troupe::actors {
+
+void LiveCells::made() {
+  std::lock_guard lock(mutex_);
+  ++count_;
+}
+
+void LiveCells::destroyed() {
+  std::lock_guard lock(mutex_);  // the waiter may destroy this object once it has the lock
+  --count_;
+  none_.notify_all();
+}
+
+int64_t LiveCells::count() const {
+  std::lock_guard lock(mutex_);
+  return count_;
+}
+
+void LiveCells::wait_until_none() {
+  std::unique_lock lock(mutex_);
+  none_.wait(lock, [&] { return count_ == 0; });
+}
+
+MethodStatistics* LiveCells::statistics(const ActorType& type, size_t kinds) {
+  std::lock_guard lock(mutex_);
+  auto& found = statistics_[&type];
+  if (!found) found = std::make_unique<MethodStatistics[]>(kinds);
+  return found.get();
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,33 @@
+// The actors of a worker that are alive, and what is known of the work of their types.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "actors/cell/method_statistics.h"
+
+namespace troupe::actors {
+
+struct ActorType;
+
+/// Thread-safe.
+class LiveCells {
+ public:
+  void made();
+  void destroyed();
+  /// In the worker's table, or kept by their last jobs.
+  int64_t count() const;
+  void wait_until_none();
+  /// Of `kinds` of work of actors of this type; alive as long as this object.
+  MethodStatistics* statistics(const ActorType& type, size_t kinds);
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable none_;
+  int64_t count_ = 0;
+  std::unordered_map<const ActorType*, std::unique_ptr<MethodStatistics[]>> statistics_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,64 @@
+// What the callee of a call is doing, for a caller whose deadline is near.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "actors/calls/call_limit.h"
+#include "actors/worker/worker.h"
+
+namespace troupe::actors {
+namespace {
+
+// A time of the same clock may be a little later: another thread's.
+std::string ago(const Worker& worker, TimePoint since) {
+  return text_of(std::max<Duration>(worker.clock().now() - since, Duration(0)));
+}
+
+}  // namespace
+
+std::string Worker::status_of(const Invocation& call) const {
+  const auto& cell = call.target_cell();
+  if (!cell) return "Its actor, or the value that it asks for, is still being made on " + name() + ".";
+  const Doing& doing = cell->doing();
+  const char* what = doing.what();
+  const TimePoint since = doing.since();
+  if (doing.call() == &call)
+    return fmt::format("{} is alive and at work on it: the method has been running for {}.", cell->label(),
+                       ago(*this, since));
+  const TimePoint began = call.began();
+  if (began == TimePoint::min())
+    return what ? fmt::format("It has not begun: its actor has been busy with {} for {}.", what,
+                              ago(*this, since))
+                : fmt::format(
+                      "It has not begun: {} is not at work on anything else, so it waits for one of the "
+                      "{} threads of its process (ClusterOptions::threads).",
+                      cell->label(), options_.runtime->threads());
+  std::string waits = call.waits_for();
+  for (const auto& [label, to] : pending_.made_by(&call))
+    waits += (waits.empty() ? "" : ", ") + label + " on " + members_.name_of(to);
+  return fmt::format("{} began it {} ago, and it waits (co_await) for {}.", cell->label(), ago(*this, began),
+                     waits.empty() ? "a future" : waits);
+}
+
+// On the thread that delivers: the answer must not wait for what it is about.
+void Worker::tell_status(const Ref<Invocation>& question) {
+  const ValueList& args = question->call().args;
+  const auto* id = args.size() == 1 ? args[0].get_if<int64_t>() : nullptr;
+  if (!id) throw_invalid("[call] a question about no call");
+  const Ref<Cancellable> call = incoming_.find(question->from(), static_cast<uint64_t>(*id));
+  question->complete(Value(call ? status_of(static_cast<const Invocation&>(*call))
+                                : "Worker " + name() +
+                                      " is alive, and has no such call: it has not arrived, or its answer is "
+                                      "on its way."));
+}
+
+void Worker::ask_for_status(uint64_t id, WorkerId to) {
+  FrameScope scope(Frame{.worker = this, .callback = true});
+  call_service(to, kCallStatus, {Value(static_cast<int64_t>(id))}, {.timeout = std::chrono::seconds(1)})
+      .watch([this, id](const Result<Value>& r) {
+        const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
+        if (text) pending_.note_status(id, *text);
+      });
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,16 @@
+// What gradient rules and samples of several families share.
+#pragma once
+#include "ops/dispatch/check.h"
+
+namespace troupe::ops {
+
+/// g, summed over the dimensions that broadcasting added or stretched, in `shape`.
+Tensor sum_to(const Tensor& g, const Shape& shape);
+/// x with size 1 at the reduced dimensions: undoes keepdim false.
+Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, kMaxDims>& reduced);
+/// g, the gradient of a reduction's result, repeated over what was reduced: a view of shape `full`.
+Tensor spread_over(const Tensor& g, const Shape& full, const std::array<bool, kMaxDims>& reduced);
+/// Repeatable numbers in [low, high) for samples, float64.
+Tensor sample(const Shape& shape, double low = -2, double high = 2, uint64_t seed = 0);
+
+}  // namespace troupe::ops
