@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/async/future.h"
+#include "core/base/error.h"
 #include "core/value/value.h"
 
 namespace troupe {

@@ -2,8 +2,8 @@
 #include "autograd/accumulate.h"
 
 #include "core/base/error.h"
-#include "core/graph/node.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/node.h"
 
 namespace troupe::autograd {
 namespace {

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/graph/copy_on_write.h"
 #include "core/base/error.h"
-#include "core/graph/node.h"
 #include "core/base/generator.h"
-#include "core/graph/saved_tensor.h"
 #include "core/base/seed_stream.h"
+#include "core/graph/copy_on_write.h"
+#include "core/graph/node.h"
+#include "core/graph/saved_tensor.h"
 
 namespace troupe::autograd {
 namespace {

@@ -18,7 +18,8 @@ Tensors checkpoint_all(std::function<Tensors(const Tensors&)> fn, const Tensors&
 /// The graph itself is the one that fn records, so everything that holds for it holds here: gradients of
 /// captured parameters, grad(), hooks, create_graph, distributed contexts, several passes, checkpoints inside
 /// checkpoints; and gradients have the same bits with and without. Random numbers are drawn again from where
-/// each Generator was, with the same numbers of streams (core/base/seed_stream.h), and leaves them as they were.
+/// each Generator was, with the same numbers of streams (core/base/seed_stream.h), and leaves them as they
+/// were.
 ///
 /// fn is kept, and with it what it captures, until the graph goes; what it captures by reference must live as
 /// long. It must compute the same both times: other shapes, or another number of steps, are an `invalid`

@@ -8,9 +8,9 @@
 
 #include "autograd/engine.h"
 #include "core/base/error.h"
-#include "core/graph/node.h"
 #include "core/base/generator.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/node.h"
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
 

@@ -10,13 +10,13 @@
 #include "autograd/accumulate.h"
 #include "autograd/engine.h"
 #include "core/base/error.h"
-#include "core/graph/partial_node.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/partial_node.h"
 
 namespace troupe::autograd {
 
 // A node that takes part in the pass.
-struct Task {
+struct ReadyNode {
   Node* node;               // alive: the roots hold the graph
   uint32_t first_edge = 0;  // where its successors are in Pass::successors_
   uint32_t waits = 0;       // edges into it that have not been served
@@ -35,7 +35,7 @@ class Tasks {
  public:
   explicit Tasks(std::pmr::memory_resource* memory) : tasks_(memory), table_(memory) { tasks_.reserve(kFew); }
 
-  Task& operator[](uint32_t i) { return tasks_[i]; }
+  ReadyNode& operator[](uint32_t i) { return tasks_[i]; }
   uint32_t size() const { return static_cast<uint32_t>(tasks_.size()); }
   uint32_t find_or_add(Node* node) {
     if (table_.empty()) {
@@ -70,7 +70,7 @@ class Tasks {
     for (uint32_t i = 0; i < tasks_.size(); ++i) table_[slot(tasks_[i].node)] = i;
   }
 
-  std::pmr::vector<Task> tasks_;
+  std::pmr::vector<ReadyNode> tasks_;
   std::pmr::vector<uint32_t> table_;
 };
 
@@ -135,20 +135,20 @@ class Pass {
     if (!root) return;
     above_.clear();
     discover(root.node.get());
-    Task& task = tasks_[tasks_.find_or_add(root.node.get())];
+    ReadyNode& task = tasks_[tasks_.find_or_add(root.node.get())];
     task.root = true;
     ++task.waits;
   }
   /// Everything that will run still has what it saved; throws before anything has run.
   void check() {
     for (; checked_ < tasks_.size(); ++checked_) {
-      const Task& task = tasks_[checked_];
+      const ReadyNode& task = tasks_[checked_];
       if (task.below && task.seen && task.end == Node::End::none) task.node->check_saved();
     }
   }
   /// Whether something that is wanted lies at `root`, which was expected, or beyond.
   bool leads_on(const Edge& root) {
-    const Task& task = tasks_[tasks_.find_or_add(root.node.get())];
+    const ReadyNode& task = tasks_[tasks_.find_or_add(root.node.get())];
     return task.below || task.captured;
   }
   /// Roots that lead to a captured node.
@@ -166,7 +166,7 @@ class Pass {
     std::pmr::vector<uint32_t> open({tasks_.find_or_add(exit)}, &memory_);
     if (!tasks_[open[0]].seen) throw_invalid("[grad] " + exit->name() + " is not part of this pass");
     while (!open.empty()) {
-      Task& task = tasks_[open.back()];
+      ReadyNode& task = tasks_[open.back()];
       open.pop_back();
       if (task.below) continue;
       task.below = true;
@@ -251,7 +251,7 @@ class Pass {
   }
 
   void visit(uint32_t index) {
-    Task& task = tasks_[index];
+    ReadyNode& task = tasks_[index];
     task.seen = true;
     task.below = !captures_;
     task.end = task.node->end();
@@ -269,7 +269,7 @@ class Pass {
   }
 
   void arrive(uint32_t index, uint32_t result, Tensor grad) {
-    Task& task = tasks_[index];
+    ReadyNode& task = tasks_[index];
     if (!grad.defined() || !(task.below || task.captured)) return;
     if (task.grads.empty()) task.grads.resize(task.node->num_inputs());
     if (result >= task.grads.size())
@@ -284,7 +284,7 @@ class Pass {
   }
 
   void proceed(uint32_t index) {
-    const Task& task = tasks_[index];
+    const ReadyNode& task = tasks_[index];
     if (!task.below && !task.captured) return;
     if (task.end == Node::End::leaf) return settle(index);
     ready_.push_back({task.node->sequence(), index});
@@ -293,7 +293,7 @@ class Pass {
 
   // All gradients of the node are there.
   void settle(uint32_t index) {
-    Task& task = tasks_[index];
+    ReadyNode& task = tasks_[index];
     Tensors grads = std::move(task.grads);
     if (!grads.empty()) task.node->run_hooks(grads);
     if (task.captured && !grads.empty()) capture(task.node, grads);
@@ -322,7 +322,7 @@ class Pass {
     }
   }
 
-  Tensors apply(const Task& task, Tensors grads) {
+  Tensors apply(const ReadyNode& task, Tensors grads) {
     const Tensors sums = sums_behind(*task.node, *sink_);
     auto* partial = sums.empty() ? nullptr : dynamic_cast<PartialNode*>(task.node);
     if (!partial) return task.node->apply(std::move(grads));
@@ -332,7 +332,7 @@ class Pass {
   }
 
   // Only what leads to the captured nodes. What is left out is kept for later, and so is what it needs.
-  Tensors apply_wanted(const Task& task, Tensors grads, bool& release) {
+  Tensors apply_wanted(const ReadyNode& task, Tensors grads, bool& release) {
     std::vector<uint8_t> wanted(task.node->next().size());
     bool all = true;
     for (size_t i = 0; i < wanted.size(); ++i) {

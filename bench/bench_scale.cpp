@@ -10,8 +10,8 @@
 #include "bench/scale/clocks.h"
 #include "bench/scale/parts.h"
 #include "bench/scale/report.h"
-#include "tools/cli.h"
-#include "tools/progress.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 using namespace troupe;
 
 namespace {

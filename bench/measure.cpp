@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ops/dispatch/threads.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 
 namespace troupe::bench {
 namespace {

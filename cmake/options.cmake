@@ -2,9 +2,11 @@
 option(TROUPE_TESTS "build the tests" ON)
 set(TROUPE_SANITIZE "" CACHE STRING "sanitizers, as for -fsanitize= (for instance address,undefined)")
 
+# Paths below the source folder count as relative ones, so that one checkout's results serve another.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math

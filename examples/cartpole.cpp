@@ -5,9 +5,9 @@
 #include <map>
 #include <numeric>
 
-#include "tools/chart.h"
-#include "tools/cli.h"
-#include "tools/progress.h"
+#include "tools/draw/chart.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

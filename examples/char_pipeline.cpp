@@ -6,11 +6,11 @@
 
 #include "data/text.h"
 #include "parallel/pipeline/pipeline.h"
-#include "tools/chart.h"
-#include "tools/cli.h"
-#include "tools/layout.h"
-#include "tools/progress.h"
-#include "tools/timeline.h"
+#include "tools/draw/chart.h"
+#include "tools/flags/flags.h"
+#include "tools/draw/layout.h"
+#include "tools/flags/progress.h"
+#include "tools/draw/timeline.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

@@ -3,9 +3,9 @@
 
 #include "data/digits.h"
 #include "data/idx.h"
-#include "tools/chart.h"
-#include "tools/cli.h"
-#include "tools/progress.h"
+#include "tools/draw/chart.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

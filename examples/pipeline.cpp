@@ -4,8 +4,8 @@
 
 #include "data/digits.h"
 #include "parallel/pipeline/split.h"
-#include "tools/cli.h"
-#include "tools/timeline.h"
+#include "tools/flags/flags.h"
+#include "tools/draw/timeline.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
       .reaches("loss <= 0.5", "in its last step");
   if (auto code = flags.parse(argc, argv)) return *code;
 
-  return launch(hosting<parallel::Part<Net>>(), [&](Cluster& cluster) {
+  return launch(hosting<parallel::StageModule<Net>>(), [&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());

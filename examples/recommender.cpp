@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <deque>
 
-#include "parallel/pipeline/pipeline.h"
 #include "parallel/data/replicas.h"
+#include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_table.h"
-#include "tools/chart.h"
-#include "tools/cli.h"
-#include "tools/progress.h"
+#include "tools/draw/chart.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 using namespace troupe::parallel;

@@ -1,9 +1,9 @@
 // Three arms of a spiral, told apart by a small perceptron; no files, no cluster: the plain training loop.
 #include <cstdio>
 
-#include "tools/chart.h"
-#include "tools/cli.h"
-#include "tools/progress.h"
+#include "tools/draw/chart.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

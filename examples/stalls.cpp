@@ -6,8 +6,8 @@
 
 #include "core/async/future_combinators.h"
 #include "parallel/server/served_parameters.h"
-#include "tools/chart.h"
-#include "tools/cli.h"
+#include "tools/draw/chart.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <utility>
 
+#include "core/async/future.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/async/future.h"
 #include "core/memory/placed_storage.h"
 #include "core/value/value.h"
 #include "net/message.h"
@@ -56,9 +56,9 @@ struct Limits {
 class Connection;
 
 /// Receives what happens on connections. Calls for one connection come one at a time, in order, from a thread
-/// of the transport or from one that waits for a future (core/async/waiting.h), outside actors and callbacks; those
-/// for different connections also at the same time. They must not block. Owned by the user of the transport;
-/// outlives it.
+/// of the transport or from one that waits for a future (core/async/waiting.h), outside actors and callbacks;
+/// those for different connections also at the same time. They must not block. Owned by the user of the
+/// transport; outlives it.
 class Events {
  public:
   virtual ~Events() = default;

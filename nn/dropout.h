@@ -11,8 +11,8 @@ namespace troupe::nn {
 /// calls. A copy shares the generator.
 class Dropout final : public Layer {
  public:
-  /// The generator is next_generator() (core/base/seed_stream.h): no two layers have the same masks, and a program that
-  /// runs again has the same ones. `invalid` unless 0 <= p < 1.
+  /// The generator is next_generator() (core/base/seed_stream.h): no two layers have the same masks, and a
+  /// program that runs again has the same ones. `invalid` unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);
   /// The generator is Generator(seed).
   Dropout(double p, uint64_t seed);

@@ -7,8 +7,8 @@ namespace troupe::nn {
 /// y = x weightᵀ + bias; x [.., in], y [.., out]. Weight and bias start uniform in +-1/sqrt(in).
 class Linear final : public Layer {
  public:
-  /// Initial values from next_generator() (core/base/seed_stream.h): no two layers start alike, and a program that runs
-  /// again has the same ones. Any floating dtype; `invalid` if a size is below 1.
+  /// Initial values from next_generator() (core/base/seed_stream.h): no two layers start alike, and a program
+  /// that runs again has the same ones. Any floating dtype; `invalid` if a size is below 1.
   Linear(int64_t in, int64_t out, bool bias = true, DType dtype = float32);
   /// Initial values from `generator`, which moves on.
   Linear(int64_t in, int64_t out, Generator& generator, bool bias = true, DType dtype = float32);

@@ -12,10 +12,10 @@
 #include <typeinfo>
 
 #include "core/base/error.h"
+#include "core/graph/inplace_write.h"
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
-#include "core/graph/inplace_write.h"
-#include "nn/live.h"
+#include "nn/module_registry.h"
 #include "ops/random.h"
 
 namespace troupe::nn {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/node.h"
 #include "core/base/generator.h"
+#include "core/graph/node.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::nn {

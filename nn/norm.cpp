@@ -7,10 +7,10 @@
 #include "core/base/error.h"
 #include "core/graph/node.h"
 #include "nn/init.h"
-#include "nn/scale.h"
+#include "nn/norm_parameters.h"
 #include "ops/arithmetic.h"
-#include "ops/inplace.h"
 #include "ops/batch_norm.h"
+#include "ops/inplace.h"
 
 namespace troupe::nn {
 

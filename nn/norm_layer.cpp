@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "nn/init.h"
-#include "nn/scale.h"
+#include "nn/norm_parameters.h"
 #include "ops/layer_norm.h"
 
 namespace troupe::nn {

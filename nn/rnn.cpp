@@ -6,8 +6,8 @@
 
 #include "core/base/error.h"
 #include "nn/init.h"
-#include "ops/index.h"
 #include "ops/cpu/gemm/packed_weights.h"
+#include "ops/index.h"
 #include "ops/rnn.h"
 #include "ops/view.h"
 

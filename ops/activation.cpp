@@ -3,8 +3,8 @@
 #include <numbers>
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/unary.h"
 
 namespace troupe::ops {

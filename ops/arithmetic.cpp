@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
-#include "ops/logic.h"
 #include "ops/dispatch/promote.h"
+#include "ops/gradient_rules.h"
+#include "ops/logic.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 

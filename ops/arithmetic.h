@@ -4,8 +4,8 @@
 
 namespace troupe::ops {
 
-// Shapes broadcast. Operands of several dtypes meet in result_type() (ops/dispatch/promote.h), as in PyTorch; each
-// gets its gradient in its own. Integers wrap around. Of bools + is "or" and * is "and".
+// Shapes broadcast. Operands of several dtypes meet in result_type() (ops/dispatch/promote.h), as in PyTorch;
+// each gets its gradient in its own. Integers wrap around. Of bools + is "or" and * is "and".
 
 Tensor add(const Tensor& a, const Tensor& b);
 /// Not for bool: `invalid`.

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
 #include "ops/view.h"

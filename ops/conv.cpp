@@ -1,8 +1,8 @@
 #include "ops/conv.h"
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 
 namespace troupe::ops {

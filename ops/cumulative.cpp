@@ -4,8 +4,8 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/view.h"
 

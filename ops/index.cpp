@@ -4,8 +4,8 @@
 
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/view.h"
 
 namespace troupe::ops {

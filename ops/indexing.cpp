@@ -8,12 +8,12 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "core/graph/node.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/node.h"
 #include "ops/dispatch/check.h"
 #include "ops/index.h"
 #include "ops/inplace.h"
-#include "ops/layout.h"
+#include "ops/reshape_ops.h"
 #include "ops/view.h"
 
 namespace troupe::ops {

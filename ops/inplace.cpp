@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/graph/view_history.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/view_history.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/cpu/inplace.h"
-#include "ops/logic.h"
 #include "ops/dispatch/recorded.h"
+#include "ops/logic.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 

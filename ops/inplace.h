@@ -1,8 +1,8 @@
 // Writes in place that enter the recorded graph as PyTorch's do: `a` gets new elements and a new history.
 //
-// Each checks all that it refuses before it changes anything (core/graph/inplace_write.h), and bumps the version of `a`.
-// The other tensors broadcast to `a`, never the reverse, and the result must be castable to its dtype: not
-// from floating to integers, nor from numbers to bool.
+// Each checks all that it refuses before it changes anything (core/graph/inplace_write.h), and bumps the
+// version of `a`. The other tensors broadcast to `a`, never the reverse, and the result must be castable to
+// its dtype: not from floating to integers, nor from numbers to bool.
 #pragma once
 #include "core/tensor/tensor.h"
 

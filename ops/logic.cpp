@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/view.h"
 

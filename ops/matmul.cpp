@@ -5,8 +5,8 @@
 #include "core/base/error.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/view.h"
 
@@ -204,7 +204,7 @@ const Op kLinearGelu{.name = "linear_gelu",
                      .cpu = cpu::linear_gelu,
                      .saves_inputs = 0b111,
                      .saves_outputs = 0b10,
-                     .aside = 0b10,
+                     .nondifferentiable = 0b10,
                      .gradient = linear_gelu_gradient,
                      .samples = []() -> std::vector<Sample> {
                        std::vector<Sample> all = linear_samples();

@@ -1,12 +1,12 @@
 #include "ops/min_max.h"
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
-#include "ops/layout.h"
 #include "ops/logic.h"
 #include "ops/reduce.h"
+#include "ops/reshape_ops.h"
 #include "ops/view.h"
 
 namespace troupe::ops {

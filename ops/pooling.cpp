@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 
 namespace troupe::ops {
 namespace {

@@ -3,11 +3,11 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cumulative.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
-#include "ops/pick.h"
+#include "ops/nonzero.h"
 #include "ops/unary.h"
 #include "ops/view.h"
 

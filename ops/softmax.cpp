@@ -1,8 +1,8 @@
 #include "ops/softmax.h"
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
 

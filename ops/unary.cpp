@@ -5,9 +5,9 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
 #include "ops/dispatch/promote.h"
+#include "ops/gradient_rules.h"
 #include "ops/view.h"
 
 namespace troupe::ops {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 
 namespace troupe::ops {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "optim/pass.h"
+#include "optim/element_loop.h"
 
 namespace troupe::optim {
 namespace {

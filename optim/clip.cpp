@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "optim/norm.h"
-#include "optim/pass.h"
+#include "optim/element_loop.h"
+#include "optim/gradient_norm.h"
 
 namespace troupe::optim {
 namespace {

@@ -1,7 +1,7 @@
 #include "optim/lamb.h"
 
-#include "optim/norm.h"
-#include "optim/pass.h"
+#include "optim/element_loop.h"
+#include "optim/gradient_norm.h"
 
 namespace troupe::optim {
 

@@ -7,8 +7,8 @@
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "optim/clip.h"
-#include "optim/norm.h"
-#include "optim/saved.h"
+#include "optim/gradient_norm.h"
+#include "optim/state_reader.h"
 
 namespace troupe::optim {
 

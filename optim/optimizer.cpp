@@ -8,9 +8,9 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/graph/node.h"
 #include "core/graph/inplace_write.h"
-#include "optim/pass.h"
+#include "core/graph/node.h"
+#include "optim/element_loop.h"
 
 namespace troupe::optim {
 namespace {

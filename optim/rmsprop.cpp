@@ -1,6 +1,6 @@
 #include "optim/rmsprop.h"
 
-#include "optim/pass.h"
+#include "optim/element_loop.h"
 
 namespace troupe::optim {
 

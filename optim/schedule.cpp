@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "core/base/error.h"
-#include "optim/saved.h"
+#include "optim/state_reader.h"
 
 namespace troupe::optim {
 namespace {

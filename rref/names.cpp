@@ -1,6 +1,6 @@
 // Names of objects: who gives, drops and looks them up. The owner of an object knows its names.
-#include "rref/ref_table.h"
 #include "rref/ref_messages.h"
+#include "rref/ref_table.h"
 
 namespace troupe::rref {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "core/base/fork.h"
-#include "rref/ref_table.h"
 #include "rref/ref_messages.h"
+#include "rref/ref_table.h"
 
 namespace troupe::rref {
 
@@ -74,7 +74,7 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
     }
     f(actor);
   };
-  cell->post(run, actors::Where::caller);
+  cell->post(run, actors::DispatchTarget::caller);
 }
 
 // ---- what lives on a worker

@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "core/graph/copy_on_write.h"
 #include "core/base/fork.h"
-#include "core/graph/node.h"
 #include "core/base/seed_stream.h"
+#include "core/graph/copy_on_write.h"
+#include "core/graph/node.h"
 #include "rref/ref_messages.h"
 
 namespace troupe::rref {

@@ -10,10 +10,10 @@
 
 #include "actors/cell/interceptor.h"
 #include "actors/worker/worker.h"
-#include "rref/tables/creations.h"
 #include "rref/handle.h"
-#include "rref/tables/holder_table.h"
 #include "rref/name_table.h"
+#include "rref/tables/creations.h"
+#include "rref/tables/holder_table.h"
 #include "rref/tables/owner_table.h"
 #include "rref/tables/value_table.h"
 

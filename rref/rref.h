@@ -8,8 +8,8 @@
 
 #include "actors/call_scope.h"
 #include "actors/cell/methods.h"
-#include "core/graph/copy_on_write.h"
 #include "core/base/log.h"
+#include "core/graph/copy_on_write.h"
 #include "rref/remote.h"
 
 namespace troupe {

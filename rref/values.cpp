@@ -1,6 +1,6 @@
 // Results that stay where they were computed: the messages around the table of values.
-#include "rref/ref_table.h"
 #include "rref/ref_messages.h"
+#include "rref/ref_table.h"
 
 namespace troupe::rref {
 namespace {
@@ -79,7 +79,7 @@ void RefTable::answer(const Ref<actors::Invocation>& call, const KeptPtr& value)
   if (method != net::method_id(kFetch))
     return call->fail(Error(ErrorKind::invalid, "[rref] this is a value, not an actor: it has no methods"));
   call->set_target(value->cell, value->cell->find_method(method));
-  value->cell->post([call, value] { call->complete(Value(value->value)); }, actors::Where::caller);
+  value->cell->post([call, value] { call->complete(Value(value->value)); }, actors::DispatchTarget::caller);
 }
 
 }  // namespace troupe::rref

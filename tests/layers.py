@@ -10,7 +10,7 @@ import pathlib, re, sys, tempfile
 LONGEST = 500
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 COUNTED = CODE | {".py", ".cmake", ".capnp"}
-FREE = ("tools", "examples", "bench", "tests", "troupe")  # may include every layer
+FREE = ("examples", "bench", "tests")  # may include every layer
 SYSTEM = ("sys/", "linux/", "netinet/", "arpa/", "net/", "asm/", "bits/")
 
 # Header (regular expression) and the places, as regular expressions on the path, that may include it.

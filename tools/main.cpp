@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "core/base/error.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 #include "tools/launch/run.h"
 
 int main(int argc, char** argv) {

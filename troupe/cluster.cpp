@@ -182,7 +182,7 @@ class Joined final : public WorkerProcess {
       joiner_.end(code.value());
     });
     const auto chores = process_.worker.runtime().make_chores();
-    const Serving serving(chores.get());
+    const ServeScope serving(chores.get());
     return joiner_.ended().get();
   }
   void leave() override { joiner_.leave(0).get(); }
@@ -209,7 +209,7 @@ std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
   actors::install_gathering(worker);
   nn::install_modules(worker);
   parallel::install_pipeline(worker);
-  parallel::Ledgers::install(worker);
+  parallel::StalenessMetrics::install(worker);
   return table;
 }
 

@@ -13,7 +13,7 @@
 #include "actors/worker/worker.h"
 #include "net/sim/network.h"
 #include "rref/here.h"
-#include "troupe/environment.h"
+#include "troupe/launch_environment.h"
 
 namespace troupe {
 

@@ -76,11 +76,11 @@ void Cluster::drop_names(TimePoint deadline) {
 std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
   // A newcomer that is being let in is asked like all others; should it not come to an end, so be it.
   (void)close_doors().wait_for(std::max<Duration>(deadline - worker_->clock().now(), Duration(0)));
-  std::optional<Error> problem = actors::wait_for_rest(*worker_, deadline);
+  std::optional<Error> problem = actors::quiesce(*worker_, deadline);
   if (problem && problem->kind() != ErrorKind::disconnected) return problem;
   drop_names(deadline);
   table_->let_go();
-  if (auto second = actors::wait_for_rest(*worker_, deadline); second && !problem) problem = second;
+  if (auto second = actors::quiesce(*worker_, deadline); second && !problem) problem = second;
   if (problem || *options_.leak_check == LeakCheck::off) return problem;
   const auto alive = actors::alive_everywhere(*worker_, deadline);
   if (alive.empty()) return problem;

@@ -16,7 +16,7 @@
 #include "rref/here.h"
 #include "troupe/cluster.h"
 #include "troupe/launch.h"
-#include "troupe/on_wire.h"
+#include "troupe/wire_dtype.h"
 
 namespace troupe {
 using namespace ops;  // relu(x), cross_entropy(logits, labels), ...

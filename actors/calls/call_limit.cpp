@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-
 namespace troupe::actors {
 
 Duration lead_of(const Limit& limit) {

@@ -3,7 +3,8 @@
 //
 // A call ends once: with its reply, its deadline, the end of its callee, or because nobody wants it any more.
 // Who gives it up tells the callee, but never before the call itself has left: a call given up while another
-// thread sends it is told by that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
+// thread sends it is told by that thread. Calls for which there is no room (actors/calls/flow_control.h) wait
+// here.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -15,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "actors/runtime/cancellable.h"
-#include "actors/calls/flow_control.h"
-#include "actors/calls/caller_state.h"
-#include "net/wire/wire.h"
 #include "actors/calls/call_limit.h"
+#include "actors/calls/caller_state.h"
+#include "actors/calls/flow_control.h"
+#include "actors/runtime/cancellable.h"
 #include "core/async/future.h"
+#include "net/wire/wire.h"
 
 namespace troupe::actors {
 

@@ -16,7 +16,7 @@ size_t method_of(const ActorCell& cell, uint64_t id) {
                 " has: " + known);
 }
 
-Future<Value> run_in_place(const std::string& method, ValueList args) {
+Future<Value> call_inline(const std::string& method, ValueList args) {
   const auto cell = current_cell();
   if (!cell) throw_invalid("[call] " + method + " can run in place only in an actor; this thread runs none");
   const ActorHost& host = cell->host();
@@ -27,14 +27,14 @@ Future<Value> run_in_place(const std::string& method, ValueList args) {
   call.grad_enabled = grad_enabled();
   if (frame().deadline != TimePoint::max())
     call.timeout_us = std::max<int64_t>(
-        1, std::chrono::duration_cast<std::chrono::microseconds>(frame().deadline - host.clock.now())
-               .count());
+        1,
+        std::chrono::duration_cast<std::chrono::microseconds>(frame().deadline - host.clock.now()).count());
   call.args = std::move(args);
   const size_t index = method_of(*cell, call.method);
   Promise<Value> promise;
-  const auto invocation =
-      make_ref<Invocation>(host, host.id, std::move(call),
-                           [promise](net::Reply& reply) { promise.complete(std::move(reply.result)); });
+  const auto invocation = make_ref<Invocation>(host, host.id, std::move(call), [promise](net::Reply& reply) {
+    promise.complete(std::move(reply.result));
+  });
   invocation->set_target(cell, index);
   invocation->run();
   return promise.future();

@@ -18,6 +18,6 @@ size_t method_of(const ActorCell& cell, uint64_t id);
 /// results keep the history that they have in the actor. Ready at once, unless the method is a coroutine that
 /// waits. Errors are those of a call: they name the method, its worker and its actor.
 /// `invalid` outside actors and for a method that there is not, listing those that there are.
-Future<Value> run_in_place(const std::string& method, ValueList args);
+Future<Value> call_inline(const std::string& method, ValueList args);
 
 }  // namespace troupe::actors

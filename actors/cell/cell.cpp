@@ -18,9 +18,9 @@ ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64
   for (const auto& m : type.methods) add(type.name + "::" + m.name);
   for (const auto& m : host.actor_methods) add(m.name);
   const size_t kinds = method_labels_.size() + 1;
-  paces_ = std::make_unique<Pace[]>(kinds);
+  histories_ = std::make_unique<DispatchHistory[]>(kinds);
   of_type_ = host.live_cells.statistics(type, kinds + 2);
-  for (size_t i = 0; i < kinds; ++i) paces_[i].begin_like(of_type_[i].pace);
+  for (size_t i = 0; i < kinds; ++i) histories_[i].begin_like(of_type_[i].history);
   host.live_cells.made();
 }
 
@@ -41,18 +41,18 @@ const ActorType::Method& ActorCell::method(size_t index) const {
 }
 
 void ActorCell::construct(ValueList args) {
-  Pace& pace = of_type_[method_labels_.size() + 1].pace;
+  DispatchHistory& history = of_type_[method_labels_.size() + 1].history;
   post(
-      [this, &pace, args = std::move(args)]() mutable {
+      [this, &history, args = std::move(args)]() mutable {
         const TimePoint start = host_.clock.now();
         try {
           object_ = type_.construct(std::move(args));
         } catch (...) {
           failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
         }
-        pace.note(host_.clock.now() - start);
+        history.note(host_.clock.now() - start);
       },
-      pace.where(), "its constructor");
+      history.where(), "its constructor");
 }
 
 Actor& ActorCell::object() {
@@ -63,13 +63,13 @@ Actor& ActorCell::object() {
 
 void ActorCell::deliver(Ref<Invocation> invocation) {
   const size_t index = invocation->method();
-  Where where = method(index).blocks ? Where::pool : paces_[index].where();
-  if (host_.dispatch == Dispatch::caller) where = Where::caller;
+  DispatchTarget where = method(index).blocks ? DispatchTarget::pool : histories_[index].where();
+  if (host_.dispatch == Dispatch::caller) where = DispatchTarget::caller;
   mailbox_->post(std::move(invocation), where);
 }
 
-void ActorCell::post(std::function<void()> job, Where where, const char* what) {
-  if (host_.dispatch == Dispatch::caller) where = Where::caller;
+void ActorCell::post(std::function<void()> job, DispatchTarget where, const char* what) {
+  if (host_.dispatch == Dispatch::caller) where = DispatchTarget::caller;
   Frame at = frame().for_later();
   at.worker = &host_.worker;
   at.actor = this;
@@ -113,22 +113,22 @@ void ActorCell::cancel_suspensions(const Error& why) {
 }
 
 void ActorCell::release() {
-  Pace& pace = of_type_[method_labels_.size() + 2].pace;
+  DispatchHistory& history = of_type_[method_labels_.size() + 2].history;
   post(
-      [this, &pace] {
+      [this, &history] {
         released_ = true;
         if (in_use_ > 0) return;
         const TimePoint start = host_.clock.now();
         destroy();
-        pace.note(host_.clock.now() - start);
+        history.note(host_.clock.now() - start);
       },
       // Not on a thread of the program that lets go: it may hold a lock that the destructor wants.
-      frame().callback ? pace.where() : Where::pool);
+      frame().callback ? history.where() : DispatchTarget::pool);
 }
 
-void ActorCell::note_pace(size_t method, Duration took) {
-  if (paces_[method].young()) of_type_[method].pace.note(took);
-  paces_[method].note(took);
+void ActorCell::note_duration(size_t method, Duration took) {
+  if (histories_[method].young()) of_type_[method].history.note(took);
+  histories_[method].note(took);
 }
 
 void ActorCell::destroy() {
@@ -136,15 +136,15 @@ void ActorCell::destroy() {
   object_.reset();
 }
 
-void ActorCell::post_paced(std::function<void()> job) {
+void ActorCell::post_adaptive(std::function<void()> job) {
   const size_t kind = method_labels_.size();
   post(
       [this, kind, job = std::move(job)] {
         const TimePoint start = host_.clock.now();
         job();
-        note_pace(kind, host_.clock.now() - start);
+        note_duration(kind, host_.clock.now() - start);
       },
-      paces_[kind].where(), "its part of a backward pass");
+      histories_[kind].where(), "its part of a backward pass");
 }
 
 std::shared_ptr<ActorCell> current_cell() {

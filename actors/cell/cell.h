@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/cell/method_statistics.h"
-#include "actors/cell/actor_host.h"
-#include "actors/cell/invocation.h"
-#include "actors/runtime/runtime.h"
 #include "actors/calls/call_limit.h"
+#include "actors/cell/actor_host.h"
 #include "actors/cell/actor_type.h"
+#include "actors/cell/invocation.h"
+#include "actors/cell/method_statistics.h"
+#include "actors/runtime/runtime.h"
 #include "core/base/seed_stream.h"
 
 namespace troupe::actors {
@@ -36,9 +36,9 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   void deliver(Ref<Invocation> invocation);
   /// Posts any job that needs the actor to itself. Runs in the frame of the caller of post(), as this actor.
   /// `what`: for who asks what the actor is doing, a literal; null: the job says itself.
-  void post(std::function<void()> job, Where where, const char* what = "a job of the framework");
+  void post(std::function<void()> job, DispatchTarget where, const char* what = "a job of the framework");
   /// The same for recurring work of upper layers, which runs where its pace so far suggests.
-  void post_paced(std::function<void()> job);
+  void post_adaptive(std::function<void()> job);
   /// A coroutine of the actor waits.
   void add_suspension(std::weak_ptr<Suspension> suspension);
   /// Coroutines that wait give up: the worker stops.
@@ -79,7 +79,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::map<std::string, std::any>& attachments() { return attachments_; }
   const ActorType::Method& method(size_t index) const;
   /// The method took that long.
-  void note_pace(size_t method, Duration took);
+  void note_duration(size_t method, Duration took);
   /// What it is at work on; from any thread.
   Doing& doing() { return doing_; }
   SoleResult& sole_result(size_t method) { return of_type_[method].sole_result; }
@@ -92,9 +92,9 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   Stream stream_;
   std::string label_;
   std::vector<std::string> method_labels_;
-  // Of the methods, then of post_paced(). An actor's first runs go where its type's went.
-  std::unique_ptr<Pace[]> paces_;
-  Habits* of_type_;  // likewise, then of construction and destruction
+  // Of the methods, then of post_adaptive(). An actor's first runs go where its type's went.
+  std::unique_ptr<DispatchHistory[]> histories_;
+  MethodStatistics* of_type_;  // likewise, then of construction and destruction
   std::unique_ptr<Actor> object_;
   int in_use_ = 0;  // coroutines that run or wait
   bool released_ = false;

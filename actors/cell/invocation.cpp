@@ -2,12 +2,12 @@
 
 #include <mutex>
 
-#include "actors/cell/cell.h"
 #include "actors/calls/incoming_calls.h"
+#include "actors/cell/cell.h"
 #include "actors/cell/suspension.h"
 #include "actors/cell/this_call.h"
-#include "core/graph/copy_on_write.h"
 #include "core/base/log.h"
+#include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "core/memory/placed_storage.h"
 
@@ -79,7 +79,7 @@ void Invocation::cancel() {
       [self = Ref<Invocation>(this)] {
         if (auto waiting = std::move(self->suspension_)) waiting->resume();  // which ends in stop()
       },
-      Where::pool);
+      DispatchTarget::pool);
 }
 
 void Invocation::waits_in(std::shared_ptr<Suspension> suspension) {
@@ -191,7 +191,7 @@ void Invocation::run() {
   if (travels && !(state_ & kCompleted))
     sole.note(placing.made(), nullptr, 0);  // a coroutine: what was placed is no result
   if (call_.tell_start && !(state_ & kCompleted)) host_.tell_started(from_, call_.id);
-  cell_->note_pace(method_, host_.clock.now() - start);
+  cell_->note_duration(method_, host_.clock.now() - start);
 }
 
 }  // namespace actors

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "actors/runtime/cancellable.h"
 #include "actors/calls/traffic.h"
+#include "actors/runtime/cancellable.h"
 #include "net/wire/wire.h"
 
 namespace troupe::net {

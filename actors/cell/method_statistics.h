@@ -1,12 +1,12 @@
 // What is known of one kind of work of an actor type.
 #pragma once
-#include "actors/runtime/dispatch_history.h"
 #include "actors/cell/sole_result.h"
+#include "actors/runtime/dispatch_history.h"
 
 namespace troupe::actors {
 
-struct Habits {
-  Pace pace;
+struct MethodStatistics {
+  DispatchHistory history;
   SoleResult sole_result;
 };
 

@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include "actors/call_scope.h"
-#include "actors/codec.h"
-#include "actors/cell/task.h"
 #include "actors/cell/actor_type.h"
+#include "actors/cell/task.h"
+#include "actors/codec.h"
 #include "core/async/future_combinators.h"
 
 namespace troupe {

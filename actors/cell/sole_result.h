@@ -7,8 +7,8 @@ namespace troupe::actors {
 
 /// Of one method of a type: how large the results are that nobody else holds when they are sent. To a caller
 /// in another process of the host such a result travels without a copy if it was made in memory that both
-/// share (core/memory/placed_storage.h); which of a method's tensors will be its result is guessed by the size of
-/// the last one, and given up for good when that was wrong. Thread-safe.
+/// share (core/memory/placed_storage.h); which of a method's tensors will be its result is guessed by the
+/// size of the last one, and given up for good when that was wrong. Thread-safe.
 class SoleResult {
  public:
   static constexpr size_t kLeast = size_t{256} << 10;  ///< bytes; less is copied soon enough

@@ -44,7 +44,7 @@ void Suspension::go_on() {
     self->coroutine_.resume();
   };
   if (auto cell = std::move(cell_))
-    cell->post(std::move(run), Where::caller, nullptr);
+    cell->post(std::move(run), DispatchTarget::caller, nullptr);
   else
     run();
 }

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "actors/cell/cell.h"
-#include "core/base/error.h"
 #include "core/base/call_frame.h"
+#include "core/base/error.h"
 
 namespace troupe::actors {
 

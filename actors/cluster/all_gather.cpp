@@ -25,14 +25,14 @@ class Leader {
       call->worker().watch(m);
       if (auto why = call->worker().members().loss(m)) throw *why;
     }
-    const Gathering::Ticket ticket = ticket_of(from, number);
+    const AllGather::Ticket ticket = ticket_of(from, number);
     std::vector<Ref<Invocation>> ready;
     ValueList values;
     {
       std::lock_guard lock(mutex_);
       for (const WorkerId m : members)  // lost() has been here, or will be
         if (auto why = call->worker().members().loss(m)) throw *why;
-      Gathering& gathering = at({name, members});
+      AllGather& gathering = at({name, members});
       auto round = gathering.arrive(from, ticket, std::move(value));
       waiting_[ticket] = call;
       if (!round) return;
@@ -46,7 +46,7 @@ class Leader {
   void withdraw(const Ref<Invocation>& call) {
     auto [name, members, number] = ListCodec<std::string, std::vector<WorkerId>, uint64_t>::from(
         std::move(call->call().args), kWithdraw);
-    const Gathering::Ticket ticket = ticket_of(call->from(), number);
+    const AllGather::Ticket ticket = ticket_of(call->from(), number);
     Ref<Invocation> late;  // let go after the lock
     std::vector<WorkerId> missing;
     {
@@ -74,17 +74,17 @@ class Leader {
   }
 
   void stop() {
-    std::map<Gathering::Ticket, Ref<Invocation>> waiting;  // let go after the lock
+    std::map<AllGather::Ticket, Ref<Invocation>> waiting;  // let go after the lock
     std::lock_guard lock(mutex_);
     waiting.swap(waiting_);
     gatherings_.clear();
   }
 
  private:
-  static Gathering::Ticket ticket_of(WorkerId from, uint64_t number) {
+  static AllGather::Ticket ticket_of(WorkerId from, uint64_t number) {
     return (uint64_t{from} << 40) | number;
   }
-  Gathering& at(const Key& key) {
+  AllGather& at(const Key& key) {
     return gatherings_.try_emplace(key, std::set<WorkerId>(key.second.begin(), key.second.end()))
         .first->second;
   }
@@ -93,17 +93,17 @@ class Leader {
       gatherings_.erase(found);
   }
   std::mutex mutex_;
-  std::map<Key, Gathering> gatherings_;
-  std::map<Gathering::Ticket, Ref<Invocation>> waiting_;
+  std::map<Key, AllGather> gatherings_;
+  std::map<AllGather::Ticket, Ref<Invocation>> waiting_;
 };
 
 }  // namespace
 
-Gathering::Gathering(std::set<WorkerId> members) {
+AllGather::AllGather(std::set<WorkerId> members) {
   for (const WorkerId m : members) waiting_[m];
 }
 
-std::optional<Gathering::Round> Gathering::arrive(WorkerId worker, Ticket ticket, Value value) {
+std::optional<AllGather::Round> AllGather::arrive(WorkerId worker, Ticket ticket, Value value) {
   const auto at = waiting_.find(worker);
   if (at == waiting_.end())
     throw_invalid("[gather] w" + std::to_string(worker) + " is no member of this gathering");
@@ -119,7 +119,7 @@ std::optional<Gathering::Round> Gathering::arrive(WorkerId worker, Ticket ticket
   return round;
 }
 
-std::vector<WorkerId> Gathering::withdraw(WorkerId worker, Ticket ticket) {
+std::vector<WorkerId> AllGather::withdraw(WorkerId worker, Ticket ticket) {
   const auto at = waiting_.find(worker);
   if (at == waiting_.end()) return {};
   auto& arrivals = at->second;
@@ -134,7 +134,7 @@ std::vector<WorkerId> Gathering::withdraw(WorkerId worker, Ticket ticket) {
   return missing;
 }
 
-std::vector<Gathering::Ticket> Gathering::lost(WorkerId worker) {
+std::vector<AllGather::Ticket> AllGather::lost(WorkerId worker) {
   std::vector<Ticket> all;
   if (!waiting_.contains(worker)) return all;
   for (auto& [member, arrivals] : waiting_) {
@@ -144,7 +144,7 @@ std::vector<Gathering::Ticket> Gathering::lost(WorkerId worker) {
   return all;
 }
 
-bool Gathering::empty() const {
+bool AllGather::empty() const {
   return std::all_of(waiting_.begin(), waiting_.end(), [](const auto& m) { return m.second.empty(); });
 }
 

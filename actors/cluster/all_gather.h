@@ -13,7 +13,7 @@ namespace troupe::actors {
 
 /// One meeting place, as its leader sees it. A pure state machine: the n-th arrivals of all members are a
 /// round. Not synchronized.
-class Gathering {
+class AllGather {
  public:
   using Ticket = uint64_t;  ///< of an arrival, unique in the gathering
   struct Round {
@@ -21,7 +21,7 @@ class Gathering {
     ValueList values;
   };
 
-  explicit Gathering(std::set<WorkerId> members);
+  explicit AllGather(std::set<WorkerId> members);
 
   /// The round, if everybody is there now. `invalid` for others than members.
   std::optional<Round> arrive(WorkerId worker, Ticket ticket, Value value);

@@ -22,7 +22,7 @@ Duration left_until(const Worker& worker, TimePoint deadline) {
 
 }  // namespace
 
-std::optional<Error> wait_for_rest(Worker& worker, TimePoint deadline) {
+std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
   check_may_block("waiting for rest");
   FrameScope neutral({&worker});
   const auto ids = living(worker), gone = worker.members().lost();

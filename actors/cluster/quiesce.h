@@ -12,7 +12,7 @@ namespace troupe::actors {
 /// message on its way between two. Nothing then starts by itself: only threads of programs start something.
 /// `deadline` names what is under way and who does not answer; `disconnected` a worker that was lost
 /// meanwhile, once the others are at rest; `cancelled` if the worker was interrupted or stopped.
-std::optional<Error> wait_for_rest(Worker& worker, TimePoint deadline);
+std::optional<Error> quiesce(Worker& worker, TimePoint deadline);
 
 /// What is alive on all living workers: labels of actors ("w1 (Layer#3)"), and counts of contexts.
 std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline);

@@ -10,13 +10,15 @@ namespace troupe::actors {
 
 /// The tag of a connection. Plain words, so that another thread can ask at any time; what they name is looked
 /// up then.
-class Handling {
+class ConnectionState {
  public:
-  explicit Handling(bool refused = false) : refused_(refused) {}
+  explicit ConnectionState(bool refused = false) : refused_(refused) {}
   /// Null for a connection that the worker does not know yet.
-  static Handling* of(const net::Connection& connection) { return static_cast<Handling*>(connection.tag()); }
+  static ConnectionState* of(const net::Connection& connection) {
+    return static_cast<ConnectionState*>(connection.tag());
+  }
   static bool refused(const net::Connection& connection) {
-    const Handling* h = of(connection);
+    const ConnectionState* h = of(connection);
     return h && h->refused_;
   }
 

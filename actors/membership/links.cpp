@@ -82,7 +82,7 @@ void Links::open(WorkerId to, const std::vector<std::string>& addresses) {
 // Sends what waited, then lets later messages go straight to the connection. No lock is held while sending:
 // in memory, the receiver runs inside send().
 void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connection) {
-  connection->set_tag(std::make_shared<Handling>());
+  connection->set_tag(std::make_shared<ConnectionState>());
   for (;;) {
     std::vector<net::Message> waiting;
     bool lost = false;
@@ -116,7 +116,7 @@ std::optional<std::string> Links::accepted(const std::shared_ptr<net::Connection
     return "there is a w" + std::to_string(from) +
            " already: is its rank used twice? (nodes that are given different numbers of workers do that "
            "too)";
-  connection->set_tag(std::make_shared<Handling>());
+  connection->set_tag(std::make_shared<ConnectionState>());
   Link& link = links_[from];
   if (!link.connection && !link.opening) link.connection = connection;
   return {};

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "actors/codec.h"
-#include "core/base/error.h"
 #include "core/async/future.h"
+#include "core/base/error.h"
 #include "core/value/value.h"
 
 namespace troupe::actors {

@@ -8,7 +8,7 @@
 
 namespace troupe::actors {
 
-enum class Where {
+enum class DispatchTarget {
   pool,    ///< a thread of the runtime's pool
   caller,  ///< this thread, at once if it runs no job now, else when the job that it runs has ended; the pool
            ///< if the mailbox is busy elsewhere
@@ -22,11 +22,11 @@ enum class Where {
 /// near the limit it stays in the pool. One that took as long as no interruption does goes there at once, and
 /// for long: until then the connection was held up. Thread-safe; notes of several threads at a time may get
 /// lost.
-class Pace {
+class DispatchHistory {
  public:
-  Where where() const { return static_cast<Where>(where_.load(std::memory_order_relaxed)); }
+  DispatchTarget where() const { return static_cast<DispatchTarget>(where_.load(std::memory_order_relaxed)); }
   /// Of a kind that has not run: its first runs go where those of `other` go.
-  void begin_like(const Pace& other) {
+  void begin_like(const DispatchHistory& other) {
     where_.store(other.where_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
   /// It has run so few times that it says little by itself.
@@ -43,9 +43,10 @@ class Pace {
     else if (wary && !is_long)
       --wary;
     wary_.store(wary, std::memory_order_relaxed);
-    if (longs == 0 && !wary) where_.store(static_cast<uint8_t>(Where::caller), std::memory_order_relaxed);
+    if (longs == 0 && !wary)
+      where_.store(static_cast<uint8_t>(DispatchTarget::caller), std::memory_order_relaxed);
     if (longs >= kManyLong || wary)
-      where_.store(static_cast<uint8_t>(Where::pool), std::memory_order_relaxed);
+      where_.store(static_cast<uint8_t>(DispatchTarget::pool), std::memory_order_relaxed);
   }
 
   static constexpr Duration kShort = std::chrono::microseconds(50);
@@ -55,7 +56,7 @@ class Pace {
   static constexpr int kYoung = 8;
 
  private:
-  std::atomic<uint8_t> where_{static_cast<uint8_t>(Where::pool)};  // what never ran could take long
+  std::atomic<uint8_t> where_{static_cast<uint8_t>(DispatchTarget::pool)};  // what never ran could take long
   std::atomic<uint8_t> runs_{0};   // the last eight, the newest lowest; 1: it was long
   std::atomic<uint8_t> noted_{0};  // up to kYoung
   std::atomic<uint8_t> wary_{0};

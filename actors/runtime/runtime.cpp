@@ -5,9 +5,9 @@
 #include <deque>
 #include <thread>
 
+#include "core/async/no_reentry.h"
 #include "core/base/compiler.h"
 #include "core/base/thread.h"
-#include "core/async/no_reentry.h"
 #if TROUPE_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -84,12 +84,12 @@ class InlineUnit final : public caf::execution_unit {
  private:
   static constexpr size_t kJobsPerTurn = 64;  // a busy mailbox then goes on in the pool
   InlineUnit* before_;
-  const Undisturbed undisturbed_;  // what a wait delivered would line up behind the job that waits
+  const NoReentry undisturbed_;  // what a wait delivered would line up behind the job that waits
   std::deque<caf::resumable*> ready_;
 };
 
 // Keeps one mailbox that its thread has posted to the pool, for that thread to run.
-class Kept final : public caf::execution_unit, public Chores {
+class Kept final : public caf::execution_unit, public LocalRunQueue {
  public:
   explicit Kept(caf::actor_system& system) : caf::execution_unit(&system) { of_thread() = this; }
   ~Kept() {
@@ -128,7 +128,7 @@ class CafRuntime final : public Runtime {
   explicit CafRuntime(int threads) : threads_(threads), config_(threads), system_(config_) {}
 
   std::unique_ptr<Mailbox> make_mailbox() override;
-  std::unique_ptr<Chores> make_chores() override { return std::make_unique<Kept>(system_); }
+  std::unique_ptr<LocalRunQueue> make_chores() override { return std::make_unique<Kept>(system_); }
   caf::actor_system& system() { return system_; }
   int threads() const override { return threads_; }
 
@@ -171,11 +171,12 @@ class CafMailbox final : public Mailbox {
 
   ~CafMailbox() override { happens_after(caf::actor_cast<caf::abstract_actor*>(actor_)); }
 
-  void post(Ref<Job> job, Where where) override {
+  void post(Ref<Job> job, DispatchTarget where) override {
     auto element = caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, JobMessage{std::move(job)});
     auto* target = caf::actor_cast<caf::abstract_actor*>(actor_);
     happens_before(target);
-    if (where == Where::pool) return target->enqueue(std::move(element), Kept::of_thread_for(system_));
+    if (where == DispatchTarget::pool)
+      return target->enqueue(std::move(element), Kept::of_thread_for(system_));
     if (auto* unit = InlineUnit::active_for(system_)) return target->enqueue(std::move(element), unit);
     InlineUnit unit(system_);
     target->enqueue(std::move(element), &unit);

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "actors/runtime/dispatch_history.h"
-#include "core/memory/ref.h"
 #include "core/async/waiting.h"
+#include "core/memory/ref.h"
 
 namespace troupe::actors {
 
@@ -32,7 +32,7 @@ Ref<Job> make_job(F f) {
 class Mailbox {
  public:
   virtual ~Mailbox() = default;  ///< jobs already posted still run
-  virtual void post(Ref<Job> job, Where where) = 0;
+  virtual void post(Ref<Job> job, DispatchTarget where) = 0;
 };
 
 /// The pool. Shared by the workers of one process that want to share it. Destroyed after its mailboxes.
@@ -43,10 +43,10 @@ class Runtime {
   static std::shared_ptr<Runtime> make(int threads = 0);
   virtual std::unique_ptr<Mailbox> make_mailbox() = 0;
   virtual int threads() const { return 1; }
-  /// For a thread that serves (core/async/waiting.h): as long as they are there it runs a mailbox itself that it
-  /// would have handed to the pool, one at a time. To be made and destroyed by that thread. Null: there are
-  /// none.
-  virtual std::unique_ptr<Chores> make_chores() { return nullptr; }
+  /// For a thread that serves (core/async/waiting.h): as long as they are there it runs a mailbox itself that
+  /// it would have handed to the pool, one at a time. To be made and destroyed by that thread. Null: there
+  /// are none.
+  virtual std::unique_ptr<LocalRunQueue> make_chores() { return nullptr; }
 };
 
 }  // namespace troupe::actors

@@ -66,7 +66,7 @@ struct SerialRuntime::Core : std::enable_shared_from_this<Core> {
 class SerialRuntime::Box final : public Mailbox {
  public:
   explicit Box(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-  void post(Ref<Job> job, Where) override { core_->post(queue_, std::move(job)); }
+  void post(Ref<Job> job, DispatchTarget) override { core_->post(queue_, std::move(job)); }
 
  private:
   std::shared_ptr<Core> core_;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "actors/codec.h"
 #include "actors/calls/traffic.h"
+#include "actors/codec.h"
 #include "actors/worker/worker.h"
 
 namespace troupe::actors {

@@ -12,16 +12,16 @@
 #include <thread>
 #include <unordered_map>
 
-#include "actors/worker/canceller.h"
+#include "actors/calls/call_limit.h"
+#include "actors/calls/incoming_calls.h"
+#include "actors/calls/pending_calls.h"
+#include "actors/calls/traffic.h"
 #include "actors/cell/actor_host.h"
 #include "actors/cell/cell.h"
-#include "actors/calls/incoming_calls.h"
 #include "actors/cell/interceptor.h"
 #include "actors/membership/links.h"
 #include "actors/membership/members.h"
-#include "actors/calls/pending_calls.h"
-#include "actors/calls/call_limit.h"
-#include "actors/calls/traffic.h"
+#include "actors/worker/canceller.h"
 #include "core/base/clock.h"
 #include "core/base/fork.h"
 

@@ -1,8 +1,8 @@
 // What comes in from other workers: calls, replies, connections.
 #include <fmt/format.h>
 
-#include "actors/membership/connection_state.h"
 #include "actors/cell/call_inline.h"
+#include "actors/membership/connection_state.h"
 #include "actors/worker/worker.h"
 #include "core/base/log.h"
 
@@ -83,18 +83,18 @@ void Worker::on_accepted(std::shared_ptr<net::Connection> connection) {
   if (!refusal) return;
   log::warning(name() + ": refused a connection of w" + std::to_string(connection->peer().id) + ": " +
                *refusal);
-  connection->set_tag(std::make_shared<Handling>(/*refused=*/true));
+  connection->set_tag(std::make_shared<ConnectionState>(/*refused=*/true));
   connection->close(*refusal);
 }
 
 void Worker::on_message(net::Connection& connection, net::Message message) {
-  if (Handling::refused(connection)) return;
+  if (ConnectionState::refused(connection)) return;
   const Traffic::Busy busy(traffic_);
   try {
     net::Packet packet = net::decode(std::move(message));
     const WorkerId from = connection.peer().id;
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
-    if (auto* handling = Handling::of(connection)) handling->begins(packet);
+    if (auto* handling = ConnectionState::of(connection)) handling->begins(packet);
     FrameScope scope(callback_frame());
     if (auto* started = std::get_if<net::Started>(&packet)) {
       bool room = false;
@@ -118,11 +118,11 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
 
 void Worker::on_closed(net::Connection& connection, const Error& reason) {
   FrameScope scope(callback_frame());
-  if (!Handling::refused(connection)) links_.closed(connection, reason);
+  if (!ConnectionState::refused(connection)) links_.closed(connection, reason);
 }
 
 void Worker::on_held_up(net::Connection& connection, Duration time) {
-  const Handling* handling = Handling::of(connection);
+  const ConnectionState* handling = ConnectionState::of(connection);
   std::string what = "a callback", advice = "a callback must not block";
   if (handling && handling->method()) {
     const ObjectId target = handling->target(id());

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "actors/cell/cell.h"
-#include "autograd/distributed/send_receive_nodes.h"
 #include "autograd/distributed/overlap.h"
+#include "autograd/distributed/send_receive_nodes.h"
 #include "autograd/distributed/termination.h"
 #include "autograd/engine.h"
 #include "autograd/ready_hooks.h"

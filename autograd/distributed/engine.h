@@ -132,7 +132,7 @@ class DistEngine final : public actors::Interceptor {
   void on_message(Kind kind, const Ref<actors::Invocation>& call);
   void post_part(std::shared_ptr<Part> part);
   void run_part(Part& part);
-  void run_outside(std::shared_ptr<Part> part, actors::Where where);
+  void run_outside(std::shared_ptr<Part> part, actors::DispatchTarget where);
   void finish_part(Part& part);
   void check_links(const Part& part, ContextState* state);
 
@@ -164,7 +164,7 @@ class DistEngine final : public actors::Interceptor {
   std::atomic<int64_t> sent_[4] = {};         // messages by kind
   actors::Profiler* profiler_;                // null: there is none
   std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
-  actors::Pace outside_pace_;
+  actors::DispatchHistory outside_history_;
 
   std::mutex mutex_;
   std::condition_variable outside_idle_;

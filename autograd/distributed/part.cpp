@@ -174,13 +174,13 @@ void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
 // To the mailbox where it belongs. The pass has no deadline but that of whoever waits for it.
 void DistEngine::post_part(std::shared_ptr<Part> part) {
   FrameScope scope({.worker = &worker_, .context = part->context});
-  if (auto cell = part->cell) return cell->post_paced([this, part = std::move(part)] { run_part(*part); });
-  run_outside(std::move(part),
-              worker_.dispatch() == actors::Dispatch::caller ? actors::Where::caller : outside_pace_.where());
+  if (auto cell = part->cell) return cell->post_adaptive([this, part = std::move(part)] { run_part(*part); });
+  run_outside(std::move(part), worker_.dispatch() == actors::Dispatch::caller ? actors::DispatchTarget::caller
+                                                                              : outside_history_.where());
 }
 
 // The end of a pass may be the end of the program: stop() waits until the job has let go of this engine.
-void DistEngine::run_outside(std::shared_ptr<Part> part, actors::Where where) {
+void DistEngine::run_outside(std::shared_ptr<Part> part, actors::DispatchTarget where) {
   {
     std::lock_guard lock(mutex_);
     ++outside_jobs_;
@@ -191,7 +191,7 @@ void DistEngine::run_outside(std::shared_ptr<Part> part, actors::Where where) {
                      const TimePoint start = worker_.clock().now();
                      run_part(*part);
                      part.reset();
-                     outside_pace_.note(worker_.clock().now() - start);
+                     outside_history_.note(worker_.clock().now() - start);
                    }
                    std::lock_guard lock(mutex_);
                    if (--outside_jobs_ == 0) outside_idle_.notify_all();

@@ -74,7 +74,7 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
     FrameScope scope(at);
     run_part(*first);
   } else {
-    run_outside(std::move(first), actors::Where::caller);
+    run_outside(std::move(first), actors::DispatchTarget::caller);
   }
   return done;
 }

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "tools/chart.h"
+#include "tools/draw/chart.h"
 
 namespace troupe::bench {
 namespace {

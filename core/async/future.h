@@ -7,12 +7,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/async/future_state.h"
+#include "core/async/waiting.h"
+#include "core/base/call_frame.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/fork.h"
-#include "core/base/call_frame.h"
-#include "core/async/future_state.h"
-#include "core/async/waiting.h"
 
 namespace troupe {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/async/ready.h"
 #include "core/async/result.h"
+#include "core/base/error.h"
 
 namespace troupe {
 

@@ -5,11 +5,11 @@ namespace troupe {
 
 /// While one lives, its thread delivers nothing when it waits: what it has begun has to end before anything
 /// else may run on it.
-class Undisturbed {
+class NoReentry {
  public:
-  Undisturbed();
-  ~Undisturbed();
-  Undisturbed(const Undisturbed&) = delete;
+  NoReentry();
+  ~NoReentry();
+  NoReentry(const NoReentry&) = delete;
 };
 
 }  // namespace troupe

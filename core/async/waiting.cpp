@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "core/base/call_frame.h"
-#include "core/graph/node.h"
-#include "core/base/generator.h"
-#include "core/graph/saved_tensor.h"
 #include "core/async/no_reentry.h"
+#include "core/base/call_frame.h"
+#include "core/base/generator.h"
+#include "core/graph/node.h"
+#include "core/graph/saved_tensor.h"
 
 namespace troupe {
 namespace {
@@ -15,11 +15,11 @@ constexpr Duration kSoon = std::chrono::microseconds(200);  // after the last wa
 constexpr Duration kLook = std::chrono::microseconds(20);
 
 struct Expected {
-  std::weak_ptr<Arrivals> from;
-  const Arrivals* who = nullptr;
+  std::weak_ptr<PollSource> from;
+  const PollSource* who = nullptr;
   TimePoint last_end{};
   int undisturbed = 0;
-  Chores* chores = nullptr;
+  LocalRunQueue* chores = nullptr;
 };
 
 Expected& expected() {
@@ -37,30 +37,30 @@ void look(const Ready& ready, TimePoint end) {
   while (!ready.is_set() && Clock::system().now() < end) continue;
 }
 
-void deliver(Arrivals& from, const Ready& ready, TimePoint end, bool looks) {
+void deliver(PollSource& from, const Ready& ready, TimePoint end, bool looks) {
   Frame at;
   at.callback = true;
   FrameScope scope(at);
   GradMode recording(true);
-  Chores* chores = expected().chores;
+  LocalRunQueue* chores = expected().chores;
   from.deliver_until(ready, end, looks, chores);
   while (chores && !chores->empty()) chores->run();
 }
 
 }  // namespace
 
-void expect_from(const std::shared_ptr<Arrivals>& from) {
+void expect_from(const std::shared_ptr<PollSource>& from) {
   Expected& e = expected();
   if (e.who == from.get() && !e.from.expired()) return;
   e.from = from;
   e.who = from.get();
 }
 
-Serving::Serving(Chores* chores) { expected().chores = chores; }
-Serving::~Serving() { expected().chores = nullptr; }
+ServeScope::ServeScope(LocalRunQueue* chores) { expected().chores = chores; }
+ServeScope::~ServeScope() { expected().chores = nullptr; }
 
-Undisturbed::Undisturbed() { ++expected().undisturbed; }
-Undisturbed::~Undisturbed() { --expected().undisturbed; }
+NoReentry::NoReentry() { ++expected().undisturbed; }
+NoReentry::~NoReentry() { --expected().undisturbed; }
 
 bool wait_until(const Ready& ready, TimePoint end) {
   if (!ready.is_set() && !frame().actor && !frame().callback) {

@@ -2,40 +2,40 @@
 #pragma once
 #include <memory>
 
-#include "core/base/clock.h"
 #include "core/async/ready.h"
+#include "core/base/clock.h"
 
 namespace troupe {
 
 /// What a thread that serves was brought to do, and what would hold up the connection that brought it.
-class Chores {
+class LocalRunQueue {
  public:
-  virtual ~Chores() = default;
+  virtual ~LocalRunQueue() = default;
   virtual bool empty() const = 0;
   virtual void run() = 0;
 };
 
 /// While one is alive, its thread has nothing to do but to wait: where it waits for long, as workers do for
 /// their end, it does `chores` in between. Null: none.
-class Serving {
+class ServeScope {
  public:
-  explicit Serving(Chores* chores);
-  ~Serving();
-  Serving(const Serving&) = delete;
+  explicit ServeScope(LocalRunQueue* chores);
+  ~ServeScope();
+  ServeScope(const ServeScope&) = delete;
 };
 
 /// Brings messages by a thread of its own, or by one that waits: a connection.
-class Arrivals {
+class PollSource {
  public:
-  virtual ~Arrivals() = default;
+  virtual ~PollSource() = default;
   /// Delivers what comes until `done` or `end`; comes back earlier if somebody else does it. `looks`: for a
   /// while, and again after each message, before the thread sleeps. `chores`: done in between, while somebody
   /// else reads; may be null. Any thread may call it.
-  virtual void deliver_until(const Ready& done, TimePoint end, bool looks, Chores* chores) = 0;
+  virtual void deliver_until(const Ready& done, TimePoint end, bool looks, LocalRunQueue* chores) = 0;
 };
 
 /// What the current thread waits for next is likely to come by `from`, which is not kept alive.
-void expect_from(const std::shared_ptr<Arrivals>& from);
+void expect_from(const std::shared_ptr<PollSource>& from);
 
 /// Waits; false at `end`. Outside actors and callbacks a thread whose last wait ended a moment ago looks
 /// before it sleeps: waking a thread that sleeps on an idle core costs 10 to 50 us, more than a short call

@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/graph/node.h"
-#include "core/tensor/strided_runs.h"
 #include "core/graph/view_history.h"
+#include "core/tensor/strided_runs.h"
 
 namespace troupe {
 namespace {

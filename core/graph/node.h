@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/memory/ref.h"
 #include "core/base/small_vector.h"
+#include "core/memory/ref.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe {

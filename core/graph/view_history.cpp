@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "core/graph/saved_tensor.h"
 #include "core/tensor/strided_runs.h"
-#include "core/graph/inplace_write.h"
 
 namespace troupe {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "core/memory/streaming_copy.h"
 #include "core/base/error.h"
 #include "core/memory/free_lists.h"
 #include "core/memory/placed_storage.h"
 #include "core/memory/small_object_pool.h"
+#include "core/memory/streaming_copy.h"
 
 namespace troupe {
 namespace {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/memory/device.h"
-#include "core/tensor/dtype.h"
 #include "core/memory/ref.h"
+#include "core/memory/storage.h"
+#include "core/tensor/dtype.h"
 #include "core/tensor/scalar.h"
 #include "core/tensor/shape.h"
-#include "core/memory/storage.h"
 
 namespace troupe {
 

@@ -9,9 +9,9 @@
 //   payload   the bytes of the buffers, one after the other; of a lent one 8 bytes, its place
 //
 // Messages and the goodbye are numbered along a connection, whose frames may come by two ways: a socket, and
-// a ring of shared memory (net/socket/shared/ring.h). A goodbye has its text (count in place of the buffers) and nothing
-// else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring or a heap, whose
-// descriptor comes with it; the answers, whose count is 1 if it may be used from now on.
+// a ring of shared memory (net/socket/shared/ring.h). A goodbye has its text (count in place of the buffers)
+// and nothing else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring or a
+// heap, whose descriptor comes with it; the answers, whose count is 1 if it may be used from now on.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/async/future.h"
+#include "core/base/error.h"
 #include "core/value/value.h"
 #include "net/message.h"
 

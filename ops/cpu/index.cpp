@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "core/graph/inplace_write.h"
-#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/check.h"
 
 namespace troupe::ops::cpu {
 namespace {

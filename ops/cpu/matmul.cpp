@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "ops/cpu/gemm/gemm.h"
+#include "ops/cpu/gemm/packed_weights.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
-#include "ops/cpu/gemm/packed_weights.h"
 
 namespace troupe::ops::cpu {
 namespace {

@@ -5,11 +5,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/dispatch/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/cpu/loops/rows.h"
+#include "ops/dispatch/check.h"
 
 namespace troupe::ops::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // Kernels of ops/view.h that copy.
 #include <cstring>
 
-#include "core/tensor/transposed_copy.h"
 #include "core/graph/inplace_write.h"
+#include "core/tensor/transposed_copy.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 
@@ -38,16 +38,6 @@ void clone(const Call& c, Tensors& out) {
     parallel_for(strips.strips(), static_cast<double>(x.numel() / strips.strips()), [&](int64_t strip) {
       vectorized([&, strip ]()
                      __attribute__((always_inline)) { strips.write(strip, x.data<T>(), out[0].data<T>()); });
-    });
-  });
-}
-
-void to(const Call& c, Tensors& out) {
-  visit_dtype(c.in[0].dtype(), [&](auto from) {
-    visit_dtype(out[0].dtype(), [&](auto target) {
-      using T = decltype(from);
-      using R = decltype(target);
-      map1<T, R>(c.in[0], out[0], [](T x) { return convert<R>(x); });
     });
   });
 }

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/call_frame.h"
+#include "core/base/error.h"
 
 namespace troupe::ops {
 namespace {

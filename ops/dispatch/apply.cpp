@@ -96,7 +96,7 @@ class OpNode final : public PartialNode, public SavesTensors {
     for (const Tensor& g : grads) any |= g.defined();
     if (!any) return Tensors(specs_.size());
     for (size_t i = 0; i < grads.size(); ++i)
-      if (!grads[i].defined() && !(op_.aside >> i & 1))
+      if (!grads[i].defined() && !(op_.nondifferentiable >> i & 1))
         grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
     const Few in = restore(in_, false), out = restore(out_, true);
     bool half = any_narrow(op_, grads);
@@ -286,7 +286,7 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   if (!record) return out;
   const Ref<Node> node = make_ref<OpNode>(op, std::move(attrs), inputs, out);
   for (size_t i = 0; i < out.size(); ++i)
-    if (is_floating(out[i].dtype()) && !(op.aside >> i & 1))
+    if (is_floating(out[i].dtype()) && !(op.nondifferentiable >> i & 1))
       out[i].set_grad_fn({node, static_cast<uint32_t>(i)});
   return out;
 }

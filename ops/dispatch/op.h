@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/graph/node.h"
 #include "core/base/small_vector.h"
+#include "core/graph/node.h"
 #include "core/tensor/tensor.h"
 #include "ops/dispatch/attrs.h"
 
@@ -94,7 +94,7 @@ struct Op {
   /// that nobody wants, and may then be undefined in the rule.
   std::array<uint32_t, 2> saves_for = {kAll, kAll};
   bool splits = false;               ///< views that are several results, to which no write is recorded
-  uint32_t aside = 0;                ///< bit i: result i has no history; it is there for the gradient rule
+  uint32_t nondifferentiable = 0;    ///< bit i: result i has no history; it is there for the gradient rule
   GradientRule* gradient = nullptr;  ///< null: not differentiable (or a composition)
   /// The rules take every dtype as it is, since they only move elements (so every view). Others get float32
   /// copies of bfloat16 and float16 and int64 copies of int32 and uint8, and apply() rounds what they make,

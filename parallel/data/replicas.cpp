@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "actors/codec.h"
 #include "actors/cluster/all_gather.h"
+#include "actors/codec.h"
 #include "autograd/distributed/context.h"
 #include "ops/ops.h"
 

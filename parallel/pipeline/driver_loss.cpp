@@ -9,8 +9,8 @@
 
 namespace troupe::parallel {
 
-void LossHere::begin(uint64_t step, Function function, std::vector<Value> targets,
-                     std::vector<double> weights, AnyRef last) {
+void DriverLoss::begin(uint64_t step, Function function, std::vector<Value> targets,
+                       std::vector<double> weights, AnyRef last) {
   std::erase_if(steps_, [&](const auto& entry) { return entry.first + 1 < step; });  // that failed
   Step& entry = steps_[step];
   entry.losses.assign(weights.size(), 0);
@@ -20,12 +20,12 @@ void LossHere::begin(uint64_t step, Function function, std::vector<Value> target
   entry.last = std::move(last);
 }
 
-std::vector<double> LossHere::end(uint64_t step) {
+std::vector<double> DriverLoss::end(uint64_t step) {
   auto entry = steps_.extract(step);
   return entry.empty() ? std::vector<double>() : std::move(entry.mapped().losses);
 }
 
-Task<void> LossHere::receive(uint64_t step, Link from, int64_t micro_batch, bool, Value output, int64_t) {
+Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bool, Value output, int64_t) {
   const auto found = steps_.find(step);
   if (found == steps_.end()) co_return;
   Step& of = found->second;

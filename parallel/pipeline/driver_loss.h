@@ -11,7 +11,7 @@
 namespace troupe::parallel {
 
 /// Not for users: a Pipeline makes one.
-class LossHere final : public Actor {
+class DriverLoss final : public Actor {
  public:
   using Function = std::function<Tensor(const Value& output, const Value& target)>;
 
@@ -25,7 +25,7 @@ class LossHere final : public Actor {
   /// As Runner::receive: an output of the last stage. Sends the gradients back.
   Task<void> receive(uint64_t step, Link from, int64_t micro_batch, bool forward, Value output, int64_t sent);
 
-  static constexpr auto remote = methods<LossHere>("receive", &LossHere::receive);
+  static constexpr auto remote = methods<DriverLoss>("receive", &DriverLoss::receive);
 
  private:
   struct Step {

@@ -8,9 +8,9 @@
 
 #include "autograd/distributed/context.h"
 #include "core/async/future_combinators.h"
-#include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
+#include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
 
 namespace troupe::parallel {
@@ -36,7 +36,7 @@ Schedule forward_only(int workers, int micro_batches, int chunks) {
 }
 
 // The call is to be made, also where nobody waits for it; that a worker is lost is known already.
-void whatever_comes(const Future<void>& call) {
+void ignore_result(const Future<void>& call) {
   call.on_ready([](const Result<void>&) {});
 }
 
@@ -122,7 +122,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
     const WorkerId at = setup.chunks[0].actor.owner();
     runners_.push_back(here_.spawn<Runner>(at, std::move(setup)).with_timeout(options_.timeout));
   }
-  if (options_.loss) loss_ = here_.spawn<LossHere>(here_.id());
+  if (options_.loss) loss_ = here_.spawn<DriverLoss>(here_.id());
   for (int w = 0; w < workers_; ++w)
     runners_[static_cast<size_t>(w)].tell<&Runner::connect>(
         peers_of(w), loss_ && w + 1 == workers_ ? AnyRef(loss_) : AnyRef());
@@ -173,8 +173,8 @@ std::vector<AnyRef> Pipeline::peers_of(int worker) const {
 Pipeline::~Pipeline() {
   try {
     for (const auto& runner : runners_)
-      whatever_comes(runner.call<&Runner::close>());  // they refer to each other
-  } catch (const Error&) {                            // the cluster has ended
+      ignore_result(runner.call<&Runner::close>());  // they refer to each other
+  } catch (const Error&) {                           // the cluster has ended
   }
 }
 
@@ -254,7 +254,7 @@ Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& ru
   // The first error ends it. The others give up, and forget the step.
   return (options_.tied.empty() ? begin() : tied_.then(begin))
       .recover([runners = runners_, step = step_](const Error& e) -> std::vector<RunnerReport> {
-        for (const auto& runner : runners) whatever_comes(runner.call<&Runner::drop>(step));
+        for (const auto& runner : runners) ignore_result(runner.call<&Runner::drop>(step));
         throw e;
       });
 }
@@ -279,7 +279,7 @@ Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Va
   Future<void> ready = Future<void>::ready({});
   if (loss_)
     ready = loss_.local([step = step_, f = options_.loss, targets = std::move(targets),
-                         weights = run->weights, last = AnyRef(runners_.back())](LossHere& loss) mutable {
+                         weights = run->weights, last = AnyRef(runners_.back())](DriverLoss& loss) mutable {
       loss.begin(step, std::move(f), std::move(targets), std::move(weights), last);
     });
   else
@@ -290,7 +290,7 @@ Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Va
         if (!loss)
           return Future<std::pair<std::vector<RunnerReport>, std::vector<double>>>::ready(
               {parts, parts.back().losses});
-        return loss.local([step](LossHere& l) { return l.end(step); })
+        return loss.local([step](DriverLoss& l) { return l.end(step); })
             .then([parts](const std::vector<double>& losses) { return std::pair(parts, losses); });
       })
       .then([run, kept = report_](const std::pair<std::vector<RunnerReport>, std::vector<double>>& done) {
@@ -315,6 +315,6 @@ Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const Ste
   });
 }
 
-actors::Hosting builtin_actors() { return hosting<Runner, LossHere>(); }
+actors::Hosting builtin_actors() { return hosting<Runner, DriverLoss>(); }
 
 }  // namespace troupe::parallel

@@ -13,7 +13,7 @@
 
 namespace troupe::parallel {
 
-class LossHere;
+class DriverLoss;
 
 /// A stage: a method of an actor, which may live anywhere. Make it with stage().
 struct Stage {
@@ -167,7 +167,7 @@ class Pipeline {
   int workers_;
   uint64_t id_, step_ = 0;
   std::vector<RRef<Runner>> runners_;
-  RRef<LossHere> loss_;
+  RRef<DriverLoss> loss_;
   Future<void> tied_ = Future<void>::ready({});  // the copies have the values of the first ones
   std::shared_ptr<LastReport> report_;
   std::map<int, Policy> policies_;  // by number of micro-batches

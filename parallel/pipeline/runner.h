@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "parallel/pipeline/skip_links.h"
-#include "parallel/pipeline/schedule/plan.h"
 #include "parallel/pipeline/runner_report.h"
+#include "parallel/pipeline/schedule/plan.h"
+#include "parallel/pipeline/skip_links.h"
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/pipeline/tied_parameters.h"
 #include "rref/any_ref.h"

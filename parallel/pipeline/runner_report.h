@@ -3,8 +3,8 @@
 #include <tuple>
 #include <vector>
 
-#include "parallel/pipeline/skip_links.h"
 #include "parallel/pipeline/schedule/plan.h"
+#include "parallel/pipeline/skip_links.h"
 #include "parallel/pipeline/step_report.h"
 
 namespace troupe::parallel {

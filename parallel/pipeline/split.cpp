@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "autograd/split_pass.h"
-#include "core/base/clock.h"
 #include "core/async/future_combinators.h"
+#include "core/base/clock.h"
 
 namespace troupe::parallel {
 namespace {

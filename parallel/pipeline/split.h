@@ -10,17 +10,17 @@
 namespace troupe::parallel {
 
 /// Layers [begin, end) of a model, as an actor. `Net` says how the model is made, on whatever worker; list
-/// Part<Net> among the hosted types:
+/// StageModule<Net> among the hosted types:
 ///
 ///   struct Net {
 ///     static nn::Sequential make() { return nn::Sequential(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128,
 ///     10)); } static Tensor loss(const Tensor& output, const Tensor& target) { return cross_entropy(output,
 ///     target); }
 ///   };
-///   launch(hosting<Part<Net>>(), ...)
+///   launch(hosting<StageModule<Net>>(), ...)
 template <class Net>
-struct Part final : nn::ModuleActor<nn::Sequential> {
-  Part(int64_t begin, int64_t end)
+struct StageModule final : nn::ModuleActor<nn::Sequential> {
+  StageModule(int64_t begin, int64_t end)
       : ModuleActor(Net::make().slice(static_cast<size_t>(begin), static_cast<size_t>(end))) {}
   Tensor forward(Tensor x) { return net(x); }
   Tensor loss(Tensor output, Tensor target) {
@@ -31,7 +31,7 @@ struct Part final : nn::ModuleActor<nn::Sequential> {
   }
   static constexpr bool kHasLoss = requires(Tensor t) { Net::loss(t, t); };
   static constexpr auto remote =
-      methods<Part, int64_t, int64_t>("forward", &Part::forward, "loss", &Part::loss);
+      methods<StageModule, int64_t, int64_t>("forward", &StageModule::forward, "loss", &StageModule::loss);
 };
 
 /// Where stages begin and end: 0, the cuts, the number of layers. `invalid`, saying which, unless they ascend
@@ -47,9 +47,10 @@ std::vector<Stage> split(const Here& here, const std::vector<Place>& places,
   const std::vector<size_t> at = borders(Net::make().size(), cuts);
   std::vector<Stage> stages;
   for (size_t s = 0; s + 1 < at.size(); ++s)
-    stages.push_back(stage<&Part<Net>::forward>(here.spawn<Part<Net>>(
+    stages.push_back(stage<&StageModule<Net>::forward>(here.spawn<StageModule<Net>>(
         places[s % places.size()], static_cast<int64_t>(at[s]), static_cast<int64_t>(at[s + 1]))));
-  if constexpr (Part<Net>::kHasLoss) stages.back() = stages.back().template with_loss<&Part<Net>::loss>();
+  if constexpr (StageModule<Net>::kHasLoss)
+    stages.back() = stages.back().template with_loss<&StageModule<Net>::loss>();
   return stages;
 }
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/async/future_combinators.h"
+#include "core/base/error.h"
 #include "parallel/server/server_base.h"
 #include "rref/any_ref.h"
 #include "rref/rref.h"

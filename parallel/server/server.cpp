@@ -7,12 +7,12 @@
 #include "ops/arithmetic.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
-#include "optim/norm.h"
+#include "optim/gradient_norm.h"
 #include "parallel/server/table.h"
 
 namespace troupe::parallel {
 
-Server::Server(Tensors start, ServerOptions options) : Shard(options) {
+Server::Server(Tensors start, ServerOptions options) : ServerBase(options) {
   for (size_t i = 0; i < start.size(); ++i) {
     if (!start[i].defined() || !is_floating(start[i].dtype()))
       throw_invalid(fmt::format("[server] value {} is {}; expected a floating tensor", i,

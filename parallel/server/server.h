@@ -18,10 +18,11 @@ struct Pulled {
 
 /// One block of parameters under one policy, with one optimizer. An actor like any other: a pull inside an
 /// autograd::Context is recorded, and gradients run back to the parameters; push_context() takes them from
-/// there. serve() makes as many as a model needs, and a Client speaks to all of them (parallel/server/served_parameters.h).
+/// there. serve() makes as many as a model needs, and a Client speaks to all of them
+/// (parallel/server/served_parameters.h).
 ///
 /// Values that a trainer has read do not change under it: an update makes new ones where old ones are held.
-class Server final : public Shard {
+class Server final : public ServerBase {
  public:
   /// Starts with copies of `start`. `invalid` on tensors that are not floating, and on options out of range.
   Server(Tensors start, ServerOptions options);

@@ -36,7 +36,7 @@ void check_context_push(const Ticket& ticket, const std::string& what, const std
 }
 
 // Rung when something has changed that somebody may wait for: by the actor, or by the loss of a worker.
-struct Shard::Bell {
+struct ServerBase::Bell {
   Future<void> next() {
     std::lock_guard lock(mutex);
     return promise.future();
@@ -53,7 +53,7 @@ struct Shard::Bell {
   Promise<void> promise;
 };
 
-Shard::Shard(const ServerOptions& options)
+ServerBase::ServerBase(const ServerOptions& options)
     : options_(options),
       state_(options.policy, options.trainers),
       bell_(std::make_shared<Bell>()),
@@ -63,23 +63,23 @@ Shard::Shard(const ServerOptions& options)
   });
 }
 
-void Shard::use(std::unique_ptr<optim::Optimizer> optimizer) {
+void ServerBase::use(std::unique_ptr<optim::Optimizer> optimizer) {
   optimizer_ = std::move(optimizer);
   set_policy(state_.policy());
 }
 
 // Of what the optimizer has: nothing, if the shard has no tensors but rows.
-std::unique_ptr<optim::Optimizer> Shard::averager(const ServerPolicy& policy) const {
+std::unique_ptr<optim::Optimizer> ServerBase::averager(const ServerPolicy& policy) const {
   const ValueMap options{{"lr", policy.slow_rate}, {"momentum", policy.slow_momentum}};
   const Tensors& all = optimizer_->params();
   return all.empty() ? optim::make("sgd", options, optim::NoParameters()) : optim::make("sgd", options, all);
 }
 
-TimePoint Shard::now() const { return worker_here().clock().now(); }
+TimePoint ServerBase::now() const { return worker_here().clock().now(); }
 
 // ---- who is there
 
-void Shard::join(std::string trainer, WorkerId worker) {
+void ServerBase::join(std::string trainer, WorkerId worker) {
   if (worker_here().members().loss(worker))
     throw_invalid(fmt::format("[server] trainer \"{}\" is on {}, which is lost", trainer,
                               worker_here().members().name_of(worker)));
@@ -89,14 +89,14 @@ void Shard::join(std::string trainer, WorkerId worker) {
   bell_->ring();
 }
 
-void Shard::leave(std::string trainer) {
+void ServerBase::leave(std::string trainer) {
   state_.leave(trainer);
   homes_.erase(trainer);
   gone(trainer);
   close_steps();
 }
 
-void Shard::notice_losses() {
+void ServerBase::notice_losses() {
   actors::Members& members = worker_here().members();
   const uint64_t epoch = members.epoch();
   if (members_seen_ == epoch) return;
@@ -128,7 +128,7 @@ void Shard::notice_losses() {
 
 // ---- reading
 
-std::string Shard::awaited() const {
+std::string ServerBase::awaited() const {
   if (state_.joined() < options_.trainers)
     return fmt::format("trainers to join: {} of {} have", state_.joined(), options_.trainers);
   std::string missing;
@@ -141,7 +141,7 @@ std::string Shard::awaited() const {
                      state_.policy().str(), missing.empty() ? "none" : missing);
 }
 
-Task<Consistency::Reading> Shard::reading(std::string trainer, int64_t at_least) {
+Task<Consistency::Reading> ServerBase::reading(std::string trainer, int64_t at_least) {
   const int64_t aborted = state_.ledger().aborted;
   while (true) {
     const Future<void> changed = bell_->next();  // asked for before looking: no ring goes unheard
@@ -153,7 +153,7 @@ Task<Consistency::Reading> Shard::reading(std::string trainer, int64_t at_least)
   }
 }
 
-Task<void> Shard::reached(int64_t version) {
+Task<void> ServerBase::reached(int64_t version) {
   while (true) {
     const Future<void> changed = bell_->next();
     notice_losses();
@@ -165,7 +165,7 @@ Task<void> Shard::reached(int64_t version) {
 
 // ---- pushes, and the steps that they close
 
-Pushed Shard::take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight) {
+Pushed ServerBase::take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight) {
   notice_losses();
   const auto verdict = state_.push(trainer, ticket, weight);
   if (verdict.taken == Consistency::Taken::now)
@@ -176,13 +176,13 @@ Pushed Shard::take(const std::string& trainer, const Ticket& ticket, Tensors wha
   return {state_.version(), verdict.taken == Consistency::Taken::never, {}};
 }
 
-void Shard::close_steps() {
+void ServerBase::close_steps() {
   while (const auto closing = state_.close()) apply(shares_of(*closing), closing->delay);
   entry_.write(state_.ledger());
   bell_->ring();
 }
 
-std::vector<Shard::Share> Shard::shares_of(const Consistency::Closing& closing) {
+std::vector<ServerBase::Share> ServerBase::shares_of(const Consistency::Closing& closing) {
   std::vector<Share> shares;
   for (auto& [trainer, share] : held_[closing.step])
     if (share.factor > 0) shares.push_back({share.factor * closing.factor, std::move(share.what)});
@@ -190,7 +190,7 @@ std::vector<Shard::Share> Shard::shares_of(const Consistency::Closing& closing) 
   return shares;
 }
 
-void Shard::apply(std::vector<Share> shares, double delay) {
+void ServerBase::apply(std::vector<Share> shares, double delay) {
   std::erase_if(shares, [](const Share& share) { return share.factor == 0; });
   if (shares.empty()) return;
   NoGradGuard guard;
@@ -204,7 +204,7 @@ void Shard::apply(std::vector<Share> shares, double delay) {
 
 // ---- changes while running
 
-void Shard::set_policy(ServerPolicy policy) {
+void ServerBase::set_policy(ServerPolicy policy) {
   for (const auto& closing : state_.set_policy(policy)) apply(shares_of(closing), closing.delay);
   // SlowMo (Wang et al. 2020): momentum over the averages, which are steps along the mean difference.
   if (policy.kind != ServerPolicy::Kind::local)
@@ -216,13 +216,13 @@ void Shard::set_policy(ServerPolicy policy) {
   close_steps();
 }
 
-void Shard::set_options(std::map<std::string, Value> changed) {
+void ServerBase::set_options(std::map<std::string, Value> changed) {
   optimizer_->change_options(0, ValueMap(changed.begin(), changed.end()));
 }
 
-ServerReport Shard::report() {
+ServerReport ServerBase::report() {
   notice_losses();
-  const Ledger& ledger = state_.ledger();
+  const StalenessStatistics& ledger = state_.ledger();
   return {state_.policy().str(), state_.version(),
           state_.open_step(),    state_.trainers(),
           state_.missing(),      {ledger.delays.begin(), ledger.delays.end()},

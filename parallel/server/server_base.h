@@ -58,7 +58,7 @@ void check_context_push(const Ticket& ticket, const std::string& what, const std
 
 /// Base of the actors that hold parameters for trainers. Where an update needs several gradients, they are
 /// kept and added up in the order of the trainers' names: the same bits whoever comes first.
-class Shard : public Actor {
+class ServerBase : public Actor {
  public:
   /// `worker`: where the trainer lives; with that it is lost.
   void join(std::string trainer, WorkerId worker);
@@ -71,7 +71,7 @@ class Shard : public Actor {
 
  protected:
   /// In a constructor; the optimizer follows with use().
-  explicit Shard(const ServerOptions& options);
+  explicit ServerBase(const ServerOptions& options);
   void use(std::unique_ptr<optim::Optimizer> optimizer);
 
   /// A gradient is the sum of factor * what.
@@ -112,7 +112,7 @@ class Shard : public Actor {
   std::optional<uint64_t> members_seen_;  // epoch
   std::optional<Error> abort_;            // of the last step that was aborted
   std::string last_loss_;
-  Ledgers::Entry entry_;
+  StalenessMetrics::Entry entry_;
 };
 
 }  // namespace troupe::parallel

@@ -8,7 +8,7 @@
 #include "core/base/generator.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
-#include "optim/norm.h"
+#include "optim/gradient_norm.h"
 
 namespace troupe::parallel {
 
@@ -26,7 +26,7 @@ Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t see
 }
 
 Table::Table(TableShard shard, ServerOptions options)
-    : Shard(options), shard_(shard), steps_(options.optimizer) {
+    : ServerBase(options), shard_(shard), steps_(options.optimizer) {
   if (shard.count < 0 || shard.width < 1 || shard.stride < 1 || shard.first < 0 ||
       (shard.count > 0 && shard.first + (shard.count - 1) * shard.stride >= shard.rows))
     throw_invalid(fmt::format("[table] {} rows from {} on, {} apart, of width {}; the table has {} rows",

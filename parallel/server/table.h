@@ -38,7 +38,7 @@ struct PulledRows {
 /// as in the whole table. As with a Server, a pull inside an autograd::Context is recorded: the rows that it
 /// gives are leaves of their own, so a gradient is as small as what was read. serve_table() makes one for
 /// each place, and a TableClient speaks to all of them (parallel/server/served_table.h).
-class Table final : public Shard {
+class Table final : public ServerBase {
  public:
   Table(TableShard shard, ServerOptions options);
 

@@ -74,7 +74,7 @@ TEST_CASE("while a thread that serves runs a long method, others are answered on
     // Whom it has asked something it reads from.
     two.worker(1).call_service(0, "metrics", {}).get();
     const auto chores = two.worker(1).runtime().make_chores();
-    const Serving serving(chores.get());
+    const ServeScope serving(chores.get());
     end.future().get();
   });
   int here = 0;

@@ -9,7 +9,7 @@
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using actors::Gathering;
+using actors::AllGather;
 using Catch::Contains;
 using testing::error_of;
 
@@ -24,7 +24,7 @@ TEST_CASE("the n-th arrivals of all members are a round, in any order") {
       arrivals.insert(arrivals.end(), 4, w * 3);
     }
     std::shuffle(arrivals.begin(), arrivals.end(), random);
-    Gathering gathering(members);
+    AllGather gathering(members);
     std::map<WorkerId, int64_t> came;
     int64_t rounds = 0;
     for (const WorkerId w : arrivals) {
@@ -44,7 +44,7 @@ TEST_CASE("the n-th arrivals of all members are a round, in any order") {
 }
 
 TEST_CASE("who gives up hears who is missing from its round, and a lost member ends all waiting") {
-  Gathering gathering({0, 1, 2});
+  AllGather gathering({0, 1, 2});
   CHECK_FALSE(gathering.arrive(0, 1, {}));
   CHECK_FALSE(gathering.arrive(0, 2, {}));
   CHECK_FALSE(gathering.arrive(1, 11, {}));
@@ -53,7 +53,7 @@ TEST_CASE("who gives up hears who is missing from its round, and a lost member e
   CHECK(gathering.withdraw(1, 11).empty());
   CHECK_FALSE(gathering.arrive(2, 21, {}));
   CHECK(gathering.lost(7).empty());
-  CHECK(gathering.lost(1) == std::vector<Gathering::Ticket>{1, 21});
+  CHECK(gathering.lost(1) == std::vector<AllGather::Ticket>{1, 21});
   CHECK(gathering.empty());
   CHECK(error_of([&] { gathering.arrive(5, 51, {}); }).kind() == ErrorKind::invalid);
 }

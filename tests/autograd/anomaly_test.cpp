@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/autograd.h"
-#include "core/graph/anomaly.h"
 #include "core/base/call_frame.h"
+#include "core/graph/anomaly.h"
 #include "core/graph/node.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"

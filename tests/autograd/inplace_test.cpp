@@ -8,9 +8,9 @@
 
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
-#include "core/tensor/indexing.h"
 #include "core/graph/node.h"
 #include "core/memory/storage.h"
+#include "core/tensor/indexing.h"
 #include "ops/gradient_rules.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"

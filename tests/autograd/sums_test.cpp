@@ -7,10 +7,10 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/hooks.h"
-#include "autograd/split_pass.h"
 #include "autograd/ready_hooks.h"
-#include "core/graph/anomaly.h"
+#include "autograd/split_pass.h"
 #include "core/base/error.h"
+#include "core/graph/anomaly.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "autograd/accumulate.h"
-#include "autograd/distributed/send_receive_nodes.h"
 #include "autograd/distributed/overlap.h"
+#include "autograd/distributed/send_receive_nodes.h"
 #include "autograd/hooks.h"
 #include "core/base/generator.h"
 #include "tests/support/error_of.h"

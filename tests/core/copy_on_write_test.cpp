@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "core/graph/node.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/node.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

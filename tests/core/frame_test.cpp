@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/tensor/dtype.h"
 #include "core/base/log.h"
+#include "core/tensor/dtype.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/graph/node.h"
 #include "core/graph/inplace_write.h"
+#include "core/graph/node.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

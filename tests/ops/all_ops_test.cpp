@@ -67,7 +67,7 @@ double weighted(const Op& op, const Tensors& in, const Attrs& attrs) {
   double total = 0;
   const Tensors out = ops::apply(op, in, attrs);
   for (size_t i = 0; i < out.size(); ++i)
-    if (is_floating(out[i].dtype()) && !(op.aside >> i & 1))
+    if (is_floating(out[i].dtype()) && !(op.nondifferentiable >> i & 1))
       total += ops::sum(ops::mul(out[i], weights_for(out[i], i))).item();
   return total;
 }

@@ -5,8 +5,8 @@
 
 #include "core/base/error.h"
 #include "ops/cpu/loops/parallel.h"
-#include "ops/ops.h"
 #include "ops/dispatch/threads.h"
+#include "ops/ops.h"
 
 namespace troupe {
 namespace {

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "core/tensor/indexing.h"
 #include "core/graph/node.h"
+#include "core/tensor/indexing.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 

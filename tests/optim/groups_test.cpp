@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/generator.h"
-#include "optim/norm.h"
+#include "optim/gradient_norm.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"

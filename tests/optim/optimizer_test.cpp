@@ -4,8 +4,8 @@
 
 #include "autograd/engine.h"
 #include "core/base/error.h"
-#include "core/graph/node.h"
 #include "core/base/generator.h"
+#include "core/graph/node.h"
 #include "ops/ops.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"

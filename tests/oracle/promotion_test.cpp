@@ -19,7 +19,7 @@ using Operand = std::variant<Tensor, Scalar>;
 
 struct Table {
   Table() {
-    std::ifstream(TROUPE_ORACLE_DIR "/promotion.json") >> j;
+    j = testing::read_oracle("promotion.json");
     for (const std::string name : j.at("dtypes"))
       for (int i = 0; i < kDTypeCount; ++i)
         if (troupe::name(static_cast<DType>(i)) == name) dtypes.push_back(static_cast<DType>(i));

@@ -364,7 +364,7 @@ TEST_CASE("in random histories of all policies somebody can always go on, and st
       REQUIRE(m.state.open_step() >= open);
       REQUIRE(m.state.version() >= version);
     }
-    const Ledger& ledger = m.state.ledger();
+    const StalenessStatistics& ledger = m.state.ledger();
     for (const auto& [delay, count] : ledger.delays) {
       REQUIRE(delay >= 0);
       used += count;

@@ -19,7 +19,7 @@ struct Link {
 };
 
 // How many of the last 100 of `count` messages were encoded.
-int encoded(const Link& link, int count, Payoff payoff = Payoff(), WireTimes wire = {}) {
+int encoded(const Link& link, int count, CompressionTuner payoff = CompressionTuner(), WireTimes wire = {}) {
   constexpr int64_t kBytes = 1'000'000;
   int last = 0;
   for (int i = 0; i < count; ++i) {
@@ -52,7 +52,7 @@ TEST_CASE("the time that any message takes is no reason to make messages smaller
 }
 
 TEST_CASE("a message that had to wait does not make the link look slow") {
-  Payoff payoff;
+  CompressionTuner payoff;
   WireTimes wire;
   for (int i = 0; i < 100; ++i) {
     wire.took(1'000'000, false, i % 4 ? 50ms : 200us);
@@ -65,7 +65,7 @@ TEST_CASE("a message that had to wait does not make the link look slow") {
 }
 
 TEST_CASE("it looks again, ever more rarely, and goes back when things have changed") {
-  Payoff payoff;
+  CompressionTuner payoff;
   WireTimes wire;
   Link link{0us, 0.2, 1ms};
   std::vector<int> looks;
@@ -82,11 +82,11 @@ TEST_CASE("it looks again, ever more rarely, and goes back when things have chan
   CHECK(looks == std::vector<int>{8, 16, 32, 64, 128, 256, 512, 1024});
   CHECK(on_after > 1500);
   CHECK(on_after <= 1510);
-  CHECK(encoded({0us, 0.2, 1ms}, 1000, Payoff(true)) == 100);  // always
+  CHECK(encoded({0us, 0.2, 1ms}, 1000, CompressionTuner(true)) == 100);  // always
 }
 
 TEST_CASE("nothing is encoded before both things were measured, or where nothing becomes smaller") {
-  Payoff payoff;
+  CompressionTuner payoff;
   WireTimes wire;
   CHECK(wire.ns_per_byte() == 0);
   CHECK_FALSE(payoff.pays(wire));

@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
-#include "parallel/pipeline/schedule/schedule_check.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
+#include "parallel/pipeline/schedule/schedule_check.h"
 #include "parallel/pipeline/schedule/simulate.h"
 #include "tests/support/error_of.h"
 

@@ -87,7 +87,7 @@ TEST_CASE("a Sequential that was split is trained as the whole") {
     for (size_t i = 0; i < whole.size(); ++i)  // other values than those of make()
       for (const auto& [name, p] : whole[i].named_parameters())
         p.detach().copy_(mul(p, 0.5 + double(i)).detach());
-    const auto cluster = Cluster::in_process(3, hosting<Part<Net>>());
+    const auto cluster = Cluster::in_process(3, hosting<StageModule<Net>>());
     const auto stages = split<Net>(cluster->here(), {"w1", "w2"}, cuts);
     REQUIRE(stages.size() == cuts.size() + 1);
     load(stages, whole, cuts).get();

@@ -19,7 +19,7 @@ std::string run(const std::string& name, const std::vector<std::string>& flags, 
   const std::string chart = (folder.path / "chart.svg").string();
   std::vector<std::string> command{program(name), "--chart", chart};
   command.insert(command.end(), flags.begin(), flags.end());
-  if (processes > 0) command.insert(command.begin(), {TROUPE_BIN, "run", "-n", std::to_string(processes)});
+  if (processes > 0) command.insert(command.begin(), {kTroupeCommand, "run", "-n", std::to_string(processes)});
   Process process(command);
   const int code = process.exit_code();
   INFO(process.output << process.errors);
@@ -89,7 +89,7 @@ TEST_CASE("every example reaches with its defaults what its --help says", "[proc
   for (const char* name : {"spirals", "mnist_cnn", "digits", "pipeline", "cartpole"}) check_goals(name);
   const std::string clicks = check_goals("recommender");  // by the rate of clicks alone: 0.67, 0.5
   CHECK(number_after(clicks, "test loss ") > number_after(clicks, "hidden odds "));  // nobody can know more
-  check_goals("rnn_remote", {TROUPE_TEXT});
+  check_goals("rnn_remote", {kText});
   const std::string stalls = check_goals("stalls");
   for (const char* policy : {"bsp", "ssp(3)", "async"})
     CHECK(number_after(stalls.substr(stalls.find(policy)), "loss ") <= goals("stalls")[0].bound);
@@ -131,7 +131,7 @@ TEST_CASE("a convolutional network reaches 97 % on the last 2,000 digits of t10k
 }
 
 TEST_CASE("a transformer learns characters of a text and writes some", "[process]") {
-  const std::vector<std::string> flags{"--steps", "60", "--sample", "40", TROUPE_TEXT};
+  const std::vector<std::string> flags{"--steps", "60", "--sample", "40", kText};
   const std::string output = run("char_transformer", flags);
   CHECK(number_after(output, "perplexity ") < 25);  // of about 90 characters
   auto recomputing = flags;
@@ -153,7 +153,7 @@ TEST_CASE("a character transformer with tied embeddings is one pipeline, in one 
           "[process]") {
   Folder folder;
   const std::string step = (folder.path / "step.svg").string();
-  const std::vector<std::string> flags{"--steps", "60", "--timeline", step, TROUPE_TEXT};
+  const std::vector<std::string> flags{"--steps", "60", "--timeline", step, kText};
   const std::string alone = run("char_pipeline", flags);  // three workers in memory
   CHECK(number_after(alone, "perplexity ") < 25);         // of about 90 characters
   CHECK(content(step).find("2 workers, 4 micro-batches") != std::string::npos);
@@ -199,7 +199,7 @@ TEST_CASE("observers and a learner balance a pole, with the same episodes wherev
 }
 
 TEST_CASE("an LSTM learns characters with its embedding and decoder on a server", "[process]") {
-  const std::vector<std::string> flags{"--epochs", "6", TROUPE_TEXT};
+  const std::vector<std::string> flags{"--epochs", "6", kText};
   const std::string alone = run("rnn_remote", flags);
   CHECK(number_after(alone, "perplexity ") < 16);  // about 23 by the rates of the characters alone
   CHECK(result(run("rnn_remote", flags, 3)) == result(alone));
@@ -210,7 +210,7 @@ TEST_CASE("examples with workers refuse flags that they do not know, and values 
                                                   {"recommender", "--batch", "0"},
                                                   {"cartpole", "--goal", "502"},
                                                   {"cartpole", "--observers", "none"},
-                                                  {"rnn_remote", "--epochs", "-1", TROUPE_TEXT}}) {
+                                                  {"rnn_remote", "--epochs", "-1", kText}}) {
     std::vector<std::string> arguments = command;
     arguments[0] = program(command[0]);
     Process process(arguments);
@@ -236,9 +236,9 @@ const Short kShort[] = {{"spirals", {"--epochs", "1"}, "test accuracy "},
                         {"stalls", {"--steps", "2", "--step-ms", "0"}, "async "},
                         {"recommender", {"--steps", "1"}, "test loss "},
                         {"cartpole", {"--updates", "1"}, "mean reward "},
-                        {"char_transformer", {"--steps", "1", "--sample", "1", TROUPE_TEXT}, "perplexity "},
-                        {"char_pipeline", {"--steps", "1", TROUPE_TEXT}, "perplexity "},
-                        {"rnn_remote", {"--epochs", "1", "--hidden", "8", TROUPE_TEXT}, "perplexity "}};
+                        {"char_transformer", {"--steps", "1", "--sample", "1", kText}, "perplexity "},
+                        {"char_pipeline", {"--steps", "1", kText}, "perplexity "},
+                        {"rnn_remote", {"--epochs", "1", "--hidden", "8", kText}, "perplexity "}};
 
 // The example alone, started by a shell that does `first` before and adds `behind`.
 std::vector<std::string> by_shell(const std::string& first, const Short& example, const std::string& chart,
@@ -289,13 +289,13 @@ TEST_CASE("an example whose picture finds no room has said its result before", "
 
 TEST_CASE("examples refuse bad input with one line", "[process]") {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"char_transformer"},
-                                                  {"char_pipeline", "--layout", "/no/such/file", TROUPE_TEXT},
+                                                  {"char_pipeline", "--layout", "/no/such/file", kText},
                                                   {"char_transformer", "/no/such/file"},
-                                                  {"char_transformer", "--heads", "3", TROUPE_TEXT},
+                                                  {"char_transformer", "--heads", "3", kText},
                                                   {"mnist_cnn", "--data", "/no/such/folder"},
                                                   {"rnn_remote"},
                                                   {"rnn_remote", "/no/such/file"},
-                                                  {"rnn_remote", "--time", "60000", TROUPE_TEXT}}) {
+                                                  {"rnn_remote", "--time", "60000", kText}}) {
     std::vector<std::string> arguments = command;
     arguments[0] = program(command[0]);
     Process process(arguments);

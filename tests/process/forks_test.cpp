@@ -10,7 +10,7 @@ namespace {
 
 std::vector<std::string> forks(const std::string& mode, bool alone) {
   if (alone) return {program("forks"), mode};
-  return {TROUPE_BIN, "run", "-n", "2", program("forks"), mode};
+  return {kTroupeCommand, "run", "-n", "2", program("forks"), mode};
 }
 
 }  // namespace

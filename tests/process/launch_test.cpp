@@ -9,6 +9,7 @@
 using troupe::testing::content;
 using troupe::testing::Folder;
 using troupe::testing::Launcher;
+using troupe::testing::kTroupeCommand;
 using troupe::testing::Process;
 
 namespace {
@@ -150,11 +151,11 @@ TEST_CASE("output that cannot be written is an error of the job, and a log that 
   const std::string flood = "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done";
   Process lost({"/bin/sh", "-c",
                 "exec \"$0\" run -n 2 /bin/sh -c 'test $RANK = 0 || { " + flood + "; }' >/dev/full",
-                TROUPE_BIN});
+                kTroupeCommand});
   CHECK(lost.exit_code() == 1);
   CHECK(lost.errors == "troupe run: standard output cannot be written: No space left on device\n");
   Process capped({"/bin/sh", "-c",
-                  "ulimit -f 1; exec \"$0\" run -n 2 --log-dir \"$1\" /bin/sh -c '" + flood + "'", TROUPE_BIN,
+                  "ulimit -f 1; exec \"$0\" run -n 2 --log-dir \"$1\" /bin/sh -c '" + flood + "'", kTroupeCommand,
                   (folder.path / "logs").string()});
   CHECK(capped.exit_code() == 0);
   CHECK(capped.errors.find("a log file is not written any more: File too large") != std::string::npos);
@@ -242,7 +243,7 @@ TEST_CASE("on a terminal the driver reads the keyboard and Ctrl-C stops the job"
   REQUIRE(pid >= 0);
   if (pid == 0) {
     signal(SIGINT, SIG_DFL);  // a shell's background jobs, and what they start, ignore it
-    execl(TROUPE_BIN, TROUPE_BIN, "run", "-n", "2", "/bin/sh", "-c",
+    execl(kTroupeCommand, kTroupeCommand, "run", "-n", "2", "/bin/sh", "-c",
           "test $RANK = 0 || exec sleep 1000; echo ready; read line; echo got $line; exec sleep 1000",
           nullptr);
     _exit(99);

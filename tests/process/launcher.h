@@ -1,5 +1,6 @@
 // Runs the built `troupe` command and watches every process that comes of it.
 #pragma once
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 namespace troupe::testing {
@@ -12,14 +13,14 @@ class Launcher : public Process {
 
  private:
   static std::vector<std::string> with_command(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {TROUPE_BIN, "run"});
+    arguments.insert(arguments.begin(), {kTroupeCommand, "run"});
     return arguments;
   }
 };
 
 /// Path of a program that the build puts beside `troupe`.
 inline std::string program(const std::string& name) {
-  const std::string troupe = TROUPE_BIN;
+  const std::string troupe = kTroupeCommand;
   return troupe.substr(0, troupe.rfind('/') + 1) + name;
 }
 

@@ -50,7 +50,8 @@ TEST_CASE("a reference of another cluster is refused as an argument") {
   }
   CHECK(foreign.call<&Leaf::number>().get() == 7);
   there->shutdown();
-  CHECK_THAT(error_of([&] { here->spawn<Holder>("w1", foreign); }).what(), Catch::Contains("another cluster"));
+  CHECK_THAT(error_of([&] { here->spawn<Holder>("w1", foreign); }).what(),
+             Catch::Contains("another cluster"));
 }
 
 TEST_CASE("a constructor takes no gradients: the same on the own worker and on others") {

@@ -2,12 +2,12 @@
 #include <csignal>
 #include <cstdio>
 
-#include "core/base/log.h"
 #include "core/base/generator.h"
+#include "core/base/log.h"
 #include "tests/soak/plan.h"
 #include "tests/soak/run.h"
-#include "tools/cli.h"
-#include "tools/progress.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 
 using namespace troupe;
 

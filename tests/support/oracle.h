@@ -9,13 +9,14 @@
 #include "core/tensor/tensor.h"
 #include "ops/dispatch/attrs.h"
 #include "ops/view.h"
+#include "tests/support/places.h"
 
 namespace troupe::testing {
 
-/// The file `name` of $TROUPE_ORACLE, or of the folder that the build names.
+/// The file `name` of $TROUPE_ORACLE, or of tests/oracle.
 inline nlohmann::json read_oracle(const std::string& name) {
   const char* folder = std::getenv("TROUPE_ORACLE");
-  const std::string path = std::string(folder && *folder ? folder : TROUPE_ORACLE_DIR) + "/" + name;
+  const std::string path = std::string(folder && *folder ? folder : kOracleFolder) + "/" + name;
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
   return nlohmann::json::parse(file);

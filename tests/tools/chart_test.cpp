@@ -1,5 +1,5 @@
 // Charts: well-formed, inside their box, and right where the data is odd.
-#include "tools/chart.h"
+#include "tools/draw/chart.h"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // Flags: values, ranges, suggestions, help.
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Layouts: what a file says, and what it may not say.
-#include "tools/layout.h"
+#include "tools/draw/layout.h"
 
 #include <catch2/catch.hpp>
 

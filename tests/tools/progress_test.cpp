@@ -1,5 +1,5 @@
 // The progress bar: what it says, when it draws, and where.
-#include "tools/progress.h"
+#include "tools/flags/progress.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // The timeline of a pipeline: a box for each action, in its place, and an arrow for each message.
-#include "tools/timeline.h"
+#include "tools/draw/timeline.h"
 
 #include <catch2/catch.hpp>
 

@@ -5,8 +5,8 @@
 #include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "nn/nn.h"
-#include "ops/ops.h"
 #include "ops/dispatch/threads.h"
+#include "ops/ops.h"
 #include "optim/optim.h"
 #include "tests/support/trajectory.h"
 

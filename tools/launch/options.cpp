@@ -5,7 +5,7 @@
 
 #include <ostream>
 
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 
 namespace troupe::tools {
 

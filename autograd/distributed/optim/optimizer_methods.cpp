@@ -12,7 +12,7 @@
 #include "autograd/distributed/optim/optimizer.h"
 #include "core/graph/copy_on_write.h"
 #include "data/safetensors.h"
-#include "nn/live.h"
+#include "nn/module_registry.h"
 #include "optim/optim.h"
 
 namespace troupe::optim {

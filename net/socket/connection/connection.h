@@ -1,13 +1,13 @@
 // One authenticated socket: callers write, `upkeep` writes the rest, `delivery` reads, or a caller that
 // waits.
 //
-// Between processes of one host, each direction also has a ring of shared memory (net/socket/shared/ring.h). The sender
-// offers it with its descriptor, the receiver maps it and says so. From then on messages that are small and
-// find room go by the ring, the others by the socket; their numbers tell in which order they are delivered. A
-// receiver that sleeps is woken by a doorbell (an eventfd), or, if it is a caller that waits, in the ring
-// itself. Heartbeats are counted there, too. The ring only ever makes things faster: where it is not given,
-// or full, the socket is there, and it alone tells of the end of the peer. Large buffers are copied into a
-// heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
+// Between processes of one host, each direction also has a ring of shared memory (net/socket/shared/ring.h).
+// The sender offers it with its descriptor, the receiver maps it and says so. From then on messages that are
+// small and find room go by the ring, the others by the socket; their numbers tell in which order they are
+// delivered. A receiver that sleeps is woken by a doorbell (an eventfd), or, if it is a caller that waits, in
+// the ring itself. Heartbeats are counted there, too. The ring only ever makes things faster: where it is not
+// given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers are copied
+// into a heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -17,17 +17,17 @@
 #include <vector>
 
 #include "core/async/waiting.h"
-#include "net/socket/connection/reactor.h"
 #include "net/socket/connection/frame_reader.h"
+#include "net/socket/connection/reactor.h"
+#include "net/socket/connection/write_queue.h"
 #include "net/socket/shared/shared_heap.h"
 #include "net/socket/shared/shared_memory.h"
 #include "net/socket/shared/shared_ring.h"
-#include "net/socket/connection/write_queue.h"
 
 namespace troupe::net {
 
 class SocketConnection final : public Connection,
-                               public Arrivals,
+                               public PollSource,
                                public std::enable_shared_from_this<SocketConnection> {
  public:
   /// `fd` has a finished handshake behind it.
@@ -54,7 +54,7 @@ class SocketConnection final : public Connection,
   // ---- looking for messages in the ring
   /// A caller that waits reads the ring, and sleeps there; or, without one, reads the socket while it looks.
   /// At once back if another one does.
-  void deliver_until(const Ready& done, TimePoint end, bool looks, Chores* chores) override;
+  void deliver_until(const Ready& done, TimePoint end, bool looks, LocalRunQueue* chores) override;
   /// On the delivery thread, while it looks here: whether anything came.
   bool look();
   /// On a thread that looks here: sees to it that the peer's does not have to wait for its core. Whether it
@@ -89,7 +89,7 @@ class SocketConnection final : public Connection,
   bool misused(const Error& e);
   bool may_be_offered() const;
   void take_ring();
-  bool hang_up(Fd bell, std::string& why);
+  bool register_doorbell(Fd bell, std::string& why);
   void take_heap();
   void answer(FrameKind kind, bool accepted, const std::string& why);
   void ring_answered(bool accepted);
@@ -106,7 +106,7 @@ class SocketConnection final : public Connection,
 
   void begin_looking();
   void end_looking();
-  void read_ring_until(const Ready& done, TimePoint end, bool looks, Chores* chores);
+  void read_ring_until(const Ready& done, TimePoint end, bool looks, LocalRunQueue* chores);
   void read_socket_until(const Ready& done, TimePoint end);
   template <class Over, class Look>
   void look_until(TimePoint end, const Over& over, const Look& look);

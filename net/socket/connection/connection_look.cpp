@@ -46,7 +46,7 @@ bool SocketConnection::keep_apart(TimePoint now, TimePoint since) {
   if (!away) rang_.store(false, std::memory_order_relaxed);
   const bool missing = away && now - since > kShowsUp && rang_.load(std::memory_order_relaxed);
   if ((away && !missing) || (other & ~RingControl::kAway) != core || !core_->may_move(now)) return false;
-  leave_core();
+  migrate_cpu();
   return true;
 }
 
@@ -68,7 +68,7 @@ void SocketConnection::look_no_more() {
 
 // ---- a caller that waits
 
-void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool looks, Chores* chores) {
+void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool looks, LocalRunQueue* chores) {
   if (!core_->limits().callers_read || waited_on_.exchange(true)) return;
   if (has_ring_.load(std::memory_order_acquire))
     read_ring_until(done, end, looks, chores);
@@ -77,7 +77,7 @@ void SocketConnection::deliver_until(const Ready& done, TimePoint end, bool look
   waited_on_.store(false);
 }
 
-void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks, Chores* chores) {
+void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool looks, LocalRunQueue* chores) {
   const auto called = [&] { return chores && !chores->empty(); };
   const auto over = [&] { return done.is_set() || called(); };
   begin_looking();

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/memory/streaming_copy.h"
 #include "core/base/log.h"
+#include "core/memory/streaming_copy.h"
 #include "net/socket/connection/connection.h"
 #include "net/socket/shared/shared_memory.h"
 
@@ -113,7 +113,7 @@ void SocketConnection::take_ring() {
   std::string why = "no two descriptors came with it";
   std::unique_ptr<SharedRing> ring;
   if (!ring_reader_ && fds.second) ring = SharedRing::open(fds.first, kRingMost, why);
-  if (ring && !hang_up(std::move(fds.second), why)) ring.reset();
+  if (ring && !register_doorbell(std::move(fds.second), why)) ring.reset();
   const bool accepted = ring != nullptr;
   if (accepted) {
     in_ = std::move(ring);
@@ -125,7 +125,7 @@ void SocketConnection::take_ring() {
 }
 
 // Each ring wakes the delivery thread once; nothing is ever read from the bell.
-bool SocketConnection::hang_up(Fd bell, std::string& why) {
+bool SocketConnection::register_doorbell(Fd bell, std::string& why) {
   std::lock_guard lock(mutex_);
   if (state_ == State::closed) return why = "the connection is closed", false;
   try {

@@ -9,7 +9,7 @@ uint32_t this_core() {
   return core < 0 ? 0 : static_cast<uint32_t>(core) + 1;
 }
 
-void leave_core() {
+void migrate_cpu() {
   cpu_set_t allowed, others;
   const int core = ::sched_getcpu();
   if (core < 0 || core >= CPU_SETSIZE || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;

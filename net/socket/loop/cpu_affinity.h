@@ -8,6 +8,6 @@ namespace troupe::net {
 uint32_t this_core();
 /// Moves the calling thread to another one of the processors that it may use, if there is one. It may come
 /// back at any time.
-void leave_core();
+void migrate_cpu();
 
 }  // namespace troupe::net

@@ -109,7 +109,7 @@ uint64_t LendingHeap::hand_over(const Buffer& buffer) {
 void LendingHeap::left(const std::byte* data) {
   std::lock_guard lock(mutex_);
   const auto placed = placed_.extract(data);
-  if (!placed.empty()) come_home(placed.mapped());
+  if (!placed.empty()) free_block(placed.mapped());
 }
 
 // With mutex_. The block is at home.
@@ -125,13 +125,13 @@ bool LendingHeap::make_block(size_t size) {
 void LendingHeap::collect() {
   std::erase_if(lent_, [&](uint32_t i) {
     if (memory_->lent(i).load(std::memory_order_acquire)) return false;
-    come_home(i);
+    free_block(i);
     return true;
   });
 }
 
 // With mutex_.
-void LendingHeap::come_home(uint32_t i) {
+void LendingHeap::free_block(uint32_t i) {
   Block& b = blocks_[i];
   b.home_since = trims_;
   lent_bytes_ -= b.size;

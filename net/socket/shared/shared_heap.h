@@ -86,7 +86,7 @@ class LendingHeap final : public StoragePlace, public std::enable_shared_from_th
   std::optional<uint32_t> take_home(size_t size);
   Place lend(uint32_t block);
   void collect();
-  void come_home(uint32_t block);
+  void free_block(uint32_t block);
   void left(const std::byte* data);
   std::vector<uint32_t>& home(size_t size);
   bool make_block(size_t size);

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "net/socket/shared/ring.h"
 #include "net/socket/loop/fd.h"
+#include "net/socket/shared/ring.h"
 
 namespace troupe::net {
 

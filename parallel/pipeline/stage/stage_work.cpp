@@ -134,11 +134,11 @@ Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   if (order.record && order.recompute)
     output = run_recomputed(order, live.inputs, norms);
   else
-    output = co_await actors::run_in_place(order.method, arguments(order));
+    output = co_await actors::call_inline(order.method, arguments(order));
   ValueList skips = take_skips(order, output);
   if (!order.loss.empty()) {
     ValueList both{output, order.target};
-    live.loss = loss_of(order, co_await actors::run_in_place(order.loss, std::move(both)));
+    live.loss = loss_of(order, co_await actors::call_inline(order.loss, std::move(both)));
   }
   const Tensor loss = live.loss.defined() ? live.loss.detach() : Tensor();
   if (order.record) {

@@ -7,7 +7,8 @@
 namespace troupe::parallel {
 
 /// How tensors travel one way. As text: "none", "fp16", "bf16", "topk(0.01)", "1bit"; "fp16 always" does not
-/// switch itself off where encoding costs more than it saves (parallel/server/compression/compression_tuner.h).
+/// switch itself off where encoding costs more than it saves
+/// (parallel/server/compression/compression_tuner.h).
 struct Compression {
   enum class Kind {
     none,

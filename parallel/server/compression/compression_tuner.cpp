@@ -28,7 +28,7 @@ double WireTimes::ns_per_byte() const {
   return large.ns / large.bytes;
 }
 
-bool Payoff::next(const WireTimes& wire) {
+bool CompressionTuner::next(const WireTimes& wire) {
   const int64_t message = messages_++;
   if (always_) return true;
   if (message < kFirst) return message >= kFirst / 2;
@@ -36,13 +36,13 @@ bool Payoff::next(const WireTimes& wire) {
   return pays(wire) != look;
 }
 
-void Payoff::coded(int64_t saved_bytes, Duration time) {
+void CompressionTuner::coded(int64_t saved_bytes, Duration time) {
   if (saved_bytes <= 0) return;
   ns_per_saved_byte_[coded_++ % ns_per_saved_byte_.size()] =
       static_cast<double>(time.count()) / static_cast<double>(saved_bytes);
 }
 
-bool Payoff::pays(const WireTimes& wire) const {
+bool CompressionTuner::pays(const WireTimes& wire) const {
   if (coded_ == 0) return false;
   const auto end =
       ns_per_saved_byte_.begin() + static_cast<ptrdiff_t>(std::min(coded_, ns_per_saved_byte_.size()));

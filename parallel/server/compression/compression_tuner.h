@@ -35,10 +35,10 @@ class WireTimes {
 
 /// Decides, message by message, whether one way is encoded. Pure: it is told all times. To know both, it does
 /// the other thing now and then, ever more rarely: at messages 2^k.
-class Payoff {
+class CompressionTuner {
  public:
   /// `always`: every message is encoded, whatever it costs.
-  explicit Payoff(bool always = false) : always_(always) {}
+  explicit CompressionTuner(bool always = false) : always_(always) {}
   /// Whether to encode the next message.
   bool next(const WireTimes& wire);
   /// What encoding and decoding a message took, and by how many bytes it became smaller.

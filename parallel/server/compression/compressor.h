@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "core/base/clock.h"
-#include "parallel/server/compression/packed.h"
 #include "parallel/server/compression/compression_tuner.h"
+#include "parallel/server/compression/packed.h"
 
 namespace troupe::parallel {
 
@@ -41,7 +41,7 @@ class Compressor {
   const Compression pull_, push_;
   std::mutex mutex_;
   WireTimes wire_;
-  Payoff pull_pays_, push_pays_;
+  CompressionTuner pull_pays_, push_pays_;
 };
 
 }  // namespace troupe::parallel

@@ -13,7 +13,7 @@
 #include "ops/cpu/loops/simd.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
-#include "optim/norm.h"
+#include "optim/gradient_norm.h"
 
 namespace troupe::parallel {
 namespace {

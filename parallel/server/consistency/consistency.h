@@ -20,7 +20,7 @@ struct Ticket {
 };
 
 /// The ledger of one parameter.
-struct Ledger {
+struct StalenessStatistics {
   std::map<int64_t, int64_t> delays;  ///< gradients used, by updates between the values that they were
                                       ///< computed on and the update that used them
   int64_t late = 0;                   ///< gradients dropped: their step had closed without them
@@ -90,7 +90,7 @@ class Consistency {
   const ServerPolicy& policy() const { return policy_; }
   int64_t version() const { return version_; }
   int64_t open_step() const { return open_; }  ///< the oldest that not all have pushed
-  const Ledger& ledger() const { return ledger_; }
+  const StalenessStatistics& ledger() const { return ledger_; }
   /// Who is waited for: those that have not pushed the open step.
   std::vector<std::string> missing() const;
 
@@ -116,7 +116,7 @@ class Consistency {
   int64_t first_delayed_ = 0;  // the version that delayed() began with: there is none before it
   std::map<std::string, Trainer> trainers_;
   std::map<int64_t, Held> held_;  // by step
-  Ledger ledger_;
+  StalenessStatistics ledger_;
 };
 
 }  // namespace troupe::parallel

@@ -7,12 +7,12 @@ namespace troupe::parallel {
 
 struct LedgerBook {
   std::mutex mutex;
-  std::map<std::string, Ledger> of;  // by server
+  std::map<std::string, StalenessStatistics> of;  // by server
 };
 
-void Ledgers::install(actors::Worker& worker) {
+void StalenessMetrics::install(actors::Worker& worker) {
   const auto book = std::make_shared<LedgerBook>();
-  worker.add_interceptor(std::unique_ptr<Ledgers>(new Ledgers(book)));
+  worker.add_interceptor(std::unique_ptr<StalenessMetrics>(new StalenessMetrics(book)));
   worker.add_metrics([book](actors::Worker::Metrics& m) {
     std::lock_guard lock(book->mutex);
     for (const auto& [server, ledger] : book->of) {
@@ -25,8 +25,8 @@ void Ledgers::install(actors::Worker& worker) {
   });
 }
 
-Ledgers::Entry::Entry(actors::Worker& worker) {
-  const auto* ledgers = worker.interceptor<Ledgers>();
+StalenessMetrics::Entry::Entry(actors::Worker& worker) {
+  const auto* ledgers = worker.interceptor<StalenessMetrics>();
   const auto* cell = static_cast<const actors::ActorCell*>(frame().actor);
   if (!ledgers || !cell) return;
   book_ = ledgers->book_;
@@ -38,13 +38,13 @@ Ledgers::Entry::Entry(actors::Worker& worker) {
   page_ = &book_->of[name_];
 }
 
-Ledgers::Entry::~Entry() {
+StalenessMetrics::Entry::~Entry() {
   if (!book_) return;
   std::lock_guard lock(book_->mutex);
   book_->of.erase(name_);
 }
 
-void Ledgers::Entry::write(const Ledger& ledger) {
+void StalenessMetrics::Entry::write(const StalenessStatistics& ledger) {
   if (!book_) return;
   std::lock_guard lock(book_->mutex);
   *page_ = ledger;

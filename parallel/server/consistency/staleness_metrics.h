@@ -12,7 +12,7 @@ namespace troupe::parallel {
 /// namespaces, metrics() has "Server#0:3.delay_2", the gradients that were used two updates late, for every
 /// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in Ledger. They go with the
 /// server. Thread-safe. It sees no calls: interceptors are what a worker keeps for upper layers.
-class Ledgers final : public actors::Interceptor {
+class StalenessMetrics final : public actors::Interceptor {
  public:
   /// Part of every worker's set-up.
   static void install(actors::Worker& worker);
@@ -24,16 +24,16 @@ class Ledgers final : public actors::Interceptor {
     explicit Entry(actors::Worker& worker);
     ~Entry();
     Entry(const Entry&) = delete;
-    void write(const Ledger& ledger);
+    void write(const StalenessStatistics& ledger);
 
    private:
     std::shared_ptr<struct LedgerBook> book_;  // null: the worker shows none
     std::string name_;
-    Ledger* page_ = nullptr;
+    StalenessStatistics* page_ = nullptr;
   };
 
  private:
-  explicit Ledgers(std::shared_ptr<struct LedgerBook> book) : book_(std::move(book)) {}
+  explicit StalenessMetrics(std::shared_ptr<struct LedgerBook> book) : book_(std::move(book)) {}
   std::shared_ptr<struct LedgerBook> book_;
 };
 

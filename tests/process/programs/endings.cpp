@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <thread>
 
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

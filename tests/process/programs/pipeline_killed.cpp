@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "parallel/pipeline/pipeline.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

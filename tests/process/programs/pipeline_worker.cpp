@@ -1,6 +1,6 @@
 // Trains the transformer of trajectories.json as a pipeline over the workers, and prints the losses.
 #include "tests/parallel/transformer.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 using namespace troupe;
 
 int main(int argc, char** argv) {

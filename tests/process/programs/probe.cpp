@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "tests/process/programs/stage.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 using namespace troupe;
 using testing::Stage;
 

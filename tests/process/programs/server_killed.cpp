@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "parallel/server/served_parameters.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

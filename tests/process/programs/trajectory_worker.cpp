@@ -1,6 +1,6 @@
 // Trains one run of trajectories.json split over the workers, and prints what train_split() says.
 #include "tests/process/programs/split_mlp.h"
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 using namespace troupe;
 
 int main(int argc, char** argv) {

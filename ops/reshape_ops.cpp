@@ -1,4 +1,4 @@
-#include "ops/layout.h"
+#include "ops/reshape_ops.h"
 
 #include <fmt/format.h>
 

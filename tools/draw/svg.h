@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/chart.h"
+#include "tools/draw/chart.h"
 
 namespace troupe::tools {
 

@@ -1,4 +1,4 @@
-#include "optim/norm.h"
+#include "optim/gradient_norm.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "ops/cpu/loops/simd.h"
-#include "optim/pass.h"
+#include "optim/element_loop.h"
 
 namespace troupe::optim {
 namespace {

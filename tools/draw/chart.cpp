@@ -1,5 +1,5 @@
 // Lays out and writes a line chart: ranges, ticks, lines, legend.
-#include "tools/chart.h"
+#include "tools/draw/chart.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "tools/svg.h"
+#include "tools/draw/svg.h"
 
 namespace troupe::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "optim/saved.h"
+#include "optim/state_reader.h"
 
 #include <fmt/format.h>
 

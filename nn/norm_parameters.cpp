@@ -1,4 +1,4 @@
-#include "nn/scale.h"
+#include "nn/norm_parameters.h"
 
 #include <fmt/format.h>
 

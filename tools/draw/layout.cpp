@@ -1,4 +1,4 @@
-#include "tools/layout.h"
+#include "tools/draw/layout.h"
 
 #include <fmt/format.h>
 

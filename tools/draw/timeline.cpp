@@ -1,13 +1,13 @@
-#include "tools/timeline.h"
+#include "tools/draw/timeline.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "core/base/error.h"
 #include "core/base/chrome_trace.h"
-#include "tools/svg.h"
+#include "core/base/error.h"
+#include "tools/draw/svg.h"
 
 namespace troupe::tools {
 namespace {

@@ -1,5 +1,5 @@
 // Draws the bar; what is drawn is made by pure functions.
-#include "tools/progress.h"
+#include "tools/flags/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-#include "ops/pick.h"
+#include "ops/nonzero.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/gradient_rules.h"
 #include "ops/cpu/kernels.h"
+#include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/reduce.h"
 #include "ops/view.h"

@@ -1,4 +1,4 @@
-#include "troupe/environment.h"
+#include "troupe/launch_environment.h"
 
 #include <charconv>
 #include <cstdlib>

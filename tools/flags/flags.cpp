@@ -1,6 +1,6 @@
 // Flags on top of CLI11: values are converted here, so that every error is one line that says what was
 // expected.
-#include "tools/cli.h"
+#include "tools/flags/flags.h"
 
 #include <fmt/format.h>
 

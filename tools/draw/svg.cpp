@@ -1,4 +1,4 @@
-#include "tools/svg.h"
+#include "tools/draw/svg.h"
 
 #include <fmt/format.h>
 

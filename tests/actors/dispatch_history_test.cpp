@@ -13,68 +13,68 @@ namespace {
 
 constexpr Duration kQuick = std::chrono::microseconds(5), kSlow = std::chrono::milliseconds(4);
 
-void note(Pace& pace, int times, Duration took) {
+void note(DispatchHistory& pace, int times, Duration took) {
   for (int i = 0; i < times; ++i) pace.note(took);
 }
 
 }  // namespace
 
 TEST_CASE("work that never ran, or was long once, runs in the pool, and after a short run with the reader") {
-  Pace pace;
-  CHECK(pace.where() == Where::pool);
+  DispatchHistory pace;
+  CHECK(pace.where() == DispatchTarget::pool);
   pace.note(kQuick);
-  CHECK(pace.where() == Where::caller);
-  Pace slow;
+  CHECK(pace.where() == DispatchTarget::caller);
+  DispatchHistory slow;
   slow.note(kSlow);
-  CHECK(slow.where() == Where::pool);
+  CHECK(slow.where() == DispatchTarget::pool);
 }
 
 TEST_CASE("short work that is interrupted now and then stays with the reader") {
-  Pace pace;
+  DispatchHistory pace;
   note(pace, 8, kQuick);
   for (int i = 0; i < 100; ++i) {
     pace.note(kSlow);
-    REQUIRE(pace.where() == Where::caller);
+    REQUIRE(pace.where() == DispatchTarget::caller);
     note(pace, 3, kQuick);
-    REQUIRE(pace.where() == Where::caller);
+    REQUIRE(pace.where() == DispatchTarget::caller);
   }
 }
 
 TEST_CASE(
     "work that becomes long leaves the reader at its third run, and comes back after eight short ones") {
-  Pace pace;
+  DispatchHistory pace;
   note(pace, 8, kQuick);
   note(pace, 2, kSlow);
-  CHECK(pace.where() == Where::caller);
+  CHECK(pace.where() == DispatchTarget::caller);
   pace.note(kSlow);
-  CHECK(pace.where() == Where::pool);
+  CHECK(pace.where() == DispatchTarget::pool);
   note(pace, 7, kQuick);
-  CHECK(pace.where() == Where::pool);
+  CHECK(pace.where() == DispatchTarget::pool);
   pace.note(kQuick);
-  CHECK(pace.where() == Where::caller);
+  CHECK(pace.where() == DispatchTarget::caller);
 }
 
 TEST_CASE(
     "work that once was so long that nothing but itself explains it leaves the reader at once, for long") {
-  Pace pace;
+  DispatchHistory pace;
   note(pace, 8, kQuick);
-  pace.note(2 * Pace::kVeryLong);
-  CHECK(pace.where() == Where::pool);
+  pace.note(2 * DispatchHistory::kVeryLong);
+  CHECK(pace.where() == DispatchTarget::pool);
   note(pace, 100, kQuick);
   pace.note(kSlow);  // as after any interruption
-  note(pace, Pace::kWary - 101, kQuick);
-  CHECK(pace.where() == Where::pool);
+  note(pace, DispatchHistory::kWary - 101, kQuick);
+  CHECK(pace.where() == DispatchTarget::pool);
   pace.note(kQuick);
-  CHECK(pace.where() == Where::caller);
+  CHECK(pace.where() == DispatchTarget::caller);
 }
 
 TEST_CASE("work about as long as the limit keeps its place") {
-  Pace pace;
+  DispatchHistory pace;
   std::mt19937 random(1);
   int changes = 0;
-  Where before = pace.where();
+  DispatchTarget before = pace.where();
   for (int i = 0; i < 10000; ++i) {
-    pace.note(Pace::kShort + std::chrono::microseconds(static_cast<int>(random() % 21) - 10));
+    pace.note(DispatchHistory::kShort + std::chrono::microseconds(static_cast<int>(random() % 21) - 10));
     changes += pace.where() != before;
     before = pace.where();
   }

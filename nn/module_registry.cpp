@@ -1,4 +1,4 @@
-#include "nn/live.h"
+#include "nn/module_registry.h"
 
 #include <cstdint>
 #include <functional>
