@@ -65,6 +65,8 @@ class Worker final : public net::Events {
   const std::string& host() const { return options_.host; }
   const Clock& clock() const { return *options_.clock; }
   Members& members() { return members_; }
+  /// What its actors see of it.
+  const ActorHost& as_host() const { return as_host_; }
   Runtime& runtime() { return *options_.runtime; }
   Dispatch dispatch() const { return options_.dispatch; }
   /// How long calls made on this worker may take that name no time of their own; zero: for ever. Changes

@@ -7,7 +7,7 @@ using namespace troupe::actors;
 
 namespace {
 
-void post(Mailbox& mailbox, std::function<void()> f) { mailbox.post(make_job(std::move(f)), Where::pool); }
+void post(Mailbox& mailbox, std::function<void()> f) { mailbox.post(make_job(std::move(f)), DispatchTarget::pool); }
 
 }  // namespace
 

@@ -75,7 +75,7 @@ TEST_CASE("links that do not fit their message are refused, and a pair that is u
       call.link = std::move(link);
       call.args = {Value(std::move(argument))};
       const Ref<actors::Invocation> invocation(
-          new actors::Invocation(worker, 1, std::move(call), [](net::Reply&) {}));
+          new actors::Invocation(worker.as_host(), 1, std::move(call), [](net::Reply&) {}));
       engine.incoming_call(*invocation);
       invocation->complete(Value());
     };

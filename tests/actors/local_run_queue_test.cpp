@@ -9,7 +9,7 @@
 
 using namespace troupe;
 using actors::Runtime;
-using actors::Where;
+using actors::DispatchTarget;
 
 namespace {
 
@@ -39,13 +39,13 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
   {
     const auto chores = runtime->make_chores();
     CHECK(chores->empty());
-    first->post(actors::make_job([&] { note(0); }), Where::pool);
-    first->post(actors::make_job([&] { note(1); }), Where::pool);
+    first->post(actors::make_job([&] { note(0); }), DispatchTarget::pool);
+    first->post(actors::make_job([&] { note(1); }), DispatchTarget::pool);
     second->post(actors::make_job([&] {
                    note(2);
                    pool.count_down();
                  }),
-                 Where::pool);
+                 DispatchTarget::pool);
     pool.wait();
     CHECK(ran[2] != here);
     CHECK(ran[0] == std::thread::id());
@@ -58,7 +58,7 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
                   note(0);
                   done.count_down();
                 }),
-                Where::pool);
+                DispatchTarget::pool);
   }
   done.wait();  // what is left goes to the pool
   CHECK(ran[0] != here);
