@@ -1,14 +1,20 @@
 // Between C++ types and Value: what arguments and results may be.
 #pragma once
+#include <array>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/async/future.h"
@@ -18,9 +24,9 @@
 namespace troupe {
 
 /// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected
-/// int64, got string"). Numbers, bool, std::string, Bytes, Tensor, Value, std::vector, std::map<std::string,
-/// T>, std::optional, std::pair, std::tuple have one, RRef<T> in rref/, and structs with `static constexpr
-/// auto fields = std::tuple(&S::a, &S::b);`.
+/// int64, got string"). docs/what-travels.md lists the types that do: numbers, bool, enums, std::string,
+/// Bytes, Tensor, Value, std::chrono durations, std::vector, array, set, map, unordered_map, optional,
+/// variant, pair, tuple, RRef<T> (rref/), and plain structs of these (actors/plain_struct.h).
 template <class T, class = void>
 struct Codec {};
 
@@ -121,12 +127,27 @@ struct Codec<T, std::enable_if_t<std::is_floating_point_v<T>>> {
   }
 };
 template <class T>
-struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte>>> {
+struct Codec<T, std::enable_if_t<std::is_enum_v<T> && !std::is_same_v<T, std::byte>>> {
+  using Number = std::underlying_type_t<T>;
+  static std::string name() { return "enum of " + Codec<Number>::name(); }
+  static Value to(T x) { return Codec<Number>::to(static_cast<Number>(x)); }
+  static T from(Value v) { return static_cast<T>(Codec<Number>::from(std::move(v))); }
+};
+template <class Rep, class Period>
+struct Codec<std::chrono::duration<Rep, Period>> {
+  using T = std::chrono::duration<Rep, Period>;
+  static std::string name() { return "duration as " + Codec<Rep>::name(); }
+  static Value to(T x) { return Codec<Rep>::to(x.count()); }
+  static T from(Value v) { return T(Codec<Rep>::from(std::move(v))); }
+};
+template <class T>
+struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && Travels<T>>> {
   static std::string name() { return "list of " + Codec<T>::name(); }
   static Value to(std::vector<T> xs) {
     ValueList list;
     list.reserve(xs.size());
-    for (auto&& x : xs) list.push_back(Codec<T>::to(std::move(x)));
+    for (auto&& x : xs)
+      list.push_back(Codec<T>::to(std::forward<decltype(x)>(x)));  // bools are no references
     return list;
   }
   static std::vector<T> from(Value v) {
@@ -137,23 +158,90 @@ struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte>>> {
     return xs;
   }
 };
-template <class T>
-struct Codec<std::map<std::string, T>> {
-  static std::string name() { return "map of " + Codec<T>::name(); }
-  static Value to(std::map<std::string, T> xs) {
-    ValueMap map;
-    for (auto& [k, x] : xs) map.emplace(k, Codec<T>::to(std::move(x)));
-    return map;
+template <class T, size_t N>
+struct Codec<std::array<T, N>> {
+  static std::string name() { return "list of " + std::to_string(N) + " times " + Codec<T>::name(); }
+  static Value to(std::array<T, N> xs) {
+    ValueList list;
+    list.reserve(N);
+    for (auto&& x : xs) list.push_back(Codec<T>::to(std::move(x)));
+    return list;
   }
-  static std::map<std::string, T> from(Value v) {
-    auto map = actors::take<ValueMap>(v, name());
-    std::map<std::string, T> xs;
-    for (auto& [k, x] : map) xs.emplace(k, Codec<T>::from(std::move(x)));
+  static std::array<T, N> from(Value v) {
+    auto list = actors::take<ValueList>(v, name());
+    if (list.size() != N) actors::mismatch(name(), Value(std::move(list)));
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return std::array<T, N>{Codec<T>::from(std::move(list[I]))...};
+    }
+    (std::make_index_sequence<N>{});
+  }
+};
+
+namespace actors {
+/// Sets travel as lists.
+template <class Set>
+struct SetCodec {
+  using T = typename Set::value_type;
+  static std::string name() { return "set of " + Codec<T>::name(); }
+  static Value to(const Set& xs) {
+    ValueList list;
+    for (const T& x : xs) list.push_back(Codec<T>::to(x));
+    return list;
+  }
+  static Set from(Value v) {
+    Set xs;
+    for (auto& x : take<ValueList>(v, name())) xs.insert(Codec<T>::from(std::move(x)));
     return xs;
   }
 };
+/// Maps from strings travel as maps, others as lists of pairs.
+template <class Map>
+struct MapCodec {
+  using K = typename Map::key_type;
+  using T = typename Map::mapped_type;
+  static constexpr bool kNamed = std::is_same_v<K, std::string>;
+  static std::string name() {
+    return kNamed ? "map of " + Codec<T>::name() : "map from " + Codec<K>::name() + " to " + Codec<T>::name();
+  }
+  static Value to(Map xs) {
+    if constexpr (kNamed) {
+      ValueMap map;
+      for (auto& [k, x] : xs) map.emplace(k, Codec<T>::to(std::move(x)));
+      return map;
+    } else {
+      ValueList list;
+      for (auto& [k, x] : xs) list.push_back(ValueList{Codec<K>::to(k), Codec<T>::to(std::move(x))});
+      return list;
+    }
+  }
+  static Map from(Value v) {
+    Map xs;
+    if constexpr (kNamed) {
+      for (auto& [k, x] : take<ValueMap>(v, name())) xs.emplace(k, Codec<T>::from(std::move(x)));
+    } else {
+      for (auto& entry : take<ValueList>(v, name())) {
+        auto pair = take<ValueList>(entry, name());
+        if (pair.size() != 2) mismatch(name(), Value(std::move(pair)));
+        xs.emplace(Codec<K>::from(std::move(pair[0])), Codec<T>::from(std::move(pair[1])));
+      }
+    }
+    return xs;
+  }
+};
+}  // namespace actors
 template <class T>
-struct Codec<std::optional<T>> {
+struct Codec<std::set<T>, std::enable_if_t<Travels<T>>> : actors::SetCodec<std::set<T>> {};
+template <class T>
+struct Codec<std::unordered_set<T>, std::enable_if_t<Travels<T>>> : actors::SetCodec<std::unordered_set<T>> {
+};
+template <class K, class T>
+struct Codec<std::map<K, T>, std::enable_if_t<Travels<K> && Travels<T>>> : actors::MapCodec<std::map<K, T>> {
+};
+template <class K, class T>
+struct Codec<std::unordered_map<K, T>, std::enable_if_t<Travels<K> && Travels<T>>>
+    : actors::MapCodec<std::unordered_map<K, T>> {};
+template <class T>
+struct Codec<std::optional<T>, std::enable_if_t<Travels<T>>> {
   static std::string name() { return "optional " + Codec<T>::name(); }
   static Value to(std::optional<T> x) { return x ? Codec<T>::to(std::move(*x)) : Value(); }
   static std::optional<T> from(Value v) {
@@ -220,7 +308,7 @@ struct ListCodec {
 }  // namespace actors
 
 template <class... Ts>
-struct Codec<std::tuple<Ts...>> {
+struct Codec<std::tuple<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
   static std::string name() { return "tuple " + actors::ListCodec<Ts...>::name(); }
   static Value to(std::tuple<Ts...> xs) {
     return std::apply([](auto&&... x) { return ValueList{Codec<Ts>::to(std::move(x))...}; }, std::move(xs));
@@ -229,8 +317,47 @@ struct Codec<std::tuple<Ts...>> {
     return actors::ListCodec<Ts...>::from(actors::take<ValueList>(v, name()), "tuple");
   }
 };
+template <>
+struct Codec<std::monostate> {
+  static std::string name() { return "nothing"; }
+  static Value to(std::monostate) { return {}; }
+  static std::monostate from(Value v) {
+    if (!v.is_null()) actors::mismatch(name(), v);
+    return {};
+  }
+};
+/// The position of the alternative, and its value.
+template <class... Ts>
+struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
+  using T = std::variant<Ts...>;
+  static std::string name() { return "one of " + actors::ListCodec<Ts...>::name(); }
+  static Value to(T x) {
+    const auto index = static_cast<int64_t>(x.index());
+    return std::visit(
+        [&](auto& held) {
+          return Value(ValueList{Value(index), Codec<std::decay_t<decltype(held)>>::to(std::move(held))});
+        },
+        x);
+  }
+  static T from(Value v) {
+    auto list = actors::take<ValueList>(v, name());
+    if (list.size() != 2) actors::mismatch(name(), Value(std::move(list)));
+    const auto index = Codec<int64_t>::from(list[0]);
+    std::optional<T> out;
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((index == static_cast<int64_t>(I)
+            ? void(out.emplace(std::in_place_index<I>,
+                               Codec<std::variant_alternative_t<I, T>>::from(std::move(list[1]))))
+            : void()),
+       ...);
+    }
+    (std::index_sequence_for<Ts...>{});
+    if (!out) throw_invalid("expected " + name() + ", got alternative " + std::to_string(index));
+    return std::move(*out);
+  }
+};
 template <class A, class B>
-struct Codec<std::pair<A, B>> {
+struct Codec<std::pair<A, B>, std::enable_if_t<Travels<A> && Travels<B>>> {
   static std::string name() { return "pair " + actors::ListCodec<A, B>::name(); }
   static Value to(std::pair<A, B> x) {
     return Codec<std::tuple<A, B>>::to({std::move(x.first), std::move(x.second)});
@@ -241,35 +368,6 @@ struct Codec<std::pair<A, B>> {
   }
 };
 
-namespace actors {
-template <class M>
-struct FieldOf;
-template <class S, class F>
-struct FieldOf<F S::*> {
-  using type = F;
-};
-template <class T, class Tuple>
-struct StructCodec;
-template <class T, class... Ms>
-struct StructCodec<T, std::tuple<Ms...>> {
-  using List = std::tuple<typename FieldOf<Ms>::type...>;
-  static std::string name() { return "struct of " + Codec<List>::name(); }
-  static Value to(T x) {
-    return std::apply([&](auto... m) { return Codec<List>::to(List{std::move(x.*m)...}); }, T::fields);
-  }
-  static T from(Value v) {
-    List values = Codec<List>::from(std::move(v));
-    T x{};
-    [&]<size_t... I>(std::index_sequence<I...>) {
-      ((x.*std::get<I>(T::fields) = std::move(std::get<I>(values))), ...);
-    }
-    (std::index_sequence_for<Ms...>{});
-    return x;
-  }
-};
-}  // namespace actors
-template <class T>
-struct Codec<T, std::void_t<decltype(T::fields)>>
-    : actors::StructCodec<T, std::remove_cv_t<decltype(T::fields)>> {};
-
 }  // namespace troupe
+
+#include "actors/plain_struct.h"

@@ -16,7 +16,7 @@ struct Layer : Actor {
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w = Tensor::full({8}, 2).set_requires_grad();
-  static constexpr auto remote = methods<Layer>("forward", &Layer::forward, "gradient", &Layer::gradient);
+  static constexpr auto remote = methods<&Layer::forward, &Layer::gradient>;
 };
 
 /// Of the whole process; the caching allocator's blocks that are free do not count.

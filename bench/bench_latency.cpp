@@ -59,8 +59,7 @@ struct Peer : Actor {
   int64_t take(Tensor x) { return x.numel(); }
   double cpu() { return cpu_seconds(); }
   int64_t allocated() { return allocations; }
-  static constexpr auto remote = methods<Peer>("echo", &Peer::echo, "back", &Peer::back, "take", &Peer::take,
-                                               "cpu", &Peer::cpu, "allocated", &Peer::allocated);
+  static constexpr auto remote = methods<&Peer::echo, &Peer::back, &Peer::take, &Peer::cpu, &Peer::allocated>;
 };
 
 struct Spread {

@@ -12,7 +12,7 @@ struct Stage : Actor {
   Generator random;
   nn::Linear fc;
   bool relu;
-  static constexpr auto remote = methods<Stage, int64_t, int64_t, bool, uint64_t>("forward", &Stage::forward);
+  static constexpr auto remote = methods<&Stage::forward>;
 };
 
 constexpr int64_t kBatch = 64;

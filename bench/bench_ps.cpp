@@ -22,7 +22,7 @@ struct Trainer : Actor {
     }
   }
   parallel::Client client;
-  static constexpr auto remote = methods<Trainer, parallel::Served>("run", &Trainer::run);
+  static constexpr auto remote = methods<&Trainer::run>;
 };
 
 // Looking up random rows, never the same ones, in tables over three servers.

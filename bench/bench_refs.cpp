@@ -19,8 +19,7 @@ struct Owner : Actor {
   int64_t value(int64_t x) { return x; }
   int64_t take(std::vector<Remote<int64_t>> refs) { return static_cast<int64_t>(refs.size()); }
   int64_t allocated() { return allocated_bytes(); }
-  static constexpr auto remote =
-      methods<Owner>("value", &Owner::value, "take", &Owner::take, "allocated", &Owner::allocated);
+  static constexpr auto remote = methods<&Owner::value, &Owner::take, &Owner::allocated>;
 };
 
 using Refs = std::vector<Remote<int64_t>>;

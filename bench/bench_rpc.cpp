@@ -12,8 +12,7 @@ struct Peer : Actor {
   Tensor add(Tensor a, Tensor b) { return ops::add(a, b); }
   Tensor mul(Tensor a, Tensor b) { return ops::mul(a, b); }
   Tensor neg(Tensor x) { return ops::neg(x); }
-  static constexpr auto remote =
-      methods<Peer>("echo", &Peer::echo, "add", &Peer::add, "mul", &Peer::mul, "neg", &Peer::neg);
+  static constexpr auto remote = methods<&Peer::echo, &Peer::add, &Peer::mul, &Peer::neg>;
 };
 
 /// A remote value: made from two tensors where it lives, and fetched.
@@ -21,7 +20,7 @@ struct Sum : Actor {
   Sum(Tensor a, Tensor b) : value(ops::add(a, b)) {}
   Tensor fetch() { return value; }
   Tensor value;
-  static constexpr auto remote = methods<Sum, Tensor, Tensor>("fetch", &Sum::fetch);
+  static constexpr auto remote = methods<&Sum::fetch>;
 };
 
 constexpr int kInFlight = 5000;

@@ -31,7 +31,6 @@ struct CartPole {
 struct Rollout {  // which steps ended an episode, how long those were, and the state at the end
   std::vector<int64_t> over;
   std::vector<double> episodes, state;
-  static constexpr auto fields = std::tuple(&Rollout::over, &Rollout::episodes, &Rollout::state);
 };
 
 struct Learner : Actor {  // has a policy, and a critic that guesses what is still to be gained
@@ -82,8 +81,7 @@ struct Learner : Actor {  // has a policy, and a critic that guesses what is sti
   std::map<uint64_t, std::vector<double>> seen;  // in this round, by observer
   std::vector<double> states;                    // in all rounds since learn()
   std::vector<int64_t> actions;                  // in the same order; 1: right
-  static constexpr auto remote =
-      methods<Learner, int64_t, double, uint64_t>("act", &Learner::act, "learn", &Learner::learn);
+  static constexpr auto remote = methods<&Learner::act, &Learner::learn>;
 };
 
 struct Observer : Actor {
@@ -103,7 +101,7 @@ struct Observer : Actor {
   uint64_t number;
   Generator random;
   CartPole pole = start();
-  static constexpr auto remote = methods<Observer, uint64_t, uint64_t>("observe", &Observer::observe);
+  static constexpr auto remote = methods<&Observer::observe>;
 };
 
 int main(int argc, char** argv) {

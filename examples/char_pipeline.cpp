@@ -7,17 +7,15 @@
 #include "data/text.h"
 #include "parallel/pipeline/pipeline.h"
 #include "tools/draw/chart.h"
-#include "tools/flags/flags.h"
 #include "tools/draw/layout.h"
-#include "tools/flags/progress.h"
 #include "tools/draw/timeline.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/progress.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
 struct Sizes {
   int64_t vocabulary = 0, width = 64, heads = 4, blocks = 4, context = 64;
-  static constexpr auto fields =
-      std::tuple(&Sizes::vocabulary, &Sizes::width, &Sizes::heads, &Sizes::blocks, &Sizes::context);
 };
 
 struct Blocks : nn::Layer {  // blocks [begin, end): ids or activations in, activations or logits out
@@ -56,8 +54,7 @@ struct Part : nn::ModuleActor<Blocks> {
   Tensor loss(Tensor logits, Tensor next) {
     return cross_entropy(logits.reshape({-1, logits.size(2)}), next.reshape({-1}));
   }
-  static constexpr auto remote =
-      methods<Part, Sizes, int64_t, int64_t>("forward", &Part::forward, "loss", &Part::loss);
+  static constexpr auto remote = methods<&Part::forward, &Part::loss>;
 };
 
 int main(int argc, char** argv) {

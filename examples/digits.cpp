@@ -16,7 +16,7 @@ struct Bottom : Actor {  // [batch, 784] -> [batch, 128]
   Tensors parameters() override { return fc.parameters(); }
   Generator random;
   nn::Linear fc;
-  static constexpr auto remote = methods<Bottom, uint64_t>("forward", &Bottom::forward);
+  static constexpr auto remote = methods<&Bottom::forward>;
 };
 
 struct Top : Actor {  // [batch, 128] -> [batch, 10], logits
@@ -25,7 +25,7 @@ struct Top : Actor {  // [batch, 128] -> [batch, 10], logits
   Tensors parameters() override { return {hidden.weight, hidden.bias, out.weight, out.bias}; }
   Generator random;
   nn::Linear hidden, out;
-  static constexpr auto remote = methods<Top, uint64_t>("forward", &Top::forward);
+  static constexpr auto remote = methods<&Top::forward>;
 };
 
 double accuracy(const RRef<Bottom>& bottom, const RRef<Top>& top, const data::Dataset& test) {

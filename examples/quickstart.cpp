@@ -10,7 +10,7 @@ struct Half : Actor {  // a shard: state and methods, one message at a time
   Tensors parameters() override { return fc.parameters(); }
   nn::Linear fc;
   bool squash;
-  static constexpr auto remote = methods<Half, int64_t, int64_t, bool>("forward", &Half::forward);
+  static constexpr auto remote = methods<&Half::forward>;
 };
 
 int main() {

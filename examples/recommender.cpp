@@ -65,16 +65,14 @@ struct Bottom : Half {  // ids -> the first layer; and the wide part, a weight f
     (void)co_await pushed;
   }
   TableClient deep, wide;
-  static constexpr auto remote = methods<Bottom, ServedTable, ServedTable>(
-      "forward", &Bottom::forward, "push", &Bottom::push, "average", &Bottom::average);
+  static constexpr auto remote = methods<&Bottom::forward, &Bottom::push, &Bottom::average>;
 };
 
 struct Top : Half {  // the rest of the tower, and the sum of both parts -> log-odds [n]
   Top() : Half(nn::Linear(kHidden, kHidden), nn::ReLU(), nn::Linear(kHidden, 1)) {}
   Tensor forward(Tensor x, Tensor linear) { return net(x).flatten() + linear; }
   Tensor loss(Tensor odds, Tensor clicked) { return binary_cross_entropy_with_logits(odds, clicked); }
-  static constexpr auto remote =
-      methods<Top>("forward", &Top::forward, "loss", &Top::loss, "average", &Top::average);
+  static constexpr auto remote = methods<&Top::forward, &Top::loss, &Top::average>;
 };
 
 int main(int argc, char** argv) {

@@ -16,7 +16,7 @@ struct Table : nn::ModuleActor<nn::Embedding> {  // on the server: ids [batch, t
     net.reset(random);
   }
   Tensor forward(Tensor ids) { return net(ids); }
-  static constexpr auto remote = methods<Table, int64_t, int64_t, uint64_t>("forward", &Table::forward);
+  static constexpr auto remote = methods<&Table::forward>;
 };
 
 struct Decoder : nn::ModuleActor<nn::Linear> {  // on the server: [batch, time, hidden] -> logits
@@ -25,7 +25,7 @@ struct Decoder : nn::ModuleActor<nn::Linear> {  // on the server: [batch, time, 
     net.reset(random);
   }
   Tensor forward(Tensor x) { return net(x); }
-  static constexpr auto remote = methods<Decoder, int64_t, int64_t, uint64_t>("forward", &Decoder::forward);
+  static constexpr auto remote = methods<&Decoder::forward>;
 };
 
 struct Trainer : nn::ModuleActor<nn::LSTM> {  // has the recurrent part, and asks for the others
@@ -51,9 +51,7 @@ struct Trainer : nn::ModuleActor<nn::LSTM> {  // has the recurrent part, and ask
   RRef<Table> table;
   RRef<Decoder> decoder;
   Tensor h, c;
-  static constexpr auto remote =
-      methods<Trainer, RRef<Table>, RRef<Decoder>, int64_t, int64_t, int64_t, uint64_t>(
-          "loss", &Trainer::loss, "forget", &Trainer::forget);
+  static constexpr auto remote = methods<&Trainer::loss, &Trainer::forget>;
 };
 
 // Ids [n] as `rows` streams side by side, [rows, n / rows]; step t of `time` characters of each, and those

@@ -27,7 +27,7 @@ Tensor loss_of(const Tensors& w, const Tensor& x, const Tensor& y) {
 
 struct Accelerator : Actor {  // stands for the time that a larger model takes
   void compute(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-  static constexpr auto remote = methods<Accelerator>("compute", &Accelerator::compute);
+  static constexpr auto remote = methods<&Accelerator::compute>;
 };
 
 struct Trainer : Actor {
@@ -59,8 +59,7 @@ struct Trainer : Actor {
   Generator random;
   int64_t step_ms;
   double stalls;
-  static constexpr auto remote =
-      methods<Trainer, parallel::Served, uint64_t, int64_t, double>("train", &Trainer::train);
+  static constexpr auto remote = methods<&Trainer::train>;
 };
 
 int main(int argc, char** argv) {

@@ -119,6 +119,8 @@ class Module {
     return result;
   }
 
+  bool training_ = true;
+
  private:
   friend class Layer;
   void replace(const std::function<Tensor(const Tensor&)>& make);
@@ -129,7 +131,6 @@ class Module {
     calls_.store(n, std::memory_order_relaxed);
     return (n & (n - 1)) == 0;
   }
-  bool training_ = true;
   std::atomic<uint32_t> calls_{0};  // that were recorded
   const Observer* observer_ = nullptr;
 };

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
-#include <set>
+#include <unordered_map>
 
+#include "core/graph/construction_scope.h"
 #include "nn/module.h"
 
 namespace troupe::nn {
@@ -12,7 +14,9 @@ namespace {
 
 struct Live {
   std::mutex mutex;
-  std::set<Module*, std::less<>> modules;
+  std::map<Module*, uint64_t, std::less<>> modules;  // to their numbers
+  std::unordered_map<uint64_t, Module*> numbered;
+  uint64_t last = 0;
 };
 
 // Never destroyed: modules may be static.
@@ -24,13 +28,30 @@ Live& live() {
 }  // namespace
 
 void module_made(Module& module) {
-  std::lock_guard lock(live().mutex);
-  live().modules.insert(&module);
+  uint64_t number;
+  {
+    std::lock_guard lock(live().mutex);
+    number = ++live().last;
+    live().modules[&module] = number;
+    live().numbered[number] = &module;
+  }
+  ConstructionScope::note_module(number);
 }
 
 void module_gone(Module& module) {
   std::lock_guard lock(live().mutex);
-  live().modules.erase(&module);
+  const auto at = live().modules.find(&module);
+  if (at == live().modules.end()) return;
+  live().numbered.erase(at->second);
+  live().modules.erase(at);
+}
+
+std::vector<Module*> modules_numbered(const std::vector<uint64_t>& numbers) {
+  std::lock_guard lock(live().mutex);
+  std::vector<Module*> out;
+  for (const uint64_t number : numbers)
+    if (const auto at = live().numbered.find(number); at != live().numbered.end()) out.push_back(at->second);
+  return out;
 }
 
 std::vector<Module*> modules_within(const void* begin, std::size_t size) {
@@ -39,8 +60,8 @@ std::vector<Module*> modules_within(const void* begin, std::size_t size) {
   std::lock_guard lock(live().mutex);
   std::vector<Module*> out;
   for (auto it = live().modules.lower_bound(first); it != live().modules.end(); ++it) {
-    if (at(*it) >= at(begin) + size) break;
-    out.push_back(*it);
+    if (at(it->first) >= at(begin) + size) break;
+    out.push_back(it->first);
   }
   return out;
 }

@@ -10,7 +10,7 @@ namespace troupe::nn {
 
 /// Sequential net(Linear(784, 128), ReLU(), Linear(128, 10)): its children are "0", "1", "2". A copy shares
 /// the layers.
-class Sequential final : public Layer {
+class Sequential : public Layer {
  public:
   Sequential() = default;
   template <class... Layers>

@@ -36,7 +36,6 @@ struct ObjectInfo {
   std::string what;                  ///< "Layer#0:3", "value, tensor float32 [2]#1:7"
   std::vector<std::string> names;    ///< given on its owner
   std::vector<std::string> holders;  ///< workers with references to it; the owner itself for a name, say
-  static constexpr auto fields = std::tuple(&ObjectInfo::what, &ObjectInfo::names, &ObjectInfo::holders);
 };
 
 struct Lookup {
@@ -50,13 +49,14 @@ class Here {
   /// Not for users: here() inside actors, Cluster::here() outside.
   explicit Here(std::shared_ptr<rref::RefTable> table) : table_(std::move(table)) {}
 
-  /// Makes an actor of type T on a worker. Does not wait: calls queue behind the construction, and a failed
-  /// one shows when the reference is used. `invalid` at once for an unknown worker.
+  /// Makes an actor of type T on a worker, T(args...): arguments travel as what they are, and its constructor
+  /// takes them there, with its default arguments. Does not wait: calls queue behind the construction, and a
+  /// failed one shows when the reference is used. `invalid` at once for an unknown worker.
   ///
   ///   RRef<Layer> next = here().spawn<Layer>("w2", 784, 256);
   template <class T, class... A>
   RRef<T> spawn(const Place& where, A&&... args) const {
-    return spawn_from(T::remote, where, {}, std::forward<A>(args)...);
+    return spawn_from<T>(where, {}, std::forward<A>(args)...);
   }
 
   /// The same with a name, "w1/server", that others find it by: set_name(). If the name is taken, no actor is
@@ -64,7 +64,7 @@ class Here {
   template <class T, class... A>
   RRef<T> spawn_named(const std::string& name, A&&... args) const {
     const auto [worker, rest] = rref::split_name(name);
-    return spawn_from(T::remote, worker, rest, std::forward<A>(args)...);
+    return spawn_from<T>(worker, rest, std::forward<A>(args)...);
   }
 
   /// Gives an actor or a value a name on its owner: "server" makes an actor of w1 "w1/server". The name keeps
@@ -99,14 +99,17 @@ class Here {
   }
 
  private:
-  template <class T, class... Ctor, class... M, class... A>
-  RRef<T> spawn_from(const actors::MethodTable<T, std::tuple<Ctor...>, M...>&, const Place& where,
-                     const std::string& name, A&&... args) const {
-    static_assert(sizeof...(A) == sizeof...(Ctor),
-                  "the constructor listed in `remote` takes another number of arguments");
-    ValueList list{rref::argument<Ctor>(std::forward<A>(args))...};
-    return RRef<T>(table().spawn(where.in(table().worker().members()), std::string(actors::type_name<T>()),
-                                 std::move(list), name));
+  template <class T, class... A>
+  RRef<T> spawn_from(const Place& where, const std::string& name, A&&... args) const {
+    if constexpr (constexpr auto fault = actors::actor_fault<T>(); actors::accept<T>(fault))
+      if constexpr (actors::accept<T>(
+                        actors::Finding<actors::constructor_fault<T, actors::Stored<A>...>()>())) {
+        ValueList list{Codec<actors::Stored<A>>::to(actors::Stored<A>(std::forward<A>(args)))...};
+        return RRef<T>(table().spawn(where.in(table().worker().members()),
+                                     std::string(actors::type_name<T>()),
+                                     actors::MadeFrom<T, actors::Stored<A>...>::id, std::move(list), name));
+      }
+    return {};
   }
   std::shared_ptr<rref::RefTable> table_;
 };

@@ -5,7 +5,7 @@
 namespace troupe::rref {
 
 inline constexpr const char* kSpawn =
-    "ref.spawn";  // creator to owner: number, type, arguments, name or "", seed
+    "ref.spawn";  // creator to owner: number, type, constructor, arguments, name or "", seed
 inline constexpr const char* kRegister = "ref.register";   // holder to owner: creator, number
 inline constexpr const char* kGiveBack = "ref.give_back";  // holder to owner: creator, number, grants
 inline constexpr const char* kUnpin = "ref.unpin";         // receiver to sender: pins

@@ -16,14 +16,14 @@ ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields)
 }  // namespace
 
 // An actor that is in the table of objects, and being made: its constructor may refer to it already.
-void RefTable::create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name,
-                      uint64_t seed) {
+void RefTable::create(const ObjectId& id, const std::string& type, uint64_t constructor, ValueList args,
+                      const std::string& name, uint64_t seed) {
   HandlePtr nameless;  // let go after the lock
   std::shared_ptr<actors::ActorCell> cell;
   bool named = false;
   try {
     if (!name.empty()) give_name(name, id, type), named = true;
-    cell = worker().make_actor(id, type, std::move(args), seed);
+    cell = worker().make_actor(id, type, constructor, std::move(args), seed);
   } catch (...) {
     std::lock_guard lock(mutex_);
     failed_.emplace(id, current_error());
@@ -37,8 +37,9 @@ void RefTable::create(const ObjectId& id, const std::string& type, ValueList arg
 
 void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
   ValueList& args = call->call().args;
-  if (args.size() != 5 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
-      !args[2].get_if<ValueList>() || !args[3].get_if<std::string>() || !args[4].get_if<int64_t>())
+  if (args.size() != 6 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
+      !args[2].get_if<int64_t>() || !args[3].get_if<ValueList>() || !args[4].get_if<std::string>() ||
+      !args[5].get_if<int64_t>())
     throw_invalid("[rref] malformed spawn message");
   actors::Worker& worker = call->worker();
   const ObjectId id{worker.id(), call->from(), static_cast<uint64_t>(*args[0].get_if<int64_t>())};
@@ -47,8 +48,9 @@ void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
     if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
     creations_.begin(id);
   }
-  create(id, *args[1].get_if<std::string>(), std::move(*args[2].get_if<ValueList>()),
-         *args[3].get_if<std::string>(), static_cast<uint64_t>(*args[4].get_if<int64_t>()));
+  create(id, *args[1].get_if<std::string>(), static_cast<uint64_t>(*args[2].get_if<int64_t>()),
+         std::move(*args[3].get_if<ValueList>()), *args[4].get_if<std::string>(),
+         static_cast<uint64_t>(*args[5].get_if<int64_t>()));
   call->complete(Value());
 }
 

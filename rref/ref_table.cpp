@@ -114,7 +114,8 @@ actors::Worker& RefTable::worker() {
 
 // ---- making references
 
-HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList args, const std::string& name) {
+HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t constructor, ValueList args,
+                          const std::string& name) {
   check_process("spawn");
   actors::Worker& worker = this->worker();
   visit_refs(args, [&](RefValue& r) { check_own(r); });
@@ -136,7 +137,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
       creations_.begin(id);
     }
     auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
-    create(id, type, std::move(args), name, seed);
+    create(id, type, constructor, std::move(args), name, seed);
     return handle;
   }
   std::lock_guard order(spawn_mutex_);
@@ -148,9 +149,10 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, ValueList arg
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
   FrameScope neutral({&worker});
-  const auto sent = worker.call_service(
-      owner, kSpawn, {number(id.number), Value(type), Value(std::move(args)), Value(name), number(seed)},
-      {.one_way = true});
+  const auto sent = worker.call_service(owner, kSpawn,
+                                        {number(id.number), Value(type), number(constructor),
+                                         Value(std::move(args)), Value(name), number(seed)},
+                                        {.one_way = true});
   if (const auto* result = sent.peek(); result && !result->ok()) {
     std::lock_guard lock(mutex_);
     holder_.not_made(id, result->error());

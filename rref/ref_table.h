@@ -40,7 +40,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// Makes an actor on worker `owner`; does not wait. A failed creation shows when the reference is used.
   /// `invalid` at once if an argument needs gradients or is a reference of another cluster.
   /// With a name that is taken: that is its failure.
-  HandlePtr spawn(WorkerId owner, const std::string& type, ValueList args, const std::string& name = {});
+  HandlePtr spawn(WorkerId owner, const std::string& type, uint64_t constructor, ValueList args,
+                  const std::string& name = {});
   /// Calls a method whose result stays with the actor's worker; a reference to it. Does not wait.
   HandlePtr remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
                    actors::CallOptions options);
@@ -95,8 +96,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void lost(WorkerId id, const Error& why);
   void stop();
 
-  void create(const ObjectId& id, const std::string& type, ValueList args, const std::string& name,
-              uint64_t seed);
+  void create(const ObjectId& id, const std::string& type, uint64_t constructor, ValueList args,
+              const std::string& name, uint64_t seed);
   void give_name(const std::string& name, const ObjectId& id, const std::string& type);
   void name_given(const std::string& name);
   Future<Value> ask(const Handle& handle, const char* question, const char* label,

@@ -22,7 +22,45 @@ namespace rref {
 /// A Value of the parameter type P from an argument that converts to it.
 template <class P, class A>
 Value argument(A&& a) {
-  return Codec<P>::to(P(std::forward<A>(a)));
+  if constexpr (std::is_same_v<std::decay_t<A>, P>)
+    return Codec<P>::to(std::forward<A>(a));
+  else
+    return Codec<P>::to(P(std::forward<A>(a)));
+}
+
+/// An argument of type A, or the value of a future A, can be a parameter P. (A pointer is no number.)
+template <class A, class P>
+concept Fits = std::is_convertible_v<typename IsFuture<std::decay_t<A>>::Value, P> ||
+    (std::is_constructible_v<P, typename IsFuture<std::decay_t<A>>::Value> && !std::is_arithmetic_v<P>);
+
+template <class Params, size_t... I, class... A>
+constexpr bool all_fit(std::index_sequence<I...>, std::tuple<A...>*) {
+  return (Fits<A, std::tuple_element_t<I, Params>> && ...);
+}
+
+/// Whether method M of T can be called with these; what is wrong is said in one sentence.
+template <class T, auto M, class... A>
+constexpr bool check_call() {
+  using Traits = actors::MethodTraits<std::remove_cv_t<decltype(M)>>;
+  if constexpr (!actors::accept<T>(actors::actor_fault<T>()))
+    return false;
+  else if constexpr (!actors::is_listed<T, M>())
+    static_assert(
+        actors::kNever<T>,
+        "this method is not listed in the actor's `remote`: add it there, methods<..., &T::method>");
+  else if constexpr (sizeof...(A) > Traits::kArity)
+    static_assert(actors::kNever<T>, "the call has more arguments than the method has parameters");
+  else if constexpr (sizeof...(A) + actors::default_count<T, M>() < Traits::kArity)
+    static_assert(
+        actors::kNever<T>,
+        "the call has fewer arguments than the method has parameters (default arguments of methods are given "
+        "in `remote`: methods<...>.defaults<&T::method>(value))");
+  else if constexpr (!all_fit<typename Traits::Tuple>(std::index_sequence_for<A...>{},
+                                                      static_cast<std::tuple<A...>*>(nullptr)))
+    static_assert(actors::kNever<T>, "an argument of the call does not convert to the method's parameter");
+  else
+    return true;
+  return false;
 }
 
 /// A call that waits for the futures among its arguments, one after the other; for as long as somebody wants
@@ -115,13 +153,26 @@ class RRef : public rref::RefBase {
   template <auto M, class... A>
   auto call(A&&... args) const {
     using Traits = actors::MethodTraits<decltype(M)>;
-    static_assert(sizeof...(A) == Traits::kArity, "the method takes another number of arguments");
-    if constexpr ((IsFuture<std::decay_t<A>>::value || ...))
+    if constexpr (!rref::check_call<T, M, A...>())
+      return Future<typename Traits::Return>();
+    else if constexpr ((IsFuture<std::decay_t<A>>::value || ...))
       return call_when_ready<M, Traits>(std::forward<A>(args)...);
     else
       return rref::convert<typename Traits::Return>(
-          invoke(actors::method_name<T, M>(),
+          invoke(actors::method_name<M>(),
                  values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...)));
+  }
+  /// a(x): calls the method `forward`.
+  template <class... A>
+  auto operator()(A&&... args) const {
+    if constexpr (requires { &T::forward; }) {
+      return call<&T::forward>(std::forward<A>(args)...);
+    } else {
+      static_assert(
+          actors::kNever<T, A...>,
+          "this actor has no single method `forward`, which a(x) calls: write a.call<&T::method>(x)");
+      return Future<Tensor>();
+    }
   }
   /// Calls method M, in order with other calls, but leaves its result where it is: gives a reference to it,
   /// at once. What goes wrong, the call itself included, shows when that reference is used, wherever it went.
@@ -131,14 +182,19 @@ class RRef : public rref::RefBase {
   template <auto M, class... A>
   auto remote(A&&... args) const {
     using Traits = actors::MethodTraits<decltype(M)>;
-    static_assert(sizeof...(A) == Traits::kArity, "the method takes another number of arguments");
-    static_assert(!(IsFuture<std::decay_t<A>>::value || ...),
-                  "remote() leaves at once and takes no futures: co_await them, or pass Remote<T> on");
     using R = typename Traits::Return;
-    ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
-    worker();  // says so if the cluster has been shut down, or the reference is empty
-    return Remote<R>(handle()->table().remote(*handle(), actors::method_name<T, M>(), Remote<R>::type_name(),
-                                              std::move(list), {.timeout = timeout_}));
+    if constexpr ((IsFuture<std::decay_t<A>>::value || ...)) {
+      static_assert(actors::kNever<T>,
+                    "remote() leaves at once and takes no futures: co_await them, or pass Remote<T> on");
+      return Remote<R>();
+    } else if constexpr (!rref::check_call<T, M, A...>()) {
+      return Remote<R>();
+    } else {
+      ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
+      worker();  // says so if the cluster has been shut down, or the reference is empty
+      return Remote<R>(handle()->table().remote(*handle(), actors::method_name<M>(), Remote<R>::type_name(),
+                                                std::move(list), {.timeout = timeout_}));
+    }
   }
   /// The same for a caller who wants no answer: it is handled all the same, and does not end with a deadline
   /// or with its caller. An error is logged where it happens. (A call() whose future is dropped is
@@ -146,12 +202,12 @@ class RRef : public rref::RefBase {
   template <auto M, class... A>
   void tell(A&&... args) const {
     using Traits = actors::MethodTraits<decltype(M)>;
-    static_assert(sizeof...(A) == Traits::kArity, "the method takes another number of arguments");
-    invoke(actors::method_name<T, M>(),
-           values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...), true)
-        .on_ready([](const Result<Value>& r) {
-          if (!r.ok()) log::warning(std::string("a message was not sent: ") + r.error().what());
-        });
+    if constexpr (rref::check_call<T, M, A...>())
+      invoke(actors::method_name<M>(),
+             values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...), true)
+          .on_ready([](const Result<Value>& r) {
+            if (!r.ok()) log::warning(std::string("a message was not sent: ") + r.error().what());
+          });
   }
   /// By name, for tools and tests: what the compiler cannot check, the callee does.
   Future<Value> call_by_name(const std::string& method, ValueList args) const {

@@ -64,7 +64,7 @@ class Cluster {
 
   /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a
   /// process boundary: the same program gives the same bits as over real processes.
-  static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting,
+  static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting = {},
                                              ClusterOptions options = {});
   /// This process is worker 0 of a cluster of processes; returns when all have joined.
   static std::unique_ptr<Cluster> coordinate(const Environment& environment, actors::Hosting hosting,

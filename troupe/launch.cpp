@@ -153,6 +153,10 @@ int launch_with(Signals& signals, actors::Hosting hosting, const std::function<v
 
 }  // namespace
 
+int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+  return launch({}, driver, options);
+}
+
 int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   try {
     check_process("launch");

@@ -15,7 +15,7 @@ inline constexpr int kExitInterrupted = 130;
 
 /// Runs `driver` as worker w0; returns the exit code for main:
 ///
-///   int main() { return launch(hosting<Layer>(), [](Cluster& cluster) { ... }); }
+///   int main() { return launch([](Cluster& cluster) { ... }); }
 ///
 /// The same program runs alone (TROUPE_WORKERS workers, default 3, in this process), under `troupe run -n N`
 /// or any launcher that sets ranks (see Environment), on one host or several. In processes of other ranks the
@@ -23,6 +23,8 @@ inline constexpr int kExitInterrupted = 130;
 /// within options.shutdown_timeout. An exception of the driver is printed, ends all workers, and becomes the
 /// exit code. On Ctrl-C or SIGTERM pending calls fail with `cancelled` and the exit code is 130 (143); a
 /// second signal ends the process at once.
+int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options = {});
+/// The same for a program with actor types that it makes by name only: hosting<Layer, Server>().
 int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options = {});
 
 }  // namespace troupe

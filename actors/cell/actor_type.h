@@ -1,4 +1,5 @@
-// What a worker knows of an actor type that it hosts, without its C++ type.
+// What is known of an actor type without its C++ type: how it is made, its methods, and what they are called
+// with.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,18 +14,48 @@ namespace troupe::actors {
 struct ActorType {
   /// Decodes, runs, completes the invocation (later, for a coroutine); or throws.
   using Invoke = void (*)(Actor& actor, Invocation& invocation);
+  struct Parameter {
+    std::string name;  ///< empty unless doc<> gives one
+    std::string type;  ///< "tensor", "int64", "list of double"
+  };
   struct Method {
     uint64_t id;       ///< net::method_id(name)
     std::string name;  ///< "forward"
     Invoke invoke;
     bool blocks = false;  ///< always runs in the pool
+    std::vector<Parameter> parameters = {};
+    std::string result = {};  ///< "tensor"; "nothing" for void
+    std::string text = {};    ///< of doc<>
+    /// "forward(x: tensor) -> tensor".
+    std::string signature() const;
+  };
+  struct Constructor {
+    using Make = std::unique_ptr<Actor> (*)(ValueList&& args);
+    uint64_t id;  ///< of the types of its arguments
+    Make make;
+    bool listed = false;  ///< in `remote`: may be used by name, too
+    std::vector<Parameter> parameters = {};
+    std::string text = {};
   };
   std::string name;
-  std::function<std::unique_ptr<Actor>(ValueList&& args)> construct;
   std::vector<Method> methods;
+  std::vector<Constructor> constructors;
+
+  /// The constructor of that id; id 0: a listed one that takes as many arguments. Thread-safe. `invalid`
+  /// listing those that there are.
+  Constructor constructor(uint64_t id, size_t arguments) const;
+  /// Before main(), or as a library is loaded. Thread-safe.
+  void add(Constructor constructor);
 };
 
-/// The actor types that a program hosts: hosting<Layer, Server>().
+/// The actor types that a program names in launch() or when it makes a cluster: hosting<Layer, Server>().
 using Hosting = std::vector<std::shared_ptr<const ActorType>>;
+
+/// The program knows this type: every worker of it can host it. Thread-safe.
+void register_type(const std::shared_ptr<const ActorType>& type);
+/// The type of that name, or null. `invalid` if several types of the program have it.
+std::shared_ptr<const ActorType> find_type(const std::string& name);
+/// All types that the program knows, by name.
+std::vector<std::shared_ptr<const ActorType>> all_types();
 
 }  // namespace troupe::actors

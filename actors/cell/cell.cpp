@@ -40,13 +40,14 @@ const ActorType::Method& ActorCell::method(size_t index) const {
   return index < own ? type_.methods[index] : host_.actor_methods[index - own];
 }
 
-void ActorCell::construct(ValueList args) {
+void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
   DispatchHistory& history = of_type_[method_labels_.size() + 1].history;
   post(
-      [this, &history, args = std::move(args)]() mutable {
+      [this, &history, make, args = std::move(args)]() mutable {
         const TimePoint start = host_.clock.now();
         try {
-          object_ = type_.construct(std::move(args));
+          const ConstructionScope scope(std::make_shared<MadeParts>(), this);
+          object_ = make(std::move(args));
         } catch (...) {
           failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
         }

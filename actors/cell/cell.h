@@ -31,7 +31,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   ~ActorCell();
 
   /// Posts the construction; calls delivered later wait behind it.
-  void construct(ValueList args);
+  void construct(ActorType::Constructor::Make make, ValueList args);
   /// Runs the call, or fails it: unknown method, failed construction.
   void deliver(Ref<Invocation> invocation);
   /// Posts any job that needs the actor to itself. Runs in the frame of the caller of post(), as this actor.

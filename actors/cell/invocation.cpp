@@ -10,6 +10,7 @@
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "core/memory/placed_storage.h"
+#include "net/transport.h"
 
 namespace troupe {
 

@@ -1,11 +1,13 @@
-// The list of methods that may be called from elsewhere, written once in the class.
+// How messages become method calls: the ActorType of a C++ class, and what its list of methods must keep to.
 #pragma once
-#include <array>
-#include <string_view>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "actors/call_scope.h"
 #include "actors/cell/actor_type.h"
+#include "actors/cell/cell.h"
+#include "actors/cell/method_list.h"
 #include "actors/cell/task.h"
 #include "actors/codec.h"
 #include "core/async/future_combinators.h"
@@ -13,113 +15,181 @@
 namespace troupe {
 namespace actors {
 
-template <class M>
-struct MethodTraits;
-template <class T, class R, class... A>
-struct MethodTraits<R (T::*)(A...)> {
-  using Class = T;
-  using Return = R;  // as the caller sees it
-  using Args = ListCodec<std::decay_t<A>...>;
-  using Tuple = std::tuple<std::decay_t<A>...>;
-  static constexpr size_t kArity = sizeof...(A);
-  static constexpr bool kTask = false, kByValue = (!std::is_reference_v<A> && ...);
-};
-template <class T, class R, class... A>
-struct MethodTraits<R (T::*)(A...) const> : MethodTraits<R (T::*)(A...)> {};
-template <class T, class R, class... A>
-struct MethodTraits<Task<R> (T::*)(A...)> : MethodTraits<R (T::*)(A...)> {
-  static constexpr bool kTask = true;
-};
-/// A static member, or a free function: runs in the actor's mailbox like a method, without the object.
-template <class R, class... A>
-struct MethodTraits<R (*)(A...)> : MethodTraits<R (Actor::*)(A...)> {};
+template <class...>
+constexpr bool kNever = false;
 
-template <class M>
-struct Blocking {
-  M pointer;
-};
-template <class M>
-struct NamedMethod {
-  const char* name;
-  M pointer;
-  bool blocks = false;
-};
-template <class M>
-constexpr NamedMethod<M> named(const char* name, M pointer) {
-  return {name, pointer};
-}
-template <class M>
-constexpr NamedMethod<M> named(const char* name, Blocking<M> method) {
-  static_assert(!MethodTraits<M>::kTask, "a coroutine waits with co_await: it cannot be blocking()");
-  return {name, method.pointer, true};
-}
-template <class T, class Ctor, class... M>
-struct MethodTable {
-  std::tuple<NamedMethod<M>...> methods;
+// ---- what a class must keep to; what is wrong with it is found first, and then said in one sentence near
+// the user's line
+
+enum class Fault {
+  none,
+  no_actor,
+  no_remote,
+  same_name,
+  reference,
+  field,
+  parameter,
+  future,
+  result,
+  not_by_value,
+  blocking,
+  names,
+  argument,
+  no_constructor,
 };
 
-template <class T, class Ctor, class... Done>
-constexpr auto collect(std::tuple<NamedMethod<Done>...> done) {
-  return MethodTable<T, Ctor, Done...>{done};
+template <class T, auto E>
+constexpr Fault method_fault() {
+  using Traits = MethodTraits<std::remove_cv_t<decltype(Entry<E>::kPointer)>>;
+  using Return = typename Traits::Return;
+  if constexpr (!Traits::kTakesAll) return Fault::reference;
+  if constexpr (Traits::kOpaqueFields) return Fault::field;
+  if constexpr (!Traits::kArgumentsTravel) return Fault::parameter;
+  if constexpr (IsFuture<Return>::value) return Fault::future;
+  if constexpr (!std::is_void_v<Return> && !Travels<std::decay_t<Return>>) return Fault::result;
+  if constexpr (Traits::kTask && !Traits::kByValue) return Fault::not_by_value;
+  if constexpr (Traits::kTask && Entry<E>::kBlocks) return Fault::blocking;
+  if constexpr (Entry<E>::kParameters.size() != 0 && Entry<E>::kParameters.size() != Traits::kArity)
+    return Fault::names;
+  return Fault::none;
 }
-template <class T, class Ctor, class... Done, class M, class... Rest>
-constexpr auto collect(std::tuple<NamedMethod<Done>...> done, const char* name, M method, Rest... rest) {
-  return collect<T, Ctor>(std::tuple_cat(done, std::tuple(named(name, method))), rest...);
+
+template <class T, class... A>
+constexpr Fault constructor_fault() {
+  if constexpr ((kOpaqueFields<A> || ...)) return Fault::field;
+  if constexpr (!(Travels<A> && ...)) return Fault::argument;
+  if constexpr (!std::is_constructible_v<T, A...>) return Fault::no_constructor;
+  return Fault::none;
 }
+
+template <class T, auto E>
+constexpr Fault entry_fault() {
+  if constexpr (Entry<E>::kConstructor)
+    return
+        []<class... A>(Constructor<A...>) { return constructor_fault<T, A...>(); }(typename Entry<E>::Args{});
+  else
+    return method_fault<T, E>();
+}
+
+template <auto E>
+constexpr std::string_view name_of() {
+  if constexpr (Entry<E>::kConstructor)
+    return {};
+  else
+    return method_name<Entry<E>::kPointer>();
+}
+
+/// What is wrong, and with which entry of the list.
+template <Fault F, class Where = void>
+struct Finding {
+  static constexpr Fault kFault = F;
+};
 
 template <class T>
-constexpr std::string_view compilers_type_name() {
-  std::string_view text = __PRETTY_FUNCTION__;  // "... [with T = Layer; std::string_view = ...]"
-  const size_t at = text.find("T = ") + 4;
-  return text.substr(at, text.find_first_of(";]", at) - at);
+constexpr auto first_fault() {
+  return Finding<Fault::none>();
+}
+template <class T, auto E, auto... Rest>
+constexpr auto first_fault() {
+  if constexpr (constexpr Fault f = entry_fault<T, E>(); f != Fault::none)
+    return Finding<f, MethodConstant<E>>();
+  else
+    return first_fault<T, Rest...>();
 }
 
-/// Without the words for a namespace that has no name, which are the compiler's own.
-template <class T>
-struct TypeName {
-  static constexpr auto kText = [] {
-    constexpr std::string_view text = compilers_type_name<T>();
-    std::array<char, text.size() + 1> out{};
-    size_t length = 0;
-    for (size_t i = 0; i < text.size();) {
-      size_t skip = 0;
-      for (std::string_view unnamed : {"(anonymous namespace)::", "{anonymous}::"})
-        if (text.substr(i).starts_with(unnamed)) skip = unnamed.size();
-      if (skip == 0) out[length++] = text[i++];
-      i += skip;
-    }
-    return out;
+template <class T, class Defaulted, auto... E>
+constexpr auto list_fault(const MethodList<Defaulted, E...>&) {
+  constexpr bool twice = [] {
+    const std::array<std::string_view, sizeof...(E)> names{name_of<E>()...};
+    for (size_t i = 0; i < names.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (!names[i].empty() && names[i] == names[j]) return true;
+    return false;
   }();
-};
+  if constexpr (twice)
+    return Finding<Fault::same_name>();
+  else
+    return first_fault<T, E...>();
+}
 
-/// "Layer", "demo::Layer": the same in every process of one program.
 template <class T>
-constexpr std::string_view type_name() {
-  return TypeName<T>::kText.data();
+constexpr auto actor_fault() {
+  if constexpr (!std::is_base_of_v<Actor, T>)
+    return Finding<Fault::no_actor>();
+  else if constexpr (!requires { T::remote; })
+    return Finding<Fault::no_remote>();
+  else
+    return list_fault<T>(T::remote);
 }
 
-template <auto M>
-struct MethodConstant {};
-
-/// Position of method M in T::remote; compile error if it is not there.
-template <class T, auto M>
-constexpr size_t method_index() {
-  constexpr size_t found = []<size_t... I>(std::index_sequence<I...>) {
-    size_t index = ~size_t{0};
-    // By type: with -fsanitize=undefined, g++ 12 takes no comparison of two functions for constant.
-    ((std::is_same_v<MethodConstant<std::get<I>(T::remote.methods).pointer>, MethodConstant<M>>
-          ? void(index = I)
-          : void()),
-     ...);
-    return index;
-  }
-  (std::make_index_sequence<std::tuple_size_v<decltype(T::remote.methods)>>{});
-  static_assert(found != ~size_t{0}, "this method is not listed in the class's `remote`");
-  return found;
+/// True if there is nothing wrong; else says what is.
+template <class T, Fault F, class Where>
+constexpr bool accept(Finding<F, Where>) {
+  static_assert(F != Fault::no_actor, "this type is no actor: derive it from troupe::Actor");
+  static_assert(
+      F != Fault::no_remote,
+      "this actor does not list its remote methods: write, at the end of its public part, static constexpr "
+      "auto remote = methods<&T::method>;");
+  static_assert(F != Fault::same_name,
+                "`remote` lists two methods of one name, which a message could not tell apart: rename one");
+  static_assert(
+      F != Fault::reference,
+      "a remote method cannot take a T&, since what a message brings is nobody's variable: take it by value, "
+      "and return what changed");
+  static_assert(F != Fault::field,
+                "a field of this struct cannot travel in a message: docs/what-travels.md lists the types "
+                "that do; leave "
+                "it out, or give it such a type");
+  static_assert(
+      F != Fault::parameter,
+      "a parameter of this remote method cannot travel in a message: docs/what-travels.md lists the types "
+      "that do");
+  static_assert(
+      F != Fault::future,
+      "a remote method gives the value of a future, not the future: return Task<R>, and co_return co_await "
+      "the future");
+  static_assert(
+      F != Fault::result,
+      "the result of this remote method cannot travel in a message: docs/what-travels.md lists the types "
+      "that do");
+  static_assert(
+      F != Fault::not_by_value,
+      "a coroutine method takes its arguments by value, since it outlives the message that brings them");
+  static_assert(F != Fault::blocking,
+                "a coroutine waits with co_await, so it is no blocking<> method: list it without");
+  static_assert(F != Fault::names,
+                "doc<> gives another number of parameter names than the method has parameters");
+  static_assert(
+      F != Fault::argument,
+      "an argument of this constructor cannot travel in a message: docs/what-travels.md lists the types that "
+      "do");
+  static_assert(
+      F != Fault::no_constructor,
+      "the actor has no constructor that takes these arguments: look at their number and their types");
+  return F == Fault::none;
 }
+
 template <class T, auto M>
-constexpr const char* method_name() {
-  return std::get<method_index<T, M>()>(T::remote.methods).name;
+constexpr bool is_listed() {
+  return Listed<std::remove_cv_t<decltype(T::remote)>, M>::value;
+}
+
+/// The name of a method that must be listed.
+template <class T, auto M>
+constexpr const char* listed_name() {
+  static_assert(is_listed<T, M>(),
+                "this method is not listed in the actor's `remote`: add it there, methods<..., &T::method>");
+  return method_name<M>();
+}
+
+/// How many of the last parameters of M may be left out.
+template <class T, auto M>
+constexpr size_t default_count() {
+  using L = Listed<std::remove_cv_t<decltype(T::remote)>, M>;
+  if constexpr (L::kDefaults < std::tuple_size_v<decltype(T::remote.defaulted)>)
+    return std::tuple_size_v<decltype(std::get<L::kDefaults>(T::remote.defaulted).values)>;
+  else
+    return 0;
 }
 
 // Parameters end last to first: the object outlives the coroutine that works on it.
@@ -137,18 +207,35 @@ Detached finish(ActorCell::InUse, Ref<Invocation> invocation, Task<R> task) {
   }
 }
 
-template <class T, size_t I>
+/// Adds the defaults of the last parameters that the caller left out.
+template <class T, auto M>
+void add_defaults([[maybe_unused]] ValueList& args) {
+  using Traits = MethodTraits<std::remove_cv_t<decltype(M)>>;
+  if constexpr (constexpr size_t count = default_count<T, M>(); count > 0) {
+    constexpr auto& all =
+        std::get<Listed<std::remove_cv_t<decltype(T::remote)>, M>::kDefaults>(T::remote.defaulted);
+    const auto add = [&]<size_t I>(std::integral_constant<size_t, I>) {
+      constexpr size_t position = Traits::kArity - count + I;
+      using P = std::tuple_element_t<position, typename Traits::Tuple>;
+      if (args.size() == position) args.push_back(Codec<P>::to(P(std::get<I>(all.values))));
+    };
+    [&]<size_t... I>(std::index_sequence<I...>) { (add(std::integral_constant<size_t, I>()), ...); }
+    (std::make_index_sequence<count>{});
+  }
+}
+
+template <class T, auto E>
 void invoke_method(Actor& actor, Invocation& invocation) {
-  constexpr auto method = std::get<I>(T::remote.methods);
-  using Traits = MethodTraits<std::remove_cv_t<decltype(method.pointer)>>;
-  static_assert(!Traits::kTask || Traits::kByValue, "a coroutine method takes its arguments by value");
-  static const std::string what = "[" + std::string(type_name<T>()) + "::" + method.name + "]";
+  constexpr auto method = Entry<E>::kPointer;
+  using Traits = MethodTraits<std::remove_cv_t<decltype(method)>>;
+  static const std::string what = "[" + std::string(type_name<T>()) + "::" + method_name<method>() + "]";
+  add_defaults<T, method>(invocation.call().args);
   auto args = Traits::Args::from(std::move(invocation.call().args), what);
   auto call = [&](auto&&... a) {
-    if constexpr (std::is_member_pointer_v<std::remove_cv_t<decltype(method.pointer)>>)
-      return (static_cast<T&>(actor).*method.pointer)(std::move(a)...);
+    if constexpr (std::is_member_pointer_v<std::remove_cv_t<decltype(method)>>)
+      return (static_cast<T&>(actor).*method)(std::move(a)...);
     else
-      return method.pointer(std::move(a)...);
+      return method(std::move(a)...);
   };
   if constexpr (Traits::kTask) {
     finish(ActorCell::InUse(invocation.cell()), Ref<Invocation>(&invocation),
@@ -161,45 +248,99 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   }
 }
 
-template <class T, class... A, class... M>
-std::shared_ptr<const ActorType> make_type(const MethodTable<T, std::tuple<A...>, M...>& table) {
+// ---- what the program knows of the class at run time
+
+template <class T>
+std::string travelling_name() {
+  if constexpr (std::is_void_v<T>)
+    return "nothing";
+  else
+    return Codec<T>::name();
+}
+
+template <auto E, class... A>
+std::vector<ActorType::Parameter> parameters_of(std::tuple<A...>*) {
+  std::vector<ActorType::Parameter> out{{"", Codec<A>::name()}...};
+  for (size_t i = 0; i < out.size() && i < Entry<E>::kParameters.size(); ++i)
+    out[i].name = Entry<E>::kParameters[i];
+  return out;
+}
+
+template <class T, class... A>
+std::unique_ptr<Actor> make_actor(ValueList&& args) {
+  auto values = ListCodec<A...>::from(std::move(args), "[" + std::string(type_name<T>()) + "] constructor");
+  return std::apply([](auto&&... a) { return std::make_unique<T>(std::move(a)...); }, std::move(values));
+}
+
+template <class... A>
+uint64_t constructor_id() {
+  return net::method_id(std::string(type_name<Constructor<A...>>()));
+}
+
+template <class T, auto E>
+void add_entry(ActorType& type) {
+  if constexpr (Entry<E>::kConstructor) {
+    [&]<class... A>(Constructor<A...>) {
+      type.add({constructor_id<A...>(), &make_actor<T, A...>, true,
+                parameters_of<E>(static_cast<std::tuple<A...>*>(nullptr)), Entry<E>::kText});
+    }(typename Entry<E>::Args{});
+  } else {
+    using Traits = MethodTraits<std::remove_cv_t<decltype(Entry<E>::kPointer)>>;
+    const char* name = method_name<Entry<E>::kPointer>();
+    type.methods.push_back({net::method_id(name), name, &invoke_method<T, E>, Entry<E>::kBlocks,
+                            parameters_of<E>(static_cast<typename Traits::Tuple*>(nullptr)),
+                            travelling_name<std::decay_t<typename Traits::Return>>(), Entry<E>::kText});
+  }
+}
+
+template <class T, class Defaulted, auto... E>
+std::shared_ptr<ActorType> make_type(const MethodList<Defaulted, E...>&) {
   auto type = std::make_shared<ActorType>();
   type->name = type_name<T>();
-  type->construct = [](ValueList&& args) -> std::unique_ptr<Actor> {
-    auto values = ListCodec<A...>::from(std::move(args), "[" + std::string(type_name<T>()) + "] constructor");
-    return std::apply([](auto&&... a) { return std::make_unique<T>(std::move(a)...); }, std::move(values));
-  };
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    (type->methods.push_back({net::method_id(std::get<I>(table.methods).name),
-                              std::get<I>(table.methods).name, &invoke_method<T, I>,
-                              std::get<I>(table.methods).blocks}),
-     ...);
-  }
-  (std::index_sequence_for<M...>{});
+  (add_entry<T, E>(*type), ...);
+  register_type(type);
   return type;
 }
 
+/// One for each T in the program.
+template <class T>
+const std::shared_ptr<ActorType>& type_of() {
+  static const std::shared_ptr<ActorType> type = make_type<T>(T::remote);
+  return type;
+}
+
+template <class T, class... A>
+uint64_t add_constructor() {
+  type_of<T>()->add({constructor_id<A...>(),
+                     &make_actor<T, A...>,
+                     false,
+                     {ActorType::Parameter{"", Codec<A>::name()}...},
+                     ""});
+  return constructor_id<A...>();
+}
+
+/// A program that mentions this anywhere can make a T from arguments of types A..., in each of its processes,
+/// since the number is made before main().
+template <class T, class... A>
+struct MadeFrom {
+  static const uint64_t id;
+};
+template <class T, class... A>
+const uint64_t MadeFrom<T, A...>::id = add_constructor<T, A...>();
+
+/// As what an argument of spawn() travels: a piece of text as a string.
+template <class A>
+using Stored = std::conditional_t<std::is_convertible_v<A, std::string_view> &&
+                                      !std::is_same_v<std::decay_t<A>, std::nullptr_t>,
+                                  std::string, std::decay_t<A>>;
+
 }  // namespace actors
 
-/// In a list of methods: one that may wait for something else than a future, such as a lock, a file or
-/// another process. It runs on a thread of the pool however short it has been, never on one that reads a
-/// connection, and takes that thread from other actors while it waits.
-template <class M>
-constexpr actors::Blocking<M> blocking(M method) {
-  return {method};
-}
-
-/// The remote methods of actor class T, constructed from CtorArgs: pairs of name and pointer, to members,
-/// static members or free functions, or blocking() ones.
-template <class T, class... CtorArgs, class... Pairs>
-constexpr auto methods(Pairs... pairs) {
-  return actors::collect<T, std::tuple<CtorArgs...>>(std::tuple<>{}, pairs...);
-}
-
-/// The actor types that a program hosts.
+/// Actor types that the program makes by name only: each makes spawn<T>() known by itself.
 template <class... Ts>
 actors::Hosting hosting() {
-  return {actors::make_type(Ts::remote)...};
+  if constexpr ((actors::accept<Ts>(actors::actor_fault<Ts>()) && ...)) return {actors::type_of<Ts>()...};
+  return {};
 }
 
 }  // namespace troupe

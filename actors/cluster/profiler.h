@@ -30,10 +30,6 @@ struct TraceEvent {
   int64_t context = 0;  ///< of distributed autograd; 0: none
   int64_t bytes = 0;    ///< of the message, nearly
   std::string shapes;   ///< of its tensors, if they were asked for
-  static constexpr auto fields =
-      std::tuple(&TraceEvent::mode, &TraceEvent::name, &TraceEvent::begin, &TraceEvent::end,
-                 &TraceEvent::worker, &TraceEvent::peer, &TraceEvent::key, &TraceEvent::parent,
-                 &TraceEvent::context, &TraceEvent::bytes, &TraceEvent::shapes);
 };
 
 /// Of one worker. Costs a look at one flag per call while nobody profiles. Thread-safe.

@@ -1,5 +1,7 @@
 #include "actors/worker/worker.h"
 
+#include <set>
+
 #include "actors/worker/traffic_service.h"
 #include "core/base/thread.h"
 
@@ -167,21 +169,25 @@ void Worker::on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerI
 // ---- actors
 
 const ActorType& Worker::type(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const auto& t : options_.hosting) {
+  for (const auto& t : options_.hosting)
     if (t->name == name) return *t;
-    names.push_back(t->name);
-  }
+  if (const auto known = find_type(name)) return *known;  // which stays
+  std::set<std::string> names;
+  for (const auto& t : options_.hosting) names.insert(t->name);
+  for (const auto& t : all_types()) names.insert(t->name);
   std::string list;
   for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
-  throw_invalid("[spawn] worker " + this->name() + " does not host actor type " + name +
-                "; it hosts: " + (list.empty() ? "none" : list) + " (add it to hosting<...>())");
+  throw_invalid("[spawn] the program of worker " + this->name() + " has no actor type " + name +
+                "; it has: " + (list.empty() ? "none" : list) +
+                " (those that no spawn<T>() mentions are named in hosting<T>())");
 }
 
 std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,
-                                              ValueList args, uint64_t seed) {
-  auto cell = std::make_shared<ActorCell>(as_host_, id, type(type_name), seed);
-  cell->construct(std::move(args));
+                                              uint64_t constructor, ValueList args, uint64_t seed) {
+  const ActorType& type = this->type(type_name);
+  const auto make = type.constructor(constructor, args.size()).make;
+  auto cell = std::make_shared<ActorCell>(as_host_, id, type, seed);
+  cell->construct(make, std::move(args));
   return cell;
 }
 

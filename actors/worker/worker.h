@@ -116,12 +116,14 @@ class Worker final : public net::Events {
   void deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocation>& invocation);
 
   // ---- actors
-  /// The hosted type of that name; `invalid` listing those that are hosted.
+  /// The type of that name, of WorkerOptions::hosting or of the program; `invalid` listing those that there
+  /// are.
   const ActorType& type(const std::string& name) const;
   /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
-  /// `seed`: of its stream of random numbers.
-  std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, ValueList args,
-                                        uint64_t seed);
+  /// `constructor`: its id, or 0 for a listed one that takes these arguments. `seed`: of its stream of random
+  /// numbers.
+  std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, uint64_t constructor,
+                                        ValueList args, uint64_t seed);
   void add_actor(const std::shared_ptr<ActorCell>& cell);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
   /// Forgets the actor and destroys its object after what is in its mailbox.

@@ -32,10 +32,9 @@ struct Peer : Actor {
   void allow_tracing();
 
   static constexpr auto remote =
-      methods<Peer>("echo", &Peer::echo, "back", &Peer::back, "mul", &Peer::mul, "lies_at", &Peer::lies_at,
-                    "echoes_of", &Peer::echoes_of, "tensors_of", &Peer::tensors_of, "sends_in_place",
-                    &Peer::sends_in_place, "visit", &Peer::visit, "heap", &Peer::heap, "resident",
-                    &Peer::resident, "process", &Peer::process, "allow_tracing", &Peer::allow_tracing);
+      methods<&Peer::echo, &Peer::back, &Peer::mul, &Peer::lies_at, &Peer::echoes_of, &Peer::tensors_of,
+              &Peer::sends_in_place, &Peer::visit, &Peer::heap, &Peer::resident, &Peer::process,
+              &Peer::allow_tracing>;
 };
 
 /// A caller, 1 to 64 callers, and 1 to 5000 calls in flight. 2 workers.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/construction_scope.h"
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
 #include "core/graph/view_history.h"
@@ -43,6 +44,7 @@ Tensor& Tensor::set_requires_grad(bool on) {
   if (!on && impl_->base && needs_gradient(*impl_->base))
     throw_invalid("[requires_grad] this view follows its base, which requires a gradient; detach() it");
   if (on || impl_->autograd) meta_of(*impl_).requires_grad = on;
+  if (on) ConstructionScope::note_leaf(*this);
   return *this;
 }
 

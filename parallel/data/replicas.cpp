@@ -14,7 +14,6 @@ namespace {
 struct Share {
   double weight;
   std::vector<Tensor> tensors;
-  static constexpr auto fields = std::tuple(&Share::weight, &Share::tensors);
 };
 
 actors::Worker& worker_here() {

@@ -25,7 +25,7 @@ class DriverLoss final : public Actor {
   /// As Runner::receive: an output of the last stage. Sends the gradients back.
   Task<void> receive(uint64_t step, Link from, int64_t micro_batch, bool forward, Value output, int64_t sent);
 
-  static constexpr auto remote = methods<DriverLoss>("receive", &DriverLoss::receive);
+  static constexpr auto remote = methods<&DriverLoss::receive>;
 
  private:
   struct Step {

@@ -54,7 +54,7 @@ template <auto M, class T>
 Stage stage(const RRef<T>& actor) {
   Stage out;
   out.part.actor = AnyRef(actor);
-  out.part.method = actors::method_name<T, M>();
+  out.part.method = actors::listed_name<T, M>();
   out.part.arity = static_cast<int64_t>(actors::MethodTraits<decltype(M)>::kArity);
   return out;
 }
@@ -62,7 +62,7 @@ template <auto M>
 Stage Stage::with_loss() const {
   static_assert(actors::MethodTraits<decltype(M)>::kArity == 2, "a loss takes the output and the target");
   Stage out = *this;
-  out.part.loss = actors::method_name<typename detail::ClassOf<decltype(M)>::type, M>();
+  out.part.loss = actors::listed_name<typename detail::ClassOf<decltype(M)>::type, M>();
   return out;
 }
 

@@ -24,16 +24,12 @@ struct StageActor {
   std::string loss;  ///< method; empty: none
   StageLinks links;
   std::vector<Tie> ties;
-  static constexpr auto fields = std::tuple(&StageActor::actor, &StageActor::method, &StageActor::arity,
-                                            &StageActor::loss, &StageActor::links, &StageActor::ties);
 };
 
 struct RunnerSetup {
   uint64_t pipeline = 0;
   int64_t worker = 0, workers = 1;  ///< of the pipeline
   std::vector<StageActor> chunks;   ///< stages worker, worker + workers, ...
-  static constexpr auto fields =
-      std::tuple(&RunnerSetup::pipeline, &RunnerSetup::worker, &RunnerSetup::workers, &RunnerSetup::chunks);
 };
 
 struct RunnerStep {
@@ -45,9 +41,6 @@ struct RunnerStep {
   std::vector<Value> batch;                   ///< by micro-batch; for stage 0, else empty
   std::vector<Value> targets;                 ///< by micro-batch; for a stage with a loss, else empty
   std::vector<std::vector<ValueList>> given;  ///< by chunk and micro-batch; may be empty
-  static constexpr auto fields =
-      std::tuple(&RunnerStep::step, &RunnerStep::plan, &RunnerStep::record, &RunnerStep::recompute,
-                 &RunnerStep::weights, &RunnerStep::batch, &RunnerStep::targets, &RunnerStep::given);
 };
 
 /// Not for users: a Pipeline makes one for each of its workers, beside the actors of the first stage there.
@@ -75,10 +68,8 @@ class Runner final : public Actor {
   /// Lets go of the other actors.
   void close();
 
-  static constexpr auto remote =
-      methods<Runner, RunnerSetup>("connect", &Runner::connect, "step", &Runner::step, "after_forwards",
-                                   &Runner::after_forwards, "receive", &Runner::receive, "not_sent",
-                                   &Runner::not_sent, "drop", &Runner::drop, "close", &Runner::close);
+  static constexpr auto remote = methods<&Runner::connect, &Runner::step, &Runner::after_forwards,
+                                         &Runner::receive, &Runner::not_sent, &Runner::drop, &Runner::close>;
 
  private:
   struct Message {

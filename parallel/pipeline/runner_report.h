@@ -12,8 +12,6 @@ namespace troupe::parallel {
 /// Something that a worker did: times in nanoseconds of its clock.
 struct Done {
   int64_t work = 0, micro_batch = 0, stage = 0, begin = 0, end = 0;
-  static constexpr auto fields =
-      std::tuple(&Done::work, &Done::micro_batch, &Done::stage, &Done::begin, &Done::end);
 };
 /// Something that came from another stage: outputs and skips, or their gradients.
 struct Came {
@@ -21,8 +19,6 @@ struct Came {
   Link to;
   int64_t micro_batch = 0, from = 0;  ///< from: a stage
   int64_t sent = 0, arrived = 0, bytes = 0;
-  static constexpr auto fields = std::tuple(&Came::forward, &Came::to, &Came::micro_batch, &Came::from,
-                                            &Came::sent, &Came::arrived, &Came::bytes);
 };
 
 struct RunnerReport {
@@ -32,9 +28,6 @@ struct RunnerReport {
   int64_t exposed = 0;         ///< nanoseconds of waiting for something that was on its way already
   std::vector<double> losses;  ///< by micro-batch, of a stage with a loss
   std::vector<Value> outputs;  ///< by micro-batch, of the last stage where nothing is recorded
-  static constexpr auto fields =
-      std::tuple(&RunnerReport::done, &RunnerReport::came, &RunnerReport::peak_live, &RunnerReport::exposed,
-                 &RunnerReport::losses, &RunnerReport::outputs);
 };
 
 /// How long, from `since` on, one of these was on its way and none had arrived. Their ways may overlap: that

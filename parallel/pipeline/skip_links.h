@@ -37,7 +37,6 @@ struct StageLinks {
   size_t slots(bool forward) const;
   /// Where that of a slot other than 0 comes from.
   int64_t source(bool forward, size_t slot) const;
-  static constexpr auto fields = std::tuple(&StageLinks::gives, &StageLinks::takes);
 };
 
 /// Names of skips, by stage: those that it makes, and those that it takes.

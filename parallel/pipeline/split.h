@@ -30,8 +30,7 @@ struct StageModule final : nn::ModuleActor<nn::Sequential> {
       throw_invalid("[pipeline] " + std::string(actors::type_name<Net>()) + " has no loss");
   }
   static constexpr bool kHasLoss = requires(Tensor t) { Net::loss(t, t); };
-  static constexpr auto remote =
-      methods<StageModule, int64_t, int64_t>("forward", &StageModule::forward, "loss", &StageModule::loss);
+  static constexpr auto remote = methods<&StageModule::forward, &StageModule::loss>;
 };
 
 /// Where stages begin and end: 0, the cuts, the number of layers. `invalid`, saying which, unless they ascend

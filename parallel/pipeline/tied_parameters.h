@@ -22,7 +22,6 @@ struct Tie {
   std::string name;
   int64_t position = 0;      ///< among the copies: gradients are summed in their order, the same everywhere
   std::vector<Link> others;  ///< where the others wait for the gradient of this one
-  static constexpr auto fields = std::tuple(&Tie::name, &Tie::position, &Tie::others);
 };
 
 /// What micro-batch gradients of ties come as: they belong to none.

@@ -13,7 +13,6 @@ namespace troupe::parallel {
 /// Elements [begin, end) of a tensor, in row-major order.
 struct Extent {
   int64_t tensor = 0, begin = 0, end = 0;
-  static constexpr auto fields = std::tuple(&Extent::tensor, &Extent::begin, &Extent::end);
   bool operator==(const Extent&) const = default;
 };
 
@@ -29,8 +28,6 @@ struct Served {
   std::vector<std::vector<Extent>> extents;  ///< of each server
   int64_t dtype = 0;                         ///< of the parameters, as DType has it
   Compression pull, push;                    ///< of what trainers read, and of what they send
-  static constexpr auto fields = std::tuple(&Served::shapes, &Served::servers, &Served::extents,
-                                            &Served::dtype, &Served::pull, &Served::push);
 };
 
 struct BlockOptions {

@@ -28,8 +28,6 @@ struct ServedTable {
   bool by_range = false;
   std::vector<RRef<Table>> servers;
   Compression pull, push;  ///< of rows, and of their gradients
-  static constexpr auto fields = std::tuple(&ServedTable::rows, &ServedTable::width, &ServedTable::by_range,
-                                            &ServedTable::servers, &ServedTable::pull, &ServedTable::push);
   int64_t server_of(int64_t row) const;
 };
 

@@ -13,7 +13,6 @@ struct Pulled {
   Packed values;
   Spent spent = {};
   bool late = false;  ///< of push_pull(): as in Pushed
-  static constexpr auto fields = std::tuple(&Pulled::ticket, &Pulled::values, &Pulled::spent, &Pulled::late);
 };
 
 /// One block of parameters under one policy, with one optimizer. An actor like any other: a pull inside an
@@ -44,10 +43,9 @@ class Server final : public ServerBase {
                          std::optional<Compression> how);
   Tensors parameters() override { return values_; }
 
-  static constexpr auto remote = methods<Server, Tensors, ServerOptions>(
-      "join", &Server::join, "leave", &Server::leave, "set_policy", &Server::set_policy, "set_options",
-      &Server::set_options, "report", &Server::report, "pull", &Server::pull, "read", &Server::read, "push",
-      &Server::push, "push_context", &Server::push_context, "push_pull", &Server::push_pull);
+  static constexpr auto remote =
+      methods<&Server::join, &Server::leave, &Server::set_policy, &Server::set_options, &Server::report,
+              &Server::pull, &Server::read, &Server::push, &Server::push_context, &Server::push_pull>;
 
  private:
   void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;

@@ -24,9 +24,6 @@ struct ServerOptions {
   int64_t trainers = 1;              ///< nobody reads before so many have joined
   bool lr_by_delay = false;          ///< a step with delay d has the rate lr / (1 + d) (Zhang et al. 2016)
   Compression pull = {}, push = {};  ///< of what trainers read, and of what they send
-  static constexpr auto fields = std::tuple(
-      &ServerOptions::optimizer, &ServerOptions::options, &ServerOptions::policy, &ServerOptions::trainers,
-      &ServerOptions::lr_by_delay, &ServerOptions::pull, &ServerOptions::push);
 };
 
 /// What became of a push.
@@ -34,7 +31,6 @@ struct Pushed {
   int64_t version = 0;  ///< of the values now
   bool late = false;    ///< dropped: its step had closed without it
   Spent spent = {};
-  static constexpr auto fields = std::tuple(&Pushed::version, &Pushed::late, &Pushed::spent);
 };
 
 struct ServerReport {
@@ -45,10 +41,6 @@ struct ServerReport {
   std::vector<std::pair<int64_t, int64_t>> delays;  ///< and how many gradients had it, as in Ledger
   int64_t late = 0, aborted = 0, lost = 0;          ///< as in Ledger
   std::string last_loss;                            ///< what losing a trainer meant, the last time
-  static constexpr auto fields =
-      std::tuple(&ServerReport::policy, &ServerReport::version, &ServerReport::open_step,
-                 &ServerReport::trainers, &ServerReport::missing, &ServerReport::delays, &ServerReport::late,
-                 &ServerReport::aborted, &ServerReport::lost, &ServerReport::last_loss);
 };
 
 /// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".

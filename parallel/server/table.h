@@ -19,9 +19,6 @@ struct TableShard {
   int64_t count = 0;              ///< so many
   double scale = 0;               ///< they start uniform in [-scale, scale), by number and seed
   uint64_t seed = 0;
-  static constexpr auto fields =
-      std::tuple(&TableShard::rows, &TableShard::width, &TableShard::first, &TableShard::stride,
-                 &TableShard::count, &TableShard::scale, &TableShard::seed);
 };
 
 /// The first values of rows ids int64 [k] -> float32 [k, width], whichever server has them.
@@ -31,7 +28,6 @@ struct PulledRows {
   Ticket ticket;
   Packed rows;  // one tensor
   Spent spent = {};
-  static constexpr auto fields = std::tuple(&PulledRows::ticket, &PulledRows::rows, &PulledRows::spent);
 };
 
 /// A part of a table under one policy, with one optimizer that steps row by row (RowSteps). Rows are numbered
@@ -54,10 +50,9 @@ class Table final : public ServerBase {
   /// in it.
   Pushed push_context(std::string trainer, Ticket ticket, double weight);
 
-  static constexpr auto remote = methods<Table, TableShard, ServerOptions>(
-      "join", &Table::join, "leave", &Table::leave, "set_policy", &Table::set_policy, "set_options",
-      &Table::set_options, "report", &Table::report, "pull", &Table::pull, "read", &Table::read, "push",
-      &Table::push, "push_context", &Table::push_context);
+  static constexpr auto remote =
+      methods<&Table::join, &Table::leave, &Table::set_policy, &Table::set_options, &Table::report,
+              &Table::pull, &Table::read, &Table::push, &Table::push_context>;
 
  private:
   struct Rows {

@@ -35,8 +35,7 @@ struct Gate : Actor {
     open.notify_all();
   }
   static inline std::atomic<bool> open{true};
-  static constexpr auto remote =
-      methods<Gate>("listed", blocking(&Gate::listed), "unlisted", &Gate::unlisted, "set", &Gate::set);
+  static constexpr auto remote = methods<blocking<&Gate::listed>, &Gate::unlisted, &Gate::set>;
 };
 
 }  // namespace

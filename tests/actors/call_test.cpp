@@ -46,16 +46,14 @@ struct Echo : Actor {
   Task<void> abandoned() { co_await hopeless(); }
   Promise<void> silent;
   int64_t count;
-  static constexpr auto remote = methods<Echo, int64_t>(
-      "add", &Echo::add, "text", &Echo::text, "tensor", &Echo::tensor, "both", &Echo::both, "nothing",
-      &Echo::nothing, "fails", &Echo::fails, "blocks", &Echo::blocks, "relay", &Echo::relay, "ping_pong",
-      &Echo::ping_pong, "waits_twice", &Echo::waits_twice, "never", &Echo::never, "abandoned",
-      &Echo::abandoned);
+  static constexpr auto remote = methods<&Echo::add, &Echo::text, &Echo::tensor, &Echo::both, &Echo::nothing,
+                                         &Echo::fails, &Echo::blocks, &Echo::relay, &Echo::ping_pong,
+                                         &Echo::waits_twice, &Echo::never, &Echo::abandoned>;
 };
 
 struct Other : Actor {
   void f() {}
-  static constexpr auto remote = methods<Other>("f", &Other::f);
+  static constexpr auto remote = methods<&Other::f>;
 };
 
 }  // namespace
@@ -179,12 +177,12 @@ TEST_CASE("bad calls are errors that say what is wrong") {
   CHECK(echo.call<&Echo::add>(0).get() == 0);
 }
 
-TEST_CASE("spawning a type that the worker does not host names the hosted ones") {
+TEST_CASE("spawning a type that the program does not have names those that it has") {
   auto cluster = Cluster::in_process(2, hosting<Echo>());
-  auto other = cluster->spawn<Other>("w1");
-  const Error e = error_of([&] { other.call<&Other::f>().get(); });
+  const AnyRef unknown(cluster->here().table().spawn(1, "Unknown", 0, {}));
+  const Error e = error_of([&] { unknown.call("f", {}).get(); });
   CHECK(e.kind() == ErrorKind::invalid);
-  CHECK_THAT(e.what(), Catch::Contains("does not host") && Catch::Contains("Echo"));
+  CHECK_THAT(e.what(), Catch::Contains("has no actor type Unknown") && Catch::Contains("Echo"));
 }
 
 TEST_CASE("blocking inside an actor is an error that says what to do") {
@@ -276,8 +274,7 @@ struct Gate : Actor {
   int64_t waiting = 0, wanted = 0;
   Promise<void> opened;
   std::optional<Promise<void>> counted;
-  static constexpr auto remote =
-      methods<Gate>("pass", &Gate::pass, "arrivals", &Gate::arrivals, "open", &Gate::open);
+  static constexpr auto remote = methods<&Gate::pass, &Gate::arrivals, &Gate::open>;
 };
 
 // Says when it goes.
@@ -294,7 +291,7 @@ struct Waiter : Actor {
   }
   std::vector<int64_t> state;
   static inline std::atomic<int> alive = 0;
-  static constexpr auto remote = methods<Waiter>("wait", &Waiter::wait);
+  static constexpr auto remote = methods<&Waiter::wait>;
 };
 
 }  // namespace

@@ -58,9 +58,8 @@ struct Link : Actor {
   RRef<Link> kept;
   Promise<void> opened;
   int64_t arrived = 0, finished = 0, counted = 0;
-  static constexpr auto remote =
-      methods<Link>("along", &Link::along, "stubborn", &Link::stubborn, "open", &Link::open, "count",
-                    &Link::count, "seen", &Link::seen, "keep", &Link::keep, "drop", &Link::drop);
+  static constexpr auto remote = methods<&Link::along, &Link::stubborn, &Link::open, &Link::count,
+                                         &Link::seen, &Link::keep, &Link::drop>;
 };
 
 // Three workers in virtual time, with one node each.
@@ -256,8 +255,7 @@ struct Busy : Actor {
   int64_t count() { return ++counted; }
   static inline std::latch *started = nullptr, *go_on = nullptr;
   static inline std::atomic<int> noticed = 0, counted = 0;
-  static constexpr auto remote = methods<Busy>("holds", &Busy::holds, "gives", &Busy::gives, "watches",
-                                               &Busy::watches, "count", &Busy::count);
+  static constexpr auto remote = methods<&Busy::holds, &Busy::gives, &Busy::watches, &Busy::count>;
 };
 
 void until_zero(Cluster& cluster, const char* what) {

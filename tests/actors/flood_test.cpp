@@ -54,9 +54,8 @@ struct Sink : Actor {
   Promise<void> opened;
   int64_t next = 0, waiting = 0;
   bool in_order = true;
-  static constexpr auto remote = methods<Sink>(
-      "holds", &Sink::holds, "takes", &Sink::takes, "orderly", &Sink::orderly, "waits", &Sink::waits, "open",
-      &Sink::open, "begun", &Sink::begun, "floods", &Sink::floods, "nested", &Sink::nested);
+  static constexpr auto remote = methods<&Sink::holds, &Sink::takes, &Sink::orderly, &Sink::waits,
+                                         &Sink::open, &Sink::begun, &Sink::floods, &Sink::nested>;
 };
 
 constexpr int64_t kElements = 1000;  // 4000 bytes and a header

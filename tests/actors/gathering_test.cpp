@@ -81,7 +81,7 @@ struct Member : Actor {
     co_await actors::barrier(this_worker(), name, all);
     co_return inside.load();
   }
-  static constexpr auto remote = methods<Member>("share", &Member::share, "meet", &Member::meet);
+  static constexpr auto remote = methods<&Member::share, &Member::meet>;
 };
 
 }  // namespace

@@ -22,8 +22,7 @@ struct Scale : Actor {
   void open() { opened.set(); }
   void fails() { throw std::runtime_error("no scale"); }
   Promise<void> opened;
-  static constexpr auto remote = methods<Scale>("scale", &Scale::scale, "waits", &Scale::waits, "open",
-                                                &Scale::open, "fails", &Scale::fails);
+  static constexpr auto remote = methods<&Scale::scale, &Scale::waits, &Scale::open, &Scale::fails>;
 };
 
 // The method named by the first argument, with the rest.

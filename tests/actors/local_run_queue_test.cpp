@@ -8,8 +8,8 @@
 #include "tests/support/two_workers.h"
 
 using namespace troupe;
-using actors::Runtime;
 using actors::DispatchTarget;
+using actors::Runtime;
 
 namespace {
 
@@ -24,7 +24,7 @@ struct Busy : Actor {
   int64_t echo(int64_t x) { return x; }
   static inline std::atomic<int> begun{0}, go_on{0};
   static inline std::atomic<std::thread::id> server;
-  static constexpr auto remote = methods<Busy>("runs_here", blocking(&Busy::runs_here), "echo", &Busy::echo);
+  static constexpr auto remote = methods<blocking<&Busy::runs_here>, &Busy::echo>;
 };
 
 }  // namespace

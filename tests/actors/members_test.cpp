@@ -10,7 +10,7 @@ namespace {
 struct Registrar : Actor {
   std::vector<actors::Member> same(std::vector<actors::Member> all) { return all; }
   actors::Member self(actors::Member asked) { return asked; }
-  static constexpr auto remote = methods<Registrar>("same", &Registrar::same, "self", &Registrar::self);
+  static constexpr auto remote = methods<&Registrar::same, &Registrar::self>;
 };
 
 }  // namespace

@@ -47,8 +47,7 @@ struct Part : Actor {
   Promise<void> opened;
   int64_t sum = 0, waiting = 0, ended = 0;
   static constexpr auto remote =
-      methods<Part>("add", &Part::add, "fails", &Part::fails, "waits", &Part::waits, "open", &Part::open,
-                    "counts", &Part::counts, "adds", &Part::adds, "leaves", &Part::leaves);
+      methods<&Part::add, &Part::fails, &Part::waits, &Part::open, &Part::counts, &Part::adds, &Part::leaves>;
 };
 
 struct Fixture {

@@ -39,8 +39,7 @@ struct Runner : Actor {
   RRef<Runner> next;
   Promise<int> gate;
   static constexpr auto remote =
-      methods<Runner>("meet", &Runner::meet, "run", &Runner::run, "wait_here", &Runner::wait_here, "open",
-                      &Runner::open, "drive", &Runner::drive, "twice", &Runner::twice);
+      methods<&Runner::meet, &Runner::run, &Runner::wait_here, &Runner::open, &Runner::drive, &Runner::twice>;
 };
 
 namespace {

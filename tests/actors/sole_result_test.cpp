@@ -35,8 +35,7 @@ struct Maker : Actor {
   Tensor kept;
   bool placed = false, half_placed = false;
   static constexpr auto remote =
-      methods<Maker>("make", &Maker::make, "twice", &Maker::twice, "was_placed", &Maker::was_placed,
-                     "was_half_placed", &Maker::was_half_placed, "write", &Maker::write);
+      methods<&Maker::make, &Maker::twice, &Maker::was_placed, &Maker::was_half_placed, &Maker::write>;
 };
 
 // A maker on another worker.

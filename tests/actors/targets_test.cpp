@@ -42,9 +42,8 @@ struct Where : Actor {
   Promise<void> opened;
   int64_t seen = 0;
   static constexpr auto remote =
-      methods<Where>("name", &Where::name, "echo", &Where::echo, "fails", &Where::fails, "waits",
-                     &Where::waits, "norm", &Where::norm, "later", &Where::later, "twice", &twice, "hop",
-                     &Where::hop, "hops", &Where::hops, "describe", &Where::describe);
+      methods<&Where::name, &Where::echo, &Where::fails, &Where::waits, &Where::norm, &Where::later, &twice,
+              &Where::hop, &Where::hops, &Where::describe>;
 };
 
 // Everything logged while it is there.

@@ -15,8 +15,6 @@ struct Record {
   std::pair<int64_t, double> numbers;
   Bytes bytes;
   std::vector<Tensor> tensors;
-  static constexpr auto fields =
-      std::tuple(&Record::name, &Record::numbers, &Record::bytes, &Record::tensors);
 };
 using Nested = std::map<std::string, std::vector<std::tuple<Tensor, std::optional<Tensor>>>>;
 
@@ -64,12 +62,10 @@ struct Peer : Actor {
   RRef<Peer> next;
   std::vector<int64_t> seen;
   Promise<int64_t> answer;
-  static constexpr auto remote = methods<Peer, int64_t>(
-      "set_next", &Peer::set_next, "greet", &Peer::greet, "receive", &Peer::receive, "who", &Peer::who,
-      "echo", &Peer::echo, "shifted", &Peer::shifted, "nested", &Peer::nested, "record", &Peer::record,
-      "plus_one", &Peer::plus_one, "work", &Peer::work, "simple", &Peer::simple, "manual", &Peer::manual,
-      "set_answer", &Peer::set_answer, "chained", &Peer::chained, "nests", &Peer::nests, "steps",
-      &Peer::steps, "fan_out", &Peer::fan_out, "deep", &Peer::deep);
+  static constexpr auto remote =
+      methods<&Peer::set_next, &Peer::greet, &Peer::receive, &Peer::who, &Peer::echo, &Peer::shifted,
+              &Peer::nested, &Peer::record, &Peer::plus_one, &Peer::work, &Peer::simple, &Peer::manual,
+              &Peer::set_answer, &Peer::chained, &Peer::nests, &Peer::steps, &Peer::fan_out, &Peer::deep>;
 };
 
 Tensor ramp(int64_t n) {

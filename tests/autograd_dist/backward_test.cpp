@@ -44,10 +44,8 @@ struct Scale : Actor {
   }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  static constexpr auto remote =
-      methods<Scale, Tensor>("forward", &Scale::forward, "two", &Scale::two, "through", &Scale::through,
-                             "gradient", &Scale::gradient, "checkpointed", &Scale::checkpointed, "value",
-                             &Scale::value, "doomed", &Scale::doomed);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::two, &Scale::through, &Scale::gradient,
+                                         &Scale::checkpointed, &Scale::value, &Scale::doomed>;
 };
 
 Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }

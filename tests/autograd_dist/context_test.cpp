@@ -23,9 +23,7 @@ struct Scale : Actor {
   Task<Tensor> through(RRef<Scale> next, Tensor x) { co_return co_await next.call<&Scale::forward>(x); }
   void nothing() {}
   Tensor w;
-  static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient, "through",
-                             &Scale::through, "nothing", &Scale::nothing);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::gradient, &Scale::through, &Scale::nothing>;
 };
 
 // Calls made while it is there belong to a context of that number, whatever it is.

@@ -15,8 +15,7 @@ struct Scale : Actor {
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
-  static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::gradient>;
 };
 
 constexpr int kCalls = 4;
@@ -48,7 +47,7 @@ struct Trainer : Actor {
     }
     co_return good;
   }
-  static constexpr auto remote = methods<Trainer>("train", &Trainer::train);
+  static constexpr auto remote = methods<&Trainer::train>;
 };
 
 }  // namespace

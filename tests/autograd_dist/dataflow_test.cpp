@@ -16,8 +16,7 @@ struct Math : Actor {
   Tensor stack(std::vector<Tensor> parts) { return ops::stack(parts, 0); }
   Tensor matmul(Tensor a, Tensor b) { return ops::matmul(a, b); }
   Tensor wide(Tensor a) { return ops::to(a, DType::float64); }
-  static constexpr auto remote = methods<Math>("add", &Math::add, "mul", &Math::mul, "stack", &Math::stack,
-                                               "matmul", &Math::matmul, "wide", &Math::wide);
+  static constexpr auto remote = methods<&Math::add, &Math::mul, &Math::stack, &Math::matmul, &Math::wide>;
 };
 
 struct Table : Actor {
@@ -25,7 +24,7 @@ struct Table : Actor {
   Tensor bags(Tensor ids, Tensor offsets) { return ops::embedding_bag(ids, w, offsets); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
-  static constexpr auto remote = methods<Table, Tensor>("bags", &Table::bags, "gradient", &Table::gradient);
+  static constexpr auto remote = methods<&Table::bags, &Table::gradient>;
 };
 
 // Integers from -3 to 3.

@@ -36,8 +36,7 @@ struct Block : Actor {
   autograd::HookHandle hook;
   int64_t hooks = 0;
   static constexpr auto remote =
-      methods<Block, double, bool>("forward", &Block::forward, "two", &Block::two, "residual",
-                                   &Block::residual, "gradient", &Block::gradient, "times", &Block::times);
+      methods<&Block::forward, &Block::two, &Block::residual, &Block::gradient, &Block::times>;
 };
 
 Tensor input() {

@@ -32,8 +32,7 @@ struct Scale : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
   bool fail = false;
-  static constexpr auto remote = methods<Scale, double>("forward", &Scale::forward, "set_fail",
-                                                        &Scale::set_fail, "gradient", &Scale::gradient);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::set_fail, &Scale::gradient>;
 };
 
 Tensor leaf(float v) {

@@ -43,10 +43,8 @@ struct Scale : Actor {
   }
   Tensor w;
   int64_t runs = 0;
-  static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "own", &Scale::own, "counted", &Scale::counted,
-                             "count", &Scale::count, "throws", &Scale::throws, "gradient", &Scale::gradient,
-                             "through", &Scale::through, "inside", &Scale::inside);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::own, &Scale::counted, &Scale::count,
+                                         &Scale::throws, &Scale::gradient, &Scale::through, &Scale::inside>;
 };
 
 Tensor leaf(std::vector<float> v) {

@@ -43,10 +43,8 @@ struct Looker : Actor {
     for (const auto& x : xs) out += x.requires_grad() ? '1' : '0';
     return out;
   }
-  static constexpr auto remote =
-      methods<Looker>("look", &Looker::look, "add", &Looker::add, "add_there", &Looker::add_there, "context",
-                      &Looker::context, "context_there", &Looker::context_there, "weigh", &Looker::weigh,
-                      "needs_text", &Looker::needs_text);
+  static constexpr auto remote = methods<&Looker::look, &Looker::add, &Looker::add_there, &Looker::context,
+                                         &Looker::context_there, &Looker::weigh, &Looker::needs_text>;
 };
 
 Tensor leaf(std::vector<float> v) {

@@ -26,9 +26,7 @@ struct Half : Actor {
   }
   Generator random;
   nn::Linear fc;
-  static constexpr auto remote =
-      methods<Half, int64_t, int64_t, uint64_t>("forward", &Half::forward, "gradients", &Half::gradients,
-                                                "values", &Half::values, "set_values", &Half::set_values);
+  static constexpr auto remote = methods<&Half::forward, &Half::gradients, &Half::values, &Half::set_values>;
 };
 
 /// Two halves on w1 and w2 of a cluster, and the same two here.

@@ -29,9 +29,7 @@ struct Layer : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
   std::string arrived, gradient_left;
-  static constexpr auto remote =
-      methods<Layer, Tensor>("forward", &Layer::forward, "compact", &Layer::compact, "seen", &Layer::seen,
-                             "gradient", &Layer::gradient);
+  static constexpr auto remote = methods<&Layer::forward, &Layer::compact, &Layer::seen, &Layer::gradient>;
 };
 
 Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }

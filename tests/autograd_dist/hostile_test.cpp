@@ -17,7 +17,7 @@ struct Scale : Actor {
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w = Tensor::full({1}, 2).set_requires_grad();
-  static constexpr auto remote = methods<Scale>("forward", &Scale::forward, "gradient", &Scale::gradient);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::gradient>;
 };
 
 Tensor leaf(float v) {

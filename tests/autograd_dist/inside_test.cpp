@@ -42,10 +42,9 @@ struct Server : Actor {
     co_return text;
   }
   Tensor w, loss;
-  static constexpr auto remote = methods<Server, double>(
-      "forward", &Server::forward, "gradient", &Server::gradient, "live", &Server::live, "keep_loss",
-      &Server::keep_loss, "backward", &Server::backward, "backward_of", &Server::backward_of,
-      "backward_empty", &Server::backward_empty, "blocking", &Server::blocking);
+  static constexpr auto remote =
+      methods<&Server::forward, &Server::gradient, &Server::live, &Server::keep_loss, &Server::backward,
+              &Server::backward_of, &Server::backward_empty, &Server::blocking>;
 };
 
 // Makes its own contexts: one per step, kept open until `close`.
@@ -70,8 +69,7 @@ struct Trainer : Actor {
   std::unique_ptr<autograd::Context> context;
   uint64_t id = 0;
   static constexpr auto remote =
-      methods<Trainer>("step", &Trainer::step, "gradient_again", &Trainer::gradient_again, "close",
-                       &Trainer::close, "context_id", &Trainer::context_id);
+      methods<&Trainer::step, &Trainer::gradient_again, &Trainer::close, &Trainer::context_id>;
 };
 
 }  // namespace

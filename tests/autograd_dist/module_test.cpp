@@ -24,7 +24,7 @@ struct Block : nn::Module {
 struct Shard : nn::ModuleActor<Block> {
   Shard(int64_t in, int64_t out, uint64_t seed) : ModuleActor(in, out, seed) {}
   Tensor forward(Tensor x) { return net.forward(x); }
-  static constexpr auto remote = methods<Shard, int64_t, int64_t, uint64_t>("forward", &Shard::forward);
+  static constexpr auto remote = methods<&Shard::forward>;
 };
 
 // Uses a module that somebody has sent it.
@@ -34,11 +34,11 @@ struct User : Actor {
     auto parameters = co_await nn::remote_parameters(shard);
     co_return parameters.at("fc.weight");
   }
-  static constexpr auto remote = methods<User>("forward", &User::forward, "weight", &User::weight);
+  static constexpr auto remote = methods<&User::forward, &User::weight>;
 };
 
 struct Plain : Actor {
-  static constexpr auto remote = methods<Plain>();
+  static constexpr auto remote = methods<>;
 };
 
 }  // namespace

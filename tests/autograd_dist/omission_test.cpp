@@ -29,7 +29,7 @@ struct Forgetful : Actor {
   }
   std::string what;
   nn::Linear first{2, 2}, second{2, 2};
-  static constexpr auto remote = methods<Forgetful, std::string>("forward", &Forgetful::forward);
+  static constexpr auto remote = methods<&Forgetful::forward>;
 };
 
 struct Half : nn::Layer {
@@ -39,7 +39,7 @@ struct Half : nn::Layer {
 };
 struct Held : nn::ModuleActor<Half> {
   Tensor forward(Tensor x) { return net(x); }
-  static constexpr auto remote = methods<Held>("forward", &Held::forward);
+  static constexpr auto remote = methods<&Held::forward>;
 };
 
 // Of two layers it uses one, and says so.
@@ -57,7 +57,7 @@ struct Stage : nn::Layer {
 struct StageActor : nn::ModuleActor<Stage> {
   explicit StageActor(bool wide) : ModuleActor(wide) {}
   Tensor forward(Tensor x) { return net(x); }
-  static constexpr auto remote = methods<StageActor, bool>("forward", &StageActor::forward);
+  static constexpr auto remote = methods<&StageActor::forward>;
 };
 
 struct Noisy : nn::ModuleActor<nn::Dropout> {
@@ -65,7 +65,7 @@ struct Noisy : nn::ModuleActor<nn::Dropout> {
     Tensors out{net(Tensor::full({64}, 1)), ops::rand({8})};
     return out;
   }
-  static constexpr auto remote = methods<Noisy>("draw", &Noisy::draw);
+  static constexpr auto remote = methods<&Noisy::draw>;
 };
 
 std::mutex mutex;

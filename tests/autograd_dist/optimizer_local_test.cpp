@@ -139,8 +139,7 @@ struct Wide : Actor {
   Tensor w;
   int64_t made = 0;
   autograd::HookHandle hook;
-  static constexpr auto remote = methods<Wide>("forward", &Wide::forward, "place", &Wide::place, "made_at",
-                                               &Wide::made_at, "watch", &Wide::watch);
+  static constexpr auto remote = methods<&Wide::forward, &Wide::place, &Wide::made_at, &Wide::watch>;
 };
 
 }  // namespace

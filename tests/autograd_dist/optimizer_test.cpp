@@ -22,8 +22,7 @@ struct TwoTensors : Actor {
   std::vector<Tensor> values() { return {used.detach().clone_data(), idle.detach().clone_data()}; }
   Tensors parameters() override { return {used, idle}; }
   Tensor used, idle;
-  static constexpr auto remote =
-      methods<TwoTensors, int64_t, bool>("forward", &TwoTensors::forward, "values", &TwoTensors::values);
+  static constexpr auto remote = methods<&TwoTensors::forward, &TwoTensors::values>;
 };
 
 namespace {

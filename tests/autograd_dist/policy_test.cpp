@@ -61,7 +61,7 @@ struct Agent : Actor {
   std::vector<Question> waiting;
   Tensor loss;
   double total = 0;
-  static constexpr auto remote = methods<Agent, int>("act", &Agent::act, "learn", &Agent::learn);
+  static constexpr auto remote = methods<&Agent::act, &Agent::learn>;
 };
 
 struct Observer : Actor {
@@ -76,7 +76,7 @@ struct Observer : Actor {
     co_return right;
   }
   Generator random;
-  static constexpr auto remote = methods<Observer, uint64_t>("episode", &Observer::episode);
+  static constexpr auto remote = methods<&Observer::episode>;
 };
 
 }  // namespace

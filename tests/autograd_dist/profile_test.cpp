@@ -24,8 +24,7 @@ struct Scale : Actor {
   void fails() { throw std::runtime_error("as asked"); }
   Tensor w;
   static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "through", &Scale::through, "number", &Scale::number,
-                             "note", &Scale::note, "fails", &Scale::fails);
+      methods<&Scale::forward, &Scale::through, &Scale::number, &Scale::note, &Scale::fails>;
 };
 
 std::vector<TraceEvent> of(const Trace& trace, const std::string& mode, const std::string& name = {}) {

@@ -30,7 +30,7 @@ struct Interpreter : Actor {
       throw Error(ErrorKind::unimplemented, e.what());
     }
   }
-  static constexpr auto remote = methods<Interpreter>("run", &Interpreter::run);
+  static constexpr auto remote = methods<&Interpreter::run>;
 };
 
 TEST_CASE("random programs whose statements run on three actors give what PyTorch gives", "[oracle]") {

@@ -39,9 +39,7 @@ struct Stage : Actor {
   Generator random;
   int64_t runs = 0;
   std::vector<int64_t> contexts;
-  static constexpr auto remote =
-      methods<Stage, int64_t, bool>("forward", &Stage::forward, "gradients", &Stage::gradients, "count",
-                                    &Stage::count, "seen", &Stage::seen);
+  static constexpr auto remote = methods<&Stage::forward, &Stage::gradients, &Stage::count, &Stage::seen>;
 };
 
 }  // namespace

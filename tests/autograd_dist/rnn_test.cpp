@@ -13,13 +13,13 @@ constexpr int64_t kSymbols = 8, kWidth = 6, kHidden = 12, kTime = 5, kBatch = 4;
 struct Embedding : nn::ModuleActor<nn::Embedding> {
   Embedding() : ModuleActor(kSymbols, kWidth) {}
   Tensor forward(Tensor ids) { return net(ids); }  // [time, batch] -> [time, batch, width]
-  static constexpr auto remote = methods<Embedding>("forward", &Embedding::forward);
+  static constexpr auto remote = methods<&Embedding::forward>;
 };
 
 struct Decoder : nn::ModuleActor<nn::Linear> {
   Decoder() : ModuleActor(kHidden, kSymbols) {}
   Tensor forward(Tensor h) { return net(h); }  // [time * batch, hidden] -> [time * batch, symbols]
-  static constexpr auto remote = methods<Decoder>("forward", &Decoder::forward);
+  static constexpr auto remote = methods<&Decoder::forward>;
 };
 
 // A walk in steps of 3 over the symbols, from a start for each column, and the symbols that follow.

@@ -31,8 +31,7 @@ struct Server : Actor {
   double lr;
   Tensor model, sum;
   Promise<Tensor> round;
-  static constexpr auto remote = methods<Server, int64_t, double>("update", &Server::update, "current",
-                                                                  &Server::current, "steps", &Server::steps);
+  static constexpr auto remote = methods<&Server::update, &Server::current, &Server::steps>;
 };
 
 // Pulls the model to its own target: the gradient of (w - target)^2 / 2.
@@ -52,7 +51,7 @@ struct Trainer : Actor {
     co_return models;
   }
   Tensor target;
-  static constexpr auto remote = methods<Trainer, double>("train", &Trainer::train);
+  static constexpr auto remote = methods<&Trainer::train>;
 };
 
 struct Stage : Actor {
@@ -63,8 +62,7 @@ struct Stage : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  static constexpr auto remote =
-      methods<Stage, double>("forward", &Stage::forward, "gradient", &Stage::gradient);
+  static constexpr auto remote = methods<&Stage::forward, &Stage::gradient>;
 };
 
 // The sum of what two stages make of a batch that goes through them in pieces, all at once.

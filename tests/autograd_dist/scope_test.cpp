@@ -25,8 +25,7 @@ struct Scale : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
   static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "broken", &Scale::broken, "broken_there",
-                             &Scale::broken_there, "context", &Scale::context, "gradient", &Scale::gradient);
+      methods<&Scale::forward, &Scale::broken, &Scale::broken_there, &Scale::context, &Scale::gradient>;
 };
 
 Tensor leaf(float v) {

@@ -17,8 +17,7 @@ struct Scale : Actor {
   Tensor bags(Tensor ids, Tensor offsets) { return ops::embedding_bag(ids, w, offsets); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
-  static constexpr auto remote =
-      methods<Scale, Tensor>("forward", &Scale::forward, "bags", &Scale::bags, "gradient", &Scale::gradient);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::bags, &Scale::gradient>;
 };
 
 // Small integers: every order of sums has the same bits.

@@ -26,8 +26,7 @@ struct Scale : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
   static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "five", &Scale::five, "asks_in_vain",
-                             &Scale::asks_in_vain, "gradient", &Scale::gradient);
+      methods<&Scale::forward, &Scale::five, &Scale::asks_in_vain, &Scale::gradient>;
 };
 
 Tensor leaf(float v) {

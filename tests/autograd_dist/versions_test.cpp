@@ -31,9 +31,7 @@ struct Server : Actor {
   Tensor value() { return w.detach().clone_data(); }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  static constexpr auto remote =
-      methods<Server, double, bool>("forward", &Server::forward, "again", &Server::again, "gradient",
-                                    &Server::gradient, "value", &Server::value);
+  static constexpr auto remote = methods<&Server::forward, &Server::again, &Server::gradient, &Server::value>;
 };
 
 // d/dw and d/dx of exp(x w^2)

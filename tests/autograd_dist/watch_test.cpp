@@ -39,8 +39,7 @@ struct Layer : Actor {
   autograd::WatchHandle ready, after;
   std::string told;
   std::vector<double> posts;
-  static constexpr auto remote = methods<Layer, bool>("use", &Layer::use, "both", &Layer::both, "take_told",
-                                                      &Layer::take_told, "seen", &Layer::seen);
+  static constexpr auto remote = methods<&Layer::use, &Layer::both, &Layer::take_told, &Layer::seen>;
 };
 
 Tensor leaf(float v) {

@@ -42,8 +42,7 @@ struct Hand : Actor {
     co_return co_await values;
   }
   Client client;
-  static constexpr auto remote =
-      methods<Hand, Served>("pull", &Hand::pull, "push", &Hand::push, "push_pull", &Hand::push_pull);
+  static constexpr auto remote = methods<&Hand::pull, &Hand::push, &Hand::push_pull>;
 };
 struct TableHand : Actor {
   explicit TableHand(ServedTable table) : client(std::move(table)) {}
@@ -56,8 +55,7 @@ struct TableHand : Actor {
     co_return co_await pushed;
   }
   TableClient client;
-  static constexpr auto remote =
-      methods<TableHand, ServedTable>("pull", &TableHand::pull, "push", &TableHand::push);
+  static constexpr auto remote = methods<&TableHand::pull, &TableHand::push>;
 };
 
 // The driver on w0, servers on w1, the trainer on w2.

@@ -20,8 +20,7 @@ struct Images : nn::ModuleActor<nn::Sequential> {
   Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target); }
   void fail_in(int64_t calls) { left = calls; }
   int64_t left = 0;
-  static constexpr auto remote = methods<Images, int64_t>("forward", &Images::forward, "loss", &Images::loss,
-                                                          "fail_in", &Images::fail_in);
+  static constexpr auto remote = methods<&Images::forward, &Images::loss, &Images::fail_in>;
 };
 
 using State = std::map<std::string, Tensor>;

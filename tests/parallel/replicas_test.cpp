@@ -33,8 +33,7 @@ struct Table : Actor {
   Tensor value() { return w.detach(); }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  static constexpr auto remote =
-      methods<Table, Tensor>("rows", &Table::rows, "gradient", &Table::gradient, "value", &Table::value);
+  static constexpr auto remote = methods<&Table::rows, &Table::gradient, &Table::value>;
 };
 
 // The mean over its rows of ((table[ids] w) - y)^2; where y is one number, the sum of table[ids] w, y times.
@@ -86,9 +85,8 @@ struct Trainer : Actor {
   Tensor w;
   Replicas group;
   std::unique_ptr<autograd::Context> context;
-  static constexpr auto remote = methods<Trainer, Tensor, std::string, std::vector<int64_t>>(
-      "train", &Trainer::train, "table_gradient", &Trainer::table_gradient, "step", &Trainer::step, "finish",
-      &Trainer::finish, "value", &Trainer::value, "mean", &Trainer::mean);
+  static constexpr auto remote = methods<&Trainer::train, &Trainer::table_gradient, &Trainer::step,
+                                         &Trainer::finish, &Trainer::value, &Trainer::mean>;
 };
 
 struct Model {

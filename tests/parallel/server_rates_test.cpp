@@ -19,7 +19,6 @@ constexpr Duration kStep = 100ms;
 struct Pace {
   double stalls = 0;    // part of the steps that take four times as long
   double slowness = 1;  // of the first trainer, always
-  static constexpr auto fields = std::tuple(&Pace::stalls, &Pace::slowness);
 };
 
 net::Network* network = nullptr;  // that the trainers sleep on
@@ -52,7 +51,7 @@ struct Learner : Actor {
   Pace pace;
   double target;
   Generator random;
-  static constexpr auto remote = methods<Learner, Served, Pace, double, uint64_t>("run", &Learner::run);
+  static constexpr auto remote = methods<&Learner::run>;
 };
 
 struct Outcome {

@@ -43,8 +43,7 @@ struct Hand : Actor {
     co_return co_await values;
   }
   Client client;
-  static constexpr auto remote = methods<Hand, Served, std::string>("pull", &Hand::pull, "push", &Hand::push,
-                                                                    "push_pull", &Hand::push_pull);
+  static constexpr auto remote = methods<&Hand::pull, &Hand::push, &Hand::push_pull>;
 };
 
 // Servers on w1, and hands on the workers from w2 on.

@@ -31,10 +31,8 @@ struct Fork : nn::ModuleActor<Dense> {
   Tensor takes_masked(Tensor x, Tensor skip, Tensor mask) { return net(add(x, mul(skip, mask))); }
   Tensor forward(Tensor x) { return net(x); }
   Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target); }
-  static constexpr auto remote =
-      methods<Fork, int64_t>("makes", &Fork::makes, "doubles", &Fork::doubles, "numbered", &Fork::numbered,
-                             "passes", &Fork::passes, "takes", &Fork::takes, "takes_masked",
-                             &Fork::takes_masked, "forward", &Fork::forward, "loss", &Fork::loss);
+  static constexpr auto remote = methods<&Fork::makes, &Fork::doubles, &Fork::numbered, &Fork::passes,
+                                         &Fork::takes, &Fork::takes_masked, &Fork::forward, &Fork::loss>;
 };
 
 // 0 gives "far", which 2 and 5 take; 1 gives its input, which 3 takes.

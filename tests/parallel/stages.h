@@ -65,10 +65,9 @@ struct Block : nn::ModuleActor<Dense> {
   int64_t left = 0;
   Promise<void> opened;
   RRef<Block> other;
-  static constexpr auto remote = methods<Block, int64_t>(
-      "forward", &Block::forward, "loss", &Block::loss, "fails", &Block::fails, "fail_in", &Block::fail_in,
-      "nan_loss", &Block::nan_loss, "waits", &Block::waits, "never", &Block::never, "asks", &Block::asks,
-      "ask", &Block::ask, "added", &Block::added, "both", &Block::both);
+  static constexpr auto remote =
+      methods<&Block::forward, &Block::loss, &Block::fails, &Block::fail_in, &Block::nan_loss, &Block::waits,
+              &Block::never, &Block::asks, &Block::ask, &Block::added, &Block::both>;
 };
 
 /// Gradients of the whole model on the whole batch, and its loss.

@@ -17,8 +17,7 @@ struct Ends : nn::ModuleActor<nn::Embedding> {
   Tensor embed(Tensor ids) { return net(ids); }
   Tensor head(Tensor x) { return matmul(x, transpose(net.weight, 0, 1)); }
   Tensor loss(Tensor logits, Tensor ids) { return cross_entropy(logits, ids); }
-  static constexpr auto remote =
-      methods<Ends, int64_t>("embed", &Ends::embed, "head", &Ends::head, "loss", &Ends::loss);
+  static constexpr auto remote = methods<&Ends::embed, &Ends::head, &Ends::loss>;
 };
 
 // The same with a parameter that has no name.
@@ -29,8 +28,7 @@ struct Bare : Actor {
   Tensor value() { return weight.detach().clone_data(); }
   Tensors parameters() override { return {weight}; }
   Tensor weight;
-  static constexpr auto remote =
-      methods<Bare, int64_t>("head", &Bare::head, "loss", &Bare::loss, "value", &Bare::value);
+  static constexpr auto remote = methods<&Bare::head, &Bare::loss, &Bare::value>;
 };
 
 struct Model {

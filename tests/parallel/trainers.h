@@ -47,8 +47,7 @@ struct Trainer : Actor {
     co_return loss.item();
   }
   parallel::Client client;
-  static constexpr auto remote =
-      methods<Trainer, parallel::Served>("step", &Trainer::step, "recorded_step", &Trainer::recorded_step);
+  static constexpr auto remote = methods<&Trainer::step, &Trainer::recorded_step>;
 };
 
 inline Tensors initial_values(const Run& run, DType dtype) {

@@ -50,8 +50,7 @@ struct Piece : nn::ModuleActor<PieceNet> {
   Tensor loss(Tensor logits, Tensor y) {
     return cross_entropy(reshape(logits, {-1, logits.size(2)}), reshape(y, {-1}));
   }
-  static constexpr auto remote =
-      methods<Piece, int64_t, int64_t, int64_t>("forward", &Piece::forward, "loss", &Piece::loss);
+  static constexpr auto remote = methods<&Piece::forward, &Piece::loss>;
 };
 
 /// `count` pieces, one after the other on workers 1, 2, ... (of n: modulo n), with the initial values of the

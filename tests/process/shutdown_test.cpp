@@ -63,7 +63,7 @@ TEST_CASE("actors of a program that hold each other are listed at its end, or ar
 struct Echo : Actor {
   Tensor echo(Tensor x) { return x; }
   Task<Tensor> by(RRef<Echo> other, Tensor x) { co_return co_await other.call<&Echo::echo>(x); }
-  static constexpr auto remote = methods<Echo>("echo", &Echo::echo, "by", &Echo::by);
+  static constexpr auto remote = methods<&Echo::echo, &Echo::by>;
 };
 
 namespace {

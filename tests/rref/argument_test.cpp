@@ -11,14 +11,14 @@ namespace {
 
 struct Leaf : Actor {
   int64_t number() { return 7; }
-  static constexpr auto remote = methods<Leaf>("number", &Leaf::number);
+  static constexpr auto remote = methods<&Leaf::number>;
 };
 
 struct Holder : Actor {
   explicit Holder(RRef<Leaf> l) : leaf(std::move(l)) {}
   void put(RRef<Leaf> l) { leaf = std::move(l); }
   RRef<Leaf> leaf;
-  static constexpr auto remote = methods<Holder, RRef<Leaf>>("put", &Holder::put);
+  static constexpr auto remote = methods<&Holder::put>;
 };
 
 struct Weight : Actor {
@@ -26,7 +26,7 @@ struct Weight : Actor {
   bool learns() { return weight.requires_grad(); }
   double sum() { return weight.sum().item(); }
   Tensor weight;
-  static constexpr auto remote = methods<Weight, Tensor>("learns", &Weight::learns, "sum", &Weight::sum);
+  static constexpr auto remote = methods<&Weight::learns, &Weight::sum>;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Log : Actor {
   std::vector<int64_t> all() { return added; }
   std::vector<int64_t> added;
   static inline std::function<void()> meanwhile = [] {};
-  static constexpr auto remote = methods<Log>("add", &Log::add, "all", &Log::all);
+  static constexpr auto remote = methods<&Log::add, &Log::all>;
 };
 
 struct Holder : Actor {
@@ -28,8 +28,7 @@ struct Holder : Actor {
   Task<std::vector<int64_t>> use() { co_return co_await log.call<&Log::all>(); }
   Task<void> pass(RRef<Log> l, RRef<Holder> to) { co_await to.call<&Holder::put>(l); }
   RRef<Log> log;
-  static constexpr auto remote =
-      methods<Holder>("put", &Holder::put, "use", &Holder::use, "pass", &Holder::pass);
+  static constexpr auto remote = methods<&Holder::put, &Holder::use, &Holder::pass>;
 };
 
 void nothing_left(SimCluster& cluster, std::vector<size_t> on) {

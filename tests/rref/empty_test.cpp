@@ -34,8 +34,7 @@ struct Box : Actor {
     co_return co_await task;
   }
   static constexpr auto remote =
-      methods<Box>("get", &Box::get, "tensor", &Box::tensor, "awaits_empty", &Box::awaits_empty,
-                   "awaits_twice", &Box::awaits_twice, "awaits_moved", &Box::awaits_moved);
+      methods<&Box::get, &Box::tensor, &Box::awaits_empty, &Box::awaits_twice, &Box::awaits_moved>;
 };
 
 void refused(const std::function<void()>& use, const std::string& part) {

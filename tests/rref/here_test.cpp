@@ -26,7 +26,7 @@ struct Leaf : Actor {
   }
   int64_t get() { return n; }
   int64_t n;
-  static constexpr auto remote = methods<Leaf, int64_t>("get", &Leaf::get);
+  static constexpr auto remote = methods<&Leaf::get>;
 };
 
 // Makes a tree of actors below it, each level on the next worker.
@@ -63,9 +63,8 @@ struct Tree : Actor {
   }
   int64_t depth;
   std::vector<RRef<Tree>> below;
-  static constexpr auto remote = methods<Tree, int64_t, int64_t>(
-      "count", &Tree::count, "make_and_fetch", &Tree::make_and_fetch, "make", &Tree::make, "me", &Tree::me,
-      "where", &Tree::where, "text", &Tree::text, "mine", &Tree::mine, "by_local", &Tree::by_local);
+  static constexpr auto remote = methods<&Tree::count, &Tree::make_and_fetch, &Tree::make, &Tree::me,
+                                         &Tree::where, &Tree::text, &Tree::mine, &Tree::by_local>;
 };
 
 void nothing_left(Cluster& cluster) {
@@ -210,8 +209,9 @@ TEST_CASE("a creation can be awaited by itself, and says why it failed") {
     auto good = cluster->spawn<Tree>("w1", 0, 0);
     good.ready().get();
     CHECK(living == 1);
-    CHECK_THAT(error_of([&] { cluster->spawn<Leaf>("w1", 1).ready().get(); }).what(),
-               Catch::Contains("does not host actor type") && Catch::Contains("Leaf"));
+    const AnyRef unknown(cluster->here().table().spawn(1, "Unknown", 0, {}));
+    CHECK_THAT(error_of([&] { unknown.ready().get(); }).what(),
+               Catch::Contains("has no actor type Unknown") && Catch::Contains("Tree"));
   }
   nothing_left(*cluster);
   auto other = Cluster::in_process(2, hosting<Leaf>());

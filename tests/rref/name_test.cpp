@@ -23,7 +23,7 @@ struct Server : Actor {
   }
   int64_t get() { return n++; }
   int64_t n;
-  static constexpr auto remote = methods<Server, int64_t>("get", &Server::get);
+  static constexpr auto remote = methods<&Server::get>;
 };
 
 struct Client : Actor {
@@ -35,7 +35,7 @@ struct Client : Actor {
     auto server = here().spawn_named<Server>(here().name() + "/" + name, 50);
     co_await server.ready();
   }
-  static constexpr auto remote = methods<Client>("ask", &Client::ask, "serve", &Client::serve);
+  static constexpr auto remote = methods<&Client::ask, &Client::serve>;
 };
 
 void nothing_left(Cluster& cluster) {
@@ -139,8 +139,8 @@ TEST_CASE("bad names, wrong types and unknown names are errors that say what is 
   }
   nothing_left(*cluster);
   auto other = Cluster::in_process(2, hosting<Server>());
-  CHECK_THAT(says([&] { other->spawn_named<Client>("w1/client").ready().get(); }),
-             Catch::Contains("does not host"));
+  CHECK_THAT(says([&] { AnyRef(other->here().table().spawn(1, "Unknown", 0, {}, "client")).ready().get(); }),
+             Catch::Contains("has no actor type Unknown"));
   CHECK(other->here().names("w1").get().empty());  // a type that is not there leaves no name
 }
 

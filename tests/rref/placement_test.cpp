@@ -46,11 +46,10 @@ struct Keeper : Actor {
   Tensor kept;
   Tensors many;
   int64_t last = 0;
-  static constexpr auto remote = methods<Keeper, Tensor>(
-      "keep", &Keeper::keep, "keep_all", &Keeper::keep_all, "write", &Keeper::write, "get", &Keeper::get,
-      "get_all", &Keeper::get_all, "same", &Keeper::same, "changed", &Keeper::changed, "product",
-      &Keeper::product, "product_then_write", &Keeper::product_then_write, "address", &Keeper::address,
-      "kept_address", &Keeper::kept_address, "fresh", &Keeper::fresh, "last_address", &Keeper::last_address);
+  static constexpr auto remote =
+      methods<&Keeper::keep, &Keeper::keep_all, &Keeper::write, &Keeper::get, &Keeper::get_all, &Keeper::same,
+              &Keeper::changed, &Keeper::product, &Keeper::product_then_write, &Keeper::address,
+              &Keeper::kept_address, &Keeper::fresh, &Keeper::last_address>;
 };
 
 // The caller is on w0.

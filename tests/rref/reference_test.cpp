@@ -16,7 +16,7 @@ struct Counter : Actor {
   ~Counter() override { --living; }
   int64_t add(int64_t n) { return sum += n; }
   int64_t sum = 0;
-  static constexpr auto remote = methods<Counter>("add", &Counter::add);
+  static constexpr auto remote = methods<&Counter::add>;
 };
 
 // Keeps references and passes them on.
@@ -32,9 +32,8 @@ struct Keeper : Actor {
   void forget() { kept = {}, all.clear(); }
   RRef<Counter> kept;
   std::vector<RRef<Counter>> all;
-  static constexpr auto remote =
-      methods<Keeper>("keep", &Keeper::keep, "keep_all", &Keeper::keep_all, "give", &Keeper::give, "hand_to",
-                      &Keeper::hand_to, "use", &Keeper::use, "forget", &Keeper::forget);
+  static constexpr auto remote = methods<&Keeper::keep, &Keeper::keep_all, &Keeper::give, &Keeper::hand_to,
+                                         &Keeper::use, &Keeper::forget>;
 };
 
 // The counters of all workers settle: reference messages are on their way for a moment. A guard against

@@ -17,7 +17,6 @@ std::atomic<int> living{0};
 
 struct Duo {
   Remote<int64_t> a, b;
-  static constexpr auto fields = std::tuple(&Duo::a, &Duo::b);
 };
 
 // Computes, keeps, and adds up what others have computed.
@@ -54,10 +53,9 @@ struct Sums : Actor {
   int64_t start;
   Remote<int64_t> kept;
   Promise<void> gate;
-  static constexpr auto remote = methods<Sums, int64_t>(
-      "add", &Sums::add, "share", &Sums::share, "fail", &Sums::fail, "fail_with_number",
-      &Sums::fail_with_number, "fetch", &Sums::fetch, "sum", &Sums::sum, "keep", &Sums::keep, "give",
-      &Sums::give, "forget", &Sums::forget, "slow", &Sums::slow, "open", &Sums::open, "me", &Sums::me);
+  static constexpr auto remote =
+      methods<&Sums::add, &Sums::share, &Sums::fail, &Sums::fail_with_number, &Sums::fetch, &Sums::sum,
+              &Sums::keep, &Sums::give, &Sums::forget, &Sums::slow, &Sums::open, &Sums::me>;
 };
 
 void nothing_left(Cluster& cluster) {
@@ -216,8 +214,7 @@ struct Scale : Actor {
   Tensors parameters() override { return {w}; }
   Tensor w;
   static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "forward_of", &Scale::forward_of, "weight",
-                             &Scale::weight, "gradient", &Scale::gradient);
+      methods<&Scale::forward, &Scale::forward_of, &Scale::weight, &Scale::gradient>;
 };
 
 std::vector<float> floats(const Tensor& t) { return t.to_vector<float>(); }

@@ -18,7 +18,6 @@ constexpr size_t kWorkers = 4;
 struct Item {
   Remote<int64_t> value;
   int64_t worker = 0;
-  static constexpr auto fields = std::tuple(&Item::value, &Item::worker);
 };
 
 struct Agent : Actor {
@@ -71,10 +70,9 @@ struct Agent : Actor {
   int64_t worker, computed = 0;
   std::vector<RRef<Agent>> others;
   std::vector<Item> items;
-  static constexpr auto remote = methods<Agent, int64_t>(
-      "meet", &Agent::meet, "take", &Agent::take, "compute", &Agent::compute, "order", &Agent::order, "pass",
-      &Agent::pass, "forget", &Agent::forget, "fetch", &Agent::fetch, "give_name", &Agent::give_name, "find",
-      &Agent::find, "drop", &Agent::drop, "leave", &Agent::leave);
+  static constexpr auto remote =
+      methods<&Agent::meet, &Agent::take, &Agent::compute, &Agent::order, &Agent::pass, &Agent::forget,
+              &Agent::fetch, &Agent::give_name, &Agent::find, &Agent::drop, &Agent::leave>;
 };
 
 enum class Trouble { none, crash, broken_links };

@@ -21,12 +21,11 @@ struct Number : Actor {
   ~Number() override { --living; }
   int64_t add(int64_t more) { return n += more; }
   int64_t n;
-  static constexpr auto remote = methods<Number, int64_t>("add", &Number::add);
+  static constexpr auto remote = methods<&Number::add>;
 };
 
 struct Two {
   RRef<Number> first, second;
-  static constexpr auto fields = std::tuple(&Two::first, &Two::second);
 };
 
 struct Holder : Actor {
@@ -65,10 +64,9 @@ struct Holder : Actor {
   Two two;
   std::vector<RRef<Number>> numbers;
   std::vector<RRef<Holder>> friends;
-  static constexpr auto remote = methods<Holder>(
-      "hold", &Holder::hold, "held", &Holder::held, "sum", &Holder::sum, "sum_of", &Holder::sum_of, "keep",
-      &Holder::keep, "give", &Holder::give, "read", &Holder::read, "hand_to", &Holder::hand_to, "forward",
-      &Holder::forward, "befriend", &Holder::befriend, "forget", &Holder::forget);
+  static constexpr auto remote =
+      methods<&Holder::hold, &Holder::held, &Holder::sum, &Holder::sum_of, &Holder::keep, &Holder::give,
+              &Holder::read, &Holder::hand_to, &Holder::forward, &Holder::befriend, &Holder::forget>;
 };
 
 int64_t count(Cluster& cluster, const char* what) {

@@ -13,7 +13,7 @@ namespace {
 
 struct Item : Actor {
   int64_t number() { return 7; }
-  static constexpr auto remote = methods<Item>("number", &Item::number);
+  static constexpr auto remote = methods<&Item::number>;
 };
 
 }  // namespace

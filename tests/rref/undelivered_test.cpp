@@ -12,7 +12,7 @@ namespace {
 
 struct Item : Actor {
   int64_t number() { return 7; }
-  static constexpr auto remote = methods<Item>("number", &Item::number);
+  static constexpr auto remote = methods<&Item::number>;
 };
 
 struct Box : Actor {
@@ -36,9 +36,8 @@ struct Box : Actor {
     return {item, Tensor::full({1}, 1.0).set_requires_grad()};
   }
   RRef<Item> item;
-  static constexpr auto remote = methods<Box>(
-      "put", &Box::put, "give", &Box::give, "take", &Box::take, "clear", &Box::clear, "use", &Box::use,
-      "give_deep", &Box::give_deep, "give_bad", &Box::give_bad, "give_learning", &Box::give_learning);
+  static constexpr auto remote = methods<&Box::put, &Box::give, &Box::take, &Box::clear, &Box::use,
+                                         &Box::give_deep, &Box::give_bad, &Box::give_learning>;
 };
 
 // Refuses every call of a method, before anybody else sees it.
@@ -53,7 +52,8 @@ struct Refuser : actors::Interceptor {
 struct Maker : actors::Interceptor {
   bool missing_object(const Ref<actors::Invocation>& call) override {
     actors::Worker& worker = call->worker();
-    worker.add_actor(worker.make_actor(call->call().target, std::string(actors::type_name<Item>()), {}, 0));
+    worker.add_actor(worker.make_actor(call->call().target, std::string(actors::type_name<Item>()),
+                                       actors::MadeFrom<Item>::id, {}, 0));
     return false;
   }
 };

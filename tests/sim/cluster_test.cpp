@@ -17,13 +17,12 @@ struct Scale : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::gradient>;
 };
 
 struct User : Actor {
   Task<Tensor> use(RRef<Scale> scale, Tensor x) { co_return co_await scale.call<&Scale::forward>(x); }
-  static constexpr auto remote = methods<User>("use", &User::use);
+  static constexpr auto remote = methods<&User::use>;
 };
 
 struct StepResult {

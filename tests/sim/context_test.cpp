@@ -15,8 +15,7 @@ struct Scale : Actor {
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
-  static constexpr auto remote =
-      methods<Scale, double>("forward", &Scale::forward, "gradient", &Scale::gradient);
+  static constexpr auto remote = methods<&Scale::forward, &Scale::gradient>;
 };
 
 struct User : Actor {
@@ -32,8 +31,7 @@ struct User : Actor {
     (void)co_await scale.call<&Scale::forward>(x);
     throw std::runtime_error("after recording");
   }
-  static constexpr auto remote =
-      methods<User>("use", &User::use, "twice", &User::twice, "back", &User::back, "throws", &User::throws);
+  static constexpr auto remote = methods<&User::use, &User::twice, &User::back, &User::throws>;
 };
 
 const Tensor kX = Tensor::of<float>({1, 2});

@@ -27,8 +27,7 @@ struct Trainer : Actor {
     co_await over.future();
   }
   Promise<void> over;
-  static constexpr auto remote = methods<Trainer>("train", &Trainer::train, "asks", &Trainer::asks,
-                                                  "waits_for_two", &Trainer::waits_for_two);
+  static constexpr auto remote = methods<&Trainer::train, &Trainer::asks, &Trainer::waits_for_two>;
 };
 
 std::string text(const Result<int64_t>& r) {

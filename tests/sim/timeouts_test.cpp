@@ -18,8 +18,7 @@ struct Gate : Actor {
   }
   void opens() { open.set(); }
   Promise<void> open;
-  static constexpr auto remote =
-      methods<Gate>("passes", &Gate::passes, "waits", &Gate::waits, "opens", &Gate::opens);
+  static constexpr auto remote = methods<&Gate::passes, &Gate::waits, &Gate::opens>;
 };
 
 // Uses a gate from a third worker.
@@ -27,7 +26,7 @@ struct User : Actor {
   Task<int64_t> use(RRef<Gate> gate, int64_t milliseconds) {
     co_return co_await gate.with_timeout(std::chrono::milliseconds(milliseconds)).call<&Gate::passes>(7);
   }
-  static constexpr auto remote = methods<User>("use", &User::use);
+  static constexpr auto remote = methods<&User::use>;
 };
 
 void nothing_left(SimCluster& cluster, std::vector<size_t> workers) {

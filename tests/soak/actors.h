@@ -12,7 +12,7 @@ template <auto M, class T, class... A>
 auto tracked(RRef<T> ref, Duration timeout, A&&... args) {
   Cluster& cluster = *Cluster::current();
   const Duration most = timeout < Duration(0) ? std::chrono::seconds(60) : timeout;
-  const int64_t token = cluster.issued(actors::method_name<T, M>(),
+  const int64_t token = cluster.issued(actors::method_name<M>(),
                                        timeout == Duration(0) ? TimePoint::max() : cluster.now() + most);
   if (timeout >= Duration(0)) ref = ref.with_timeout(timeout);
   auto future = ref.template call<M>(token, std::forward<A>(args)...);
@@ -30,7 +30,7 @@ auto tracked(const RRef<T>& ref, A&&... args) {
 template <auto M, class T, class... A>
 auto left_there(const RRef<T>& ref, A&&... args) {
   Cluster& cluster = *Cluster::current();
-  const int64_t token = cluster.issued(actors::method_name<T, M>(), TimePoint::max());
+  const int64_t token = cluster.issued(actors::method_name<M>(), TimePoint::max());
   cluster.answered(token, false);
   return ref.template remote<M>(token, std::forward<A>(args)...);
 }
@@ -136,12 +136,11 @@ struct Unit : Actor {
   std::vector<Ref> kept;
   std::vector<std::pair<Remote<Tensor>, double>> values;
   Promise<void> never;
-  static constexpr auto remote = methods<Unit, int64_t>(
-      "mix", &Unit::mix, "relay", &Unit::relay, "slow", &Unit::slow, "throws", &Unit::throws, "note",
-      &Unit::note, "keep", &Unit::keep, "keep_many", &Unit::keep_many, "give", &Unit::give, "hand",
-      &Unit::hand, "use_kept", &Unit::use_kept, "make", &Unit::make, "forget", &Unit::forget, "forever",
-      &Unit::forever, "forever_at", &Unit::forever_at, "fetch", &Unit::fetch, "keep_value", &Unit::keep_value,
-      "fetch_kept", &Unit::fetch_kept, "hand_value", &Unit::hand_value, "find", &Unit::find);
+  static constexpr auto remote =
+      methods<&Unit::mix, &Unit::relay, &Unit::slow, &Unit::throws, &Unit::note, &Unit::keep,
+              &Unit::keep_many, &Unit::give, &Unit::hand, &Unit::use_kept, &Unit::make, &Unit::forget,
+              &Unit::forever, &Unit::forever_at, &Unit::fetch, &Unit::keep_value, &Unit::fetch_kept,
+              &Unit::hand_value, &Unit::find>;
 };
 
 /// Two parameters, by which it multiplies.
@@ -189,10 +188,9 @@ struct Shard : Actor {
   Tensors parameters() override { return {w}; }
 
   Tensor w;
-  static constexpr auto remote = methods<Shard, double, double>(
-      "forward", &Shard::forward, "via", &Shard::via, "chain", &Shard::chain, "throws", &Shard::throws, "two",
-      &Shard::two, "in_vain", &Shard::in_vain, "backward_of", &Shard::backward_of, "gradient",
-      &Shard::gradient, "weights", &Shard::weights);
+  static constexpr auto remote =
+      methods<&Shard::forward, &Shard::via, &Shard::chain, &Shard::throws, &Shard::two, &Shard::in_vain,
+              &Shard::backward_of, &Shard::gradient, &Shard::weights>;
 };
 
 inline actors::Hosting hosted() {

@@ -33,7 +33,7 @@ struct Process {
 
   template <class T, class... A>
   RRef<T> spawn(WorkerId on, A... args) {
-    return RRef<T>(references->spawn(on, std::string(actors::type_name<T>()), {actors::to_value(args)...}));
+    return Here(references).spawn<T>(on, std::move(args)...);
   }
 };
 

@@ -51,8 +51,7 @@ class SimCluster {
 
   template <class T, class... A>
   RRef<T> spawn(size_t from, size_t on, A... args) {
-    return RRef<T>(tables_[from]->spawn(static_cast<WorkerId>(on), std::string(actors::type_name<T>()),
-                                        {actors::to_value(args)...}));
+    return Here(tables_[from]).template spawn<T>(on, std::move(args)...);
   }
 
   /// One event of the network, and the deadlines that have passed by then. False: nothing is left to happen.

@@ -40,7 +40,7 @@ class TwoWorkers {
   /// An actor on w1, as w0 refers to it.
   template <class T, class... A>
   RRef<T> spawn(A... args) {
-    return RRef<T>(tables_[0]->spawn(1, std::string(actors::type_name<T>()), {actors::to_value(args)...}));
+    return Here(tables_[0]).template spawn<T>(1, std::move(args)...);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include "actors/cell/cell.h"
 #include "actors/codec.h"
 #include "actors/worker/worker.h"
+#include "nn/made_parts.h"
 #include "ops/random.h"
 
 namespace troupe::nn {
@@ -17,10 +18,30 @@ constexpr const char* kTrain = "nn.train";           // on?
 constexpr const char* kTraining = "nn.training";
 constexpr const char* kRngState = "nn.rng_state";  // a state to be loaded, or nothing; the state
 
-Module& module_of(Actor& actor, const actors::Invocation& call) {
-  if (auto* held = dynamic_cast<AnyModuleActor*>(&actor)) return held->any_module();
-  throw_invalid("[nn] actor " + call.cell()->label() + " is no nn::ModuleActor: it has no module to look at");
-}
+// The module of an actor: its own, or what its constructor made.
+class Held {
+ public:
+  explicit Held(Actor& actor) {
+    if (auto* held = dynamic_cast<AnyModuleActor*>(&actor))
+      module_ = &held->any_module();
+    else if (actor.made_parts())
+      made_.emplace(*actor.made_parts());
+    if (made_ && made_->empty()) made_.reset();
+    if (made_) module_ = &*made_;
+  }
+  Held(Actor& actor, const actors::Invocation& call) : Held(actor) {
+    if (!module_)
+      throw_invalid("[nn] actor " + call.cell()->label() +
+                    " has no module, nor a tensor that needs gradients");
+  }
+  explicit operator bool() const { return module_; }
+  Module* operator->() const { return module_; }
+  Module& operator*() const { return *module_; }
+
+ private:
+  std::optional<MadeModule> made_;
+  Module* module_ = nullptr;
+};
 
 Value copies(const State& state) {
   State out;
@@ -30,37 +51,35 @@ Value copies(const State& state) {
 
 void parameters(Actor& actor, actors::Invocation& call) {
   State state;
-  for (auto& [name, tensor] : module_of(actor, call).named_parameters()) state[name] = tensor;
+  for (auto& [name, tensor] : Held(actor, call)->named_parameters()) state[name] = tensor;
   call.complete(copies(state));
 }
 
 void state_dict(Actor& actor, actors::Invocation& call) {
-  call.complete(copies(module_of(actor, call).state_dict()));
+  call.complete(copies(Held(actor, call)->state_dict()));
 }
 
 void load(Actor& actor, actors::Invocation& call) {
   auto [state] = actors::ListCodec<State>::from(std::move(call.call().args), kLoad);
-  module_of(actor, call).load_state_dict(state);
+  Held(actor, call)->load_state_dict(state);
   call.complete(Value());
 }
 
 void train(Actor& actor, actors::Invocation& call) {
   auto [on] = actors::ListCodec<bool>::from(std::move(call.call().args), kTrain);
-  module_of(actor, call).train(on);
+  Held(actor, call)->train(on);
   call.complete(Value());
 }
 
-void training(Actor& actor, actors::Invocation& call) {
-  call.complete(Value(module_of(actor, call).training()));
-}
+void training(Actor& actor, actors::Invocation& call) { call.complete(Value(Held(actor, call)->training())); }
 
 constexpr const char* kOfActor = "actor";
 constexpr const char* kOfModule = "net.";
 
 State rng_state_of(Actor& actor) {
   State state{{kOfActor, ops::get_rng_state()}};
-  if (auto* held = dynamic_cast<AnyModuleActor*>(&actor))
-    for (auto& [name, tensor] : held->any_module().rng_state()) state[kOfModule + name] = tensor;
+  if (const Held held{actor})
+    for (auto& [name, tensor] : held->rng_state()) state[kOfModule + name] = tensor;
   return state;
 }
 
@@ -72,14 +91,14 @@ void load_rng_state(Actor& actor, State state, const actors::ActorCell& cell) {
     if (!name.starts_with(kOfModule)) throw_invalid("[load_rng_state] unexpected " + name);
     of_module[name.substr(std::string(kOfModule).size())] = tensor;
   }
-  auto* held = dynamic_cast<AnyModuleActor*>(&actor);
+  const Held held(actor);
   if (!held && !of_module.empty())
-    throw_invalid("[load_rng_state] actor " + cell.label() + " is no nn::ModuleActor, and got " + kOfModule +
+    throw_invalid("[load_rng_state] actor " + cell.label() + " has no module, and got " + kOfModule +
                   of_module.begin()->first);
   const Tensor before = ops::get_rng_state();
   ops::set_rng_state(of_actor.mapped());
   try {
-    if (held) held->any_module().load_rng_state(of_module);
+    if (held) held->load_rng_state(of_module);
   } catch (...) {
     ops::set_rng_state(before);
     throw;
@@ -99,6 +118,7 @@ Future<State> asked_for(const AnyRef& actor, const char* method) {
 }  // namespace
 
 void install_modules(actors::Worker& worker) {
+  actors::set_parameter_finder([](MadeParts& parts) { return MadeModule(parts).parameters(); });
   worker.add_actor_method(kParameters, parameters);
   worker.add_actor_method(kStateDict, state_dict);
   worker.add_actor_method(kLoad, load);

@@ -14,7 +14,7 @@ namespace troupe::nn {
 ///   struct Hidden : nn::ModuleActor<nn::Linear> {
 ///     Hidden(int64_t in, int64_t out) : ModuleActor(in, out) {}
 ///     Tensor forward(Tensor x) { return relu(net(x)); }
-///     static constexpr auto remote = methods<Hidden, int64_t, int64_t>("forward", &Hidden::forward);
+///     static constexpr auto remote = methods<&Hidden::forward>;
 ///   };
 class AnyModuleActor : public Actor {
  public:

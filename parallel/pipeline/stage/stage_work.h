@@ -26,8 +26,6 @@ void install_pipeline(actors::Worker& worker);
 struct WorkId {
   uint64_t pipeline = 0, step = 0;
   int64_t stage = 0, micro_batch = 0;
-  static constexpr auto fields =
-      std::tuple(&WorkId::pipeline, &WorkId::step, &WorkId::stage, &WorkId::micro_batch);
 };
 
 struct ForwardOrder {
@@ -44,11 +42,6 @@ struct ForwardOrder {
   bool packs = false;  ///< weights will be read again in this step: keep them packed
   std::string loss;    ///< method that gives the loss of (output, target); empty: none
   Value target;
-  static constexpr auto fields =
-      std::tuple(&ForwardOrder::id, &ForwardOrder::method, &ForwardOrder::arity, &ForwardOrder::input,
-                 &ForwardOrder::skips, &ForwardOrder::given, &ForwardOrder::gives, &ForwardOrder::record,
-                 &ForwardOrder::first, &ForwardOrder::recompute, &ForwardOrder::packs, &ForwardOrder::loss,
-                 &ForwardOrder::target);
 };
 
 struct BackwardOrder {
@@ -57,22 +50,18 @@ struct BackwardOrder {
   Tensors grads;
   double weight = 1;   ///< gradient of the loss, where the stage has one
   bool whole = false;  ///< the part of the parameters, too
-  static constexpr auto fields =
-      std::tuple(&BackwardOrder::id, &BackwardOrder::grads, &BackwardOrder::weight, &BackwardOrder::whole);
 };
 
 /// Of which parameters (parameter_of()).
 struct SumsOrder {
   WorkId id;
   std::vector<std::string> names;
-  static constexpr auto fields = std::tuple(&SumsOrder::id, &SumsOrder::names);
 };
 
 struct CommitOrder {
   WorkId id;
   std::vector<std::string> names;
   Tensors sums;  ///< in place of the own ones of these parameters
-  static constexpr auto fields = std::tuple(&CommitOrder::id, &CommitOrder::names, &CommitOrder::sums);
 };
 
 }  // namespace troupe::parallel

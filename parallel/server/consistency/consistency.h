@@ -16,7 +16,6 @@ struct Ticket {
   int64_t step = -1;        ///< the trainer's: how many it has done or missed
   int64_t version = 0;      ///< updates that are in the values
   int64_t local_steps = 0;  ///< under local(H): H, and the push is what these changed; else 0
-  static constexpr auto fields = std::tuple(&Ticket::step, &Ticket::version, &Ticket::local_steps);
 };
 
 /// The ledger of one parameter.

@@ -52,8 +52,8 @@ struct Hop : Actor {
   }
   int64_t inside = 0;
   Promise<void> never;
-  static constexpr auto remote = methods<Hop>("along", &Hop::along, "count", &Hop::count, "mean", &Hop::mean,
-                                              "stuck", &Hop::stuck, "pid", &Hop::pid, "peak", &Hop::peak);
+  static constexpr auto remote =
+      methods<&Hop::along, &Hop::count, &Hop::mean, &Hop::stuck, &Hop::pid, &Hop::peak>;
 };
 
 void until(const std::function<bool()>& done) {

@@ -21,8 +21,7 @@ struct Hopper : Actor {
   static Task<void> wait(Future<void> future) { co_await future; }
   RRef<Hopper> next;
   Promise<void> promise;
-  static constexpr auto remote = methods<Hopper>("meet", &Hopper::meet, "hop", &Hopper::hop, "pid",
-                                                 &Hopper::pid, "never", &Hopper::never);
+  static constexpr auto remote = methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never>;
 };
 
 int main(int argc, char** argv) {

@@ -16,7 +16,7 @@ namespace {
 struct Box : Actor {
   int64_t add(int64_t n) { return sum += n; }
   int64_t sum = 0;
-  static constexpr auto remote = methods<Box>("add", &Box::add);
+  static constexpr auto remote = methods<&Box::add>;
 };
 
 void say(const std::string& line) {

@@ -13,7 +13,7 @@ struct Item : Actor {
   explicit Item(int64_t n) : n(n) {}
   int64_t get() { return n; }
   int64_t n;
-  static constexpr auto remote = methods<Item, int64_t>("get", &Item::get);
+  static constexpr auto remote = methods<&Item::get>;
 };
 
 struct Holder : Actor {
@@ -29,8 +29,7 @@ struct Holder : Actor {
   int64_t pid() { return getpid(); }
   std::vector<RRef<Item>> items;
   std::vector<Remote<int64_t>> numbers;
-  static constexpr auto remote =
-      methods<Holder>("keep", &Holder::keep, "sum", &Holder::sum, "pid", &Holder::pid);
+  static constexpr auto remote = methods<&Holder::keep, &Holder::sum, &Holder::pid>;
 };
 
 void say(const std::string& line) {

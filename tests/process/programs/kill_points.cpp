@@ -55,8 +55,7 @@ struct Part : Actor {
   std::vector<autograd::HookHandle> hooks;
   Promise<void> never;
   static constexpr auto remote =
-      methods<Part, std::string>("forward", &Part::forward, "keep", &Part::keep, "gradient", &Part::gradient,
-                                 "die", &Part::die, "wait", &Part::wait);
+      methods<&Part::forward, &Part::keep, &Part::gradient, &Part::die, &Part::wait>;
 };
 
 // A whole step through the parts, each of which calls the next. `between` runs after the forward pass, and

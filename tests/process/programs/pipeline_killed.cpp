@@ -42,8 +42,7 @@ struct Layer : nn::ModuleActor<nn::Linear> {
   std::string dies;
   int64_t left;
   std::vector<autograd::HookHandle> hooks;
-  static constexpr auto remote =
-      methods<Layer, std::string, int64_t>("forward", &Layer::forward, "loss", &Layer::loss);
+  static constexpr auto remote = methods<&Layer::forward, &Layer::loss>;
 };
 
 // Two steps of a pipeline over `places`; the losses.

@@ -49,8 +49,7 @@ struct Stage : nn::ModuleActor<Layers> {
   void start() { lowest = highest = in_use(); }
   int64_t bytes() { return static_cast<int64_t>(highest - lowest); }
   size_t lowest = 0, highest = 0;
-  static constexpr auto remote = methods<Stage, int64_t>("forward", &Stage::forward, "loss", &Stage::loss,
-                                                         "start", &Stage::start, "bytes", &Stage::bytes);
+  static constexpr auto remote = methods<&Stage::forward, &Stage::loss, &Stage::start, &Stage::bytes>;
 };
 
 // Two steps; what each stage kept in the second.

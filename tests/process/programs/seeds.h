@@ -22,8 +22,7 @@ struct Drawer : Actor {
   RRef<Drawer> make(std::string where) { return here().spawn<Drawer>(where); }
   nn::Linear layer{4, 4};
   nn::Dropout drop;
-  static constexpr auto remote =
-      methods<Drawer>("numbers", &Drawer::numbers, "around", &Drawer::around, "make", &Drawer::make);
+  static constexpr auto remote = methods<&Drawer::numbers, &Drawer::around, &Drawer::make>;
 };
 
 /// Three actors of the driver, and two that actors made; wherever the workers are.

@@ -35,8 +35,7 @@ struct Bomb : Actor {
     raise(SIGKILL);
   }
   void explode() { raise(SIGKILL); }
-  static constexpr auto remote =
-      methods<Bomb>("wait_and_explode", &Bomb::wait_and_explode, "explode", &Bomb::explode);
+  static constexpr auto remote = methods<&Bomb::wait_and_explode, &Bomb::explode>;
 };
 
 // Learns to be 1: the gradient of half the squared distance. In one step it may die, or make the server die.
@@ -79,8 +78,7 @@ struct Trainer : Actor {
   parallel::Served served;
   RRef<Bomb> bomb;
   std::string point;
-  static constexpr auto remote =
-      methods<Trainer, parallel::Served, RRef<Bomb>, std::string>("run", &Trainer::run);
+  static constexpr auto remote = methods<&Trainer::run>;
 };
 
 // Trains on all workers but the server's; says what became of each trainer, and of the values.

@@ -37,10 +37,8 @@ struct Stage : Actor {
   nn::Linear fc;
   bool last;
   Promise<void> silent;
-  static constexpr auto remote = methods<Stage, Tensor, Tensor, bool>(
-      "forward", &Stage::forward, "forward_through", &Stage::forward_through, "values", &Stage::values,
-      "gradients", &Stage::gradients, "never", &Stage::never, "pid", &Stage::pid, "resident",
-      &Stage::resident);
+  static constexpr auto remote = methods<&Stage::forward, &Stage::forward_through, &Stage::values,
+                                         &Stage::gradients, &Stage::never, &Stage::pid, &Stage::resident>;
 };
 
 }  // namespace troupe::testing

@@ -1,0 +1,80 @@
+#include "actors/cell/actor_type.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/base/error.h"
+
+namespace troupe::actors {
+namespace {
+
+// Filled by static initializers, so it is made when it is first used, and never destroyed.
+struct Registry {
+  std::mutex mutex;
+  std::multimap<std::string, std::shared_ptr<const ActorType>> types;
+};
+
+Registry& registry() {
+  static Registry& all = *new Registry;
+  return all;
+}
+
+std::string list_of(const std::vector<ActorType::Parameter>& parameters) {
+  std::string out = "(";
+  for (const auto& p : parameters)
+    out += (out.size() > 1 ? ", " : "") + p.name + (p.name.empty() ? "" : ": ") + p.type;
+  return out + ")";
+}
+
+}  // namespace
+
+std::string ActorType::Method::signature() const { return name + list_of(parameters) + " -> " + result; }
+
+ActorType::Constructor ActorType::constructor(uint64_t id, size_t arguments) const {
+  std::lock_guard lock(registry().mutex);
+  std::string known;
+  for (const Constructor& c : constructors) {
+    if (id ? c.id == id : c.listed && c.parameters.size() == arguments) return c;
+    if (c.listed || id) known += (known.empty() ? "" : ", ") + name + list_of(c.parameters);
+  }
+  if (id)
+    throw_invalid("[spawn] this worker's program has no such constructor of " + name +
+                  ": the workers run different programs");
+  throw_invalid("[spawn] " + name + " cannot be made by name from " + std::to_string(arguments) +
+                " arguments; " +
+                (known.empty() ? "its `remote` lists no constructor<...>" : "it lists: " + known));
+}
+
+void ActorType::add(Constructor constructor) {
+  std::lock_guard lock(registry().mutex);
+  const auto same = std::find_if(constructors.begin(), constructors.end(),
+                                 [&](const Constructor& c) { return c.id == constructor.id; });
+  if (same == constructors.end()) constructors.push_back(std::move(constructor));
+}
+
+void register_type(const std::shared_ptr<const ActorType>& type) {
+  std::lock_guard lock(registry().mutex);
+  registry().types.emplace(type->name, type);
+}
+
+std::shared_ptr<const ActorType> find_type(const std::string& name) {
+  std::lock_guard lock(registry().mutex);
+  const auto [begin, end] = registry().types.equal_range(name);
+  if (begin == end) return nullptr;
+  if (std::next(begin) != end)
+    throw_invalid(
+        "[spawn] several actor types of this program are called " + name +
+        ", in namespaces without a name: give each a name or a namespace of its own, or name the one that is "
+        "meant in hosting<...>()");
+  return begin->second;
+}
+
+std::vector<std::shared_ptr<const ActorType>> all_types() {
+  std::lock_guard lock(registry().mutex);
+  std::vector<std::shared_ptr<const ActorType>> out;
+  for (const auto& [name, type] : registry().types) out.push_back(type);
+  return out;
+}
+
+}  // namespace troupe::actors
