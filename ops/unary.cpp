@@ -20,6 +20,11 @@ Tensors no_slope(const Backward& b) { return {Tensor::zeros(b.shape(0), b.in_spe
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+// As an element of that dtype: an element that equals a bound must be seen to.
+Scalar rounded(const Scalar& bound, DType dtype) {
+  return visit_dtype(dtype, [&](auto zero) { return Scalar(convert<double>(bound.to<decltype(zero)>())); });
+}
+
 }  // namespace
 
 const Op kNeg{.name = "neg",
@@ -139,14 +144,16 @@ const Op kErf{.name = "erf",
               .samples = any};
 const Op kClamp{
     .name = "clamp",
-    .attrs = {{"min", Scalar(-kInf)}, {"max", Scalar(kInf)}},
+    .attrs = {{"min", Scalar(-kInf)}, {"max", Scalar(kInf)}, {"has_min", true}, {"has_max", true}},
     .shape = numeric_unary,
     .cpu = cpu::clamp,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors {
       const Tensor &x = b.in[0], zero = Tensor::scalar(0, x.dtype());
-      const Tensor low = where(le(x, b.attrs.scalar("max")), b.grads[0], zero);
-      return {where(ge(x, b.attrs.scalar("min")), low, zero)};
+      Tensor g = b.grads[0];  // an infinite x between no bounds keeps its own
+      if (b.attrs.flag("has_max")) g = where(lt(x, b.attrs.scalar("max")), g, zero);
+      if (b.attrs.flag("has_min")) g = where(gt(x, b.attrs.scalar("min")), g, zero);
+      return {g};
     },
     .promotes = Promotion::bounds,
     .samples = []() -> std::vector<Sample> {
@@ -176,7 +183,10 @@ Tensor cos(const Tensor& x) { return apply1(kCos, {x}); }
 Tensor erf(const Tensor& x) { return apply1(kErf, {x}); }
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   if (!min && !max) throw_invalid("[clamp] needs min, max or both");
-  Attrs bounds;
+  if (x.defined() && is_half(x.dtype()))
+    for (auto* bound : {&min, &max})
+      if (*bound) *bound = rounded(**bound, x.dtype());
+  Attrs bounds{{"has_min", min.has_value()}, {"has_max", max.has_value()}};
   if (min) bounds.add({"min", *min});
   if (max) bounds.add({"max", *max});
   if (!x.defined() || is_floating(x.dtype())) return apply1(kClamp, {x}, std::move(bounds));
