@@ -175,7 +175,7 @@ const Op kLeakyRelu{
     },
     .samples = any};
 
-// exp is taken of min(x, 0), so that the branch that is not used stays finite.
+// exp is taken of 0 where its branch is not used, so that it stays finite there.
 const Op kElu{.name = "elu",
               .attrs = {{"alpha", 1.0}},
               .shape = floating_unary,
@@ -184,7 +184,8 @@ const Op kElu{.name = "elu",
               .gradient = [](const Backward& b) -> Tensors {
                 const Tensor &x = b.in[0], &g = b.grads[0];
                 const Tensor zero = Tensor::scalar(0, x.dtype());
-                return {where(gt(x, zero), g, mul(mul(g, b.attrs.number("alpha")), exp(minimum(x, zero))))};
+                const Tensor below = exp(where(lt(x, zero), x, zero));
+                return {where(le(x, zero), mul(mul(g, b.attrs.number("alpha")), below), g)};
               },
               .samples = any};
 

@@ -27,15 +27,15 @@ std::vector<Sample> two_far_from_zero() {
 
 Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype()); }
 
-// Shared between equal elements.
-Tensors extremum_gradient(const Backward& b, bool first_wins_if_larger) {
+// Equal elements share it. Beside a NaN both have it whole, as in PyTorch: neither is the smaller one.
+Tensors extremum_gradient(const Backward& b, bool larger_wins) {
   const Tensor &x = b.in[0], &y = b.in[1], &g = b.grads[0];
-  const Tensor half = mul(g, 0.5), zero = zero_like(g), tie = eq(x, y);
-  const Tensor first = first_wins_if_larger ? gt(x, y) : lt(x, y),
-               second = first_wins_if_larger ? lt(x, y) : gt(x, y);
+  const Tensor zero = zero_like(g), shared = where(eq(x, y), mul(g, 0.5), g);
+  const Tensor first_loses = larger_wins ? lt(x, y) : gt(x, y),
+               second_loses = larger_wins ? gt(x, y) : lt(x, y);
   Tensors out(2);
-  if (b.needs(0)) out[0] = sum_to(where(tie, half, where(first, g, zero)), b.shape(0));
-  if (b.needs(1)) out[1] = sum_to(where(tie, half, where(second, g, zero)), b.shape(1));
+  if (b.needs(0)) out[0] = sum_to(where(first_loses, zero, shared), b.shape(0));
+  if (b.needs(1)) out[1] = sum_to(where(second_loses, zero, shared), b.shape(1));
   return out;
 }
 

@@ -100,13 +100,15 @@ void check_pair(const Call& c, const char* more = nullptr) {
   broadcast(c.in[0].shape(), c.in[1].shape(), c.name());
 }
 
-// 0.5 d^2 / width up to |d| = width, then a line; times `scale`.
+// 0.5 d^2 / width up to |d| = width, then a line; times `scale`. A NaN counts as near, and no infinite d is
+// squared: the gradient of the branch that is not used would be NaN.
 Tensor rounded_distance(const Call& c, double width, double scale) {
   const Tensor d = sub(c.in[0], c.in[1]), a = abs(d);
   const Tensor line = mul(add(a, -0.5 * width), scale);
   if (width == 0) return line;
-  const Tensor curve = mul(square(d), 0.5 * scale / width);
-  return where(lt(a, Tensor::scalar(width, d.dtype())), curve, line);
+  const Tensor far = ge(a, Tensor::scalar(width, d.dtype()));
+  const Tensor curve = mul(square(where(far, 0, d)), 0.5 * scale / width);
+  return where(far, line, curve);
 }
 
 std::vector<Sample> classes() {

@@ -82,8 +82,7 @@ Tensors extremum_gradient(const Backward& b) {
   for (int i = 0; i < b.shape(0).rank(); ++i)
     if (reduced[i]) dims.push_back(i);
   const Tensor hit = to(eq(b.in[0], y), b.in_specs[0].dtype);
-  const Tensor share = dims.empty() ? hit : div(hit, sum(hit, dims, true));
-  return {mul(share, g)};
+  return {mul(div(hit, sum(hit, dims, true)), g)};  // a NaN hits nothing, which makes all NaN
 }
 
 // g: of the variance.

@@ -103,7 +103,7 @@ void elu(const Call& c, Tensors& out) {
 
 void relu_grad(const Call& c, Tensors& out) {
   floating2(
-      c, out, [](auto g, auto y) __attribute__((always_inline)) { return y > 0 ? g : decltype(g){0}; });
+      c, out, [](auto g, auto y) __attribute__((always_inline)) { return y <= 0 ? decltype(g){0} : g; });
 }
 void silu_grad(const Call& c, Tensors& out) {
   floating2(

@@ -96,7 +96,7 @@ void sign(const Call& c, Tensors& out) {
   numeric1(
       c, out, [](auto x) __attribute__((always_inline)) {
         using T = decltype(x);
-        return x > 0 ? T{1} : (x < 0 ? T{-1} : x);
+        return x > 0 ? T{1} : (x < 0 ? T{-1} : T{0});  // of NaN, too
       });
 }
 

@@ -25,6 +25,8 @@ struct Function {
   Values values, gradient;  ///< at kPoints
 };
 
+Tensor number(double value, const Tensor& like) { return Tensor::scalar(value, like.dtype()); }
+
 Tensor gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, bool again = false) {
   return autograd::grad({f(x).sum()}, {x}, {}, {.create_graph = again})[0];
 }
@@ -43,6 +45,14 @@ void check(const Function& one) {
       CHECK(difference(gradient(one.f, many), wanted, close, 0) == "");
     }
   }
+}
+
+// At the first points.
+void check_second(const std::function<Tensor(const Tensor&)>& f, const Values& wanted) {
+  const Tensor x =
+      Tensor::of(Values(kPoints.begin(), kPoints.begin() + std::ssize(wanted))).set_requires_grad();
+  const Tensor second = autograd::grad({gradient(f, x, true).sum()}, {x})[0];
+  CHECK(difference(second, Tensor::of(wanted), 1e-14, 0) == "");
 }
 
 TEST_CASE("the gradient of clamp is 0 at its bounds, beyond them and at NaN") {
@@ -81,6 +91,84 @@ TEST_CASE("a bound of clamp is compared in the dtype of the tensor") {
       CHECK(gradient([&](const Tensor& y) { return y.clamp({}, bound); }, x).item() == 0);
       CHECK(x.clamp(bound).item() == x.item());
     }
+}
+
+TEST_CASE("sign, abs and activations at zero and NaN") {
+  const Values e{std::exp(-2), std::exp(-1), std::exp(-0.5)}, step{0, 0, 0, 0, 0, 1, 1, 1, 1, 1};
+  const std::vector<Function> all{
+      {"sign", ops::sign, {-1, -1, -1, -1, 0, 1, 1, 1, 1, 0}, Values(10, 0.0)},
+      {"abs", ops::abs, {kInf, 2, 1, 0.5, 0, 0.5, 1, 2, kInf, kNan}, {-1, -1, -1, -1, 0, 1, 1, 1, 1, 0}},
+      {"relu", ops::relu, {0, 0, 0, 0, 0, 0.5, 1, 2, kInf, kNan}, step},
+      {"relu in place",
+       [](const Tensor& x) { return (x * 1).relu_(); },
+       {0, 0, 0, 0, 0, 0.5, 1, 2, kInf, kNan},
+       step},
+      {"leaky_relu",
+       [](const Tensor& x) { return ops::leaky_relu(x, 0.5); },
+       {-kInf, -1, -0.5, -0.25, 0, 0.5, 1, 2, kInf, kNan},
+       {0.5, 0.5, 0.5, 0.5, 0.5, 1, 1, 1, 1, 0.5}},
+      {"elu",
+       [](const Tensor& x) { return ops::elu(x, 2); },
+       {-2, 2 * std::expm1(-2), 2 * std::expm1(-1), 2 * std::expm1(-0.5), 0, 0.5, 1, 2, kInf, kNan},
+       {0, 2 * e[0], 2 * e[1], 2 * e[2], 2, 1, 1, 1, 1, 1}},
+  };
+  for (const Function& one : all) check(one);
+  CHECK_FALSE(std::signbit(ops::sign(Tensor::of<float>({-0.f})).item()));
+  check_second([](const Tensor& x) { return ops::elu(x, 2); },
+               {0, 2 * e[0], 2 * e[1], 2 * e[2], 0, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("maximum and minimum share a gradient between equal elements, and both have it beside a NaN") {
+  const std::vector<Function> all{
+      {"maximum",
+       [](const Tensor& x) { return ops::maximum(x, number(1, x)); },
+       {1, 1, 1, 1, 1, 1, 1, 2, kInf, kNan},
+       {0, 0, 0, 0, 0, 0, 0.5, 1, 1, 1}},
+      {"minimum",
+       [](const Tensor& x) { return ops::minimum(number(1, x), x); },
+       {-kInf, -2, -1, -0.5, 0, 0.5, 1, 1, 1, kNan},
+       {1, 1, 1, 1, 1, 1, 0.5, 0, 0, 1}},
+      {"of one tensor",
+       [](const Tensor& x) { return ops::maximum(x, x); },
+       kPoints,
+       {1, 1, 1, 1, 1, 1, 1, 1, 1, 2}},
+      {"beside NaN", [](const Tensor& x) { return ops::minimum(x, number(kNan, x)); }, Values(10, kNan),
+       Values(10, 1.0)},
+  };
+  for (const Function& one : all) check(one);
+}
+
+TEST_CASE("losses of distances that are zero, on the bound, infinite or NaN") {
+  const auto zero = [](const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); };
+  const Values slope{-1, -1, -1, -1, 0, 1, 1, 1, 1, 0}, distance{kInf, 2, 1, 0.5, 0, 0.5, 1, 2, kInf, kNan};
+  const std::vector<Function> all{
+      {"l1", [&](const Tensor& x) { return ops::l1_loss(x, zero(x), "none"); }, distance, slope},
+      {"smooth l1",
+       [&](const Tensor& x) { return ops::smooth_l1_loss(x, zero(x), "none"); },
+       {kInf, 1.5, 0.5, 0.125, 0, 0.125, 0.5, 1.5, kInf, kNan},
+       {-1, -1, -1, -0.5, 0, 0.5, 1, 1, 1, kNan}},
+      {"smooth l1, beta 0", [&](const Tensor& x) { return ops::smooth_l1_loss(x, zero(x), "none", 0); },
+       distance, slope},
+      {"huber, delta 0.5",
+       [&](const Tensor& x) { return ops::huber_loss(x, zero(x), "none", 0.5); },
+       {kInf, 0.875, 0.375, 0.125, 0, 0.125, 0.375, 0.875, kInf, kNan},
+       {-0.5, -0.5, -0.5, -0.5, 0, 0.5, 0.5, 0.5, 0.5, kNan}},
+  };
+  for (const Function& one : all) check(one);
+  check_second([&](const Tensor& x) { return ops::smooth_l1_loss(x, zero(x), "none"); },
+               {0, 0, 0, 1, 1, 1, 0, 0, 0});
+}
+
+TEST_CASE("the gradient of amax and amin of a NaN is NaN") {
+  for (const auto f : {ops::amax, ops::amin}) {
+    for (const Shape& shape : {Shape{}, {1}}) {
+      const Tensor x = Tensor::full(shape, kNan, float64).set_requires_grad();
+      CHECK(std::isnan(gradient([&](const Tensor& y) { return f(y, {}, false); }, x).item()));
+    }
+    const Tensor x = Tensor::of<double>({kNan, 1, 2, 2}, {2, 2}).set_requires_grad();
+    CHECK(difference(gradient([&](const Tensor& y) { return f(y, {1}, false); }, x),
+                     Tensor::of<double>({kNan, kNan, 0.5, 0.5}, {2, 2}), 0, 0) == "");
+  }
 }
 
 }  // namespace
