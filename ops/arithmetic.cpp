@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/base/error.h"
 #include "ops/cpu/kernels.h"
 #include "ops/dispatch/promote.h"
@@ -449,7 +451,12 @@ Tensor div(Scalar value, const Tensor& a) {
   const DType t = floating_type(result_type(a, value));
   return apply1(kDiv, {wrapped(value, t), to(a, t)});
 }
-Tensor pow(const Tensor& a, Scalar exponent) { return apply1(kPowScalar, {a}, {{"exponent", exponent}}); }
+// In float16 the powers 0.5 and -0.5, to which derivatives lead, are no roots: they differ at -inf and -0.
+Tensor pow(const Tensor& a, Scalar exponent) {
+  if (a.defined() && a.dtype() == float16 && std::fabs(std::fmod(exponent.to<double>(), 1)) == 0.5)
+    return pow(a, wrapped(exponent, float16));
+  return apply1(kPowScalar, {a}, {{"exponent", exponent}});
+}
 Tensor pow(Scalar base, const Tensor& exponent) { return with_number(kPow, base, exponent); }
 Tensor floor_divide(const Tensor& a, Scalar value) { return with_number(kFloorDivide, a, value); }
 Tensor floor_divide(Scalar value, const Tensor& a) { return with_number(kFloorDivide, value, a); }

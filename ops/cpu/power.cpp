@@ -35,7 +35,7 @@ void pow_scalar(const Call& c, Tensors& out) {
   visit_floating(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T e = static_cast<T>(exponent);
-    // As PyTorch, which differs from std::pow at -inf and -0.
+    // As PyTorch, which differs from std::pow at -inf and -0, but in float16 (ops/arithmetic.cpp).
     if (exponent == 0.5) return map1<T, T>(c.in[0], out[0], [](T x) { return std::sqrt(x); });
     if (exponent == -0.5) return map1<T, T>(c.in[0], out[0], [](T x) { return 1 / std::sqrt(x); });
     if (exponent == 2) return map1<T, T>(c.in[0], out[0], [](T x) { return x * x; });

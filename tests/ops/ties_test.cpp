@@ -171,5 +171,25 @@ TEST_CASE("the gradient of amax and amin of a NaN is NaN") {
   }
 }
 
+TEST_CASE("powers of an infinite base are roots, but in float16") {
+  const auto power = [](double e) { return [e](const Tensor& x) { return x.pow(e); }; };
+  for (const DType t : {float64, float32, float16, bfloat16}) {
+    INFO(name(t));
+    const bool standard = t == float16;
+    const Tensor x = Tensor::of<double>({-kInf, -0.0, 0, 4, kInf, kNan}).to(t).set_requires_grad();
+    const auto check_at = [&](const Tensor& got, const Values& wanted) {
+      CHECK(difference(got, Tensor::of(wanted), is_half(t) ? 5e-3 : 1e-6, 0) == "");
+    };
+    check_at(x.pow(0.5), {standard ? kInf : kNan, 0, 0, 2, kInf, kNan});
+    check_at(x.pow(-0.5), {standard ? 0 : kNan, standard ? kInf : -kInf, kInf, 0.5, 0, kNan});
+    check_at(x.pow(1.5), {kInf, 0, 0, 8, kInf, kNan});
+    check_at(x.detach().clone().pow_(0.5), {standard ? kInf : kNan, 0, 0, 2, kInf, kNan});
+    check_at(gradient(power(0.5), x), {standard ? 0 : kNan, standard ? kInf : -kInf, kInf, 0.25, 0, kNan});
+    check_at(gradient(power(1.5), x), {standard ? kInf : kNan, 0, 0, 3, kInf, kNan});
+    CHECK(std::signbit(x.pow(0.5).to_vector<double>()[1]) == !standard);
+    CHECK(x.pow(0.5).dtype() == t);
+  }
+}
+
 }  // namespace
 }  // namespace troupe
