@@ -173,7 +173,8 @@ void refresh_view_history(TensorImpl& t) {
   const uint32_t version = t.storage->version();
   if (t.history_version.load(std::memory_order_acquire) == version) return;
   const Tensor base(t.base);
-  if (t.base->storage != t.storage || !base.requires_grad()) return;
+  // A base without history gives none, not even where a leaf between the two gave one before: as in PyTorch.
+  if (t.base->storage != t.storage || (!base.requires_grad() && !t.grad_fn)) return;
   if (t.origin != ViewOrigin::plain)
     throw_invalid(
         "[view] this view was asked for its history after its base, or another view of it, was written "

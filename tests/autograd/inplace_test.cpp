@@ -322,6 +322,26 @@ TEST_CASE("nothing is recorded under a NoGradGuard, nor for integers") {
   CHECK(whole.to_vector<int64_t>() == std::vector<int64_t>{10, 20});
 }
 
+TEST_CASE("a view loses a leaf that is itself a view when the memory is written, as in PyTorch") {
+  const Tensor memory = Tensor::zeros({4}, float64);
+  Tensor w = memory.slice(0, 0, 3);
+  w.set_requires_grad();
+  const Tensor part = w.slice(0, 1, 3);
+  Tensor quiet;
+  {
+    NoGradGuard off;
+    quiet = w.slice(0, 0, 1);
+    w.fill_(2);
+  }
+  CHECK_FALSE(quiet.requires_grad());  // of `memory`, which requires none
+  CHECK(part.requires_grad());
+  CHECK_FALSE(part.is_leaf());
+  autograd::backward((part * 3).sum());
+  CHECK_FALSE(w.grad().defined());
+  autograd::backward((w.slice(0, 1, 3) * 3).sum());  // a view that was made after the write
+  CHECK(w.grad().to_vector<double>() == Doubles{0, 3, 3});
+}
+
 TEST_CASE("what PyTorch refuses is refused before anything changes") {
   Tensor w = ops::sample({2, 3});
   w.set_requires_grad();
