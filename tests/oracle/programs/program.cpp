@@ -116,7 +116,8 @@ Statement read_statement(const json& j, bool no_grad) {
 
 Program read_program(const json& j) {
   Program p;
-  for (const json& leaf : j.at("leaves")) p.leaves.push_back({leaf.at("name"), read_wanted(leaf)});
+  for (const json& leaf : j.at("leaves"))
+    p.leaves.push_back({leaf.at("name"), read_wanted(leaf), leaf.value("view", false)});
   for (const json& s : j.at("body")) {
     if (!s.contains("no_grad")) {
       p.body.push_back(read_statement(s));
@@ -131,9 +132,9 @@ Program read_program(const json& j) {
   return p;
 }
 
-std::vector<Program> read_programs() {
+std::vector<Program> read_programs(const std::string& name) {
   std::vector<Program> all;
-  const json file = read_oracle("programs.json");
+  const json file = read_oracle(name);
   for (const json& p : file.at("programs")) all.push_back(read_program(p));
   return all;
 }

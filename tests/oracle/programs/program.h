@@ -28,6 +28,7 @@ struct Wanted {
 struct Leaf {
   std::string name;
   Wanted value;
+  bool view = false;  ///< it is a view of a tensor that requires no gradient
 };
 
 struct Statement {
@@ -77,7 +78,7 @@ Program with_noise(Program p, uint64_t seed);
 
 Statement read_statement(const nlohmann::json& j, bool no_grad = false);
 Program read_program(const nlohmann::json& j);
-/// programs.json of $TROUPE_ORACLE, or of the folder that the build names.
-std::vector<Program> read_programs();
+/// That file of $TROUPE_ORACLE, or of the folder that the build names.
+std::vector<Program> read_programs(const std::string& name = "programs.json");
 
 }  // namespace troupe::testing

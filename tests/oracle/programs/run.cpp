@@ -53,7 +53,7 @@ class Run {
       groups_.of(leaf.name);
       if (leaf.value.requires_grad) depends_[leaf.name] = {leaf.name};
       wanted_[leaf.name] = leaf.value.data;
-      if (Tensor t = make_tensor(leaf.value); t.defined()) live_[leaf.name] = std::move(t);
+      if (Tensor t = make_tensor(leaf); t.defined()) live_[leaf.name] = std::move(t);
     }
     for (const Statement& s : program_.body) {
       at_ = &s;

@@ -42,10 +42,12 @@ std::optional<DType> dtype_named(const std::string& wanted) {
   return std::nullopt;
 }
 
-Tensor make_tensor(const Wanted& w) {
+Tensor make_tensor(const Leaf& leaf) {
+  const Wanted& w = leaf.value;
   const auto dtype = dtype_named(w.dtype);
   if (!dtype) return {};
   Tensor t = make_tensor(w.data, Tensor::empty(Shape(w.shape), *dtype));
+  if (leaf.view) t = ops::expand(t, w.shape);
   if (w.requires_grad) t.set_requires_grad();
   return t;
 }

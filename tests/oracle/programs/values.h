@@ -11,9 +11,8 @@ namespace troupe::testing {
 /// The dtype of that name; none if there is no such dtype here.
 std::optional<DType> dtype_named(const std::string& name);
 
-/// The tensor that `w` describes; undefined if its dtype is not here. A leaf is marked if it requires a
-/// gradient.
-Tensor make_tensor(const Wanted& w);
+/// The leaf, marked if it requires a gradient; undefined if its dtype is not here.
+Tensor make_tensor(const Leaf& leaf);
 /// Numbers of the file in the dtype and shape of `like`.
 Tensor make_tensor(const nlohmann::json& data, const Tensor& like);
 
