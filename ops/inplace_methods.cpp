@@ -1,10 +1,20 @@
 // The writes in place and the indexing that core/tensor/tensor.h declares as members of Tensor.
+#include "core/base/error.h"
 #include "core/tensor/tensor.h"
 #include "ops/indexing.h"
 #include "ops/inplace.h"
 
 namespace troupe {
 namespace {
+
+// Whether somebody can see what is assigned to `t`, which is no variable.
+void require_seen(const Tensor& t) {
+  if (t.defined() && t.is_sole_handle())
+    throw_invalid(
+        "[=] the tensor " + t.str() +
+        " is no view, and nobody else holds it, so that what is assigned to it would be lost: assign "
+        "to a variable or a view, or use index_put_()");
+}
 
 Scalar times(const Scalar& alpha, const Scalar& other) {
   if (alpha == Scalar(1)) return other;
@@ -14,6 +24,15 @@ Scalar times(const Scalar& alpha, const Scalar& other) {
 }
 
 }  // namespace
+
+Tensor Tensor::operator=(const Tensor& source) && {
+  require_seen(*this);
+  return copy_(source);
+}
+Tensor Tensor::operator=(Scalar value) && {
+  require_seen(*this);
+  return fill_(value);
+}
 
 Tensor Tensor::copy_(const Tensor& source) const {
   ops::copy_(*this, source);
@@ -172,7 +191,12 @@ Tensor Tensor::sigmoid_() const {
   return *this;
 }
 
-Tensor Tensor::index(const std::vector<TensorIndex>& indices) const { return ops::index(*this, indices); }
+Tensor Tensor::index(std::initializer_list<ViewIndex> indices) const {
+  return ops::index(*this, std::vector<TensorIndex>(indices.begin(), indices.end()));
+}
+const Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
+  return ops::index(*this, indices);
+}
 Tensor Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const {
   ops::index_put_(*this, indices, value);
   return *this;

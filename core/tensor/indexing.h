@@ -49,4 +49,13 @@ class TensorIndex {
   Any any_;
 };
 
+/// One that is no tensor.
+class ViewIndex : public TensorIndex {
+ public:
+  template <class T>
+  requires(std::is_constructible_v<TensorIndex, T> && !std::is_convertible_v<T, Tensor> &&
+           !std::is_base_of_v<TensorIndex, T>) ViewIndex(T at)
+      : TensorIndex(at) {}
+};
+
 }  // namespace troupe

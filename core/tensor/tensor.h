@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ namespace troupe {
 class Node;
 class Tensor;
 class TensorIndex;
+class ViewIndex;
 struct AutogradMeta;
 using Tensors = std::vector<Tensor>;
 
@@ -62,6 +64,15 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  /// A variable takes over the handle.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// Of a view that is no variable the elements are written, as by copy_ and fill_ below: `x.select(0, 1) =
+  /// y` writes to x. `invalid` if nobody else holds them, as those of `a + b`: what is written would be lost.
+  Tensor operator=(const Tensor& source) &&;
+  Tensor operator=(Scalar value) &&;
 
   // ---- making one
   /// Uninitialized, contiguous.
@@ -261,8 +272,10 @@ class Tensor {
   Tensor sigmoid_() const;
 
   // ---- indexing, with libtorch's names (core/tensor/indexing.h): x.index({Slice(1, None), 0, mask})
-  /// Numbers, slices, None and Ellipsis give a view; tensors of bool or int64 a copy.
-  Tensor index(const std::vector<TensorIndex>& indices) const;
+  /// Numbers, slices, None and Ellipsis give a view: `x.index({0, Slice(1, None)}) = y` writes to x.
+  Tensor index(std::initializer_list<ViewIndex> indices) const;
+  /// Tensors of bool or int64 give a copy. It is const so that nothing is assigned to it: use index_put_.
+  const Tensor index(const std::vector<TensorIndex>& indices) const;
   /// Writes there in place; `value` broadcasts. Where indices repeat, the last value stays.
   Tensor index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const;
   Tensor index_put_(const std::vector<TensorIndex>& indices, Scalar value) const;
