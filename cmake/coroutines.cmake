@@ -3,7 +3,7 @@
 if(NOT DEFINED CACHE{TROUPE_COROUTINES})
   set(verdict "")
   if(NOT CMAKE_CROSSCOMPILING)
-    try_run(ran compiled ${CMAKE_BINARY_DIR}/coroutine_probe ${CMAKE_SOURCE_DIR}/cmake/coroutine_probe.cpp
+    try_run(ran compiled ${PROJECT_BINARY_DIR}/coroutine_probe ${PROJECT_SOURCE_DIR}/cmake/coroutine_probe.cpp
             CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON COMPILE_OUTPUT_VARIABLE output)
     if(NOT compiled)
       message(FATAL_ERROR "${CMAKE_CXX_COMPILER} cannot compile C++20 coroutines:\n${output}")

@@ -1,11 +1,13 @@
 # How the project is compiled: sanitizers, warnings, compiler cache, linker.
-option(TROUPE_TESTS "build the tests" ON)
+option(TROUPE_TESTS "build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_EXAMPLES "build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_BENCH "build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 set(TROUPE_SANITIZE "" CACHE STRING "sanitizers, as for -fsanitize= (for instance address,undefined)")
 
 # Paths below the source folder count as relative ones, so that one checkout's results serve another.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
                                   CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 

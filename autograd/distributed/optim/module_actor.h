@@ -9,7 +9,8 @@
 
 namespace troupe::nn {
 
-/// An actor around a module, its member `net`: what the functions below work on. M is an nn::Module or Layer.
+/// An actor around a module, its member `net`, whose parameters keep their names. M is an nn::Module or
+/// Layer.
 ///
 ///   struct Hidden : nn::ModuleActor<nn::Linear> {
 ///     Hidden(int64_t in, int64_t out) : ModuleActor(in, out) {}
@@ -33,8 +34,11 @@ class ModuleActor : public AnyModuleActor {
 /// Registers the methods that follow. Part of every worker's set-up.
 void install_modules(actors::Worker& worker);
 
-/// The functions below send a message to the actor and do not wait. `invalid` if it is no ModuleActor, unless
-/// said otherwise.
+/// The functions below send a message to the actor and do not wait. They work on the module of a ModuleActor;
+/// of another actor on what its constructor made, with the names "0.weight", "1.bias", ... in the order of
+/// construction, "tensor0",
+/// ... for its own tensors (Actor::parameters). `invalid` if there is nothing of the kind, unless said
+/// otherwise.
 ///
 /// The values of its parameters by name, as they are when the message is handled; copies.
 Future<std::map<std::string, Tensor>> remote_parameters(const AnyRef& actor);
@@ -46,7 +50,7 @@ Future<void> load_remote_state_dict(const AnyRef& actor, std::map<std::string, T
 Future<void> set_remote_training(const AnyRef& actor, bool on = true);
 Future<bool> remote_training(const AnyRef& actor);
 /// Where the random numbers of any actor are: of its stream (core/base/seed_stream.h), as "actor", and of the
-/// generators of a ModuleActor's module, as "net.NAME". To be saved beside the states of modules and
+/// generators of its modules, as "net.NAME". To be saved beside the states of modules and
 /// optimizers.
 Future<std::map<std::string, Tensor>> remote_rng_state(const AnyRef& actor);
 /// `invalid`, with nothing changed, if the state is not of such an actor.
