@@ -51,7 +51,11 @@ function(troupe_products kind type)
   set_target_properties(troupe_tools_${kind} PROPERTIES OUTPUT_NAME troupe_tools
                                                         ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/${kind})
   if(NOT kind STREQUAL default_kind)
-    set_target_properties(troupe_${kind} troupe_tools_${kind} PROPERTIES EXCLUDE_FROM_ALL $<NOT:$<BOOL:${TROUPE_TESTS}>>)
+    set(asked ON)
+    if(TROUPE_TESTS)
+      set(asked OFF)
+    endif()
+    set_target_properties(troupe_${kind} troupe_tools_${kind} PROPERTIES EXCLUDE_FROM_ALL ${asked})
   endif()
 endfunction()
 

@@ -60,13 +60,13 @@ void orthonormalize(std::vector<double>& m, size_t rows, size_t columns) {
 
 }  // namespace
 
-void uniform_(const Tensor& t, double low, double high, Generator& generator) {
+void uniform_(const Tensor& t, double low, double high, AnyGenerator generator) {
   if (!(low <= high))
     throw_invalid("[uniform_] low " + std::to_string(low) + " is above high " + std::to_string(high));
   fill("uniform_", t, [&](int64_t) { return generator.uniform(low, high); });
 }
 
-void normal_(const Tensor& t, double mean, double deviation, Generator& generator) {
+void normal_(const Tensor& t, double mean, double deviation, AnyGenerator generator) {
   if (!(deviation >= 0))
     throw_invalid("[normal_] the deviation must be at least 0, got " + std::to_string(deviation));
   fill("normal_", t, [&](int64_t) { return mean + deviation * generator.normal(); });
@@ -100,27 +100,27 @@ void constant_(const Tensor& t, double value) {
   fill("constant_", t, [&](int64_t) { return value; });
 }
 
-void xavier_uniform_(const Tensor& t, Generator& generator, double gain) {
+void xavier_uniform_(const Tensor& t, AnyGenerator generator, double gain) {
   const Fan f = fan("xavier_uniform_", t);
   const double bound = gain * std::sqrt(6 / (f.in + f.out));
   uniform_(t, -bound, bound, generator);
 }
 
-void kaiming_uniform_(const Tensor& t, Generator& generator, double slope) {
+void kaiming_uniform_(const Tensor& t, AnyGenerator generator, double slope) {
   const double bound = std::sqrt(6 / ((1 + slope * slope) * fan("kaiming_uniform_", t).in));
   uniform_(t, -bound, bound, generator);
 }
 
-void xavier_normal_(const Tensor& t, Generator& generator, double gain) {
+void xavier_normal_(const Tensor& t, AnyGenerator generator, double gain) {
   const Fan f = fan("xavier_normal_", t);
   normal_(t, 0, gain * std::sqrt(2 / (f.in + f.out)), generator);
 }
 
-void kaiming_normal_(const Tensor& t, Generator& generator, double slope) {
+void kaiming_normal_(const Tensor& t, AnyGenerator generator, double slope) {
   normal_(t, 0, std::sqrt(2 / ((1 + slope * slope) * fan("kaiming_normal_", t).in)), generator);
 }
 
-void orthogonal_(const Tensor& t, Generator& generator, double gain) {
+void orthogonal_(const Tensor& t, AnyGenerator generator, double gain) {
   fan("orthogonal_", t);  // for the check
   if (t.numel() == 0) return;
   const size_t out = static_cast<size_t>(t.size(0)), rest = static_cast<size_t>(t.numel()) / out;

@@ -15,7 +15,7 @@ Generator& kept(Generator&& generator) { return generator; }  // lives until the
 
 }  // namespace
 
-Linear::Linear(int64_t in, int64_t out, Generator& generator, bool with_bias, DType dtype) {
+Linear::Linear(int64_t in, int64_t out, AnyGenerator generator, bool with_bias, DType dtype) {
   if (in < 1 || out < 1)
     throw_invalid("[linear] sizes must be at least 1, got in " + std::to_string(in) + ", out " +
                   std::to_string(out));

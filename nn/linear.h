@@ -11,7 +11,7 @@ class Linear final : public Layer {
   /// that runs again has the same ones. Any floating dtype; `invalid` if a size is below 1.
   Linear(int64_t in, int64_t out, bool bias = true, DType dtype = float32);
   /// Initial values from `generator`, which moves on.
-  Linear(int64_t in, int64_t out, Generator& generator, bool bias = true, DType dtype = float32);
+  Linear(int64_t in, int64_t out, AnyGenerator generator, bool bias = true, DType dtype = float32);
 
   Tensor forward(const Tensor& x) override;
   void members(Members& m) override { m("weight", weight), m("bias", bias); }

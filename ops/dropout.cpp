@@ -29,7 +29,7 @@ const Op kDropout{
               {{sample({0, 3})}}};
     }};
 
-Tensor dropout(const Tensor& x, double p, Generator& generator) {
+Tensor dropout(const Tensor& x, double p, AnyGenerator generator) {
   return apply1(kDropout, {x}, {{"p", p}, {"seed", static_cast<int64_t>(generator.next())}});
 }
 

@@ -8,7 +8,7 @@ namespace troupe::ops {
 /// Each element is zero with probability p, else divided by 1 - p. Draws one number from the generator, which
 /// decides for all elements: the same generator gives the same mask, whatever the strides, dtype and number
 /// of threads. The gradient makes the mask anew instead of keeping it. `invalid` unless 0 <= p < 1.
-Tensor dropout(const Tensor& x, double p, Generator& generator);
+Tensor dropout(const Tensor& x, double p, AnyGenerator generator);
 /// With a number of current_stream().
 Tensor dropout(const Tensor& x, double p);
 

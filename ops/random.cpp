@@ -22,19 +22,19 @@ Tensor drawn(const char* op, const Shape& shape, DType dtype, F next) {
 
 }  // namespace
 
-Tensor randn(const Shape& shape, Generator& generator, DType dtype) {
+Tensor randn(const Shape& shape, AnyGenerator generator, DType dtype) {
   return drawn("randn", shape, dtype, [&] { return generator.normal(); });
 }
 
 // As many bits as the dtype has digits: rounding more of them up could give 1.
-Tensor rand(const Shape& shape, Generator& generator, DType dtype) {
+Tensor rand(const Shape& shape, AnyGenerator generator, DType dtype) {
   const int digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
   const double unit = std::ldexp(1.0, -digits);
   return drawn("rand", shape, dtype,
                [&] { return static_cast<double>(generator.next() >> (64 - digits)) * unit; });
 }
 
-Tensor randperm(int64_t n, Generator& generator) {
+Tensor randperm(int64_t n, AnyGenerator generator) {
   if (n < 0) throw_invalid("[randperm] needs n >= 0, got " + std::to_string(n));
   return Tensor::of(generator.permutation(n));
 }

@@ -7,13 +7,13 @@ namespace troupe::ops {
 
 /// Standard normal, of any floating dtype. The numbers are drawn in row-major order. Without a generator,
 /// from next_generator() (core/base/seed_stream.h); so in the others.
-Tensor randn(const Shape& shape, Generator& generator, DType dtype = float32);
+Tensor randn(const Shape& shape, AnyGenerator generator, DType dtype = float32);
 Tensor randn(const Shape& shape, DType dtype = float32);
 /// Uniform in [0, 1).
-Tensor rand(const Shape& shape, Generator& generator, DType dtype = float32);
+Tensor rand(const Shape& shape, AnyGenerator generator, DType dtype = float32);
 Tensor rand(const Shape& shape, DType dtype = float32);
 /// 0 .. n-1 in random order, int64 [n].
-Tensor randperm(int64_t n, Generator& generator);
+Tensor randperm(int64_t n, AnyGenerator generator);
 Tensor randperm(int64_t n);
 
 /// Where current_stream() is, int64 [2]: to be saved, and put back when the program goes on. `invalid` if

@@ -31,6 +31,7 @@ VENDOR = [
     (r"benchmark/", [r"bench/"]),
     (r"lua|histedit\.h|editline/", [r"tools/"]),
     (r"fmt/", [r""]),
+    (r"troupe/", [r"examples/starter/", r"tests/install/"]),  # as an installed library's users write
 ]
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

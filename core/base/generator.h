@@ -107,4 +107,21 @@ class Generator {
   uint64_t seed_, counter_ = 0;
 };
 
+/// A parameter that takes any generator, a temporary one too: rand({3}, Generator(5)).
+class AnyGenerator {
+ public:
+  AnyGenerator(Generator& generator) : generator_(generator) {}
+  AnyGenerator(Generator&& generator) : generator_(generator) {}
+  operator Generator&() const { return generator_; }
+  uint64_t next() const { return generator_.next(); }
+  double uniform() const { return generator_.uniform(); }
+  double uniform(double low, double high) const { return generator_.uniform(low, high); }
+  double normal() const { return generator_.normal(); }
+  uint64_t below(uint64_t n) const { return generator_.below(n); }
+  std::vector<int64_t> permutation(int64_t n) const { return generator_.permutation(n); }
+
+ private:
+  Generator& generator_;
+};
+
 }  // namespace troupe

@@ -206,3 +206,9 @@ TEST_CASE("splitmix values do not depend on strides, and are those of the formul
   nn::splitmix_(first, 0, 0.5);
   CHECK(first.item() == 0.5 * (2 * double(0xe220a8397b1dcdafULL >> 11) * 0x1p-53 - 1));
 }
+
+TEST_CASE("a generator may be a temporary") {
+  Generator kept(5);
+  CHECK(bit_equal(ops::rand({3}, Generator(5)), ops::rand({3}, kept)));
+  CHECK(bit_equal(nn::Linear(2, 3, Generator(6)).weight, nn::Linear(2, 3, Generator(6)).weight));
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Installs the build to a folder of its own, moves that, and uses it as other projects do: the starter and the projects beside
+this file, against the static and the shared library, with the build's compiler and (the starter) with another one, and by
+pkg-config. Each prints the same alone and as three processes.
+
+    check.py BUILD SOURCE COMPILER [OTHER COMPILER]
+"""
+import os, pathlib, re, shutil, subprocess, sys, tempfile
+
+build, source, compiler, other = (sys.argv + [""])[1:5]
+here = pathlib.Path(__file__).parent
+environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC", "CXXFLAGS", "LDFLAGS", "CMAKE_PREFIX_PATH")}
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment, **options)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def made(project, prefix, cxx, folder):
+    """The project's build folder."""
+    run("cmake", "-G", "Ninja", "-S", project, "-B", folder, f"-DCMAKE_CXX_COMPILER={cxx}", f"-DCMAKE_PREFIX_PATH={prefix}",
+        "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "--build", folder)
+    return folder
+
+
+def same_alone_and_apart(prefix, program):
+    alone, apart = run(program), run(prefix / "bin/troupe", "run", "-n", "3", program)
+    if not alone or alone != apart:
+        sys.exit(f"{program} prints alone\n{alone}\nand as three processes\n{apart}")
+    print(program.name, "with", prefix.name, "library: ok")
+
+
+with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
+    root = pathlib.Path(folder)
+    for kind in ("static", "shared"):
+        first, prefix = root / "before the move" / kind, root / kind
+        for component in ("common", kind):
+            run("cmake", "--install", build, "--prefix", first, "--component", component)
+        shutil.move(first, prefix)
+        same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, compiler, root / f"s-{kind}") / "starter")
+        built = made(here / "projects", prefix, compiler, root / f"p-{kind}")
+        for program in ("experts", "mixed"):
+            same_alone_and_apart(prefix, built / program)
+    prefix = root / "static"
+    if other and shutil.which(other):
+        same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, other, root / "other") / "starter")
+    if shutil.which("pkg-config"):
+        environment["PKG_CONFIG_PATH"] = str(prefix / "lib/pkgconfig")
+        flags = run("pkg-config", "--cflags", "--libs", "--static", "troupe").split()
+        run(compiler, pathlib.Path(source) / "examples/starter/main.cpp", "-O1", *flags, "-o", root / "by-pkg-config")
+        same_alone_and_apart(prefix, root / "by-pkg-config")
+    # What lies on a user's include path: one name, and no vendor's header behind it.
+    names = sorted(p.name for p in (prefix / "include").iterdir())
+    if names != ["troupe"]:
+        sys.exit(f"the include folder holds {names}, expected troupe alone")
+    for header in (prefix / "include").rglob("*.h"):
+        for line in re.findall(r"#\s*include\s*(.*)", header.read_text()):
+            if re.match(r'"(?!troupe/)|<(caf|capnp|kj|dnnl|oneapi|fmt|spdlog|CLI|nlohmann)', line):
+                sys.exit(f"{header}: #include {line}")
+print("install: all projects were built and gave the same alone and as three processes")
