@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "ops/ops.h"
 
 namespace troupe::data {
 namespace {
@@ -76,6 +77,15 @@ Epoch Loader::epoch(int64_t e) const {
   }
   if (options_.ranks > 1) order = shard(order, options_.rank, options_.ranks, options_.uneven);
   return {set_, std::make_shared<const Order>(std::move(order)), rows_, options_.batch_size, batches()};
+}
+
+double accuracy(const Dataset& set, const std::function<Tensor(const Tensor& x)>& scores,
+                int64_t batch_size) {
+  NoGradGuard no_grad;
+  double right = 0;
+  for (const Batch& batch : Loader(set, {.batch_size = batch_size, .shuffle = false}).epoch(0))
+    right += ops::eq(ops::argmax(scores(batch.x), 1), batch.y).to(float32).sum().item();
+  return right / static_cast<double>(set.size());
 }
 
 }  // namespace troupe::data

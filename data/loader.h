@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <vector>
@@ -96,5 +97,10 @@ class Loader {
   LoaderOptions options_;
   int64_t rows_;
 };
+
+/// The share of a labelled set whose labels are where the model's scores [batch, classes] are largest. Batch
+/// by batch; nothing is recorded.
+double accuracy(const Dataset& set, const std::function<Tensor(const Tensor& x)>& scores,
+                int64_t batch_size = 500);
 
 }  // namespace troupe::data

@@ -3,11 +3,8 @@
 // `troupe run -n 4 cartpole`, with the same poles falling.
 #include <cstdio>
 #include <map>
-#include <numeric>
 
-#include "tools/draw/chart.h"
-#include "tools/flags/flags.h"
-#include "tools/flags/progress.h"
+#include "tools/program.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -105,22 +102,18 @@ struct Observer : Actor {
 };
 
 int main(int argc, char** argv) {
-  int64_t observers = 4, steps = 200, updates = 300;
-  double lr = 0.01, goal = 475;
-  uint64_t seed = 0;
-  std::string picture = "cartpole.svg";
   tools::Flags flags("cartpole", "Learns to balance a pole: observers act, a learner learns.");
-  flags.add("--observers", observers, "each with a pole, dealt out to the workers", {1, 256})
-      .add("--steps", steps, "of each observer before the learner learns from them", {1, 1e5})
-      .add("--updates", updates, "of the learner, at most", {1, 1e6})
-      .add("--goal", goal, "mean reward of the last 20 episodes to stop at; at most 500 can be had", {1, 501})
-      .add("--lr", lr, "learning rate of Adam", {0, 100})
-      .add("--seed", seed, "of weights, poles and choices")
-      .output("--chart", picture, "picture of the rewards (SVG)")
-      .reaches("mean reward >= 475");
-  if (auto code = flags.parse(argc, argv)) return *code;
+  auto& observers = flags.whole("--observers", 4, "each with a pole, dealt out to the workers", {1, 256});
+  auto& steps = flags.whole("--steps", 200, "of each observer before the learner learns from them", {1, 1e5});
+  auto& updates = flags.whole("--updates", 300, "of the learner, at most", {1, 1e6});
+  auto& goal =
+      flags.number("--goal", 475, "mean reward of 20 episodes to stop at; 500 is the most", {1, 501});
+  auto& lr = flags.number("--lr", 0.01, "learning rate of Adam", {0, 100});
+  auto& seed = flags.seed("of weights, poles and choices");
+  auto& picture = flags.picture("--chart", "cartpole.svg", "picture of the rewards (SVG)");
+  if (auto code = flags.reaches("mean reward >= 475").parse(argc, argv)) return *code;
 
-  return launch(hosting<Learner, Observer>(), [&](Cluster& cluster) {
+  return launch([&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const auto learner = cluster.spawn<Learner>(workers[0], observers, lr, seed);
@@ -136,9 +129,8 @@ int main(int argc, char** argv) {
       const auto rollouts = all(running, OnError::at_once).get();
       learner.call<&Learner::learn>(rollouts).get();
       for (const Rollout& r : rollouts)
-        for (const double length : r.episodes) rewards.x.push_back(++episodes), rewards.y.push_back(length);
-      const auto last = std::min<int64_t>(20, std::ssize(rewards.y));
-      recent = std::accumulate(rewards.y.end() - last, rewards.y.end(), 0.0) / 20;
+        for (const double length : r.episodes) rewards.add(++episodes, length);
+      if (episodes >= 20) recent = rewards.mean_of_last(20);
       bar.update(done, {{"reward", recent}}, observers * steps);
     }
     bar.finish();

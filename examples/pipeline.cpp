@@ -4,8 +4,8 @@
 
 #include "data/digits.h"
 #include "parallel/pipeline/split.h"
-#include "tools/flags/flags.h"
 #include "tools/draw/timeline.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -20,25 +20,19 @@ struct Net {  // the model, as every worker can make it; each keeps its layers o
 };
 
 int main(int argc, char** argv) {
-  int64_t steps = 100, batch = 256, micro_batches = 8, chunks = 1;
-  double lr = 1e-3;
-  std::string schedule = "auto", picture = "pipeline.svg", trace;
-  bool recompute = false;
-  tools::Flags flags("pipeline",
-                     "Trains a perceptron of 11 layers as a pipeline (troupe run -n 3 pipeline).");
-  flags.add("--steps", steps, "training steps", {2, 1e6})
-      .add("--batch", batch, "digits per step", {1, 4096})
-      .add("--micro-batches", micro_batches, "that a batch is cut into", {1, 1e4})
-      .add("--chunks", chunks, "stages of each worker but the driver's, for interleaved", {1, 15})
-      .add("--schedule", schedule, "gpipe, 1f1b, interleaved, zb-h1, zb-h2, credits(n) or auto")
-      .add("--recompute", recompute, "keep no activations: less memory, more time")
-      .add("--lr", lr, "learning rate", {0, 100})
-      .output("--chart", picture, "picture of the last step (SVG)")
-      .output("--trace", trace, "the same for ui.perfetto.dev (JSON)")
-      .reaches("loss <= 0.5", "in its last step");
-  if (auto code = flags.parse(argc, argv)) return *code;
+  tools::Flags flags("pipeline", "Trains 11 layers as a pipeline (troupe run -n 3 pipeline).");
+  auto& steps = flags.whole("--steps", 100, "training steps", {2, 1e6});
+  auto& batch = flags.whole("--batch", 256, "digits per step", {1, 4096});
+  auto& micro_batches = flags.whole("--micro-batches", 8, "that a batch is cut into", {1, 1e4});
+  auto& chunks = flags.whole("--chunks", 1, "stages of each worker, for interleaved", {1, 15});
+  auto& schedule = flags.text("--schedule", "auto", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, credits(n)");
+  auto& recompute = flags.given("--recompute", "keep no activations: less memory, more time");
+  auto& lr = flags.number("--lr", 1e-3, "learning rate", {0, 100});
+  auto& picture = flags.picture("--chart", "pipeline.svg", "picture of the last step (SVG)");
+  auto& trace = flags.picture("--trace", "", "the same for ui.perfetto.dev (JSON)");
+  if (auto code = flags.reaches("loss <= 0.5", "in its last step").parse(argc, argv)) return *code;
 
-  return launch(hosting<parallel::StageModule<Net>>(), [&](Cluster& cluster) {
+  return launch([&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());
@@ -47,24 +41,20 @@ int main(int argc, char** argv) {
     const auto cuts =
         parallel::balance_by_time(Net::make(), digits.x.slice(0, 0, batch / micro_batches + 1), count);
     const auto parts = parallel::split<Net>(cluster.here(), places, cuts);
-    parallel::Pipeline pipeline(
-        cluster.here(), parts,
-        {.schedule = schedule,
-         .micro_batches = static_cast<int>(micro_batches),
-         .chunks = static_cast<int>(chunks),
-         .checkpoint = recompute ? parallel::Checkpoint::always : parallel::Checkpoint::never});
+    parallel::PipelineOptions options{.schedule = schedule};
+    options.micro_batches = static_cast<int>(micro_batches), options.chunks = static_cast<int>(chunks);
+    if (recompute) options.checkpoint = parallel::Checkpoint::always;
+    parallel::Pipeline pipeline(cluster.here(), parts, options);
     optim::Distributed<optim::Adam> optimizer(parallel::actors_of(parts), {.lr = lr});
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t from = step * batch % (digits.x.size(0) - batch + 1);
       autograd::Context context(cluster);
-      const auto result =
-          pipeline.step(digits.x.slice(0, from, from + batch), digits.y.slice(0, from, from + batch));
+      const auto [x, y] = data::rows(digits, from, batch);
+      const auto result = pipeline.step(Value(x), Value(y));
       optimizer.step(context);
-      if (step % 20 == 0 || step + 1 == steps)
-        std::printf("step %4lld  loss %.4f\n", static_cast<long long>(step), result.loss);
+      if (step % 20 == 0 || step + 1 == steps) std::printf("step %4ld  loss %.4f\n", step, result.loss);
     }
-    std::printf("%s\n", pipeline.step_report().str().c_str());
-    std::printf("picture: %s\n", picture.c_str());
+    std::printf("%s\npicture: %s\n", pipeline.step_report().str().c_str(), picture.c_str());
     tools::write_timeline(picture, pipeline.step_report());
     if (!trace.empty()) tools::write_chrome_trace(trace, pipeline.step_report());
   });

@@ -1,15 +1,12 @@
 // Wide and deep (Cheng et al. 2016): who will click on what? Embedding tables live in two servers, a dense
 // tower is a pipeline of two stages, and two such pipelines train at once. Alone (`recommender`), or
 // `troupe run -n 7 recommender`, a worker for each part, with the same bits.
-#include <cstdio>
 #include <deque>
 
 #include "parallel/data/replicas.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_table.h"
-#include "tools/draw/chart.h"
-#include "tools/flags/flags.h"
-#include "tools/flags/progress.h"
+#include "tools/program.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 using namespace troupe::parallel;
@@ -45,11 +42,8 @@ double area_under_curve(const Tensor& odds, const Tensor& clicked) {
 
 struct Half : nn::ModuleActor<nn::Sequential> {  // of a tower; there are two towers
   using ModuleActor::ModuleActor;
-  // In place of this context's gradients, their mean over the same halves, which live on these workers.
-  Task<void> average(std::string name, std::vector<int64_t> workers) {
-    Replicas group{name, {workers.begin(), workers.end()}};
-    co_await average_gradients(group, parameters());
-  }
+  // In place of this context's gradients, their mean over the same halves.
+  Task<void> average(Replicas group) { co_await average_gradients(group, parameters()); }
 };
 
 struct Bottom : Half {  // ids -> the first layer; and the wide part, a weight for each pair of kinds
@@ -76,21 +70,15 @@ struct Top : Half {  // the rest of the tower, and the sum of both parts -> log-
 };
 
 int main(int argc, char** argv) {
-  int64_t steps = 1000, batch = 256;
-  double lr = 3e-3;
-  uint64_t seed = 0;
-  std::string picture = "recommender.svg";
   tools::Flags flags("recommender", "Learns who clicks on what: tables in servers, and two towers.");
-  flags.add("--steps", steps, "training steps", {1, 1e7})
-      .add("--batch", batch, "showings per step and tower", {4, 1e5})
-      .add("--lr", lr, "of the towers' Adam", {0, 100})
-      .add("--seed", seed, "of what is shown")
-      .output("--chart", picture, "picture of loss and area under the curve (SVG)")
-      .reaches("test loss <= 0.5")
-      .reaches("AUC >= 0.82");
-  if (auto code = flags.parse(argc, argv)) return *code;
+  auto& steps = flags.whole("--steps", 1000, "training steps", {1, 1e7});
+  auto& batch = flags.whole("--batch", 256, "showings per step and tower", {4, 1e5});
+  auto& lr = flags.number("--lr", 3e-3, "of the towers' Adam", {0, 100});
+  auto& seed = flags.seed("of what is shown");
+  auto& picture = flags.picture("--chart", "recommender.svg", "picture of loss and test AUC (SVG)");
+  if (auto code = flags.reaches("test loss <= 0.5").reaches("AUC >= 0.82").parse(argc, argv)) return *code;
 
-  return launch(hosting<Bottom, Top>(), [&](Cluster& cluster) {
+  return launch([&](Cluster& cluster) {
     flags.check_outputs();
     const auto workers = cluster.workers();
     const size_t n = workers.size();  // the servers are the last two, unless there are fewer than 7
@@ -112,14 +100,13 @@ int main(int argc, char** argv) {
     // The second tower starts as the first.
     nn::load_remote_state_dict(bottoms[1], nn::remote_state_dict(bottoms[0]).get()).get();
     nn::load_remote_state_dict(tops[1], nn::remote_state_dict(tops[0]).get()).get();
-    const std::vector<int64_t> homes_of_bottoms{bottoms[0].owner(), bottoms[1].owner()},
-        homes_of_tops{tops[0].owner(), tops[1].owner()};
+    const Replicas lower{"bottoms", {bottoms[0].owner(), bottoms[1].owner()}},
+        upper{"tops", {tops[0].owner(), tops[1].owner()}};
     optim::Distributed<optim::Adam> optimizer({bottoms[0], bottoms[1], tops[0], tops[1]}, {.lr = lr});
     Generator random(seed);
     const auto [test, test_clicked, hidden] = show(4000, random);
     Tensor odds;
-    tools::Series losses{.name = "training loss", .smooth = 8}, areas{.name = "test AUC", .right = true};
-    tools::Progress bar({.total = steps});
+    tools::Training training(picture, "Wide and deep", steps, {.measure = "test AUC"});
     for (int64_t step = 1; step <= steps; ++step) {
       autograd::Context context(cluster);
       std::vector<Future<StepResult>> passes;
@@ -131,24 +118,20 @@ int main(int argc, char** argv) {
       std::vector<Future<void>> shared;
       for (size_t t = 0; t < 2; ++t) {
         shared.push_back(bottoms[t].call<&Bottom::push>(batch));
-        shared.push_back(bottoms[t].call<&Bottom::average>("bottoms", homes_of_bottoms));
-        shared.push_back(tops[t].call<&Top::average>("tops", homes_of_tops));
+        shared.push_back(bottoms[t].call<&Bottom::average>(lower));
+        shared.push_back(tops[t].call<&Top::average>(upper));
       }
       all(shared).get(), optimizer.step(context);
-      const double loss = (results[0].loss + results[1].loss) / 2;
-      losses.x.push_back(static_cast<double>(step)), losses.y.push_back(loss);
-      bar.update(step, {{"loss", loss}}, 2 * batch);
+      training.step((results[0].loss + results[1].loss) / 2, 2 * batch);
       if (step % 25 != 0 && step != steps) continue;
       Tensors parts;
       for (const Value& part : towers[0].forward(Value(test))) parts.push_back(*part.get_if<Tensor>());
       odds = concat(parts, 0);
-      areas.x.push_back(static_cast<double>(step)), areas.y.push_back(area_under_curve(odds, test_clicked));
+      training.measure(area_under_curve(odds, test_clicked));
     }
-    bar.finish();
     const double reached = binary_cross_entropy_with_logits(odds, test_clicked).item();
     const double least = binary_cross_entropy_with_logits(hidden, test_clicked).item();
-    std::printf("test loss %.6f (of the hidden odds %.4f), AUC %.4f (%.4f); picture: %s\n", reached, least,
-                areas.y.back(), area_under_curve(hidden, test_clicked), picture.c_str());
-    tools::write_chart(picture, {"Wide and deep", "step", "loss", "test AUC", {losses, areas}});
+    training.finish("test loss %.6f (of the hidden odds %.4f), AUC %.4f (%.4f)", reached, least,
+                    training.measured(), area_under_curve(hidden, test_clicked));
   });
 }

@@ -1,13 +1,10 @@
 // Logistic regression by three trainers, of which one stalls now and then, under several policies of one
 // parameter server: the picture shows the loss over time.
-#include <chrono>
 #include <cstdio>
 #include <thread>
 
-#include "core/async/future_combinators.h"
 #include "parallel/server/served_parameters.h"
-#include "tools/draw/chart.h"
-#include "tools/flags/flags.h"
+#include "tools/program.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -17,8 +14,7 @@ constexpr int64_t kFeatures = 20;
 std::pair<Tensor, Tensor> points(int64_t count, Generator& random) {
   Generator hidden(42);
   const Tensor x = randn({count, kFeatures}, random), plane = randn({kFeatures}, hidden);
-  const Tensor noise = randn({count}, random);
-  return {x, gt(add(matmul(x, plane), noise), 0.0).to(float32)};
+  return {x, gt(matmul(x, plane) + randn({count}, random), 0.0).to(float32)};
 }
 
 Tensor loss_of(const Tensors& w, const Tensor& x, const Tensor& y) {
@@ -32,11 +28,7 @@ struct Accelerator : Actor {  // stands for the time that a larger model takes
 
 struct Trainer : Actor {
   Trainer(parallel::Served served, uint64_t seed, int64_t step_ms, double stalls)
-      : client(served),
-        device(here().spawn<Accelerator>(here().name())),
-        random(seed),
-        step_ms(step_ms),
-        stalls(stalls) {}
+      : client(served), random(seed), step_ms(step_ms), stalls(stalls) {}
   Task<void> train(int64_t steps) {
     for (int64_t step = 0; step < steps; ++step) {
       const auto [x, y] = points(32, random);
@@ -55,7 +47,7 @@ struct Trainer : Actor {
     co_await left;
   }
   parallel::Client client;
-  RRef<Accelerator> device;
+  RRef<Accelerator> device = here().spawn<Accelerator>(here().name());
   Generator random;
   int64_t step_ms;
   double stalls;
@@ -63,20 +55,15 @@ struct Trainer : Actor {
 };
 
 int main(int argc, char** argv) {
-  int64_t steps = 150, step_ms = 4, trainers = 3;
-  double stalls = 0.15, lr = 0.3;
-  std::string policy, picture = "stalls.svg";
-  tools::Flags flags("stalls",
-                     "Trains under several policies of a parameter server (troupe run -n 3 stalls).");
-  flags.add("--steps", steps, "of each trainer", {1, 1e6})
-      .add("--step-ms", step_ms, "time of a step; eight times as long where it stalls", {0, 1e4})
-      .add("--stalls", stalls, "part of the steps that stall, of all trainers", {0, 1})
-      .add("--trainers", trainers, "how many", {1, 64})
-      .add("--policy", policy, "bsp, ssp(s), async, quorum(k), delayed; empty: bsp, ssp(3) and async")
-      .add("--lr", lr, "learning rate", {0, 100})
-      .output("--chart", picture, "picture of the loss over time (SVG)")
-      .reaches("loss <= 0.25", "with each policy");
-  if (auto code = flags.parse(argc, argv)) return *code;
+  tools::Flags flags("stalls", "Trains under several policies of a server (troupe run -n 3 stalls).");
+  auto& steps = flags.whole("--steps", 150, "of each trainer", {1, 1e6});
+  auto& step_ms = flags.whole("--step-ms", 4, "time of a step; eight times that if it stalls", {0, 1e4});
+  auto& stalls = flags.number("--stalls", 0.15, "part of the steps that stall, of all trainers", {0, 1});
+  auto& trainers = flags.whole("--trainers", 3, "how many", {1, 64});
+  auto& policy = flags.text("--policy", "", "bsp, ssp(s), async, quorum(k) or delayed; empty: several");
+  auto& lr = flags.number("--lr", 0.3, "learning rate", {0, 100});
+  auto& picture = flags.picture("--chart", "stalls.svg", "picture of the loss over time (SVG)");
+  if (auto code = flags.reaches("loss <= 0.25", "with each policy").parse(argc, argv)) return *code;
 
   const auto driver = [&](Cluster& cluster) {
     flags.check_outputs();
@@ -91,10 +78,8 @@ int main(int argc, char** argv) {
           {.options = {{"lr", lr}}, .policy = parallel::ServerPolicy::parse(name), .trainers = trainers});
       std::vector<RRef<Trainer>> actors;
       std::vector<Future<void>> runs;
-      for (int64_t i = 0; i < trainers; ++i) {
-        const auto place = workers[static_cast<size_t>(i + 1) % workers.size()];
-        actors.push_back(cluster.spawn<Trainer>(place, served, i + 1, step_ms, stalls));
-      }
+      for (size_t i = 1; i <= static_cast<size_t>(trainers); ++i)
+        actors.push_back(cluster.spawn<Trainer>(workers[i % workers.size()], served, i, step_ms, stalls));
       const auto start = std::chrono::steady_clock::now();
       for (const auto& t : actors)
         runs.push_back(t.with_timeout(Duration::zero()).call<&Trainer::train>(steps));
@@ -104,22 +89,19 @@ int main(int argc, char** argv) {
         last = over.wait_for(std::chrono::milliseconds(20));
         const Tensors now = parallel::read(served).get();
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-        line.x.push_back(seconds.count());
-        line.y.push_back(loss_of(now, x, y).item());
+        line.add(seconds.count(), loss_of(now, x, y).item());
       }
       over.get();
       const auto report = parallel::report(served).get().at(0);
-      int64_t used = 0, delay = 0;
-      for (const auto& [d, count] : report.delays) used += count, delay += d * count;
-      std::printf("%-8s %5.2f s  loss %.4f  %lld updates, mean delay %.2f, %lld late\n", name.c_str(),
-                  line.x.back(), line.y.back(), static_cast<long long>(report.version),
-                  static_cast<double>(delay) / static_cast<double>(std::max<int64_t>(used, 1)),
-                  static_cast<long long>(report.late));
+      double used = 0, delay = 0;
+      for (const auto& [d, count] : report.delays) used += double(count), delay += double(d * count);
+      std::printf("%-8s %5.2f s  loss %.4f  %ld updates, mean delay %.2f, %ld late\n", name.c_str(),
+                  line.x.back(), line.y.back(), report.version, delay / std::max(used, 1.0), report.late);
       chart.series.push_back(std::move(line));
     }
     std::printf("picture: %s\n", picture.c_str());
     tools::write_chart(picture, chart);
   };
   // A thread for each that computes at the same time, and some for the server and the trainers.
-  return launch(hosting<Accelerator, Trainer>(), driver, {.threads = static_cast<int>(trainers) + 2});
+  return launch(driver, {.threads = static_cast<int>(trainers) + 2});
 }

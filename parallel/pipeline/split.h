@@ -9,15 +9,12 @@
 
 namespace troupe::parallel {
 
-/// Layers [begin, end) of a model, as an actor. `Net` says how the model is made, on whatever worker; list
-/// StageModule<Net> among the hosted types:
+/// Layers [begin, end) of a model, as an actor. `Net` says how the model is made, on whatever worker:
 ///
 ///   struct Net {
-///     static nn::Sequential make() { return nn::Sequential(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128,
-///     10)); } static Tensor loss(const Tensor& output, const Tensor& target) { return cross_entropy(output,
-///     target); }
+///     static nn::Sequential make() { return nn::Sequential(nn::Linear(784, 128), nn::ReLU()); }
+///     static Tensor loss(const Tensor& output, const Tensor& target) { return mse_loss(output, target); }
 ///   };
-///   launch(hosting<StageModule<Net>>(), ...)
 template <class Net>
 struct StageModule final : nn::ModuleActor<nn::Sequential> {
   StageModule(int64_t begin, int64_t end)

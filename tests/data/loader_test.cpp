@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/graph/node.h"
 
 using namespace troupe;
 
@@ -100,4 +101,16 @@ TEST_CASE("a loader that could give nothing sensible is refused", "[data]") {
   const data::Loader loader(counting(5), {});
   CHECK_THROWS_AS(loader.epoch(-1), Error);
   CHECK_THROWS_AS(loader.epoch(0).batch(1), Error);
+}
+
+TEST_CASE("accuracy is the share of labels that have the largest score, and records nothing", "[data]") {
+  const data::Dataset set{Tensor::of(std::vector<float>{1, 0, 0, 1, 3, 2}, {3, 2}),
+                          Tensor::of(std::vector<int64_t>{0, 1, 1})};
+  int64_t batches = 0;
+  const auto scores = [&](const Tensor& x) {
+    CHECK_FALSE(grad_enabled());
+    return ++batches, x;
+  };
+  CHECK(data::accuracy(set, scores, 2) == 2.0 / 3);
+  CHECK(batches == 2);
 }

@@ -19,7 +19,8 @@ std::string run(const std::string& name, const std::vector<std::string>& flags, 
   const std::string chart = (folder.path / "chart.svg").string();
   std::vector<std::string> command{program(name), "--chart", chart};
   command.insert(command.end(), flags.begin(), flags.end());
-  if (processes > 0) command.insert(command.begin(), {kTroupeCommand, "run", "-n", std::to_string(processes)});
+  if (processes > 0)
+    command.insert(command.begin(), {kTroupeCommand, "run", "-n", std::to_string(processes)});
   Process process(command);
   const int code = process.exit_code();
   INFO(process.output << process.errors);
@@ -210,14 +211,18 @@ TEST_CASE("examples with workers refuse flags that they do not know, and values 
                                                   {"recommender", "--batch", "0"},
                                                   {"cartpole", "--goal", "502"},
                                                   {"cartpole", "--observers", "none"},
-                                                  {"rnn_remote", "--epochs", "-1", kText}}) {
+                                                  {"rnn_remote", "--epochs", "-1", kText},
+                                                  {"rnn_remote", "--epochs", "1"},
+                                                  {"char_transformer", kText, kText}}) {
     std::vector<std::string> arguments = command;
     arguments[0] = program(command[0]);
     Process process(arguments);
     CHECK(process.exit_code() == 2);
     INFO(process.errors);
-    CHECK(process.errors.find(command[0] + ": " + (command[1] == "--step" ? "unknown flag" : command[1])) !=
-          std::string::npos);
+    std::string fault = command[1] == "--step" ? "unknown flag" : command[1];
+    if (command.size() == 3 && command[2] == "1") fault = "expects one FILE behind the flags, got none";
+    if (command[1] == kText) fault = "expects one FILE behind the flags, got 2";
+    CHECK(process.errors.find(command[0] + ": " + fault) != std::string::npos);
     CHECK(process.output.empty());
   }
 }
@@ -288,14 +293,13 @@ TEST_CASE("an example whose picture finds no room has said its result before", "
 }
 
 TEST_CASE("examples refuse bad input with one line", "[process]") {
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"char_transformer"},
-                                                  {"char_pipeline", "--layout", "/no/such/file", kText},
-                                                  {"char_transformer", "/no/such/file"},
-                                                  {"char_transformer", "--heads", "3", kText},
-                                                  {"mnist_cnn", "--data", "/no/such/folder"},
-                                                  {"rnn_remote"},
-                                                  {"rnn_remote", "/no/such/file"},
-                                                  {"rnn_remote", "--time", "60000", kText}}) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"char_pipeline", "--layout", "/no/such/file", kText},
+        {"char_transformer", "/no/such/file"},
+        {"char_transformer", "--heads", "3", kText},
+        {"mnist_cnn", "--data", "/no/such/folder"},
+        {"rnn_remote", "/no/such/file"},
+        {"rnn_remote", "--time", "60000", kText}}) {
     std::vector<std::string> arguments = command;
     arguments[0] = program(command[0]);
     Process process(arguments);

@@ -104,6 +104,30 @@ TEST_CASE("files that a program writes are checked before it begins, and nothing
   }
 }
 
+TEST_CASE("flags keep values, and the one file behind them", "[cli]") {
+  std::ostringstream out, err;
+  Flags flags("digits", "Trains.");
+  const auto& steps = flags.whole("--steps", 3, "how many", {1, 100});
+  const auto& lr = flags.number("--lr", 0.1, "rate");
+  const auto& name = flags.text("--name", "a", "which", {"a", "b"});
+  const auto& json = flags.given("--json", "one line");
+  const auto& seed = flags.seed("of all");
+  const auto& chart = flags.picture("--chart", "chart.svg", "picture");
+  const auto& file = flags.file("FILE", "the text");
+  CHECK((steps == 3 && lr == 0.1 && name == "a" && !json && seed == 0 && chart == "chart.svg"));
+  CHECK_FALSE(
+      flags.parse({"--steps", "7", "--lr=1", "--name", "b", "--json", "--seed", "9", "text"}, out, err));
+  CHECK((steps == 7 && lr == 1 && name == "b" && json && seed == 9 && file == "text"));
+  CHECK(flags.parse({"--steps", "101", "text"}, out, err) == 2);
+  CHECK(flags.parse({"one", "two"}, out, err) == 2);
+  CHECK(err.str().find("digits: expects one FILE behind the flags, got 2 (see digits --help)\n") !=
+        std::string::npos);
+  Flags none("digits", "Trains.");
+  none.file("FILE", "the text");
+  CHECK(none.parse({}, out, err) == 2);
+  CHECK(err.str().find("expects one FILE behind the flags, got none") != std::string::npos);
+}
+
 TEST_CASE("help says what a run with the defaults reaches", "[cli]") {
   std::ostringstream out, err;
   Flags flags("digits", "Trains.");

@@ -15,6 +15,7 @@ struct Series {
   /// reaches no further ahead than back.
   double smooth = 0;
 
+  void add(double at, double value) { x.push_back(at), y.push_back(value); }
   /// Mean of the last `count` values, or of all where there are fewer: a result that does not hang on the
   /// last batch. `invalid` without values.
   double mean_of_last(size_t count) const;

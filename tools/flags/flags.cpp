@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <deque>
 #include <iostream>
+#include <variant>
 
 #include "core/base/error.h"
 #include "core/base/stdout.h"
@@ -32,7 +34,7 @@ std::string bounds(const Range& range) {
 }
 
 template <class T>
-T number(const std::string& flag, const std::string& text, const Range& range, const char* kind) {
+T parsed(const std::string& flag, const std::string& text, const Range& range, const char* kind) {
   T value{};
   const char* end = text.data() + text.size();
   auto [stop, code] = std::from_chars(text.data(), end, value);
@@ -60,7 +62,14 @@ struct Flags::Parser {
   std::vector<Row> rows{{"-h, --help", "print this help and exit"},
                         {"    --version", "print the version and exit"}};
   std::vector<std::string> names{"--help", "--version"};
+  std::deque<std::variant<int64_t, uint64_t, double, std::string, bool>> kept;  // of whole(), number(), ...
   std::vector<std::string>* rest = nullptr;
+  std::string* only = nullptr;  // of file(), whose argument is in `files`
+  std::vector<std::string> files;
+  template <class T>
+  T& keep(T initial) {
+    return std::get<T>(kept.emplace_back(std::move(initial)));
+  }
   std::string rest_name, rest_help, goals, footer;
   struct Output {
     std::string flag;
@@ -101,6 +110,7 @@ struct Flags::Parser {
   std::string leftovers() {
     auto left = app.remaining();
     if (!left.empty() && left[0] == "--") left.erase(left.begin());
+    if (left.empty() && only) return fmt::format("expects one {} behind the flags, got none", rest_name);
     if (left.empty()) return "";
     if (left[0].size() > 1 && left[0][0] == '-') {
       const auto flag = left[0].substr(0, left[0].find('='));
@@ -108,6 +118,9 @@ struct Flags::Parser {
     }
     if (!rest) return fmt::format("unexpected argument '{}'", left[0]);
     *rest = std::move(left);
+    if (only && rest->size() != 1)
+      return fmt::format("expects one {} behind the flags, got {}", rest_name, rest->size());
+    if (only) *only = rest->front();
     return "";
   }
 };
@@ -136,20 +149,20 @@ Flags& Flags::bind(const std::string& name, const std::string& help, const std::
 
 Flags& Flags::add(const std::string& name, int64_t& value, const std::string& help, Range range) {
   return bind(name, help, "N", std::to_string(value), [=, &value](const std::string& text) {
-    value = number<int64_t>(longest(name), text, range, "a whole number");
+    value = parsed<int64_t>(longest(name), text, range, "a whole number");
   });
 }
 
 Flags& Flags::add(const std::string& name, uint64_t& value, const std::string& help, Range range) {
   range.low = std::max(range.low, 0.0);
   return bind(name, help, "N", std::to_string(value), [=, &value](const std::string& text) {
-    value = number<uint64_t>(longest(name), text, range, "a whole number");
+    value = parsed<uint64_t>(longest(name), text, range, "a whole number");
   });
 }
 
 Flags& Flags::add(const std::string& name, double& value, const std::string& help, Range range) {
   return bind(name, help, "X", fmt::format("{}", value), [=, &value](const std::string& text) {
-    value = number<double>(longest(name), text, range, "a number");
+    value = parsed<double>(longest(name), text, range, "a number");
   });
 }
 
@@ -170,6 +183,43 @@ Flags& Flags::add(const std::string& name, bool& value, const std::string& help)
   return *this;
 }
 
+const int64_t& Flags::whole(const std::string& name, int64_t initial, const std::string& help, Range range) {
+  auto& value = parser_->keep(initial);
+  return add(name, value, help, range), value;
+}
+
+const double& Flags::number(const std::string& name, double initial, const std::string& help, Range range) {
+  auto& value = parser_->keep(initial);
+  return add(name, value, help, range), value;
+}
+
+const std::string& Flags::text(const std::string& name, std::string initial, const std::string& help,
+                               std::vector<std::string> choices) {
+  auto& value = parser_->keep(std::move(initial));
+  return add(name, value, help, std::move(choices)), value;
+}
+
+const bool& Flags::given(const std::string& name, const std::string& help) {
+  auto& value = parser_->keep(false);
+  return add(name, value, help), value;
+}
+
+const uint64_t& Flags::seed(const std::string& help) {
+  auto& value = parser_->keep(uint64_t{0});
+  return add("--seed", value, help), value;
+}
+
+const std::string& Flags::picture(const std::string& name, std::string initial, const std::string& help) {
+  auto& value = parser_->keep(std::move(initial));
+  return output(name, value, help), value;
+}
+
+const std::string& Flags::file(const std::string& name, const std::string& help) {
+  auto& value = parser_->keep(std::string());
+  parser_->only = &value;
+  return rest(name, parser_->files, help), value;
+}
+
 Flags& Flags::rest(const std::string& name, std::vector<std::string>& value, const std::string& help) {
   parser_->rest = &value;
   parser_->rest_name = name;
@@ -187,6 +237,8 @@ void Flags::check_outputs() const {
   for (const auto& [flag, file, optional] : parser_->outputs)
     if (!optional || !file->empty()) data::AtomicFile(*file, flag.c_str());
 }
+
+const std::string& Flags::program() const { return parser_->program; }
 
 Flags& Flags::reaches(const std::string& goal, const std::string& on) {
   auto& goals = parser_->goals;
@@ -241,6 +293,10 @@ int run_main(const std::string& program, const std::function<void()>& body) {
     std::fprintf(stderr, "%s: error: %s\n", program.c_str(), current_error().what());
     return 1;
   }
+}
+
+int run_main(const Flags& flags, const std::function<void()>& body) {
+  return run_main(flags.program(), [&] { flags.check_outputs(), body(); });
 }
 
 }  // namespace troupe::tools

@@ -1,0 +1,40 @@
+#include "tools/draw/training.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace troupe::tools {
+
+Training::Training(std::string picture, std::string title, int64_t steps, const TrainingOptions& options)
+    : picture_(std::move(picture)),
+      title_(std::move(title)),
+      steps_(steps),
+      epochs_(options.epochs),
+      bar_({.total = steps}),
+      losses_{.name = "training loss", .smooth = options.smooth},
+      measures_{.name = options.measure, .right = !options.same_axis} {}
+
+void Training::step(double loss, int64_t samples, const Progress::Metrics& more) {
+  if (epochs_ > 0 && done_ < steps_)
+    bar_.set_label("epoch " + std::to_string(done_ * epochs_ / steps_ + 1) + "/" + std::to_string(epochs_));
+  losses_.add(static_cast<double>(++done_), loss);
+  Progress::Metrics metrics{{"loss", loss}};
+  metrics.insert(metrics.end(), more.begin(), more.end());
+  bar_.update(done_, metrics, samples);
+}
+
+void Training::finish(const char* result, ...) {
+  bar_.finish();
+  va_list arguments;
+  va_start(arguments, result);
+  std::vprintf(result, arguments);
+  va_end(arguments);
+  std::printf("; picture: %s\n", picture_.c_str());
+  if (!last_line_.empty()) std::printf("%s\n", last_line_.c_str());
+  Chart chart{.title = title_, .x_label = "step", .left_label = "loss", .series = {losses_}};
+  if (!measures_.name.empty()) chart.series.push_back(measures_);
+  if (measures_.right) chart.right_label = measures_.name;
+  write_chart(picture_, chart);
+}
+
+}  // namespace troupe::tools

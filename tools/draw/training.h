@@ -1,0 +1,45 @@
+// A training run as its user follows it: a bar while it goes on, then its result and a chart.
+#pragma once
+#include <string>
+#include <utility>
+
+#include "tools/draw/chart.h"
+#include "tools/flags/progress.h"
+
+namespace troupe::tools {
+
+struct TrainingOptions {
+  int64_t epochs = 0;        ///< that the steps make up; the bar says "epoch 2/5"; 0: it does not
+  double smooth = 8;         ///< as Series::smooth, of the loss
+  std::string measure = {};  ///< "test accuracy", drawn over the right axis; empty: none
+  bool same_axis = false;    ///< the measure is drawn over the left axis, as the loss is
+};
+
+/// One thread.
+class Training {
+ public:
+  /// The file and the title of the chart (SVG), and how many steps there will be. `invalid` as Progress.
+  Training(std::string picture, std::string title, int64_t steps, const TrainingOptions& options = {});
+  /// A step is done: its loss, how many samples it took, and what the bar shows beside the loss.
+  void step(double loss, int64_t samples, const Progress::Metrics& more = {});
+  /// The value of the measure after the last step.
+  void measure(double value) { measures_.add(static_cast<double>(done_), value); }
+  /// Prints a line on standard output, above the bar.
+  void print(const std::string& line) { bar_.print(line); }
+  /// A line that finish() prints behind its own.
+  void set_last_line(std::string line) { last_line_ = std::move(line); }
+  /// Ends the bar, prints "<result>; picture: <file>", the result as printf does, and writes the chart.
+  void finish(const char* result, ...) __attribute__((format(printf, 2, 3)));
+
+  /// Mean of the losses of the last steps, and the last measure. `invalid` before there is one.
+  double loss(size_t count = 1) const { return losses_.mean_of_last(count); }
+  double measured() const { return measures_.mean_of_last(1); }
+
+ private:
+  std::string picture_, title_, last_line_;
+  int64_t steps_, epochs_, done_ = 0;
+  Progress bar_;
+  Series losses_, measures_;
+};
+
+}  // namespace troupe::tools
