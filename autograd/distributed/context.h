@@ -16,7 +16,7 @@ struct BackwardOptions {
 /// workers.
 ///
 ///   autograd::Context step(cluster);
-///   Tensor loss = cross_entropy(b.call<&Output::forward>(a.call<&Hidden::forward>(x)).get(), y);
+///   Tensor loss = cross_entropy(b(a(x)).get(), y);
 ///   step.backward(loss);
 ///   optimizer.step(step);
 ///
