@@ -78,8 +78,9 @@ class [[nodiscard]] Future {
 
   bool valid() const { return static_cast<bool>(state_); }
   bool is_ready() const { return state("is_ready()").ready.is_set(); }
-  /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor: co_await
-  /// instead.
+  /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor, in a
+  /// callback that was added there too, and whether the value is there or not, so that no program works by
+  /// luck: co_await instead, or peek().
   T get() const {
     const Result<T>& r = wait();
     if constexpr (std::is_void_v<T>)
@@ -87,18 +88,20 @@ class [[nodiscard]] Future {
     else
       return r.value();
   }
-  /// Blocks until value or error is there.
+  /// Blocks until value or error is there; `invalid` as get().
   const Result<T>& wait() const {
-    if (state("get()").ready.is_set()) return *state_->result;
+    const bool ready = state("get()").ready.is_set();
     check_may_block("Future::get");
+    if (ready) return *state_->result;
     check_process("Future::get");
     wait_until(state_->ready, TimePoint::max());
     return *state_->result;
   }
-  /// False if nothing arrived within `timeout`.
+  /// False if nothing arrived within `timeout`; `invalid` as get().
   bool wait_for(Duration timeout) const {
-    if (state("wait_for()").ready.is_set()) return true;
+    const bool ready = state("wait_for()").ready.is_set();
     check_may_block("Future::wait_for");
+    if (ready) return true;
     check_process("Future::wait_for");
     timeout =
         std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time

@@ -24,9 +24,25 @@ struct Echo : Actor {
   std::tuple<int64_t, Tensor> both(Tensor t) { return {t.numel(), t}; }
   void nothing() {}
   void fails(std::string what) { throw std::runtime_error(what); }
-  void blocks() {
+  void blocks(bool ready) {
     Promise<void> p;
+    if (ready) p.set();
     p.future().get();
+  }
+  Task<int64_t> blocks_late(RRef<Echo> other) {
+    const auto answer = other.call<&Echo::add>(1);
+    co_await answer;
+    co_return answer.get();
+  }
+  Task<int64_t> blocks_in_callback() {
+    const auto ready = Future<int64_t>::ready(1);
+    const auto made = ready.then([ready](int64_t) { return ready.get(); });
+    co_return co_await made;
+  }
+  Task<int64_t> looks(RRef<Echo> other) {
+    const auto answer = other.call<&Echo::add>(1);
+    co_await answer;
+    co_return answer.peek()->value() + co_await answer;
   }
   Task<int64_t> relay(RRef<Echo> other, int64_t n) {
     const int64_t got = co_await other.call<&Echo::add>(n);
@@ -46,9 +62,10 @@ struct Echo : Actor {
   Task<void> abandoned() { co_await hopeless(); }
   Promise<void> silent;
   int64_t count;
-  static constexpr auto remote = methods<&Echo::add, &Echo::text, &Echo::tensor, &Echo::both, &Echo::nothing,
-                                         &Echo::fails, &Echo::blocks, &Echo::relay, &Echo::ping_pong,
-                                         &Echo::waits_twice, &Echo::never, &Echo::abandoned>;
+  static constexpr auto remote =
+      methods<&Echo::add, &Echo::text, &Echo::tensor, &Echo::both, &Echo::nothing, &Echo::fails,
+              &Echo::blocks, &Echo::blocks_late, &Echo::blocks_in_callback, &Echo::looks, &Echo::relay,
+              &Echo::ping_pong, &Echo::waits_twice, &Echo::never, &Echo::abandoned>;
 };
 
 struct Other : Actor {
@@ -187,10 +204,20 @@ TEST_CASE("spawning a type that the program does not have names those that it ha
 
 TEST_CASE("blocking inside an actor is an error that says what to do") {
   auto cluster = Cluster::in_process(2, hosting<Echo>());
-  auto a = cluster->spawn<Echo>("w1", 0);
-  const Error e = error_of([&] { a.call<&Echo::blocks>().get(); });
-  CHECK(e.kind() == ErrorKind::invalid);
-  CHECK_THAT(e.what(), Catch::Contains("co_await"));
+  auto a = cluster->spawn<Echo>("w1", 0), b = cluster->spawn<Echo>("w0", 0);
+  const std::function<void()> uses[] = {
+      [&] { a.call<&Echo::blocks>(false).get(); },
+      [&] { a.call<&Echo::blocks>(true).get(); },
+      [&] { a.call<&Echo::blocks_late>(b).get(); },
+      [&] { a.call<&Echo::blocks_in_callback>().get(); },
+      [&] { b.local([](Echo&) { Future<int64_t>::ready(1).get(); }).get(); },
+  };
+  for (const auto& use : uses) {
+    const Error e = error_of(use);
+    CHECK(e.kind() == ErrorKind::invalid);
+    CHECK_THAT(e.what(), Catch::Contains("would block inside an actor") && Catch::Contains("co_await"));
+  }
+  CHECK(a.call<&Echo::looks>(b).get() == 4);
 }
 
 TEST_CASE("coroutine methods wait without blocking their actor") {

@@ -359,20 +359,33 @@ TEST_CASE("callbacks run in the frame of whoever added them") {
   CHECK(frame().context == 0);
 }
 
-TEST_CASE("blocking inside an actor is refused, and taking what is there is not") {
+TEST_CASE("waiting inside an actor is refused whether the value is there or not, and looking is not") {
   const Promise<int> p;
   const std::string what = "Layer::forward of w1/Layer#3";
   int actor = 0;
+  const Future<int> f = p.future();
+  std::string in_callback;
   const FrameScope scope(Frame{.actor = &actor, .what = &what});
   const std::string advice =
       " would block inside an actor (Layer::forward of w1/Layer#3): make the method a coroutine (Task<T>) "
       "and co_await the future";
-  CHECK(invalid_text([&] { p.future().get(); }) == "[Future::get]" + advice);
-  CHECK(invalid_text([&] { p.future().wait(); }) == "[Future::get]" + advice);
-  CHECK(invalid_text([&] { p.future().wait_for(Duration(1)); }) == "[Future::wait_for]" + advice);
-  p.set(2);
-  CHECK(p.future().get() == 2);
-  CHECK(p.future().wait_for(Duration(1)));
+  f.on_ready([&](const Result<int>&) { in_callback = invalid_text([&] { f.get(); }); });
+  for (const bool ready : {false, true}) {
+    INFO("ready " << ready);
+    if (ready) p.set(2);
+    CHECK(f.is_ready() == ready);
+    CHECK(invalid_text([&] { f.get(); }) == "[Future::get]" + advice);
+    CHECK(invalid_text([&] { f.wait(); }) == "[Future::get]" + advice);
+    CHECK(invalid_text([&] { f.wait_for(Duration(1)); }) == "[Future::wait_for]" + advice);
+  }
+  CHECK(in_callback == "[Future::get]" + advice);
+  CHECK(f.peek()->value() == 2);
+  int given = 0;
+  (void)f.then([&](int n) { given = n; });
+  CHECK(given == 2);
+  const FrameScope outside{Frame()};
+  CHECK(f.get() == 2);
+  CHECK(f.wait_for(Duration(1)));
 }
 
 TEST_CASE("a result is a value or an error") {
