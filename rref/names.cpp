@@ -24,7 +24,7 @@ Future<void> RefTable::set_name(const Handle& handle, const std::string& name) {
     return worker()
         .call({id.owner, kNoWorker, 0}, "naming of " + handle.type() + " '" + name + "'",
               net::method_id(kSetName),
-              {number(id.creator), number(id.number), Value(handle.type()), Value(name)})
+              {number(id.creator), number(id.number), Value(handle.type()), Value(name)}, {.detached = true})
         .then([](const Value&) {});
   } catch (...) {
     return Future<void>::failed(current_error());
@@ -36,7 +36,7 @@ Future<void> RefTable::drop_name(const std::string& full) {
   actors::Worker& worker = this->worker();
   return worker
       .call({worker.members().id_of(where), kNoWorker, 0}, "dropping of " + full, net::method_id(kDropName),
-            {Value(name)})
+            {Value(name)}, {.detached = true})
       .then([](const Value&) {});
 }
 

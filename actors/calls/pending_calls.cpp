@@ -151,8 +151,17 @@ PendingCalls::Expired PendingCalls::expire(TimePoint now) {
     for (auto at = calls_.begin(); at != calls_.end();) {
       const auto entry = at++;
       PendingCall& call = entry->second;
-      if (call.limit.end <= now) {
+      if (call.limit.end <= now && !call.detached) {
         out.calls.push_back(remove(entry));
+        continue;
+      }
+      if (call.limit.end <= now) {  // it goes on, and who waited is told
+        out.calls.push_back({entry->first,
+                             {.caller = call.caller,
+                              .promise = call.promise,
+                              .limit = std::exchange(call.limit, {}),
+                              .status = call.status,
+                              .left = call.left}});
         continue;
       }
       if (next_event(call) <= now) {

@@ -2,9 +2,9 @@
 // has ended, and who has to be told, is returned.
 //
 // A call ends once: with its reply, its deadline, the end of its callee, or because nobody wants it any more.
-// Who gives it up tells the callee, but never before the call itself has left: a call given up while another
-// thread sends it is told by that thread. Calls for which there is no room (actors/calls/flow_control.h) wait
-// here.
+// One that is detached (CallOptions) ends with its reply or its callee alone. Who gives it up tells the
+// callee, but never before the call itself has left: a call given up while another thread sends it is told by
+// that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -33,6 +33,7 @@ struct PendingCall {
   Ref<Cancellable> local = {};  ///< the call itself, if its callee is on this worker
   bool to_actor = false;        ///< services are not told, and take no room
   bool quiet = false;           ///< nobody waits for the answer, but it gives back the room
+  bool detached = false;        ///< its callee handles it, whoever has given up waiting
   // ---- of PendingCalls
   bool sent = false;
   bool asked = false;       ///< its callee, what it is doing

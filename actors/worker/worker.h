@@ -47,6 +47,9 @@ struct CallOptions {
   std::optional<Duration> timeout;
   bool one_way = false;  ///< no reply: the future is ready at once
   uint64_t keep = 0;     ///< one-way: the number, of this worker, of the object that the result becomes there
+  /// For what changes something: it is handled although its future has gone, was cancelled, or its time has
+  /// passed. These end the wait for the answer alone.
+  bool detached = false;
   std::optional<OnFull> on_full;  ///< empty: the worker's
 };
 

@@ -40,6 +40,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   pending.to_actor = to_actor;
   pending.by = frame().call;
   pending.quiet = told;
+  pending.detached = options.detached;
   const Promise<Value> promise = pending.promise;
   const auto future = promise.future();
   if (to_actor && !options.one_way) CallScope::gather(future);
@@ -62,9 +63,9 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     if (!told) pending.limit = limit_of(options);
     if (const Limit& limit = pending.limit; limit.end != TimePoint::max()) {
       const auto left = std::chrono::duration_cast<std::chrono::microseconds>(limit.end - limit.made);
-      if (left.count() <= 0)
+      if (left.count() <= 0 && !options.detached)
         throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
-      call.timeout_us = left.count();
+      if (!options.detached) call.timeout_us = left.count();
     }
     call.id = !options.one_way || told ? pending_.next_id() : 0;
     for (auto& i : interceptors_) {
@@ -99,7 +100,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (added.verdict == PendingCalls::Added::waits) {
         prepared = 0;
         if (added.drain) drain(target.owner);
-        if (!told) promise.waits_for(Canceller::source(canceller_, id));
+        if (!told && !options.detached) promise.waits_for(Canceller::source(canceller_, id));
         const Frame& at = frame();
         if (!at.actor && !at.callback && options_.timer_thread) (void)added.left->wait();
         return told ? Future<Value>::ready(Value()) : future;
@@ -117,7 +118,8 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (auto why = members_.loss(target.owner)) throw *why;
     }
     if (options.one_way) return Future<Value>::ready(Value());
-    if (to_actor && !future.is_ready()) promise.waits_for(Canceller::source(canceller_, id));
+    if (to_actor && !options.detached && !future.is_ready())
+      promise.waits_for(Canceller::source(canceller_, id));
   } catch (...) {
     Error error = current_error();
     for (size_t i = 0; i < prepared; ++i) interceptors_[i]->call_not_sent(call);

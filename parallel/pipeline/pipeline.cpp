@@ -303,7 +303,8 @@ Future<void> Pipeline::forwards_done() { return runners_.back().call<&Runner::af
 
 Future<void> Pipeline::keep_versions() {
   std::vector<Future<Value>> told;
-  for (const Stage& stage : stages_) told.push_back(stage.part.actor.call(kKeepVersions, {}));
+  for (const Stage& stage : stages_)
+    told.push_back(stage.part.actor.call(kKeepVersions, {}, {.detached = true}));
   return all(told).then([](const ValueList&) {});
 }
 

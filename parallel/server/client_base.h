@@ -38,6 +38,24 @@ auto ask_all(const std::vector<RRef<S>>& servers, const A&... args) {
   return all(asked);
 }
 
+/// The same for what changes something, with the method's name: all servers handle it, whatever becomes of
+/// the future.
+template <class S>
+Future<void> change_all(const std::vector<RRef<S>>& servers, const std::string& method, const ValueList& args,
+                        std::optional<Duration> timeout = {}) {
+  check_servers(servers.size(), "[server]");
+  std::vector<Future<Value>> told;
+  told.reserve(servers.size());
+  for (const auto& server : servers) {
+    try {
+      told.push_back(AnyRef(server).call(method, args, {.timeout = timeout, .detached = true}));
+    } catch (...) {
+      told.push_back(Future<Value>::failed(current_error()));
+    }
+  }
+  return all(told).then([](const ValueList&) {});
+}
+
 /// What became of a push in all parts: the least version; late if it was in one.
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes);
 
@@ -47,7 +65,7 @@ class Membership {
  public:
   /// Joins. `what` starts the text of errors: "[server]".
   Membership(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
-      : tickets(servers.size()), servers_(std::move(servers)) {
+      : tickets(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
     actors::Worker& worker = servers_[0].worker();
     name_ = options.name.empty() ? worker.name() + "#" + std::to_string(worker.next_number()) : options.name;
@@ -60,7 +78,7 @@ class Membership {
 
   Future<void> leave() {
     there_ = false;
-    return ask_all<&S::leave>(servers_, name_).then([](const auto&) {});
+    return change_all(servers_, "leave", {Value(name_)}, timeout_);
   }
   /// Leaves without waiting, unless it has left.
   void part() {
@@ -103,6 +121,7 @@ class Membership {
 
  private:
   std::vector<RRef<S>> servers_;
+  std::optional<Duration> timeout_;  // of calls; empty: the worker's
   std::string name_;
   bool there_ = true;
   // Kept: a call that nobody waits for may be cancelled.

@@ -129,12 +129,11 @@ Future<Tensors> read(const Served& served, int64_t at_least) {
 }
 
 Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
-  return ask_all<&Server::set_policy>(served.servers, policy).then([](const auto&) {});
+  return change_all(served.servers, "set_policy", {actors::to_value(policy)});
 }
 
 Future<void> set_options(const Served& served, const ValueMap& changed) {
-  return ask_all<&Server::set_options>(served.servers, std::map<std::string, Value>(changed))
-      .then([](const auto&) {});
+  return change_all(served.servers, "set_options", {Value(changed)});
 }
 
 Future<std::vector<ServerReport>> report(const Served& served) {

@@ -103,11 +103,10 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
 }
 
 Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
-  return ask_all<&Table::set_policy>(table.servers, policy).then([](const auto&) {});
+  return change_all(table.servers, "set_policy", {actors::to_value(policy)});
 }
 Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
-  return ask_all<&Table::set_options>(table.servers, std::map<std::string, Value>(changed))
-      .then([](const auto&) {});
+  return change_all(table.servers, "set_options", {Value(changed)});
 }
 Future<std::vector<ServerReport>> report(const ServedTable& table) {
   return ask_all<&Table::report>(table.servers);

@@ -191,3 +191,48 @@ TEST_CASE("calls of a worker that is gone are found together") {
   calls.clear();
   CHECK(calls.size() == 0);
 }
+
+TEST_CASE("a detached call past its deadline tells who waited, and goes on until it is answered") {
+  PendingCalls pending({.bytes = 1, .messages = 1});
+  const ObjectId actor{kCallee, kCaller, 1};
+  const auto add = [&](bool detached) {
+    PendingCall call;
+    call.caller.to = kCallee;
+    call.to_actor = true;
+    call.detached = detached;
+    call.limit = {.made = TimePoint(), .end = TimePoint() + 10ms};
+    const uint64_t id = pending.next_id();
+    net::Call message;
+    const auto added = pending.add(id, std::move(call), &message, actor, 1, OnFull::wait);
+    if (added.drain) CHECK_FALSE(pending.next(kCallee));  // no room yet
+    return std::pair(id, added.verdict);
+  };
+  const auto [first, leaves] = add(true);
+  REQUIRE(leaves == PendingCalls::Added::leaves);
+  REQUIRE(pending.sent(first));
+  const auto [second, waits] = add(true);  // for room
+  REQUIRE(waits == PendingCalls::Added::waits);
+  const auto [third, plain] = add(false);
+  REQUIRE(plain == PendingCalls::Added::waits);
+
+  const auto expired = pending.expire(TimePoint() + 10ms);
+  REQUIRE(expired.calls.size() == 3);
+  for (const GivenUp& g : expired.calls) CHECK_FALSE(g.tell);
+  CHECK(pending.size() == 2);
+  CHECK(expired.next == TimePoint::max());  // once
+  CHECK(pending.expire(TimePoint() + 20ms).calls.empty());
+
+  bool room = false;
+  CHECK(pending.take(first, kCallee, room));
+  REQUIRE(room);
+  auto next = pending.next(kCallee);
+  REQUIRE(next);
+  CHECK(next->id == second);
+  next->left.set();
+  CHECK(pending.sent(second));
+  room = false;
+  CHECK(pending.take(second, kCallee, room));
+  CHECK_FALSE(pending.next(kCallee));
+  CHECK(pending.size() == 0);
+  CHECK(pending.in_flight().messages == 0);
+}

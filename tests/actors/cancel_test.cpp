@@ -284,6 +284,39 @@ TEST_CASE("a call that is dropped before it has started is not run", "[calls]") 
   until_zero(*cluster, "pending_calls");
 }
 
+TEST_CASE("a detached call is run although its future went, was cancelled, or failed at its deadline",
+          "[calls]") {
+  auto cluster = Cluster::in_process(2, hosting<Busy>());
+  for (const char* where : {"w0", "w1"}) {
+    std::latch started(1), go_on(1);
+    Busy::started = &started, Busy::go_on = &go_on, Busy::counted = 0;
+    auto busy = cluster->spawn<Busy>(where);
+    const auto count = [&](std::optional<Duration> timeout = {}) {
+      return AnyRef(busy).call("count", {}, {.timeout = timeout, .detached = true});
+    };
+    const auto holds = busy.call<&Busy::holds>();
+    started.wait();
+    { const auto dropped = count(); }
+    {
+      const auto dropped = count().then([](const Value&) {});
+    }
+    const auto cancelled = count(), late = count(1ns);
+    cancelled.cancel();
+    CHECK(error_of([&] { cancelled.get(); }).kind() == ErrorKind::cancelled);
+    CHECK(error_of([&] { late.get(); }).kind() == ErrorKind::deadline);
+    {
+      CallScope left;
+      (void)count();
+    }
+    const auto wanted = count();
+    go_on.count_down();
+    CHECK(*wanted.get().get_if<int64_t>() == 6);
+    holds.get();
+  }
+  until_zero(*cluster, "unanswered_calls");
+  until_zero(*cluster, "pending_calls");
+}
+
 TEST_CASE("a plain method runs to its end, may look whether anybody waits, and its result is given back",
           "[calls]") {
   auto cluster = Cluster::in_process(3, hosting<Busy, Link>());

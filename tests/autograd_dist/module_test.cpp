@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <latch>
 
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
@@ -24,7 +25,12 @@ struct Block : nn::Module {
 struct Shard : nn::ModuleActor<Block> {
   Shard(int64_t in, int64_t out, uint64_t seed) : ModuleActor(in, out, seed) {}
   Tensor forward(Tensor x) { return net.forward(x); }
-  static constexpr auto remote = methods<&Shard::forward>;
+  void holds() {
+    started->count_down();
+    go_on->wait();
+  }
+  static inline std::latch *started = nullptr, *go_on = nullptr;
+  static constexpr auto remote = methods<&Shard::forward, blocking<&Shard::holds>>;
 };
 
 // Uses a module that somebody has sent it.
@@ -77,6 +83,35 @@ TEST_CASE("parameters, states and modes of a module are read and set from afar")
   const Error e = error_of([&] { nn::remote_parameters(plain).get(); });
   CHECK(e.kind() == ErrorKind::invalid);
   CHECK_THAT(e.what(), Contains("has no module, nor a tensor that needs gradients"));
+}
+
+TEST_CASE("what is set in a busy module takes effect although nobody keeps the future") {
+  auto cluster = Cluster::in_process(2, hosting<Shard>());
+  for (const char* where : {"w0", "w1"}) {
+    std::latch started(1), go_on(1);
+    Shard::started = &started, Shard::go_on = &go_on;
+    auto a = cluster->spawn<Shard>(where, 3, 4, uint64_t{1}),
+         other = cluster->spawn<Shard>("w0", 3, 4, uint64_t{2});
+    NoGradGuard guard;
+    (void)other.call<&Shard::forward>(Tensor::full({2, 3}, 1)).get();  // its masks go on
+    const auto state = nn::remote_state_dict(other).get(), random = nn::remote_rng_state(other).get();
+    const auto holds = a.call<&Shard::holds>();
+    started.wait();
+    (void)nn::set_remote_training(a, false);
+    (void)nn::load_remote_state_dict(a, state);
+    (void)nn::load_remote_rng_state(a, random);
+    (void)cluster->set_name(a, "shard");
+    go_on.count_down();
+    holds.get();
+    CHECK_FALSE(nn::remote_training(a).get());
+    CHECK(bit_equal(nn::remote_state_dict(a).get().at("fc.weight"), state.at("fc.weight")));
+    const auto now = nn::remote_rng_state(a).get();
+    REQUIRE(now.size() == random.size());
+    for (const auto& [name, t] : random) CHECK(bit_equal(now.at(name), t));
+    CHECK(cluster->lookup<Shard>(where + std::string("/shard")).get() == a);
+    (void)cluster->drop_name(where + std::string("/shard"));
+    CHECK(cluster->here().names(where).get().empty());
+  }
 }
 
 TEST_CASE("an actor around a module is trained from afar") {

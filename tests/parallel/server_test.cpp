@@ -1,5 +1,7 @@
 // Servers of dense parameters: exact updates, waiting, trainers that come and go, and input that is wrong.
 #include <catch2/catch.hpp>
+#include <latch>
+#include <thread>
 
 #include "optim/optim.h"
 #include "parallel/server/served_table.h"
@@ -474,4 +476,24 @@ TEST_CASE("a step moves the bytes of its gradients and of its values, and at mos
     CHECK(at("w1", "w2") - down >= 3 * 4 * n);
     CHECK(at("w1", "w2") - down <= 1.02 * 3 * 4 * n);
   }
+}
+
+TEST_CASE("a busy server is told its policy and who left although nobody keeps the futures") {
+  auto cluster = Cluster::in_process(1, hosting<Server>());
+  const Served served = serve(cluster->here(), {"w0"}, {some({4}, 1)}, with_policy("bsp"));
+  Client client(served, {.name = "t0"});
+  REQUIRE(parallel::report(served).get().at(0).trainers == std::vector<std::string>{"t0"});
+  std::latch started(1), go_on(1);
+  std::thread holds([&] {
+    const auto held = served.servers[0].local([&](Server&) { started.count_down(), go_on.wait(); });
+    held.get();
+  });
+  started.wait();
+  (void)set_policy(served, ServerPolicy::parse("async"));
+  (void)client.leave();
+  go_on.count_down();
+  holds.join();
+  const ServerReport report = parallel::report(served).get().at(0);
+  CHECK(report.policy == ServerPolicy::parse("async").str());
+  CHECK(report.trainers.empty());
 }

@@ -127,16 +127,19 @@ void install_modules(actors::Worker& worker) {
   worker.add_actor_method(kRngState, rng_state);
 }
 
+// Setters take effect although nobody keeps their future.
+static Future<void> set(const AnyRef& actor, const char* method, Value what) {
+  return actor.call(method, {std::move(what)}, {.detached = true}).then([](const Value&) {});
+}
+
 Future<State> remote_parameters(const AnyRef& actor) { return asked_for(actor, kParameters); }
 Future<State> remote_state_dict(const AnyRef& actor) { return asked_for(actor, kStateDict); }
 
 Future<void> load_remote_state_dict(const AnyRef& actor, State state) {
-  return actor.call(kLoad, {actors::to_value(std::move(state))}).then([](const Value&) {});
+  return set(actor, kLoad, actors::to_value(std::move(state)));
 }
 
-Future<void> set_remote_training(const AnyRef& actor, bool on) {
-  return actor.call(kTrain, {Value(on)}).then([](const Value&) {});
-}
+Future<void> set_remote_training(const AnyRef& actor, bool on) { return set(actor, kTrain, Value(on)); }
 
 Future<bool> remote_training(const AnyRef& actor) {
   return actor.call(kTraining, {}).then([](const Value& v) { return actors::from_value<bool>(v); });
@@ -147,7 +150,7 @@ Future<State> remote_rng_state(const AnyRef& actor) {
 }
 
 Future<void> load_remote_rng_state(const AnyRef& actor, State state) {
-  return actor.call(kRngState, {actors::to_value(std::move(state))}).then([](const Value&) {});
+  return set(actor, kRngState, actors::to_value(std::move(state)));
 }
 
 }  // namespace troupe::nn

@@ -36,9 +36,9 @@ void install_modules(actors::Worker& worker);
 
 /// The functions below send a message to the actor and do not wait. They work on the module of a ModuleActor;
 /// of another actor on what its constructor made, with the names "0.weight", "1.bias", ... in the order of
-/// construction, "tensor0",
-/// ... for its own tensors (Actor::parameters). `invalid` if there is nothing of the kind, unless said
-/// otherwise.
+/// construction, and "tensor0", ... for its own tensors (Actor::parameters). `invalid` if there is nothing of
+/// the kind, unless said otherwise. Those that set something take effect also if their future is dropped, or
+/// its deadline passes.
 ///
 /// The values of its parameters by name, as they are when the message is handled; copies.
 Future<std::map<std::string, Tensor>> remote_parameters(const AnyRef& actor);
