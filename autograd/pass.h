@@ -366,7 +366,10 @@ class Pass {
       const Tensor leaf = node.leaf();
       const Tensor& grad = grads[0];
       if (grad.shape() != leaf.shape() || grad.dtype() != leaf.dtype())
-        throw_invalid("[backward] the gradient of a leaf " + leaf.str() + " came out as " + grad.str());
+        throw_invalid("[backward] the gradient of a leaf " + leaf.str() + " came out as " + grad.str() +
+                      (grad.shape() == leaf.shape()
+                           ? ": if its module was given another dtype since, run the forward pass again"
+                           : ""));
       sink_->accumulate(leaf, grad);
       grads.clear();
     }

@@ -12,7 +12,7 @@
 #include <typeinfo>
 
 #include "core/base/error.h"
-#include "core/graph/inplace_write.h"
+#include "core/graph/copy_on_write.h"
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
 #include "nn/module_registry.h"
@@ -243,38 +243,39 @@ void Module::observe(const Observer* observer) {
   for (Module* m : all) m->observer_ = observer;
 }
 
-void Module::replace(const std::function<Tensor(const Tensor&)>& make) {
-  std::vector<std::pair<Tensor*, Tensor>> places;
+void Module::convert(const std::function<Tensor(const Tensor&)>& make) {
+  struct Change {
+    Tensor* place;
+    Tensor fresh, grad;
+  };
+  std::vector<Change> changes;
   std::map<const TensorImpl*, Tensor> made;  // shared ones stay shared
   const auto one = [&](const std::string&, Tensor& t) {
     Tensor& fresh = made[t.impl()];
-    if (!fresh.defined()) {
-      fresh = make(t);
-      if (!fresh.same_as(t) && t.requires_grad()) fresh.set_requires_grad();
-    }
-    places.emplace_back(&t, fresh);
+    if (!fresh.defined()) fresh = make(t);
+    if (!fresh.same_as(t)) changes.push_back({&t, fresh, t.grad().defined() ? make(t.grad()) : Tensor()});
   };
   walk(*this, "", one, one);
-  for (auto& [place, fresh] : places) *place = fresh;  // only once all are there
+  for (auto& [place, fresh, grad] : changes) {  // only once all are there
+    if (!place->is_leaf()) {                    // others hold it as the result that it is
+      *place = place->requires_grad() ? fresh.set_requires_grad() : fresh;
+    } else if (place->storage() != fresh.storage()) {
+      replace_data(*place, fresh, "Module::to");
+      if (grad.defined()) place->set_grad(std::move(grad));
+    }
+  }
 }
 
 void Module::to(DType dtype) {
   if (!is_floating(dtype)) throw_invalid("[nn] parameters must be floating, not " + std::string(name(dtype)));
-  replace([dtype](const Tensor& t) {
-    if (t.dtype() == dtype || !is_floating(t.dtype())) return t;
-    const Tensor fresh = Tensor::empty(t.shape(), dtype, t.device());
-    copy_elements(fresh, t);
-    return fresh;
+  convert([dtype](const Tensor& t) {
+    return t.dtype() == dtype || !is_floating(t.dtype()) ? t : converted_data(t, dtype, t.device());
   });
 }
 
 void Module::to(Device device) {
-  replace([device](const Tensor& t) {
-    if (t.device() == device) return t;
-    const Tensor fresh = Tensor::empty(t.shape(), t.dtype(), device);
-    copy_elements(fresh, t);
-    return fresh;
-  });
+  convert(
+      [device](const Tensor& t) { return t.device() == device ? t : converted_data(t, t.dtype(), device); });
 }
 
 std::map<std::string, Tensor> Module::state_dict() {

@@ -81,9 +81,10 @@ class Module {
   bool training() const { return training_; }
   /// Drops the `.grad` of all parameters.
   void zero_grad();
-  /// Puts a tensor of that dtype, or on that device, in the place of each floating parameter and buffer (for
-  /// a device: of each); without `.grad`. Shared ones stay shared within this module. Make optimizers and
-  /// copies afterwards: what they hold are the tensors of before. `invalid` unless dtype is floating.
+  /// Gives each floating parameter and buffer (for a device: each), and its `.grad`, that dtype or device.
+  /// They stay the tensors that they were: optimizers, copies of the module and whoever else holds them train
+  /// and see what they are now. A pass that was recorded before gives them no gradients: run the forward
+  /// pass again. `invalid`, with nothing changed, unless dtype is floating.
   void to(DType dtype);
   void to(Device device);
 
@@ -123,7 +124,7 @@ class Module {
 
  private:
   friend class Layer;
-  void replace(const std::function<Tensor(const Tensor&)>& make);
+  void convert(const std::function<Tensor(const Tensor&)>& make);
   // Whether a call is to be looked at: calls 1, 2, 4, 8, ... of those that are recorded.
   bool due() {
     if (!grad_enabled()) return false;

@@ -111,6 +111,7 @@ void Optimizer::step(const Tensors& grads, double scale) {
     }
     if (state.missed > 0) state.missed = 0;
     const Tensor& p = params_[i];
+    fit(state, p);
     while (state.slots.size() < slot_count[group_of_[i]])
       state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype())));
     step_one(group_of_[i], p, {grads[i], maximizes(group_of_[i]) ? -scale : scale}, state);
@@ -135,6 +136,15 @@ void Optimizer::step_one(size_t group, const Tensor& p, const Gradient& grad, St
     state.master = widened(p);
   update(group, state.master, {widened(g), scale}, state.slots, ++state.step);
   write(p, state.master);
+}
+
+// The state in the dtype that the parameter has now.
+void Optimizer::fit(State& state, const Tensor& p) {
+  for (Tensor& slot : state.slots) slot = ops::to(slot, compute_dtype(p.dtype()));
+  if (!is_half(p.dtype()))
+    state.master = {};
+  else if (state.step > 0 && !state.master.defined())
+    state.master = widened(p);
 }
 
 void Optimizer::set_names(std::vector<std::string> names) { names_ = std::move(names); }
@@ -167,11 +177,13 @@ std::map<std::string, Tensor> Optimizer::state() const {
     }
   for (size_t i = 0; i < params_.size(); ++i) {
     if (state_[i].step == 0) continue;
+    State now = state_[i];
+    fit(now, params_[i]);
     const auto names = slots(group_of_[i]);
-    out[fmt::format("{}.step", i)] = Tensor::of<int64_t>({state_[i].step}, {});
-    if (state_[i].master.defined()) out[fmt::format("{}.master", i)] = state_[i].master.clone_data();
+    out[fmt::format("{}.step", i)] = Tensor::of<int64_t>({now.step}, {});
+    if (now.master.defined()) out[fmt::format("{}.master", i)] = now.master.clone_data();
     for (size_t k = 0; k < names.size(); ++k)
-      out[fmt::format("{}.{}", i, names[k])] = state_[i].slots[k].clone_data();
+      out[fmt::format("{}.{}", i, names[k])] = now.slots[k].clone_data();
   }
   return out;
 }

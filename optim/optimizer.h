@@ -25,6 +25,9 @@ struct NoParameters {};
 /// A bfloat16 or float16 parameter has a float32 master copy in the state: updates go there and are rounded
 /// into the parameter, so that small ones add up. Where the parameter was written since, its element wins.
 ///
+/// A parameter may be given another dtype meanwhile (nn::Module::to): its state follows, and what the master
+/// copy had beyond the parameter is lost.
+///
 /// Parameters come in groups; each group has options of its own (optim/grouped.h). Groups count from 0, and
 /// parameters are numbered through all groups.
 class Optimizer : public Tunable {
@@ -78,6 +81,7 @@ class Optimizer : public Tunable {
     Tensor master;       // defined after the first step of a bfloat16 or float16 parameter
     int64_t missed = 0;  // steps without a gradient, up to now; kNamed: that was told
   };
+  static void fit(State& state, const Tensor& param);
   void miss(size_t i);
   void step_one(size_t group, const Tensor& param, const Gradient& grad, State& state) const;
   std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;

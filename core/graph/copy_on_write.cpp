@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 
 namespace troupe {
@@ -63,10 +64,40 @@ void replace_if_held(const Tensor& leaf) {
   storage = std::move(own);
 }
 
+Tensor converted_data(const Tensor& t, DType dtype, Device device) {
+  const TensorImpl& impl = *t.impl();
+  int64_t end = impl.offset + 1;  // behind the last element
+  for (int i = 0; i < t.dim(); ++i) end += (impl.shape[i] - 1) * impl.strides[i];
+  const size_t elements = t.numel() == 0 ? 0 : static_cast<size_t>(end);
+  Tensor copy(make_ref<TensorImpl>(Storage::allocate(elements * item_size(dtype), device), impl.shape,
+                                   impl.strides, impl.offset, dtype, impl.contiguous));
+  copy_elements(copy, t);
+  return copy;
+}
+
+void replace_data(const Tensor& leaf, const Tensor& as, const char* writer) {
+  if (!leaf.is_leaf()) throw_invalid("[replace_data] the tensor (" + leaf.str() + ") is no leaf");
+  TensorImpl& impl = *leaf.impl();
+  const TensorImpl& from = *as.impl();
+  if (impl.shape != from.shape || impl.strides != from.strides || impl.offset != from.offset)
+    throw_invalid("[replace_data] the tensor (" + leaf.str() + ") is laid out in another way than " +
+                  as.str());
+  const bool trained = leaf.requires_grad();
+  from.storage->succeed(*impl.storage, writer);  // steps that saved a buffer see that it was written
+  impl.storage = from.storage;
+  impl.dtype = from.dtype;
+  impl.base = nullptr;  // it shows elements of its own
+  if (trained) Tensor(leaf).set_requires_grad();
+}
+
 ElementsOf::ElementsOf(const Tensor& leaf, const Tensor& as)
-    : leaf_(leaf), before_(std::exchange(leaf.impl()->storage, as.storage())) {}
+    : leaf_(leaf),
+      before_(std::exchange(leaf.impl()->storage, as.storage())),
+      dtype_before_(std::exchange(leaf.impl()->dtype, as.dtype())) {}
 ElementsOf::~ElementsOf() {
-  if (leaf_.defined()) leaf_.impl()->storage = std::move(before_);
+  if (!leaf_.defined()) return;
+  leaf_.impl()->storage = std::move(before_);
+  leaf_.impl()->dtype = dtype_before_;
 }
 
 }  // namespace troupe

@@ -23,7 +23,17 @@ Tensor as_of_now(const Tensor& t);
 /// elements. Not synchronized: as a write. `invalid` if it is no leaf.
 void replace_if_held(const Tensor& leaf);
 
-/// Gives a leaf the elements of `as`, of the same geometry, for a scope: a step of the past is made again.
+/// A copy of `t`, converted and without history, with its shape, strides and offset: for replace_data().
+Tensor converted_data(const Tensor& t, DType dtype, Device device);
+
+/// Gives a leaf dtype, device and elements of `as`, which has its shape, strides and offset; `writer`, a
+/// literal, is who does so. All handles on the leaf see it. What was saved of it for a backward pass, views,
+/// and detach()ed handles keep the old elements. Its `.grad` stays. Not synchronized: as a write. `invalid`
+/// if it is no leaf, or the geometry differs.
+void replace_data(const Tensor& leaf, const Tensor& as, const char* writer);
+
+/// Gives a leaf dtype and elements of `as`, of the same geometry, for a scope: a step of the past is made
+/// again.
 class ElementsOf {
  public:
   ElementsOf(const Tensor& leaf, const Tensor& as);
@@ -33,6 +43,7 @@ class ElementsOf {
  private:
   Tensor leaf_;
   Ref<Storage> before_;
+  DType dtype_before_;
 };
 
 }  // namespace troupe

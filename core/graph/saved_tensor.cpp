@@ -22,7 +22,7 @@ SavedTensor::SavedTensor(const Tensor& t) {
     }
   }
   tensor_ = t;
-  if (t.is_leaf() && t.requires_grad()) leaf_storage_ = t.storage();
+  if (t.is_leaf() && t.requires_grad()) leaf_storage_ = t.storage(), leaf_dtype_ = t.dtype();
   version_ = t.version();
 }
 
@@ -36,7 +36,7 @@ std::string SavedTensor::complaint() const {
 Tensor SavedTensor::elements_of_then() const {
   if (!leaf_storage_ || tensor_.storage().get() == leaf_storage_.get()) return tensor_;
   const TensorImpl& leaf = *tensor_.impl();
-  Tensor then(make_ref<TensorImpl>(leaf_storage_, leaf.shape, leaf.strides, leaf.offset, leaf.dtype,
+  Tensor then(make_ref<TensorImpl>(leaf_storage_, leaf.shape, leaf.strides, leaf.offset, leaf_dtype_,
                                    leaf.contiguous));
   then.set_grad_fn(tensor_.gradient_edge());
   return then;

@@ -67,6 +67,7 @@ class SavedTensor {
   Ref<Storage> leaf_storage_;  // of a leaf that needs a gradient, when it was saved
   Ref<TensorStore> store_;
   uint32_t version_ = 0, number_ = 0;
+  DType leaf_dtype_ = DType::float32;  // of leaf_storage_
 };
 
 /// A recorded step that keeps tensors.

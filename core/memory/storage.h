@@ -59,6 +59,11 @@ class Storage : public RefCounted {
     version_.fetch_add(1, std::memory_order_relaxed);
     last_writer_.store(writer, std::memory_order_relaxed);
   }
+  /// Takes the place of `before`, which counts as a write by `writer`.
+  void succeed(const Storage& before, const char* writer) {
+    version_.store(before.version() + 1, std::memory_order_relaxed);
+    last_writer_.store(writer, std::memory_order_relaxed);
+  }
   /// Who wrote last in place; null: nobody.
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 

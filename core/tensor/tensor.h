@@ -39,7 +39,8 @@ enum class ViewOrigin : uint8_t {
   one_of_several,  ///< as one of the results of an operator (split)
 };
 
-/// What a Tensor points at. Sizes, strides (in elements) and offset never change after creation.
+/// What a Tensor points at. Sizes, strides (in elements) and offset never change after creation; storage and
+/// dtype of a leaf may (core/graph/copy_on_write.h).
 struct TensorImpl : RefCounted {
   Ref<Storage> storage;
   Shape shape, strides;

@@ -120,7 +120,8 @@ TEST_CASE("reset gives the same values for the same seed, and others for layers 
   CHECK_FALSE(bit_equal(a.parameters()[0], a.parameters()[2]));
 }
 
-TEST_CASE("a module moves to another dtype: shared tensors stay shared, flags stay, integers stay") {
+TEST_CASE(
+    "a module moves to another dtype: its tensors stay the same ones, shared ones, flags and integers, too") {
   struct Tied : nn::Module {
     nn::Linear first{2, 2}, second{2, 2};
     Tensor mean = Tensor::full({2}, 0.5), steps = Tensor::of<int64_t>({3});
@@ -129,16 +130,22 @@ TEST_CASE("a module moves to another dtype: shared tensors stay shared, flags st
       m("first", first), m("second", second), m.buffer("mean", mean), m.buffer("steps", steps);
     }
   } net;
-  const Tensor before = net.first.weight, steps = net.steps;
+  const Tensor weight = net.first.weight, before = weight.detach(), mean = net.mean, steps = net.steps;
+  const uint32_t version = mean.version();
   net.to(float64);
   CHECK(net.first.weight.dtype() == float64);
-  CHECK(net.first.weight.same_as(net.second.weight));
+  CHECK(net.first.weight.same_as(weight));
+  CHECK(net.second.weight.same_as(weight));
+  CHECK(before.dtype() == float32);
+  CHECK(mean.dtype() == float64);
+  CHECK(net.mean.same_as(mean));
+  CHECK(mean.version() > version);
   CHECK(net.first.weight.requires_grad());
   CHECK(net.first.weight.is_leaf());
   CHECK_FALSE(net.second.bias.requires_grad());
   CHECK(net.mean.dtype() == float64);
   CHECK(net.steps.same_as(steps));
-  CHECK(bit_equal(ops::to(net.first.weight.detach(), float32), before.detach()));
+  CHECK(bit_equal(ops::to(weight.detach(), float32), before));
   const Tensor now = net.first.weight;
   net.to(float64);
   CHECK(net.first.weight.same_as(now));
@@ -147,6 +154,61 @@ TEST_CASE("a module moves to another dtype: shared tensors stay shared, flags st
   CHECK_THAT(testing::text_of([&] { net.to(int64); }), Contains("must be floating, not int64"));
   CHECK(testing::error_of([&] { net.to(Device{Device::Kind::cuda, 0}); }).kind() != ErrorKind::failed);
   CHECK(net.first.weight.same_as(now));
+}
+
+TEST_CASE("copies of a module, and gradients, move with it; strides stay") {
+  struct Strided : nn::Layer {
+    Tensor flat = Tensor::of<float>({9, 1, 2, 3, 4, 5, 6});
+    Tensor w = flat.alias({2, 3}, {1, 2}, 1).set_requires_grad();
+    Tensor forward(const Tensor& x) override { return ops::mul(x, w); }
+    void members(nn::Members& m) override { m("w", w); }
+  } net;
+  Strided copy = net;
+  const Tensor w = net.w;
+  w.set_grad(Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+  net.to(float64);
+  CHECK(copy.w.same_as(w));
+  CHECK(w.dtype() == float64);
+  CHECK(w.strides() == Shape{1, 2});
+  CHECK(w.to_vector<double>() == std::vector<double>{1, 3, 5, 2, 4, 6});
+  CHECK(w.grad().dtype() == float64);
+  CHECK(w.grad().to_vector<double>() == std::vector<double>{1, 2, 3, 4, 5, 6});
+  CHECK(net.flat.dtype() == float32);
+  w.set_grad({});
+  autograd::backward(copy(Tensor::full({2, 3}, 2, float64)).sum());
+  CHECK(w.grad().to_vector<double>() == std::vector<double>(6, 2));
+}
+
+TEST_CASE(
+    "a pass that was recorded before a module moved has the elements of then, and is none for its "
+    "parameters") {
+  nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 1)),
+      same(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 1));
+  same.load_state_dict(net.state_dict());
+  Tensor x = Tensor::full({4, 2}, 0.5).set_requires_grad();
+  const Tensor expected = autograd::grad({same(x).sum()}, {x})[0];
+  const bool again = GENERATE(false, true);  // the forward pass is made again in the backward pass
+  const Tensor y = again ? autograd::checkpoint([&](const Tensor& in) { return net(in); }, x) : net(x);
+  net.to(float64);
+  CHECK_THAT(
+      testing::text_of([&] { autograd::backward(y.sum(), {}, {.retain_graph = true}); }),
+      Contains("the gradient of a leaf float64 [1, 3] came out as float32 [1, 3]: if its module was given "
+               "another dtype since, run the forward pass again"));
+  CHECK(bit_equal(autograd::grad({y.sum()}, {x})[0], expected));
+  for (const Tensor& p : net.parameters()) CHECK(p.dtype() == float64);
+}
+
+TEST_CASE("a pass that saved a buffer is refused once that has moved") {
+  struct Scaled : nn::Layer {
+    Tensor scale = Tensor::full({2}, 3);
+    Tensor forward(const Tensor& x) override { return ops::mul(x, scale); }
+    void members(nn::Members& m) override { m.buffer("scale", scale); }
+  } net;
+  Tensor x = Tensor::full({2}, 1).set_requires_grad();
+  const Tensor y = net(x);
+  net.to(float64);
+  CHECK_THAT(testing::text_of([&] { autograd::backward(y.sum()); }),
+             Contains("was changed in place by Module::to"));
 }
 
 TEST_CASE("a summary counts every tensor once, and aligns its columns") {

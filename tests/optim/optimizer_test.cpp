@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/generator.h"
 #include "core/graph/node.h"
+#include "nn/nn.h"
 #include "ops/ops.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
@@ -373,4 +374,55 @@ TEST_CASE("small gradients of halves survive unscaling, and clipping keeps their
   p.set_grad(Tensor::full({4}, HUGE_VAL, float16));
   scaler.update();
   CHECK_FALSE(scaler.step(sgd));
+}
+
+TEST_CASE(
+    "an optimizer goes on with a module that moved to another dtype, as one that is made with it then") {
+  const std::pair<DType, DType> moves[] = {{float32, float64},  {float64, float32},  {float32, bfloat16},
+                                           {bfloat16, float32}, {bfloat16, float64}, {bfloat16, float16}};
+  Generator random(5);
+  const Tensor x = ops::randn({8, 3}, random);
+  for (const std::string name :
+       {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"})
+    for (const auto& [from, to] : moves) {
+      INFO(name << " from " << troupe::name(from) << " to " << troupe::name(to));
+      const ValueMap options = name == "sgd" ? ValueMap{{"momentum", 0.9}} : ValueMap();
+      nn::Linear net(3, 2);
+      const auto pass = [&] {
+        net.zero_grad();
+        autograd::backward(net(x.to(net.weight.dtype())).square().sum());
+      };
+      net.to(from);
+      const auto optimizer = optim::make(name, options, net.parameters());
+      for (int i = 0; i < 3; ++i) pass(), optimizer->step();
+      net.to(to);
+      Tensors twins;
+      for (const Tensor& p : net.parameters()) twins.push_back(p.clone_data().set_requires_grad());
+      const auto twin = optim::make(name, options, twins);
+      twin->load_state(optimizer->state());
+      const Tensor before = net.weight.clone_data();
+      for (int i = 0; i < 20; ++i) {
+        pass();
+        Tensors grads;
+        for (const Tensor& p : net.parameters()) grads.push_back(p.grad());
+        optimizer->step(), twin->step(grads);
+      }
+      CHECK(net.weight.dtype() == to);
+      CHECK_FALSE(bit_equal(net.weight.detach(), before));
+      for (size_t i = 0; i < twins.size(); ++i)
+        CHECK(bit_equal(net.parameters()[i].detach(), twins[i].detach()));
+    }
+}
+
+TEST_CASE("a gradient in the dtype of before its parameter moved is refused, with nothing changed") {
+  nn::Linear net(3, 2);
+  SGD sgd(net.parameters(), {.lr = 0.1});
+  const Tensor before = Tensor::full({2, 3}, 1);
+  net.to(float64);
+  const Tensor weight = net.weight.clone_data();
+  CHECK_THAT(testing::text_of([&] {
+               sgd.step({before, {}});
+             }),
+             Contains("[optim] gradient 0 is float32 [2, 3] on cpu; its parameter is float64 [2, 3] on cpu"));
+  CHECK(bit_equal(net.weight.detach(), weight));
 }
