@@ -103,10 +103,18 @@ struct Process {
     if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
     worker.set_transport(
         net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
-    if (e.rank == 0 && (e.world > 1 || options.elastic)) listen(e.address);
+    if (e.rank == 0 && (e.world > 1 || options.elastic)) listen_as_driver(e);
     if (e.rank != 0) {
       listen("unix:@troupe-" + random_name());
       if (!e.address.starts_with("unix:")) listen("tcp:" + (e.bind.empty() ? "127.0.0.1" : e.bind) + ":0");
+    }
+  }
+  void listen_as_driver(const Environment& e) {
+    try {
+      listen(e.address);
+    } catch (const Error& error) {
+      if (e.address_note.empty()) throw;
+      throw_error(error.kind(), error.message() + ". " + e.address_note);
     }
   }
   void listen(const std::string& address) {

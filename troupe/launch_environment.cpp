@@ -28,6 +28,14 @@ uint32_t parse(const char* name, const std::string& text) {
   return n;
 }
 
+uint16_t parse_port(const char* name, const std::string& text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0)
+    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected a port, 1 to 65535");
+  return port;
+}
+
 Duration parse_seconds(const char* name, const std::string& text) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
@@ -70,7 +78,16 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     if (auto address = lookup("TROUPE_ADDRESS")) {
       e.address = *address;
     } else if (auto host = lookup("MASTER_ADDR"), port = lookup("MASTER_PORT"); host && port) {
-      e.address = "tcp:" + (host->find(':') == std::string::npos ? *host : "[" + *host + "]") + ":" + *port;
+      const std::string at =
+          "tcp:" + (host->find(':') == std::string::npos ? *host : "[" + *host + "]") + ":";
+      e.address = at + *port;
+      if (lookup("TORCHELASTIC_USE_AGENT_STORE") == "True") {
+        const int taken = parse_port("MASTER_PORT", *port);
+        e.address = at + std::to_string(taken == 65535 ? taken - 1 : taken + 1);
+        e.address_note = "torchrun's agent listens on MASTER_PORT (" + *port +
+                         ") itself, so worker 0 takes the port beside it: set TROUPE_ADDRESS=" + at +
+                         "PORT, the same for all workers, to choose another";
+      }
     } else if (e.world > 1) {
       throw_invalid("[launch] " + std::string(rank_name) +
                     " is set, but not where worker 0 is: set TROUPE_ADDRESS, or "

@@ -14,10 +14,14 @@ namespace troupe {
 /// WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK, _SIZE), PMIx/MPICH
 /// (PMI_RANK, PMI_SIZE), in this order; the address from TROUPE_ADDRESS, or MASTER_ADDR and MASTER_PORT; the
 /// secret from TROUPE_TOKEN, or the file named by TROUPE_TOKEN_FILE.
+///
+/// Where torchrun's agent has MASTER_PORT for a store of its own, which it says with
+/// TORCHELASTIC_USE_AGENT_STORE=True, worker 0 has the port after it (65534 after 65535), on all hosts alike.
 struct Environment {
   uint32_t rank = 0, world = 1;
-  std::string source;   ///< which variables gave the rank: "RANK"
-  std::string address;  ///< of worker 0: "unix:@name" or "tcp:host:port"
+  std::string source;        ///< which variables gave the rank: "RANK"
+  std::string address;       ///< of worker 0: "unix:@name" or "tcp:host:port"
+  std::string address_note;  ///< why it is that, in a sentence, if nobody gave it so; empty: somebody did
   std::string token;
   std::string bind;  ///< TROUPE_BIND: the address that this worker listens on; empty: loopback
   std::optional<Duration>

@@ -5,9 +5,14 @@
 #include <sys/socket.h>
 
 #include <deque>
+#include <map>
+#include <sstream>
 
 #include "tests/process/launcher.h"
+#include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/skip.h"
+#include "troupe/launch_environment.h"
 
 using namespace troupe::testing;
 
@@ -41,6 +46,32 @@ struct Port {
 };
 
 int free_port() { return Port().number; }
+
+// Two free ports side by side.
+int free_ports() {
+  for (;;) {
+    const Port first;
+    const sockaddr_in beside = loopback(first.number + 1);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool free =
+        first.number < 65535 && bind(fd, reinterpret_cast<const sockaddr*>(&beside), sizeof beside) == 0;
+    close(fd);
+    if (free) return first.number;
+  }
+}
+
+// The path of an installed torchrun; empty: there is none that works.
+std::string installed_torchrun() {
+  const char* path = getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/torchrun";
+    if (access(file.c_str(), X_OK) != 0) continue;
+    Process help({file, "--help"});
+    if (help.exit_code() == 0) return file;
+  }
+  return "";
+}
 
 // The variables of one process in torchrun's dialect, and a secret in a file.
 struct Site {
@@ -108,6 +139,81 @@ TEST_CASE("the variables of torchrun, Slurm, Open MPI and MPICH make a cluster o
   }
   CHECK(workers[0].line("together") == " w0 w1 w2");
   CHECK(workers[0].line("address ") == "tcp:127.0.0.1:" + std::to_string(site.port));
+}
+
+TEST_CASE("where torchrun's agent has MASTER_PORT, worker 0 has the port beside it", "[process]") {
+  std::map<std::string, std::string> variables = {{"RANK", "1"},
+                                                  {"WORLD_SIZE", "2"},
+                                                  {"MASTER_ADDR", "host0"},
+                                                  {"MASTER_PORT", "29500"},
+                                                  {"TROUPE_TOKEN", kToken}};
+  const auto read = [&] {
+    return troupe::Environment::read([&](const std::string& name) {
+      const auto at = variables.find(name);
+      return at == variables.end() ? std::nullopt : std::optional(at->second);
+    });
+  };
+  const auto expect = [&](const std::string& address, bool noted) {
+    const auto e = read();
+    REQUIRE(e);
+    CHECK(e->address == address);
+    CHECK(e->address_note.empty() != noted);
+    if (noted)
+      CHECK_THAT(e->address_note, Catch::Contains("MASTER_PORT") && Catch::Contains("TROUPE_ADDRESS="));
+  };
+  expect("tcp:host0:29500", false);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  expect("tcp:host0:29500", false);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  expect("tcp:host0:29501", true);
+  variables["MASTER_PORT"] = "65535";
+  expect("tcp:host0:65534", true);
+  variables["MASTER_ADDR"] = "::1";
+  expect("tcp:[::1]:65534", true);
+  for (const char* wrong : {"0", "65536", "-1", "29500x", "port"}) {
+    variables["MASTER_PORT"] = wrong;
+    CHECK(text_of(read) ==
+          "[launch] MASTER_PORT is '" + std::string(wrong) + "'; expected a port, 1 to 65535");
+  }
+  variables["TROUPE_ADDRESS"] = "tcp:host0:29600";
+  expect("tcp:host0:29600", false);
+}
+
+TEST_CASE("programs meet beside the port that torchrun's agent has, or say which variable sets another",
+          "[process]") {
+  Site site;
+  site.port = free_ports();
+  const auto variables = [&](int rank) {
+    return with(site.of(rank, 2), "TORCHELASTIC_USE_AGENT_STORE=True");
+  };
+  Process driver({program("probe")}, variables(0)), worker({program("probe")}, variables(1));
+  ends_well(worker);
+  ends_well(driver);
+  CHECK(driver.line("address ") == "tcp:127.0.0.1:" + std::to_string(site.port + 1));
+
+  const Port taken;
+  REQUIRE(listen(taken.fd, 1) == 0);
+  site.port = taken.number - 1;
+  refused(variables(0), 3,
+          {"tcp:127.0.0.1:" + std::to_string(taken.number), "in use",
+           "MASTER_PORT (" + std::to_string(site.port), "TROUPE_ADDRESS=tcp:127.0.0.1:PORT"});
+}
+
+TEST_CASE("torchrun starts a program", "[process]") {
+  const std::string torchrun = installed_torchrun();
+  if (torchrun.empty()) return skip_test("there is no torchrun that works (Debian's python3-torch has one)");
+  Site site;
+  site.port = free_ports();
+  // torch 1.13 cannot read its own default of the two flags under Python 3.11: output that goes nowhere else.
+  Process job({torchrun, "--nproc_per_node=3", "--master_addr=127.0.0.1",
+               "--master_port=" + std::to_string(site.port), "--redirects=9:1", "--tee=9:1", "--no_python",
+               program("probe")},
+              {"TROUPE_TOKEN_FILE=" + site.token});
+  const int code = job.exit_code();
+  INFO(job.output << job.errors);
+  CHECK(code == 0);
+  CHECK(job.line("together") == " w0 w1 w2");
+  CHECK(job.line("address ") == "tcp:127.0.0.1:" + std::to_string(site.port + 1));
 }
 
 TEST_CASE("half-set and impossible variables end a program with 2, naming them", "[process]") {

@@ -48,6 +48,7 @@ class Process {
                                "WORLD_SIZE",
                                "MASTER_ADDR",
                                "MASTER_PORT",
+                               "TORCHELASTIC_USE_AGENT_STORE",
                                "SLURM_PROCID",
                                "SLURM_NTASKS",
                                "OMPI_COMM_WORLD_RANK",
