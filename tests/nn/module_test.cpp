@@ -156,7 +156,7 @@ TEST_CASE(
   CHECK(net.first.weight.same_as(now));
 }
 
-TEST_CASE("copies of a module, and gradients, move with it; strides stay") {
+TEST_CASE("copies of a module and gradients move with it, and strides stay") {
   struct Strided : nn::Layer {
     Tensor flat = Tensor::of<float>({9, 1, 2, 3, 4, 5, 6});
     Tensor w = flat.alias({2, 3}, {1, 2}, 1).set_requires_grad();
