@@ -12,6 +12,6 @@ Tensors Actor::parameters() {
   return made_ && find ? find(*made_) : Tensors();
 }
 
-void actors::set_parameter_finder(Tensors (*find)(MadeParts&)) { finder = find; }
+void internal::actors::set_parameter_finder(Tensors (*find)(MadeParts&)) { finder = find; }
 
 }  // namespace troupe

@@ -35,9 +35,9 @@ class Actor {
   std::shared_ptr<MadeParts> made_;
 };
 
-namespace actors {
+namespace internal::actors {
 /// How parameters() finds those of modules, which this layer does not know: set once, by the layer that does.
 void set_parameter_finder(Tensors (*find)(MadeParts&));
-}  // namespace actors
+}  // namespace internal::actors
 
 }  // namespace troupe

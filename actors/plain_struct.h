@@ -6,7 +6,7 @@
 #include "actors/codec.h"
 
 namespace troupe {
-namespace actors {
+namespace internal::actors {
 
 constexpr int kMostFields = 24;
 
@@ -208,20 +208,21 @@ constexpr bool kOpaqueFields = false;
 template <PlainStruct T>
 constexpr bool kOpaqueFields<T> = !FieldCodec<decltype(fields_of(std::declval<T&>()))>::kTravels;
 
-}  // namespace actors
+}  // namespace internal::actors
 
 template <class T>
-struct Codec<T, std::enable_if_t<actors::PlainStruct<T> && !actors::kOpaqueFields<T>>> {
-  using List = typename actors::FieldCodec<decltype(actors::fields_of(std::declval<T&>()))>::List;
+struct Codec<T, std::enable_if_t<internal::actors::PlainStruct<T> && !internal::actors::kOpaqueFields<T>>> {
+  using List =
+      typename internal::actors::FieldCodec<decltype(internal::actors::fields_of(std::declval<T&>()))>::List;
   static std::string name() { return "struct of " + Codec<List>::name(); }
   static Value to(T x) {
     return std::apply([](auto&... f) { return Codec<List>::to(List{std::move(f)...}); },
-                      actors::fields_of(x));
+                      internal::actors::fields_of(x));
   }
   static T from(Value v) {
     List values = Codec<List>::from(std::move(v));
     T x{};
-    std::apply([&](auto&... f) { std::tie(f...) = std::move(values); }, actors::fields_of(x));
+    std::apply([&](auto&... f) { std::tie(f...) = std::move(values); }, internal::actors::fields_of(x));
     return x;
   }
 };

@@ -186,14 +186,16 @@ void costs(const bench::Bench& bench, const RRef<Peer>& peer) {
   const int64_t mine = allocations - here, theirs = peer.call<&Peer::allocated>().get() - there;
   bench.emit("rpc_echo_allocations", static_cast<double>(mine) / kCalls, "1",
              {{"there", static_cast<double>(theirs) / kCalls}});
-  net::Call call;
-  call.id = 1, call.target = {1, 0, 1}, call.method = net::method_id("echo"), call.timeout_us = 60'000'000;
+  internal::net::Call call;
+  call.id = 1, call.target = {1, 0, 1}, call.method = internal::net::method_id("echo"),
+  call.timeout_us = 60'000'000;
   call.args.push_back(Value(int64_t{1}));
-  net::Reply reply;
+  internal::net::Reply reply;
   reply.id = 1, reply.result = Value(int64_t{1});
   constexpr double kPrefix = 16;
   bench.emit("rpc_echo_bytes",
-             8.0 * static_cast<double>(net::encode(call).header.size() + net::encode(reply).header.size()) +
+             8.0 * static_cast<double>(internal::net::encode(call).header.size() +
+                                       internal::net::encode(reply).header.size()) +
                  2 * kPrefix,
              "bytes");
 }

@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 constexpr size_t kMaxClasses = 65'536;
@@ -203,4 +203,4 @@ std::vector<std::string> csv_classes(const std::string& path, CsvOptions options
   return {found.begin(), found.end()};
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

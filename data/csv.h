@@ -9,7 +9,7 @@
 #include "data/csv_records.h"
 #include "data/dataset.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// What becomes of a row with a field that is missing.
 enum class Missing {
@@ -84,4 +84,4 @@ inline CsvTable read_csv(const std::string& path, CsvOptions options = {}) {
 /// above 65,536 of them (it is no column of classes), and as CsvReader.
 std::vector<std::string> csv_classes(const std::string& path, CsvOptions options);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

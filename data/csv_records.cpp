@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 CsvRecords::CsvRecords(std::string path, char separator, size_t max_record)
     : path_(std::move(path)),
@@ -101,4 +101,4 @@ bool CsvRecords::next(std::vector<std::string>& fields) {
   return true;
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

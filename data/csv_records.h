@@ -7,7 +7,7 @@
 
 #include "data/file.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// Splits a file into records and fields, in bounded memory. Lines end with LF or CRLF; fields may be in
 /// double quotes, which may hold separators, line ends and doubled quotes. Empty lines are skipped, as is a
@@ -40,4 +40,4 @@ class CsvRecords {
   int64_t line_ = 1, record_line_ = 1;
 };
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

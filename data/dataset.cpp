@@ -3,7 +3,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 Tensor rows_of(const Tensor& t, int64_t from, int64_t count) {
@@ -22,4 +22,4 @@ Dataset rows(const Dataset& set, int64_t from, int64_t count) {
   return {rows_of(set.x, from, count), rows_of(set.y, from, count)};
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -4,7 +4,7 @@
 
 #include "core/tensor/tensor.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// Samples and what is to be learned of them. A value; copies share the elements.
 struct Dataset {
@@ -22,4 +22,4 @@ struct Split {
 /// Rows [from, from + count) of a set, as views that share its elements. `invalid` outside [0, size].
 Dataset rows(const Dataset& set, int64_t from, int64_t count);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

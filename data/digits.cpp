@@ -10,7 +10,7 @@
 #include "core/base/generator.h"
 #include "data/glyphs.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 constexpr int kSide = 28;
@@ -154,4 +154,4 @@ Split generated_split(uint64_t seed) {
   return {generated_digits(10'000, seed), generated_digits(2'000, splitmix64(seed))};
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

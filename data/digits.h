@@ -4,7 +4,7 @@
 
 #include "data/dataset.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// `count` images of digits, x float32 [count, 784] in [0, 1] (28 x 28, white on black), y int64 [count] in 0
 /// .. 9.
@@ -17,4 +17,4 @@ Dataset generated_digits(int64_t count, uint64_t seed);
 /// 10,000 images to learn from and 2,000 others to be judged by.
 Split generated_split(uint64_t seed);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

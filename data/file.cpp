@@ -18,7 +18,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace fs = std::filesystem;
 namespace {
 
@@ -241,4 +241,4 @@ void AtomicFile::commit() {
   if (dir.fd >= 0) ::fsync(dir.fd);  // some file systems know no such thing; the file itself is safe
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -9,7 +9,7 @@
 
 #include "core/tensor/tensor.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 using OpenFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
@@ -85,4 +85,4 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 constexpr bool kCurve = true, kLines = false;
@@ -108,4 +108,4 @@ const std::vector<Glyph>& glyphs(int digit) {
   return all[static_cast<size_t>(digit)];
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// In a box where y runs down from 0 to 1 and the middle is (0.5, 0.5).
 struct Point {
@@ -19,4 +19,4 @@ using Glyph = std::vector<Stroke>;
 /// The ways of writing `digit` (0 .. 9); never empty.
 const std::vector<Glyph>& glyphs(int digit);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "data/file.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 constexpr uint64_t kMaxValues = uint64_t{4} << 30;
@@ -253,4 +253,4 @@ Tensor labels(const std::string& path) {
   return out;
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

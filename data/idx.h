@@ -9,7 +9,7 @@
 #include "core/tensor/tensor.h"
 #include "data/dataset.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// The bytes of one IDX file: zero, zero, type, number of dimensions, big-endian 32-bit sizes, elements row
 /// by row.
@@ -37,4 +37,4 @@ Dataset mnist(const std::string& dir);
 /// are for training and the rest for testing.
 Split mnist_split(const std::string& dir);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

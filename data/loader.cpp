@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "ops/ops.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 // Rows [from, from + count) of the order, or of the tensor itself where no order is given. `t` is contiguous.
@@ -88,4 +88,4 @@ double accuracy(const Dataset& set, const std::function<Tensor(const Tensor& x)>
   return right / static_cast<double>(set.size());
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 struct LoaderOptions {
   int64_t batch_size = 64;
@@ -103,4 +103,4 @@ class Loader {
 double accuracy(const Dataset& set, const std::function<Tensor(const Tensor& x)>& scores,
                 int64_t batch_size = 500);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

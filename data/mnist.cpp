@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 #include "data/idx.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ Split mnist_split(const std::string& dir) {
   return split;
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "data/file.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "NPY is written as it lies in memory");
@@ -308,4 +308,4 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   file.commit();
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -4,7 +4,7 @@
 
 #include "core/tensor/tensor.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// Reads versions 1 to 3. f2, f4, f8, i4, i8, u1 and b1 keep their type: where the file has them
 /// little-endian, row by row and aligned, the tensor is a view of the mapped file (an in-place write changes
@@ -22,4 +22,4 @@ Tensor read_npy(const std::string& path);
 /// tensor, a missing folder. `failed`: the disk refuses.
 void write_npy(const std::string& path, const Tensor& tensor);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 const Tensor& checked(const std::vector<Tensor>& sequences, int64_t row) {
@@ -79,4 +79,4 @@ std::vector<int64_t> lengths(const std::vector<Tensor>& sequences) {
   return out;
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -5,7 +5,7 @@
 #include "core/tensor/tensor.h"
 #include "data/sampler.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// Sequences side by side, the shorter ones filled up at their end.
 struct Padded {
@@ -29,4 +29,4 @@ Padded pad_rows(const std::vector<Tensor>& sequences, const Order& rows, const P
 /// Their lengths, for length_buckets.
 std::vector<int64_t> lengths(const std::vector<Tensor>& sequences);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -13,7 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace detail {
 
 struct Ahead::State {
@@ -128,4 +128,4 @@ Prefetch<Batch> prefetch(Epoch epoch, PrefetchOptions options) {
       count);
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "data/padding.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 struct PrefetchOptions {
   int64_t threads = 1;  ///< 1 to 256; more than `ahead` have nothing to do
@@ -122,4 +122,4 @@ class Prefetch {
 /// The batches of an epoch, gathered in the background: for (const Batch& b : prefetch(loader.epoch(e))).
 Prefetch<Batch> prefetch(Epoch epoch, PrefetchOptions options = {});
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "data/safetensors_header.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements of these files are little-endian");
@@ -175,4 +175,4 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   file.commit();
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

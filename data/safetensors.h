@@ -10,7 +10,7 @@
 #include "core/tensor/tensor.h"
 #include "data/file.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// What the header says about one tensor.
 struct SafetensorsEntry {
@@ -67,4 +67,4 @@ inline std::map<std::string, Tensor> read_safetensors(const std::string& path) {
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

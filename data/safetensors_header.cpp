@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::data::detail {
+namespace troupe::datasets::detail {
 namespace {
 
 using Json = nlohmann::json;
@@ -264,4 +264,4 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
   return header;
 }
 
-}  // namespace troupe::data::detail
+}  // namespace troupe::datasets::detail

@@ -8,7 +8,7 @@
 
 #include "data/safetensors.h"
 
-namespace troupe::data::detail {
+namespace troupe::datasets::detail {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< sorted by begin, which counts from the end of the header
@@ -20,4 +20,4 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
                                            const std::string& where);
 
-}  // namespace troupe::data::detail
+}  // namespace troupe::datasets::detail

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/generator.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 void check_least(const char* who, const char* what, int64_t got, int64_t least) {
@@ -86,4 +86,4 @@ std::vector<Order> length_buckets(const Order& order, const std::vector<int64_t>
   return out;
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

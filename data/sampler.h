@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// Row numbers in the order in which they are visited.
 using Order = std::vector<int64_t>;
@@ -60,4 +60,4 @@ struct BucketOptions {
 std::vector<Order> length_buckets(const Order& order, const std::vector<int64_t>& lengths,
                                   const BucketOptions& options, int64_t epoch);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

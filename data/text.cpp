@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "data/file.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 namespace {
 
 std::string hex(const char* form, unsigned value) {
@@ -166,4 +166,4 @@ Dataset random_windows(const Tensor& ids, int64_t context, int64_t count, Genera
   return out;
 }
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

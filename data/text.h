@@ -10,7 +10,7 @@
 #include "core/tensor/tensor.h"
 #include "data/dataset.h"
 
-namespace troupe::data {
+namespace troupe::datasets {
 
 /// Characters (Unicode code points) and their numbers: their place in the sorted set. A value.
 class Vocabulary {
@@ -57,4 +57,4 @@ Dataset windows(const Tensor& ids, int64_t context, int64_t step = 0);
 /// `count` windows that begin anywhere, drawn with `random`: x and y int64 [count, context], copies.
 Dataset random_windows(const Tensor& ids, int64_t context, int64_t count, Generator& random);
 
-}  // namespace troupe::data
+}  // namespace troupe::datasets

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
 
   return launch([&](Cluster& cluster) {
     flags.check_outputs();
-    const data::Text text = data::read_text(file);
+    const datasets::Text text = datasets::read_text(file);
     const Sizes sizes{text.vocabulary.size(), width, blocks, context};
     tools::Layout layout{.places = cluster.workers()};  // all but the driver, unless a file says otherwise
     if (layout.places.size() > 1) layout.places.erase(layout.places.begin());
@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
     Generator random(seed);
     tools::Training training(picture, "Characters of " + file, steps, {.smooth = 16});
     for (int64_t step = 0; step < steps; ++step) {
-      const auto [x, y] = data::random_windows(text.ids, context, batch, random);
+      const auto [x, y] = datasets::random_windows(text.ids, context, batch, random);
       autograd::Context gradients(cluster);
       const double loss = pipeline.step(Value(x), Value(y)).loss;
       optimizer.clip_grad_norm(gradients, 1.0), optimizer.step(gradients), rate.step();

@@ -28,7 +28,7 @@ struct Model : nn::Layer {  // ids [batch, time] -> logits [batch, time, vocabul
 };
 
 // `count` characters that the model writes.
-std::string sample(Model& model, const data::Vocabulary& all, int64_t count, Generator& random) {
+std::string sample(Model& model, const datasets::Vocabulary& all, int64_t count, Generator& random) {
   NoGradGuard no_grad;
   ops::PackedWeights packed;
   const ops::PackedWeights::Use use(packed);
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   if (auto code = flags.reaches("perplexity <= 11", "on 1 MB of English").parse(argc, argv)) return *code;
 
   return tools::run_main(flags, [&] {
-    const auto [vocabulary, ids] = data::read_text(file);
+    const auto [vocabulary, ids] = datasets::read_text(file);
     Generator random(seed);
     Model model(vocabulary.size(), width, heads, layers, context);
     model.recompute = recompute;
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     optim::Scheduler rate(optimizer, optim::warm_up(std::max<int64_t>(1, steps / 20), optim::cosine(steps)));
     tools::Training training(picture, "Characters of " + file, steps, {.smooth = 16});
     for (int64_t step = 0; step < steps; ++step) {
-      const auto [x, y] = data::random_windows(ids, context, batch, random);
+      const auto [x, y] = datasets::random_windows(ids, context, batch, random);
       optimizer.zero_grad();
       Tensor loss = cross_entropy(model(x).reshape({batch * context, -1}), y.reshape({-1}));
       autograd::backward(loss);

@@ -38,11 +38,11 @@ int main(int argc, char** argv) {
 
   return launch([&](Cluster& cluster) {
     flags.check_outputs();
-    const data::Split set = dir.empty() ? data::generated_split(seed) : data::mnist_split(dir);
+    const datasets::Split set = dir.empty() ? datasets::generated_split(seed) : datasets::mnist_split(dir);
     const auto names = cluster.workers();  // with fewer than three, they host more than one thing
     const auto bottom = cluster.spawn<Bottom>(names[1 % names.size()], seed);
     const auto top = cluster.spawn<Top>(names[2 % names.size()], seed + 1);
-    data::Loader loader(set.train, {.batch_size = batch, .seed = seed});
+    datasets::Loader loader(set.train, {.batch_size = batch, .seed = seed});
     const int64_t steps = epochs * loader.batches();
     optim::Distributed<optim::SGD> optimizer({bottom, top}, {.lr = lr, .momentum = momentum});
     optim::Scheduler rate(optimizer, optim::cosine(steps));
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
         optimizer.step(step), rate.step();
         training.step(loss.item(), x.size(0));
       }
-      training.measure(data::accuracy(set.test, [&](const Tensor& x) { return top(bottom(x)).get(); }));
+      training.measure(datasets::accuracy(set.test, [&](const Tensor& x) { return top(bottom(x)).get(); }));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const nlohmann::json result{{"test_accuracy", training.measured()},

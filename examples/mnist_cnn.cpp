@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   if (auto code = flags.reaches("test accuracy >= 99", "on drawn digits").parse(argc, argv)) return *code;
 
   return tools::run_main(flags, [&] {
-    data::Split set = dir.empty() ? data::generated_split(seed) : data::mnist_split(dir);
+    datasets::Split set = dir.empty() ? datasets::generated_split(seed) : datasets::mnist_split(dir);
     for (Tensor* x : {&set.train.x, &set.test.x}) *x = x->reshape({-1, 1, 28, 28});
     Generator random(seed);
     nn::Sequential net(  // 28 x 28 pixels -> 10 classes
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
         nn::Flatten(), nn::Dropout(0.25), nn::Linear(32 * 49, 128), nn::ReLU(), nn::Linear(128, 10));
     net.reset(random);
     std::fputs(nn::summary(net, Shape{batch, 1, 28, 28}).c_str(), stdout);
-    data::Loader loader(set.train, {.batch_size = batch, .seed = seed, .drop_last = true});
+    datasets::Loader loader(set.train, {.batch_size = batch, .seed = seed, .drop_last = true});
     const int64_t steps = epochs * loader.batches();
     optim::AdamW optimizer(net.parameters(), {.lr = lr, .weight_decay = 0.01});
     optim::Scheduler rate(optimizer, optim::one_cycle(steps));
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
         training.step(loss.item(), x.size(0));
       }
       net.eval();  // without dropout, and with the means of all batches
-      training.measure(data::accuracy(set.test, std::ref(net)));
+      training.measure(datasets::accuracy(set.test, std::ref(net)));
       net.train();
     }
     training.finish("test accuracy %.2f %% after %ld steps", 100 * training.measured(), steps);

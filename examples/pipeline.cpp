@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     const auto workers = cluster.workers();
     const std::vector<Place> places(workers.begin() + (workers.size() > 1), workers.end());
     const int count = static_cast<int>(chunks * std::ssize(places));
-    const data::Dataset digits = data::generated_digits(4096, 7);
+    const datasets::Dataset digits = datasets::generated_digits(4096, 7);
     const auto cuts =
         parallel::balance_by_time(Net::make(), digits.x.slice(0, 0, batch / micro_batches + 1), count);
     const auto parts = parallel::split<Net>(cluster.here(), places, cuts);
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t from = step * batch % (digits.x.size(0) - batch + 1);
       autograd::Context context(cluster);
-      const auto [x, y] = data::rows(digits, from, batch);
+      const auto [x, y] = datasets::rows(digits, from, batch);
       const auto result = pipeline.step(Value(x), Value(y));
       optimizer.step(context);
       if (step % 20 == 0 || step + 1 == steps) std::printf("step %4ld  loss %.4f\n", step, result.loss);

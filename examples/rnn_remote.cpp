@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
 
   return launch([&](Cluster& cluster) {
     flags.check_outputs();
-    const auto [vocabulary, ids] = data::read_text(file);
+    const auto [vocabulary, ids] = datasets::read_text(file);
     const int64_t length = ids.numel(), fitted = length - length / 10, characters = vocabulary.size();
     const Tensors train = parts(ids.slice(0, 0, fitted), batch, time);
     const Tensors held_out = parts(ids.slice(0, fitted, length), std::min<int64_t>(batch, 4), time);

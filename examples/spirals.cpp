@@ -4,7 +4,7 @@
 using namespace troupe;
 
 // Points of `arms` arms, noisy: x [count, 2], y [count], the arm.
-data::Dataset spirals(int64_t count, int64_t arms, double noise, Generator& random) {
+datasets::Dataset spirals(int64_t count, int64_t arms, double noise, Generator& random) {
   std::vector<float> points;
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < count; ++i) {
@@ -31,12 +31,12 @@ int main(int argc, char** argv) {
 
   return tools::run_main(flags, [&] {
     Generator random(seed);
-    const data::Dataset train = spirals(points, arms, noise, random),
-                        test = spirals(600, arms, noise, random);
+    const datasets::Dataset train = spirals(points, arms, noise, random),
+                            test = spirals(600, arms, noise, random);
     nn::Sequential model(nn::Linear(2, width), nn::ReLU(), nn::Linear(width, width), nn::ReLU(),
                          nn::Linear(width, arms));
     model.reset(random);
-    data::Loader loader(train, {.batch_size = 50, .seed = seed});
+    datasets::Loader loader(train, {.batch_size = 50, .seed = seed});
     const int64_t steps = epochs * loader.batches();
     optim::AdamW optimizer(model.parameters(), {.lr = lr});
     optim::Scheduler rate(optimizer, optim::cosine(steps));
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
         optimizer.step(), rate.step();
         training.step(loss.item(), x.size(0));
       }
-      training.measure(data::accuracy(test, std::ref(model)));
+      training.measure(datasets::accuracy(test, std::ref(model)));
     }
     training.finish("test accuracy %.2f %% after %ld steps", 100 * training.measured(), steps);
   });

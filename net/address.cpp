@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kMaxUnixName = 107;  // sun_path holds 108 bytes, one of them the NUL
@@ -100,4 +100,4 @@ Address parse_address(const std::string& text) {
   bad(text, "unknown scheme");
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// "unix:@name" (abstract: no file), "unix:/path", "tcp:host:port" ("tcp:[::1]:port" for IPv6).
 struct Address {
@@ -24,4 +24,4 @@ Address parse_address(const std::string& text);
 /// of other transports are.
 bool only_on_this_host(const std::string& address);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -6,7 +6,7 @@
 
 #include "core/memory/storage.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// A run of bytes inside a storage. The storage is shared, never copied by the transport on its way to a
 /// socket.
@@ -36,4 +36,4 @@ struct Message {
   }
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -22,7 +22,7 @@
 #include "core/value/value.h"
 #include "net/message.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Who is at the other end. A worker that has no number yet (it is about to join) has kNoWorker.
 struct PeerInfo {
@@ -139,4 +139,4 @@ struct TransportOptions {
   Limits limits;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

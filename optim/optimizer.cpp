@@ -156,7 +156,7 @@ void Optimizer::miss(size_t i) {
   if (missed == kNamed || ++missed < kMany) return;
   missed = kNamed;
   const std::string name = i < names_.size() ? names_[i] : fmt::format("parameter {}", i);
-  log::warning(
+  internal::log::warning(
       fmt::format("[optim] {} ({}) has had no gradient in {} steps, so it is not trained: no loss "
                   "depends on it, or it was detached on the way",
                   name, params_[i].str(), kMany));

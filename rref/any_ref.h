@@ -4,26 +4,28 @@
 
 namespace troupe {
 
-class AnyRef : public rref::RefBase {
+class AnyRef : public internal::rref::RefBase {
  public:
   AnyRef() = default;
   template <class T>
   AnyRef(const RRef<T>& ref) : RefBase(ref) {}
   template <class R>
   AnyRef(const Remote<R>& ref) : RefBase(ref) {}
-  explicit AnyRef(rref::HandlePtr handle) : RefBase(std::move(handle)) {}
+  explicit AnyRef(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls a method by name: what the compiler cannot check, the callee does.
-  Future<Value> call(const std::string& method, ValueList args, actors::CallOptions options = {}) const {
-    actors::Worker& worker = this->worker();
+  Future<Value> call(const std::string& method, ValueList args,
+                     internal::actors::CallOptions options = {}) const {
+    internal::actors::Worker& worker = this->worker();
     handle()->table().check(id());
-    return worker.call(id(), type() + "::" + method, net::method_id(method), std::move(args), options);
+    return worker.call(id(), type() + "::" + method, internal::net::method_id(method), std::move(args),
+                       options);
   }
   /// With its type again, as a reference to an actor or to a value; `invalid` if it is another one, naming
   /// both.
   template <class T>
   RRef<T> as() const {
-    return RRef<T>(checked_as(actors::type_name<T>()));
+    return RRef<T>(checked_as(internal::actors::type_name<T>()));
   }
   template <class R>
   Remote<R> as_remote() const {
@@ -31,7 +33,7 @@ class AnyRef : public rref::RefBase {
   }
 
  private:
-  const rref::HandlePtr& checked_as(std::string_view wanted) const {
+  const internal::rref::HandlePtr& checked_as(std::string_view wanted) const {
     if (*this && type() != wanted) throw_invalid("[rref] " + str() + " is no " + std::string(wanted));
     return handle();
   }
@@ -40,8 +42,8 @@ class AnyRef : public rref::RefBase {
 template <>
 struct Codec<AnyRef> {
   static std::string name() { return "reference"; }
-  static Value to(const AnyRef& r) { return rref::to_value(r); }
-  static AnyRef from(Value v) { return AnyRef(rref::from_value(std::move(v), name())); }
+  static Value to(const AnyRef& r) { return internal::rref::to_value(r); }
+  static AnyRef from(Value v) { return AnyRef(internal::rref::from_value(std::move(v), name())); }
 };
 
 }  // namespace troupe

@@ -6,7 +6,7 @@
 
 #include "core/value/value.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 class RefTable;
 
@@ -34,4 +34,4 @@ inline std::string label(const Handle& h) {
   return h.type() + "#" + std::to_string(h.id().creator) + ":" + std::to_string(h.id().number);
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-WorkerId Place::in(const actors::Members& members) const {
+WorkerId Place::in(const internal::actors::Members& members) const {
   if (id_ != kNoWorker && members.find(id_)) return id_;
   if (!by_number_) return members.id_of(name_);
   throw_invalid("[cluster] no worker has the number " + name_ +
@@ -21,22 +21,23 @@ Future<void> Here::set_name(const AnyRef& ref, const std::string& name) const {
 }
 
 Future<std::map<std::string, std::string>> Here::names(const Place& where) const {
-  return rref::convert<std::map<std::string, std::string>>(
+  return internal::rref::convert<std::map<std::string, std::string>>(
       table().names(where.in(table().worker().members())));
 }
 
 Future<std::vector<ObjectInfo>> Here::objects(const Place& where, int64_t limit) const {
-  return rref::convert<std::vector<ObjectInfo>>(table().objects(where.in(table().worker().members()), limit));
+  return internal::rref::convert<std::vector<ObjectInfo>>(
+      table().objects(where.in(table().worker().members()), limit));
 }
 
 Here here() {
   if (!frame().worker)
     throw_invalid("[here] no worker runs on this thread: here() is for actors; use the Cluster elsewhere");
-  return Here(rref::RefTable::of(*static_cast<actors::Worker*>(frame().worker)));
+  return Here(internal::rref::RefTable::of(*static_cast<internal::actors::Worker*>(frame().worker)));
 }
 
-rref::HandlePtr rref::refer_to_self(std::string_view type) {
-  const auto cell = actors::current_cell();
+internal::rref::HandlePtr internal::rref::refer_to_self(std::string_view type) {
+  const auto cell = internal::actors::current_cell();
   if (!cell || cell->type().name != type)
     throw_invalid("[self] self(this) is for methods of " + std::string(type) + "; this thread runs " +
                   (cell ? "actor " + cell->label() : "no actor"));

@@ -21,9 +21,9 @@ class Place {
       : id_(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker),
         name_(std::to_string(number)),
         by_number_(true) {}
-  Place(const actors::Member& member) : id_(member.id), name_(member.name) {}
+  Place(const internal::actors::Member& member) : id_(member.id), name_(member.name) {}
   /// `invalid` for an unknown worker, listing those that there are.
-  WorkerId in(const actors::Members& members) const;
+  WorkerId in(const internal::actors::Members& members) const;
 
  private:
   WorkerId id_ = kNoWorker;
@@ -47,7 +47,7 @@ struct Lookup {
 class Here {
  public:
   /// Not for users: here() inside actors, Cluster::here() outside.
-  explicit Here(std::shared_ptr<rref::RefTable> table) : table_(std::move(table)) {}
+  explicit Here(std::shared_ptr<internal::rref::RefTable> table) : table_(std::move(table)) {}
 
   /// Makes an actor of type T on a worker, T(args...): arguments travel as what they are, and its constructor
   /// takes them there, with its default arguments. Does not wait: calls queue behind the construction, and a
@@ -63,7 +63,7 @@ class Here {
   /// made, and that shows when the reference is used.
   template <class T, class... A>
   RRef<T> spawn_named(const std::string& name, A&&... args) const {
-    const auto [worker, rest] = rref::split_name(name);
+    const auto [worker, rest] = internal::rref::split_name(name);
     return spawn_from<T>(worker, rest, std::forward<A>(args)...);
   }
 
@@ -77,12 +77,12 @@ class Here {
   /// called so (lists what there is), unless it is to be waited for; `deadline` if it does not come in time.
   template <class T>
   Future<RRef<T>> lookup(const std::string& name, Lookup how = {}) const {
-    return rref::convert<RRef<T>>(
-        table().lookup(name, std::string(actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
+    return internal::rref::convert<RRef<T>>(table().lookup(
+        name, std::string(internal::actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
   }
   /// Whatever has that name.
   Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const {
-    return rref::convert<AnyRef>(table().lookup(name, {}, how.wait, {.timeout = how.timeout}));
+    return internal::rref::convert<AnyRef>(table().lookup(name, {}, how.wait, {.timeout = how.timeout}));
   }
   /// What lives on a worker because somebody refers to it: at most `limit` objects, in no order. For tools,
   /// and to see who keeps what.
@@ -93,7 +93,7 @@ class Here {
   const std::string& name() const { return table().worker().name(); }  ///< of this worker
   WorkerId id() const { return table().worker().id(); }
   std::vector<std::string> workers() const;  ///< names of the living ones
-  rref::RefTable& table() const {
+  internal::rref::RefTable& table() const {
     if (!table_) throw_invalid("[here] an empty Here was used: it was moved from");
     return *table_;
   }
@@ -101,33 +101,36 @@ class Here {
  private:
   template <class T, class... A>
   RRef<T> spawn_from(const Place& where, const std::string& name, A&&... args) const {
-    if constexpr (constexpr auto fault = actors::actor_fault<T>(); actors::accept<T>(fault))
-      if constexpr (actors::accept<T>(
-                        actors::Finding<actors::constructor_fault<T, actors::Stored<A>...>()>())) {
-        ValueList list{Codec<actors::Stored<A>>::to(actors::Stored<A>(std::forward<A>(args)))...};
-        return RRef<T>(table().spawn(where.in(table().worker().members()),
-                                     std::string(actors::type_name<T>()),
-                                     actors::MadeFrom<T, actors::Stored<A>...>::id, std::move(list), name));
+    if constexpr (constexpr auto fault = internal::actors::actor_fault<T>();
+                  internal::actors::accept<T>(fault))
+      if constexpr (internal::actors::accept<T>(
+                        internal::actors::Finding<
+                            internal::actors::constructor_fault<T, internal::actors::Stored<A>...>()>())) {
+        ValueList list{
+            Codec<internal::actors::Stored<A>>::to(internal::actors::Stored<A>(std::forward<A>(args)))...};
+        return RRef<T>(table().spawn(
+            where.in(table().worker().members()), std::string(internal::actors::type_name<T>()),
+            internal::actors::MadeFrom<T, internal::actors::Stored<A>...>::id, std::move(list), name));
       }
     return {};
   }
-  std::shared_ptr<rref::RefTable> table_;
+  std::shared_ptr<internal::rref::RefTable> table_;
 };
 
 /// The worker whose actor, or whose callback, the current thread runs: in constructors, methods (after
 /// co_await too) and what they pass to Future::then. `invalid` elsewhere: use the Cluster there.
 Here here();
 
-namespace rref {
+namespace internal::rref {
 /// The actor whose message the thread handles; `invalid` unless it has that type.
 HandlePtr refer_to_self(std::string_view type);
-}  // namespace rref
+}  // namespace internal::rref
 
 /// An actor's reference to itself, to hand out; only in its own constructor and methods: self(this). An actor
 /// that keeps it lives until the cluster ends.
 template <class T>
 RRef<T> self(const T*) {
-  return RRef<T>(rref::refer_to_self(actors::type_name<T>()));
+  return RRef<T>(internal::rref::refer_to_self(internal::actors::type_name<T>()));
 }
 
 }  // namespace troupe

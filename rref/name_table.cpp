@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 std::pair<std::string, std::string> split_name(const std::string& full) {
   const size_t slash = full.find('/');
@@ -91,4 +91,4 @@ std::vector<NameTable::Call> NameTable::take(
   return taken;
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -9,7 +9,7 @@
 #include "actors/cell/invocation.h"
 #include "rref/handle.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 inline constexpr size_t kMaxName = 200;
 
@@ -48,4 +48,4 @@ class NameTable {
   size_t prune_at_ = 64;
 };
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

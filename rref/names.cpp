@@ -2,7 +2,7 @@
 #include "rref/ref_messages.h"
 #include "rref/ref_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 namespace {
 
 template <class T>
@@ -126,4 +126,4 @@ void RefTable::on_names(const Ref<actors::Invocation>& call) {
   call->complete(Value(std::move(out)));
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -5,7 +5,7 @@
 #include "rref/ref_messages.h"
 #include "rref/ref_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 void RefTable::check(const ObjectId& id) {
   check_process("call");
@@ -124,4 +124,4 @@ void RefTable::on_objects(const Ref<actors::Invocation>& call) {
   call->complete(Value(std::move(out)));
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -9,7 +9,7 @@
 #include "actors/worker/worker.h"
 #include "rref/ref_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 /// A value: copy it, keep it, send it in a message. What it refers to lives while any reference to it does,
 /// anywhere in the cluster. Thread-safe as an int is. An empty one may only be assigned to, compared and
@@ -64,4 +64,4 @@ inline HandlePtr from_value(Value v, const std::string& expected, std::string_vi
   return std::static_pointer_cast<Handle>(ref.hold);
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -2,7 +2,7 @@
 #pragma once
 #include "core/value/value.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 inline constexpr const char* kSpawn =
     "ref.spawn";  // creator to owner: number, type, constructor, arguments, name or "", seed
@@ -20,4 +20,4 @@ inline constexpr const char* kObjects = "ref.objects";  // anybody to owner: wha
 
 inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -1,7 +1,7 @@
 // What one reference table asks of another, and the end of workers.
 #include "rref/ref_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 namespace {
 
 // "creator, number" at the front of a service's arguments, as an object of this worker.
@@ -205,4 +205,4 @@ void RefTable::stop() {
   std::swap(names, names_);
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -8,7 +8,7 @@
 #include "core/graph/node.h"
 #include "rref/ref_messages.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 Handle::Handle(std::shared_ptr<RefTable> table, ObjectId id, const std::string& type)
     : table_(std::move(table)), id_(id), type_(table_->keep_type(type)) {}
@@ -328,4 +328,4 @@ void RefTable::release(const std::vector<ObjectId>& ids) {
   }
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -17,7 +17,7 @@
 #include "rref/tables/owner_table.h"
 #include "rref/tables/value_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 /// What a method whose result stays returned, or threw.
 struct Kept {
@@ -149,4 +149,4 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   Creations<Ref<actors::Invocation>> creations_;
 };
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -10,17 +10,17 @@
 
 namespace troupe {
 
-namespace rref {
+namespace internal::rref {
 
 template <class R>
 Future<R> convert(const Future<Value>& reply) {
   if constexpr (std::is_void_v<R>)
     return reply.then([](const Value&) {});
   else
-    return reply.then([](const Value& v) { return actors::from_value<R>(v); });
+    return reply.then([](const Value& v) { return internal::actors::from_value<R>(v); });
 }
 
-}  // namespace rref
+}  // namespace internal::rref
 
 /// A reference to what RRef<T>::remote computes: there at once, before the value is. Send it instead of the
 /// value, and only who needs the value fetches it.
@@ -29,17 +29,18 @@ Future<R> convert(const Future<Value>& reply) {
 /// with its methods, so a result that shares tensors with the actor's state is never read while they change.
 /// Its history for gradients stays there too, and a fetch inside a Context is recorded like a call.
 template <class R>
-class Remote : public rref::RefBase {
+class Remote : public internal::rref::RefBase {
  public:
   Remote() = default;
   /// Not for users: RRef<T>::remote and messages make references.
-  explicit Remote(rref::HandlePtr handle) : RefBase(std::move(handle)) {}
+  explicit Remote(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// The value itself, when it is there. The future fails with what the method threw, and as calls do.
   Future<R> to_here() const {
-    return rref::convert<R>(handle() ? handle()->table().fetch(*handle(), {.timeout = timeout_})
-                                     : Future<Value>::failed(Error(
-                                           ErrorKind::invalid, "[rref] to_here() of an empty reference")));
+    return internal::rref::convert<R>(
+        handle()
+            ? handle()->table().fetch(*handle(), {.timeout = timeout_})
+            : Future<Value>::failed(Error(ErrorKind::invalid, "[rref] to_here() of an empty reference")));
   }
   /// The same reference, whose to_here() fails with `deadline` after `timeout` (zero: never; negative: at
   /// once).
@@ -59,9 +60,9 @@ class Remote : public rref::RefBase {
 template <class R>
 struct Codec<Remote<R>> {
   static std::string name() { return "reference to " + Remote<R>::type_name(); }
-  static Value to(const Remote<R>& r) { return rref::to_value(r); }
+  static Value to(const Remote<R>& r) { return internal::rref::to_value(r); }
   static Remote<R> from(Value v) {
-    return Remote<R>(rref::from_value(std::move(v), name(), Remote<R>::type_name()));
+    return Remote<R>(internal::rref::from_value(std::move(v), name(), Remote<R>::type_name()));
   }
 };
 

@@ -17,7 +17,7 @@ namespace troupe {
 template <class T>
 class RRef;
 
-namespace rref {
+namespace internal::rref {
 
 /// A Value of the parameter type P from an argument that converts to it.
 template <class P, class A>
@@ -41,23 +41,24 @@ constexpr bool all_fit(std::index_sequence<I...>, std::tuple<A...>*) {
 /// Whether method M of T can be called with these; what is wrong is said in one sentence.
 template <class T, auto M, class... A>
 constexpr bool check_call() {
-  using Traits = actors::MethodTraits<std::remove_cv_t<decltype(M)>>;
-  if constexpr (!actors::accept<T>(actors::actor_fault<T>()))
+  using Traits = internal::actors::MethodTraits<std::remove_cv_t<decltype(M)>>;
+  if constexpr (!internal::actors::accept<T>(internal::actors::actor_fault<T>()))
     return false;
-  else if constexpr (!actors::is_listed<T, M>())
+  else if constexpr (!internal::actors::is_listed<T, M>())
     static_assert(
-        actors::kNever<T>,
+        internal::actors::kNever<T>,
         "this method is not listed in the actor's `remote`: add it there, methods<..., &T::method>");
   else if constexpr (sizeof...(A) > Traits::kArity)
-    static_assert(actors::kNever<T>, "the call has more arguments than the method has parameters");
-  else if constexpr (sizeof...(A) + actors::default_count<T, M>() < Traits::kArity)
+    static_assert(internal::actors::kNever<T>, "the call has more arguments than the method has parameters");
+  else if constexpr (sizeof...(A) + internal::actors::default_count<T, M>() < Traits::kArity)
     static_assert(
-        actors::kNever<T>,
+        internal::actors::kNever<T>,
         "the call has fewer arguments than the method has parameters (default arguments of methods are given "
         "in `remote`: methods<...>.defaults<&T::method>(value))");
   else if constexpr (!all_fit<typename Traits::Tuple>(std::index_sequence_for<A...>{},
                                                       static_cast<std::tuple<A...>*>(nullptr)))
-    static_assert(actors::kNever<T>, "an argument of the call does not convert to the method's parameter");
+    static_assert(internal::actors::kNever<T>,
+                  "an argument of the call does not convert to the method's parameter");
   else
     return true;
   return false;
@@ -133,15 +134,15 @@ class DeferredCall : public std::enable_shared_from_this<DeferredCall<T, M, R, A
   bool grad_ = grad_enabled();
 };
 
-}  // namespace rref
+}  // namespace internal::rref
 
 /// A reference to an actor of type T.
 template <class T>
-class RRef : public rref::RefBase {
+class RRef : public internal::rref::RefBase {
  public:
   RRef() = default;
   /// Not for users: spawn and messages make references.
-  explicit RRef(rref::HandlePtr handle) : RefBase(std::move(handle)) {}
+  explicit RRef(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls method M, which is listed in T::remote, with arguments that convert to its parameters. An argument
   /// may be a Future: the call leaves when it is ready, without anybody waiting. Calls from one thread to one
@@ -152,14 +153,14 @@ class RRef : public rref::RefBase {
   /// down).
   template <auto M, class... A>
   auto call(A&&... args) const {
-    using Traits = actors::MethodTraits<decltype(M)>;
-    if constexpr (!rref::check_call<T, M, A...>())
+    using Traits = internal::actors::MethodTraits<decltype(M)>;
+    if constexpr (!internal::rref::check_call<T, M, A...>())
       return Future<typename Traits::Return>();
     else if constexpr ((IsFuture<std::decay_t<A>>::value || ...))
       return call_when_ready<M, Traits>(std::forward<A>(args)...);
     else
-      return rref::convert<typename Traits::Return>(
-          invoke(actors::method_name<M>(),
+      return internal::rref::convert<typename Traits::Return>(
+          invoke(internal::actors::method_name<M>(),
                  values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...)));
   }
   /// a(x): calls the method `forward`.
@@ -169,7 +170,7 @@ class RRef : public rref::RefBase {
       return call<&T::forward>(std::forward<A>(args)...);
     } else {
       static_assert(
-          actors::kNever<T, A...>,
+          internal::actors::kNever<T, A...>,
           "this actor has no single method `forward`, which a(x) calls: write a.call<&T::method>(x)");
       return Future<Tensor>();
     }
@@ -181,19 +182,20 @@ class RRef : public rref::RefBase {
   ///   Tensor y = b.call<&Layer::forward_of>(h).get();
   template <auto M, class... A>
   auto remote(A&&... args) const {
-    using Traits = actors::MethodTraits<decltype(M)>;
+    using Traits = internal::actors::MethodTraits<decltype(M)>;
     using R = typename Traits::Return;
     if constexpr ((IsFuture<std::decay_t<A>>::value || ...)) {
-      static_assert(actors::kNever<T>,
+      static_assert(internal::actors::kNever<T>,
                     "remote() leaves at once and takes no futures: co_await them, or pass Remote<T> on");
       return Remote<R>();
-    } else if constexpr (!rref::check_call<T, M, A...>()) {
+    } else if constexpr (!internal::rref::check_call<T, M, A...>()) {
       return Remote<R>();
     } else {
       ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
       worker();  // says so if the cluster has been shut down, or the reference is empty
-      return Remote<R>(handle()->table().remote(*handle(), actors::method_name<M>(), Remote<R>::type_name(),
-                                                std::move(list), {.timeout = timeout_}));
+      return Remote<R>(handle()->table().remote(*handle(), internal::actors::method_name<M>(),
+                                                Remote<R>::type_name(), std::move(list),
+                                                {.timeout = timeout_}));
     }
   }
   /// The same for a caller who wants no answer: it is handled all the same, and does not end with a deadline
@@ -201,12 +203,12 @@ class RRef : public rref::RefBase {
   /// cancelled.)
   template <auto M, class... A>
   void tell(A&&... args) const {
-    using Traits = actors::MethodTraits<decltype(M)>;
-    if constexpr (rref::check_call<T, M, A...>())
-      invoke(actors::method_name<M>(),
+    using Traits = internal::actors::MethodTraits<decltype(M)>;
+    if constexpr (internal::rref::check_call<T, M, A...>())
+      invoke(internal::actors::method_name<M>(),
              values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...), true)
           .on_ready([](const Result<Value>& r) {
-            if (!r.ok()) log::warning(std::string("a message was not sent: ") + r.error().what());
+            if (!r.ok()) internal::log::warning(std::string("a message was not sent: ") + r.error().what());
           });
   }
   /// By name, for tools and tests: what the compiler cannot check, the callee does.
@@ -249,7 +251,7 @@ class RRef : public rref::RefBase {
     check_process("call");
     try {
       handle()->table().check(id());
-      return worker().call(id(), type() + "::" + method, net::method_id(method), std::move(args),
+      return worker().call(id(), type() + "::" + method, internal::net::method_id(method), std::move(args),
                            {.timeout = timeout_, .one_way = one_way, .on_full = on_full_});
     } catch (...) {
       return Future<Value>::failed(current_error().crossing("call of " + type() + "::" + method));
@@ -260,7 +262,7 @@ class RRef : public rref::RefBase {
     using Params = typename Traits::Tuple;
     ValueList list;
     list.reserve(sizeof...(A));
-    (list.push_back(rref::argument<std::tuple_element_t<I, Params>>(std::forward<A>(args))), ...);
+    (list.push_back(internal::rref::argument<std::tuple_element_t<I, Params>>(std::forward<A>(args))), ...);
     return list;
   }
   template <class A>
@@ -270,7 +272,7 @@ class RRef : public rref::RefBase {
   }
   template <auto M, class Traits, class... A>
   auto call_when_ready(A&&... args) const {
-    using Deferred = rref::DeferredCall<T, M, typename Traits::Return, std::decay_t<A>...>;
+    using Deferred = internal::rref::DeferredCall<T, M, typename Traits::Return, std::decay_t<A>...>;
     (check_argument(args), ...);
     const auto future = std::make_shared<Deferred>(*this)->start(std::forward<A>(args)...);
     CallScope::gather(future);
@@ -283,10 +285,10 @@ class RRef : public rref::RefBase {
 
 template <class T>
 struct Codec<RRef<T>> {
-  static std::string name() { return "reference to " + std::string(actors::type_name<T>()); }
-  static Value to(const RRef<T>& r) { return rref::to_value(r); }
+  static std::string name() { return "reference to " + std::string(internal::actors::type_name<T>()); }
+  static Value to(const RRef<T>& r) { return internal::rref::to_value(r); }
   static RRef<T> from(Value v) {
-    return RRef<T>(rref::from_value(std::move(v), name(), actors::type_name<T>()));
+    return RRef<T>(internal::rref::from_value(std::move(v), name(), internal::actors::type_name<T>()));
   }
 };
 

@@ -2,7 +2,7 @@
 #include "rref/ref_messages.h"
 #include "rref/ref_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 namespace {
 
 KeptPtr failed(Error error) {
@@ -82,4 +82,4 @@ void RefTable::answer(const Ref<actors::Invocation>& call, const KeptPtr& value)
   value->cell->post([call, value] { call->complete(Value(value->value)); }, actors::DispatchTarget::caller);
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 extern Cluster& cluster;
 extern Tensor x, y, ids;
 extern nn::Sequential model;
-extern data::Loader loader;
+extern datasets::Loader loader;
 Tensor loss(const Tensor& output);
 Tensor loss(const Tensor& output, const Tensor& y);
 

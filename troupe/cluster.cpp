@@ -27,7 +27,7 @@ std::string random_name() {
 }
 
 // What a program hosts, and what layers above the workers need everywhere.
-actors::Hosting with_builtin(actors::Hosting hosting) {
+internal::actors::Hosting with_builtin(internal::actors::Hosting hosting) {
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : parallel::server_actors()) hosting.push_back(std::move(type));
   return hosting;
@@ -35,21 +35,22 @@ actors::Hosting with_builtin(actors::Hosting hosting) {
 
 class InProcess final : public Cluster {
  public:
-  InProcess(int count, actors::Hosting hosting, ClusterOptions options) : Cluster(options), cores_(count) {
+  InProcess(int count, internal::actors::Hosting hosting, ClusterOptions options)
+      : Cluster(options), cores_(count) {
     if (count < 1) throw_invalid("[cluster] needs at least one worker, got " + std::to_string(count));
-    auto runtime = actors::Runtime::make(options.threads);
+    auto runtime = internal::actors::Runtime::make(options.threads);
     const std::string token = random_name() + random_name();
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(
-          std::make_unique<actors::Worker>(actors::WorkerOptions{.id = id,
-                                                                 .name = "w" + std::to_string(i),
-                                                                 .host = "local",
-                                                                 .hosting = hosting,
-                                                                 .runtime = runtime,
-                                                                 .timeout = options.timeout,
-                                                                 .limits = options.limits,
-                                                                 .on_full = options.on_full}));
+      workers_.push_back(std::make_unique<internal::actors::Worker>(
+          internal::actors::WorkerOptions{.id = id,
+                                          .name = "w" + std::to_string(i),
+                                          .host = "local",
+                                          .hosting = hosting,
+                                          .runtime = runtime,
+                                          .timeout = options.timeout,
+                                          .limits = options.limits,
+                                          .on_full = options.on_full}));
       auto table = install_layers(*workers_.back());
       if (i == 0) table_ = table;
     }
@@ -75,20 +76,20 @@ class InProcess final : public Cluster {
     return {};
   }
   ops::SharedCores cores_;
-  net::Network network_;
-  std::vector<std::unique_ptr<actors::Worker>> workers_;
-  std::vector<std::unique_ptr<net::Listener>> listeners_;
+  internal::net::Network network_;
+  std::vector<std::unique_ptr<internal::actors::Worker>> workers_;
+  std::vector<std::unique_ptr<internal::net::Listener>> listeners_;
 };
 
 // One worker of a cluster of processes: worker, transport, listeners.
 struct Process {
-  Process(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
+  Process(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options)
       : name("w" + std::to_string(e.rank)),
         worker({.id = e.rank,
                 .name = name,
-                .host = actors::host_identity(),
+                .host = internal::actors::host_identity(),
                 .hosting = std::move(hosting),
-                .runtime = actors::Runtime::make(options.threads),
+                .runtime = internal::actors::Runtime::make(options.threads),
                 .timeout = options.timeout,
                 .limits = options.limits,
                 .on_full = options.on_full}) {
@@ -96,13 +97,13 @@ struct Process {
   }
   /// Opens the transport; everything that serves messages has been installed.
   void open(const Environment& e, const ClusterOptions& options) {
-    net::Limits limits;
+    internal::net::Limits limits;
     limits.connect = std::min(limits.connect, options.join_timeout);
     if (!e.polling) limits.look = Duration::zero();
     limits.callers_read = e.callers_read;
     if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
-    worker.set_transport(
-        net::make_socket_transport({.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
+    worker.set_transport(internal::net::make_socket_transport(
+        {.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
     if (e.rank == 0 && (e.world > 1 || options.elastic)) listen_as_driver(e);
     if (e.rank != 0) {
       listen("unix:@troupe-" + random_name());
@@ -121,18 +122,18 @@ struct Process {
     listeners.push_back(worker.transport().listen(address));
     addresses.push_back(listeners.back()->address());
   }
-  actors::Member self() const { return {worker.id(), name, worker.host(), addresses}; }
+  internal::actors::Member self() const { return {worker.id(), name, worker.host(), addresses}; }
 
   std::string name;
   std::vector<std::string> addresses;
-  actors::Worker worker;
-  std::vector<std::unique_ptr<net::Listener>> listeners;
-  std::shared_ptr<rref::RefTable> table;
+  internal::actors::Worker worker;
+  std::vector<std::unique_ptr<internal::net::Listener>> listeners;
+  std::shared_ptr<internal::rref::RefTable> table;
 };
 
 class Coordinated final : public Cluster {
  public:
-  Coordinated(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
+  Coordinated(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options)
       : Cluster(options),
         process_(e, std::move(hosting), options),
         coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world,
@@ -165,12 +166,12 @@ class Coordinated final : public Cluster {
     process_.worker.disconnect();
   }
   Process process_;
-  actors::Coordinator coordinator_;
+  internal::actors::Coordinator coordinator_;
 };
 
 class Joined final : public WorkerProcess {
  public:
-  Joined(const Environment& e, actors::Hosting hosting, const ClusterOptions& options)
+  Joined(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options)
       : process_(e, std::move(hosting), options), joiner_(process_.worker) {
     try {
       process_.open(e, options);
@@ -203,34 +204,37 @@ class Joined final : public WorkerProcess {
     process_.worker.disconnect();
   }
   Process process_;
-  actors::Joiner joiner_;
+  internal::actors::Joiner joiner_;
 };
 
 }  // namespace
 
-std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker) {
-  actors::Profiler::install(worker);  // first: it sees calls as they are made, and the others use it
+std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worker& worker) {
+  internal::actors::Profiler::install(
+      worker);  // first: it sees calls as they are made, and the others use it
   autograd::DistEngine::install(worker);
-  auto table =
-      rref::RefTable::install(worker);  // behind it: a result that autograd refuses is granted to nobody
+  auto table = internal::rref::RefTable::install(
+      worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
-  actors::install_gathering(worker);
+  internal::actors::install_gathering(worker);
   nn::install_modules(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);
   return table;
 }
 
-std::unique_ptr<Cluster> Cluster::in_process(int workers, actors::Hosting hosting, ClusterOptions options) {
+std::unique_ptr<Cluster> Cluster::in_process(int workers, internal::actors::Hosting hosting,
+                                             ClusterOptions options) {
   return std::make_unique<InProcess>(workers, with_builtin(std::move(hosting)), options);
 }
 
-std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment, actors::Hosting hosting,
-                                             ClusterOptions options) {
+std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment,
+                                             internal::actors::Hosting hosting, ClusterOptions options) {
   return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options);
 }
 
-std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment, actors::Hosting hosting,
+std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment,
+                                                   internal::actors::Hosting hosting,
                                                    ClusterOptions options) {
   return std::make_unique<Joined>(environment, with_builtin(std::move(hosting)), options);
 }
@@ -246,7 +250,7 @@ Future<void> Cluster::joined(const std::string& worker) { return worker_->member
 std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
   FrameScope neutral({worker_});
   auto reply = worker_->call_service(worker_->members().id_of(worker), "metrics", {});
-  return actors::from_value<std::map<std::string, int64_t>>(reply.get());
+  return internal::actors::from_value<std::map<std::string, int64_t>>(reply.get());
 }
 
 }  // namespace troupe

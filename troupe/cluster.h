@@ -64,11 +64,11 @@ class Cluster {
 
   /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a
   /// process boundary: the same program gives the same bits as over real processes.
-  static std::unique_ptr<Cluster> in_process(int workers, actors::Hosting hosting = {},
+  static std::unique_ptr<Cluster> in_process(int workers, internal::actors::Hosting hosting = {},
                                              ClusterOptions options = {});
   /// This process is worker 0 of a cluster of processes; returns when all have joined.
-  static std::unique_ptr<Cluster> coordinate(const Environment& environment, actors::Hosting hosting,
-                                             ClusterOptions options = {});
+  static std::unique_ptr<Cluster> coordinate(const Environment& environment,
+                                             internal::actors::Hosting hosting, ClusterOptions options = {});
 
   /// Makes an actor of type T on a worker: Here::spawn, from worker w0.
   template <class T, class... A>
@@ -89,8 +89,8 @@ class Cluster {
   /// The cluster as code on worker w0 sees it.
   Here here() { return Here(table_); }
 
-  actors::Worker& worker() { return *worker_; }
-  operator actors::Worker&() { return *worker_; }
+  internal::actors::Worker& worker() { return *worker_; }
+  operator internal::actors::Worker&() { return *worker_; }
   std::vector<std::string> workers() const;
   /// Ready once a worker of that name is a member: of an elastic cluster (ClusterOptions), workers join
   /// later.
@@ -115,8 +115,8 @@ class Cluster {
   /// would be cut off: leaks cannot be told from what it holds.
   void look_for_leaks();
 
-  actors::Worker* worker_ = nullptr;
-  std::shared_ptr<rref::RefTable> table_;
+  internal::actors::Worker* worker_ = nullptr;
+  std::shared_ptr<internal::rref::RefTable> table_;
   int exit_code_ = 0;
   ClusterOptions options_;
 
@@ -129,9 +129,9 @@ class Cluster {
 /// A worker process that drives nothing.
 class WorkerProcess {
  public:
-  /// Joins; returns when all have. Throws as actors::Joiner::join.
-  static std::unique_ptr<WorkerProcess> join(const Environment& environment, actors::Hosting hosting,
-                                             ClusterOptions options = {});
+  /// Joins; returns when all have. Throws as internal::actors::Joiner::join.
+  static std::unique_ptr<WorkerProcess> join(const Environment& environment,
+                                             internal::actors::Hosting hosting, ClusterOptions options = {});
   virtual ~WorkerProcess() = default;
   /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and
   /// returns that. Throws `disconnected` if the driver is lost.
@@ -143,6 +143,6 @@ class WorkerProcess {
 };
 
 /// Everything that a worker consists of above the call layer: references, autograd, optimizers.
-std::shared_ptr<rref::RefTable> install_layers(actors::Worker& worker);
+std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worker& worker);
 
 }  // namespace troupe

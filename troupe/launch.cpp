@@ -107,8 +107,8 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
 
 namespace {
 
-int launch_with(Signals& signals, actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
-                ClusterOptions options) {
+int launch_with(Signals& signals, internal::actors::Hosting hosting,
+                const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
   std::optional<Environment> environment;
   int alone = 0;
@@ -157,7 +157,8 @@ int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options) 
   return launch({}, driver, options);
 }
 
-int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options) {
+int launch(internal::actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
+           ClusterOptions options) {
   try {
     check_process("launch");
     refuse_size_signal();

@@ -25,6 +25,7 @@ inline constexpr int kExitInterrupted = 130;
 /// second signal ends the process at once.
 int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options = {});
 /// The same for a program with actor types that it makes by name only: hosting<Layer, Server>().
-int launch(actors::Hosting hosting, const std::function<void(Cluster&)>& driver, ClusterOptions options = {});
+int launch(internal::actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
+           ClusterOptions options = {});
 
 }  // namespace troupe

@@ -96,14 +96,14 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     if (auto token = lookup("TROUPE_TOKEN"))
       e.token = *token;
     else if (auto file = lookup("TROUPE_TOKEN_FILE"))
-      e.token = net::read_token_file(*file);
+      e.token = internal::net::read_token_file(*file);
     else if (e.world > 1)
       throw_invalid(
           "[launch] no cluster token: set TROUPE_TOKEN_FILE to a file that only you can read (head -c 32 "
           "/dev/urandom | base64 > token; chmod 600 token), the same for all workers");
-    if (e.world > 1 && e.token.size() < net::kMinTokenBytes)
+    if (e.world > 1 && e.token.size() < internal::net::kMinTokenBytes)
       throw_invalid("[launch] the cluster token has " + std::to_string(e.token.size()) + " bytes; at least " +
-                    std::to_string(net::kMinTokenBytes) + " are needed");
+                    std::to_string(internal::net::kMinTokenBytes) + " are needed");
     if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
     if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT"))
       e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);

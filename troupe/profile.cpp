@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-using actors::TraceEvent;
+using internal::actors::TraceEvent;
 
 double microseconds(int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
@@ -78,19 +78,21 @@ std::string Trace::json() const {
 
 void Trace::save(const std::string& path) const {
   const std::string text = json();
-  data::AtomicFile file(path, "profile");
+  datasets::AtomicFile file(path, "profile");
   file.write(text.data(), text.size());
   file.commit();
 }
 
 Profile::Profile(Cluster& cluster, ProfileOptions options) : cluster_(cluster) {
-  actors::Worker& worker = cluster.worker();
+  internal::actors::Worker& worker = cluster.worker();
   FrameScope neutral({&worker});
   std::vector<std::pair<WorkerId, Future<Value>>> begun;
   for (const auto& m : worker.members().all())
-    begun.emplace_back(m.id, worker.call_service(m.id, actors::kProfileBegin, {Value(options.shapes)}));
+    begun.emplace_back(m.id,
+                       worker.call_service(m.id, internal::actors::kProfileBegin, {Value(options.shapes)}));
   try {
-    for (auto& [id, future] : begun) parts_.emplace_back(id, actors::from_value<int64_t>(future.get()));
+    for (auto& [id, future] : begun)
+      parts_.emplace_back(id, internal::actors::from_value<int64_t>(future.get()));
   } catch (...) {
     (void)end();  // where it has begun
     throw;
@@ -107,17 +109,18 @@ Profile::~Profile() {
 
 Trace Profile::end() {
   if (std::exchange(ended_, true)) throw_invalid("[profile] has ended already: its trace was given then");
-  actors::Worker& worker = cluster_.worker();
+  internal::actors::Worker& worker = cluster_.worker();
   FrameScope neutral({&worker});
   std::vector<Future<Value>> noted;
   for (const auto& [id, number] : parts_)
-    noted.push_back(worker.call_service(id, actors::kProfileEnd, {Value(number)}));
+    noted.push_back(worker.call_service(id, internal::actors::kProfileEnd, {Value(number)}));
   std::vector<TraceEvent> all;
   int64_t missed = 0;
   for (auto& future : noted) {
     const Result<Value>& r = future.wait();
     if (!r.ok() && r.error().kind() == ErrorKind::disconnected) continue;
-    auto [events, more] = actors::from_value<std::pair<std::vector<TraceEvent>, int64_t>>(r.value());
+    auto [events, more] =
+        internal::actors::from_value<std::pair<std::vector<TraceEvent>, int64_t>>(r.value());
     all.insert(all.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
     missed += more;
   }
@@ -126,10 +129,10 @@ Trace Profile::end() {
 
 ProfileSpan::ProfileSpan(const std::string& name)
     : ProfileSpan(
-          []() -> actors::Worker& {
+          []() -> internal::actors::Worker& {
             if (!frame().worker)
               throw_invalid("[profile] no worker is active here: name one, for example the Cluster");
-            return *static_cast<actors::Worker*>(frame().worker);
+            return *static_cast<internal::actors::Worker*>(frame().worker);
           }(),
           name) {}
 

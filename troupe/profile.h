@@ -14,19 +14,19 @@ struct ProfileOptions {
 /// What happened while a profile ran, by worker and time.
 class Trace {
  public:
-  explicit Trace(std::vector<actors::TraceEvent> events, int64_t missed = 0);
-  const std::vector<actors::TraceEvent>& events() const { return events_; }
+  explicit Trace(std::vector<internal::actors::TraceEvent> events, int64_t missed = 0);
+  const std::vector<internal::actors::TraceEvent>& events() const { return events_; }
   /// Events for which there was no room (Profiler::kMaxEvents per worker).
   int64_t missed() const { return missed_; }
   /// In Chrome's trace format, for chrome://tracing or ui.perfetto.dev: a process per worker, arrows from
   /// where a message left to where it was handled, and back with the answer.
   std::string json() const;
-  /// Writes json() to a file, whole or not at all (data::AtomicFile); `invalid` if the folder is missing or
-  /// may not be written, `failed` if the disk refuses.
+  /// Writes json() to a file, whole or not at all (datasets::AtomicFile); `invalid` if the folder is missing
+  /// or may not be written, `failed` if the disk refuses.
   void save(const std::string& path) const;
 
  private:
-  std::vector<actors::TraceEvent> events_;
+  std::vector<internal::actors::TraceEvent> events_;
   int64_t missed_;
 };
 
@@ -58,11 +58,11 @@ class ProfileSpan {
  public:
   /// On the worker whose actor or context the thread runs; `invalid` if there is none.
   explicit ProfileSpan(const std::string& name);
-  ProfileSpan(actors::Worker& worker, const std::string& name)
-      : span_(worker.interceptor<actors::Profiler>(), "span", name, frame().context) {}
+  ProfileSpan(internal::actors::Worker& worker, const std::string& name)
+      : span_(worker.interceptor<internal::actors::Profiler>(), "span", name, frame().context) {}
 
  private:
-  actors::Profiler::Span span_;
+  internal::actors::Profiler::Span span_;
 };
 
 }  // namespace troupe

@@ -28,7 +28,7 @@ std::string listed(const std::vector<std::string>& parts) {
 constexpr Duration kPatience = std::chrono::seconds(2);
 
 std::function<void(const Error&)>& leak_handler() {
-  static std::function<void(const Error&)> handler = [](const Error& e) { log::error(e.what()); };
+  static std::function<void(const Error&)> handler = [](const Error& e) { internal::log::error(e.what()); };
   return handler;
 }
 
@@ -65,10 +65,10 @@ void Cluster::shutdown(const ShutdownOptions& options) {
 // A name keeps its object for whoever may look it up; nobody will.
 void Cluster::drop_names(TimePoint deadline) {
   FrameScope neutral({.worker = worker_, .deadline = deadline});
-  for (const actors::Member& m : worker_->members().all()) {
+  for (const internal::actors::Member& m : worker_->members().all()) {
     const auto names = table_->names(m.id);
     if (!names.wait().ok()) continue;  // a lost worker
-    for (const auto& [name, type] : actors::from_value<ValueMap>(names.get()))
+    for (const auto& [name, type] : internal::actors::from_value<ValueMap>(names.get()))
       (void)table_->drop_name(m.name + "/" + name).wait();
   }
 }
@@ -76,18 +76,18 @@ void Cluster::drop_names(TimePoint deadline) {
 std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
   // A newcomer that is being let in is asked like all others; should it not come to an end, so be it.
   (void)close_doors().wait_for(std::max<Duration>(deadline - worker_->clock().now(), Duration(0)));
-  std::optional<Error> problem = actors::quiesce(*worker_, deadline);
+  std::optional<Error> problem = internal::actors::quiesce(*worker_, deadline);
   if (problem && problem->kind() != ErrorKind::disconnected) return problem;
   drop_names(deadline);
   table_->let_go();
-  if (auto second = actors::quiesce(*worker_, deadline); second && !problem) problem = second;
+  if (auto second = internal::actors::quiesce(*worker_, deadline); second && !problem) problem = second;
   if (problem || *options_.leak_check == LeakCheck::off) return problem;
-  const auto alive = actors::alive_everywhere(*worker_, deadline);
+  const auto alive = internal::actors::alive_everywhere(*worker_, deadline);
   if (alive.empty()) return problem;
   const std::string text = "[cluster] leaked, nothing outside refers to them: " + listed(alive) +
                            " (do actors hold each other? did contexts end?)";
   if (*options_.leak_check == LeakCheck::error) return Error(ErrorKind::failed, text);
-  log::warning(text);
+  internal::log::warning(text);
   return problem;
 }
 

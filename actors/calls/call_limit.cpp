@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 Duration lead_of(const Limit& limit) {
   return std::min<Duration>((limit.end - limit.made) / 8, std::chrono::milliseconds(250));
@@ -32,4 +32,4 @@ std::string overdue(const std::string& call, const std::string& worker, const Li
       limit.from == Limit::From::caller ? "the outer call" : "it");
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

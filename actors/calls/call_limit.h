@@ -5,7 +5,7 @@
 
 #include "core/base/clock.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// A service: number of the caller's call -> what has become of it here, in a sentence.
 inline constexpr const char* kCallStatus = "call.status";
@@ -68,4 +68,4 @@ class Doing {
   std::atomic<int64_t> since_{0};
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

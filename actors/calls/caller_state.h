@@ -5,7 +5,7 @@
 
 #include "core/value/value.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 class ActorCell;
 
@@ -17,4 +17,4 @@ struct CallerState {
   std::string label;                ///< "Layer::forward", for error texts
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

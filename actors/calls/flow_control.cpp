@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 Flow::Ticket Flow::enter(const ObjectId& actor, size_t bytes) {
   Peer& peer = peers_[actor.owner];
@@ -65,4 +65,4 @@ Flow::Sums Flow::all() const {
   return sums;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -23,7 +23,7 @@ struct FlowLimits {
   size_t messages = 100'000;         ///< to one actor
 };
 
-namespace actors {
+namespace internal::actors {
 
 /// A pure state machine; not synchronized. Calls of one worker to another leave in the order in which they
 /// came: behind one that waits all wait. What takes part is counted from leaving until it has begun, not
@@ -114,5 +114,5 @@ class Flow {
   size_t prune_at_ = 1024;
 };
 
-}  // namespace actors
+}  // namespace internal::actors
 }  // namespace troupe

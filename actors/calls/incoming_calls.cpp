@@ -1,6 +1,6 @@
 #include "actors/calls/incoming_calls.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 bool IncomingCalls::add(WorkerId from, uint64_t id, Ref<Cancellable> call) {
   std::lock_guard lock(mutex_);
@@ -41,4 +41,4 @@ size_t IncomingCalls::size() const {
   return calls_.size();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

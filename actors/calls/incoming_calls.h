@@ -8,7 +8,7 @@
 #include "actors/runtime/cancellable.h"
 #include "core/value/value.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Thread-safe. Messages of a connection arrive in order, so what is not here has been answered.
 class IncomingCalls {
@@ -29,4 +29,4 @@ class IncomingCalls {
   std::map<std::pair<WorkerId, uint64_t>, Ref<Cancellable>> calls_;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

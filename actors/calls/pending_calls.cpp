@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 // Its deadline, or before that the time to ask what its callee is doing.
@@ -206,4 +206,4 @@ Flow::Sums PendingCalls::in_flight() const {
   return flow_.all();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -23,7 +23,7 @@
 #include "core/async/future.h"
 #include "net/wire/wire.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 struct PendingCall {
   CallerState caller;
@@ -128,4 +128,4 @@ class PendingCalls {
   TimePoint next_sweep_ = TimePoint::max();
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -4,7 +4,7 @@
 
 #include "actors/codec.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 Value TrafficReport::to_value() const {
   std::vector<std::tuple<WorkerId, uint64_t, uint64_t>> calls;
@@ -89,4 +89,4 @@ std::string Quiescence::under_way() const {
   return text;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -16,7 +16,7 @@
 
 #include "core/value/value.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// One worker's answer.
 struct TrafficReport {
@@ -65,4 +65,4 @@ class Quiescence {
   bool two_waves_ = false;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 bool counts(const net::Call& call) {
@@ -42,4 +42,4 @@ TrafficReport Traffic::report(int64_t own, const std::function<int64_t()>& other
   return report;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

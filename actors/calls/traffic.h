@@ -9,7 +9,7 @@
 #include "actors/calls/quiescence.h"
 #include "net/wire/wire.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Services: a worker's TrafficReport (such calls are not counted), given the workers that the asker has
 /// lost: they are lost to this one as well; and what is alive on it, as texts.
@@ -47,4 +47,4 @@ class Traffic {
   std::map<WorkerId, TrafficReport::Calls> calls_;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -13,7 +13,7 @@
 #include "actors/runtime/runtime.h"
 #include "core/base/clock.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 class Worker;
 
@@ -40,4 +40,4 @@ struct ActorHost {
   const std::function<void(WorkerId caller, uint64_t id)> tell_started;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 // Filled by static initializers, so it is made when it is first used, and never destroyed.
@@ -77,4 +77,4 @@ std::vector<std::shared_ptr<const ActorType>> all_types() {
   return out;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -9,7 +9,7 @@
 #include "actors/actor.h"
 #include "actors/cell/invocation.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 struct ActorType {
   /// Decodes, runs, completes the invocation (later, for a coroutine); or throws.
@@ -58,4 +58,4 @@ std::shared_ptr<const ActorType> find_type(const std::string& name);
 /// All types that the program knows, by name.
 std::vector<std::shared_ptr<const ActorType>> all_types();
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

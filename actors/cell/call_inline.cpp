@@ -5,7 +5,7 @@
 #include "actors/cell/cell.h"
 #include "core/graph/node.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 size_t method_of(const ActorCell& cell, uint64_t id) {
   const size_t found = cell.find_method(id);
@@ -40,4 +40,4 @@ Future<Value> call_inline(const std::string& method, ValueList args) {
   return promise.future();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -5,7 +5,7 @@
 #include "core/async/future.h"
 #include "core/value/value.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 class ActorCell;
 
@@ -20,4 +20,4 @@ size_t method_of(const ActorCell& cell, uint64_t id);
 /// `invalid` outside actors and for a method that there is not, listing those that there are.
 Future<Value> call_inline(const std::string& method, ValueList args);
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -4,7 +4,7 @@
 
 #include "actors/cell/suspension.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed)
     : host_(host), id_(id), type_(type), stream_(seed), mailbox_(host.runtime.make_mailbox()) {
@@ -153,4 +153,4 @@ std::shared_ptr<ActorCell> current_cell() {
   return cell ? cell->shared_from_this() : nullptr;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -18,7 +18,7 @@
 #include "actors/runtime/runtime.h"
 #include "core/base/seed_stream.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 class Suspension;
 
@@ -111,4 +111,4 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
 /// The actor whose message the current thread is handling, or null.
 std::shared_ptr<ActorCell> current_cell();
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

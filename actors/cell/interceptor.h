@@ -5,7 +5,7 @@
 #include "actors/cell/invocation.h"
 #include "net/wire/wire.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Thread-safe: messages of different workers are delivered at the same time. Any of these may throw Error:
 /// the call then fails with it. Calls to an actor of the same worker pass through here too, in the same
@@ -42,4 +42,4 @@ class Interceptor {
   virtual bool missing_object(const Ref<Invocation>&) { return false; }
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -17,15 +17,16 @@ namespace troupe {
 bool this_call::cancelled() {
   const Frame& f = frame();
   if (!f.call) return false;
-  const auto& call = *static_cast<actors::Invocation*>(f.call);
+  const auto& call = *static_cast<internal::actors::Invocation*>(f.call);
   return call.cancelled() || call.host().clock.now() >= call.deadline();
 }
 TimePoint this_call::deadline() { return frame().deadline; }
 void this_call::waits_for(std::string what) {
-  if (void* call = frame().call) static_cast<actors::Invocation*>(call)->set_waits_for(std::move(what));
+  if (void* call = frame().call)
+    static_cast<internal::actors::Invocation*>(call)->set_waits_for(std::move(what));
 }
 
-namespace actors {
+namespace internal::actors {
 
 static std::mutex waits_for_mutex;
 
@@ -43,7 +44,7 @@ static Error not_wanted() {
   return Error(ErrorKind::cancelled, "[call] the caller wants no result any more");
 }
 
-Invocation::Invocation(const ActorHost& host, WorkerId from, net::Call call, Deliver deliver)
+Invocation::Invocation(const ActorHost& host, WorkerId from, internal::net::Call call, Deliver deliver)
     : host_(host),
       from_(from),
       call_(std::move(call)),
@@ -100,8 +101,8 @@ void Invocation::fail(Error error) {
 }
 
 void Invocation::threw(Error error) {
-  log::info(cell_->method_label(method_) + ", called by " + host_.members.name_of(from_) +
-            ", threw: " + error.message());
+  internal::log::info(cell_->method_label(method_) + ", called by " + host_.members.name_of(from_) +
+                      ", threw: " + error.message());
   fail(std::move(error));
 }
 
@@ -117,7 +118,7 @@ void Invocation::complete(Result<Value> result) {
     return;
   }
   if (call_.quiet && result.ok()) result = Result<Value>(Value());
-  net::Reply reply;
+  internal::net::Reply reply;
   reply.id = call_.id;
   reply.result = std::move(result);
   try {
@@ -135,7 +136,7 @@ void Invocation::complete(Result<Value> result) {
 }
 
 // Floats alone: of other numbers, which may be used as indices, nobody else should have a hold.
-void Invocation::note_sole_result(const net::Reply& reply) {
+void Invocation::note_sole_result(const internal::net::Reply& reply) {
   if (!connection_ || !cell_ || !reply.result.ok()) return;
   const std::byte* largest = nullptr;
   size_t bytes = SoleResult::kLeast - 1;
@@ -149,7 +150,7 @@ void Invocation::note_sole_result(const net::Reply& reply) {
   cell_->sole_result(method_).note(PlacedStorage::made_by(this), largest, bytes);
 }
 
-void Invocation::deliver(net::Reply& reply) {
+void Invocation::deliver(internal::net::Reply& reply) {
   note_sole_result(reply);
   const auto& interceptors = host_.interceptors;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
@@ -195,5 +196,5 @@ void Invocation::run() {
   cell_->note_duration(method_, host_.clock.now() - start);
 }
 
-}  // namespace actors
+}  // namespace internal::actors
 }  // namespace troupe

@@ -10,11 +10,11 @@
 #include "actors/runtime/cancellable.h"
 #include "net/wire/wire.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 class Connection;
 }
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 class ActorCell;
 class IncomingCalls;
@@ -97,4 +97,4 @@ class Invocation final : public Cancellable {
   std::unique_ptr<std::string> waits_for_;  // under one mutex of all
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -1,6 +1,6 @@
 #include "actors/cell/live_cells.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 void LiveCells::made() {
   std::lock_guard lock(mutex_);
@@ -30,4 +30,4 @@ MethodStatistics* LiveCells::statistics(const ActorType& type, size_t kinds) {
   return found.get();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

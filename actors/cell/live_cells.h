@@ -8,7 +8,7 @@
 
 #include "actors/cell/method_statistics.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 struct ActorType;
 
@@ -30,4 +30,4 @@ class LiveCells {
   std::unordered_map<const ActorType*, std::unique_ptr<MethodStatistics[]>> statistics_;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

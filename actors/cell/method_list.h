@@ -9,7 +9,7 @@
 #include "actors/codec.h"
 
 namespace troupe {
-namespace actors {
+namespace internal::actors {
 
 template <class M>
 struct MethodTraits;
@@ -26,7 +26,7 @@ struct MethodTraits<R (T::*)(A...)> {
   static constexpr bool kTakes =
       !std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>;
   static constexpr bool kTakesAll = (kTakes<A> && ...), kArgumentsTravel = (Travels<std::decay_t<A>> && ...),
-                        kOpaqueFields = (actors::kOpaqueFields<std::decay_t<A>> || ...);
+                        kOpaqueFields = (internal::actors::kOpaqueFields<std::decay_t<A>> || ...);
 };
 template <class T, class R, class... A>
 struct MethodTraits<R (T::*)(A...) const> : MethodTraits<R (T::*)(A...)> {};
@@ -202,7 +202,7 @@ struct Listed<MethodList<std::tuple<Ds...>, Entries...>, M> {
   }();
 };
 
-}  // namespace actors
+}  // namespace internal::actors
 
 /// The remote methods of an actor class: pointers to members, static members or free functions, each by
 /// itself or in blocking<> or doc<>; and constructor<>s that may be used by name. Names are the functions'
@@ -210,23 +210,23 @@ struct Listed<MethodList<std::tuple<Ds...>, Entries...>, M> {
 ///
 ///   static constexpr auto remote = methods<&Layer::forward, &Layer::loss>;
 template <auto... Entries>
-inline constexpr actors::MethodList<std::tuple<>, Entries...> methods{};
+inline constexpr internal::actors::MethodList<std::tuple<>, Entries...> methods{};
 
 /// In a list of methods: one that may wait for something else than a future, such as a lock, a file or
 /// another process. It runs on a thread of the pool however short it has been, never on one that reads a
 /// connection, and takes that thread from other actors while it waits.
 template <auto M>
-inline constexpr actors::Blocking<decltype(M)> blocking{M};
+inline constexpr internal::actors::Blocking<decltype(M)> blocking{M};
 
 /// In a list of methods: the class can be made by name, from a shell say, of arguments of these types.
 template <class... A>
-inline constexpr actors::Constructor<A...> constructor{};
+inline constexpr internal::actors::Constructor<A...> constructor{};
 
 /// In a list of methods: an entry with one line of text and the names of its parameters, for shells and
 /// tools.
 ///
 ///   doc<&Layer::loss, "Mean cross-entropy of a batch", "x", "labels">
-template <auto Entry, actors::Text text, actors::Text... parameters>
-inline constexpr actors::Documented<Entry, text, parameters...> doc{};
+template <auto Entry, internal::actors::Text text, internal::actors::Text... parameters>
+inline constexpr internal::actors::Documented<Entry, text, parameters...> doc{};
 
 }  // namespace troupe

@@ -3,11 +3,11 @@
 #include "actors/cell/sole_result.h"
 #include "actors/runtime/dispatch_history.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 struct MethodStatistics {
   DispatchHistory history;
   SoleResult sole_result;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

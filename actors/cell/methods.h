@@ -13,7 +13,7 @@
 #include "core/async/future_combinators.h"
 
 namespace troupe {
-namespace actors {
+namespace internal::actors {
 
 template <class...>
 constexpr bool kNever = false;
@@ -274,7 +274,7 @@ std::unique_ptr<Actor> make_actor(ValueList&& args) {
 
 template <class... A>
 uint64_t constructor_id() {
-  return net::method_id(std::string(type_name<Constructor<A...>>()));
+  return internal::net::method_id(std::string(type_name<Constructor<A...>>()));
 }
 
 template <class T, auto E>
@@ -287,7 +287,7 @@ void add_entry(ActorType& type) {
   } else {
     using Traits = MethodTraits<std::remove_cv_t<decltype(Entry<E>::kPointer)>>;
     const char* name = method_name<Entry<E>::kPointer>();
-    type.methods.push_back({net::method_id(name), name, &invoke_method<T, E>, Entry<E>::kBlocks,
+    type.methods.push_back({internal::net::method_id(name), name, &invoke_method<T, E>, Entry<E>::kBlocks,
                             parameters_of<E>(static_cast<typename Traits::Tuple*>(nullptr)),
                             travelling_name<std::decay_t<typename Traits::Return>>(), Entry<E>::kText});
   }
@@ -334,12 +334,13 @@ using Stored = std::conditional_t<std::is_convertible_v<A, std::string_view> &&
                                       !std::is_same_v<std::decay_t<A>, std::nullptr_t>,
                                   std::string, std::decay_t<A>>;
 
-}  // namespace actors
+}  // namespace internal::actors
 
 /// Actor types that the program makes by name only: each makes spawn<T>() known by itself.
 template <class... Ts>
-actors::Hosting hosting() {
-  if constexpr ((actors::accept<Ts>(actors::actor_fault<Ts>()) && ...)) return {actors::type_of<Ts>()...};
+internal::actors::Hosting hosting() {
+  if constexpr ((internal::actors::accept<Ts>(internal::actors::actor_fault<Ts>()) && ...))
+    return {internal::actors::type_of<Ts>()...};
   return {};
 }
 

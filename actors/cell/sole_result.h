@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Of one method of a type: how large the results are that nobody else holds when they are sent. To a caller
 /// in another process of the host such a result travels without a copy if it was made in memory that both
@@ -31,4 +31,4 @@ class SoleResult {
   std::atomic<size_t> bytes_{0};
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -2,7 +2,7 @@
 
 #include "core/graph/node.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 Suspension::Suspension(std::coroutine_handle<> coroutine)
     : coroutine_(coroutine), frame_(frame()), grad_(grad_enabled()), cell_(current_cell()) {}
@@ -49,4 +49,4 @@ void Suspension::go_on() {
     run();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

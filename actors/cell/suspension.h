@@ -9,7 +9,7 @@
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Keeps frame and grad mode. Thread-safe; the first of resume() and cancel() wins.
 class Suspension : public std::enable_shared_from_this<Suspension> {
@@ -36,4 +36,4 @@ class Suspension : public std::enable_shared_from_this<Suspension> {
   std::optional<Error> cancelled_;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -16,7 +16,7 @@ namespace troupe {
 template <class T = void>
 class [[nodiscard]] Task;
 
-namespace actors {
+namespace internal::actors {
 
 template <class T>
 struct FutureAwaiter {
@@ -70,14 +70,14 @@ struct TaskPromise<void> : TaskPromiseBase<void> {
   void take() {}
 };
 
-}  // namespace actors
+}  // namespace internal::actors
 
 /// Lazy: runs when awaited (or when it is a method's result). Owns its coroutine. Arguments of a coroutine
 /// method are taken by value.
 template <class T>
 class Task {
  public:
-  using promise_type = actors::TaskPromise<T>;
+  using promise_type = internal::actors::TaskPromise<T>;
   using Handle = std::coroutine_handle<promise_type>;
   explicit Task(Handle h) : handle_(h) {}
   Task(Task&& o) noexcept : handle_(std::exchange(o.handle_, nullptr)) {}
@@ -106,19 +106,19 @@ class Task {
 };
 
 template <class T>
-Task<T> actors::TaskPromise<T>::get_return_object() {
+Task<T> internal::actors::TaskPromise<T>::get_return_object() {
   return Task<T>(std::coroutine_handle<TaskPromise<T>>::from_promise(*this));
 }
-inline Task<void> actors::TaskPromise<void>::get_return_object() {
+inline Task<void> internal::actors::TaskPromise<void>::get_return_object() {
   return Task<void>(std::coroutine_handle<TaskPromise<void>>::from_promise(*this));
 }
 
 template <class T>
-actors::FutureAwaiter<T> operator co_await(Future<T> future) {
+internal::actors::FutureAwaiter<T> operator co_await(Future<T> future) {
   return {std::move(future), nullptr};
 }
 
-namespace actors {
+namespace internal::actors {
 
 /// The outermost coroutine of a call; frees itself.
 struct Detached {
@@ -135,5 +135,5 @@ struct Detached {
   };
 };
 
-}  // namespace actors
+}  // namespace internal::actors
 }  // namespace troupe

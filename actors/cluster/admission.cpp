@@ -3,7 +3,7 @@
 #include "actors/codec.h"
 #include "core/async/future_combinators.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 constexpr const char* kKnow = "cluster.know";  // member: messages may come from it, or be about it
@@ -151,4 +151,4 @@ void follow_admissions(Worker& worker) {
   });
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -10,7 +10,7 @@
 
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Thread-safe.
 class Admission {
@@ -61,4 +61,4 @@ void take_roll(Worker& worker, Value roll);
 /// "w3 has left the cluster".
 Error departure(Worker& worker, WorkerId id);
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

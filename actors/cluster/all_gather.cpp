@@ -5,7 +5,7 @@
 
 #include "actors/codec.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 constexpr const char* kArrive = "gather.arrive";      // name, members, ticket, value; all values
@@ -194,4 +194,4 @@ Future<void> barrier(Worker& worker, const std::string& name, const std::set<Wor
   return gather(worker, name, members, {}, timeout).then([](const ValueList&) {});
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -9,7 +9,7 @@
 
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// One meeting place, as its leader sees it. A pure state machine: the n-th arrivals of all members are a
 /// round. Not synchronized.
@@ -56,4 +56,4 @@ Future<ValueList> gather(Worker& worker, const std::string& name, const std::set
 Future<void> barrier(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
                      Duration timeout = std::chrono::seconds(60));
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -10,7 +10,7 @@
 #include "core/base/log.h"
 #include "net/address.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 // Of a member and the size of its cluster; answered with all members once all are there.
@@ -235,4 +235,4 @@ std::string host_identity() {
   return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

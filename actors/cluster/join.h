@@ -8,7 +8,7 @@
 
 #include "actors/cluster/admission.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Worker 0's part. Serves until all `world` workers have joined; later calls are refused, or, in an elastic
 /// cluster, are newcomers.
@@ -68,4 +68,4 @@ class Joiner {
 /// Equal for processes that can reach each other's Unix sockets: machine and network namespace.
 std::string host_identity();
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

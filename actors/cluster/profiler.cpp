@@ -2,7 +2,7 @@
 
 #include "actors/codec.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 std::string key_of_call(WorkerId caller, const net::Call& call) {
@@ -199,4 +199,4 @@ void Profiler::handled(const Invocation& invocation) {
 void Profiler::outgoing_reply(Invocation& invocation, net::Reply&) { handled(invocation); }
 void Profiler::keep_result(Invocation& invocation, const Result<Value>&) { handled(invocation); }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

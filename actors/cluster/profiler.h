@@ -13,7 +13,7 @@
 #include "actors/cell/interceptor.h"
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Something that took time on a worker, or (begin == end) happened at a moment.
 struct TraceEvent {
@@ -104,4 +104,4 @@ class Profiler final : public Interceptor {
 inline constexpr const char* kProfileBegin = "profile.begin";
 inline constexpr const char* kProfileEnd = "profile.end";
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

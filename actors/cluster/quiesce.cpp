@@ -4,7 +4,7 @@
 
 #include "actors/codec.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 std::vector<WorkerId> living(Worker& worker) {
@@ -75,4 +75,4 @@ std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline) {
   return all;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

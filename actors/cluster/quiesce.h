@@ -6,7 +6,7 @@
 
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Blocks until no call, no job of an actor and no backward pass is under way on any living worker, nor a
 /// message on its way between two. Nothing then starts by itself: only threads of programs start something.
@@ -17,4 +17,4 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline);
 /// What is alive on all living workers: labels of actors ("w1 (Layer#3)"), and counts of contexts.
 std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline);
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

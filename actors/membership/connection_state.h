@@ -6,7 +6,7 @@
 #include "net/transport.h"
 #include "net/wire/wire.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// The tag of a connection. Plain words, so that another thread can ask at any time; what they name is looked
 /// up then.
@@ -42,4 +42,4 @@ class ConnectionState {
   std::atomic<uint64_t> number_{0}, method_{0};
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -3,7 +3,7 @@
 #include "actors/membership/connection_state.h"
 #include "core/base/fork.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 Links::Links(const Members& members, const std::string& host, Lost lost)
     : members_(members), host_(host), lost_(std::move(lost)) {}
@@ -155,4 +155,4 @@ void Links::stop() {
   accepted_.clear();
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -11,7 +11,7 @@
 #include "actors/membership/members.h"
 #include "net/transport.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Thread-safe. What is sent to one peer leaves on one connection, in order; the peer may use another one
 /// back. The end of either is the end of both: a peer is lost to each side, or to none.
@@ -58,4 +58,4 @@ class Links {
   bool stopped_ = false;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

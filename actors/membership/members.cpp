@@ -4,7 +4,7 @@
 
 #include "actors/codec.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 Value Member::to_value() const {
   return ValueList{Value(static_cast<int64_t>(id)), Value(name), Value(host), actors::to_value(addresses)};
@@ -171,4 +171,4 @@ uint64_t Members::epoch() const {
   return epoch_;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/value/value.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 struct Member {
   WorkerId id = kNoWorker;
@@ -70,14 +70,14 @@ class Members {
   uint64_t epoch_ = 0;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors
 
 namespace troupe {
 /// Descriptions of workers are arguments and results as they are.
 template <>
-struct Codec<actors::Member> {
+struct Codec<internal::actors::Member> {
   static std::string name() { return "description of a worker"; }
-  static Value to(const actors::Member& m) { return m.to_value(); }
-  static actors::Member from(Value v) { return actors::Member::from_value(std::move(v)); }
+  static Value to(const internal::actors::Member& m) { return m.to_value(); }
+  static internal::actors::Member from(Value v) { return internal::actors::Member::from_value(std::move(v)); }
 };
 }  // namespace troupe

@@ -2,7 +2,7 @@
 #pragma once
 #include "actors/runtime/runtime.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// A call at its callee.
 class Cancellable : public Job {
@@ -13,4 +13,4 @@ class Cancellable : public Job {
   virtual void cancel() = 0;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

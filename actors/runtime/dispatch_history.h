@@ -6,7 +6,7 @@
 
 #include "core/base/clock.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 enum class DispatchTarget {
   pool,    ///< a thread of the runtime's pool
@@ -62,4 +62,4 @@ class DispatchHistory {
   std::atomic<uint8_t> wary_{0};
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

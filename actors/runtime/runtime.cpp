@@ -12,7 +12,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 // CAF is not instrumented: ThreadSanitizer has to be told what CAF orders. All that was done before
@@ -36,11 +36,11 @@ struct JobMessage {
 };
 
 }  // namespace
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::actors::JobMessage)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::internal::actors::JobMessage)
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 // Runs mailboxes on the thread that posted to them. While one is active on a thread, further posts line up
@@ -201,4 +201,4 @@ std::shared_ptr<Runtime> Runtime::make(int threads) {
   return std::make_shared<CafRuntime>(threads);
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

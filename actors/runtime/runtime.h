@@ -10,7 +10,7 @@
 #include "core/async/waiting.h"
 #include "core/memory/ref.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// Something to run in a mailbox. run() must not throw.
 class Job : public RefCounted {
@@ -49,4 +49,4 @@ class Runtime {
   virtual std::unique_ptr<LocalRunQueue> make_chores() { return nullptr; }
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

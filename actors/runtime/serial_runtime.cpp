@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 namespace {
 
@@ -94,4 +94,4 @@ size_t SerialRuntime::waiting() const {
   return n;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -8,7 +8,7 @@
 
 #include "actors/runtime/runtime.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 /// For one thread. Where jobs are posted to is of no importance here: the owner decides.
 class SerialRuntime final : public Runtime {
@@ -31,4 +31,4 @@ class SerialRuntime final : public Runtime {
   std::shared_ptr<Core> core_;  // turns may outlive the runtime
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

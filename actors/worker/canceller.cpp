@@ -2,7 +2,7 @@
 
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 void Canceller::give_up(uint64_t id) {
   Worker* worker;
@@ -23,4 +23,4 @@ void Canceller::close() {
   left_.wait(lock, [&] { return inside_ == 0; });
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

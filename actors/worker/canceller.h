@@ -6,7 +6,7 @@
 
 #include "core/async/future_state.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 class Worker;
 
@@ -33,4 +33,4 @@ class Canceller {
   int inside_ = 0;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -6,7 +6,7 @@
 #include "actors/codec.h"
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 void install_traffic(Worker& worker) {
   struct Hook final : Interceptor {
@@ -53,4 +53,4 @@ void install_traffic(Worker& worker) {
   });
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

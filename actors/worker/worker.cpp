@@ -5,7 +5,7 @@
 #include "actors/worker/traffic_service.h"
 #include "core/base/thread.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 static WorkerOptions with_runtime(WorkerOptions options) {
   if (!options.runtime) options.runtime = Runtime::make();
@@ -231,4 +231,4 @@ Worker::Metrics Worker::metrics() const {
   return m;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -25,7 +25,7 @@
 #include "core/base/clock.h"
 #include "core/base/fork.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 struct WorkerOptions {
   WorkerId id = 0;
@@ -222,4 +222,4 @@ class Worker final : public net::Events {
   std::unique_ptr<net::Transport> transport_;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -5,7 +5,7 @@
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 void Worker::set_timeout(Duration timeout) {
   if (timeout.count() < 0)
@@ -304,4 +304,4 @@ void Worker::timer_loop() {
   }
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

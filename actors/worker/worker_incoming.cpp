@@ -6,7 +6,7 @@
 #include "actors/worker/worker.h"
 #include "core/base/log.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 
 void Worker::dispatch(const Ref<Invocation>& invocation) {
   net::Call& call = invocation->call();
@@ -139,4 +139,4 @@ void Worker::on_held_up(net::Connection& connection, Duration time) {
                fmt::format("{:.1f} s: ", std::chrono::duration<double>(time).count()) + advice);
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -6,7 +6,7 @@
 #include "actors/calls/call_limit.h"
 #include "actors/worker/worker.h"
 
-namespace troupe::actors {
+namespace troupe::internal::actors {
 namespace {
 
 // A time of the same clock may be a little later: another thread's.
@@ -61,4 +61,4 @@ void Worker::ask_for_status(uint64_t id, WorkerId to) {
       });
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::internal::actors

@@ -5,13 +5,13 @@
 namespace troupe::autograd {
 namespace {
 
-DistEngine& engine_of(actors::Worker& worker) {
+DistEngine& engine_of(internal::actors::Worker& worker) {
   if (auto* engine = worker.interceptor<DistEngine>()) return *engine;
   throw_error(ErrorKind::failed,
               "[autograd] worker " + worker.name() + " takes no part in distributed autograd");
 }
 
-Frame with_context(actors::Worker& worker, uint64_t context) {
+Frame with_context(internal::actors::Worker& worker, uint64_t context) {
   check_process("autograd");
   Frame f = frame();
   f.worker = &worker;
@@ -19,10 +19,10 @@ Frame with_context(actors::Worker& worker, uint64_t context) {
   return f;
 }
 
-actors::Worker& worker_here() {
+internal::actors::Worker& worker_here() {
   if (!frame().worker)
     throw_invalid("[autograd] no worker is active here: give the context one, for example the Cluster");
-  return *static_cast<actors::Worker*>(frame().worker);
+  return *static_cast<internal::actors::Worker*>(frame().worker);
 }
 
 // The context of the call that the thread handles.
@@ -51,7 +51,7 @@ Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots
 
 Context::Context() : Context(worker_here()) {}
 
-Context::Context(actors::Worker& worker)
+Context::Context(internal::actors::Worker& worker)
     : worker_(worker),
       engine_(engine_of(worker)),
       id_(engine_.new_context()),

@@ -23,7 +23,7 @@ struct BackwardOptions {
 /// Belongs to the thread that made it; scopes nest. Other threads take part with Context::Guard.
 class Context {
  public:
-  explicit Context(actors::Worker& worker);
+  explicit Context(internal::actors::Worker& worker);
   /// Inside an actor's method: of its worker. In a coroutine co_await backward_async().
   Context();
   ~Context();
@@ -64,7 +64,7 @@ class Context {
 
   /// Unique in the cluster. The upper bits are the number of the worker.
   uint64_t id() const { return id_; }
-  actors::Worker& worker() const { return worker_; }
+  internal::actors::Worker& worker() const { return worker_; }
 
   /// Makes another thread part of the context for a scope; `invalid` once the context has ended.
   class Guard {
@@ -79,7 +79,7 @@ class Context {
   template <class T>
   T wait(const Future<T>& done, const char* what, Duration timeout);
 
-  actors::Worker& worker_;
+  internal::actors::Worker& worker_;
   DistEngine& engine_;
   uint64_t id_;
   FrameScope scope_;

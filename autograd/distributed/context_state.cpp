@@ -44,7 +44,7 @@ bool ContextState::shared_by(const std::vector<Edge>& roots) const {
   return overlap_.met_by(roots);
 }
 
-std::shared_ptr<Region> ContextState::region(uint64_t pass, const actors::ActorCell* cell,
+std::shared_ptr<Region> ContextState::region(uint64_t pass, const internal::actors::ActorCell* cell,
                                              const std::function<std::shared_ptr<Region>()>& make) {
   std::lock_guard lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
@@ -53,13 +53,14 @@ std::shared_ptr<Region> ContextState::region(uint64_t pass, const actors::ActorC
   return region;
 }
 
-std::shared_ptr<Region> ContextState::find_region(uint64_t pass, const actors::ActorCell* cell) const {
+std::shared_ptr<Region> ContextState::find_region(uint64_t pass,
+                                                  const internal::actors::ActorCell* cell) const {
   std::lock_guard lock(mutex_);
   auto at = regions_.find({pass, cell});
   return at == regions_.end() ? nullptr : at->second;
 }
 
-void ContextState::end_region(uint64_t pass, const actors::ActorCell* cell) {
+void ContextState::end_region(uint64_t pass, const internal::actors::ActorCell* cell) {
   decltype(regions_)::node_type node;  // let go after the lock
   std::lock_guard lock(mutex_);
   node = regions_.extract({pass, cell});
@@ -77,7 +78,7 @@ ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_
 }
 
 std::pair<std::shared_ptr<WatchRound>, bool> ContextState::round(uint64_t pass,
-                                                                 const actors::ActorCell* cell) {
+                                                                 const internal::actors::ActorCell* cell) {
   std::lock_guard lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& round = rounds_[{pass, cell}];
@@ -86,7 +87,7 @@ std::pair<std::shared_ptr<WatchRound>, bool> ContextState::round(uint64_t pass,
   return {round, made};
 }
 
-std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const actors::ActorCell* cell) {
+std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const internal::actors::ActorCell* cell) {
   std::lock_guard lock(mutex_);
   auto node = rounds_.extract({pass, cell});
   return node.empty() ? nullptr : std::move(node.mapped());

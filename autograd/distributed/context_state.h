@@ -25,7 +25,7 @@ class ContextState {
   /// Where a part of the graph begins, and whose it is.
   struct Send {
     Ref<SendNode> node;
-    std::shared_ptr<actors::ActorCell> cell;  ///< null: recorded outside actors
+    std::shared_ptr<internal::actors::ActorCell> cell;  ///< null: recorded outside actors
   };
 
   /// Returns whether parts of the graph overlap; see shared().
@@ -43,23 +43,23 @@ class ContextState {
 
   /// The part of the graph of actor `cell` (null: outside actors) in an exact pass; made by `make` if new.
   /// `cancelled` if the pass was dropped. For jobs in the mailbox of the actor.
-  std::shared_ptr<Region> region(uint64_t pass, const actors::ActorCell* cell,
+  std::shared_ptr<Region> region(uint64_t pass, const internal::actors::ActorCell* cell,
                                  const std::function<std::shared_ptr<Region>()>& make);
   /// Null if there is none.
-  std::shared_ptr<Region> find_region(uint64_t pass, const actors::ActorCell* cell) const;
-  void end_region(uint64_t pass, const actors::ActorCell* cell);
+  std::shared_ptr<Region> find_region(uint64_t pass, const internal::actors::ActorCell* cell) const;
+  void end_region(uint64_t pass, const internal::actors::ActorCell* cell);
   /// Where a pass leaves for `pair` of worker `peer`.
   struct Exit {
-    std::shared_ptr<actors::ActorCell> cell;
+    std::shared_ptr<internal::actors::ActorCell> cell;
     Node* node = nullptr;  ///< of the region of `cell`; null: unknown
   };
   void note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit);
   Exit find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const;
   /// What leaves of `cell` were told in a pass, made if new; and whether it was. The pass has to end it.
   /// `cancelled` if the pass was dropped.
-  std::pair<std::shared_ptr<WatchRound>, bool> round(uint64_t pass, const actors::ActorCell* cell);
+  std::pair<std::shared_ptr<WatchRound>, bool> round(uint64_t pass, const internal::actors::ActorCell* cell);
   /// Null if there is none; forgets it.
-  std::shared_ptr<WatchRound> end_round(uint64_t pass, const actors::ActorCell* cell);
+  std::shared_ptr<WatchRound> end_round(uint64_t pass, const internal::actors::ActorCell* cell);
   /// The pass failed: forgets its regions and gradients, and takes part in it no more.
   void drop_pass(uint64_t pass);
   bool dropped(uint64_t pass) const;
@@ -99,9 +99,9 @@ class ContextState {
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_;
   Overlap overlap_;
-  std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<Region>> regions_;
+  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<Region>> regions_;
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
-  std::map<std::pair<uint64_t, const actors::ActorCell*>, std::shared_ptr<WatchRound>> rounds_;
+  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<WatchRound>> rounds_;
   std::set<uint64_t> dropped_, running_;
   Sums settled_;
   std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped

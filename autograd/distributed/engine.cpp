@@ -9,12 +9,12 @@ uint64_t count_of(uint64_t context) { return context & ((uint64_t{1} << 40) - 1)
 
 }  // namespace
 
-DistEngine::DistEngine(actors::Worker& worker)
+DistEngine::DistEngine(internal::actors::Worker& worker)
     : worker_(worker),
-      profiler_(worker.interceptor<actors::Profiler>()),
+      profiler_(worker.interceptor<internal::actors::Profiler>()),
       outside_(worker.runtime().make_mailbox()) {}
 
-DistEngine& DistEngine::install(actors::Worker& worker) {
+DistEngine& DistEngine::install(internal::actors::Worker& worker) {
   auto owned = std::unique_ptr<DistEngine>(new DistEngine(worker));
   DistEngine* engine = owned.get();
   worker.add_interceptor(std::move(owned));
@@ -27,7 +27,7 @@ DistEngine& DistEngine::install(actors::Worker& worker) {
   worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });
   worker.add_service(kJoined, [engine](const auto& call) { engine->on_joined(call); });
   worker.add_service(kRelease, [engine](const auto& call) { engine->on_release(call); });
-  worker.add_metrics([engine](actors::Worker::Metrics& m) {
+  worker.add_metrics([engine](internal::actors::Worker::Metrics& m) {
     std::lock_guard lock(engine->mutex_);
     m["contexts"] = static_cast<int64_t>(engine->contexts_.size());
     m["backward_passes"] = static_cast<int64_t>(engine->passes_.size());
@@ -159,15 +159,16 @@ Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
   return done.future();
 }
 
-void DistEngine::on_release(const Ref<actors::Invocation>& call) {
-  auto [context, below] = actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
+void DistEngine::on_release(const Ref<internal::actors::Invocation>& call) {
+  auto [context, below] =
+      internal::actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
   forget(context, below, call->call().id != 0).on_ready([call](const Result<void>&) {
     call->complete(Value());
   });
 }
 
-void DistEngine::on_joined(const Ref<actors::Invocation>& call) {
-  auto [context] = actors::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
+void DistEngine::on_joined(const Ref<internal::actors::Invocation>& call) {
+  auto [context] = internal::actors::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
   call->complete(Value());
   uint64_t below = 0;
   {

@@ -37,10 +37,10 @@
 namespace troupe::autograd {
 
 /// Thread-safe.
-class DistEngine final : public actors::Interceptor {
+class DistEngine final : public internal::actors::Interceptor {
  public:
   /// Adds interceptor, services and metrics to the worker, which owns it.
-  static DistEngine& install(actors::Worker& worker);
+  static DistEngine& install(internal::actors::Worker& worker);
 
   // ---- contexts that start here
   uint64_t new_context();
@@ -72,13 +72,13 @@ class DistEngine final : public actors::Interceptor {
   /// Puts another one in its place and returns what was there; does nothing without state of the context.
   Tensor exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad);
 
-  // ---- actors::Interceptor
-  void outgoing_call(const actors::CallerState& caller, net::Call& call) override;
-  void call_not_sent(net::Call& call) override;
-  void incoming_call(actors::Invocation& invocation) override;
-  void outgoing_reply(actors::Invocation& invocation, net::Reply& reply) override;
-  void reply_not_sent(actors::Invocation& invocation, net::Reply& reply) override;
-  void incoming_reply(const actors::CallerState& caller, net::Reply& reply) override;
+  // ---- internal::actors::Interceptor
+  void outgoing_call(const internal::actors::CallerState& caller, internal::net::Call& call) override;
+  void call_not_sent(internal::net::Call& call) override;
+  void incoming_call(internal::actors::Invocation& invocation) override;
+  void outgoing_reply(internal::actors::Invocation& invocation, internal::net::Reply& reply) override;
+  void reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) override;
+  void incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) override;
   void worker_lost(WorkerId id, const Error& why) override;
   void interrupted(const Error& why) override {
     fail_passes([](const Pass&) { return true; }, why);
@@ -89,7 +89,7 @@ class DistEngine final : public actors::Interceptor {
   enum class Kind { gradient, reach, want, finish };
 
  private:
-  explicit DistEngine(actors::Worker& worker);
+  explicit DistEngine(internal::actors::Worker& worker);
   using StatePtr = std::shared_ptr<ContextState>;
   struct Part;   // one message, or the roots of a pass, being handled
   struct Pass {  // on its originator
@@ -103,7 +103,7 @@ class DistEngine final : public actors::Interceptor {
     size_t unanswered = 0;                                // of these
     bool hurry = false;                                   // its error is to be told at once
     bool answered = false;
-    actors::Profiler::Span total;
+    internal::actors::Profiler::Span total;
     Promise<void> promise;
   };
 
@@ -116,23 +116,24 @@ class DistEngine final : public actors::Interceptor {
   void check_number(uint64_t context);
   Future<void> forget(uint64_t context, uint64_t below, bool wait);
   uint64_t lowest_live();  // with mutex_: of the contexts of this worker
-  void on_joined(const Ref<actors::Invocation>& call);
+  void on_joined(const Ref<internal::actors::Invocation>& call);
   StatePtr find_state(uint64_t context);  // null if there is none
   StatePtr live_state(uint64_t context);  // the same; `invalid` if it has ended or never was
-  net::GradLink record_send(uint64_t context, WorkerId to, WorkerId asked_by,
-                            const std::vector<Tensor*>& tensors, const std::vector<uint32_t>& indices,
-                            std::shared_ptr<actors::ActorCell> cell, const char* what);
+  internal::net::GradLink record_send(uint64_t context, WorkerId to, WorkerId asked_by,
+                                      const std::vector<Tensor*>& tensors,
+                                      const std::vector<uint32_t>& indices,
+                                      std::shared_ptr<internal::actors::ActorCell> cell, const char* what);
   template <class Tree>
-  net::GradLink send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
-                             std::shared_ptr<actors::ActorCell> cell, const char* what);
+  internal::net::GradLink send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
+                                       std::shared_ptr<internal::actors::ActorCell> cell, const char* what);
   template <class Tree>
-  void receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values);
+  void receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link, Tree& values);
 
   // ---- parts
-  void on_message(Kind kind, const Ref<actors::Invocation>& call);
+  void on_message(Kind kind, const Ref<internal::actors::Invocation>& call);
   void post_part(std::shared_ptr<Part> part);
   void run_part(Part& part);
-  void run_outside(std::shared_ptr<Part> part, actors::DispatchTarget where);
+  void run_outside(std::shared_ptr<Part> part, internal::actors::DispatchTarget where);
   void finish_part(Part& part);
   void check_links(const Part& part, ContextState* state);
 
@@ -140,7 +141,7 @@ class DistEngine final : public actors::Interceptor {
   /// A message that was handled, those that it led to: (id, worker), and the pair by which to tell of the end
   /// of the pass, or 0.
   using Report = std::tuple<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>, uint64_t>;
-  void on_report(const Ref<actors::Invocation>& call);
+  void on_report(const Ref<internal::actors::Invocation>& call);
   void note_report(uint64_t context, uint64_t pass, WorkerId from, const Report& report,
                    const std::optional<Error>& error);
   std::shared_ptr<Pass> new_pass(uint64_t context, bool selects);
@@ -150,21 +151,21 @@ class DistEngine final : public actors::Interceptor {
   void end_now(const ContextState& state, const Error& why);
   void tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers);
   void drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers);
-  void on_drop(const Ref<actors::Invocation>& call);
-  void on_broken(const Ref<actors::Invocation>& call);
+  void on_drop(const Ref<internal::actors::Invocation>& call);
+  void on_broken(const Ref<internal::actors::Invocation>& call);
   void tell_broken(ContextState& state, WorkerId lost, const Error& why);
   void fail_passes(const std::function<bool(const Pass&)>& which, const Error& why);
-  void on_release(const Ref<actors::Invocation>& call);
+  void on_release(const Ref<internal::actors::Invocation>& call);
   GradMessageId next_message() { return (uint64_t{worker_.id()} << 40) | ++last_message_; }
 
-  actors::Worker& worker_;
+  internal::actors::Worker& worker_;
   LiveCount send_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   LiveCount receive_nodes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> last_pair_{0}, last_message_{0}, last_pass_{0};
-  std::atomic<int64_t> sent_[4] = {};         // messages by kind
-  actors::Profiler* profiler_;                // null: there is none
-  std::shared_ptr<actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
-  actors::DispatchHistory outside_history_;
+  std::atomic<int64_t> sent_[4] = {};                   // messages by kind
+  internal::actors::Profiler* profiler_;                // null: there is none
+  std::shared_ptr<internal::actors::Mailbox> outside_;  // runs the parts that were recorded outside actors
+  internal::actors::DispatchHistory outside_history_;
 
   std::mutex mutex_;
   std::condition_variable outside_idle_;

@@ -34,7 +34,7 @@ void DistEngine::Part::run() {
 }
 
 void DistEngine::Part::run_exact() {
-  const actors::ActorCell* owner = cell.get();
+  const internal::actors::ActorCell* owner = cell.get();
   const bool selects = (options & kSelect) != 0;
   if (kind == Kind::reach) {
     const auto region = state->region(pass, owner, [&] {
@@ -109,11 +109,12 @@ Value DistEngine::Part::report() const {
   return ValueList{number(message), Value(std::move(sent)), number(watched ? entered : 0)};
 }
 
-void DistEngine::on_message(Kind kind, const Ref<actors::Invocation>& call) {
+void DistEngine::on_message(Kind kind, const Ref<internal::actors::Invocation>& call) {
   const uint64_t context = call->call().context;
   auto [pass, options, message, floor, pair, values, report] =
-      actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
-                        std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
+      internal::actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
+                                  std::optional<Report>>::from(std::move(call->call().args),
+                                                               service_of(kind));
   if (profiler_ && profiler_->on())
     profiler_->message(false, service_of(kind), call->from(), message, context, values);
   if (report) note_report(context, pass, call->from(), *report, {});
@@ -162,7 +163,7 @@ void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
     throw_invalid("[backward] a message with " + std::to_string(values.size()) + " gradients, expected " +
                   std::to_string(tensors.size()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    grads.push_back(actors::from_value<Tensor>(std::move(values[i])));
+    grads.push_back(internal::actors::from_value<Tensor>(std::move(values[i])));
     const auto& [dtype, shape] = tensors[i];
     const Tensor& g = grads.back();
     if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
@@ -175,17 +176,18 @@ void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
 void DistEngine::post_part(std::shared_ptr<Part> part) {
   FrameScope scope({.worker = &worker_, .context = part->context});
   if (auto cell = part->cell) return cell->post_adaptive([this, part = std::move(part)] { run_part(*part); });
-  run_outside(std::move(part), worker_.dispatch() == actors::Dispatch::caller ? actors::DispatchTarget::caller
-                                                                              : outside_history_.where());
+  run_outside(std::move(part), worker_.dispatch() == internal::actors::Dispatch::caller
+                                   ? internal::actors::DispatchTarget::caller
+                                   : outside_history_.where());
 }
 
 // The end of a pass may be the end of the program: stop() waits until the job has let go of this engine.
-void DistEngine::run_outside(std::shared_ptr<Part> part, actors::DispatchTarget where) {
+void DistEngine::run_outside(std::shared_ptr<Part> part, internal::actors::DispatchTarget where) {
   {
     std::lock_guard lock(mutex_);
     ++outside_jobs_;
   }
-  outside_->post(actors::make_job([this, part = std::move(part)]() mutable {
+  outside_->post(internal::actors::make_job([this, part = std::move(part)]() mutable {
                    {
                      FrameScope scope({.worker = &worker_, .context = part->context});
                      const TimePoint start = worker_.clock().now();
@@ -201,7 +203,7 @@ void DistEngine::run_outside(std::shared_ptr<Part> part, actors::DispatchTarget 
 
 void DistEngine::run_part(Part& part) {
   try {
-    const actors::Profiler::Span span(profiler_, "part", part.where, part.context);
+    const internal::actors::Profiler::Span span(profiler_, "part", part.where, part.context);
     part.run();
   } catch (...) {
     part.failure = current_error();
@@ -232,7 +234,7 @@ void DistEngine::finish_part(Part& part) {
   FrameScope neutral({&worker_});
   (void)worker_.call_service(part.originator(), kReport,
                              {number(part.context), number(part.pass), part.report(),
-                              part.failure ? actors::to_value(*part.failure) : Value()},
+                              part.failure ? internal::actors::to_value(*part.failure) : Value()},
                              {.timeout = Duration(0), .one_way = true});  // a lost originator needs none
   check_links(part, state.get());
 }
@@ -253,7 +255,7 @@ void DistEngine::tell_broken(ContextState& state, WorkerId lost, const Error& wh
     for (GradMessageId id : ids) list.push_back(number(id));
     (void)worker_.call_service(
         originator_of(pass), kBroken,
-        {number(pass), actors::to_value(Error(why).crossing("backward on " + worker_.name())),
+        {number(pass), internal::actors::to_value(Error(why).crossing("backward on " + worker_.name())),
          Value(std::move(list))},
         {.timeout = Duration(0), .one_way = true});
   }

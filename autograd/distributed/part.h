@@ -33,7 +33,7 @@ struct DistEngine::Part final : Sink {
   static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4;
   GradMessageId message = 0;
   Kind kind = Kind::gradient;
-  std::shared_ptr<actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
+  std::shared_ptr<internal::actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
   std::vector<Edge> roots;
   Node* exit = nullptr;  // what a message of kind want asks for
   static constexpr uint64_t kRoots = ~uint64_t{0};

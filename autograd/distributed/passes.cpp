@@ -18,7 +18,8 @@ std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool se
       state(context)->begin_pass([this] { return (uint64_t{worker_.id()} << 40) | ++last_pass_; });
   pass->context = context;
   pass->selects = selects;
-  pass->total = actors::Profiler::Span(profiler_, "backward", selects ? "grad" : "backward", context);
+  pass->total =
+      internal::actors::Profiler::Span(profiler_, "backward", selects ? "grad" : "backward", context);
   return pass;
 }
 
@@ -34,7 +35,7 @@ Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roo
 Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                                  const std::vector<Edge>& inputs, bool retain_graph) {
   const auto pass = new_pass(context, true);
-  const auto region = state(context)->region(pass->number, actors::current_cell().get(), [&] {
+  const auto region = state(context)->region(pass->number, internal::actors::current_cell().get(), [&] {
     return std::make_shared<Region>(RunOptions{.retain_graph = retain_graph}, inputs);
   });
   const int64_t options = Part::kExact | Part::kSelect | (retain_graph ? Part::kRetain : 0);
@@ -55,7 +56,7 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
     part->options = options;
     part->message = next_message();
     part->kind = kind;
-    part->cell = actors::current_cell();
+    part->cell = internal::actors::current_cell();
     if (kind == Kind::gradient || kind == Kind::reach) part->roots = roots;
     if (kind == Kind::gradient) part->grads = grads;
     pass->parts.push_back(std::move(part));
@@ -74,15 +75,15 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
     FrameScope scope(at);
     run_part(*first);
   } else {
-    run_outside(std::move(first), actors::DispatchTarget::caller);
+    run_outside(std::move(first), internal::actors::DispatchTarget::caller);
   }
   return done;
 }
 
-void DistEngine::on_report(const Ref<actors::Invocation>& call) {
+void DistEngine::on_report(const Ref<internal::actors::Invocation>& call) {
   auto [context, pass, report, error] =
-      actors::ListCodec<uint64_t, uint64_t, Report, std::optional<Error>>::from(std::move(call->call().args),
-                                                                                kReport);
+      internal::actors::ListCodec<uint64_t, uint64_t, Report, std::optional<Error>>::from(
+          std::move(call->call().args), kReport);
   call->complete(Value());
   note_report(context, pass, call->from(), report, error);
 }
@@ -205,15 +206,16 @@ void DistEngine::tell_dropped(uint64_t context, uint64_t pass, const std::set<Wo
                                  {.timeout = Duration(0), .one_way = true});
 }
 
-void DistEngine::on_drop(const Ref<actors::Invocation>& call) {
-  auto [context, pass] = actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kDrop);
+void DistEngine::on_drop(const Ref<internal::actors::Invocation>& call) {
+  auto [context, pass] =
+      internal::actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kDrop);
   if (auto state = find_state(context)) state->drop_pass(pass);
   call->complete(Value());
 }
 
-void DistEngine::on_broken(const Ref<actors::Invocation>& call) {
-  auto [pass, why, ids] =
-      actors::ListCodec<uint64_t, Error, std::vector<uint64_t>>::from(std::move(call->call().args), kBroken);
+void DistEngine::on_broken(const Ref<internal::actors::Invocation>& call) {
+  auto [pass, why, ids] = internal::actors::ListCodec<uint64_t, Error, std::vector<uint64_t>>::from(
+      std::move(call->call().args), kBroken);
   call->complete(Value());
   update(pass, [&, &why = why, &ids = ids](Pass& p) { p.termination.lost(ids, why); });
 }

@@ -5,10 +5,11 @@
 
 namespace troupe::autograd {
 
-net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
-                                      const std::vector<Tensor*>& tensors,
-                                      const std::vector<uint32_t>& indices,
-                                      std::shared_ptr<actors::ActorCell> cell, const char* what) {
+internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
+                                                const std::vector<Tensor*>& tensors,
+                                                const std::vector<uint32_t>& indices,
+                                                std::shared_ptr<internal::actors::ActorCell> cell,
+                                                const char* what) {
   if (!context)
     throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
                   ") needs gradients, but no autograd::Context "
@@ -31,8 +32,10 @@ net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId as
 // elements travel; a call within the worker would share the tensor itself.) `asked_by`: who has called for
 // them in this context, and so knows of this worker; or nobody.
 template <class Tree>
-net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
-                                       std::shared_ptr<actors::ActorCell> cell, const char* what) {
+internal::net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by,
+                                                 Tree& values,
+                                                 std::shared_ptr<internal::actors::ActorCell> cell,
+                                                 const char* what) {
   std::vector<Tensor*> tensors, all;
   std::vector<uint32_t> indices;
   uint32_t index = 0;
@@ -43,7 +46,7 @@ net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId a
     }
     ++index;
   });
-  net::GradLink link;
+  internal::net::GradLink link;
   if (!tensors.empty()) link = record_send(context, to, asked_by, tensors, indices, std::move(cell), what);
   if (to == worker_.id())
     for (Tensor* t : all) *t = t->detach();
@@ -51,7 +54,8 @@ net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId a
 }
 
 template <class Tree>
-void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::GradLink& link, Tree& values) {
+void DistEngine::receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link,
+                                 Tree& values) {
   if (!link.pair) return;
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
   auto state = this->state(context, from);
@@ -70,7 +74,7 @@ void DistEngine::receive_tensors(uint64_t context, WorkerId from, const net::Gra
   }
 }
 
-void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& call) {
+void DistEngine::outgoing_call(const internal::actors::CallerState& caller, internal::net::Call& call) {
   if (call.context && grad_enabled() && TensorStore::current())
     throw_error(
         ErrorKind::unimplemented,
@@ -82,17 +86,17 @@ void DistEngine::outgoing_call(const actors::CallerState& caller, net::Call& cal
     if (auto state = find_state(call.context)) state->add_peer(caller.to);
 }
 
-void DistEngine::call_not_sent(net::Call& call) {
+void DistEngine::call_not_sent(internal::net::Call& call) {
   if (!call.link.pair) return;
   if (auto state = find_state(call.context)) state->drop_send(call.link.pair);
 }
 
-void DistEngine::incoming_call(actors::Invocation& invocation) {
+void DistEngine::incoming_call(internal::actors::Invocation& invocation) {
   auto& call = invocation.call();
   receive_tensors(call.context, invocation.from(), call.link, call.args);
 }
 
-void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& reply) {
+void DistEngine::outgoing_reply(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
   if (!reply.result.ok()) return;
   Value&& value = std::move(reply.result).value();  // stays where it is: others undo, should this throw
   GradMode mode(invocation.call().grad_enabled);
@@ -100,12 +104,12 @@ void DistEngine::outgoing_reply(actors::Invocation& invocation, net::Reply& repl
                             invocation.cell(), "the result");
 }
 
-void DistEngine::reply_not_sent(actors::Invocation& invocation, net::Reply& reply) {
+void DistEngine::reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
   if (!reply.link.pair) return;
   if (auto state = find_state(invocation.call().context)) state->drop_send(reply.link.pair);
 }
 
-void DistEngine::incoming_reply(const actors::CallerState& caller, net::Reply& reply) {
+void DistEngine::incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) {
   if (!reply.result.ok() || !reply.link.pair) return;
   Value&& value = std::move(reply.result).value();
   receive_tensors(caller.context, caller.to, reply.link, value);

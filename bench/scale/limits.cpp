@@ -55,7 +55,7 @@ void system_calls(const Bench& bench, const RRef<Peer>& peer) {
   for (int asleep : {0, 1}) {
     const SyscallCounter counter({getpid(), there});
     if (!counter.works()) {
-      log::warning(
+      internal::log::warning(
           "[bench] system calls are not counted: ptrace is not allowed here, or somebody else traces");
       return;
     }

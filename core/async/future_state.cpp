@@ -7,8 +7,9 @@
 namespace troupe {
 
 void log_thrown_by_callback() {
-  log::error(std::string("[future] a callback of on_ready() threw, which nobody sees; use then(): ") +
-             current_error().what());
+  internal::log::error(
+      std::string("[future] a callback of on_ready() threw, which nobody sees; use then(): ") +
+      current_error().what());
 }
 
 void throw_empty_future(const char* use) {

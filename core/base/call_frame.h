@@ -10,15 +10,17 @@ namespace troupe {
 class Stream;
 
 struct Frame {
-  void* worker = nullptr;  ///< the actors::Worker on whose behalf the thread runs
-  void* actor = nullptr;   ///< the actors::ActorCell whose message is being handled; null outside actors
+  void* worker = nullptr;  ///< the internal::actors::Worker on whose behalf the thread runs
+  void* actor =
+      nullptr;  ///< the internal::actors::ActorCell whose message is being handled; null outside actors
   const std::string* what =
       nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
-  void* call = nullptr;      ///< the actors::Invocation being handled, while its method or coroutine runs
-  Stream* stream = nullptr;  ///< of random numbers: the actor's; null: the program's
-  void* scope = nullptr;     ///< the actors::CallScope that gathers the calls made here
+  void* call =
+      nullptr;  ///< the internal::actors::Invocation being handled, while its method or coroutine runs
+  Stream* stream = nullptr;        ///< of random numbers: the actor's; null: the program's
+  void* scope = nullptr;           ///< the internal::actors::CallScope that gathers the calls made here
   void* packed_weights = nullptr;  ///< the ops::PackedWeights in use
   bool callback = false;           ///< on a thread that others wait for: a callback, a service
 

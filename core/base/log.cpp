@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace troupe::log {
+namespace troupe::internal::log {
 namespace {
 
 std::atomic<void (*)(Level, const std::string&)> capture{nullptr};
@@ -59,4 +59,4 @@ void error(const std::string& text) { write(Level::error, text); }
 void set_level(Level level) { logger().set_level(native(level)); }
 void set_sink(void (*sink)(Level, const std::string&)) { capture = sink; }
 
-}  // namespace troupe::log
+}  // namespace troupe::internal::log

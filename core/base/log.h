@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-namespace troupe::log {
+namespace troupe::internal::log {
 
 enum class Level { debug, info, warning, error, off };
 
@@ -17,4 +17,4 @@ void set_level(Level level);
 /// A capture for tests: receives every line instead of standard error until reset with nullptr.
 void set_sink(void (*sink)(Level, const std::string&));
 
-}  // namespace troupe::log
+}  // namespace troupe::internal::log

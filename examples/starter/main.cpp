@@ -1,5 +1,5 @@
-// Learns y = sin(3x) with a model whose two halves live on two workers. Runs alone (three workers in this process), or over
-// processes: troupe run -n 3 ./starter
+// Learns y = sin(3x) with a model whose two halves live on two workers. Runs alone (three workers in this
+// process), or over processes: troupe run -n 3 ./starter
 #include <troupe/troupe.h>
 
 #include <cstdio>

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -160,4 +160,4 @@ std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number) {
   return frame;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -24,7 +24,7 @@
 #include "net/message.h"
 #include "net/transport.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 enum class FrameKind : uint32_t {
   message = 0,
@@ -74,4 +74,4 @@ std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number = 
 /// `kind`: ring_answer or heap_answer.
 std::vector<std::byte> answer_frame(FrameKind kind, bool accepted);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr char kMagic[] = {'T', 'R', 'O',  'U',
@@ -204,4 +204,4 @@ bool Handshake::matches(const Mac& expected, size_t offset) const {
   return CRYPTO_memcmp(expected.data(), input_.data() + offset, expected.size()) == 0;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

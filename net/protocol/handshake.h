@@ -18,7 +18,7 @@
 
 #include "net/transport.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
 inline constexpr uint32_t kProtocolVersion = 6;
@@ -94,4 +94,4 @@ class Handshake {
   std::string text_;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

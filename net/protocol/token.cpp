@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 struct Descriptor {
@@ -58,4 +58,4 @@ std::string read_token_file(const std::string& path) {
   return token;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// A token is at least this long; what is shorter can be guessed.
 inline constexpr size_t kMinTokenBytes = 16;
@@ -13,4 +13,4 @@ inline constexpr size_t kMinTokenBytes = 16;
 /// inside).
 std::string read_token_file(const std::string& path);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace troupe::net::sim {
+namespace troupe::internal::net::sim {
 namespace {
 
 Message copy_of(const Message& message) {
@@ -284,4 +284,4 @@ void SimConnection::discard(std::deque<Item> items) {
       item.promise->fail(Error(ErrorKind::disconnected, "[net] the connection ended before it was ready"));
 }
 
-}  // namespace troupe::net::sim
+}  // namespace troupe::internal::net::sim

@@ -10,7 +10,7 @@
 
 #include "net/sim/world.h"
 
-namespace troupe::net::sim {
+namespace troupe::internal::net::sim {
 
 /// What arrives at an end, in order. `accepted` or `connected` is the first thing that does, `closed` the
 /// last.
@@ -102,4 +102,4 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 /// What is wrong with the message, or nothing.
 std::string over_limits(const Message& m, const Limits& limits);
 
-}  // namespace troupe::net::sim
+}  // namespace troupe::internal::net::sim

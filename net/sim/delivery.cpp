@@ -6,7 +6,7 @@
 #include "core/graph/node.h"
 #include "net/sim/connection.h"
 
-namespace troupe::net::sim {
+namespace troupe::internal::net::sim {
 namespace {
 
 // The ends that this thread has to drain. A delivery inside a delivery waits for its turn here, so that
@@ -169,4 +169,4 @@ void SimConnection::dispatch(Item item) {
   }
 }
 
-}  // namespace troupe::net::sim
+}  // namespace troupe::internal::net::sim

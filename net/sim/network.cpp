@@ -5,7 +5,7 @@
 #include "net/sim/connection.h"
 #include "net/sim/world.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 struct Network::Core final : sim::World {
   using World::World;
@@ -137,4 +137,4 @@ LinkCounters Network::counters(const std::string& from, const std::string& to) c
 
 LinkCounters Network::counters() const { return core_->all_counters(); }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

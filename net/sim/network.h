@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 #include "net/transport.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// What a link does to messages. All random choices come from the network's seed.
 struct Faults {
@@ -92,4 +92,4 @@ class Network {
   std::shared_ptr<Core> core_;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -6,7 +6,7 @@
 #include "net/sim/connection.h"
 #include "net/sim/world.h"
 
-namespace troupe::net::sim {
+namespace troupe::internal::net::sim {
 namespace {
 
 constexpr std::string_view kScheme = "sim:";
@@ -155,4 +155,4 @@ std::unique_ptr<Transport> make_transport(std::shared_ptr<World> world, const st
   return std::make_unique<SimTransport>(std::move(node));
 }
 
-}  // namespace troupe::net::sim
+}  // namespace troupe::internal::net::sim

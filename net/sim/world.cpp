@@ -8,7 +8,7 @@
 #include "core/base/thread.h"
 #include "net/sim/connection.h"
 
-namespace troupe::net::sim {
+namespace troupe::internal::net::sim {
 
 World::World(uint64_t seed, bool virtual_time) : virtual_time(virtual_time), random_(seed) {}
 
@@ -272,4 +272,4 @@ void World::stop() {
     watcher.join();
 }
 
-}  // namespace troupe::net::sim
+}  // namespace troupe::internal::net::sim

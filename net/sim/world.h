@@ -17,7 +17,7 @@
 #include "net/sim/network.h"
 #include "net/transport.h"
 
-namespace troupe::net::sim {
+namespace troupe::internal::net::sim {
 
 class SimConnection;
 class World;
@@ -192,4 +192,4 @@ Error disconnected(const std::string& peer, const std::string& why);
 std::unique_ptr<Transport> make_transport(std::shared_ptr<World> world, const std::string& name,
                                           TransportOptions options, Events& events);
 
-}  // namespace troupe::net::sim
+}  // namespace troupe::internal::net::sim

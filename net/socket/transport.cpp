@@ -10,7 +10,7 @@
 #include "net/socket/establish/connector.h"
 #include "net/socket/establish/listener.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 class SocketListener final : public Listener {
@@ -97,4 +97,4 @@ std::unique_ptr<Transport> make_socket_transport(TransportOptions options, Event
   return std::make_unique<SocketTransport>(std::move(options), events);
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -4,9 +4,9 @@
 
 #include "net/transport.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// `events` outlives the transport.
 std::unique_ptr<Transport> make_socket_transport(TransportOptions options, Events& events);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

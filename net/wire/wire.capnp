@@ -45,7 +45,7 @@
 @0xd2a7c1f09b3e5846;
 
 using Cxx = import "/capnp/c++.capnp";
-$Cxx.namespace("troupe::net::schema");
+$Cxx.namespace("troupe::internal::net::schema");
 
 enum ErrorKind {
   # What the caller does next. The same numbers as `ErrorKind` in core/error.h.

@@ -11,7 +11,7 @@
 #include "net/wire/wire.capnp.h"
 #include "net/wire/wire_rules.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 static_assert(sizeof(capnp::word) == sizeof(uint64_t));
@@ -262,4 +262,4 @@ Message encode(const Cancel& cancel) { return {{first_word(PacketKind::cancel, c
 
 Message encode(const Started& started) { return {{first_word(PacketKind::started, started.id)}, {}}; }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -12,7 +12,7 @@
 #include "core/value/value.h"
 #include "net/message.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Autograd's part of a call or reply: which of its tensors (numbered in visiting order, see visit_tensors)
 /// carry gradients back, and through which pair of send and receive nodes.
@@ -74,4 +74,4 @@ size_t packet_bytes(const Call& call);
 /// storages.
 Packet decode(Message message);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

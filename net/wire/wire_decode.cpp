@@ -8,7 +8,7 @@
 #include "net/wire/wire.h"
 #include "net/wire/wire_rules.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 // Pointers that a packet of depth kMaxValueDepth goes through: three per map level, and a few around them.
@@ -245,4 +245,4 @@ Packet decode(Message message) {
   }
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -5,7 +5,7 @@
 
 #include "net/wire/wire.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// What a packet is: the low bits of its first word. See net/wire/wire.capnp for these and the flags.
 enum class PacketKind : uint8_t { call = 1, kept = 2, reply = 3, error = 4, cancel = 5, started = 6 };
@@ -28,4 +28,4 @@ void check_link(const GradLink& link, size_t tensors);
 /// `invalid` if a byte is neither 0 nor 1.
 void check_booleans(const std::byte* bytes, size_t size);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

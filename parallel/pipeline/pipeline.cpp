@@ -113,7 +113,7 @@ Pipeline::Pipeline(const Here& here, std::vector<Stage> stages, PipelineOptions 
     (void)choose(workers_, options_.micro_batches, {{}}, options_.most_live);  // checks the limits
   else
     (void)policy(options_.micro_batches);
-  actors::Worker& worker = here_.table().worker();
+  internal::actors::Worker& worker = here_.table().worker();
   id_ = (uint64_t{worker.id()} << 40) | worker.next_number();
   for (int w = 0; w < workers_; ++w) {
     RunnerSetup setup{id_, w, workers_, {}};
@@ -316,6 +316,6 @@ Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const Ste
   });
 }
 
-actors::Hosting builtin_actors() { return hosting<Runner, DriverLoss>(); }
+internal::actors::Hosting builtin_actors() { return hosting<Runner, DriverLoss>(); }
 
 }  // namespace troupe::parallel

@@ -54,15 +54,16 @@ template <auto M, class T>
 Stage stage(const RRef<T>& actor) {
   Stage out;
   out.part.actor = AnyRef(actor);
-  out.part.method = actors::listed_name<T, M>();
-  out.part.arity = static_cast<int64_t>(actors::MethodTraits<decltype(M)>::kArity);
+  out.part.method = internal::actors::listed_name<T, M>();
+  out.part.arity = static_cast<int64_t>(internal::actors::MethodTraits<decltype(M)>::kArity);
   return out;
 }
 template <auto M>
 Stage Stage::with_loss() const {
-  static_assert(actors::MethodTraits<decltype(M)>::kArity == 2, "a loss takes the output and the target");
+  static_assert(internal::actors::MethodTraits<decltype(M)>::kArity == 2,
+                "a loss takes the output and the target");
   Stage out = *this;
-  out.part.loss = actors::listed_name<typename detail::ClassOf<decltype(M)>::type, M>();
+  out.part.loss = internal::actors::listed_name<typename detail::ClassOf<decltype(M)>::type, M>();
   return out;
 }
 
@@ -174,6 +175,6 @@ class Pipeline {
 };
 
 /// Actor types that pipelines need on every worker. Part of every cluster.
-actors::Hosting builtin_actors();
+internal::actors::Hosting builtin_actors();
 
 }  // namespace troupe::parallel

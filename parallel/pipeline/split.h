@@ -24,7 +24,7 @@ struct StageModule final : nn::ModuleActor<nn::Sequential> {
     if constexpr (kHasLoss)
       return Net::loss(output, target);
     else
-      throw_invalid("[pipeline] " + std::string(actors::type_name<Net>()) + " has no loss");
+      throw_invalid("[pipeline] " + std::string(internal::actors::type_name<Net>()) + " has no loss");
   }
   static constexpr bool kHasLoss = requires(Tensor t) { Net::loss(t, t); };
   static constexpr auto remote = methods<&StageModule::forward, &StageModule::loss>;

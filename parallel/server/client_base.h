@@ -67,7 +67,7 @@ class Membership {
   Membership(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
       : tickets(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
-    actors::Worker& worker = servers_[0].worker();
+    internal::actors::Worker& worker = servers_[0].worker();
     name_ = options.name.empty() ? worker.name() + "#" + std::to_string(worker.next_number()) : options.name;
     for (auto& server : servers_) {
       if (options.timeout) server = server.with_timeout(*options.timeout);

@@ -142,6 +142,6 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& share
   optimizer.step(sums, scale);
 }
 
-actors::Hosting server_actors() { return hosting<Server, Table>(); }
+internal::actors::Hosting server_actors() { return hosting<Server, Table>(); }
 
 }  // namespace troupe::parallel

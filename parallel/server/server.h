@@ -60,6 +60,6 @@ class Server final : public ServerBase {
 };
 
 /// Actor types that servers need on every worker. Part of every cluster.
-actors::Hosting server_actors();
+internal::actors::Hosting server_actors();
 
 }  // namespace troupe::parallel

@@ -11,9 +11,9 @@
 namespace troupe::parallel {
 namespace {
 
-actors::Worker& worker_here() {
+internal::actors::Worker& worker_here() {
   if (!frame().worker) throw_invalid("[server] no worker is active here: servers are actors");
-  return *static_cast<actors::Worker*>(frame().worker);
+  return *static_cast<internal::actors::Worker*>(frame().worker);
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ void ServerBase::leave(std::string trainer) {
 }
 
 void ServerBase::notice_losses() {
-  actors::Members& members = worker_here().members();
+  internal::actors::Members& members = worker_here().members();
   const uint64_t epoch = members.epoch();
   if (members_seen_ == epoch) return;
   members_seen_ = epoch;

@@ -12,7 +12,7 @@
 
 #include "core/value/value.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 /// Not synchronized. `Call` is what waits.
 template <class Call>
@@ -65,4 +65,4 @@ class Creations {
   std::unordered_map<ObjectId, std::vector<Call>> waiting_;
 };
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -1,6 +1,6 @@
 #include "rref/tables/holder_table.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 void HolderTable::created(const ObjectId& id) {
   Entry& entry = entries_[id];
@@ -97,4 +97,4 @@ void HolderTable::owner_lost(WorkerId owner, const Error& why) {
     if (id.owner == owner && !entry.failed) entry.failed = shared;
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -14,7 +14,7 @@
 #include "core/base/error.h"
 #include "core/value/value.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 /// Tell `to` that pin `pin` is no longer needed.
 struct Unpin {
@@ -70,4 +70,4 @@ class HolderTable {
   size_t registering_ = 0;
 };
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

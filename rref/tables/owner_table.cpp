@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 OwnerTable::Grants::iterator OwnerTable::find(Grants& grants, WorkerId holder) {
   return std::lower_bound(grants.begin(), grants.end(), holder,
@@ -109,4 +109,4 @@ std::vector<ObjectId> OwnerTable::some(size_t limit) const {
   return out;
 }
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

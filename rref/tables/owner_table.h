@@ -16,7 +16,7 @@
 
 #include "core/value/value.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 /// Not synchronized. Every operation but lose() takes the same time however many objects there are.
 class OwnerTable {
@@ -60,4 +60,4 @@ class OwnerTable {
   size_t holders_ = 0;
 };
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -8,7 +8,7 @@
 
 #include "core/value/value.h"
 
-namespace troupe::rref {
+namespace troupe::internal::rref {
 
 /// Not synchronized. `Kept` is what there is to know of a value, `Call` what waits for it.
 template <class Kept, class Call>
@@ -64,4 +64,4 @@ class ValueTable {
   std::unordered_map<ObjectId, Entry> entries_;
 };
 
-}  // namespace troupe::rref
+}  // namespace troupe::internal::rref

@@ -57,8 +57,8 @@ TEST_CASE("a method that holds up its connection is named, and runs in the pool 
   static std::string line;
   testing::TwoWorkers two(hosting<Gate>());
   auto gate = two.spawn<Gate>(), other = two.spawn<Gate>();
-  log::set_sink([](log::Level level, const std::string& text) {
-    if (level != log::Level::warning) return;
+  internal::log::set_sink([](internal::log::Level level, const std::string& text) {
+    if (level != internal::log::Level::warning) return;
     std::lock_guard lock(mutex);
     line = text;
     Gate::open = true;
@@ -69,7 +69,7 @@ TEST_CASE("a method that holds up its connection is named, and runs in the pool 
     for (int i = 0; i < 20; ++i) gate.call<&Gate::unlisted>().get();
     other.call<&Gate::set>(false).get();
   } while (!gate.call<&Gate::unlisted>().get());
-  log::set_sink(nullptr);
+  internal::log::set_sink(nullptr);
   {
     std::lock_guard lock(mutex);
     CHECK_THAT(line, Catch::StartsWith("w1: ") && Catch::Contains("Gate::unlisted on w1 (") &&

@@ -11,7 +11,7 @@
 #include "core/base/generator.h"
 
 using namespace troupe;
-using namespace troupe::actors;
+using namespace troupe::internal::actors;
 using namespace std::chrono_literals;
 
 namespace {
@@ -202,7 +202,7 @@ TEST_CASE("a detached call past its deadline tells who waited, and goes on until
     call.detached = detached;
     call.limit = {.made = TimePoint(), .end = TimePoint() + 10ms};
     const uint64_t id = pending.next_id();
-    net::Call message;
+    internal::net::Call message;
     const auto added = pending.add(id, std::move(call), &message, actor, 1, OnFull::wait);
     if (added.drain) CHECK_FALSE(pending.next(kCallee));  // no room yet
     return std::pair(id, added.verdict);

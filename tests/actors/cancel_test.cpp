@@ -66,7 +66,8 @@ struct Link : Actor {
 struct Chain {
   SimCluster cluster;
   std::vector<RRef<Link>> nodes;
-  explicit Chain(uint64_t seed = 1, net::Faults faults = {.delay = 1ms}) : cluster(seed, 3, hosting<Link>()) {
+  explicit Chain(uint64_t seed = 1, internal::net::Faults faults = {.delay = 1ms})
+      : cluster(seed, 3, hosting<Link>()) {
     cluster.network().set_faults(faults);
     for (size_t w = 0; w < 3; ++w) nodes.push_back(cluster.spawn<Link>(0, w));
     cluster.settle();

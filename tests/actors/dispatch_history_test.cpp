@@ -7,7 +7,7 @@
 #include <random>
 
 using namespace troupe;
-using namespace troupe::actors;
+using namespace troupe::internal::actors;
 
 namespace {
 

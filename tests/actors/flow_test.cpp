@@ -11,7 +11,7 @@
 #include "core/base/generator.h"
 
 using namespace troupe;
-using namespace troupe::actors;
+using namespace troupe::internal::actors;
 
 namespace {
 

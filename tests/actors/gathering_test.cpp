@@ -9,8 +9,8 @@
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using actors::AllGather;
 using Catch::Contains;
+using internal::actors::AllGather;
 using testing::error_of;
 
 TEST_CASE("the n-th arrivals of all members are a round, in any order") {
@@ -63,22 +63,23 @@ namespace {
 using Ids = std::vector<WorkerId>;
 std::atomic<int> inside{0};
 
-actors::Worker& this_worker() { return *static_cast<actors::Worker*>(frame().worker); }
+internal::actors::Worker& this_worker() { return *static_cast<internal::actors::Worker*>(frame().worker); }
 
 struct Member : Actor {
   Task<std::vector<int>> share(std::string name, Ids members, int value, double seconds) {
     const auto timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
     const std::set<WorkerId> all(members.begin(), members.end());
-    const auto values = co_await actors::gather(this_worker(), name, all, Value(int64_t{value}), timeout);
+    const auto values =
+        co_await internal::actors::gather(this_worker(), name, all, Value(int64_t{value}), timeout);
     std::vector<int> out;
-    for (const Value& v : values) out.push_back(actors::from_value<int>(v));
+    for (const Value& v : values) out.push_back(internal::actors::from_value<int>(v));
     co_return out;
   }
   // Counts in, meets, and returns how many had come in.
   Task<int> meet(std::string name, Ids members) {
     ++inside;
     const std::set<WorkerId> all(members.begin(), members.end());
-    co_await actors::barrier(this_worker(), name, all);
+    co_await internal::actors::barrier(this_worker(), name, all);
     co_return inside.load();
   }
   static constexpr auto remote = methods<&Member::share, &Member::meet>;

@@ -26,18 +26,19 @@ struct Scale : Actor {
 };
 
 // The method named by the first argument, with the rest.
-void forward_to(Actor&, actors::Invocation& call) {
+void forward_to(Actor&, internal::actors::Invocation& call) {
   ValueList args = std::move(call.call().args);
-  const auto method = actors::from_value<std::string>(args.at(0));
+  const auto method = internal::actors::from_value<std::string>(args.at(0));
   args.erase(args.begin());
-  actors::call_inline(method, std::move(args))
-      .on_ready([call = Ref<actors::Invocation>(&call)](const Result<Value>& r) { call->complete(r); });
+  internal::actors::call_inline(method, std::move(args))
+      .on_ready(
+          [call = Ref<internal::actors::Invocation>(&call)](const Result<Value>& r) { call->complete(r); });
 }
 
 // The gradient of w, by a local pass from what the method gave.
-void gradient(Actor& actor, actors::Invocation& call) {
+void gradient(Actor& actor, internal::actors::Invocation& call) {
   GradMode on(true);
-  const Value y = actors::call_inline("scale", std::move(call.call().args)).peek()->value();
+  const Value y = internal::actors::call_inline("scale", std::move(call.call().args)).peek()->value();
   autograd::backward(sum(*y.get_if<Tensor>()));
   call.complete(Value(static_cast<Scale&>(actor).w.grad()));
 }
@@ -82,6 +83,6 @@ TEST_CASE_METHOD(Fixture, "errors of a method in place are those of a call") {
         std::string::npos);
   CHECK(ask("test.forward_to", {Value("scale")}).error().message().find("takes 1 arguments") !=
         std::string::npos);
-  CHECK(testing::invalid_text([] { (void)actors::call_inline("scale", {}); }) ==
+  CHECK(testing::invalid_text([] { (void)internal::actors::call_inline("scale", {}); }) ==
         "[call] scale can run in place only in an actor; this thread runs none");
 }

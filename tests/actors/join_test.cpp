@@ -19,9 +19,11 @@ constexpr Duration kLong = std::chrono::minutes(5);
 
 // One worker of a cluster whose workers say of themselves that they are on these hosts.
 struct Resident {
-  Resident(net::Network& network, WorkerId id, std::string host, std::vector<std::string> addresses)
-      : worker(
-            {.id = id, .name = "w" + std::to_string(id), .host = host, .runtime = actors::Runtime::make(2)}),
+  Resident(internal::net::Network& network, WorkerId id, std::string host, std::vector<std::string> addresses)
+      : worker({.id = id,
+                .name = "w" + std::to_string(id),
+                .host = host,
+                .runtime = internal::actors::Runtime::make(2)}),
         self{id, worker.name(), host, std::move(addresses)} {
     transport = [this, &network] {
       worker.set_transport(network.make_transport(
@@ -34,14 +36,14 @@ struct Resident {
     listener.reset();
     worker.disconnect();
   }
-  actors::Worker worker;
-  actors::Member self;
+  internal::actors::Worker worker;
+  internal::actors::Member self;
   std::function<void()> transport;  // opens it, once services are installed
-  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<internal::net::Listener> listener;
 };
 
 struct Driver : Resident {
-  Driver(net::Network& network, uint32_t world)
+  Driver(internal::net::Network& network, uint32_t world)
       : Resident(network, 0, "A", {"tcp:10.0.0.1:29500"}), coordinator(worker, self, world) {
     transport();
     listener = worker.transport().listen("sim:w0");
@@ -50,11 +52,11 @@ struct Driver : Resident {
     listener.reset();
     worker.disconnect();
   }
-  actors::Coordinator coordinator;
+  internal::actors::Coordinator coordinator;
 };
 
 struct Newcomer : Resident {
-  Newcomer(net::Network& network, WorkerId id, std::string host, std::vector<std::string> addresses)
+  Newcomer(internal::net::Network& network, WorkerId id, std::string host, std::vector<std::string> addresses)
       : Resident(network, id, std::move(host), std::move(addresses)), joiner(worker) {
     transport();
   }
@@ -62,14 +64,14 @@ struct Newcomer : Resident {
   std::string join(uint32_t world) {
     return text_of([&] { joiner.join("sim:w0", self, world, kLong); });
   }
-  actors::Joiner joiner;
+  internal::actors::Joiner joiner;
 };
 
 }  // namespace
 
 TEST_CASE("a worker on another host that listens on loopback is refused, and told what to set", "[actors]") {
   for (const std::string address : {"tcp:127.0.0.1:4000", "tcp:[::1]:4000", "tcp:0.0.0.0:4000"}) {
-    net::Network network;
+    internal::net::Network network;
     Driver driver(network, 2);
     auto formed = std::async(std::launch::async, [&] { driver.coordinator.wait(kLong); });
     {
@@ -85,7 +87,7 @@ TEST_CASE("a worker on another host that listens on loopback is refused, and tol
 }
 
 TEST_CASE("workers of one host may listen on loopback as long as nobody is elsewhere", "[actors]") {
-  net::Network network;
+  internal::net::Network network;
   Driver driver(network, 2);
   Newcomer neighbour(network, 1, "A", {"unix:@troupe-a", "tcp:127.0.0.1:4000"});
   auto joined =
@@ -95,7 +97,7 @@ TEST_CASE("workers of one host may listen on loopback as long as nobody is elsew
 }
 
 TEST_CASE("a worker that joined on loopback is named to all when one of another host comes", "[actors]") {
-  net::Network network;
+  internal::net::Network network;
   Driver driver(network, 3);
   Newcomer first(network, 1, "A", {"unix:@troupe-a", "tcp:127.0.0.1:4000"}),
       second(network, 2, "B", {"tcp:10.0.0.2:4000"});

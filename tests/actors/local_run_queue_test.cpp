@@ -8,8 +8,8 @@
 #include "tests/support/two_workers.h"
 
 using namespace troupe;
-using actors::DispatchTarget;
-using actors::Runtime;
+using internal::actors::DispatchTarget;
+using internal::actors::Runtime;
 
 namespace {
 
@@ -39,9 +39,9 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
   {
     const auto chores = runtime->make_chores();
     CHECK(chores->empty());
-    first->post(actors::make_job([&] { note(0); }), DispatchTarget::pool);
-    first->post(actors::make_job([&] { note(1); }), DispatchTarget::pool);
-    second->post(actors::make_job([&] {
+    first->post(internal::actors::make_job([&] { note(0); }), DispatchTarget::pool);
+    first->post(internal::actors::make_job([&] { note(1); }), DispatchTarget::pool);
+    second->post(internal::actors::make_job([&] {
                    note(2);
                    pool.count_down();
                  }),
@@ -54,7 +54,7 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
     CHECK(chores->empty());
     CHECK(ran[0] == here);
     CHECK(ran[1] == here);
-    first->post(actors::make_job([&] {
+    first->post(internal::actors::make_job([&] {
                   note(0);
                   done.count_down();
                 }),

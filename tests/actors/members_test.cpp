@@ -8,8 +8,8 @@ using namespace troupe;
 namespace {
 
 struct Registrar : Actor {
-  std::vector<actors::Member> same(std::vector<actors::Member> all) { return all; }
-  actors::Member self(actors::Member asked) { return asked; }
+  std::vector<internal::actors::Member> same(std::vector<internal::actors::Member> all) { return all; }
+  internal::actors::Member self(internal::actors::Member asked) { return asked; }
   static constexpr auto remote = methods<&Registrar::same, &Registrar::self>;
 };
 
@@ -44,7 +44,7 @@ TEST_CASE("a worker that has been let go is called no more") {
 
 TEST_CASE("who listens for losses is told of them as long as it is there") {
   const auto cluster = Cluster::in_process(3, hosting<Registrar>());
-  actors::Worker& worker = cluster->worker();
+  internal::actors::Worker& worker = cluster->worker();
   std::vector<std::string> told;
   auto owner = std::make_shared<int>();
   worker.on_lost([&](WorkerId id, const Error&) { told.push_back("always " + std::to_string(id)); });

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 
 using namespace troupe;
-using namespace troupe::actors;
+using namespace troupe::internal::actors;
 
 namespace {
 

@@ -3,11 +3,13 @@
 
 #include <catch2/catch.hpp>
 
-using namespace troupe::actors;
+using namespace troupe::internal::actors;
 
 namespace {
 
-void post(Mailbox& mailbox, std::function<void()> f) { mailbox.post(make_job(std::move(f)), DispatchTarget::pool); }
+void post(Mailbox& mailbox, std::function<void()> f) {
+  mailbox.post(make_job(std::move(f)), DispatchTarget::pool);
+}
 
 }  // namespace
 

@@ -106,7 +106,7 @@ TEST_CASE("references of user code go first, and actors with them: nothing leaks
 TEST_CASE("what leaks is listed by worker and type: an error, a warning or nothing, as asked") {
   static std::string warned;
   warned.clear();
-  log::set_sink([](log::Level, const std::string& line) { warned += line; });
+  internal::log::set_sink([](internal::log::Level, const std::string& line) { warned += line; });
   for (const auto check : {LeakCheck::error, LeakCheck::warn, LeakCheck::off}) {
     auto cluster = cluster_of(3, check);
     {
@@ -129,7 +129,7 @@ TEST_CASE("what leaks is listed by worker and type: an error, a warning or nothi
     autograd::Context open(*cluster);
     CHECK_THAT(error_of([&] { cluster->shutdown(); }).what(), Contains("1 contexts on w0"));
   }
-  log::set_sink(nullptr);
+  internal::log::set_sink(nullptr);
 }
 
 TEST_CASE(

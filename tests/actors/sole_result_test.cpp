@@ -8,7 +8,7 @@
 #include "tests/support/two_workers.h"
 
 using namespace troupe;
-using actors::SoleResult;
+using internal::actors::SoleResult;
 
 namespace {
 

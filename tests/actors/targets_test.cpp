@@ -21,7 +21,7 @@ int64_t twice(int64_t n) { return 2 * n; }
 
 struct Where : Actor {
   std::string name() { return here().name(); }
-  actors::Member echo(actors::Member m) { return m; }
+  internal::actors::Member echo(internal::actors::Member m) { return m; }
   void fails() { throw std::runtime_error("first line\nsecond line"); }
   Task<int64_t> waits() {
     co_await opened.future();
@@ -51,15 +51,15 @@ struct Lines {
   Lines() {
     std::lock_guard lock(mutex);
     all.clear();
-    log::set_level(log::Level::info);
-    log::set_sink([](log::Level, const std::string& line) {
+    internal::log::set_level(internal::log::Level::info);
+    internal::log::set_sink([](internal::log::Level, const std::string& line) {
       std::lock_guard guard(mutex);
       all.push_back(line);
     });
   }
   ~Lines() {
-    log::set_sink(nullptr);
-    log::set_level(log::Level::warning);
+    internal::log::set_sink(nullptr);
+    internal::log::set_level(internal::log::Level::warning);
   }
   static int with(const std::string& text) {
     std::lock_guard lock(mutex);
@@ -84,13 +84,13 @@ TEST_CASE("workers are addressed by name, by number, by description, and as ones
     CHECK(cluster->spawn<Where>(m.name).call<&Where::name>().get() == m.name);
     CHECK(cluster->spawn<Where>(m.id).call<&Where::name>().get() == m.name);
     // It goes there and back, and is the same.
-    const actors::Member back = by_description.call<&Where::echo>(m).get();
+    const internal::actors::Member back = by_description.call<&Where::echo>(m).get();
     CHECK(back == m);
     for (const auto& other : members) CHECK((back == other) == (other.id == m.id));
     CHECK(back.addresses == m.addresses);
   }
   CHECK(cluster->spawn<Where>(cluster->worker().id()).owner_name() == "w0");
-  actors::Member unknown = members[1];
+  internal::actors::Member unknown = members[1];
   unknown.id = 17, unknown.name = "w17";
   CHECK_THAT(testing::invalid_text([&] { (void)cluster->spawn<Where>(unknown); }), Catch::Contains("w17"));
 }
@@ -116,12 +116,13 @@ TEST_CASE(
     const AnyRef w(cluster->spawn<Where>(name));
     const Value n(int64_t{4}), text(std::string("four")), x(4.5), bits(ValueList{Value(true), Value(false)});
     const auto called = [&](const std::string& method, ValueList args) {
-      return actors::from_value<std::string>(w.call(method, std::move(args)).get());
+      return internal::actors::from_value<std::string>(w.call(method, std::move(args)).get());
     };
     CHECK(called("describe", {n, text, x, bits}) == "4 four 4 2");
     CHECK(called("describe", {n, text, Value(), Value(ValueList{})}) == "4 four none 0");
     CHECK(called("name", {}) == name);
-    CHECK(actors::from_value<int64_t>(w.call("later", {n}).get()) == 5);  // a coroutine, a static one
+    CHECK(internal::actors::from_value<int64_t>(w.call("later", {n}).get()) ==
+          5);  // a coroutine, a static one
     const auto refused = [&](const std::string& method, ValueList args, std::vector<std::string> says) {
       const Error e = error_of([&] { w.call(method, std::move(args)).get(); });
       CHECK(e.kind() == ErrorKind::invalid);
@@ -152,7 +153,7 @@ TEST_CASE("a future is no value: it can be neither sent inside something nor ret
   STATIC_REQUIRE(Travels<int64_t>);
   STATIC_REQUIRE(Travels<std::vector<Tensor>>);
   STATIC_REQUIRE(Travels<RRef<Where>>);
-  STATIC_REQUIRE(Travels<actors::Member>);
+  STATIC_REQUIRE(Travels<internal::actors::Member>);
 }
 
 TEST_CASE(

@@ -65,22 +65,23 @@ Value any_value(Generator& random, uint64_t context, int depth) {
 TEST_CASE("links that do not fit their message are refused, and a pair that is unknown fails its pass only") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1");
-  actors::Worker& worker = cluster->worker();
+  internal::actors::Worker& worker = cluster->worker();
   auto& engine = *worker.interceptor<autograd::DistEngine>();
   {
     autograd::Context context(*cluster);
-    const auto incoming = [&](net::GradLink link, uint64_t in, Tensor argument) {
-      net::Call call;
+    const auto incoming = [&](internal::net::GradLink link, uint64_t in, Tensor argument) {
+      internal::net::Call call;
       call.context = in;
       call.link = std::move(link);
       call.args = {Value(std::move(argument))};
-      const Ref<actors::Invocation> invocation(
-          new actors::Invocation(worker.as_host(), 1, std::move(call), [](net::Reply&) {}));
+      const Ref<internal::actors::Invocation> invocation(new internal::actors::Invocation(
+          worker.as_host(), 1, std::move(call), [](internal::net::Reply&) {}));
       engine.incoming_call(*invocation);
       invocation->complete(Value());
     };
     const Tensor x = Tensor::of<float>({1});
-    const auto refused = [&](net::GradLink link, uint64_t in, const Tensor& t, const std::string& text) {
+    const auto refused = [&](internal::net::GradLink link, uint64_t in, const Tensor& t,
+                             const std::string& text) {
       const Error e = error_of([&] { incoming(std::move(link), in, t); });
       CHECK(e.kind() == ErrorKind::invalid);
       CHECK_THAT(e.what(), Catch::Contains(text));

@@ -121,9 +121,9 @@ TEST_CASE("a layer that an actor's module leaves out on purpose is not asked for
 
 TEST_CASE("a parameter that no context has reached in 100 steps is named once, with its actor") {
   logged.clear();
-  log::set_sink([](log::Level level, const std::string& text) {
+  internal::log::set_sink([](internal::log::Level level, const std::string& text) {
     std::lock_guard lock(mutex);
-    if (level == log::Level::warning) logged.push_back(text);
+    if (level == internal::log::Level::warning) logged.push_back(text);
   });
   auto cluster = Cluster::in_process(2, hosting<Held>());
   auto a = cluster->spawn<Held>("w1");
@@ -133,7 +133,7 @@ TEST_CASE("a parameter that no context has reached in 100 steps is named once, w
     context.backward(a.call<&Held::forward>(kInput).get().sum());
     optimizer.step(context);
   }
-  log::set_sink(nullptr);
+  internal::log::set_sink(nullptr);
   std::lock_guard lock(mutex);
   REQUIRE(logged.size() == 2);
   CHECK_THAT(logged[0],

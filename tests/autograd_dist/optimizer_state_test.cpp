@@ -100,7 +100,7 @@ TEST_CASE("state files are named by actor and refused if they are missing or of 
   const auto file = [&](int i) {
     return folder.path.string() + "/optimizer-" + std::to_string(i) + "-of-2.safetensors";
   };
-  CHECK(data::read_safetensors(file(1)).contains("0.exp_avg"));
+  CHECK(datasets::read_safetensors(file(1)).contains("0.exp_avg"));
   CHECK_THAT(invalid_text([&] { adamw.load(folder.path.string()); }),
              Contains("2 of 2 actors") && Contains("holds the state of adam, expected that of adamw"));
   std::filesystem::remove(file(1));

@@ -10,7 +10,7 @@
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using actors::TraceEvent;
+using internal::actors::TraceEvent;
 using testing::error_of;
 
 namespace {

@@ -13,7 +13,7 @@
 
 #include "tests/contract/transport_support.h"
 
-namespace troupe::net::contract {
+namespace troupe::internal::net::contract {
 
 #define TROUPE_REQUIRE_CLEAN(side) REQUIRE((side).events.violations() == std::vector<std::string>{})
 
@@ -360,4 +360,4 @@ inline void keeps_the_contract(const MakeBackend& make) {
   SECTION("destruction ends what still waits to connect") { destruction_ends_what_waits(*backend); }
 }
 
-}  // namespace troupe::net::contract
+}  // namespace troupe::internal::net::contract

@@ -15,7 +15,7 @@
 
 #include "net/transport.h"
 
-namespace troupe::net::contract {
+namespace troupe::internal::net::contract {
 
 /// A transport under test. One per section, so that sections do not see each other.
 class Backend {
@@ -215,4 +215,4 @@ ErrorKind failure_of(const Future<T>& f) {
   return kind_of_failure([&] { (void)f.get(); });
 }
 
-}  // namespace troupe::net::contract
+}  // namespace troupe::internal::net::contract

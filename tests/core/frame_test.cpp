@@ -19,7 +19,7 @@ using namespace troupe::testing;
 
 namespace {
 
-std::vector<std::pair<log::Level, std::string>> lines;
+std::vector<std::pair<internal::log::Level, std::string>> lines;
 
 // What f writes to the process's standard error.
 template <class F>
@@ -113,26 +113,27 @@ TEST_CASE("element types have sizes, names and C++ types that agree") {
 
 TEST_CASE("a log sink receives every line, of every level, until it is taken away") {
   lines.clear();
-  log::set_sink([](log::Level level, const std::string& text) { lines.emplace_back(level, text); });
-  log::debug("one {}");
-  log::info("two");
-  log::warning("three");
-  log::error("four");
-  log::set_sink(nullptr);
-  log::debug("not seen");
-  using enum log::Level;
-  CHECK(lines == std::vector<std::pair<log::Level, std::string>>{
+  internal::log::set_sink(
+      [](internal::log::Level level, const std::string& text) { lines.emplace_back(level, text); });
+  internal::log::debug("one {}");
+  internal::log::info("two");
+  internal::log::warning("three");
+  internal::log::error("four");
+  internal::log::set_sink(nullptr);
+  internal::log::debug("not seen");
+  using enum internal::log::Level;
+  CHECK(lines == std::vector<std::pair<internal::log::Level, std::string>>{
                      {debug, "one {}"}, {info, "two"}, {warning, "three"}, {error, "four"}});
 }
 
 TEST_CASE("log lines go to standard error as they are, from the set level on") {
-  log::set_level(log::Level::info);
+  internal::log::set_level(internal::log::Level::info);
   CHECK(standard_error([] {
-          log::debug("hidden");
-          log::info("progress {} %s");
-          log::error("broken");
+          internal::log::debug("hidden");
+          internal::log::info("progress {} %s");
+          internal::log::error("broken");
         }) == "troupe info: progress {} %s\ntroupe error: broken\n");
-  log::set_level(log::Level::off);
-  CHECK(standard_error([] { log::error("hidden"); }).empty());
-  log::set_level(log::Level::warning);
+  internal::log::set_level(internal::log::Level::off);
+  CHECK(standard_error([] { internal::log::error("hidden"); }).empty());
+  internal::log::set_level(internal::log::Level::warning);
 }

@@ -403,9 +403,9 @@ namespace {
 struct Logged {
   Logged() {
     lines().clear();
-    log::set_sink([](log::Level, const std::string& text) { lines().push_back(text); });
+    internal::log::set_sink([](internal::log::Level, const std::string& text) { lines().push_back(text); });
   }
-  ~Logged() { log::set_sink(nullptr); }
+  ~Logged() { internal::log::set_sink(nullptr); }
   static Strings& lines() {
     static Strings all;
     return all;

@@ -10,8 +10,8 @@
 #include "tests/support/folder.h"
 
 using namespace troupe;
-using data::CsvOptions;
-using data::Missing;
+using datasets::CsvOptions;
+using datasets::Missing;
 using troupe::testing::Folder;
 using troupe::testing::invalid_text;
 
@@ -22,7 +22,7 @@ void has(const std::string& text, const std::string& part) {
   CHECK(text.find(part) != std::string::npos);
 }
 std::vector<std::vector<std::string>> records(const std::string& path, char separator = ',') {
-  data::CsvRecords file(path, separator, 1 << 20);
+  datasets::CsvRecords file(path, separator, 1 << 20);
   std::vector<std::vector<std::string>> all;
   for (std::vector<std::string> fields; file.next(fields);) all.push_back(fields);
   return all;
@@ -36,27 +36,27 @@ TEST_CASE("a table gives its columns by name, and its labels", "[data][csv]") {
   Folder dir;
   const std::string path =
       dir.file("a.csv", "width, height ,kind,weight\n1,2.5,cat,-3e2\n 4 ,+5,dog,.5\n7,8,cat,9\n");
-  data::CsvTable t = data::read_csv(path, {.columns = {"weight", "width"}});
+  datasets::CsvTable t = datasets::read_csv(path, {.columns = {"weight", "width"}});
   CHECK(t.names == std::vector<std::string>{"weight", "width"});
   CHECK(t.values.str() == "float32 [3, 2]");
   CHECK(t.values.to_vector<float>() == Floats{-300, 1, .5f, 4, 9, 7});
   CHECK(!t.labels.defined());
 
   CsvOptions options{.label = "kind"};
-  options.classes = data::csv_classes(path, options);
+  options.classes = datasets::csv_classes(path, options);
   CHECK(options.classes == std::vector<std::string>{"cat", "dog"});
-  t = data::read_csv(path, options);
+  t = datasets::read_csv(path, options);
   CHECK(t.names == std::vector<std::string>{"width", "height", "weight"});
   CHECK(t.labels.to_vector<int64_t>() == std::vector<int64_t>{0, 1, 0});
-  CHECK(data::Loader(t.dataset(), {.batch_size = 2}).batches() == 2);
+  CHECK(datasets::Loader(t.dataset(), {.batch_size = 2}).batches() == 2);
 
   const std::string bare = dir.file("b.csv", "1;0\n2;1\n");
-  t = data::read_csv(bare, {.separator = ';', .header = false, .label = "1", .dtype = float64});
+  t = datasets::read_csv(bare, {.separator = ';', .header = false, .label = "1", .dtype = float64});
   CHECK(t.values.str() == "float64 [2, 1]");
   CHECK(t.labels.to_vector<int64_t>() == std::vector<int64_t>{0, 1});
-  CHECK(data::read_csv(dir.file("c", "id\n9223372036854775807\n"), {.dtype = int64})
+  CHECK(datasets::read_csv(dir.file("c", "id\n9223372036854775807\n"), {.dtype = int64})
             .values.to_vector<int64_t>()[0] == INT64_MAX);
-  CHECK(data::read_csv(dir.file("d", "a,b\n")).values.str() == "float32 [0, 2]");
+  CHECK(datasets::read_csv(dir.file("d", "a,b\n")).values.str() == "float32 [0, 2]");
 }
 
 TEST_CASE("quotes, line ends and separators are those of RFC 4180", "[data][csv]") {
@@ -77,30 +77,31 @@ TEST_CASE("missing fields are refused, filled or their rows left out", "[data][c
   Folder dir;
   const std::string path = dir.file("a.csv", "a,b,y\n1,,0\nNA,4,1\n5,6,\n7,8,2\n");
   CsvOptions options{.label = "y", .missing_texts = {"", "NA"}};
-  has(invalid_text([&] { data::read_csv(path, options); }),
+  has(invalid_text([&] { datasets::read_csv(path, options); }),
       "a.csv:2: column 2 (b): the value is missing (\"\")");
   options.missing = Missing::skip_row;
-  data::CsvTable t = data::read_csv(path, options);
+  datasets::CsvTable t = datasets::read_csv(path, options);
   CHECK(t.values.to_vector<float>() == Floats{7, 8});
   CHECK(t.labels.to_vector<int64_t>() == std::vector<int64_t>{2});
   options.missing = Missing::fill;
-  has(invalid_text([&] { data::read_csv(path, options); }), "a.csv:4: column 3 (y): the label is missing");
+  has(invalid_text([&] { datasets::read_csv(path, options); }),
+      "a.csv:4: column 3 (y): the label is missing");
   options.label = "";
   options.columns = {"a", "b"};
-  t = data::read_csv(path, options);
+  t = datasets::read_csv(path, options);
   CHECK(std::isnan(t.values.to_vector<float>()[1]));
   options.fill = -1;
-  CHECK(data::read_csv(path, options).values.to_vector<float>() == Floats{1, -1, -1, 4, 5, 6, 7, 8});
+  CHECK(datasets::read_csv(path, options).values.to_vector<float>() == Floats{1, -1, -1, 4, 5, 6, 7, 8});
 }
 
 TEST_CASE("a reader gives a file in parts", "[data][csv]") {
   Folder dir;
   std::string text = "x,y\n";
   for (int i = 0; i < 1000; ++i) text += std::to_string(i) + "," + std::to_string(i % 3) + "\n";
-  data::CsvReader reader(dir.file("f", text), {.label = "y"});
+  datasets::CsvReader reader(dir.file("f", text), {.label = "y"});
   std::vector<float> all;
   std::vector<int64_t> sizes;
-  for (data::CsvTable t = reader.read(300); t.rows() > 0; t = reader.read(300)) {
+  for (datasets::CsvTable t = reader.read(300); t.rows() > 0; t = reader.read(300)) {
     sizes.push_back(t.rows());
     for (float v : t.values.to_vector<float>()) all.push_back(v);
   }
@@ -112,7 +113,7 @@ TEST_CASE("a reader gives a file in parts", "[data][csv]") {
 TEST_CASE("errors name file, line, column and text", "[data][csv]") {
   Folder dir;
   auto text = [&](const std::string& bytes, const CsvOptions& options = {}) {
-    return invalid_text([&] { data::read_csv(dir.file("f.csv", bytes), options); });
+    return invalid_text([&] { datasets::read_csv(dir.file("f.csv", bytes), options); });
   };
   has(text("a,b\n1,2\n3,x4\n"),
       "[csv] " + (dir.path / "f.csv").string() + ":3: column 2 (b): \"x4\" is no finite number");
@@ -147,7 +148,7 @@ TEST_CASE("errors name file, line, column and text", "[data][csv]") {
   has(text("a\n1\n", {.separator = '"'}), "cannot be the separator");
   has(text("a\n1\n", {.dtype = boolean}), "values of type bool");
   has(text("a\n1\n", {.missing = Missing::fill, .dtype = int64}), "expected a whole number");
-  has(invalid_text([&] { data::read_csv(dir.path); }), "is a directory, expected a CSV file");
+  has(invalid_text([&] { datasets::read_csv(dir.path); }), "is a directory, expected a CSV file");
 }
 
 TEST_CASE("any bytes are read or refused", "[data][csv]") {
@@ -159,7 +160,7 @@ TEST_CASE("any bytes are read or refused", "[data][csv]") {
     for (uint64_t k = 0, n = random.below(40); k < n; ++k)
       bytes += "0123,,\"\n\r1.e-x\xEF\xBB"[random.below(17)];
     try {
-      data::read_csv(dir.file("f", bytes), {.missing = Missing::skip_row});
+      datasets::read_csv(dir.file("f", bytes), {.missing = Missing::skip_row});
       ++read;
     } catch (const Error& e) {
       ++refused;

@@ -12,20 +12,21 @@
 using namespace troupe;
 
 TEST_CASE("drawn digits are the same for a seed, and a smaller set begins a larger one", "[data]") {
-  const data::Dataset a = data::generated_digits(130, 3), b = data::generated_digits(130, 3);
-  const data::Dataset other = data::generated_digits(130, 4), fewer = data::generated_digits(25, 3);
+  const datasets::Dataset a = datasets::generated_digits(130, 3), b = datasets::generated_digits(130, 3);
+  const datasets::Dataset other = datasets::generated_digits(130, 4),
+                          fewer = datasets::generated_digits(25, 3);
   CHECK(a.x.str() == "float32 [130, 784]");
   CHECK(a.y.str() == "int64 [130]");
   CHECK(bit_equal(a.x, b.x));
   CHECK(bit_equal(a.y, b.y));
   CHECK_FALSE(bit_equal(a.x, other.x));
-  CHECK(bit_equal(data::rows(a, 0, 25).x, fewer.x));
-  CHECK(bit_equal(data::rows(a, 0, 25).y, fewer.y));
-  CHECK_THROWS_AS(data::generated_digits(0, 1), Error);
+  CHECK(bit_equal(datasets::rows(a, 0, 25).x, fewer.x));
+  CHECK(bit_equal(datasets::rows(a, 0, 25).y, fewer.y));
+  CHECK_THROWS_AS(datasets::generated_digits(0, 1), Error);
 }
 
 TEST_CASE("every ten drawn digits hold each digit once", "[data]") {
-  const std::vector<int64_t> y = data::generated_digits(200, 9).y.to_vector<int64_t>();
+  const std::vector<int64_t> y = datasets::generated_digits(200, 9).y.to_vector<int64_t>();
   bool same_order = true;
   for (size_t i = 0; i < y.size(); i += 10) {
     std::vector<int64_t> ten(y.begin() + static_cast<long>(i), y.begin() + static_cast<long>(i) + 10);
@@ -37,7 +38,7 @@ TEST_CASE("every ten drawn digits hold each digit once", "[data]") {
 }
 
 TEST_CASE("drawn pixels are in [0, 1], with ink in the middle and little at the border", "[data]") {
-  const data::Dataset set = data::generated_digits(500, 1);
+  const datasets::Dataset set = datasets::generated_digits(500, 1);
   const float* x = set.x.data<float>();
   double border = 0;
   for (int64_t n = 0; n < set.size(); ++n) {
@@ -56,7 +57,7 @@ TEST_CASE("drawn pixels are in [0, 1], with ink in the middle and little at the 
 }
 
 TEST_CASE("no two drawn digits are alike, and the same digit differs less than others do", "[data]") {
-  const data::Dataset set = data::generated_digits(300, 2);
+  const datasets::Dataset set = datasets::generated_digits(300, 2);
   const float* x = set.x.data<float>();
   const int64_t* y = set.y.data<int64_t>();
   double same = 0, other = 0, nearest = 1e9;
@@ -75,11 +76,12 @@ TEST_CASE("no two drawn digits are alike, and the same digit differs less than o
 
 TEST_CASE("every digit has several ways of being written, inside its box", "[data]") {
   for (int digit = 0; digit < 10; ++digit) {
-    CHECK(data::glyphs(digit).size() >= 3);
-    for (const data::Glyph& glyph : data::glyphs(digit))
-      for (const data::Stroke& stroke : glyph) {
+    CHECK(datasets::glyphs(digit).size() >= 3);
+    for (const datasets::Glyph& glyph : datasets::glyphs(digit))
+      for (const datasets::Stroke& stroke : glyph) {
         CHECK(stroke.points.size() >= 2);
-        for (const data::Point& p : stroke.points) CHECK((p.x > 0.1f && p.x < 0.9f && p.y >= 0 && p.y <= 1));
+        for (const datasets::Point& p : stroke.points)
+          CHECK((p.x > 0.1f && p.x < 0.9f && p.y >= 0 && p.y <= 1));
       }
   }
 }

@@ -30,7 +30,7 @@ std::set<std::string> names_in(const fs::path& dir) {
 }
 
 void save(const std::string& path, const std::string& text) {
-  data::AtomicFile file(path, "test");
+  datasets::AtomicFile file(path, "test");
   file.write(text.data(), text.size());
   file.commit();
 }
@@ -62,7 +62,7 @@ TEST_CASE("a writer that is killed leaves nothing where files may have no name",
   const std::string path = dir.path / "model";
   save(path, "old");
   const int status = in_child([&] {
-    data::AtomicFile file(path, "test");
+    datasets::AtomicFile file(path, "test");
     file.write("new", 3);
     kill(getpid(), SIGKILL);
   });
@@ -96,7 +96,7 @@ TEST_CASE("what writers left that are gone is removed by the next one, and that 
 TEST_CASE("two writers of one path at once: neither disturbs the other, the last one stays", "[data]") {
   Folder dir;
   const std::string path = dir.path / "model";
-  data::AtomicFile first(path, "test"), second(path, "test");
+  datasets::AtomicFile first(path, "test"), second(path, "test");
   first.write("first", 5), second.write("second", 6);
   second.commit();
   CHECK(content(path) == "second");

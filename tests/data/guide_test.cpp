@@ -27,17 +27,18 @@ TEST_CASE("the guide's readers", "[data][guide]") {
   Generator random(1);
   {
     const std::string path = dir.file("a.csv", "x,y,kind\n1,2,cat\n3,,dog\n5,6,dog\n");
-    data::CsvOptions options{.label = "kind", .missing = data::Missing::skip_row};
-    options.classes = data::csv_classes(path, options);          // the texts of the labels, sorted
-    const data::CsvTable table = data::read_csv(path, options);  // values [rows, columns], labels [rows]
-    data::Loader loader(table.dataset(), {.batch_size = 32, .seed = 1});
+    datasets::CsvOptions options{.label = "kind", .missing = datasets::Missing::skip_row};
+    options.classes = datasets::csv_classes(path, options);  // the texts of the labels, sorted
+    const datasets::CsvTable table =
+        datasets::read_csv(path, options);  // values [rows, columns], labels [rows]
+    datasets::Loader loader(table.dataset(), {.batch_size = 32, .seed = 1});
     CHECK(loader.size() == 2);
   }
   {
     const std::string path = dir.file("a.txt", "To be, or not to be, that is the question: whether it");
-    const data::Text text = data::read_text(path);  // ids int64 [characters]
-    data::Loader in_order(data::windows(text.ids, 8), {.batch_size = 4, .shuffle = false});
-    const data::Dataset drawn = data::random_windows(text.ids, 8, 4, random);  // x and y [4, 8]
+    const datasets::Text text = datasets::read_text(path);  // ids int64 [characters]
+    datasets::Loader in_order(datasets::windows(text.ids, 8), {.batch_size = 4, .shuffle = false});
+    const datasets::Dataset drawn = datasets::random_windows(text.ids, 8, 4, random);  // x and y [4, 8]
     const std::string again = text.vocabulary.decode(drawn.x);
     CHECK(in_order.batches() == 2);
     CHECK(again.size() == 32);
@@ -46,14 +47,14 @@ TEST_CASE("the guide's readers", "[data][guide]") {
   Model model;
   const Tensor weights = model.weight;
   {
-    data::write_safetensors(path, model.state_dict(), {{"step", "100"}});
-    model.load_state_dict(data::read_safetensors(path));
-    const data::Safetensors file(path);  // or look first: entries(), metadata(), one tensor at a time
+    datasets::write_safetensors(path, model.state_dict(), {{"step", "100"}});
+    model.load_state_dict(datasets::read_safetensors(path));
+    const datasets::Safetensors file(path);  // or look first: entries(), metadata(), one tensor at a time
     CHECK(bit_equal(model.weight, weights));
     CHECK(file.metadata().at("step") == "100");
   }
-  data::write_npy(path, weights);
-  const Tensor same = data::read_npy(path);
+  datasets::write_npy(path, weights);
+  const Tensor same = datasets::read_npy(path);
   CHECK(bit_equal(same, weights));
 }
 
@@ -61,36 +62,38 @@ TEST_CASE("the guide's orders and prefetch", "[data][guide]") {
   const uint64_t seed = 1;
   const int64_t epoch = 0, rank = 0, ranks = 2, size = 32;
   // clang-format off: as in the guide
-  const data::Order all = data::shuffled(1000, seed, epoch);  // same seed and epoch, same order
-  const data::Order mine = data::shard(all, rank, ranks);     // this rank's part, as long as others'
-  const std::vector<data::Order> batches = data::batches(mine, 32);
+  const datasets::Order all = datasets::shuffled(1000, seed, epoch);  // same seed and epoch, same order
+  const datasets::Order mine = datasets::shard(all, rank, ranks);     // this rank's part, as long as others'
+  const std::vector<datasets::Order> batches = datasets::batches(mine, 32);
   // clang-format on
   CHECK(batches.size() == 16);
 
   std::vector<Tensor> sequences;
   for (int64_t i = 0; i < size; ++i) sequences.push_back(Tensor::zeros({1 + i % 9}, int64));
   int64_t rounds = 0;
-  const auto buckets = data::length_buckets(data::shuffled(size, seed, epoch), data::lengths(sequences),
-                                            {.batch_size = 4, .group = ranks, .seed = seed}, epoch);
-  for (const data::Order& rows : data::shard(buckets, rank, ranks)) {
-    const data::Padded batch = data::pad_rows(sequences, rows);  // values [batch, longest], lengths, mask
+  const auto buckets =
+      datasets::length_buckets(datasets::shuffled(size, seed, epoch), datasets::lengths(sequences),
+                               {.batch_size = 4, .group = ranks, .seed = seed}, epoch);
+  for (const datasets::Order& rows : datasets::shard(buckets, rank, ranks)) {
+    const datasets::Padded batch =
+        datasets::pad_rows(sequences, rows);  // values [batch, longest], lengths, mask
     CHECK(batch.values.size(0) == 4);
     ++rounds;
   }
   CHECK(rounds == 4);
 
   Folder dir;
-  data::CsvReader reader(dir.file("a.csv", "x,y\n1,0\n2,1\n3,2\n"), {.label = "y"});
-  data::Prefetch<data::CsvTable> parts([&](int64_t) {
-    data::CsvTable part = reader.read(2);
+  datasets::CsvReader reader(dir.file("a.csv", "x,y\n1,0\n2,1\n3,2\n"), {.label = "y"});
+  datasets::Prefetch<datasets::CsvTable> parts([&](int64_t) {
+    datasets::CsvTable part = reader.read(2);
     return part.rows() > 0 ? std::optional(std::move(part)) : std::nullopt;
   });
   int64_t seen = 0;
-  for (const data::CsvTable& part : parts) seen += part.rows();
+  for (const datasets::CsvTable& part : parts) seen += part.rows();
   CHECK(seen == 3);
 
-  const data::Loader loader({Tensor::zeros({6, 1}), Tensor::zeros({6}, int64)}, {.batch_size = 2});
-  for (const data::Batch& batch : data::prefetch(loader.epoch(epoch), {.threads = 2, .ahead = 4})) {
+  const datasets::Loader loader({Tensor::zeros({6, 1}), Tensor::zeros({6}, int64)}, {.batch_size = 2});
+  for (const datasets::Batch& batch : datasets::prefetch(loader.epoch(epoch), {.threads = 2, .ahead = 4})) {
     CHECK(batch.x.shape() == Shape{2, 1});
   }
 }

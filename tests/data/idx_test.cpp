@@ -72,7 +72,7 @@ std::string refusal(F&& f, ErrorKind kind = ErrorKind::invalid) {
   return {};
 }
 std::string idx_refusal(const std::string& path, ErrorKind kind = ErrorKind::invalid) {
-  return refusal([&] { data::read_idx(path); }, kind);
+  return refusal([&] { datasets::read_idx(path); }, kind);
 }
 
 void write_part(const Folder& dir, const std::string& part, uint32_t n, bool zipped, uint32_t side = 3) {
@@ -88,26 +88,26 @@ TEST_CASE("an IDX file gives its sizes and bytes, gzipped or not", "[data]") {
   const Bytes values = counting(2 * 3 * 4), plain = idx_bytes({2, 3, 4}, values);
   // The content tells, not the name.
   for (const std::string& path : {dir.write("a.gz", plain), dir.write("b", gzip(plain))}) {
-    const data::Idx idx = data::read_idx(path);
+    const datasets::Idx idx = datasets::read_idx(path);
     CHECK(idx.shape == Shape{2, 3, 4});
     CHECK(idx.values == values);
   }
-  CHECK(data::read_idx(dir.write("none", idx_bytes({0, 3}, {}))).values.empty());
+  CHECK(datasets::read_idx(dir.write("none", idx_bytes({0, 3}, {}))).values.empty());
   const Bytes large = counting(3'000'000, 251);  // more than one block of growth
-  CHECK(data::read_idx(dir.write("large", gzip(idx_bytes({3'000'000}, large)))).values == large);
+  CHECK(datasets::read_idx(dir.write("large", gzip(idx_bytes({3'000'000}, large)))).values == large);
 }
 
 TEST_CASE("images are rows in [0, 1] and labels are integers", "[data]") {
   Folder dir;
-  const Tensor x = data::images(dir.write("x", idx_bytes({2, 1, 3}, {0, 51, 255, 102, 1, 2})));
+  const Tensor x = datasets::images(dir.write("x", idx_bytes({2, 1, 3}, {0, 51, 255, 102, 1, 2})));
   CHECK(x.str() == "float32 [2, 3]");
   CHECK(x.to_vector<float>() == std::vector<float>{0, 51 / 255.0f, 1, 102 / 255.0f, 1 / 255.0f, 2 / 255.0f});
-  const Tensor y = data::labels(dir.write("y", idx_bytes({3}, {7, 0, 255})));
+  const Tensor y = datasets::labels(dir.write("y", idx_bytes({3}, {7, 0, 255})));
   CHECK(y.str() == "int64 [3]");
   CHECK(y.to_vector<int64_t>() == std::vector<int64_t>{7, 0, 255});
-  CHECK(refusal([&] { data::labels((dir.path / "x").string()); }).find("[2, 1, 3], expected 1") !=
+  CHECK(refusal([&] { datasets::labels((dir.path / "x").string()); }).find("[2, 1, 3], expected 1") !=
         std::string::npos);
-  CHECK(refusal([&] { data::images((dir.path / "y").string()); }).find("[3], expected 3") !=
+  CHECK(refusal([&] { datasets::images((dir.path / "y").string()); }).find("[3], expected 3") !=
         std::string::npos);
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("a gzipped file of several members is read to the end of the last", "[
                                       plain.begin() + static_cast<long>(std::min(plain.size(), at + piece))));
       zipped.insert(zipped.end(), member.begin(), member.end());
     }
-    CHECK(data::read_idx(dir.write("f", zipped)).values == values);
+    CHECK(datasets::read_idx(dir.write("f", zipped)).values == values);
     Bytes longer = zipped;
     longer.push_back(0x1f);
     CHECK(idx_refusal(dir.write("f", longer))
@@ -169,7 +169,7 @@ TEST_CASE("a flipped byte in a gzipped file is refused or changes nothing", "[da
     Bytes broken = zipped;
     broken[i] ^= 0x55;
     try {
-      const Bytes got = data::read_idx(dir.write("f", broken)).values;
+      const Bytes got = datasets::read_idx(dir.write("f", broken)).values;
       CHECK(got == values);  // header fields that do not matter, as the time
     } catch (const Error& e) {
       ++refused;
@@ -220,28 +220,28 @@ TEST_CASE("a header that declares too much is refused before anything is allocat
 TEST_CASE("MNIST is found in a folder, and split", "[data]") {
   Folder dir;
   write_part(dir, "t10k", 10, true);
-  CHECK(data::mnist(dir.path).size() == 10);
-  data::Split split = data::mnist_split(dir.path);
+  CHECK(datasets::mnist(dir.path).size() == 10);
+  datasets::Split split = datasets::mnist_split(dir.path);
   CHECK(split.train.x.str() == "float32 [8, 9]");
   CHECK(split.test.y.to_vector<int64_t>() == std::vector<int64_t>{8, 9});
   CHECK(split.test.x.data<float>()[0] == 72 / 255.0f);
 
   write_part(dir, "train", 30, false);
-  CHECK(data::mnist(dir.path).size() == 30);
-  split = data::mnist_split(dir.path);
+  CHECK(datasets::mnist(dir.path).size() == 30);
+  split = datasets::mnist_split(dir.path);
   CHECK(split.train.size() == 30);
   CHECK(split.test.size() == 10);
 }
 
 TEST_CASE("an MNIST folder that does not fit together is refused", "[data]") {
   Folder dir;
-  auto text = [&] { return refusal([&] { data::mnist_split(dir.path); }); };
+  auto text = [&] { return refusal([&] { datasets::mnist_split(dir.path); }); };
   auto has = [](const std::string& text, const std::string& part) {
     INFO(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  has(refusal([&] { data::mnist("/no/where"); }), "--data /no/where: no such directory");
-  has(refusal([&] { data::mnist(dir.write("file", {1})); }), "not a directory");
+  has(refusal([&] { datasets::mnist("/no/where"); }), "--data /no/where: no such directory");
+  has(refusal([&] { datasets::mnist(dir.write("file", {1})); }), "not a directory");
   has(text(), "no files found; looked for train-images-idx3-ubyte");
   dir.write("t10k-images-idx3-ubyte", idx_bytes({2, 1, 1}, {1, 2}));
   has(text(), "but no t10k-labels-idx1-ubyte[.gz]");

@@ -31,7 +31,7 @@ class Network {
     return std::max_element(values_.back().begin(), values_.back().end()) - values_.back().begin();
   }
 
-  void learn(const data::Batch& batch, float rate) {
+  void learn(const datasets::Batch& batch, float rate) {
     auto dw = weights_, db = biases_;
     for (auto* all : {&dw, &db})
       for (auto& v : *all) std::fill(v.begin(), v.end(), 0.0f);
@@ -97,12 +97,12 @@ class Network {
 
 // The best share of right answers after any of five epochs: SGD at this rate still moves up and down between
 // them.
-double best_accuracy(Network network, const data::Split& split) {
-  const data::Loader loader(split.train, {.batch_size = 64, .seed = 3});
+double best_accuracy(Network network, const datasets::Split& split) {
+  const datasets::Loader loader(split.train, {.batch_size = 64, .seed = 3});
   const int64_t n = split.test.size();
   double best = 0;
   for (int64_t e = 0; e < 5; ++e) {
-    for (const data::Batch& batch : loader.epoch(e)) network.learn(batch, 0.1f);
+    for (const datasets::Batch& batch : loader.epoch(e)) network.learn(batch, 0.1f);
     int64_t right = 0;
     for (int64_t i = 0; i < n; ++i)
       right += network.classify(split.test.x.data<float>() + i * 784) == split.test.y.data<int64_t>()[i];
@@ -115,8 +115,8 @@ double best_accuracy(Network network, const data::Split& split) {
 
 TEST_CASE("a network with hidden layers learns drawn digits clearly better than a linear one",
           "[data][slow]") {
-  const data::Dataset all = data::generated_digits(12'000, 1);
-  const data::Split split{data::rows(all, 0, 10'000), data::rows(all, 10'000, 2'000)};
+  const datasets::Dataset all = datasets::generated_digits(12'000, 1);
+  const datasets::Split split{datasets::rows(all, 0, 10'000), datasets::rows(all, 10'000, 2'000)};
   const double linear = best_accuracy(Network({784, 10}), split);
   const double hidden = best_accuracy(Network({784, 128, 64, 10}), split);
   INFO("linear " << linear << ", hidden layers " << hidden);

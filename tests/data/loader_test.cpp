@@ -13,7 +13,7 @@ using namespace troupe;
 namespace {
 
 // Row i of x is [i, -i], y is i.
-data::Dataset counting(int64_t n) {
+datasets::Dataset counting(int64_t n) {
   std::vector<float> x;
   std::vector<int64_t> y;
   for (int64_t i = 0; i < n; ++i)
@@ -21,16 +21,16 @@ data::Dataset counting(int64_t n) {
   return {Tensor::of(x, {n, 2}), Tensor::of(y)};
 }
 
-std::vector<int64_t> labels(const data::Epoch& epoch) {
+std::vector<int64_t> labels(const datasets::Epoch& epoch) {
   std::vector<int64_t> all;
-  for (const data::Batch& batch : epoch)
+  for (const datasets::Batch& batch : epoch)
     for (int64_t v : batch.y.to_vector<int64_t>()) all.push_back(v);
   return all;
 }
 
-std::string refusal(data::Dataset set, data::LoaderOptions options) {
+std::string refusal(datasets::Dataset set, datasets::LoaderOptions options) {
   try {
-    data::Loader loader(std::move(set), options);
+    datasets::Loader loader(std::move(set), options);
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
     return e.message();
@@ -41,11 +41,11 @@ std::string refusal(data::Dataset set, data::LoaderOptions options) {
 }  // namespace
 
 TEST_CASE("an epoch gives every row once, x beside its y, in batches", "[data]") {
-  const data::Loader loader(counting(10), {.batch_size = 4, .seed = 7});
+  const datasets::Loader loader(counting(10), {.batch_size = 4, .seed = 7});
   CHECK(loader.batches() == 3);
   std::set<int64_t> seen;
   int64_t index = 0;
-  for (const data::Batch& batch : loader.epoch(0)) {
+  for (const datasets::Batch& batch : loader.epoch(0)) {
     CHECK(batch.index == index++);
     CHECK(batch.x.shape() == Shape{batch.index < 2 ? 4 : 2, 2});
     CHECK(batch.x.is_contiguous());
@@ -61,33 +61,33 @@ TEST_CASE("an epoch gives every row once, x beside its y, in batches", "[data]")
 }
 
 TEST_CASE("each epoch has an order of its own, the same for the same seed", "[data]") {
-  const data::Loader a(counting(100), {.batch_size = 7, .seed = 1}),
+  const datasets::Loader a(counting(100), {.batch_size = 7, .seed = 1}),
       b(counting(100), {.batch_size = 7, .seed = 1});
-  const data::Loader other(counting(100), {.batch_size = 7, .seed = 2});
+  const datasets::Loader other(counting(100), {.batch_size = 7, .seed = 2});
   CHECK(labels(a.epoch(3)) == labels(b.epoch(3)));
   CHECK(labels(a.epoch(3)) == a.epoch(3).order());
   CHECK(labels(a.epoch(0)) != labels(a.epoch(1)));
   CHECK(labels(a.epoch(0)) != labels(other.epoch(0)));
   auto sorted = labels(a.epoch(5));
   std::sort(sorted.begin(), sorted.end());
-  CHECK(sorted == labels(data::Loader(counting(100), {.shuffle = false}).epoch(0)));
+  CHECK(sorted == labels(datasets::Loader(counting(100), {.shuffle = false}).epoch(0)));
 }
 
 TEST_CASE("a last batch that is not full can be left out", "[data]") {
-  const data::Loader loader(counting(10), {.batch_size = 4, .shuffle = false, .drop_last = true});
+  const datasets::Loader loader(counting(10), {.batch_size = 4, .shuffle = false, .drop_last = true});
   CHECK(loader.batches() == 2);
   CHECK(labels(loader.epoch(0)) == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
-  CHECK(data::Loader(counting(10), {.batch_size = 1'000}).batches() == 1);
+  CHECK(datasets::Loader(counting(10), {.batch_size = 1'000}).batches() == 1);
 }
 
 TEST_CASE("batches are copies, of views too, and outlive their loader", "[data]") {
-  const data::Dataset whole = counting(6);
-  const data::Batch batch =
-      data::Loader(data::rows(whole, 2, 3), {.batch_size = 2, .shuffle = false}).epoch(0).batch(1);
+  const datasets::Dataset whole = counting(6);
+  const datasets::Batch batch =
+      datasets::Loader(datasets::rows(whole, 2, 3), {.batch_size = 2, .shuffle = false}).epoch(0).batch(1);
   CHECK(batch.y.to_vector<int64_t>() == std::vector<int64_t>{4});
   whole.x.fill_(0);
   CHECK(batch.x.to_vector<float>() == std::vector<float>{4, -4});
-  CHECK_THROWS_AS(data::rows(whole, 4, 3), Error);
+  CHECK_THROWS_AS(datasets::rows(whole, 4, 3), Error);
 }
 
 TEST_CASE("a loader that could give nothing sensible is refused", "[data]") {
@@ -98,19 +98,19 @@ TEST_CASE("a loader that could give nothing sensible is refused", "[data]") {
   CHECK(refusal({counting(4).x, counting(5).y}, {}).find("float32 [4, 2] and int64 [5]") !=
         std::string::npos);
   CHECK(refusal({}, {}).find("undefined tensor") != std::string::npos);
-  const data::Loader loader(counting(5), {});
+  const datasets::Loader loader(counting(5), {});
   CHECK_THROWS_AS(loader.epoch(-1), Error);
   CHECK_THROWS_AS(loader.epoch(0).batch(1), Error);
 }
 
 TEST_CASE("accuracy is the share of labels that have the largest score, and records nothing", "[data]") {
-  const data::Dataset set{Tensor::of(std::vector<float>{1, 0, 0, 1, 3, 2}, {3, 2}),
-                          Tensor::of(std::vector<int64_t>{0, 1, 1})};
+  const datasets::Dataset set{Tensor::of(std::vector<float>{1, 0, 0, 1, 3, 2}, {3, 2}),
+                              Tensor::of(std::vector<int64_t>{0, 1, 1})};
   int64_t batches = 0;
   const auto scores = [&](const Tensor& x) {
     CHECK_FALSE(grad_enabled());
     return ++batches, x;
   };
-  CHECK(data::accuracy(set, scores, 2) == 2.0 / 3);
+  CHECK(datasets::accuracy(set, scores, 2) == 2.0 / 3);
   CHECK(batches == 2);
 }

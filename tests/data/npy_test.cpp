@@ -46,28 +46,28 @@ TEST_CASE("arrays come back bit for bit, in the bytes that NumPy writes", "[data
        {Tensor::of<float>({1, -2, 3.5f, NAN, 5, 6}, {2, 3}), Tensor::of<double>({1e300, -0.0}),
         Tensor::of<int64_t>({INT64_MIN, INT64_MAX}), flag, Tensor::full({3}, 1.5, float16),
         Tensor::scalar(2.5), Tensor::zeros({0, 3}), Tensor::zeros({1, 2, 1, 3})}) {
-    data::write_npy(path, t);
+    datasets::write_npy(path, t);
     INFO(t.str());
-    CHECK(bit_equal(data::read_npy(path), t));
+    CHECK(bit_equal(datasets::read_npy(path), t));
     CHECK((content(path).size() - t.nbytes()) % 64 == 0);
   }
   // np.save of np.array([[1, 2]], np.float32)
-  data::write_npy(path, Tensor::of<float>({1, 2}, {1, 2}));
+  datasets::write_npy(path, Tensor::of<float>({1, 2}, {1, 2}));
   CHECK(content(path) ==
         npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }" + std::string(58, ' ') + "\n",
             bytes_of<float>({1, 2})));
   for (const Tensor& narrow : {Tensor::of<int32_t>({-1, 7}), Tensor::of<uint8_t>({255, 7})}) {
-    data::write_npy(path, narrow);
-    CHECK(bit_equal(data::read_npy(path), narrow));
+    datasets::write_npy(path, narrow);
+    CHECK(bit_equal(datasets::read_npy(path), narrow));
   }
   const Tensor t = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
-  data::write_npy(path, t.alias({3, 2}, {1, 3}, 0));
-  CHECK(data::read_npy(path).to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
+  datasets::write_npy(path, t.alias({3, 2}, {1, 3}, 0));
+  CHECK(datasets::read_npy(path).to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
 }
 
 TEST_CASE("all number types, byte orders and both orders of elements are read", "[data][npy]") {
   Folder dir;
-  auto read = [&](const std::string& bytes) { return data::read_npy(dir.file("f", bytes)); };
+  auto read = [&](const std::string& bytes) { return datasets::read_npy(dir.file("f", bytes)); };
   const std::vector<int64_t> small{1, -2};
   CHECK(read(npy(dict("|i1", "(2,)"), bytes_of<int8_t>({1, -2}))).to_vector<int64_t>() == small);
   CHECK(read(npy(dict("<i2", "(2,)"), bytes_of<int16_t>({1, -2}))).to_vector<int64_t>() == small);
@@ -99,7 +99,7 @@ TEST_CASE("all number types, byte orders and both orders of elements are read", 
 TEST_CASE("broken NPY files are refused", "[data][npy]") {
   Folder dir;
   auto read = [&](const std::string& bytes) {
-    return invalid_text([&] { data::read_npy(dir.file("f", bytes)); });
+    return invalid_text([&] { datasets::read_npy(dir.file("f", bytes)); });
   };
   auto head = [&](const std::string& dict) { return read(npy(dict, "")); };
   has(read(""), "not an NPY file, or cut short");
@@ -133,10 +133,10 @@ TEST_CASE("broken NPY files are refused", "[data][npy]") {
   has(head("{'descr': [('x', '<f4')]}"), "records of several fields");
   has(read(npy(dict("|b1", "(2,)"), "\1\2")), "element 1 is 2, expected 0 or 1");
   has(read(npy(dict("<u8", "(1,)"), std::string(8, '\xff'))), "too large for int64");
-  has(invalid_text([&] { data::read_npy(dir.path); }), "is a directory, expected an NPY file");
-  has(invalid_text([&] { data::write_npy(dir.path / "a", Tensor()); }), "undefined");
+  has(invalid_text([&] { datasets::read_npy(dir.path); }), "is a directory, expected an NPY file");
+  has(invalid_text([&] { datasets::write_npy(dir.path / "a", Tensor()); }), "undefined");
   has(error_text(ErrorKind::unimplemented,
-                 [&] { data::write_npy(dir.path / "a", Tensor::zeros({1}, bfloat16)); }),
+                 [&] { datasets::write_npy(dir.path / "a", Tensor::zeros({1}, bfloat16)); }),
       "no NPY type for bfloat16");
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("an NPY file changed at any byte is refused or read within its bounds"
   int refused = 0, read = 0;
   auto attempt = [&](const std::string& bytes) {
     try {
-      data::read_npy(dir.file("f", bytes)).to_vector<double>();
+      datasets::read_npy(dir.file("f", bytes)).to_vector<double>();
       ++read;
     } catch (const Error& e) {
       ++refused;

@@ -19,37 +19,37 @@ void has(const std::string& text, const std::string& part) {
 TEST_CASE("sequences are filled up to the longest", "[data][padding]") {
   const std::vector<Tensor> sequences{Tensor::of<int64_t>({1, 2}), Tensor::of<int64_t>({3}),
                                       Tensor::zeros({0}, int64), Tensor::of<int64_t>({4, 5, 6})};
-  CHECK(data::lengths(sequences) == Ids{2, 1, 0, 3});
-  data::Padded p = data::pad(sequences, {.value = -1});
+  CHECK(datasets::lengths(sequences) == Ids{2, 1, 0, 3});
+  datasets::Padded p = datasets::pad(sequences, {.value = -1});
   CHECK(p.values.str() == "int64 [4, 3]");
   CHECK(p.values.to_vector<int64_t>() == Ids{1, 2, -1, 3, -1, -1, -1, -1, -1, 4, 5, 6});
   CHECK(p.lengths.to_vector<int64_t>() == Ids{2, 1, 0, 3});
   CHECK(p.mask.str() == "bool [4, 3]");
   CHECK(p.mask.to_vector<int64_t>() == Ids{1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1});
-  p = data::pad_rows(sequences, data::Order{1, 0});
+  p = datasets::pad_rows(sequences, datasets::Order{1, 0});
   CHECK(p.values.to_vector<int64_t>() == Ids{3, 0, 1, 2});
-  p = data::pad_rows(sequences, data::Order{3}, {.longest = 5});
+  p = datasets::pad_rows(sequences, datasets::Order{3}, {.longest = 5});
   CHECK(p.values.to_vector<int64_t>() == Ids{4, 5, 6, 0, 0});
-  p = data::pad_rows(sequences, data::Order{3, 1}, {.longest = 2, .cut = true});
+  p = datasets::pad_rows(sequences, datasets::Order{3, 1}, {.longest = 2, .cut = true});
   CHECK(p.values.to_vector<int64_t>() == Ids{4, 5, 3, 0});
   CHECK(p.lengths.to_vector<int64_t>() == Ids{2, 1});
-  CHECK(data::pad_rows(sequences, data::Order{2}).values.str() == "int64 [1, 0]");
+  CHECK(datasets::pad_rows(sequences, datasets::Order{2}).values.str() == "int64 [1, 0]");
 }
 
 TEST_CASE("sequences of vectors are padded, views too", "[data][padding]") {
   const Tensor a = Tensor::of<float>({1, 2, 3, 4}, {2, 2});
   const Tensor turned = a.alias({2, 2}, {1, 2}, 0);
-  const data::Padded p = data::pad({turned, Tensor::of<float>({5, 6}, {1, 2})}, {.value = .5});
+  const datasets::Padded p = datasets::pad({turned, Tensor::of<float>({5, 6}, {1, 2})}, {.value = .5});
   CHECK(p.values.shape() == Shape{2, 2, 2});
   CHECK(p.values.to_vector<float>() == std::vector<float>{1, 3, 2, 4, 5, 6, .5f, .5f});
-  CHECK(data::pad({Tensor::zeros({2, 0})}).values.str() == "float32 [1, 2, 0]");
+  CHECK(datasets::pad({Tensor::zeros({2, 0})}).values.str() == "float32 [1, 2, 0]");
 }
 
 TEST_CASE("what cannot be one batch is refused", "[data][padding]") {
   const std::vector<Tensor> sequences{Tensor::of<float>({1, 2}), Tensor::of<int64_t>({1}),
                                       Tensor::zeros({1, 2}), Tensor::scalar(1), Tensor()};
-  auto text = [&](const data::Order& rows, const data::PadOptions& options = {}) {
-    return invalid_text([&] { data::pad_rows(sequences, rows, options); });
+  auto text = [&](const datasets::Order& rows, const datasets::PadOptions& options = {}) {
+    return invalid_text([&] { datasets::pad_rows(sequences, rows, options); });
   };
   has(text({}), "no sequences");
   has(text({0, 1}), "sequence 1 is int64 [1], expected it to be like float32 [2] but for its length");

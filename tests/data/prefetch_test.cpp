@@ -12,7 +12,7 @@
 #include "tests/support/error_of.h"
 
 using namespace troupe;
-using data::Prefetch;
+using datasets::Prefetch;
 using troupe::testing::error_text;
 using troupe::testing::invalid_text;
 
@@ -48,13 +48,13 @@ TEST_CASE("items come in the order of the source, however many threads make them
 TEST_CASE("the epoch of a loader is the same prefetched", "[data][prefetch]") {
   std::vector<float> x(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
-  const data::Loader loader({Tensor::of(x, {500, 2}), Tensor::of(data::sequential(500))},
-                            {.batch_size = 7, .seed = 3});
+  const datasets::Loader loader({Tensor::of(x, {500, 2}), Tensor::of(datasets::sequential(500))},
+                                {.batch_size = 7, .seed = 3});
   for (int64_t threads : {1, 3}) {
-    const data::Epoch epoch = loader.epoch(1);
+    const datasets::Epoch epoch = loader.epoch(1);
     int64_t index = 0;
-    for (const data::Batch& batch : data::prefetch(loader.epoch(1), {.threads = threads})) {
-      const data::Batch same = epoch.batch(index);
+    for (const datasets::Batch& batch : datasets::prefetch(loader.epoch(1), {.threads = threads})) {
+      const datasets::Batch same = epoch.batch(index);
       CHECK(batch.index == index++);
       CHECK(bit_equal(batch.x, same.x));
       CHECK(bit_equal(batch.y, same.y));
@@ -170,7 +170,7 @@ TEST_CASE("it can be dropped at any time", "[data][prefetch]") {
 }
 
 TEST_CASE("options without sense are refused", "[data][prefetch]") {
-  auto text = [](const data::PrefetchOptions& options, int64_t count = 1) {
+  auto text = [](const datasets::PrefetchOptions& options, int64_t count = 1) {
     return invalid_text(
         [&] { Prefetch<int64_t>([](int64_t i) { return std::optional(i); }, options, count); });
   };

@@ -69,9 +69,9 @@ TEST_CASE("tensors come back bit for bit, with their names and the metadata", "[
   const Tensor view = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
   tensors["view"] = view.alias({3, 2}, {1, 3}, 0);  // columns of `view`
   const std::map<std::string, std::string> metadata{{"step", "12"}, {"note", "a \"b\"\n"}};
-  data::write_safetensors(path, tensors, metadata);
+  datasets::write_safetensors(path, tensors, metadata);
 
-  const data::Safetensors file(path);
+  const datasets::Safetensors file(path);
   CHECK(file.metadata() == metadata);
   CHECK(file.entries().size() == tensors.size());
   const auto got = file.tensors();
@@ -90,11 +90,11 @@ TEST_CASE("a loaded tensor is the mapping: it outlives the file, and writes stay
           "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  data::write_safetensors(path, {{"w", Tensor::of<float>({1, 2, 3})}, {"v", Tensor::of<float>({4})}});
+  datasets::write_safetensors(path, {{"w", Tensor::of<float>({1, 2, 3})}, {"v", Tensor::of<float>({4})}});
   const std::string before = content(path);
   Tensor w;
   {
-    const data::Safetensors file(path);
+    const datasets::Safetensors file(path);
     w = file.tensor("w");
     CHECK(file.tensor("w").storage().get() == w.storage().get());
     w.fill_(9);
@@ -102,7 +102,7 @@ TEST_CASE("a loaded tensor is the mapping: it outlives the file, and writes stay
     CHECK(file.tensor("v").version() == 0);  // versions are counted per tensor
     CHECK(content(path) == before);
   }
-  data::write_safetensors(path, {{"w", w}});  // over the file that w maps
+  datasets::write_safetensors(path, {{"w", w}});  // over the file that w maps
   fs::remove(path);
   CHECK(w.to_vector<float>() == std::vector<float>{9, 9, 9});
 }
@@ -112,7 +112,7 @@ TEST_CASE("other integers are widened, elements off their alignment are copied",
   const std::string header = R"({"b":)" + entry("U8", "[3]", 0, 3) + R"(,"f":)" + entry("F32", "[2]", 3, 11) +
                              R"(,"h":)" + entry("I16", "[1,2]", 11, 15) + R"(,"u":)" +
                              entry("U32", "[1]", 15, 19) + "}  ";
-  const data::Safetensors file(
+  const datasets::Safetensors file(
       dir.file("f", file_of(header, bytes_of<uint8_t>({1, 2, 255}) + bytes_of<float>({1.5f, -2}) +
                                         bytes_of<int16_t>({-300, 7}) + bytes_of<uint32_t>({4'000'000'000}))));
   CHECK(file.tensor("b").str() == "uint8 [3]");
@@ -128,8 +128,8 @@ TEST_CASE("int32 and uint8 are written and read as they are", "[data][safetensor
   Folder dir;
   const std::string path = dir.path / "m";
   const Tensor i = Tensor::of<int32_t>({-1, 7}), u = Tensor::of<uint8_t>({255, 7, 0});
-  data::write_safetensors(path, {{"i", i}, {"u", u}});
-  const data::Safetensors file(path);
+  datasets::write_safetensors(path, {{"i", i}, {"u", u}});
+  const datasets::Safetensors file(path);
   CHECK(bit_equal(file.tensor("i"), i));
   CHECK(bit_equal(file.tensor("u"), u));
 }
@@ -139,8 +139,8 @@ TEST_CASE("bfloat16 and float16 are written and read as they are", "[data][safet
   const std::string path = dir.path / "m";
   const Tensor a = Tensor::of<BFloat16>({BFloat16(1.5f), BFloat16(-3.f)}),
                b = Tensor::of<Float16>({Float16(0.1f), Float16(65504.f), Float16(-0.f)}, {3, 1});
-  data::write_safetensors(path, {{"a", a}, {"b", b}});
-  const data::Safetensors file(path);
+  datasets::write_safetensors(path, {{"a", a}, {"b", b}});
+  const datasets::Safetensors file(path);
   CHECK(bit_equal(file.tensor("a"), a));
   CHECK(bit_equal(file.tensor("b"), b));
   CHECK(file.tensor("b").storage().get() == file.tensor("b").storage().get());
@@ -148,9 +148,9 @@ TEST_CASE("bfloat16 and float16 are written and read as they are", "[data][safet
 
 TEST_CASE("what cannot be given says which tensor and why", "[data][safetensors]") {
   Folder dir;
-  const data::Safetensors file(dir.file("f", file_of(R"({"weight":)" + entry("C64", "[1]", 0, 8) +
-                                                         R"(,"ok":)" + entry("BOOL", "[2]", 8, 10) + "}",
-                                                     std::string(8, 'x') + std::string("\1\2", 2))));
+  const datasets::Safetensors file(dir.file("f", file_of(R"({"weight":)" + entry("C64", "[1]", 0, 8) +
+                                                             R"(,"ok":)" + entry("BOOL", "[2]", 8, 10) + "}",
+                                                         std::string(8, 'x') + std::string("\1\2", 2))));
   has(error_text(ErrorKind::unimplemented, [&] { file.tensor("weight"); }),
       "f: tensor \"weight\" has the dtype C64, which is not read");
   has(invalid_text([&] { file.tensor("ok"); }),
@@ -162,7 +162,7 @@ TEST_CASE("what cannot be given says which tensor and why", "[data][safetensors]
 TEST_CASE("a header that does not fit its file is refused", "[data][safetensors]") {
   Folder dir;
   auto text = [&](const std::string& bytes) {
-    return invalid_text([&] { data::Safetensors file(dir.file("f", bytes)); });
+    return invalid_text([&] { datasets::Safetensors file(dir.file("f", bytes)); });
   };
   auto header = [&](const std::string& json, size_t data = 0) {
     return text(file_of(json, std::string(data, 'x')));
@@ -210,9 +210,9 @@ TEST_CASE("offsets that overlap, leave holes or leave the file are refused", "[d
   Folder dir;
   auto two = [&](int64_t b0, int64_t e0, int64_t b1, int64_t e1, size_t data) {
     return invalid_text([&] {
-      data::Safetensors file(dir.file("f", file_of(R"({"a":)" + entry("F32", "[1]", b0, e0) + R"(,"b":)" +
-                                                       entry("F32", "[1]", b1, e1) + "}",
-                                                   std::string(data, 'x'))));
+      datasets::Safetensors file(dir.file("f", file_of(R"({"a":)" + entry("F32", "[1]", b0, e0) + R"(,"b":)" +
+                                                           entry("F32", "[1]", b1, e1) + "}",
+                                                       std::string(data, 'x'))));
     });
   };
   CHECK(two(0, 4, 4, 8, 8) == "no error");
@@ -227,7 +227,7 @@ TEST_CASE("offsets that overlap, leave holes or leave the file are refused", "[d
   has(two(0, 4, 4, 9, 9), "but F32 [1] takes 4 bytes");
   auto one = [&](const std::string& dtype, const std::string& shape, int64_t end, size_t data) {
     return invalid_text([&] {
-      data::Safetensors file(
+      datasets::Safetensors file(
           dir.file("f", file_of(R"({"a":)" + entry(dtype, shape, 0, end) + "}", std::string(data, 'x'))));
     });
   };
@@ -245,13 +245,15 @@ TEST_CASE("a lying header costs no memory", "[data][safetensors]") {
   const size_t before = allocator_stats().in_use;
   const std::string path =
       dir.file("f", file_of(R"({"a":)" + entry("U8", "[1099511627776]", 0, 1099511627776) + "}"));
-  has(invalid_text([&] { data::Safetensors file(path); }), "the file holds only 0 bytes");
+  has(invalid_text([&] { datasets::Safetensors file(path); }), "the file holds only 0 bytes");
   CHECK(allocator_stats().in_use == before);
 }
 
 TEST_CASE("what is no regular file is refused without waiting", "[data][safetensors]") {
   Folder dir;
-  auto text = [&](const std::string& path) { return invalid_text([&] { data::Safetensors file(path); }); };
+  auto text = [&](const std::string& path) {
+    return invalid_text([&] { datasets::Safetensors file(path); });
+  };
   has(text(dir.path / "missing"), "missing: no such file");
   has(text(dir.path), "is a directory, expected a safetensors file");
   REQUIRE(::mkfifo((dir.path / "pipe").c_str(), 0600) == 0);
@@ -279,7 +281,7 @@ TEST_CASE("a header of hundreds of thousands of tensors takes a few times its si
   REQUIRE(pid >= 0);
   if (pid == 0) {  // what earlier tests took is not counted here
     const long before = peak();
-    const data::Safetensors file(path);
+    const datasets::Safetensors file(path);
     const double times = static_cast<double>(peak() - before) / static_cast<double>(header.size());
     std::fprintf(stderr, "a header of %zu bytes took %.1f times its size\n", header.size(), times);
     if (file.tensor("299999").item() != 7 || file.entries().size() != kCount) _exit(1);
@@ -294,23 +296,26 @@ TEST_CASE("a header of hundreds of thousands of tensors takes a few times its si
 TEST_CASE("a write that fails leaves the old file and nothing else", "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  data::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
+  datasets::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
   const std::string before = content(path);
-  has(invalid_text([&] { data::write_safetensors(path, {{"w", Tensor()}}); }), "tensor \"w\" is undefined");
-  has(invalid_text([&] { data::write_safetensors(path, {{"\xff", Tensor::scalar(1)}}); }), "not UTF-8");
-  has(invalid_text([&] { data::write_safetensors(path, {}, {{"a", "\xc0"}}); }), "not UTF-8");
   has(invalid_text([&] {
-        data::write_safetensors(path, {{"__metadata__", Tensor::scalar(1)}});
+        datasets::write_safetensors(path, {{"w", Tensor()}});
+      }),
+      "tensor \"w\" is undefined");
+  has(invalid_text([&] { datasets::write_safetensors(path, {{"\xff", Tensor::scalar(1)}}); }), "not UTF-8");
+  has(invalid_text([&] { datasets::write_safetensors(path, {}, {{"a", "\xc0"}}); }), "not UTF-8");
+  has(invalid_text([&] {
+        datasets::write_safetensors(path, {{"__metadata__", Tensor::scalar(1)}});
       }),
       "which the format keeps");
-  has(invalid_text([&] { data::write_safetensors(dir.path / "no" / "m", {}); }), "cannot be written");
+  has(invalid_text([&] { datasets::write_safetensors(dir.path / "no" / "m", {}); }), "cannot be written");
   fs::create_directory(dir.path / "folder");
-  has(invalid_text([&] { data::write_safetensors(dir.path / "folder", {}); }), "it is a folder");
+  has(invalid_text([&] { datasets::write_safetensors(dir.path / "folder", {}); }), "it is a folder");
   CHECK(content(path) == before);
   CHECK(files_in(dir) == 2);
   has(error_text(ErrorKind::failed,
                  [&] {
-                   data::AtomicFile file(dir.path / "half", "test");
+                   datasets::AtomicFile file(dir.path / "half", "test");
                    file.write("abc", 3);
                    throw_error(ErrorKind::failed, "given up");
                  }),
@@ -334,13 +339,13 @@ TEST_CASE("a disk that takes no more is an error, and the old file stays", "[dat
   };
   Folder dir;
   const std::string path = dir.path / "m";
-  data::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
+  datasets::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
   const std::string before = content(path);
   std::string text;
   {
     Limit limit(100'000);
     text = error_text(ErrorKind::failed, [&] {
-      data::write_safetensors(path, {{"w", Tensor::zeros({100'000})}});
+      datasets::write_safetensors(path, {{"w", Tensor::zeros({100'000})}});
     });
   }
   has(text, "m: cannot be written: ");
@@ -351,7 +356,7 @@ TEST_CASE("a disk that takes no more is an error, and the old file stays", "[dat
 TEST_CASE("files changed at any byte or in their structure are refused or whole", "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  data::write_safetensors(path, some_tensors(), {{"k", "v"}});
+  datasets::write_safetensors(path, some_tensors(), {{"k", "v"}});
   const std::string whole = content(path);
   const size_t header = whole.find('}', whole.rfind("\"data_offsets\"")) + 1;
   int refused = 0, read = 0;
@@ -359,7 +364,7 @@ TEST_CASE("files changed at any byte or in their structure are refused or whole"
     const std::string at = dir.file("f", bytes);
     try {
       [[maybe_unused]] double sum = 0;
-      for (const auto& [name, t] : data::read_safetensors(at))
+      for (const auto& [name, t] : datasets::read_safetensors(at))
         for (double v : t.to_vector<double>()) sum += v;  // touches every element
       ++read;
     } catch (const Error& e) {

@@ -12,8 +12,8 @@
 #include "tests/support/error_of.h"
 
 using namespace troupe;
-using data::Order;
-using data::Uneven;
+using datasets::Order;
+using datasets::Uneven;
 using troupe::testing::invalid_text;
 
 namespace {
@@ -31,14 +31,14 @@ Order flat(const std::vector<Order>& batches) {
   for (const Order& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
   return all;
 }
-data::Dataset counting(int64_t n) {
+datasets::Dataset counting(int64_t n) {
   std::vector<float> x(static_cast<size_t>(n));
   std::iota(x.begin(), x.end(), 0.0f);
-  return {Tensor::of(x, {n, 1}), Tensor::of(data::sequential(n))};
+  return {Tensor::of(x, {n, 1}), Tensor::of(datasets::sequential(n))};
 }
-Order labels(const data::Epoch& epoch) {
+Order labels(const datasets::Epoch& epoch) {
   Order all;
-  for (const data::Batch& batch : epoch)
+  for (const datasets::Batch& batch : epoch)
     for (int64_t v : batch.y.to_vector<int64_t>()) all.push_back(v);
   return all;
 }
@@ -46,25 +46,26 @@ Order labels(const data::Epoch& epoch) {
 }  // namespace
 
 TEST_CASE("a shuffled order has every row, differs by epoch and seed, and repeats", "[data][sampler]") {
-  CHECK(data::sequential(4) == Order{0, 1, 2, 3});
-  const Order a = data::shuffled(50, 3, 0);
-  CHECK(sorted(a) == data::sequential(50));
-  CHECK(a == data::shuffled(50, 3, 0));
-  CHECK(a != data::shuffled(50, 3, 1));
-  CHECK(a != data::shuffled(50, 4, 0));
-  CHECK(data::shuffled(0, 3, 0).empty());
-  has(invalid_text([] { data::sequential(-1); }), "number of samples -1");
-  has(invalid_text([] { data::shuffled(3, 0, -1); }), "epoch -1");
+  CHECK(datasets::sequential(4) == Order{0, 1, 2, 3});
+  const Order a = datasets::shuffled(50, 3, 0);
+  CHECK(sorted(a) == datasets::sequential(50));
+  CHECK(a == datasets::shuffled(50, 3, 0));
+  CHECK(a != datasets::shuffled(50, 3, 1));
+  CHECK(a != datasets::shuffled(50, 4, 0));
+  CHECK(datasets::shuffled(0, 3, 0).empty());
+  has(invalid_text([] { datasets::sequential(-1); }), "number of samples -1");
+  has(invalid_text([] { datasets::shuffled(3, 0, -1); }), "epoch -1");
 }
 
 TEST_CASE("shards are disjoint, cover the whole and are of one length", "[data][sampler]") {
   for (int64_t n : {0, 1, 2, 5, 6, 7, 23})
     for (int64_t ranks : {1, 2, 3, 7, 10}) {
       INFO(n << " samples, " << ranks << " ranks");
-      const Order whole = data::shuffled(n, 1, 0);
+      const Order whole = datasets::shuffled(n, 1, 0);
       std::map<int64_t, int> padded, dropped;
       for (int64_t r = 0; r < ranks; ++r) {
-        const Order pad = data::shard(whole, r, ranks), drop = data::shard(whole, r, ranks, Uneven::drop);
+        const Order pad = datasets::shard(whole, r, ranks),
+                    drop = datasets::shard(whole, r, ranks, Uneven::drop);
         CHECK(static_cast<int64_t>(pad.size()) == (n + ranks - 1) / ranks);
         CHECK(static_cast<int64_t>(drop.size()) == n / ranks);
         for (int64_t row : pad) ++padded[row];
@@ -78,29 +79,29 @@ TEST_CASE("shards are disjoint, cover the whole and are of one length", "[data][
       CHECK(static_cast<int64_t>(dropped.size()) == n / ranks * ranks);
       for (const auto& [row, times] : dropped) CHECK(times == 1);
     }
-  CHECK(data::shard(Order{5, 6, 7, 8, 9}, 1, 2) == Order{6, 8, 5});
-  has(invalid_text([] { data::shard(Order{1}, 2, 2); }), "rank 2 of 2, expected 0 <= rank < ranks");
-  has(invalid_text([] { data::shard(Order{1}, 0, 0); }), "rank 0 of 0");
+  CHECK(datasets::shard(Order{5, 6, 7, 8, 9}, 1, 2) == Order{6, 8, 5});
+  has(invalid_text([] { datasets::shard(Order{1}, 2, 2); }), "rank 2 of 2, expected 0 <= rank < ranks");
+  has(invalid_text([] { datasets::shard(Order{1}, 0, 0); }), "rank 0 of 0");
 }
 
 TEST_CASE("batches cut an order", "[data][sampler]") {
-  CHECK(data::batches({3, 1, 2}, 2) == std::vector<Order>{{3, 1}, {2}});
-  CHECK(data::batches({3, 1, 2}, 2, true) == std::vector<Order>{{3, 1}});
-  CHECK(data::batches({3, 1}, INT64_MAX) == std::vector<Order>{{3, 1}});
-  CHECK(data::batches({}, 2).empty());
-  has(invalid_text([] { data::batches({1}, 0); }), "batch size 0, expected at least 1");
+  CHECK(datasets::batches({3, 1, 2}, 2) == std::vector<Order>{{3, 1}, {2}});
+  CHECK(datasets::batches({3, 1, 2}, 2, true) == std::vector<Order>{{3, 1}});
+  CHECK(datasets::batches({3, 1}, INT64_MAX) == std::vector<Order>{{3, 1}});
+  CHECK(datasets::batches({}, 2).empty());
+  has(invalid_text([] { datasets::batches({1}, 0); }), "batch size 0, expected at least 1");
 }
 
 TEST_CASE("buckets hold similar lengths, cover the order and repeat", "[data][sampler]") {
   Generator random(2);
   std::vector<int64_t> lengths;
   for (int i = 0; i < 1000; ++i) lengths.push_back(1 + static_cast<int64_t>(random.below(100)));
-  const Order order = data::shuffled(1000, 9, 0);
-  const data::BucketOptions options{.batch_size = 16, .pool = 20, .seed = 9};
-  const auto buckets = data::length_buckets(order, lengths, options, 0);
-  CHECK(sorted(flat(buckets)) == data::sequential(1000));
-  CHECK(buckets == data::length_buckets(order, lengths, options, 0));
-  CHECK(buckets != data::length_buckets(order, lengths, options, 1));
+  const Order order = datasets::shuffled(1000, 9, 0);
+  const datasets::BucketOptions options{.batch_size = 16, .pool = 20, .seed = 9};
+  const auto buckets = datasets::length_buckets(order, lengths, options, 0);
+  CHECK(sorted(flat(buckets)) == datasets::sequential(1000));
+  CHECK(buckets == datasets::length_buckets(order, lengths, options, 0));
+  CHECK(buckets != datasets::length_buckets(order, lengths, options, 1));
   const auto padding = [&](const std::vector<Order>& batches) {
     int64_t sum = 0;
     for (const Order& batch : batches) {
@@ -110,35 +111,36 @@ TEST_CASE("buckets hold similar lengths, cover the order and repeat", "[data][sa
     }
     return sum;
   };
-  CHECK(padding(buckets) * 5 < padding(data::batches(order, 16)));
+  CHECK(padding(buckets) * 5 < padding(datasets::batches(order, 16)));
   // The first batches are not all short: their order is drawn.
   std::vector<int64_t> firsts;
   for (const Order& batch : buckets) firsts.push_back(lengths[static_cast<size_t>(batch[0])]);
   CHECK(!std::is_sorted(firsts.begin(), firsts.end()));
 
-  CHECK(data::length_buckets({}, {}, options, 0).empty());
+  CHECK(datasets::length_buckets({}, {}, options, 0).empty());
   const auto dropped =
-      data::length_buckets(order, lengths, {.batch_size = 16, .pool = 20, .drop_last = true}, 0);
+      datasets::length_buckets(order, lengths, {.batch_size = 16, .pool = 20, .drop_last = true}, 0);
   CHECK(dropped.size() == 1000 / 16);
   for (const Order& batch : dropped) CHECK(batch.size() == 16);
   has(invalid_text([&] {
-        data::length_buckets({0, 3}, {1, 2}, options, 0);
+        datasets::length_buckets({0, 3}, {1, 2}, options, 0);
       }),
       "row 3 has no length: there are 2");
-  has(invalid_text([&] { data::length_buckets({-1}, {1}, options, 0); }), "row -1");
-  has(invalid_text([&] { data::length_buckets({0}, {1}, {.pool = 0}, 0); }), "pool 0, expected at least 1");
+  has(invalid_text([&] { datasets::length_buckets({-1}, {1}, options, 0); }), "row -1");
+  has(invalid_text([&] { datasets::length_buckets({0}, {1}, {.pool = 0}, 0); }),
+      "pool 0, expected at least 1");
 }
 
 TEST_CASE("in every round all ranks have batches of about the same length", "[data][sampler]") {
   std::vector<int64_t> lengths(256);
   std::iota(lengths.begin(), lengths.end(), 0);
-  const data::BucketOptions options{.batch_size = 8, .group = 4, .seed = 1};
-  const auto buckets = data::length_buckets(data::shuffled(256, 1, 0), lengths, options, 0);
+  const datasets::BucketOptions options{.batch_size = 8, .group = 4, .seed = 1};
+  const auto buckets = datasets::length_buckets(datasets::shuffled(256, 1, 0), lengths, options, 0);
   REQUIRE(buckets.size() == 32);
   for (size_t round = 0; round < 8; ++round) {
     Order all;
     for (int64_t r = 0; r < 4; ++r) {
-      const Order batch = data::shard(buckets, r, 4)[round];
+      const Order batch = datasets::shard(buckets, r, 4)[round];
       all.insert(all.end(), batch.begin(), batch.end());
     }
     all = sorted(all);  // rows are lengths here: 32 in a row
@@ -150,22 +152,23 @@ TEST_CASE("a loader gives each rank its part", "[data][sampler]") {
   std::set<int64_t> seen;
   Order all;
   for (int64_t r = 0; r < 3; ++r) {
-    const data::Loader loader(counting(10), {.batch_size = 3, .seed = 4, .rank = r, .ranks = 3});
+    const datasets::Loader loader(counting(10), {.batch_size = 3, .seed = 4, .rank = r, .ranks = 3});
     CHECK(loader.batches() == 2);  // four rows, two of them seen elsewhere too
     const Order mine = labels(loader.epoch(2));
-    CHECK(mine == data::shard(data::shuffled(10, 4, 2), r, 3));
+    CHECK(mine == datasets::shard(datasets::shuffled(10, 4, 2), r, 3));
     seen.insert(mine.begin(), mine.end());
   }
   CHECK(seen.size() == 10);
-  data::LoaderOptions options{
+  datasets::LoaderOptions options{
       .batch_size = 2, .shuffle = false, .rank = 1, .ranks = 3, .uneven = Uneven::drop};
-  CHECK(labels(data::Loader(counting(11), options).epoch(0)) == Order{1, 4, 7});
+  CHECK(labels(datasets::Loader(counting(11), options).epoch(0)) == Order{1, 4, 7});
   options.drop_last = true;
-  CHECK(labels(data::Loader(counting(11), options).epoch(0)) == Order{1, 4});
-  has(invalid_text([&] { data::Loader(counting(2), options); }), "2 samples leave none for each of 3 ranks");
+  CHECK(labels(datasets::Loader(counting(11), options).epoch(0)) == Order{1, 4});
+  has(invalid_text([&] { datasets::Loader(counting(2), options); }),
+      "2 samples leave none for each of 3 ranks");
   options.batch_size = 4;
-  has(invalid_text([&] { data::Loader(counting(11), options); }),
+  has(invalid_text([&] { datasets::Loader(counting(11), options); }),
       "with drop_last leaves no batch of 3 samples");
   options.rank = 3;
-  has(invalid_text([&] { data::Loader(counting(11), options); }), "rank 3 of 3");
+  has(invalid_text([&] { datasets::Loader(counting(11), options); }), "rank 3 of 3");
 }

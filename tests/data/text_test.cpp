@@ -11,7 +11,7 @@
 #include "tests/support/folder.h"
 
 using namespace troupe;
-using data::Vocabulary;
+using datasets::Vocabulary;
 using troupe::testing::Folder;
 using troupe::testing::invalid_text;
 using Ids = std::vector<int64_t>;
@@ -60,46 +60,47 @@ TEST_CASE("bytes that are no UTF-8 are refused with their place", "[data][text]"
                            "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
     CHECK(Vocabulary(good).characters() == good);
   Folder dir;
-  has(invalid_text([&] { data::read_text(dir.file("f", "abc\xff")); }),
+  has(invalid_text([&] { datasets::read_text(dir.file("f", "abc\xff")); }),
       "f: no UTF-8 at byte 3, which is 0xFF");
 }
 
 TEST_CASE("a file is read with its own vocabulary or a given one", "[data][text]") {
   Folder dir;
   const std::string path = dir.file("f", "hello\r\nhall\u00e5");
-  const data::Text text = data::read_text(path);
+  const datasets::Text text = datasets::read_text(path);
   CHECK(text.vocabulary.characters() == "\n\raehlo\u00e5");
   CHECK(text.vocabulary.decode(text.ids) == "hello\r\nhall\u00e5");
-  const data::Text more = data::read_text(dir.file("g", "hall"), text.vocabulary);
+  const datasets::Text more = datasets::read_text(dir.file("g", "hall"), text.vocabulary);
   CHECK(more.ids.to_vector<int64_t>() == Ids{4, 2, 5, 5});
-  has(invalid_text([&] { data::read_text(path, Vocabulary("helo\r\n")); }),
+  has(invalid_text([&] { datasets::read_text(path, Vocabulary("helo\r\n")); }),
       "f: the character U+0061 (a) at byte 8");
-  CHECK(data::read_text(dir.file("empty", "")).ids.numel() == 0);
-  has(invalid_text([&] { data::read_text(dir.path); }), "is a directory, expected a text file");
+  CHECK(datasets::read_text(dir.file("empty", "")).ids.numel() == 0);
+  has(invalid_text([&] { datasets::read_text(dir.path); }), "is a directory, expected a text file");
 }
 
 TEST_CASE("windows are followed by their targets", "[data][text]") {
-  const data::Dataset set = data::windows(counting(10), 3);
+  const datasets::Dataset set = datasets::windows(counting(10), 3);
   CHECK(set.x.shape() == Shape{3, 3});
   CHECK(set.x.to_vector<int64_t>() == Ids{0, 1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(set.y.to_vector<int64_t>() == Ids{1, 2, 3, 4, 5, 6, 7, 8, 9});
-  CHECK(data::windows(counting(9), 3).size() == 2);  // the last has no target
-  CHECK(data::windows(counting(4), 3).size() == 1);
-  const data::Dataset close = data::windows(counting(10), 3, 2);
+  CHECK(datasets::windows(counting(9), 3).size() == 2);  // the last has no target
+  CHECK(datasets::windows(counting(4), 3).size() == 1);
+  const datasets::Dataset close = datasets::windows(counting(10), 3, 2);
   CHECK(close.x.to_vector<int64_t>() == Ids{0, 1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8});
   CHECK(close.y.to_vector<int64_t>() == Ids{1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8, 9});
-  const data::Batch batch = data::Loader(close, {.batch_size = 2, .shuffle = false}).epoch(0).batch(1);
+  const datasets::Batch batch =
+      datasets::Loader(close, {.batch_size = 2, .shuffle = false}).epoch(0).batch(1);
   CHECK(batch.x.to_vector<int64_t>() == Ids{4, 5, 6, 6, 7, 8});
   CHECK(batch.y.to_vector<int64_t>() == Ids{5, 6, 7, 7, 8, 9});
-  has(invalid_text([] { data::windows(counting(3), 3); }), "3 ids, expected at least 3 + 1");
-  has(invalid_text([] { data::windows(counting(3), 0); }), "context 0");
-  has(invalid_text([] { data::windows(counting(5), 3, -1); }), "step -1");
-  has(invalid_text([] { data::windows(Tensor::of<float>({1, 2, 3}), 1); }), "ids are float32 [3]");
+  has(invalid_text([] { datasets::windows(counting(3), 3); }), "3 ids, expected at least 3 + 1");
+  has(invalid_text([] { datasets::windows(counting(3), 0); }), "context 0");
+  has(invalid_text([] { datasets::windows(counting(5), 3, -1); }), "step -1");
+  has(invalid_text([] { datasets::windows(Tensor::of<float>({1, 2, 3}), 1); }), "ids are float32 [3]");
 }
 
 TEST_CASE("random windows begin anywhere, the same for the same seed", "[data][text]") {
   Generator a(4), b(4), other(5);
-  const data::Dataset set = data::random_windows(counting(6), 3, 200, a);
+  const datasets::Dataset set = datasets::random_windows(counting(6), 3, 200, a);
   std::set<int64_t> starts;
   for (int64_t i = 0; i < 200; ++i)
     for (int64_t j = 0; j < 3; ++j) {
@@ -109,8 +110,8 @@ TEST_CASE("random windows begin anywhere, the same for the same seed", "[data][t
       CHECK(set.y.data<int64_t>()[3 * i + j] == x + 1);
     }
   CHECK(starts == std::set<int64_t>{0, 1, 2});
-  CHECK(bit_equal(set.x, data::random_windows(counting(6), 3, 200, b).x));
-  CHECK(!bit_equal(set.x, data::random_windows(counting(6), 3, 200, other).x));
-  CHECK(data::random_windows(counting(6), 5, 2, a).y.to_vector<int64_t>() ==
+  CHECK(bit_equal(set.x, datasets::random_windows(counting(6), 3, 200, b).x));
+  CHECK(!bit_equal(set.x, datasets::random_windows(counting(6), 3, 200, other).x));
+  CHECK(datasets::random_windows(counting(6), 5, 2, a).y.to_vector<int64_t>() ==
         Ids{1, 2, 3, 4, 5, 1, 2, 3, 4, 5});
 }

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 using Kind = Address::Kind;
 
 namespace {

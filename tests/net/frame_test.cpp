@@ -10,7 +10,7 @@
 #include "net/socket/connection/frame_reader.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 using Role = Handshake::Role;
 using State = Handshake::State;
 using Refusal = Handshake::Refusal;

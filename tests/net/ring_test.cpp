@@ -17,7 +17,7 @@
 #include "net/socket/shared/shared_ring.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "tests/contract/transport.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 
 namespace {
 

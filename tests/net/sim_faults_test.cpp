@@ -5,7 +5,7 @@
 #include "tests/net/sim_support.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 using namespace std::chrono_literals;
 
 namespace {

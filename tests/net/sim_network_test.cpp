@@ -9,7 +9,7 @@
 #include "tests/net/sim_support.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 using namespace std::chrono_literals;
 
 TEST_CASE("in immediate mode a message has arrived when send returns", "[sim]") {
@@ -146,9 +146,9 @@ TEST_CASE("a handler that throws closes its connection and says so", "[sim]") {
   SimNode a(network, "a"), b(network, "b");
   b.on_each = [](Connection&, Message&) { throw std::runtime_error("broken handler"); };
   auto there = a.transport->connect("sim:b").get();
-  log::set_level(log::Level::off);
+  internal::log::set_level(internal::log::Level::off);
   there->send(numbered(1));
-  log::set_level(log::Level::warning);
+  internal::log::set_level(internal::log::Level::warning);
   REQUIRE(a.closed.size() == 1);
   REQUIRE(b.closed.size() == 1);
   REQUIRE(a.closed[0].find("broken handler") != std::string::npos);

@@ -10,7 +10,7 @@
 
 #include "net/sim/network.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 inline TransportOptions sim_options(const std::string& name, Limits limits = {}) {
   TransportOptions o;
@@ -87,4 +87,4 @@ ErrorKind kind_of(const Future<T>& f) {
   return f.peek()->error().kind();
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -6,7 +6,7 @@
 #include "tests/net/socket_support.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 
 namespace {
 

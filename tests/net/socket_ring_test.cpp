@@ -16,8 +16,8 @@
 #include "tests/net/socket_support.h"
 
 using namespace troupe;
-using namespace troupe::net;
-using namespace troupe::net::test;
+using namespace troupe::internal::net;
+using namespace troupe::internal::net::test;
 using Catch::Contains;
 
 namespace {

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cerrno>
 
-namespace troupe::net::test {
+namespace troupe::internal::net::test {
 namespace {
 
 std::mutex log_mutex;
@@ -120,4 +120,4 @@ Child::~Child() {
 
 void Child::signal(int number) { REQUIRE(::kill(pid_, number) == 0); }
 
-}  // namespace troupe::net::test
+}  // namespace troupe::internal::net::test

@@ -14,7 +14,7 @@
 #include "net/socket/loop/fd.h"
 #include "net/socket/transport.h"
 
-namespace troupe::net::test {
+namespace troupe::internal::net::test {
 
 inline const std::string kToken = "a token for the socket tests";
 
@@ -125,4 +125,4 @@ class Child {
   int pid_ = -1;
 };
 
-}  // namespace troupe::net::test
+}  // namespace troupe::internal::net::test

@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 
-using troupe::net::read_token_file;
+using troupe::internal::net::read_token_file;
 
 namespace {
 

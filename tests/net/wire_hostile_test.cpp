@@ -9,7 +9,7 @@
 #include "net/wire/wire.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 
 namespace {
 

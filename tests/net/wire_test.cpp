@@ -12,7 +12,7 @@
 #include "net/protocol/frame.h"
 
 using namespace troupe;
-using namespace troupe::net;
+using namespace troupe::internal::net;
 
 namespace {
 

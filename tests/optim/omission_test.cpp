@@ -20,11 +20,11 @@ std::vector<std::string> logged;
 struct Capture {
   Capture() {
     logged.clear();
-    log::set_sink([](log::Level level, const std::string& text) {
-      if (level == log::Level::warning) logged.push_back(text);
+    internal::log::set_sink([](internal::log::Level level, const std::string& text) {
+      if (level == internal::log::Level::warning) logged.push_back(text);
     });
   }
-  ~Capture() { log::set_sink(nullptr); }
+  ~Capture() { internal::log::set_sink(nullptr); }
 };
 
 Tensor param() { return Tensor::zeros({2}).set_requires_grad(); }

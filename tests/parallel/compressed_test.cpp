@@ -60,11 +60,11 @@ struct TableHand : Actor {
 
 // The driver on w0, servers on w1, the trainer on w2.
 struct Scene {
-  explicit Scene(const net::Faults& faults = {.delay = 1ms})
+  explicit Scene(const internal::net::Faults& faults = {.delay = 1ms})
       : cluster(1, 3, hosting<Server, Table, Hand, TableHand>(), 0s) {
     cluster.network().set_faults(faults);
   }
-  Here here() { return Here(rref::RefTable::of(cluster.worker(0))); }
+  Here here() { return Here(internal::rref::RefTable::of(cluster.worker(0))); }
   double up() { return double(cluster.network().counters("w2", "w1").bytes); }
   double down() { return double(cluster.network().counters("w1", "w2").bytes); }
   template <class F>

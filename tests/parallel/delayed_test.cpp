@@ -87,7 +87,7 @@ TEST_CASE("a step begins while the one before it is still run backward", "[sim]"
   SimCluster cluster(1, 3, types);
   cluster.network().set_faults({.delay = std::chrono::milliseconds(1)});
   const auto a = cluster.spawn<Block>(0, 1, int64_t{0}), b = cluster.spawn<Block>(0, 2, int64_t{1});
-  Pipeline pipeline(Here(rref::RefTable::of(cluster.worker(0))),
+  Pipeline pipeline(Here(internal::rref::RefTable::of(cluster.worker(0))),
                     {stage<&Block::forward>(a), stage<&Block::forward>(b).with_loss<&Block::loss>()},
                     {.schedule = "gpipe", .micro_batches = 2});
   autograd::Context first(cluster.worker(0));

@@ -17,12 +17,12 @@ struct Scene {
     cluster.network().set_faults({.delay = 1ms});
     blocks = {cluster.spawn<Block>(0, 1, int64_t{0}), cluster.spawn<Block>(0, 2, int64_t{1})};
   }
-  static actors::Hosting with_builtin() {
+  static internal::actors::Hosting with_builtin() {
     auto all = hosting<Block>();
     for (auto& type : builtin_actors()) all.push_back(type);
     return all;
   }
-  Here here() { return Here(rref::RefTable::of(cluster.worker(0))); }
+  Here here() { return Here(internal::rref::RefTable::of(cluster.worker(0))); }
   SimCluster cluster;
   std::vector<RRef<Block>> blocks;
 };

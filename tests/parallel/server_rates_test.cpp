@@ -21,7 +21,7 @@ struct Pace {
   double slowness = 1;  // of the first trainer, always
 };
 
-net::Network* network = nullptr;  // that the trainers sleep on
+internal::net::Network* network = nullptr;  // that the trainers sleep on
 
 Future<void> sleep(Duration time) {
   Promise<void> promise;
@@ -60,12 +60,13 @@ struct Outcome {
   ServerReport report;
 };
 
-Outcome learn(const std::string& policy, int trainers, Pace pace, int steps, const net::Faults& faults = {}) {
+Outcome learn(const std::string& policy, int trainers, Pace pace, int steps,
+              const internal::net::Faults& faults = {}) {
   SimCluster cluster(1, trainers + 2, hosting<Server, Learner>(), 0s);
   network = &cluster.network();
   cluster.network().set_faults(faults);
   const Served served =
-      serve(Here(rref::RefTable::of(cluster.worker(0))), {"w1"}, {Tensor::zeros({1})},
+      serve(Here(internal::rref::RefTable::of(cluster.worker(0))), {"w1"}, {Tensor::zeros({1})},
             {.options = {{"lr", 0.1}}, .policy = ServerPolicy::parse(policy), .trainers = trainers});
   std::vector<RRef<Learner>> learners;
   std::vector<Future<void>> runs;
@@ -107,7 +108,7 @@ TEST_CASE("SSP cannot help a worker that is always slow, and who does not wait f
 }
 
 TEST_CASE("trainers converge under every policy, with stalls and with 10 % of the messages lost on the way") {
-  const net::Faults bad{.delay = 1ms, .jitter = 5ms, .drop = 0.1, .resend = 20ms};
+  const internal::net::Faults bad{.delay = 1ms, .jitter = 5ms, .drop = 0.1, .resend = 20ms};
   for (const std::string policy : {"bsp", "ssp(3)", "async", "delayed"}) {
     INFO(policy);
     const Outcome outcome = learn(policy, 3, {.stalls = 0.1}, 400, bad);

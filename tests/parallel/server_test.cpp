@@ -53,8 +53,8 @@ struct Scene {
   Scene(const Tensors& start, const ServerOptions& options, size_t count, int64_t block_bytes = 4 << 20)
       : cluster(1, 6, hosting<Server, Hand>(), 0s) {
     cluster.network().set_faults({.delay = 1ms});
-    served =
-        serve(Here(rref::RefTable::of(cluster.worker(0))), {"w1"}, start, options, {.bytes = block_bytes});
+    served = serve(Here(internal::rref::RefTable::of(cluster.worker(0))), {"w1"}, start, options,
+                   {.bytes = block_bytes});
     for (size_t i = 0; i < count; ++i) add(i);
   }
   void add(size_t i) { hands.push_back(cluster.spawn<Hand>(0, i + 2, served, "t" + std::to_string(i))); }
@@ -384,7 +384,7 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
   CHECK_THAT(made({Tensor::zeros({2}, int64)}, {}), Catch::Contains("expected a floating tensor"));
   CHECK_THAT(made(start, {.optimizer = "sdg"}), Catch::Contains("did you mean \"sgd\""));
   CHECK_THAT(made(start, {.trainers = 0}), Catch::Contains("0 trainers"));
-  const Here here(rref::RefTable::of(s.cluster.worker(0)));
+  const Here here(internal::rref::RefTable::of(s.cluster.worker(0)));
   CHECK_THAT(invalid_text([&] { serve(here, {}, start, {}); }), Catch::Contains("on 0 workers"));
   CHECK_THAT(invalid_text([&] {
                serve(here, {"w1"}, {start[0], Tensor::zeros({1}, float64)}, {});

@@ -163,7 +163,7 @@ TEST_CASE("skips cross no stage in between: counted bytes on every link") {
   std::vector<RRef<Fork>> f;
   for (size_t s = 0; s < 4; ++s) f.push_back(cluster.spawn<Fork>(0, 1 + s, static_cast<int64_t>(s)));
   Pipeline pipeline(
-      Here(rref::RefTable::of(cluster.worker(0))),
+      Here(internal::rref::RefTable::of(cluster.worker(0))),
       {stage<&Fork::doubles>(f[0]).gives({"far"}), stage<&Fork::forward>(f[1]), stage<&Fork::forward>(f[2]),
        stage<&Fork::takes>(f[3]).takes({"far"}).with_loss<&Fork::loss>()},
       {.micro_batches = static_cast<int>(m)});

@@ -8,8 +8,8 @@
 
 using troupe::testing::content;
 using troupe::testing::Folder;
-using troupe::testing::Launcher;
 using troupe::testing::kTroupeCommand;
+using troupe::testing::Launcher;
 using troupe::testing::Process;
 
 namespace {
@@ -155,8 +155,8 @@ TEST_CASE("output that cannot be written is an error of the job, and a log that 
   CHECK(lost.exit_code() == 1);
   CHECK(lost.errors == "troupe run: standard output cannot be written: No space left on device\n");
   Process capped({"/bin/sh", "-c",
-                  "ulimit -f 1; exec \"$0\" run -n 2 --log-dir \"$1\" /bin/sh -c '" + flood + "'", kTroupeCommand,
-                  (folder.path / "logs").string()});
+                  "ulimit -f 1; exec \"$0\" run -n 2 --log-dir \"$1\" /bin/sh -c '" + flood + "'",
+                  kTroupeCommand, (folder.path / "logs").string()});
   CHECK(capped.exit_code() == 0);
   CHECK(capped.errors.find("a log file is not written any more: File too large") != std::string::npos);
   CHECK(capped.output.find("line 299") != std::string::npos);

@@ -45,7 +45,7 @@ void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
 
 TEST_CASE("what comes while an object is being made waits, and goes behind what came before") {
   const ObjectId id{0, 1, 5}, next{0, 1, 6};
-  rref::Creations<int> creations;
+  internal::rref::Creations<int> creations;
   REQUIRE(creations.due(id));
   creations.wait(id, 1);
   creations.wait(next, 10);
@@ -69,7 +69,7 @@ TEST_CASE("calls of one worker reach an actor in their order, whenever it is mad
   std::vector<Future<Value>> calls;
   ObjectId id;
   const auto call = [&](int64_t n) {
-    calls.push_back(cluster.worker(1).call(id, "Log::add", net::method_id("add"), {Value(n)}));
+    calls.push_back(cluster.worker(1).call(id, "Log::add", internal::net::method_id("add"), {Value(n)}));
   };
   // As another thread does that delivers the messages of another worker.
   Log::meanwhile = [&] {
@@ -105,7 +105,7 @@ TEST_CASE("the creator of an actor dies while it is being constructed: calls tha
       while (!noticed) cluster.step();
     };
     const auto log = cluster.spawn<Log>(0, 2);
-    auto early = cluster.worker(1).call(log.id(), "Log::all", net::method_id("all"), {});
+    auto early = cluster.worker(1).call(log.id(), "Log::all", internal::net::method_id("all"), {});
     const auto result = cluster.await(early);
     REQUIRE_FALSE(result.ok());
     CHECK(result.error().kind() == ErrorKind::disconnected);

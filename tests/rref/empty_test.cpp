@@ -47,11 +47,11 @@ TEST_CASE("every use of an empty reference is an error that says so") {
   auto cluster = Cluster::in_process(2, hosting<Box>());
   RRef<Box> given = cluster->spawn<Box>("w1");
   const RRef<Box> moved_to = std::move(given);
-  const auto everything = [](const rref::RefBase& r) {
+  const auto everything = [](const internal::rref::RefBase& r) {
     CHECK_FALSE(r);
     CHECK(r.str() == "empty reference");
     CHECK(r.hash() == 0);
-    CHECK(r == rref::RefBase());
+    CHECK(r == internal::rref::RefBase());
     CHECK_FALSE(r.handle());
     refused([&] { (void)r.owner(); }, "empty reference");
     refused([&] { (void)r.owner_name(); }, "empty reference");
@@ -186,13 +186,13 @@ TEST_CASE("a default-made pipeline, server, client, loader or Here is an error t
   refused([] { (void)troupe::here(); }, "no worker runs on this thread");
   refused([&] { (void)self<Box>(nullptr); }, "this thread runs");
 
-  const data::Loader loader({Tensor::zeros({4, 1}), Tensor::zeros({4, 1})}, {.batch_size = 2});
-  data::Epoch epoch = loader.epoch(0);
-  const data::Epoch other = std::move(epoch);
+  const datasets::Loader loader({Tensor::zeros({4, 1}), Tensor::zeros({4, 1})}, {.batch_size = 2});
+  datasets::Epoch epoch = loader.epoch(0);
+  const datasets::Epoch other = std::move(epoch);
   refused([&] { (void)epoch.batch(0); }, "empty epoch");
   refused([&] { (void)epoch.order(); }, "empty epoch");
-  refused([] { data::Loader({}); }, "[loader]");
-  auto ahead = data::prefetch(other);
+  refused([] { datasets::Loader({}); }, "[loader]");
+  auto ahead = datasets::prefetch(other);
   auto taken = std::move(ahead);
   refused([&] { (void)ahead.next(); }, "empty one");
   CHECK(taken.next());

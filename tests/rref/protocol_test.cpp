@@ -11,7 +11,7 @@
 #include "rref/tables/owner_table.h"
 
 using namespace troupe;
-using namespace troupe::rref;
+using namespace troupe::internal::rref;
 
 namespace {
 

@@ -20,7 +20,7 @@ struct Item : Actor {
 
 TEST_CASE("a creation with missing fields or fields of other types is refused") {
   auto cluster = Cluster::in_process(2, hosting<Item>());
-  const std::string type(actors::type_name<Item>());
+  const std::string type(internal::actors::type_name<Item>());
   const Value number(int64_t{1} << 40), none{ValueList{}}, text(type), name(std::string{}), seed(int64_t{5});
   for (const ValueList& args : std::vector<ValueList>{{},
                                                       {number, text, none, name},
@@ -31,7 +31,7 @@ TEST_CASE("a creation with missing fields or fields of other types is refused") 
                                                       {number, text, text, name, seed},
                                                       {number, text, none, number, seed},
                                                       {number, text, none, name, seed, seed}}) {
-    const Error e = error_of([&] { cluster->worker().call_service(1, rref::kSpawn, args).get(); });
+    const Error e = error_of([&] { cluster->worker().call_service(1, internal::rref::kSpawn, args).get(); });
     CHECK(e.kind() == ErrorKind::invalid);
     CHECK_THAT(e.what(), Contains("malformed spawn message"));
   }

@@ -23,13 +23,14 @@ struct Box : Actor {
   Task<int64_t> use() { co_return co_await item.call<&Item::number>(); }
   /// The reference, too deep in lists to travel.
   Value give_deep() {
-    Value v = actors::to_value(item);
+    Value v = internal::actors::to_value(item);
     for (int i = 0; i < 40; ++i) v = Value(ValueList{std::move(v)});
     return v;
   }
   /// A reference that can travel, and one that cannot.
   Value give_bad() {
-    return Value(ValueList{actors::to_value(item), Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
+    return Value(ValueList{internal::actors::to_value(item),
+                           Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
   }
   /// A reference that can travel, and a tensor that cannot outside any context.
   std::tuple<RRef<Item>, Tensor> give_learning() {
@@ -41,19 +42,19 @@ struct Box : Actor {
 };
 
 // Refuses every call of a method, before anybody else sees it.
-struct Refuser : actors::Interceptor {
-  void incoming_call(actors::Invocation& call) override {
-    if (call.call().method == net::method_id("take")) throw_invalid("[test] refused");
+struct Refuser : internal::actors::Interceptor {
+  void incoming_call(internal::actors::Invocation& call) override {
+    if (call.call().method == internal::net::method_id("take")) throw_invalid("[test] refused");
   }
 };
 
 // Makes the item that was not there when a call for it came, as another thread does whose message is its
 // creation.
-struct Maker : actors::Interceptor {
-  bool missing_object(const Ref<actors::Invocation>& call) override {
-    actors::Worker& worker = call->worker();
-    worker.add_actor(worker.make_actor(call->call().target, std::string(actors::type_name<Item>()),
-                                       actors::MadeFrom<Item>::id, {}, 0));
+struct Maker : internal::actors::Interceptor {
+  bool missing_object(const Ref<internal::actors::Invocation>& call) override {
+    internal::actors::Worker& worker = call->worker();
+    worker.add_actor(worker.make_actor(call->call().target, std::string(internal::actors::type_name<Item>()),
+                                       internal::actors::MadeFrom<Item>::id, {}, 0));
     return false;
   }
 };
@@ -72,7 +73,7 @@ struct Fixture {
     cluster.settle();
   }
   Future<Value> one_way(const char* method) {
-    return cluster.worker(0).call(box.id(), "Box", net::method_id(method), {}, {.one_way = true});
+    return cluster.worker(0).call(box.id(), "Box", internal::net::method_id(method), {}, {.one_way = true});
   }
   void check_nothing_left(std::vector<size_t> workers = {0, 1, 2, 3}) {
     if (box) cluster.await(box.call<&Box::clear>()).value();
@@ -129,7 +130,7 @@ TEST_CASE("references in calls that reach no method are given back") {
   for (size_t owner : {0, 1, 2}) {
     {
       const auto item = f.cluster.spawn<Item>(0, owner);
-      const Value ref = actors::to_value(item);
+      const Value ref = internal::actors::to_value(item);
       SECTION("the method is unknown, item of " + std::to_string(owner)) {
         const auto r = f.cluster.await(f.box.call_by_name("nope", {ref}));
         REQUIRE_FALSE(r.ok());
@@ -143,8 +144,8 @@ TEST_CASE("references in calls that reach no method are given back") {
       SECTION("the object was released, item of " + std::to_string(owner)) {
         const ObjectId gone = f.cluster.spawn<Box>(0, 1).id();
         f.cluster.settle();
-        const auto r =
-            f.cluster.await(f.cluster.worker(0).call(gone, "Box::put", net::method_id("put"), {ref}));
+        const auto r = f.cluster.await(
+            f.cluster.worker(0).call(gone, "Box::put", internal::net::method_id("put"), {ref}));
         REQUIRE_FALSE(r.ok());
         CHECK_THAT(r.error().what(), Catch::Contains("it was released"));
       }
@@ -174,10 +175,11 @@ TEST_CASE("references in calls that reach no method are given back") {
 
 TEST_CASE("a call reaches an actor that is made while it is looked for") {
   SimCluster cluster(1, 2, hosting<Item>());
-  actors::Worker& worker = cluster.worker(1);
+  internal::actors::Worker& worker = cluster.worker(1);
   worker.add_interceptor(std::make_unique<Maker>());
   const ObjectId id{1, 1, worker.next_number()};
-  const auto r = cluster.await(cluster.worker(0).call(id, "Item::number", net::method_id("number"), {}));
+  const auto r =
+      cluster.await(cluster.worker(0).call(id, "Item::number", internal::net::method_id("number"), {}));
   REQUIRE(r.ok());
   CHECK(*r.value().get_if<int64_t>() == 7);
   worker.release_actor(id);
@@ -202,7 +204,8 @@ TEST_CASE("a reference whose creation could not be sent says why, and cannot be 
     says(value.to_here(), "fetch of Remote<int64>");
     says(f.box.call<&Box::put>(never), "sending of a reference to");
     says(f.box.call<&Box::take>(f.cluster.spawn<Item>(0, 3), never), "sending of a reference to");
-    says(f.box.call_by_name("put", {actors::to_value(value)}), "sending of a reference to Remote<int64>");
+    says(f.box.call_by_name("put", {internal::actors::to_value(value)}),
+         "sending of a reference to Remote<int64>");
     CHECK(f.cluster.await(f.box.call<&Box::put>(f.cluster.spawn<Item>(0, 3))).ok());
   }
   f.check_nothing_left({0, 1, 3});

@@ -16,7 +16,7 @@
 #include "rref/tables/value_table.h"
 
 using namespace troupe;
-using namespace troupe::rref;
+using namespace troupe::internal::rref;
 
 namespace {
 

@@ -70,7 +70,7 @@ TEST_CASE("parameters that a call leaves out take the values that the list gives
 }
 
 TEST_CASE("a type describes itself: constructors, methods, parameters, results, text") {
-  const auto type = actors::find_type("written_once::Half");
+  const auto type = internal::actors::find_type("written_once::Half");
   REQUIRE(type);
   std::vector<std::string> signatures;
   for (const auto& m : type->methods) signatures.push_back(m.signature());
@@ -92,7 +92,7 @@ TEST_CASE("a type describes itself: constructors, methods, parameters, results, 
 TEST_CASE("listed constructors serve who has only names") {
   const auto cluster = Cluster::in_process(2);
   const NoGradGuard none;
-  rref::RefTable& table = cluster->here().table();
+  internal::rref::RefTable& table = cluster->here().table();
   const AnyRef made(table.spawn(1, "written_once::Half", 0, {Value(int64_t{2}), Value(int64_t{7})}));
   CHECK(std::get<Tensor>(made.call("forward", {Value(Tensor::full({1, 2}, 1))}).get().v).shape() ==
         Shape{1, 7});

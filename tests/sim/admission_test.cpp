@@ -16,11 +16,12 @@ using Catch::Contains;
 namespace {
 
 struct Resident {
-  std::shared_ptr<actors::SerialRuntime> runtime = std::make_shared<actors::SerialRuntime>();
-  std::unique_ptr<actors::Worker> worker;
-  std::unique_ptr<actors::Coordinator> coordinator;
-  std::unique_ptr<actors::Joiner> joiner;
-  std::unique_ptr<net::Listener> listener;
+  std::shared_ptr<internal::actors::SerialRuntime> runtime =
+      std::make_shared<internal::actors::SerialRuntime>();
+  std::unique_ptr<internal::actors::Worker> worker;
+  std::unique_ptr<internal::actors::Coordinator> coordinator;
+  std::unique_ptr<internal::actors::Joiner> joiner;
+  std::unique_ptr<internal::net::Listener> listener;
   std::optional<Future<void>> joined;
   bool alive = true;
 };
@@ -31,7 +32,7 @@ class Town {
     network_.set_faults({.jitter = std::chrono::milliseconds(5)});
     Resident& first = start();
     first.coordinator =
-        std::make_unique<actors::Coordinator>(*first.worker, member(first), 1, /*elastic=*/true);
+        std::make_unique<internal::actors::Coordinator>(*first.worker, member(first), 1, /*elastic=*/true);
     open(first);
     first.coordinator->wait(std::chrono::seconds(1));
   }
@@ -46,7 +47,7 @@ class Town {
   // A newcomer asks to be let in; `rank` is its own unless given.
   Resident& join(std::optional<WorkerId> rank = {}) {
     Resident& node = start(rank);
-    node.joiner = std::make_unique<actors::Joiner>(*node.worker);
+    node.joiner = std::make_unique<internal::actors::Joiner>(*node.worker);
     open(node);
     node.worker->members().add({0, "w0", "town", {"sim:n0"}});
     node.joined = node.joiner->announce(member(node), 1, std::chrono::seconds(60));
@@ -88,14 +89,14 @@ class Town {
   Resident& start(std::optional<WorkerId> rank = {}) {
     const WorkerId id = rank.value_or(static_cast<WorkerId>(nodes_.size()));
     auto node = std::make_unique<Resident>();
-    node->worker =
-        std::make_unique<actors::Worker>(actors::WorkerOptions{.id = id,
-                                                               .name = "w" + std::to_string(id),
-                                                               .host = "town",
-                                                               .runtime = node->runtime,
-                                                               .dispatch = actors::Dispatch::caller,
-                                                               .clock = &network_.clock(),
-                                                               .timer_thread = false});
+    node->worker = std::make_unique<internal::actors::Worker>(
+        internal::actors::WorkerOptions{.id = id,
+                                        .name = "w" + std::to_string(id),
+                                        .host = "town",
+                                        .runtime = node->runtime,
+                                        .dispatch = internal::actors::Dispatch::caller,
+                                        .clock = &network_.clock(),
+                                        .timer_thread = false});
     nodes_.push_back(std::move(node));
     return *nodes_.back();
   }
@@ -103,7 +104,7 @@ class Town {
   std::string address(const Resident& node) const {
     return index(node) == node.worker->id() ? "sim:n" + std::to_string(index(node)) : "sim:nowhere";
   }
-  actors::Member member(const Resident& node) const {
+  internal::actors::Member member(const Resident& node) const {
     return {node.worker->id(), node.worker->name(), "town", {address(node)}};
   }
   void open(Resident& node) {
@@ -113,7 +114,7 @@ class Town {
         *node.worker));
     node.listener = node.worker->transport().listen("sim:" + name);
   }
-  net::Network network_;
+  internal::net::Network network_;
   Generator random_;
   std::vector<std::unique_ptr<Resident>> nodes_;
 };

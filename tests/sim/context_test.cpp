@@ -38,7 +38,7 @@ const Tensor kX = Tensor::of<float>({1, 2});
 
 // w0 drives a user on w1, who uses a scale on w2.
 struct Scene {
-  explicit Scene(uint64_t seed = 1, net::Faults links = {.delay = 1ms})
+  explicit Scene(uint64_t seed = 1, internal::net::Faults links = {.delay = 1ms})
       : cluster(seed, 3, hosting<Scale, User>()) {
     cluster.network().set_faults(links);
     scale = cluster.spawn<Scale>(0, 2, 2.0);

@@ -129,14 +129,14 @@ Task<void> new_step(Script& s) {
   if (!right) s.cluster.wrong("a training step among survivors failed");
 }
 
-bool matches(const Point& point, const net::Packet& packet, std::set<std::pair<WorkerId, uint64_t>>& calls,
-             WorkerId caller) {
-  if (const auto* call = std::get_if<net::Call>(&packet)) {
-    if (call->method != net::method_id(point.method)) return false;
+bool matches(const Point& point, const internal::net::Packet& packet,
+             std::set<std::pair<WorkerId, uint64_t>>& calls, WorkerId caller) {
+  if (const auto* call = std::get_if<internal::net::Call>(&packet)) {
+    if (call->method != internal::net::method_id(point.method)) return false;
     if (call->id) calls.emplace(caller, call->id);
     return !point.reply;
   }
-  const auto* reply = std::get_if<net::Reply>(&packet);
+  const auto* reply = std::get_if<internal::net::Reply>(&packet);
   return reply && point.reply && calls.contains({caller, reply->id});
 }
 
@@ -153,13 +153,13 @@ void dies_at(const Point& point, Body body, uint64_t seed) {
   Process& victim = cluster.process(point.victim);
   std::set<std::pair<WorkerId, uint64_t>> calls;  // of the method
   int seen = 0;
-  cluster.watch([&](Moment moment, Process& from, Process& to, const net::Packet* packet) {
-    const bool call = std::holds_alternative<net::Call>(*packet);
+  cluster.watch([&](Moment moment, Process& from, Process& to, const internal::net::Packet* packet) {
+    const bool call = std::holds_alternative<internal::net::Call>(*packet);
     const bool match = matches(point, *packet, calls, (call ? from : to).id);
     if (!match || moment != point.moment || &(moment == Moment::sending ? from : to) != &victim) return;
     if (++seen != point.count) return;
     heard.died = cluster.now();
-    cluster.crash(victim, seed % 2 ? net::InFlight::lost : net::InFlight::arrives);
+    cluster.crash(victim, seed % 2 ? internal::net::InFlight::lost : internal::net::InFlight::arrives);
   });
   start(cluster, cluster.process(0), body, seed);
   while (cluster.process(0).programs && cluster.step()) {
@@ -180,8 +180,8 @@ void dies_at(const Point& point, Body body, uint64_t seed) {
 }
 
 struct Quiet {
-  Quiet() { log::set_level(log::Level::off); }
-  ~Quiet() { log::set_level(log::Level::warning); }
+  Quiet() { internal::log::set_level(internal::log::Level::off); }
+  ~Quiet() { internal::log::set_level(internal::log::Level::warning); }
 };
 
 }  // namespace

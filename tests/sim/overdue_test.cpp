@@ -102,7 +102,7 @@ TEST_CASE("a negative timeout has passed: nothing is sent") {
 
 TEST_CASE("a pull that waits names the trainers that are missing") {
   SimCluster cluster(5, 4, parallel::server_actors());
-  const Here here(rref::RefTable::of(cluster.worker(0)));
+  const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   const parallel::Served served = parallel::serve(
       here, {"w1"}, {Tensor::zeros({2})},
       {.options = {{"lr", 0.1}}, .policy = parallel::ServerPolicy::parse("bsp"), .trainers = 2});

@@ -22,8 +22,8 @@ soak::Report holds(uint64_t seed) {
 
 // Lost calls are what these tests are about.
 struct Quiet {
-  Quiet() { log::set_level(log::Level::off); }
-  ~Quiet() { log::set_level(log::Level::warning); }
+  Quiet() { internal::log::set_level(internal::log::Level::off); }
+  ~Quiet() { internal::log::set_level(internal::log::Level::warning); }
 };
 
 }  // namespace

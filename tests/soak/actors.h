@@ -12,7 +12,7 @@ template <auto M, class T, class... A>
 auto tracked(RRef<T> ref, Duration timeout, A&&... args) {
   Cluster& cluster = *Cluster::current();
   const Duration most = timeout < Duration(0) ? std::chrono::seconds(60) : timeout;
-  const int64_t token = cluster.issued(actors::method_name<M>(),
+  const int64_t token = cluster.issued(internal::actors::method_name<M>(),
                                        timeout == Duration(0) ? TimePoint::max() : cluster.now() + most);
   if (timeout >= Duration(0)) ref = ref.with_timeout(timeout);
   auto future = ref.template call<M>(token, std::forward<A>(args)...);
@@ -30,7 +30,7 @@ auto tracked(const RRef<T>& ref, A&&... args) {
 template <auto M, class T, class... A>
 auto left_there(const RRef<T>& ref, A&&... args) {
   Cluster& cluster = *Cluster::current();
-  const int64_t token = cluster.issued(actors::method_name<M>(), TimePoint::max());
+  const int64_t token = cluster.issued(internal::actors::method_name<M>(), TimePoint::max());
   cluster.answered(token, false);
   return ref.template remote<M>(token, std::forward<A>(args)...);
 }
@@ -193,8 +193,8 @@ struct Shard : Actor {
               &Shard::backward_of, &Shard::gradient, &Shard::weights>;
 };
 
-inline actors::Hosting hosted() {
-  static const actors::Hosting types = hosting<Unit, Shard>();
+inline internal::actors::Hosting hosted() {
+  static const internal::actors::Hosting types = hosting<Unit, Shard>();
   return types;
 }
 

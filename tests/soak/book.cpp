@@ -42,14 +42,14 @@ void Cluster::answered(int64_t token, bool ok) {
 }
 
 // On the wire: one reply at most for every call that asked for one.
-void Cluster::check_wire(const Process& from, const Process& to, const net::Packet& packet) {
+void Cluster::check_wire(const Process& from, const Process& to, const internal::net::Packet& packet) {
   const auto key = [](const Process& caller, const Process& callee, uint64_t id) {
     return uint64_t{caller.id} << 56 | uint64_t{callee.id} << 48 | id;
   };
-  if (const auto* call = std::get_if<net::Call>(&packet)) {
+  if (const auto* call = std::get_if<internal::net::Call>(&packet)) {
     if (call->id && !on_wire_.insert(key(from, to, call->id)).second)
       wrong("call " + std::to_string(call->id) + " of " + from.name + " came to " + to.name + " twice");
-  } else if (const auto* reply = std::get_if<net::Reply>(&packet);
+  } else if (const auto* reply = std::get_if<internal::net::Reply>(&packet);
              reply && !on_wire_.erase(key(to, from, reply->id))) {
     wrong(from.name + " answered call " + std::to_string(reply->id) + " of " + to.name +
           " twice, or without having got it");

@@ -11,7 +11,7 @@ thread_local Cluster* running = nullptr;
 
 Cluster* Cluster::current() { return running; }
 
-Cluster::Cluster(const Plan& plan, actors::Hosting hosting, bool tracing)
+Cluster::Cluster(const Plan& plan, internal::actors::Hosting hosting, bool tracing)
     : plan_(plan),
       hosting_(std::move(hosting)),
       outer_(std::exchange(running, this)),
@@ -36,21 +36,23 @@ Process& Cluster::start() {
   Process& p = *made;
   p.id = static_cast<WorkerId>(processes_.size());
   p.name = "w" + std::to_string(p.id);
-  p.runtime = std::make_shared<actors::SerialRuntime>([this, &p](const std::function<void()>& turn) {
-    if (over_ || random_.below(8) >= plan_.late_turns) return false;
-    const auto latest = static_cast<uint64_t>(plan_.latest_turn.count());
-    network_.schedule(Duration(static_cast<int64_t>(random_.below(latest))), [this, &p, turn] {
-      if (p.alive && !over_) turn();
-    });
-    return true;
-  });
-  p.worker = std::make_unique<actors::Worker>(actors::WorkerOptions{.id = p.id,
-                                                                    .name = p.name,
-                                                                    .host = "sim",
-                                                                    .hosting = hosting_,
-                                                                    .runtime = p.runtime,
-                                                                    .clock = &network_.clock(),
-                                                                    .timer_thread = false});
+  p.runtime =
+      std::make_shared<internal::actors::SerialRuntime>([this, &p](const std::function<void()>& turn) {
+        if (over_ || random_.below(8) >= plan_.late_turns) return false;
+        const auto latest = static_cast<uint64_t>(plan_.latest_turn.count());
+        network_.schedule(Duration(static_cast<int64_t>(random_.below(latest))), [this, &p, turn] {
+          if (p.alive && !over_) turn();
+        });
+        return true;
+      });
+  p.worker =
+      std::make_unique<internal::actors::Worker>(internal::actors::WorkerOptions{.id = p.id,
+                                                                                 .name = p.name,
+                                                                                 .host = "sim",
+                                                                                 .hosting = hosting_,
+                                                                                 .runtime = p.runtime,
+                                                                                 .clock = &network_.clock(),
+                                                                                 .timer_thread = false});
   p.references = install_layers(*p.worker);
   p.worker->on_lost([this, &p](WorkerId id, const Error& why) { lost(p, id, why); });
   p.worker->members().add({p.id, p.name, "sim", {"sim:" + p.name}});
@@ -67,7 +69,7 @@ Process& Cluster::start() {
   return p;
 }
 
-void Cluster::crash(Process& process, net::InFlight in_flight) {
+void Cluster::crash(Process& process, internal::net::InFlight in_flight) {
   if (!process.alive) return;
   note("crash of " + process.name);
   process.alive = false;
@@ -131,21 +133,21 @@ Future<void> Cluster::sleep(Duration time) {
 
 // ---- messages
 
-void Cluster::sending(const std::string& from, const std::string& to, const net::Message& m) {
+void Cluster::sending(const std::string& from, const std::string& to, const internal::net::Message& m) {
   if (over_) return;
   mix(static_cast<uint64_t>(now().time_since_epoch().count()));
   for (uint64_t word : m.header) mix(word);
   for (const auto& b : m.buffers)
     for (size_t i = 0; i < b.size; ++i) mix(static_cast<uint64_t>(b.data()[i]));
-  std::optional<net::Packet> packet;
-  if (watch_ || tracing_) packet = net::decode(m);
+  std::optional<internal::net::Packet> packet;
+  if (watch_ || tracing_) packet = internal::net::decode(m);
   happen(Moment::sending, named(from), named(to), packet ? &*packet : nullptr);
 }
 
-void Cluster::arriving(const std::string& from, const std::string& to, const net::Message& m) {
+void Cluster::arriving(const std::string& from, const std::string& to, const internal::net::Message& m) {
   if (over_) return;
   mix(static_cast<uint64_t>(now().time_since_epoch().count()));
-  arrived_ = net::decode(m);
+  arrived_ = internal::net::decode(m);
   check_wire(named(from), named(to), arrived_);
   happen(Moment::arriving, named(from), named(to), &arrived_);
 }
@@ -154,7 +156,7 @@ void Cluster::handled(const std::string& from, const std::string& to) {
   if (!over_) happen(Moment::handled, named(from), named(to), &arrived_);
 }
 
-void Cluster::happen(Moment moment, Process& from, Process& to, const net::Packet* packet) {
+void Cluster::happen(Moment moment, Process& from, Process& to, const internal::net::Packet* packet) {
   if (tracing_ && packet && moment != Moment::handled) {
     static const char* const words[] = {"sends", "gets"};
     std::string line = moment == Moment::sending ? from.name + " " + words[0] + " " + to.name + " "

@@ -25,10 +25,10 @@ struct Process {
   WorkerId id = 0;
   std::string name;
   bool alive = true;
-  std::shared_ptr<actors::SerialRuntime> runtime;
-  std::unique_ptr<actors::Worker> worker;
-  std::shared_ptr<rref::RefTable> references;
-  std::unique_ptr<net::Listener> listener;
+  std::shared_ptr<internal::actors::SerialRuntime> runtime;
+  std::unique_ptr<internal::actors::Worker> worker;
+  std::shared_ptr<internal::rref::RefTable> references;
+  std::unique_ptr<internal::net::Listener> listener;
   int programs = 0;  ///< that run on it
 
   template <class T, class... A>
@@ -46,11 +46,11 @@ enum Excuse : unsigned {
   kRefused = 8,    ///< it asks for something that is not there
 };
 
-class Cluster final : public net::Observer {
+class Cluster final : public internal::net::Observer {
  public:
-  using Watch = std::function<void(Moment, Process& from, Process& to, const net::Packet*)>;
+  using Watch = std::function<void(Moment, Process& from, Process& to, const internal::net::Packet*)>;
 
-  Cluster(const Plan& plan, actors::Hosting hosting, bool tracing = false);
+  Cluster(const Plan& plan, internal::actors::Hosting hosting, bool tracing = false);
   ~Cluster() override;
   /// The one that runs on this thread, or null.
   static Cluster* current();
@@ -58,7 +58,7 @@ class Cluster final : public net::Observer {
   // ---- what happens
   /// A new worker, which all that live know.
   Process& start();
-  void crash(Process& process, net::InFlight in_flight = net::InFlight::lost);
+  void crash(Process& process, internal::net::InFlight in_flight = internal::net::InFlight::lost);
   /// The next event, and the deadlines that have passed by then. False: nothing is left to happen.
   bool step();
   void settle() {
@@ -72,7 +72,7 @@ class Cluster final : public net::Observer {
   void end();
   bool over() const { return over_; }
   TimePoint now() const { return network_.clock().now(); }
-  net::Network& network() { return network_; }
+  internal::net::Network& network() { return network_; }
   Generator& random() { return random_; }
 
   Process& process(size_t i) { return *processes_[i]; }
@@ -114,12 +114,12 @@ class Cluster final : public net::Observer {
     TimePoint deadline;
     int runs = 0, answers = 0;
   };
-  void sending(const std::string& from, const std::string& to, const net::Message& m) override;
-  void arriving(const std::string& from, const std::string& to, const net::Message& m) override;
+  void sending(const std::string& from, const std::string& to, const internal::net::Message& m) override;
+  void arriving(const std::string& from, const std::string& to, const internal::net::Message& m) override;
   void handled(const std::string& from, const std::string& to) override;
-  void happen(Moment moment, Process& from, Process& to, const net::Packet* packet);
+  void happen(Moment moment, Process& from, Process& to, const internal::net::Packet* packet);
   void apply(const Fault& fault, Process& from, Process& to);
-  void check_wire(const Process& from, const Process& to, const net::Packet& packet);
+  void check_wire(const Process& from, const Process& to, const internal::net::Packet& packet);
   void lost(Process& at, WorkerId id, const Error& why);
   bool broken(const Process& a, const Process& b) const;
   Process& named(const std::string& name) { return *processes_[std::stoul(name.substr(1))]; }
@@ -128,10 +128,10 @@ class Cluster final : public net::Observer {
   void note(const std::string& line);
 
   Plan plan_;
-  const actors::Hosting hosting_;
+  const internal::actors::Hosting hosting_;
   Cluster* const outer_;
   Generator random_;
-  net::Network network_;
+  internal::net::Network network_;
   std::vector<std::unique_ptr<Process>> processes_;
   TimePoint wake_ = TimePoint::max();
   bool over_ = false, tracing_;
@@ -139,7 +139,7 @@ class Cluster final : public net::Observer {
   uint64_t last_sleep_ = 0;
   Watch watch_;
   uint64_t moments_[3] = {0, 0, 0};
-  net::Packet arrived_;
+  internal::net::Packet arrived_;
 
   std::vector<Call> calls_;
   std::unordered_set<uint64_t> on_wire_;             // calls that came and have not been answered
@@ -151,6 +151,6 @@ class Cluster final : public net::Observer {
 };
 
 /// "call 3 of ref.spawn", "reply to 3: deadline".
-std::string describe(const net::Packet& packet);
+std::string describe(const internal::net::Packet& packet);
 
 }  // namespace troupe::soak

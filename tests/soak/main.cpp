@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
       .add("--last", last, "events to show of a run that failed", {0, 1e6})
       .add("--failures", failures, "stop after so many", {1, 1e6});
   if (auto code = flags.parse(argc, argv)) return *code;
-  troupe::log::set_level(troupe::log::Level::off);  // lost calls are what this is about
+  troupe::internal::log::set_level(troupe::internal::log::Level::off);  // lost calls are what this is about
   if (seed >= 0) {
     show(static_cast<uint64_t>(seed), ~size_t{0});
     return soak::run(static_cast<uint64_t>(seed)).failure ? 1 : 0;

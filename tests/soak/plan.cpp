@@ -11,8 +11,8 @@ Duration up_to(Generator& random, Duration most) {
   return Duration(static_cast<int64_t>(random.below(static_cast<uint64_t>(most.count()) + 1)));
 }
 
-net::Faults links_of(Generator& random) {
-  net::Faults links;
+internal::net::Faults links_of(Generator& random) {
+  internal::net::Faults links;
   links.delay = 10us + up_to(random, random.below(4) ? 1ms : 20ms);
   links.jitter = random.below(3) ? up_to(random, random.below(4) ? 2ms : 40ms) : 0ns;
   if (random.below(4) == 0) links.bytes_per_second = 1e5 + 1e6 * random.uniform();
@@ -34,7 +34,7 @@ Fault fault_of(Generator& random) {
   fault.moment = static_cast<Moment>(random.below(3));
   fault.message = 1 + random.below(random.below(2) ? 40 : 160);
   fault.receiver = random.below(2) == 0;
-  fault.in_flight = random.below(2) ? net::InFlight::lost : net::InFlight::arrives;
+  fault.in_flight = random.below(2) ? internal::net::InFlight::lost : internal::net::InFlight::arrives;
   if (fault.kind == Fault::Kind::partition) fault.lasts = up_to(random, random.below(2) ? 300ms : 12s);
   if (fault.kind == Fault::Kind::crash && random.below(3) == 0) fault.lasts = 1ms + up_to(random, 50ms);
   return fault;
@@ -85,7 +85,7 @@ std::string describe(const Plan& plan) {
     out += "when message " + std::to_string(f.message) + " " + kMoments[static_cast<int>(f.moment)] + ": ";
     if (f.kind == Fault::Kind::crash) {
       out += "its " + side + " crashes, what it has sent " +
-             (f.in_flight == net::InFlight::lost ? "is lost" : "arrives");
+             (f.in_flight == internal::net::InFlight::lost ? "is lost" : "arrives");
       if (f.lasts > 0ns) out += "; a new worker " + us(f.lasts) + " later";
     } else if (f.kind == Fault::Kind::reset) {
       out += "the connections of its " + side + " to its " + other + " are reset";

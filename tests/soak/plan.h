@@ -23,7 +23,7 @@ struct Fault {
   Moment moment = Moment::sending;
   uint64_t message = 1;
   bool receiver = false;  ///< it is the receiver that crashes, or whose connections are reset
-  net::InFlight in_flight = net::InFlight::lost;
+  internal::net::InFlight in_flight = internal::net::InFlight::lost;
   /// Of a partition; after a crash, until another worker is started in its place (0: none is).
   Duration lasts{0};
 };
@@ -33,7 +33,7 @@ enum class Program { calls, references, values, training };
 struct Plan {
   uint64_t seed = 0;
   int workers = 3;
-  net::Faults links;
+  internal::net::Faults links;
   /// How many of 8 turns of mailboxes come later than at once, and how much later at most.
   uint64_t late_turns = 0;
   Duration latest_turn{0};

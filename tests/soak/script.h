@@ -7,7 +7,7 @@ namespace troupe::soak {
 /// Suspends until the future is ready, and gives value or error.
 template <class T>
 struct Settled {
-  actors::FutureAwaiter<T> inner;
+  internal::actors::FutureAwaiter<T> inner;
   bool await_ready() const { return inner.await_ready(); }
   void await_suspend(std::coroutine_handle<> coroutine) { inner.await_suspend(coroutine); }
   Result<T> await_resume() const { return *inner.future.peek(); }

@@ -11,7 +11,7 @@ std::string method_name(uint64_t id) {
     for (const char* name : {"ref.spawn", "ref.register", "ref.give_back", "ref.unpin", "grad.backward",
                              "grad.reach", "grad.report", "grad.drop", "grad.broken", "grad.joined",
                              "grad.release", "optim.create", "optim.step", "optim.drop"})
-      out[net::method_id(name)] = name;
+      out[internal::net::method_id(name)] = name;
     for (const auto& type : hosted())
       for (const auto& m : type->methods)
         out[m.id] = type->name.substr(type->name.rfind(':') + 1) + "::" + m.name;
@@ -38,9 +38,9 @@ void append(std::string& out, const Value& value) {
 
 }  // namespace
 
-std::string describe(const net::Packet& packet) {
+std::string describe(const internal::net::Packet& packet) {
   std::string out;
-  if (const auto* call = std::get_if<net::Call>(&packet)) {
+  if (const auto* call = std::get_if<internal::net::Call>(&packet)) {
     out = (call->id ? "call " + std::to_string(call->id) : std::string("call")) + " of " +
           method_name(call->method);
     if (call->target.number)
@@ -52,11 +52,11 @@ std::string describe(const net::Packet& packet) {
     append(out, Value(call->args));
     return out;
   }
-  if (const auto* cancel = std::get_if<net::Cancel>(&packet))
+  if (const auto* cancel = std::get_if<internal::net::Cancel>(&packet))
     return "cancel call " + std::to_string(cancel->id);
-  if (const auto* started = std::get_if<net::Started>(&packet))
+  if (const auto* started = std::get_if<internal::net::Started>(&packet))
     return "call " + std::to_string(started->id) + " has started";
-  const auto& reply = std::get<net::Reply>(packet);
+  const auto& reply = std::get<internal::net::Reply>(packet);
   out = "reply to " + std::to_string(reply.id) + ": ";
   if (reply.result.ok())
     append(out, reply.result.value());

@@ -1,5 +1,5 @@
-// Where the tests find the files and programs of this build. One unit knows the paths, so that compiler caches serve
-// the others in any checkout.
+// Where the tests find the files and programs of this build. One unit knows the paths, so that compiler
+// caches serve the others in any checkout.
 #pragma once
 
 namespace troupe::testing {

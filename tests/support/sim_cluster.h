@@ -16,22 +16,22 @@ namespace troupe::testing {
 class SimCluster {
  public:
   /// `timeout`: of calls that name none. `limits`: of calls that have not begun.
-  SimCluster(uint64_t seed, int count, actors::Hosting hosting, Duration timeout = std::chrono::seconds(60),
-             FlowLimits limits = {})
-      : network_(seed, true), runtime_(std::make_shared<actors::SerialRuntime>()) {
+  SimCluster(uint64_t seed, int count, internal::actors::Hosting hosting,
+             Duration timeout = std::chrono::seconds(60), FlowLimits limits = {})
+      : network_(seed, true), runtime_(std::make_shared<internal::actors::SerialRuntime>()) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(
-          std::make_unique<actors::Worker>(actors::WorkerOptions{.id = id,
-                                                                 .name = "w" + std::to_string(i),
-                                                                 .host = "sim",
-                                                                 .hosting = hosting,
-                                                                 .runtime = runtime_,
-                                                                 .dispatch = actors::Dispatch::caller,
-                                                                 .timeout = timeout,
-                                                                 .limits = limits,
-                                                                 .clock = &network_.clock(),
-                                                                 .timer_thread = false}));
+      workers_.push_back(std::make_unique<internal::actors::Worker>(
+          internal::actors::WorkerOptions{.id = id,
+                                          .name = "w" + std::to_string(i),
+                                          .host = "sim",
+                                          .hosting = hosting,
+                                          .runtime = runtime_,
+                                          .dispatch = internal::actors::Dispatch::caller,
+                                          .timeout = timeout,
+                                          .limits = limits,
+                                          .clock = &network_.clock(),
+                                          .timer_thread = false}));
       tables_.push_back(install_layers(*workers_.back()));
     }
     for (auto& w : workers_) {
@@ -45,8 +45,8 @@ class SimCluster {
     for (auto& w : workers_) w->stop();
   }
 
-  net::Network& network() { return network_; }
-  actors::Worker& worker(size_t i) { return *workers_[i]; }
+  internal::net::Network& network() { return network_; }
+  internal::actors::Worker& worker(size_t i) { return *workers_[i]; }
   Duration now() const { return network_.clock().now().time_since_epoch(); }
 
   template <class T, class... A>
@@ -85,12 +85,12 @@ class SimCluster {
     for (auto& w : workers_) next = std::min(next, w->tick());
     return next;
   }
-  net::Network network_;
+  internal::net::Network network_;
   TimePoint wake_ = TimePoint::max();  // of the last deadline that was scheduled
-  std::shared_ptr<actors::Runtime> runtime_;
-  std::vector<std::unique_ptr<actors::Worker>> workers_;
-  std::vector<std::shared_ptr<rref::RefTable>> tables_;
-  std::vector<std::unique_ptr<net::Listener>> listeners_;
+  std::shared_ptr<internal::actors::Runtime> runtime_;
+  std::vector<std::unique_ptr<internal::actors::Worker>> workers_;
+  std::vector<std::shared_ptr<internal::rref::RefTable>> tables_;
+  std::vector<std::unique_ptr<internal::net::Listener>> listeners_;
 };
 
 }  // namespace troupe::testing

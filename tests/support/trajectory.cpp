@@ -48,8 +48,8 @@ std::pair<Tensor, Tensor> mnist(int step) {
     const std::string plain = folder + "/" + name;
     return std::filesystem::exists(plain) ? plain : plain + ".gz";
   };
-  static const Tensor images = data::images(path("t10k-images-idx3-ubyte"));
-  static const Tensor labels = data::labels(path("t10k-labels-idx1-ubyte"));
+  static const Tensor images = datasets::images(path("t10k-images-idx3-ubyte"));
+  static const Tensor labels = datasets::labels(path("t10k-labels-idx1-ubyte"));
   const int64_t from = static_cast<int64_t>(step) * kBatch;
   return {images.alias({kBatch, kPixels}, {kPixels, 1}, from * kPixels), labels.alias({kBatch}, {1}, from)};
 }
@@ -65,12 +65,12 @@ Tensor generated_tokens() {
 }
 
 Tensor shakespeare() {
-  return data::read_text(std::string(std::getenv("TROUPE_DATA")) + "/tinyshakespeare.txt").ids;
+  return datasets::read_text(std::string(std::getenv("TROUPE_DATA")) + "/tinyshakespeare.txt").ids;
 }
 
 // Sequence j of step s starts at token (8 s + j) 64.
 std::pair<Tensor, Tensor> sequences(const Tensor& tokens, int step) {
-  const auto [x, y] = data::rows(data::windows(tokens, kContext), kSequences * step, kSequences);
+  const auto [x, y] = datasets::rows(datasets::windows(tokens, kContext), kSequences * step, kSequences);
   return {x.clone_data(), y.clone_data()};
 }
 

@@ -15,17 +15,17 @@ namespace troupe::testing {
 
 class TwoWorkers {
  public:
-  explicit TwoWorkers(const actors::Hosting& hosting) {
+  explicit TwoWorkers(const internal::actors::Hosting& hosting) {
     static std::atomic<int> scenes{0};
     const std::string scene =
         "unix:@troupe-two-" + std::to_string(::getpid()) + "-" + std::to_string(++scenes);
     for (WorkerId id = 0; id < 2; ++id) {
       const std::string name = "w" + std::to_string(id);
-      workers_[id] = std::make_unique<actors::Worker>(
-          actors::WorkerOptions{.id = id, .name = name, .host = "here", .hosting = hosting});
+      workers_[id] = std::make_unique<internal::actors::Worker>(
+          internal::actors::WorkerOptions{.id = id, .name = name, .host = "here", .hosting = hosting});
       tables_[id] = install_layers(*workers_[id]);
       workers_[id]->set_transport(
-          net::make_socket_transport({{id, name}, "a token for two workers", {}}, *workers_[id]));
+          internal::net::make_socket_transport({{id, name}, "a token for two workers", {}}, *workers_[id]));
       listeners_[id] = workers_[id]->transport().listen(scene + name);
     }
     for (auto& w : workers_)
@@ -36,7 +36,7 @@ class TwoWorkers {
     for (auto& w : workers_) w->disconnect();
   }
 
-  actors::Worker& worker(size_t i) { return *workers_[i]; }
+  internal::actors::Worker& worker(size_t i) { return *workers_[i]; }
   /// An actor on w1, as w0 refers to it.
   template <class T, class... A>
   RRef<T> spawn(A... args) {
@@ -44,9 +44,9 @@ class TwoWorkers {
   }
 
  private:
-  std::array<std::unique_ptr<actors::Worker>, 2> workers_;
-  std::array<std::shared_ptr<rref::RefTable>, 2> tables_;
-  std::array<std::unique_ptr<net::Listener>, 2> listeners_;
+  std::array<std::unique_ptr<internal::actors::Worker>, 2> workers_;
+  std::array<std::shared_ptr<internal::rref::RefTable>, 2> tables_;
+  std::array<std::unique_ptr<internal::net::Listener>, 2> listeners_;
 };
 
 }  // namespace troupe::testing

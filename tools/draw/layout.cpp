@@ -152,7 +152,7 @@ class Reader {
 Layout parse_layout(std::string_view text, const std::string& name) { return Reader(text, name).layout(); }
 
 Layout read_layout(const std::string& path) {
-  const auto file = data::MappedFile::open(path, "layout", "a layout (JSON)");
+  const auto file = datasets::MappedFile::open(path, "layout", "a layout (JSON)");
   if (file->size() > kMostBytes)
     throw_invalid(fmt::format("[layout] {}: {} bytes, expected at most {}", path, file->size(), kMostBytes));
   return parse_layout(file->text(), path);

@@ -95,7 +95,7 @@ std::vector<double> nice_ticks(double low, double high, int wanted) {
 }
 
 void write_picture(const std::string& path, const std::string& text) {
-  data::AtomicFile file(path, "chart");
+  datasets::AtomicFile file(path, "chart");
   file.write(text.data(), text.size());
   file.commit();
 }

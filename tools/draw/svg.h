@@ -31,8 +31,8 @@ std::string escape_xml(const std::string& text);
 /// "0.25", with as many decimals as the step between ticks needs.
 std::string tick_label(double value, double step);
 
-/// Writes a file whole or not at all (data::AtomicFile); `invalid`, naming the path, if it is a folder or in
-/// one that may not be written.
+/// Writes a file whole or not at all (datasets::AtomicFile); `invalid`, naming the path, if it is a folder or
+/// in one that may not be written.
 void write_picture(const std::string& path, const std::string& text);
 
 }  // namespace troupe::tools

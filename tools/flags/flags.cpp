@@ -235,7 +235,7 @@ Flags& Flags::output(const std::string& name, std::string& file, const std::stri
 
 void Flags::check_outputs() const {
   for (const auto& [flag, file, optional] : parser_->outputs)
-    if (!optional || !file->empty()) data::AtomicFile(*file, flag.c_str());
+    if (!optional || !file->empty()) datasets::AtomicFile(*file, flag.c_str());
 }
 
 const std::string& Flags::program() const { return parser_->program; }

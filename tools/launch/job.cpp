@@ -35,14 +35,15 @@ std::string value_of(const Getenv& env, const char* name) {
 }
 
 std::string choose_token(const RunOptions& options, const Getenv& env) {
-  if (!options.token_file.empty()) return net::read_token_file(options.token_file);
+  if (!options.token_file.empty()) return internal::net::read_token_file(options.token_file);
   if (auto token = value_of(env, "TROUPE_TOKEN"); !token.empty()) {
-    if (token.size() < net::kMinTokenBytes)
+    if (token.size() < internal::net::kMinTokenBytes)
       throw_invalid(fmt::format("[run] TROUPE_TOKEN has {} bytes, expected at least {}", token.size(),
-                                net::kMinTokenBytes));
+                                internal::net::kMinTokenBytes));
     return token;
   }
-  if (auto file = value_of(env, "TROUPE_TOKEN_FILE"); !file.empty()) return net::read_token_file(file);
+  if (auto file = value_of(env, "TROUPE_TOKEN_FILE"); !file.empty())
+    return internal::net::read_token_file(file);
   if (options.nodes > 1)
     throw_invalid(
         "[run] several hosts need one secret: give --token-file, TROUPE_TOKEN or TROUPE_TOKEN_FILE on each");

@@ -29,7 +29,7 @@ class Held {
     if (made_ && made_->empty()) made_.reset();
     if (made_) module_ = &*made_;
   }
-  Held(Actor& actor, const actors::Invocation& call) : Held(actor) {
+  Held(Actor& actor, const internal::actors::Invocation& call) : Held(actor) {
     if (!module_)
       throw_invalid("[nn] actor " + call.cell()->label() +
                     " has no module, nor a tensor that needs gradients");
@@ -46,32 +46,34 @@ class Held {
 Value copies(const State& state) {
   State out;
   for (const auto& [name, tensor] : state) out[name] = tensor.detach().clone_data();
-  return actors::to_value(std::move(out));
+  return internal::actors::to_value(std::move(out));
 }
 
-void parameters(Actor& actor, actors::Invocation& call) {
+void parameters(Actor& actor, internal::actors::Invocation& call) {
   State state;
   for (auto& [name, tensor] : Held(actor, call)->named_parameters()) state[name] = tensor;
   call.complete(copies(state));
 }
 
-void state_dict(Actor& actor, actors::Invocation& call) {
+void state_dict(Actor& actor, internal::actors::Invocation& call) {
   call.complete(copies(Held(actor, call)->state_dict()));
 }
 
-void load(Actor& actor, actors::Invocation& call) {
-  auto [state] = actors::ListCodec<State>::from(std::move(call.call().args), kLoad);
+void load(Actor& actor, internal::actors::Invocation& call) {
+  auto [state] = internal::actors::ListCodec<State>::from(std::move(call.call().args), kLoad);
   Held(actor, call)->load_state_dict(state);
   call.complete(Value());
 }
 
-void train(Actor& actor, actors::Invocation& call) {
-  auto [on] = actors::ListCodec<bool>::from(std::move(call.call().args), kTrain);
+void train(Actor& actor, internal::actors::Invocation& call) {
+  auto [on] = internal::actors::ListCodec<bool>::from(std::move(call.call().args), kTrain);
   Held(actor, call)->train(on);
   call.complete(Value());
 }
 
-void training(Actor& actor, actors::Invocation& call) { call.complete(Value(Held(actor, call)->training())); }
+void training(Actor& actor, internal::actors::Invocation& call) {
+  call.complete(Value(Held(actor, call)->training()));
+}
 
 constexpr const char* kOfActor = "actor";
 constexpr const char* kOfModule = "net.";
@@ -83,7 +85,7 @@ State rng_state_of(Actor& actor) {
   return state;
 }
 
-void load_rng_state(Actor& actor, State state, const actors::ActorCell& cell) {
+void load_rng_state(Actor& actor, State state, const internal::actors::ActorCell& cell) {
   const auto of_actor = state.extract(kOfActor);
   if (of_actor.empty()) throw_invalid(std::string("[load_rng_state] missing ") + kOfActor);
   State of_module;
@@ -105,20 +107,21 @@ void load_rng_state(Actor& actor, State state, const actors::ActorCell& cell) {
   }
 }
 
-void rng_state(Actor& actor, actors::Invocation& call) {
-  auto [state] = actors::ListCodec<std::optional<State>>::from(std::move(call.call().args), kRngState);
+void rng_state(Actor& actor, internal::actors::Invocation& call) {
+  auto [state] =
+      internal::actors::ListCodec<std::optional<State>>::from(std::move(call.call().args), kRngState);
   if (state) load_rng_state(actor, std::move(*state), *call.cell());
-  call.complete(actors::to_value(rng_state_of(actor)));
+  call.complete(internal::actors::to_value(rng_state_of(actor)));
 }
 
 Future<State> asked_for(const AnyRef& actor, const char* method) {
-  return actor.call(method, {}).then([](const Value& v) { return actors::from_value<State>(v); });
+  return actor.call(method, {}).then([](const Value& v) { return internal::actors::from_value<State>(v); });
 }
 
 }  // namespace
 
-void install_modules(actors::Worker& worker) {
-  actors::set_parameter_finder([](MadeParts& parts) { return MadeModule(parts).parameters(); });
+void install_modules(internal::actors::Worker& worker) {
+  internal::actors::set_parameter_finder([](MadeParts& parts) { return MadeModule(parts).parameters(); });
   worker.add_actor_method(kParameters, parameters);
   worker.add_actor_method(kStateDict, state_dict);
   worker.add_actor_method(kLoad, load);
@@ -136,21 +139,23 @@ Future<State> remote_parameters(const AnyRef& actor) { return asked_for(actor, k
 Future<State> remote_state_dict(const AnyRef& actor) { return asked_for(actor, kStateDict); }
 
 Future<void> load_remote_state_dict(const AnyRef& actor, State state) {
-  return set(actor, kLoad, actors::to_value(std::move(state)));
+  return set(actor, kLoad, internal::actors::to_value(std::move(state)));
 }
 
 Future<void> set_remote_training(const AnyRef& actor, bool on) { return set(actor, kTrain, Value(on)); }
 
 Future<bool> remote_training(const AnyRef& actor) {
-  return actor.call(kTraining, {}).then([](const Value& v) { return actors::from_value<bool>(v); });
+  return actor.call(kTraining, {}).then([](const Value& v) { return internal::actors::from_value<bool>(v); });
 }
 
 Future<State> remote_rng_state(const AnyRef& actor) {
-  return actor.call(kRngState, {Value()}).then([](const Value& v) { return actors::from_value<State>(v); });
+  return actor.call(kRngState, {Value()}).then([](const Value& v) {
+    return internal::actors::from_value<State>(v);
+  });
 }
 
 Future<void> load_remote_rng_state(const AnyRef& actor, State state) {
-  return set(actor, kRngState, actors::to_value(std::move(state)));
+  return set(actor, kRngState, internal::actors::to_value(std::move(state)));
 }
 
 }  // namespace troupe::nn

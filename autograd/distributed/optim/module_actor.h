@@ -32,7 +32,7 @@ class ModuleActor : public AnyModuleActor {
 };
 
 /// Registers the methods that follow. Part of every worker's set-up.
-void install_modules(actors::Worker& worker);
+void install_modules(internal::actors::Worker& worker);
 
 /// The functions below send a message to the actor and do not wait. They work on the module of a ModuleActor;
 /// of another actor on what its constructor made, with the names "0.weight", "1.bias", ... in the order of

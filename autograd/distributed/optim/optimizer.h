@@ -15,7 +15,7 @@
 namespace troupe::optim {
 
 /// Registers what actors need to be optimized from elsewhere. Part of every worker's set-up.
-void install_distributed(actors::Worker& worker);
+void install_distributed(internal::actors::Worker& worker);
 
 /// In an actor's constructor: a distributed optimizer's step then gives its parameters new elements where
 /// recorded steps hold the old ones, instead of making the passes in flight invalid. Each pass has the

@@ -30,8 +30,8 @@ struct Attached {
 
 // The arguments behind the key, and the optimizer that it names.
 template <class... Ts>
-std::tuple<Attached&, Ts...> arguments(actors::Invocation& call, const char* method) {
-  auto all = actors::ListCodec<std::string, Ts...>::from(std::move(call.call().args), method);
+std::tuple<Attached&, Ts...> arguments(internal::actors::Invocation& call, const char* method) {
+  auto all = internal::actors::ListCodec<std::string, Ts...>::from(std::move(call.call().args), method);
   auto& attachments = call.cell()->attachments();
   const auto at = attachments.find(std::get<0>(all));
   if (at == attachments.end())
@@ -50,7 +50,7 @@ Tensors gradients(const Optimizer& optimizer) {
 
 // The tensors that the optimizer trains. `invalid` if that leaves out a module that is a member, or is
 // nothing; but a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
-Tensors parameters_of(Actor& actor, const actors::ActorCell& cell) {
+Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
   const Tensors all = actor.parameters();
   auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor);
   if (all.empty() && !(around && around->any_module().parameters().empty()))
@@ -76,7 +76,8 @@ Tensors parameters_of(Actor& actor, const actors::ActorCell& cell) {
 }
 
 // For the log.
-std::vector<std::string> names_of(Actor& actor, const actors::ActorCell& cell, const Tensors& parameters) {
+std::vector<std::string> names_of(Actor& actor, const internal::actors::ActorCell& cell,
+                                  const Tensors& parameters) {
   nn::NamedTensors named;
   if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor))
     named = around->any_module().named_parameters();
@@ -89,9 +90,9 @@ std::vector<std::string> names_of(Actor& actor, const actors::ActorCell& cell, c
   return names;
 }
 
-void create(Actor& actor, actors::Invocation& call) {
-  auto [key, name, options] =
-      actors::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
+void create(Actor& actor, internal::actors::Invocation& call) {
+  auto [key, name, options] = internal::actors::ListCodec<std::string, std::string, ValueMap>::from(
+      std::move(call.call().args), kCreate);
   const Tensors parameters = parameters_of(actor, *call.cell());
   auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
   optimizer->set_names(names_of(actor, *call.cell(), parameters));
@@ -99,7 +100,7 @@ void create(Actor& actor, actors::Invocation& call) {
   call.complete(Value(static_cast<int64_t>(parameters.size())));
 }
 
-void step(Actor&, actors::Invocation& call) {
+void step(Actor&, internal::actors::Invocation& call) {
   auto [attached, options] = arguments<ValueMap>(call, kStep);
   const Tensors grads = gradients(*attached.optimizer);
   attached.optimizer->change_options(0, options);
@@ -112,17 +113,17 @@ void step(Actor&, actors::Invocation& call) {
   call.complete(Value(updated));
 }
 
-void sizes(Actor&, actors::Invocation& call) {
+void sizes(Actor&, internal::actors::Invocation& call) {
   auto [attached, largest] = arguments<bool>(call, kSizes);
   Tensors grads = gradients(*attached.optimizer);
   if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
     for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
         if (attached.optimizer->params()[i].same_as(elsewhere)) grads[i] = {};
-  call.complete(actors::to_value(gradient_sizes(grads, largest)));
+  call.complete(internal::actors::to_value(gradient_sizes(grads, largest)));
 }
 
-void scale(Actor&, actors::Invocation& call) {
+void scale(Actor&, internal::actors::Invocation& call) {
   auto [attached, factor] = arguments<double>(call, kScale);
   for (const Tensor& p : attached.optimizer->params()) {
     // Out of the context first: what nobody else holds is scaled in place.
@@ -132,12 +133,12 @@ void scale(Actor&, actors::Invocation& call) {
   call.complete(Value());
 }
 
-void state(Actor&, actors::Invocation& call) {
+void state(Actor&, internal::actors::Invocation& call) {
   auto [attached] = arguments<>(call, kState);
-  call.complete(actors::to_value(attached.optimizer->state()));
+  call.complete(internal::actors::to_value(attached.optimizer->state()));
 }
 
-void load_state(Actor&, actors::Invocation& call) {
+void load_state(Actor&, internal::actors::Invocation& call) {
   auto [attached, state] = arguments<State>(call, kLoadState);
   attached.optimizer->load_state(state);
   call.complete(Value(attached.optimizer->options_map(0)));
@@ -145,21 +146,21 @@ void load_state(Actor&, actors::Invocation& call) {
 
 constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the optimizer's name
 
-void save(Actor&, actors::Invocation& call) {
+void save(Actor&, internal::actors::Invocation& call) {
   auto [attached, folder, file] = arguments<std::string, std::string>(call, kSave);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     throw_error(ErrorKind::failed, "[optim] cannot make the folder " + folder + ": " + error.message());
-  data::write_safetensors((std::filesystem::path(folder) / file).string(), attached.optimizer->state(),
-                          {{kKind, attached.name}});
+  datasets::write_safetensors((std::filesystem::path(folder) / file).string(), attached.optimizer->state(),
+                              {{kKind, attached.name}});
   call.complete(Value());
 }
 
-void load(Actor&, actors::Invocation& call) {
+void load(Actor&, internal::actors::Invocation& call) {
   auto [attached, folder, file] = arguments<std::string, std::string>(call, kLoad);
   const std::string path = (std::filesystem::path(folder) / file).string();
-  const data::Safetensors source(path);
+  const datasets::Safetensors source(path);
   const auto kind = source.metadata().find(kKind);
   if (kind == source.metadata().end() || kind->second != attached.name)
     throw_invalid(
@@ -170,8 +171,8 @@ void load(Actor&, actors::Invocation& call) {
   call.complete(Value(attached.optimizer->options_map(0)));
 }
 
-void drop(Actor&, actors::Invocation& call) {
-  auto [key] = actors::ListCodec<std::string>::from(std::move(call.call().args), kDrop);
+void drop(Actor&, internal::actors::Invocation& call) {
+  auto [key] = internal::actors::ListCodec<std::string>::from(std::move(call.call().args), kDrop);
   call.cell()->attachments().erase(key);
   call.complete(Value());
 }
@@ -179,13 +180,13 @@ void drop(Actor&, actors::Invocation& call) {
 }  // namespace
 
 void set_copy_on_write() {
-  const auto cell = actors::current_cell();
+  const auto cell = internal::actors::current_cell();
   if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
   cell->attachments()[kCopyOnWrite] = true;
 }
 
 void leave_out_of_norms(const Tensor& parameter) {
-  std::any& kept = actors::current_cell()->attachments()[kNotInNorms];
+  std::any& kept = internal::actors::current_cell()->attachments()[kNotInNorms];
   if (!kept.has_value()) kept = Tensors();
   auto& all = std::any_cast<Tensors&>(kept);
   for (const Tensor& t : all)
@@ -193,7 +194,7 @@ void leave_out_of_norms(const Tensor& parameter) {
   all.push_back(parameter);
 }
 
-void install_distributed(actors::Worker& worker) {
+void install_distributed(internal::actors::Worker& worker) {
   worker.add_actor_method(kCreate, create);
   worker.add_actor_method(kStep, step);
   worker.add_actor_method(kSizes, sizes);

@@ -9,7 +9,7 @@
 #include "core/base/call_frame.h"
 #include "core/base/log.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr Duration kHeldUp = std::chrono::seconds(1);  // before it is told of
@@ -270,4 +270,4 @@ void SocketConnection::finish(Error reason) {
   core_->remove(this);
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

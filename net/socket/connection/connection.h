@@ -24,7 +24,7 @@
 #include "net/socket/shared/shared_memory.h"
 #include "net/socket/shared/shared_ring.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 class SocketConnection final : public Connection,
                                public PollSource,
@@ -165,4 +165,4 @@ class SocketConnection final : public Connection,
   std::atomic<bool> rang_{false};                    // the reader was woken, and has not been seen since
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -5,7 +5,7 @@
 #include "net/socket/loop/cpu_affinity.h"
 #include "net/socket/loop/spin_pause.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kTurn = 16;  // messages that a caller delivers before it looks at its own
@@ -165,4 +165,4 @@ bool SocketConnection::sleep_until(const Ready& done, TimePoint end, bool stays)
   return slept;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -11,7 +11,7 @@
 #include "net/socket/connection/connection.h"
 #include "net/socket/shared/shared_memory.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kScratch = 64 << 10;
@@ -185,4 +185,4 @@ void SocketConnection::on_read_error(int error) {
     finish(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

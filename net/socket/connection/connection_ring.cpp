@@ -13,7 +13,7 @@
 #include "net/socket/connection/connection.h"
 #include "net/socket/shared/shared_memory.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kRingMost = size_t{64} << 20;  // of what a peer offers
@@ -214,4 +214,4 @@ bool SocketConnection::read_ring(size_t most) {
   return n > 0;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kAllocateAhead = 4 << 20;  // bytes of buffers whose turn has not come yet
@@ -135,4 +135,4 @@ std::optional<ReadFrame> FrameReader::complete() {
   return std::exchange(frame_, ReadFrame{});
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

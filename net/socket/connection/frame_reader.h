@@ -11,7 +11,7 @@
 #include "net/protocol/frame.h"
 #include "net/socket/shared/shared_heap.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// One frame as it arrived.
 struct ReadFrame {
@@ -65,4 +65,4 @@ class FrameReader {
   ReadFrame frame_;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

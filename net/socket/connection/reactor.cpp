@@ -8,7 +8,7 @@
 #include "net/socket/connection/connection.h"
 #include "net/socket/loop/spin_pause.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr int kWarningsPerSecond = 10;
@@ -165,4 +165,4 @@ void SocketCore::shut_down() {
   looking_.clear();  // they own this
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

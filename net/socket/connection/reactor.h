@@ -12,7 +12,7 @@
 #include "net/socket/loop/event_loop.h"
 #include "net/transport.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 class SocketConnection;
 
@@ -94,4 +94,4 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   Loop delivery{"troupe-net"}, upkeep{"troupe-upkeep"};  // last: they stop before the rest goes away
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kMaxParts = 256;  // of one call; below IOV_MAX, and small enough for the stack
@@ -79,4 +79,4 @@ void WriteQueue::clear() {
   bytes_ = 0;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

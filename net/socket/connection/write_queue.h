@@ -6,7 +6,7 @@
 
 #include "net/message.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Not thread-safe. Bytes go straight from the storages to the socket; several frames go in one call.
 class WriteQueue {
@@ -41,4 +41,4 @@ class WriteQueue {
   size_t bytes_ = 0;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -9,7 +9,7 @@
 
 #include "net/socket/connection/connection.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr Duration kFirstBackoff = std::chrono::milliseconds(10),
@@ -162,4 +162,4 @@ void Connector::detach() {
   fd_ = Fd();
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

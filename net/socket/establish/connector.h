@@ -6,7 +6,7 @@
 
 #include "net/socket/establish/handshake_link.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// On the upkeep thread, but for start(). The promise is completed on the delivery thread.
 class Connector : public std::enable_shared_from_this<Connector> {
@@ -43,4 +43,4 @@ class Connector : public std::enable_shared_from_this<Connector> {
   bool ended_ = false;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

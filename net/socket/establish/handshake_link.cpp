@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 HandshakeLink::HandshakeLink(std::shared_ptr<SocketCore> core, Fd fd, Handshake::Role role,
                              TimePoint deadline)
@@ -87,4 +87,4 @@ void HandshakeLink::detach() {
   if (timer_) core_->upkeep.cancel(std::exchange(timer_, 0));
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -7,7 +7,7 @@
 
 #include "net/socket/connection/reactor.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// On the upkeep thread throughout.
 class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
@@ -45,4 +45,4 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   Failed failed_;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

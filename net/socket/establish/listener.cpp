@@ -12,7 +12,7 @@
 #include "core/base/log.h"
 #include "net/socket/connection/connection.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr int kAcceptsPerTurn = 16;
@@ -148,4 +148,4 @@ void ListenPoint::watch_house() {
   core_->upkeep.at(until, [self = shared_from_this()] { self->watch_house(); });
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

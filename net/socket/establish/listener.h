@@ -9,7 +9,7 @@
 
 #include "net/socket/establish/handshake_link.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Works on the upkeep thread; close() may be called from any. While Limits::unauthenticated handshakes are
 /// going on, newcomers wait in the kernel's queue, and those that dawdle lose their place to them.
@@ -44,4 +44,4 @@ class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
   bool full_ = false, paused_ = false;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 uint32_t this_core() {
   const int core = ::sched_getcpu();
@@ -19,4 +19,4 @@ void migrate_cpu() {
   ::sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

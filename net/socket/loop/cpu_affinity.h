@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Of the calling thread, counted from 1; 0: not known. May have changed by the time it is looked at.
 uint32_t this_core();
@@ -10,4 +10,4 @@ uint32_t this_core();
 /// back at any time.
 void migrate_cpu();
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

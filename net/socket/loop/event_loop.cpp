@@ -14,7 +14,7 @@
 #include "core/base/log.h"
 #include "core/base/thread.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 // What user code throws out of a callback must not end the thread that all connections depend on.
@@ -198,4 +198,4 @@ void Loop::run() {
   }
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

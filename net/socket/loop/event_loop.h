@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "net/socket/loop/fd.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// All members are thread-safe; tasks and handlers run on the loop's thread, one at a time. A loop with
 /// nothing to do sleeps without waking up.
@@ -68,4 +68,4 @@ class Loop {
   std::thread thread_;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -18,7 +18,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr int kUnixBuffer = 1 << 20;
@@ -189,4 +189,4 @@ bool is_self_connected(int fd) {
   return a.family() != AF_UNIX && a.size == b.size && std::memcmp(&a.storage, &b.storage, a.size) == 0;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

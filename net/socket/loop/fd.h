@@ -10,7 +10,7 @@
 #include "core/base/clock.h"
 #include "net/address.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// Owns a file descriptor.
 class Fd {
@@ -70,4 +70,4 @@ std::string peer_text(int fd);
 /// Whether a TCP socket was connected to itself, which loopback allows.
 bool is_self_connected(int fd);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

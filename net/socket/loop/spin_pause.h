@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #endif
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -14,4 +14,4 @@ inline void relax() {
 #endif
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

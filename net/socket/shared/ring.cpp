@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 bool RingWriter::write(std::span<const std::span<const std::byte>> parts) {
   size_t size = 0;
@@ -53,4 +53,4 @@ void RingReader::take(size_t n) {
   memory_.control->head.store(head_, std::memory_order_release);
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <span>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// In the shared memory; all zero at first.
 struct RingControl {
@@ -99,4 +99,4 @@ class RingReader {
   uint64_t head_ = 0;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

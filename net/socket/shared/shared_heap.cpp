@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "net/socket/shared/shared_memory.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -186,4 +186,4 @@ Ref<Storage> BorrowedHeap::borrow(uint64_t word, size_t size) const {
   return Storage::borrow(memory_->at(offset), size, std::move(lent));
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -27,7 +27,7 @@
 #include "net/message.h"
 #include "net/socket/loop/fd.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// The mapped range.
 class HeapMemory {
@@ -118,4 +118,4 @@ class BorrowedHeap {
   const std::shared_ptr<HeapMemory> memory_;  // as long as any storage in it
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

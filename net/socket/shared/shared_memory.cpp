@@ -9,7 +9,7 @@
 #include <array>
 #include <cstring>
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -68,4 +68,4 @@ Passed passed_with(msghdr& m) {
   return passed;
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -5,7 +5,7 @@
 
 #include "net/socket/loop/fd.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// `bytes` of memory, all zero, whose size stays as it is. Pages are taken when they are written for the
 /// first time. Empty where the system does not give it.
@@ -22,4 +22,4 @@ struct Passed {
 };
 Passed passed_with(msghdr& m);
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -9,7 +9,7 @@
 
 #include "net/socket/shared/shared_memory.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kPage = 4096;  // of the control block; the data begin behind it
@@ -52,4 +52,4 @@ SharedRing::~SharedRing() {
   if (memory_.control) ::munmap(memory_.control, kPage + 2 * memory_.capacity);
 }
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

@@ -6,7 +6,7 @@
 #include "net/socket/loop/fd.h"
 #include "net/socket/shared/ring.h"
 
-namespace troupe::net {
+namespace troupe::internal::net {
 
 /// A mapped ring. The memory lives as long as either side maps it.
 class SharedRing {
@@ -32,4 +32,4 @@ class SharedRing {
   Fd fd_;
 };
 
-}  // namespace troupe::net
+}  // namespace troupe::internal::net

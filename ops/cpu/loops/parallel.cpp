@@ -93,7 +93,8 @@ class Pool {
       for (; started_ < helpers; ++started_) start_thread("ops", [this] { help(); }).detach();
     } catch (const Error& e) {  // slower, and the same numbers
       most_ = started_;
-      log::warning(e.message() + ". Operators go on with " + std::to_string(started_ + 1) + " threads");
+      internal::log::warning(e.message() + ". Operators go on with " + std::to_string(started_ + 1) +
+                             " threads");
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }

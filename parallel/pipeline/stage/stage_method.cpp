@@ -53,7 +53,7 @@ Value run_recomputed(const ForwardOrder& order, const Tensors& inputs,
     };
     visit_tensors(copy.input, replace);
     visit_tensors(copy.skips, replace);
-    const auto done = actors::call_inline(copy.method, arguments(copy));
+    const auto done = internal::actors::call_inline(copy.method, arguments(copy));
     const auto* result = done.peek();
     if (!result)
       throw_error(ErrorKind::unimplemented,

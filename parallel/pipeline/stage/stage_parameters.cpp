@@ -20,12 +20,12 @@ const std::string& name_in(const ValueList& args) {
   return *name;
 }
 
-void give(Actor& actor, actors::Invocation& call) {
+void give(Actor& actor, internal::actors::Invocation& call) {
   const std::string& name = name_in(call.call().args);
-  call.complete(actors::to_value(parameter_of(actor, name).detach().clone_data()));
+  call.complete(internal::actors::to_value(parameter_of(actor, name).detach().clone_data()));
 }
 
-void tie(Actor& actor, actors::Invocation& call) {
+void tie(Actor& actor, internal::actors::Invocation& call) {
   const ValueList& args = call.call().args;
   const std::string& name = name_in(args);
   const auto* value = args.size() > 1 ? args[1].get_if<Tensor>() : nullptr;
@@ -61,10 +61,10 @@ Tensor parameter_of(Actor& actor, const std::string& name) {
       fmt::format("[pipeline] there is no parameter \"{}\"; there are: {}", name, fmt::join(known, ", ")));
 }
 
-void install_parameters(actors::Worker& worker) {
+void install_parameters(internal::actors::Worker& worker) {
   worker.add_actor_method(kParameter, give);
   worker.add_actor_method(kTie, tie);
-  worker.add_actor_method(kKeepVersions, [](Actor&, actors::Invocation& call) {
+  worker.add_actor_method(kKeepVersions, [](Actor&, internal::actors::Invocation& call) {
     optim::set_copy_on_write();
     call.complete(Value());
   });

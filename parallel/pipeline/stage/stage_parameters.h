@@ -18,6 +18,6 @@ inline constexpr const char* kTie = "pipeline.tie";
 inline constexpr const char* kKeepVersions = "pipeline.keep_versions";  // optim::set_copy_on_write()
 
 /// Part of install_pipeline().
-void install_parameters(actors::Worker& worker);
+void install_parameters(internal::actors::Worker& worker);
 
 }  // namespace troupe::parallel

@@ -65,7 +65,7 @@ struct Step {
 using Steps = std::map<std::pair<uint64_t, int64_t>, Step>;
 
 Steps& steps() {
-  std::any& kept = actors::current_cell()->attachments()["pipeline"];
+  std::any& kept = internal::actors::current_cell()->attachments()["pipeline"];
   if (!kept.has_value()) kept = std::make_shared<Steps>();
   return **std::any_cast<std::shared_ptr<Steps>>(&kept);
 }
@@ -134,11 +134,11 @@ Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   if (order.record && order.recompute)
     output = run_recomputed(order, live.inputs, norms);
   else
-    output = co_await actors::call_inline(order.method, arguments(order));
+    output = co_await internal::actors::call_inline(order.method, arguments(order));
   ValueList skips = take_skips(order, output);
   if (!order.loss.empty()) {
     ValueList both{output, order.target};
-    live.loss = loss_of(order, co_await actors::call_inline(order.loss, std::move(both)));
+    live.loss = loss_of(order, co_await internal::actors::call_inline(order.loss, std::move(both)));
   }
   const Tensor loss = live.loss.defined() ? live.loss.detach() : Tensor();
   if (order.record) {
@@ -152,7 +152,7 @@ Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   };
   visit_tensors(output, leave);
   visit_tensors(skips, leave);
-  co_return ValueList{loss.defined() ? Value() : std::move(output), actors::to_value(loss),
+  co_return ValueList{loss.defined() ? Value() : std::move(output), internal::actors::to_value(loss),
                       Value(std::move(skips))};
 }
 
@@ -288,34 +288,35 @@ Task<void> commit(Actor& actor, CommitOrder order) {
 }
 
 template <class Order, class F>
-void run(actors::Invocation& call, const char* method, F f) {
-  auto [order] = actors::ListCodec<Order>::from(std::move(call.call().args), method);
+void run(internal::actors::Invocation& call, const char* method, F f) {
+  auto [order] = internal::actors::ListCodec<Order>::from(std::move(call.call().args), method);
   if constexpr (std::is_void_v<std::invoke_result_t<F, Order>>) {
     f(std::move(order));
     call.complete(Value());
   } else {
-    actors::finish(actors::ActorCell::InUse(call.cell()), Ref<actors::Invocation>(&call),
-                   f(std::move(order)));
+    internal::actors::finish(internal::actors::ActorCell::InUse(call.cell()),
+                             Ref<internal::actors::Invocation>(&call), f(std::move(order)));
   }
 }
 
 }  // namespace
 
-void install_pipeline(actors::Worker& worker) {
-  worker.add_actor_method(kForward, [](Actor& actor, actors::Invocation& c) {
+void install_pipeline(internal::actors::Worker& worker) {
+  worker.add_actor_method(kForward, [](Actor& actor, internal::actors::Invocation& c) {
     run<ForwardOrder>(c, kForward, [&](ForwardOrder order) { return forward(actor, std::move(order)); });
   });
-  worker.add_actor_method(kBackward,
-                          [](Actor&, actors::Invocation& c) { run<BackwardOrder>(c, kBackward, backward); });
-  worker.add_actor_method(kWeights, [](Actor&, actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
-  worker.add_actor_method(kSums, [](Actor& actor, actors::Invocation& c) {
-    const auto [order] = actors::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
-    c.complete(actors::to_value(sums_of(actor, order)));
+  worker.add_actor_method(
+      kBackward, [](Actor&, internal::actors::Invocation& c) { run<BackwardOrder>(c, kBackward, backward); });
+  worker.add_actor_method(kWeights,
+                          [](Actor&, internal::actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
+  worker.add_actor_method(kSums, [](Actor& actor, internal::actors::Invocation& c) {
+    const auto [order] = internal::actors::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
+    c.complete(internal::actors::to_value(sums_of(actor, order)));
   });
-  worker.add_actor_method(kCommit, [](Actor& actor, actors::Invocation& c) {
+  worker.add_actor_method(kCommit, [](Actor& actor, internal::actors::Invocation& c) {
     run<CommitOrder>(c, kCommit, [&](CommitOrder order) { return commit(actor, std::move(order)); });
   });
-  worker.add_actor_method(kDrop, [](Actor&, actors::Invocation& c) {
+  worker.add_actor_method(kDrop, [](Actor&, internal::actors::Invocation& c) {
     run<WorkId>(c, kDrop, [](const WorkId& id) { end(id, false); });
   });
   install_parameters(worker);

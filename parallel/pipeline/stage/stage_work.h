@@ -21,7 +21,7 @@ inline constexpr const char* kCommit =
 inline constexpr const char* kDrop = "pipeline.drop";  // WorkId
 
 /// Part of every worker's set-up.
-void install_pipeline(actors::Worker& worker);
+void install_pipeline(internal::actors::Worker& worker);
 
 struct WorkId {
   uint64_t pipeline = 0, step = 0;

@@ -10,10 +10,10 @@ struct LedgerBook {
   std::map<std::string, StalenessStatistics> of;  // by server
 };
 
-void StalenessMetrics::install(actors::Worker& worker) {
+void StalenessMetrics::install(internal::actors::Worker& worker) {
   const auto book = std::make_shared<LedgerBook>();
   worker.add_interceptor(std::unique_ptr<StalenessMetrics>(new StalenessMetrics(book)));
-  worker.add_metrics([book](actors::Worker::Metrics& m) {
+  worker.add_metrics([book](internal::actors::Worker::Metrics& m) {
     std::lock_guard lock(book->mutex);
     for (const auto& [server, ledger] : book->of) {
       for (const auto& [delay, gradients] : ledger.delays)
@@ -25,9 +25,9 @@ void StalenessMetrics::install(actors::Worker& worker) {
   });
 }
 
-StalenessMetrics::Entry::Entry(actors::Worker& worker) {
+StalenessMetrics::Entry::Entry(internal::actors::Worker& worker) {
   const auto* ledgers = worker.interceptor<StalenessMetrics>();
-  const auto* cell = static_cast<const actors::ActorCell*>(frame().actor);
+  const auto* cell = static_cast<const internal::actors::ActorCell*>(frame().actor);
   if (!ledgers || !cell) return;
   book_ = ledgers->book_;
   const std::string& type = cell->type().name;

@@ -12,16 +12,16 @@ namespace troupe::parallel {
 /// namespaces, metrics() has "Server#0:3.delay_2", the gradients that were used two updates late, for every
 /// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in Ledger. They go with the
 /// server. Thread-safe. It sees no calls: interceptors are what a worker keeps for upper layers.
-class StalenessMetrics final : public actors::Interceptor {
+class StalenessMetrics final : public internal::actors::Interceptor {
  public:
   /// Part of every worker's set-up.
-  static void install(actors::Worker& worker);
+  static void install(internal::actors::Worker& worker);
 
   /// One server's, until it goes away.
   class Entry {
    public:
     /// In the constructor of an actor of that worker.
-    explicit Entry(actors::Worker& worker);
+    explicit Entry(internal::actors::Worker& worker);
     ~Entry();
     Entry(const Entry&) = delete;
     void write(const StalenessStatistics& ledger);

@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
         std::thread([&worker = cluster.worker(), pid] {
           for (;; std::this_thread::yield())
             for (const std::string& label : worker.waits_for())
-              if (label == actors::kTraffic) return (void)kill(pid, SIGKILL);
+              if (label == internal::actors::kTraffic) return (void)kill(pid, SIGKILL);
         }).detach();
       },
       options);

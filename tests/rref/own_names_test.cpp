@@ -1,0 +1,42 @@
+// A program that says `using namespace troupe` may use for itself what the layers below are called.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "troupe/troupe.h"
+
+using namespace troupe;
+
+struct net : Actor {
+  net() : fc(2, 3) {}
+  Tensor forward(Tensor x) { return log(exp(fc(x))); }
+  nn::Linear fc;
+  static constexpr auto remote = methods<&net::forward>;
+};
+
+namespace data {
+Tensor batch() { return Tensor::full({4, 2}, 1); }
+}  // namespace data
+
+namespace actors {
+int64_t count() { return 2; }
+}  // namespace actors
+
+struct rref {
+  int64_t value = 1;
+};
+
+struct Digits {
+  template <class Generator>
+  static int64_t drawn(Generator generator) {
+    return generator();
+  }
+};
+
+TEST_CASE("a program's own net, data, actors, rref and Generator") {
+  Cluster cluster;
+  auto a = cluster.spawn<net>("w0");
+  CHECK(a(data::batch()).get().shape() == Shape{4, 3});
+  CHECK(actors::count() + rref{}.value == 3);
+  CHECK(Digits::drawn([] { return int64_t{4}; }) == 4);
+  CHECK(equal(ops::rand({3}, Generator(5)), ops::rand({3}, Generator(5))));
+}
