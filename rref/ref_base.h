@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "actors/codec.h"
 #include "actors/worker/worker.h"
+#include "core/codec/codec.h"
 #include "rref/ref_table.h"
 
 namespace troupe::internal::rref {
@@ -59,8 +59,8 @@ inline Value to_value(const RefBase& ref) {
 /// Null for nothing. `type`: the only one that will do; empty: any.
 inline HandlePtr from_value(Value v, const std::string& expected, std::string_view type = {}) {
   if (v.is_null()) return nullptr;
-  auto ref = actors::take<RefValue>(v, expected);
-  if (!type.empty() && ref.type != type) actors::mismatch(expected, Value(ref));
+  auto ref = internal::take<RefValue>(v, expected);
+  if (!type.empty() && ref.type != type) internal::mismatch(expected, Value(ref));
   return std::static_pointer_cast<Handle>(ref.hold);
 }
 

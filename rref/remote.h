@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 #include "rref/ref_base.h"
 
 namespace troupe {
@@ -17,7 +17,7 @@ Future<R> convert(const Future<Value>& reply) {
   if constexpr (std::is_void_v<R>)
     return reply.then([](const Value&) {});
   else
-    return reply.then([](const Value& v) { return internal::actors::from_value<R>(v); });
+    return reply.then([](const Value& v) { return internal::from_value<R>(v); });
 }
 
 }  // namespace internal::rref

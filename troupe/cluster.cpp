@@ -250,7 +250,7 @@ Future<void> Cluster::joined(const std::string& worker) { return worker_->member
 std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
   FrameScope neutral({worker_});
   auto reply = worker_->call_service(worker_->members().id_of(worker), "metrics", {});
-  return internal::actors::from_value<std::map<std::string, int64_t>>(reply.get());
+  return internal::from_value<std::map<std::string, int64_t>>(reply.get());
 }
 
 }  // namespace troupe

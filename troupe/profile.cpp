@@ -91,8 +91,7 @@ Profile::Profile(Cluster& cluster, ProfileOptions options) : cluster_(cluster) {
     begun.emplace_back(m.id,
                        worker.call_service(m.id, internal::actors::kProfileBegin, {Value(options.shapes)}));
   try {
-    for (auto& [id, future] : begun)
-      parts_.emplace_back(id, internal::actors::from_value<int64_t>(future.get()));
+    for (auto& [id, future] : begun) parts_.emplace_back(id, internal::from_value<int64_t>(future.get()));
   } catch (...) {
     (void)end();  // where it has begun
     throw;
@@ -119,8 +118,7 @@ Trace Profile::end() {
   for (auto& future : noted) {
     const Result<Value>& r = future.wait();
     if (!r.ok() && r.error().kind() == ErrorKind::disconnected) continue;
-    auto [events, more] =
-        internal::actors::from_value<std::pair<std::vector<TraceEvent>, int64_t>>(r.value());
+    auto [events, more] = internal::from_value<std::pair<std::vector<TraceEvent>, int64_t>>(r.value());
     all.insert(all.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
     missed += more;
   }

@@ -1,6 +1,6 @@
 // Tensors that travel in another dtype than they are computed with: half of the bytes for a message.
 #pragma once
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 #include "ops/view.h"
 
 namespace troupe {
@@ -32,7 +32,7 @@ struct Codec<OnWire<D>> {
   }
   static OnWire<D> from(Value v) {
     Tensor t = Codec<Tensor>::from(std::move(v));
-    if (t.defined() && t.dtype() != D) internal::actors::mismatch(name(), Value(t));
+    if (t.defined() && t.dtype() != D) internal::mismatch(name(), Value(t));
     return t.defined() ? ops::to(t, float32) : t;
   }
 };

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "actors/cell/task.h"
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe {
 namespace internal::actors {
@@ -26,7 +26,7 @@ struct MethodTraits<R (T::*)(A...)> {
   static constexpr bool kTakes =
       !std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>;
   static constexpr bool kTakesAll = (kTakes<A> && ...), kArgumentsTravel = (Travels<std::decay_t<A>> && ...),
-                        kOpaqueFields = (internal::actors::kOpaqueFields<std::decay_t<A>> || ...);
+                        kOpaqueFields = (internal::kOpaqueFields<std::decay_t<A>> || ...);
 };
 template <class T, class R, class... A>
 struct MethodTraits<R (T::*)(A...) const> : MethodTraits<R (T::*)(A...)> {};

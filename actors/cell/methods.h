@@ -9,8 +9,8 @@
 #include "actors/cell/cell.h"
 #include "actors/cell/method_list.h"
 #include "actors/cell/task.h"
-#include "actors/codec.h"
 #include "core/async/future_combinators.h"
+#include "core/codec/codec.h"
 
 namespace troupe {
 namespace internal::actors {

@@ -1,7 +1,7 @@
 #include "actors/cluster/admission.h"
 
-#include "actors/codec.h"
 #include "core/async/future_combinators.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 namespace {

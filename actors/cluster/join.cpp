@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "actors/codec.h"
 #include "core/base/log.h"
+#include "core/codec/codec.h"
 #include "net/address.h"
 
 namespace troupe::internal::actors {

@@ -1,6 +1,6 @@
 #include "actors/cluster/profiler.h"
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 namespace {

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 
 Value Member::to_value() const {
-  return ValueList{Value(static_cast<int64_t>(id)), Value(name), Value(host), actors::to_value(addresses)};
+  return ValueList{Value(static_cast<int64_t>(id)), Value(name), Value(host), internal::to_value(addresses)};
 }
 
 Member Member::from_value(Value v) {
   auto [id, name, host, addresses] =
-      actors::from_value<std::tuple<uint32_t, std::string, std::string, std::vector<std::string>>>(
+      internal::from_value<std::tuple<uint32_t, std::string, std::string, std::vector<std::string>>>(
           std::move(v));
   return {id, std::move(name), std::move(host), std::move(addresses)};
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "actors/codec.h"
 #include "core/async/future.h"
 #include "core/base/error.h"
+#include "core/codec/codec.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::actors {

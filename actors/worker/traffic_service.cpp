@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "actors/calls/traffic.h"
-#include "actors/codec.h"
 #include "actors/worker/worker.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 

@@ -1,6 +1,6 @@
 #include "autograd/distributed/part.h"
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::autograd {
 namespace {
@@ -161,14 +161,14 @@ Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
 
 void DistEngine::on_release(const Ref<internal::actors::Invocation>& call) {
   auto [context, below] =
-      internal::actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
+      internal::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
   forget(context, below, call->call().id != 0).on_ready([call](const Result<void>&) {
     call->complete(Value());
   });
 }
 
 void DistEngine::on_joined(const Ref<internal::actors::Invocation>& call) {
-  auto [context] = internal::actors::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
+  auto [context] = internal::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
   call->complete(Value());
   uint64_t below = 0;
   {

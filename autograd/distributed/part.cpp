@@ -1,7 +1,7 @@
 #include "autograd/distributed/part.h"
 
-#include "actors/codec.h"
 #include "autograd/engine.h"
+#include "core/codec/codec.h"
 
 namespace troupe::autograd {
 namespace {
@@ -112,9 +112,8 @@ Value DistEngine::Part::report() const {
 void DistEngine::on_message(Kind kind, const Ref<internal::actors::Invocation>& call) {
   const uint64_t context = call->call().context;
   auto [pass, options, message, floor, pair, values, report] =
-      internal::actors::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
-                                  std::optional<Report>>::from(std::move(call->call().args),
-                                                               service_of(kind));
+      internal::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
+                          std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
   if (profiler_ && profiler_->on())
     profiler_->message(false, service_of(kind), call->from(), message, context, values);
   if (report) note_report(context, pass, call->from(), *report, {});
@@ -163,7 +162,7 @@ void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
     throw_invalid("[backward] a message with " + std::to_string(values.size()) + " gradients, expected " +
                   std::to_string(tensors.size()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    grads.push_back(internal::actors::from_value<Tensor>(std::move(values[i])));
+    grads.push_back(internal::from_value<Tensor>(std::move(values[i])));
     const auto& [dtype, shape] = tensors[i];
     const Tensor& g = grads.back();
     if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
@@ -234,7 +233,7 @@ void DistEngine::finish_part(Part& part) {
   FrameScope neutral({&worker_});
   (void)worker_.call_service(part.originator(), kReport,
                              {number(part.context), number(part.pass), part.report(),
-                              part.failure ? internal::actors::to_value(*part.failure) : Value()},
+                              part.failure ? internal::to_value(*part.failure) : Value()},
                              {.timeout = Duration(0), .one_way = true});  // a lost originator needs none
   check_links(part, state.get());
 }
@@ -255,7 +254,7 @@ void DistEngine::tell_broken(ContextState& state, WorkerId lost, const Error& wh
     for (GradMessageId id : ids) list.push_back(number(id));
     (void)worker_.call_service(
         originator_of(pass), kBroken,
-        {number(pass), internal::actors::to_value(Error(why).crossing("backward on " + worker_.name())),
+        {number(pass), internal::to_value(Error(why).crossing("backward on " + worker_.name())),
          Value(std::move(list))},
         {.timeout = Duration(0), .one_way = true});
   }

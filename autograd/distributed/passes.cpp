@@ -1,6 +1,6 @@
 // Backward passes that start on this worker.
-#include "actors/codec.h"
 #include "autograd/distributed/part.h"
+#include "core/codec/codec.h"
 
 namespace troupe::autograd {
 namespace {
@@ -82,7 +82,7 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
 
 void DistEngine::on_report(const Ref<internal::actors::Invocation>& call) {
   auto [context, pass, report, error] =
-      internal::actors::ListCodec<uint64_t, uint64_t, Report, std::optional<Error>>::from(
+      internal::ListCodec<uint64_t, uint64_t, Report, std::optional<Error>>::from(
           std::move(call->call().args), kReport);
   call->complete(Value());
   note_report(context, pass, call->from(), report, error);
@@ -207,14 +207,13 @@ void DistEngine::tell_dropped(uint64_t context, uint64_t pass, const std::set<Wo
 }
 
 void DistEngine::on_drop(const Ref<internal::actors::Invocation>& call) {
-  auto [context, pass] =
-      internal::actors::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kDrop);
+  auto [context, pass] = internal::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kDrop);
   if (auto state = find_state(context)) state->drop_pass(pass);
   call->complete(Value());
 }
 
 void DistEngine::on_broken(const Ref<internal::actors::Invocation>& call) {
-  auto [pass, why, ids] = internal::actors::ListCodec<uint64_t, Error, std::vector<uint64_t>>::from(
+  auto [pass, why, ids] = internal::ListCodec<uint64_t, Error, std::vector<uint64_t>>::from(
       std::move(call->call().args), kBroken);
   call->complete(Value());
   update(pass, [&, &why = why, &ids = ids](Pass& p) { p.termination.lost(ids, why); });

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "actors/cluster/all_gather.h"
-#include "actors/codec.h"
 #include "autograd/distributed/context.h"
+#include "core/codec/codec.h"
 #include "ops/ops.h"
 
 namespace troupe::parallel {
@@ -57,7 +57,7 @@ Tensor mean_of(const Replicas& group, const std::vector<Share>& shares, size_t i
 Tensors means_of(const Replicas& group, const ValueList& all) {
   NoGradGuard guard;
   std::vector<Share> shares;
-  for (const Value& v : all) shares.push_back(internal::actors::from_value<Share>(v));
+  for (const Value& v : all) shares.push_back(internal::from_value<Share>(v));
   check(group, shares);
   Tensors means;
   for (size_t i = 0; i < shares[0].tensors.size(); ++i) means.push_back(mean_of(group, shares, i));
@@ -71,7 +71,7 @@ Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
     throw_invalid("[replicas] a weight of " + std::to_string(weight) + "; expected 0 or more");
   for (Tensor& t : tensors)
     if (t.defined()) t = t.detach();
-  Value mine = internal::actors::to_value(Share{weight, std::move(tensors)});
+  Value mine = internal::to_value(Share{weight, std::move(tensors)});
   const Future<ValueList> given = internal::actors::gather(worker_here(), "replicas " + group.name,
                                                            group.workers, std::move(mine), group.timeout);
   const ValueList all = co_await given;

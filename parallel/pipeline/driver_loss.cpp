@@ -51,7 +51,7 @@ Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bo
     const Tensor weight = Tensor::full(loss.shape(), of.weights.at(index), loss.dtype());
     co_await autograd::context_backward(loss, weight);
     for (size_t i = 0; i < leaves.size(); ++i)
-      grads[i] = internal::actors::to_value(autograd::exchange_context_gradient(leaves[i], {}));
+      grads[i] = internal::to_value(autograd::exchange_context_gradient(leaves[i], {}));
   }
   const int64_t now =
       static_cast<internal::actors::Worker*>(frame().worker)->clock().now().time_since_epoch().count();

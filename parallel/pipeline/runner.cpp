@@ -39,18 +39,18 @@ const char* verb(Work work) {
 // (Not in the coroutines: g++ 12 takes no list of initializers in an expression that waits.)
 template <class Order>
 Future<Value> ask(const StageActor& stage, const char* method, Order order) {
-  return stage.actor.call(method, ValueList{internal::actors::to_value(std::move(order))});
+  return stage.actor.call(method, ValueList{internal::to_value(std::move(order))});
 }
 
 // Of a stage's output, and of the skips behind it: those that several stages took have the sum.
 Tensors output_gradients(const StageLinks& links, ValueList parts) {
   if (parts.empty()) return {};  // the stage has the loss
-  auto grads = internal::actors::from_value<Tensors>(std::move(parts[0]));
+  auto grads = internal::from_value<Tensors>(std::move(parts[0]));
   size_t slot = 1;
   for (const auto& users : links.gives) {
-    Tensors sum = internal::actors::from_value<Tensors>(std::move(parts.at(slot++)));
+    Tensors sum = internal::from_value<Tensors>(std::move(parts.at(slot++)));
     for (size_t u = 1; u < users.size(); ++u) {
-      const auto more = internal::actors::from_value<Tensors>(std::move(parts.at(slot++)));
+      const auto more = internal::from_value<Tensors>(std::move(parts.at(slot++)));
       for (size_t i = 0; i < sum.size(); ++i)
         if (more.at(i).defined())
           sum[i] = sum[i].defined() ? autograd::sum_gradients(sum[i], more[i]) : more[i];
@@ -121,7 +121,7 @@ void Runner::connect(std::vector<AnyRef> runners, AnyRef loss) {
 ValueList Runner::message(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what,
                           int64_t sent) {
   return {Value(static_cast<int64_t>(step)),
-          internal::actors::to_value(to),
+          internal::to_value(to),
           Value(micro_batch),
           Value(forward),
           std::move(what),
@@ -241,10 +241,10 @@ Task<void> Runner::commit(Running& run) {
     if (stage.ties.empty() || !run.order.record) continue;
     for (const Tie& tie : stage.ties) orders[c].names.push_back(tie.name);
     SumsOrder sums{orders[c].id, orders[c].names};
-    own[c] = internal::actors::from_value<Tensors>(co_await ask(stage, kSums, std::move(sums)));
+    own[c] = internal::from_value<Tensors>(co_await ask(stage, kSums, std::move(sums)));
     for (size_t t = 0; t < stage.ties.size(); ++t)
       for (const Link& other : stage.ties[t].others)
-        send(run, other, kOfTies, true, internal::actors::to_value(own[c][t]));
+        send(run, other, kOfTies, true, internal::to_value(own[c][t]));
   }
   std::vector<Future<Value>> committed;
   for (size_t c = 0; c < orders.size(); ++c) {
@@ -253,7 +253,7 @@ Task<void> Runner::commit(Running& run) {
       for (take_in(run); !run.tied.contains(order.id.stage); take_in(run)) co_await run.box->changed();
       Tensors came;
       for (Value& grad : run.arrivals.take(true, order.id.stage, kOfTies))
-        came.push_back(internal::actors::from_value<Tensor>(std::move(grad)));
+        came.push_back(internal::from_value<Tensor>(std::move(grad)));
       order.sums = sum_of_ties(setup_.chunks[c].ties, own[c], came);
     }
     committed.push_back(ask(setup_.chunks[c], kCommit, std::move(order)));
@@ -307,7 +307,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
   if (loss) order.loss = to.loss, order.target = std::move(run.order.targets.at(index));
   run.report.peak_live = std::max(run.report.peak_live, ++run.live);
   done.begin = now();
-  auto [output, value, skips] = internal::actors::from_value<std::tuple<Value, Tensor, ValueList>>(
+  auto [output, value, skips] = internal::from_value<std::tuple<Value, Tensor, ValueList>>(
       co_await ask(to, kForward, std::move(order)));
   done.end = now();
   if (!run.order.record) --run.live;
@@ -339,7 +339,7 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.weight = run.order.weights.at(static_cast<size_t>(m));
   order.whole = whole;
   done.begin = now();
-  auto grads = internal::actors::from_value<ValueList>(co_await ask(to, kBackward, std::move(order)));
+  auto grads = internal::from_value<ValueList>(co_await ask(to, kBackward, std::move(order)));
   done.end = now();
   if (whole) --run.live;
   if (stage > 0) send(run, {stage - 1, 0}, m, false, std::move(grads.at(0)));

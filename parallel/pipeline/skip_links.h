@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::parallel {
 

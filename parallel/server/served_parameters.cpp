@@ -129,7 +129,7 @@ Future<Tensors> read(const Served& served, int64_t at_least) {
 }
 
 Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
-  return change_all(served.servers, "set_policy", {internal::actors::to_value(policy)});
+  return change_all(served.servers, "set_policy", {internal::to_value(policy)});
 }
 
 Future<void> set_options(const Served& served, const ValueMap& changed) {

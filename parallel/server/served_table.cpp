@@ -103,7 +103,7 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
 }
 
 Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
-  return change_all(table.servers, "set_policy", {internal::actors::to_value(policy)});
+  return change_all(table.servers, "set_policy", {internal::to_value(policy)});
 }
 Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
   return change_all(table.servers, "set_options", {Value(changed)});

@@ -72,7 +72,7 @@ struct Member : Actor {
     const auto values =
         co_await internal::actors::gather(this_worker(), name, all, Value(int64_t{value}), timeout);
     std::vector<int> out;
-    for (const Value& v : values) out.push_back(internal::actors::from_value<int>(v));
+    for (const Value& v : values) out.push_back(internal::from_value<int>(v));
     co_return out;
   }
   // Counts in, meets, and returns how many had come in.

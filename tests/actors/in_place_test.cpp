@@ -28,7 +28,7 @@ struct Scale : Actor {
 // The method named by the first argument, with the rest.
 void forward_to(Actor&, internal::actors::Invocation& call) {
   ValueList args = std::move(call.call().args);
-  const auto method = internal::actors::from_value<std::string>(args.at(0));
+  const auto method = internal::from_value<std::string>(args.at(0));
   args.erase(args.begin());
   internal::actors::call_inline(method, std::move(args))
       .on_ready(

@@ -116,13 +116,12 @@ TEST_CASE(
     const AnyRef w(cluster->spawn<Where>(name));
     const Value n(int64_t{4}), text(std::string("four")), x(4.5), bits(ValueList{Value(true), Value(false)});
     const auto called = [&](const std::string& method, ValueList args) {
-      return internal::actors::from_value<std::string>(w.call(method, std::move(args)).get());
+      return internal::from_value<std::string>(w.call(method, std::move(args)).get());
     };
     CHECK(called("describe", {n, text, x, bits}) == "4 four 4 2");
     CHECK(called("describe", {n, text, Value(), Value(ValueList{})}) == "4 four none 0");
     CHECK(called("name", {}) == name);
-    CHECK(internal::actors::from_value<int64_t>(w.call("later", {n}).get()) ==
-          5);  // a coroutine, a static one
+    CHECK(internal::from_value<int64_t>(w.call("later", {n}).get()) == 5);  // a coroutine, a static one
     const auto refused = [&](const std::string& method, ValueList args, std::vector<std::string> says) {
       const Error e = error_of([&] { w.call(method, std::move(args)).get(); });
       CHECK(e.kind() == ErrorKind::invalid);

@@ -227,7 +227,7 @@ TEST_CASE("an untyped reference says what it is, is called by name, and gets its
     const AnyRef any = cluster->spawn<Leaf>("w1", 3);
     CHECK_THAT(any.type(), Catch::EndsWith("Leaf"));
     CHECK(any.owner_name() == "w1");
-    CHECK(internal::actors::from_value<int64_t>(any.call("get", {}).get()) == 3);
+    CHECK(internal::from_value<int64_t>(any.call("get", {}).get()) == 3);
     CHECK(any.as<Leaf>().call<&Leaf::get>().get() == 3);
     CHECK_THAT(error_of([&] { (void)any.as<Tree>(); }).what(),
                Catch::Contains(any.str()) && Catch::Contains("Tree"));

@@ -130,7 +130,7 @@ TEST_CASE("a reference of another type is refused") {
   auto cluster = Cluster::in_process(2, hosting<Counter, Keeper>());
   auto counter = cluster->spawn<Counter>("w1");
   auto keeper = cluster->spawn<Keeper>("w1");
-  const Error e = error_of([&] { keeper.call_by_name("keep", {internal::actors::to_value(keeper)}).get(); });
+  const Error e = error_of([&] { keeper.call_by_name("keep", {internal::to_value(keeper)}).get(); });
   CHECK(e.kind() == ErrorKind::invalid);
   CHECK_THAT(e.what(), Catch::Contains("expected reference to") && Catch::Contains("Keeper"));
 }

@@ -183,7 +183,7 @@ TEST_CASE("a computation that fails says so to every user of its reference") {
     CHECK_THAT(error_of([&] { (void)AnyRef(value).as_remote<Tensor>(); }).what(),
                Catch::Contains("Remote<int64>") && Catch::Contains("is no Remote<tensor>"));
     says("expected reference to Remote<int64>",
-         [&] { return user.call_by_name("fetch", {internal::actors::to_value(a)}); });
+         [&] { return user.call_by_name("fetch", {internal::to_value(a)}); });
   }
   nothing_left(*cluster);
 }

@@ -53,7 +53,7 @@ struct Holder : Actor {
   Task<void> hand_to(RRef<Holder> other) { co_await other.call<&Holder::keep>(std::exchange(numbers, {})); }
   // The reference goes along `way`; every hop puts the result of the next one in a list of its own.
   Task<Value> forward(RRef<Number> number, std::vector<RRef<Holder>> way) {
-    if (way.empty()) co_return internal::actors::to_value(number);
+    if (way.empty()) co_return internal::to_value(number);
     const RRef<Holder> next = way.back();
     way.pop_back();
     Value inner = co_await next.call<&Holder::forward>(number, way);
@@ -125,7 +125,7 @@ TEST_CASE("a reference goes eight hops around a ring and comes back inside eight
       REQUIRE(list->size() == 1);
       value = Value((*list)[0]);
     }
-    auto number = internal::actors::from_value<RRef<Number>>(std::move(value));
+    auto number = internal::from_value<RRef<Number>>(std::move(value));
     CHECK(number.owner_name() == "w2");
     CHECK(number.call<&Number::add>(2).get() == 7);
   }

@@ -23,14 +23,14 @@ struct Box : Actor {
   Task<int64_t> use() { co_return co_await item.call<&Item::number>(); }
   /// The reference, too deep in lists to travel.
   Value give_deep() {
-    Value v = internal::actors::to_value(item);
+    Value v = internal::to_value(item);
     for (int i = 0; i < 40; ++i) v = Value(ValueList{std::move(v)});
     return v;
   }
   /// A reference that can travel, and one that cannot.
   Value give_bad() {
-    return Value(ValueList{internal::actors::to_value(item),
-                           Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
+    return Value(
+        ValueList{internal::to_value(item), Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
   }
   /// A reference that can travel, and a tensor that cannot outside any context.
   std::tuple<RRef<Item>, Tensor> give_learning() {
@@ -130,7 +130,7 @@ TEST_CASE("references in calls that reach no method are given back") {
   for (size_t owner : {0, 1, 2}) {
     {
       const auto item = f.cluster.spawn<Item>(0, owner);
-      const Value ref = internal::actors::to_value(item);
+      const Value ref = internal::to_value(item);
       SECTION("the method is unknown, item of " + std::to_string(owner)) {
         const auto r = f.cluster.await(f.box.call_by_name("nope", {ref}));
         REQUIRE_FALSE(r.ok());
@@ -204,8 +204,7 @@ TEST_CASE("a reference whose creation could not be sent says why, and cannot be 
     says(value.to_here(), "fetch of Remote<int64>");
     says(f.box.call<&Box::put>(never), "sending of a reference to");
     says(f.box.call<&Box::take>(f.cluster.spawn<Item>(0, 3), never), "sending of a reference to");
-    says(f.box.call_by_name("put", {internal::actors::to_value(value)}),
-         "sending of a reference to Remote<int64>");
+    says(f.box.call_by_name("put", {internal::to_value(value)}), "sending of a reference to Remote<int64>");
     CHECK(f.cluster.await(f.box.call<&Box::put>(f.cluster.spawn<Item>(0, 3))).ok());
   }
   f.check_nothing_left({0, 1, 3});

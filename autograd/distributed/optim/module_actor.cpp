@@ -1,8 +1,8 @@
 #include "autograd/distributed/optim/module_actor.h"
 
 #include "actors/cell/cell.h"
-#include "actors/codec.h"
 #include "actors/worker/worker.h"
+#include "core/codec/codec.h"
 #include "nn/made_parts.h"
 #include "ops/random.h"
 
@@ -46,7 +46,7 @@ class Held {
 Value copies(const State& state) {
   State out;
   for (const auto& [name, tensor] : state) out[name] = tensor.detach().clone_data();
-  return internal::actors::to_value(std::move(out));
+  return internal::to_value(std::move(out));
 }
 
 void parameters(Actor& actor, internal::actors::Invocation& call) {
@@ -60,13 +60,13 @@ void state_dict(Actor& actor, internal::actors::Invocation& call) {
 }
 
 void load(Actor& actor, internal::actors::Invocation& call) {
-  auto [state] = internal::actors::ListCodec<State>::from(std::move(call.call().args), kLoad);
+  auto [state] = internal::ListCodec<State>::from(std::move(call.call().args), kLoad);
   Held(actor, call)->load_state_dict(state);
   call.complete(Value());
 }
 
 void train(Actor& actor, internal::actors::Invocation& call) {
-  auto [on] = internal::actors::ListCodec<bool>::from(std::move(call.call().args), kTrain);
+  auto [on] = internal::ListCodec<bool>::from(std::move(call.call().args), kTrain);
   Held(actor, call)->train(on);
   call.complete(Value());
 }
@@ -108,14 +108,13 @@ void load_rng_state(Actor& actor, State state, const internal::actors::ActorCell
 }
 
 void rng_state(Actor& actor, internal::actors::Invocation& call) {
-  auto [state] =
-      internal::actors::ListCodec<std::optional<State>>::from(std::move(call.call().args), kRngState);
+  auto [state] = internal::ListCodec<std::optional<State>>::from(std::move(call.call().args), kRngState);
   if (state) load_rng_state(actor, std::move(*state), *call.cell());
-  call.complete(internal::actors::to_value(rng_state_of(actor)));
+  call.complete(internal::to_value(rng_state_of(actor)));
 }
 
 Future<State> asked_for(const AnyRef& actor, const char* method) {
-  return actor.call(method, {}).then([](const Value& v) { return internal::actors::from_value<State>(v); });
+  return actor.call(method, {}).then([](const Value& v) { return internal::from_value<State>(v); });
 }
 
 }  // namespace
@@ -139,23 +138,21 @@ Future<State> remote_parameters(const AnyRef& actor) { return asked_for(actor, k
 Future<State> remote_state_dict(const AnyRef& actor) { return asked_for(actor, kStateDict); }
 
 Future<void> load_remote_state_dict(const AnyRef& actor, State state) {
-  return set(actor, kLoad, internal::actors::to_value(std::move(state)));
+  return set(actor, kLoad, internal::to_value(std::move(state)));
 }
 
 Future<void> set_remote_training(const AnyRef& actor, bool on) { return set(actor, kTrain, Value(on)); }
 
 Future<bool> remote_training(const AnyRef& actor) {
-  return actor.call(kTraining, {}).then([](const Value& v) { return internal::actors::from_value<bool>(v); });
+  return actor.call(kTraining, {}).then([](const Value& v) { return internal::from_value<bool>(v); });
 }
 
 Future<State> remote_rng_state(const AnyRef& actor) {
-  return actor.call(kRngState, {Value()}).then([](const Value& v) {
-    return internal::actors::from_value<State>(v);
-  });
+  return actor.call(kRngState, {Value()}).then([](const Value& v) { return internal::from_value<State>(v); });
 }
 
 Future<void> load_remote_rng_state(const AnyRef& actor, State state) {
-  return set(actor, kRngState, internal::actors::to_value(std::move(state)));
+  return set(actor, kRngState, internal::to_value(std::move(state)));
 }
 
 }  // namespace troupe::nn

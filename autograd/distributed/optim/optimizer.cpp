@@ -129,8 +129,7 @@ double DistributedOptimizer::clip_grad_norm(const autograd::Context& context, do
   std::vector<double> sizes;
   for (Value& v : ask_all("the norm of the gradients", kSizes,
                           [&](size_t) { return ValueList{Value(options.largest)}; }))
-    for (const double size : internal::actors::from_value<std::vector<double>>(std::move(v)))
-      sizes.push_back(size);
+    for (const double size : internal::from_value<std::vector<double>>(std::move(v))) sizes.push_back(size);
   const double norm = norm_of_sizes(sizes, options.largest);
   const double factor = clip_factor(norm, max_norm, options);
   if (factor < 1)
@@ -141,7 +140,7 @@ double DistributedOptimizer::clip_grad_norm(const autograd::Context& context, do
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {
   std::vector<std::map<std::string, Tensor>> states;
   for (Value& v : ask_all("the state", kState, [](size_t) { return ValueList{}; }))
-    states.push_back(internal::actors::from_value<std::map<std::string, Tensor>>(std::move(v)));
+    states.push_back(internal::from_value<std::map<std::string, Tensor>>(std::move(v)));
   return states;
 }
 
@@ -150,7 +149,7 @@ void DistributedOptimizer::load_state(const std::vector<std::map<std::string, Te
     throw_invalid("[optim] " + std::to_string(states.size()) + " states for " +
                   std::to_string(actors_.size()) + " actors");
   take_options(ask_all("loading the state", kLoadState,
-                       [&](size_t i) { return ValueList{internal::actors::to_value(states[i])}; }));
+                       [&](size_t i) { return ValueList{internal::to_value(states[i])}; }));
 }
 
 void DistributedOptimizer::save(const std::string& folder) {
@@ -168,7 +167,7 @@ void DistributedOptimizer::load(const std::string& folder) {
 // Of all actors, so the same; unless the states were put together by hand.
 void DistributedOptimizer::take_options(ValueList of_owners) {
   const auto options = [](Value& v) {
-    return internal::actors::from_value<std::map<std::string, Value>>(std::move(v));
+    return internal::from_value<std::map<std::string, Value>>(std::move(v));
   };
   const ValueMap first = options(of_owners.front());
   for (size_t i = 1; i < of_owners.size(); ++i)

@@ -31,7 +31,7 @@ struct Attached {
 // The arguments behind the key, and the optimizer that it names.
 template <class... Ts>
 std::tuple<Attached&, Ts...> arguments(internal::actors::Invocation& call, const char* method) {
-  auto all = internal::actors::ListCodec<std::string, Ts...>::from(std::move(call.call().args), method);
+  auto all = internal::ListCodec<std::string, Ts...>::from(std::move(call.call().args), method);
   auto& attachments = call.cell()->attachments();
   const auto at = attachments.find(std::get<0>(all));
   if (at == attachments.end())
@@ -91,8 +91,8 @@ std::vector<std::string> names_of(Actor& actor, const internal::actors::ActorCel
 }
 
 void create(Actor& actor, internal::actors::Invocation& call) {
-  auto [key, name, options] = internal::actors::ListCodec<std::string, std::string, ValueMap>::from(
-      std::move(call.call().args), kCreate);
+  auto [key, name, options] =
+      internal::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
   const Tensors parameters = parameters_of(actor, *call.cell());
   auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
   optimizer->set_names(names_of(actor, *call.cell(), parameters));
@@ -120,7 +120,7 @@ void sizes(Actor&, internal::actors::Invocation& call) {
     for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
         if (attached.optimizer->params()[i].same_as(elsewhere)) grads[i] = {};
-  call.complete(internal::actors::to_value(gradient_sizes(grads, largest)));
+  call.complete(internal::to_value(gradient_sizes(grads, largest)));
 }
 
 void scale(Actor&, internal::actors::Invocation& call) {
@@ -135,7 +135,7 @@ void scale(Actor&, internal::actors::Invocation& call) {
 
 void state(Actor&, internal::actors::Invocation& call) {
   auto [attached] = arguments<>(call, kState);
-  call.complete(internal::actors::to_value(attached.optimizer->state()));
+  call.complete(internal::to_value(attached.optimizer->state()));
 }
 
 void load_state(Actor&, internal::actors::Invocation& call) {
@@ -172,7 +172,7 @@ void load(Actor&, internal::actors::Invocation& call) {
 }
 
 void drop(Actor&, internal::actors::Invocation& call) {
-  auto [key] = internal::actors::ListCodec<std::string>::from(std::move(call.call().args), kDrop);
+  auto [key] = internal::ListCodec<std::string>::from(std::move(call.call().args), kDrop);
   call.cell()->attachments().erase(key);
   call.complete(Value());
 }

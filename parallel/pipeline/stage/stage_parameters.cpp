@@ -22,7 +22,7 @@ const std::string& name_in(const ValueList& args) {
 
 void give(Actor& actor, internal::actors::Invocation& call) {
   const std::string& name = name_in(call.call().args);
-  call.complete(internal::actors::to_value(parameter_of(actor, name).detach().clone_data()));
+  call.complete(internal::to_value(parameter_of(actor, name).detach().clone_data()));
 }
 
 void tie(Actor& actor, internal::actors::Invocation& call) {

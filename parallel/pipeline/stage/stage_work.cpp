@@ -152,7 +152,7 @@ Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   };
   visit_tensors(output, leave);
   visit_tensors(skips, leave);
-  co_return ValueList{loss.defined() ? Value() : std::move(output), internal::actors::to_value(loss),
+  co_return ValueList{loss.defined() ? Value() : std::move(output), internal::to_value(loss),
                       Value(std::move(skips))};
 }
 
@@ -289,7 +289,7 @@ Task<void> commit(Actor& actor, CommitOrder order) {
 
 template <class Order, class F>
 void run(internal::actors::Invocation& call, const char* method, F f) {
-  auto [order] = internal::actors::ListCodec<Order>::from(std::move(call.call().args), method);
+  auto [order] = internal::ListCodec<Order>::from(std::move(call.call().args), method);
   if constexpr (std::is_void_v<std::invoke_result_t<F, Order>>) {
     f(std::move(order));
     call.complete(Value());
@@ -310,8 +310,8 @@ void install_pipeline(internal::actors::Worker& worker) {
   worker.add_actor_method(kWeights,
                           [](Actor&, internal::actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
   worker.add_actor_method(kSums, [](Actor& actor, internal::actors::Invocation& c) {
-    const auto [order] = internal::actors::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
-    c.complete(internal::actors::to_value(sums_of(actor, order)));
+    const auto [order] = internal::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
+    c.complete(internal::to_value(sums_of(actor, order)));
   });
   worker.add_actor_method(kCommit, [](Actor& actor, internal::actors::Invocation& c) {
     run<CommitOrder>(c, kCommit, [&](CommitOrder order) { return commit(actor, std::move(order)); });

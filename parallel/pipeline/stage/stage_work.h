@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/codec.h"
 #include "actors/worker/worker.h"
+#include "core/codec/codec.h"
 
 namespace troupe::parallel {
 

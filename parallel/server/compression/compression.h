@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe::parallel {
 
@@ -52,7 +52,7 @@ struct Codec<parallel::Compression> {
   static std::string name() { return "compression"; }
   static Value to(const parallel::Compression& c) { return c.str(); }
   static parallel::Compression from(Value v) {
-    return parallel::Compression::parse(internal::actors::take<std::string>(v, name()));
+    return parallel::Compression::parse(internal::take<std::string>(v, name()));
   }
 };
 /// Nothing, where nobody wanted to know.

@@ -26,7 +26,7 @@ namespace troupe {
 /// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected
 /// int64, got string"). docs/what-travels.md lists the types that do: numbers, bool, enums, std::string,
 /// Bytes, Tensor, Value, std::chrono durations, std::vector, array, set, map, unordered_map, optional,
-/// variant, pair, tuple, RRef<T> (rref/), and plain structs of these (actors/plain_struct.h).
+/// variant, pair, tuple, RRef<T> (rref/), and plain structs of these (core/codec/plain_struct.h).
 template <class T, class = void>
 struct Codec {};
 
@@ -36,13 +36,13 @@ concept Travels = requires {
   Codec<T>::name();
 };
 
-namespace internal::actors {
+namespace internal {
 
 template <class T>
 constexpr void check_travels() {
   static_assert(
       Travels<T>,
-      "this type cannot travel in a message: actors/codec.h lists those that can; a method gives the "
+      "this type cannot travel in a message: core/codec/codec.h lists those that can; a method gives the "
       "value of a future (co_await it), not the future");
 }
 
@@ -66,13 +66,13 @@ T from_value(Value v) {
   return Codec<T>::from(std::move(v));
 }
 
-}  // namespace internal::actors
+}  // namespace internal
 
 /// A type that Value holds as it is.
 template <class T>
 struct PlainCodec {
   static Value to(T x) { return Value(std::move(x)); }
-  static T from(Value v) { return internal::actors::take<T>(v, Codec<T>::name()); }
+  static T from(Value v) { return internal::take<T>(v, Codec<T>::name()); }
 };
 template <>
 struct Codec<bool> : PlainCodec<bool> {
@@ -92,7 +92,7 @@ struct Codec<Tensor> {
   static Value to(Tensor t) {
     return t.defined() ? Value(std::move(t)) : Value();
   }  // undefined travels as nothing
-  static Tensor from(Value v) { return v.is_null() ? Tensor() : internal::actors::take<Tensor>(v, name()); }
+  static Tensor from(Value v) { return v.is_null() ? Tensor() : internal::take<Tensor>(v, name()); }
 };
 template <>
 struct Codec<Value> {
@@ -104,14 +104,14 @@ template <>
 struct Codec<Unit> {
   static std::string name() { return "nothing"; }
   static Value to(Unit) { return {}; }
-  static Unit from(Value v) { return v.is_null() ? Unit{} : (internal::actors::mismatch(name(), v), Unit{}); }
+  static Unit from(Value v) { return v.is_null() ? Unit{} : (internal::mismatch(name(), v), Unit{}); }
 };
 template <class T>
 struct Codec<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
   static std::string name() { return "int" + std::to_string(sizeof(T) * 8); }
   static Value to(T x) { return Value(static_cast<int64_t>(x)); }
   static T from(Value v) {
-    const auto x = internal::actors::take<int64_t>(v, name());
+    const auto x = internal::take<int64_t>(v, name());
     if (!std::in_range<T>(x) && sizeof(T) < 8)
       throw_invalid("expected " + name() + ", got " + std::to_string(x));
     return static_cast<T>(x);
@@ -123,7 +123,7 @@ struct Codec<T, std::enable_if_t<std::is_floating_point_v<T>>> {
   static Value to(T x) { return Value(static_cast<double>(x)); }
   static T from(Value v) {
     if (auto* i = v.get_if<int64_t>()) return static_cast<T>(*i);
-    return static_cast<T>(internal::actors::take<double>(v, name()));
+    return static_cast<T>(internal::take<double>(v, name()));
   }
 };
 template <class T>
@@ -151,7 +151,7 @@ struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && T
     return list;
   }
   static std::vector<T> from(Value v) {
-    auto list = internal::actors::take<ValueList>(v, name());
+    auto list = internal::take<ValueList>(v, name());
     std::vector<T> xs;
     xs.reserve(list.size());
     for (auto& x : list) xs.push_back(Codec<T>::from(std::move(x)));
@@ -168,8 +168,8 @@ struct Codec<std::array<T, N>> {
     return list;
   }
   static std::array<T, N> from(Value v) {
-    auto list = internal::actors::take<ValueList>(v, name());
-    if (list.size() != N) internal::actors::mismatch(name(), Value(std::move(list)));
+    auto list = internal::take<ValueList>(v, name());
+    if (list.size() != N) internal::mismatch(name(), Value(std::move(list)));
     return [&]<size_t... I>(std::index_sequence<I...>) {
       return std::array<T, N>{Codec<T>::from(std::move(list[I]))...};
     }
@@ -177,7 +177,7 @@ struct Codec<std::array<T, N>> {
   }
 };
 
-namespace internal::actors {
+namespace internal {
 /// Sets travel as lists.
 template <class Set>
 struct SetCodec {
@@ -228,18 +228,18 @@ struct MapCodec {
     return xs;
   }
 };
-}  // namespace internal::actors
+}  // namespace internal
 template <class T>
-struct Codec<std::set<T>, std::enable_if_t<Travels<T>>> : internal::actors::SetCodec<std::set<T>> {};
+struct Codec<std::set<T>, std::enable_if_t<Travels<T>>> : internal::SetCodec<std::set<T>> {};
 template <class T>
 struct Codec<std::unordered_set<T>, std::enable_if_t<Travels<T>>>
-    : internal::actors::SetCodec<std::unordered_set<T>> {};
+    : internal::SetCodec<std::unordered_set<T>> {};
 template <class K, class T>
 struct Codec<std::map<K, T>, std::enable_if_t<Travels<K> && Travels<T>>>
-    : internal::actors::MapCodec<std::map<K, T>> {};
+    : internal::MapCodec<std::map<K, T>> {};
 template <class K, class T>
 struct Codec<std::unordered_map<K, T>, std::enable_if_t<Travels<K> && Travels<T>>>
-    : internal::actors::MapCodec<std::unordered_map<K, T>> {};
+    : internal::MapCodec<std::unordered_map<K, T>> {};
 template <class T>
 struct Codec<std::optional<T>, std::enable_if_t<Travels<T>>> {
   static std::string name() { return "optional " + Codec<T>::name(); }
@@ -258,8 +258,8 @@ struct Codec<Error> {
                      Codec<std::vector<std::string>>::to(e.trail())};
   }
   static Error from(Value v) {
-    auto list = internal::actors::take<ValueList>(v, name());
-    if (list.size() != 4) internal::actors::mismatch(name(), Value(list));
+    auto list = internal::take<ValueList>(v, name());
+    if (list.size() != 4) internal::mismatch(name(), Value(list));
     const auto kind = Codec<uint8_t>::from(list[0]);
     if (kind >= kErrorKindCount) throw_invalid("expected an error, got kind " + std::to_string(kind));
     Error e = Error(static_cast<ErrorKind>(kind), Codec<std::string>::from(list[1]))
@@ -270,7 +270,7 @@ struct Codec<Error> {
   }
 };
 
-namespace internal::actors {
+namespace internal {
 
 /// Values of the types Ts as a list, for tuples, structs and argument lists.
 template <class... Ts>
@@ -305,16 +305,16 @@ struct ListCodec {
   }
 };
 
-}  // namespace internal::actors
+}  // namespace internal
 
 template <class... Ts>
 struct Codec<std::tuple<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
-  static std::string name() { return "tuple " + internal::actors::ListCodec<Ts...>::name(); }
+  static std::string name() { return "tuple " + internal::ListCodec<Ts...>::name(); }
   static Value to(std::tuple<Ts...> xs) {
     return std::apply([](auto&&... x) { return ValueList{Codec<Ts>::to(std::move(x))...}; }, std::move(xs));
   }
   static std::tuple<Ts...> from(Value v) {
-    return internal::actors::ListCodec<Ts...>::from(internal::actors::take<ValueList>(v, name()), "tuple");
+    return internal::ListCodec<Ts...>::from(internal::take<ValueList>(v, name()), "tuple");
   }
 };
 template <>
@@ -322,7 +322,7 @@ struct Codec<std::monostate> {
   static std::string name() { return "nothing"; }
   static Value to(std::monostate) { return {}; }
   static std::monostate from(Value v) {
-    if (!v.is_null()) internal::actors::mismatch(name(), v);
+    if (!v.is_null()) internal::mismatch(name(), v);
     return {};
   }
 };
@@ -330,7 +330,7 @@ struct Codec<std::monostate> {
 template <class... Ts>
 struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
   using T = std::variant<Ts...>;
-  static std::string name() { return "one of " + internal::actors::ListCodec<Ts...>::name(); }
+  static std::string name() { return "one of " + internal::ListCodec<Ts...>::name(); }
   static Value to(T x) {
     const auto index = static_cast<int64_t>(x.index());
     return std::visit(
@@ -340,8 +340,8 @@ struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
         x);
   }
   static T from(Value v) {
-    auto list = internal::actors::take<ValueList>(v, name());
-    if (list.size() != 2) internal::actors::mismatch(name(), Value(std::move(list)));
+    auto list = internal::take<ValueList>(v, name());
+    if (list.size() != 2) internal::mismatch(name(), Value(std::move(list)));
     const auto index = Codec<int64_t>::from(list[0]);
     std::optional<T> out;
     [&]<size_t... I>(std::index_sequence<I...>) {
@@ -358,7 +358,7 @@ struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
 };
 template <class A, class B>
 struct Codec<std::pair<A, B>, std::enable_if_t<Travels<A> && Travels<B>>> {
-  static std::string name() { return "pair " + internal::actors::ListCodec<A, B>::name(); }
+  static std::string name() { return "pair " + internal::ListCodec<A, B>::name(); }
   static Value to(std::pair<A, B> x) {
     return Codec<std::tuple<A, B>>::to({std::move(x.first), std::move(x.second)});
   }
@@ -370,4 +370,4 @@ struct Codec<std::pair<A, B>, std::enable_if_t<Travels<A> && Travels<B>>> {
 
 }  // namespace troupe
 
-#include "actors/plain_struct.h"
+#include "core/codec/plain_struct.h"

@@ -3,10 +3,10 @@
 #include <tuple>
 #include <type_traits>
 
-#include "actors/codec.h"
+#include "core/codec/codec.h"
 
 namespace troupe {
-namespace internal::actors {
+namespace internal {
 
 constexpr int kMostFields = 24;
 
@@ -208,21 +208,20 @@ constexpr bool kOpaqueFields = false;
 template <PlainStruct T>
 constexpr bool kOpaqueFields<T> = !FieldCodec<decltype(fields_of(std::declval<T&>()))>::kTravels;
 
-}  // namespace internal::actors
+}  // namespace internal
 
 template <class T>
-struct Codec<T, std::enable_if_t<internal::actors::PlainStruct<T> && !internal::actors::kOpaqueFields<T>>> {
-  using List =
-      typename internal::actors::FieldCodec<decltype(internal::actors::fields_of(std::declval<T&>()))>::List;
+struct Codec<T, std::enable_if_t<internal::PlainStruct<T> && !internal::kOpaqueFields<T>>> {
+  using List = typename internal::FieldCodec<decltype(internal::fields_of(std::declval<T&>()))>::List;
   static std::string name() { return "struct of " + Codec<List>::name(); }
   static Value to(T x) {
     return std::apply([](auto&... f) { return Codec<List>::to(List{std::move(f)...}); },
-                      internal::actors::fields_of(x));
+                      internal::fields_of(x));
   }
   static T from(Value v) {
     List values = Codec<List>::from(std::move(v));
     T x{};
-    std::apply([&](auto&... f) { std::tie(f...) = std::move(values); }, internal::actors::fields_of(x));
+    std::apply([&](auto&... f) { std::tie(f...) = std::move(values); }, internal::fields_of(x));
     return x;
   }
 };
