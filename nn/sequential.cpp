@@ -7,6 +7,12 @@
 
 namespace troupe::nn {
 
+Sequential& Sequential::add(std::shared_ptr<Layer> layer) {
+  if (!layer) throw_invalid("[nn] add() needs a layer, got a pointer to none");
+  layers_.push_back(std::move(layer));
+  return *this;
+}
+
 Sequential Sequential::slice(size_t begin, size_t end) const {
   if (begin > end || end > size())
     throw_invalid("[nn] slice(" + std::to_string(begin) + ", " + std::to_string(end) + ") of " +

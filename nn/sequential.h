@@ -22,10 +22,12 @@ class Sequential : public Layer {
 
   /// Appends a layer.
   template <class L>
-  Sequential& add(L&& layer) {
+  requires(std::is_base_of_v<Layer, std::remove_cvref_t<L>>) Sequential& add(L&& layer) {
     layers_.push_back(std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer)));
     return *this;
   }
+  /// The same of a layer that is shared. `invalid` without one.
+  Sequential& add(std::shared_ptr<Layer> layer);
   size_t size() const { return layers_.size(); }
   Layer& operator[](size_t i) { return *layers_.at(i); }
   /// Layers [begin, end), shared with this one, numbered from 0. `invalid` outside of it.

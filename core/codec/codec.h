@@ -133,6 +133,39 @@ struct Codec<T, std::enable_if_t<std::is_enum_v<T> && !std::is_same_v<T, std::by
   static Value to(T x) { return Codec<Number>::to(static_cast<Number>(x)); }
   static T from(Value v) { return static_cast<T>(Codec<Number>::from(std::move(v))); }
 };
+/// An element type travels as its name: "float32".
+template <>
+struct Codec<DType> {
+  static std::string name() { return "dtype"; }
+  static Value to(DType t) { return std::string(troupe::name(t)); }
+  static DType from(Value v) {
+    const auto text = internal::take<std::string>(v, "the name of a dtype");
+    std::string known;
+    for (int i = 0; i < kDTypeCount; ++i) {
+      const auto t = static_cast<DType>(i);
+      if (text == troupe::name(t)) return t;
+      known += (i ? ", " : "") + std::string(troupe::name(t));
+    }
+    throw_invalid("expected the name of a dtype (" + known + "), got \"" + text + "\"");
+  }
+};
+/// A shape travels as the list of its sizes; one number is a shape of one dimension.
+template <>
+struct Codec<Shape> {
+  static std::string name() { return "list of int64"; }
+  static Value to(const Shape& shape) { return ValueList(shape.begin(), shape.end()); }
+  static Shape from(Value v) {
+    Shape shape;
+    if (const auto* size = v.get_if<int64_t>()) return {*size};
+    for (const Value& size : internal::take<ValueList>(v, name())) {
+      if (const auto* n = size.get_if<int64_t>())
+        shape.push_back(*n);
+      else
+        internal::mismatch(name(), size);
+    }
+    return shape;
+  }
+};
 template <class Rep, class Period>
 struct Codec<std::chrono::duration<Rep, Period>> {
   using T = std::chrono::duration<Rep, Period>;

@@ -1,0 +1,264 @@
+// The table of modules: names, parameters, defaults.
+
+#include <vector>
+
+#include "nn/activation.h"
+#include "nn/attention.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "nn/make.h"
+#include "nn/norm.h"
+#include "nn/norm_layer.h"
+#include "nn/rnn.h"
+#include "nn/sequential.h"
+
+namespace troupe {
+namespace {
+
+/// A height and a width; one number is both.
+struct Sides {
+  ops::Pair value{};
+  operator const ops::Pair&() const { return value; }
+};
+
+}  // namespace
+
+template <>
+struct Codec<Sides> {
+  static std::string name() { return "int64 or list of 2"; }
+  static Value to(const Sides& x) {
+    if (x.value[0] == x.value[1]) return x.value[0];
+    return ValueList{x.value[0], x.value[1]};
+  }
+  static Sides from(Value v) {
+    if (const auto* side = v.get_if<int64_t>()) return {{*side, *side}};
+    const auto* list = v.get_if<ValueList>();
+    if (!list || list->size() != 2) internal::mismatch(name(), v);
+    return {{Codec<int64_t>::from((*list)[0]), Codec<int64_t>::from((*list)[1])}};
+  }
+};
+
+namespace nn {
+namespace {
+
+using Made = std::shared_ptr<Layer>;
+using Table = std::vector<Maker<Made>>;
+
+/// A parameter with a default, which the module's options have or its constructor.
+template <class T>
+Parameter with(std::string name, T standard) {
+  return {std::move(name), "", internal::to_value(std::move(standard))};
+}
+Parameter with(std::string name, const ops::Pair& standard) { return with(std::move(name), Sides{standard}); }
+
+template <class Module, class... A>
+Made made(const A&... arguments) {
+  return std::make_shared<Module>(arguments...);
+}
+
+/// Whether the options of a module are these and no others: a new one has to go into the table below.
+template <class Options, int fields>
+constexpr bool kComplete = internal::field_count<Options>() == fields;
+
+// Lambdas name the types of the parameters.
+void add_activations(Table& t) {
+  t.push_back(maker<Made>(
+      "relu", [] { return made<ReLU>(); }, {}, "The larger of each element and 0."));
+  t.push_back(maker<Made>(
+      "tanh", [] { return made<Tanh>(); }, {}, "The hyperbolic tangent of each element."));
+  t.push_back(maker<Made>(
+      "sigmoid", [] { return made<Sigmoid>(); }, {}, "1 / (1 + exp(-x)) of each element."));
+  t.push_back(maker<Made>(
+      "gelu", [] { return made<GELU>(); }, {},
+      "x times the normal distribution function of x, the exact one."));
+  t.push_back(maker<Made>(
+      "dropout", [](double p) { return made<Dropout>(p); }, {with("p", 0.5)},
+      "Zeros with probability p while training, and the rest divided by 1 - p."));
+}
+
+void add_images(Table& t) {
+  const Conv2dOptions conv;
+  static_assert(kComplete<Conv2dOptions, 6>);
+  t.push_back(maker<Made>(
+      "conv2d",
+      [](int64_t in, int64_t out, Sides kernel, Sides stride, Sides padding, Sides dilation, int64_t groups,
+         bool bias, DType dtype) {
+        return made<Conv2d>(in, out, kernel.value,
+                            Conv2dOptions{stride, padding, dilation, groups, bias, dtype});
+      },
+      {{"in"},
+       {"out"},
+       {"kernel"},
+       with("stride", conv.stride),
+       with("padding", conv.padding),
+       with("dilation", conv.dilation),
+       with("groups", conv.groups),
+       with("bias", conv.bias),
+       with("dtype", conv.dtype)},
+      "Convolution of images: x [N, in, H, W] -> [N, out, H', W']."));
+  const auto pool = []<class Pool>(Pool*) {
+    return [](Sides kernel, std::optional<Sides> stride, Sides padding) {
+      std::optional<ops::Pair> step;
+      if (stride) step = stride->value;
+      return made<Pool>(kernel.value, step, padding.value);
+    };
+  };
+  const std::vector<Parameter> window{
+      {"kernel"}, with("stride", std::optional<Sides>()), with("padding", Sides{})};
+  t.push_back(maker<Made>("max_pool2d", pool(static_cast<MaxPool2d*>(nullptr)), window,
+                          "The largest element of each window; a stride left out is the kernel's size."));
+  t.push_back(maker<Made>("avg_pool2d", pool(static_cast<AvgPool2d*>(nullptr)), window,
+                          "The mean of each window; a stride left out is the kernel's size."));
+  t.push_back(maker<Made>(
+      "flatten", [] { return made<Flatten>(); }, {}, "x [N, ..] -> [N, product of the rest]."));
+}
+
+void add_tables(Table& t) {
+  t.push_back(maker<Made>(
+      "embedding",
+      [](int64_t count, int64_t width, DType dtype) { return made<Embedding>(count, width, dtype); },
+      {{"count"}, {"width"}, with("dtype", float32)},
+      "Rows of a table [count, width] by their numbers, which are int64."));
+  t.push_back(maker<Made>(
+      "embedding_bag",
+      [](int64_t count, int64_t width, std::string mode, DType dtype) {
+        return made<EmbeddingBag>(count, width, mode, dtype);
+      },
+      {{"count"}, {"width"}, with("mode", std::string("mean")), with("dtype", float32)},
+      "Sums or means (mode \"sum\" or \"mean\") of the rows that each row of ids names."));
+}
+
+void add_norms(Table& t) {
+  const LayerNormOptions layer;
+  static_assert(kComplete<LayerNormOptions, 4>);
+  t.push_back(maker<Made>(
+      "layer_norm",
+      [](Shape shape, double eps, bool elementwise_affine, bool bias, DType dtype) {
+        return made<LayerNorm>(shape, LayerNormOptions{eps, elementwise_affine, bias, dtype});
+      },
+      {{"shape"},
+       with("eps", layer.eps),
+       with("elementwise_affine", layer.elementwise_affine),
+       with("bias", layer.bias),
+       with("dtype", layer.dtype)},
+      "Normalizes over the last dimensions, which have this shape, or this width."));
+  const RMSNormOptions rms;
+  static_assert(kComplete<RMSNormOptions, 3>);
+  t.push_back(maker<Made>(
+      "rms_norm",
+      [](Shape shape, std::optional<double> eps, bool elementwise_affine, DType dtype) {
+        return made<RMSNorm>(shape, RMSNormOptions{eps, elementwise_affine, dtype});
+      },
+      {{"shape"},
+       with("eps", rms.eps),
+       with("elementwise_affine", rms.elementwise_affine),
+       with("dtype", rms.dtype)},
+      "Divides by the root mean square over the last dimensions, which have this shape, or this width."));
+  const GroupNormOptions group;
+  static_assert(kComplete<GroupNormOptions, 3>);
+  t.push_back(maker<Made>(
+      "group_norm",
+      [](int64_t groups, int64_t channels, double eps, bool affine, DType dtype) {
+        return made<GroupNorm>(groups, channels, GroupNormOptions{eps, affine, dtype});
+      },
+      {{"groups"},
+       {"channels"},
+       with("eps", group.eps),
+       with("affine", group.affine),
+       with("dtype", group.dtype)},
+      "Normalizes x [N, channels, ..] over each group of channels."));
+  const BatchNorm2dOptions batch;
+  static_assert(kComplete<BatchNorm2dOptions, 5>);
+  t.push_back(maker<Made>(
+      "batch_norm2d",
+      [](int64_t channels, double eps, std::optional<double> momentum, bool affine, bool track_running_stats,
+         DType dtype) {
+        return made<BatchNorm2d>(channels,
+                                 BatchNorm2dOptions{eps, momentum, affine, track_running_stats, dtype});
+      },
+      {{"channels"},
+       with("eps", batch.eps),
+       with("momentum", batch.momentum),
+       with("affine", batch.affine),
+       with("track_running_stats", batch.track_running_stats),
+       with("dtype", batch.dtype)},
+      "Normalizes each channel of x [N, channels, H, W] over the batch, or by running statistics in use."));
+}
+
+void add_sequences(Table& t) {
+  const MultiheadAttentionOptions attention;
+  static_assert(kComplete<MultiheadAttentionOptions, 3>);
+  t.push_back(maker<Made>(
+      "multihead_attention",
+      [](int64_t width, int64_t heads, bool bias, bool causal, DType dtype) {
+        return made<MultiheadAttention>(width, heads, MultiheadAttentionOptions{bias, causal, dtype});
+      },
+      {{"width"},
+       {"heads"},
+       with("bias", attention.bias),
+       with("causal", attention.causal),
+       with("dtype", attention.dtype)},
+      "Attention of x [batch, time, width] to itself, in several heads."));
+  const TransformerBlockOptions block;
+  static_assert(kComplete<TransformerBlockOptions, 4>);
+  t.push_back(maker<Made>(
+      "transformer_block",
+      [](int64_t width, int64_t heads, bool causal, int64_t expansion, double dropout, DType dtype) {
+        return made<TransformerBlock>(width, heads,
+                                      TransformerBlockOptions{causal, expansion, dropout, dtype});
+      },
+      {{"width"},
+       {"heads"},
+       with("causal", block.causal),
+       with("expansion", block.expansion),
+       with("dropout", block.dropout),
+       with("dtype", block.dtype)},
+      "Attention and two linear layers, each added to its input: x [batch, time, width]."));
+  const RecurrentOptions recurrent;
+  static_assert(kComplete<RecurrentOptions, 4>);
+  const auto cells = []<class Cells>(Cells*) {
+    return [](int64_t input, int64_t hidden, int64_t layers, bool bias, bool batch_first, DType dtype) {
+      return made<Cells>(input, hidden, RecurrentOptions{layers, bias, batch_first, dtype});
+    };
+  };
+  const std::vector<Parameter> sizes{{"input"},
+                                     {"hidden"},
+                                     with("layers", recurrent.layers),
+                                     with("bias", recurrent.bias),
+                                     with("batch_first", recurrent.batch_first),
+                                     with("dtype", recurrent.dtype)};
+  t.push_back(maker<Made>("lstm", cells(static_cast<LSTM*>(nullptr)), sizes,
+                          "Long short-term memory: x [time, batch, input] -> [time, batch, hidden]."));
+  t.push_back(maker<Made>("gru", cells(static_cast<GRU*>(nullptr)), sizes,
+                          "Gated recurrent units: x [time, batch, input] -> [time, batch, hidden]."));
+}
+
+Table make_table() {
+  Table t;
+  t.push_back(maker<Made>(
+      "linear",
+      [](int64_t in, int64_t out, bool bias, DType dtype) { return made<Linear>(in, out, bias, dtype); },
+      {{"in"}, {"out"}, with("bias", true), with("dtype", float32)},
+      "x times a weight plus a bias: x [.., in] -> [.., out]."));
+  add_activations(t);
+  add_images(t);
+  add_tables(t);
+  add_norms(t);
+  add_sequences(t);
+  t.push_back(maker<Made>(
+      "sequential", [](ValueList layers) { return make(layers); }, {with("layers", ValueList())},
+      "Layers one after the other."));
+  return t;
+}
+
+}  // namespace
+
+std::span<const Maker<std::shared_ptr<Layer>>> modules() {
+  static const Table all = make_table();
+  return all;
+}
+
+}  // namespace nn
+}  // namespace troupe
