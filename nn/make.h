@@ -14,13 +14,12 @@ namespace troupe::nn {
 /// one number for the height and one for the width, one number stands for both.
 std::span<const Maker<std::shared_ptr<Layer>>> modules();
 
-/// A module as a value that can be sent and kept (what is composed by code, with skips or shared layers, has
-/// none): a map of its name under "module", and every parameter by
+/// A module as a value that can be sent and kept: a map of its name under "module", and every parameter by
 /// name: spec_of("linear", {784, 128}) is {module = "linear", in = 784, out = 128, bias = true, dtype =
 /// "float32"}. The arguments of "sequential" are specifications of its layers (or one list of them), in any
-/// form that make() takes: {module = "sequential", layers = [...]}. `invalid`, with the nearest name or the
-/// signature, for an unknown module and for arguments that do not fit; what make() says of their values is
-/// said there.
+/// form that make() takes: {module = "sequential", layers = [...]}. What is composed by code, with skips or
+/// shared layers, has none. `invalid`, with the nearest name or the signature, for an unknown module and for
+/// arguments that do not fit; what make() says of their values is said there.
 Value spec_of(std::string_view module, ValueList positional = {}, ValueMap named = {});
 
 /// The module that a specification describes: a map as spec_of() gives it, which may leave out defaults; a

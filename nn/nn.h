@@ -7,7 +7,6 @@
 #include "nn/embedding.h"
 #include "nn/init.h"
 #include "nn/linear.h"
-#include "nn/make.h"
 #include "nn/module.h"
 #include "nn/norm.h"
 #include "nn/norm_layer.h"

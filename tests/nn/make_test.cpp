@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "autograd/autograd.h"
+#include "nn/make.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
