@@ -7,6 +7,7 @@
 #include "actors/cluster/join.h"
 #include "actors/cluster/profiler.h"
 #include "autograd/distributed/engine.h"
+#include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/optimizer.h"
 #include "net/socket/transport.h"
@@ -28,6 +29,7 @@ std::string random_name() {
 
 // What a program hosts, and what layers above the workers need everywhere.
 internal::actors::Hosting with_builtin(internal::actors::Hosting hosting) {
+  for (auto& type : nn::module_actors(hosting)) hosting.push_back(std::move(type));
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : parallel::server_actors()) hosting.push_back(std::move(type));
   return hosting;

@@ -13,6 +13,14 @@ struct net : Actor {
   static constexpr auto remote = methods<&net::forward>;
 };
 
+// Also what the library calls an actor that every program knows: this one has the name here.
+struct Module : Actor {
+  explicit Module(int64_t n) : n(n) {}
+  int64_t twice() { return 2 * n; }
+  int64_t n;
+  static constexpr auto remote = methods<constructor<int64_t>, &Module::twice>;
+};
+
 namespace data {
 Tensor batch() { return Tensor::full({4, 2}, 1); }
 }  // namespace data
@@ -40,4 +48,12 @@ TEST_CASE("a program's own net, data, actors, rref and Generator") {
   CHECK(actors::count() + rref{}.value == 3);
   CHECK(Digits::drawn([] { return int64_t{4}; }) == 4);
   CHECK(bit_equal(ops::rand({3}, Generator(5)), ops::rand({3}, Generator(5))));
+}
+
+TEST_CASE("a program's own Module has the name, by C++ type and by name") {
+  const auto cluster = Cluster::in_process(2);
+  CHECK(cluster->spawn<Module>("w1", int64_t{3}).call<&Module::twice>().get() == 6);
+  auto& table = cluster->here().table();
+  const AnyRef named(table.spawn(Place("w1").in(table.worker().members()), "Module", 0, {int64_t{4}}));
+  CHECK(*named.call("twice", {}).get().get_if<int64_t>() == 8);
 }
