@@ -48,6 +48,7 @@ Tensor gelu_slope(const Tensor& x, bool approximate) {
 }
 
 const Op kRelu{.name = "relu",
+               .text = "The larger of each element and 0.",
                .shape = numeric_unary,
                .cpu = cpu::relu,
                .saves_outputs = 1,
@@ -56,6 +57,9 @@ const Op kRelu{.name = "relu",
                },
                .samples = any};
 const Op kReluGrad{.name = "relu_grad",
+                   .inputs = "grad result",
+                   .text = "Gradient of relu from its result.",
+                   .internal = true,
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .shape = gradient_spec,
@@ -67,6 +71,7 @@ const Op kReluGrad{.name = "relu_grad",
                    .samples = two};
 
 const Op kTanh{.name = "tanh",
+               .text = "The hyperbolic tangent of each element.",
                .shape = floating_unary,
                .cpu = cpu::tanh,
                .saves_outputs = 1,
@@ -76,6 +81,9 @@ const Op kTanh{.name = "tanh",
                .promotes = Promotion::floating,
                .samples = any};
 const Op kTanhGrad{.name = "tanh_grad",
+                   .inputs = "grad result",
+                   .text = "Gradient of tanh from its result.",
+                   .internal = true,
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .shape = gradient_spec,
@@ -90,6 +98,7 @@ const Op kTanhGrad{.name = "tanh_grad",
                    .samples = two};
 
 const Op kSigmoid{.name = "sigmoid",
+                  .text = "1 / (1 + exp(-x)) of each element.",
                   .shape = floating_unary,
                   .cpu = cpu::sigmoid,
                   .saves_outputs = 1,
@@ -99,6 +108,9 @@ const Op kSigmoid{.name = "sigmoid",
                   .promotes = Promotion::floating,
                   .samples = any};
 const Op kSigmoidGrad{.name = "sigmoid_grad",
+                      .inputs = "grad result",
+                      .text = "Gradient of sigmoid from its result.",
+                      .internal = true,
                       .min_inputs = 2,
                       .max_inputs = 2,
                       .shape = gradient_spec,
@@ -113,6 +125,7 @@ const Op kSigmoidGrad{.name = "sigmoid_grad",
                       .samples = two};
 
 const Op kSilu{.name = "silu",
+               .text = "x sigmoid(x) of each element.",
                .shape = floating_unary,
                .cpu = cpu::silu,
                .saves_inputs = 1,
@@ -124,6 +137,9 @@ const Op kSilu{.name = "silu",
                .samples = any};
 
 const Op kSiluGrad{.name = "silu_grad",
+                   .inputs = "grad input",
+                   .text = "Gradient of silu from its input.",
+                   .internal = true,
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .shape = gradient_spec,
@@ -131,6 +147,7 @@ const Op kSiluGrad{.name = "silu_grad",
                    .samples = two};
 
 const Op kGelu{.name = "gelu",
+               .text = "x times the normal distribution function of x; approximate: \"none\" or \"tanh\".",
                .attrs = {{"approximate", "none"}},
                .shape = gelu_spec,
                .cpu = cpu::gelu,
@@ -144,6 +161,9 @@ const Op kGelu{.name = "gelu",
                }};
 
 const Op kGeluGrad{.name = "gelu_grad",
+                   .inputs = "grad input",
+                   .text = "Gradient of gelu from its input.",
+                   .internal = true,
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .attrs = {{"approximate", "none"}},
@@ -157,6 +177,7 @@ const Op kGeluGrad{.name = "gelu_grad",
 
 const Op kSoftplus{
     .name = "softplus",
+    .text = "log(1 + exp(x)) of each element, without overflow.",
     .shape = floating_unary,
     .cpu = cpu::softplus,
     .saves_inputs = 1,
@@ -165,6 +186,7 @@ const Op kSoftplus{
 
 const Op kLeakyRelu{
     .name = "leaky_relu",
+    .text = "x where it is above 0, else negative_slope x.",
     .attrs = {{"negative_slope", 0.01}},
     .shape = floating_unary,
     .cpu = cpu::leaky_relu,
@@ -177,6 +199,7 @@ const Op kLeakyRelu{
 
 // exp is taken of 0 where its branch is not used, so that it stays finite there.
 const Op kElu{.name = "elu",
+              .text = "x where it is above 0, else alpha (exp(x) - 1).",
               .attrs = {{"alpha", 1.0}},
               .shape = floating_unary,
               .cpu = cpu::elu,

@@ -63,18 +63,6 @@ Tensor with_number(const Op& op, const Scalar& value, const Tensor& a) {
   return apply1(op, {wrapped(value, t), to(a, t)});
 }
 
-// A number that the dtype does not have must not become one that it has.
-Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
-  if (a.defined() && is_narrow_integer(a.dtype()) && !value.is_floating()) {
-    const int64_t held =
-        visit_dtype(a.dtype(), [&](auto zero) { return static_cast<int64_t>(value.to<decltype(zero)>()); });
-    if (held != value.to<int64_t>())
-      throw_invalid(fmt::format("[{}] {} is beyond what {} holds; use .to(int64)", op.name, value.str(),
-                                name(a.dtype())));
-  }
-  return with_number(op, a, value);
-}
-
 Tensor angle_share(const Tensor& g, const Tensor& of, const Tensor& y, const Tensor& x) {
   const Tensor length = add(square(x), square(y));
   return div(mul(g, of), where(eq(length, 0), 1, length));  // 0 at the origin
@@ -107,16 +95,11 @@ Specs quotient_spec(const Call& c) {
   return numeric_binary(c);
 }
 
-Specs where_spec(const Call& c) {
-  if (c.in[0].dtype() != boolean) reject(c, "the condition must be bool, got " + c.in[0].str());
-  require_same_dtype(c, 1);
-  return {{broadcast(c.in[0].shape(), broadcast(c.in[1].shape(), c.in[2].shape(), c.name()), c.name()),
-           c.in[1].dtype()}};
-}
-
 }  // namespace
 
 const Op kAdd{.name = "add",
+              .inputs = "input other",
+              .text = "The sum of two tensors that broadcast.",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = numeric_binary,
@@ -132,6 +115,8 @@ const Op kAdd{.name = "add",
               .samples = two_any};
 
 const Op kSub{.name = "sub",
+              .inputs = "input other",
+              .text = "The difference of two tensors that broadcast.",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = sub_spec,
@@ -146,6 +131,8 @@ const Op kSub{.name = "sub",
               .samples = two_any};
 
 const Op kMul{.name = "mul",
+              .inputs = "input other",
+              .text = "The product of the elements of two tensors that broadcast.",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = numeric_binary,
@@ -163,6 +150,8 @@ const Op kMul{.name = "mul",
               .samples = two_any};
 
 const Op kDiv{.name = "div",
+              .inputs = "input other",
+              .text = "The quotient of the elements of two tensors that broadcast.",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = floating_binary,
@@ -182,6 +171,8 @@ const Op kDiv{.name = "div",
 
 // At exponent 0 the power is constant; at base 0 and exponent >= 0 the logarithm is taken as 0.
 const Op kPow{.name = "pow",
+              .inputs = "input exponent",
+              .text = "The elements of one tensor to the power of those of another.",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = pow_spec,
@@ -203,6 +194,8 @@ const Op kPow{.name = "pow",
               .samples = two_positive};
 
 const Op kMaximum{.name = "maximum",
+                  .inputs = "input other",
+                  .text = "The larger one of each two elements.",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .shape = numeric_binary,
@@ -214,6 +207,8 @@ const Op kMaximum{.name = "maximum",
                   .samples = two_any};
 
 const Op kMinimum{.name = "minimum",
+                  .inputs = "input other",
+                  .text = "The smaller one of each two elements.",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .shape = numeric_binary,
@@ -225,6 +220,8 @@ const Op kMinimum{.name = "minimum",
                   .samples = two_any};
 
 const Op kAtan2{.name = "atan2",
+                .inputs = "input other",
+                .text = "The angle of each point (other, input), in (-pi, pi].",
                 .min_inputs = 2,
                 .max_inputs = 2,
                 .shape = floating_binary,
@@ -243,6 +240,8 @@ const Op kAtan2{.name = "atan2",
 // As in PyTorch, the result requires a gradient, and there is none.
 const Op kFloorDivide{
     .name = "floor_divide",
+    .inputs = "input other",
+    .text = "The quotient, rounded down.",
     .min_inputs = 2,
     .max_inputs = 2,
     .shape = quotient_spec,
@@ -257,6 +256,8 @@ const Op kFloorDivide{
     }};
 
 const Op kRemainder{.name = "remainder",
+                    .inputs = "input other",
+                    .text = "The rest of the quotient that is rounded down, with the sign of other.",
                     .min_inputs = 2,
                     .max_inputs = 2,
                     .shape = quotient_spec,
@@ -273,6 +274,8 @@ const Op kRemainder{.name = "remainder",
 
 const Op kFmod{
     .name = "fmod",
+    .inputs = "input other",
+    .text = "The rest of the quotient that is cut off, with the sign of input.",
     .min_inputs = 2,
     .max_inputs = 2,
     .shape = quotient_spec,
@@ -289,6 +292,8 @@ const Op kFmod{
     .samples = two_apart};
 
 const Op kAddScalar{.name = "add_scalar",
+                    .text = "The sum of a tensor and a number.",
+                    .internal = true,
                     .attrs = {{"value", Scalar(0)}},
                     .shape = same_spec,
                     .cpu = cpu::add_scalar,
@@ -301,6 +306,8 @@ const Op kAddScalar{.name = "add_scalar",
 
 const Op kMulScalar{
     .name = "mul_scalar",
+    .text = "The product of a tensor and a number.",
+    .internal = true,
     .attrs = {{"value", Scalar(1)}},
     .shape = same_spec,
     .cpu = cpu::mul_scalar,
@@ -313,6 +320,8 @@ const Op kMulScalar{
 
 const Op kDivScalar{
     .name = "div_scalar",
+    .text = "The quotient of a tensor and a number.",
+    .internal = true,
     .attrs = {{"value", Scalar(1)}},
     .shape = floating_unary,
     .cpu = cpu::div_scalar,
@@ -323,6 +332,8 @@ const Op kDivScalar{
     }};
 
 const Op kPowScalar{.name = "pow_scalar",
+                    .text = "A tensor to the power of a number.",
+                    .internal = true,
                     .attrs = {{"exponent", Scalar(1)}},
                     .shape = pow_scalar_spec,
                     .cpu = cpu::pow_scalar,
@@ -340,77 +351,6 @@ const Op kPowScalar{.name = "pow_scalar",
                               {{sample({4})}, {{"exponent", 1.0}}},
                               {{sample({2, 2})}, {{"exponent", 3.0}}}};
                     }};
-
-const Op kEq{.name = "eq",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .cpu = cpu::eq,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kNe{.name = "ne",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .cpu = cpu::ne,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kLt{.name = "lt",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .cpu = cpu::lt,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kLe{.name = "le",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .cpu = cpu::le,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kGt{.name = "gt",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .cpu = cpu::gt,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kGe{.name = "ge",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .cpu = cpu::ge,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-
-const Op kWhere{.name = "where",
-                .min_inputs = 3,
-                .max_inputs = 3,
-                .shape = where_spec,
-                .cpu = cpu::where,
-                .saves_inputs = 1,
-                .gradient = [](const Backward& b) -> Tensors {
-                  const Tensor zero = zero_like(b.grads[0]);
-                  Tensors out(3);
-                  if (b.needs(1)) out[1] = sum_to(where(b.in[0], b.grads[0], zero), b.shape(1));
-                  if (b.needs(2)) out[2] = sum_to(where(b.in[0], zero, b.grads[0]), b.shape(2));
-                  return out;
-                },
-                .takes_half = true,
-                .promotes = Promotion::common,
-                .promotes_from = 1,
-                .samples = []() -> std::vector<Sample> {
-                  const Tensor condition = gt(sample({3, 4}, -1, 1, 2), Tensor::scalar(0, float64));
-                  return {{{condition, sample({3, 4}), sample({4}, -2, 2, 1)}},
-                          {{condition, sample({3, 1}), sample({}, -2, 2, 1)}}};
-                }};
 
 Tensor add(const Tensor& a, const Tensor& b) { return apply1(kAdd, {a, b}); }
 Tensor sub(const Tensor& a, const Tensor& b) {
@@ -463,38 +403,5 @@ Tensor floor_divide(Scalar value, const Tensor& a) { return with_number(kFloorDi
 Tensor remainder(const Tensor& a, Scalar value) { return with_number(kRemainder, a, value); }
 Tensor remainder(Scalar value, const Tensor& a) { return with_number(kRemainder, value, a); }
 Tensor fmod(const Tensor& a, Scalar value) { return with_number(kFmod, a, value); }
-
-Tensor eq(const Tensor& a, const Tensor& b) { return apply1(kEq, {a, b}); }
-Tensor ne(const Tensor& a, const Tensor& b) { return apply1(kNe, {a, b}); }
-Tensor lt(const Tensor& a, const Tensor& b) { return apply1(kLt, {a, b}); }
-Tensor le(const Tensor& a, const Tensor& b) { return apply1(kLe, {a, b}); }
-Tensor gt(const Tensor& a, const Tensor& b) { return apply1(kGt, {a, b}); }
-Tensor ge(const Tensor& a, const Tensor& b) { return apply1(kGe, {a, b}); }
-Tensor eq(const Tensor& a, Scalar value) { return compared(kEq, a, value); }
-Tensor ne(const Tensor& a, Scalar value) { return compared(kNe, a, value); }
-Tensor lt(const Tensor& a, Scalar value) { return compared(kLt, a, value); }
-Tensor le(const Tensor& a, Scalar value) { return compared(kLe, a, value); }
-Tensor gt(const Tensor& a, Scalar value) { return compared(kGt, a, value); }
-Tensor ge(const Tensor& a, Scalar value) { return compared(kGe, a, value); }
-
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  return apply1(kWhere, {condition, a, b});
-}
-Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
-  if (!a.defined()) return where(condition, a, a);
-  const DType t = result_type(a, b);
-  return where(condition, to(a, t), Tensor::scalar(b, t));
-}
-Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
-  if (!b.defined()) return where(condition, b, b);
-  const DType t = result_type(b, a);
-  return where(condition, Tensor::scalar(a, t), to(b, t));
-}
-Tensor where(const Tensor& condition, Scalar a, Scalar b) {
-  ResultType type;
-  type.add(a);
-  type.add(b);
-  return where(condition, Tensor::scalar(a, type.get()), Tensor::scalar(b, type.get()));
-}
 
 }  // namespace troupe::ops

@@ -153,6 +153,9 @@ std::vector<Sample> self_attention_samples() {
 }  // namespace
 
 const Op kAttention{.name = "attention",
+                    .inputs = "query key value",
+                    .text = "scaled_dot_product_attention with the logarithms of its sums.",
+                    .internal = true,
                     .min_inputs = 3,
                     .max_inputs = 3,
                     .attrs = kCausal,
@@ -165,6 +168,9 @@ const Op kAttention{.name = "attention",
 
 const Op kAttentionGrad{
     .name = "attention_grad",
+    .inputs = "grad grad_sums query key value result sums",
+    .text = "Gradients of attention.",
+    .internal = true,
     .min_inputs = 7,
     .max_inputs = 7,
     .attrs = kCausal,
@@ -183,6 +189,8 @@ const Op kAttentionGrad{
 
 const Op kScaledDotProductAttention{
     .name = "scaled_dot_product_attention",
+    .inputs = "query key value",
+    .text = "softmax(query key^T / sqrt(width)) value; causal: query i sees keys 0 to i.",
     .min_inputs = 3,
     .max_inputs = 3,
     .attrs = kCausal,
@@ -190,6 +198,8 @@ const Op kScaledDotProductAttention{
     .samples = attention_samples};
 
 const Op kSelfAttention{.name = "self_attention",
+                        .inputs = "qkv",
+                        .text = "Attention in heads; qkv holds queries, keys and values.",
                         .attrs = kHeads,
                         .shape = self_attention_spec,
                         .cpu = cpu::self_attention,
@@ -200,6 +210,9 @@ const Op kSelfAttention{.name = "self_attention",
 
 const Op kSelfAttentionGrad{
     .name = "self_attention_grad",
+    .inputs = "grad grad_sums qkv result sums",
+    .text = "Gradient of self_attention.",
+    .internal = true,
     .min_inputs = 5,
     .max_inputs = 5,
     .attrs = kHeads,

@@ -143,6 +143,8 @@ std::vector<Sample> channels(size_t images, std::initializer_list<double> lows) 
 
 const Op kBatchNormTrain{
     .name = "batch_norm_train",
+    .inputs = "input weight bias",
+    .text = "Normalizes each channel over the batch; also gives the means and variances.",
     .min_inputs = 3,
     .max_inputs = 3,
     .attrs = {{"eps", 1e-5}, {"together", 1}},
@@ -158,6 +160,8 @@ const Op kBatchNormTrain{
     }};
 
 const Op kBatchNormEval{.name = "batch_norm_eval",
+                        .inputs = "input weight bias mean var",
+                        .text = "Normalizes each channel by given means and variances.",
                         .min_inputs = 5,
                         .max_inputs = 5,
                         .attrs = {{"eps", 1e-5}},
@@ -168,6 +172,8 @@ const Op kBatchNormEval{.name = "batch_norm_eval",
 
 const Op kGroupNorm{
     .name = "group_norm",
+    .inputs = "input weight bias",
+    .text = "Normalizes each group of channels of each sample.",
     .min_inputs = 3,
     .max_inputs = 3,
     .attrs = {{"groups", 1}, {"eps", 1e-5}},
@@ -180,6 +186,9 @@ const Op kGroupNorm{
     }};
 
 const Op kChannelAffine{.name = "channel_affine",
+                        .inputs = "input center scale shift",
+                        .text = "scale (input - center) + shift for each channel.",
+                        .internal = true,
                         .min_inputs = 4,
                         .max_inputs = 4,
                         .shape = affine_spec,
@@ -202,6 +211,9 @@ const Op kChannelAffine{.name = "channel_affine",
                             }};
 
 const Op kChannelSums{.name = "channel_sums",
+                      .inputs = "grad input center",
+                      .text = "Sums over each channel of grad and of grad (input - center).",
+                      .internal = true,
                       .min_inputs = 3,
                       .max_inputs = 3,
                       .shape = sums_spec,
@@ -219,6 +231,9 @@ const Op kChannelSums{.name = "channel_sums",
                       .samples = [] { return channels(2, {-2}); }};
 
 const Op kChannelMix{.name = "channel_mix",
+                     .inputs = "grad input center a b c",
+                     .text = "a grad + b (input - center) + c for each channel.",
+                     .internal = true,
                      .min_inputs = 6,
                      .max_inputs = 6,
                      .shape = mix_spec,

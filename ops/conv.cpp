@@ -88,6 +88,8 @@ Attrs with(Attrs attrs, const char* name, const Shape& image) {
 
 // All three are linear in each of their inputs, and each is made of the other two when differentiated.
 const Op kConv2d{.name = "conv2d",
+                 .inputs = "input weight bias",
+                 .text = "Convolution of images [N, C, H, W] with kernels [O, C / groups, h, w].",
                  .min_inputs = 2,
                  .max_inputs = 3,
                  .attrs = conv_attrs(),
@@ -107,6 +109,9 @@ const Op kConv2d{.name = "conv2d",
 
 const Op kConv2dInputGrad{
     .name = "conv2d_input_grad",
+    .inputs = "grad weight",
+    .text = "Gradient of conv2d's input.",
+    .internal = true,
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = conv_attrs({{"input", Ints{}}}),
@@ -128,6 +133,9 @@ const Op kConv2dInputGrad{
 
 const Op kConv2dWeightGrad{
     .name = "conv2d_weight_grad",
+    .inputs = "input grad",
+    .text = "Gradients of conv2d's weight and bias.",
+    .internal = true,
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = conv_attrs({{"kernel", Ints{}}}),

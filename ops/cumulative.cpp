@@ -51,6 +51,7 @@ Tensor with_zeros() { return Tensor::of<double>({2, 0, -3, 0, 0, 1.5, 1, -2, 4},
 }  // namespace
 
 const Op kCumprod{.name = "cumprod",
+                  .text = "Products of the first elements along dim.",
                   .attrs = {{"dim", -1}},
                   .shape = cumprod_spec,
                   .cpu = cpu::cumprod,
@@ -67,6 +68,9 @@ const Op kCumprod{.name = "cumprod",
                   }};
 
 const Op kCumprodGrad{.name = "cumprod_grad",
+                      .inputs = "grad input result",
+                      .text = "Gradient of cumprod.",
+                      .internal = true,
                       .min_inputs = 3,
                       .max_inputs = 3,
                       .attrs = {{"dim", -1}},

@@ -18,6 +18,8 @@ Specs dropout_spec(const Call& c) {
 
 const Op kDropout{
     .name = "dropout",
+    .text = "Zeros with probability p, and the rest divided by 1 - p; by the number seed.",
+    .internal = true,
     .attrs = {{"p", 0.5}, {"seed", 0}},
     .shape = dropout_spec,
     .cpu = cpu::dropout,

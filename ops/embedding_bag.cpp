@@ -44,6 +44,8 @@ Tensors bags_of(const Call& c) {
 }  // namespace
 
 const Op kEmbeddingBag{.name = "embedding_bag",
+                       .inputs = "input weight offsets",
+                       .text = "Sums or means of the rows of weight that bags of numbers name.",
                        .min_inputs = 3,
                        .max_inputs = 3,
                        .attrs = {{"mode", "sum"}},

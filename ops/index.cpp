@@ -175,6 +175,8 @@ Tensor indices(const Ints& values, const Shape& shape) { return Tensor::of<int64
 
 const Op kEmbedding{
     .name = "embedding",
+    .inputs = "input weight",
+    .text = "The rows of weight with the numbers input.",
     .min_inputs = 2,
     .max_inputs = 2,
     .shape = embedding_spec,
@@ -190,6 +192,9 @@ const Op kEmbedding{
     }};
 
 const Op kEmbeddingGrad{.name = "embedding_grad",
+                        .inputs = "grad input",
+                        .text = "Gradient of embedding's weight.",
+                        .internal = true,
                         .min_inputs = 2,
                         .max_inputs = 2,
                         .attrs = {{"rows", 0}},
@@ -206,6 +211,8 @@ const Op kEmbeddingGrad{.name = "embedding_grad",
 
 const Op kIndexSelect{
     .name = "index_select",
+    .inputs = "input index",
+    .text = "The slices of input along dim with the numbers index.",
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = {{"dim", 0}},
@@ -224,6 +231,9 @@ const Op kIndexSelect{
     }};
 
 const Op kIndexAdd{.name = "index_add",
+                   .inputs = "source index",
+                   .text = "Zeros, with slices added along dim at the numbers index.",
+                   .internal = true,
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .attrs = {{"dim", 0}, {"size", 0}},
@@ -238,6 +248,8 @@ const Op kIndexAdd{.name = "index_add",
                    }};
 
 const Op kIndexCopy{.name = "index_copy",
+                    .inputs = "input index source",
+                    .text = "A copy of input with source in its slices index along dim.",
                     .min_inputs = 3,
                     .max_inputs = 3,
                     .attrs = {{"dim", 0}},
@@ -260,6 +272,8 @@ const Op kIndexCopy{.name = "index_copy",
                     }};
 
 const Op kGather{.name = "gather",
+                 .inputs = "input index",
+                 .text = "The elements of input along dim with the numbers index.",
                  .min_inputs = 2,
                  .max_inputs = 2,
                  .attrs = {{"dim", 0}},
@@ -278,6 +292,8 @@ const Op kGather{.name = "gather",
 
 const Op kScatterAdd{
     .name = "scatter_add",
+    .inputs = "input index src",
+    .text = "A copy of input with src added along dim at the numbers index.",
     .min_inputs = 3,
     .max_inputs = 3,
     .attrs = {{"dim", 0}},
@@ -295,6 +311,8 @@ const Op kScatterAdd{
     }};
 
 const Op kConcat{.name = "concat",
+                 .inputs = "tensors",
+                 .text = "Tensors one after the other along dim.",
                  .max_inputs = -1,
                  .attrs = {{"dim", 0}},
                  .shape = concat_spec,
@@ -323,6 +341,8 @@ const Op kConcat{.name = "concat",
                  }};
 
 const Op kStack{.name = "stack",
+                .inputs = "tensors",
+                .text = "Tensors of one shape, side by side along a new dimension.",
                 .max_inputs = -1,
                 .attrs = {{"dim", 0}},
                 .compose = stacked,
@@ -334,6 +354,8 @@ const Op kStack{.name = "stack",
                 }};
 
 const Op kSplit{.name = "split",
+                .text = "Consecutive pieces of the given sizes along dim, as views.",
+                .internal = true,
                 .attrs = {{"sizes", Ints{}}, {"dim", 0}},
                 .view = split_views,
                 .splits = true,
@@ -345,6 +367,7 @@ const Op kSplit{.name = "split",
                 }};
 
 const Op kPad{.name = "pad",
+              .text = "value around input; pad: {before, after} of the last dimension, of the one before, ..",
               .attrs = {{"pad", Ints{}}, {"value", Scalar(0)}},
               .shape = pad_spec,
               .cpu = cpu::pad,
@@ -364,6 +387,7 @@ const Op kPad{.name = "pad",
               }};
 
 const Op kOneHot{.name = "one_hot",
+                 .text = "int64 of 0, with a 1 at each number in [0, classes).",
                  .attrs = {{"classes", 1}},
                  .shape = one_hot_spec,
                  .cpu = cpu::one_hot,

@@ -86,6 +86,9 @@ Sample rows_grad(const Shape& shape, const Shape& row) {
 }  // namespace
 
 const Op kLayerNorm{.name = "layer_norm",
+                    .inputs = "input weight bias",
+                    .text = "Normalizes over the last dimensions, which weight spans.",
+                    .internal = true,
                     .min_inputs = 2,
                     .max_inputs = 3,
                     .attrs = {{"eps", 1e-5}},
@@ -99,6 +102,8 @@ const Op kLayerNorm{.name = "layer_norm",
                     }};
 
 const Op kRmsNorm{.name = "rms_norm",
+                  .inputs = "input weight",
+                  .text = "Divides by the root mean square over the last dimensions, which weight spans.",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .attrs = {{"eps", 1e-6}},
@@ -112,6 +117,9 @@ const Op kRmsNorm{.name = "rms_norm",
                   }};
 
 const Op kLayerNormGrad{.name = "layer_norm_grad",
+                        .inputs = "grad input weight",
+                        .text = "Gradients of layer_norm.",
+                        .internal = true,
                         .min_inputs = 3,
                         .max_inputs = 3,
                         .attrs = {{"eps", 1e-5}},
@@ -122,6 +130,9 @@ const Op kLayerNormGrad{.name = "layer_norm_grad",
                         }};
 
 const Op kRmsNormGrad{.name = "rms_norm_grad",
+                      .inputs = "grad input weight",
+                      .text = "Gradients of rms_norm.",
+                      .internal = true,
                       .min_inputs = 3,
                       .max_inputs = 3,
                       .attrs = {{"eps", 1e-6}},

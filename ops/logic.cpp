@@ -60,18 +60,23 @@ Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", 
 }  // namespace
 
 const Op kLogicalAnd{.name = "logical_and",
+                     .inputs = "input other",
+                     .text = "Whether both elements are not 0.",
                      .min_inputs = 2,
                      .max_inputs = 2,
                      .shape = logical_spec,
                      .cpu = cpu::logical_and,
                      .samples = two_flags};
 const Op kLogicalOr{.name = "logical_or",
+                    .inputs = "input other",
+                    .text = "Whether one of two elements is not 0.",
                     .min_inputs = 2,
                     .max_inputs = 2,
                     .shape = logical_spec,
                     .cpu = cpu::logical_or,
                     .samples = two_flags};
 const Op kLogicalNot{.name = "logical_not",
+                     .text = "Whether each element is 0.",
                      .shape = logical_spec,
                      .cpu = cpu::logical_not,
                      .samples = []() -> std::vector<Sample> {
@@ -79,12 +84,14 @@ const Op kLogicalNot{.name = "logical_not",
                      }};
 
 const Op kIsnan{.name = "isnan",
+                .text = "Whether each element is NaN.",
                 .compose = [](const Call& c) -> Tensors { return {ne(c.in[0], c.in[0])}; },
                 .takes_half = true,
                 .samples = with_special_values};
 
 // The difference of an infinity and itself is NaN.
 const Op kIsfinite{.name = "isfinite",
+                   .text = "Whether each element is neither NaN nor infinite.",
                    .compose = [](const Call& c) -> Tensors {
                      const Tensor& x = c.in[0];
                      if (!is_floating(x.dtype())) return {eq(x, x)};
@@ -95,6 +102,7 @@ const Op kIsfinite{.name = "isfinite",
 
 const Op kAny{
     .name = "any",
+    .text = "Whether some element over dim (none: all dimensions) is not 0.",
     .attrs = dims_and_keepdim(),
     .compose = [](const Call& c) -> Tensors { return {answer(c, ne(count(c, flags(c.in[0])), 0))}; },
     .takes_half = true,
@@ -102,12 +110,15 @@ const Op kAny{
 
 const Op kAllOf{
     .name = "all",
+    .text = "Whether each element over dim (none: all dimensions) is not 0.",
     .attrs = dims_and_keepdim(),
     .compose = [](const Call& c) -> Tensors { return {answer(c, eq(count(c, logical_not(c.in[0])), 0))}; },
     .takes_half = true,
     .samples = over_dims};
 
 const Op kMaskedFill{.name = "masked_fill",
+                     .inputs = "input mask",
+                     .text = "input, with value where mask is true.",
                      .min_inputs = 2,
                      .max_inputs = 2,
                      .attrs = {{"value", Scalar(0)}},

@@ -155,6 +155,8 @@ const Attrs kCrossEntropyAttrs = reduction_and({{"ignore_index", -100}, {"label_
 }  // namespace
 
 const Op kNllLoss{.name = "nll_loss",
+                  .inputs = "input target",
+                  .text = "Loss of log-probabilities for classes.",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .attrs = reduction_and({{"ignore_index", -100}}),
@@ -171,6 +173,9 @@ const Op kNllLoss{.name = "nll_loss",
 // The transpose of nll_loss, which is linear in the log-probabilities.
 const Op kNllLossGrad{
     .name = "nll_loss_grad",
+    .inputs = "grad target",
+    .text = "Gradient of nll_loss.",
+    .internal = true,
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = reduction_and({{"ignore_index", -100}, {"shape", std::vector<int64_t>{}}}),
@@ -188,6 +193,9 @@ const Op kNllLossGrad{
     }};
 
 const Op kCrossEntropy{.name = "cross_entropy",
+                       .inputs = "input target",
+                       .text = "Loss of scores for classes.",
+                       .internal = true,
                        .min_inputs = 2,
                        .max_inputs = 2,
                        .attrs = kCrossEntropyAttrs,
@@ -201,6 +209,9 @@ const Op kCrossEntropy{.name = "cross_entropy",
                        .samples = smoothed_classes};
 
 const Op kCrossEntropyGrad{.name = "cross_entropy_grad",
+                           .inputs = "grad input target",
+                           .text = "Gradient of cross_entropy.",
+                           .internal = true,
                            .min_inputs = 3,
                            .max_inputs = 3,
                            .attrs = kCrossEntropyAttrs,
@@ -218,6 +229,9 @@ const Op kCrossEntropyGrad{.name = "cross_entropy_grad",
 // The target is a distribution over the classes.
 const Op kSoftCrossEntropy{
     .name = "soft_cross_entropy",
+    .inputs = "input target",
+    .text = "Loss of scores for distributions over the classes.",
+    .internal = true,
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = reduction_and({{"label_smoothing", 0.0}}),
@@ -244,6 +258,8 @@ const Op kSoftCrossEntropy{
     }};
 
 const Op kMseLoss{.name = "mse_loss",
+                  .inputs = "input target",
+                  .text = "The mean (or sum) of squared differences.",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .attrs = reduction_and(),
@@ -255,6 +271,8 @@ const Op kMseLoss{.name = "mse_loss",
                   .samples = pairs};
 
 const Op kL1Loss{.name = "l1_loss",
+                 .inputs = "input target",
+                 .text = "The mean (or sum) of absolute differences.",
                  .min_inputs = 2,
                  .max_inputs = 2,
                  .attrs = reduction_and(),
@@ -266,6 +284,8 @@ const Op kL1Loss{.name = "l1_loss",
                  .samples = pairs};
 
 const Op kSmoothL1Loss{.name = "smooth_l1_loss",
+                       .inputs = "input target",
+                       .text = "Squared differences below beta (divided by it), absolute ones above.",
                        .min_inputs = 2,
                        .max_inputs = 2,
                        .attrs = reduction_and({{"beta", 1.0}}),
@@ -279,6 +299,8 @@ const Op kSmoothL1Loss{.name = "smooth_l1_loss",
                        .samples = pairs};
 
 const Op kHuberLoss{.name = "huber_loss",
+                    .inputs = "input target",
+                    .text = "Squared differences below delta, absolute ones (times delta) above.",
                     .min_inputs = 2,
                     .max_inputs = 2,
                     .attrs = reduction_and({{"delta", 1.0}}),
@@ -291,6 +313,8 @@ const Op kHuberLoss{.name = "huber_loss",
                     .samples = pairs};
 
 const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits",
+                                       .inputs = "input target",
+                                       .text = "Loss of scores for probabilities in [0, 1].",
                                        .min_inputs = 2,
                                        .max_inputs = 2,
                                        .attrs = reduction_and(),
@@ -303,6 +327,8 @@ const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits
 
 // target log(target) is 0 at 0.
 const Op kKlDiv{.name = "kl_div",
+                .inputs = "input target",
+                .text = "How far log-probabilities are from the probabilities target.",
                 .min_inputs = 2,
                 .max_inputs = 2,
                 .attrs = reduction_and(),

@@ -156,6 +156,8 @@ std::vector<Sample> linear_samples() {
 }  // namespace
 
 const Op kMatmul{.name = "matmul",
+                 .inputs = "input other",
+                 .text = "Matrix product; leading dimensions broadcast.",
                  .min_inputs = 2,
                  .max_inputs = 2,
                  .shape = matmul_spec,
@@ -176,6 +178,8 @@ const Op kMatmul{.name = "matmul",
                  }};
 
 const Op kLinear{.name = "linear",
+                 .inputs = "input weight bias",
+                 .text = "input weight^T + bias.",
                  .min_inputs = 2,
                  .max_inputs = 3,
                  .shape = linear_spec,
@@ -186,6 +190,8 @@ const Op kLinear{.name = "linear",
                  .samples = linear_samples};
 
 const Op kLinearRelu{.name = "linear_relu",
+                     .inputs = "input weight bias",
+                     .text = "relu of linear, in one pass.",
                      .min_inputs = 2,
                      .max_inputs = 3,
                      .shape = linear_spec,
@@ -197,6 +203,8 @@ const Op kLinearRelu{.name = "linear_relu",
                      .samples = linear_samples};
 
 const Op kLinearGelu{.name = "linear_gelu",
+                     .inputs = "input weight bias",
+                     .text = "gelu of linear, in one pass.",
                      .min_inputs = 2,
                      .max_inputs = 3,
                      .attrs = {{"slope", true}},
@@ -213,6 +221,8 @@ const Op kLinearGelu{.name = "linear_gelu",
                      }};
 
 const Op kLinearAdd{.name = "linear_add",
+                    .inputs = "input weight residual bias",
+                    .text = "linear plus residual, in one pass.",
                     .min_inputs = 3,
                     .max_inputs = 4,
                     .shape = linear_add_spec,
@@ -230,6 +240,9 @@ const Op kLinearAdd{.name = "linear_add",
                     }};
 
 const Op kLinearWeightGrad{.name = "linear_weight_grad",
+                           .inputs = "grad input",
+                           .text = "Gradients of linear's weight and bias.",
+                           .internal = true,
                            .min_inputs = 2,
                            .max_inputs = 2,
                            .attrs = {{"bias", true}},

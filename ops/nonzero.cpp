@@ -57,6 +57,7 @@ Tensor mask_of(const Shape& shape) { return gt(sample(shape, -1, 1, 2), Tensor::
 }  // namespace
 
 const Op kNonzero{.name = "nonzero",
+                  .text = "The places of the elements that are not 0: int64 [n, dimensions].",
                   .shape = nonzero_spec,
                   .cpu = cpu::nonzero,
                   .takes_half = true,
@@ -68,6 +69,8 @@ const Op kNonzero{.name = "nonzero",
                   }};
 
 const Op kMaskedSelect{.name = "masked_select",
+                       .inputs = "input mask",
+                       .text = "The elements where mask is true.",
                        .min_inputs = 2,
                        .max_inputs = 2,
                        .compose = selected,
@@ -80,6 +83,8 @@ const Op kMaskedSelect{.name = "masked_select",
                        }};
 
 const Op kTake{.name = "take",
+               .inputs = "input index",
+               .text = "The elements, numbered in row-major order, with the numbers index.",
                .min_inputs = 2,
                .max_inputs = 2,
                .compose = taken,
@@ -89,6 +94,7 @@ const Op kTake{.name = "take",
                }};
 
 const Op kBincount{.name = "bincount",
+                   .text = "How often each number from 0 on occurs.",
                    .attrs = {{"minlength", 0}},
                    .shape = bincount_spec,
                    .cpu = cpu::bincount,

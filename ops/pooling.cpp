@@ -85,6 +85,7 @@ std::vector<Sample> images() {
 }  // namespace
 
 const Op kMaxPool2d{.name = "max_pool2d",
+                    .text = "The largest element of each window of images.",
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
                     .cpu = cpu::max_pool2d,
@@ -97,6 +98,9 @@ const Op kMaxPool2d{.name = "max_pool2d",
 // Linear in g; which elements are largest does not change with x but at kinks.
 const Op kMaxPool2dGrad{
     .name = "max_pool2d_grad",
+    .inputs = "grad input",
+    .text = "Gradient of max_pool2d.",
+    .internal = true,
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = pool_attrs(),
@@ -112,6 +116,9 @@ const Op kMaxPool2dGrad{
     }};
 
 const Op kMaxPool2dPick{.name = "max_pool2d_pick",
+                        .inputs = "values input",
+                        .text = "The elements of values where input has its windows' largest.",
+                        .internal = true,
                         .min_inputs = 2,
                         .max_inputs = 2,
                         .attrs = pool_attrs(),
@@ -128,6 +135,7 @@ const Op kMaxPool2dPick{.name = "max_pool2d_pick",
                         }};
 
 const Op kAvgPool2d{.name = "avg_pool2d",
+                    .text = "The mean of each window of images.",
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
                     .cpu = cpu::avg_pool2d,
@@ -139,6 +147,9 @@ const Op kAvgPool2d{.name = "avg_pool2d",
                     .samples = images};
 
 const Op kAvgPool2dGrad{.name = "avg_pool2d_grad",
+                        .inputs = "grad",
+                        .text = "Gradient of avg_pool2d.",
+                        .internal = true,
                         .attrs = pool_attrs({{"input", Ints{}}}),
                         .shape = avg_grad_spec,
                         .cpu = cpu::avg_pool2d_grad,

@@ -141,6 +141,7 @@ Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", 
 }  // namespace
 
 const Op kSum{.name = "sum",
+              .text = "The sum over dim (none: all dimensions).",
               .attrs = dims_and_keepdim(),
               .shape = sum_spec,
               .cpu = cpu::sum,
@@ -148,6 +149,7 @@ const Op kSum{.name = "sum",
               .samples = over_dims};
 
 const Op kMean{.name = "mean",
+               .text = "The mean over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = floating_spec,
                .cpu = cpu::mean,
@@ -158,6 +160,7 @@ const Op kMean{.name = "mean",
                .samples = over_dims};
 
 const Op kAmax{.name = "amax",
+               .text = "The largest elements over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = extremum_spec,
                .cpu = cpu::amax,
@@ -167,6 +170,7 @@ const Op kAmax{.name = "amax",
                .widens_bool = true,
                .samples = over_dims};
 const Op kAmin{.name = "amin",
+               .text = "The smallest elements over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = extremum_spec,
                .cpu = cpu::amin,
@@ -177,6 +181,7 @@ const Op kAmin{.name = "amin",
                .samples = over_dims};
 
 const Op kLogsumexp{.name = "logsumexp",
+                    .text = "The logarithm of the sum of exp over dim (none: all dimensions).",
                     .attrs = dims_and_keepdim(),
                     .shape = floating_spec,
                     .cpu = cpu::logsumexp,
@@ -191,6 +196,7 @@ const Op kLogsumexp{.name = "logsumexp",
                     .samples = over_dims};
 
 const Op kVar{.name = "var",
+              .text = "The variance over dim (none: all dimensions).",
               .attrs = {{"dim", std::vector<int64_t>{}}, {"unbiased", true}, {"keepdim", false}},
               .shape = floating_spec,
               .cpu = cpu::var,
@@ -199,6 +205,7 @@ const Op kVar{.name = "var",
               .samples = over_dims};
 
 const Op kStd{.name = "std",
+              .text = "The standard deviation over dim (none: all dimensions).",
               .attrs = kVar.attrs,
               .shape = floating_spec,
               .cpu = cpu::stddev,
@@ -211,6 +218,7 @@ const Op kStd{.name = "std",
               .samples = over_dims};
 
 const Op kProd{.name = "prod",
+               .text = "The product over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = sum_spec,
                .cpu = cpu::prod,
@@ -232,6 +240,8 @@ const Op kProd{.name = "prod",
 
 const Op kArgmax{
     .name = "argmax",
+    .text = "The places of the largest elements along dim.",
+    .internal = true,
     .attrs = {{"dim", int64_t{-1}}, {"keepdim", false}},
     .shape = argmax_spec,
     .cpu = cpu::argmax,
@@ -241,6 +251,8 @@ const Op kArgmax{
     }};
 
 const Op kArgmin{.name = "argmin",
+                 .text = "The places of the smallest elements along dim.",
+                 .internal = true,
                  .attrs = kArgmax.attrs,
                  .shape = argmax_spec,
                  .cpu = cpu::argmin,
@@ -248,6 +260,7 @@ const Op kArgmin{.name = "argmin",
                  .samples = kArgmax.samples};
 
 const Op kNorm{.name = "norm",
+               .text = "The Euclidean norm of all elements.",
                .shape = [](const Call& c) -> Specs {
                  require_floating(c, c.in[0]);
                  return {{Shape{}, c.in[0].dtype()}};
@@ -266,6 +279,7 @@ const Op kNorm{.name = "norm",
 
 const Op kCumsum{
     .name = "cumsum",
+    .text = "Sums of the first elements along dim.",
     .attrs = {{"dim", int64_t{-1}}},
     .shape = cumsum_spec,
     .cpu = cpu::cumsum,

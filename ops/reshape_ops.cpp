@@ -82,17 +82,20 @@ Tensors repeated(const Call& c) {
 
 }  // namespace
 
-const Op kRoll{.name = "roll",
-               .attrs = {{"shifts", Ints{}}, {"dims", Ints{}}},
-               .compose = rolled,
-               .takes_half = true,
-               .samples = []() -> std::vector<Sample> {
-                 return {{{sample({3, 4})}, {{"shifts", Ints{1, -2}}, {"dims", Ints{0, -1}}}},
-                         {{sample({5})}, {{"shifts", Ints{12}}, {"dims", Ints{0}}}},
-                         {{sample({0, 2})}, {{"shifts", Ints{3}}, {"dims", Ints{0}}}}};
-               }};
+const Op kRoll{
+    .name = "roll",
+    .text = "Moves elements by shifts along dims; what leaves at the end comes in at the beginning.",
+    .attrs = {{"shifts", Ints{}}, {"dims", Ints{}}},
+    .compose = rolled,
+    .takes_half = true,
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({3, 4})}, {{"shifts", Ints{1, -2}}, {"dims", Ints{0, -1}}}},
+              {{sample({5})}, {{"shifts", Ints{12}}, {"dims", Ints{0}}}},
+              {{sample({0, 2})}, {{"shifts", Ints{3}}, {"dims", Ints{0}}}}};
+    }};
 
 const Op kRepeat{.name = "repeat",
+                 .text = "The tensor, repeats times along each dimension.",
                  .attrs = {{"repeats", Ints{}}},
                  .compose = repeated,
                  .takes_half = true,

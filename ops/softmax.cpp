@@ -46,6 +46,7 @@ const Attrs kDim{{"dim", int64_t{-1}}};
 
 const Op kSoftmax{
     .name = "softmax",
+    .text = "exp(x) divided by its sum along dim.",
     .attrs = kDim,
     .shape = softmax_spec,
     .cpu = cpu::softmax,
@@ -55,6 +56,9 @@ const Op kSoftmax{
 
 // y (g - sum(g y)): linear and symmetric in g.
 const Op kSoftmaxGrad{.name = "softmax_grad",
+                      .inputs = "grad result",
+                      .text = "Gradient of softmax from its result.",
+                      .internal = true,
                       .min_inputs = 2,
                       .max_inputs = 2,
                       .attrs = kDim,
@@ -72,6 +76,7 @@ const Op kSoftmaxGrad{.name = "softmax_grad",
                       .samples = gradients};
 
 const Op kLogSoftmax{.name = "log_softmax",
+                     .text = "The logarithm of softmax along dim.",
                      .attrs = kDim,
                      .shape = softmax_spec,
                      .cpu = cpu::log_softmax,
@@ -83,6 +88,9 @@ const Op kLogSoftmax{.name = "log_softmax",
 
 // g - exp(y) sum(g).
 const Op kLogSoftmaxGrad{.name = "log_softmax_grad",
+                         .inputs = "grad result",
+                         .text = "Gradient of log_softmax from its result.",
+                         .internal = true,
                          .min_inputs = 2,
                          .max_inputs = 2,
                          .attrs = kDim,

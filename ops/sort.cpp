@@ -39,6 +39,7 @@ Sorted both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
 }  // namespace
 
 const Op kSort{.name = "sort",
+               .text = "The elements in order along dim, and where they were.",
                .attrs = {{"dim", -1}, {"descending", false}},
                .shape = sort_spec,
                .cpu = cpu::sort,
@@ -53,6 +54,7 @@ const Op kSort{.name = "sort",
                }};
 
 const Op kArgsort{.name = "argsort",
+                  .text = "Where the elements were that sort puts in order along dim.",
                   .attrs = {{"dim", -1}, {"descending", false}},
                   .compose = [](const Call& c) -> Tensors { return {apply(kSort, c.in, c.attrs)[1]}; },
                   .takes_half = true,
@@ -61,6 +63,7 @@ const Op kArgsort{.name = "argsort",
                   }};
 
 const Op kTopk{.name = "topk",
+               .text = "The k largest (or smallest) elements along dim, and where they were.",
                .attrs = {{"k", 1}, {"dim", -1}, {"largest", true}},
                .shape = topk_spec,
                .cpu = cpu::topk,

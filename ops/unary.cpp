@@ -28,11 +28,13 @@ Scalar rounded(const Scalar& bound, DType dtype) {
 }  // namespace
 
 const Op kNeg{.name = "neg",
+              .text = "The negative of each element.",
               .shape = numeric_unary,
               .cpu = cpu::neg,
               .gradient = [](const Backward& b) -> Tensors { return {neg(b.grads[0])}; },
               .samples = any};
 const Op kAbs{.name = "abs",
+              .text = "The absolute value of each element.",
               .shape = numeric_unary,
               .cpu = cpu::abs,
               .saves_inputs = 1,
@@ -40,26 +42,45 @@ const Op kAbs{.name = "abs",
               .samples = any};
 const Op kSquare{
     .name = "square",
+    .text = "The square of each element.",
     .shape = numeric_unary,
     .cpu = cpu::square,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], 2.0), b.in[0])}; },
     .samples = any};
 const Op kSign{.name = "sign",
+               .text = "-1, 0 or 1 of each element.",
                .shape = same_spec,
                .cpu = cpu::sign,
                .gradient = no_slope,
                .widens_bool = true,
                .samples = any};
-const Op kFloor{
-    .name = "floor", .shape = numeric_unary, .cpu = cpu::floor, .gradient = no_slope, .samples = any};
-const Op kCeil{
-    .name = "ceil", .shape = numeric_unary, .cpu = cpu::ceil, .gradient = no_slope, .samples = any};
-const Op kRound{
-    .name = "round", .shape = numeric_unary, .cpu = cpu::round, .gradient = no_slope, .samples = any};
-const Op kTrunc{
-    .name = "trunc", .shape = numeric_unary, .cpu = cpu::trunc, .gradient = no_slope, .samples = any};
+const Op kFloor{.name = "floor",
+                .text = "Each element, rounded down.",
+                .shape = numeric_unary,
+                .cpu = cpu::floor,
+                .gradient = no_slope,
+                .samples = any};
+const Op kCeil{.name = "ceil",
+               .text = "Each element, rounded up.",
+               .shape = numeric_unary,
+               .cpu = cpu::ceil,
+               .gradient = no_slope,
+               .samples = any};
+const Op kRound{.name = "round",
+                .text = "Each element, rounded to the nearest whole number, an even one of two.",
+                .shape = numeric_unary,
+                .cpu = cpu::round,
+                .gradient = no_slope,
+                .samples = any};
+const Op kTrunc{.name = "trunc",
+                .text = "Each element without its fraction.",
+                .shape = numeric_unary,
+                .cpu = cpu::trunc,
+                .gradient = no_slope,
+                .samples = any};
 const Op kExp{.name = "exp",
+              .text = "e to the power of each element.",
               .shape = floating_unary,
               .cpu = cpu::exp,
               .saves_outputs = 1,
@@ -67,6 +88,7 @@ const Op kExp{.name = "exp",
               .promotes = Promotion::floating,
               .samples = any};
 const Op kExpm1{.name = "expm1",
+                .text = "exp(x) - 1 of each element, exact near 0.",
                 .shape = floating_unary,
                 .cpu = cpu::expm1,
                 .saves_outputs = 1,
@@ -74,6 +96,7 @@ const Op kExpm1{.name = "expm1",
                 .promotes = Promotion::floating,
                 .samples = any};
 const Op kLog2{.name = "log2",
+               .text = "The logarithm of each element to base 2.",
                .shape = floating_unary,
                .cpu = cpu::log2,
                .saves_inputs = 1,
@@ -83,6 +106,7 @@ const Op kLog2{.name = "log2",
                .promotes = Promotion::floating,
                .samples = positive};
 const Op kLog{.name = "log",
+              .text = "The natural logarithm of each element.",
               .shape = floating_unary,
               .cpu = cpu::log,
               .saves_inputs = 1,
@@ -90,6 +114,7 @@ const Op kLog{.name = "log",
               .promotes = Promotion::floating,
               .samples = positive};
 const Op kLog1p{.name = "log1p",
+                .text = "log(1 + x) of each element, exact near 0.",
                 .shape = floating_unary,
                 .cpu = cpu::log1p,
                 .saves_inputs = 1,
@@ -97,6 +122,7 @@ const Op kLog1p{.name = "log1p",
                 .promotes = Promotion::floating,
                 .samples = positive};
 const Op kSqrt{.name = "sqrt",
+               .text = "The square root of each element.",
                .shape = floating_unary,
                .cpu = cpu::sqrt,
                .saves_outputs = 1,
@@ -105,6 +131,7 @@ const Op kSqrt{.name = "sqrt",
                .samples = positive};
 const Op kRsqrt{
     .name = "rsqrt",
+    .text = "1 / sqrt(x) of each element.",
     .shape = floating_unary,
     .cpu = cpu::rsqrt,
     .saves_outputs = 1,
@@ -113,6 +140,7 @@ const Op kRsqrt{
     .samples = positive};
 const Op kReciprocal{
     .name = "reciprocal",
+    .text = "1 / x of each element.",
     .shape = floating_unary,
     .cpu = cpu::reciprocal,
     .saves_outputs = 1,
@@ -120,6 +148,7 @@ const Op kReciprocal{
     .promotes = Promotion::floating,
     .samples = positive};
 const Op kSin{.name = "sin",
+              .text = "The sine of each element.",
               .shape = floating_unary,
               .cpu = cpu::sin,
               .saves_inputs = 1,
@@ -127,6 +156,7 @@ const Op kSin{.name = "sin",
               .promotes = Promotion::floating,
               .samples = any};
 const Op kCos{.name = "cos",
+              .text = "The cosine of each element.",
               .shape = floating_unary,
               .cpu = cpu::cos,
               .saves_inputs = 1,
@@ -134,6 +164,7 @@ const Op kCos{.name = "cos",
               .promotes = Promotion::floating,
               .samples = any};
 const Op kErf{.name = "erf",
+              .text = "The error function of each element.",
               .shape = floating_unary,
               .cpu = cpu::erf,
               .saves_inputs = 1,
@@ -144,6 +175,8 @@ const Op kErf{.name = "erf",
               .samples = any};
 const Op kClamp{
     .name = "clamp",
+    .text = "Limits the elements to [min, max].",
+    .internal = true,
     .attrs = {{"min", Scalar(-kInf)}, {"max", Scalar(kInf)}, {"has_min", true}, {"has_max", true}},
     .shape = numeric_unary,
     .cpu = cpu::clamp,

@@ -211,6 +211,7 @@ constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 const Op kTranspose{.name = "transpose",
+                    .text = "Two dimensions swapped. A view.",
                     .attrs = {{"dim0", 0}, {"dim1", 1}},
                     .view = transpose_view,
                     .gradient = [](const Backward& b) -> Tensors {
@@ -221,6 +222,7 @@ const Op kTranspose{.name = "transpose",
                     }};
 
 const Op kPermute{.name = "permute",
+                  .text = "The dimensions in another order. A view.",
                   .attrs = {{"dims", Ints{}}},
                   .view = permute_view,
                   .gradient = [](const Backward& b) -> Tensors {
@@ -235,6 +237,7 @@ const Op kPermute{.name = "permute",
                   }};
 
 const Op kReshape{.name = "reshape",
+                  .text = "The elements in another shape; one size may be -1.",
                   .attrs = {{"shape", Ints{}}},
                   .view = reshape_view,
                   .gradient = reshaped_back,
@@ -244,6 +247,7 @@ const Op kReshape{.name = "reshape",
                   }};
 
 const Op kExpand{.name = "expand",
+                 .text = "Dimensions of size 1 repeated without a copy. A view.",
                  .attrs = {{"shape", Ints{}}},
                  .view = expand_view,
                  .gradient = [](const Backward& b) -> Tensors { return {sum_to(b.grads[0], b.shape(0))}; },
@@ -253,6 +257,7 @@ const Op kExpand{.name = "expand",
                  }};
 
 const Op kSlice{.name = "slice",
+                .text = "The elements start, start + step, ... before stop along dim. A view.",
                 .attrs = {{"dim", 0}, {"start", 0}, {"stop", kEnd}, {"step", 1}},
                 .view = slice_view,
                 .gradient = [](const Backward& b) -> Tensors {
@@ -267,6 +272,9 @@ const Op kSlice{.name = "slice",
 
 const Op kSliceGrad{
     .name = "slice_grad",
+    .inputs = "grad",
+    .text = "Gradient of slice.",
+    .internal = true,
     .attrs = {{"dim", 0}, {"start", 0}, {"stop", kEnd}, {"step", 1}, {"shape", Ints{}}},
     .shape = slice_grad_spec,
     .cpu = cpu::slice_grad,
@@ -280,6 +288,8 @@ const Op kSliceGrad{
     }};
 
 const Op kSqueeze{.name = "squeeze",
+                  .text = "Without dimension dim, if it has size 1.",
+                  .internal = true,
                   .attrs = {{"dim", 0}},
                   .view = squeeze_view,
                   .gradient = reshaped_back,
@@ -288,6 +298,7 @@ const Op kSqueeze{.name = "squeeze",
                   }};
 
 const Op kUnsqueeze{.name = "unsqueeze",
+                    .text = "With a dimension of size 1 before dim. A view.",
                     .attrs = {{"dim", 0}},
                     .view = unsqueeze_view,
                     .gradient = reshaped_back,
@@ -296,6 +307,7 @@ const Op kUnsqueeze{.name = "unsqueeze",
                     }};
 
 const Op kClone{.name = "clone",
+                .text = "A contiguous copy.",
                 .shape = same_spec,
                 .cpu = cpu::clone,
                 .gradient = [](const Backward& b) -> Tensors { return {b.grads[0]}; },
@@ -305,6 +317,7 @@ const Op kClone{.name = "clone",
                 }};
 
 const Op kTo{.name = "to",
+             .text = "The elements as another dtype, given by its name.",
              .attrs = {{"dtype", "float32"}},
              .shape = to_spec,
              .cpu = cpu::to,
@@ -316,6 +329,7 @@ const Op kTo{.name = "to",
 
 const Op kFlip{
     .name = "flip",
+    .text = "The elements in reverse order along dims.",
     .attrs = {{"dims", Ints{}}},
     .shape = flip_spec,
     .cpu = cpu::flip,
@@ -327,6 +341,7 @@ const Op kFlip{
 
 const Op kTril{
     .name = "tril",
+    .text = "What is on and below the diagonal, and zeros above.",
     .attrs = {{"diagonal", 0}},
     .shape = tril_spec,
     .cpu = cpu::tril,
@@ -338,6 +353,7 @@ const Op kTril{
 
 const Op kTriu{
     .name = "triu",
+    .text = "What is on and above the diagonal, and zeros below.",
     .attrs = {{"diagonal", 0}},
     .shape = tril_spec,
     .cpu = cpu::triu,

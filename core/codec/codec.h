@@ -149,6 +149,21 @@ struct Codec<DType> {
     throw_invalid("expected the name of a dtype (" + known + "), got \"" + text + "\"");
   }
 };
+/// A number of any kind travels as the bool, int64 or double that it is.
+template <>
+struct Codec<Scalar> {
+  static std::string name() { return "number"; }
+  static Value to(const Scalar& x) {
+    if (x.is_boolean()) return x.to<bool>();
+    return x.is_floating() ? Value(x.to<double>()) : Value(x.to<int64_t>());
+  }
+  static Scalar from(const Value& v) {
+    if (const auto* flag = v.get_if<bool>()) return *flag;
+    if (const auto* whole = v.get_if<int64_t>()) return *whole;
+    if (const auto* real = v.get_if<double>()) return *real;
+    internal::mismatch(name(), v);
+  }
+};
 /// A shape travels as the list of its sizes; one number is a shape of one dimension.
 template <>
 struct Codec<Shape> {

@@ -81,6 +81,12 @@ using GradientRule = Tensors(const Backward&);
 /// A record. Exactly one of cpu (with shape), view and compose is set. Records are constants of the program.
 struct Op {
   const char* name;
+  /// Names of the inputs, apart by spaces, as PyTorch has them: "input weight bias". Of any number of inputs
+  /// one name for all: "tensors".
+  const char* inputs = "input";
+  const char* text = "";  ///< one line: what it gives
+  /// Not to be called by name: it helps others, or a function has its name (ops/catalog.h).
+  bool internal = false;
   int min_inputs = 1, max_inputs = 1;  ///< max_inputs -1: any number
   Attrs attrs = {};                    ///< names and defaults, in order
   ShapeRule* shape = nullptr;

@@ -1,6 +1,7 @@
 // Walks the list of operators: every one is checked against its own rules on its sample inputs.
 #include <catch2/catch.hpp>
 #include <set>
+#include <sstream>
 
 #include "autograd/engine.h"
 #include "core/base/error.h"
@@ -334,6 +335,19 @@ TEST_CASE("nothing is recorded without a gradient to compute, and nothing leaks"
   const size_t before = allocator_stats().in_use;
   for_each_sample([](const Op& op, const Sample& s) { run(op, leaves(s.inputs), s.attrs, true); });
   CHECK(allocator_stats().in_use == before);
+}
+
+TEST_CASE("every operator has a line of text and a name for each input") {
+  for (const Op* op : ops::all_ops()) {
+    INFO(op->name);
+    const std::string text = op->text, names = op->inputs;
+    CHECK((!text.empty() && text.back() == '.' && text.find('\n') == std::string::npos));
+    std::set<std::string> distinct;
+    std::istringstream in(names);
+    for (std::string name; in >> name;) CHECK(distinct.insert(name).second);
+    CHECK(static_cast<int>(distinct.size()) == std::max(op->max_inputs, 1));
+    for (const ops::Attr& attr : op->attrs.list()) CHECK(distinct.count(std::string(attr.name)) == 0);
+  }
 }
 
 }  // namespace

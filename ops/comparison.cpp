@@ -1,0 +1,164 @@
+// Comparisons, and where.
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "ops/arithmetic.h"
+#include "ops/cpu/kernels.h"
+#include "ops/dispatch/promote.h"
+#include "ops/gradient_rules.h"
+#include "ops/view.h"
+
+namespace troupe::ops {
+namespace {
+
+std::vector<Sample> two_any() {
+  return {{{sample({3, 4}), sample({3, 4}, -2, 2, 1)}},
+          {{sample({3, 1}), sample({2, 1, 4}, -2, 2, 1)}},
+          {{sample({}), sample({2, 3}, -2, 2, 1)}},
+          {{sample({3, 0}), sample({1}, -2, 2, 1)}}};
+}
+
+Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype()); }
+
+// A number that the dtype does not have must not become one that it has.
+Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
+  if (a.defined() && is_narrow_integer(a.dtype()) && !value.is_floating()) {
+    const int64_t held =
+        visit_dtype(a.dtype(), [&](auto zero) { return static_cast<int64_t>(value.to<decltype(zero)>()); });
+    if (held != value.to<int64_t>())
+      throw_invalid(fmt::format("[{}] {} is beyond what {} holds; use .to(int64)", op.name, value.str(),
+                                name(a.dtype())));
+  }
+  if (!a.defined()) return apply1(op, {a, a});
+  const DType t = result_type(a, value);
+  return apply1(op, {to(a, t), wrapped(value, t)});
+}
+
+Specs where_spec(const Call& c) {
+  if (c.in[0].dtype() != boolean) reject(c, "the condition must be bool, got " + c.in[0].str());
+  require_same_dtype(c, 1);
+  return {{broadcast(c.in[0].shape(), broadcast(c.in[1].shape(), c.in[2].shape(), c.name()), c.name()),
+           c.in[1].dtype()}};
+}
+
+}  // namespace
+
+const Op kEq{.name = "eq",
+             .inputs = "input other",
+             .text = "Whether the elements of two tensors are equal.",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::eq,
+             .takes_half = true,
+             .promotes = Promotion::common,
+             .samples = two_any};
+const Op kNe{.name = "ne",
+             .inputs = "input other",
+             .text = "Whether the elements of two tensors differ.",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::ne,
+             .takes_half = true,
+             .promotes = Promotion::common,
+             .samples = two_any};
+const Op kLt{.name = "lt",
+             .inputs = "input other",
+             .text = "Whether the elements of input are smaller.",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::lt,
+             .takes_half = true,
+             .promotes = Promotion::common,
+             .samples = two_any};
+const Op kLe{.name = "le",
+             .inputs = "input other",
+             .text = "Whether the elements of input are smaller or equal.",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::le,
+             .takes_half = true,
+             .promotes = Promotion::common,
+             .samples = two_any};
+const Op kGt{.name = "gt",
+             .inputs = "input other",
+             .text = "Whether the elements of input are larger.",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::gt,
+             .takes_half = true,
+             .promotes = Promotion::common,
+             .samples = two_any};
+const Op kGe{.name = "ge",
+             .inputs = "input other",
+             .text = "Whether the elements of input are larger or equal.",
+             .min_inputs = 2,
+             .max_inputs = 2,
+             .shape = comparison,
+             .cpu = cpu::ge,
+             .takes_half = true,
+             .promotes = Promotion::common,
+             .samples = two_any};
+
+const Op kWhere{.name = "where",
+                .inputs = "condition input other",
+                .text = "input where condition is true, else other.",
+                .min_inputs = 3,
+                .max_inputs = 3,
+                .shape = where_spec,
+                .cpu = cpu::where,
+                .saves_inputs = 1,
+                .gradient = [](const Backward& b) -> Tensors {
+                  const Tensor zero = zero_like(b.grads[0]);
+                  Tensors out(3);
+                  if (b.needs(1)) out[1] = sum_to(where(b.in[0], b.grads[0], zero), b.shape(1));
+                  if (b.needs(2)) out[2] = sum_to(where(b.in[0], zero, b.grads[0]), b.shape(2));
+                  return out;
+                },
+                .takes_half = true,
+                .promotes = Promotion::common,
+                .promotes_from = 1,
+                .samples = []() -> std::vector<Sample> {
+                  const Tensor condition = gt(sample({3, 4}, -1, 1, 2), Tensor::scalar(0, float64));
+                  return {{{condition, sample({3, 4}), sample({4}, -2, 2, 1)}},
+                          {{condition, sample({3, 1}), sample({}, -2, 2, 1)}}};
+                }};
+
+Tensor eq(const Tensor& a, const Tensor& b) { return apply1(kEq, {a, b}); }
+Tensor ne(const Tensor& a, const Tensor& b) { return apply1(kNe, {a, b}); }
+Tensor lt(const Tensor& a, const Tensor& b) { return apply1(kLt, {a, b}); }
+Tensor le(const Tensor& a, const Tensor& b) { return apply1(kLe, {a, b}); }
+Tensor gt(const Tensor& a, const Tensor& b) { return apply1(kGt, {a, b}); }
+Tensor ge(const Tensor& a, const Tensor& b) { return apply1(kGe, {a, b}); }
+Tensor eq(const Tensor& a, Scalar value) { return compared(kEq, a, value); }
+Tensor ne(const Tensor& a, Scalar value) { return compared(kNe, a, value); }
+Tensor lt(const Tensor& a, Scalar value) { return compared(kLt, a, value); }
+Tensor le(const Tensor& a, Scalar value) { return compared(kLe, a, value); }
+Tensor gt(const Tensor& a, Scalar value) { return compared(kGt, a, value); }
+Tensor ge(const Tensor& a, Scalar value) { return compared(kGe, a, value); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return apply1(kWhere, {condition, a, b});
+}
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
+  if (!a.defined()) return where(condition, a, a);
+  const DType t = result_type(a, b);
+  return where(condition, to(a, t), Tensor::scalar(b, t));
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
+  if (!b.defined()) return where(condition, b, b);
+  const DType t = result_type(b, a);
+  return where(condition, Tensor::scalar(a, t), to(b, t));
+}
+Tensor where(const Tensor& condition, Scalar a, Scalar b) {
+  ResultType type;
+  type.add(a);
+  type.add(b);
+  return where(condition, Tensor::scalar(a, type.get()), Tensor::scalar(b, type.get()));
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,197 @@
+// Operators and functions by name: their entries, each function once, and what PyTorch programs call.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ops/catalog.h"
+#include "ops/ops.h"
+#include "tests/support/error_of.h"
+#include "tests/support/places.h"
+
+using namespace troupe;
+using Catch::Contains;
+using testing::error_of;
+
+namespace {
+
+const Maker<Value>& function(const std::string& name) {
+  for (const auto& f : ops::functions())
+    if (f.name == name) return f;
+  FAIL("no function " << name);
+  std::abort();
+}
+Tensor call(const std::string& name, ValueList positional, ValueMap named = {}) {
+  return *function(name)(std::move(positional), std::move(named)).get_if<Tensor>();
+}
+std::string signature(const std::string& op) { return ops::entry_of(*ops::find_op(op)).signature(); }
+
+using Numbers = std::vector<double>;
+Numbers numbers(const Tensor& t) { return t.to_vector<double>(); }
+
+Tensor x() { return Tensor::of<double>({3, 1, 2, 6, 5, 4}, {2, 3}); }
+Tensor mask() { return ops::gt(x(), 3); }
+
+/// A call, the shape of its first result, and, where they are easy to say, the elements.
+struct Trial {
+  std::string name;
+  ValueList positional;
+  ValueMap named;
+  Shape shape;
+  Numbers elements = {};
+};
+
+Value list(std::initializer_list<int64_t> values) { return ValueList(values.begin(), values.end()); }
+
+std::vector<Trial> trials() {
+  const int64_t zero = 0, one = 1, two = 2, three = 3;
+  const Tensor ones = Tensor::full({2, 3}, 1, float64), vector = Tensor::of<double>({1, 2});
+  return {{"view", {x(), list({3, -1})}, {}, {3, 2}, {3, 1, 2, 6, 5, 4}},
+          {"view", {x(), int64_t{6}}, {}, {6}},
+          {"flatten", {x()}, {}, {6}},
+          {"select", {x(), zero, one}, {}, {3}, {6, 5, 4}},
+          {"narrow", {x()}, {{"dim", one}, {"start", one}, {"length", two}}, {2, 2}, {1, 2, 5, 4}},
+          {"unbind", {x()}, {}, {3}, {3, 1, 2}},
+          {"squeeze", {ops::unsqueeze(x(), 0)}, {}, {2, 3}},
+          {"squeeze", {ops::unsqueeze(x(), 0)}, {{"dim", one}}, {1, 2, 3}},
+          {"movedim", {x(), zero, one}, {}, {3, 2}, {3, 6, 1, 5, 2, 4}},
+          {"t", {x()}, {}, {3, 2}},
+          {"split", {x(), two, one}, {}, {2, 2}, {3, 1, 6, 5}},
+          {"split", {x(), list({1, 2}), one}, {}, {2, 1}, {3, 6}},
+          {"chunk", {x(), two}, {}, {1, 3}},
+          {"contiguous", {ops::t(x())}, {}, {3, 2}},
+          {"detach", {x()}, {}, {2, 3}},
+          {"cat", ValueList(1, ValueList{x(), x()}), {{"dim", one}}, {2, 6}},
+          {"diff", {x()}, {}, {2, 2}, {-2, 1, -1, -1}},
+          {"max", {x()}, {}, {}, {6}},
+          {"max", {x()}, {{"dim", one}}, {2}, {3, 6}},
+          {"min", {x(), zero, true}, {}, {1, 3}, {3, 1, 2}},
+          {"median", {x()}, {}, {}, {3}},
+          {"argmax", {x()}, {}, {}, {3}},
+          {"argmin", {x(), one}, {}, {2}, {1, 2}},
+          {"count_nonzero", {x()}, {{"dim", one}}, {2}, {3, 3}},
+          {"clamp", {x()}, {{"min", 2.5}}, {2, 3}, {3, 2.5, 2.5, 6, 5, 4}},
+          {"outer", {vector, vector}, {}, {2, 2}, {1, 2, 2, 4}},
+          {"dropout", {x(), 0.0}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
+          {"cross_entropy", {x(), Tensor::of<int64_t>({0, 1})}, {}, {}},
+          {"cross_entropy", {x(), ops::softmax(x(), 1)}, {{"reduction", std::string("none")}}, {2}},
+          {"layer_norm", {x(), three}, {}, {2, 3}},
+          {"layer_norm", {x(), list({3})}, {{"bias", Tensor::full({3}, 9, float64)}}, {2, 3}},
+          {"zeros", {list({2})}, {}, {2}, {0, 0}},
+          {"ones", {two}, {{"dtype", std::string("int64")}}, {2}, {1, 1}},
+          {"full", {ValueList(), 2.5}, {}, {}, {2.5}},
+          {"rand", {list({4, 2})}, {}, {4, 2}},
+          {"randn", {list({4, 2}), std::string("float64")}, {}, {4, 2}},
+          {"randperm", {three}, {}, {3}},
+          {"manual_seed", {three}, {}, {}},
+          {"add_", {x(), ones}, {{"alpha", 2.0}}, {2, 3}, {5, 3, 4, 8, 7, 6}},
+          {"add_", {x(), one}, {}, {2, 3}, {4, 2, 3, 7, 6, 5}},
+          {"sub_", {x(), one, 2.0}, {}, {2, 3}, {1, -1, 0, 4, 3, 2}},
+          {"mul_", {x(), two}, {}, {2, 3}, {6, 2, 4, 12, 10, 8}},
+          {"div_", {x(), ones}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
+          {"pow_", {x(), two}, {}, {2, 3}, {9, 1, 4, 36, 25, 16}},
+          {"fill_", {x(), 1.5}, {}, {2, 3}, {1.5, 1.5, 1.5, 1.5, 1.5, 1.5}},
+          {"copy_", {x(), ones}, {}, {2, 3}, {1, 1, 1, 1, 1, 1}},
+          {"zero_", {x()}, {}, {2, 3}, {0, 0, 0, 0, 0, 0}},
+          {"clamp_", {x(), two, three}, {}, {2, 3}, {3, 2, 2, 3, 3, 3}},
+          {"maximum_", {x(), ops::mul(ones, 4)}, {}, {2, 3}, {4, 4, 4, 6, 5, 4}},
+          {"minimum_", {x(), ones}, {}, {2, 3}, {1, 1, 1, 1, 1, 1}},
+          {"addcmul_", {x(), ones, ones}, {{"value", two}}, {2, 3}, {5, 3, 4, 8, 7, 6}},
+          {"addcdiv_", {x(), ones, ones}, {}, {2, 3}, {4, 2, 3, 7, 6, 5}},
+          {"lerp_", {x(), ones, 1.0}, {}, {2, 3}, {1, 1, 1, 1, 1, 1}},
+          {"masked_fill_", {x(), mask(), zero}, {}, {2, 3}, {3, 1, 2, 0, 0, 0}},
+          {"neg_", {x()}, {}, {2, 3}, {-3, -1, -2, -6, -5, -4}},
+          {"square_", {x()}, {}, {2, 3}, {9, 1, 4, 36, 25, 16}}};
+}
+
+}  // namespace
+
+TEST_CASE("an operator's entry has its inputs, its attributes and their defaults") {
+  CHECK(signature("linear") == "linear(input: tensor, weight: tensor, bias: tensor = none) -> tensor");
+  CHECK(signature("conv2d") ==
+        "conv2d(input: tensor, weight: tensor, bias: tensor = none, stride: list of int64 = [1], padding: "
+        "list of int64 "
+        "= [0], dilation: list of int64 = [1], groups: int64 = 1) -> tensor");
+  CHECK(signature("concat") == "concat(tensors: list of tensor, dim: int64 = 0) -> tensor");
+  CHECK(signature("masked_fill") == "masked_fill(input: tensor, mask: tensor, value: number = 0) -> tensor");
+  CHECK(signature("to") == "to(input: tensor, dtype: string = \"float32\") -> tensor");
+  CHECK(signature("cumsum") == "cumsum(input: tensor, dim: int64 = -1) -> tensor");
+  CHECK(signature("gelu") == "gelu(input: tensor, approximate: string = \"none\") -> tensor");
+}
+
+TEST_CASE("every function of the table runs by name") {
+  std::set<std::string> tried;
+  for (const Trial& t : trials()) {
+    INFO(t.name);
+    tried.insert(t.name);
+    Value result = function(t.name)(t.positional, t.named);
+    if (t.name == "manual_seed") {
+      CHECK(result.is_null());
+      continue;
+    }
+    if (auto* several = result.get_if<ValueList>()) result = Value((*several)[0]);
+    const Tensor* got = result.get_if<Tensor>();
+    REQUIRE(got);
+    CHECK(got->shape() == t.shape);
+    if (!t.elements.empty()) CHECK(numbers(*got) == t.elements);
+  }
+  std::set<std::string> names;
+  for (const auto& f : ops::functions()) {
+    INFO(f.signature());
+    CHECK(names.insert(f.name).second);
+    CHECK((!f.text.empty() && f.text.back() == '.'));
+    const ops::Op* op = ops::find_op(f.name);
+    CHECK((!op || op->internal));
+    if (tried.count(f.name)) continue;
+    // What is left are functions of one tensor, in place.
+    REQUIRE(f.name.ends_with("_"));
+    const Tensor t = x();
+    CHECK(call(f.name, {t}).same_as(t));
+    CHECK(numbers(t) == numbers(ops::apply1(*ops::find_op(f.name.substr(0, f.name.size() - 1)), {x()})));
+  }
+}
+
+TEST_CASE("operators that are not to be called by name have a function, or none that programs know") {
+  std::set<std::string> functions, helpers;
+  for (const auto& f : ops::functions()) functions.insert(f.name);
+  for (const ops::Op* op : ops::all_ops())
+    if (op->internal && !functions.count(op->name)) helpers.insert(op->name);
+  for (const std::string& name : helpers) {
+    INFO(name);
+    const bool helper = name.find("_grad") != std::string::npos || name.ends_with("_scalar") ||
+                        name.starts_with("channel_") || name.ends_with("_along") || name.ends_with("_pick");
+    CHECK((helper || name == "attention" || name == "index_add" || name == "soft_cross_entropy"));
+  }
+}
+
+TEST_CASE("what PyTorch programs call is found by name") {
+  std::ifstream in(std::string(testing::kOracleFolder) + "/programs.json");
+  const auto all = nlohmann::json::parse(in);
+  std::set<std::string> functions, missing;
+  for (const auto& f : ops::functions()) functions.insert(f.name);
+  for (const auto& program : all.at("programs"))
+    for (const auto& statement : program.at("body")) {
+      if (!statement.contains("op")) continue;
+      const std::string name = statement.at("op");
+      const ops::Op* op = ops::find_op(name);
+      if (!functions.count(name) && !(op && !op->internal)) missing.insert(name);
+    }
+  CHECK(missing == std::set<std::string>{"getitem", "setitem"});
+}
+
+TEST_CASE("arguments that do not fit a function are refused with its signature") {
+  const auto said = [](auto f) { return error_of(f).message(); };
+  CHECK(said([] { function("narrow")({x()}); }) ==
+        "narrow needs \"dim\": narrow(input: tensor, dim: int64, start: int64, length: int64) -> tensor");
+  CHECK_THAT(said([] {
+               function("add_")({x(), std::string("a")});
+             }),
+             Contains("add_: other: expected tensor or number, got string"));
+  CHECK_THAT(said([] { function("zeros")({ValueList{true}}); }),
+             Contains("zeros: shape: expected list of int64"));
+  CHECK_THAT(said([] {
+               function("layer_norm")({x(), int64_t{2}}, {{"weight", Tensor::full({3}, 1, float64)}});
+             }),
+             Contains("[layer_norm] weight must be [2]"));
+  CHECK_THAT(said([] { function("max")({x()}, {{"keepdim", true}}); }), Contains("keepdim needs dim"));
+}
