@@ -6,6 +6,7 @@ namespace troupe::optim {
 
 struct AdamOptions {
   static constexpr const char* kName = "adam";
+  static constexpr const char* kText = "Adam, with weight decay as part of the gradient.";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool amsgrad = false;   ///< divide by the largest second moment so far
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
@@ -23,6 +24,7 @@ struct AdamOptions {
 
 struct AdamWOptions {
   static constexpr const char* kName = "adamw";
+  static constexpr const char* kText = "Adam with decoupled weight decay.";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1

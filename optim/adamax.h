@@ -6,6 +6,7 @@ namespace troupe::optim {
 
 struct AdamaxOptions {
   static constexpr const char* kName = "adamax";
+  static constexpr const char* kText = "Adam by the largest gradients.";
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 

@@ -3,24 +3,30 @@
 
 #include <type_traits>
 
+#include "optim/catalog.h"
 #include "optim/optim.h"
 
 namespace troupe::optim {
 namespace {
+
+// All of them: calls f(std::type_identity<O>()) for each type of optimizer.
+template <class F>
+void for_each_optimizer(F&& f) {
+  const auto all = [&]<class... O>(std::type_identity<O>... types) { (f(types), ...); };
+  all(std::type_identity<SGD>(), std::type_identity<Adam>(), std::type_identity<AdamW>(),
+      std::type_identity<Adamax>(), std::type_identity<RMSprop>(), std::type_identity<Rprop>(),
+      std::type_identity<Adagrad>(), std::type_identity<Adadelta>(), std::type_identity<LAMB>());
+}
 
 // What `f` gives for the optimizer type of that name.
 template <class F>
 std::unique_ptr<Optimizer> of_name(const std::string& name, F&& f) {
   std::unique_ptr<Optimizer> made;
   std::vector<std::string> known;
-  const auto try_one = [&]<class O>(std::type_identity<O> type) {
+  for_each_optimizer([&]<class O>(std::type_identity<O> type) {
     known.push_back(O::kName);
     if (!made && name == O::kName) made = f(type);
-  };
-  const auto try_all = [&]<class... O>(std::type_identity<O>... types) { (try_one(types), ...); };
-  try_all(std::type_identity<SGD>(), std::type_identity<Adam>(), std::type_identity<AdamW>(),
-          std::type_identity<Adamax>(), std::type_identity<RMSprop>(), std::type_identity<Rprop>(),
-          std::type_identity<Adagrad>(), std::type_identity<Adadelta>(), std::type_identity<LAMB>());
+  });
   if (made) return made;
   const std::string near = nearest(name, known);
   throw_invalid(fmt::format(
@@ -28,7 +34,28 @@ std::unique_ptr<Optimizer> of_name(const std::string& name, F&& f) {
       near.empty() ? fmt::format("known: {}", fmt::join(known, ", ")) : "did you mean \"" + near + "\"?"));
 }
 
+// What the fields of its options say.
+template <class Options>
+Entry entry_of(const Options& options) {
+  Entry out{Options::kName, Options::kText, {}};
+  Options::fields(options, [&](const char* name, const auto& value, auto...) {
+    using T = std::decay_t<decltype(value)>;
+    out.parameters.push_back({name, Codec<T>::name(), Codec<T>::to(value)});
+  });
+  return out;
+}
+
 }  // namespace
+
+std::span<const Entry> optimizers() {
+  static const std::vector<Entry> all = [] {
+    std::vector<Entry> out;
+    for_each_optimizer(
+        [&]<class O>(std::type_identity<O>) { out.push_back(entry_of(typename O::Options())); });
+    return out;
+  }();
+  return all;
+}
 
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params) {
   return of_name(name, [&]<class O>(std::type_identity<O>) {

@@ -11,7 +11,8 @@
 
 namespace troupe::optim {
 
-/// An Options struct has a kName and lists its members once, with the range of each number:
+/// An Options struct has a kName, a line of text (kText), and lists its members once, with the range of each
+/// number:
 ///
 ///   static void fields(auto& o, auto&& field) { field("beta1", o.beta1, 0, 1), field("amsgrad", o.amsgrad);
 ///   }

@@ -6,6 +6,7 @@ namespace troupe::optim {
 
 struct RMSpropOptions {
   static constexpr const char* kName = "rmsprop";
+  static constexpr const char* kText = "Gradients divided by the root of their running mean square.";
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool centered = false;  ///< subtract the square of the mean gradient
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
@@ -33,6 +34,7 @@ class RMSprop final : public Grouped<RMSpropOptions> {
 
 struct AdagradOptions {
   static constexpr const char* kName = "adagrad";
+  static constexpr const char* kText = "Gradients divided by the root of the sum of their squares.";
   double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
@@ -58,6 +60,7 @@ class Adagrad final : public Grouped<AdagradOptions> {
 
 struct AdadeltaOptions {
   static constexpr const char* kName = "adadelta";
+  static constexpr const char* kText = "Steps by the ratio of running mean squares of updates and gradients.";
   double lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 

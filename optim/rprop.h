@@ -6,6 +6,7 @@ namespace troupe::optim {
 
 struct RpropOptions {
   static constexpr const char* kName = "rprop";
+  static constexpr const char* kText = "Steps by the signs of the gradients.";
   double lr = 1e-2;  ///< size of the first step; later ones are the elements' own
   double eta_minus = 0.5, eta_plus = 1.2;
   double step_min = 1e-6, step_max = 50;

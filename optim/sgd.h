@@ -6,6 +6,7 @@ namespace troupe::optim {
 
 struct SGDOptions {
   static constexpr const char* kName = "sgd";
+  static constexpr const char* kText = "Stochastic gradient descent with momentum.";
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;  ///< needs momentum and no dampening
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
