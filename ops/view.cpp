@@ -318,6 +318,7 @@ const Op kClone{.name = "clone",
 
 const Op kTo{.name = "to",
              .text = "The elements as another dtype, given by its name.",
+             .internal = true,  // the function gives a tensor of that dtype as it is
              .attrs = {{"dtype", "float32"}},
              .shape = to_spec,
              .cpu = cpu::to,

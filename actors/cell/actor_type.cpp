@@ -46,6 +46,11 @@ ActorType::Constructor ActorType::constructor(uint64_t id, size_t arguments) con
                 (known.empty() ? "its `remote` lists no constructor<...>" : "it lists: " + known));
 }
 
+std::vector<ActorType::Constructor> ActorType::all_constructors() const {
+  std::lock_guard lock(registry().mutex);
+  return constructors;
+}
+
 void ActorType::add(Constructor constructor) {
   std::lock_guard lock(registry().mutex);
   const auto same = std::find_if(constructors.begin(), constructors.end(),

@@ -44,6 +44,8 @@ struct ActorType {
   /// The constructor of that id; id 0: a listed one that takes as many arguments. Thread-safe. `invalid`
   /// listing those that there are.
   Constructor constructor(uint64_t id, size_t arguments) const;
+  /// Those that there are now, a copy. Thread-safe.
+  std::vector<Constructor> all_constructors() const;
   /// Before main(), or as a library is loaded. Thread-safe.
   void add(Constructor constructor);
 };

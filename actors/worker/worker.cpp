@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "actors/worker/reports.h"
 #include "actors/worker/traffic_service.h"
 #include "core/base/thread.h"
 
@@ -31,6 +32,7 @@ Worker::Worker(WorkerOptions options)
                .actor_methods = actor_methods_,
                .tell_started = [this](WorkerId caller, uint64_t id) { tell_started(caller, id); }} {
   install_traffic(*this);
+  install_reports(*this);
   add_metrics([this](Metrics& m) {
     m["actors"] = live_cells_.count();
     m["threads"] = options_.runtime->threads();
@@ -216,6 +218,13 @@ void Worker::release_actor(const ObjectId& id) {
     released_.push_back(cell);
   }
   cell->release();
+}
+
+std::vector<std::shared_ptr<ActorCell>> Worker::actors() const {
+  std::lock_guard lock(actors_mutex_);
+  std::vector<std::shared_ptr<ActorCell>> out;
+  for (const auto& [id, cell] : actors_) out.push_back(cell);
+  return out;
 }
 
 std::vector<std::string> Worker::actor_labels() const {

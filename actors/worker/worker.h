@@ -129,6 +129,8 @@ class Worker final : public net::Events {
                                         ValueList args, uint64_t seed);
   void add_actor(const std::shared_ptr<ActorCell>& cell);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
+  std::vector<std::shared_ptr<ActorCell>> actors() const;
+  const Hosting& hosting() const { return options_.hosting; }
   /// Forgets the actor and destroys its object after what is in its mailbox.
   void release_actor(const ObjectId& id);
   /// A number for a new object, unique on this worker; starts at 1.

@@ -10,27 +10,27 @@
 namespace troupe {
 namespace {
 
+std::string quoted(std::string_view text) { return fmt::format("{:?}", text); }
+
+}  // namespace
+
 // What that type of a parameter makes of a value: numbers and empty tables of a shell do not say which kind
 // they are.
-Value converted(Value value, std::string_view type) {
+Value fitted(Value value, std::string_view type) {
   if (type.starts_with("optional "))
-    return value.is_null() ? value : converted(std::move(value), type.substr(9));
+    return value.is_null() ? value : fitted(std::move(value), type.substr(9));
   if (const auto* number = value.get_if<double>();
       number && type.starts_with("int") && std::trunc(*number) == *number && std::abs(*number) < 0x1p63)
     return static_cast<int64_t>(*number);
   if (auto* list = value.get_if<ValueList>()) {
     if (list->empty() && type.starts_with("map")) return ValueMap();
     if (type.starts_with("list of "))
-      for (Value& element : *list) element = converted(std::move(element), type.substr(8));
+      for (Value& element : *list) element = fitted(std::move(element), type.substr(8));
   }
   if (const auto* map = value.get_if<ValueMap>(); map && map->empty() && !type.starts_with("map"))
     return ValueList();
   return value;
 }
-
-std::string quoted(std::string_view text) { return fmt::format("{:?}", text); }
-
-}  // namespace
 
 std::string text_of(const Value& value) {
   return std::visit(
@@ -72,6 +72,12 @@ const Entry& find_entry(std::span<const Entry> entries, std::string_view name, s
     known.push_back(entry.name);
   }
   const std::string near = nearest(name, known);
+  constexpr size_t kMost = 30;
+  if (known.size() > kMost) {
+    const size_t more = known.size() - kMost;
+    known.resize(kMost);
+    known.push_back("and " + std::to_string(more) + " more");
+  }
   throw_invalid(fmt::format("{} {}; {}", what, quoted(name),
                             near.empty() ? fmt::format("there are: {}", fmt::join(known, ", "))
                                          : "did you mean " + quoted(near) + "?"));
@@ -90,9 +96,9 @@ ValueList complete(const Entry& entry, ValueList positional, ValueMap named) {
     if (i < positional.size()) {
       if (by_name != named.end())
         wrong(fmt::format("{} got {} twice, by position and by name", entry.name, p.name));
-      out.push_back(converted(std::move(positional[i]), p.type));
+      out.push_back(fitted(std::move(positional[i]), p.type));
     } else if (by_name != named.end()) {
-      out.push_back(converted(std::move(by_name->second), p.type));
+      out.push_back(fitted(std::move(by_name->second), p.type));
       named.erase(by_name);
     } else if (p.standard) {
       out.push_back(*p.standard);

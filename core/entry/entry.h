@@ -40,6 +40,9 @@ const Entry& find_entry(std::span<const Entry> entries, std::string_view name, s
 /// given twice.
 ValueList complete(const Entry& entry, ValueList positional, ValueMap named = {});
 
+/// A value as a parameter of that type takes it: see complete().
+Value fitted(Value value, std::string_view type);
+
 /// A value as text, as signatures and error texts show it: 0.5, true, "relu", [1, 2], {lr = 0.1}.
 std::string text_of(const Value& value);
 

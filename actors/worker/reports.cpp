@@ -1,0 +1,135 @@
+#include "actors/worker/reports.h"
+
+#include <algorithm>
+
+#include "actors/cell/cell.h"
+#include "core/codec/codec.h"
+
+namespace troupe::internal::actors {
+namespace {
+
+constexpr const char* kTypes = "worker.types";
+constexpr const char* kReport = "worker.report";
+
+// As they travel.
+struct Slot {
+  std::string name, type;
+};
+struct Callable {
+  uint64_t id = 0;
+  bool listed = false;
+  std::string name, text, result;
+  std::vector<Slot> parameters;
+};
+struct Type {
+  std::string name;
+  std::vector<Callable> constructors, methods;
+};
+struct Doer {
+  WorkerId owner = 0, creator = 0;
+  uint64_t number = 0;
+  std::string label, type, doing;
+  double seconds = 0;
+};
+struct Everything {
+  std::vector<Doer> actors;
+  std::vector<std::string> waits;
+  std::map<std::string, int64_t> metrics;
+};
+
+std::vector<Slot> slots_of(const std::vector<ActorType::Parameter>& parameters) {
+  std::vector<Slot> out;
+  for (const auto& p : parameters) out.push_back({p.name, p.type});
+  return out;
+}
+
+Type described(const ActorType& type) {
+  Type out{type.name, {}, {}};
+  for (const auto& c : type.all_constructors())
+    out.constructors.push_back({c.id, c.listed, type.name, c.text, "", slots_of(c.parameters)});
+  for (const auto& m : type.methods)
+    out.methods.push_back({m.id, true, m.name, m.text, m.result, slots_of(m.parameters)});
+  return out;
+}
+
+std::vector<Type> all_of(const Worker& worker) {
+  std::vector<Type> out;
+  std::vector<std::shared_ptr<const ActorType>> types = worker.hosting();
+  for (auto& type : all_types()) types.push_back(std::move(type));
+  for (const auto& type : types)
+    if (std::ranges::find(out, type->name, &Type::name) == out.end()) out.push_back(described(*type));
+  std::ranges::sort(out, {}, &Type::name);
+  return out;
+}
+
+troupe::Entry entry_of(Callable callable) {
+  troupe::Entry out{std::move(callable.name), std::move(callable.text), {}, std::move(callable.result)};
+  for (Slot& slot : callable.parameters)
+    out.parameters.push_back({std::move(slot.name), std::move(slot.type)});
+  return out;
+}
+
+std::vector<TypeReport> reports_of(std::vector<Type> types) {
+  std::vector<TypeReport> out;
+  for (Type& type : types) {
+    TypeReport& report = out.emplace_back();
+    report.name = type.name;
+    for (Callable& c : type.constructors) {
+      const uint64_t id = c.id;
+      const bool listed = c.listed;
+      report.constructors.push_back({id, listed, entry_of(std::move(c))});
+    }
+    for (Callable& m : type.methods) report.methods.push_back(entry_of(std::move(m)));
+  }
+  return out;
+}
+
+Everything everything_of(const Worker& worker) {
+  Everything out;
+  for (const auto& cell : worker.actors()) {
+    Doing& doing = cell->doing();
+    const char* what = doing.what();
+    const Duration busy =
+        what ? std::max<Duration>(worker.clock().now() - doing.since(), Duration(0)) : Duration(0);
+    out.actors.push_back({cell->id().owner, cell->id().creator, cell->id().number, cell->label(),
+                          cell->type().name, what ? what : "", std::chrono::duration<double>(busy).count()});
+  }
+  std::ranges::sort(out.actors, {}, &Doer::number);
+  for (const std::string& label : worker.waits_for())
+    if (!label.starts_with("worker.")) out.waits.push_back(label);
+  out.metrics = worker.metrics();
+  return out;
+}
+
+}  // namespace
+
+void install_reports(Worker& worker) {
+  worker.add_service(kTypes,
+                     [&worker](const Ref<Invocation>& call) { call->complete(to_value(all_of(worker))); });
+  worker.add_service(
+      kReport, [&worker](const Ref<Invocation>& call) { call->complete(to_value(everything_of(worker))); });
+}
+
+Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of) {
+  return worker.call_service(of, kTypes, {}).then([](const Value& v) {
+    return reports_of(from_value<std::vector<Type>>(v));
+  });
+}
+
+Future<WorkerReport> ask_report(Worker& worker, WorkerId of) {
+  return worker.call_service(of, kReport, {}).then([name = worker.members().name_of(of)](const Value& v) {
+    Everything all = from_value<Everything>(v);
+    WorkerReport out{name, {}, std::move(all.waits), std::move(all.metrics)};
+    for (Doer& d : all.actors)
+      out.actors.push_back({{d.owner, d.creator, d.number},
+                            std::move(d.label),
+                            std::move(d.type),
+                            std::move(d.doing),
+                            d.seconds});
+    return out;
+  });
+}
+
+std::vector<TypeReport> types_of(const Worker& worker) { return reports_of(all_of(worker)); }
+
+}  // namespace troupe::internal::actors

@@ -1,0 +1,51 @@
+// What a worker tells about itself, for tools: its actor types, and what its actors are doing.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "actors/worker/worker.h"
+#include "core/async/future.h"
+#include "core/entry/entry.h"
+
+namespace troupe::internal::actors {
+
+/// An actor type, described.
+struct TypeReport {
+  struct Made {
+    uint64_t id = 0;      ///< for RefTable::spawn
+    bool listed = false;  ///< in `remote`
+    troupe::Entry entry;
+  };
+  std::string name;
+  std::vector<Made> constructors;
+  std::vector<troupe::Entry> methods;
+};
+
+/// An actor, as it is now.
+struct ActorReport {
+  ObjectId id;
+  std::string label;  ///< "w1 (Layer#3)"
+  std::string type;
+  std::string doing;   ///< "Layer::forward"; empty: nothing
+  double seconds = 0;  ///< for how long
+};
+
+struct WorkerReport {
+  std::string worker;
+  std::vector<ActorReport> actors;
+  std::vector<std::string> waits;  ///< calls of this worker that have no answer yet: "Layer::forward"
+  Worker::Metrics metrics;
+};
+
+/// Registers the services behind the functions below, which answer on the thread that delivers: also while
+/// actors are stuck. Part of every worker's set-up.
+void install_reports(Worker& worker);
+
+/// Asks worker `of`. Errors as of any call.
+Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of);
+Future<WorkerReport> ask_report(Worker& worker, WorkerId of);
+
+/// The types of this program, and those of the worker's hosting list.
+std::vector<TypeReport> types_of(const Worker& worker);
+
+}  // namespace troupe::internal::actors

@@ -1,0 +1,218 @@
+#include "script/operators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/error.h"
+#include "ops/catalog.h"
+#include "ops/dispatch/op.h"
+#include "ops/dispatch/promote.h"
+
+namespace troupe::script {
+namespace {
+
+struct Known {
+  Entry entry;
+  const ops::Op* op = nullptr;  // one of these two
+  const Maker<Value>* function = nullptr;
+};
+
+const std::map<std::string, Known, std::less<>>& known() {
+  static const auto all = [] {
+    std::map<std::string, Known, std::less<>> out;
+    for (const ops::Op* op : ops::all_ops())
+      if (!op->internal) out[op->name] = {ops::entry_of(*op), op};
+    for (const Maker<Value>& f : ops::functions()) out[f.name] = {f, nullptr, &f};
+    return out;
+  }();
+  return all;
+}
+
+std::optional<Scalar> number_of(const Value& value) {
+  if (const auto* i = value.get_if<int64_t>()) return Scalar(*i);
+  if (const auto* d = value.get_if<double>()) return Scalar(*d);
+  if (const auto* b = value.get_if<bool>()) return Scalar(*b);
+  return {};
+}
+
+[[noreturn]] void wrong(const Known& known, const std::string& text) {
+  throw_invalid(fmt::format("[{}] {}: {}", known.entry.name, text, known.entry.signature()));
+}
+
+ops::AttrValue attribute_of(const Known& known, const ops::Attr& standard, const Value& value) {
+  const auto refuse = [&] [[noreturn]] (const char* wanted) {
+    wrong(known, fmt::format("{} takes {}, got {}", standard.name, wanted, value.describe()));
+  };
+  const auto whole = [&](const Value& v) -> int64_t {
+    if (const auto* i = v.get_if<int64_t>()) return *i;
+    if (const auto* d = v.get_if<double>(); d && std::trunc(*d) == *d && std::abs(*d) < 0x1p63)
+      return static_cast<int64_t>(*d);
+    refuse("whole numbers");
+  };
+  const auto number = [&](const Value& v) -> double {
+    if (const auto* d = v.get_if<double>()) return *d;
+    if (const auto* i = v.get_if<int64_t>()) return static_cast<double>(*i);
+    refuse("a number");
+  };
+  const auto list = [&]<class T>(std::vector<T>, const auto& element) {
+    std::vector<T> out;
+    if (const auto* values = value.get_if<ValueList>())
+      for (const Value& v : *values) out.push_back(element(v));
+    else if (const auto* map = value.get_if<ValueMap>(); !map || !map->empty())
+      out.push_back(element(value));
+    return out;
+  };
+  return std::visit(
+      [&]<class T>(const T&) -> ops::AttrValue {
+        if constexpr (std::is_same_v<T, bool>) {
+          if (const auto* b = value.get_if<bool>()) return *b;
+          refuse("true or false");
+        } else if constexpr (std::is_same_v<T, int64_t>) {
+          return whole(value);
+        } else if constexpr (std::is_same_v<T, double>) {
+          return number(value);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          if (const auto* s = value.get_if<std::string>()) return *s;
+          refuse("a string");
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          return list(std::vector<int64_t>(), whole);
+        } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+          return list(std::vector<double>(), number);
+        } else {
+          if (const auto n = number_of(value)) return *n;
+          refuse("a number");
+        }
+      },
+      standard.value);
+}
+
+// The tensors and the attributes of a call, in whatever way they were given.
+struct Arguments {
+  std::vector<Value> inputs;  // tensors and numbers
+  ops::Attrs attrs;
+};
+
+Arguments sorted(const Known& known, ValueList positional, ValueMap named) {
+  const ops::Op& op = *known.op;
+  const auto& declared = op.attrs.list();
+  Arguments out;
+  size_t at = 0;
+  if (op.max_inputs < 0) {  // any number: one list, or one after the other
+    if (positional.empty()) wrong(known, "needs a list of tensors");
+    if (auto* list = positional[0].get_if<ValueList>()) {
+      out.inputs = std::move(*list);
+      at = 1;
+    } else {
+      for (; at < positional.size() && positional[at].get_if<Tensor>(); ++at)
+        out.inputs.push_back(positional[at]);
+    }
+  } else {
+    // Tensors are inputs wherever they stand: PyTorch has attributes before some, as in gather(x, dim,
+    // index). A number is an input where there are fewer tensors than the operator needs.
+    const auto tensors = static_cast<size_t>(
+        std::ranges::count_if(positional, [](const Value& v) { return v.get_if<Tensor>() != nullptr; }));
+    size_t numbers =
+        static_cast<size_t>(op.min_inputs) > tensors ? static_cast<size_t>(op.min_inputs) - tensors : 0;
+    for (const auto& p : known.entry.parameters)
+      if (out.inputs.size() < static_cast<size_t>(op.min_inputs) && numbers && named.contains(p.name) &&
+          named.at(p.name).get_if<Tensor>())
+        --numbers;
+    ValueList rest;
+    for (Value& v : positional) {
+      const bool room = out.inputs.size() < static_cast<size_t>(op.max_inputs);
+      if (room && v.get_if<Tensor>()) {
+        out.inputs.push_back(std::move(v));
+      } else if (room && numbers && number_of(v)) {
+        --numbers;
+        out.inputs.push_back(std::move(v));
+      } else {
+        rest.push_back(std::move(v));
+      }
+    }
+    positional = std::move(rest);
+    for (size_t i = out.inputs.size(); i < static_cast<size_t>(op.max_inputs); ++i) {
+      const auto by_name = named.find(known.entry.parameters[i].name);
+      if (by_name == named.end()) break;
+      out.inputs.push_back(std::move(by_name->second));
+      named.erase(by_name);
+    }
+    if (out.inputs.size() < static_cast<size_t>(op.min_inputs))
+      wrong(known,
+            at < positional.size()
+                ? fmt::format("takes a tensor as \"{}\", got {}",
+                              known.entry.parameters[out.inputs.size()].name, positional[at].describe())
+                : fmt::format("needs the tensor \"{}\"", known.entry.parameters[out.inputs.size()].name));
+  }
+  for (size_t i = 0; at < positional.size(); ++at, ++i) {
+    if (i >= declared.size())
+      wrong(known, fmt::format("got {} more than it takes", positional[at].describe()));
+    if (positional[at].is_null()) continue;
+    if (named.contains(std::string(declared[i].name)))
+      wrong(known, fmt::format("got {} twice, by position and by name", declared[i].name));
+    out.attrs.add({declared[i].name, attribute_of(known, declared[i], positional[at])});
+  }
+  for (const auto& [name, value] : named) {
+    const auto it = std::ranges::find(declared, name, &ops::Attr::name);
+    if (it == declared.end()) {
+      std::vector<std::string> names;
+      for (const Parameter& p : known.entry.parameters) names.push_back(p.name);
+      const std::string near = nearest(name, names);
+      wrong(known, fmt::format("has no parameter {:?}{}", std::string_view(name),
+                               near.empty() ? "" : "; did you mean \"" + near + "\"?"));
+    }
+    out.attrs.add({it->name, attribute_of(known, *it, value)});
+  }
+  return out;
+}
+
+}  // namespace
+
+ValueList run_operator(std::string_view name, ValueList positional, ValueMap named) {
+  const auto it = known().find(name);
+  if (it == known().end()) find_entry(operators(), name, "[ops] unknown operator");
+  const Known& known = it->second;
+  if (known.function) return {(*known.function)(std::move(positional), std::move(named))};
+  const ops::Op* op = known.op;
+  Arguments arguments = sorted(known, std::move(positional), std::move(named));
+  // A number beside tensors: the operator's own form for that, or an element of the dtype in which they meet.
+  auto& inputs = arguments.inputs;
+  if (inputs.size() == 2 && inputs[0].get_if<Tensor>() && number_of(inputs[1]))
+    if (const ops::Op* with_number = ops::find_op(std::string(name) + "_scalar")) {
+      arguments.attrs.add({with_number->attrs.list()[0].name, *number_of(inputs[1])});
+      inputs.pop_back();
+      op = with_number;
+    }
+  const Tensor* beside = nullptr;
+  for (const Value& v : inputs)
+    if (const auto* t = v.get_if<Tensor>(); t && !beside) beside = t;
+  Tensors tensors;
+  for (Value& v : inputs) {
+    if (auto* t = v.get_if<Tensor>())
+      tensors.push_back(std::move(*t));
+    else if (const auto n = number_of(v))
+      tensors.push_back(Tensor::full({}, *n,
+                                     beside && beside->defined() ? ops::result_type(*beside, *n)
+                                     : n->is_floating()          ? float32
+                                                                 : n->dtype()));
+    else
+      wrong(known, "takes tensors, got " + v.describe());
+  }
+  Tensors results = ops::apply(*op, tensors, std::move(arguments.attrs));
+  ValueList out;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!(op->nondifferentiable >> i & 1)) out.emplace_back(std::move(results[i]));
+  return out;
+}
+
+std::span<const Entry> operators() {
+  static const auto entries = [] {
+    std::vector<Entry> out;
+    for (const auto& [name, known] : known()) out.push_back(known.entry);
+    return out;
+  }();
+  return entries;
+}
+
+}  // namespace troupe::script

@@ -1,0 +1,178 @@
+#include "script/parallel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "optim/optimizer.h"
+#include "script/operators.h"
+
+namespace troupe::script {
+namespace {
+
+// Options by name, each taken once; what is left over is refused with the nearest name.
+class Options {
+ public:
+  Options(ValueMap given, std::string what) : given_(std::move(given)), what_(std::move(what)) {}
+  template <class T>
+  T take(const std::string& name, T standard) {
+    known_.push_back(name);
+    auto node = given_.extract(name);
+    if (node.empty()) return standard;
+    try {
+      return Codec<T>::from(fitted(std::move(node.mapped()), Codec<T>::name()));
+    } catch (const Error& e) {
+      throw_invalid(what_ + " option " + name + ": " + e.message());
+    }
+  }
+  /// Those that are left, for somebody else.
+  ValueMap rest() { return std::exchange(given_, {}); }
+  void end() const {
+    if (given_.empty()) return;
+    const std::string& name = given_.begin()->first;
+    const std::string near = nearest(name, known_);
+    throw_invalid(fmt::format("{} has no option {:?}; {}", what_, std::string_view(name),
+                              near.empty() ? fmt::format("there are: {}", fmt::join(known_, ", "))
+                                           : "did you mean \"" + near + "\"?"));
+  }
+
+ private:
+  ValueMap given_;
+  std::string what_;
+  std::vector<std::string> known_;
+};
+
+parallel::Stage stage_of(Session& session, Value value, size_t number) {
+  parallel::Stage out;
+  const std::string what = fmt::format("[pipeline] stage {}", number);
+  if (value.get_if<RefValue>()) {
+    out.part.actor = Codec<AnyRef>::from(std::move(value));
+    out.part.method = "forward";
+  } else if (auto* map = value.get_if<ValueMap>()) {
+    Options options(std::move(*map), what);
+    out.part.actor = options.take("actor", AnyRef());
+    out.part.method = options.take("method", std::string("forward"));
+    out.part.loss = options.take("loss", std::string());
+    const auto gives = options.take("gives", std::vector<std::string>());
+    const auto takes = options.take("takes", std::vector<std::string>());
+    options.end();
+    if (!gives.empty()) out = out.gives(gives);
+    if (!takes.empty()) out = out.takes(takes);
+  } else {
+    throw_invalid(what +
+                  ": expected a reference to an actor, or {actor = ..., method = ..., loss = ...}, got " +
+                  value.describe());
+  }
+  if (!out.part.actor) throw_invalid(what + " names no actor");
+  const std::vector<Entry> methods = session.methods(out.part.actor);
+  if (!methods.empty()) {
+    const std::string no = what + ": " + out.part.actor.type() + " has no method";
+    out.part.arity = static_cast<int64_t>(find_entry(methods, out.part.method, no).parameters.size());
+    if (!out.part.loss.empty()) find_entry(methods, out.part.loss, no);
+  }
+  return out;
+}
+
+parallel::Checkpoint checkpoint_of(const std::string& text) {
+  if (text == "never") return parallel::Checkpoint::never;
+  if (text == "except_last") return parallel::Checkpoint::except_last;
+  if (text == "always") return parallel::Checkpoint::always;
+  throw_invalid(
+      fmt::format("[pipeline] checkpoint is never, except_last or always, got {:?}", std::string_view(text)));
+}
+
+}  // namespace
+
+std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap given) {
+  std::vector<parallel::Stage> made;
+  for (Value& stage : stages) made.push_back(stage_of(session, std::move(stage), made.size()));
+  Options options(std::move(given), "[pipeline]");
+  parallel::PipelineOptions out;
+  out.schedule = options.take("schedule", out.schedule);
+  out.micro_batches = options.take("micro_batches", out.micro_batches);
+  out.chunks = options.take("chunks", out.chunks);
+  out.checkpoint = checkpoint_of(options.take("checkpoint", std::string("never")));
+  out.timeout =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.take("timeout", 60.0)));
+  const std::string loss = options.take("loss", std::string());
+  options.end();
+  if (!loss.empty()) {
+    find_entry(operators(), loss, "[pipeline] loss: unknown operator");
+    out.loss = [loss](const Value& output, const Value& target) {
+      ValueList result = run_operator(loss, {output, target});
+      if (result.empty() || !result[0].get_if<Tensor>())
+        throw_invalid("[pipeline] loss: " + loss + " gives no tensor");
+      return *result[0].get_if<Tensor>();
+    };
+  }
+  return std::make_unique<parallel::Pipeline>(session.cluster().here(), std::move(made), std::move(out));
+}
+
+parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start, ValueMap given) {
+  std::vector<Place> places;
+  if (const auto* one = workers.get_if<std::string>())
+    places.emplace_back(*one);
+  else if (const auto* list = workers.get_if<ValueList>())
+    for (const Value& w : *list) {
+      if (!w.get_if<std::string>())
+        throw_invalid("[serve] a worker is named by a string, \"w1\", got " + w.describe());
+      places.emplace_back(*w.get_if<std::string>());
+    }
+  else
+    throw_invalid("[serve] expected the name of a worker or a list of them, got " + workers.describe());
+  Options options(std::move(given), "[serve]");
+  parallel::ServerOptions out;
+  parallel::BlockOptions blocks;
+  out.policy = options.take("policy", out.policy);
+  out.trainers = options.take("trainers", out.trainers);
+  out.optimizer = options.take("optimizer", out.optimizer);
+  out.lr_by_delay = options.take("lr_by_delay", out.lr_by_delay);
+  blocks.bytes = options.take("block_bytes", blocks.bytes);
+  out.options = options.rest();
+  (void)optim::make(out.optimizer, out.options,
+                    optim::NoParameters{});  // refuses what it does not know, here
+  return parallel::serve(session.cluster().here(), places, start, out, blocks);
+}
+
+Value report_value(const parallel::StepReport& report) {
+  ValueList busy, exposed, live;
+  for (const double b : report.busy) busy.emplace_back(b);
+  for (const double e : report.exposed) exposed.emplace_back(e);
+  for (const int l : report.peak_live) live.emplace_back(int64_t{l});
+  return ValueMap{{"schedule", report.schedule},
+                  {"workers", int64_t{report.workers}},
+                  {"micro_batches", int64_t{report.micro_batches}},
+                  {"duration", report.duration},
+                  {"bubble", report.bubble()},
+                  {"exposed_communication", report.exposed_communication()},
+                  {"busy", std::move(busy)},
+                  {"exposed", std::move(exposed)},
+                  {"peak_live", std::move(live)}};
+}
+
+Value report_value(const std::vector<parallel::ServerReport>& report) {
+  ValueList out;
+  const auto texts = [](const std::vector<std::string>& names) {
+    ValueList list;
+    for (const std::string& name : names) list.emplace_back(name);
+    return list;
+  };
+  for (const parallel::ServerReport& r : report) {
+    ValueMap delays;
+    for (const auto& [delay, count] : r.delays) delays[std::to_string(delay)] = count;
+    out.emplace_back(ValueMap{{"policy", r.policy},
+                              {"version", r.version},
+                              {"open_step", r.open_step},
+                              {"trainers", texts(r.trainers)},
+                              {"missing", texts(r.missing)},
+                              {"delays", std::move(delays)},
+                              {"late", r.late},
+                              {"aborted", r.aborted},
+                              {"lost", r.lost}});
+  }
+  return out;
+}
+
+}  // namespace troupe::script

@@ -1,0 +1,27 @@
+// Pipelines and parameter servers from values.
+#pragma once
+#include <memory>
+
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/server/served_parameters.h"
+#include "script/session.h"
+
+namespace troupe::script {
+
+/// A pipeline of these stages: each a reference to an actor, whose forward is the stage, or a map {actor,
+/// method, loss, gives, takes} as parallel::Stage has them. Options: schedule, micro_batches, chunks,
+/// checkpoint ("never", "except_last", "always"), timeout (seconds), and loss: the name of an operator of
+/// (output, target), where no stage has one. `invalid` with the nearest name for other options.
+std::unique_ptr<parallel::Pipeline> make_pipeline(Session& session, ValueList stages, ValueMap options);
+
+/// Puts tensors into servers on workers ("w1", or a list). Options: policy, trainers, optimizer (a name), its
+/// options (lr, ...), lr_by_delay, block_bytes. `invalid` as make_pipeline().
+parallel::Served serve_tensors(Session& session, const Value& workers, const Tensors& start,
+                               ValueMap options);
+
+/// A report as a value: schedule, duration, bubble, busy, exposed, peak_live.
+Value report_value(const parallel::StepReport& report);
+/// One for each block: policy, version, open_step, trainers, missing, delays, late, aborted, lost.
+Value report_value(const std::vector<parallel::ServerReport>& report);
+
+}  // namespace troupe::script

@@ -1,0 +1,143 @@
+#include "script/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace troupe::script {
+namespace {
+
+std::string quoted(std::string_view text) { return fmt::format("{:?}", text); }
+
+// The arguments in the order of the parameters; what is missing at the end is left to the callee's defaults.
+ValueList arranged(const Entry& entry, ValueList positional, ValueMap named) {
+  if (named.empty() && positional.size() <= entry.parameters.size()) {
+    for (size_t i = 0; i < positional.size(); ++i)
+      positional[i] = fitted(std::move(positional[i]), entry.parameters[i].type);
+    return positional;
+  }
+  size_t given = positional.size();
+  for (size_t i = 0; i < entry.parameters.size(); ++i)
+    if (!entry.parameters[i].name.empty() && named.contains(entry.parameters[i].name))
+      given = std::max(given, i + 1);
+  Entry shorter = entry;
+  if (given < shorter.parameters.size()) shorter.parameters.resize(given);
+  try {
+    return complete(shorter, std::move(positional), std::move(named));
+  } catch (const Error& e) {
+    std::string text = e.message();
+    if (const size_t at = text.find(shorter.signature()); at != std::string::npos)
+      text = text.substr(0, at) + entry.signature();
+    throw_invalid(text);
+  }
+}
+
+}  // namespace
+
+const std::vector<TypeReport>& Session::types(WorkerId of) {
+  auto it = types_.find(of);
+  if (it == types_.end()) it = types_.emplace(of, get(ask_types(worker(), of))).first;
+  return it->second;
+}
+
+const TypeReport& Session::type(WorkerId of, const std::string& name) {
+  const auto& all = types(of);
+  if (const auto it = std::ranges::find(all, name, &TypeReport::name); it != all.end()) return *it;
+  std::vector<std::string> names;
+  for (const TypeReport& t : all) names.push_back(t.name);
+  const std::string near = nearest(name, names);
+  throw_invalid(fmt::format("[spawn] {} has no actor type {}; {}", worker().members().name_of(of),
+                            quoted(name),
+                            near.empty() ? fmt::format("it has: {}", fmt::join(names, ", "))
+                                         : "did you mean " + quoted(near) + "?"));
+}
+
+std::vector<Entry> Session::methods(const AnyRef& actor) {
+  for (const TypeReport& t : types(actor.owner()))
+    if (t.name == actor.type()) return t.methods;
+  return {};
+}
+
+AnyRef Session::spawn(const std::string& type, const Place& where, ValueList args, ValueMap named,
+                      const std::string& name) {
+  const auto table = cluster_.here();
+  const WorkerId owner = where.in(worker().members());
+  const TypeReport& known = this->type(owner, type);
+  // The constructor with that many parameters that takes them: those with the right types first.
+  const size_t count = args.size() + named.size();
+  std::optional<std::string> refused;
+  for (const auto& c : known.constructors) {
+    if (c.entry.parameters.size() != count) continue;
+    try {
+      ValueList values = arranged(c.entry, args, named);
+      const NoGradGuard none;
+      AnyRef made(table.table().spawn(owner, type, c.id, std::move(values), name));
+      get(made.ready());
+      return made;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::invalid) throw;
+      if (!refused || c.listed) refused = e.what();
+    }
+  }
+  if (refused) throw_invalid(*refused);
+  std::vector<std::string> signatures;
+  for (const auto& c : known.constructors) signatures.push_back(c.entry.signature());
+  throw_invalid(fmt::format("[spawn] {} is not made from {} argument{}; it has: {}", type, count,
+                            count == 1 ? "" : "s",
+                            signatures.empty() ? "no constructor that this program uses or lists"
+                                               : fmt::format("{}", fmt::join(signatures, ", "))));
+}
+
+Future<Value> Session::call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
+                            const Step* step, internal::actors::CallOptions options) {
+  check();
+  const std::vector<TypeReport>& all = types(actor.owner());
+  const auto type = std::ranges::find(all, actor.type(), &TypeReport::name);
+  if (type != all.end()) {
+    const auto it = std::ranges::find(type->methods, method, &Entry::name);
+    if (it == type->methods.end())
+      find_entry(type->methods, method, "[call] " + actor.type() + " has no method");
+    args = arranged(*it, std::move(args), std::move(named));
+  } else if (!named.empty()) {
+    throw_invalid("[call] " + actor.str() + " takes arguments by position");
+  }
+  const InStep in(step);
+  Future<Value> future = actor.call(method, std::move(args), options);
+  keep(future, actor.type() + "::" + method);
+  return future;
+}
+
+void Session::keep(const Future<Value>& future, std::string what) {
+  if (kept_.size() >= prune_at_) {
+    std::erase_if(kept_, [&](const Kept& k) {
+      const auto* r = k.future.peek();
+      if (r && !r->ok()) failures_.push_back(k.what + ": " + r->error().what());
+      return r != nullptr;
+    });
+    prune_at_ = std::max<size_t>(64, 2 * kept_.size());
+  }
+  kept_.push_back({future, std::move(what)});
+}
+
+std::vector<std::string> Session::unseen_failures() {
+  std::erase_if(kept_, [&](const Kept& k) {
+    const auto* r = k.future.peek();
+    if (r && !r->ok()) failures_.push_back(r->error().what());
+    return r != nullptr;
+  });
+  return std::exchange(failures_, {});
+}
+
+void Session::seen(const Future<Value>& future) {
+  // Most often the newest. A future has no name: its result's place is what two copies share.
+  const auto* result = future.peek();
+  if (!result) return;
+  for (size_t i = kept_.size(); i-- > 0;)
+    if (kept_[i].future.peek() == result) {
+      kept_.erase(kept_.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+}
+
+}  // namespace troupe::script

@@ -1,0 +1,112 @@
+// A cluster as a script sees it: types, methods and workers by name, and waits that can be interrupted.
+#pragma once
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/worker/reports.h"
+#include "core/entry/entry.h"
+#include "script/step.h"
+#include "troupe/cluster.h"
+
+namespace troupe::script {
+
+using internal::actors::TypeReport;
+using internal::actors::WorkerReport;
+
+/// Thrown out of waits after interrupt(), until resume().
+struct Interrupted : std::exception {
+  const char* what() const noexcept override { return "interrupted"; }
+};
+
+/// What the scripts of one interpreter have to do with a cluster. For one thread, but for interrupt().
+class Session {
+ public:
+  explicit Session(Cluster& cluster) : cluster_(cluster) {}
+  Cluster& cluster() { return cluster_; }
+  internal::actors::Worker& worker() { return cluster_.worker(); }
+
+  // ---- types
+  /// What worker `of` can host. Asked once, and kept.
+  const std::vector<TypeReport>& types(WorkerId of);
+  /// A type of that worker; `invalid` with the nearest name.
+  const TypeReport& type(WorkerId of, const std::string& name);
+  /// The methods of an actor; none of a value.
+  std::vector<Entry> methods(const AnyRef& actor);
+
+  // ---- actors
+  /// Makes an actor of a type that the worker has, from arguments by position, or by the names that doc<>
+  /// gives them. A constructor that the program uses somewhere will do, listed or not. Waits until the actor
+  /// has been made.
+  AnyRef spawn(const std::string& type, const Place& where, ValueList args, ValueMap named = {},
+               const std::string& name = {});
+  /// Calls a method; arguments as of spawn(). Without a step, no gradients are recorded. The call goes on
+  /// although the future is dropped; cancel() ends it.
+  Future<Value> call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
+                     const Step* step, internal::actors::CallOptions options = {});
+
+  // ---- waiting
+  /// The result, once it is there. Interrupted after interrupt(), also if it was called before; the future
+  /// stays good.
+  template <class T>
+  const Result<T>& wait(const Future<T>& future) {
+    check();
+    while (!future.wait_for(kSlice)) check();
+    return future.wait();
+  }
+  /// Its value, or its error, thrown. A call that nobody else can wait for is cancelled if the wait is
+  /// interrupted.
+  template <class T>
+  T get(const Future<T>& future) {
+    try {
+      const Result<T>& r = wait(future);
+      if constexpr (std::is_void_v<T>)
+        (void)r.value();
+      else
+        return r.value();
+    } catch (const Interrupted&) {
+      future.cancel();
+      throw;
+    }
+  }
+  /// Runs back in a step; if it is interrupted, the pass is given up on all workers.
+  template <class T>
+  T get_pass(Step& step, const Future<T>& pass) {
+    try {
+      return get(pass);
+    } catch (const Interrupted&) {
+      if (step.open()) step.abandon();
+      throw;
+    }
+  }
+  /// From a signal handler, too: what this process waits for in a session ends now.
+  static void interrupt() noexcept { interrupted_ = true; }
+  static void resume() noexcept { interrupted_ = false; }
+  static bool interrupted() noexcept { return interrupted_; }
+  static void check() {
+    if (interrupted_) throw Interrupted();
+  }
+
+  /// Errors of calls that ended meanwhile, and whose results nobody asked for; each once.
+  std::vector<std::string> unseen_failures();
+  /// The result of that future was looked at, so its error is known.
+  void seen(const Future<Value>& future);
+
+ private:
+  static constexpr Duration kSlice = std::chrono::milliseconds(20);
+  void keep(const Future<Value>& future, std::string what);
+  static inline std::atomic<bool> interrupted_{false};
+
+  struct Kept {
+    Future<Value> future;
+    std::string what;
+  };
+  Cluster& cluster_;
+  std::map<WorkerId, std::vector<TypeReport>> types_;
+  std::vector<Kept> kept_;  // calls without an answer, so that they go on
+  size_t prune_at_ = 64;
+  std::vector<std::string> failures_;
+};
+
+}  // namespace troupe::script

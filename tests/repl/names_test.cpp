@@ -1,0 +1,128 @@
+// What help and the reference say there is, is there, and nothing else.
+#include <sys/resource.h>
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "script/catalog.h"
+#include "tests/support/places.h"
+#include "tools/repl/globals.h"
+#include "tools/repl/interpreter.h"
+#include "tools/repl/objects.h"
+#include "tools/repl/prompt.h"
+#include "tools/repl/reference.h"
+
+using namespace troupe;
+
+namespace {
+
+std::set<std::string> own_names(lua_State* L, int at) {
+  std::set<std::string> out;
+  for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) out.emplace(repl::text_at(L, -2));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("functions of the shell are described, and those that are described exist") {
+  repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
+  lua_State* L = interpreter.state();
+  lua_State* plain = luaL_newstate();
+  luaL_openlibs(plain);
+  lua_pushglobaltable(plain);
+  const std::set<std::string> of_lua = own_names(plain, 1);
+  lua_close(plain);
+  std::set<std::string> described{"ops", "nn", "optim", "data", "arg"};
+  for (const auto& g : repl::globals()) described.insert(g.name);
+  lua_settop(L, 0);
+  lua_pushglobaltable(L);
+  for (const std::string& name : own_names(L, 1))
+    if (!of_lua.contains(name) || name == "print") {
+      INFO(name);
+      CHECK(described.contains(name));
+    }
+  for (const std::string& name : described) {
+    INFO(name);
+    CHECK(lua_getglobal(L, name.c_str()) != LUA_TNIL);
+  }
+}
+
+TEST_CASE("methods of the shell's objects are described, and those that are described exist") {
+  repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
+  lua_State* L = interpreter.state();
+  std::set<std::string> described, there;
+  for (const auto& m : repl::object_methods()) described.insert(m.name);
+  for (const char* type : {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler",
+                           "dataset", "pipeline", "served", "client"}) {
+    lua_settop(L, 0);
+    REQUIRE(luaL_getmetatable(L, type) == LUA_TTABLE);
+    for (const std::string& name : own_names(L, 1))
+      if (!name.starts_with("__")) there.insert(std::string(type) + ":" + name);
+  }
+  CHECK(described == there);
+}
+
+TEST_CASE("every entry of the catalogue can be called, completed and asked about") {
+  repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
+  for (const auto& section : script::catalog())
+    for (const Entry& entry : section.entries) {
+      INFO(section.prefix + "." + entry.name);
+      CHECK_FALSE(entry.text.empty());
+      const std::string lua_name = entry.name == "repeat" ? "repeat_" : entry.name;
+      CHECK(interpreter
+                .run("assert(type(" + section.prefix + "." + lua_name + ") == 'function')", "=test", false)
+                .error == "");
+      const auto offered = interpreter.completions("x = " + section.prefix + "." + entry.name);
+      CHECK(std::count(offered.begin(), offered.end(), section.prefix + "." + entry.name) == 1);
+    }
+}
+
+TEST_CASE("the reference is what the tables say") {
+  std::ifstream file(testing::kSourceFolder + std::string("/docs/repl-reference.md"));
+  const std::string kept{std::istreambuf_iterator<char>(file), {}};
+  INFO("troupe repl --reference > docs/repl-reference.md writes it anew");
+  CHECK(kept == repl::reference_text());
+}
+
+TEST_CASE("1,000 tensors of 100 MB are collected as a loop goes on") {
+  repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
+  const auto outcome =
+      interpreter.run("for i = 1, 1000 do local x = ops.zeros({25000000}) end", "=test", false);
+  CHECK(outcome.error == "");
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  CHECK(usage.ru_maxrss < 1'000'000);  // kB, whatever other tests of this program held before
+}
+
+TEST_CASE("what an actor is doing can be asked while it is stuck") {
+  repl::Interpreter interpreter(Cluster::in_process(2), {}, {});
+  const auto outcome = interpreter.run(R"(
+    served = serve({tensor{1.0}}, {on = "w1", trainers = 2})
+    client = served:client("first")
+    a = spawn("Module", "w1", nn.sequential{nn.linear(1024, 1024), nn.linear(1024, 1024), nn.linear(1024, 1024)})
+    local x = ops.randn({4096, 1024})
+    local calls = {}
+    for i = 1, 4 do calls[i] = a(x):async() end
+    local before = os.clock()
+    assert(inspect(a).type == "Module")
+    ps()
+    waits()
+    all(calls)
+  )",
+                                       "=test", false);
+  CHECK(outcome.error == "");
+}
+
+TEST_CASE("locals of a line stay at the prompt") {
+  CHECK(repl::at_prompt("local a = 1") == "a = 1");
+  CHECK(repl::at_prompt("local a, b = f()") == "a, b = f()");
+  CHECK(repl::at_prompt("local step <close> = context()") == "step = context()");
+  CHECK(repl::at_prompt("local function f(x) return x end") == "function f(x) return x end");
+  CHECK(repl::at_prompt("local x") == "x = nil");
+  CHECK(repl::at_prompt("do local x = 1 end") == "do local x = 1 end");
+  CHECK(repl::at_prompt("a == 1") == "a == 1");
+}

@@ -1,0 +1,435 @@
+// Workers, actors, calls and contexts in Lua.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "autograd/distributed/optim/module_actor.h"
+#include "core/base/error.h"
+#include "script/show.h"
+#include "tools/repl/interpreter.h"
+#include "tools/repl/objects.h"
+
+namespace troupe::repl {
+
+Value FutureObject::get(lua_State* L) {
+  script::Session& session = of(L).session();
+  Value value = [&] {
+    try {
+      return session.get(future);
+    } catch (const Error&) {
+      session.seen(future);
+      throw;
+    }
+  }();
+  session.seen(future);
+  step.reset();
+  return value;
+}
+
+namespace {
+
+// ---- futures: each use of one is a use of its value
+
+int future_get(lua_State* L) {
+  auto& f = get<FutureObject>(L, 1);
+  if (lua_isnoneornil(L, 2)) {
+    // An explicit wait can be made again after an interrupt: it does not cancel.
+    script::Session& session = of(L).session();
+    const Result<Value>& r = session.wait(f.future);
+    session.seen(f.future);
+    push(L, r.value());
+    return 1;
+  }
+  const double seconds = luaL_checknumber(L, 2);
+  const TimePoint end =
+      Clock::system().now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  while (!f.future.is_ready()) {
+    script::Session::check();
+    const Duration left = end - Clock::system().now();
+    if (left <= Duration(0))
+      throw_error(ErrorKind::deadline,
+                  fmt::format("{} did not come within {} s; it goes on", f.what, seconds));
+    f.future.wait_for(std::min<Duration>(left, std::chrono::milliseconds(20)));
+  }
+  push(L, f.get(L));
+  return 1;
+}
+int future_async(lua_State* L) {
+  get<FutureObject>(L, 1).stays = true;
+  lua_settop(L, 1);
+  return 1;
+}
+int future_ready(lua_State* L) {
+  lua_pushboolean(L, get<FutureObject>(L, 1).future.is_ready());
+  return 1;
+}
+int future_cancel(lua_State* L) {
+  auto& f = get<FutureObject>(L, 1);
+  f.future.cancel();
+  of(L).session().seen(f.future);
+  return 0;
+}
+int future_to_string(lua_State* L) {
+  const auto& f = get<FutureObject>(L, 1);
+  const auto* r = f.future.peek();
+  push(L, std::string_view("future of " + f.what +
+                           (!r        ? ", not there yet"
+                            : r->ok() ? ", there"
+                                      : ", failed: " + r->error().message())));
+  return 1;
+}
+// f:sum(), f[0], f.shape: of its value.
+int future_index(lua_State* L) {
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_getmetatable(L, 1);
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+    lua_pop(L, 2);
+  }
+  push(L, get<FutureObject>(L, 1).get(L));
+  if (lua_isnil(L, -1) || lua_isnumber(L, -1) || lua_isboolean(L, -1))
+    throw_invalid(std::string("the value of this future, a ") + luaL_typename(L, -1) + ", has no fields");
+  lua_pushvalue(L, 2);
+  lua_gettable(L, -2);
+  if (lua_isfunction(L, -1)) {  // a method: it has to be given the value, not the future
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(
+        L,
+        +[](lua_State* s) {
+          lua_pushvalue(s, lua_upvalueindex(2));
+          lua_replace(s, 1);
+          lua_pushvalue(s, lua_upvalueindex(1));
+          lua_insert(s, 1);
+          lua_call(s, lua_gettop(s) - 1, LUA_MULTRET);
+          return lua_gettop(s);
+        },
+        2);
+  }
+  return 1;
+}
+template <int Operation>
+int future_arithmetic(lua_State* L) {
+  lua_settop(L, 2);
+  for (int i : {1, 2})
+    if (auto* f = get_if<FutureObject>(L, i)) {
+      push(L, f->get(L));
+      lua_replace(L, i);
+    }
+  if (Operation == LUA_OPUNM) lua_settop(L, 1);
+  lua_arith(L, Operation);
+  return 1;
+}
+int future_length(lua_State* L) {
+  push(L, get<FutureObject>(L, 1).get(L));
+  lua_len(L, -1);
+  return 1;
+}
+
+// ---- references
+
+int push_call(lua_State* L, const AnyRef& actor, const std::string& method, int first) {
+  ValueMap named;
+  ValueList args = arguments_from(L, first, &named);
+  Interpreter& interpreter = of(L);
+  const auto step = interpreter.step_of(L);
+  // A list or map as the last argument may be meant as one.
+  if (!named.empty()) {
+    bool by_name = false;
+    for (const Entry& m : interpreter.session().methods(actor))
+      if (m.name == method)
+        for (const Parameter& p : m.parameters) by_name |= named.contains(p.name);
+    if (!by_name) args.emplace_back(std::exchange(named, {}));
+  }
+  put<FutureObject>(L,
+                    {interpreter.session().call(actor, method, std::move(args), std::move(named), step.get()),
+                     actor.type() + "::" + method + " on " + actor.owner_name(), false, step});
+  return 1;
+}
+
+int call_method(lua_State* L) {
+  const AnyRef actor = get<AnyRef>(L, 1);
+  return push_call(L, actor, std::string(text_at(L, lua_upvalueindex(1))), 2);
+}
+int call_forward(lua_State* L) {
+  const AnyRef actor = get<AnyRef>(L, 1);
+  return push_call(L, actor, "forward", 2);
+}
+int reference_index(lua_State* L) {
+  const AnyRef& actor = get<AnyRef>(L, 1);
+  const std::string_view name = text_at(L, 2);
+  if (name == "worker") return push(L, std::string_view(actor.owner_name())), 1;
+  if (name == "type") return push(L, std::string_view(actor.type())), 1;
+  // A method of the actor goes before one that all references have.
+  const std::vector<Entry> methods = of(L).session().methods(actor);
+  bool own = false;
+  for (const Entry& m : methods) own |= m.name == name;
+  if (!own) {
+    lua_getmetatable(L, 1);
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+    find_entry(methods, name, "[call] " + actor.type() + " has no method");
+  }
+  push(L, name);
+  lua_pushcclosure(L, guarded<call_method>, 1);
+  return 1;
+}
+int reference_to_string(lua_State* L) {
+  push(L, std::string_view(get<AnyRef>(L, 1).str()));
+  return 1;
+}
+int same_reference(lua_State* L) {
+  auto *a = get_if<AnyRef>(L, 1), *b = get_if<AnyRef>(L, 2);
+  lua_pushboolean(L, a && b && *a == *b);
+  return 1;
+}
+int set_name(lua_State* L) {
+  of(L).session().get(of(L).cluster().set_name(get<AnyRef>(L, 1), std::string(text_at(L, 2))));
+  return 0;
+}
+
+int state_dict(lua_State* L) {
+  ValueMap out;
+  for (auto& [name, t] : of(L).session().get(nn::remote_state_dict(get<AnyRef>(L, 1)))) out[name] = t;
+  push(L, Value(std::move(out)));
+  return 1;
+}
+int load_state_dict(lua_State* L) {
+  std::map<std::string, Tensor> state;
+  for (auto& [name, value] : options_at(L, 2)) {
+    if (!value.get_if<Tensor>())
+      throw_invalid("a state is a table of tensors by name, got " + value.describe() + " as " + name);
+    state[name] = *value.get_if<Tensor>();
+  }
+  of(L).session().get(nn::load_remote_state_dict(get<AnyRef>(L, 1), std::move(state)));
+  return 0;
+}
+int train(lua_State* L) {
+  of(L).session().get(nn::set_remote_training(get<AnyRef>(L, 1), lua_isnone(L, 2) || lua_toboolean(L, 2)));
+  return 0;
+}
+
+// spawn("Half", "w1", 784, 256), spawn("Half", "w1", {out = 256, ["in"] = 784})
+int spawn(lua_State* L) {
+  const std::string type(text_at(L, 1));
+  const Place where = lua_isinteger(L, 2) ? Place(static_cast<int64_t>(lua_tointeger(L, 2)))
+                                          : Place(std::string(text_at(L, 2)));
+  script::Session& session = of(L).session();
+  ValueMap named;
+  ValueList args = arguments_from(L, 3, &named);
+  // A map that is no set of parameter names is the last argument.
+  if (!named.empty()) {
+    bool by_name = false;
+    for (const auto& made : session.type(where.in(session.worker().members()), type).constructors)
+      for (const Parameter& p : made.entry.parameters) by_name |= named.contains(p.name);
+    if (!by_name) args.emplace_back(std::exchange(named, {}));
+  }
+  put<AnyRef>(L, session.spawn(type, where, std::move(args), std::move(named)));
+  return 1;
+}
+int lookup(lua_State* L) {
+  put<AnyRef>(L, of(L).session().get(of(L).cluster().here().lookup_any(std::string(text_at(L, 1)))));
+  return 1;
+}
+int workers(lua_State* L) {
+  ValueList names;
+  for (const std::string& name : of(L).session().cluster().workers()) names.emplace_back(name);
+  push(L, Value(std::move(names)));
+  return 1;
+}
+int types(lua_State* L) {
+  script::Session& session = of(L).session();
+  const Place where =
+      lua_isnoneornil(L, 1) ? Place(session.cluster().workers().back()) : Place(std::string(text_at(L, 1)));
+  ValueList names;
+  for (const auto& t : session.types(where.in(session.worker().members()))) names.emplace_back(t.name);
+  push(L, Value(std::move(names)));
+  return 1;
+}
+int make_cluster(lua_State* L) {
+  of(L).remake_cluster(static_cast<int>(luaL_optinteger(L, 1, 3)));
+  return workers(L);
+}
+// all{f, g}: the values of several futures, in order.
+int all_of(lua_State* L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  push(L, value_at(L, 1));
+  return 1;
+}
+
+// ---- contexts
+
+int make_context(lua_State* L) {
+  Interpreter& interpreter = of(L);
+  auto step = std::make_shared<script::Step>(interpreter.session().worker());
+  interpreter.enter(L, step);
+  put<StepObject>(L, step);
+  return 1;
+}
+Tensors tensors_at(lua_State* L, int at) {
+  const Value v = value_at(L, at);
+  if (v.is_null()) return {};
+  if (const auto* t = v.get_if<Tensor>()) return {*t};
+  Tensors out;
+  if (const auto* list = v.get_if<ValueList>())
+    for (const Value& element : *list) {
+      if (!element.get_if<Tensor>()) throw_invalid("expected tensors, got " + element.describe());
+      out.push_back(*element.get_if<Tensor>());
+    }
+  else
+    throw_invalid("expected a tensor or a list of tensors, got " + v.describe());
+  return out;
+}
+autograd::BackwardOptions pass_options(lua_State* L, int at) {
+  autograd::BackwardOptions out;
+  for (const auto& [name, value] : options_at(L, at)) {
+    const bool* on = value.get_if<bool>();
+    if (on && name == "retain_graph")
+      out.retain_graph = *on;
+    else if (on && name == "create_graph")
+      out.create_graph = *on;
+    else
+      throw_invalid("a backward pass has the options retain_graph and create_graph, true or false; got " +
+                    name);
+  }
+  return out;
+}
+int context_backward(lua_State* L) {
+  const StepObject step = get<StepObject>(L, 1);
+  const Tensors roots = tensors_at(L, 2), grads = tensors_at(L, 3);
+  script::Session& session = of(L).session();
+  const autograd::Context::Guard in(step->context());
+  session.get_pass(*step, step->context().backward_async(roots, grads, pass_options(L, 4)));
+  return 0;
+}
+int context_grad(lua_State* L) {
+  const StepObject step = get<StepObject>(L, 1);
+  // step:grad(w): of a leaf here; step:grad(outputs, inputs): of any inputs.
+  if (lua_isnoneornil(L, 3)) {
+    push_tensor(L, step->context().grad(tensor_at(L, 2)));
+    return 1;
+  }
+  const Tensors outputs = tensors_at(L, 2), inputs = tensors_at(L, 3), grads = tensors_at(L, 4);
+  const autograd::Context::Guard in(step->context());
+  Tensors found =
+      of(L).session().get_pass(*step, step->context().grad_async(outputs, inputs, grads, pass_options(L, 5)));
+  for (Tensor& t : found) push_tensor(L, std::move(t));
+  return static_cast<int>(found.size());
+}
+int context_close(lua_State* L) {
+  get<StepObject>(L, 1)->close();
+  return 0;
+}
+int context_to_string(lua_State* L) {
+  const StepObject& step = get<StepObject>(L, 1);
+  push(L, std::string_view(step->open() ? fmt::format("context {:x}", step->context().id())
+                                        : std::string("context, closed")));
+  return 1;
+}
+
+// ---- what goes on
+
+std::vector<script::WorkerReport> reports(lua_State* L) {
+  script::Session& session = of(L).session();
+  std::vector<Future<script::WorkerReport>> asked;
+  for (const std::string& name : session.cluster().workers())
+    asked.push_back(
+        internal::actors::ask_report(session.worker(), Place(name).in(session.worker().members())));
+  std::vector<script::WorkerReport> out;
+  for (const auto& f : asked) out.push_back(session.get(f));
+  return out;
+}
+int ps(lua_State* L) {
+  std::string out = fmt::format("{:<8} {:<28} {:<30} {:>9}\n", "worker", "actor", "doing", "for");
+  for (const auto& report : reports(L)) {
+    if (report.actors.empty()) out += fmt::format("{:<8} {:<28}\n", report.worker, "-");
+    for (const auto& actor : report.actors)
+      out += fmt::format("{:<8} {:<28} {:<30} {:>9}\n", report.worker, actor.label,
+                         actor.doing.empty() ? "-" : actor.doing,
+                         actor.doing.empty() ? "" : fmt::format("{:.1f} s", actor.seconds));
+  }
+  out = script::harmless(out, 1 << 16);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  return 0;
+}
+int waits(lua_State* L) {
+  std::string out;
+  for (const auto& report : reports(L))
+    for (const std::string& label : report.waits)
+      out += fmt::format("{} waits for {}\n", report.worker, label);
+  if (out.empty()) out = "nobody waits\n";
+  out = script::harmless(out, 1 << 16);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  return 0;
+}
+int inspect(lua_State* L) {
+  const AnyRef actor = get<AnyRef>(L, 1);
+  script::Session& session = of(L).session();
+  const auto report = session.get(internal::actors::ask_report(session.worker(), actor.owner()));
+  ValueMap out{{"worker", report.worker}, {"type", actor.type()}, {"id", actor.str()}};
+  for (const auto& a : report.actors)
+    if (a.id == actor.id()) {
+      out["doing"] = a.doing.empty() ? Value() : Value(a.doing);
+      if (!a.doing.empty()) out["seconds"] = a.seconds;
+    }
+  push(L, Value(std::move(out)));
+  return 1;
+}
+int metrics(lua_State* L) {
+  ValueMap out;
+  for (const auto& [name, count] : of(L).session().cluster().metrics(std::string(text_at(L, 1))))
+    out[name] = count;
+  push(L, Value(std::move(out)));
+  return 1;
+}
+
+}  // namespace
+
+void open_cluster(lua_State* L) {
+  make_type<FutureObject>(L, {{"get", guarded<future_get>},
+                              {"async", guarded<future_async>},
+                              {"ready", guarded<future_ready>},
+                              {"cancel", guarded<future_cancel>},
+                              {"__tostring", guarded<future_to_string>},
+                              {"__add", guarded<future_arithmetic<LUA_OPADD>>},
+                              {"__sub", guarded<future_arithmetic<LUA_OPSUB>>},
+                              {"__mul", guarded<future_arithmetic<LUA_OPMUL>>},
+                              {"__div", guarded<future_arithmetic<LUA_OPDIV>>},
+                              {"__pow", guarded<future_arithmetic<LUA_OPPOW>>},
+                              {"__mod", guarded<future_arithmetic<LUA_OPMOD>>},
+                              {"__idiv", guarded<future_arithmetic<LUA_OPIDIV>>},
+                              {"__unm", guarded<future_arithmetic<LUA_OPUNM>>},
+                              {"__len", guarded<future_length>}});
+  luaL_getmetatable(L, ObjectName<FutureObject>::value);
+  lua_pushcfunction(L, guarded<future_index>);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  make_type<AnyRef>(L, {{"__call", guarded<call_forward>},
+                        {"__tostring", guarded<reference_to_string>},
+                        {"__eq", guarded<same_reference>},
+                        {"set_name", guarded<set_name>},
+                        {"state_dict", guarded<state_dict>},
+                        {"load_state_dict", guarded<load_state_dict>},
+                        {"train", guarded<train>}});
+  luaL_getmetatable(L, ObjectName<AnyRef>::value);
+  lua_pushcfunction(L, guarded<reference_index>);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  make_type<StepObject>(L, {{"backward", guarded<context_backward>},
+                            {"grad", guarded<context_grad>},
+                            {"close", guarded<context_close>},
+                            {"__close", guarded<context_close>},
+                            {"__tostring", guarded<context_to_string>}});
+  for (const auto& [name, f] : std::initializer_list<Function>{{"spawn", guarded<spawn>},
+                                                               {"lookup", guarded<lookup>},
+                                                               {"workers", guarded<workers>},
+                                                               {"types", guarded<types>},
+                                                               {"cluster", guarded<make_cluster>},
+                                                               {"all", guarded<all_of>},
+                                                               {"context", guarded<make_context>},
+                                                               {"ps", guarded<ps>},
+                                                               {"waits", guarded<waits>},
+                                                               {"inspect", guarded<inspect>},
+                                                               {"metrics", guarded<metrics>}})
+    lua_register(L, name, f);
+}
+
+}  // namespace troupe::repl

@@ -1,0 +1,221 @@
+// help, time, and the names that completion offers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "script/catalog.h"
+#include "script/show.h"
+#include "tools/repl/globals.h"
+#include "tools/repl/interpreter.h"
+#include "tools/repl/objects.h"
+#include "tools/repl/reference.h"
+
+namespace troupe::repl {
+namespace {
+
+std::string overview() {
+  std::string out = "Functions (help \"name\" says more):\n ";
+  size_t column = 1;
+  for (const Described& g : globals()) {
+    if (column + std::string_view(g.name).size() > 90) out += "\n ", column = 1;
+    out += std::string(" ") + g.name;
+    column += std::string_view(g.name).size() + 1;
+  }
+  out += "\nTables:\n";
+  for (const auto& section : script::catalog())
+    out += fmt::format("  {:<7} {} ({})\n", section.prefix + ".*", section.title, section.entries.size());
+  return out +
+         "Indices of tensors count from 0, those of Lua's tables from 1. A future is waited for where its "
+         "value is used.\n";
+}
+
+std::string entry_text(const std::string& full, const Entry& entry) {
+  std::string out = full.substr(0, full.size() - entry.name.size()) + entry.signature() + "\n";
+  if (!entry.text.empty()) out += "  " + entry.text + "\n";
+  for (const Parameter& p : entry.parameters)
+    if (!p.text.empty()) out += fmt::format("  {}: {}\n", p.name, p.text);
+  return out;
+}
+
+std::string described(lua_State* L, const std::string& name) {
+  std::string out;
+  for (const auto& [full, entry] : script::find_everywhere(name)) out += entry_text(full, entry);
+  for (const auto list : {globals(), object_methods()})
+    for (const Described& d : list)
+      if (const std::string_view known = d.name;
+          known == name || (known.find(':') != known.npos && known.substr(known.find(':') + 1) == name))
+        out += fmt::format("{}\n  {}\n", d.signature, d.text);
+  if (!out.empty()) return out;
+  // A type of actors.
+  script::Session& session = of(L).session();
+  for (const auto& worker : session.cluster().workers())
+    for (const auto& type : session.types(Place(worker).in(session.worker().members())))
+      if (type.name == name) {
+        for (const auto& c : type.constructors)
+          out += fmt::format("spawn {}\n", c.entry.signature()) +
+                 (c.entry.text.empty() ? "" : "  " + c.entry.text + "\n");
+        for (const Entry& m : type.methods)
+          out += "  " + m.signature() + "\n" + (m.text.empty() ? "" : "    " + m.text + "\n");
+        return out;
+      }
+  std::vector<std::string> known;
+  for (const auto& section : script::catalog())
+    for (const Entry& e : section.entries) known.push_back(e.name);
+  for (const Described& g : globals()) known.emplace_back(g.name);
+  const std::string near = nearest(name, known);
+  throw_invalid(fmt::format("help: nothing is called {:?}; {}", std::string_view(name),
+                            near.empty() ? "help() lists what there is" : "did you mean \"" + near + "\"?"));
+}
+
+int help(lua_State* L) {
+  std::string out;
+  if (lua_isnoneornil(L, 1)) {
+    out = overview();
+  } else if (lua_type(L, 1) == LUA_TSTRING) {
+    out = described(L, std::string(text_at(L, 1)));
+  } else if (auto* actor = get_if<AnyRef>(L, 1)) {
+    const AnyRef held = *actor;
+    out = held.str() + "\n";
+    for (const Entry& m : of(L).session().methods(held))
+      out += "  " + m.signature() + "\n" + (m.text.empty() ? "" : "    " + m.text + "\n");
+  } else if (lua_iscfunction(L, 1) && lua_getupvalue(L, 1, 1) && lua_type(L, -1) == LUA_TSTRING) {
+    out = described(L, std::string(text_at(L, -1)));
+  } else if (lua_isfunction(L, 1)) {
+    for (const Described& g : globals()) {
+      lua_getglobal(L, g.name);
+      if (lua_rawequal(L, 1, -1)) out = fmt::format("{}\n  {}\n", g.signature, g.text);
+      lua_pop(L, 1);
+    }
+    if (out.empty()) out = "a function of Lua\n";
+  } else if (lua_type(L, 1) == LUA_TUSERDATA && luaL_getmetafield(L, 1, "__name") == LUA_TSTRING) {
+    const std::string type(text_at(L, -1));
+    out = type + "\n";
+    for (const Described& d : object_methods())
+      if (std::string_view(d.name).starts_with(type + ":"))
+        out += fmt::format("  {}\n    {}\n", d.signature, d.text);
+  } else {
+    out = fmt::format("a {}\n", luaL_typename(L, 1));
+  }
+  out = script::harmless(out, 1 << 16);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  return 0;
+}
+
+int time_of(lua_State* L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  const auto begin = std::chrono::steady_clock::now();
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  for (int i = 1; i <= lua_gettop(L); ++i)
+    if (auto* f = get_if<FutureObject>(L, i); f && !f->stays) {
+      push(L, f->get(L));
+      lua_replace(L, i);
+    }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::string line = seconds < 1e-3 ? fmt::format("{:.1f} us\n", seconds * 1e6)
+                           : seconds < 1  ? fmt::format("{:.2f} ms\n", seconds * 1e3)
+                                          : fmt::format("{:.3f} s\n", seconds);
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  return lua_gettop(L);
+}
+
+void names_of_metatable(lua_State* L, std::set<std::string>& out) {
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING && !text_at(L, -2).starts_with("__")) out.emplace(text_at(L, -2));
+}
+
+}  // namespace
+
+std::vector<std::string> Interpreter::completions(const std::string& line) {
+  std::set<std::string> found;
+  // The word at the end: names, with dots and colons between; or what follows an open quote.
+  size_t begin = line.size();
+  while (begin > 0 && (std::isalnum(static_cast<unsigned char>(line[begin - 1])) || line[begin - 1] == '_' ||
+                       line[begin - 1] == '.' || line[begin - 1] == ':'))
+    --begin;
+  const std::string word = line.substr(begin);
+  const size_t last = word.find_last_of(".:");
+  const std::string stem = last == std::string::npos ? "" : word.substr(0, last + 1),
+                    start = last == std::string::npos ? word : word.substr(last + 1);
+  const int top = lua_gettop(L_);
+  const bool quoted = begin > 0 && (line[begin - 1] == '"' || line[begin - 1] == '\'');
+  std::set<std::string> names;
+  try {
+    if (quoted) {
+      for (const auto& worker : session().cluster().workers()) {
+        names.insert(worker);
+        for (const auto& type : session().types(Place(worker).in(session().worker().members())))
+          names.insert(type.name);
+      }
+      if (line.substr(0, begin).find("help") != std::string::npos)
+        for (const auto& section : script::catalog())
+          for (const Entry& e : section.entries) names.insert(e.name);
+    } else if (stem.empty()) {
+      lua_pushglobaltable(L_);
+      names_of_metatable(L_, names);
+      for (const char* keyword :
+           {"local", "function", "return", "while", "repeat", "until", "break", "false"})
+        names.insert(keyword);
+    } else {
+      for (const auto& section : script::catalog())
+        if (section.prefix + "." == stem)
+          for (const Entry& e : section.entries) names.insert(e.name);
+      // The value that the path leads to, without running anything.
+      lua_pushglobaltable(L_);
+      size_t at = 0;
+      bool there = true;
+      while (at < stem.size() && there) {
+        const size_t end = stem.find_first_of(".:", at);
+        push(L_, std::string_view(stem).substr(at, end - at));
+        there = lua_istable(L_, -2);
+        if (there) lua_rawget(L_, -2);
+        at = end + 1;
+      }
+      if (there && lua_istable(L_, -1)) names_of_metatable(L_, names);
+      if (there && lua_isuserdata(L_, -1)) {
+        if (auto* actor = get_if<AnyRef>(L_, -1))
+          for (const Entry& m : session().methods(*actor)) names.insert(m.name);
+        if (get_if<Tensor>(L_, -1))
+          for (const Entry& e : script::catalog()[0].entries) names.insert(e.name);
+        if (lua_getmetatable(L_, -1)) names_of_metatable(L_, names);
+      }
+    }
+  } catch (const std::exception&) {  // no cluster, an interrupt: then there is nothing to offer
+  }
+  lua_settop(L_, top);
+  for (const std::string& name : names)
+    if (name.starts_with(start)) found.insert(stem + name);
+  return {found.begin(), found.end()};
+}
+
+void open_help(lua_State* L) {
+  lua_register(L, "help", guarded<help>);
+  lua_register(L, "time", guarded<time_of>);
+}
+
+std::string reference_text() {
+  std::string out =
+      "# Reference of the shell\n\n"
+      "Everything that scripts can name. Written by `troupe repl --reference`; a test compares it with the "
+      "tables that it comes from.\n\n"
+      "## Functions\n\n| | |\n|---|---|\n";
+  const auto cell = [](std::string text) {
+    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
+    return text;
+  };
+  for (const Described& g : globals()) out += fmt::format("| `{}` | {} |\n", cell(g.signature), cell(g.text));
+  out +=
+      "\n## Methods of objects\n\nTensors also have every operator below as a method: `x:relu()`, "
+      "`x:sum()`.\n\n| | |\n|---|---|\n";
+  for (const Described& m : object_methods())
+    out += fmt::format("| `{}` | {} |\n", cell(m.signature), cell(m.text));
+  for (const auto& section : script::catalog()) {
+    out += fmt::format("\n## {}\n\n| `{}.*` | |\n|---|---|\n", section.title, section.prefix);
+    for (const Entry& e : section.entries)
+      out += fmt::format("| `{}` | {} |\n", cell(e.signature()), cell(e.text));
+  }
+  return out;
+}
+
+}  // namespace troupe::repl

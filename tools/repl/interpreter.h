@@ -1,0 +1,88 @@
+// A Lua state with everything that scripts of Troupe may name.
+#pragma once
+#include <csignal>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "script/session.h"
+#include "tools/repl/lua.h"
+
+namespace troupe::repl {
+
+/// What became of a chunk.
+struct Outcome {
+  bool ok = true;
+  bool interrupted = false;
+  bool incomplete = false;  ///< not compiled: the text goes on (an open block, an open string)
+  std::string error;
+};
+
+/// Runs Lua on the thread that made it. Global functions and tables are listed in docs/repl-reference.md.
+class Interpreter {
+ public:
+  /// Where cluster() may make another cluster, once the last one has ended; empty: it may not.
+  using MakeCluster = std::function<std::unique_ptr<Cluster>(int workers)>;
+
+  Interpreter(std::unique_ptr<Cluster> cluster, MakeCluster make_cluster, std::vector<std::string> arguments);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+
+  /// Compiles and runs; `name` stands in messages ("=stdin", "@file.lua"). At a prompt, an expression alone
+  /// is evaluated, and what a line gives is printed.
+  Outcome run(const std::string& text, const std::string& name, bool at_prompt);
+  /// Whether the text, an expression or a chunk, goes on: an open block, an open string.
+  bool incomplete(const std::string& text);
+  /// Names that may stand for the end of `line`, each a replacement for its last word.
+  std::vector<std::string> completions(const std::string& line);
+
+  script::Session& session();
+  /// Drops what scripts hold, and ends the cluster: in order, or at once.
+  void end(bool in_order);
+  Cluster& cluster() { return *cluster_; }
+  /// Ends the cluster, and makes another one.
+  void remake_cluster(int workers);
+  /// The step that calls of a coroutine are part of; null: none.
+  std::shared_ptr<script::Step> step_of(lua_State* L);
+  void enter(lua_State* L, const std::shared_ptr<script::Step>& step) { steps_[L].push_back(step); }
+  /// A coroutine has the steps that its maker has.
+  void inherit(lua_State* from, lua_State* to) { steps_[to] = steps_[from]; }
+  void push_running(lua_State* L);
+  void pop_running();
+  /// Memory that Lua does not know of has been handed to it.
+  void charge(size_t bytes);
+  lua_State* state() { return L_; }
+
+  /// In a signal handler: waits end, and so do chunks, whatever they catch.
+  static void interrupt(int) noexcept;
+
+ private:
+  void open_libraries();
+  Outcome outcome_of(int status);
+
+  std::unique_ptr<Cluster> cluster_;
+  MakeCluster make_cluster_;
+  std::unique_ptr<script::Session> session_;
+  lua_State* L_ = nullptr;
+  size_t started_ = 0;  // workers, at first
+  size_t used_ = 0, charged_ = 0;
+  std::map<lua_State*, std::vector<std::shared_ptr<script::Step>>> steps_;
+  static void* allocate(void* self, void* at, size_t old_size, size_t new_size);
+};
+
+/// What a value looks like at the prompt, shortened; bytes that move a terminal's cursor are made visible.
+std::string shown(lua_State* L, int at);
+
+// ---- what each file of this folder adds to a state
+void open_tensors(lua_State* L);   ///< Tensor, ops.*
+void open_cluster(lua_State* L);   ///< spawn, references, futures, contexts, workers, ps, inspect, waits
+void open_modules(lua_State* L);   ///< nn.*
+void open_training(lua_State* L);  ///< optim.*, data.*
+void open_parallel(lua_State* L);  ///< pipeline, serve
+void open_drawing(lua_State* L);   ///< plot, timeline, graph, trace
+void open_help(lua_State* L);      ///< help, time, names for completion
+
+}  // namespace troupe::repl

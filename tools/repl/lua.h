@@ -1,0 +1,96 @@
+// C++ objects and values in Lua.
+#pragma once
+#include <exception>
+#include <lua.hpp>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/value/value.h"
+
+namespace troupe::repl {
+
+class Interpreter;
+/// The interpreter of a state or of one of its coroutines.
+Interpreter& of(lua_State* L);
+
+/// What a type of objects is called in Lua, in messages and as the name of its metatable. Specialized beside
+/// each type.
+template <class T>
+struct ObjectName;
+
+/// Pushes an object that Lua owns from now on; its destructor runs when it is collected.
+template <class T>
+T& put(lua_State* L, T object) {
+  void* at = lua_newuserdatauv(L, sizeof(T), 0);
+  T* made = new (at) T(std::move(object));
+  luaL_setmetatable(L, ObjectName<T>::value);
+  return *made;
+}
+/// The object at an index, or null if there is none of that type.
+template <class T>
+T* get_if(lua_State* L, int at) {
+  return static_cast<T*>(luaL_testudata(L, at, ObjectName<T>::value));
+}
+/// The object at an index; a Lua error saying what was got if it is another one.
+template <class T>
+T& get(lua_State* L, int at) {
+  if (T* object = get_if<T>(L, at)) return *object;
+  luaL_typeerror(L, at, ObjectName<T>::value);
+  std::terminate();  // luaL_typeerror does not return
+}
+
+/// Runs f; what it throws becomes a Lua error with file and line. Lua's own errors pass.
+int protect(lua_State* L, int (*f)(lua_State*));
+template <int (*F)(lua_State*)>
+int guarded(lua_State* L) {
+  return protect(L, F);
+}
+
+struct Function {
+  const char* name;
+  lua_CFunction f;
+};
+/// Makes the metatable of a type: metamethods (names that begin with __) and methods. Where there is no
+/// __index among them, methods are found by name.
+template <class T>
+void make_type(lua_State* L, std::initializer_list<Function> functions) {
+  luaL_newmetatable(L, ObjectName<T>::value);
+  lua_pushcfunction(
+      L, +[](lua_State* s) {
+        static_cast<T*>(lua_touserdata(s, 1))->~T();
+        return 0;
+      });
+  lua_setfield(L, -2, "__gc");
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  for (const Function& f : functions) {
+    lua_pushcfunction(L, f.f);
+    lua_setfield(L, -2, f.name);
+  }
+  lua_pop(L, 1);
+}
+
+inline void push(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }
+inline std::string_view text_at(lua_State* L, int at) {
+  size_t length = 0;
+  const char* text = luaL_checklstring(L, at, &length);
+  return {text, length};
+}
+
+/// Pushes a value as what Lua has for it: nil, booleans, numbers, strings, tensors, references, tables.
+void push(lua_State* L, Value value);
+/// What is at an index, as a value. A future is waited for. A table with 1..n only is a list, one with string
+/// keys a map, an empty one a list. `invalid` for functions, for mixed tables and for tables within
+/// themselves.
+Value value_at(lua_State* L, int at);
+/// The arguments from `first` on. If the last one is a table with string keys alone, it is `named`.
+ValueList arguments_from(lua_State* L, int first, ValueMap* named);
+/// Pushes one value, or several as several results; nothing for none.
+int push_results(lua_State* L, ValueList values);
+/// A map at an index; empty if there is nothing.
+ValueMap options_at(lua_State* L, int at);
+
+}  // namespace troupe::repl

@@ -1,0 +1,63 @@
+// The objects that scripts hold.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "nn/module.h"
+#include "rref/any_ref.h"
+#include "script/session.h"
+#include "tools/repl/lua.h"
+
+namespace troupe::repl {
+
+template <>
+struct ObjectName<Tensor> {
+  static constexpr const char* value = "tensor";
+};
+template <>
+struct ObjectName<AnyRef> {
+  static constexpr const char* value = "reference";
+};
+template <>
+struct ObjectName<Bytes> {
+  static constexpr const char* value = "bytes";
+};
+
+/// The answer of a call, which is waited for where its value is used.
+struct FutureObject {
+  Future<Value> future;
+  std::string what;                              ///< "Half::forward on w1"
+  bool stays = false;                            ///< after async(): the prompt shows it as it is
+  std::shared_ptr<script::Step> step = nullptr;  ///< that it is part of, until it is there
+  Value get(lua_State* L);                       ///< waits
+};
+template <>
+struct ObjectName<FutureObject> {
+  static constexpr const char* value = "future";
+};
+
+using StepObject = std::shared_ptr<script::Step>;
+template <>
+struct ObjectName<StepObject> {
+  static constexpr const char* value = "context";
+};
+
+/// A module: what it is made from, and, once it has been used here, the module itself.
+struct ModuleObject {
+  Value spec;
+  std::shared_ptr<nn::Layer> layer = nullptr;
+  nn::Layer& made();
+};
+template <>
+struct ObjectName<ModuleObject> {
+  static constexpr const char* value = "module";
+};
+
+/// Pushes a tensor, and tells the collector how much memory it holds alone.
+void push_tensor(lua_State* L, Tensor tensor);
+/// A tensor at an index; a number becomes a 0-d one. A Lua error otherwise.
+Tensor tensor_at(lua_State* L, int at);
+/// The elements of a table that nests lists of numbers or booleans, as a tensor: int64, float32 or bool.
+Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype);
+
+}  // namespace troupe::repl

@@ -1,0 +1,215 @@
+// Pipelines and parameter servers in Lua.
+#include "script/parallel.h"
+
+#include "tools/draw/timeline.h"
+#include "tools/repl/interpreter.h"
+#include "tools/repl/objects.h"
+
+namespace troupe::repl {
+
+using PipelineObject = std::shared_ptr<parallel::Pipeline>;
+template <>
+struct ObjectName<PipelineObject> {
+  static constexpr const char* value = "pipeline";
+};
+struct ServedObject {
+  parallel::Served served;
+};
+template <>
+struct ObjectName<ServedObject> {
+  static constexpr const char* value = "served";
+};
+using ClientObject = std::shared_ptr<parallel::Client>;
+template <>
+struct ObjectName<ClientObject> {
+  static constexpr const char* value = "client";
+};
+
+namespace {
+
+// pipeline({a, b}, {micro_batches = 4, loss = "cross_entropy"})
+int make_pipeline(lua_State* L) {
+  Value stages = value_at(L, 1);
+  if (!stages.get_if<ValueList>())
+    throw_invalid("pipeline({a, b}, options) takes a list of stages, got " + stages.describe());
+  put<PipelineObject>(
+      L, script::make_pipeline(of(L).session(), std::move(*stages.get_if<ValueList>()), options_at(L, 2)));
+  return 1;
+}
+// p:step(x, y[, {weights = {...}}]), inside a context.
+int pipeline_step(lua_State* L) {
+  const PipelineObject p = get<PipelineObject>(L, 1);
+  const auto step = of(L).step_of(L);
+  if (!step)
+    throw_invalid(
+        "a step of a pipeline leaves its gradients in a context: local step <close> = context() before it");
+  parallel::StepOptions options;
+  for (auto& [name, v] : options_at(L, 4)) {
+    if (name != "weights") throw_invalid("a step of a pipeline has the option weights, got " + name);
+    options.weights = Codec<std::vector<double>>::from(std::move(v));
+  }
+  const autograd::Context::Guard in(step->context());
+  const auto result = of(L).session().get(p->step_async(value_at(L, 2), value_at(L, 3), options));
+  ValueList losses;
+  for (const double l : result.losses) losses.emplace_back(l);
+  push(L, Value(ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}}));
+  return 1;
+}
+int pipeline_forward(lua_State* L) {
+  const PipelineObject p = get<PipelineObject>(L, 1);
+  const NoGradGuard none;
+  std::vector<Value> outputs = of(L).session().get(p->forward_async(value_at(L, 2)));
+  push(L, Value(ValueList(outputs.begin(), outputs.end())));
+  return 1;
+}
+int pipeline_report(lua_State* L) {
+  push(L, script::report_value(get<PipelineObject>(L, 1)->step_report()));
+  return 1;
+}
+int pipeline_to_string(lua_State* L) {
+  const auto& p = *get<PipelineObject>(L, 1);
+  push(L, std::string_view("pipeline of " + std::to_string(p.stages()) + " stages, " +
+                           std::to_string(p.workers()) + " at a time"));
+  return 1;
+}
+// timeline(p[, "step.svg"]): the last step as a picture.
+int timeline(lua_State* L) {
+  const parallel::StepReport report = get<PipelineObject>(L, 1)->step_report();
+  const std::string path = luaL_optstring(L, 2, "timeline.svg");
+  tools::write_timeline(path, report);
+  push(L, std::string_view(report.str() + "wrote " + path));
+  return 1;
+}
+
+// serve({w, b}, {on = "w1", policy = "bsp", lr = 0.1}), or of a module
+int serve(lua_State* L) {
+  Tensors start;
+  if (auto* module = get_if<ModuleObject>(L, 1)) {
+    start = module->made().parameters();
+  } else {
+    const Value tensors = value_at(L, 1);
+    const auto* list = tensors.get_if<ValueList>();
+    if (!list)
+      throw_invalid("serve(tensors, options) takes a list of tensors or a module, got " + tensors.describe());
+    for (const Value& v : *list) {
+      if (!v.get_if<Tensor>()) throw_invalid("serve: expected tensors, got " + v.describe());
+      start.push_back(*v.get_if<Tensor>());
+    }
+  }
+  ValueMap options = options_at(L, 2);
+  Value on;
+  if (auto node = options.extract("on"); !node.empty()) on = std::move(node.mapped());
+  if (on.is_null())
+    throw_invalid(
+        "serve(tensors, {on = \"w1\", ...}) needs the worker, or the workers, that the servers are on");
+  put<ServedObject>(L, {script::serve_tensors(of(L).session(), on, start, std::move(options))});
+  return 1;
+}
+int push_tensors(lua_State* L, Tensors tensors) {
+  lua_createtable(L, static_cast<int>(tensors.size()), 0);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    push_tensor(L, std::move(tensors[i]));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+int served_read(lua_State* L) {
+  return push_tensors(
+      L, of(L).session().get(parallel::read(get<ServedObject>(L, 1).served, luaL_optinteger(L, 2, 0))));
+}
+int served_set_policy(lua_State* L) {
+  of(L).session().get(parallel::set_policy(get<ServedObject>(L, 1).served,
+                                           parallel::ServerPolicy::parse(std::string(text_at(L, 2)))));
+  return 0;
+}
+int served_set_options(lua_State* L) {
+  of(L).session().get(parallel::set_options(get<ServedObject>(L, 1).served, options_at(L, 2)));
+  return 0;
+}
+int served_report(lua_State* L) {
+  push(L, script::report_value(of(L).session().get(parallel::report(get<ServedObject>(L, 1).served))));
+  return 1;
+}
+int served_client(lua_State* L) {
+  parallel::ClientOptions options;
+  if (!lua_isnoneornil(L, 2)) options.name = std::string(text_at(L, 2));
+  put<ClientObject>(L, std::make_shared<parallel::Client>(get<ServedObject>(L, 1).served, options));
+  return 1;
+}
+int served_to_string(lua_State* L) {
+  const auto& served = get<ServedObject>(L, 1).served;
+  push(L, std::string_view(std::to_string(served.shapes.size()) + " tensors in " +
+                           std::to_string(served.servers.size()) + " servers"));
+  return 1;
+}
+
+Tensors list_at(lua_State* L, int at) {
+  const Value v = value_at(L, at);
+  const auto* list = v.get_if<ValueList>();
+  if (!list) throw_invalid("expected a list of tensors, got " + v.describe());
+  Tensors out;
+  for (const Value& t : *list) out.push_back(t.get_if<Tensor>() ? *t.get_if<Tensor>() : Tensor());
+  return out;
+}
+int client_pull(lua_State* L) {
+  const ClientObject c = get<ClientObject>(L, 1);
+  const auto step = of(L).step_of(L);
+  const script::InStep in(step.get());
+  return push_tensors(L, of(L).session().get(c->pull(luaL_optinteger(L, 2, 0))));
+}
+int push_pushed(lua_State* L, const parallel::Pushed& pushed) {
+  push(L, Value(ValueMap{{"version", pushed.version}, {"late", pushed.late}}));
+  return 1;
+}
+int client_push(lua_State* L) {
+  const ClientObject c = get<ClientObject>(L, 1);
+  return push_pushed(L, of(L).session().get(c->push(list_at(L, 2), luaL_optnumber(L, 3, 1))));
+}
+int client_push_context(lua_State* L) {
+  const ClientObject c = get<ClientObject>(L, 1);
+  const auto step = of(L).step_of(L);
+  if (!step)
+    throw_invalid(
+        "push_context pushes the gradients of a context: local step <close> = context() before the pull");
+  const autograd::Context::Guard in(step->context());
+  return push_pushed(L, of(L).session().get(c->push_context(luaL_optnumber(L, 2, 1))));
+}
+int client_push_values(lua_State* L) {
+  const ClientObject c = get<ClientObject>(L, 1);
+  return push_pushed(L, of(L).session().get(c->push_values(list_at(L, 2), luaL_optnumber(L, 3, 1))));
+}
+int client_leave(lua_State* L) {
+  of(L).session().get(get<ClientObject>(L, 1)->leave());
+  return 0;
+}
+int client_to_string(lua_State* L) {
+  const auto& c = *get<ClientObject>(L, 1);
+  push(L, std::string_view("client " + c.name() + ", at version " + std::to_string(c.version())));
+  return 1;
+}
+
+}  // namespace
+
+void open_parallel(lua_State* L) {
+  make_type<PipelineObject>(L, {{"step", guarded<pipeline_step>},
+                                {"forward", guarded<pipeline_forward>},
+                                {"report", guarded<pipeline_report>},
+                                {"__tostring", guarded<pipeline_to_string>}});
+  make_type<ServedObject>(L, {{"read", guarded<served_read>},
+                              {"set_policy", guarded<served_set_policy>},
+                              {"set_options", guarded<served_set_options>},
+                              {"report", guarded<served_report>},
+                              {"client", guarded<served_client>},
+                              {"__tostring", guarded<served_to_string>}});
+  make_type<ClientObject>(L, {{"pull", guarded<client_pull>},
+                              {"push", guarded<client_push>},
+                              {"push_context", guarded<client_push_context>},
+                              {"push_values", guarded<client_push_values>},
+                              {"leave", guarded<client_leave>},
+                              {"__tostring", guarded<client_to_string>}});
+  lua_register(L, "pipeline", guarded<make_pipeline>);
+  lua_register(L, "timeline", guarded<timeline>);
+  lua_register(L, "serve", guarded<serve>);
+}
+
+}  // namespace troupe::repl

@@ -1,0 +1,10 @@
+// The reference of all that scripts can name, from the tables.
+#pragma once
+#include <string>
+
+namespace troupe::repl {
+
+/// As docs/repl-reference.md has it.
+std::string reference_text();
+
+}  // namespace troupe::repl

@@ -1,0 +1,314 @@
+#include "tools/repl/repl.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <thread>
+
+#include "core/base/error.h"
+#include "script/show.h"
+#include "tools/launch/job.h"
+#include "tools/launch/process.h"
+#include "tools/repl/prompt.h"
+#include "tools/repl/reference.h"
+#include "troupe/launch.h"
+
+namespace troupe::repl {
+namespace {
+
+constexpr const char* kUsage =
+    R"(Usage: troupe repl [options] [program [its arguments]] [file.lua [arguments]]
+
+A prompt in Lua 5.4 that drives a cluster: actors, calls, gradients, pipelines and servers by name.
+
+  troupe repl                     three workers in this process, and a prompt
+  troupe repl -n 3                three processes: the prompt is worker w0
+  troupe repl -n 3 ./prog         w1 and w2 are your program's, with its actors; the prompt takes the place of its driver
+  troupe repl file.lua a b        runs a script; arg[1] is "a"
+  troupe repl -e 'print(1 + 1)'   runs code
+  ... | troupe repl               runs what comes from standard input
+
+  -n, --processes N    workers, each a process but for w0's, which is this one
+  -w, --workers N      workers in this process (default 3)
+  -e CODE              run this code, then end
+  -i                   a prompt after file or code; standard input as if it were typed
+  --timeout SECONDS    that a call may take (default 60)
+  --reference          print all that scripts can name, as docs/repl-reference.md
+  -h, --help           this text
+)";
+
+// A worker process that this shell has started.
+class Children {
+ public:
+  Children() = default;
+  Children(Children&& o) noexcept : pids_(std::exchange(o.pids_, {})) {}
+  Children& operator=(Children&& o) noexcept {
+    std::swap(pids_, o.pids_);
+    return *this;
+  }
+  ~Children() { end(); }
+  void add(pid_t pid) { pids_.push_back(pid); }
+  pid_t group() const { return pids_.empty() ? 0 : pids_[0]; }
+  // They end by themselves when the cluster has ended; whoever does not is killed.
+  void end() {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    while (!pids_.empty()) {
+      std::erase_if(pids_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+      if (pids_.empty()) break;
+      if (std::chrono::steady_clock::now() > give_up)
+        for (const pid_t pid : pids_) kill(pid, SIGKILL);
+      // waitpid has no deadline; the pause only spares the processor
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+std::string own_path() {
+  std::string path(4096, '\0');
+  const ssize_t n = readlink("/proc/self/exe", path.data(), path.size());
+  if (n <= 0) throw_error(ErrorKind::failed, "[repl] /proc/self/exe cannot be read");
+  path.resize(static_cast<size_t>(n));
+  return path;
+}
+
+// Starts workers 1 to n - 1 while this process has one thread, and says where they meet.
+std::pair<Children, Environment> start_workers(const ReplOptions& options) {
+  tools::RunOptions run;
+  run.processes = options.workers;
+  run.command = {options.program.empty() ? own_path() : options.program};
+  const tools::Job job = tools::make_job(run, [](const char* name) { return std::getenv(name); });
+  std::vector<std::string> command{job.program};
+  if (options.program.empty())
+    command.emplace_back("repl-worker");
+  else
+    command.insert(command.end(), options.program_arguments.begin(), options.program_arguments.end());
+  const tools::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Children children;
+  for (int64_t local = 1; local < options.workers; ++local) {
+    tools::Start start;
+    start.arguments = command;
+    start.environment = tools::environment_with(tools::variables_of(run, job, local), {});
+    start.group = children.group();
+    start.in = nothing.get();
+    children.add(tools::start_process(start));
+    // A group of their own: Ctrl-C at the terminal is the shell's alone.
+  }
+  Environment environment = *Environment::read([&](const std::string& name) -> std::optional<std::string> {
+    for (const auto& [key, value] : tools::variables_of(run, job, 0))
+      if (key == name) return value;
+    const char* value = std::getenv(name.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  });
+  return {std::move(children), std::move(environment)};
+}
+
+void banner(const ReplOptions& options, const Cluster& cluster) {
+  std::printf(
+      "Troupe shell, Lua 5.4. %zu workers %s. Tensors count from 0, Lua's tables from 1. help() lists what "
+      "there is; ^D ends.\n",
+      cluster.workers().size(), options.workers ? "in as many processes" : "in this process");
+}
+
+std::optional<std::string> contents_of(const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+int run_chunk(Interpreter& interpreter, const std::string& text, const std::string& name) {
+  const Outcome outcome = interpreter.run(text, name, false);
+  std::fflush(stdout);
+  const bool interrupted = script::Session::interrupted();
+  script::Session::resume();
+  if (interrupted && !outcome.ok) return 130;
+  if (!outcome.ok) {
+    std::fprintf(stderr, "%s\n", script::harmless(outcome.error, 1 << 14).c_str());
+    return 1;
+  }
+  try {
+    const auto failures = interpreter.session().unseen_failures();
+    for (const std::string& failure : failures)
+      std::fprintf(stderr, "a call that nobody waited for failed: %s\n",
+                   script::harmless(failure, 1 << 14).c_str());
+    return failures.empty() ? 0 : 1;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+int drive(Interpreter& interpreter, const ReplOptions& options) {
+  const bool terminal = isatty(STDIN_FILENO);
+  int code = 0;
+  bool ran = false;
+  if (options.code) {
+    code = run_chunk(interpreter, *options.code, "=-e");
+    ran = true;
+  }
+  if (!options.script.empty() && code == 0) {
+    const auto text = contents_of(options.script);
+    if (!text) {
+      std::fprintf(stderr, "troupe repl: %s cannot be read\n", options.script.c_str());
+      return 2;
+    }
+    code = run_chunk(interpreter, *text, options.script == "-" ? "=stdin" : "@" + options.script);
+    ran = true;
+  }
+  if (ran && !options.interactive) return code;
+  if (terminal) {
+    banner(options, interpreter.cluster());
+    read_eval_print(interpreter);
+    return 0;
+  }
+  if (options.interactive) {
+    replay(interpreter);
+    return 0;
+  }
+  return run_chunk(interpreter, *contents_of("-"), "=stdin");
+}
+
+}  // namespace
+
+std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOptions& options,
+                              std::ostream& out, std::ostream& err) {
+  int in_process = 0;
+  const auto usage = [&](const std::string& text) {
+    err << "troupe repl: " << text << " (see troupe repl --help)\n";
+    return 2;
+  };
+  const auto is_script = [](const std::string& a) {
+    return a == "-" || (a.size() > 4 && a.ends_with(".lua"));
+  };
+  size_t i = 0;
+  for (; i < arguments.size(); ++i) {
+    std::string a = arguments[i];
+    std::optional<std::string> value;
+    if (a.starts_with("--") && a.find('=') != std::string::npos) {
+      value = a.substr(a.find('=') + 1);
+      a = a.substr(0, a.find('='));
+    }
+    const auto next = [&]() -> std::optional<std::string> {
+      if (value) return value;
+      return i + 1 < arguments.size() ? std::optional(arguments[++i]) : std::nullopt;
+    };
+    if (a == "-h" || a == "--help") {
+      out << kUsage;
+      return 0;
+    }
+    if (a == "--reference") {
+      out << reference_text();
+      return 0;
+    }
+    if (a == "-i") {
+      options.interactive = true;
+    } else if (a == "-e") {
+      options.code = next();
+      if (!options.code) return usage("-e needs code");
+    } else if (a == "-n" || a == "--processes" || a == "-w" || a == "--workers") {
+      const auto text = next();
+      char* end = nullptr;
+      const long n = text ? std::strtol(text->c_str(), &end, 10) : 0;
+      if (!text || text->empty() || *end || n < 1 || n > 1024)
+        return usage(a + " needs a number of workers from 1 to 1024, got " +
+                     (text ? "'" + *text + "'" : "nothing"));
+      (a == "-n" || a == "--processes" ? options.workers : in_process) = static_cast<int>(n);
+    } else if (a == "--timeout") {
+      const auto text = next();
+      char* end = nullptr;
+      options.timeout = text ? std::strtod(text->c_str(), &end) : 0;
+      if (!text || *end || !(options.timeout > 0))
+        return usage("--timeout needs a number of seconds above 0");
+    } else if (a == "-" || !a.starts_with("-")) {
+      break;
+    } else {
+      const std::string near = nearest(
+          a, {"--processes", "--workers", "--timeout", "--reference", "--help", "-n", "-w", "-e", "-i"});
+      return usage("unknown flag '" + a + "'" + (near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+  }
+  if (i < arguments.size() && !is_script(arguments[i])) {
+    options.program = arguments[i++];
+    while (i < arguments.size() && !is_script(arguments[i]))
+      options.program_arguments.push_back(arguments[i++]);
+    if (in_process) return usage("-w is for workers in this process; a program's are processes: -n");
+    if (!options.workers) options.workers = 2;
+    if (options.workers < 2) return usage("with a program there have to be two processes at least: -n 2");
+  }
+  if (i < arguments.size()) {
+    options.script = arguments[i];
+    options.arguments.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
+  } else {
+    options.arguments = {"troupe repl"};
+  }
+  if (options.workers && in_process)
+    return usage("-n and -w exclude each other: workers are processes, or in this process");
+  if (!options.workers && in_process) options.workers = -in_process;
+  return {};
+}
+
+int repl_main(const std::vector<std::string>& arguments) {
+  ReplOptions options;
+  if (const auto code = parse_repl(arguments, options, std::cout, std::cerr)) return *code;
+  const int here = options.workers < 0 ? -options.workers : Environment::workers();
+  options.workers = std::max(options.workers, 0);
+  try {
+    if (options.workers == 1) options.workers = 0;
+    Children children;
+    std::optional<Environment> environment;
+    if (options.workers > 1) {
+      auto started = start_workers(options);
+      children = std::move(started.first);
+      environment = std::move(started.second);
+    }
+    // Ctrl-C is for the thread that runs scripts: all threads that are made from here on leave it alone.
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+    signal(SIGPIPE, SIG_IGN);
+    ClusterOptions cluster_options;
+    cluster_options.timeout =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
+    int code = 0;
+    {
+      auto cluster = environment ? Cluster::coordinate(*environment, {}, cluster_options)
+                                 : Cluster::in_process(here, {}, cluster_options);
+      Interpreter::MakeCluster make;
+      if (!environment)
+        make = [cluster_options](int n) { return Cluster::in_process(n, {}, cluster_options); };
+      Interpreter interpreter(std::move(cluster), make, options.arguments);
+      struct sigaction action {};
+      action.sa_handler = Interpreter::interrupt;  // without SA_RESTART: reading a line ends, too
+      sigaction(SIGINT, &action, nullptr);
+      pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+      code = drive(interpreter, options);
+      pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+      interpreter.end(code == 0);
+    }
+    children.end();
+    return code;
+  } catch (const std::exception& e) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "troupe repl: %s\n", e.what());
+    return 1;
+  }
+}
+
+int repl_worker_main() {
+  return launch([](Cluster&) {});
+}
+
+}  // namespace troupe::repl

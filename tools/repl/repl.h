@@ -1,0 +1,31 @@
+// `troupe repl`: a cluster and a prompt, or a script.
+#pragma once
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::repl {
+
+struct ReplOptions {
+  int workers = 0;      ///< -n; 0: not given
+  std::string program;  ///< whose workers are started; empty: the shell's own
+  std::vector<std::string> program_arguments;
+  std::optional<std::string> code;     ///< -e
+  std::string script;                  ///< file.lua; "-": standard input
+  std::vector<std::string> arguments;  ///< arg in Lua: the script, then what follows it
+  bool interactive = false;            ///< -i
+  double timeout = 60;                 ///< seconds that a call may take
+};
+
+/// Reads the arguments after `troupe repl`. An exit code where there is nothing to start.
+std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOptions& options,
+                              std::ostream& out, std::ostream& err);
+
+/// The verb: arguments after `repl`, to exit code: 0, 1 where a script failed, 2 for wrong flags, 130 after
+/// Ctrl-C.
+int repl_main(const std::vector<std::string>& arguments);
+/// The hidden verb of workers that a shell starts of its own program.
+int repl_worker_main();
+
+}  // namespace troupe::repl

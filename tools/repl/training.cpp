@@ -1,0 +1,359 @@
+// optim.* and data.* in Lua.
+#include "autograd/distributed/optim/optimizer.h"
+#include "data/catalog.h"
+#include "data/loader.h"
+#include "data/safetensors.h"
+#include "optim/catalog.h"
+#include "optim/clip.h"
+#include "optim/optim.h"
+#include "tools/repl/interpreter.h"
+#include "tools/repl/objects.h"
+
+namespace troupe::repl {
+
+/// An optimizer of actors, or of tensors here.
+struct OptimizerObject {
+  std::shared_ptr<optim::DistributedOptimizer> distributed;
+  std::shared_ptr<optim::Optimizer> local;
+  std::string name;
+  optim::Tunable& tunable() const {
+    return distributed ? static_cast<optim::Tunable&>(*distributed) : *local;
+  }
+};
+template <>
+struct ObjectName<OptimizerObject> {
+  static constexpr const char* value = "optimizer";
+};
+
+struct ScheduleObject {
+  optim::Schedule schedule;
+};
+template <>
+struct ObjectName<ScheduleObject> {
+  static constexpr const char* value = "schedule";
+};
+
+struct SchedulerObject {
+  OptimizerObject optimizer;  // outlives the scheduler
+  std::shared_ptr<optim::Scheduler> scheduler;
+};
+template <>
+struct ObjectName<SchedulerObject> {
+  static constexpr const char* value = "scheduler";
+};
+
+struct DatasetObject {
+  datasets::Dataset set;
+  datasets::LoaderOptions options;
+  int64_t epoch = 0;  ///< of the next batches() that names none
+};
+template <>
+struct ObjectName<DatasetObject> {
+  static constexpr const char* value = "dataset";
+};
+
+struct EpochObject {
+  datasets::Epoch epoch;
+  int64_t next = 0;
+};
+template <>
+struct ObjectName<EpochObject> {
+  static constexpr const char* value = "batches";
+};
+
+namespace {
+
+// ---- optimizers
+
+// optim.NAME(what, options): what: actors, tensors, or a module.
+int make_optimizer(lua_State* L) {
+  const std::string name(text_at(L, lua_upvalueindex(1)));
+  OptimizerObject out;
+  out.name = name;
+  ValueMap options = options_at(L, 2);
+  std::vector<AnyRef> actors;
+  Tensors tensors;
+  if (auto* module = get_if<ModuleObject>(L, 1)) {
+    tensors = module->made().parameters();
+  } else {
+    Value what = value_at(L, 1);
+    if (!what.get_if<ValueList>()) what = ValueList{std::move(what)};
+    for (Value& v : *what.get_if<ValueList>()) {
+      if (v.get_if<RefValue>())
+        actors.push_back(Codec<AnyRef>::from(std::move(v)));
+      else if (v.get_if<Tensor>())
+        tensors.push_back(*v.get_if<Tensor>());
+      else
+        throw_invalid("optim." + name + " takes actors, or tensors, or a module; got " + v.describe());
+    }
+  }
+  if (actors.empty() && tensors.empty())
+    throw_invalid("optim." + name + "({a, b}, options) takes actors, or tensors, or a module; got none");
+  if (!actors.empty() && !tensors.empty())
+    throw_invalid("optim." + name + ": an optimizer is of actors or of tensors, not of both");
+  if (actors.empty())
+    out.local = optim::make(name, options, std::move(tensors));
+  else
+    out.distributed = std::make_shared<optim::DistributedOptimizer>(std::move(actors), name, options);
+  put<OptimizerObject>(L, std::move(out));
+  return 1;
+}
+int optimizer_step(lua_State* L) {
+  auto& o = get<OptimizerObject>(L, 1);
+  if (o.distributed) {
+    const StepObject step = lua_isnoneornil(L, 2) ? of(L).step_of(L) : get<StepObject>(L, 2);
+    if (!step)
+      throw_invalid(
+          "the optimizer of actors steps with the gradients of a context: opt:step(step), where step is what "
+          "context() gave");
+    of(L).session().get(o.distributed->step_async(step->context()));
+  } else {
+    o.local->step();
+  }
+  return 0;
+}
+int optimizer_zero_grad(lua_State* L) {
+  auto& o = get<OptimizerObject>(L, 1);
+  if (o.local) o.local->zero_grad();  // the gradients of actors end with their context
+  return 0;
+}
+int optimizer_clip(lua_State* L) {
+  auto& o = get<OptimizerObject>(L, 1);
+  const double most = luaL_checknumber(L, 2);
+  if (o.local) {
+    lua_pushnumber(L, optim::clip_grad_norm_(o.local->params(), most));
+    return 1;
+  }
+  const StepObject step = lua_isnoneornil(L, 3) ? of(L).step_of(L) : get<StepObject>(L, 3);
+  if (!step) throw_invalid("clip_grad_norm(most, step) of actors needs the context that has the gradients");
+  lua_pushnumber(L, o.distributed->clip_grad_norm(step->context(), most));
+  return 1;
+}
+int optimizer_options(lua_State* L) {
+  auto& o = get<OptimizerObject>(L, 1);
+  if (lua_gettop(L) > 1)
+    for (size_t g = 0; g < o.tunable().group_count(); ++g) o.tunable().change_options(g, options_at(L, 2));
+  push(L, Value(o.tunable().options_map(0)));
+  return 1;
+}
+int optimizer_save(lua_State* L) {
+  auto& o = get<OptimizerObject>(L, 1);
+  const std::string path(text_at(L, 2));
+  if (o.local)
+    datasets::write_safetensors(path, o.local->state());
+  else
+    o.distributed->save(path);
+  return 0;
+}
+int optimizer_load(lua_State* L) {
+  auto& o = get<OptimizerObject>(L, 1);
+  const std::string path(text_at(L, 2));
+  if (o.local)
+    o.local->load_state(datasets::read_safetensors(path));
+  else
+    o.distributed->load(path);
+  return 0;
+}
+int optimizer_to_string(lua_State* L) {
+  const auto& o = get<OptimizerObject>(L, 1);
+  push(L, std::string_view(o.name + " " + text_of(Value(o.tunable().options_map(0)))));
+  return 1;
+}
+int make_schedule(lua_State* L) {
+  ValueMap named;
+  ValueList positional = arguments_from(L, 1, &named);
+  for (const auto& s : optim::schedules())
+    if (s.name == text_at(L, lua_upvalueindex(1))) {
+      put<ScheduleObject>(L, {s(std::move(positional), std::move(named))});
+      return 1;
+    }
+  return 0;
+}
+int schedule_call(lua_State* L) {
+  lua_pushnumber(L, get<ScheduleObject>(L, 1).schedule(luaL_checknumber(L, 2), luaL_checkinteger(L, 3)));
+  return 1;
+}
+// optim.scheduler(opt, schedule[, option])
+int make_scheduler(lua_State* L) {
+  const auto& optimizer = get<OptimizerObject>(L, 1);
+  SchedulerObject out{optimizer, nullptr};
+  out.scheduler = std::make_shared<optim::Scheduler>(
+      out.optimizer.tunable(), get<ScheduleObject>(L, 2).schedule, luaL_optstring(L, 3, "lr"));
+  put<SchedulerObject>(L, std::move(out));
+  return 1;
+}
+int scheduler_step(lua_State* L) {
+  get<SchedulerObject>(L, 1).scheduler->step();
+  return 0;
+}
+int optim_index(lua_State* L) {
+  const std::string_view name = text_at(L, 2);
+  std::vector<Entry> known(optim::optimizers().begin(), optim::optimizers().end());
+  for (const auto& s : optim::schedules()) {
+    if (s.name == name) {
+      push(L, name);
+      lua_pushcclosure(L, guarded<make_schedule>, 1);
+      return 1;
+    }
+    known.push_back(s);
+  }
+  known.push_back({"scheduler", "", {}});
+  find_entry(known, name, "[optim] unknown optimizer or schedule");
+  push(L, name);
+  lua_pushcclosure(L, guarded<make_optimizer>, 1);
+  return 1;
+}
+
+// ---- data sets
+
+template <class T>
+void take(ValueMap& named, std::initializer_list<const char*> names, T& into) {
+  for (const char* name : names)
+    if (auto node = named.extract(name); !node.empty())
+      into = Codec<T>::from(fitted(std::move(node.mapped()), Codec<T>::name()));
+}
+void take_loader_options(ValueMap& named, datasets::LoaderOptions& into) {
+  take(named, {"batch", "batch_size"}, into.batch_size);
+  take(named, {"shuffle"}, into.shuffle);
+  take(named, {"drop_last"}, into.drop_last);
+  take(named, {"rank"}, into.rank);
+  take(named, {"ranks"}, into.ranks);
+  int64_t seed = static_cast<int64_t>(into.seed);
+  take(named, {"order_seed"}, seed);
+  into.seed = static_cast<uint64_t>(seed);
+}
+int make_dataset(lua_State* L) {
+  ValueMap named;
+  ValueList positional = arguments_from(L, 1, &named);
+  DatasetObject out;
+  take_loader_options(named, out.options);
+  for (const auto& s : datasets::sets())
+    if (s.name == text_at(L, lua_upvalueindex(1))) out.set = s(std::move(positional), std::move(named));
+  put<DatasetObject>(L, std::move(out));
+  return 1;
+}
+// data.of(x, y, {batch = 64}): tensors that the script has.
+int dataset_of(lua_State* L) {
+  DatasetObject out;
+  out.set = {tensor_at(L, 1), tensor_at(L, 2)};
+  ValueMap named = options_at(L, 3);
+  take_loader_options(named, out.options);
+  if (!named.empty())
+    throw_invalid("data.of has no option \"" + named.begin()->first +
+                  "\"; there are: batch, shuffle, drop_last, rank, ranks, order_seed");
+  put<DatasetObject>(L, std::move(out));
+  return 1;
+}
+int data_index(lua_State* L) {
+  const std::string_view name = text_at(L, 2);
+  std::vector<Entry> known(datasets::sets().begin(), datasets::sets().end());
+  known.push_back({"of", "", {}});
+  find_entry(known, name, "[data] unknown data set");
+  push(L, name);
+  lua_pushcclosure(L, guarded<make_dataset>, 1);
+  return 1;
+}
+int next_batch(lua_State* L) {
+  auto& e = get<EpochObject>(L, 1);
+  script::Session::check();
+  if (e.next >= e.epoch.batches()) return 0;
+  datasets::Batch batch = e.epoch.batch(e.next++);
+  push_tensor(L, std::move(batch.x));
+  push_tensor(L, std::move(batch.y));
+  return 2;
+}
+int dataset_batches(lua_State* L) {
+  auto& d = get<DatasetObject>(L, 1);
+  const int64_t epoch = lua_isnoneornil(L, 2) ? d.epoch++ : luaL_checkinteger(L, 2);
+  lua_pushcfunction(L, guarded<next_batch>);
+  put<EpochObject>(L, {datasets::Loader(d.set, d.options).epoch(epoch)});
+  return 2;
+}
+// d:rows(from, count): some of it.
+int dataset_rows(lua_State* L) {
+  auto& d = get<DatasetObject>(L, 1);
+  DatasetObject out = d;
+  out.set = datasets::rows(d.set, luaL_checkinteger(L, 2), luaL_checkinteger(L, 3));
+  put<DatasetObject>(L, std::move(out));
+  return 1;
+}
+int dataset_length(lua_State* L) {
+  lua_pushinteger(L, get<DatasetObject>(L, 1).set.size());
+  return 1;
+}
+int dataset_index(lua_State* L) {
+  auto& d = get<DatasetObject>(L, 1);
+  const std::string_view name = text_at(L, 2);
+  if (name == "x") return push_tensor(L, d.set.x), 1;
+  if (name == "y") return push_tensor(L, d.set.y), 1;
+  lua_getmetatable(L, 1);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, -2) == LUA_TNIL)
+    throw_invalid("a data set has x, y, batches, rows; not \"" + std::string(name) + "\"");
+  return 1;
+}
+int dataset_to_string(lua_State* L) {
+  auto& d = get<DatasetObject>(L, 1);
+  push(L, std::string_view("data set of " + std::to_string(d.set.size()) + ": x " + d.set.x.str() + ", y " +
+                           d.set.y.str() + ", in batches of " + std::to_string(d.options.batch_size)));
+  return 1;
+}
+
+int save(lua_State* L) {
+  std::map<std::string, Tensor> tensors;
+  for (auto& [name, v] : options_at(L, 2)) {
+    if (!v.get_if<Tensor>())
+      throw_invalid("save(path, {name = tensor, ...}): " + name + " is " + v.describe());
+    tensors[name] = *v.get_if<Tensor>();
+  }
+  datasets::write_safetensors(std::string(text_at(L, 1)), tensors);
+  return 0;
+}
+int load_tensors(lua_State* L) {
+  ValueMap out;
+  for (auto& [name, t] : datasets::read_safetensors(std::string(text_at(L, 1)))) out[name] = t;
+  push(L, Value(std::move(out)));
+  return 1;
+}
+
+void open_table(lua_State* L, const char* name, lua_CFunction index, std::initializer_list<Function> own) {
+  lua_newtable(L);
+  for (const Function& f : own) {
+    lua_pushcfunction(L, f.f);
+    lua_setfield(L, -2, f.name);
+  }
+  lua_newtable(L);
+  lua_pushcfunction(L, index);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_setglobal(L, name);
+}
+
+}  // namespace
+
+void open_training(lua_State* L) {
+  make_type<OptimizerObject>(L, {{"step", guarded<optimizer_step>},
+                                 {"zero_grad", guarded<optimizer_zero_grad>},
+                                 {"clip_grad_norm", guarded<optimizer_clip>},
+                                 {"options", guarded<optimizer_options>},
+                                 {"save", guarded<optimizer_save>},
+                                 {"load", guarded<optimizer_load>},
+                                 {"__tostring", guarded<optimizer_to_string>}});
+  make_type<ScheduleObject>(L, {{"__call", guarded<schedule_call>}});
+  make_type<SchedulerObject>(L, {{"step", guarded<scheduler_step>}});
+  make_type<EpochObject>(L, {});
+  make_type<DatasetObject>(L, {{"batches", guarded<dataset_batches>},
+                               {"rows", guarded<dataset_rows>},
+                               {"__len", guarded<dataset_length>},
+                               {"__tostring", guarded<dataset_to_string>}});
+  luaL_getmetatable(L, ObjectName<DatasetObject>::value);
+  lua_pushcfunction(L, guarded<dataset_index>);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  open_table(L, "optim", guarded<optim_index>, {{"scheduler", guarded<make_scheduler>}});
+  open_table(L, "data", guarded<data_index>, {{"of", guarded<dataset_of>}});
+  lua_register(L, "save", guarded<save>);
+  lua_register(L, "load_tensors", guarded<load_tensors>);
+}
+
+}  // namespace troupe::repl
