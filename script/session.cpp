@@ -44,6 +44,13 @@ const std::vector<TypeReport>& Session::types(WorkerId of) {
 const TypeReport& Session::type(WorkerId of, const std::string& name) {
   const auto& all = types(of);
   if (const auto it = std::ranges::find(all, name, &TypeReport::name); it != all.end()) return *it;
+  const TypeReport* found = nullptr;
+  for (const TypeReport& t : all)
+    if (t.name.ends_with("::" + name)) {
+      if (found) throw_invalid(fmt::format("[spawn] {} may be {} or {}: write the one that is meant", quoted(name), found->name, t.name));
+      found = &t;
+    }
+  if (found) return *found;
   std::vector<std::string> names;
   for (const TypeReport& t : all) names.push_back(t.name);
   const std::string near = nearest(name, names);
@@ -72,7 +79,7 @@ AnyRef Session::spawn(const std::string& type, const Place& where, ValueList arg
     try {
       ValueList values = arranged(c.entry, args, named);
       const NoGradGuard none;
-      AnyRef made(table.table().spawn(owner, type, c.id, std::move(values), name));
+      AnyRef made(table.table().spawn(owner, known.name, c.id, std::move(values), name));
       get(made.ready());
       return made;
     } catch (const Error& e) {

@@ -30,7 +30,7 @@ class Session {
   // ---- types
   /// What worker `of` can host. Asked once, and kept.
   const std::vector<TypeReport>& types(WorkerId of);
-  /// A type of that worker; `invalid` with the nearest name.
+  /// A type of that worker, by its name with or without its namespaces; `invalid` with the nearest name.
   const TypeReport& type(WorkerId of, const std::string& name);
   /// The methods of an actor; none of a value.
   std::vector<Entry> methods(const AnyRef& actor);
@@ -88,6 +88,8 @@ class Session {
     if (interrupted_) throw Interrupted();
   }
 
+  /// What it comes from goes on although the future is dropped, and its error is told if nobody looks.
+  void keep(const Future<Value>& future, std::string what);
   /// Errors of calls that ended meanwhile, and whose results nobody asked for; each once.
   std::vector<std::string> unseen_failures();
   /// The result of that future was looked at, so its error is known.
@@ -95,7 +97,6 @@ class Session {
 
  private:
   static constexpr Duration kSlice = std::chrono::milliseconds(20);
-  void keep(const Future<Value>& future, std::string what);
   static inline std::atomic<bool> interrupted_{false};
 
   struct Kept {

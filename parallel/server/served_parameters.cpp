@@ -88,6 +88,7 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
     throw_invalid(fmt::format("[server] {} tensors for servers on {} workers; expected at least one of each",
                               start.size(), where.size()));
   check_pulls(options.pull, "[server]");
+  const NoGradGuard none;  // the servers start with copies of the values: parameters of modules will do
   Served served;
   served.pull = options.pull, served.push = options.push;
   std::vector<int64_t> numels;

@@ -8,6 +8,7 @@
 #include "ops/inplace.h"
 #include "ops/view.h"
 #include "optim/gradient_norm.h"
+#include "parallel/server/served_module.h"
 #include "parallel/server/table.h"
 
 namespace troupe::parallel {
@@ -142,6 +143,6 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& share
   optimizer.step(sums, scale);
 }
 
-internal::actors::Hosting server_actors() { return hosting<Server, Table>(); }
+internal::actors::Hosting server_actors() { return hosting<Server, Table, ServedModule>(); }
 
 }  // namespace troupe::parallel

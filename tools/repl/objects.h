@@ -4,6 +4,7 @@
 #include <string>
 
 #include "nn/module.h"
+#include "parallel/server/served_parameters.h"
 #include "rref/any_ref.h"
 #include "script/session.h"
 #include "tools/repl/lua.h"
@@ -51,6 +52,14 @@ struct ModuleObject {
 template <>
 struct ObjectName<ModuleObject> {
   static constexpr const char* value = "module";
+};
+
+struct ServedObject {
+  parallel::Served served;
+};
+template <>
+struct ObjectName<ServedObject> {
+  static constexpr const char* value = "served";
 };
 
 /// Pushes a tensor, and tells the collector how much memory it holds alone.

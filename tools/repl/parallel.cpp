@@ -12,13 +12,6 @@ template <>
 struct ObjectName<PipelineObject> {
   static constexpr const char* value = "pipeline";
 };
-struct ServedObject {
-  parallel::Served served;
-};
-template <>
-struct ObjectName<ServedObject> {
-  static constexpr const char* value = "served";
-};
 using ClientObject = std::shared_ptr<parallel::Client>;
 template <>
 struct ObjectName<ClientObject> {
@@ -27,6 +20,11 @@ struct ObjectName<ClientObject> {
 
 namespace {
 
+int push_future(lua_State* L, const Future<Value>& future, const std::string& what) {
+  of(L).session().keep(future, what);
+  put<FutureObject>(L, {future, what});
+  return 1;
+}
 // pipeline({a, b}, {micro_batches = 4, loss = "cross_entropy"})
 int make_pipeline(lua_State* L) {
   Value stages = value_at(L, 1);
@@ -49,11 +47,12 @@ int pipeline_step(lua_State* L) {
     options.weights = Codec<std::vector<double>>::from(std::move(v));
   }
   const autograd::Context::Guard in(step->context());
-  const auto result = of(L).session().get(p->step_async(value_at(L, 2), value_at(L, 3), options));
-  ValueList losses;
-  for (const double l : result.losses) losses.emplace_back(l);
-  push(L, Value(ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}}));
-  return 1;
+  const Future<Value> done = p->step_async(value_at(L, 2), value_at(L, 3), options).then([](const parallel::StepResult& result) {
+    ValueList losses;
+    for (const double l : result.losses) losses.emplace_back(l);
+    return Value(ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}});
+  });
+  return push_future(L, done, "step of a pipeline");
 }
 int pipeline_forward(lua_State* L) {
   const PipelineObject p = get<PipelineObject>(L, 1);
@@ -155,28 +154,26 @@ int client_pull(lua_State* L) {
   const ClientObject c = get<ClientObject>(L, 1);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  return push_tensors(L, of(L).session().get(c->pull(luaL_optinteger(L, 2, 0))));
+  return push_future(L, c->pull(luaL_optinteger(L, 2, 0)).then([](const Tensors& t) { return Codec<Tensors>::to(t); }), "pull of " + c->name());
 }
-int push_pushed(lua_State* L, const parallel::Pushed& pushed) {
-  push(L, Value(ValueMap{{"version", pushed.version}, {"late", pushed.late}}));
-  return 1;
+int push_pushed(lua_State* L, const ClientObject& c, const Future<parallel::Pushed>& pushed) {
+  return push_future(L, pushed.then([](const parallel::Pushed& p) { return Value(ValueMap{{"version", p.version}, {"late", p.late}}); }),
+                     "push of " + c->name());
 }
 int client_push(lua_State* L) {
   const ClientObject c = get<ClientObject>(L, 1);
-  return push_pushed(L, of(L).session().get(c->push(list_at(L, 2), luaL_optnumber(L, 3, 1))));
+  return push_pushed(L, c, c->push(list_at(L, 2), luaL_optnumber(L, 3, 1)));
 }
 int client_push_context(lua_State* L) {
   const ClientObject c = get<ClientObject>(L, 1);
   const auto step = of(L).step_of(L);
-  if (!step)
-    throw_invalid(
-        "push_context pushes the gradients of a context: local step <close> = context() before the pull");
+  if (!step) throw_invalid("push_context pushes the gradients of a context: local step <close> = context() before the pull");
   const autograd::Context::Guard in(step->context());
-  return push_pushed(L, of(L).session().get(c->push_context(luaL_optnumber(L, 2, 1))));
+  return push_pushed(L, c, c->push_context(luaL_optnumber(L, 2, 1)));
 }
 int client_push_values(lua_State* L) {
   const ClientObject c = get<ClientObject>(L, 1);
-  return push_pushed(L, of(L).session().get(c->push_values(list_at(L, 2), luaL_optnumber(L, 3, 1))));
+  return push_pushed(L, c, c->push_values(list_at(L, 2), luaL_optnumber(L, 3, 1)));
 }
 int client_leave(lua_State* L) {
   of(L).session().get(get<ClientObject>(L, 1)->leave());

@@ -32,6 +32,7 @@ Value any_at(lua_State* L, int at, int depth) {
       if (auto* f = get_if<FutureObject>(L, at)) return f->get(L);
       if (auto* m = get_if<ModuleObject>(L, at)) return m->spec;
       if (auto* b = get_if<Bytes>(L, at)) return *b;
+      if (auto* s = get_if<ServedObject>(L, at)) return Codec<parallel::Served>::to(s->served);
       [[fallthrough]];
     default:
       throw_invalid(std::string("a ") + luaL_typename(L, at) +
