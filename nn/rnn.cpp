@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/base/error.h"
 #include "nn/init.h"
@@ -13,6 +14,8 @@
 
 namespace troupe::nn {
 namespace {
+
+constexpr int64_t kMostLayers = 10000;  // a number from afar must not fill the memory
 
 // Slice i of dimension 0, without that dimension.
 Tensor at(const Tensor& x, int64_t i) { return ops::squeeze(ops::slice(x, 0, i, i + 1), 0); }
@@ -25,6 +28,9 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t in
   if (input < 1 || hidden < 1 || o.layers < 1)
     throw_invalid(fmt::format("[{}] sizes must be at least 1, got input {}, hidden {}, layers {}", name,
                               input, hidden, o.layers));
+  if (o.layers > kMostLayers || hidden > std::numeric_limits<int64_t>::max() / gates)
+    throw_invalid(fmt::format("[{}] more than can be made: hidden {}, layers {}; at most {} layers", name,
+                              hidden, o.layers, kMostLayers));
   const auto parameter = [&](const Shape& shape) {
     return Tensor::empty(shape, o.dtype).set_requires_grad();
   };

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -213,6 +214,13 @@ TEST_CASE("specifications that fit no module are refused, with what to write") {
              Contains("did you mean \"relu\"?"));
   for (const int64_t size : {int64_t{0}, int64_t{-1}, int64_t{1} << 62})
     CHECK_THROWS_AS(nn::make(nn::spec_of("linear", {size, size})), Error);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const char* cells : {"lstm", "gru"})
+    for (const auto& [hidden, layers] : {std::pair{kMost, int64_t{1}}, {int64_t{2}, kMost}})
+      CHECK_THAT(said([&] {
+                   nn::make(nn::spec_of(cells, {int64_t{2}, hidden, layers}));
+                 }),
+                 Contains("more than can be made"));
   Value deep = std::string("relu");
   for (int i = 0; i < 5000; ++i) deep = Value(ValueList{std::move(deep)});
   CHECK_THAT(said([&] { nn::make(deep); }), Contains("nested more than 100 deep"));
