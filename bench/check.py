@@ -44,6 +44,8 @@ EXPECTED = {
                  *(line for n in (100, 1000, 10000) for line in (("context_step_us", US, {"live": n}),
                                                                  ("context_bytes", "bytes", {"live": n}))),
                  ("context_end_us", US, {"live": 10000})],
+    "repl": [("repl_start_ms", "ms", {"processes": 1}), ("repl_start_ms", "ms", {"processes": 3}), ("repl_call_us", US, {}),
+             ("repl_tensor_call_us", US, {}), ("repl_training_step_us", US, {})],
     "model": [("model_parallel_mlp_step_us", US, {"batch": 64})],
     "ps": [*(("ps_pull_push_per_s", RATE, {"parameters": n, "workers": 2}) for n in (1 << 10, 1 << 20)),
            *(("ps_embedding_lookup_us", US, {"rows": 10**n, "width": 16, "ids": 256}) for n in (4, 5))],  # the largest with --quick

@@ -47,5 +47,5 @@ for step = 1, steps do
   losses[step] = sum
   if step % 50 == 0 or step == 1 then print(string.format("step %d loss %.9f", step, sum)) end
 end
-if arg[2] then plot{loss = losses, title = "two replicas, three served stages", file = arg[2]} end
+if arg[2] then plot{loss = losses, smooth = 8, title = "two replicas, three served stages", file = arg[2]} end
 return losses

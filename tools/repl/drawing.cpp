@@ -52,7 +52,9 @@ int plot(lua_State* L) {
     chart.left_label = text_option(*options, "y_label", "");
     file = text_option(*options, "file", "plot.svg");
     if (auto node = options->extract("x"); !node.empty()) x = numbers_of(node.mapped());
-    for (const auto& [name, v] : *options) chart.series.push_back({name, {}, numbers_of(v)});
+    double smooth = 0;
+    if (auto node = options->extract("smooth"); !node.empty()) smooth = Codec<double>::from(node.mapped());
+    for (const auto& [name, v] : *options) chart.series.push_back({name, {}, numbers_of(v), false, smooth});
   } else {
     file = "plot.svg";
     chart.x_label = "step";

@@ -32,7 +32,7 @@ constexpr Described kGlobals[] = {
     {"save", "save(path, {name = tensor, ...})", "Writes a safetensors file."},
     {"load_tensors", "load_tensors(path) -> table", "Reads a safetensors file."},
     {"plot", "plot{name = numbers, ..., file = \"plot.svg\"}",
-     "Draws lines as SVG, and on a terminal as characters. Also: x, title, x_label, y_label."},
+     "Draws lines as SVG, and on a terminal as characters. Also: x, title, x_label, y_label, and smooth: points over which a mean is drawn."},
     {"graph", "graph(tensor[, file]) -> text",
      "Draws what a tensor was computed by: .dot, or .svg with Graphviz."},
     {"trace", "trace(f[, file]) -> text",

@@ -76,7 +76,7 @@ int timeline(lua_State* L) {
   const parallel::StepReport report = get<PipelineObject>(L, 1)->step_report();
   const std::string path = luaL_optstring(L, 2, "timeline.svg");
   tools::write_timeline(path, report);
-  push(L, std::string_view(report.str() + "wrote " + path));
+  push(L, std::string_view(report.str() + "\nwrote " + path));
   return 1;
 }
 

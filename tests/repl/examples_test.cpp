@@ -1,0 +1,105 @@
+// The scripts of examples/repl run, and mixed.lua gives the bits of the same program in C++.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "nn/nn.h"
+#include "nn/make.h"
+#include "ops/ops.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/server/served_module.h"
+#include "tests/support/folder.h"
+#include "tests/support/places.h"
+#include "tools/repl/interpreter.h"
+#include "tools/repl/objects.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using namespace troupe::parallel;
+
+namespace {
+
+std::string script(const std::string& name) { return testing::kSourceFolder + ("/examples/repl/" + name); }
+
+// What a script gives, a list of numbers.
+std::vector<double> run_script(const std::string& name, std::vector<std::string> arguments, int workers = 3) {
+  arguments.insert(arguments.begin(), script(name));
+  repl::Interpreter interpreter(Cluster::in_process(workers), {}, arguments);
+  lua_State* L = interpreter.state();
+  std::vector<double> out;
+  if (luaL_loadfilex(L, script(name).c_str(), "t") != LUA_OK || lua_pcall(L, 0, 1, 0) != LUA_OK)
+    FAIL(std::string(repl::text_at(L, -1)));
+  const Value value = repl::value_at(L, -1);
+  if (const auto* list = value.get_if<ValueList>())
+    for (const Value& v : *list) out.push_back(Codec<double>::from(v));
+  lua_settop(L, 0);
+  return out;
+}
+
+// mixed.lua, line by line.
+std::vector<double> mixed(int steps) {
+  const int64_t words = 60, width = 8, topics = 4, length = 6;
+  const auto cluster = Cluster::in_process(3);
+  manual_seed(3);
+  const Value embed = nn::spec_of("sequential", {nn::spec_of("embedding", {words, width}), Value("flatten")}),
+              hidden = nn::spec_of("sequential", {nn::spec_of("linear", {length * width, int64_t{32}}), Value("tanh")}),
+              output = nn::spec_of("linear", {int64_t{32}, topics});
+  const auto served = [&](const Value& spec, const std::vector<Place>& where, double lr) {
+    return serve(cluster->here(), where, nn::make(spec)->parameters(), {.optimizer = "adam", .options = {{"lr", lr}}, .trainers = 2});
+  };
+  const Served of_words = served(embed, {"w1"}, 0.02), of_hidden = served(hidden, {"w2"}, 0.01), of_output = served(output, {"w1", "w2"}, 0.01);
+  struct Replica {
+    std::vector<RRef<ServedModule>> stages;
+    std::unique_ptr<Pipeline> pipeline;
+  };
+  std::vector<Replica> replicas;
+  for (const auto& [first, second] : {std::pair("w1", "w2"), std::pair("w2", "w1")}) {
+    Replica r{{cluster->spawn<ServedModule>(first, embed, of_words), cluster->spawn<ServedModule>(second, hidden, of_hidden),
+               cluster->spawn<ServedModule>(first, output, of_output)},
+              nullptr};
+    std::vector<Stage> stages;
+    for (const auto& s : r.stages) stages.push_back(stage<&ServedModule::forward>(s));
+    PipelineOptions options{.schedule = "gpipe", .micro_batches = 1};
+    options.loss = [](const Value& out, const Value& y) { return ops::cross_entropy(*out.get_if<Tensor>(), *y.get_if<Tensor>()); };
+    r.pipeline = std::make_unique<Pipeline>(cluster->here(), std::move(stages), std::move(options));
+    replicas.push_back(std::move(r));
+  }
+  const auto batch = [&](int64_t size) {
+    const Tensor topic = ops::to(ops::floor(ops::rand({size}) * topics), int64);
+    const Tensor word = ops::floor(ops::pow(ops::rand({size, length}), 2) * words);
+    return std::pair(ops::to(ops::remainder(word + topic.unsqueeze(1) * (words / topics), words), int64), topic);
+  };
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    autograd::Context context(*cluster);
+    std::vector<Future<StepResult>> begun;
+    for (Replica& r : replicas) {
+      const auto [x, y] = batch(32);
+      begun.push_back(r.pipeline->step_async(Value(x), Value(y)));
+    }
+    double sum = 0;
+    for (const auto& f : begun) sum += f.get().loss / 2;
+    std::vector<Future<bool>> pushes;
+    for (Replica& r : replicas)
+      for (const auto& s : r.stages) pushes.push_back(s.call<&ServedModule::push>(32));
+    all(pushes).get();
+    losses.push_back(sum);
+  }
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("a mixed model in Lua has the bits of the same in C++") {
+  const std::vector<double> in_lua = run_script("mixed.lua", {"12"});
+  CHECK(in_lua == mixed(12));
+  CHECK(in_lua.size() == 12);
+}
+
+TEST_CASE("the other scripts of the examples run, and draw") {
+  const testing::Folder folder;
+  run_script("sweep.lua", {"1", folder.path.string() + "/sweep.svg"});
+  run_script("policies.lua", {"20", folder.path.string() + "/policies.svg"});
+  run_script("tour.lua", {folder.path.string()});
+  for (const char* picture : {"sweep.svg", "policies.svg", "loss.svg", "timeline.svg", "graph.dot"})
+    CHECK(std::filesystem::file_size(folder.path.string() + "/" + picture) > 500);
+}
