@@ -1,5 +1,5 @@
-// What the shell costs over C++: a call, a training loop, and the time to its first answer. Loops in Lua and in C++ take
-// turns on one cluster in this process; medians of their rounds.
+// What the shell costs over C++: a call, a training loop, and the time to its first answer. Loops in Lua and
+// in C++ take turns on one cluster in this process; medians of their rounds.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,7 +50,8 @@ double median(std::vector<double> v) {
 class Loop {
  public:
   Loop(repl::Interpreter& interpreter, const std::string& text) : L_(interpreter.state()) {
-    if (luaL_loadstring(L_, text.c_str()) != LUA_OK) throw_error(ErrorKind::failed, std::string(repl::text_at(L_, -1)));
+    if (luaL_loadstring(L_, text.c_str()) != LUA_OK)
+      throw_error(ErrorKind::failed, std::string(repl::text_at(L_, -1)));
     at_ = luaL_ref(L_, LUA_REGISTRYINDEX);
   }
   void operator()() const {
@@ -64,7 +65,8 @@ class Loop {
 };
 
 // Medians of rounds that take turns: first, second.
-std::pair<double, double> in_turn(int rounds, const std::function<void()>& first, const std::function<void()>& second) {
+std::pair<double, double> in_turn(int rounds, const std::function<void()>& first,
+                                  const std::function<void()>& second) {
   std::vector<double> a, b;
   for (int i = 0; i < rounds; ++i) {
     a.push_back(seconds(first));
@@ -90,7 +92,8 @@ double start_ms(const std::string& troupe, std::vector<std::string> arguments) {
   close(out[1]);
   char byte;
   const bool came = read(out[0], &byte, 1) == 1;
-  const double took = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  const double took =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   close(out[0]);
   int status = 0;
   waitpid(pid, &status, 0);
@@ -101,7 +104,8 @@ double start_ms(const std::string& troupe, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::Bench bench("bench_repl", "Times calls and training loops of the shell beside those of C++.", argc, argv);
+  bench::Bench bench("bench_repl", "Times calls and training loops of the shell beside those of C++.", argc,
+                     argv);
   if (bench.exit_code) return *bench.exit_code;
   const std::string self = argv[0];
   const std::string troupe = self.substr(0, self.rfind('/') + 1) + "troupe";
@@ -130,9 +134,18 @@ int main(int argc, char** argv) {
     const Loop tensors(interpreter, "local echo, x = echo, x for i = 1, calls do echo:pass(x):get() end");
     const NoGradGuard none;
     const auto [c, lua] = in_turn(
-        rounds, [&] { for (int64_t i = 0; i < calls; ++i) (void)echo.call<&Echo::echo>(i).get(); }, small);
+        rounds,
+        [&] {
+          for (int64_t i = 0; i < calls; ++i) (void)echo.call<&Echo::echo>(i).get();
+        },
+        small);
     bench.emit("repl_call_us", lua / calls * 1e6, "us", {{"cpp_us", c / calls * 1e6}});
-    const auto [ct, lt] = in_turn(rounds, [&] { for (int i = 0; i < calls; ++i) (void)echo.call<&Echo::pass>(x).get(); }, tensors);
+    const auto [ct, lt] = in_turn(
+        rounds,
+        [&] {
+          for (int i = 0; i < calls; ++i) (void)echo.call<&Echo::pass>(x).get();
+        },
+        tensors);
     bench.emit("repl_tensor_call_us", lt / calls * 1e6, "us", {{"cpp_us", ct / calls * 1e6}});
   }
   {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/async/future_combinators.h"
+
 namespace troupe::script {
 namespace {
 
@@ -47,7 +49,9 @@ const TypeReport& Session::type(WorkerId of, const std::string& name) {
   const TypeReport* found = nullptr;
   for (const TypeReport& t : all)
     if (t.name.ends_with("::" + name)) {
-      if (found) throw_invalid(fmt::format("[spawn] {} may be {} or {}: write the one that is meant", quoted(name), found->name, t.name));
+      if (found)
+        throw_invalid(fmt::format("[spawn] {} may be {} or {}: write the one that is meant", quoted(name),
+                                  found->name, t.name));
       found = &t;
     }
   if (found) return *found;
@@ -97,11 +101,11 @@ AnyRef Session::spawn(const std::string& type, const Place& where, ValueList arg
 }
 
 Future<Value> Session::call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
-                            const Step* step, internal::actors::CallOptions options) {
+                            const std::shared_ptr<Step>& step, Later later) {
   check();
-  const std::vector<TypeReport>& all = types(actor.owner());
-  const auto type = std::ranges::find(all, actor.type(), &TypeReport::name);
-  if (type != all.end()) {
+  const std::vector<TypeReport>& all_types = types(actor.owner());
+  const auto type = std::ranges::find(all_types, actor.type(), &TypeReport::name);
+  if (type != all_types.end()) {
     const auto it = std::ranges::find(type->methods, method, &Entry::name);
     if (it == type->methods.end())
       find_entry(type->methods, method, "[call] " + actor.type() + " has no method");
@@ -109,13 +113,24 @@ Future<Value> Session::call(const AnyRef& actor, const std::string& method, Valu
   } else if (!named.empty()) {
     throw_invalid("[call] " + actor.str() + " takes arguments by position");
   }
-  const InStep in(step);
-  Future<Value> future = actor.call(method, std::move(args), options);
-  keep(future, actor.type() + "::" + method);
-  return future;
+  const InStep in(step.get());
+  if (later.empty()) return actor.call(method, std::move(args));
+  // As in C++, b(a(x)): the call leaves on the thread that brings the argument.
+  std::vector<Future<Value>> awaited;
+  std::vector<size_t> places;
+  for (auto& [place, future] : later) {
+    places.push_back(place);
+    awaited.push_back(std::move(future));
+  }
+  return all(awaited).then([actor, method, step, places, args](const ValueList& values) {
+    ValueList whole = args;
+    for (size_t i = 0; i < places.size(); ++i) whole[places[i]] = values[i];
+    const InStep in(step.get());
+    return actor.call(method, std::move(whole));
+  });
 }
 
-void Session::keep(const Future<Value>& future, std::string what) {
+uint64_t Session::keep(const Future<Value>& future, std::string what) {
   if (kept_.size() >= prune_at_) {
     std::erase_if(kept_, [&](const Kept& k) {
       const auto* r = k.future.peek();
@@ -124,7 +139,8 @@ void Session::keep(const Future<Value>& future, std::string what) {
     });
     prune_at_ = std::max<size_t>(64, 2 * kept_.size());
   }
-  kept_.push_back({future, std::move(what)});
+  kept_.push_back({future, std::move(what), ++last_number_});
+  return last_number_;
 }
 
 std::vector<std::string> Session::unseen_failures() {
@@ -136,12 +152,9 @@ std::vector<std::string> Session::unseen_failures() {
   return std::exchange(failures_, {});
 }
 
-void Session::seen(const Future<Value>& future) {
-  // Most often the newest. A future has no name: its result's place is what two copies share.
-  const auto* result = future.peek();
-  if (!result) return;
-  for (size_t i = kept_.size(); i-- > 0;)
-    if (kept_[i].future.peek() == result) {
+void Session::seen(uint64_t number) {
+  for (size_t i = kept_.size(); i-- > 0 && kept_[i].number >= number;)  // most often the newest
+    if (kept_[i].number == number) {
       kept_.erase(kept_.begin() + static_cast<ptrdiff_t>(i));
       return;
     }

@@ -41,10 +41,12 @@ class Session {
   /// has been made.
   AnyRef spawn(const std::string& type, const Place& where, ValueList args, ValueMap named = {},
                const std::string& name = {});
-  /// Calls a method; arguments as of spawn(). Without a step, no gradients are recorded. The call goes on
-  /// although the future is dropped; cancel() ends it.
+  /// Calls a method; arguments as of spawn(). `later`: positions of arguments that are still on their way,
+  /// for which the call waits without the thread. Without a step, no gradients are recorded. cancel() of the
+  /// future ends the call; dropping it does not, if keep() has it.
+  using Later = std::vector<std::pair<size_t, Future<Value>>>;
   Future<Value> call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
-                     const Step* step, internal::actors::CallOptions options = {});
+                     const std::shared_ptr<Step>& step, Later later = {});
 
   // ---- waiting
   /// The result, once it is there. Interrupted after interrupt(), also if it was called before; the future
@@ -88,12 +90,13 @@ class Session {
     if (interrupted_) throw Interrupted();
   }
 
-  /// What it comes from goes on although the future is dropped, and its error is told if nobody looks.
-  void keep(const Future<Value>& future, std::string what);
+  /// What it comes from goes on although the future is dropped, and its error is told if nobody looks. A
+  /// number for seen().
+  uint64_t keep(const Future<Value>& future, std::string what);
   /// Errors of calls that ended meanwhile, and whose results nobody asked for; each once.
   std::vector<std::string> unseen_failures();
-  /// The result of that future was looked at, so its error is known.
-  void seen(const Future<Value>& future);
+  /// Somebody looked at the result, or waits for it: its error needs no telling.
+  void seen(uint64_t number);
 
  private:
   static constexpr Duration kSlice = std::chrono::milliseconds(20);
@@ -102,11 +105,13 @@ class Session {
   struct Kept {
     Future<Value> future;
     std::string what;
+    uint64_t number;
   };
   Cluster& cluster_;
   std::map<WorkerId, std::vector<TypeReport>> types_;
   std::vector<Kept> kept_;  // calls without an answer, so that they go on
   size_t prune_at_ = 64;
+  uint64_t last_number_ = 0;
   std::vector<std::string> failures_;
 };
 

@@ -26,10 +26,14 @@ class Bind final : public nn::Members {
 
 ServedModule::ServedModule(Value spec, Served served) : net_(nn::make(spec)), client_(served) {
   const Tensors own = net_->parameters();
-  const auto same = [](const Tensor& t, const std::vector<int64_t>& shape) { return std::ranges::equal(t.shape(), shape); };
+  const auto same = [](const Tensor& t, const std::vector<int64_t>& shape) {
+    return std::ranges::equal(t.shape(), shape);
+  };
   if (!std::ranges::equal(own, served.shapes, same))
-    throw_invalid("[server] the module has " + std::to_string(own.size()) + " parameters, and " + std::to_string(served.shapes.size()) +
-                  " are served, or their shapes differ: serve the parameters of a module of the same specification");
+    throw_invalid(
+        "[server] the module has " + std::to_string(own.size()) + " parameters, and " +
+        std::to_string(served.shapes.size()) +
+        " are served, or their shapes differ: serve the parameters of a module of the same specification");
 }
 
 Task<Tensor> ServedModule::forward(Tensor x) {

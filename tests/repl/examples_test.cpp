@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "nn/nn.h"
 #include "nn/make.h"
+#include "nn/nn.h"
 #include "ops/ops.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_module.h"
@@ -41,32 +41,39 @@ std::vector<double> mixed(int steps) {
   const auto cluster = Cluster::in_process(3);
   manual_seed(3);
   const Value embed = nn::spec_of("sequential", {nn::spec_of("embedding", {words, width}), Value("flatten")}),
-              hidden = nn::spec_of("sequential", {nn::spec_of("linear", {length * width, int64_t{32}}), Value("tanh")}),
+              hidden = nn::spec_of("sequential",
+                                   {nn::spec_of("linear", {length * width, int64_t{32}}), Value("tanh")}),
               output = nn::spec_of("linear", {int64_t{32}, topics});
   const auto served = [&](const Value& spec, const std::vector<Place>& where, double lr) {
-    return serve(cluster->here(), where, nn::make(spec)->parameters(), {.optimizer = "adam", .options = {{"lr", lr}}, .trainers = 2});
+    return serve(cluster->here(), where, nn::make(spec)->parameters(),
+                 {.optimizer = "adam", .options = {{"lr", lr}}, .trainers = 2});
   };
-  const Served of_words = served(embed, {"w1"}, 0.02), of_hidden = served(hidden, {"w2"}, 0.01), of_output = served(output, {"w1", "w2"}, 0.01);
+  const Served of_words = served(embed, {"w1"}, 0.02), of_hidden = served(hidden, {"w2"}, 0.01),
+               of_output = served(output, {"w1", "w2"}, 0.01);
   struct Replica {
     std::vector<RRef<ServedModule>> stages;
     std::unique_ptr<Pipeline> pipeline;
   };
   std::vector<Replica> replicas;
   for (const auto& [first, second] : {std::pair("w1", "w2"), std::pair("w2", "w1")}) {
-    Replica r{{cluster->spawn<ServedModule>(first, embed, of_words), cluster->spawn<ServedModule>(second, hidden, of_hidden),
+    Replica r{{cluster->spawn<ServedModule>(first, embed, of_words),
+               cluster->spawn<ServedModule>(second, hidden, of_hidden),
                cluster->spawn<ServedModule>(first, output, of_output)},
               nullptr};
     std::vector<Stage> stages;
     for (const auto& s : r.stages) stages.push_back(stage<&ServedModule::forward>(s));
     PipelineOptions options{.schedule = "gpipe", .micro_batches = 1};
-    options.loss = [](const Value& out, const Value& y) { return ops::cross_entropy(*out.get_if<Tensor>(), *y.get_if<Tensor>()); };
+    options.loss = [](const Value& out, const Value& y) {
+      return ops::cross_entropy(*out.get_if<Tensor>(), *y.get_if<Tensor>());
+    };
     r.pipeline = std::make_unique<Pipeline>(cluster->here(), std::move(stages), std::move(options));
     replicas.push_back(std::move(r));
   }
   const auto batch = [&](int64_t size) {
     const Tensor topic = ops::to(ops::floor(ops::rand({size}) * topics), int64);
     const Tensor word = ops::floor(ops::pow(ops::rand({size, length}), 2) * words);
-    return std::pair(ops::to(ops::remainder(word + topic.unsqueeze(1) * (words / topics), words), int64), topic);
+    return std::pair(ops::to(ops::remainder(word + topic.unsqueeze(1) * (words / topics), words), int64),
+                     topic);
   };
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {

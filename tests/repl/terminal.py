@@ -166,6 +166,40 @@ def lost_worker():
     s.end()
 
 
+def scripts():
+    """Files, code and standard input: exit codes and where errors are."""
+    def run(arguments, text="", code=0, out=None, err=None):
+        done = subprocess.run([troupe, "repl", *arguments], input=text, capture_output=True, text=True, timeout=LIMIT)
+        expect(f"the exit code of {arguments}", done.returncode == code, done)
+        expect(f"the output of {arguments}", out is None or done.stdout == out, done)
+        expect(f"the error of {arguments}", err is None or err in done.stderr, done)
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "script.lua")
+        with open(file, "w") as f:
+            f.write("#!/usr/bin/env -S troupe repl\nprint(arg[1], #arg)\nif arg[2] then error('no ' .. arg[2]) end\n")
+        run([file, "a"], out="a\t1\n")
+        run([file, "a", "b"], code=1, err="script.lua:3: no b")
+        run(["-e", "print(6 * 7)"], out="42\n")
+        run(["-e", "print(6 *"], code=1, err="<eof>")
+        run([], "print(6 * 7)", out="42\n")
+        run([], "print(1)\nerror('x')", code=1, err="stdin:2: x")
+        run(["-e", "local step = context() print(step ~= nil)"], out="true\n")  # ends inside a context
+        run(["--procs", "3"], code=2, err="unknown flag '--procs'")
+        run(["-n", "none"], code=2, err="a number of workers")
+        run(["nofile.lua"], code=2, err="nofile.lua cannot be read")
+        run(["./nofile"], code=1, err="no program at ./nofile")
+        run(["--help"], out=None)
+        run(["-n", "3", "-e", "print(#workers())"], out="3\n")
+        if len(sys.argv) > 2:  # a program of one's own, whose driver the shell replaces
+            run(["-n", "3", "-e", "local a = spawn('Half', 'w1', 1, 4, true) print(a(tensor{{0.5}}).shape[2], a.worker)", sys.argv[2]], out="4\tw1\n")
+            run(["-n", "3", "-e", "spawn('Half', 'w1', 1)", sys.argv[2]], code=1, err="Half(int64, int64, bool)")
+            run(["-n", "3", "-e", "spawn('Half', 'w0', 1, 4, true)", sys.argv[2]], code=1, err="w0 has no actor type")
+    left = subprocess.run(["pgrep", "-f", "repl-worker"], capture_output=True, text=True).stdout.split()
+    expect("nothing is left", left == [], left)
+
+
+scripts()
 editing()
 interrupts()
 interrupts("-n", "3")

@@ -16,11 +16,11 @@ Value FutureObject::get(lua_State* L) {
     try {
       return session.get(future);
     } catch (const Error&) {
-      session.seen(future);
+      session.seen(number);
       throw;
     }
   }();
-  session.seen(future);
+  session.seen(number);
   step.reset();
   return value;
 }
@@ -35,7 +35,7 @@ int future_get(lua_State* L) {
     // An explicit wait can be made again after an interrupt: it does not cancel.
     script::Session& session = of(L).session();
     const Result<Value>& r = session.wait(f.future);
-    session.seen(f.future);
+    session.seen(f.number);
     push(L, r.value());
     return 1;
   }
@@ -65,7 +65,7 @@ int future_ready(lua_State* L) {
 int future_cancel(lua_State* L) {
   auto& f = get<FutureObject>(L, 1);
   f.future.cancel();
-  of(L).session().seen(f.future);
+  of(L).session().seen(f.number);
   return 0;
 }
 int future_to_string(lua_State* L) {
@@ -127,21 +127,32 @@ int future_length(lua_State* L) {
 // ---- references
 
 int push_call(lua_State* L, const AnyRef& actor, const std::string& method, int first) {
+  Interpreter& interpreter = of(L);
+  script::Session& session = interpreter.session();
+  // Answers that are still on their way are arguments without waiting here.
+  script::Session::Later later;
+  for (int i = first; i <= lua_gettop(L); ++i)
+    if (auto* f = get_if<FutureObject>(L, i); f && !f->future.is_ready()) {
+      session.seen(f->number);
+      later.emplace_back(static_cast<size_t>(i - first), f->future);
+      lua_pushnil(L);
+      lua_replace(L, i);
+    }
   ValueMap named;
   ValueList args = arguments_from(L, first, &named);
-  Interpreter& interpreter = of(L);
-  const auto step = interpreter.step_of(L);
+  auto step = interpreter.step_of(L);
   // A list or map as the last argument may be meant as one.
   if (!named.empty()) {
     bool by_name = false;
-    for (const Entry& m : interpreter.session().methods(actor))
+    for (const Entry& m : session.methods(actor))
       if (m.name == method)
         for (const Parameter& p : m.parameters) by_name |= named.contains(p.name);
     if (!by_name) args.emplace_back(std::exchange(named, {}));
   }
-  put<FutureObject>(L,
-                    {interpreter.session().call(actor, method, std::move(args), std::move(named), step.get()),
-                     actor.type() + "::" + method + " on " + actor.owner_name(), false, step});
+  auto future = session.call(actor, method, std::move(args), std::move(named), step, std::move(later));
+  const std::string what = actor.type() + "::" + method + " on " + actor.owner_name();
+  const uint64_t number = session.keep(future, what);
+  put<FutureObject>(L, {std::move(future), what, false, std::move(step), number});
   return 1;
 }
 
@@ -341,10 +352,11 @@ int ps(lua_State* L) {
   std::string out = fmt::format("{:<8} {:<28} {:<30} {:>9}\n", "worker", "actor", "doing", "for");
   for (const auto& report : reports(L)) {
     if (report.actors.empty()) out += fmt::format("{:<8} {:<28}\n", report.worker, "-");
-    for (const auto& actor : report.actors)
-      out += fmt::format("{:<8} {:<28} {:<30} {:>9}\n", report.worker, actor.label,
-                         actor.doing.empty() ? "-" : actor.doing,
-                         actor.doing.empty() ? "" : fmt::format("{:.1f} s", actor.seconds));
+    for (const auto& actor : report.actors) {
+      const bool idle = actor.doing.empty() || actor.seconds < 0.01;  // what it has just begun, or just ended
+      out += fmt::format("{:<8} {:<28} {:<30} {:>9}\n", report.worker, actor.label, idle ? "-" : actor.doing,
+                         idle ? "" : fmt::format("{:.1f} s", actor.seconds));
+    }
   }
   out = script::harmless(out, 1 << 16);
   std::fwrite(out.data(), 1, out.size(), stdout);

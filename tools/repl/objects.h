@@ -30,6 +30,7 @@ struct FutureObject {
   std::string what;                              ///< "Half::forward on w1"
   bool stays = false;                            ///< after async(): the prompt shows it as it is
   std::shared_ptr<script::Step> step = nullptr;  ///< that it is part of, until it is there
+  uint64_t number = 0;                           ///< of Session::keep()
   Value get(lua_State* L);                       ///< waits
 };
 template <>

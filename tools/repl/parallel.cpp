@@ -21,8 +21,8 @@ struct ObjectName<ClientObject> {
 namespace {
 
 int push_future(lua_State* L, const Future<Value>& future, const std::string& what) {
-  of(L).session().keep(future, what);
-  put<FutureObject>(L, {future, what});
+  const uint64_t number = of(L).session().keep(future, what);
+  put<FutureObject>(L, {future, what, false, nullptr, number});
   return 1;
 }
 // pipeline({a, b}, {micro_batches = 4, loss = "cross_entropy"})
@@ -47,11 +47,13 @@ int pipeline_step(lua_State* L) {
     options.weights = Codec<std::vector<double>>::from(std::move(v));
   }
   const autograd::Context::Guard in(step->context());
-  const Future<Value> done = p->step_async(value_at(L, 2), value_at(L, 3), options).then([](const parallel::StepResult& result) {
-    ValueList losses;
-    for (const double l : result.losses) losses.emplace_back(l);
-    return Value(ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}});
-  });
+  const Future<Value> done =
+      p->step_async(value_at(L, 2), value_at(L, 3), options).then([](const parallel::StepResult& result) {
+        ValueList losses;
+        for (const double l : result.losses) losses.emplace_back(l);
+        return Value(
+            ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}});
+      });
   return push_future(L, done, "step of a pipeline");
 }
 int pipeline_forward(lua_State* L) {
@@ -154,10 +156,14 @@ int client_pull(lua_State* L) {
   const ClientObject c = get<ClientObject>(L, 1);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  return push_future(L, c->pull(luaL_optinteger(L, 2, 0)).then([](const Tensors& t) { return Codec<Tensors>::to(t); }), "pull of " + c->name());
+  return push_future(
+      L, c->pull(luaL_optinteger(L, 2, 0)).then([](const Tensors& t) { return Codec<Tensors>::to(t); }),
+      "pull of " + c->name());
 }
 int push_pushed(lua_State* L, const ClientObject& c, const Future<parallel::Pushed>& pushed) {
-  return push_future(L, pushed.then([](const parallel::Pushed& p) { return Value(ValueMap{{"version", p.version}, {"late", p.late}}); }),
+  return push_future(L, pushed.then([](const parallel::Pushed& p) {
+    return Value(ValueMap{{"version", p.version}, {"late", p.late}});
+  }),
                      "push of " + c->name());
 }
 int client_push(lua_State* L) {
@@ -167,7 +173,9 @@ int client_push(lua_State* L) {
 int client_push_context(lua_State* L) {
   const ClientObject c = get<ClientObject>(L, 1);
   const auto step = of(L).step_of(L);
-  if (!step) throw_invalid("push_context pushes the gradients of a context: local step <close> = context() before the pull");
+  if (!step)
+    throw_invalid(
+        "push_context pushes the gradients of a context: local step <close> = context() before the pull");
   const autograd::Context::Guard in(step->context());
   return push_pushed(L, c, c->push_context(luaL_optnumber(L, 2, 1)));
 }
