@@ -193,7 +193,7 @@ def scripts():
         run(["-n", "3", "-e", "print(#workers())"], out="3\n")
         if len(sys.argv) > 2:  # a program of one's own, whose driver the shell replaces
             run(["-n", "3", "-e", "local a = spawn('Half', 'w1', 1, 4, true) print(a(tensor{{0.5}}).shape[2], a.worker)", sys.argv[2]], out="4\tw1\n")
-            run(["-n", "3", "-e", "spawn('Half', 'w1', 1)", sys.argv[2]], code=1, err="Half(int64, int64, bool)")
+            run(["-n", "3", "-e", "spawn('Half', 'w1', 1)", sys.argv[2]], code=1, err="Half(int32, int32, bool)")
             run(["-n", "3", "-e", "spawn('Half', 'w0', 1, 4, true)", sys.argv[2]], code=1, err="w0 has no actor type")
     left = subprocess.run(["pgrep", "-f", "repl-worker"], capture_output=True, text=True).stdout.split()
     expect("nothing is left", left == [], left)
