@@ -93,6 +93,7 @@ void DistEngine::Part::send_held(Value report) {
   Outgoing message = std::move(*held);
   held.reset();
   ++engine.sent_[static_cast<size_t>(kind)];
+  const GradMode off(false);  // the last message leaves when the pass has let go of its mode
   if (engine.profiler_ && engine.profiler_->on())
     engine.profiler_->message(true, service_of(kind), message.to.to, message.to.id, context, message.values);
   const auto sent =

@@ -2,6 +2,7 @@
 // sums has the same bits.
 #include <catch2/catch.hpp>
 
+#include "autograd/hooks.h"
 #include "ops/embedding_bag.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
@@ -25,6 +26,17 @@ struct Table : Actor {
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
   static constexpr auto remote = methods<&Table::bags, &Table::gradient>;
+};
+
+// Gives gradients that have a history.
+struct Hooked : Actor {
+  Tensor forward(Tensor x) {
+    Tensor y = ops::mul(x, w);
+    autograd::register_hook(x, [this](const Tensor&) { return w; }).keep();
+    return y;
+  }
+  Tensor w = Tensor::full({2}, 5).set_requires_grad();
+  static constexpr auto remote = methods<&Hooked::forward>;
 };
 
 // Integers from -3 to 3.
@@ -106,6 +118,27 @@ TEST_CASE("of a stack of three whose slices are used in part the unused tensor g
     REQUIRE(context.grad(y).defined());
     CHECK(context.grad(y).to_vector<float>() == std::vector<float>{0, 0});
     CHECK(context.grad(z).to_vector<float>() == std::vector<float>{2, 2});
+  }
+}
+
+TEST_CASE("a hook that gives a tensor with a history gets nothing recorded by an ordinary pass") {
+  auto cluster = Cluster::in_process(2, hosting<Hooked>());
+  for (const char* worker : {"w0", "w1"}) {  // a message to another worker, and one within
+    auto hooked = cluster->spawn<Hooked>(worker);
+    const Tensor x = leaf(numbers({2}, 1));
+    autograd::Context context(*cluster);
+    Tensor y = hooked.call<&Hooked::forward>(x).get();
+    const auto nodes = [&](const char* what) {
+      return cluster->metrics("w0")[what] + cluster->metrics("w1")[what];
+    };
+    const int64_t sends = nodes("send_nodes"), receives = nodes("receive_nodes");
+    context.backward(y.sum());
+    CHECK(nodes("send_nodes") == sends);
+    CHECK(nodes("receive_nodes") == receives);
+    CHECK(context.grad(x).to_vector<float>() == std::vector<float>{5, 5});
+    CHECK_FALSE(context.grad(x).requires_grad());
+    y = {};
+    context.end().get();
   }
 }
 
