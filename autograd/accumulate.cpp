@@ -10,10 +10,10 @@ namespace {
 
 constexpr const char* kWriter = "backward (accumulation of gradients)";
 
-// The recorded sum: its gradient goes to both terms.
+// The recorded sum: its gradient goes to all terms (one, if it is a copy).
 class GradientSum final : public Node {
  public:
-  Tensors apply(Tensors&& grads) override { return {grads[0], grads[0]}; }
+  Tensors apply(Tensors&& grads) override { return Tensors(next().size(), grads[0]); }
   std::string name() const override { return "GradientSum"; }
 };
 
@@ -51,6 +51,15 @@ Tensor fresh_sum(const Tensor& a, const Tensor& b) {
   return out;
 }
 
+// The same elements, -0 included, with the history of `a`.
+Tensor recorded_copy(const Tensor& a) {
+  const Tensor out = a.clone_data();
+  auto node = make_ref<GradientSum>();
+  node->set_next({a.gradient_edge()});
+  out.set_grad_fn({std::move(node), 0});
+  return out;
+}
+
 }  // namespace
 
 void add_gradient(Tensor& kept, const Tensor& grad) {
@@ -59,7 +68,7 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
     if (grad.is_exclusive() && (keep_history || !grad.requires_grad()))
       kept = grad;
     else
-      kept = keep_history ? fresh_sum(grad, Tensor::zeros(grad.shape(), grad.dtype())) : grad.clone_data();
+      kept = keep_history ? recorded_copy(grad) : grad.clone_data();
     return;
   }
   check_same(kept, grad);

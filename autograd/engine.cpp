@@ -99,12 +99,16 @@ struct Region::Impl {
   std::vector<Edge> roots;  // hold the graph
   std::vector<Node*> exits;
   std::vector<Capture> captures;
-  const bool selects;
+  const bool selects, records;
   Pass pass;
   size_t expected = 0;
-  explicit Impl(RunOptions options) : selects(false), pass(nullptr, &exits, options) {}
+  explicit Impl(RunOptions options)
+      : selects(false), records(options.create_graph), pass(nullptr, &exits, options) {}
   Impl(RunOptions options, std::vector<Capture> inputs)
-      : captures(std::move(inputs)), selects(true), pass(&captures, &exits, options) {}
+      : captures(std::move(inputs)),
+        selects(true),
+        records(options.create_graph),
+        pass(&captures, &exits, options) {}
 };
 
 Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
@@ -124,7 +128,7 @@ void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink) {
   if (roots.size() > impl_->expected)
     throw_invalid("[backward] gradients came for a root that none were expected for");
   impl_->expected -= roots.size();
-  GradMode mode(false);
+  GradMode mode(impl_->records);
   impl_->pass.run(roots, std::move(grads), &sink);
 }
 

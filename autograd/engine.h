@@ -50,7 +50,7 @@ void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions o
 /// are expected; leaves get nothing. Then only the roots that want() and wanted() gave are supplied.
 class Region {
  public:
-  explicit Region(RunOptions options);  ///< create_graph is not for regions
+  explicit Region(RunOptions options);
   /// Selecting; `inputs` may be none.
   Region(RunOptions options, const std::vector<Edge>& inputs);
   ~Region();

@@ -32,19 +32,22 @@ std::pair<DistEngine&, uint64_t> here() {
   return {engine_of(worker_here()), f.context};
 }
 
-void check(const BackwardOptions& options, const char* what) {
-  if (options.create_graph)
-    throw_error(ErrorKind::unimplemented,
-                "[" + std::string(what) +
-                    "] create_graph is not there across actors: gradients of gradients need the graph on one "
-                    "worker (autograd::grad); docs/distributed-autograd.md says what is missing");
+RunOptions how(const BackwardOptions& options) {
+  return {.retain_graph = options.retain_graph, .create_graph = options.create_graph};
 }
 
 Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
                       const BackwardOptions& options) {
-  check(options, "backward");
   const std::vector<Edge> edges = root_edges("backward", roots);
-  return engine.backward(context, edges, root_grads("backward", roots, grads, false), options.retain_graph);
+  return engine.backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
+                         how(options));
+}
+
+Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& outputs, const Tensors& inputs,
+                         const Tensors& grad_outputs, const BackwardOptions& options) {
+  const std::vector<Edge> edges = root_edges("grad", outputs), wanted = root_edges("grad", inputs);
+  return engine.grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph), wanted,
+                     how(options));
 }
 
 }  // namespace
@@ -73,10 +76,7 @@ Future<void> Context::backward_async(const Tensors& roots, const Tensors& grads,
 Future<Tensors> Context::grad_async(const Tensors& outputs, const Tensors& inputs,
                                     const Tensors& grad_outputs, BackwardOptions options) {
   engine_.check_live(id_);
-  check(options, "grad");
-  const std::vector<Edge> edges = root_edges("grad", outputs), wanted = root_edges("grad", inputs);
-  return engine_.grad(id_, edges, root_grads("grad", outputs, grad_outputs, false), wanted,
-                      options.retain_graph);
+  return run_grad(engine_, id_, outputs, inputs, grad_outputs, options);
 }
 
 Tensors Context::grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs,
@@ -128,6 +128,14 @@ Tensor context_gradient(const Tensor& leaf) {
 Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad) {
   const auto [engine, context] = here();
   return engine.exchange_gradient(context, leaf, std::move(grad));
+}
+
+Tensor take_context_gradient(const Tensor& leaf) { return exchange_context_gradient(leaf, {}); }
+
+Future<Tensors> context_grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs,
+                             BackwardOptions options) {
+  const auto [engine, context] = here();
+  return run_grad(engine, context, outputs, inputs, grad_outputs, options);
 }
 
 Future<void> context_backward(const Tensor& root, const Tensor& grad, BackwardOptions options) {

@@ -7,7 +7,9 @@ namespace troupe::autograd {
 struct BackwardOptions {
   Duration timeout = std::chrono::seconds(60);  ///< of the wait; zero: none
   bool retain_graph = false;  ///< keep what the forward pass saved, for another pass over the same graph
-  bool create_graph = false;  ///< `unimplemented` in a context: docs/distributed-autograd.md says why
+  /// Record the pass on all workers, so that gradients have gradients; what the forward pass saved is kept.
+  /// docs/distributed-autograd.md#second-derivatives has examples.
+  bool create_graph = false;
 };
 
 /// While one is alive on a thread, remote calls made there (and the calls that these make) record how
@@ -34,6 +36,8 @@ class Context {
   /// one; `deadline` after the timeout.
   /// Frees what was saved as it goes, unless told to retain it: a second pass over the same graph then throws
   /// `invalid`. A second pass over other results adds its gradients.
+  /// With create_graph the gradients keep their history in the context, and a later pass adds to them: take
+  /// them out (take_context_gradient) to have the second order alone.
   /// A pass that fails leaves the gradients of the context as they were before it. After `disconnected`,
   /// `deadline` and `cancelled` the error does not wait for that: a worker may hear of it a moment later.
   void backward(const Tensor& root, const Tensor& grad = {}, BackwardOptions options = {});
@@ -51,8 +55,8 @@ class Context {
   Future<Tensors> grad_async(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
                              BackwardOptions options = {});
 
-  /// Gradient of a leaf of this worker, as it is now; undefined if none arrived. `invalid` once the context
-  /// has ended.
+  /// Gradient of a leaf of this worker, as it is now, with a history after recorded passes; undefined if none
+  /// arrived. `invalid` once the context has ended.
   Tensor grad(const Tensor& leaf) const { return engine_.gradient(id_, leaf); }
 
   /// Ends the context now; ready when it has been freed on every worker.
@@ -90,10 +94,16 @@ Tensor context_gradient(const Tensor& leaf);
 /// The same, and puts `grad` in its place (undefined: none): for what changes gradients between the backward
 /// pass and the step. Undefined, with nothing changed, if the context has nothing on this worker.
 Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad);
+/// The gradient, which the context then has no more. After a recorded pass: so that the next one adds to
+/// nothing. Where the context is active, also outside actors.
+Tensor take_context_gradient(const Tensor& leaf);
 
 /// Inside an actor's method: a backward pass in the context of the call being handled, from results that this
 /// actor has. So a driver starts one where the root is. As Context::backward_async.
 Future<void> context_backward(const Tensor& root, const Tensor& grad = {}, BackwardOptions options = {});
 Future<void> context_backward(const Tensors& roots, const Tensors& grads = {}, BackwardOptions options = {});
+/// The same for gradients of `inputs`, leaves or results that this actor has. As Context::grad_async.
+Future<Tensors> context_grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
+                             BackwardOptions options = {});
 
 }  // namespace troupe::autograd

@@ -1,5 +1,7 @@
 #include "autograd/distributed/context_state.h"
 
+#include <algorithm>
+
 #include "autograd/accumulate.h"
 #include "core/base/error.h"
 
@@ -12,6 +14,10 @@ constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhe
 
 bool ContextState::add_send(uint64_t pair, Send send) {
   std::lock_guard lock(mutex_);
+  if (send.pass) {
+    if (dropped_.contains(send.pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+    recorded_[send.pass].push_back(pair);
+  }
   overlap_.add(send.node->next());
   sends_.emplace(pair, std::move(send));
   return overlap_.found();
@@ -96,9 +102,22 @@ std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const interna
 void ContextState::drop_pass(uint64_t pass) {
   std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
   std::map<uint64_t, Sums>::node_type sums;
+  std::vector<decltype(sends_)::node_type> sends;
   std::lock_guard lock(mutex_);
   dropped_.insert(pass);
   sums = open_.extract(pass);
+  if (const auto recorded = recorded_.extract(pass))
+    for (uint64_t pair : recorded.mapped()) sends.push_back(sends_.extract(pair));
+  forget(pass, gone);
+}
+
+void ContextState::forget_pass(uint64_t pass) {
+  std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
+  std::lock_guard lock(mutex_);
+  forget(pass, gone);
+}
+
+void ContextState::forget(uint64_t pass, std::vector<std::shared_ptr<Region>>& gone) {
   for (auto at = rounds_.lower_bound({pass, nullptr}); at != rounds_.end() && at->first.first == pass;)
     at = rounds_.erase(at);
   for (auto at = exits_.lower_bound({pass, 0, 0}); at != exits_.end() && std::get<0>(at->first) == pass;)
@@ -144,8 +163,10 @@ void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& g
 }
 
 void ContextState::settle(uint64_t floor) {
+  const GradMode on(true);  // sums that have a history keep it
   std::lock_guard lock(mutex_);
   const uint64_t first = floor >> 40 << 40;  // of the same originator
+  recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(std::max(first, floor)));
   for (auto at = open_.lower_bound(first); at != open_.end() && at->first < floor; at = open_.erase(at)) {
     if (settled_.empty()) {
       settled_ = std::move(at->second);
@@ -156,6 +177,7 @@ void ContextState::settle(uint64_t floor) {
 }
 
 Tensor ContextState::gradient(const Tensor& leaf) const {
+  const GradMode on(true);
   std::lock_guard lock(mutex_);
   Tensor out;
   const auto take = [&](const Sums& sums) {
@@ -186,6 +208,7 @@ std::vector<uint64_t> ContextState::running() const {
 }
 
 Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
+  const GradMode on(true);
   std::lock_guard lock(mutex_);
   Tensor out;
   const auto take = [&](Sums& sums) {

@@ -26,9 +26,10 @@ class ContextState {
   struct Send {
     Ref<SendNode> node;
     std::shared_ptr<internal::actors::ActorCell> cell;  ///< null: recorded outside actors
+    uint64_t pass = 0;  ///< the one that recorded it, with a message of its gradients; 0: a call did
   };
 
-  /// Returns whether parts of the graph overlap; see shared().
+  /// Returns whether parts of the graph overlap; see shared(). `cancelled` if its pass was dropped.
   bool add_send(uint64_t pair, Send send);
   void drop_send(uint64_t pair);
   /// Empty node: unknown pair.
@@ -60,8 +61,10 @@ class ContextState {
   std::pair<std::shared_ptr<WatchRound>, bool> round(uint64_t pass, const internal::actors::ActorCell* cell);
   /// Null if there is none; forgets it.
   std::shared_ptr<WatchRound> end_round(uint64_t pass, const internal::actors::ActorCell* cell);
-  /// The pass failed: forgets its regions and gradients, and takes part in it no more.
+  /// The pass failed: forgets its regions, its gradients and what it recorded, and takes part in it no more.
   void drop_pass(uint64_t pass);
+  /// It has ended well: forgets its regions only.
+  void forget_pass(uint64_t pass);
   bool dropped(uint64_t pass) const;
 
   /// Messages that were sent to other workers. (The last thousand are kept: enough to tell of a broken link
@@ -70,12 +73,13 @@ class ContextState {
   /// Those to one worker, by pass.
   std::map<uint64_t, std::vector<GradMessageId>> sent_to(WorkerId id) const;
 
-  /// Adds to the gradient of a leaf of this worker. It can be taken back, by drop_pass(), until settle() says
-  /// otherwise. `cancelled` if the pass was dropped.
+  /// Adds to the gradient of a leaf of this worker; recorded while grad mode is on. It can be taken back, by
+  /// drop_pass(), until settle() says otherwise. `cancelled` if the pass was dropped.
   void accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad);
   /// Passes of one originator below `floor` have ended; those that failed were dropped here.
   void settle(uint64_t floor);
-  /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced.
+  /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced. Sums of
+  /// gradients that have a history keep it, whatever the thread's grad mode.
   Tensor gradient(const Tensor& leaf) const;
   /// Puts another one in its place (undefined: none) and returns what was there. For when the passes that
   /// made it have ended: the new one cannot be taken back.
@@ -95,9 +99,11 @@ class ContextState {
  private:
   using Sums = std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>>;  // leaf (kept alive), sum
   static void add(Sums& sums, const Tensor& leaf, const Tensor& grad);
+  void forget(uint64_t pass, std::vector<std::shared_ptr<Region>>& gone);  // with mutex_
 
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_;
+  std::map<uint64_t, std::vector<uint64_t>> recorded_;  // their pairs, by pass: those that may be dropped
   Overlap overlap_;
   std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<Region>> regions_;
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;

@@ -13,6 +13,9 @@
 // A pass for given inputs (grad) is exact, with a second wave between the two: it goes the other way, from
 // the inputs, and marks what leads to them. Only that runs.
 //
+// A recorded pass (create_graph) needs nothing else: its parts run with grad mode on, so its messages leave
+// send and receive nodes as those of calls do, in the same actors, and a later pass runs over both graphs.
+//
 // What a pass adds to gradients is kept apart until it has ended well. One that fails is dropped everywhere
 // before its error is told, except where that could take long: when a worker is lost or the time is up.
 #pragma once
@@ -52,10 +55,10 @@ class DistEngine final : public internal::actors::Interceptor {
   /// Runs gradients back from `roots`. Ready when every gradient is in the context of the worker that owns
   /// its leaf.
   Future<void> backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                        bool retain_graph);
+                        const RunOptions& how);
   /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
   Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                       const std::vector<Edge>& inputs, bool retain_graph);
+                       const std::vector<Edge>& inputs, const RunOptions& how);
   /// Names of the workers that unfinished passes of the context wait for, and gives these passes up with
   /// `why`.
   void abandon(uint64_t context, const Error& why);
@@ -121,11 +124,11 @@ class DistEngine final : public internal::actors::Interceptor {
   StatePtr live_state(uint64_t context);  // the same; `invalid` if it has ended or never was
   internal::net::GradLink record_send(uint64_t context, WorkerId to, WorkerId asked_by,
                                       const std::vector<Tensor*>& tensors,
-                                      const std::vector<uint32_t>& indices,
-                                      std::shared_ptr<internal::actors::ActorCell> cell, const char* what);
+                                      const std::vector<uint32_t>& indices, ContextState::Send send,
+                                      const char* what);
   template <class Tree>
   internal::net::GradLink send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
-                                       std::shared_ptr<internal::actors::ActorCell> cell, const char* what);
+                                       ContextState::Send send, const char* what);
   template <class Tree>
   void receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link, Tree& values);
 
@@ -149,7 +152,7 @@ class DistEngine final : public internal::actors::Interceptor {
                      const std::vector<Edge>& roots, const Tensors& grads);
   void update(uint64_t pass, const std::function<void(Pass&)>& change);
   void end_now(const ContextState& state, const Error& why);
-  void tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers);
+  void tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed);
   void drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers);
   void on_drop(const Ref<internal::actors::Invocation>& call);
   void on_broken(const Ref<internal::actors::Invocation>& call);

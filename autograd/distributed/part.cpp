@@ -23,6 +23,7 @@ const char* service_of(DistEngine::Kind kind) {
 }  // namespace
 
 void DistEngine::Part::run() {
+  const GradMode mode(how().create_graph);  // of hooks, too
   if (kind == Kind::finish) {
     if (const auto round = state->end_round(pass, cell.get())) round->finish();
     for (const auto& [to, pair] : targets)
@@ -30,7 +31,7 @@ void DistEngine::Part::run() {
     return;
   }
   if (options & kExact) return run_exact();
-  autograd::run(roots, std::move(grads), *this, {.retain_graph = (options & kRetain) != 0});
+  autograd::run(roots, std::move(grads), *this, how());
 }
 
 void DistEngine::Part::run_exact() {
@@ -38,8 +39,7 @@ void DistEngine::Part::run_exact() {
   const bool selects = (options & kSelect) != 0;
   if (kind == Kind::reach) {
     const auto region = state->region(pass, owner, [&] {
-      const RunOptions how{.retain_graph = (options & kRetain) != 0};
-      return selects ? std::make_shared<Region>(how, std::vector<Edge>{}) : std::make_shared<Region>(how);
+      return selects ? std::make_shared<Region>(how(), std::vector<Edge>{}) : std::make_shared<Region>(how());
     });
     for (Node* node : region->expect(roots)) {
       const auto& receive = dynamic_cast<ReceiveNode&>(*node);
@@ -93,7 +93,9 @@ void DistEngine::Part::send_held(Value report) {
   Outgoing message = std::move(*held);
   held.reset();
   ++engine.sent_[static_cast<size_t>(kind)];
-  const GradMode off(false);  // the last message leaves when the pass has let go of its mode
+  // A recorded pass has its messages recorded, as calls are: the first part of what second derivatives need.
+  // The last one leaves when the pass has let go of its mode.
+  const GradMode mode(how().create_graph);
   if (engine.profiler_ && engine.profiler_->on())
     engine.profiler_->message(true, service_of(kind), message.to.to, message.to.id, context, message.values);
   const auto sent =

@@ -12,7 +12,7 @@ inline constexpr const char* kWant = "grad.want";      // the same; against the 
 inline constexpr const char* kFinish = "grad.finish";  // the same: the pass is over
 inline constexpr const char* kReport =
     "grad.report";  // context, pass, report: message, children (id, worker)..., to be told; error or nothing
-inline constexpr const char* kDrop = "grad.drop";  // context, pass
+inline constexpr const char* kDrop = "grad.drop";  // context, pass, whether it failed
 inline constexpr const char* kBroken =
     "grad.broken";  // pass, error, messages that may be lost because the link that they took broke
 inline constexpr const char* kJoined = "grad.joined";    // context: the caller has state of it
@@ -30,7 +30,13 @@ struct DistEngine::Part final : Sink {
   uint64_t pass = 0;
   uint64_t floor = 0;   // passes of the originator below have ended in this context
   int64_t options = 0;  // bits
-  static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4;
+  static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4, kCreate = 8;
+  static int64_t bits(const RunOptions& how) {
+    return (how.retain_graph ? kRetain : 0) | (how.create_graph ? kCreate : 0);
+  }
+  RunOptions how() const {
+    return {.retain_graph = (options & kRetain) != 0, .create_graph = (options & kCreate) != 0};
+  }
   GradMessageId message = 0;
   Kind kind = Kind::gradient;
   std::shared_ptr<internal::actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors

@@ -24,21 +24,19 @@ std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool se
 }
 
 Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                                  bool retain_graph) {
-  const int64_t retain = retain_graph ? Part::kRetain : 0;
+                                  const RunOptions& how) {
   if (!state(context)->shared_by(roots))
-    return start(new_pass(context, false), {Kind::finish, Kind::gradient}, retain, roots, grads);
-  return start(new_pass(context, false), {Kind::finish, Kind::gradient, Kind::reach}, retain | Part::kExact,
-               roots, grads);
+    return start(new_pass(context, false), {Kind::finish, Kind::gradient}, Part::bits(how), roots, grads);
+  return start(new_pass(context, false), {Kind::finish, Kind::gradient, Kind::reach},
+               Part::bits(how) | Part::kExact, roots, grads);
 }
 
 Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                                 const std::vector<Edge>& inputs, bool retain_graph) {
+                                 const std::vector<Edge>& inputs, const RunOptions& how) {
   const auto pass = new_pass(context, true);
-  const auto region = state(context)->region(pass->number, internal::actors::current_cell().get(), [&] {
-    return std::make_shared<Region>(RunOptions{.retain_graph = retain_graph}, inputs);
-  });
-  const int64_t options = Part::kExact | Part::kSelect | (retain_graph ? Part::kRetain : 0);
+  const auto region = state(context)->region(pass->number, internal::actors::current_cell().get(),
+                                             [&] { return std::make_shared<Region>(how, inputs); });
+  const int64_t options = Part::bits(how) | Part::kExact | Part::kSelect;
   return start(pass, {Kind::gradient, Kind::want, Kind::reach}, options, roots, grads).then([region] {
     return region->captured();
   });
@@ -106,8 +104,8 @@ void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, c
     if (watched) p.watching.emplace_back(from, watched);
     p.workers.insert(workers.begin(), workers.end());
   });
-  if (!known) return tell_dropped(context, number, workers);  // it has failed: stop what has just begun
-  for (WorkerId to : workers) {                               // its end must not go unnoticed
+  if (!known) return tell_over(context, number, workers, true);  // it has failed: stop what has just begun
+  for (WorkerId to : workers) {                                  // its end must not go unnoticed
     worker_.watch(to);
     if (auto why = worker_.members().loss(to)) update(number, [&](Pass& p) { p.termination.lost(to, *why); });
   }
@@ -155,11 +153,12 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
   if (next) return post_part(std::move(next));
   given_up.clear();
   const StatePtr state = find_state(pass->context);
-  if (state && (failure || pass->selects)) state->drop_pass(number);
+  if (state && failure) state->drop_pass(number);
+  if (state && !failure && pass->selects) state->forget_pass(number);
   if (failure)
     drop_everywhere(*pass, drop);
   else if (pass->selects)
-    tell_dropped(pass->context, number, pass->workers);
+    tell_over(pass->context, number, pass->workers, false);
   if (ended && state) state->end_pass(number);
   if (!answer) return;
   if (failure)
@@ -172,7 +171,9 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
 void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers) {
   FrameScope neutral({&worker_});
   for (WorkerId to : workers)
-    worker_.call_service(to, kDrop, {number(pass.context), number(pass.number)}, {.timeout = Duration(0)})
+    worker_
+        .call_service(to, kDrop, {number(pass.context), number(pass.number), Value(true)},
+                      {.timeout = Duration(0)})
         .on_ready([this, number = pass.number](const Result<Value>&) {  // lost: it has forgotten, too
           update(number, [](Pass& p) { --p.unanswered; });
         });
@@ -197,18 +198,20 @@ void DistEngine::end_now(const ContextState& state, const Error& why) {
   }
 }
 
-// The workers forget what they keep for a pass that nobody waits for.
-void DistEngine::tell_dropped(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers) {
+// The workers forget what they keep for a pass that nobody waits for. What it recorded and added they keep
+// unless it failed.
+void DistEngine::tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed) {
   FrameScope neutral({&worker_});
   for (WorkerId to : workers)
     if (!worker_.members().loss(to))
-      (void)worker_.call_service(to, kDrop, {number(context), number(pass)},
+      (void)worker_.call_service(to, kDrop, {number(context), number(pass), Value(failed)},
                                  {.timeout = Duration(0), .one_way = true});
 }
 
 void DistEngine::on_drop(const Ref<internal::actors::Invocation>& call) {
-  auto [context, pass] = internal::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kDrop);
-  if (auto state = find_state(context)) state->drop_pass(pass);
+  auto [context, pass, failed] =
+      internal::ListCodec<uint64_t, uint64_t, bool>::from(std::move(call->call().args), kDrop);
+  if (auto state = find_state(context)) failed ? state->drop_pass(pass) : state->forget_pass(pass);
   call->complete(Value());
 }
 

@@ -1,14 +1,22 @@
 // The engine's eyes on calls: send and receive nodes for the tensors that cross from one actor to another.
-#include "autograd/distributed/engine.h"
-
+#include "autograd/distributed/part.h"
 #include "core/graph/saved_tensor.h"
 
 namespace troupe::autograd {
+namespace {
+
+// The pass whose gradients the message brings; 0: it is another call.
+uint64_t pass_of(const internal::net::Call& call) {
+  if (call.method != internal::net::method_id(kBackward) || call.target.number != 0) return 0;
+  const auto* pass = call.args.empty() ? nullptr : call.args[0].get_if<int64_t>();
+  return pass ? static_cast<uint64_t>(*pass) : 0;
+}
+
+}  // namespace
 
 internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
                                                 const std::vector<Tensor*>& tensors,
-                                                const std::vector<uint32_t>& indices,
-                                                std::shared_ptr<internal::actors::ActorCell> cell,
+                                                const std::vector<uint32_t>& indices, ContextState::Send send,
                                                 const char* what) {
   if (!context)
     throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
@@ -22,8 +30,8 @@ internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, W
     kinds.emplace_back(t->dtype(), t->shape());
   }
   const uint64_t pair = ++last_pair_;
-  const bool shared = state->add_send(
-      pair, {make_ref<SendNode>(to, pair, std::move(edges), std::move(kinds), send_nodes_), std::move(cell)});
+  send.node = make_ref<SendNode>(to, pair, std::move(edges), std::move(kinds), send_nodes_);
+  const bool shared = state->add_send(pair, std::move(send));
   if (to != worker_.id()) state->add_peer(to);
   return {pair, indices, shared};
 }
@@ -33,9 +41,7 @@ internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, W
 // them in this context, and so knows of this worker; or nobody.
 template <class Tree>
 internal::net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by,
-                                                 Tree& values,
-                                                 std::shared_ptr<internal::actors::ActorCell> cell,
-                                                 const char* what) {
+                                                 Tree& values, ContextState::Send send, const char* what) {
   std::vector<Tensor*> tensors, all;
   std::vector<uint32_t> indices;
   uint32_t index = 0;
@@ -47,7 +53,7 @@ internal::net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, 
     ++index;
   });
   internal::net::GradLink link;
-  if (!tensors.empty()) link = record_send(context, to, asked_by, tensors, indices, std::move(cell), what);
+  if (!tensors.empty()) link = record_send(context, to, asked_by, tensors, indices, std::move(send), what);
   if (to == worker_.id())
     for (Tensor* t : all) *t = t->detach();
   return link;
@@ -80,7 +86,8 @@ void DistEngine::outgoing_call(const internal::actors::CallerState& caller, inte
         ErrorKind::unimplemented,
         "[checkpoint] a remote call inside a checkpointed function would be made again by the backward pass: "
         "use checkpoint() inside the called method, or make the call under NoGradGuard");
-  call.link = send_tensors(call.context, caller.to, kNoWorker, call.args, caller.cell, "an argument");
+  call.link = send_tensors(call.context, caller.to, kNoWorker, call.args,
+                           {.cell = caller.cell, .pass = pass_of(call)}, "an argument");
   // The callee may make state of the context even if nothing here needs gradients.
   if (call.context && caller.to != worker_.id())
     if (auto state = find_state(call.context)) state->add_peer(caller.to);
@@ -101,7 +108,7 @@ void DistEngine::outgoing_reply(internal::actors::Invocation& invocation, intern
   Value&& value = std::move(reply.result).value();  // stays where it is: others undo, should this throw
   GradMode mode(invocation.call().grad_enabled);
   reply.link = send_tensors(invocation.call().context, invocation.from(), invocation.from(), value,
-                            invocation.cell(), "the result");
+                            {.cell = invocation.cell()}, "the result");
 }
 
 void DistEngine::reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) {

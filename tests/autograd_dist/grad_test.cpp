@@ -145,6 +145,8 @@ TEST_CASE("a local grad whose inputs may lie behind a call is an error, not half
     CHECK_THAT(e.what(),
                Catch::Contains("behind a call to another actor") && Catch::Contains("autograd::Context"));
   }
+  CHECK(error_of([&] { autograd::grad({y.sum()}, {x}, {}, {.create_graph = true}); }).kind() ==
+        ErrorKind::invalid);
   Tensor h = ops::mul(y, w);  // computed from the received one: nothing can lie between
   CHECK(list(autograd::grad({ops::mul(h, h).sum()}, {h, y})[0]) == Floats{12, 120});
   CHECK(list(autograd::grad({ops::mul(y.detach(), w).sum()}, {w})[0]) == Floats{2, 20});
@@ -160,23 +162,6 @@ TEST_CASE("a local backward that would leave its worker runs nothing") {
   CHECK_FALSE(x.grad().defined());
   context.backward(loss);  // nothing was freed
   CHECK(list(context.grad(x)) == Floats{4, 22});
-}
-
-TEST_CASE("a gradient of a gradient across workers is refused before anything runs") {
-  auto cluster = Cluster::in_process(2, hosting<Scale>());
-  auto a = cluster->spawn<Scale>("w1", 2);
-  autograd::Context context(*cluster);
-  const Tensor x = leaf({1, 10});
-  Tensor loss = a.call<&Scale::forward>(x).get().sum();
-  for (const Error& e : {error_of([&] { context.backward(loss, {}, {.create_graph = true}); }),
-                         error_of([&] { context.grad({loss}, {x}, {}, {.create_graph = true}); })}) {
-    CHECK(e.kind() == ErrorKind::unimplemented);
-    CHECK_THAT(e.what(), Catch::Contains("create_graph") && Catch::Contains("docs/distributed-autograd.md"));
-  }
-  CHECK(error_of([&] { autograd::grad({loss}, {x}, {}, {.create_graph = true}); }).kind() ==
-        ErrorKind::invalid);
-  context.backward(loss);
-  CHECK(list(context.grad(x)) == Floats{2, 2});
 }
 
 TEST_CASE("bad arguments of backward and grad are errors that say what is wrong") {
