@@ -142,6 +142,13 @@ Tensors Region::captured() const {
   return out;
 }
 
+std::vector<std::pair<size_t, Tensor>> Region::take_captured() {
+  std::vector<std::pair<size_t, Tensor>> out;
+  for (size_t i = 0; i < impl_->captures.size(); ++i)
+    if (Tensor& grad = impl_->captures[i].grad; grad.defined()) out.emplace_back(i, std::exchange(grad, {}));
+  return out;
+}
+
 void backward(const Tensor& root, const Tensor& grad, RunOptions options) {
   backward(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
 }

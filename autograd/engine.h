@@ -1,6 +1,7 @@
 // The local backward engine: walks a recorded graph from results to leaves.
 #pragma once
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/graph/node.h"
@@ -71,6 +72,8 @@ class Region {
   std::vector<Node*> want(Node* exit);
   /// The gradients of the inputs; undefined: none came.
   Tensors captured() const;
+  /// Those that have come since the last time, by the number of the input. They are not kept.
+  std::vector<std::pair<size_t, Tensor>> take_captured();
 
  private:
   struct Impl;

@@ -40,11 +40,14 @@ Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots
                       const BackwardOptions& options) {
   const std::vector<Edge> edges = root_edges("backward", roots);
   return engine.backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
-                         how(options));
+                         how(options), options.only_inputs);
 }
 
 Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& outputs, const Tensors& inputs,
                          const Tensors& grad_outputs, const BackwardOptions& options) {
+  if (options.only_inputs)
+    throw_invalid(
+        "[grad] only_inputs is for backward(): grad() gives the gradients of the inputs it is given");
   const std::vector<Edge> edges = root_edges("grad", outputs), wanted = root_edges("grad", inputs);
   return engine.grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph), wanted,
                      how(options));
@@ -131,6 +134,16 @@ Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad) {
 }
 
 Tensor take_context_gradient(const Tensor& leaf) { return exchange_context_gradient(leaf, {}); }
+
+void set_context_inputs(Tensors inputs) {
+  const auto [engine, context] = here();
+  engine.set_inputs(context, std::move(inputs));
+}
+
+Tensors context_inputs() {
+  const auto [engine, context] = here();
+  return engine.inputs(context);
+}
 
 Future<Tensors> context_grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs,
                              BackwardOptions options) {

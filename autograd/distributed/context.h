@@ -10,6 +10,9 @@ struct BackwardOptions {
   /// Record the pass on all workers, so that gradients have gradients; what the forward pass saved is kept.
   /// docs/distributed-autograd.md#second-derivatives has examples.
   bool create_graph = false;
+  /// The gradients go to the tensors that actors gave set_context_inputs(), leaves or results, and nowhere
+  /// else; only what leads to these runs. `invalid` if the pass comes by no actor that has any.
+  bool only_inputs = false;
 };
 
 /// While one is alive on a thread, remote calls made there (and the calls that these make) record how
@@ -97,6 +100,15 @@ Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad);
 /// The gradient, which the context then has no more. After a recorded pass: so that the next one adds to
 /// nothing. Where the context is active, also outside actors.
 Tensor take_context_gradient(const Tensor& leaf);
+
+/// Inside an actor's method: what backward passes with `only_inputs` stop at in this actor, in the context of
+/// the call being handled, instead of those of before; none: forgets them. Tensors that need gradients,
+/// leaves or results, each once (`invalid`); context_gradient() gives their gradients. The context keeps
+/// them, so each of several contexts has its own, such as the weights of a task in meta-learning after its
+/// inner steps.
+void set_context_inputs(Tensors inputs);
+/// Those; empty if there are none.
+Tensors context_inputs();
 
 /// Inside an actor's method: a backward pass in the context of the call being handled, from results that this
 /// actor has. So a driver starts one where the root is. As Context::backward_async.

@@ -12,6 +12,10 @@ constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhe
 
 }  // namespace
 
+ActorRegion::ActorRegion(const RunOptions& how, Tensors inputs)
+    : Region(how, inputs.empty() ? std::vector<Edge>{} : root_edges("backward", inputs)),
+      inputs_(std::move(inputs)) {}
+
 bool ContextState::add_send(uint64_t pair, Send send) {
   std::lock_guard lock(mutex_);
   if (send.pass) {
@@ -50,17 +54,19 @@ bool ContextState::shared_by(const std::vector<Edge>& roots) const {
   return overlap_.met_by(roots);
 }
 
-std::shared_ptr<Region> ContextState::region(uint64_t pass, const internal::actors::ActorCell* cell,
-                                             const std::function<std::shared_ptr<Region>()>& make) {
+std::pair<std::shared_ptr<ActorRegion>, bool> ContextState::region(
+    uint64_t pass, const internal::actors::ActorCell* cell,
+    const std::function<std::shared_ptr<ActorRegion>()>& make) {
   std::lock_guard lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& region = regions_[{pass, cell}];
-  if (!region) region = make();
-  return region;
+  const bool made = !region;
+  if (made) region = make();
+  return {region, made};
 }
 
-std::shared_ptr<Region> ContextState::find_region(uint64_t pass,
-                                                  const internal::actors::ActorCell* cell) const {
+std::shared_ptr<ActorRegion> ContextState::find_region(uint64_t pass,
+                                                       const internal::actors::ActorCell* cell) const {
   std::lock_guard lock(mutex_);
   auto at = regions_.find({pass, cell});
   return at == regions_.end() ? nullptr : at->second;
@@ -100,7 +106,7 @@ std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const interna
 }
 
 void ContextState::drop_pass(uint64_t pass) {
-  std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
+  std::vector<std::shared_ptr<ActorRegion>> gone;  // let go after the lock
   std::map<uint64_t, Sums>::node_type sums;
   std::vector<decltype(sends_)::node_type> sends;
   std::lock_guard lock(mutex_);
@@ -112,12 +118,12 @@ void ContextState::drop_pass(uint64_t pass) {
 }
 
 void ContextState::forget_pass(uint64_t pass) {
-  std::vector<std::shared_ptr<Region>> gone;  // let go after the lock
+  std::vector<std::shared_ptr<ActorRegion>> gone;  // let go after the lock
   std::lock_guard lock(mutex_);
   forget(pass, gone);
 }
 
-void ContextState::forget(uint64_t pass, std::vector<std::shared_ptr<Region>>& gone) {
+void ContextState::forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion>>& gone) {
   for (auto at = rounds_.lower_bound({pass, nullptr}); at != rounds_.end() && at->first.first == pass;)
     at = rounds_.erase(at);
   for (auto at = exits_.lower_bound({pass, 0, 0}); at != exits_.end() && std::get<0>(at->first) == pass;)
@@ -221,6 +227,17 @@ Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
   for (auto& [pass, sums] : open_) take(sums);
   if (grad.defined()) settled_[leaf.impl()] = {leaf, std::move(grad)};
   return out;
+}
+
+void ContextState::set_inputs(std::shared_ptr<internal::actors::ActorCell> cell, Tensors inputs) {
+  std::lock_guard lock(mutex_);
+  inputs_[std::move(cell)].swap(inputs);  // those of before go after the lock
+}
+
+Tensors ContextState::inputs(const std::shared_ptr<internal::actors::ActorCell>& cell) const {
+  std::lock_guard lock(mutex_);
+  auto at = inputs_.find(cell);
+  return at == inputs_.end() ? Tensors() : at->second;
 }
 
 void ContextState::add_peer(WorkerId id) {

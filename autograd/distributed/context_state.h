@@ -19,6 +19,21 @@
 
 namespace troupe::autograd {
 
+/// What an actor has of the graph, in an exact pass.
+class ActorRegion : public Region {
+ public:
+  explicit ActorRegion(const RunOptions& how) : Region(how) {}
+  /// Selecting.
+  ActorRegion(const RunOptions& how, const std::vector<Edge>& inputs) : Region(how, inputs) {}
+  /// The same; the gradients of `inputs` belong to the context.
+  ActorRegion(const RunOptions& how, Tensors inputs);
+  /// Those of set_inputs() when the pass came by: a method may set others meanwhile.
+  const Tensors& inputs() const { return inputs_; }
+
+ private:
+  Tensors inputs_;
+};
+
 /// Thread-safe.
 class ContextState {
  public:
@@ -42,12 +57,13 @@ class ContextState {
   /// The same for a pass from `roots`.
   bool shared_by(const std::vector<Edge>& roots) const;
 
-  /// The part of the graph of actor `cell` (null: outside actors) in an exact pass; made by `make` if new.
-  /// `cancelled` if the pass was dropped. For jobs in the mailbox of the actor.
-  std::shared_ptr<Region> region(uint64_t pass, const internal::actors::ActorCell* cell,
-                                 const std::function<std::shared_ptr<Region>()>& make);
+  /// The part of the graph of actor `cell` (null: outside actors) in an exact pass, made by `make` if new;
+  /// and whether it was. `cancelled` if the pass was dropped. For jobs in the mailbox of the actor.
+  std::pair<std::shared_ptr<ActorRegion>, bool> region(
+      uint64_t pass, const internal::actors::ActorCell* cell,
+      const std::function<std::shared_ptr<ActorRegion>()>& make);
   /// Null if there is none.
-  std::shared_ptr<Region> find_region(uint64_t pass, const internal::actors::ActorCell* cell) const;
+  std::shared_ptr<ActorRegion> find_region(uint64_t pass, const internal::actors::ActorCell* cell) const;
   void end_region(uint64_t pass, const internal::actors::ActorCell* cell);
   /// Where a pass leaves for `pair` of worker `peer`.
   struct Exit {
@@ -85,6 +101,11 @@ class ContextState {
   /// made it have ended: the new one cannot be taken back.
   Tensor exchange_gradient(const Tensor& leaf, Tensor grad);
 
+  /// What passes that say so (BackwardOptions::only_inputs) stop at in actor `cell`; null: outside actors.
+  void set_inputs(std::shared_ptr<internal::actors::ActorCell> cell, Tensors inputs);
+  /// Empty: none were set.
+  Tensors inputs(const std::shared_ptr<internal::actors::ActorCell>& cell) const;
+
   // ---- passes that start on this worker
   /// Takes a number from `next`, whose numbers grow. Returns it, and the lowest number of those that run,
   /// itself included: a floor.
@@ -99,18 +120,20 @@ class ContextState {
  private:
   using Sums = std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>>;  // leaf (kept alive), sum
   static void add(Sums& sums, const Tensor& leaf, const Tensor& grad);
-  void forget(uint64_t pass, std::vector<std::shared_ptr<Region>>& gone);  // with mutex_
+  void forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion>>& gone);  // with mutex_
 
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_;
   std::map<uint64_t, std::vector<uint64_t>> recorded_;  // their pairs, by pass: those that may be dropped
   Overlap overlap_;
-  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<Region>> regions_;
+  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<ActorRegion>> regions_;
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
   std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<WatchRound>> rounds_;
   std::set<uint64_t> dropped_, running_;
   Sums settled_;
   std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped
+  // By what keeps the actor's cell: another one must not come to the inputs of one that is gone.
+  std::map<std::shared_ptr<internal::actors::ActorCell>, Tensors> inputs_;
   std::set<WorkerId> peers_;
   std::deque<std::pair<uint64_t, SentGrad>> sent_;
 };

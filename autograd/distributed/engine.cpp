@@ -206,6 +206,21 @@ Tensor DistEngine::exchange_gradient(uint64_t context, const Tensor& leaf, Tenso
   return state ? state->exchange_gradient(leaf, std::move(grad)) : Tensor();
 }
 
+void DistEngine::set_inputs(uint64_t context, Tensors inputs) {
+  if (!inputs.empty()) (void)root_edges("set_context_inputs", inputs);  // checks them
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (inputs[i].impl() == inputs[k].impl())
+        throw_invalid("[set_context_inputs] tensors " + std::to_string(k) + " and " + std::to_string(i) +
+                      " are the same: give each once");
+  state(context)->set_inputs(internal::actors::current_cell(), std::move(inputs));
+}
+
+Tensors DistEngine::inputs(uint64_t context) {
+  const auto state = live_state(context);
+  return state ? state->inputs(internal::actors::current_cell()) : Tensors();
+}
+
 // ---- the end of others, and of this worker
 
 void DistEngine::worker_lost(WorkerId id, const Error& why) {

@@ -54,8 +54,9 @@ class DistEngine final : public internal::actors::Interceptor {
   // ---- passes that start here, in any context
   /// Runs gradients back from `roots`. Ready when every gradient is in the context of the worker that owns
   /// its leaf.
+  /// `only_inputs`: to no leaves, but to the inputs that the actors on the way have set.
   Future<void> backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                        const RunOptions& how);
+                        const RunOptions& how, bool only_inputs);
   /// The gradients of `inputs`, which are in the part of the graph that the caller sees, as `roots` are.
   Future<Tensors> grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                        const std::vector<Edge>& inputs, const RunOptions& how);
@@ -72,6 +73,9 @@ class DistEngine final : public internal::actors::Interceptor {
   void check_live(uint64_t context);
   /// Gradient of a leaf of this worker; undefined if none arrived. `invalid` if the context has ended.
   Tensor gradient(uint64_t context, const Tensor& leaf);
+  /// The inputs of the calling actor, or of what runs outside actors here: tensors that need gradients.
+  void set_inputs(uint64_t context, Tensors inputs);
+  Tensors inputs(uint64_t context);
   /// Puts another one in its place and returns what was there; does nothing without state of the context.
   Tensor exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad);
 

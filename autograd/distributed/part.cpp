@@ -35,28 +35,45 @@ void DistEngine::Part::run() {
 }
 
 void DistEngine::Part::run_exact() {
-  const internal::actors::ActorCell* owner = cell.get();
-  const bool selects = (options & kSelect) != 0;
-  if (kind == Kind::reach) {
-    const auto region = state->region(pass, owner, [&] {
-      return selects ? std::make_shared<Region>(how(), std::vector<Edge>{}) : std::make_shared<Region>(how());
-    });
-    for (Node* node : region->expect(roots)) {
-      const auto& receive = dynamic_cast<ReceiveNode&>(*node);
-      if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
-      send_back(*node, {});
-    }
-    return;
-  }
-  const auto region = state->find_region(pass, owner);
+  if (kind == Kind::reach) return expect();
+  const auto region = state->find_region(pass, cell.get());
   if (!region) throw_invalid("[backward] gradients came for a part that none were expected for");
-  if (kind == Kind::want) {
-    for (Node* node : exit ? region->want(exit) : region->wanted())
-      if (auto* entered = dynamic_cast<SendNode*>(node)) send(entered->peer(), entered->pair(), {});
-    return;
+  if (kind == Kind::want) return want(*region);
+  supply(*region);
+  if (region->done()) state->end_region(pass, cell.get());
+}
+
+void DistEngine::Part::expect() {
+  const bool selects = (options & kSelect) != 0;
+  Tensors inputs;  // asked for before the state is locked
+  if (selects && (options & kInputs)) inputs = state->inputs(cell);
+  const auto [region, made] = state->region(pass, cell.get(), [&] {
+    return selects ? std::make_shared<ActorRegion>(how(), std::move(inputs))
+                   : std::make_shared<ActorRegion>(how());
+  });
+  watched = made && !region->inputs().empty();
+  for (Node* node : region->expect(roots)) {
+    const auto& receive = dynamic_cast<ReceiveNode&>(*node);
+    if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
+    send_back(*node, {});
   }
-  region->supply(roots, std::move(grads), *this);
-  if (region->done()) state->end_region(pass, owner);
+}
+
+void DistEngine::Part::want(ActorRegion& region) {
+  if (entered == kRoots && !exit && (options & kInputs) && targets.empty())
+    throw_invalid(
+        "[backward] only_inputs is set, but no actor that the pass came by has inputs in this context: call "
+        "set_context_inputs() in one first");
+  for (Node* node : exit ? region.want(exit) : region.wanted())
+    if (auto* root = dynamic_cast<SendNode*>(node)) send(root->peer(), root->pair(), {});
+  for (const auto& [to, pair] : targets)
+    if (pair != kRoots) send(to, pair, {Value(true)});
+}
+
+void DistEngine::Part::supply(ActorRegion& region) {
+  region.supply(roots, std::move(grads), *this);
+  if (region.inputs().empty()) return;  // those of grad() are given back to its caller
+  for (auto& [i, grad] : region.take_captured()) accumulate(region.inputs()[i], std::exchange(grad, {}));
 }
 
 void DistEngine::Part::settled(const Accumulate& leaf, bool came) {
@@ -142,7 +159,7 @@ void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
   if (!state) engine.throw_ended(context, ErrorKind::cancelled);
   if (state->dropped(pass)) throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
   state->settle(floor);
-  if (kind == Kind::want) {
+  if (kind == Kind::want && values.empty()) {
     const ContextState::Exit found = state->find_exit(pass, from, pair);
     if (!found.node) throw_invalid("[grad] worker " + here + " sends no gradients for this number");
     exit = found.node;
@@ -153,7 +170,8 @@ void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
     cell = send.cell;
     entered = pair;
     const size_t count = send.node->tensors().size();
-    for (uint32_t i = 0; i < count && kind != Kind::finish; ++i) roots.push_back({send.node, i});
+    for (uint32_t i = 0; i < count && kind != Kind::finish && kind != Kind::want; ++i)
+      roots.push_back({send.node, i});
     if (kind == Kind::gradient) take_grads(*send.node, std::move(values));
   }
   where = "backward on " + (cell ? cell->label() : here);

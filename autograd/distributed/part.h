@@ -7,8 +7,9 @@ namespace troupe::autograd {
 // Services that workers call on each other.
 inline constexpr const char* kBackward =
     "grad.backward";  // pass, options, message, floor, pair, gradients, sender's report or nothing
-inline constexpr const char* kReach = "grad.reach";    // the same, without gradients
-inline constexpr const char* kWant = "grad.want";      // the same; against the way of the gradients
+inline constexpr const char* kReach = "grad.reach";  // the same, without gradients
+inline constexpr const char* kWant =
+    "grad.want";  // the same; against the way of the gradients, or, with true in the list, from the inputs
 inline constexpr const char* kFinish = "grad.finish";  // the same: the pass is over
 inline constexpr const char* kReport =
     "grad.report";  // context, pass, report: message, children (id, worker)..., to be told; error or nothing
@@ -30,7 +31,7 @@ struct DistEngine::Part final : Sink {
   uint64_t pass = 0;
   uint64_t floor = 0;   // passes of the originator below have ended in this context
   int64_t options = 0;  // bits
-  static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4, kCreate = 8;
+  static constexpr int64_t kExact = 1, kRetain = 2, kSelect = 4, kCreate = 8, kInputs = 16;
   static int64_t bits(const RunOptions& how) {
     return (how.retain_graph ? kRetain : 0) | (how.create_graph ? kCreate : 0);
   }
@@ -41,12 +42,11 @@ struct DistEngine::Part final : Sink {
   Kind kind = Kind::gradient;
   std::shared_ptr<internal::actors::ActorCell> cell;  // whose mailbox it runs in; null: outside actors
   std::vector<Edge> roots;
-  Node* exit = nullptr;  // what a message of kind want asks for
+  Node* exit = nullptr;  // what a message of kind want asks for; null: what leads to inputs here
   static constexpr uint64_t kRoots = ~uint64_t{0};
   uint64_t entered = kRoots;  // the pair that the message came by
-  bool watched = false;       // its actor has to be told when the pass is over
-  std::vector<std::pair<WorkerId, uint64_t>>
-      targets;  // of kind finish: who has to be told, and by which pair
+  bool watched = false;       // its actor has to be told when the pass goes on: it is over, or wants inputs
+  std::vector<std::pair<WorkerId, uint64_t>> targets;  // who has to be told so, and by which pair
   Tensors grads;
   std::string where;  // for the error's trail
   std::vector<SentGrad> children;
@@ -79,6 +79,9 @@ struct DistEngine::Part final : Sink {
   };
   void take_grads(const SendNode& node, ValueList values);
   void run_exact();
+  void expect();
+  void want(ActorRegion& region);
+  void supply(ActorRegion& region);
   void send_back(Node& receive, ValueList values);
   void send(WorkerId to, uint64_t pair, ValueList values);
   std::optional<Outgoing> held;

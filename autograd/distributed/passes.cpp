@@ -24,7 +24,10 @@ std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool se
 }
 
 Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                                  const RunOptions& how) {
+                                  const RunOptions& how, bool only_inputs) {
+  if (only_inputs)
+    return start(new_pass(context, true), {Kind::gradient, Kind::want, Kind::reach},
+                 Part::bits(how) | Part::kExact | Part::kSelect | Part::kInputs, roots, grads);
   if (!state(context)->shared_by(roots))
     return start(new_pass(context, false), {Kind::finish, Kind::gradient}, Part::bits(how), roots, grads);
   return start(new_pass(context, false), {Kind::finish, Kind::gradient, Kind::reach},
@@ -34,8 +37,10 @@ Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roo
 Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                                  const std::vector<Edge>& inputs, const RunOptions& how) {
   const auto pass = new_pass(context, true);
-  const auto region = state(context)->region(pass->number, internal::actors::current_cell().get(),
-                                             [&] { return std::make_shared<Region>(how, inputs); });
+  const auto region = state(context)
+                          ->region(pass->number, internal::actors::current_cell().get(),
+                                   [&] { return std::make_shared<ActorRegion>(how, inputs); })
+                          .first;
   const int64_t options = Part::bits(how) | Part::kExact | Part::kSelect;
   return start(pass, {Kind::gradient, Kind::want, Kind::reach}, options, roots, grads).then([region] {
     return region->captured();

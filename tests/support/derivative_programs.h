@@ -59,23 +59,38 @@ Tensors step_of(int64_t step, const Tensor& w, const Tensors& in, Gradient gradi
   }
 }
 
+inline Tensors inputs_of(const Tensor& w, const Tensor& last) {
+  return last.defined() && last.requires_grad() ? Tensors{w, last} : Tensors{w};
+}
+
 struct Weighted : Actor {
   Weighted(int64_t start, bool hooked) : weight(start, hooked) {}
   Tensors run(int64_t step, Tensors in) {
-    return step_of(step, weight.w, in, [&] { return autograd::context_gradient(weight.w); });
+    Tensors out = step_of(step, weight.w, in, [&] { return autograd::context_gradient(weight.w); });
+    last = out[0];
+    return out;
   }
   /// Through another one.
   Task<Tensors> through(int64_t step, Tensors in, RRef<Weighted> next) {
     Tensors out = run(step, in);
     Tensors there{out[0], in[1]};
     out[0] = ops::add((co_await next.call<&Weighted::run>(0, there))[0], in[0]);
+    last = out[0];
     co_return out;
   }
   Tensor gradient(bool take) {
     return take ? autograd::take_context_gradient(weight.w) : autograd::context_gradient(weight.w);
   }
+  /// Passes with only inputs stop at the weight and at the last result.
+  void set_inputs() { autograd::set_context_inputs(inputs_of(weight.w, last)); }
+  Tensor gradient_of_last(bool take) {
+    if (!last.defined()) return {};
+    return take ? autograd::take_context_gradient(last) : autograd::context_gradient(last);
+  }
   Weight weight;
-  static constexpr auto remote = methods<&Weighted::run, &Weighted::through, &Weighted::gradient>;
+  Tensor last;
+  static constexpr auto remote = methods<&Weighted::run, &Weighted::through, &Weighted::gradient,
+                                         &Weighted::set_inputs, &Weighted::gradient_of_last>;
 };
 
 /// A program's surroundings without actors.
@@ -86,17 +101,22 @@ class OnOneThread {
   }
   Tensors run(size_t unit, int64_t step, const Tensors& in) {
     const Tensor& w = weights_[unit]->w;
-    return step_of(step, w, in, [&] { return sums_[w.impl()]; });
+    Tensors out = step_of(step, w, in, [&] { return sums_[w.impl()]; });
+    last_[unit] = out[0];
+    return out;
   }
   Tensors through(size_t unit, int64_t step, const Tensors& in, size_t next) {
     Tensors out = run(unit, step, in);
     out[0] = ops::add(run(next, 0, {out[0], in[1]})[0], in[0]);
+    last_[unit] = out[0];
     return out;
   }
   void backward(const Tensors& roots, const Tensors& grads, const Tensors& leaves,
                 const autograd::BackwardOptions& how) {
     Tensors all = leaves;
-    for (const auto& weight : weights_) all.push_back(weight->w);
+    if (how.only_inputs) all.resize(1);
+    for (size_t i = 0; i < weights_.size(); ++i)
+      for (const Tensor& t : how.only_inputs ? inputs_[i] : Tensors{weights_[i]->w}) all.push_back(t);
     const Tensors got = grad(roots, all, grads, how);
     for (size_t i = 0; i < all.size(); ++i) {
       Tensor& sum = sums_[all[i].impl()];
@@ -112,9 +132,17 @@ class OnOneThread {
     return take ? std::exchange(sum, Tensor()) : sum;
   }
   Tensor gradient(size_t unit, bool take) { return gradient(weights_[unit]->w, take); }
+  void set_inputs(const Tensor&) {
+    for (size_t i = 0; i < weights_.size(); ++i) inputs_[i] = inputs_of(weights_[i]->w, last_[i]);
+  }
+  Tensor gradient_of_last(size_t unit, bool take) {
+    return last_[unit].defined() ? gradient(last_[unit], take) : Tensor();
+  }
 
  private:
   std::vector<std::unique_ptr<Weight>> weights_;
+  Tensor last_[kUnits];
+  Tensors inputs_[kUnits];
   std::map<const TensorImpl*, Tensor> sums_;
 };
 
@@ -148,6 +176,13 @@ class OnActors {
   }
   Tensor gradient(size_t unit, bool take) {
     return wait_(units_[unit].template call<&Weighted::gradient>(take));
+  }
+  void set_inputs(const Tensor& leaf) {
+    autograd::set_context_inputs({leaf});
+    for (auto& unit : units_) wait_(unit.template call<&Weighted::set_inputs>());
+  }
+  Tensor gradient_of_last(size_t unit, bool take) {
+    return wait_(units_[unit].template call<&Weighted::gradient_of_last>(take));
   }
 
  private:
@@ -216,7 +251,7 @@ Numbers play(uint64_t seed, World& world) {
       for (const Tensor& t : made) keep(t);
     }
     const bool last = pass + 1 == passes;
-    const autograd::BackwardOptions how{.retain_graph = !last, .create_graph = !last && pick(8) != 0};
+    autograd::BackwardOptions how{.retain_graph = !last, .create_graph = !last && pick(8) != 0};
     const Tensors roots = recorded(1 + pick(3));
     Tensors grads;
     for (size_t i = 0; i < roots.size(); ++i) grads.push_back(pick(3) ? numbers(1, small()) : any(false));
@@ -226,9 +261,13 @@ Numbers play(uint64_t seed, World& world) {
       for (const Tensor& g : world.grad(roots, inputs, grads, how)) keep_gradient(g);
     } else {
       if (roots.empty()) continue;
+      how.only_inputs = pick(3) == 0;
+      if (how.only_inputs) world.set_inputs(leaves[0]);
       world.backward(roots, grads, leaves, how);
       for (const Tensor& leaf : leaves) keep_gradient(world.gradient(leaf, pick(2) == 0));
       for (size_t i = 0; i < kUnits; ++i) keep_gradient(world.gradient(i, pick(2) == 0));
+      for (size_t i = 0; i < kUnits && how.only_inputs; ++i)
+        keep_gradient(world.gradient_of_last(i, pick(2) == 0));
     }
   }
   return out;
