@@ -1,4 +1,6 @@
 // Many live contexts: what one costs in bytes, and whether the next step costs more when thousands are alive.
+// And a step with a gradient penalty, whose second pass goes through both graphs, beside the same on one
+// thread.
 #include <malloc.h>
 
 #include <chrono>
@@ -18,6 +20,57 @@ struct Layer : Actor {
   Tensor w = Tensor::full({8}, 2).set_requires_grad();
   static constexpr auto remote = methods<&Layer::forward, &Layer::gradient>;
 };
+
+/// A square layer of a model that has a gradient penalty.
+struct Dense : Actor {
+  static constexpr int64_t kWidth = 256;
+  explicit Dense(uint64_t seed) {
+    Generator random(seed);
+    w = ops::mul(ops::randn({kWidth, kWidth}, random), 0.0625).detach().set_requires_grad();
+  }
+  Tensor forward(Tensor x) { return ops::tanh(ops::matmul(x, w)); }
+  Tensor w;
+  static constexpr auto remote = methods<&Dense::forward>;
+};
+
+Tensor penalty_of(const Tensor& y, const Tensor& g) {
+  return ops::add(ops::mul(y, y).sum(), ops::mul(g, g).sum());
+}
+
+/// Forward, a recorded pass to the input, and a pass through both into the parameters.
+void time_penalties(const bench::Bench& bench) {
+  constexpr int kLayers = 8;
+  const auto cluster = Cluster::in_process(2, hosting<Dense>());
+  std::vector<RRef<Dense>> layers;
+  std::vector<std::unique_ptr<Dense>> local;
+  for (int i = 0; i < kLayers; ++i) {
+    layers.push_back(cluster->spawn<Dense>(i % 2 ? "w1" : "w0", uint64_t(i)));
+    local.push_back(std::make_unique<Dense>(uint64_t(i)));
+  }
+  const Tensor x = Tensor::full({256, Dense::kWidth}, 0.5).set_requires_grad();
+  const double here = bench.median_us(
+      [&] {
+        Tensor y = x;
+        for (const auto& layer : local) y = layer->forward(y);
+        const Tensor g = autograd::grad({y.sum()}, {x}, {}, {.create_graph = true})[0];
+        autograd::backward(penalty_of(y, g));
+        x.set_grad({});
+        for (const auto& layer : local) layer->w.set_grad({});
+      },
+      40, 5);
+  const double there = bench.median_us(
+      [&] {
+        autograd::Context context(*cluster);
+        Tensor y = x;
+        for (const auto& layer : layers) y = layer.call<&Dense::forward>(y).get();
+        const Tensor g = context.grad({y.sum()}, {x}, {}, {.create_graph = true})[0];
+        context.backward(penalty_of(y, g));
+        context.end().get();
+      },
+      40, 5);
+  bench.emit("penalty_us", here, "us", {{"layers", double(kLayers)}, {"workers", 0}});
+  bench.emit("penalty_us", there, "us", {{"layers", double(kLayers)}, {"workers", 2}});
+}
 
 /// Of the whole process; the caching allocator's blocks that are free do not count.
 double bytes_in_use() {
@@ -41,6 +94,7 @@ int main(int argc, char** argv) {
   bench::Bench bench("bench_contexts",
                      "Times steps between two workers of this process while many contexts live.", argc, argv);
   if (bench.exit_code) return *bench.exit_code;
+  time_penalties(bench);
   const auto cluster = Cluster::in_process(2, hosting<Layer>());
   const auto layer = cluster->spawn<Layer>("w1");
   const Tensor x = Tensor::full({8}, 3).set_requires_grad();

@@ -40,7 +40,7 @@ EXPECTED = {
     "operators": [(name, "ns", {}) for name in operators()],
     "refs": [*(("refs_" + what + "_us", US, {"live": n}) for n in (10**3, 10**4, 10**5, 10**6)
                for what in ("create", "copy", "pass", "drop", "fetch")), ("refs_drop_all_us", US, {"live": 10**6})],
-    "contexts": [("context_step_us", US, {"live": 0}),
+    "contexts": [*(("penalty_us", US, {"layers": 8, "workers": n}) for n in (0, 2)), ("context_step_us", US, {"live": 0}),
                  *(line for n in (100, 1000, 10000) for line in (("context_step_us", US, {"live": n}),
                                                                  ("context_bytes", "bytes", {"live": n}))),
                  ("context_end_us", US, {"live": 10000})],

@@ -87,7 +87,8 @@ std::string check_goals(const std::string& name, const std::vector<std::string>&
 
 TEST_CASE("every example reaches with its defaults what its --help says", "[process]") {
   if (kSanitized) return skip_test("it only trains");
-  for (const char* name : {"spirals", "mnist_cnn", "digits", "pipeline", "cartpole"}) check_goals(name);
+  for (const char* name : {"spirals", "mnist_cnn", "digits", "pipeline", "cartpole", "pinn"})
+    check_goals(name);
   const std::string clicks = check_goals("recommender");  // by the rate of clicks alone: 0.67, 0.5
   CHECK(number_after(clicks, "test loss ") > number_after(clicks, "hidden odds "));  // nobody can know more
   check_goals("rnn_remote", {kText});
@@ -199,6 +200,12 @@ TEST_CASE("observers and a learner balance a pole, with the same episodes wherev
   CHECK(number_after(run("cartpole", {"--updates", "2"}), "mean reward ") < 60);
 }
 
+TEST_CASE("a wave comes out of its equation, with derivatives through calls", "[process]") {
+  const std::vector<std::string> flags{"--steps", "800"};
+  CHECK(number_after(run("pinn", flags), "largest error ") < 0.2);  // of a wave of height 2
+  CHECK(number_after(run("pinn", flags, 3), "largest error ") < 0.2);
+}
+
 TEST_CASE("an LSTM learns characters with its embedding and decoder on a server", "[process]") {
   const std::vector<std::string> flags{"--epochs", "6", kText};
   const std::string alone = run("rnn_remote", flags);
@@ -211,6 +218,7 @@ TEST_CASE("examples with workers refuse flags that they do not know, and values 
                                                   {"recommender", "--batch", "0"},
                                                   {"cartpole", "--goal", "502"},
                                                   {"cartpole", "--observers", "none"},
+                                                  {"pinn", "--points", "2"},
                                                   {"rnn_remote", "--epochs", "-1", kText},
                                                   {"rnn_remote", "--epochs", "1"},
                                                   {"char_transformer", kText, kText}}) {
@@ -241,6 +249,7 @@ const Short kShort[] = {{"spirals", {"--epochs", "1"}, "test accuracy "},
                         {"stalls", {"--steps", "2", "--step-ms", "0"}, "async "},
                         {"recommender", {"--steps", "1"}, "test loss "},
                         {"cartpole", {"--updates", "1"}, "mean reward "},
+                        {"pinn", {"--steps", "1"}, "largest error "},
                         {"char_transformer", {"--steps", "1", "--sample", "1", kText}, "perplexity "},
                         {"char_pipeline", {"--steps", "1", kText}, "perplexity "},
                         {"rnn_remote", {"--epochs", "1", "--hidden", "8", kText}, "perplexity "}};
