@@ -1,7 +1,5 @@
 #include "autograd/distributed/context_state.h"
 
-#include <algorithm>
-
 #include "autograd/accumulate.h"
 #include "core/base/error.h"
 
@@ -172,7 +170,7 @@ void ContextState::settle(uint64_t floor) {
   const GradMode on(true);  // sums that have a history keep it
   std::lock_guard lock(mutex_);
   const uint64_t first = floor >> 40 << 40;  // of the same originator
-  recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(std::max(first, floor)));
+  recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(floor));
   for (auto at = open_.lower_bound(first); at != open_.end() && at->first < floor; at = open_.erase(at)) {
     if (settled_.empty()) {
       settled_ = std::move(at->second);
