@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|repl|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import ast, json, math, os, subprocess, sys, tempfile
 import xml.etree.ElementTree as tree

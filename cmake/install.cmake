@@ -16,7 +16,7 @@ foreach(layer ${layers} troupe)
   file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${layer}/*.h)
   list(APPEND headers ${found})
 endforeach()
-list(FILTER headers EXCLUDE REGEX "^(ops/cpu|net/socket|net/wire/kj_|tools/launch)/?")
+list(FILTER headers EXCLUDE REGEX "^(ops/cpu|net/socket|net/wire/kj_|tools/launch|tools/repl)/?")
 list(APPEND headers ops/cpu/gemm/packed_weights.h)  # a part of ops/ops.h
 foreach(header ${headers})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/cpu/kernels.h"
@@ -350,6 +351,12 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const std::string& r
   if (x.defined() && target.defined() && x.dim() == 1 && target.shape() == Shape{1} && reduction != "none" &&
       target.dtype() == int64 && x.size(0) != 1)  // else they have one shape, as with probabilities
     return cross_entropy(x, reshape(target, {}), reduction, ignore_index, label_smoothing);
+  if (x.defined() && target.defined() && is_floating(target.dtype()) && target.dim() + 1 == x.dim())
+    throw_invalid(
+        fmt::format("[cross_entropy] target is {}, which is neither class numbers, int64 (use .to(int64)), "
+                    "nor probabilities "
+                    "of the shape of the scores, {}",
+                    target.str(), x.shape().str()));
   if (x.defined() && target.defined() && is_floating(target.dtype()))
     return apply1(kSoftCrossEntropy, {x, target},
                   {{"reduction", reduction}, {"label_smoothing", label_smoothing}});

@@ -119,6 +119,8 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
     else
       alone = Environment::workers();
     ops::check_environment();
+    // Into a launcher's pipe, too, lines leave as they are written.
+    if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   } catch (const Error& e) {
     complain("troupe", e.what());
     return kExitUsage;
@@ -153,6 +155,23 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
 
 }  // namespace
 
+namespace {
+
+// Where there is no memory for a handful of bytes, nothing can be told to anybody, but the reason still can.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    constexpr char text[] =
+        "troupe: error: no memory is left (std::bad_alloc), and the program cannot go on\n";
+    _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? kExitUsage : kExitFailed);
+  } catch (...) {
+  }
+  std::abort();
+}
+
+}  // namespace
+
 int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   return launch({}, driver, options);
 }
@@ -162,6 +181,7 @@ int launch(internal::actors::Hosting hosting, const std::function<void(Cluster&)
   try {
     check_process("launch");
     refuse_size_signal();
+    std::set_terminate(end_without_memory);
     Signals signals;
     return launch_with(signals, std::move(hosting), driver, std::move(options));
   } catch (...) {  // no thread for signals

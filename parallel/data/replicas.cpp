@@ -79,6 +79,12 @@ Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
 }
 
 Task<void> average_gradients(Replicas group, Tensors leaves, double weight) {
+  if (!frame().context)
+    throw_invalid(
+        "[replicas] average_gradients averages the gradients of a context, and this method was called "
+        "outside of one: call it "
+        "between step.backward(loss) and optimizer.step(step), where autograd::Context step(cluster) is "
+        "alive");
   Tensors gradients;
   for (const Tensor& leaf : leaves) gradients.push_back(autograd::context_gradient(leaf));
   Tensors means = co_await all_reduce_mean(std::move(group), std::move(gradients), weight);

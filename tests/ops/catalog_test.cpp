@@ -48,6 +48,7 @@ std::vector<Trial> trials() {
   const Tensor ones = Tensor::full({2, 3}, 1, float64), vector = Tensor::of<double>({1, 2});
   return {{"view", {x(), list({3, -1})}, {}, {3, 2}, {3, 1, 2, 6, 5, 4}},
           {"view", {x(), int64_t{6}}, {}, {6}},
+          {"to", {x(), "float32"}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
           {"flatten", {x()}, {}, {6}},
           {"select", {x(), zero, one}, {}, {3}, {6, 5, 4}},
           {"narrow", {x()}, {{"dim", one}, {"start", one}, {"length", two}}, {2, 2}, {1, 2, 5, 4}},
@@ -114,7 +115,7 @@ TEST_CASE("an operator's entry has its inputs, its attributes and their defaults
         "= [0], dilation: list of int64 = [1], groups: int64 = 1) -> tensor");
   CHECK(signature("concat") == "concat(tensors: list of tensor, dim: int64 = 0) -> tensor");
   CHECK(signature("masked_fill") == "masked_fill(input: tensor, mask: tensor, value: number = 0) -> tensor");
-  CHECK(signature("to") == "to(input: tensor, dtype: string = \"float32\") -> tensor");
+  CHECK(function("to").signature() == "to(input: tensor, dtype: dtype) -> tensor");
   CHECK(signature("cumsum") == "cumsum(input: tensor, dim: int64 = -1) -> tensor");
   CHECK(signature("gelu") == "gelu(input: tensor, approximate: string = \"none\") -> tensor");
 }

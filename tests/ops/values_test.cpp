@@ -127,6 +127,12 @@ TEST_CASE("classes of the scores' own shape are taken for probabilities, which a
   CHECK(e.kind() == ErrorKind::invalid);
   CHECK(ops::cross_entropy(x, Tensor::of<double>({1})).item() == 0);
   CHECK(ops::cross_entropy(pair, Tensor::of<int64_t>({1})).item() == std::log(2.0));  // one class for [C]
+  CHECK(error_of([] {
+          ops::cross_entropy(Tensor::zeros({2, 3}), Tensor::zeros({2}));
+        }).message() ==
+        "[cross_entropy] target is float32 [2], which is neither class numbers, int64 (use .to(int64)), nor "
+        "probabilities of the "
+        "shape of the scores, [2, 3]");
 }
 
 TEST_CASE("what cannot be picked or counted is refused in words") {

@@ -81,12 +81,17 @@ struct Trainer : Actor {
   Task<Tensors> mean(std::vector<Tensor> tensors, double weight) {
     co_return co_await parallel::all_reduce_mean(group, tensors, weight);
   }
+  Task<void> average() {
+    const Tensors leaves{w};  // g++ 12 takes no lists in a co_await
+    co_await parallel::average_gradients(group, leaves);
+  }
   Tensors parameters() override { return {w}; }
   Tensor w;
   Replicas group;
   std::unique_ptr<autograd::Context> context;
-  static constexpr auto remote = methods<&Trainer::train, &Trainer::table_gradient, &Trainer::step,
-                                         &Trainer::finish, &Trainer::value, &Trainer::mean>;
+  static constexpr auto remote =
+      methods<&Trainer::train, &Trainer::table_gradient, &Trainer::step, &Trainer::finish, &Trainer::value,
+              &Trainer::mean, &Trainer::average>;
 };
 
 struct Model {
@@ -129,6 +134,15 @@ TEST_CASE("replicas with even, uneven and no rows have the gradients of one mode
     trainers[i].call<&Trainer::finish>().get();
   }
   close(sum, local.table.grad());
+}
+
+TEST_CASE("an average of gradients outside a context says what to write") {
+  auto cluster = Cluster::in_process(2, hosting<Table, Trainer>());
+  const auto trainer = cluster->spawn<Trainer>("w1", numbers({3, 2}, 4), "dense", std::vector<int64_t>{1});
+  CHECK(testing::error_of([&] { trainer.call<&Trainer::average>().get(); }).message() ==
+        "[replicas] average_gradients averages the gradients of a context, and this method was called "
+        "outside of one: call it between "
+        "step.backward(loss) and optimizer.step(step), where autograd::Context step(cluster) is alive");
 }
 
 TEST_CASE("replicas whose inputs are each other's opposites: their mean is zero, the remote part's is not") {

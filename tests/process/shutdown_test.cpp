@@ -193,3 +193,9 @@ TEST_CASE("nobody leaves a cluster that is not elastic before its end", "[proces
   thread.join();
   CHECK_THAT(refusal, Contains("is not elastic"));
 }
+
+TEST_CASE("what a worker prints under a launcher arrives as it is printed", "[process]") {
+  auto job = ending("say");
+  CHECK(job.exit_code() != 0);
+  CHECK(Process::count(job.output, "a line that nobody flushed") == 1);
+}

@@ -163,6 +163,8 @@ def lost_worker():
     out = s.line("a(tensor{{1.0, 2.0}})")
     expect("the lost worker is named", "w2" in out, out)
     expect("the prompt lives", s.line("6 * 7").strip() == "42", s.seen)
+    expect("another cluster", "w2" in s.line("cluster()"), s.seen)
+    expect("and an actor on it", s.line('spawn("Module", "w2", nn.linear(2, 2))(tensor{{1.0, 2.0}}).shape[2]').strip() == "2", s.seen)
     s.end()
 
 

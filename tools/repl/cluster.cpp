@@ -256,7 +256,7 @@ int types(lua_State* L) {
   return 1;
 }
 int make_cluster(lua_State* L) {
-  of(L).remake_cluster(static_cast<int>(luaL_optinteger(L, 1, 3)));
+  of(L).remake_cluster(static_cast<int>(luaL_optinteger(L, 1, 0)));
   return workers(L);
 }
 // all{f, g}: the values of several futures, in order.

@@ -12,7 +12,7 @@ constexpr Described kGlobals[] = {
     {"types", "types([worker]) -> list",
      "Actor types that a worker can make; of the last worker, if none is named."},
     {"cluster", "cluster([n]) -> list",
-     "Ends the cluster and makes another one of n workers (3), in this process."},
+     "Ends the cluster and makes another one, of n workers or as many as before, in the same way."},
     {"all", "all{future, ...} -> list", "Waits for several calls; their values in order."},
     {"context", "context() -> context",
      "Opens a distributed autograd context: calls are recorded until it is closed. Write local step <close> "

@@ -184,8 +184,10 @@ script::Session& Interpreter::session() {
 }
 
 void Interpreter::remake_cluster(int workers) {
-  if (!make_cluster_)
-    throw_invalid("[cluster] this shell's workers are processes that have been started: begin another shell");
+  if (!make_cluster_) throw_invalid("[cluster] this interpreter makes no other cluster");
+  if (workers == 0) workers = static_cast<int>(started_);
+  if (workers < 1 || workers > 1024)
+    throw_invalid("[cluster] a cluster has 1 to 1024 workers, got " + std::to_string(workers));
   steps_.clear();
   session_.reset();
   lua_gc(L_, LUA_GCCOLLECT);

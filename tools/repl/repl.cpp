@@ -76,6 +76,22 @@ class Children {
   std::vector<pid_t> pids_;
 };
 
+// SIGINT blocked, or not, on this thread for a scope, and on the threads that it makes meanwhile.
+class SignalMask {
+ public:
+  explicit SignalMask(int how) {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(how, &interrupt, &before_);
+  }
+  ~SignalMask() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalMask(const SignalMask&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 std::string own_path() {
   std::string path(4096, '\0');
   const ssize_t n = readlink("/proc/self/exe", path.data(), path.size());
@@ -84,7 +100,7 @@ std::string own_path() {
   return path;
 }
 
-// Starts workers 1 to n - 1 while this process has one thread, and says where they meet.
+// Starts workers 1 to n - 1, and says where they meet. They die with the thread that calls this.
 std::pair<Children, Environment> start_workers(const ReplOptions& options) {
   tools::RunOptions run;
   run.processes = options.workers;
@@ -267,35 +283,33 @@ int repl_main(const std::vector<std::string>& arguments) {
   try {
     if (options.workers == 1) options.workers = 0;
     Children children;
-    std::optional<Environment> environment;
-    if (options.workers > 1) {
-      auto started = start_workers(options);
-      children = std::move(started.first);
-      environment = std::move(started.second);
-    }
-    // Ctrl-C is for the thread that runs scripts: all threads that are made from here on leave it alone.
-    sigset_t interrupt, before;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &interrupt, &before);
-    signal(SIGPIPE, SIG_IGN);
     ClusterOptions cluster_options;
     cluster_options.timeout =
         std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
+    // Another cluster, once the last one has ended. Ctrl-C is for the thread that runs scripts: the threads
+    // that are made here leave it alone.
+    const Interpreter::MakeCluster make = [&](int workers) {
+      const SignalMask none(SIG_BLOCK);
+      children.end();
+      if (!options.workers) return Cluster::in_process(workers, {}, cluster_options);
+      ReplOptions as_asked = options;
+      as_asked.workers = workers;
+      auto started = start_workers(as_asked);
+      children = std::move(started.first);
+      return Cluster::coordinate(started.second, {}, cluster_options);
+    };
+    signal(SIGPIPE, SIG_IGN);
+    const SignalMask none(SIG_BLOCK);
     int code = 0;
     {
-      auto cluster = environment ? Cluster::coordinate(*environment, {}, cluster_options)
-                                 : Cluster::in_process(here, {}, cluster_options);
-      Interpreter::MakeCluster make;
-      if (!environment)
-        make = [cluster_options](int n) { return Cluster::in_process(n, {}, cluster_options); };
-      Interpreter interpreter(std::move(cluster), make, options.arguments);
+      Interpreter interpreter(make(options.workers ? options.workers : here), make, options.arguments);
       struct sigaction action {};
       action.sa_handler = Interpreter::interrupt;  // without SA_RESTART: reading a line ends, too
       sigaction(SIGINT, &action, nullptr);
-      pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
-      code = drive(interpreter, options);
-      pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+      {
+        const SignalMask open(SIG_UNBLOCK);
+        code = drive(interpreter, options);
+      }
       interpreter.end(code == 0);
     }
     children.end();

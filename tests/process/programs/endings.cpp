@@ -17,18 +17,23 @@ struct Hopper : Actor {
     if (left > 1) next.tell<&Hopper::hop>(left - 1);
   }
   int64_t pid() { return getpid(); }
+  void say_and_die() {
+    std::printf("a line that nobody flushed\n");
+    kill(getpid(), SIGKILL);
+  }
   Task<void> never() { return wait(promise.future()); }
   static Task<void> wait(Future<void> future) { co_await future; }
   RRef<Hopper> next;
   Promise<void> promise;
-  static constexpr auto remote = methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never>;
+  static constexpr auto remote =
+      methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never, &Hopper::say_and_die>;
 };
 
 int main(int argc, char** argv) {
   std::string mode = "chain";
   double timeout = 10;
   tools::Flags flags("endings", "Leaves work behind when its driver ends.");
-  flags.add("--mode", mode, "what is left behind", {"chain", "never", "kill", "stop", "cycle"})
+  flags.add("--mode", mode, "what is left behind", {"chain", "never", "kill", "stop", "cycle", "say"})
       .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
   if (auto code = flags.parse(argc, argv)) return *code;
   ClusterOptions options;
@@ -43,6 +48,7 @@ int main(int argc, char** argv) {
         auto& last = all.back();
         static std::vector<Future<void>> kept;  // for good: a call whose future goes is given up
         if (mode == "chain") last.tell<&Hopper::hop>(20);
+        if (mode == "say") all[1].call<&Hopper::say_and_die>().get();
         if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
         if (mode != "kill" && mode != "stop") return;
         const auto pid = static_cast<pid_t>(last.call<&Hopper::pid>().get());
