@@ -80,7 +80,8 @@ EXPECTED = {
 
 
 # What a line says beside its value.
-BESIDE = {**{f"pipeline_{kind}step_us": ["of_formula"] for kind in ("", "zero_bubble_", "large_")},
+BESIDE = {"repl_call_us": ["cpp_us"], "repl_tensor_call_us": ["cpp_us"], "repl_training_step_us": ["cpp_us", "ratio"],
+          **{f"pipeline_{kind}step_us": ["of_formula"] for kind in ("", "zero_bubble_", "large_")},
           "rpc_tensor_us": ["gb_per_s"], "rpc_echo_each_ms_us": ["cpu_percent_here", "cpu_percent_of_the_alarm_alone", "cpu_percent_there"],
           "rpc_transfer_us": ["raw_copy_us", "of_raw"],
           "rpc_echo_p99_us": ["median"], "rpc_echo_p99_under_load_us": ["median", "tensors"], "rpc_echo_allocations": ["there"],
