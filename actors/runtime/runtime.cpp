@@ -152,9 +152,6 @@ class CafMailbox final : public Mailbox {
     // Lazy: otherwise its first turn, and what is posted before it, would be the pool's.
     actor_ = system.spawn<caf::lazy_init>([&system](caf::event_based_actor* self) -> caf::behavior {
       caf::abstract_actor* turn = self;  // stands for the order of what is posted and of what runs
-      // A job itself throws nothing: what comes here is memory that was missing around it, and CAF's own
-      // handler would look for more of it, to print.
-      self->set_exception_handler([](std::exception_ptr&) -> caf::error { std::terminate(); });
       happens_after(turn);
       const Ordered made(&made_);
       return {[&system, turn](JobMessage& message) {
