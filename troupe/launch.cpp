@@ -1,6 +1,7 @@
 #include "troupe/launch.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -107,6 +108,17 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
 
 namespace {
 
+// Below this, whatever needs the next bytes fails, on threads where nothing can be done about it.
+void check_room() {
+  constexpr size_t kLeast = size_t{32} << 20;
+  void* room = mmap(nullptr, kLeast, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED)
+    throw_error(ErrorKind::failed,
+                "[launch] less than 32 MiB of address space are left to this process: ulimit -v says how "
+                "much it may have");
+  munmap(room, kLeast);
+}
+
 int launch_with(Signals& signals, internal::actors::Hosting hosting,
                 const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
@@ -132,6 +144,7 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
       Promise<int> stop;
       auto process = WorkerProcess::join(*environment, std::move(hosting), options);
       joined = true;
+      check_room();
       signals.on_signal([&] { stop.set(128 + signals.received()); });
       const int code = process->serve(stop.future());
       signals.on_signal(nullptr);
@@ -144,6 +157,7 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
       cluster = Cluster::in_process(alone, std::move(hosting), options);
     }
     joined = true;
+    check_room();
     return drive(*cluster, signals, driver, options.shutdown_timeout);
   } catch (...) {  // std::bad_alloc, too
     const Error e = current_error();
