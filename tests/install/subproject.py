@@ -3,8 +3,8 @@
 
     subproject.py SOURCE COMPILER
 
-The library is compiled for it, which takes minutes unless a compiler cache has it: so its folder lies as deep below the
-checkout as that of `./dev build`, and without ccache the test is skipped, saying so.
+The library is compiled for it, which takes minutes unless a compiler cache has it: so its folder has a name that stays, as
+deep below the checkout as that of `./dev build`, and without ccache the test is skipped, saying so.
 """
 import os, pathlib, shutil, subprocess, sys, tempfile
 
@@ -22,9 +22,9 @@ def run(*command):
     return done.stdout
 
 
-(source / "build").mkdir(exist_ok=True)
-with tempfile.TemporaryDirectory(prefix="subproject-", dir=source / "build") as folder, \
-        tempfile.TemporaryDirectory(prefix="troupe-starter-") as project:
+folder = source / "build/subproject"
+shutil.rmtree(folder, ignore_errors=True)
+with tempfile.TemporaryDirectory(prefix="troupe-starter-") as project:
     shutil.copy(source / "examples/starter/main.cpp", project)
     (pathlib.Path(project) / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.25)
 project(starter LANGUAGES CXX)
@@ -34,10 +34,10 @@ target_link_libraries(starter PRIVATE Troupe::troupe)
 """)
     run("cmake", "-G", "Ninja", "-S", project, "-B", folder, f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")
     run("cmake", "--build", folder, "--target", "starter", "troupe_cli")
-    made = pathlib.Path(folder)
-    starter = next(p for p in made.rglob("starter") if os.access(p, os.X_OK) and p.is_file())
-    command = next(p for p in made.rglob("troupe") if os.access(p, os.X_OK) and p.is_file())
+    starter = next(p for p in folder.rglob("starter") if os.access(p, os.X_OK) and p.is_file())
+    command = next(p for p in folder.rglob("troupe") if os.access(p, os.X_OK) and p.is_file())
     alone, apart = run(starter), run(command, "run", "-n", "3", starter)
     if not alone or alone != apart:
         sys.exit(f"the starter prints alone\n{alone}\nand as three processes\n{apart}")
+shutil.rmtree(folder)
 print("subproject: the starter was built with the library as a part of it, and gave the same alone and as three processes")
