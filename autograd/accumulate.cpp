@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/elements.h"
 
 namespace troupe::autograd {
 namespace {
@@ -19,21 +20,7 @@ class GradientSum final : public Node {
 
 void check_same(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype() || a.device() != b.device())
-    throw_invalid("[backward] gradients of one tensor differ: " + a.str() + " on " + a.device().str() +
-                  " and " + b.str() + " on " + b.device().str());
-  if (!a.device().is_cpu())
-    throw_error(ErrorKind::unimplemented, "[backward] no sum of gradients on device " + a.device().str());
-}
-
-// out = a + b, all contiguous; out may be a.
-void add(const Tensor& out, const Tensor& a, const Tensor& b) {
-  visit_dtype(out.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* o = out.data<T>();
-    const T* x = a.data<T>();
-    const T* y = b.data<T>();
-    for (int64_t i = 0, n = out.numel(); i < n; ++i) o[i] = static_cast<T>(x[i] + y[i]);
-  });
+    throw_invalid("[backward] gradients of one tensor differ: " + a.str() + " and " + b.str());
 }
 
 bool recorded(const Tensor& a, const Tensor& b) {
@@ -42,7 +29,7 @@ bool recorded(const Tensor& a, const Tensor& b) {
 
 Tensor fresh_sum(const Tensor& a, const Tensor& b) {
   const Tensor out = Tensor::empty(a.shape(), a.dtype(), a.device());
-  add(out, a.contiguous_data(), b.contiguous_data());
+  add_elements(out, a, b);
   if (recorded(a, b)) {
     auto node = make_ref<GradientSum>();
     node->set_next({a.gradient_edge(), b.gradient_edge()});
@@ -76,14 +63,14 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
     kept = fresh_sum(kept, grad);
   } else {
     begin_write(kept, kWriter);
-    add(kept, kept, grad.contiguous_data());
+    add_elements(kept, kept, grad);
     kept.bump_version(kWriter);
   }
 }
 
 bool worth_adding_to(const Tensor& leaf) {
   constexpr int64_t kFew = 4096;  // elements
-  return leaf.numel() >= kFew && leaf.device().is_cpu();
+  return leaf.numel() >= kFew;
 }
 
 bool can_add_to(const Tensor& kept, const Tensor& leaf) {
@@ -95,11 +82,11 @@ Tensor sum_gradients(Tensor a, Tensor b) {
   check_same(a, b);
   if (recorded(a, b)) return fresh_sum(a, b);
   if (a.is_exclusive()) {
-    add(a, a, b.contiguous_data());
+    add_elements(a, a, b);
     return a;
   }
   if (b.is_exclusive()) {
-    add(b, b, a.contiguous_data());
+    add_elements(b, b, a);
     return b;
   }
   return fresh_sum(a, b);

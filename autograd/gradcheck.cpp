@@ -11,6 +11,7 @@
 #include "core/base/generator.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/elements.h"
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
 

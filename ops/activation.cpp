@@ -3,7 +3,6 @@
 #include <numbers>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/unary.h"
 
@@ -50,7 +49,6 @@ Tensor gelu_slope(const Tensor& x, bool approximate) {
 const Op kRelu{.name = "relu",
                .text = "The larger of each element and 0.",
                .shape = numeric_unary,
-               .cpu = cpu::relu,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
                  return {apply1(kReluGrad, {b.grads[0], b.out[0]})};
@@ -63,7 +61,6 @@ const Op kReluGrad{.name = "relu_grad",
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .shape = gradient_spec,
-                   .cpu = cpu::relu_grad,
                    .saves_inputs = 0b10,
                    .gradient = [](const Backward& b) -> Tensors {
                      return {apply1(kReluGrad, {b.grads[0], b.in[1]})};
@@ -73,7 +70,6 @@ const Op kReluGrad{.name = "relu_grad",
 const Op kTanh{.name = "tanh",
                .text = "The hyperbolic tangent of each element.",
                .shape = floating_unary,
-               .cpu = cpu::tanh,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
                  return {apply1(kTanhGrad, {b.grads[0], b.out[0]})};
@@ -87,7 +83,6 @@ const Op kTanhGrad{.name = "tanh_grad",
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .shape = gradient_spec,
-                   .cpu = cpu::tanh_grad,
                    .saves_inputs = 0b11,
                    .gradient = [](const Backward& b) -> Tensors {
                      Tensors out(2);
@@ -100,7 +95,6 @@ const Op kTanhGrad{.name = "tanh_grad",
 const Op kSigmoid{.name = "sigmoid",
                   .text = "1 / (1 + exp(-x)) of each element.",
                   .shape = floating_unary,
-                  .cpu = cpu::sigmoid,
                   .saves_outputs = 1,
                   .gradient = [](const Backward& b) -> Tensors {
                     return {apply1(kSigmoidGrad, {b.grads[0], b.out[0]})};
@@ -114,7 +108,6 @@ const Op kSigmoidGrad{.name = "sigmoid_grad",
                       .min_inputs = 2,
                       .max_inputs = 2,
                       .shape = gradient_spec,
-                      .cpu = cpu::sigmoid_grad,
                       .saves_inputs = 0b11,
                       .gradient = [](const Backward& b) -> Tensors {
                         Tensors out(2);
@@ -127,7 +120,6 @@ const Op kSigmoidGrad{.name = "sigmoid_grad",
 const Op kSilu{.name = "silu",
                .text = "x sigmoid(x) of each element.",
                .shape = floating_unary,
-               .cpu = cpu::silu,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
                  if (!grad_enabled()) return {apply1(kSiluGrad, {b.grads[0], b.in[0]})};
@@ -143,14 +135,12 @@ const Op kSiluGrad{.name = "silu_grad",
                    .min_inputs = 2,
                    .max_inputs = 2,
                    .shape = gradient_spec,
-                   .cpu = cpu::silu_grad,
                    .samples = two};
 
 const Op kGelu{.name = "gelu",
                .text = "x times the normal distribution function of x; approximate: \"none\" or \"tanh\".",
                .attrs = {{"approximate", "none"}},
                .shape = gelu_spec,
-               .cpu = cpu::gelu,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
                  if (!grad_enabled()) return {apply1(kGeluGrad, {b.grads[0], b.in[0]}, b.attrs)};
@@ -168,7 +158,6 @@ const Op kGeluGrad{.name = "gelu_grad",
                    .max_inputs = 2,
                    .attrs = {{"approximate", "none"}},
                    .shape = gelu_grad_spec,
-                   .cpu = cpu::gelu_grad,
                    .samples = []() -> std::vector<Sample> {
                      std::vector<Sample> all = two();
                      all.push_back({all[0].inputs, {{"approximate", "tanh"}}});
@@ -179,34 +168,31 @@ const Op kSoftplus{
     .name = "softplus",
     .text = "log(1 + exp(x)) of each element, without overflow.",
     .shape = floating_unary,
-    .cpu = cpu::softplus,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; },
     .samples = any};
 
-const Op kLeakyRelu{
-    .name = "leaky_relu",
-    .text = "x where it is above 0, else negative_slope x.",
-    .attrs = {{"negative_slope", 0.01}},
-    .shape = floating_unary,
-    .cpu = cpu::leaky_relu,
-    .saves_inputs = 1,
-    .gradient = [](const Backward& b) -> Tensors {
-      const Tensor &x = b.in[0], &g = b.grads[0];
-      return {where(gt(x, Tensor::scalar(0, x.dtype())), g, mul(g, b.attrs.number("negative_slope")))};
-    },
-    .samples = any};
+const Op kLeakyRelu{.name = "leaky_relu",
+                    .text = "x where it is above 0, else negative_slope x.",
+                    .attrs = {{"negative_slope", 0.01}},
+                    .shape = floating_unary,
+                    .saves_inputs = 1,
+                    .gradient = [](const Backward& b) -> Tensors {
+                      const Tensor &x = b.in[0], &g = b.grads[0];
+                      return {where(gt(x, Tensor::scalar(0, x.dtype(), x.device())), g,
+                                    mul(g, b.attrs.number("negative_slope")))};
+                    },
+                    .samples = any};
 
 // exp is taken of 0 where its branch is not used, so that it stays finite there.
 const Op kElu{.name = "elu",
               .text = "x where it is above 0, else alpha (exp(x) - 1).",
               .attrs = {{"alpha", 1.0}},
               .shape = floating_unary,
-              .cpu = cpu::elu,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors {
                 const Tensor &x = b.in[0], &g = b.grads[0];
-                const Tensor zero = Tensor::scalar(0, x.dtype());
+                const Tensor zero = Tensor::scalar(0, x.dtype(), x.device());
                 const Tensor below = exp(where(lt(x, zero), x, zero));
                 return {where(le(x, zero), mul(mul(g, b.attrs.number("alpha")), below), g)};
               },

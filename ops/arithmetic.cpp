@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "ops/cpu/kernels.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/logic.h"
@@ -27,7 +26,7 @@ std::vector<Sample> two_far_from_zero() {
   return {{{sample({3, 4}), sample({4}, 0.5, 2, 1)}}, {{sample({3, 1}), sample({3, 4}, -2, -0.5, 1)}}};
 }
 
-Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype()); }
+Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype(), x.device()); }
 
 // Equal elements share it. Beside a NaN both have it whole, as in PyTorch: neither is the smaller one.
 Tensors extremum_gradient(const Backward& b, bool larger_wins) {
@@ -55,12 +54,12 @@ Specs sub_spec(const Call& c) {
 Tensor with_number(const Op& op, const Tensor& a, const Scalar& value) {
   if (!a.defined()) return apply1(op, {a, a});
   const DType t = result_type(a, value);
-  return apply1(op, {to(a, t), wrapped(value, t)});
+  return apply1(op, {to(a, t), wrapped(value, t, a.device())});
 }
 Tensor with_number(const Op& op, const Scalar& value, const Tensor& a) {
   if (!a.defined()) return apply1(op, {a, a});
   const DType t = result_type(a, value);
-  return apply1(op, {wrapped(value, t), to(a, t)});
+  return apply1(op, {wrapped(value, t, a.device()), to(a, t)});
 }
 
 Tensor angle_share(const Tensor& g, const Tensor& of, const Tensor& y, const Tensor& x) {
@@ -103,7 +102,6 @@ const Op kAdd{.name = "add",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = numeric_binary,
-              .cpu = cpu::add,
               .gradient = [](const Backward& b) -> Tensors {
                 Tensors out(2);
                 if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
@@ -120,7 +118,6 @@ const Op kSub{.name = "sub",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = sub_spec,
-              .cpu = cpu::sub,
               .gradient = [](const Backward& b) -> Tensors {
                 Tensors out(2);
                 if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
@@ -136,7 +133,6 @@ const Op kMul{.name = "mul",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = numeric_binary,
-              .cpu = cpu::mul,
               .saves_inputs = 0b11,
               .saves_for = {0b10, 0b01},
               .gradient = [](const Backward& b) -> Tensors {
@@ -155,7 +151,6 @@ const Op kDiv{.name = "div",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = floating_binary,
-              .cpu = cpu::div,
               .saves_inputs = 0b11,
               .saves_for = {0b10, kAll},
               .gradient = [](const Backward& b) -> Tensors {
@@ -176,7 +171,6 @@ const Op kPow{.name = "pow",
               .min_inputs = 2,
               .max_inputs = 2,
               .shape = pow_spec,
-              .cpu = cpu::pow,
               .saves_inputs = 0b11,
               .gradient = [](const Backward& b) -> Tensors {
                 const Tensor &x = b.in[0], &e = b.in[1], &g = b.grads[0];
@@ -199,7 +193,6 @@ const Op kMaximum{.name = "maximum",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .shape = numeric_binary,
-                  .cpu = cpu::maximum,
                   .saves_inputs = 0b11,
                   .gradient = [](const Backward& b) { return extremum_gradient(b, true); },
                   .widens_bool = true,
@@ -212,7 +205,6 @@ const Op kMinimum{.name = "minimum",
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .shape = numeric_binary,
-                  .cpu = cpu::minimum,
                   .saves_inputs = 0b11,
                   .gradient = [](const Backward& b) { return extremum_gradient(b, false); },
                   .widens_bool = true,
@@ -225,7 +217,6 @@ const Op kAtan2{.name = "atan2",
                 .min_inputs = 2,
                 .max_inputs = 2,
                 .shape = floating_binary,
-                .cpu = cpu::atan2,
                 .saves_inputs = 0b11,
                 .gradient = [](const Backward& b) -> Tensors {
                   const Tensor &y = b.in[0], &x = b.in[1], &g = b.grads[0];
@@ -245,7 +236,6 @@ const Op kFloorDivide{
     .min_inputs = 2,
     .max_inputs = 2,
     .shape = quotient_spec,
-    .cpu = cpu::floor_divide,
     .gradient = [](const Backward&) -> Tensors {
       throw_invalid("[floor_divide] has no gradient; detach() its inputs or its result");
     },
@@ -261,7 +251,6 @@ const Op kRemainder{.name = "remainder",
                     .min_inputs = 2,
                     .max_inputs = 2,
                     .shape = quotient_spec,
-                    .cpu = cpu::remainder,
                     .saves_inputs = 0b11,
                     .gradient = [](const Backward& b) -> Tensors {
                       Tensors out(2);
@@ -279,7 +268,6 @@ const Op kFmod{
     .min_inputs = 2,
     .max_inputs = 2,
     .shape = quotient_spec,
-    .cpu = cpu::fmod,
     .saves_inputs = 0b11,
     .gradient = [](const Backward& b) -> Tensors {
       Tensors out(2);
@@ -296,7 +284,6 @@ const Op kAddScalar{.name = "add_scalar",
                     .internal = true,
                     .attrs = {{"value", Scalar(0)}},
                     .shape = same_spec,
-                    .cpu = cpu::add_scalar,
                     .gradient = [](const Backward& b) -> Tensors { return {b.grads[0]}; },
                     .widens_bool = true,
                     .promotes = Promotion::common,
@@ -310,7 +297,6 @@ const Op kMulScalar{
     .internal = true,
     .attrs = {{"value", Scalar(1)}},
     .shape = same_spec,
-    .cpu = cpu::mul_scalar,
     .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], b.attrs.scalar("value"))}; },
     .widens_bool = true,
     .promotes = Promotion::common,
@@ -324,7 +310,6 @@ const Op kDivScalar{
     .internal = true,
     .attrs = {{"value", Scalar(1)}},
     .shape = floating_unary,
-    .cpu = cpu::div_scalar,
     .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], b.attrs.scalar("value"))}; },
     .promotes = Promotion::floating,
     .samples = []() -> std::vector<Sample> {
@@ -336,11 +321,10 @@ const Op kPowScalar{.name = "pow_scalar",
                     .internal = true,
                     .attrs = {{"exponent", Scalar(1)}},
                     .shape = pow_scalar_spec,
-                    .cpu = cpu::pow_scalar,
                     .saves_inputs = 1,
                     .gradient = [](const Backward& b) -> Tensors {
                       const double e = b.attrs.scalar("exponent").to<double>();
-                      if (e == 0) return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype)};
+                      if (e == 0) return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device())};
                       return {mul(b.grads[0], mul(e == 1 ? pow(b.in[0], 0.0) : pow(b.in[0], e - 1), e))};
                     },
                     .widens_bool = true,
@@ -389,12 +373,12 @@ Tensor div(const Tensor& a, Scalar value) { return apply1(kDivScalar, {a}, {{"va
 Tensor div(Scalar value, const Tensor& a) {
   if (!a.defined()) return apply1(kDiv, {a, a});
   const DType t = floating_type(result_type(a, value));
-  return apply1(kDiv, {wrapped(value, t), to(a, t)});
+  return apply1(kDiv, {wrapped(value, t, a.device()), to(a, t)});
 }
 // In float16 the powers 0.5 and -0.5, to which derivatives lead, are no roots: they differ at -inf and -0.
 Tensor pow(const Tensor& a, Scalar exponent) {
   if (a.defined() && a.dtype() == float16 && std::fabs(std::fmod(exponent.to<double>(), 1)) == 0.5)
-    return pow(a, wrapped(exponent, float16));
+    return pow(a, wrapped(exponent, float16, a.device()));
   return apply1(kPowScalar, {a}, {{"exponent", exponent}});
 }
 Tensor pow(Scalar base, const Tensor& exponent) { return with_number(kPow, base, exponent); }

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/matmul.h"
@@ -92,9 +91,9 @@ Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q,
   const double scale = width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
   if (causal) {
-    const Tensor seen = tril(Tensor::full({q.size(-2), k.size(-2)}, 1, q.dtype()));
-    scores = where(gt(seen, Tensor::scalar(0, q.dtype())), scores,
-                   Tensor::scalar(-std::numeric_limits<double>::infinity(), q.dtype()));
+    const Tensor seen = tril(Tensor::full({q.size(-2), k.size(-2)}, 1, q.dtype(), q.device()));
+    scores = where(gt(seen, Tensor::scalar(0, q.dtype(), q.device())), scores,
+                   Tensor::scalar(-std::numeric_limits<double>::infinity(), q.dtype(), q.device()));
   }
   const Tensor p = softmax(scores, -1), dp = matmul(g, transpose(v, -2, -1));
   const Tensor delta = sub(sum(mul(dp, p), {-1}, true), unsqueeze(g_log, -1));
@@ -160,7 +159,6 @@ const Op kAttention{.name = "attention",
                     .max_inputs = 3,
                     .attrs = kCausal,
                     .shape = attention_spec,
-                    .cpu = cpu::attention,
                     .saves_inputs = 0b111,
                     .saves_outputs = 0b11,
                     .gradient = attention_gradient,
@@ -175,7 +173,6 @@ const Op kAttentionGrad{
     .max_inputs = 7,
     .attrs = kCausal,
     .shape = attention_grad_spec,
-    .cpu = cpu::attention_grad,
     .samples = []() -> std::vector<Sample> {
       std::vector<Sample> all;
       for (Sample s : attention_samples()) {
@@ -202,7 +199,6 @@ const Op kSelfAttention{.name = "self_attention",
                         .text = "Attention in heads; qkv holds queries, keys and values.",
                         .attrs = kHeads,
                         .shape = self_attention_spec,
-                        .cpu = cpu::self_attention,
                         .saves_inputs = 1,
                         .saves_outputs = 0b11,
                         .gradient = self_attention_gradient,
@@ -217,7 +213,6 @@ const Op kSelfAttentionGrad{
     .max_inputs = 5,
     .attrs = kHeads,
     .shape = self_attention_grad_spec,
-    .cpu = cpu::self_attention_grad,
     .samples = []() -> std::vector<Sample> {
       std::vector<Sample> all;
       for (const Sample& s : self_attention_samples()) {

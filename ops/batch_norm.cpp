@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
@@ -149,7 +148,6 @@ const Op kBatchNormTrain{
     .max_inputs = 3,
     .attrs = {{"eps", 1e-5}, {"together", 1}},
     .shape = train_spec,
-    .cpu = cpu::batch_norm_train,
     .saves_inputs = 0b11,
     .saves_outputs = 0b110,
     .gradient = train_gradient,
@@ -192,7 +190,6 @@ const Op kChannelAffine{.name = "channel_affine",
                         .min_inputs = 4,
                         .max_inputs = 4,
                         .shape = affine_spec,
-                        .cpu = cpu::channel_affine,
                         .saves_inputs = 0b111,
                         .gradient = [](const Backward& b) -> Tensors {
                           const Tensor& g = b.grads[0];
@@ -217,7 +214,6 @@ const Op kChannelSums{.name = "channel_sums",
                       .min_inputs = 3,
                       .max_inputs = 3,
                       .shape = sums_spec,
-                      .cpu = cpu::channel_sums,
                       .saves_inputs = 0b111,
                       .saves_outputs = 0b1,
                       .gradient = [](const Backward& b) -> Tensors {
@@ -237,7 +233,6 @@ const Op kChannelMix{.name = "channel_mix",
                      .min_inputs = 6,
                      .max_inputs = 6,
                      .shape = mix_spec,
-                     .cpu = cpu::channel_mix,
                      .saves_inputs = 0b11111,
                      .gradient = [](const Backward& b) -> Tensors {
                        const Tensor& g = b.grads[0];

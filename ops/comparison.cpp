@@ -3,7 +3,6 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/view.h"
@@ -18,7 +17,7 @@ std::vector<Sample> two_any() {
           {{sample({3, 0}), sample({1}, -2, 2, 1)}}};
 }
 
-Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype()); }
+Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype(), x.device()); }
 
 // A number that the dtype does not have must not become one that it has.
 Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
@@ -31,7 +30,7 @@ Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
   }
   if (!a.defined()) return apply1(op, {a, a});
   const DType t = result_type(a, value);
-  return apply1(op, {to(a, t), wrapped(value, t)});
+  return apply1(op, {to(a, t), wrapped(value, t, a.device())});
 }
 
 Specs where_spec(const Call& c) {
@@ -49,7 +48,6 @@ const Op kEq{.name = "eq",
              .min_inputs = 2,
              .max_inputs = 2,
              .shape = comparison,
-             .cpu = cpu::eq,
              .takes_half = true,
              .promotes = Promotion::common,
              .samples = two_any};
@@ -59,7 +57,6 @@ const Op kNe{.name = "ne",
              .min_inputs = 2,
              .max_inputs = 2,
              .shape = comparison,
-             .cpu = cpu::ne,
              .takes_half = true,
              .promotes = Promotion::common,
              .samples = two_any};
@@ -69,7 +66,6 @@ const Op kLt{.name = "lt",
              .min_inputs = 2,
              .max_inputs = 2,
              .shape = comparison,
-             .cpu = cpu::lt,
              .takes_half = true,
              .promotes = Promotion::common,
              .samples = two_any};
@@ -79,7 +75,6 @@ const Op kLe{.name = "le",
              .min_inputs = 2,
              .max_inputs = 2,
              .shape = comparison,
-             .cpu = cpu::le,
              .takes_half = true,
              .promotes = Promotion::common,
              .samples = two_any};
@@ -89,7 +84,6 @@ const Op kGt{.name = "gt",
              .min_inputs = 2,
              .max_inputs = 2,
              .shape = comparison,
-             .cpu = cpu::gt,
              .takes_half = true,
              .promotes = Promotion::common,
              .samples = two_any};
@@ -99,7 +93,6 @@ const Op kGe{.name = "ge",
              .min_inputs = 2,
              .max_inputs = 2,
              .shape = comparison,
-             .cpu = cpu::ge,
              .takes_half = true,
              .promotes = Promotion::common,
              .samples = two_any};
@@ -110,7 +103,6 @@ const Op kWhere{.name = "where",
                 .min_inputs = 3,
                 .max_inputs = 3,
                 .shape = where_spec,
-                .cpu = cpu::where,
                 .saves_inputs = 1,
                 .gradient = [](const Backward& b) -> Tensors {
                   const Tensor zero = zero_like(b.grads[0]);
@@ -147,18 +139,19 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
   if (!a.defined()) return where(condition, a, a);
   const DType t = result_type(a, b);
-  return where(condition, to(a, t), Tensor::scalar(b, t));
+  return where(condition, to(a, t), Tensor::scalar(b, t, condition.device()));
 }
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
   if (!b.defined()) return where(condition, b, b);
   const DType t = result_type(b, a);
-  return where(condition, Tensor::scalar(a, t), to(b, t));
+  return where(condition, Tensor::scalar(a, t, condition.device()), to(b, t));
 }
 Tensor where(const Tensor& condition, Scalar a, Scalar b) {
   ResultType type;
   type.add(a);
   type.add(b);
-  return where(condition, Tensor::scalar(a, type.get()), Tensor::scalar(b, type.get()));
+  return where(condition, Tensor::scalar(a, type.get(), condition.device()),
+               Tensor::scalar(b, type.get(), condition.device()));
 }
 
 }  // namespace troupe::ops

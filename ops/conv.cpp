@@ -1,7 +1,6 @@
 #include "ops/conv.h"
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 
@@ -94,7 +93,6 @@ const Op kConv2d{.name = "conv2d",
                  .max_inputs = 3,
                  .attrs = conv_attrs(),
                  .shape = conv_spec,
-                 .cpu = cpu::conv2d,
                  .saves_inputs = 0b11,
                  .gradient = conv_gradient,
                  .samples = []() -> std::vector<Sample> {
@@ -116,7 +114,6 @@ const Op kConv2dInputGrad{
     .max_inputs = 2,
     .attrs = conv_attrs({{"input", Ints{}}}),
     .shape = input_grad_spec,
-    .cpu = cpu::conv2d_input_grad,
     .saves_inputs = 0b11,
     .gradient = [](const Backward& b) -> Tensors {
       Tensors out(2);
@@ -140,7 +137,6 @@ const Op kConv2dWeightGrad{
     .max_inputs = 2,
     .attrs = conv_attrs({{"kernel", Ints{}}}),
     .shape = weight_grad_spec,
-    .cpu = cpu::conv2d_weight_grad,
     .saves_inputs = 0b11,
     .gradient = [](const Backward& b) -> Tensors {
       Tensors out(2);

@@ -4,7 +4,6 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/view.h"
@@ -54,7 +53,6 @@ const Op kCumprod{.name = "cumprod",
                   .text = "Products of the first elements along dim.",
                   .attrs = {{"dim", -1}},
                   .shape = cumprod_spec,
-                  .cpu = cpu::cumprod,
                   .saves_inputs = 1,
                   .saves_outputs = 1,
                   .gradient = cumprod_gradient,
@@ -75,7 +73,6 @@ const Op kCumprodGrad{.name = "cumprod_grad",
                       .max_inputs = 3,
                       .attrs = {{"dim", -1}},
                       .shape = cumprod_grad_spec,
-                      .cpu = cpu::cumprod_grad,
                       .samples = []() -> std::vector<Sample> {
                         const Tensor x = sample({2, 3, 4}, 0.5, 2, 1);
                         return {{{sample({2, 3, 4}), x, cumprod(x, 1)}, {{"dim", 1}}},

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 
 namespace troupe::ops {
@@ -22,7 +21,6 @@ const Op kDropout{
     .internal = true,
     .attrs = {{"p", 0.5}, {"seed", 0}},
     .shape = dropout_spec,
-    .cpu = cpu::dropout,
     .gradient = [](const Backward& b) -> Tensors { return {apply1(kDropout, {b.grads[0]}, b.attrs)}; },
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4})}, {{"p", 0.5}, {"seed", 1}}},

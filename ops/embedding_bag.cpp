@@ -21,7 +21,7 @@ Tensors bags_of(const Call& c) {
                           c.in[2].shape().str()));
   const std::string& mode = c.attrs.text("mode");
   if (mode != "sum" && mode != "mean") reject(c, fmt::format("mode is \"{}\", expected sum or mean", mode));
-  const Tensor offsets = c.in[2].contiguous_data();
+  const Tensor offsets = c.in[2].data_on(troupe::cpu).contiguous_data();  // they decide the results' places
   const int64_t *start = offsets.data<int64_t>(), bags = offsets.numel(), n = ids.numel();
   if (bags == 0 && n > 0) reject(c, fmt::format("{} ids, but no offsets: offsets must begin with 0", n));
   const Tensor bag = Tensor::empty({n}, int64), scale = Tensor::empty({bags, 1}, weight.dtype());
@@ -37,8 +37,9 @@ Tensors bags_of(const Call& c) {
       scale.data<T>()[i] = static_cast<T>(1 / static_cast<double>(std::max<int64_t>(end - start[i], 1)));
     });
   }
-  const Tensor sums = apply1(kIndexAdd, {embedding(ids, weight), bag}, {{"dim", 0}, {"size", bags}});
-  return {mode == "sum" ? sums : mul(sums, scale)};
+  const Tensor sums =
+      apply1(kIndexAdd, {embedding(ids, weight), bag.data_on(ids.device())}, {{"dim", 0}, {"size", bags}});
+  return {mode == "sum" ? sums : mul(sums, scale.data_on(weight.device()))};
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ void add_values(Table& t) {
       t, "layer_norm",
       [](Tensor x, Shape shape, Tensor weight, Tensor bias, double eps) {
         if (!weight.defined() && !bias.defined()) return layer_norm(x, listed(shape), eps);
-        if (!weight.defined()) weight = Tensor::full(shape, 1, x.dtype());
+        if (!weight.defined()) weight = Tensor::full(shape, 1, x.dtype(), x.device());
         if (weight.shape() != shape)
           throw_invalid("[layer_norm] weight must be " + shape.str() + ", got " + weight.str());
         return layer_norm(x, weight, bias, eps);

@@ -4,7 +4,6 @@
 
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/view.h"
 
@@ -180,7 +179,6 @@ const Op kEmbedding{
     .min_inputs = 2,
     .max_inputs = 2,
     .shape = embedding_spec,
-    .cpu = cpu::embedding,
     .saves_inputs = 0b01,
     .gradient = [](const Backward& b) -> Tensors {
       const Tensor inputs[] = {b.in[0], b.grads[0]};
@@ -199,8 +197,6 @@ const Op kEmbeddingGrad{.name = "embedding_grad",
                         .max_inputs = 2,
                         .attrs = {{"rows", 0}},
                         .shape = embedding_grad_spec,
-                        .cpu = cpu::embedding_grad,
-                        .cpu_adding = cpu::embedding_grad_adding,
                         .saves_inputs = 0b01,
                         .gradient = [](const Backward& b) -> Tensors {
                           return {Tensor(), embedding(b.in[0], b.grads[0])};
@@ -217,7 +213,6 @@ const Op kIndexSelect{
     .max_inputs = 2,
     .attrs = {{"dim", 0}},
     .shape = index_select_spec,
-    .cpu = cpu::index_select,
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
       const int64_t dim = b.attrs.integer("dim");
@@ -238,7 +233,6 @@ const Op kIndexAdd{.name = "index_add",
                    .max_inputs = 2,
                    .attrs = {{"dim", 0}, {"size", 0}},
                    .shape = index_add_spec,
-                   .cpu = cpu::index_add,
                    .saves_inputs = 0b10,
                    .gradient = [](const Backward& b) -> Tensors {
                      return {index_select(b.grads[0], b.in[1], b.attrs.integer("dim"))};
@@ -254,14 +248,14 @@ const Op kIndexCopy{.name = "index_copy",
                     .max_inputs = 3,
                     .attrs = {{"dim", 0}},
                     .shape = index_copy_spec,
-                    .cpu = cpu::index_copy,
                     .saves_inputs = 0b010,
                     .gradient = [](const Backward& b) -> Tensors {
                       const int64_t dim = b.attrs.integer("dim");
                       const Tensor& g = b.grads[0];
                       Tensors out(3);
                       if (b.needs(0))
-                        out[0] = index_copy(g, b.in[1], Tensor::zeros(b.shape(2), g.dtype()), dim);
+                        out[0] =
+                            index_copy(g, b.in[1], Tensor::zeros(b.shape(2), g.dtype(), g.device()), dim);
                       if (b.needs(2)) out[2] = index_select(g, b.in[1], dim);
                       return out;
                     },
@@ -278,11 +272,10 @@ const Op kGather{.name = "gather",
                  .max_inputs = 2,
                  .attrs = {{"dim", 0}},
                  .shape = gather_spec,
-                 .cpu = cpu::gather,
                  .saves_inputs = 0b10,
                  .gradient = [](const Backward& b) -> Tensors {
-                   return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype), b.in[1], b.grads[0],
-                                       b.attrs.integer("dim"))};
+                   return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device()), b.in[1],
+                                       b.grads[0], b.attrs.integer("dim"))};
                  },
                  .takes_half = true,
                  .samples = []() -> std::vector<Sample> {
@@ -298,7 +291,6 @@ const Op kScatterAdd{
     .max_inputs = 3,
     .attrs = {{"dim", 0}},
     .shape = scatter_add_spec,
-    .cpu = cpu::scatter_add,
     .saves_inputs = 0b010,
     .gradient = [](const Backward& b) -> Tensors {
       Tensors out{b.grads[0], Tensor(), Tensor()};
@@ -316,14 +308,13 @@ const Op kConcat{.name = "concat",
                  .max_inputs = -1,
                  .attrs = {{"dim", 0}},
                  .shape = concat_spec,
-                 .cpu = cpu::concat,
                  .gradient = [](const Backward& b) -> Tensors {
                    const int64_t dim = b.attrs.integer("dim");
                    Tensors out(b.in_specs.size());
                    int64_t start = 0;
                    for (size_t i = 0; i < out.size(); ++i) {
                      if (fits_all(b.shape(i))) {
-                       if (b.needs(i)) out[i] = Tensor::zeros(b.shape(i), b.grads[0].dtype());
+                       if (b.needs(i)) out[i] = Tensor::zeros(b.shape(i), b.grads[0].dtype(), b.device());
                        continue;
                      }
                      const int64_t size = b.shape(i)[b.shape(i).axis(dim, "concat")];
@@ -370,7 +361,6 @@ const Op kPad{.name = "pad",
               .text = "value around input; pad: {before, after} of the last dimension, of the one before, ..",
               .attrs = {{"pad", Ints{}}, {"value", Scalar(0)}},
               .shape = pad_spec,
-              .cpu = cpu::pad,
               .gradient = [](const Backward& b) -> Tensors {
                 const Ints& widths = b.attrs.ints("pad");
                 Tensor g = b.grads[0];
@@ -390,7 +380,6 @@ const Op kOneHot{.name = "one_hot",
                  .text = "int64 of 0, with a 1 at each number in [0, classes).",
                  .attrs = {{"classes", 1}},
                  .shape = one_hot_spec,
-                 .cpu = cpu::one_hot,
                  .samples = []() -> std::vector<Sample> {
                    return {{{indices({0, 2, 1, 2}, {2, 2})}, {{"classes", 3}}}};
                  }};

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/elements.h"
 #include "ops/dispatch/check.h"
 #include "ops/index.h"
 #include "ops/inplace.h"
@@ -133,7 +134,7 @@ Picked picked(const Basic& b) {
     }
     p.order.push_back(static_cast<int64_t>(d));
   }
-  p.at = Tensor::of(at);
+  p.at = Tensor::of(at).data_on(b.view.device());
   for (int64_t d = 0; d < b.view.dim(); ++d) {
     if (static_cast<size_t>(d) < b.picks.size() && b.picks[static_cast<size_t>(d)].defined()) continue;
     p.order.push_back(d);
@@ -187,9 +188,9 @@ bool meet(const Tensor& a, const Tensor& b) {
   const auto end = [](const Tensor& t) {
     int64_t last = 0;
     for (int d = 0; d < t.dim(); ++d) last += (t.shape()[d] - 1) * t.strides()[d];
-    return t.bytes() + (last + 1) * static_cast<int64_t>(item_size(t.dtype()));
+    return t.address() + (last + 1) * static_cast<int64_t>(item_size(t.dtype()));
   };
-  return a.bytes() < end(b) && b.bytes() < end(a);
+  return a.address() < end(b) && b.address() < end(a);
 }
 
 // PyTorch's rule for what is written where tensors say.
@@ -231,7 +232,7 @@ void put_rows(const Tensor& view, const Picked& p, const Tensor& value, bool rec
   // [shape, others], the rows as one.
   const Tensor source = reshape(permute(expand(fits, to_list(wanted)), inverse(p.result)),
                                 to_list(joined({p.at.numel()}, p.others)));
-  if (!recorded) {
+  if (!recorded && view.device().is_cpu()) {
     write_rows(view, p, source.storage() == view.storage() ? source.clone_data() : source);
     return view.bump_version("index_put_");
   }
@@ -267,7 +268,7 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar
   const bool recorded =
       begin_recorded_write(b.view, "index_put_", {}, b.picks.empty() ? Repeats::harmless : Repeats::refused);
   if (b.picks.empty()) return fill_(b.view, value);
-  const Tensor full = Tensor::full({}, value, x.dtype());
+  const Tensor full = Tensor::full({}, value, x.dtype(), x.device());
   require_apart(b, full);
   put_rows(b.view, picked(b), full, recorded);
 }

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/view_history.h"
+#include "core/tensor/elements.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/cpu/inplace.h"

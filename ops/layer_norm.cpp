@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
@@ -93,7 +92,6 @@ const Op kLayerNorm{.name = "layer_norm",
                     .max_inputs = 3,
                     .attrs = {{"eps", 1e-5}},
                     .shape = norm_spec,
-                    .cpu = cpu::layer_norm,
                     .saves_inputs = 0b11,
                     .gradient = layer_norm_gradient,
                     .samples = []() -> std::vector<Sample> {
@@ -108,7 +106,6 @@ const Op kRmsNorm{.name = "rms_norm",
                   .max_inputs = 2,
                   .attrs = {{"eps", 1e-6}},
                   .shape = norm_spec,
-                  .cpu = cpu::rms_norm,
                   .saves_inputs = 0b11,
                   .gradient = rms_norm_gradient,
                   .samples = []() -> std::vector<Sample> {
@@ -124,7 +121,6 @@ const Op kLayerNormGrad{.name = "layer_norm_grad",
                         .max_inputs = 3,
                         .attrs = {{"eps", 1e-5}},
                         .shape = norm_grad_spec,
-                        .cpu = cpu::layer_norm_grad,
                         .samples = []() -> std::vector<Sample> {
                           return {rows_grad({2, 3, 4}, {4}), rows_grad({0, 4}, {4})};
                         }};
@@ -137,7 +133,6 @@ const Op kRmsNormGrad{.name = "rms_norm_grad",
                       .max_inputs = 3,
                       .attrs = {{"eps", 1e-6}},
                       .shape = norm_grad_spec,
-                      .cpu = cpu::rms_norm_grad,
                       .samples = []() -> std::vector<Sample> {
                         return {rows_grad({2, 3, 4}, {4}), rows_grad({0, 4}, {4})};
                       }};

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/view.h"
@@ -33,7 +32,7 @@ Tensor answer(const Call& c, const Tensor& yes) { return c.in[0].dtype() == uint
 Tensors filled(const Call& c) {
   const Tensor &x = c.in[0], &mask = c.in[1];
   require_bool(c, mask);
-  return {where(mask, Tensor::scalar(c.attrs.scalar("value"), x.dtype()), x)};
+  return {where(mask, Tensor::scalar(c.attrs.scalar("value"), x.dtype(), x.device()), x)};
 }
 
 Tensor alternating(const Shape& shape, uint64_t seed = 2) {
@@ -65,7 +64,6 @@ const Op kLogicalAnd{.name = "logical_and",
                      .min_inputs = 2,
                      .max_inputs = 2,
                      .shape = logical_spec,
-                     .cpu = cpu::logical_and,
                      .samples = two_flags};
 const Op kLogicalOr{.name = "logical_or",
                     .inputs = "input other",
@@ -73,12 +71,10 @@ const Op kLogicalOr{.name = "logical_or",
                     .min_inputs = 2,
                     .max_inputs = 2,
                     .shape = logical_spec,
-                    .cpu = cpu::logical_or,
                     .samples = two_flags};
 const Op kLogicalNot{.name = "logical_not",
                      .text = "Whether each element is 0.",
                      .shape = logical_spec,
-                     .cpu = cpu::logical_not,
                      .samples = []() -> std::vector<Sample> {
                        return {{{alternating({3, 4})}}};
                      }};

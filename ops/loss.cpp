@@ -5,9 +5,9 @@
 #include "core/base/error.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
+#include "ops/logic.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/unary.h"
@@ -74,16 +74,16 @@ Tensor cross_entropy_recorded(const Backward& b) {
   const Tensor &x = b.in[0], &target = b.in[1];
   const int64_t dim = x.dim() > 1 ? 1 : 0, classes = x.size(dim);
   const double smoothing = b.attrs.number("label_smoothing");
-  const Tensor ignored =
-      eq(target, Tensor::scalar(static_cast<double>(b.attrs.integer("ignore_index")), int64));
-  Tensor wanted = to(one_hot(where(ignored, Tensor::scalar(0, int64), target), classes), x.dtype());
+  const Tensor ignored = eq(
+      target, Tensor::scalar(static_cast<double>(b.attrs.integer("ignore_index")), int64, target.device()));
+  Tensor wanted =
+      to(one_hot(where(ignored, Tensor::scalar(0, int64, target.device()), target), classes), x.dtype());
   std::vector<int64_t> order;  // classes back to their dimension
   for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i < dim ? i : i == dim ? x.dim() - 1 : i - 1);
   wanted = add(mul(permute(wanted, order), 1 - smoothing), smoothing / static_cast<double>(classes));
   Tensor g = b.grads[0];
-  if (b.attrs.text("reduction") == "mean")
-    g = div(g, static_cast<double>(target.numel()) - sum(ignored).item());
-  const Tensor each = where(ignored, Tensor::scalar(0, x.dtype()), g);
+  if (b.attrs.text("reduction") == "mean") g = div(g, to(sum(logical_not(ignored)), g.dtype()));
+  const Tensor each = where(ignored, Tensor::scalar(0, x.dtype(), x.device()), g);
   return mul(sub(softmax(x, dim), wanted), unsqueeze(each, dim));
 }
 
@@ -107,7 +107,7 @@ Tensor rounded_distance(const Call& c, double width, double scale) {
   const Tensor d = sub(c.in[0], c.in[1]), a = abs(d);
   const Tensor line = mul(add(a, -0.5 * width), scale);
   if (width == 0) return line;
-  const Tensor far = ge(a, Tensor::scalar(width, d.dtype()));
+  const Tensor far = ge(a, Tensor::scalar(width, d.dtype(), d.device()));
   const Tensor curve = mul(square(where(far, 0, d)), 0.5 * scale / width);
   return where(far, line, curve);
 }
@@ -162,7 +162,6 @@ const Op kNllLoss{.name = "nll_loss",
                   .max_inputs = 2,
                   .attrs = reduction_and({{"ignore_index", -100}}),
                   .shape = nll_spec,
-                  .cpu = cpu::nll_loss,
                   .saves_inputs = 0b10,
                   .gradient = [](const Backward& b) -> Tensors {
                     Attrs attrs = b.attrs;
@@ -181,7 +180,6 @@ const Op kNllLossGrad{
     .max_inputs = 2,
     .attrs = reduction_and({{"ignore_index", -100}, {"shape", std::vector<int64_t>{}}}),
     .shape = nll_grad_spec,
-    .cpu = cpu::nll_loss_grad,
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
       return {nll_loss(b.grads[0], b.in[1], b.attrs.text("reduction"), b.attrs.integer("ignore_index"))};
@@ -201,7 +199,6 @@ const Op kCrossEntropy{.name = "cross_entropy",
                        .max_inputs = 2,
                        .attrs = kCrossEntropyAttrs,
                        .shape = cross_entropy_spec,
-                       .cpu = cpu::cross_entropy,
                        .saves_inputs = 0b11,
                        .gradient = [](const Backward& b) -> Tensors {
                          if (grad_enabled()) return {cross_entropy_recorded(b)};
@@ -217,7 +214,6 @@ const Op kCrossEntropyGrad{.name = "cross_entropy_grad",
                            .max_inputs = 3,
                            .attrs = kCrossEntropyAttrs,
                            .shape = cross_entropy_grad_spec,
-                           .cpu = cpu::cross_entropy_grad,
                            .samples = []() -> std::vector<Sample> {
                              std::vector<Sample> all = smoothed_classes();
                              for (Sample& s : all) {
@@ -336,8 +332,8 @@ const Op kKlDiv{.name = "kl_div",
                 .compose = [](const Call& c) -> Tensors {
                   check_pair(c, "batchmean");
                   const Tensor &x = c.in[0], &t = c.in[1];
-                  const Tensor safe =
-                      where(gt(t, Tensor::scalar(0, t.dtype())), t, Tensor::scalar(1, t.dtype()));
+                  const Tensor safe = where(gt(t, Tensor::scalar(0, t.dtype(), t.device())), t,
+                                            Tensor::scalar(1, t.dtype(), t.device()));
                   return {reduced(c, mul(t, sub(log(safe), x)))};
                 },
                 .samples = []() -> std::vector<Sample> {

@@ -1,7 +1,6 @@
 #include "ops/min_max.h"
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/logic.h"
@@ -38,9 +37,9 @@ Specs along_spec(const Call& c) {
 // The elements that equal the result have equal shares.
 Tensors shared(const Backward& b) {
   const Tensor &x = b.in[0], &y = b.out[0];
-  const Tensor hit = isnan(y).item() != 0 ? isnan(x) : eq(x, y);
+  const Tensor hit = where(isnan(y), isnan(x), eq(x, y));
   const Tensor share = div(b.grads[0], to(sum(hit), b.in_specs[0].dtype));
-  return {where(hit, share, Tensor::zeros({}, b.in_specs[0].dtype))};
+  return {where(hit, share, Tensor::zeros({}, b.in_specs[0].dtype, b.device()))};
 }
 
 Tensors placed(const Backward& b) {
@@ -48,7 +47,7 @@ Tensors placed(const Backward& b) {
   Tensor g = b.grads[0], places = b.out[1];
   if (!b.attrs.flag("keepdim") && b.shape(0).rank()) g = unsqueeze(g, b.shape(0).axis(dim, "max"));
   if (g.dim() > places.dim()) places = unsqueeze(places, b.shape(0).axis(dim, "max"));
-  return {scatter_add(Tensor::zeros(b.shape(0), g.dtype()), places, g, dim)};
+  return {scatter_add(Tensor::zeros(b.shape(0), g.dtype(), g.device()), places, g, dim)};
 }
 
 std::vector<Sample> wholes() { return {{{sample({3, 4})}}, {{sample({})}}}; }
@@ -70,7 +69,6 @@ const Op kMax{.name = "max",
               .text = "The largest element of all.",
               .internal = true,
               .shape = whole_spec,
-              .cpu = cpu::max,
               .saves_inputs = 1,
               .saves_outputs = 1,
               .gradient = shared,
@@ -79,7 +77,6 @@ const Op kMin{.name = "min",
               .text = "The smallest element of all.",
               .internal = true,
               .shape = whole_spec,
-              .cpu = cpu::min,
               .saves_inputs = 1,
               .saves_outputs = 1,
               .gradient = shared,
@@ -88,7 +85,6 @@ const Op kMedian{.name = "median",
                  .text = "The middle element of all.",
                  .internal = true,
                  .shape = median_spec,
-                 .cpu = cpu::median,
                  .saves_inputs = 1,
                  .saves_outputs = 1,
                  .gradient = shared,
@@ -100,7 +96,6 @@ const Op kMaxAlong{.name = "max_along",
                    .internal = true,
                    .attrs = {{"dim", -1}, {"keepdim", false}},
                    .shape = along_spec,
-                   .cpu = cpu::max_along,
                    .saves_outputs = 0b10,
                    .gradient = placed,
                    .takes_half = true,
@@ -110,7 +105,6 @@ const Op kMinAlong{.name = "min_along",
                    .internal = true,
                    .attrs = kMaxAlong.attrs,
                    .shape = along_spec,
-                   .cpu = cpu::min_along,
                    .saves_outputs = 0b10,
                    .gradient = placed,
                    .takes_half = true,

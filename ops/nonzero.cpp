@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/reduce.h"
@@ -59,7 +58,6 @@ Tensor mask_of(const Shape& shape) { return gt(sample(shape, -1, 1, 2), Tensor::
 const Op kNonzero{.name = "nonzero",
                   .text = "The places of the elements that are not 0: int64 [n, dimensions].",
                   .shape = nonzero_spec,
-                  .cpu = cpu::nonzero,
                   .takes_half = true,
                   .samples = []() -> std::vector<Sample> {
                     return {{{Tensor::of<double>({0, 1.5, -2, 0, 0, 3}, {2, 3})}},
@@ -97,7 +95,6 @@ const Op kBincount{.name = "bincount",
                    .text = "How often each number from 0 on occurs.",
                    .attrs = {{"minlength", 0}},
                    .shape = bincount_spec,
-                   .cpu = cpu::bincount,
                    .samples = []() -> std::vector<Sample> {
                      return {{{Tensor::of<int64_t>({1, 3, 1, 0})}},
                              {{Tensor::of<int64_t>({1})}, {{"minlength", 4}}},

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 
 namespace troupe::ops {
@@ -88,7 +87,6 @@ const Op kMaxPool2d{.name = "max_pool2d",
                     .text = "The largest element of each window of images.",
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
-                    .cpu = cpu::max_pool2d,
                     .saves_inputs = 1,
                     .gradient = [](const Backward& b) -> Tensors {
                       return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[0]}, shared_attrs(b))};
@@ -105,7 +103,6 @@ const Op kMaxPool2dGrad{
     .max_inputs = 2,
     .attrs = pool_attrs(),
     .shape = max_grad_spec,
-    .cpu = cpu::max_pool2d_grad,
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
       return {apply1(kMaxPool2dPick, {b.grads[0], b.in[1]}, shared_attrs(b))};
@@ -123,7 +120,6 @@ const Op kMaxPool2dPick{.name = "max_pool2d_pick",
                         .max_inputs = 2,
                         .attrs = pool_attrs(),
                         .shape = pick_spec,
-                        .cpu = cpu::max_pool2d_pick,
                         .saves_inputs = 0b10,
                         .gradient = [](const Backward& b) -> Tensors {
                           return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[1]}, shared_attrs(b))};
@@ -138,7 +134,6 @@ const Op kAvgPool2d{.name = "avg_pool2d",
                     .text = "The mean of each window of images.",
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
-                    .cpu = cpu::avg_pool2d,
                     .gradient = [](const Backward& b) -> Tensors {
                       Attrs attrs = shared_attrs(b);
                       attrs.add({"input", Ints{b.shape(0)[2], b.shape(0)[3]}});
@@ -152,7 +147,6 @@ const Op kAvgPool2dGrad{.name = "avg_pool2d_grad",
                         .internal = true,
                         .attrs = pool_attrs({{"input", Ints{}}}),
                         .shape = avg_grad_spec,
-                        .cpu = cpu::avg_pool2d_grad,
                         .gradient = [](const Backward& b) -> Tensors {
                           return {apply1(kAvgPool2d, {b.grads[0]}, shared_attrs(b))};
                         },

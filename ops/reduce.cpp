@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cumulative.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -95,8 +94,9 @@ Tensor var_gradient(const Backward& b, const Tensor& g) {
   if (n <= 0 && (x.dim() == 0 || b.attrs.ints("dim").empty())) {  // as PyTorch has it
     constexpr double kInf = std::numeric_limits<double>::infinity(),
                      kNan = std::numeric_limits<double>::quiet_NaN();
-    return mul(spread, where(eq(x.detach(), mean(x.detach(), {}, true)), Tensor::scalar(kNan, x.dtype()),
-                             Tensor::scalar(kInf, x.dtype())));
+    return mul(spread,
+               where(eq(x.detach(), mean(x.detach(), {}, true)), Tensor::scalar(kNan, x.dtype(), x.device()),
+                     Tensor::scalar(kInf, x.dtype(), x.device())));
   }
   return mul(centred, mul(spread, 2.0 / static_cast<double>(n)));
 }
@@ -110,7 +110,7 @@ Tensors prod_gradient(const Backward& b) {
   if (x.dim() == 0) return {g};
   const int64_t zeros = x.numel() - count_nonzero(x.detach()).to_vector<int64_t>()[0];
   if (zeros == 0) return {mul(g, div(restore_dims(b.out[0], x.shape(), reduced), x))};
-  if (zeros > 1 && b.attrs.ints("dim").empty()) return {Tensor::zeros(x.shape(), x.dtype())};
+  if (zeros > 1 && b.attrs.ints("dim").empty()) return {Tensor::zeros(x.shape(), x.dtype(), x.device())};
   std::vector<int64_t> order, back(static_cast<size_t>(x.dim()));  // the reduced dimensions behind the others
   for (const bool wanted : {false, true})
     for (int i = 0; i < x.dim(); ++i)
@@ -120,7 +120,8 @@ Tensors prod_gradient(const Backward& b) {
       }
   const Tensor moved = permute(x, order);
   const int64_t n = reduced_count(x.shape(), reduced);
-  const Tensor rows = reshape(moved, {-1, n}), one = Tensor::full({rows.size(0), 1}, 1, x.dtype());
+  const Tensor rows = reshape(moved, {-1, n}),
+               one = Tensor::full({rows.size(0), 1}, 1, x.dtype(), x.device());
   const Tensor before = cumprod(concat({one, slice(rows, 1, 0, n - 1)}, 1), 1);
   const Tensor behind = flip(cumprod(concat({one, flip(slice(rows, 1, 1, n), {1})}, 1), 1), {1});
   const Tensor others = permute(reshape(mul(before, behind), to_list(moved.shape())), back);
@@ -144,7 +145,6 @@ const Op kSum{.name = "sum",
               .text = "The sum over dim (none: all dimensions).",
               .attrs = dims_and_keepdim(),
               .shape = sum_spec,
-              .cpu = cpu::sum,
               .gradient = [](const Backward& b) -> Tensors { return {spread(b, b.grads[0])}; },
               .samples = over_dims};
 
@@ -152,7 +152,6 @@ const Op kMean{.name = "mean",
                .text = "The mean over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = floating_spec,
-               .cpu = cpu::mean,
                .gradient = [](const Backward& b) -> Tensors {
                  const int64_t n = reduced_count(b.shape(0), flags_of(b));
                  return {spread(b, div(b.grads[0], n))};
@@ -163,7 +162,6 @@ const Op kAmax{.name = "amax",
                .text = "The largest elements over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = extremum_spec,
-               .cpu = cpu::amax,
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = extremum_gradient,
@@ -173,7 +171,6 @@ const Op kAmin{.name = "amin",
                .text = "The smallest elements over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = extremum_spec,
-               .cpu = cpu::amin,
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = extremum_gradient,
@@ -184,7 +181,6 @@ const Op kLogsumexp{.name = "logsumexp",
                     .text = "The logarithm of the sum of exp over dim (none: all dimensions).",
                     .attrs = dims_and_keepdim(),
                     .shape = floating_spec,
-                    .cpu = cpu::logsumexp,
                     .saves_inputs = 1,
                     .saves_outputs = 1,
                     .gradient = [](const Backward& b) -> Tensors {
@@ -199,7 +195,6 @@ const Op kVar{.name = "var",
               .text = "The variance over dim (none: all dimensions).",
               .attrs = {{"dim", std::vector<int64_t>{}}, {"unbiased", true}, {"keepdim", false}},
               .shape = floating_spec,
-              .cpu = cpu::var,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {var_gradient(b, b.grads[0])}; },
               .samples = over_dims};
@@ -208,7 +203,6 @@ const Op kStd{.name = "std",
               .text = "The standard deviation over dim (none: all dimensions).",
               .attrs = kVar.attrs,
               .shape = floating_spec,
-              .cpu = cpu::stddev,
               .saves_inputs = 1,
               .saves_outputs = 1,
               .gradient = [](const Backward& b) -> Tensors {
@@ -221,7 +215,6 @@ const Op kProd{.name = "prod",
                .text = "The product over dim (none: all dimensions).",
                .attrs = dims_and_keepdim(),
                .shape = sum_spec,
-               .cpu = cpu::prod,
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = prod_gradient,
@@ -244,7 +237,6 @@ const Op kArgmax{
     .internal = true,
     .attrs = {{"dim", int64_t{-1}}, {"keepdim", false}},
     .shape = argmax_spec,
-    .cpu = cpu::argmax,
     .takes_half = true,
     .samples = []() -> std::vector<Sample> {
       return {{{sample({3, 4})}, {{"dim", int64_t{0}}}}, {{sample({3, 4})}, {{"dim", int64_t{1}}}}};
@@ -255,7 +247,6 @@ const Op kArgmin{.name = "argmin",
                  .internal = true,
                  .attrs = kArgmax.attrs,
                  .shape = argmax_spec,
-                 .cpu = cpu::argmin,
                  .takes_half = true,
                  .samples = kArgmax.samples};
 
@@ -265,7 +256,6 @@ const Op kNorm{.name = "norm",
                  require_floating(c, c.in[0]);
                  return {{Shape{}, c.in[0].dtype()}};
                },
-               .cpu = cpu::norm,
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
@@ -282,7 +272,6 @@ const Op kCumsum{
     .text = "Sums of the first elements along dim.",
     .attrs = {{"dim", int64_t{-1}}},
     .shape = cumsum_spec,
-    .cpu = cpu::cumsum,
     .gradient = [](const Backward& b) -> Tensors {
       const int64_t dim = b.attrs.integer("dim");
       if (b.shape(0).rank() == 0) return {b.grads[0]};

@@ -1,7 +1,6 @@
 #include "ops/softmax.h"
 
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
 #include "ops/unary.h"
@@ -49,7 +48,6 @@ const Op kSoftmax{
     .text = "exp(x) divided by its sum along dim.",
     .attrs = kDim,
     .shape = softmax_spec,
-    .cpu = cpu::softmax,
     .saves_outputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {along(b, kSoftmaxGrad, b.grads[0], b.out[0])}; },
     .samples = three_dims};
@@ -63,7 +61,6 @@ const Op kSoftmaxGrad{.name = "softmax_grad",
                       .max_inputs = 2,
                       .attrs = kDim,
                       .shape = gradient_spec,
-                      .cpu = cpu::softmax_grad,
                       .saves_inputs = 0b11,
                       .gradient = [](const Backward& b) -> Tensors {
                         const Tensor &gg = b.grads[0], &g = b.in[0], &y = b.in[1];
@@ -79,7 +76,6 @@ const Op kLogSoftmax{.name = "log_softmax",
                      .text = "The logarithm of softmax along dim.",
                      .attrs = kDim,
                      .shape = softmax_spec,
-                     .cpu = cpu::log_softmax,
                      .saves_outputs = 1,
                      .gradient = [](const Backward& b) -> Tensors {
                        return {along(b, kLogSoftmaxGrad, b.grads[0], b.out[0])};
@@ -95,7 +91,6 @@ const Op kLogSoftmaxGrad{.name = "log_softmax_grad",
                          .max_inputs = 2,
                          .attrs = kDim,
                          .shape = gradient_spec,
-                         .cpu = cpu::log_softmax_grad,
                          .saves_inputs = 0b11,
                          .gradient = [](const Backward& b) -> Tensors {
                            const Tensor &gg = b.grads[0], p = exp(b.in[1]);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 
@@ -30,7 +29,7 @@ Specs topk_spec(const Call& c) {
 }
 
 Tensors back_to_places(const Backward& b) {
-  return {scatter_add(Tensor::zeros(b.shape(0), b.grads[0].dtype()), b.out[1], b.grads[0],
+  return {scatter_add(Tensor::zeros(b.shape(0), b.grads[0].dtype(), b.device()), b.out[1], b.grads[0],
                       b.attrs.integer("dim"))};
 }
 
@@ -42,7 +41,6 @@ const Op kSort{.name = "sort",
                .text = "The elements in order along dim, and where they were.",
                .attrs = {{"dim", -1}, {"descending", false}},
                .shape = sort_spec,
-               .cpu = cpu::sort,
                .saves_outputs = 0b10,
                .gradient = back_to_places,
                .takes_half = true,
@@ -66,7 +64,6 @@ const Op kTopk{.name = "topk",
                .text = "The k largest (or smallest) elements along dim, and where they were.",
                .attrs = {{"k", 1}, {"dim", -1}, {"largest", true}},
                .shape = topk_spec,
-               .cpu = cpu::topk,
                .saves_outputs = 0b10,
                .gradient = back_to_places,
                .takes_half = true,

@@ -5,7 +5,6 @@
 
 #include "core/base/error.h"
 #include "ops/arithmetic.h"
-#include "ops/cpu/kernels.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/view.h"
@@ -16,7 +15,7 @@ namespace {
 std::vector<Sample> any() { return {{{sample({3, 4})}}, {{sample({})}}, {{sample({0, 2})}}}; }
 std::vector<Sample> positive() { return {{{sample({3, 4}, 0.3, 2)}}, {{sample({}, 0.3, 2)}}}; }
 
-Tensors no_slope(const Backward& b) { return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype)}; }
+Tensors no_slope(const Backward& b) { return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device())}; }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -30,13 +29,11 @@ Scalar rounded(const Scalar& bound, DType dtype) {
 const Op kNeg{.name = "neg",
               .text = "The negative of each element.",
               .shape = numeric_unary,
-              .cpu = cpu::neg,
               .gradient = [](const Backward& b) -> Tensors { return {neg(b.grads[0])}; },
               .samples = any};
 const Op kAbs{.name = "abs",
               .text = "The absolute value of each element.",
               .shape = numeric_unary,
-              .cpu = cpu::abs,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sign(b.in[0]))}; },
               .samples = any};
@@ -44,45 +41,38 @@ const Op kSquare{
     .name = "square",
     .text = "The square of each element.",
     .shape = numeric_unary,
-    .cpu = cpu::square,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], 2.0), b.in[0])}; },
     .samples = any};
 const Op kSign{.name = "sign",
                .text = "-1, 0 or 1 of each element.",
                .shape = same_spec,
-               .cpu = cpu::sign,
                .gradient = no_slope,
                .widens_bool = true,
                .samples = any};
 const Op kFloor{.name = "floor",
                 .text = "Each element, rounded down.",
                 .shape = numeric_unary,
-                .cpu = cpu::floor,
                 .gradient = no_slope,
                 .samples = any};
 const Op kCeil{.name = "ceil",
                .text = "Each element, rounded up.",
                .shape = numeric_unary,
-               .cpu = cpu::ceil,
                .gradient = no_slope,
                .samples = any};
 const Op kRound{.name = "round",
                 .text = "Each element, rounded to the nearest whole number, an even one of two.",
                 .shape = numeric_unary,
-                .cpu = cpu::round,
                 .gradient = no_slope,
                 .samples = any};
 const Op kTrunc{.name = "trunc",
                 .text = "Each element without its fraction.",
                 .shape = numeric_unary,
-                .cpu = cpu::trunc,
                 .gradient = no_slope,
                 .samples = any};
 const Op kExp{.name = "exp",
               .text = "e to the power of each element.",
               .shape = floating_unary,
-              .cpu = cpu::exp,
               .saves_outputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], b.out[0])}; },
               .promotes = Promotion::floating,
@@ -90,7 +80,6 @@ const Op kExp{.name = "exp",
 const Op kExpm1{.name = "expm1",
                 .text = "exp(x) - 1 of each element, exact near 0.",
                 .shape = floating_unary,
-                .cpu = cpu::expm1,
                 .saves_outputs = 1,
                 .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], add(b.out[0], 1))}; },
                 .promotes = Promotion::floating,
@@ -98,7 +87,6 @@ const Op kExpm1{.name = "expm1",
 const Op kLog2{.name = "log2",
                .text = "The logarithm of each element to base 2.",
                .shape = floating_unary,
-               .cpu = cpu::log2,
                .saves_inputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
                  return {div(b.grads[0], mul(b.in[0], std::numbers::ln2))};
@@ -108,7 +96,6 @@ const Op kLog2{.name = "log2",
 const Op kLog{.name = "log",
               .text = "The natural logarithm of each element.",
               .shape = floating_unary,
-              .cpu = cpu::log,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], b.in[0])}; },
               .promotes = Promotion::floating,
@@ -116,7 +103,6 @@ const Op kLog{.name = "log",
 const Op kLog1p{.name = "log1p",
                 .text = "log(1 + x) of each element, exact near 0.",
                 .shape = floating_unary,
-                .cpu = cpu::log1p,
                 .saves_inputs = 1,
                 .gradient = [](const Backward& b) -> Tensors { return {div(b.grads[0], add(b.in[0], 1.0))}; },
                 .promotes = Promotion::floating,
@@ -124,7 +110,6 @@ const Op kLog1p{.name = "log1p",
 const Op kSqrt{.name = "sqrt",
                .text = "The square root of each element.",
                .shape = floating_unary,
-               .cpu = cpu::sqrt,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors { return {div(mul(b.grads[0], 0.5), b.out[0])}; },
                .promotes = Promotion::floating,
@@ -133,7 +118,6 @@ const Op kRsqrt{
     .name = "rsqrt",
     .text = "1 / sqrt(x) of each element.",
     .shape = floating_unary,
-    .cpu = cpu::rsqrt,
     .saves_outputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(mul(b.grads[0], -0.5), pow(b.out[0], 3.0))}; },
     .promotes = Promotion::floating,
@@ -142,7 +126,6 @@ const Op kReciprocal{
     .name = "reciprocal",
     .text = "1 / x of each element.",
     .shape = floating_unary,
-    .cpu = cpu::reciprocal,
     .saves_outputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], square(b.out[0])))}; },
     .promotes = Promotion::floating,
@@ -150,7 +133,6 @@ const Op kReciprocal{
 const Op kSin{.name = "sin",
               .text = "The sine of each element.",
               .shape = floating_unary,
-              .cpu = cpu::sin,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], cos(b.in[0]))}; },
               .promotes = Promotion::floating,
@@ -158,7 +140,6 @@ const Op kSin{.name = "sin",
 const Op kCos{.name = "cos",
               .text = "The cosine of each element.",
               .shape = floating_unary,
-              .cpu = cpu::cos,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors { return {neg(mul(b.grads[0], sin(b.in[0])))}; },
               .promotes = Promotion::floating,
@@ -166,7 +147,6 @@ const Op kCos{.name = "cos",
 const Op kErf{.name = "erf",
               .text = "The error function of each element.",
               .shape = floating_unary,
-              .cpu = cpu::erf,
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors {
                 return {mul(mul(b.grads[0], 2 * std::numbers::inv_sqrtpi), exp(neg(square(b.in[0]))))};
@@ -179,10 +159,9 @@ const Op kClamp{
     .internal = true,
     .attrs = {{"min", Scalar(-kInf)}, {"max", Scalar(kInf)}, {"has_min", true}, {"has_max", true}},
     .shape = numeric_unary,
-    .cpu = cpu::clamp,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors {
-      const Tensor &x = b.in[0], zero = Tensor::scalar(0, x.dtype());
+      const Tensor &x = b.in[0], zero = Tensor::scalar(0, x.dtype(), x.device());
       Tensor g = b.grads[0];  // an infinite x between no bounds keeps its own
       if (b.attrs.flag("has_max")) g = where(lt(x, b.attrs.scalar("max")), g, zero);
       if (b.attrs.flag("has_min")) g = where(gt(x, b.attrs.scalar("min")), g, zero);

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "ops/cpu/kernels.h"
 #include "ops/gradient_rules.h"
 
 namespace troupe::ops {
@@ -277,7 +276,6 @@ const Op kSliceGrad{
     .internal = true,
     .attrs = {{"dim", 0}, {"start", 0}, {"stop", kEnd}, {"step", 1}, {"shape", Ints{}}},
     .shape = slice_grad_spec,
-    .cpu = cpu::slice_grad,
     .gradient = [](const Backward& b) -> Tensors {
       return {slice(b.grads[0], b.attrs.integer("dim"), b.attrs.integer("start"), b.attrs.integer("stop"),
                     b.attrs.integer("step"))};
@@ -309,7 +307,6 @@ const Op kUnsqueeze{.name = "unsqueeze",
 const Op kClone{.name = "clone",
                 .text = "A contiguous copy.",
                 .shape = same_spec,
-                .cpu = cpu::clone,
                 .gradient = [](const Backward& b) -> Tensors { return {b.grads[0]}; },
                 .takes_half = true,
                 .samples = []() -> std::vector<Sample> {
@@ -321,7 +318,6 @@ const Op kTo{.name = "to",
              .internal = true,  // the function gives a tensor of that dtype as it is
              .attrs = {{"dtype", "float32"}},
              .shape = to_spec,
-             .cpu = cpu::to,
              .gradient = [](const Backward& b) -> Tensors { return {to(b.grads[0], b.in_specs[0].dtype)}; },
              .takes_half = true,
              .samples = []() -> std::vector<Sample> {
@@ -333,7 +329,6 @@ const Op kFlip{
     .text = "The elements in reverse order along dims.",
     .attrs = {{"dims", Ints{}}},
     .shape = flip_spec,
-    .cpu = cpu::flip,
     .gradient = [](const Backward& b) -> Tensors { return {flip(b.grads[0], b.attrs.ints("dims"))}; },
     .takes_half = true,
     .samples = []() -> std::vector<Sample> {
@@ -345,7 +340,6 @@ const Op kTril{
     .text = "What is on and below the diagonal, and zeros above.",
     .attrs = {{"diagonal", 0}},
     .shape = tril_spec,
-    .cpu = cpu::tril,
     .gradient = [](const Backward& b) -> Tensors { return {tril(b.grads[0], b.attrs.integer("diagonal"))}; },
     .takes_half = true,
     .samples = []() -> std::vector<Sample> {
@@ -357,7 +351,6 @@ const Op kTriu{
     .text = "What is on and above the diagonal, and zeros below.",
     .attrs = {{"diagonal", 0}},
     .shape = tril_spec,
-    .cpu = cpu::triu,
     .gradient = [](const Backward& b) -> Tensors { return {triu(b.grads[0], b.attrs.integer("diagonal"))}; },
     .takes_half = true,
     .samples = kTril.samples};

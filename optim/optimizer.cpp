@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/elements.h"
 #include "optim/element_loop.h"
 
 namespace troupe::optim {

@@ -1,11 +1,10 @@
 #include "core/graph/copy_on_write.h"
 
-#include <cstring>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/elements.h"
 
 namespace troupe {
 namespace {
@@ -15,7 +14,7 @@ constexpr size_t kAlignment = 64;  // of a storage
 
 // Else others may look for what is written to memory of theirs, or a copy is as good.
 bool shares_well(const Tensor& t) {
-  return t.is_contiguous() && (t.nbytes() > kSmall || t.storage()->size() <= kSmall) && t.device().is_cpu() &&
+  return t.is_contiguous() && (t.nbytes() > kSmall || t.storage()->size() <= kSmall) &&
          !t.storage()->wrapped();
 }
 
@@ -59,8 +58,9 @@ void replace_if_held(const Tensor& leaf) {
                   (leaf.defined() ? "(" + leaf.str() + ") is no leaf" : "is undefined"));
   Ref<Storage>& storage = leaf.impl()->storage;
   if (storage->use_count() == 1) return;
-  Ref<Storage> own = Storage::allocate(storage->size(), storage->device());  // all of it: the geometry stays
-  std::memcpy(own->data(), storage->data(), own->size());
+  const Device device = storage->device();
+  Ref<Storage> own = Storage::allocate(storage->size(), device);  // all of it: the geometry stays
+  backend_of(device).copy(own->data(), storage->data(), own->size(), CopyWay::within, device, own->stream());
   storage = std::move(own);
 }
 

@@ -1,7 +1,6 @@
 #include "core/graph/inplace_write.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -136,40 +135,6 @@ bool begin_recorded_write(const Tensor& t, const char* writer, std::initializer_
     impl.base = nullptr;  // it was given elements of its own
   check_history(t, writer);
   return true;
-}
-
-void copy_elements(const Tensor& to, const Tensor& source) {
-  if (to.shape() != source.shape()) [[unlikely]]
-    complain("copy_elements", "shapes differ: " + to.shape().str() + " from " + source.shape().str());
-  if (to.is_contiguous() && source.is_contiguous() && to.dtype() == source.dtype()) {
-    if (to.nbytes()) std::memmove(to.bytes(), source.bytes(), to.nbytes());
-    return;
-  }
-  // Views of one storage may overlap: read all before the first write.
-  const Tensor dense = source.storage() == to.storage() ? source.clone_data() : source.contiguous_data();
-  visit_dtype(to.dtype(), [&](auto as) {
-    visit_dtype(source.dtype(), [&](auto from) {
-      const auto* in = dense.data<decltype(from)>();
-      auto* out = to.data<decltype(as)>();
-      if (to.is_contiguous()) {
-        for (int64_t i = 0, n = to.numel(); i < n; ++i) out[i] = convert<decltype(as)>(in[i]);
-        return;
-      }
-      for_each_run(to, [&](int64_t at, int64_t count, int64_t step) {
-        for (int64_t i = 0; i < count; ++i) out[at + i * step] = convert<decltype(as)>(*in++);
-      });
-    });
-  });
-}
-
-void fill_elements(const Tensor& to, Scalar value) {
-  visit_dtype(to.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* out = to.data<T>();
-    for_each_run(to, [&](int64_t at, int64_t count, int64_t step) {
-      for (int64_t i = 0; i < count; ++i) out[at + i * step] = value.to<T>();
-    });
-  });
 }
 
 }  // namespace troupe

@@ -1,4 +1,4 @@
-// Writing to elements in place: the checks before it, in one place, and the two writers that core has.
+// Writing to elements in place: the checks before it, in one place.
 #pragma once
 #include <initializer_list>
 
@@ -27,12 +27,6 @@ void begin_write(const Tensor& t, const char* writer, Repeats repeats = Repeats:
 bool begin_recorded_write(const Tensor& t, const char* writer,
                           std::initializer_list<const Tensor*> sources = {},
                           Repeats repeats = Repeats::refused);
-
-/// Copies the elements of `source` to `to`: same shape, any dtypes, any overlap. Neither checks nor counts as
-/// a write: for fresh tensors, and between begin_write() and bump_version().
-void copy_elements(const Tensor& to, const Tensor& source);
-/// Gives all elements one value, converted as Scalar::to does; as above.
-void fill_elements(const Tensor& to, Scalar value);
 
 /// The first element, for a program's own loops that write to `t`: announced, and counted as a write.
 /// `writer`: who writes, a literal. Errors as begin_write(), and if T is not the element type.

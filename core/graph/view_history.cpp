@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "core/graph/saved_tensor.h"
-#include "core/tensor/strided_runs.h"
+#include "core/tensor/elements.h"
 
 namespace troupe {
 namespace {
@@ -30,16 +29,17 @@ struct Region {
         offset(view.offset - base.offset) {}
 
   // Zeros that lie in memory as the base does.
-  Tensor zeros(DType dtype) const {
-    if (base_contiguous) return Tensor::zeros(base_shape, dtype);
+  Tensor zeros(DType dtype, Device device) const {
+    if (base_contiguous) return Tensor::zeros(base_shape, dtype, device);
     int64_t last = 0;
     for (int i = 0; i < base_shape.rank(); ++i) last += (base_shape[i] - 1) * base_strides[i];
-    return Tensor::zeros({base_shape.numel() ? last + 1 : 0}, dtype).alias(base_shape, base_strides, 0);
+    return Tensor::zeros({base_shape.numel() ? last + 1 : 0}, dtype, device)
+        .alias(base_shape, base_strides, 0);
   }
   // A copy of g, of the base's shape, that lies in memory as the base does.
   Tensor laid_out(const Tensor& g) const {
     if (base_contiguous) return g.clone_data();
-    const Tensor out = zeros(g.dtype());
+    const Tensor out = zeros(g.dtype(), g.device());
     copy_elements(out, g);
     return out;
   }
@@ -83,16 +83,8 @@ Tensor Region::read(const Tensor& g) const {
 }
 
 Tensor Region::scatter(const Tensor& g) const {
-  const Tensor out = zeros(g.dtype()), region = of(out), dense = g.contiguous_data();
-  visit_dtype(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* in = dense.data<T>();
-    T* to = region.data<T>();
-    // Adds: an expanded view has an element of the base several times.
-    for_each_run(region, [&](int64_t at, int64_t count, int64_t step) {
-      for (int64_t i = 0; i < count; ++i) to[at + i * step] = static_cast<T>(to[at + i * step] + *in++);
-    });
-  });
+  const Tensor out = zeros(g.dtype(), g.device()), region = of(out);
+  add_elements(region, region, g);  // an expanded view has an element of the base several times
   return recorded(out, g, "AsStridedGrad", *this, &Region::read);
 }
 
@@ -120,7 +112,8 @@ class CopySlices final : public Node {
 class Overwritten final : public Node {
  public:
   Tensors apply(Tensors&& grads) override {
-    return {next()[0] ? Tensor::zeros(grads[0].shape(), grads[0].dtype()) : Tensor(), grads[0]};
+    return {next()[0] ? Tensor::zeros(grads[0].shape(), grads[0].dtype(), grads[0].device()) : Tensor(),
+            grads[0]};
   }
   std::string name() const override { return "Overwritten"; }
 };

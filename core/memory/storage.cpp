@@ -1,17 +1,9 @@
 #include "core/memory/storage.h"
 
-#include <sys/mman.h>
-
-#include <array>
-#include <bit>
-#include <cstdlib>
-#include <mutex>
-#include <new>
 #include <string>
-#include <vector>
 
 #include "core/base/error.h"
-#include "core/memory/free_lists.h"
+#include "core/memory/cpu_allocator.h"
 #include "core/memory/placed_storage.h"
 #include "core/memory/small_object_pool.h"
 #include "core/memory/streaming_copy.h"
@@ -19,200 +11,17 @@
 namespace troupe {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kMinBlock = 64;
-constexpr size_t kMaxCachedBlock = size_t{1} << 30;  // larger blocks go back to the system at once
-constexpr size_t kMaxCached = size_t{2} << 30;       // bytes kept over all classes
+std::atomic<size_t> borrowed_now{0};
 
-// Four size classes per power of two: at most 25 % of a block is unused.
-constexpr size_t class_size(size_t bytes) {
-  if (bytes <= kMinBlock) return kMinBlock;
-  const size_t power = std::bit_floor(bytes - 1);
-  const size_t step = std::max(power / 4, kAlignment);
-  return (bytes + step - 1) / step * step;
+std::byte* allocate_bytes(size_t bytes, Device device, StreamId stream) {
+  return static_cast<std::byte*>(device.is_cpu() ? cpu_allocate(bytes)
+                                                 : backend_of(device).allocate(bytes, device, stream));
 }
 
-constexpr size_t class_index(size_t size) {  // of a class_size
-  const int power = std::bit_width(size - 1);
-  const size_t floor = size_t{1} << (power - 1);
-  const size_t quarter = std::max(floor / 4, kAlignment);
-  return static_cast<size_t>(power) * 4 + (size - 1 - floor) / quarter;
+void free_bytes(std::byte* data, size_t bytes, Device device, StreamId stream) {
+  if (device.is_cpu()) return cpu_free(data, bytes);
+  backend_of(device).free(data, bytes, device, stream);
 }
-
-// Large blocks lie on huge pages where the system has them: an addition of 2^20 floats takes 148 us instead
-// of 159 to 168 (least times on a busy machine).
-void* system_allocate(size_t size) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
-  void* p = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
-#if defined(MADV_HUGEPAGE)
-  if (p) madvise(p, size, MADV_HUGEPAGE);  // a hint: failing does no harm
-#endif
-  return p;
-}
-
-// Free blocks by size class, shared by all threads. Page faults of fresh memory cost more than the copy into
-// it, so blocks are kept.
-class SharedBlocks {
- public:
-  void* take(size_t size) {
-    {
-      std::lock_guard lock(mutex_);
-      auto& blocks = free_[class_index(size)];
-      if (!blocks.empty()) {
-        void* p = blocks.back();
-        blocks.pop_back();
-        cached_ -= size;
-        return p;
-      }
-      ++system_allocations_;
-    }
-    void* p = system_allocate(size);
-    if (!p) {
-      release();
-      p = system_allocate(size);
-    }
-    if (!p) throw std::bad_alloc();
-    return p;
-  }
-
-  void give(void* p, size_t size) {
-    {
-      std::lock_guard lock(mutex_);
-      if (size <= kMaxCachedBlock && cached_ + size <= kMaxCached) {
-        free_[class_index(size)].push_back(p);
-        cached_ += size;
-        return;
-      }
-    }
-    std::free(p);
-  }
-
-  void release() {
-    std::lock_guard lock(mutex_);
-    for (auto& blocks : free_) {
-      for (void* p : blocks) std::free(p);
-      blocks.clear();
-    }
-    cached_ = 0;
-  }
-
-  AllocatorStats stats() {
-    std::lock_guard lock(mutex_);
-    return {.cached = cached_, .system_allocations = system_allocations_};
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<void*> free_[64 * 4 + 4];
-  size_t cached_ = 0;
-  uint64_t system_allocations_ = 0;
-};
-
-// Memory belongs to the process, not to a worker. Never destroyed: tensors may outlive main.
-SharedBlocks& shared() {
-  static auto* instance = new SharedBlocks;
-  return *instance;
-}
-
-// A count that one thread changes and any thread reads.
-class Count {
- public:
-  void add(int64_t n) { value_.store(get() + n, std::memory_order_relaxed); }
-  int64_t get() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
-
-constexpr size_t kSmall = 4096;            // blocks up to here pass through the thread that frees them
-constexpr size_t kKeptPerClass = 1 << 15;  // bytes that a thread keeps in each class
-constexpr size_t kSmallClasses = class_index(kSmall) + 1;
-
-constexpr auto kClassSizes = [] {  // by class_index
-  std::array<size_t, kSmallClasses> sizes{};
-  for (size_t size = kMinBlock; size <= kSmall; size = class_size(size + 1)) sizes[class_index(size)] = size;
-  return sizes;
-}();
-
-// The small blocks that a thread keeps, and what it has taken (freed: negative) of all sizes.
-struct ThreadBlocks {
-  FreeLists<kSmallClasses> lists;  // by class_index
-  Count in_use, cached;
-
-  ThreadBlocks();
-  ~ThreadBlocks();
-  void flush() {
-    lists.drain([](size_t index, void* p) { shared().give(p, kClassSizes[index]); });
-    cached.add(-cached.get());
-  }
-};
-
-// All threads' blocks, for the sums over them.
-struct Threads {
-  std::mutex mutex;
-  std::vector<ThreadBlocks*> all;
-  std::atomic<int64_t> in_use{0};  // of threads that have ended
-};
-Threads& threads() {
-  static auto* instance = new Threads;
-  return *instance;
-}
-
-// Null before the first use, and when the thread ends: blocks that destructors of other thread-locals free go
-// to the shared ones.
-constinit thread_local ThreadBlocks* tls_blocks = nullptr;
-constinit thread_local bool tls_ended = false;
-
-ThreadBlocks::ThreadBlocks() {
-  std::lock_guard lock(threads().mutex);
-  threads().all.push_back(this);
-  tls_blocks = this;
-}
-
-ThreadBlocks::~ThreadBlocks() {
-  flush();
-  std::lock_guard lock(threads().mutex);
-  std::erase(threads().all, this);
-  threads().in_use += in_use.get();
-  tls_blocks = nullptr;
-  tls_ended = true;
-}
-
-ThreadBlocks* thread_blocks() {
-  if (tls_blocks || tls_ended) return tls_blocks;
-  thread_local ThreadBlocks blocks;
-  return tls_blocks;
-}
-
-void count_in_use(ThreadBlocks* mine, int64_t bytes) {
-  if (mine)
-    mine->in_use.add(bytes);
-  else
-    threads().in_use += bytes;
-}
-
-void* allocate_block(size_t size) {
-  ThreadBlocks* mine = thread_blocks();
-  void* p = nullptr;
-  if (mine && size <= kSmall && (p = mine->lists.pop(class_index(size))))
-    mine->cached.add(-static_cast<int64_t>(size));
-  else
-    p = shared().take(size);
-  count_in_use(mine, static_cast<int64_t>(size));
-  return p;
-}
-
-void free_block(void* p, size_t size) {
-  ThreadBlocks* mine = thread_blocks();
-  count_in_use(mine, -static_cast<int64_t>(size));
-  if (mine && size <= kSmall && mine->lists.push(class_index(size), p, kKeptPerClass / size))
-    mine->cached.add(static_cast<int64_t>(size));
-  else
-    shared().give(p, size);
-}
-
-std::atomic<size_t> borrowed_bytes{0};
 
 Ref<Storage> adopt_new(Storage* made) {
   made->retain_new();
@@ -225,6 +34,8 @@ Ref<Storage> adopt_new(Storage* made) {
 struct Storage::SharedBytes {
   std::byte* data;
   size_t size;  // as allocated
+  Device device;
+  StreamId stream;
   std::shared_ptr<void> owner;
   bool counts_borrowed;
   std::atomic<uint32_t> holders;
@@ -236,22 +47,22 @@ struct Storage::SharedBytes {
     // Alone, it stays so: only a holder makes another one.
     if (holders.load(std::memory_order_acquire) != 1 && holders.fetch_sub(1, std::memory_order_acq_rel) != 1)
       return;
-    if (!owner) free_block(data, class_size(size));
-    if (counts_borrowed) borrowed_bytes.fetch_sub(size, std::memory_order_relaxed);
+    if (!owner) free_bytes(data, size, device, stream);
+    if (counts_borrowed) borrowed_now.fetch_sub(size, std::memory_order_relaxed);
     delete this;
   }
 };
 
-Storage::Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner)
-    : data_(data), size_(size), device_(device), owner_(std::move(owner)) {}
+Storage::Storage(std::byte* data, size_t size, Device device, StreamId stream, std::shared_ptr<void> owner)
+    : data_(data), size_(size), device_(device), stream_(stream), owner_(std::move(owner)) {}
 
 Storage::~Storage() {
   if (SharedBytes* shared = shared_.load(std::memory_order_acquire)) {
     shared->let_go();
     return;
   }
-  if (owner_.use_count() == 0) free_block(data_, class_size(size_));
-  if (counts_borrowed_) borrowed_bytes.fetch_sub(size_, std::memory_order_relaxed);
+  if (owner_.use_count() == 0) free_bytes(data_, size_, device_, stream_);
+  if (counts_borrowed_) borrowed_now.fetch_sub(size_, std::memory_order_relaxed);
 }
 
 bool Storage::shares_bytes() const {
@@ -263,7 +74,7 @@ bool Storage::shares_bytes() const {
 Storage::SharedBytes* Storage::shared() {
   SharedBytes* there = shared_.load(std::memory_order_acquire);
   if (there) return there;
-  auto* made = new SharedBytes{data_, size_, owner_, counts_borrowed_, 1};
+  auto* made = new SharedBytes{data_, size_, device_, stream_, owner_, counts_borrowed_, 1};
   if (shared_.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
   delete made;
   return there;
@@ -271,7 +82,7 @@ Storage::SharedBytes* Storage::shared() {
 
 Ref<Storage> Storage::share(size_t from, size_t bytes) {
   SharedBytes* bytes_of_both = shared();
-  Ref<Storage> other = adopt_new(new Storage(data_ + from, bytes, device_, nullptr));
+  Ref<Storage> other = adopt_new(new Storage(data_ + from, bytes, device_, stream_, nullptr));
   bytes_of_both->holders.fetch_add(1, std::memory_order_relaxed);
   other->shared_.store(bytes_of_both, std::memory_order_relaxed);
   other->borrowed_ = borrowed_;
@@ -281,8 +92,13 @@ Ref<Storage> Storage::share(size_t from, size_t bytes) {
 void Storage::leave_shared() {
   if (!shares_bytes()) return;  // the others have gone
   SharedBytes* before = shared_.load(std::memory_order_relaxed);
-  auto* own = static_cast<std::byte*>(allocate_block(class_size(size_)));
-  copy_large(own, data_, size_);
+  const StreamId stream = device_.is_cpu() ? 0 : backend_of(device_).current_stream(device_);
+  std::byte* own = allocate_bytes(size_, device_, stream);
+  if (device_.is_cpu())
+    copy_large(own, data_, size_);
+  else
+    backend_of(device_).copy(own, data_, size_, CopyWay::within, device_, stream);
+  stream_ = stream;
   data_ = own;
   owner_.reset();
   borrowed_ = counts_borrowed_ = false;
@@ -291,42 +107,29 @@ void Storage::leave_shared() {
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
-  if (!device.is_cpu())
-    throw_error(ErrorKind::unimplemented, "[storage] no allocator for device " + device.str());
   if (bytes > kMaxBytes)
     throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " +
                   std::to_string(kMaxBytes));
-  if (Ref<Storage> placed = PlacedStorage::make_here(bytes)) return placed;
-  auto* data = static_cast<std::byte*>(allocate_block(class_size(bytes)));
-  return adopt_new(new Storage(data, bytes, device, nullptr));
+  StreamId stream = 0;
+  if (!device.is_cpu())
+    stream = backend_of(device).current_stream(device);
+  else if (Ref<Storage> placed = PlacedStorage::make_here(bytes))
+    return placed;
+  return adopt_new(new Storage(allocate_bytes(bytes, device, stream), bytes, device, stream, nullptr));
 }
 
 Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner) {
   if (owner.use_count() == 0) throw_invalid("[storage] memory to wrap needs an owner");
-  return Ref<Storage>(new Storage(static_cast<std::byte*>(data), bytes, cpu, std::move(owner)));
+  return Ref<Storage>(new Storage(static_cast<std::byte*>(data), bytes, cpu, 0, std::move(owner)));
 }
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {
   Ref<Storage> storage = wrap(data, bytes, std::move(owner));
   storage->borrowed_ = storage->counts_borrowed_ = true;
-  borrowed_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  borrowed_now.fetch_add(bytes, std::memory_order_relaxed);
   return storage;
 }
 
-AllocatorStats allocator_stats() {
-  AllocatorStats stats = shared().stats();
-  std::lock_guard lock(threads().mutex);
-  int64_t in_use = threads().in_use, cached = 0;
-  for (const ThreadBlocks* t : threads().all) in_use += t->in_use.get(), cached += t->cached.get();
-  stats.in_use = static_cast<size_t>(in_use);
-  stats.cached += static_cast<size_t>(cached);
-  stats.borrowed = borrowed_bytes;
-  return stats;
-}
-
-void release_cached_memory() {
-  if (ThreadBlocks* mine = thread_blocks()) mine->flush();
-  shared().release();
-}
+size_t Storage::borrowed_bytes() { return borrowed_now.load(std::memory_order_relaxed); }
 
 }  // namespace troupe

@@ -1,11 +1,11 @@
-// The bytes behind tensors, and the caching allocator that they come from.
+// The bytes behind tensors.
 #pragma once
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include "core/memory/device.h"
+#include "core/memory/backend.h"
 #include "core/memory/ref.h"
 
 namespace troupe {
@@ -19,8 +19,9 @@ namespace troupe {
 /// (own_bytes(), which begin_write() calls), and data() is another pointer then.
 class Storage : public RefCounted {
  public:
-  /// Uninitialized bytes from the caching allocator. Throws `invalid` above kMaxBytes, std::bad_alloc if the
-  /// system has no more.
+  /// Uninitialized bytes from the allocator of the device, on the CPU a caching one. Throws `invalid` above
+  /// kMaxBytes, std::bad_alloc if there are no more, `unimplemented` if the program was not built with the
+  /// device's kind.
   static Ref<Storage> allocate(size_t bytes, Device device = cpu);
   /// Wraps memory that `owner` keeps alive (a mapped file, another library's buffer).
   static Ref<Storage> wrap(void* data, size_t bytes, std::shared_ptr<void> owner);
@@ -49,9 +50,12 @@ class Storage : public RefCounted {
   /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
   bool wrapped() const { return owner_ && !borrowed_; }
 
+  /// The first byte. An address on the device: the host reads and writes there if is_cpu() only.
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   Device device() const { return device_; }
+  /// The order of work that the bytes were allocated in.
+  StreamId stream() const { return stream_; }
   bool borrowed() const { return borrowed_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   /// `writer`: name of the operator that wrote, a literal.
@@ -67,11 +71,14 @@ class Storage : public RefCounted {
   /// Who wrote last in place; null: nobody.
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 
+  /// What borrow() holds now, of all storages.
+  static size_t borrowed_bytes();
+
   static constexpr size_t kMaxBytes = size_t{1} << 40;
 
  private:
   struct SharedBytes;
-  Storage(std::byte* data, size_t size, Device device, std::shared_ptr<void> owner);
+  Storage(std::byte* data, size_t size, Device device, StreamId stream, std::shared_ptr<void> owner);
   ~Storage() override;
   SharedBytes* shared();
   void leave_shared();
@@ -79,23 +86,12 @@ class Storage : public RefCounted {
   std::byte* data_;
   size_t size_;
   Device device_;
-  bool borrowed_ = false, counts_borrowed_ = false;
+  StreamId stream_;
+  bool borrowed_ : 1 = false, counts_borrowed_ : 1 = false;
   std::atomic<uint32_t> version_{0};
   std::atomic<const char*> last_writer_{nullptr};
   std::atomic<SharedBytes*> shared_{nullptr};  // null: never shared
   std::shared_ptr<void> owner_;                // null: the bytes are the allocator's, or shared_'s
 };
-
-/// What the CPU allocator holds, in bytes, for metrics and tests.
-struct AllocatorStats {
-  size_t in_use = 0;                ///< handed out now
-  size_t cached = 0;                ///< kept for reuse
-  size_t borrowed = 0;              ///< of other processes (Storage::borrow), beside in_use
-  uint64_t system_allocations = 0;  ///< times that the system was asked
-};
-AllocatorStats allocator_stats();
-/// Gives the cached blocks back to the system, but for the small ones that other threads keep for themselves
-/// (less than 1 MiB each).
-void release_cached_memory();
 
 }  // namespace troupe

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/tensor/strided_runs.h"
-#include "core/tensor/transposed_copy.h"
+#include "core/memory/backend.h"
+#include "core/tensor/elements.h"
 
 namespace troupe {
 namespace {
@@ -41,24 +41,24 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
                                      dtype, true));
 }
 
-Tensor Tensor::zeros(const Shape& shape, DType dtype) {
-  Tensor t = empty(shape, dtype);
-  std::memset(t.bytes(), 0, t.nbytes());
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  Backend& b = backend_of(device);
+  b.fill(t.address(), 0, t.nbytes(), device, t.storage()->stream());
   return t;
 }
 
-Tensor Tensor::full(const Shape& shape, Scalar value, DType dtype) {
+Tensor Tensor::full(const Shape& shape, Scalar value, DType dtype, Device device) {
   require_fits(value, dtype, "full");
-  Tensor t = empty(shape, dtype);
-  visit_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    std::fill_n(t.data<T>(), t.numel(), value.to<T>());
-  });
+  Tensor t = empty(shape, dtype, device);
+  fill_elements(t, value);
   return t;
 }
 
 std::string Tensor::str() const {
-  return defined() ? std::string(name(dtype())) + " " + shape().str() : "undefined tensor";
+  if (!defined()) return "undefined tensor";
+  return std::string(name(dtype())) + " " + shape().str() +
+         (device().is_cpu() ? "" : " on " + device().str());
 }
 
 int64_t Tensor::size(int64_t d) const {
@@ -76,10 +76,11 @@ void Tensor::undefined(const char* method) {
                 "] the tensor is undefined: it was made without a value, or moved from");
 }
 
-void Tensor::wrong_dtype(DType wanted) const {
+void Tensor::no_elements(DType as) const {
   if (!defined()) throw_invalid("[tensor] elements of an undefined tensor");
-  throw_invalid("[tensor] elements asked for as " + std::string(name(wanted)) + ", but the tensor is " +
-                str());
+  if (!device().is_cpu())
+    throw_invalid("[tensor] " + str() + " has no elements that the host can read: copy it with .to(cpu)");
+  throw_invalid("[tensor] elements asked for as " + std::string(name(as)) + ", but the tensor is " + str());
 }
 
 bool Tensor::is_sole_handle() const {
@@ -97,7 +98,8 @@ bool Tensor::is_exclusive() const {
 
 double Tensor::item() const {
   if (!defined() || numel() != 1) throw_invalid("[item] needs a tensor of one element, got " + str());
-  return visit_dtype(dtype(), [&](auto zero) { return static_cast<double>(*data<decltype(zero)>()); });
+  const Tensor here = data_on(cpu);
+  return visit_dtype(dtype(), [&](auto zero) { return static_cast<double>(*here.data<decltype(zero)>()); });
 }
 
 Tensor Tensor::alias(const Shape& shape, const Shape& strides, int64_t offset) const {
@@ -113,35 +115,22 @@ Tensor Tensor::detach() const {
 
 Tensor Tensor::clone_data() const {
   Tensor out = empty(shape(), dtype(), device());
-  if (is_contiguous()) {
-    if (nbytes()) std::memcpy(out.bytes(), bytes(), nbytes());
-    return out;
-  }
-  visit_dtype(dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* in = data<T>();
-    T* to = out.data<T>();
-    const Transposed transposed(*this);
-    for (int64_t i = 0; i < transposed.strips(); ++i) transposed.write(i, in, to);
-    if (transposed.strips()) return;
-    for_each_run(*this, [&](int64_t at, int64_t count, int64_t step) {
-      const T* from = in + at;
-      T* const run = std::exchange(to, to + count);
-      if (step == 1)
-        std::copy_n(from, count, run);
-      else if (step == 0)
-        std::fill_n(run, count, *from);
-      else
-        for (int64_t i = 0; i < count; ++i) run[i] = from[i * step];
-    });
-  });
+  backend_of(device()).copy_elements(out, *this);
+  return out;
+}
+
+Tensor Tensor::data_on(Device device) const {
+  if (this->device() == device) return *this;
+  Tensor out = empty(shape(), dtype(), device);
+  copy_elements(out, *this);
   return out;
 }
 
 bool bit_equal(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() == b.defined();
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  return std::memcmp(a.contiguous_data().bytes(), b.contiguous_data().bytes(), a.nbytes()) == 0;
+  const Tensor x = a.data_on(cpu).contiguous_data(), y = b.data_on(cpu).contiguous_data();
+  return std::memcmp(x.bytes(), y.bytes(), a.nbytes()) == 0;
 }
 
 }  // namespace troupe

@@ -78,14 +78,16 @@ class Tensor {
   // ---- making one
   /// Uninitialized, contiguous.
   static Tensor empty(const Shape& shape, DType dtype = float32, Device device = cpu);
-  static Tensor zeros(const Shape& shape, DType dtype = float32);
+  static Tensor zeros(const Shape& shape, DType dtype = float32, Device device = cpu);
   /// `invalid` if the dtype cannot hold the number (see Scalar::fits).
-  static Tensor full(const Shape& shape, Scalar value, DType dtype = float32);
+  static Tensor full(const Shape& shape, Scalar value, DType dtype = float32, Device device = cpu);
   /// 0-d.
-  static Tensor scalar(Scalar value, DType dtype = float32) { return full({}, value, dtype); }
+  static Tensor scalar(Scalar value, DType dtype = float32, Device device = cpu) {
+    return full({}, value, dtype, device);
+  }
   /// Copies `values` (row-major); `invalid` if their number is not shape.numel().
   template <class T>
-  static Tensor of(const std::vector<T>& values, const Shape& shape);
+  static Tensor of(const std::vector<T>& values, const Shape& shape, Device device = cpu);
   template <class T>
   static Tensor of(const std::vector<T>& values) {
     return of(values, Shape{static_cast<int64_t>(values.size())});
@@ -111,24 +113,32 @@ class Tensor {
   /// True if it is, and they fill their storage in order: nobody else can see a write.
   bool is_exclusive() const;
   TensorImpl* impl() const { return impl_.get(); }
-  /// "float32 [3, 4]".
+  /// "float32 [3, 4]", and where it is not the CPU the device: "float32 [3, 4] on cuda:0".
   std::string str() const;
 
   // ---- elements
-  /// First element; `invalid` if T is not the element type.
+  /// First element; `invalid` if T is not the element type, or the tensor is not on the CPU: data_on(cpu) is
+  /// a copy.
   template <class T>
   T* data() const {
-    if (!impl_ || impl_->dtype != dtype_of<T>) [[unlikely]]
-      wrong_dtype(dtype_of<T>);
+    if (!impl_ || impl_->dtype != dtype_of<T> || !impl_->storage->device().is_cpu()) [[unlikely]]
+      no_elements(dtype_of<T>);
     return reinterpret_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   std::byte* bytes() const {
-    const TensorImpl& t = made("bytes");
+    if (!impl_ || !impl_->storage->device().is_cpu()) [[unlikely]]
+      no_elements(impl_ ? impl_->dtype : float32);
+    return address();
+  }
+  /// Where the first element is on its device: for the kernels of that device.
+  std::byte* address() const {
+    const TensorImpl& t = made("address");
     return t.storage->data() + t.offset * static_cast<int64_t>(item_size(t.dtype));
   }
-  /// The only element of a one-element tensor, as a double.
+  /// The only element of a one-element tensor, as a double. From another device than the CPU it is copied,
+  /// which waits for the work before it.
   double item() const;
-  /// All elements in row-major order, converted to T.
+  /// All elements in row-major order, converted to T; copied as by item().
   template <class T>
   std::vector<T> to_vector() const;
 
@@ -137,8 +147,10 @@ class Tensor {
   Tensor alias(const Shape& shape, const Shape& strides, int64_t offset) const;
   /// Same elements, no history, requires_grad false.
   Tensor detach() const;
-  /// A contiguous copy without history.
+  /// A contiguous copy without history, on the same device.
   Tensor clone_data() const;
+  /// This tensor if it is on that device, else a contiguous copy there, without history.
+  Tensor data_on(Device device) const;
   /// This tensor if contiguous, else a contiguous copy without history.
   Tensor contiguous_data() const { return is_contiguous() ? *this : clone_data(); }
 
@@ -302,7 +314,7 @@ class Tensor {
 
  private:
   static void check_count(const Shape& shape, size_t values);
-  [[noreturn]] void wrong_dtype(DType wanted) const;
+  [[noreturn]] void no_elements(DType as) const;
   [[noreturn]] static void undefined(const char* method);
   TensorImpl& made(const char* method) const {
     if (!impl_) [[unlikely]]
@@ -316,17 +328,17 @@ class Tensor {
 bool bit_equal(const Tensor& a, const Tensor& b);
 
 template <class T>
-Tensor Tensor::of(const std::vector<T>& values, const Shape& shape) {
+Tensor Tensor::of(const std::vector<T>& values, const Shape& shape, Device device) {
   check_count(shape, values.size());
   Tensor source = empty(shape, dtype_of<T>);
   T* out = source.data<T>();
   for (const T v : values) *out++ = v;
-  return source;
+  return source.data_on(device);
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor c = contiguous_data();
+  const Tensor c = data_on(cpu).contiguous_data();
   std::vector<T> out;
   out.reserve(static_cast<size_t>(numel()));
   visit_dtype(dtype(), [&](auto zero) {

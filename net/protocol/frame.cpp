@@ -109,7 +109,7 @@ std::vector<BufferSize> decode_sizes(std::span<const uint64_t> words, const Limi
     auto tag = static_cast<uint16_t>(word >> kSizeBits);
     const bool lent = tag & kLent;
     tag &= static_cast<uint16_t>(~kLent);
-    if ((tag & 0xff) > static_cast<uint8_t>(Device::Kind::cuda) || (tag != 0 && (tag & 0xff) == 0))
+    if ((tag & 0xff) >= kDeviceKinds || (tag != 0 && (tag & 0xff) == 0))
       throw_invalid(
           fmt::format("[net] buffer {} of a message has the unknown device tag {:04x}", sizes.size(), tag));
     check_device({static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8)}, sizes.size());

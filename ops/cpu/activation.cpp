@@ -1,9 +1,9 @@
 // Kernels of ops/activation.h.
 #include <numbers>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -23,8 +23,6 @@ void floating2(const Call& c, Tensors& out, F f) {
         map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f);
       });
 }
-
-}  // namespace
 
 void relu(const Call& c, Tensors& out) {
   visit_numeric(
@@ -120,6 +118,27 @@ void tanh_grad(const Call& c, Tensors& out) {
 void sigmoid_grad(const Call& c, Tensors& out) {
   floating2(
       c, out, [](auto g, auto y) __attribute__((always_inline)) { return g * y * (decltype(g){1} - y); });
+}
+
+}  // namespace
+
+KernelTable activation_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"relu", relu},
+      {"tanh", tanh},
+      {"sigmoid", sigmoid},
+      {"silu", silu},
+      {"gelu", gelu},
+      {"gelu_grad", gelu_grad},
+      {"softplus", softplus},
+      {"leaky_relu", leaky_relu},
+      {"elu", elu},
+      {"relu_grad", relu_grad},
+      {"silu_grad", silu_grad},
+      {"tanh_grad", tanh_grad},
+      {"sigmoid_grad", sigmoid_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -1,6 +1,6 @@
 // Kernels of ops/arithmetic.h: sums, products, quotients, the larger and the smaller.
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/binary.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -43,8 +43,6 @@ T wrapping(T a, T b, F f) {
     return f(a, b);
 }
 
-}  // namespace
-
 void add(const Call& c, Tensors& out) {
   numeric2(c, out, [](auto a, auto b) { return wrapping(a, b, [](auto x, auto y) { return x + y; }); });
 }
@@ -84,4 +82,21 @@ void div_scalar(const Call& c, Tensors& out) {
     map1<T, T>(c.in[0], out[0], [v](T x) { return x / v; });
   });
 }
+}  // namespace
+
+KernelTable arithmetic_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"add", add},
+      {"sub", sub},
+      {"mul", mul},
+      {"maximum", maximum},
+      {"minimum", minimum},
+      {"div", div},
+      {"add_scalar", add_scalar},
+      {"mul_scalar", mul_scalar},
+      {"div_scalar", div_scalar},
+  };
+  return kTable;
+}
+
 }  // namespace troupe::ops::cpu

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "ops/cpu/gemm/gemm.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/cpu/loops/rows.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -253,8 +253,6 @@ Tensor part_of(const Tensor& x, int64_t part, int64_t parts, int64_t heads) {
                  x.storage_offset() + (x.numel() ? part * heads * width * step : 0));
 }
 
-}  // namespace
-
 void attention(const Call& c, Tensors& out) { forward(c, c.in[0], c.in[1], c.in[2], out[0], out[1]); }
 
 void attention_grad(const Call& c, Tensors& out) {
@@ -275,6 +273,18 @@ void self_attention_grad(const Call& c, Tensors& out) {
            {part_of(c.in[0], 0, 1, heads), c.in[1], part(qkv, 0), part(qkv, 1), part(qkv, 2),
             part_of(c.in[3], 0, 1, heads), c.in[4]},
            part(out[0], 0), part(out[0], 1), part(out[0], 2));
+}
+
+}  // namespace
+
+KernelTable attention_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"attention", attention},
+      {"attention_grad", attention_grad},
+      {"self_attention", self_attention},
+      {"self_attention_grad", self_attention_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

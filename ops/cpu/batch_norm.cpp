@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -91,8 +91,6 @@ struct Arrays {
     }
   }
 };
-
-}  // namespace
 
 void batch_norm_train(const Call& c, Tensors& out) {
   visit_floating(c.in[0].dtype(), [&](auto zero) {
@@ -188,6 +186,18 @@ void channel_mix(const Call& c, Tensors& out) {
           for (; i < end; ++i) to[i] = p * g[i] + (q * (x[i] - m) + r);
         });
   });
+}
+
+}  // namespace
+
+KernelTable batch_norm_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"batch_norm_train", batch_norm_train},
+      {"channel_affine", channel_affine},
+      {"channel_sums", channel_sums},
+      {"channel_mix", channel_mix},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

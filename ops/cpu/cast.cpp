@@ -1,9 +1,10 @@
 // Kernel of ops/view.h that converts to another dtype.
 #include "core/tensor/convert.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
+namespace {
 
 void to(const Call& c, Tensors& out) {
   visit_dtype(c.in[0].dtype(), [&](auto from) {
@@ -13,6 +14,15 @@ void to(const Call& c, Tensors& out) {
       map1<T, R>(c.in[0], out[0], [](T x) { return convert<R>(x); });
     });
   });
+}
+
+}  // namespace
+
+KernelTable cast_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"to", to},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/graph/inplace_write.h"
-#include "ops/cpu/kernels.h"
+#include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/cpu/loops/rows.h"
 #include "ops/dispatch/check.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -125,8 +125,6 @@ void gradients(const Problem& p, const T* weights, bool each, T* to) {
       });
 }
 
-}  // namespace
-
 void cross_entropy(const Call& c, Tensors& out) {
   const Problem p(c, c.in[0], c.in[1]);
   const std::string& reduction = c.attrs.text("reduction");
@@ -157,6 +155,16 @@ void cross_entropy_grad(const Call& c, Tensors& out) {
     gradients(p, &weight, false, rows.data<T>());
   });
   if (!in_place) copy_elements(out[0].alias(p.moved, p.moved_strides, out[0].storage_offset()), rows);
+}
+
+}  // namespace
+
+KernelTable cross_entropy_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"cross_entropy", cross_entropy},
+      {"cross_entropy_grad", cross_entropy_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -2,9 +2,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/graph/inplace_write.h"
-#include "ops/cpu/kernels.h"
+#include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -20,8 +20,6 @@ Around lines_of(const Call& c) {
   const Shape& shape = c.in[0].shape();
   return around(shape, shape.axis(c.attrs.integer("dim"), c.name()));
 }
-
-}  // namespace
 
 // Integers wrap around; float32 is multiplied in double.
 void cumprod(const Call& c, Tensors& out) {
@@ -73,6 +71,16 @@ void cumprod_grad(const Call& c, Tensors& out) {
       for (int64_t i = none + 1; i < a.size; ++i) to[at(i)] = T{0};
     });
   });
+}
+
+}  // namespace
+
+KernelTable cumulative_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"cumprod", cumprod},
+      {"cumprod_grad", cumprod_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -44,8 +44,6 @@ T floor_quotient(T a, T b) {
   return div - whole > T{0.5} ? whole + 1 : whole;
 }
 
-}  // namespace
-
 void floor_divide(const Call& c, Tensors& out) {
   quotient(
       c, out, [](auto a, auto b) { return floor_quotient(a, b); },
@@ -66,6 +64,17 @@ void remainder(const Call& c, Tensors& out) {
 void fmod(const Call& c, Tensors& out) {
   quotient(
       c, out, [](auto a, auto b) { return std::fmod(a, b); }, rest);
+}
+
+}  // namespace
+
+KernelTable division_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"floor_divide", floor_divide},
+      {"remainder", remainder},
+      {"fmod", fmod},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -2,10 +2,11 @@
 #include <cmath>
 
 #include "core/base/generator.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
+namespace {
 
 void dropout(const Call& c, Tensors& out) {
   const double p = c.attrs.number("p");
@@ -26,6 +27,15 @@ void dropout(const Call& c, Tensors& out) {
       });
     });
   });
+}
+
+}  // namespace
+
+KernelTable dropout_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"dropout", dropout},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

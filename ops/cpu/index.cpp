@@ -3,10 +3,10 @@
 
 #include <cstring>
 
-#include "core/graph/inplace_write.h"
-#include "ops/cpu/kernels.h"
+#include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/check.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -46,8 +46,6 @@ void for_each_indexed(const Call& c, const Shape& x, const Tensor& index, F f) {
   }
 }
 
-}  // namespace
-
 void embedding(const Call& c, Tensors& out) {
   const Tensor ids = c.in[0].contiguous_data(), weight = c.in[1].contiguous_data();
   const int64_t rows = weight.shape()[0];
@@ -59,11 +57,6 @@ void embedding(const Call& c, Tensors& out) {
       std::memcpy(out[0].bytes() + static_cast<size_t>(i) * bytes,
                   weight.bytes() + static_cast<size_t>(row) * bytes, bytes);
   }
-}
-
-void embedding_grad(const Call& c, Tensors& out) {
-  clear(out[0]);
-  embedding_grad_adding(c, out);
 }
 
 void embedding_grad_adding(const Call& c, Tensors& out) {
@@ -79,6 +72,11 @@ void embedding_grad_adding(const Call& c, Tensors& out) {
       for (int64_t j = 0; j < width; ++j) to[j] += from[j];
     }
   });
+}
+
+void embedding_grad(const Call& c, Tensors& out) {
+  clear(out[0]);
+  embedding_grad_adding(c, out);
 }
 
 void index_select(const Call& c, Tensors& out) {
@@ -182,6 +180,24 @@ void one_hot(const Call& c, Tensors& out) {
     check_index(c, id, classes);
     out[0].data<int64_t>()[i * classes + id] = 1;
   }
+}
+
+}  // namespace
+
+KernelTable index_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"embedding", embedding},
+      {"embedding_grad", embedding_grad, embedding_grad_adding},
+      {"index_select", index_select},
+      {"index_copy", index_copy},
+      {"index_add", index_add},
+      {"gather", gather},
+      {"scatter_add", scatter_add},
+      {"concat", concat},
+      {"pad", pad},
+      {"one_hot", one_hot},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/rows.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -138,11 +138,21 @@ void backward(const Call& c, Tensors& out) {
   });
 }
 
-}  // namespace
-
 void layer_norm(const Call& c, Tensors& out) { forward<true>(c, out); }
 void rms_norm(const Call& c, Tensors& out) { forward<false>(c, out); }
 void layer_norm_grad(const Call& c, Tensors& out) { backward<true>(c, out); }
 void rms_norm_grad(const Call& c, Tensors& out) { backward<false>(c, out); }
+
+}  // namespace
+
+KernelTable layer_norm_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"layer_norm", layer_norm},
+      {"rms_norm", rms_norm},
+      {"layer_norm_grad", layer_norm_grad},
+      {"rms_norm_grad", rms_norm_grad},
+  };
+  return kTable;
+}
 
 }  // namespace troupe::ops::cpu

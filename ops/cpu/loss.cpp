@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/check.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -27,8 +27,6 @@ int64_t for_each_target(const Call& c, const Shape& x, const Tensor& target, F f
     }
   return counted;
 }
-
-}  // namespace
 
 void nll_loss(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data(), target = c.in[1].contiguous_data();
@@ -66,6 +64,16 @@ void nll_loss_grad(const Call& c, Tensors& out) {
       to[at] = each ? -from[i] : static_cast<T>(-static_cast<double>(*from) / divisor);
     });
   });
+}
+
+}  // namespace
+
+KernelTable loss_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"nll_loss", nll_loss},
+      {"nll_loss_grad", nll_loss_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -4,8 +4,8 @@
 
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/gemm/packed_weights.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -157,8 +157,6 @@ void linear_with(const Call& c, const Tensor& bias_or_none, Tensors& out, Activa
   });
 }
 
-}  // namespace
-
 void matmul(const Call& c, Tensors& out) {
   if (out[0].dtype() == int64) return multiply_integers(c, out[0]);
   visit_floating(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c.in[0], c.in[1], out[0]); });
@@ -194,5 +192,16 @@ void linear(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Acti
 void linear_relu(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::relu); }
 void linear_gelu(const Call& c, Tensors& out) { linear_with(c, input(c, 2), out, Activation::gelu); }
 void linear_add(const Call& c, Tensors& out) { linear_with(c, input(c, 3), out, Activation::none, c.in[2]); }
+
+}  // namespace
+
+KernelTable matmul_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"matmul", matmul},           {"linear_weight_grad", linear_weight_grad, linear_weight_grad_adding},
+      {"linear", linear},           {"linear_relu", linear_relu},
+      {"linear_gelu", linear_gelu}, {"linear_add", linear_add},
+  };
+  return kTable;
+}
 
 }  // namespace troupe::ops::cpu

@@ -3,8 +3,8 @@
 #include <limits>
 #include <vector>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -54,8 +54,6 @@ void best_along(const Call& c, Tensors& out, F better) {
 constexpr auto kLarger = [](auto v, auto best) { return v > best; };
 constexpr auto kSmaller = [](auto v, auto best) { return v < best; };
 
-}  // namespace
-
 void max(const Call& c, Tensors& out) { best_of_all(c, out, kLarger); }
 void min(const Call& c, Tensors& out) { best_of_all(c, out, kSmaller); }
 void max_along(const Call& c, Tensors& out) { best_along(c, out, kLarger); }
@@ -79,6 +77,15 @@ void median(const Call& c, Tensors& out) {
       to = *middle;
     }
   });
+}
+
+}  // namespace
+
+KernelTable min_max_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"max", max}, {"min", min}, {"max_along", max_along}, {"min_along", min_along}, {"median", median},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

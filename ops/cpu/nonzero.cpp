@@ -1,10 +1,11 @@
 // Kernels of ops/pick.h.
 #include <algorithm>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
+namespace {
 
 void nonzero(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data();
@@ -24,6 +25,16 @@ void bincount(const Call& c, Tensors& out) {
   int64_t* counts = out[0].data<int64_t>();
   std::fill_n(counts, out[0].numel(), 0);
   for (const int64_t v : c.in[0].to_vector<int64_t>()) ++counts[v];
+}
+
+}  // namespace
+
+KernelTable nonzero_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"nonzero", nonzero},
+      {"bincount", bincount},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/window.h"
 
 namespace troupe::ops::cpu {
@@ -156,8 +156,6 @@ template <class T>
       });
 }
 
-}  // namespace
-
 void max_pool2d(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data();
   const Planes p(c, x, out[0]);
@@ -261,6 +259,16 @@ void avg_pool2d_grad(const Call& c, Tensors& out) {
       }
     });
   });
+}
+
+}  // namespace
+
+KernelTable pooling_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"max_pool2d", max_pool2d}, {"max_pool2d_grad", max_pool2d_grad}, {"max_pool2d_pick", max_pool2d_pick},
+      {"avg_pool2d", avg_pool2d}, {"avg_pool2d_grad", avg_pool2d_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -1,9 +1,9 @@
 // Kernels of ops/arithmetic.h: powers and angles.
 #include <cmath>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/binary.h"
 #include "ops/cpu/loops/math.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -16,8 +16,6 @@ int64_t power(int64_t base, int64_t exponent) {
     if (exponent & 1) result *= square;
   return static_cast<int64_t>(result);
 }
-
-}  // namespace
 
 void pow(const Call& c, Tensors& out) {
   if (out[0].dtype() == int64)
@@ -48,4 +46,15 @@ void pow_scalar(const Call& c, Tensors& out) {
 void atan2(const Call& c, Tensors& out) {
   floating2(c, out, [](auto y, auto x) { return std::atan2(y, x); });
 }
+}  // namespace
+
+KernelTable power_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"pow", pow},
+      {"pow_scalar", pow_scalar},
+      {"atan2", atan2},
+  };
+  return kTable;
+}
+
 }  // namespace troupe::ops::cpu

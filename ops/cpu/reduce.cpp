@@ -5,11 +5,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/cpu/loops/rows.h"
 #include "ops/dispatch/check.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -259,8 +259,6 @@ void rescue_norm(const Tensor& x, double& norm) {
   norm = largest * std::sqrt(sum);
 }
 
-}  // namespace
-
 void sum(const Call& c, Tensors& out) {
   const Rows r = rows_of(c);
   switch (c.in[0].dtype()) {
@@ -371,6 +369,17 @@ void cumsum(const Call& c, Tensors& out) {
         });
     }
   });
+}
+
+}  // namespace
+
+KernelTable reduce_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"sum", sum},       {"prod", prod},           {"mean", mean}, {"amax", amax},
+      {"amin", amin},     {"logsumexp", logsumexp}, {"var", var},   {"std", stddev},
+      {"argmax", argmax}, {"argmin", argmin},       {"norm", norm}, {"cumsum", cumsum},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/graph/inplace_write.h"
-#include "ops/cpu/kernels.h"
+#include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/cpu/loops/rows.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -137,8 +137,6 @@ template <class T>
   return sums.first;
 }
 
-}  // namespace
-
 void softmax(const Call& c, Tensors& out) {
   along<Needs{.top = true, .terms = true}, 1>(
       c, out[0], [](const auto& rows, auto* to, int64_t n) __attribute__((always_inline)) {
@@ -200,6 +198,18 @@ void log_softmax_grad(const Call& c, Tensors& out) {
       [](double sum) __attribute__((always_inline)) { return sum; },
       [](const auto& gy, auto, auto, auto sum)
           __attribute__((always_inline)) { return gy[0] - decay(gy[1]) * sum; });
+}
+
+}  // namespace
+
+KernelTable softmax_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"softmax", softmax},
+      {"log_softmax", log_softmax},
+      {"softmax_grad", softmax_grad},
+      {"log_softmax_grad", log_softmax_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -46,8 +46,6 @@ void order_lines(const Call& c, Tensors& out, Order order) {
   });
 }
 
-}  // namespace
-
 void sort(const Call& c, Tensors& out) {
   const bool descending = c.attrs.flag("descending");
   order_lines(c, out, [descending](auto& line) {
@@ -68,6 +66,16 @@ void topk(const Call& c, Tensors& out) {
       return a.place < b.place;
     });
   });
+}
+
+}  // namespace
+
+KernelTable sort_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"sort", sort},
+      {"topk", topk},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

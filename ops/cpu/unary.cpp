@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/graph/inplace_write.h"
-#include "ops/cpu/kernels.h"
+#include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -67,8 +67,6 @@ void rounded(const Call& c, Tensors& out, F f) {
   else
     floating1(c, out, f);
 }
-
-}  // namespace
 
 void neg(const Call& c, Tensors& out) {
   numeric1(
@@ -177,6 +175,19 @@ void clamp(const Call& c, Tensors& out) {
               return raised > h ? h : raised;
             });
       });
+}
+
+}  // namespace
+
+KernelTable unary_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"neg", neg},     {"abs", abs},   {"square", square}, {"sign", sign},
+      {"floor", floor}, {"ceil", ceil}, {"round", round},   {"trunc", trunc},
+      {"exp", exp},     {"log", log},   {"log1p", log1p},   {"expm1", expm1},
+      {"log2", log2},   {"sqrt", sqrt}, {"rsqrt", rsqrt},   {"reciprocal", reciprocal},
+      {"sin", sin},     {"cos", cos},   {"erf", erf},       {"clamp", clamp},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

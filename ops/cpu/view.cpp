@@ -1,10 +1,10 @@
 // Kernels of ops/view.h that copy.
 #include <cstring>
 
-#include "core/graph/inplace_write.h"
+#include "core/tensor/elements.h"
 #include "core/tensor/transposed_copy.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -26,8 +26,6 @@ void keep_triangle(const Call& c, Tensors& out, F kept) {
           to[at + i * columns + j] = kept(j - i, diagonal) ? in[at + i * columns + j] : T{0};
   });
 }
-
-}  // namespace
 
 void clone(const Call& c, Tensors& out) {
   visit_dtype(out[0].dtype(), [&](auto zero) {
@@ -79,6 +77,15 @@ void slice_grad(const Call& c, Tensors& out) {
   const int64_t offset = start * strides[dim];
   if (c.in[0].shape()[dim] > 1) strides[dim] *= c.attrs.integer("step");
   copy_elements(to.alias(c.in[0].shape(), strides, offset), c.in[0]);
+}
+
+}  // namespace
+
+KernelTable view_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"clone", clone}, {"flip", flip}, {"tril", tril}, {"triu", triu}, {"slice_grad", slice_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

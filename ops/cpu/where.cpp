@@ -1,8 +1,8 @@
 // Kernel of ops/arithmetic.h that selects.
 #include <bit>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -30,8 +30,6 @@ void pick_all(T* to, const bool* conditions, const T* yes, const T* no, int64_t 
     }
   });
 }
-
-}  // namespace
 
 void where(const Call& c, Tensors& out) {
   const Shape& shape = out[0].shape();
@@ -61,6 +59,15 @@ void where(const Call& c, Tensors& out) {
                          pick_all<false, false>(o, which, x, y, n);
                      });
   });
+}
+
+}  // namespace
+
+KernelTable where_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"where", where},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

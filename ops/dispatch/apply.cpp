@@ -7,6 +7,7 @@
 #include "core/graph/partial_node.h"
 #include "core/graph/saved_tensor.h"
 #include "ops/dispatch/anomaly.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/promote.h"
 #include "ops/dispatch/recorded.h"
@@ -97,7 +98,7 @@ class OpNode final : public PartialNode, public SavesTensors {
     if (!any) return Tensors(specs_.size());
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined() && !(op_.nondifferentiable >> i & 1))
-        grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype);
+        grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype, device_of(grads));
     const Few in = restore(in_, false), out = restore(out_, true);
     bool half = any_narrow(op_, grads);
     for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_all(op_);
@@ -138,6 +139,12 @@ class OpNode final : public PartialNode, public SavesTensors {
       return checked_gradient(call, where_ ? *where_ : "");
     call.sums = sums;
     return op_.gradient(call);
+  }
+
+  static Device device_of(std::span<const Tensor> grads) {
+    for (const Tensor& g : grads)
+      if (g.defined()) return g.device();
+    return {};
   }
 
   static bool reads(std::span<const Tensor> all, const Tensor& sum) {
@@ -208,10 +215,11 @@ void check_inputs(const Op& op, std::span<const Tensor> in) {
 
 void run_kernel(const Call& call, Tensors& out) {
   const Device device = call.in[0].device();
-  Kernel* kernel = device.is_cpu() ? call.op.cpu : call.op.cuda;
-  if (!kernel)
+  const KernelEntry* entry = find_kernels(call.op, device.kind);
+  if (!entry) [[unlikely]]
     throw_error(ErrorKind::unimplemented,
                 fmt::format("[{}] no kernel for device {}", call.op.name, device.str()));
+  Kernel* const kernel = entry->kernel;
   const Specs specs = call.op.shape(call);
   const bool narrow = any_narrow(call.op, call.in);
   out.reserve(specs.size());
@@ -292,8 +300,11 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
 }
 
 Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs) {
-  if (!sum.defined() || !op.cpu_adding || any_narrow(op, inputs)) return apply(op, inputs, std::move(attrs));
+  if (!sum.defined() || any_narrow(op, inputs)) return apply(op, inputs, std::move(attrs));
   check_inputs(op, inputs);
+  const KernelEntry* entry = find_kernels(op, sum.device().kind);
+  if (!entry || !entry->adding || inputs[0].device() != sum.device())
+    return apply(op, inputs, std::move(attrs));
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
   const Specs specs = op.shape(call);
@@ -301,8 +312,9 @@ Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor&
     throw_invalid(fmt::format("[{}] cannot add {} {} to {}", op.name, troupe::name(specs[0].dtype),
                               specs[0].shape.str(), sum.str()));
   Tensors out{sum};
-  for (size_t i = 1; i < specs.size(); ++i) out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype));
-  op.cpu_adding(call, out);
+  for (size_t i = 1; i < specs.size(); ++i)
+    out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype, sum.device()));
+  entry->adding(call, out);
   return out;
 }
 

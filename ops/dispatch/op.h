@@ -1,12 +1,14 @@
 // One operator = one record: its name, attributes, shape rule, kernels, gradient rule and sample inputs.
 #pragma once
 #include <array>
+#include <atomic>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/base/small_vector.h"
 #include "core/graph/node.h"
+#include "core/memory/backend.h"
 #include "core/tensor/tensor.h"
 #include "ops/dispatch/attrs.h"
 
@@ -48,6 +50,12 @@ struct Backward {
   /// while it is made, gives back this very tensor.
   Tensor sum(size_t i) const { return sums.empty() ? Tensor() : sums[i]; }
   const Shape& shape(size_t i) const { return in_specs[i].shape; }
+  /// Where the gradients are: of the first one that is defined.
+  Device device() const {
+    for (const Tensor& g : grads)
+      if (g.defined()) return g.device();
+    return {};
+  }
 };
 
 struct Sample {
@@ -78,7 +86,17 @@ using Composition = Tensors(const Call&);
 /// missing one means none; those with needs(i) false are ignored.
 using GradientRule = Tensors(const Backward&);
 
-/// A record. Exactly one of cpu (with shape), view and compose is set. Records are constants of the program.
+struct KernelEntry;
+
+/// What find_kernels() found, by kind of device. A copy has found nothing yet.
+struct FoundKernels {
+  mutable std::atomic<const KernelEntry*> on[kDeviceKinds] = {};
+  FoundKernels() = default;
+  FoundKernels(const FoundKernels&) {}
+};
+
+/// A record. Exactly one of shape (the kernels are in the tables of the devices,
+/// ops/dispatch/kernel_table.h), view and compose is set. Records are constants of the program.
 struct Op {
   const char* name;
   /// Names of the inputs, apart by spaces, as PyTorch has them: "input weight bias". Of any number of inputs
@@ -90,9 +108,6 @@ struct Op {
   int min_inputs = 1, max_inputs = 1;  ///< max_inputs -1: any number
   Attrs attrs = {};                    ///< names and defaults, in order
   ShapeRule* shape = nullptr;
-  Kernel* cpu = nullptr;
-  Kernel* cuda = nullptr;
-  Kernel* cpu_adding = nullptr;  ///< as cpu, but adds result 0 to what is there; see apply_adding()
   ViewRule* view = nullptr;
   Composition* compose = nullptr;
   uint32_t saves_inputs = 0, saves_outputs = 0;  ///< bit i: the gradient rule reads input i, result i
@@ -110,6 +125,7 @@ struct Op {
   Promotion promotes = Promotion::none;
   uint8_t promotes_from = 0;  ///< the first input that it is about
   std::vector<Sample> (*samples)() = nullptr;
+  FoundKernels kernels = {};
 };
 
 inline const char* Call::name() const { return op.name; }
@@ -122,8 +138,8 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs = {});
 Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs = {});
 
 /// As apply(), and records nothing, but adds result 0 to `sum`, where the operator has a kernel for that, and
-/// gives `sum` back in its place. `sum`: undefined (then this is apply()), or contiguous, on the CPU, with
-/// the shape and dtype of result 0, and not an input.
+/// gives `sum` back in its place. `sum`: undefined (then this is apply()), or contiguous, on the inputs'
+/// device, with the shape and dtype of result 0, and not an input.
 Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs = {});
 
 /// Every operator there is, in the order of ops/all.cpp.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor/elements.h"
+
 namespace troupe::ops {
 namespace {
 
@@ -45,9 +47,9 @@ Tensors promoted(const Op& op, std::span<const Tensor> in, const Attrs& attrs) {
   return out;
 }
 
-Tensor wrapped(const Scalar& number, DType dtype) {
-  Tensor t = Tensor::empty({}, dtype);
-  visit_dtype(dtype, [&](auto zero) { *t.data<decltype(zero)>() = number.to<decltype(zero)>(); });
+Tensor wrapped(const Scalar& number, DType dtype, Device device) {
+  Tensor t = Tensor::empty({}, dtype, device);
+  fill_elements(t, number);
   return t;
 }
 

@@ -38,6 +38,6 @@ inline bool may_differ(const Op& op, std::span<const Tensor> in) {
 Tensors promoted(const Op& op, std::span<const Tensor> in, const Attrs& attrs);
 
 /// 0-d, converted without a check of its range: what PyTorch makes of a number beside a tensor of that dtype.
-Tensor wrapped(const Scalar& number, DType dtype);
+Tensor wrapped(const Scalar& number, DType dtype, Device device);
 
 }  // namespace troupe::ops

@@ -3,23 +3,24 @@
 
     follow.py OUT
 
-A block marked ```cpp FILE goes before the end of the file's last namespace; in the list of operators, before its end.
+A block marked ```cpp FILE goes before the end of the file's last namespace, or before its table of kernels; a line of a
+list or of a table goes to its end.
 """
 import pathlib, re, sys
 
 root, out = pathlib.Path(__file__).resolve().parents[2], pathlib.Path(sys.argv[1])
-blocks = {}
+texts = {}
 for file, code in re.findall(r"```cpp (\S+)\n(.*?)```", (root / "docs/adding-an-op.md").read_text(), re.S):
-    blocks[file] = blocks.get(file, "") + code
-if not blocks:
-    sys.exit("docs/adding-an-op.md: no block is marked ```cpp FILE")
-for file, code in blocks.items():
-    text = (root / file).read_text()
-    end = "  };\n  return" if file == "ops/all.cpp" else "}  // namespace"
-    at = text.find(end) if file == "ops/all.cpp" else text.rfind(end)
+    text = texts.get(file) or (root / file).read_text()
+    line = code.startswith("      ")
+    end = "  };\n  return" if line else "}  // namespace\n\nKernelTable" if "\nKernelTable " in text else "}  // namespace"
+    at = text.rfind(end)
     if at < 0:
         sys.exit(f"docs/adding-an-op.md: {file} has no place for its block: {end!r} is missing")
-    text = text[:at] + code + ("" if file == "ops/all.cpp" else "\n") + text[at:]
+    texts[file] = text[:at] + code + ("" if line else "\n") + text[at:]
+if not texts:
+    sys.exit("docs/adding-an-op.md: no block is marked ```cpp FILE")
+for file, text in texts.items():
     path = out / file
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:

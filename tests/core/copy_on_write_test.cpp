@@ -1,5 +1,6 @@
 // Lazy copies: two tensors with one run of bytes until either is written to.
 #include "core/graph/copy_on_write.h"
+#include "core/tensor/elements.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/graph/inplace_write.h"
+#include "core/tensor/elements.h"
 #include "tests/support/error_of.h"
 
 namespace troupe {

@@ -161,7 +161,8 @@ TEST_CASE("sizes over the limits are refused before anything is allocated") {
   CHECK(contains(decode({(uint64_t{1} << 48) - 1}), "281474976710655 bytes"));
   CHECK(contains(decode({uint64_t{1} << 56}), "unknown device tag 0100"));
   CHECK(contains(decode({uint64_t{9} << 48}), "unknown device tag 0009"));
-  CHECK(contains(decode({encode_size(8, {Device::Kind::cuda, 1})}, ErrorKind::unimplemented), "on cuda:1"));
+  CHECK(contains(decode({encode_size(8, {Device::Kind{1}, 1})}, ErrorKind::unimplemented),
+                 "is on device kind 1:1"));
   const auto before = allocator_stats().in_use;
   FrameReader reader(limits);
   auto stream = std::vector<std::byte>();

@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "core/base/error.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
 #include "tests/support/skip.h"
@@ -127,13 +128,23 @@ TEST_CASE("every operator has a name of its own, one way to run and sample input
   for (const Op* op : ops::all_ops()) {
     INFO(op->name);
     CHECK(names.insert(op->name).second);
-    CHECK((op->cpu != nullptr) + (op->view != nullptr) + (op->compose != nullptr) == 1);
-    CHECK((op->shape != nullptr) == (op->cpu != nullptr));
+    CHECK((op->shape != nullptr) + (op->view != nullptr) + (op->compose != nullptr) == 1);
+    CHECK((op->shape != nullptr) == ops::has_kernel(*op, cpu));
     CHECK(ops::find_op(op->name) == op);
     REQUIRE(op->samples);
     CHECK(!op->samples().empty());
   }
   CHECK(ops::find_op("no_such_op") == nullptr);
+}
+
+TEST_CASE("every kernel of the CPU is that of one operator") {
+  std::set<std::string> names;
+  for (const ops::KernelTable table : ops::cpu_kernels())
+    for (const ops::KernelEntry& entry : table) {
+      INFO(entry.op);
+      CHECK(names.insert(entry.op).second);
+      CHECK(ops::find_op(entry.op));
+    }
 }
 
 TEST_CASE("results have the shape and dtype of the shape rule and are contiguous unless views") {
@@ -217,7 +228,7 @@ TEST_CASE("strided inputs give what contiguous ones give") {
 TEST_CASE("a kernel that adds leaves the sum of what was there and what it gives by itself") {
   int tried = 0;
   for_each_sample([&](const Op& op, const Sample& s) {
-    if (!op.cpu_adding) return;
+    if (const auto* entry = ops::find_kernels(op, Device::Kind::cpu); !entry || !entry->adding) return;
     ++tried;
     const Tensors alone = ops::apply(op, s.inputs, s.attrs);
     const Tensor before = weights_for(alone[0], 3), sum = before.clone_data();
@@ -252,31 +263,6 @@ TEST_CASE("broadcast inputs give what their copies give") {
       for (size_t k = 0; k < a.grads.size(); ++k)
         CHECK(difference(b.grads[k], a.grads[k], 1e-13, 1e-13) == "");
     }
-  });
-}
-
-// Whatever has a kernel for the device is held against the CPU's.
-TEST_CASE("a CUDA device gives what the CPU gives") {
-  const Device device{Device::Kind::cuda, 0};
-  try {
-    Tensor::empty({1}, float32, device);
-  } catch (const Error& e) {
-    REQUIRE(e.kind() == ErrorKind::unimplemented);
-    testing::skip_test(e.message());
-    return;
-  }
-  const auto moved = [](const Tensor& t, Device to) {
-    const Tensor copy = Tensor::empty(t.shape(), t.dtype(), to);
-    copy.copy_(t);
-    return copy;
-  };
-  for_each_sample([&](const Op& op, const Sample& s) {
-    if (!op.cuda) return;
-    Tensors there;
-    for (const Tensor& t : s.inputs) there.push_back(moved(t, device));
-    const Tensors a = ops::apply(op, s.inputs, s.attrs), b = ops::apply(op, there, s.attrs);
-    REQUIRE(a.size() == b.size());
-    for (size_t i = 0; i < a.size(); ++i) CHECK(difference(moved(b[i], cpu), a[i], 1e-10, 1e-12) == "");
   });
 }
 

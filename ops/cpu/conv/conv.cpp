@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::cpu {
 namespace {
@@ -24,8 +24,6 @@ template <class T>
 void clear(const Tensor& t) {
   std::fill_n(t.data<T>(), t.numel(), T{0});
 }
-
-}  // namespace
 
 void conv2d(const Call& c, Tensors& out) {
   const Convolution v = conv2d_sizes(c);
@@ -63,6 +61,17 @@ void conv2d_weight_grad(const Call& c, Tensors& out) {
     for (int64_t i = 0; i < v.n * v.outputs; ++i)
       for (int64_t j = 0; j < v.out_plane(); ++j) bias[i % v.outputs] += *from++;
   });
+}
+
+}  // namespace
+
+KernelTable conv_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"conv2d", conv2d},
+      {"conv2d_input_grad", conv2d_input_grad},
+      {"conv2d_weight_grad", conv2d_weight_grad},
+  };
+  return kTable;
 }
 
 }  // namespace troupe::ops::cpu

@@ -1,0 +1,86 @@
+// What a kind of device offers to storages and tensors. docs/adding-a-device.md says how one is added.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/memory/device.h"
+
+namespace troupe {
+
+class Scalar;
+class Tensor;
+
+/// Numbers an order of work on a device; 0 is the default one.
+using StreamId = uint8_t;
+
+/// What an allocator holds, in bytes, for metrics and tests.
+struct AllocatorStats {
+  size_t in_use = 0;                ///< handed out now
+  size_t cached = 0;                ///< kept for reuse
+  size_t borrowed = 0;              ///< of other processes (Storage::borrow), beside in_use
+  uint64_t system_allocations = 0;  ///< times that the system was asked
+};
+
+/// Which sides of a copy are the host's memory.
+enum class CopyWay : uint8_t { within, from_host, to_host };
+
+/// A kind of device. All functions may be called from any thread. Errors name the device.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// "cuda": what stands before the colon in the names of its devices.
+  virtual const char* name() const = 0;
+  /// How many devices there are; 0 where the program was built with the kind and the machine has none.
+  virtual int devices() const = 0;
+  /// One line about a device, for error texts and logs: "NVIDIA H100, 80 GiB".
+  virtual std::string describe(Device device) const = 0;
+
+  /// Uninitialized bytes (maybe 0), 64-byte aligned. Throws std::bad_alloc. What is freed is reused by later
+  /// work of the same stream only.
+  virtual void* allocate(size_t bytes, Device device, StreamId stream) = 0;
+  virtual void free(void* data, size_t bytes, Device device, StreamId stream) noexcept = 0;
+  /// Copies bytes that do not overlap. to_host waits until they have arrived.
+  virtual void copy(void* to, const void* from, size_t bytes, CopyWay way, Device device,
+                    StreamId stream) = 0;
+  /// Between two devices of this kind; by way of the host unless the kind has a shorter one.
+  virtual void copy_peer(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
+  virtual void fill(void* to, int byte, size_t bytes, Device device, StreamId stream) = 0;
+  /// Waits until the work of a stream is done.
+  virtual void synchronize(Device, StreamId) {}
+  /// The stream that the calling thread works on.
+  virtual StreamId current_stream(Device) const { return 0; }
+
+  /// Copies elements of one shape: any strides, any dtypes (converted), any overlap. Both on one device.
+  virtual void copy_elements(const Tensor& to, const Tensor& from) = 0;
+  virtual void fill_elements(const Tensor& to, const Scalar& value) = 0;
+  /// out = a + b, of one shape and dtype. `out` is contiguous, or it is `a`: an element that it has several
+  /// times is then added to as often.
+  virtual void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
+
+  virtual AllocatorStats stats(Device) const { return {}; }
+  virtual void release_cached(Device) {}
+};
+
+inline constexpr int kDeviceKinds = 8;
+
+/// Makes a kind known to the program, once, before its first tensor. `backend` is never destroyed.
+void set_backend(Device::Kind kind, Backend& backend);
+/// `unimplemented`, naming the device, if the program was not built with its kind.
+Backend& backend_of(Device device);
+/// Whether it was, and the machine has that device.
+bool has_device(Device device);
+/// All devices that there are, the CPU first.
+std::vector<Device> all_devices();
+
+/// The CPU as one of them (core/tensor/cpu_backend.cpp).
+Backend& cpu_backend();
+
+AllocatorStats allocator_stats(Device device = cpu);
+/// Gives the cached blocks back to the system. On the CPU the small ones stay that other threads keep for
+/// themselves (less than 1 MiB each).
+void release_cached_memory(Device device = cpu);
+
+}  // namespace troupe

@@ -1,0 +1,27 @@
+// Which kernel an operator has on which kind of device.
+#pragma once
+#include <span>
+
+#include "ops/dispatch/op.h"
+
+namespace troupe::ops {
+
+/// What a device's folder has for one operator.
+struct KernelEntry {
+  const char* op;  ///< the operator's name
+  Kernel* kernel;
+  Kernel* adding = nullptr;  ///< as kernel, but adds result 0 to what is there; see apply_adding()
+};
+using KernelTable = std::span<const KernelEntry>;
+
+/// Says what a kind of device has, once, before its first operator. The tables are constants of the program.
+void set_kernels(Device::Kind kind, std::span<const KernelTable> tables);
+
+/// What there is for an operator; null: nothing.
+const KernelEntry* find_kernels(const Op& op, Device::Kind kind);
+inline bool has_kernel(const Op& op, Device device) { return find_kernels(op, device.kind); }
+
+/// Those of the CPU (ops/cpu/table.cpp).
+std::span<const KernelTable> cpu_kernels();
+
+}  // namespace troupe::ops
