@@ -38,7 +38,7 @@ std::vector<Start> starts(const std::string& part, bool quick) {
   return all;
 }
 
-std::string quoted(const std::filesystem::path& path) {
+std::string in_quotes(const std::filesystem::path& path) {
   std::string out = "'";
   for (char c : path.string()) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
@@ -47,9 +47,9 @@ std::string quoted(const std::filesystem::path& path) {
 /// Runs a cluster to its end; gives each line of its output, as it comes.
 void run(const bench::Bench& bench, const Start& start, const std::function<void(const std::string&)>& take) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command =
-      fmt::format("{} run -n {} {} --part {}{}{}", quoted(self.parent_path() / "troupe"), start.processes,
-                  quoted(self), start.part, bench.quick() ? " --quick" : "", bench.least() ? " --least" : "");
+  const std::string command = fmt::format(
+      "{} run -n {} {} --part {}{}{}", in_quotes(self.parent_path() / "troupe"), start.processes,
+      in_quotes(self), start.part, bench.quick() ? " --quick" : "", bench.least() ? " --least" : "");
   FILE* output = popen(command.c_str(), "r");
   if (!output) throw_error(ErrorKind::failed, "[bench] cannot start " + command);
   std::string line;

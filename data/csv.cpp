@@ -41,13 +41,13 @@ bool number(std::string_view text, T& value) {
   return error == std::errc() && stop == end;
 }
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   return "\"" + text.substr(0, 40) + (text.size() > 40 ? "..." : "") + "\"";
 }
 
 std::string list(const std::vector<std::string>& names) {
   std::string out;
-  for (size_t i = 0; i < names.size() && i < 20; ++i) out += (i ? ", " : "") + quoted(names[i]);
+  for (size_t i = 0; i < names.size() && i < 20; ++i) out += (i ? ", " : "") + in_quotes(names[i]);
   return out + (names.size() > 20 ? ", ..." : "");
 }
 
@@ -72,15 +72,15 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
   }
   const auto refuse_twice = [&](int64_t first, int64_t second) {
     records_.fail("columns " + std::to_string(first + 1) + " and " + std::to_string(second + 1) +
-                  " are both called " + quoted(header_[static_cast<size_t>(first)]) +
+                  " are both called " + in_quotes(header_[static_cast<size_t>(first)]) +
                   ": give them different names, or name other columns in CsvOptions::columns");
   };
   const auto find = [&](const std::string& name) {
     const auto at = std::find(header_.begin(), header_.end(), name);
     if (at == header_.end()) {
       const std::string near = nearest(name, header_);
-      records_.fail("no column " + quoted(name) +
-                    (near.empty() ? "" : ", did you mean " + quoted(near) + "?") +
+      records_.fail("no column " + in_quotes(name) +
+                    (near.empty() ? "" : ", did you mean " + in_quotes(near) + "?") +
                     " It has: " + list(header_));
     }
     const auto second = std::find(at + 1, header_.end(), name);
@@ -91,7 +91,7 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
   for (const std::string& name : options_.columns) {
     columns_.push_back(find(name));
     if (std::find(columns_.begin(), columns_.end() - 1, columns_.back()) != columns_.end() - 1)
-      throw_invalid("[csv] " + path + ": CsvOptions::columns names " + quoted(name) + " twice");
+      throw_invalid("[csv] " + path + ": CsvOptions::columns names " + in_quotes(name) + " twice");
   }
   if (options_.columns.empty()) {
     std::map<std::string_view, size_t> first;
@@ -108,7 +108,7 @@ bool CsvReader::next_record() {
   if (!std::exchange(pending_, false) && !records_.next(fields_)) return false;
   if (fields_.size() != header_.size())
     records_.fail(std::to_string(fields_.size()) + " fields, expected " + std::to_string(header_.size()) +
-                  " as in the first record; the first is " + quoted(fields_[0]));
+                  " as in the first record; the first is " + in_quotes(fields_[0]));
   return true;
 }
 
@@ -127,14 +127,14 @@ int64_t CsvReader::label() const {
   if (!classes.empty()) {
     const auto at = std::find(classes.begin(), classes.end(), trimmed(text));
     if (at == classes.end())
-      records_.fail(column_text(label_) + ": unknown label " + quoted(text) + ", expected one of " +
+      records_.fail(column_text(label_) + ": unknown label " + in_quotes(text) + ", expected one of " +
                     list(classes));
     return at - classes.begin();
   }
   int64_t value;
   if (!number(text, value) || value < 0)
     records_.fail(
-        column_text(label_) + ": the label " + quoted(text) +
+        column_text(label_) + ": the label " + in_quotes(text) +
         " is no whole number from 0; for texts, set CsvOptions::classes (csv_classes collects them)");
   return value;
 }
@@ -150,19 +150,19 @@ CsvTable CsvReader::read_as(int64_t rows) {
     if (label_ < header_.size()) {
       skip = is_missing(fields_[label_]);
       if (skip && options_.missing != Missing::skip_row)
-        records_.fail(column_text(label_) + ": the label is missing (" + quoted(fields_[label_]) + ")");
+        records_.fail(column_text(label_) + ": the label is missing (" + in_quotes(fields_[label_]) + ")");
     }
     for (size_t i = 0; i < columns_.size() && !skip; ++i) {
       const std::string& text = fields_[columns_[i]];
       T value{};
       if (is_missing(text)) {
         if (options_.missing == Missing::refuse)
-          records_.fail(column_text(columns_[i]) + ": the value is missing (" + quoted(text) +
+          records_.fail(column_text(columns_[i]) + ": the value is missing (" + in_quotes(text) +
                         "); CsvOptions::missing says what to do then");
         skip = options_.missing == Missing::skip_row;
         if (!skip) value = static_cast<T>(options_.fill);
       } else if (!number(text, value)) {
-        records_.fail(column_text(columns_[i]) + ": " + quoted(text) + " is no " +
+        records_.fail(column_text(columns_[i]) + ": " + in_quotes(text) + " is no " +
                       (std::is_integral_v<T> ? "whole number" : "finite number") + " that fits " +
                       std::string(name(dtype_of<T>)));
       }

@@ -10,7 +10,7 @@
 namespace troupe::script {
 namespace {
 
-std::string quoted(std::string_view text) { return fmt::format("{:?}", text); }
+std::string in_quotes(std::string_view text) { return fmt::format("{:?}", text); }
 
 // The arguments in the order of the parameters; what is missing at the end is left to the callee's defaults.
 ValueList arranged(const Entry& entry, ValueList positional, ValueMap named) {
@@ -50,7 +50,7 @@ const TypeReport& Session::type(WorkerId of, const std::string& name) {
   for (const TypeReport& t : all)
     if (t.name.ends_with("::" + name)) {
       if (found)
-        throw_invalid(fmt::format("[spawn] {} may be {} or {}: write the one that is meant", quoted(name),
+        throw_invalid(fmt::format("[spawn] {} may be {} or {}: write the one that is meant", in_quotes(name),
                                   found->name, t.name));
       found = &t;
     }
@@ -59,9 +59,9 @@ const TypeReport& Session::type(WorkerId of, const std::string& name) {
   for (const TypeReport& t : all) names.push_back(t.name);
   const std::string near = nearest(name, names);
   throw_invalid(fmt::format("[spawn] {} has no actor type {}; {}", worker().members().name_of(of),
-                            quoted(name),
+                            in_quotes(name),
                             near.empty() ? fmt::format("it has: {}", fmt::join(names, ", "))
-                                         : "did you mean " + quoted(near) + "?"));
+                                         : "did you mean " + in_quotes(near) + "?"));
 }
 
 std::vector<Entry> Session::methods(const AnyRef& actor) {

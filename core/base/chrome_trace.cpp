@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\')
@@ -22,7 +22,7 @@ std::string quoted(const std::string& text) {
 
 // JSON knows no infinity and no NaN.
 std::string json(const TraceJson::Field& field) {
-  if (const auto* text = std::get_if<std::string>(&field)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&field)) return in_quotes(*text);
   if (const auto* whole = std::get_if<int64_t>(&field)) return std::to_string(*whole);
   const double value = std::get<double>(field);
   return std::isfinite(value) ? fmt::format("{:.3f}", value) : "null";
@@ -31,7 +31,7 @@ std::string json(const TraceJson::Field& field) {
 std::string json(const TraceJson::Fields& fields) {
   std::string out;
   for (const auto& [name, value] : fields)
-    out += (out.empty() ? "" : ", ") + quoted(name) + ": " + json(value);
+    out += (out.empty() ? "" : ", ") + in_quotes(name) + ": " + json(value);
   return out;
 }
 
@@ -40,7 +40,7 @@ std::string json(const TraceJson::Fields& fields) {
 void TraceJson::add(const char* phase, const std::string& name, Place at, const Fields& more,
                     const Fields& about) {
   events_ += fmt::format("{}\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}",
-                         events_.empty() ? "" : ",", phase, quoted(name), at.process, at.row);
+                         events_.empty() ? "" : ",", phase, in_quotes(name), at.process, at.row);
   if (!more.empty()) events_ += ", " + json(more);
   if (!about.empty()) events_ += ", \"args\": {" + json(about) + "}";
   events_ += "}";

@@ -1,0 +1,121 @@
+// Every operator on the null device: values, gradients and second gradients have the bits of the CPU.
+#include <catch2/catch.hpp>
+
+#include "autograd/engine.h"
+#include "ops/dispatch/kernel_table.h"
+#include "ops/ops.h"
+#include "tests/support/error_of.h"
+#include "tests/support/null_device.h"
+
+namespace troupe {
+namespace {
+
+using ops::Op, ops::Sample;
+using testing::null0, testing::null1;
+
+struct Result {
+  Tensors outputs, grads, seconds;
+};
+
+Tensor weights_for(const Tensor& t, uint64_t seed) {
+  Generator g(seed);
+  return ops::to(ops::rand(t.shape(), g, float64), t.dtype()).data_on(t.device());
+}
+
+Tensors defined_gradients(const Tensors& outputs, const Tensors& leaves, uint64_t seed) {
+  Tensors roots, weights;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].defined() && outputs[i].requires_grad()) {
+      roots.push_back(outputs[i]);
+      weights.push_back(weights_for(outputs[i], seed + i));
+    }
+  if (roots.empty() || leaves.empty()) return {};
+  return autograd::grad(roots, leaves, weights, {.create_graph = true});
+}
+
+// Two passes; `seen`: what is done to each leaf first.
+template <class F>
+Result run(const Op& op, const Sample& s, Device device, F seen) {
+  Tensors in, wanted;
+  for (const Tensor& t : s.inputs) {
+    in.push_back(seen(t).data_on(device).detach());
+    if (is_floating(t.dtype())) {
+      in.back().set_requires_grad();
+      wanted.push_back(in.back());
+    }
+  }
+  Result r;
+  r.outputs = ops::apply(op, in, s.attrs);
+  r.grads = defined_gradients(r.outputs, wanted, 1);
+  r.seconds = defined_gradients(r.grads, wanted, 100);
+  return r;
+}
+
+std::string compared(const Tensors& got, const Tensors& wanted) {
+  if (got.size() != wanted.size()) return "another number of tensors";
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i].defined() && got[i].device() != null0) return got[i].str() + " is not on null:0";
+    if (!bit_equal(got[i], wanted[i])) return "tensor " + std::to_string(i) + " differs";
+  }
+  return "";
+}
+
+template <class F>
+void sweep(F seen) {
+  testing::install_null_device();
+  for (const Op* op : ops::all_ops()) {
+    const auto samples = op->samples();
+    for (size_t i = 0; i < samples.size(); ++i) {
+      INFO(op->name << ", sample " << i);
+      std::string failed;
+      try {
+        const Result wanted = run(*op, samples[i], Device(), seen), got = run(*op, samples[i], null0, seen);
+        failed = compared(got.outputs, wanted.outputs);
+        if (failed.empty()) failed = compared(got.grads, wanted.grads);
+        if (failed.empty()) failed = compared(got.seconds, wanted.seconds);
+      } catch (const Error& e) {
+        failed = e.what();
+      }
+      CHECK(failed == "");
+    }
+  }
+}
+
+TEST_CASE("every operator gives on the null device the bits of the CPU, with both derivatives") {
+  const size_t before = testing::null_bytes_in_use();
+  sweep([](const Tensor& t) { return t; });
+  CHECK(testing::null_bytes_in_use() == before);
+}
+
+TEST_CASE("so it does in bfloat16") {
+  sweep([](const Tensor& t) { return is_floating(t.dtype()) ? ops::to(t, bfloat16) : t; });
+}
+
+TEST_CASE("errors of devices name them") {
+  testing::install_null_device();
+  const Tensor here = Tensor::of<float>({1, 2}), there = here.data_on(null0), other = here.data_on(null1);
+  CHECK(testing::text_of([&] { ops::add(there, here); }) ==
+        "[add] inputs are on different devices: null:0 and cpu");
+  CHECK(testing::text_of([&] { ops::add(there, other); }) ==
+        "[add] inputs are on different devices: null:0 and null:1");
+  CHECK(testing::text_of([&] { there.data<float>(); }) ==
+        "[tensor] float32 [2] on null:0 has no elements that the host can read: copy it with .to(cpu)");
+  CHECK(testing::text_of([&] { there.bytes(); }) ==
+        "[tensor] float32 [2] on null:0 has no elements that the host can read: copy it with .to(cpu)");
+  CHECK(testing::text_of([] { Device("null:2"); }) ==
+        "[device] there is no null:2: this machine has 2 devices of the kind null");
+  CHECK(testing::text_of([] { Device("nul"); }) ==
+        "[device] 'nul': this program was built for cpu, null only");
+  CHECK(testing::text_of([] { Device("null:"); }) ==
+        "[device] 'null:' names no device; write for example cpu or cuda:0");
+  CHECK(testing::text_of([] { Tensor::zeros({1}, float32, Device(Device::Kind{6})); }) ==
+        "[device] no backend for device kind 6:0: this program was built for cpu, null only");
+  CHECK(there.str() == "float32 [2] on null:0");
+  CHECK(there.to_vector<float>() == std::vector<float>{1, 2});
+  CHECK(ops::sum(there).item() == 3);
+  CHECK(bit_equal(there, here));
+  CHECK(bit_equal(other.data_on(null0), here));
+}
+
+}  // namespace
+}  // namespace troupe
