@@ -66,7 +66,7 @@ Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads,
       if (root.numel() != 1)
         throw_invalid(subject(part, i, roots.size()) + " has shape " + root.shape().str() +
                       ": give its gradient, or reduce it to one element first");
-      out.push_back(Tensor::full(root.shape(), 1, root.dtype()));
+      out.push_back(Tensor::full(root.shape(), 1, root.dtype(), root.device()));
       continue;
     }
     const Tensor& grad = grads[i];

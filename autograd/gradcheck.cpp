@@ -81,7 +81,7 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
       throw_invalid("[gradcheck] the result (" + result.str() +
                     ") has no history: it depends on no checked input");
     weight = weights(result.shape());
-    Tensor seed = Tensor::empty(result.shape(), result.dtype());
+    Tensor seed = Tensor::empty(result.shape(), result.dtype(), result.device());
     copy_elements(seed, weight);
     Tensors wanted;
     for (size_t i : checked) wanted.push_back(at[i]);
@@ -138,7 +138,7 @@ GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, 
     if (!result.defined() || !result.requires_grad())
       throw_invalid("[gradgradcheck] the result (" + result.str() +
                     ") has no history: it depends on no checked input");
-    Tensor seed = Tensor::empty(result.shape(), result.dtype());
+    Tensor seed = Tensor::empty(result.shape(), result.dtype(), result.device());
     copy_elements(seed, weights(result.shape()));
     const Tensors first = grad({result}, wanted, {seed}, {.create_graph = true});
     Tensor sum = Tensor::scalar(0, float64);

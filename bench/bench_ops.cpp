@@ -33,8 +33,8 @@ double add_limit(const bench::Bench& bench, const Tensor& a, const Tensor& b) {
   const auto write = [=]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < n; ++i) to[i] = Vector{} + 1;
   };
-  return bench.median_us([&] { ops::cpu::vectorized(read); }, 200) +
-         bench.median_us([&] { ops::cpu::vectorized(write); }, 200);
+  return bench.median_us([&] { ops::on_cpu::vectorized(read); }, 200) +
+         bench.median_us([&] { ops::on_cpu::vectorized(write); }, 200);
 }
 
 void run(const bench::Bench& bench) {

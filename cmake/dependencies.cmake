@@ -30,6 +30,13 @@ if(TROUPE_REPL)
   if(NOT LUA_FOUND OR NOT LIBEDIT_FOUND)
     set(TROUPE_REPL OFF)
     message(STATUS "Troupe: no shell (troupe repl): Debian's liblua5.4-dev and libedit-dev are missing")
+  else()
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_LIBRARIES PkgConfig::LUA)
+    check_cxx_source_compiles("#include <lua.h>
+                               #include <lauxlib.h>
+                               int main() { return luaL_newstate() == nullptr; }" TROUPE_LUA_HAS_CXX_NAMES)
+    unset(CMAKE_REQUIRED_LIBRARIES)
   endif()
 endif()
 

@@ -44,7 +44,7 @@ Tensor EmbeddingBag::forward(const Tensor& ids) {
         fmt::format("[embedding_bag] got {}, expected ids [bags, n], or ids [n] with offsets", ids.str()));
   const Tensor offsets = Tensor::empty({ids.size(0)}, int64);
   for (int64_t i = 0; i < ids.size(0); ++i) offsets.data<int64_t>()[i] = i * ids.size(1);
-  return ops::embedding_bag(ops::reshape(ids, {ids.numel()}), weight, offsets, mode_);
+  return ops::embedding_bag(ops::reshape(ids, {ids.numel()}), weight, offsets.data_on(ids.device()), mode_);
 }
 
 Tensor EmbeddingBag::operator()(const Tensor& ids, const Tensor& offsets) {

@@ -73,11 +73,11 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
 // By a batch of that mean, whose unbiased variance is by * var.
 void BatchNorm2d::move(const Tensor& mean, const Tensor& var, double by) {
   NoGradGuard off;
-  const double batches = num_batches_tracked.item() + 1, share = momentum_.value_or(1 / batches);
+  num_batches_tracked.add_(1);
+  const double share = momentum_ ? *momentum_ : 1 / num_batches_tracked.item();
   ops::lerp_(running_mean, mean, share);
   ops::mul_(running_var, 1 - share);
   ops::add_(running_var, var, share * by);
-  num_batches_tracked.fill_(batches);
 }
 
 // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"

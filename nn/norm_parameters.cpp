@@ -21,11 +21,11 @@ double checked_eps(const char* layer, double eps) {
 }
 
 Tensor scale_or_ones(const Tensor& weight, const Shape& shape, const Tensor& x) {
-  return weight.defined() ? weight : Tensor::full(shape, 1, x.dtype());
+  return weight.defined() ? weight : Tensor::full(shape, 1, x.dtype(), x.device());
 }
 
 Tensor shift_or_zeros(const Tensor& bias, const Shape& shape, const Tensor& x) {
-  return bias.defined() ? bias : Tensor::zeros(shape, x.dtype());
+  return bias.defined() ? bias : Tensor::zeros(shape, x.dtype(), x.device());
 }
 
 void reset_affine(const Tensor& weight, const Tensor& bias) {

@@ -64,10 +64,10 @@ Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
     const ops::PackedWeights::Use use(packed);
     Cell cell = cells[static_cast<size_t>(k)];
     for (Tensor* b : {&cell.b_ih, &cell.b_hh})  // cells have both
-      if (!b->defined()) *b = Tensor::zeros({cell.w_hh.size(0)}, cell.w_hh.dtype());
+      if (!b->defined()) *b = Tensor::zeros({cell.w_hh.size(0)}, cell.w_hh.dtype(), cell.w_hh.device());
     Tensors state;
     for (int64_t s = 0; s < states_; ++s)
-      state.push_back(states.empty() ? Tensor::zeros({steps.size(1), hidden_}, x.dtype())
+      state.push_back(states.empty() ? Tensor::zeros({steps.size(1), hidden_}, x.dtype(), x.device())
                                      : at(states[static_cast<size_t>(s)], k));
     for (Tensor& y : row) {
       state = step(cell, y, state);

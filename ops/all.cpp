@@ -169,6 +169,7 @@ std::span<const Op* const> all_ops() {
       &kUnsqueeze,
       &kClone,
       &kTo,
+      &kToDevice,
       &kFlip,
       &kTril,
       &kTriu,

@@ -7,7 +7,7 @@ namespace troupe::ops {
 
 void check_environment() {
   (void)num_threads();
-  (void)cpu::has_gemm_amx();
+  (void)on_cpu::has_gemm_amx();
 }
 
 }  // namespace troupe::ops

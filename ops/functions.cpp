@@ -51,8 +51,12 @@ void add_geometry(Table& t) {
   add(
       t, "view", [](Tensor x, Shape shape) { return view(x, listed(shape)); }, {{"input"}, {"shape"}},
       "The elements in another shape, without a copy.");
-  add(t, "to", &to, {{"input"}, {"dtype"}},
+  add(t, "to", static_cast<Tensor (*)(const Tensor&, DType)>(&to), {{"input"}, {"dtype"}},
       "The elements as another dtype; a tensor that has it already as it is.");
+  add(
+      t, "to_device", [](Tensor x, std::string device) { return to(x, Device(device)); },
+      {{"input"}, {"device"}},
+      "The elements on a device (\"cpu\", \"cuda:0\"); a tensor that is there already as it is.");
   add(t, "flatten", &flatten, {{"input"}, with("start_dim", 0), with("end_dim", -1)},
       "Dimensions start_dim to end_dim in one.");
   add(t, "select", &select, {{"input"}, {"dim"}, {"index"}},

@@ -10,7 +10,7 @@
 #include "core/tensor/elements.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/cpu/inplace.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/recorded.h"
 #include "ops/logic.h"
 #include "ops/unary.h"
@@ -18,6 +18,12 @@
 
 namespace troupe::ops {
 namespace {
+
+// Updates: the result is the tensor that is written.
+constexpr auto update_op = [](const char* name) { return Op{.name = name}; };
+const Op kAddInto = update_op("add_"), kAffine = update_op("affine_"), kAddcmul = update_op("addcmul_"),
+         kAddcdiv = update_op("addcdiv_"), kLerp = update_op("lerp_"), kMaximumInto = update_op("maximum_"),
+         kSqrtInto = update_op("sqrt_");
 
 // Whether a step's gradient rule may read what the tensor was before the write.
 enum class Old { forgotten, read };
@@ -70,7 +76,7 @@ void update(const char* name, const Tensor& a, std::initializer_list<const Tenso
 
 // Whether a kernel may write to `a` while it reads the others.
 bool alike(const Tensor& a, std::initializer_list<const Tensor*> others) {
-  if (!is_floating(a.dtype()) || !a.device().is_cpu()) return false;
+  if (!is_floating(a.dtype())) return false;
   for (const Tensor* t : others) {
     if (t->dtype() != a.dtype() || t->shape() != a.shape() || t->device() != a.device()) return false;
     if (t->storage() == a.storage() &&
@@ -80,13 +86,16 @@ bool alike(const Tensor& a, std::initializer_list<const Tensor*> others) {
   return true;
 }
 
-// The same, by `kernel` where nothing is recorded and the tensors are alike.
-template <class Kernel, class F>
+// The same, by the kernel of `op` where nothing is recorded, the tensors are alike and their device has it.
+template <class F>
 void update(const char* name, const Tensor& a, std::initializer_list<const Tensor*> others, Old old,
-            Kernel&& kernel, F&& f) {
-  if (begin_recorded_write(a, name, others) || !alike(a, others))
+            const Op& op, Attrs attrs, F&& f) {
+  if (begin_recorded_write(a, name, others) || !alike(a, others) || !has_kernel(op, a.device()))
     return update(name, a, others, old, std::forward<F>(f));
-  kernel();
+  SmallVector<Tensor, 2> in;
+  for (const Tensor* t : others) in.push_back(*t);
+  Tensors out{a};
+  apply_into(op, in, out, attrs);
   a.bump_version(name);
 }
 
@@ -135,32 +144,27 @@ void fill_(const Tensor& a, const Tensor& value) {
 }
 
 void add_(const Tensor& a, const Tensor& b, Scalar alpha) {
-  update(
-      "add_", a, {&b}, Old::forgotten, [&] { cpu::add_(a, b, alpha.to<double>()); },
-      [&](const Tensor& x) { return add(x, is_one(alpha) ? b : mul(b, alpha)); });
+  update("add_", a, {&b}, Old::forgotten, kAddInto, {{"alpha", alpha.to<double>()}},
+         [&](const Tensor& x) { return add(x, is_one(alpha) ? b : mul(b, alpha)); });
 }
 void add_(const Tensor& a, Scalar s) {
-  update(
-      "add_", a, {}, Old::forgotten, [&] { cpu::affine_(a, 1, s.to<double>()); },
-      [&](const Tensor& x) { return add(x, s); });
+  update("add_", a, {}, Old::forgotten, kAffine, {{"scale", 1.0}, {"shift", s.to<double>()}},
+         [&](const Tensor& x) { return add(x, s); });
 }
 void sub_(const Tensor& a, const Tensor& b, Scalar alpha) {
-  update(
-      "sub_", a, {&b}, Old::forgotten, [&] { cpu::add_(a, b, -alpha.to<double>()); },
-      [&](const Tensor& x) { return sub(x, is_one(alpha) ? b : mul(b, alpha)); });
+  update("sub_", a, {&b}, Old::forgotten, kAddInto, {{"alpha", -alpha.to<double>()}},
+         [&](const Tensor& x) { return sub(x, is_one(alpha) ? b : mul(b, alpha)); });
 }
 void sub_(const Tensor& a, Scalar s) {
-  update(
-      "sub_", a, {}, Old::forgotten, [&] { cpu::affine_(a, 1, -s.to<double>()); },
-      [&](const Tensor& x) { return sub(x, s); });
+  update("sub_", a, {}, Old::forgotten, kAffine, {{"scale", 1.0}, {"shift", -s.to<double>()}},
+         [&](const Tensor& x) { return sub(x, s); });
 }
 void mul_(const Tensor& a, const Tensor& b) {
   update("mul_", a, {&b}, read_for(b), [&](const Tensor& x) { return mul(x, b); });
 }
 void mul_(const Tensor& a, Scalar s) {
-  update(
-      "mul_", a, {}, Old::forgotten, [&] { cpu::affine_(a, s.to<double>(), 0); },
-      [&](const Tensor& x) { return mul(x, s); });
+  update("mul_", a, {}, Old::forgotten, kAffine, {{"scale", s.to<double>()}, {"shift", 0.0}},
+         [&](const Tensor& x) { return mul(x, s); });
 }
 void div_(const Tensor& a, const Tensor& b) {
   update("div_", a, {&b}, read_for(b), [&](const Tensor& x) { return div(x, b); });
@@ -178,28 +182,23 @@ void clamp_(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> ma
   unary("clamp_", a, Old::read, [&](const Tensor& x) { return clamp(x, min, max); });
 }
 void maximum_(const Tensor& a, const Tensor& b) {
-  update(
-      "maximum_", a, {&b}, Old::read, [&] { cpu::maximum_(a, b); },
-      [&](const Tensor& x) { return maximum(x, b); });
+  update("maximum_", a, {&b}, Old::read, kMaximumInto, {}, [&](const Tensor& x) { return maximum(x, b); });
 }
 void minimum_(const Tensor& a, const Tensor& b) {
   update("minimum_", a, {&b}, Old::read, [&](const Tensor& x) { return minimum(x, b); });
 }
 
 void addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
-  update(
-      "addcmul_", a, {&b, &c}, Old::forgotten, [&] { cpu::addcmul_(a, b, c, value.to<double>()); },
-      [&](const Tensor& x) { return add(x, mul(is_one(value) ? b : mul(b, value), c)); });
+  update("addcmul_", a, {&b, &c}, Old::forgotten, kAddcmul, {{"value", value.to<double>()}},
+         [&](const Tensor& x) { return add(x, mul(is_one(value) ? b : mul(b, value), c)); });
 }
 void addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
-  update(
-      "addcdiv_", a, {&b, &c}, Old::forgotten, [&] { cpu::addcdiv_(a, b, c, value.to<double>()); },
-      [&](const Tensor& x) { return add(x, div(is_one(value) ? b : mul(b, value), c)); });
+  update("addcdiv_", a, {&b, &c}, Old::forgotten, kAddcdiv, {{"value", value.to<double>()}},
+         [&](const Tensor& x) { return add(x, div(is_one(value) ? b : mul(b, value), c)); });
 }
 void lerp_(const Tensor& a, const Tensor& b, double weight) {
-  update(
-      "lerp_", a, {&b}, Old::forgotten, [&] { cpu::lerp_(a, b, weight); },
-      [&](const Tensor& x) { return add(x, mul(sub(b, x), weight)); });
+  update("lerp_", a, {&b}, Old::forgotten, kLerp, {{"weight", weight}},
+         [&](const Tensor& x) { return add(x, mul(sub(b, x), weight)); });
 }
 void lerp_(const Tensor& a, const Tensor& b, const Tensor& weight) {
   update("lerp_", a, {&b, &weight}, Old::forgotten,
@@ -228,8 +227,7 @@ void expm1_(const Tensor& a) { unary("expm1_", a, Old::forgotten, expm1); }
 void log_(const Tensor& a) { unary("log_", a, Old::read, log); }
 void log1p_(const Tensor& a) { unary("log1p_", a, Old::read, log1p); }
 void sqrt_(const Tensor& a) {
-  update(
-      "sqrt_", a, {}, Old::forgotten, [&] { cpu::sqrt_(a); }, [](const Tensor& x) { return sqrt(x); });
+  update("sqrt_", a, {}, Old::forgotten, kSqrtInto, {}, [](const Tensor& x) { return sqrt(x); });
 }
 void rsqrt_(const Tensor& a) { unary("rsqrt_", a, Old::forgotten, rsqrt); }
 void reciprocal_(const Tensor& a) { unary("reciprocal_", a, Old::forgotten, reciprocal); }

@@ -24,6 +24,8 @@ Tensors Tensor::chunk(int64_t chunks, int64_t dim) const { return ops::chunk(*th
 Tensor Tensor::contiguous() const { return ops::contiguous(*this); }
 Tensor Tensor::clone() const { return ops::clone(*this); }
 Tensor Tensor::to(DType dtype) const { return ops::to(*this, dtype); }
+Tensor Tensor::to(Device device) const { return ops::to(*this, device); }
+Tensor Tensor::to(Device device, DType dtype) const { return ops::to(ops::to(*this, device), dtype); }
 Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
   return ops::index_select(*this, index, dim);
 }

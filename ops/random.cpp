@@ -8,7 +8,7 @@ namespace troupe::ops {
 namespace {
 
 template <class F>
-Tensor drawn(const char* op, const Shape& shape, DType dtype, F next) {
+Tensor drawn(const char* op, const Shape& shape, DType dtype, Device device, F next) {
   if (!is_floating(dtype))
     throw_invalid("[" + std::string(op) + "] needs a floating dtype, got " + std::string(name(dtype)));
   Tensor t = Tensor::empty(shape, dtype);
@@ -17,41 +17,41 @@ Tensor drawn(const char* op, const Shape& shape, DType dtype, F next) {
     T* to = t.data<T>();
     for (int64_t i = 0, n = t.numel(); i < n; ++i) to[i] = static_cast<T>(next());
   });
-  return t;
+  return t.data_on(device);
 }
 
 }  // namespace
 
-Tensor randn(const Shape& shape, AnyGenerator generator, DType dtype) {
-  return drawn("randn", shape, dtype, [&] { return generator.normal(); });
+Tensor randn(const Shape& shape, AnyGenerator generator, DType dtype, Device device) {
+  return drawn("randn", shape, dtype, device, [&] { return generator.normal(); });
 }
 
 // As many bits as the dtype has digits: rounding more of them up could give 1.
-Tensor rand(const Shape& shape, AnyGenerator generator, DType dtype) {
+Tensor rand(const Shape& shape, AnyGenerator generator, DType dtype, Device device) {
   const int digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
   const double unit = std::ldexp(1.0, -digits);
-  return drawn("rand", shape, dtype,
+  return drawn("rand", shape, dtype, device,
                [&] { return static_cast<double>(generator.next() >> (64 - digits)) * unit; });
 }
 
-Tensor randperm(int64_t n, AnyGenerator generator) {
+Tensor randperm(int64_t n, AnyGenerator generator, Device device) {
   if (n < 0) throw_invalid("[randperm] needs n >= 0, got " + std::to_string(n));
-  return Tensor::of(generator.permutation(n));
+  return Tensor::of(generator.permutation(n)).data_on(device);
 }
 
-Tensor randn(const Shape& shape, DType dtype) {
+Tensor randn(const Shape& shape, DType dtype, Device device) {
   Generator generator = next_generator();
-  return randn(shape, generator, dtype);
+  return randn(shape, generator, dtype, device);
 }
 
-Tensor rand(const Shape& shape, DType dtype) {
+Tensor rand(const Shape& shape, DType dtype, Device device) {
   Generator generator = next_generator();
-  return rand(shape, generator, dtype);
+  return rand(shape, generator, dtype, device);
 }
 
-Tensor randperm(int64_t n) {
+Tensor randperm(int64_t n, Device device) {
   Generator generator = next_generator();
-  return randperm(n, generator);
+  return randperm(n, generator, device);
 }
 
 namespace {

@@ -6,15 +6,16 @@
 namespace troupe::ops {
 
 /// Standard normal, of any floating dtype. The numbers are drawn in row-major order. Without a generator,
-/// from next_generator() (core/base/seed_stream.h); so in the others.
-Tensor randn(const Shape& shape, AnyGenerator generator, DType dtype = float32);
-Tensor randn(const Shape& shape, DType dtype = float32);
+/// from next_generator() (core/base/seed_stream.h); so in the others. They are drawn on the host, so that
+/// they are the same on every device.
+Tensor randn(const Shape& shape, AnyGenerator generator, DType dtype = float32, Device device = cpu);
+Tensor randn(const Shape& shape, DType dtype = float32, Device device = cpu);
 /// Uniform in [0, 1).
-Tensor rand(const Shape& shape, AnyGenerator generator, DType dtype = float32);
-Tensor rand(const Shape& shape, DType dtype = float32);
+Tensor rand(const Shape& shape, AnyGenerator generator, DType dtype = float32, Device device = cpu);
+Tensor rand(const Shape& shape, DType dtype = float32, Device device = cpu);
 /// 0 .. n-1 in random order, int64 [n].
-Tensor randperm(int64_t n, AnyGenerator generator);
-Tensor randperm(int64_t n);
+Tensor randperm(int64_t n, AnyGenerator generator, Device device = cpu);
+Tensor randperm(int64_t n, Device device = cpu);
 
 /// Where current_stream() is, int64 [2]: to be saved, and put back when the program goes on. `invalid` if
 /// `state` is none.

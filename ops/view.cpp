@@ -324,6 +324,24 @@ const Op kTo{.name = "to",
                return {one({3, 2}, {{"dtype", "float64"}}), one({3}, {{"dtype", "int64"}})};
              }};
 
+// A view, so that the results are its own to make, on another device than that of the inputs.
+const Op kToDevice{
+    .name = "to_device",
+    .text = "The elements on another device, given by its name.",
+    .internal = true,
+    .attrs = {{"device", "cpu"}, {"from", "cpu"}},
+    .view = [](const Call& c) -> Tensors {
+      const Tensor& x = c.in[0];
+      if (Device(c.attrs.text("from")) != x.device())
+        reject(c, x.str() + " is not on " + c.attrs.text("from"));
+      const Tensor there = x.data_on(Device(c.attrs.text("device")));
+      return {there.same_as(x) ? x.clone_data() : there};
+    },
+    .gradient = [](const Backward& b) -> Tensors { return {to(b.grads[0], Device(b.attrs.text("from")))}; },
+    .samples = []() -> std::vector<Sample> {
+      return {one({3, 2}, {}), one({}, {})};
+    }};
+
 const Op kFlip{
     .name = "flip",
     .text = "The elements in reverse order along dims.",
@@ -370,6 +388,10 @@ Tensor clone(const Tensor& x) { return apply1(kClone, {x}); }
 Tensor contiguous(const Tensor& x) { return x.defined() && x.is_contiguous() ? x : clone(x); }
 Tensor to(const Tensor& x, DType dtype) {
   return x.defined() && x.dtype() == dtype ? x : apply1(kTo, {x}, {{"dtype", std::string(name(dtype))}});
+}
+Tensor to(const Tensor& x, Device device) {
+  if (x.defined() && x.device() == device) return x;
+  return apply1(kToDevice, {x}, {{"device", device.str()}, {"from", x.defined() ? x.device().str() : "cpu"}});
 }
 Tensor flip(const Tensor& x, const Ints& dims) { return apply1(kFlip, {x}, {{"dims", dims}}); }
 Tensor tril(const Tensor& x, int64_t diagonal) { return apply1(kTril, {x}, {{"diagonal", diagonal}}); }

@@ -27,14 +27,16 @@ Tensor clone(const Tensor& x);
 Tensor contiguous(const Tensor& x);
 /// x itself if it has that dtype, else a converted copy. Only floating to floating carries a gradient.
 Tensor to(const Tensor& x, DType dtype);
+/// x itself if it is on that device, else a copy there; the gradient goes back to where x is.
+Tensor to(const Tensor& x, Device device);
 Tensor flip(const Tensor& x, const std::vector<int64_t>& dims);
 /// Keeps what is on and below the diagonal of the last two dimensions, zero above.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 /// Keeps what is on and above it.
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
-extern const Op kTranspose, kPermute, kReshape, kExpand, kSlice, kSqueeze, kUnsqueeze, kClone, kTo, kFlip,
-    kTril, kTriu;
+extern const Op kTranspose, kPermute, kReshape, kExpand, kSlice, kSqueeze, kUnsqueeze, kClone, kTo, kToDevice,
+    kFlip, kTril, kTriu;
 /// Zeros of `shape` with x where slice(dim, start, ., step) would read: the gradient of slice.
 extern const Op kSliceGrad;
 

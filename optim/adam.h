@@ -4,6 +4,12 @@
 
 namespace troupe::optim {
 
+/// The state of both.
+inline std::vector<std::string> adam_slots(bool amsgrad) {
+  if (amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+  return {"exp_avg", "exp_avg_sq"};
+}
+
 struct AdamOptions {
   static constexpr const char* kName = "adam";
   static constexpr const char* kText = "Adam, with weight decay as part of the gradient.";
@@ -40,9 +46,7 @@ class Adam final : public Grouped<AdamOptions> {
   using Grouped::Grouped;
 
  private:
-  std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
+  std::vector<std::string> slots(size_t group) const override { return adam_slots(options(group).amsgrad); }
 };
 
 /// Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the step.
@@ -51,9 +55,7 @@ class AdamW final : public Grouped<AdamWOptions> {
   using Grouped::Grouped;
 
  private:
-  std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
+  std::vector<std::string> slots(size_t group) const override { return adam_slots(options(group).amsgrad); }
 };
 
 }  // namespace troupe::optim

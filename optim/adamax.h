@@ -29,8 +29,6 @@ class Adamax final : public Grouped<AdamaxOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"exp_avg", "exp_inf"}; }
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
 };
 
 }  // namespace troupe::optim

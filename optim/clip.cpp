@@ -6,7 +6,10 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "optim/element_loop.h"
+#include "core/graph/node.h"
+#include "ops/arithmetic.h"
+#include "ops/unary.h"
+#include "ops/view.h"
 #include "optim/gradient_norm.h"
 
 namespace troupe::optim {
@@ -17,17 +20,8 @@ void check(const char* name, const char* what, double limit) {
   throw_invalid(fmt::format("[{}] {} must be at least 0, got {}", name, what, limit));
 }
 
-// f(element) of every element, as a new tensor of the dtype that it is computed in: gradients may be views,
-// or shared by several parameters.
-template <class F>
-Tensor mapped(const Tensor& grad, F&& f) {
-  const Tensor source = widened(grad), out = Tensor::empty(grad.shape(), source.dtype());
-  with_type(source, [&]<class T>(T) {
-    pass<T, 0>(
-        out, {source}, {}, [=](T & to, T from) __attribute__((always_inline)) { to = f(from); });
-  });
-  return out;
-}
+// In the dtype that it is computed in.
+Tensor widened(const Tensor& grad) { return ops::to(grad.detach(), compute_dtype(grad.dtype())); }
 
 Tensors grads_of(const Tensors& params) {
   Tensors grads;
@@ -43,14 +37,12 @@ void set_grads(const Tensors& params, const Tensors& grads) {
 }  // namespace
 
 Tensor scaled(const Tensor& grad, double by) {
-  return mapped(
-      grad, [by](auto x) __attribute__((always_inline)) { return x * static_cast<decltype(x)>(by); });
+  NoGradGuard off;
+  return ops::mul(widened(grad), by);
 }
 
 std::vector<double> gradient_sizes(const Tensors& grads, bool most) {
-  std::vector<double> sizes;
-  for (const Tensor& g : grads) sizes.push_back(!g.defined() ? 0 : most ? largest(g) : sum_of_squares(g));
-  return sizes;
+  return sizes_of(grads, most ? Size::largest : Size::squares);
 }
 
 double norm_of_sizes(const std::vector<double>& sizes, bool most) {
@@ -78,12 +70,8 @@ double clip_factor(double norm, double max_norm, const ClipOptions& options) {
 
 Tensor clipped(Tensor grad, double factor) {
   if (is_half(grad.dtype()) || !grad.is_exclusive()) return ops::to(scaled(grad, factor), grad.dtype());
-  with_type(grad, [&]<class T>(T) {
-    const T by = static_cast<T>(factor);
-    pass<T, 0>(
-        grad, {grad}, {}, [=](T & g, T) __attribute__((always_inline)) { g *= by; });
-  });
-  return grad;
+  NoGradGuard off;
+  return grad.mul_(factor);
 }
 
 double clip_norm_(Tensors& grads, double max_norm, const ClipOptions& options) {
@@ -98,15 +86,9 @@ double clip_norm_(Tensors& grads, double max_norm, const ClipOptions& options) {
 
 void clip_value_(Tensors& grads, double limit) {
   check("clip_value", "the limit", limit);
+  NoGradGuard off;
   for (Tensor& g : grads)
-    if (g.defined())
-      g = mapped(
-              g,
-              [limit](auto x) __attribute__((always_inline)) {
-                const auto most = static_cast<decltype(x)>(limit);
-                return x > most ? most : x < -most ? -most : x;
-              })
-              .to(g.dtype());
+    if (g.defined()) g = ops::clamp(widened(g), -limit, limit).to(g.dtype());
 }
 
 double clip_grad_norm_(const Tensors& params, double max_norm, const ClipOptions& options) {

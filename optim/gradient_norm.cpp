@@ -1,76 +1,40 @@
 #include "optim/gradient_norm.h"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-
-#include "ops/cpu/loops/simd.h"
-#include "optim/element_loop.h"
+#include "ops/dispatch/op.h"
 
 namespace troupe::optim {
 namespace {
 
-constexpr int kLanes = 16;
-
-// fold(sum, x) over the elements in 16 running sums, then over those in turn.
-template <class Fold>
-double reduce(const Tensor& t, const Fold& fold) {
-  const Tensor dense = widened(t);
-  double out = 0;
-  with_type(dense, [&]<class T>(T) {
-    const T* x = dense.data<T>();
-    const int64_t n = dense.numel();
-    double lanes[kLanes] = {};
-    ops::cpu::vectorized([ x, n, &lanes, fold ]() __attribute__((always_inline)) {
-      double local[kLanes] = {};
-      int64_t i = 0;
-      for (; i + kLanes <= n; i += kLanes)
-        for (int l = 0; l < kLanes; ++l) local[l] = fold(local[l], static_cast<double>(x[i + l]));
-      for (int l = 0; i < n; ++i, ++l) local[l] = fold(local[l], static_cast<double>(x[i]));
-      for (int l = 0; l < kLanes; ++l) lanes[l] = local[l];
-    });
-    for (const double lane : lanes) out = fold.join(out, lane);
-  });
-  return out;
-}
-
-struct Squares {
-  [[gnu::always_inline]] double operator()(double sum, double x) const { return sum + x * x; }
-  double join(double a, double b) const { return a + b; }
-};
-struct Most {
-  [[gnu::always_inline]] double operator()(double most, double x) const {
-    const double size = std::fabs(x);
-    return most >= size || most != most ? most : size;
-  }
-  double join(double a, double b) const { return (*this)(a, b); }
-};
-// The bits of |x|, which are in the order of numbers, infinity and NaN.
-[[gnu::always_inline]] inline uint32_t size_bits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffffu; }
-[[gnu::always_inline]] inline uint64_t size_bits(double x) {
-  return std::bit_cast<uint64_t>(x) & 0x7fffffffffffffffu;
-}
+const ops::Op kGradientSizes{.name = "gradient_sizes_"};
 
 }  // namespace
 
-double sum_of_squares(const Tensor& t) { return reduce(t, Squares{}); }
-double largest(const Tensor& t) { return reduce(t, Most{}); }
-bool all_finite(const Tensor& t) {
-  const Tensor dense = widened(t);
-  bool finite = true;
-  with_type(dense, [&]<class T>(T) {
-    using Bits = decltype(size_bits(T{}));
-    Bits most = 0;
-    ops::cpu::vectorized([ x = dense.data<T>(), n = dense.numel(), &most ]() __attribute__((always_inline)) {
-      Bits local = 0;
-      for (int64_t i = 0; i < n; ++i) local = std::max(local, size_bits(x[i]));
-      most = local;
-    });
-    finite = most < size_bits(std::numeric_limits<T>::infinity());
-  });
-  return finite;
+std::vector<double> sizes_of(const Tensors& all, Size what) {
+  std::vector<double> sizes(all.size(), what == Size::finite ? 1 : 0);
+  std::vector<size_t> open;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].defined()) open.push_back(i);
+  while (!open.empty()) {
+    const Device device = all[open[0]].device();
+    Tensors here;
+    std::vector<size_t> which, rest;
+    for (const size_t i : open) {
+      const bool same = all[i].device() == device;
+      (same ? which : rest).push_back(i);
+      if (same) here.push_back(all[i]);
+    }
+    Tensors out{Tensor::empty({static_cast<int64_t>(which.size())}, float64, device)};
+    const char* name = what == Size::finite ? "finite" : what == Size::largest ? "largest" : "squares";
+    ops::apply_into(kGradientSizes, here, out, {{"what", name}});
+    const auto got = out[0].to_vector<double>();
+    for (size_t k = 0; k < which.size(); ++k) sizes[which[k]] = got[k];
+    open = std::move(rest);
+  }
+  return sizes;
 }
+
+double sum_of_squares(const Tensor& t) { return sizes_of({t}, Size::squares)[0]; }
+double largest(const Tensor& t) { return sizes_of({t}, Size::largest)[0]; }
+bool all_finite(const Tensor& t) { return sizes_of({t}, Size::finite)[0] != 0; }
 
 }  // namespace troupe::optim

@@ -40,6 +40,11 @@ class Grouped : public Optimizer {
   ValueMap options_map(size_t group) const override { return options_to_map(options_.at(group)); }
 
  private:
+  const char* kind() const override { return T::kName; }
+  void add_options(size_t group, ops::Attrs& to) const override {
+    T::fields(options_.at(group),
+              [&](const char* name, auto value, auto...) { Optimizer::add_option(to, name, value); });
+  }
   bool maximizes(size_t group) const override { return options_.at(group).maximize; }
   void assign(size_t group, const ValueMap& changed) override {
     options_.at(group) = options_from_map<T>(changed, options_.at(group));

@@ -30,8 +30,6 @@ class LAMB final : public Grouped<LAMBOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
 };
 
 }  // namespace troupe::optim

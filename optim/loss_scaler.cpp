@@ -27,11 +27,9 @@ Tensor LossScaler::scale(const Tensor& loss) const { return ops::mul(loss, scale
 
 bool LossScaler::unscale_(Tensors& grads) {
   bool finite = true;
-  for (Tensor& g : grads) {
-    if (!g.defined()) continue;
-    finite = finite && all_finite(g);
-    g = scaled(g, 1 / scale_);
-  }
+  for (const double one : sizes_of(grads, Size::finite)) finite &= one != 0;
+  for (Tensor& g : grads)
+    if (g.defined()) g = scaled(g, 1 / scale_);
   overflow_ |= !finite;
   return finite;
 }

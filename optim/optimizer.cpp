@@ -4,34 +4,37 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <mutex>
 #include <set>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "core/tensor/elements.h"
-#include "optim/element_loop.h"
+#include "ops/dispatch/op.h"
+#include "ops/view.h"
 
 namespace troupe::optim {
 namespace {
 
 constexpr const char* kWriter = "the optimizer's step";
 
-// Elements that `param` no longer has as `master` left them were written by somebody else: they are taken
-// over.
-void take_over(const Tensor& master, const Tensor& param) {
-  const Tensor now = param.contiguous_data();
-  visit_dtype(param.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (sizeof(T) == 2) {
-      float* m = master.data<float>();
-      const T* p = now.data<T>();
-      for (int64_t i = 0, n = master.numel(); i < n; ++i)
-        m[i] = T(m[i]).bits == p[i].bits ? m[i] : static_cast<float>(p[i]);
-    }
-  });
+const ops::Op kTakeOver{.name = "take_over_"};
+
+// The update of that kind.
+const ops::Op& update_op(const char* kind) {
+  static std::mutex mutex;
+  static std::map<std::string, ops::Op> known;
+  std::lock_guard lock(mutex);
+  const auto [it, fresh] = known.try_emplace(std::string(kind) + "_");
+  if (fresh) it->second.name = it->first.c_str();
+  return it->second;
 }
+
+// As optimizers compute with it: contiguous, float32 if it is bfloat16 or float16, without history.
+Tensor widened(const Tensor& t) { return ops::to(t.detach(), compute_dtype(t.dtype())).contiguous_data(); }
 
 void write(const Tensor& param, const Tensor& values) {
   copy_elements(param, values);
@@ -58,9 +61,6 @@ Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.s
     if (!p.is_leaf())
       throw_invalid(fmt::format("[optim] parameter {} ({}) is no leaf: it was made by {}", i, p.str(),
                                 p.grad_fn().node->name()));
-    if (!p.device().is_cpu())
-      throw_error(ErrorKind::unimplemented,
-                  fmt::format("[optim] parameter {} is on {}", i, p.device().str()));
     for (size_t j = 0; j < i; ++j)
       if (params_[j].same_as(p))
         throw_invalid(fmt::format("[optim] parameters {} and {} are the same tensor", j, i));
@@ -98,12 +98,13 @@ void Optimizer::step(const Tensors& grads, double scale) {
     const Tensor &p = params_[i], &g = grads[i];
     if (g.defined() && ((g.dtype() != p.dtype() && g.dtype() != compute_dtype(p.dtype())) ||
                         g.shape() != p.shape() || g.device() != p.device()))
-      throw_invalid(fmt::format("[optim] gradient {} is {} on {}; its parameter is {} on {}", i, g.str(),
-                                g.device().str(), p.str(), p.device().str()));
+      throw_invalid(fmt::format("[optim] gradient {} is {}; its parameter is {}", i, g.str(), p.str()));
     if (g.defined()) begin_write(p, kWriter);
   }
   std::vector<size_t> slot_count;
   for (size_t g = 0; g < group_count_; ++g) slot_count.push_back(slots(g).size());
+  // Those of one group, dtype and device are updated at once.
+  std::map<std::tuple<size_t, DType, Device::Kind, int8_t>, std::vector<size_t>> together;
   for (size_t i = 0; i < grads.size(); ++i) {
     State& state = state_[i];
     if (!grads[i].defined()) {
@@ -114,30 +115,51 @@ void Optimizer::step(const Tensors& grads, double scale) {
     const Tensor& p = params_[i];
     fit(state, p);
     while (state.slots.size() < slot_count[group_of_[i]])
-      state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype())));
-    step_one(group_of_[i], p, {grads[i], maximizes(group_of_[i]) ? -scale : scale}, state);
+      state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype()), p.device()));
+    together[{group_of_[i], p.dtype(), p.device().kind, p.device().index}].push_back(i);
+  }
+  for (const auto& [key, which] : together) update(which, grads, scale);
+}
+
+// Parameters of one group, dtype and device.
+void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, double scale) {
+  const size_t n = which.size(), group = group_of_[which[0]];
+  const bool half = is_half(params_[which[0]].dtype());
+  Tensors in, out, masters, kept;
+  std::vector<int64_t> steps;
+  for (const size_t i : which) {
+    State& state = state_[i];
+    const Tensor &p = params_[i], &g = grads[i];
+    if (half && state.master.defined()) {
+      kept.push_back(p);
+      masters.push_back(state.master);
+    } else if (half) {
+      state.master = widened(p);
+    }
+    const bool aliased = !half && g.storage() == p.storage();  // the kernels take them for distinct
+    in.push_back(half ? widened(g) : aliased ? g.clone_data() : g.contiguous_data());
+    out.push_back(half ? state.master : p.contiguous_data());
+    steps.push_back(++state.step);
+  }
+  if (!kept.empty()) ops::apply_into(kTakeOver, kept, masters);
+  for (size_t k = 0, count = slots(group).size(); k < count; ++k)
+    for (const size_t i : which) out.push_back(state_[i].slots[k]);
+  ops::Attrs attrs;
+  add_options(group, attrs);
+  attrs.add({"scale", maximizes(group) ? -scale : scale});
+  attrs.add({"steps", std::move(steps)});
+  ops::apply_into(update_op(kind()), in, out, attrs);
+  for (size_t j = 0; j < n; ++j) {
+    const Tensor& p = params_[which[j]];
+    if (out[j].same_as(p))
+      p.bump_version(kWriter);
+    else
+      write(p, out[j]);
   }
 }
 
-void Optimizer::step_one(size_t group, const Tensor& p, const Gradient& grad, State& state) const {
-  const auto& [g, scale] = grad;
-  if (!is_half(p.dtype())) {
-    const Tensor dense = p.contiguous_data();
-    const bool aliased = g.storage() == p.storage();  // the kernels take them for distinct
-    update(group, dense, {aliased ? g.clone_data() : g.contiguous_data(), scale}, state.slots, ++state.step);
-    if (p.is_contiguous())
-      p.bump_version(kWriter);
-    else
-      write(p, dense);
-    return;
-  }
-  if (state.master.defined())
-    take_over(state.master, p);
-  else
-    state.master = widened(p);
-  update(group, state.master, {widened(g), scale}, state.slots, ++state.step);
-  write(p, state.master);
-}
+void Optimizer::add_option(ops::Attrs& to, const char* name, bool value) { to.add({name, value}); }
+void Optimizer::add_option(ops::Attrs& to, const char* name, double value) { to.add({name, value}); }
 
 // The state in the dtype that the parameter has now.
 void Optimizer::fit(State& state, const Tensor& p) {
@@ -231,7 +253,7 @@ std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, 
     };
     const Tensor* step = find("step", {}, int64);
     if (!step) continue;  // never stepped; slots without it are found below
-    loaded[i].step = *step->data<int64_t>();
+    loaded[i].step = static_cast<int64_t>(step->to_vector<int64_t>()[0]);
     if (loaded[i].step < 1) throw_invalid(fmt::format("[optim] state {}.step is {}", i, loaded[i].step));
     const auto copy_of = [&](const std::string& name) {
       const Tensor* found = find(name, p.shape(), compute_dtype(p.dtype()));

@@ -8,13 +8,11 @@
 #include "core/tensor/tensor.h"
 #include "optim/tunable.h"
 
-namespace troupe::optim {
+namespace troupe::ops {
+class Attrs;
+}
 
-/// What a step is made with: `scale` times the tensor, rounded once.
-struct Gradient {
-  Tensor tensor;
-  double scale = 1;
-};
+namespace troupe::optim {
 
 /// In the place of parameters: there are none.
 struct NoParameters {};
@@ -65,10 +63,13 @@ class Optimizer : public Tunable {
   /// Names of the state tensors that each parameter of a group has, in order; each has the shape and
   /// dtype that update() sees.
   virtual std::vector<std::string> slots(size_t group) const = 0;
-  /// One update of one parameter, or of its master copy: float32 or float64. All tensors are contiguous;
-  /// `slots` are zero at step 1; `step` counts from 1.
-  virtual void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-                      int64_t step) const = 0;
+  /// The name of the update, which is an operator: what devices have a kernel for (ops/cpu/optimizers.cpp),
+  /// and "_".
+  virtual const char* kind() const = 0;
+  /// The options of a group, for that kernel.
+  virtual void add_options(size_t group, ops::Attrs& to) const = 0;
+  static void add_option(ops::Attrs& to, const char* name, bool value);
+  static void add_option(ops::Attrs& to, const char* name, double value);
   /// Whether a group is to go up its gradients.
   virtual bool maximizes(size_t group) const = 0;
   /// Changes options; `invalid`, with nothing changed, as change_options(), but for the state.
@@ -83,7 +84,7 @@ class Optimizer : public Tunable {
   };
   static void fit(State& state, const Tensor& param);
   void miss(size_t i);
-  void step_one(size_t group, const Tensor& param, const Gradient& grad, State& state) const;
+  void update(const std::vector<size_t>& which, const Tensors& grads, double scale);
   std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
 
   Tensors params_;

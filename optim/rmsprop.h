@@ -27,9 +27,12 @@ class RMSprop final : public Grouped<RMSpropOptions> {
   using Grouped::Grouped;
 
  private:
-  std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
+  std::vector<std::string> slots(size_t group) const override {
+    std::vector<std::string> names{"square_avg"};
+    if (options(group).centered) names.push_back("grad_avg");
+    if (options(group).momentum > 0) names.push_back("momentum_buffer");
+    return names;
+  }
 };
 
 struct AdagradOptions {
@@ -54,8 +57,6 @@ class Adagrad final : public Grouped<AdagradOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"sum"}; }
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
 };
 
 struct AdadeltaOptions {
@@ -80,8 +81,6 @@ class Adadelta final : public Grouped<AdadeltaOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"square_avg", "acc_delta"}; }
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
 };
 
 }  // namespace troupe::optim

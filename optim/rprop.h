@@ -32,8 +32,6 @@ class Rprop final : public Grouped<RpropOptions> {
 
  private:
   std::vector<std::string> slots(size_t) const override { return {"prev", "step_size"}; }
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
 };
 
 }  // namespace troupe::optim

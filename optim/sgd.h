@@ -30,8 +30,6 @@ class SGD final : public Grouped<SGDOptions> {
 
  private:
   std::vector<std::string> slots(size_t group) const override;
-  void update(size_t group, const Tensor& param, const Gradient& grad, const Tensors& slots,
-              int64_t step) const override;
 };
 
 }  // namespace troupe::optim

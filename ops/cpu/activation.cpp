@@ -5,7 +5,7 @@
 #include "ops/cpu/loops/math.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 template <class F>
@@ -141,4 +141,4 @@ KernelTable activation_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

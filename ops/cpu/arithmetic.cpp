@@ -2,7 +2,7 @@
 #include "ops/cpu/loops/binary.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // As vectorized(), in vectors of 32 bytes at most: with those a loop that only waits for memory is 5 % faster
@@ -99,4 +99,4 @@ KernelTable arithmetic_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

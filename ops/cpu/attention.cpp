@@ -10,7 +10,7 @@
 #include "ops/cpu/loops/rows.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile: its scores fit into the L2 cache twice
@@ -287,4 +287,4 @@ KernelTable attention_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

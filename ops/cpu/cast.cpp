@@ -3,7 +3,7 @@
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 void to(const Call& c, Tensors& out) {
@@ -25,4 +25,4 @@ KernelTable cast_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

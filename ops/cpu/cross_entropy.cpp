@@ -12,7 +12,7 @@
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // Scores [rows, classes] and what else the rows need. Classes that are not the last dimension are moved
@@ -167,4 +167,4 @@ KernelTable cross_entropy_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -6,7 +6,7 @@
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // f(first element, distance of elements) for each line along the dimension.
@@ -83,4 +83,4 @@ KernelTable cumulative_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -8,7 +8,7 @@
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 void check_index(const Call& c, int64_t index, int64_t size) {
@@ -200,4 +200,4 @@ KernelTable index_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -1,10 +1,11 @@
-#include "ops/cpu/inplace.h"
+// Kernels of ops/inplace.h; shapes and dtypes are checked there.
 
 #include <cmath>
 
 #include "ops/cpu/loops/loops.h"
+#include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // a[i] = g(a[i], b[i], c[i]); halves are computed with as float.
@@ -39,32 +40,50 @@ void update(const Tensor& a, const Tensor& b, const Tensor& c, G g) {
     visit_floating(a.dtype(), run);
 }
 
-}  // namespace
-
-void add_(const Tensor& a, const Tensor& b, double alpha) {
-  update(a, b, b, [alpha](auto x, auto y, auto) { return x + static_cast<decltype(x)>(alpha) * y; });
+void add(const Call& c, Tensors& out) {
+  const double alpha = c.attrs.number("alpha");
+  update(out[0], c.in[0], c.in[0],
+         [alpha](auto x, auto y, auto) { return x + static_cast<decltype(x)>(alpha) * y; });
 }
-void affine_(const Tensor& a, double scale, double shift) {
+void affine(const Call& c, Tensors& out) {
+  const Tensor& a = out[0];
+  const double scale = c.attrs.number("scale"), shift = c.attrs.number("shift");
   if (shift == 0)
     return update(a, a, a, [scale](auto x, auto, auto) { return x * static_cast<decltype(x)>(scale); });
   update(a, a, a, [scale, shift](auto x, auto, auto) {
     return x * static_cast<decltype(x)>(scale) + static_cast<decltype(x)>(shift);
   });
 }
-void addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, double value) {
-  update(a, b, c, [value](auto x, auto y, auto z) { return x + static_cast<decltype(x)>(value) * y * z; });
+void addcmul(const Call& c, Tensors& out) {
+  const double value = c.attrs.number("value");
+  update(out[0], c.in[0], c.in[1],
+         [value](auto x, auto y, auto z) { return x + static_cast<decltype(x)>(value) * y * z; });
 }
-void addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, double value) {
-  update(a, b, c, [value](auto x, auto y, auto z) { return x + static_cast<decltype(x)>(value) * y / z; });
+void addcdiv(const Call& c, Tensors& out) {
+  const double value = c.attrs.number("value");
+  update(out[0], c.in[0], c.in[1],
+         [value](auto x, auto y, auto z) { return x + static_cast<decltype(x)>(value) * y / z; });
 }
-void lerp_(const Tensor& a, const Tensor& b, double weight) {
-  update(a, b, b, [weight](auto x, auto y, auto) { return x + static_cast<decltype(x)>(weight) * (y - x); });
+void lerp(const Call& c, Tensors& out) {
+  const double weight = c.attrs.number("weight");
+  update(out[0], c.in[0], c.in[0],
+         [weight](auto x, auto y, auto) { return x + static_cast<decltype(x)>(weight) * (y - x); });
 }
-void maximum_(const Tensor& a, const Tensor& b) {
-  update(a, b, b, [](auto x, auto y, auto) { return x > y || x != x ? x : y; });
+void maximum(const Call& c, Tensors& out) {
+  update(out[0], c.in[0], c.in[0], [](auto x, auto y, auto) { return x > y || x != x ? x : y; });
 }
-void sqrt_(const Tensor& a) {
-  update(a, a, a, [](auto x, auto, auto) { return std::sqrt(x); });
+void sqrt(const Call&, Tensors& out) {
+  update(out[0], out[0], out[0], [](auto x, auto, auto) { return std::sqrt(x); });
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace
+
+KernelTable inplace_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"add_", add},   {"affine_", affine},   {"addcmul_", addcmul}, {"addcdiv_", addcdiv},
+      {"lerp_", lerp}, {"maximum_", maximum}, {"sqrt_", sqrt},
+  };
+  return kTable;
+}
+
+}  // namespace troupe::ops::on_cpu

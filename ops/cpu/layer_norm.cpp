@@ -8,7 +8,7 @@
 #include "ops/cpu/loops/rows.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int64_t kPiece = 64;  // rows that one thread takes at a time; their weight gradients are one term
@@ -155,4 +155,4 @@ KernelTable layer_norm_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

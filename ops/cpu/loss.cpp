@@ -7,7 +7,7 @@
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // Calls f(element of x, position in target) for every target that counts; returns their number.
@@ -76,4 +76,4 @@ KernelTable loss_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -7,7 +7,7 @@
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // Whether the last two dimensions are a matrix that gemm can read. Sizes 1 have no stride of their own.
@@ -204,4 +204,4 @@ KernelTable matmul_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -6,7 +6,7 @@
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 template <class T>
@@ -88,4 +88,4 @@ KernelTable min_max_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -7,7 +7,7 @@
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/window.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int64_t kLanes = 16;
@@ -271,4 +271,4 @@ KernelTable pooling_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -5,7 +5,7 @@
 #include "ops/cpu/loops/math.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // Modulo 2^64; to a negative power the quotient, rounded to 0.
@@ -57,4 +57,4 @@ KernelTable power_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

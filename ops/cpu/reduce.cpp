@@ -11,7 +11,7 @@
 #include "ops/dispatch/check.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int kLanes = 32;
@@ -382,4 +382,4 @@ KernelTable reduce_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

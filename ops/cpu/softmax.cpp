@@ -8,7 +8,7 @@
 #include "ops/cpu/loops/rows.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr double kElementNs = 1;
@@ -212,4 +212,4 @@ KernelTable softmax_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -5,7 +5,7 @@
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 template <class T>
@@ -78,4 +78,4 @@ KernelTable sort_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -7,7 +7,7 @@
 #include "ops/cpu/loops/math.h"
 #include "ops/dispatch/kernel_table.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 template <class F>
@@ -190,4 +190,4 @@ KernelTable unary_kernels() {
   return kTable;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -213,13 +213,16 @@ void check_inputs(const Op& op, std::span<const Tensor> in) {
   }
 }
 
+Kernel* kernel_of(const Op& op, Device device) {
+  const KernelEntry* entry = find_kernels(op, device.kind);
+  if (!entry) [[unlikely]]
+    throw_error(ErrorKind::unimplemented, fmt::format("[{}] no kernel for device {}", op.name, device.str()));
+  return entry->kernel;
+}
+
 void run_kernel(const Call& call, Tensors& out) {
   const Device device = call.in[0].device();
-  const KernelEntry* entry = find_kernels(call.op, device.kind);
-  if (!entry) [[unlikely]]
-    throw_error(ErrorKind::unimplemented,
-                fmt::format("[{}] no kernel for device {}", call.op.name, device.str()));
-  Kernel* const kernel = entry->kernel;
+  Kernel* const kernel = kernel_of(call.op, device);
   const Specs specs = call.op.shape(call);
   const bool narrow = any_narrow(call.op, call.in);
   out.reserve(specs.size());
@@ -316,6 +319,10 @@ Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor&
     out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype, sum.device()));
   entry->adding(call, out);
   return out;
+}
+
+void apply_into(const Op& op, std::span<const Tensor> in, Tensors& out, const Attrs& attrs) {
+  kernel_of(op, out[0].device())({op, in, attrs}, out);
 }
 
 Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs) {

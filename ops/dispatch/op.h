@@ -142,6 +142,11 @@ Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs = 
 /// device, with the shape and dtype of result 0, and not an input.
 Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs = {});
 
+/// Runs an update: an operator without rules, whose kernels read and write tensors that are given. Its name
+/// ends with "_". It records nothing, checks nothing, and counts as no write: the caller sees to that, and
+/// says which `in`, `out` and attributes (all of them) the kernels expect. Throws `unimplemented` as apply().
+void apply_into(const Op& op, std::span<const Tensor> in, Tensors& out, const Attrs& attrs = {});
+
 /// Every operator there is, in the order of ops/all.cpp.
 std::span<const Op* const> all_ops();
 

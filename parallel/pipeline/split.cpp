@@ -23,7 +23,7 @@ Tensor run_once(nn::Layer& layer, const Tensor& x) {
   if (y.requires_grad()) {
     Nowhere nowhere;
     autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
-    (void)pass.inputs({Tensor::full(y.shape(), 1, y.dtype())});
+    (void)pass.inputs({Tensor::full(y.shape(), 1, y.dtype(), y.device())});
     pass.rest(nowhere);
   }
   return y.detach();

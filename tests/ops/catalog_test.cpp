@@ -49,6 +49,7 @@ std::vector<Trial> trials() {
   return {{"view", {x(), list({3, -1})}, {}, {3, 2}, {3, 1, 2, 6, 5, 4}},
           {"view", {x(), int64_t{6}}, {}, {6}},
           {"to", {x(), "float32"}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
+          {"to_device", {x(), "cpu"}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
           {"flatten", {x()}, {}, {6}},
           {"select", {x(), zero, one}, {}, {3}, {6, 5, 4}},
           {"narrow", {x()}, {{"dim", one}, {"start", one}, {"length", two}}, {2, 2}, {1, 2, 5, 4}},

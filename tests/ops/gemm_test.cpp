@@ -9,7 +9,7 @@
 #include "ops/cpu/gemm/panels.h"
 #include "ops/dispatch/threads.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 using Gemm = void(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
@@ -204,4 +204,4 @@ TEST_CASE("tiny factors beside large ones lose what is below 2^-126, and no more
 }
 
 }  // namespace
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

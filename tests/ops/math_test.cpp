@@ -8,7 +8,7 @@
 #include "ops/ops.h"
 
 using namespace troupe;
-using namespace troupe::ops::cpu;
+using namespace troupe::ops::on_cpu;
 
 namespace {
 

@@ -45,7 +45,7 @@ TEST_CASE("a layer with packed weights computes what it does without, forward an
       for (size_t i = 0; i < with.size(); ++i) CHECK(difference(with[i], without[i]) < 2e-2);
       CHECK(difference(with[0], without[0]) < 1e-4);
     }
-    if (!cpu::has_gemm_tiles()) {
+    if (!on_cpu::has_gemm_tiles()) {
       CHECK(packed.bytes() == 0);
       continue;
     }
@@ -78,7 +78,7 @@ TEST_CASE("a packed weight that was written to is packed again") {
 
 TEST_CASE(
     "only parameters of linear layers stay packed, each view of them by itself, while something uses it") {
-  if (!cpu::has_gemm_tiles()) {
+  if (!on_cpu::has_gemm_tiles()) {
     testing::skip_test("this processor has no AVX-512, so nothing is packed");
     return;
   }
@@ -123,7 +123,7 @@ TEST_CASE("several threads pack one weight once, and read it") {
     });
   for (auto& t : threads) t.join();
   for (const Tensor& y : got) CHECK(difference(y, want) < 1e-4);
-  if (cpu::has_gemm_tiles()) CHECK(packed.bytes() >= static_cast<size_t>(300 * 280 * 4));
+  if (on_cpu::has_gemm_tiles()) CHECK(packed.bytes() >= static_cast<size_t>(300 * 280 * 4));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-using ops::cpu::parallel_for;
+using ops::on_cpu::parallel_for;
 
 constexpr double kLong = 1e9;  // work that is worth a thread
 

@@ -1,12 +1,21 @@
 // C++ objects and values in Lua.
 #pragma once
 #include <exception>
-#include <lua.hpp>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 #include <utility>
+
+// Debian 13's library, being C++, has the names of C++ functions; Debian 12's those of C.
+#if TROUPE_LUA_HAS_CXX_NAMES
+#include <lua.h>
+// lua.h comes first
+#include <lauxlib.h>
+#include <lualib.h>
+#else
+#include <lua.hpp>
+#endif
 
 #include "core/value/value.h"
 

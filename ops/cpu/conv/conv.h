@@ -2,7 +2,7 @@
 #pragma once
 #include "ops/dispatch/window.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// x [n, channels, in], weight [outputs, channels / groups, kernel], bias [outputs] or null, y [n, outputs,
 /// out].
@@ -22,4 +22,4 @@ bool conv_onednn(ConvKind kind, const Convolution& v, const ConvArrays<float>& a
 void conv_columns(ConvKind kind, const Convolution& v, const ConvArrays<float>& a);
 void conv_columns(ConvKind kind, const Convolution& v, const ConvArrays<double>& a);
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -5,7 +5,7 @@
 #include "ops/cpu/conv/conv.h"
 #include "ops/cpu/gemm/gemm.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // Calls f(at, from) for every element of the columns [depth, places]: at counts them row by row, and from is
@@ -75,4 +75,4 @@ void columns(ConvKind kind, const Convolution& v, const ConvArrays<T>& a) {
 void conv_columns(ConvKind kind, const Convolution& v, const ConvArrays<float>& a) { columns(kind, v, a); }
 void conv_columns(ConvKind kind, const Convolution& v, const ConvArrays<double>& a) { columns(kind, v, a); }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

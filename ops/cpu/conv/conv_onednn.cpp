@@ -17,7 +17,7 @@
 #include "ops/cpu/conv/conv.h"
 #include "ops/cpu/loops/parallel.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 using Desc = dnnl::memory::desc;
@@ -316,4 +316,4 @@ bool conv_onednn(ConvKind kind, const Convolution& v, const ConvArrays<float>& a
               fmt::format("[conv2d] oneDNN failed: {} (status {})", e.what(), static_cast<int>(e.status)));
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

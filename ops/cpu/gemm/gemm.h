@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// A matrix in memory: element (i, j) at p[i * ld + j], or p[j * ld + i] if transposed.
 template <class T>
@@ -66,4 +66,4 @@ bool has_gemm_amx();
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
               float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept = nullptr);
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -13,7 +13,7 @@
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/parallel.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr double kPiece = 1 << 26;  // multiplications: about 1.2 ms
@@ -85,4 +85,4 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<
                                                k, n, status.load()));
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -6,7 +6,7 @@
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/simd.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int64_t kTile = 8, kBlockM = 64, kBlockN = 512, kBlockK = 256;
@@ -94,4 +94,4 @@ void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix
   finish_rows(m, n, c, ldc, finish);
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

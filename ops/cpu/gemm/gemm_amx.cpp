@@ -17,7 +17,7 @@
 
 #include "core/base/error.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 bool is_switched_off() {
@@ -29,7 +29,7 @@ bool is_switched_off() {
 }
 
 }  // namespace
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -38,7 +38,7 @@ bool is_switched_off() {
 
 #include <optional>
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int64_t kBlockM = 128, kBlockK = 512;  // a strip of B is 96 KiB, a block of A 384 KiB
@@ -231,11 +231,11 @@ void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Mat
   });
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 
 #else
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 bool has_gemm_amx() {
   (void)is_switched_off();  // what is wrong with the variable is said everywhere
@@ -244,6 +244,6 @@ bool has_gemm_amx() {
 void gemm_amx(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
               const Finish<float>&, float*, PackedMatrix*) {}
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 
 #endif

@@ -11,7 +11,7 @@
 #include "ops/cpu/gemm/panels.h"
 #include "ops/cpu/loops/parallel.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// How many parts of at most that size hold n.
 inline int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
@@ -131,5 +131,5 @@ inline TileEnd tile_end(const Finish<float>& finish, bool last, bool add, int64_
           .residual = finish.residual && !gelu ? finish.residual + at : nullptr};
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 #endif

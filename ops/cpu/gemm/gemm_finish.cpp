@@ -7,7 +7,7 @@
 #include "ops/cpu/loops/parallel.h"
 #include "ops/cpu/loops/simd.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 // A part that stays in the first-level cache from one step to the next.
@@ -91,4 +91,4 @@ void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<doub
   finish_all(m, n, c, ldc, finish);
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -13,7 +13,7 @@
 
 #include "core/base/compiler.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 constexpr int kLanes = 16;
 constexpr int64_t kTileM = 8;           ///< rows of a tile of C
@@ -65,5 +65,5 @@ constexpr int64_t kTileN = 3 * kLanes;  ///< columns of a tile of C, and of a pa
   }
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 #endif

@@ -4,7 +4,7 @@
 #include "ops/cpu/gemm/gemm_blocks.h"
 #if defined(__x86_64__)
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// Tiles hold 16 rows of 64 bytes. A strip is 32 rows of A or columns of B: for each 32 steps of the depth,
 /// two tiles of high parts, two of middle ones, two of low ones.
@@ -121,5 +121,5 @@ inline float pack_strip(const Matrix<float>& x, bool rows, int64_t from, int64_t
                : pack_strip<false, false>(at, x.ld, count, k, out, totals);
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 #endif

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 constexpr int64_t kBlockM = 256, kBlockK = 256;  // a panel of B is 48 KiB, a block of A 256 KiB
@@ -249,16 +249,16 @@ void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const M
   });
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 
 #else
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 bool has_gemm_tiles() { return false; }
 void gemm_tiles(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
                 const Finish<float>&, float*, PackedMatrix*) {}
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu
 
 #endif

@@ -31,10 +31,10 @@ void PackedWeights::clear() {
   old.swap(weights_);
 }
 
-std::shared_ptr<cpu::PackedMatrix> PackedWeights::find(const Tensor& b, const cpu::Matrix<float>& matrix,
-                                                       bool linear) {
+std::shared_ptr<on_cpu::PackedMatrix> PackedWeights::find(const Tensor& b,
+                                                          const on_cpu::Matrix<float>& matrix, bool linear) {
   auto* self = static_cast<PackedWeights*>(frame().packed_weights);
-  if (!self || !cpu::has_gemm_tiles()) return nullptr;
+  if (!self || !on_cpu::has_gemm_tiles()) return nullptr;
   int64_t rows = b.shape()[0], columns = b.shape()[1];
   if (matrix.transposed) std::swap(rows, columns);
   const Key key{b.storage().get(), b.storage_offset(), rows, columns, matrix.ld};
@@ -48,7 +48,7 @@ std::shared_ptr<cpu::PackedMatrix> PackedWeights::find(const Tensor& b, const cp
   Weight& weight = at->second;
   if (weight.version != version) weight = {b.storage(), version, nullptr, nullptr};
   auto& form = matrix.transposed ? weight.transposed : weight.plain;
-  if (!form) form = std::make_shared<cpu::PackedMatrix>();
+  if (!form) form = std::make_shared<on_cpu::PackedMatrix>();
   return form;
 }
 

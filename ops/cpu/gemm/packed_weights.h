@@ -9,11 +9,11 @@
 
 namespace troupe::ops {
 
-namespace cpu {
+namespace on_cpu {
 class PackedMatrix;
 template <class T>
 struct Matrix;
-}  // namespace cpu
+}  // namespace on_cpu
 
 /// The parameters of linear layers, packed when a product first needs them and read by all that follow: for
 /// inference, for the micro-batches of one step, for the steps of a recurrent layer. What it saves is most
@@ -56,8 +56,8 @@ class PackedWeights {
 
   /// For kernels: where to keep B, whose elements are those of `b` as `matrix` says; null: nowhere. A
   /// parameter is taken in if it is the weight of a linear layer; others find what was.
-  static std::shared_ptr<cpu::PackedMatrix> find(const Tensor& b, const cpu::Matrix<float>& matrix,
-                                                 bool linear);
+  static std::shared_ptr<on_cpu::PackedMatrix> find(const Tensor& b, const on_cpu::Matrix<float>& matrix,
+                                                    bool linear);
 
  private:
   struct Key {
@@ -68,7 +68,7 @@ class PackedWeights {
   struct Weight {
     Ref<Storage> storage;
     uint32_t version;
-    std::shared_ptr<cpu::PackedMatrix> plain, transposed;
+    std::shared_ptr<on_cpu::PackedMatrix> plain, transposed;
   };
   mutable std::mutex mutex_;
   std::map<Key, Weight> weights_;

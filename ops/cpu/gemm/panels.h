@@ -7,7 +7,7 @@
 
 #include "core/tensor/tensor.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// Panels that several threads share: each is packed once, when it is first needed.
 class Panels {
@@ -70,4 +70,4 @@ class PackedMatrix {
   std::optional<Panels> tiles_, strips_;
 };
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

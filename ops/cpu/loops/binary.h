@@ -2,7 +2,7 @@
 #pragma once
 #include "ops/cpu/loops/loops.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// out[0] = f(in[0], in[1]) in the floating dtype of the result.
 template <class F>
@@ -11,4 +11,4 @@ void floating2(const Call& c, Tensors& out, F f) {
                  [&](auto zero) { map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f); });
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

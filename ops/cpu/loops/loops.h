@@ -8,7 +8,7 @@
 #include "ops/cpu/loops/simd.h"
 #include "ops/dispatch/op.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// Strides of t as if expanded to `shape` (0 where it repeats).
 inline Shape broadcast_strides(const Tensor& t, const Shape& shape) {
@@ -212,4 +212,4 @@ inline Around around(const Shape& shape, int dim) {
   return a;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

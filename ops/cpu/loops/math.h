@@ -9,7 +9,7 @@
 #include <numbers>
 #include <type_traits>
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// a b + c, rounded once.
 [[gnu::always_inline]] inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -236,4 +236,4 @@ struct Normal {
   return {0.5 * std::erfc(-x / sqrt2), inv_sqrtpi / sqrt2 * std::exp(-0.5 * x * x)};
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -21,7 +21,7 @@
 // bring a second runtime.
 extern "C" void omp_set_num_threads(int);
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 namespace {
 
 thread_local bool busy_here = false;  // inside a piece
@@ -152,4 +152,4 @@ void keep_onednn_on_this_thread() {
   done = true;
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// Whether a call from here may use more threads than this one.
 bool may_fork();
@@ -39,4 +39,4 @@ void parallel_for(int64_t pieces, double piece_ns, const F& f) {
 /// on their number. Call before each use of it.
 void keep_onednn_on_this_thread();
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -7,7 +7,7 @@
 // For the whole file that includes this: functions that return vectors are always inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 /// As many T as fill 64 bytes. On narrower machines the compiler splits it.
 template <class T>
@@ -129,4 +129,4 @@ template <class T>
   return values.merged(larger);
 }
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

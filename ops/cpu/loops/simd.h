@@ -2,7 +2,7 @@
 #pragma once
 #include "core/base/compiler.h"
 
-namespace troupe::ops::cpu {
+namespace troupe::ops::on_cpu {
 
 #if defined(__x86_64__)
 
@@ -60,4 +60,4 @@ void vectorized(const F& f) {
 
 #endif
 
-}  // namespace troupe::ops::cpu
+}  // namespace troupe::ops::on_cpu

@@ -97,7 +97,7 @@ Tensor without_elements(const Tensor& t) {
   if (t.is_leaf()) return t;
   Shape strides = t.shape();
   for (int i = 0; i < strides.rank(); ++i) strides[i] = 0;
-  const Tensor out = Tensor::zeros({}, t.dtype()).alias(t.shape(), strides, 0);
+  const Tensor out = Tensor::zeros({}, t.dtype(), t.device()).alias(t.shape(), strides, 0);
   out.set_grad_fn(t.grad_fn());
   return out;
 }
@@ -205,7 +205,7 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   if (live.loss.defined()) {
     if (live.loss.requires_grad()) {
       roots.push_back(live.loss);
-      grads.push_back(Tensor::full(live.loss.shape(), order.weight, live.loss.dtype()));
+      grads.push_back(Tensor::full(live.loss.shape(), order.weight, live.loss.dtype(), live.loss.device()));
     }
   } else {
     if (order.grads.size() != live.outputs.size())

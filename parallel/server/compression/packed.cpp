@@ -80,7 +80,7 @@ Tensors take_top(const Tensor& tensor, int64_t k) {
 template <class T>
 int64_t pack_signs(const T* x, int64_t n, int64_t* word) {
   int64_t count = 0;
-  ops::cpu::vectorized([ x, n, word, &count ]() __attribute__((always_inline)) {
+  ops::on_cpu::vectorized([ x, n, word, &count ]() __attribute__((always_inline)) {
     int64_t set = 0;
     for (int64_t i = 0; i < n; i += kHalf) {
       uint32_t bits = 0;
@@ -104,7 +104,7 @@ Tensors take_signs(const Tensor& tensor) {
   const Tensor signs = Tensor::zeros({words(n)}, int64), means = Tensor::empty({2}, tensor.dtype());
   int64_t* word = signs.data<int64_t>();
   double sums[2][kLanes] = {};
-  ops::cpu::vectorized([ x, n, &sums ]() __attribute__((always_inline)) {
+  ops::on_cpu::vectorized([ x, n, &sums ]() __attribute__((always_inline)) {
     double below[kLanes] = {}, above[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -124,7 +124,7 @@ Tensors take_signs(const Tensor& tensor) {
     means.data<T>()[sign] = mean[sign] = count ? static_cast<T>(sum / static_cast<double>(count)) : T{0};
   }
   const T less = mean[0], more = mean[1];
-  ops::cpu::vectorized([=]() __attribute__((always_inline)) {
+  ops::on_cpu::vectorized([=]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < n; ++i) x[i] -= x[i] >= 0 ? more : less;
   });
   return {signs, means};
@@ -136,7 +136,7 @@ void put_signs(const Tensor& signs, const Tensor& means, const Tensor& out) {
   const T less = means.data<T>()[0], more = means.data<T>()[1];
   const int64_t* word = signs.data<int64_t>();
   T* x = out.data<T>();
-  ops::cpu::vectorized([=]() __attribute__((always_inline)) {
+  ops::on_cpu::vectorized([=]() __attribute__((always_inline)) {
     int64_t i = 0;
     for (; i + kHalf <= n; i += kHalf) {
       const auto bits = static_cast<uint32_t>(static_cast<uint64_t>(word[i / kWord]) >> (i % kWord));

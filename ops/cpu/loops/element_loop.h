@@ -4,16 +4,21 @@
 #include <array>
 #include <utility>
 
+#include "core/tensor/tensor.h"
 #include "ops/cpu/loops/simd.h"
-#include "ops/view.h"
-#include "optim/optimizer.h"
 
-namespace troupe::optim {
+namespace troupe::ops::on_cpu {
+
+/// What one update is made of: `scale` times the gradient, rounded once.
+struct ScaledGradient {
+  Tensor tensor;
+  double scale = 1;
+};
 
 /// f(p, g, s...) for every element of param, grad and slots: p and s are references, g a value. f must be a
 /// lambda marked [[gnu::always_inline]]. The tensors are contiguous, of dtype T and distinct.
 template <class T, class F, size_t... k>
-void pass(std::index_sequence<k...>, const Tensor& param, const Gradient& grad,
+void pass(std::index_sequence<k...>, const Tensor& param, const ScaledGradient& grad,
           const std::array<T*, sizeof...(k)>& slots, const F& f) {
   T* p = param.data<T>();
   const T* g = grad.tensor.data<T>();
@@ -22,7 +27,7 @@ void pass(std::index_sequence<k...>, const Tensor& param, const Gradient& grad,
   // From the end: what looked at the gradient before has the end of it in the cache, and who copies the
   // parameter next begins at its beginning.
   constexpr int64_t kBlock = 1 << 13;
-  ops::cpu::vectorized([=]() __attribute__((always_inline)) {  // roots and quotients take the time here
+  vectorized([=]() __attribute__((always_inline)) {  // roots and quotients take the time here
     for (int64_t begin = (n - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock) {
       TROUPE_INDEPENDENT
       for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) f(p[i], g[i] * scale, slots[k][i]...);
@@ -31,21 +36,16 @@ void pass(std::index_sequence<k...>, const Tensor& param, const Gradient& grad,
 }
 
 template <class T, size_t count, class F>
-void pass(const Tensor& param, const Gradient& grad, const Tensors& slots, const F& f) {
+void pass(const Tensor& param, const ScaledGradient& grad, const std::array<Tensor, count>& slots, const F& f) {
   std::array<T*, count> at{};
   for (size_t k = 0; k < count; ++k) at[k] = slots[k].template data<T>();
   pass<T>(std::make_index_sequence<count>{}, param, grad, at, f);
 }
 
-/// t as optimizers compute with it: contiguous, float32 if it is bfloat16 or float16, without history.
-inline Tensor widened(const Tensor& t) {
-  return ops::to(t.detach(), compute_dtype(t.dtype())).contiguous_data();
-}
-
-/// Calls run(double{}) or run(float{}): the element type of the parameter.
+/// Calls run(double{}) or run(float{}): the element type.
 template <class F>
-void with_type(const Tensor& param, F&& run) {
-  param.dtype() == float64 ? run(double{}) : run(float{});
+void with_type(const Tensor& t, F&& run) {
+  t.dtype() == float64 ? run(double{}) : run(float{});
 }
 
-}  // namespace troupe::optim
+}  // namespace troupe::ops::on_cpu
