@@ -303,7 +303,7 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   file.write("\1\0", 2);
   file.write(&length, sizeof length);
   file.write(header.data(), header.size());
-  const Tensor rows = tensor.contiguous_data();
+  const Tensor rows = tensor.data_on(cpu).contiguous_data();
   file.write(rows.bytes(), rows.nbytes());
   file.commit();
 }

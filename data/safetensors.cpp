@@ -169,7 +169,7 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   file.write(&length, sizeof length);
   file.write(text.data(), text.size());
   for (const auto* item : order) {
-    const Tensor rows = item->second.contiguous_data();
+    const Tensor rows = item->second.data_on(cpu).contiguous_data();
     file.write(rows.bytes(), rows.nbytes());
   }
   file.commit();

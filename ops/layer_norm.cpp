@@ -144,7 +144,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 }
 Tensor layer_norm(const Tensor& x, const std::vector<int64_t>& normalized_shape, double eps) {
   const Shape row{std::span(normalized_shape)};
-  return layer_norm(x, Tensor::full(row, 1, x.defined() ? x.dtype() : float32), {}, eps);
+  return layer_norm(
+      x, Tensor::full(row, 1, x.defined() ? x.dtype() : float32, x.defined() ? x.device() : Device()), {},
+      eps);
 }
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return apply1(kRmsNorm, {x, weight}, {{"eps", eps}});

@@ -163,7 +163,8 @@ void Optimizer::add_option(ops::Attrs& to, const char* name, double value) { to.
 
 // The state in the dtype that the parameter has now.
 void Optimizer::fit(State& state, const Tensor& p) {
-  for (Tensor& slot : state.slots) slot = ops::to(slot, compute_dtype(p.dtype()));
+  for (Tensor& slot : state.slots) slot = ops::to(slot, compute_dtype(p.dtype())).data_on(p.device());
+  if (state.master.defined()) state.master = state.master.data_on(p.device());
   if (!is_half(p.dtype()))
     state.master = {};
   else if (state.step > 0 && !state.master.defined())
@@ -258,7 +259,7 @@ std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, 
     const auto copy_of = [&](const std::string& name) {
       const Tensor* found = find(name, p.shape(), compute_dtype(p.dtype()));
       if (!found) throw_invalid(fmt::format("[optim] state {}.{} is missing", i, name));
-      return found->clone_data();
+      return found->device() == p.device() ? found->clone_data() : found->data_on(p.device());
     };
     if (is_half(p.dtype())) loaded[i].master = copy_of("master");
     for (const std::string& name : slots(group_of_[i])) loaded[i].slots.push_back(copy_of(name));

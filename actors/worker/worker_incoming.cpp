@@ -11,6 +11,7 @@ namespace troupe::internal::actors {
 void Worker::dispatch(const Ref<Invocation>& invocation) {
   net::Call& call = invocation->call();
   try {
+    if (call.unplaced) throw Error(*call.unplaced);
     if (call.target.number == 0) {
       auto service = services_.find(call.method);
       if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");

@@ -155,6 +155,10 @@ struct TensorInfo {
 
   shape @2 :List(Int64);
   # At most 8 sizes, none negative.
+
+  device @3 :UInt16;
+  # Where the sender has it, and the receiver puts it: the kind of device, and 256 times its number. 0: the CPU. The
+  # buffer is the host's either way. A receiver without that device answers a call with `unimplemented`.
 }
 
 struct Ref {

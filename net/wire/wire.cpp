@@ -134,11 +134,9 @@ class Writer {
   void write(schema::TensorInfo::Builder out, const Tensor& t) {
     ++tensors_;
     if (!t.defined()) return out.setBuffer(kNoBuffer);
-    if (!t.device().is_cpu())
-      throw_error(
-          ErrorKind::unimplemented,
-          fmt::format("[wire] {} is on {}; only tensors on the CPU can be sent", t.str(), t.device().str()));
-    const Tensor dense = t.contiguous_data();
+    const Tensor dense = t.data_on(cpu).contiguous_data();
+    if (const Device d = t.device(); !d.is_cpu())
+      out.setDevice(static_cast<uint16_t>(static_cast<uint8_t>(d.kind) | static_cast<uint8_t>(d.index) << 8));
     if (t.dtype() == DType::boolean) check_booleans(dense.bytes(), dense.nbytes());
     out.setDtype(static_cast<schema::DType>(t.dtype()));
     out.setBuffer(static_cast<uint32_t>(message_.buffers.size()));

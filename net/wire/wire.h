@@ -35,6 +35,7 @@ struct Call {
   bool tell_start = false;   ///< a Started is wanted, if the call begins and does not end
   GradLink link;
   ValueList args;
+  std::optional<Error> unplaced = {};  ///< received only: an argument is for a device that is not here
 };
 
 struct Reply {
@@ -62,7 +63,7 @@ constexpr uint64_t method_id(std::string_view name) {
   return h;
 }
 
-/// Tensors become buffers (contiguous ones without a copy), everything else header.
+/// Tensors become buffers of the host (contiguous ones on the CPU without a copy), everything else header.
 Message encode(const Call& call);
 Message encode(const Reply& reply);
 Message encode(const Cancel& cancel);
@@ -71,7 +72,8 @@ Message encode(const Started& started);
 size_t packet_bytes(const Call& call);
 /// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
 /// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
-/// storages.
+/// storages, or are copied to the device that they were sent from; where there is none such, `unplaced` of a
+/// call is set, and the result of a reply is the error.
 Packet decode(Message message);
 
 }  // namespace troupe::internal::net

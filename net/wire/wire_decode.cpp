@@ -35,6 +35,12 @@ class Reader {
     for (size_t i = 0; i < used_.size(); ++i)
       if (!used_[i])
         throw_invalid(fmt::format("[wire] buffer {} of {} belongs to no tensor", i, used_.size()));
+    if (!unplaced_) return packet;
+    if (auto* call = std::get_if<Call>(&packet)) call->unplaced = std::move(unplaced_);
+    if (auto* reply = std::get_if<Reply>(&packet)) {
+      reply->result = std::move(*unplaced_);
+      reply->link = {};
+    }
     return packet;
   }
 
@@ -179,7 +185,30 @@ class Reader {
       if (__builtin_mul_overflow(room, std::max<int64_t>(d, 1), &room))
         throw_invalid(fmt::format("[wire] tensor shape {} has more bytes than can be counted", shape.str()));
     }
-    return view(number, dtype, shape);
+    return placed(view(number, dtype, shape), in.getDevice());
+  }
+
+  // On the device that it was sent from, if that is here.
+  Tensor placed(Tensor t, uint16_t tag) {
+    if (tag == 0) return t;
+    const Device device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8));
+    if ((tag & 0xff) == 0 || (tag & 0xff) >= kDeviceKinds || device.index < 0)
+      throw_invalid(fmt::format("[wire] a tensor has the unknown device {:#06x}", tag));
+    if (has_device(device)) try {
+        return t.data_on(device);
+      } catch (const std::bad_alloc&) {
+        unplaced_ = Error(ErrorKind::failed,
+                          fmt::format("[wire] {} has no memory left for {}", device.str(), t.str()));
+        return t;
+      }
+    std::string here;
+    for (const Device d : all_devices()) here += (here.empty() ? "" : ", ") + d.str();
+    unplaced_ =
+        Error(ErrorKind::unimplemented,
+              fmt::format("[wire] {} was sent from {}, which the receiver does not have (it has {}): send it "
+                          "with .to(cpu)",
+                          t.str(), device.str(), here));
+    return t;
   }
 
   Tensor view(uint32_t number, DType dtype, const Shape& shape) {
@@ -210,6 +239,7 @@ class Reader {
   Message& message_;
   std::vector<bool> used_;  // buffers that a tensor has
   size_t values_ = 0, tensors_ = 0;
+  std::optional<Error> unplaced_;
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ Tensors parts_of(const Served& served, const Tensors& tensors, size_t b) {
     const Tensor& t = tensors[static_cast<size_t>(e.tensor)];
     const bool whole = !t.defined() || e.end - e.begin == t.numel();
     out.push_back(whole ? t : ops::slice(ops::reshape(t, {t.numel()}), 0, e.begin, e.end));
+    if (t.defined()) out.back() = out.back().data_on(cpu);  // servers are on the CPU
   }
   return out;
 }
@@ -314,7 +315,8 @@ Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
   NoGradGuard guard;
   Tensors differences;
   for (size_t t = 0; t < values.size(); ++t)
-    differences.push_back(values[t].defined() ? ops::sub(s.values[t], values[t].detach()) : Tensor());
+    differences.push_back(values[t].defined() ? ops::sub(s.values[t], values[t].detach().data_on(cpu))
+                                              : Tensor());
   return push(differences, weight);
 }
 

@@ -36,7 +36,8 @@ struct BlockOptions {
 
 /// Puts parameters into servers on these workers, in turn. `invalid` on no places, tensors that differ in
 /// dtype, pulls that are compressed as gradients are, and as Server; the last shows when the servers are
-/// used. Each server copies its part of `start`, which may be a module's parameters, when it is made.
+/// used. Each server copies its part of `start`, which may be a module's parameters, when it is made. Servers
+/// are on the CPU: values arrive there, and what is pushed may be on any device.
 Served serve(const Here& here, const std::vector<Place>& where, const Tensors& start,
              const ServerOptions& options, const BlockOptions& blocks = {});
 

@@ -22,7 +22,7 @@ struct Routed {
 Routed route(const ServedTable& table, const Tensor& ids) {
   if (!ids.defined() || ids.dtype() != int64)
     throw_invalid(fmt::format("[table] ids are {}; expected int64", ids.defined() ? ids.str() : "undefined"));
-  const Tensor given = ids.contiguous_data();
+  const Tensor given = ids.data_on(cpu).contiguous_data();
   const int64_t n = given.numel();
   std::vector<std::tuple<int64_t, int64_t, int64_t>> order;  // server, row, position
   order.reserve(static_cast<size_t>(n));
@@ -185,7 +185,8 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
                               Shape(std::span<const int64_t>(dims)).str()));
   int64_t distinct = 0;
   for (const Tensor& t : routed.ids) distinct += t.numel();
-  const Tensor rows = Tensor::zeros({distinct, s.table.width}), dense = gradients.contiguous_data();
+  const Tensor rows = Tensor::zeros({distinct, s.table.width}),
+               dense = gradients.data_on(cpu).contiguous_data();
   for (int64_t i = 0; i < ids.numel(); ++i) {
     float* row = rows.data<float>() + routed.at.data<int64_t>()[i] * s.table.width;
     const float* g = dense.data<float>() + i * s.table.width;

@@ -94,8 +94,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   RawClient future(house.listener->address());
   const auto h = future.shake(kToken, 9);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 6 of the protocol, this side version 9");
-  lines.wait_for("it speaks version 9 of the protocol, this side version 6");
+  CHECK(h.text() == "speaks version 7 of the protocol, this side version 9");
+  lines.wait_for("it speaks version 9 of the protocol, this side version 7");
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -118,7 +118,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 7 of the protocol, this side version 6"));
+    CHECK_THAT(e.message(), Contains("speaks version 7 of the protocol, this side version 7"));
   }
   house.check_undisturbed();
 }

@@ -30,7 +30,7 @@ struct Dense : nn::Layer {
     linear.load_state_dict({{"weight", wave({kWidth, kWidth}, static_cast<double>(number))},
                             {"bias", wave({kWidth}, 10.0 + static_cast<double>(number))}});
   }
-  Tensor forward(const Tensor& x) override { return ops::tanh(linear(x)); }
+  Tensor forward(const Tensor& x) override { return ops::tanh(linear(x.to(linear.weight.device()))); }
   void members(nn::Members& m) override { m("linear", linear); }
 };
 
@@ -38,7 +38,7 @@ struct Dense : nn::Layer {
 struct Block : nn::ModuleActor<Dense> {
   explicit Block(int64_t number) : ModuleActor(number) {}
   Tensor forward(Tensor x) { return net(x); }
-  Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target); }
+  Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target.to(y.device())); }
   /// Fails in the `fatal`-th call from now.
   Tensor fails(Tensor x) {
     if (--left == 0) throw std::runtime_error("out of paper");

@@ -15,6 +15,7 @@ constexpr const char* kParameters = "nn.parameters";
 constexpr const char* kStateDict = "nn.state_dict";
 constexpr const char* kLoad = "nn.load_state_dict";  // state
 constexpr const char* kTrain = "nn.train";           // on?
+constexpr const char* kTo = "nn.to";                 // device
 constexpr const char* kTraining = "nn.training";
 constexpr const char* kRngState = "nn.rng_state";  // a state to be loaded, or nothing; the state
 
@@ -45,7 +46,10 @@ class Held {
 
 Value copies(const State& state) {
   State out;
-  for (const auto& [name, tensor] : state) out[name] = tensor.detach().clone_data();
+  for (const auto& [name, tensor] : state) {
+    const Tensor t = tensor.detach();
+    out[name] = t.device().is_cpu() ? t.clone_data() : t.data_on(cpu);
+  }
   return internal::to_value(std::move(out));
 }
 
@@ -68,6 +72,12 @@ void load(Actor& actor, internal::actors::Invocation& call) {
 void train(Actor& actor, internal::actors::Invocation& call) {
   auto [on] = internal::ListCodec<bool>::from(std::move(call.call().args), kTrain);
   Held(actor, call)->train(on);
+  call.complete(Value());
+}
+
+void to_device(Actor& actor, internal::actors::Invocation& call) {
+  auto [device] = internal::ListCodec<std::string>::from(std::move(call.call().args), kTo);
+  Held(actor, call)->to(Device(device));
   call.complete(Value());
 }
 
@@ -125,6 +135,7 @@ void install_modules(internal::actors::Worker& worker) {
   worker.add_actor_method(kStateDict, state_dict);
   worker.add_actor_method(kLoad, load);
   worker.add_actor_method(kTrain, train);
+  worker.add_actor_method(kTo, to_device);
   worker.add_actor_method(kTraining, training);
   worker.add_actor_method(kRngState, rng_state);
 }
@@ -142,6 +153,10 @@ Future<void> load_remote_state_dict(const AnyRef& actor, State state) {
 }
 
 Future<void> set_remote_training(const AnyRef& actor, bool on) { return set(actor, kTrain, Value(on)); }
+
+Future<void> remote_to(const AnyRef& actor, const std::string& device) {
+  return set(actor, kTo, Value(device));
+}
 
 Future<bool> remote_training(const AnyRef& actor) {
   return actor.call(kTraining, {}).then([](const Value& v) { return internal::from_value<bool>(v); });

@@ -40,12 +40,14 @@ void install_modules(internal::actors::Worker& worker);
 /// the kind, unless said otherwise. Those that set something take effect also if their future is dropped, or
 /// its deadline passes.
 ///
-/// The values of its parameters by name, as they are when the message is handled; copies.
+/// The values of its parameters by name, as they are when the message is handled; copies, on the CPU.
 Future<std::map<std::string, Tensor>> remote_parameters(const AnyRef& actor);
-/// Module::state_dict(): parameters and buffers; copies.
+/// Module::state_dict(): parameters and buffers; copies, on the CPU.
 Future<std::map<std::string, Tensor>> remote_state_dict(const AnyRef& actor);
 /// Module::load_state_dict(), with its errors.
 Future<void> load_remote_state_dict(const AnyRef& actor, std::map<std::string, Tensor> state);
+/// Module::to(device), of a device of the actor's worker; its optimizer's state follows.
+Future<void> remote_to(const AnyRef& actor, const std::string& device);
 /// Module::train() and eval(): for the calls that are made after it.
 Future<void> set_remote_training(const AnyRef& actor, bool on = true);
 Future<bool> remote_training(const AnyRef& actor);

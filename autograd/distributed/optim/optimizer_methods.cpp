@@ -135,7 +135,9 @@ void scale(Actor&, internal::actors::Invocation& call) {
 
 void state(Actor&, internal::actors::Invocation& call) {
   auto [attached] = arguments<>(call, kState);
-  call.complete(internal::to_value(attached.optimizer->state()));
+  auto state = attached.optimizer->state();
+  for (auto& [name, t] : state) t = t.data_on(cpu);  // who asks may have no such device
+  call.complete(internal::to_value(std::move(state)));
 }
 
 void load_state(Actor&, internal::actors::Invocation& call) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/memory/device.h"
+
 namespace troupe::testing {
 
 /// One argument of a statement, as it is written in Python.
@@ -29,6 +31,7 @@ struct Leaf {
   std::string name;
   Wanted value;
   bool view = false;  ///< it is a view of a tensor that requires no gradient
+  Device device = {};
 };
 
 struct Statement {

@@ -46,7 +46,7 @@ Tensor make_tensor(const Leaf& leaf) {
   const Wanted& w = leaf.value;
   const auto dtype = dtype_named(w.dtype);
   if (!dtype) return {};
-  Tensor t = make_tensor(w.data, Tensor::empty(Shape(w.shape), *dtype));
+  Tensor t = make_tensor(w.data, Tensor::empty(Shape(w.shape), *dtype, leaf.device));
   if (leaf.view) t = ops::expand(t, w.shape);
   if (w.requires_grad) t.set_requires_grad();
   return t;
@@ -56,11 +56,11 @@ Tensor make_tensor(const json& data, const Tensor& like) {
   if (is_floating(like.dtype())) {
     std::vector<double> values;
     for (const json& v : data) values.push_back(number(v));
-    return ops::to(Tensor::of(values, like.shape()), like.dtype());
+    return ops::to(Tensor::of(values, like.shape(), like.device()), like.dtype());
   }
   std::vector<int64_t> values;
   for (const json& v : data) values.push_back(v.is_boolean() ? v.get<bool>() : v.get<int64_t>());
-  return ops::to(Tensor::of(values, like.shape()), like.dtype());
+  return ops::to(Tensor::of(values, like.shape(), like.device()), like.dtype());
 }
 
 double largest(const json& data) {
@@ -107,7 +107,7 @@ std::string differs(const Tensor& got, const Wanted& wanted, double allowed) {
 }
 
 Snapshot::Snapshot(const Tensor& t) : dtype(t.dtype()), shape(t.shape()), requires_grad(t.requires_grad()) {
-  const Tensor c = t.contiguous_data();
+  const Tensor c = t.data_on(cpu).contiguous_data();
   bits.assign(reinterpret_cast<const char*>(c.bytes()), c.nbytes());
 }
 

@@ -1,0 +1,126 @@
+// Tensors of the null device in calls, backward passes, pipelines and servers.
+#include "parallel/server/served_table.h"
+#include "tests/parallel/stages.h"
+#include "tests/support/null_device.h"
+#include "tests/support/two_workers.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+struct Half : nn::ModuleActor<Dense> {
+  Half(int64_t number, std::string device) : ModuleActor(number) { net.to(Device(device)); }
+  Tensor forward(Tensor x) { return net(x); }
+  Tensor plain(Tensor x) { return net.linear(x); }
+  Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target.to(y.device())); }
+  Tensor back(Tensor x) { return x.to("cpu"); }
+  std::string place(Tensor x) { return x.device().str(); }
+  static constexpr auto remote =
+      methods<&Half::forward, &Half::plain, &Half::loss, &Half::back, &Half::place>;
+};
+
+}  // namespace
+
+TEST_CASE("tensors of a device travel to the same device of another worker and back") {
+  install_null_device();
+  TwoWorkers two(hosting<Half>());
+  {
+    const NoGradGuard off;
+    const RRef<Half> half = two.spawn<Half>(int64_t{1}, std::string("null:1"));
+    const Tensor x = wave({4, kWidth}, 1), there = x.to(null1);
+    const Tensor y = half.call<&Half::forward>(there).get();
+    CHECK(y.device() == null1);
+    Dense local(1);
+    CHECK(bit_equal(y, local(x)));
+    CHECK(half.call<&Half::place>(there).get() == "null:1");
+    CHECK(half.call<&Half::back>(there).get().device() == cpu);
+    const Tensor large = wave({1000, 1000}, 2);  // by shared memory
+    CHECK(bit_equal(half.call<&Half::back>(large.to(null0)).get(), large));
+    CHECK(bit_equal(half.call<&Half::back>(transpose(large, 0, 1).to(null0)).get(), transpose(large, 0, 1)));
+    CHECK_THAT(text_of([&] { half.call<&Half::plain>(x).get(); }),
+               Catch::Contains("inputs are on different devices: cpu and null:1"));
+  }
+}
+
+TEST_CASE("a distributed backward pass goes through devices, in both modes") {
+  install_null_device();
+  for (const bool exact : {false, true}) {
+    const auto cluster = Cluster::in_process(3, hosting<Half>());
+    const auto a = cluster->spawn<Half>(1, int64_t{0}, std::string("null:0"));
+    const auto b = cluster->spawn<Half>(2, int64_t{1}, std::string("null:1"));
+    optim::Distributed<optim::AdamW> steps({a, b}, {.lr = 0.1});
+    Whole whole(2);
+    Tensors parameters;
+    for (auto& layer : whole.layers)
+      for (const Tensor& p : layer->parameters()) parameters.push_back(p);
+    optim::AdamW local(parameters, {.lr = 0.1});
+    const Tensor x = wave({8, kWidth}, 1), target = wave({8, kWidth}, 2);
+    for (int i = 0; i < 3; ++i) {
+      autograd::Context context(*cluster);
+      const Tensor y = b(a(x.to(null0)).get().to(null1)).get();
+      CHECK(y.device() == null1);
+      const Tensor loss = mse_loss(y.to(cpu), target);
+      if (exact) {  // a pass for given inputs is
+        const Tensor input = x.detach().set_requires_grad();
+        const Tensor other = sum(square(b(a(input.to(null0)).get().to(null1)).get()));
+        CHECK(context.grad({other}, {input})[0].device() == cpu);
+      }
+      context.backward(loss);
+      steps.step(context);
+      CHECK(loss.item() == whole.backward(x, target));
+      local.step();
+    }
+    for (size_t k = 0; k < 2; ++k) {
+      const auto got = nn::remote_state_dict(k == 0 ? a : b).get();
+      for (const auto& [name, t] : whole.layers[k]->state_dict()) CHECK(bit_equal(got.at(name), t));
+    }
+    nothing_left(*cluster);
+  }
+}
+
+TEST_CASE("a pipeline has a stage on the CPU and one on the null device") {
+  install_null_device();
+  const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
+  Whole whole(2);
+  const double loss = whole.backward(x, y);
+  Fixture f(2);
+  nn::remote_to(f.blocks[1], "null:0").get();
+  parallel::Pipeline pipeline(f.cluster->here(), f.stages(), {.schedule = "1f1b", .micro_batches = 4});
+  std::vector<Tensors> grads;
+  CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+  compare(grads, whole);
+}
+
+TEST_CASE("a server on the CPU serves trainers on devices") {
+  install_null_device();
+  const auto run = [](Device device) {
+    const auto cluster = Cluster::in_process(2);
+    nn::Linear net(kWidth, 2);
+    net.load_state_dict({{"weight", wave({2, kWidth}, 1)}, {"bias", wave({2}, 2)}});
+    net.to(device);
+    const auto served = parallel::serve(cluster->here(), {"w1"}, net.parameters(),
+                                        {.optimizer = "adam", .options = {{"lr", 0.1}}, .trainers = 1});
+    parallel::Client client(served, {.name = "one"});
+    std::vector<double> losses;
+    for (int i = 0; i < 3; ++i) {
+      const Tensors values = client.pull().get();
+      CHECK(values[0].device() == cpu);
+      {
+        const NoGradGuard off;
+        for (size_t k = 0; k < values.size(); ++k) net.parameters()[k].copy_(values[k]);
+      }
+      net.zero_grad();
+      const Tensor loss = mean(square(net(wave({4, kWidth}, 3).to(device))));
+      autograd::backward(loss);
+      losses.push_back(loss.item());
+      Tensors grads;
+      for (const Tensor& p : net.parameters()) grads.push_back(p.grad());
+      client.push(grads).get();
+    }
+    return losses;
+  };
+  const auto wanted = run(cpu);
+  CHECK(wanted.front() > wanted.back());
+  CHECK(run(null0) == wanted);
+}
