@@ -17,11 +17,11 @@ const Tensor& saved(const char* who, const std::map<std::string, Tensor>& state,
 }
 
 double saved_number(const char* who, const std::map<std::string, Tensor>& state, const char* name) {
-  return *saved(who, state, name, {}, float64).data<double>();
+  return saved(who, state, name, {}, float64).item();
 }
 
 int64_t saved_count(const char* who, const std::map<std::string, Tensor>& state, const char* name) {
-  const int64_t count = *saved(who, state, name, {}, int64).data<int64_t>();
+  const int64_t count = saved(who, state, name, {}, int64).to_vector<int64_t>()[0];
   if (count < 0) throw_invalid(fmt::format("[{}] state {} is {}", who, name, count));
   return count;
 }
