@@ -69,7 +69,7 @@ void set_backend(Device::Kind kind, Backend& backend) {
     throw_invalid("[device] the kind " + std::to_string(i) + " is that of " + before->name());
 }
 
-Backend& backend_of(Device device) {
+Backend& other_backend_of(Device device) {
   if (Backend* b = find(device.kind)) return *b;
   throw_error(ErrorKind::unimplemented, "[device] no backend for " + device.str() +
                                             ": this program was built for " + those_that_are_there() +

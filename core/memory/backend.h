@@ -68,15 +68,17 @@ inline constexpr int kDeviceKinds = 8;
 
 /// Makes a kind known to the program, once, before its first tensor. `backend` is never destroyed.
 void set_backend(Device::Kind kind, Backend& backend);
+/// The CPU as one of them (core/tensor/cpu_backend.cpp).
+Backend& cpu_backend();
+Backend& other_backend_of(Device device);
 /// `unimplemented`, naming the device, if the program was not built with its kind.
-Backend& backend_of(Device device);
+inline Backend& backend_of(Device device) {
+  return device.is_cpu() ? cpu_backend() : other_backend_of(device);
+}
 /// Whether it was, and the machine has that device.
 bool has_device(Device device);
 /// All devices that there are, the CPU first.
 std::vector<Device> all_devices();
-
-/// The CPU as one of them (core/tensor/cpu_backend.cpp).
-Backend& cpu_backend();
 
 AllocatorStats allocator_stats(Device device = cpu);
 /// Gives the cached blocks back to the system. On the CPU the small ones stay that other threads keep for

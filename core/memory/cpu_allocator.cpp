@@ -131,6 +131,15 @@ constexpr auto kClassSizes = [] {  // by class_index
   return sizes;
 }();
 
+// The class_index of small sizes, by their number of kMinBlocks.
+constexpr auto kSmallIndex = [] {
+  std::array<uint8_t, kSmall / kMinBlock + 1> index{};
+  for (size_t i = 0; i < index.size(); ++i)
+    index[i] = static_cast<uint8_t>(class_index(class_size(i * kMinBlock)));
+  return index;
+}();
+constexpr size_t small_index(size_t bytes) { return kSmallIndex[(bytes + kMinBlock - 1) / kMinBlock]; }
+
 // The small blocks that a thread keeps, and what it has taken (freed: negative) of all sizes.
 struct ThreadBlocks {
   FreeLists<kSmallClasses> lists;  // by class_index
@@ -191,25 +200,39 @@ void count_in_use(ThreadBlocks* mine, int64_t bytes) {
 }  // namespace
 
 void* cpu_allocate(size_t bytes) {
-  const size_t size = class_size(bytes);
   ThreadBlocks* mine = thread_blocks();
-  void* p = nullptr;
-  if (mine && size <= kSmall && (p = mine->lists.pop(class_index(size))))
-    mine->cached.add(-static_cast<int64_t>(size));
-  else
-    p = shared().take(size);
+  if (bytes <= kSmall) {
+    const size_t index = small_index(bytes);
+    const auto size = static_cast<int64_t>(kClassSizes[index]);
+    void* p = mine ? mine->lists.pop(index) : nullptr;
+    if (p)
+      mine->cached.add(-size);
+    else
+      p = shared().take(kClassSizes[index]);
+    count_in_use(mine, size);
+    return p;
+  }
+  const size_t size = class_size(bytes);
+  void* p = shared().take(size);
   count_in_use(mine, static_cast<int64_t>(size));
   return p;
 }
 
 void cpu_free(void* p, size_t bytes) noexcept {
-  const size_t size = class_size(bytes);
   ThreadBlocks* mine = thread_blocks();
+  if (bytes <= kSmall) {
+    const size_t index = small_index(bytes);
+    const auto size = static_cast<int64_t>(kClassSizes[index]);
+    count_in_use(mine, -size);
+    if (mine && mine->lists.push(index, p, kKeptPerClass / kClassSizes[index]))
+      mine->cached.add(size);
+    else
+      shared().give(p, kClassSizes[index]);
+    return;
+  }
+  const size_t size = class_size(bytes);
   count_in_use(mine, -static_cast<int64_t>(size));
-  if (mine && size <= kSmall && mine->lists.push(class_index(size), p, kKeptPerClass / size))
-    mine->cached.add(static_cast<int64_t>(size));
-  else
-    shared().give(p, size);
+  shared().give(p, size);
 }
 
 AllocatorStats cpu_allocator_stats() {

@@ -32,6 +32,29 @@ void gather_elements(T* to, const Tensor& from) {
   });
 }
 
+// out = a + b, all contiguous; out may be a.
+void add_contiguous(const Tensor& out, const Tensor& a, const Tensor& b) {
+  visit_dtype(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* o = out.data<T>();
+    const T* x = a.data<T>();
+    const T* y = b.data<T>();
+    for (int64_t i = 0, n = out.numel(); i < n; ++i) o[i] = static_cast<T>(x[i] + y[i]);
+  });
+}
+
+// out += b, which is contiguous.
+void add_strided(const Tensor& out, const Tensor& b) {
+  visit_dtype(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* o = out.data<T>();
+    const T* in = b.data<T>();
+    for_each_run(out, [&](int64_t at, int64_t count, int64_t step) {
+      for (int64_t i = 0; i < count; ++i) o[at + i * step] = static_cast<T>(o[at + i * step] + *in++);
+    });
+  });
+}
+
 class CpuBackend final : public Backend {
  public:
   const char* name() const override { return "cpu"; }
@@ -91,22 +114,9 @@ class CpuBackend final : public Backend {
   }
 
   void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    visit_dtype(out.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      T* o = out.data<T>();
-      if (out.is_contiguous()) {
-        const Tensor first = a.contiguous_data(), second = b.contiguous_data();
-        const T* x = first.data<T>();
-        const T* y = second.data<T>();
-        for (int64_t i = 0, n = out.numel(); i < n; ++i) o[i] = static_cast<T>(x[i] + y[i]);
-        return;
-      }
-      const Tensor dense = b.contiguous_data();
-      const T* in = dense.data<T>();
-      for_each_run(out, [&](int64_t at, int64_t count, int64_t step) {
-        for (int64_t i = 0; i < count; ++i) o[at + i * step] = static_cast<T>(o[at + i * step] + *in++);
-      });
-    });
+    if (!out.is_contiguous()) return add_strided(out, b.contiguous_data());
+    if (a.is_contiguous() && b.is_contiguous()) return add_contiguous(out, a, b);
+    add_contiguous(out, a.contiguous_data(), b.contiguous_data());
   }
 
   AllocatorStats stats(Device) const override {
@@ -117,11 +127,16 @@ class CpuBackend final : public Backend {
   void release_cached(Device) override { release_cached_cpu_memory(); }
 };
 
+// Never destroyed: tensors may outlive main.
+union Kept {
+  CpuBackend backend;
+  constexpr Kept() : backend() {}
+  constexpr ~Kept() {}
+};
+constinit Kept kept;
+
 }  // namespace
 
-Backend& cpu_backend() {
-  static auto* instance = new CpuBackend;  // tensors may outlive main
-  return *instance;
-}
+Backend& cpu_backend() { return kept.backend; }
 
 }  // namespace troupe

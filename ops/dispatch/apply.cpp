@@ -213,10 +213,14 @@ void check_inputs(const Op& op, std::span<const Tensor> in) {
   }
 }
 
-Kernel* kernel_of(const Op& op, Device device) {
+[[noreturn]] void no_kernel(const Op& op, Device device) {
+  throw_error(ErrorKind::unimplemented, fmt::format("[{}] no kernel for device {}", op.name, device.str()));
+}
+
+inline Kernel* kernel_of(const Op& op, Device device) {
   const KernelEntry* entry = find_kernels(op, device.kind);
   if (!entry) [[unlikely]]
-    throw_error(ErrorKind::unimplemented, fmt::format("[{}] no kernel for device {}", op.name, device.str()));
+    no_kernel(op, device);
   return entry->kernel;
 }
 

@@ -19,10 +19,9 @@ void set_kernels(Device::Kind kind, std::span<const KernelTable> tables) {
   tables_of[static_cast<size_t>(kind)] = tables;
 }
 
-const KernelEntry* find_kernels(const Op& op, Device::Kind kind) {
+const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind) {
   const auto i = static_cast<size_t>(kind);
   if (i >= kDeviceKinds) return nullptr;
-  if (const KernelEntry* found = op.kernels.on[i].load(std::memory_order_relaxed)) return found;
   for (const KernelTable table : kind == Device::Kind::cpu ? cpu_kernels() : tables_of[i])
     for (const KernelEntry& entry : table)
       if (std::string_view(entry.op) == op.name) {

@@ -17,8 +17,15 @@ using KernelTable = std::span<const KernelEntry>;
 /// Says what a kind of device has, once, before its first operator. The tables are constants of the program.
 void set_kernels(Device::Kind kind, std::span<const KernelTable> tables);
 
+/// find_kernels(), when they were not looked for yet.
+const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind);
 /// What there is for an operator; null: nothing.
-const KernelEntry* find_kernels(const Op& op, Device::Kind kind);
+inline const KernelEntry* find_kernels(const Op& op, Device::Kind kind) {
+  const auto i = static_cast<size_t>(kind) % kDeviceKinds;
+  if (const KernelEntry* found = op.kernels.on[i].load(std::memory_order_relaxed)) [[likely]]
+    return found;
+  return look_for_kernels(op, kind);
+}
 inline bool has_kernel(const Op& op, Device device) { return find_kernels(op, device.kind); }
 
 /// Those of the CPU (ops/cpu/table.cpp).
