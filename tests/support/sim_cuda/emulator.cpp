@@ -259,7 +259,8 @@ class MachineTranslator final : public Translator {
     for (; bytes >= sizeof(void*); bytes -= sizeof(void*), at += sizeof(void*)) {
       void* word;
       std::memcpy(&word, at, sizeof word);
-      if (!machine_.memory_of(word)) continue;
+      const Memory* memory = machine_.memory_of(word);
+      if (!memory || !memory->has(word)) continue;  // a number, or what was in a gap between two fields
       word = pointer(word, true);
       std::memcpy(at, &word, sizeof word);
     }

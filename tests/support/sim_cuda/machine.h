@@ -38,6 +38,7 @@ class Memory {
   void end(void* data);
 
   bool holds(const void* p) const;
+  bool has(const void* p) const;  // in a living allocation
   /// Throws Fault if the bytes are not in a living allocation; `what` begins its text.
   void* seen(const void* p, size_t bytes, bool written, const std::string& what) const;
   void trim();

@@ -103,6 +103,14 @@ bool Memory::holds(const void* p) const {
   return at >= forbidden_ && at < forbidden_ + kSpace;
 }
 
+bool Memory::has(const void* p) const {
+  const size_t offset = offset_of(p);
+  const auto next = blocks_.upper_bound(offset);
+  if (next == blocks_.begin()) return false;
+  const auto& [first, block] = *std::prev(next);
+  return block.living && offset <= first + block.bytes;
+}
+
 void* Memory::seen(const void* p, size_t bytes, bool written, const std::string& what) const {
   const size_t offset = offset_of(p);
   auto found = blocks_.upper_bound(offset);

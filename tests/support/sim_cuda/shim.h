@@ -41,7 +41,7 @@ class Translator {
  public:
   virtual ~Translator() = default;
   virtual void* pointer(const void* given, bool written) = 0;
-  /// Every aligned word of an object that is an address of a device.
+  /// Every aligned word of an object that is an address of living memory.
   virtual void object(void* object, size_t bytes) = 0;
 };
 
@@ -52,8 +52,8 @@ class Kernel {
   virtual void run_thread() = 0;
 };
 
-/// A pointer, or an object: its visit(f), if it has one, calls f for each of its pointers, so that those to
-/// memory that kernels only read are known from others.
+/// A pointer, or an object whose visit(f) calls f for each of its pointers. One without visit() is looked through
+/// for words that are addresses of living memory, in which wrong pointers are not found.
 template <class T>
 void translate(Translator& t, T& argument) {
   if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
@@ -62,8 +62,10 @@ void translate(Translator& t, T& argument) {
   } else if constexpr (std::is_class_v<T>) {
     static_assert(std::is_trivially_copyable_v<T>, "an argument of a kernel is copied as bytes");
     const auto pointer = [&](auto& p) { sim_cuda::translate(t, p); };
-    if constexpr (requires { argument.visit(pointer); }) argument.visit(pointer);
-    t.object(&argument, sizeof argument);
+    if constexpr (requires { argument.visit(pointer); })
+      argument.visit(pointer);
+    else
+      t.object(&argument, sizeof argument);
   }
 }
 
