@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "core/cuda/launch.h"
 #include "core/tensor/convert.h"
@@ -245,6 +246,16 @@ __device__ T times(T a, T b) {
     return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   else
     return a * b;
+}
+
+/// Of the standard normal distribution: the probability of a value below x, and the density at x.
+template <class T>
+__device__ T normal_below(T x) {
+  return T{0.5} * std::erfc(-x / static_cast<T>(std::numbers::sqrt2));
+}
+template <class T>
+__device__ T normal_density(T x) {
+  return static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * std::exp(T{-0.5} * x * x);
 }
 
 /// What all kernels that copy do to an element.

@@ -4,15 +4,6 @@
 namespace troupe::ops::on_cuda {
 namespace {
 
-// float32 is summed in double: accurate whatever the length, and the kernel waits for memory anyway.
-template <class T, class R>
-struct Sum {
-  double divisor = 1;
-  __device__ double start() const { return 0; }
-  __device__ double fold(double a, T v) const { return a + static_cast<double>(v); }
-  __device__ double merge(double a, double b) const { return a + b; }
-  __device__ R finish(double a) const { return static_cast<R>(divisor == 1 ? a : a / divisor); }
-};
 template <class T>
 struct IntegerSum {
   __device__ uint64_t start() const { return 0; }

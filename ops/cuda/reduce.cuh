@@ -160,6 +160,24 @@ void reduce(const char* name, Device device, const Lines& lines, const T* x, R* 
   for_each_row(name, device, rows, pieces, ReduceByBlocks<A, R, Rest>{out, parts, {rows, pieces, 1}, {op}});
 }
 
+/// float32 is summed in double: accurate whatever the length, and the kernel waits for memory anyway.
+template <class T, class R>
+struct Sum {
+  double divisor = 1;
+  __device__ double start() const { return 0; }
+  __device__ double fold(double a, T v) const { return a + static_cast<double>(v); }
+  __device__ double merge(double a, double b) const { return a + b; }
+  __device__ R finish(double a) const { return static_cast<R>(divisor == 1 ? a : a / divisor); }
+};
+/// The sum of the squares, in double.
+template <class T, class R>
+struct SumOfSquares {
+  __device__ double start() const { return 0; }
+  __device__ double fold(double a, T v) const { return a + static_cast<double>(v) * static_cast<double>(v); }
+  __device__ double merge(double a, double b) const { return a + b; }
+  __device__ R finish(double a) const { return static_cast<R>(a); }
+};
+
 /// x as rows: neighbouring reduced dimensions are taken as they lie; otherwise they are moved to the end by a
 /// copy.
 struct Rows {

@@ -1,6 +1,5 @@
 // Kernels of ops/unary.h and ops/activation.h.
 #include <limits>
-#include <numbers>
 
 #include "ops/cuda/elementwise.cuh"
 
@@ -159,21 +158,12 @@ struct Softplus {
   }
 };
 
-// Of the standard normal distribution.
-template <class T>
-__device__ T below(T x) {
-  return T{0.5} * std::erfc(-x / static_cast<T>(std::numbers::sqrt2));
-}
-template <class T>
-__device__ T density(T x) {
-  return static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * std::exp(T{-0.5} * x * x);
-}
 constexpr double kTanhScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kTanhCube = 0.044715;
 
 struct Gelu {
   template <class T>
   __device__ T operator()(T x) const {
-    return x * below(x);
+    return x * normal_below(x);
   }
 };
 struct GeluTanh {
@@ -186,7 +176,7 @@ struct GeluTanh {
 struct GeluGrad {
   template <class T>
   __device__ T operator()(T g, T x) const {
-    return g * (below(x) + x * density(x));
+    return g * (normal_below(x) + x * normal_density(x));
   }
 };
 struct GeluTanhGrad {
