@@ -151,9 +151,8 @@ void quotient(const Call& c, Tensors& out, F f) {
   const Tensor& by = c.in[1];
   if (out[0].dtype() == int64 && out[0].numel()) {
     const Tensor found = Tensor::zeros({1}, int64, by.device());
-    for_each(
-        c.name(), by.device(), by.numel(),
-        FindZero{elements<const int64_t>(by), elements<int64_t>(found), {by.shape(), {by.strides()}}});
+    for_each(c.name(), by.device(), by.numel(),
+             FindZero{elements<const int64_t>(by), elements<int64_t>(found), {by.shape(), {by.strides()}}});
     if (found.to_vector<int64_t>()[0])
       throw_invalid(std::string("[") + c.name() + "] an integer is divided by 0");
   }

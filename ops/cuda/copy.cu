@@ -106,7 +106,8 @@ void slice_grad(const Call& c, Tensors& out) {
   if (to.numel() == 0) return;
   const int dim = to.shape().axis(c.attrs.integer("dim"), c.name());
   const Around a = around(to.shape(), dim);
-  const int64_t given = c.attrs.integer("start"), start = std::max<int64_t>(given < 0 ? given + a.size : given, 0);
+  const int64_t given = c.attrs.integer("start"),
+                start = std::max<int64_t>(given < 0 ? given + a.size : given, 0);
   const int64_t count = g.shape()[dim], step = count > 1 ? c.attrs.integer("step") : 1;
   visit_dtype(to.dtype(), [&](auto zero) {
     using T = decltype(zero);

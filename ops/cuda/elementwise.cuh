@@ -34,7 +34,8 @@ template <class Body>
 void for_each(const char* name, Device device, int64_t n, const Body& body) {
   if (n <= 0) return;
   const int64_t blocks = std::min(kMostBlocks, (n + kThreads - 1) / kThreads);
-  cuda::launch(name, device, each_element<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, n, body);
+  cuda::launch(name, device, each_element<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, n,
+               body);
 }
 
 /// The elements of t on its device; null for an undefined tensor.
@@ -158,15 +159,15 @@ void map2(const char* name, const Tensor& x, const Tensor& y, const Tensor& out,
 template <class R, class A, class B, class C, class F>
 void map3(const char* name, const Tensor& x, const Tensor& y, const Tensor& z, const Tensor& out, F f) {
   const Shape& shape = out.shape();
-  for_each(name, out.device(), out.numel(),
-           Map3<R, A, B, C, F>{
-               elements<R>(out),
-               elements<const A>(x),
-               elements<const B>(y),
-               elements<const C>(z),
-               f,
-               {shape,
-                {broadcast_strides(x, shape), broadcast_strides(y, shape), broadcast_strides(z, shape)}}});
+  for_each(
+      name, out.device(), out.numel(),
+      Map3<R, A, B, C, F>{
+          elements<R>(out),
+          elements<const A>(x),
+          elements<const B>(y),
+          elements<const C>(z),
+          f,
+          {shape, {broadcast_strides(x, shape), broadcast_strides(y, shape), broadcast_strides(z, shape)}}});
 }
 
 /// Calls f with a float or a double.

@@ -206,8 +206,8 @@ void bincount(const Call& c, Tensors& out) {
 
 KernelTable index_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"gather", gather}, {"scatter_add", scatter_add}, {"concat", concat},     {"pad", pad},
-      {"one_hot", one_hot}, {"nonzero", nonzero},       {"bincount", bincount},
+      {"gather", gather},   {"scatter_add", scatter_add}, {"concat", concat},     {"pad", pad},
+      {"one_hot", one_hot}, {"nonzero", nonzero},         {"bincount", bincount},
   };
   return kTable;
 }

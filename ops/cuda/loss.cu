@@ -69,18 +69,18 @@ struct Targets {
 
   template <class T>
   void total(const Call& c, const Tensor& losses, const Tensor& out) const {
-    for_each_row(c.name(), out.device(), 1, rows(),
-                 Total<T>{elements<T>(out), elements<const T>(losses), data(), rows(), ignored,
-                          reduction == "mean"});
+    for_each_row(
+        c.name(), out.device(), 1, rows(),
+        Total<T>{elements<T>(out), elements<const T>(losses), data(), rows(), ignored, reduction == "mean"});
   }
   // What the gradient of a row is: of each its own, or of all one.
   template <class T>
   Tensor weights(const Call& c, const Tensor& g) const {
     if (each()) return g;
     const Tensor weight = Tensor::empty({1}, g.dtype(), g.device());
-    for_each_row(c.name(), g.device(), 1, rows(),
-                 Share<T>{elements<T>(weight), elements<const T>(g), data(), rows(), ignored,
-                          reduction == "mean"});
+    for_each_row(
+        c.name(), g.device(), 1, rows(),
+        Share<T>{elements<T>(weight), elements<const T>(g), data(), rows(), ignored, reduction == "mean"});
     return weight;
   }
 };

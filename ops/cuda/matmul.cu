@@ -151,8 +151,7 @@ void multiply(const Call& c, Tensor a, Tensor b, const Tensor& out, const Finish
 }
 
 void matmul(const Call& c, Tensors& out) {
-  visit_numeric(out[0].dtype(),
-                [&](auto zero) { multiply<decltype(zero)>(c, c.in[0], c.in[1], out[0]); });
+  visit_numeric(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c, c.in[0], c.in[1], out[0]); });
 }
 
 Tensor flipped(const Tensor& t) {
@@ -162,9 +161,8 @@ Tensor flipped(const Tensor& t) {
 Tensor input(const Call& c, size_t i) { return i < c.in.size() ? c.in[i] : Tensor(); }
 
 void linear_with(const Call& c, Tensors& out, const Finish& finish) {
-  visit_floating(out[0].dtype(), [&](auto zero) {
-    multiply<decltype(zero)>(c, c.in[0], flipped(c.in[1]), out[0], finish);
-  });
+  visit_floating(out[0].dtype(),
+                 [&](auto zero) { multiply<decltype(zero)>(c, c.in[0], flipped(c.in[1]), out[0], finish); });
 }
 void linear(const Call& c, Tensors& out) { linear_with(c, out, {.bias = input(c, 2)}); }
 void linear_relu(const Call& c, Tensors& out) {
@@ -198,9 +196,12 @@ void linear_weight_grad(const Call& c, Tensors& out) {
 
 KernelTable matmul_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"matmul", matmul},           {"linear_weight_grad", linear_weight_grad<false>, linear_weight_grad<true>},
-      {"linear", linear},           {"linear_relu", linear_relu},
-      {"linear_gelu", linear_gelu}, {"linear_add", linear_add},
+      {"matmul", matmul},
+      {"linear_weight_grad", linear_weight_grad<false>, linear_weight_grad<true>},
+      {"linear", linear},
+      {"linear_relu", linear_relu},
+      {"linear_gelu", linear_gelu},
+      {"linear_add", linear_add},
   };
   return kTable;
 }

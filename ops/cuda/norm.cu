@@ -66,10 +66,10 @@ void forward(const Call& c, Tensors& out) {
   if (n == 0) return;
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_row(c.name(), x.device(), x.numel() / n, n,
-                 NormForward<T, centered>{elements<T>(out[0]), elements<const T>(x),
-                                          elements<const T>(weight), elements<const T>(bias), n,
-                                          static_cast<T>(c.attrs.number("eps"))});
+    for_each_row(
+        c.name(), x.device(), x.numel() / n, n,
+        NormForward<T, centered>{elements<T>(out[0]), elements<const T>(x), elements<const T>(weight),
+                                 elements<const T>(bias), n, static_cast<T>(c.attrs.number("eps"))});
   });
 }
 
@@ -199,8 +199,8 @@ struct Layout {
   __device__ int64_t channel_of(int64_t i) const { return i / size % channels; }
 };
 
-// Statistics of a channel in double. The second sum would be zero if the mean were exact (Chan, Golub, LeVeque
-// 1983).
+// Statistics of a channel in double. The second sum would be zero if the mean were exact (Chan, Golub,
+// LeVeque 1983).
 template <class T>
 struct ChannelStatistics {
   T *mean, *var, *center, *scale;
@@ -262,10 +262,10 @@ void batch_norm_train(const Call& c, Tensors& out) {
     using T = decltype(zero);
     const Tensor of_channels = scratch<T>(2 * l.channels, x.device());
     T *center = elements<T>(of_channels), *scale = center + l.channels;
-    for_each_row(c.name(), x.device(), joined.channels, joined.per_channel(),
-                 ChannelStatistics<T>{elements<T>(out[1]), elements<T>(out[2]), center, scale,
-                                      elements<const T>(x), elements<const T>(weight), joined, together,
-                                      c.attrs.number("eps")});
+    for_each_row(
+        c.name(), x.device(), joined.channels, joined.per_channel(),
+        ChannelStatistics<T>{elements<T>(out[1]), elements<T>(out[2]), center, scale, elements<const T>(x),
+                             elements<const T>(weight), joined, together, c.attrs.number("eps")});
     for_each(c.name(), x.device(), x.numel(),
              ChannelAffine<T>{elements<T>(out[0]), elements<const T>(x), center, scale,
                               elements<const T>(bias), l});
@@ -276,10 +276,9 @@ void channel_affine(const Call& c, Tensors& out) {
                scale = c.in[2].contiguous_data(), shift = c.in[3].contiguous_data();
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each(
-        c.name(), x.device(), x.numel(),
-        ChannelAffine<T>{elements<T>(out[0]), elements<const T>(x), elements<const T>(center),
-                         elements<const T>(scale), elements<const T>(shift), Layout(x.shape())});
+    for_each(c.name(), x.device(), x.numel(),
+             ChannelAffine<T>{elements<T>(out[0]), elements<const T>(x), elements<const T>(center),
+                              elements<const T>(scale), elements<const T>(shift), Layout(x.shape())});
   });
 }
 
@@ -350,14 +349,10 @@ void channel_mix(const Call& c, Tensors& out) {
 
 KernelTable norm_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"layer_norm", forward<true>},
-      {"rms_norm", forward<false>},
-      {"layer_norm_grad", backward<true>},
-      {"rms_norm_grad", backward<false>},
-      {"batch_norm_train", batch_norm_train},
-      {"channel_affine", channel_affine},
-      {"channel_sums", channel_sums},
-      {"channel_mix", channel_mix},
+      {"layer_norm", forward<true>},          {"rms_norm", forward<false>},
+      {"layer_norm_grad", backward<true>},    {"rms_norm_grad", backward<false>},
+      {"batch_norm_train", batch_norm_train}, {"channel_affine", channel_affine},
+      {"channel_sums", channel_sums},         {"channel_mix", channel_mix},
   };
   return kTable;
 }

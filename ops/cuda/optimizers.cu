@@ -215,8 +215,7 @@ void adagrad(const Call& c, Tensors& out) {
     using T = decltype(zero);
     if (part.step == 1) fill_elements(part.slot(0), o.number("initial_accumulator_value"));
     const double later = 1 + static_cast<double>(part.step - 1) * o.number("lr_decay");
-    part.each<T, 1>(
-        Adagrad<T>{T(o.number("lr") / later), T(o.number("eps")), T(o.number("weight_decay"))});
+    part.each<T, 1>(Adagrad<T>{T(o.number("lr") / later), T(o.number("eps")), T(o.number("weight_decay"))});
   });
 }
 
@@ -312,8 +311,7 @@ void lamb(const Call& c, Tensors& out) {
     reduce<double>(c.name(), device, {1, n, 1}, static_cast<const T*>(u), squares + 1,
                    SumOfSquares<T, double>{});
     const LambMove<T> move{squares, o.number("lr")};
-    for_each(c.name(), device, n,
-             Pass<T, 0, LambMove<T>>{p, u, nullptr, nullptr, nullptr, T(1), move});
+    for_each(c.name(), device, n, Pass<T, 0, LambMove<T>>{p, u, nullptr, nullptr, nullptr, T(1), move});
   });
 }
 

@@ -145,7 +145,9 @@ void max_pool2d_grad(const Call& c, Tensors& out) {
              MaxGrad<T>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), p});
   });
 }
-double share(const Planes& p) { return 1 / (static_cast<double>(p.kernel[0]) * static_cast<double>(p.kernel[1])); }
+double share(const Planes& p) {
+  return 1 / (static_cast<double>(p.kernel[0]) * static_cast<double>(p.kernel[1]));
+}
 void avg_pool2d(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data();
   const Planes p(c, x, out[0]);

@@ -162,8 +162,7 @@ struct LogSumExp {
     const T* line = x + lines.begin(row);
     const Extremum<T, true> larger{-std::numeric_limits<T>::infinity()};
     T top = larger.start();
-    for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x)
-      top = larger.fold(top, line[i * lines.inner]);
+    for (int64_t i = threadIdx.x; i < lines.n; i += blockDim.x) top = larger.fold(top, line[i * lines.inner]);
     top = block_merge(top, larger);
     if (std::isinf(top)) {  // all -inf, or a +inf: top - top would be NaN
       if (threadIdx.x == 0) out[row] = top;
@@ -226,9 +225,9 @@ void best_of(const Call& c, const Tensor& values, const Tensor& places, bool of_
   const Lines lines = of_all ? Lines{1, x.numel(), 1} : lines_along(c, x.shape());
   visit_dtype(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_row(c.name(), x.device(), lines.rows(), lines.n,
-                 BestPlace<T, larger>{elements<T>(values), elements<int64_t>(places), elements<const T>(x),
-                                      lines});
+    for_each_row(
+        c.name(), x.device(), lines.rows(), lines.n,
+        BestPlace<T, larger>{elements<T>(values), elements<int64_t>(places), elements<const T>(x), lines});
   });
 }
 template <bool larger>

@@ -220,8 +220,8 @@ inline Lines lines_along(const Call& c, const Shape& shape) {
   return {a.outer, a.size, a.inner};
 }
 
-/// The device stops at a wrong index: the host learns of it with the next wait, and nothing is read or written
-/// elsewhere.
+/// The device stops at a wrong index: the host learns of it with the next wait, and nothing is read or
+/// written elsewhere.
 __device__ inline void check_index(int64_t index, int64_t size) {
   if (index >= 0 && index < size) return;
   printf("index %lld is out of range for size %lld\n", static_cast<long long>(index),

@@ -78,9 +78,8 @@ void softmax_grad(const Call& c, Tensors& out) {
   const Lines lines = lines_along(c, g.shape());
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_row(
-        c.name(), g.device(), lines.rows(), lines.n,
-        SoftmaxGrad<T, log>{elements<T>(out[0]), elements<const T>(g), elements<const T>(y), lines});
+    for_each_row(c.name(), g.device(), lines.rows(), lines.n,
+                 SoftmaxGrad<T, log>{elements<T>(out[0]), elements<const T>(g), elements<const T>(y), lines});
   });
 }
 

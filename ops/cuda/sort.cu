@@ -126,8 +126,7 @@ void order(const Call& c, const Tensor& x, const Lines& lines, int64_t kept, boo
   for (int64_t run = 2; run <= width; run *= 2)
     for (int64_t apart = run / 2; apart > 0; apart /= 2)
       for_each(c.name(), device, all / 2, Exchange<T>{items, run == width ? 0 : run, apart, descending});
-  for_each(c.name(), device, lines.rows() * kept,
-           Take<T>{values, places, items, width, kept, lines.inner});
+  for_each(c.name(), device, lines.rows() * kept, Take<T>{values, places, items, width, kept, lines.inner});
 }
 
 void order_lines(const Call& c, Tensors& out, bool descending) {
@@ -167,8 +166,7 @@ void median(const Call& c, Tensors& out) {
   visit_numeric(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     order<T>(c, x, {1, x.numel(), 1}, x.numel(), false, elements<T>(sorted), nullptr);
-    for_each(c.name(), x.device(), 1,
-             Middle<T>{elements<T>(out[0]), elements<const T>(sorted), x.numel()});
+    for_each(c.name(), x.device(), 1, Middle<T>{elements<T>(out[0]), elements<const T>(sorted), x.numel()});
   });
 }
 
