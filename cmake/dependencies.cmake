@@ -14,10 +14,7 @@ if(TROUPE_TESTS)
   find_path(RAPIDCHECK_INCLUDE rapidcheck.h REQUIRED)
   find_library(RAPIDCHECK_LIBRARY rapidcheck REQUIRED)
 endif()
-option(TROUPE_CUDA "find the CUDA toolkit and build what uses it" OFF)
-if(TROUPE_CUDA)
-  find_package(CUDAToolkit REQUIRED)
-endif()
+include(cuda)
 
 # The shell, `troupe repl`: Lua as C++ (its errors are exceptions), and a library that edits lines.
 option(TROUPE_REPL "build the shell, if Lua and libedit are there" ON)
@@ -41,4 +38,4 @@ if(TROUPE_REPL)
 endif()
 
 set(found "CAF ${CAF_VERSION}, Cap'n Proto ${CapnProto_VERSION}, oneDNN ${dnnl_VERSION}, OpenSSL ${OPENSSL_VERSION}")
-message(STATUS "Troupe ${PROJECT_VERSION}: ${found}; sanitizers: [${TROUPE_SANITIZE}]; CUDA: ${TROUPE_CUDA} ${CUDAToolkit_VERSION}")
+message(STATUS "Troupe ${PROJECT_VERSION}: ${found}; sanitizers: [${TROUPE_SANITIZE}]; CUDA: ${TROUPE_CUDA_FOUND}")

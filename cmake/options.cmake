@@ -13,20 +13,27 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math
-                    -ffp-contract=off)  # the same bits whatever the compiler would fuse
+# troupe_compile_options(option...): for C and C++; nvcc has words of its own.
+function(troupe_compile_options)
+  foreach(option ${ARGN})
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:${option}>)
+  endforeach()
+endfunction()
+
+troupe_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math
+                       -ffp-contract=off)  # the same bits whatever the compiler would fuse
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 looks for elements in variants that hold none, and for copies of strings within themselves
-  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
+  troupe_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
 else()
-  add_compile_options(-Wno-pass-failed)  # loops that call std::exp(double) are not vectorized: that is known
-  add_compile_options(-Wno-deprecated-declarations)  # libstdc++ 12 uses such a function in std::stable_sort
+  troupe_compile_options(-Wno-pass-failed)  # loops that call std::exp(double) are not vectorized: that is known
+  troupe_compile_options(-Wno-deprecated-declarations)  # libstdc++ 12 uses such a function in std::stable_sort
 endif()
 if(TROUPE_SANITIZE)
-  add_compile_options(-fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -g1)
+  troupe_compile_options(-fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TROUPE_SANITIZE})
   if(TROUPE_SANITIZE MATCHES "undefined")
-    add_compile_options(-fno-sanitize-recover=undefined)
+    troupe_compile_options(-fno-sanitize-recover=undefined)
   endif()
 endif()
 

@@ -20,7 +20,7 @@ VENDOR = [
     (r"(capnp|kj)/", [r"net/"]),
     (r"openssl/", [r"net/"]),
     (r"(oneapi/)?dnnl", [r"ops/cpu/"]),
-    (r"(cuda|cublas|cudnn|curand|cuda_)\w*[./]", [r"(.*/)?cuda/"]),
+    (r"(cuda|cublas|cudnn|curand|cuda_)\w*[./]", [r"(.*/)?(sim_)?cuda/"]),
     (r"nccl", [r"collective/nccl/"]),
     (r"ucp/|ucs/", [r"net/ucx/"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
@@ -61,7 +61,8 @@ def wrong_include(path, kind, header, table):
             return ""  # tests of a home may use its vendor
         if not any(re.match(home, path) for home in vendor):
             return f"<{header}> belongs to {', '.join(vendor)}".replace("\\", "")
-        inside = path.startswith("tools/repl/")  # nobody includes what is there but the command
+        # Nobody includes what is there but the command, and units that may have the vendor's headers, too.
+        inside = path.startswith("tools/repl/") or "/cuda/" in path
         return f"<{header}> in a header; vendor headers stay in .cpp files" if path.endswith(".h") and top != "tests" and not inside else ""
     if kind == "<":
         if "/" in header and not header.startswith(SYSTEM):

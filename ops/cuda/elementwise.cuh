@@ -1,0 +1,270 @@
+// The loop of all kernels that make each element by itself: a body, called with the element's number.
+//
+// A body is a plain struct, passed to the device by value. Its visit() names the pointers to device memory
+// that it holds; null ones, which stand for what is not there, are left out.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include "core/cuda/launch.h"
+#include "core/tensor/convert.h"
+#include "ops/dispatch/kernel_table.h"
+
+namespace troupe::ops::on_cuda {
+
+constexpr unsigned kThreads = 256;
+constexpr int64_t kMostBlocks = 1 << 14;
+
+/// Calls f for every pointer that is not null.
+template <class F, class... P>
+void visit_pointers(F& f, P&... pointers) {
+  ((pointers ? void(f(pointers)) : void()), ...);
+}
+
+template <class Body>
+__global__ void each_element(int64_t n, Body body) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) body(i);
+}
+
+/// body(i) for every i in [0, n), in any order.
+template <class Body>
+void for_each(const char* name, Device device, int64_t n, const Body& body) {
+  if (n <= 0) return;
+  const int64_t blocks = std::min(kMostBlocks, (n + kThreads - 1) / kThreads);
+  cuda::launch(name, device, each_element<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, n,
+               body);
+}
+
+/// The elements of t on its device; null for an undefined tensor.
+template <class T>
+T* elements(const Tensor& t) {
+  return t.defined() ? reinterpret_cast<T*>(t.address()) : nullptr;
+}
+
+/// Strides of t as if expanded to `shape` (0 where it repeats).
+inline Shape broadcast_strides(const Tensor& t, const Shape& shape) {
+  Shape s = Shape::filled(shape.rank(), 0);
+  const int shift = shape.rank() - t.dim();
+  for (int i = 0; i < t.dim(); ++i)
+    if (t.shape()[i] != 1) s[i + shift] = t.strides()[i];
+  return s;
+}
+
+/// Where element i of a shape is in N operands. Dimensions that lie together are merged.
+template <int N>
+struct Places {
+  int rank = 0;
+  bool dense = false;  ///< element i is at i in all of them
+  int64_t size[kMaxDims] = {}, step[kMaxDims][N] = {};
+
+  Places(const Shape& shape, const Shape (&strides)[N]) {
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (shape[d] == 1) continue;
+      bool merges = rank > 0;
+      for (int k = 0; k < N && merges; ++k) merges = step[rank - 1][k] == strides[k][d] * shape[d];
+      if (merges)
+        size[rank - 1] *= shape[d];
+      else
+        size[rank++] = shape[d];
+      for (int k = 0; k < N; ++k) step[rank - 1][k] = strides[k][d];
+    }
+    dense = rank <= 1;
+    for (int k = 0; k < N && rank; ++k) dense &= step[0][k] == 1;
+  }
+
+  __device__ void find(int64_t i, int64_t (&at)[N]) const {
+    for (int k = 0; k < N; ++k) at[k] = dense ? i : 0;
+    for (int d = dense ? -1 : rank - 1; d >= 0; --d) {
+      const int64_t rest = i / size[d], index = i - rest * size[d];
+      for (int k = 0; k < N; ++k) at[k] += index * step[d][k];
+      i = rest;
+    }
+  }
+};
+
+template <class R, class A, class F>
+struct Map1 {
+  R* out;
+  const A* a;
+  F f;
+  Places<1> places;
+  template <class G>
+  void visit(G&& g) {
+    visit_pointers(g, out, a);
+  }
+  __device__ void operator()(int64_t i) const {
+    int64_t at[1];
+    places.find(i, at);
+    out[i] = f(a[at[0]]);
+  }
+};
+
+template <class R, class A, class B, class F>
+struct Map2 {
+  R* out;
+  const A* a;
+  const B* b;
+  F f;
+  Places<2> places;
+  template <class G>
+  void visit(G&& g) {
+    visit_pointers(g, out, a, b);
+  }
+  __device__ void operator()(int64_t i) const {
+    int64_t at[2];
+    places.find(i, at);
+    out[i] = f(a[at[0]], b[at[1]]);
+  }
+};
+
+template <class R, class A, class B, class C, class F>
+struct Map3 {
+  R* out;
+  const A* a;
+  const B* b;
+  const C* c;
+  F f;
+  Places<3> places;
+  template <class G>
+  void visit(G&& g) {
+    visit_pointers(g, out, a, b, c);
+  }
+  __device__ void operator()(int64_t i) const {
+    int64_t at[3];
+    places.find(i, at);
+    out[i] = f(a[at[0]], b[at[1]], c[at[2]]);
+  }
+};
+
+/// out[i] = f(x[i], ...), the inputs broadcast to `out`, which is contiguous.
+template <class R, class A, class F>
+void map1(const char* name, const Tensor& x, const Tensor& out, F f) {
+  const Shape& shape = out.shape();
+  for_each(name, out.device(), out.numel(),
+           Map1<R, A, F>{elements<R>(out), elements<const A>(x), f, {shape, {broadcast_strides(x, shape)}}});
+}
+template <class R, class A, class B, class F>
+void map2(const char* name, const Tensor& x, const Tensor& y, const Tensor& out, F f) {
+  const Shape& shape = out.shape();
+  for_each(name, out.device(), out.numel(),
+           Map2<R, A, B, F>{elements<R>(out),
+                            elements<const A>(x),
+                            elements<const B>(y),
+                            f,
+                            {shape, {broadcast_strides(x, shape), broadcast_strides(y, shape)}}});
+}
+template <class R, class A, class B, class C, class F>
+void map3(const char* name, const Tensor& x, const Tensor& y, const Tensor& z, const Tensor& out, F f) {
+  const Shape& shape = out.shape();
+  for_each(
+      name, out.device(), out.numel(),
+      Map3<R, A, B, C, F>{
+          elements<R>(out),
+          elements<const A>(x),
+          elements<const B>(y),
+          elements<const C>(z),
+          f,
+          {shape, {broadcast_strides(x, shape), broadcast_strides(y, shape), broadcast_strides(z, shape)}}});
+}
+
+/// Calls f with a float or a double.
+template <class F>
+void visit_floating(DType t, F&& f) {
+  if (t == float64)
+    f(double{});
+  else
+    f(float{});
+}
+/// Calls f with a float, a double or an int64_t.
+template <class F>
+void visit_numeric(DType t, F&& f) {
+  if (t == int64)
+    f(int64_t{});
+  else
+    visit_floating(t, f);
+}
+
+/// out[0] = f(in[0], ...), all in the dtype of the result.
+template <class F>
+void floating1(const Call& c, Tensors& out, F f) {
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    map1<T, T>(c.name(), c.in[0], out[0], f);
+  });
+}
+template <class F>
+void floating2(const Call& c, Tensors& out, F f) {
+  visit_floating(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    map2<T, T, T>(c.name(), c.in[0], c.in[1], out[0], f);
+  });
+}
+template <class F>
+void numeric1(const Call& c, Tensors& out, F f) {
+  visit_numeric(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    map1<T, T>(c.name(), c.in[0], out[0], f);
+  });
+}
+template <class F>
+void numeric2(const Call& c, Tensors& out, F f) {
+  visit_numeric(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    map2<T, T, T>(c.name(), c.in[0], c.in[1], out[0], f);
+  });
+}
+
+/// A shape as [outer, size, inner] around one dimension.
+struct Around {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+inline Around around(const Shape& shape, int dim) {
+  Around a;
+  for (int i = 0; i < dim; ++i) a.outer *= shape[i];
+  if (dim < shape.rank()) a.size = shape[dim];
+  for (int i = dim + 1; i < shape.rank(); ++i) a.inner *= shape[i];
+  return a;
+}
+/// The same around the attribute `dim`.
+inline Around around_dim(const Call& c, const Shape& shape) {
+  return around(shape, shape.axis(c.attrs.integer("dim"), c.name()));
+}
+
+/// The sum and the product of integers wrap around instead of overflowing.
+template <class T>
+__device__ T plus(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+template <class T>
+__device__ T times(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>)
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
+}
+
+/// Of the standard normal distribution: the probability of a value below x, and the density at x.
+template <class T>
+__device__ T normal_below(T x) {
+  return T{0.5} * std::erfc(-x / static_cast<T>(std::numbers::sqrt2));
+}
+template <class T>
+__device__ T normal_density(T x) {
+  return static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * std::exp(T{-0.5} * x * x);
+}
+
+/// What all kernels that copy do to an element.
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
+
+}  // namespace troupe::ops::on_cuda

@@ -1,0 +1,328 @@
+// Kernels of ops/unary.h and ops/activation.h.
+#include <limits>
+
+#include "ops/cuda/elementwise.cuh"
+
+namespace troupe::ops::on_cuda {
+namespace {
+
+struct Neg {
+  template <class T>
+  __device__ T operator()(T x) const {
+    if constexpr (std::is_same_v<T, int64_t>)
+      return static_cast<T>(-static_cast<uint64_t>(x));
+    else
+      return -x;
+  }
+};
+struct Abs {
+  template <class T>
+  __device__ T operator()(T x) const {
+    if constexpr (std::is_same_v<T, int64_t>)
+      return x < 0 ? Neg{}(x) : x;
+    else
+      return std::fabs(x);
+  }
+};
+struct Square {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return times(x, x);
+  }
+};
+struct Sign {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x > 0 ? T{1} : (x < 0 ? T{-1} : T{0});  // of NaN, too
+  }
+};
+struct Relu {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x < 0 ? T{0} : x;
+  }
+};
+struct Floor {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+struct Ceil {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::ceil(x);
+  }
+};
+struct Round {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::nearbyint(x);
+  }
+};
+struct Trunc {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::trunc(x);
+  }
+};
+struct Exp {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::exp(x);
+  }
+};
+struct Log {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::log(x);
+  }
+};
+struct Log1p {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::log1p(x);
+  }
+};
+struct Expm1 {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::expm1(x);
+  }
+};
+struct Log2 {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::log2(x);
+  }
+};
+struct Sqrt {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::sqrt(x);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return T{1} / std::sqrt(x);
+  }
+};
+struct Reciprocal {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return T{1} / x;
+  }
+};
+struct Sin {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::sin(x);
+  }
+};
+struct Cos {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::cos(x);
+  }
+};
+struct Erf {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::erf(x);
+  }
+};
+struct Tanh {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return std::tanh(x);
+  }
+};
+struct Sigmoid {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return 1 / (1 + std::exp(-x));
+  }
+};
+struct Silu {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x * Sigmoid{}(x);
+  }
+};
+struct Softplus {
+  template <class T>
+  __device__ T operator()(T x) const {
+    const T a = x < 0 ? x : -x, positive = x < 0 ? T{0} : x;
+    return positive + std::log1p(std::exp(a));
+  }
+};
+
+constexpr double kTanhScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kTanhCube = 0.044715;
+
+struct Gelu {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x * normal_below(x);
+  }
+};
+struct GeluTanh {
+  template <class T>
+  __device__ T operator()(T x) const {
+    const T a = static_cast<T>(kTanhScale);
+    return T{0.5} * x * (T{1} + std::tanh(a * (x + static_cast<T>(kTanhCube) * x * x * x)));
+  }
+};
+struct GeluGrad {
+  template <class T>
+  __device__ T operator()(T g, T x) const {
+    return g * (normal_below(x) + x * normal_density(x));
+  }
+};
+struct GeluTanhGrad {
+  template <class T>
+  __device__ T operator()(T g, T x) const {
+    const T a = static_cast<T>(kTanhScale), k = static_cast<T>(kTanhCube);
+    const T t = std::tanh(a * (x + k * x * x * x));
+    const T inner = a * (T{1} + 3 * k * x * x);
+    return g * T{0.5} * ((T{1} + t) + x * inner * (T{1} - t * t));
+  }
+};
+struct LeakyRelu {
+  double slope;
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x < 0 ? x * static_cast<T>(slope) : x;
+  }
+};
+struct Elu {
+  double alpha;
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x > 0 ? x : static_cast<T>(alpha) * std::expm1(x);
+  }
+};
+struct ReluGrad {
+  template <class T>
+  __device__ T operator()(T g, T y) const {
+    return y <= 0 ? T{0} : g;
+  }
+};
+struct SiluGrad {
+  template <class T>
+  __device__ T operator()(T g, T x) const {
+    const T s = Sigmoid{}(x);
+    return g * s * (T{1} + x * (T{1} - s));
+  }
+};
+struct TanhGrad {
+  template <class T>
+  __device__ T operator()(T g, T y) const {
+    return g * (T{1} - y * y);
+  }
+};
+struct SigmoidGrad {
+  template <class T>
+  __device__ T operator()(T g, T y) const {
+    return g * y * (T{1} - y);
+  }
+};
+
+template <class F>
+void floating(const Call& c, Tensors& out) {
+  floating1(c, out, F{});
+}
+template <class F>
+void floating_pair(const Call& c, Tensors& out) {
+  floating2(c, out, F{});
+}
+template <class F>
+void numeric(const Call& c, Tensors& out) {
+  numeric1(c, out, F{});
+}
+// Integers are whole already.
+template <class F>
+void rounded(const Call& c, Tensors& out) {
+  if (out[0].dtype() == int64) return map1<int64_t, int64_t>(c.name(), c.in[0], out[0], Same{});
+  floating1(c, out, F{});
+}
+
+void gelu(const Call& c, Tensors& out) {
+  c.attrs.text("approximate") == "tanh" ? floating1(c, out, GeluTanh{}) : floating1(c, out, Gelu{});
+}
+void gelu_grad(const Call& c, Tensors& out) {
+  c.attrs.text("approximate") == "tanh" ? floating2(c, out, GeluTanhGrad{}) : floating2(c, out, GeluGrad{});
+}
+void leaky_relu(const Call& c, Tensors& out) {
+  floating1(c, out, LeakyRelu{c.attrs.number("negative_slope")});
+}
+void elu(const Call& c, Tensors& out) { floating1(c, out, Elu{c.attrs.number("alpha")}); }
+
+template <class T>
+struct Clamp {
+  T low, high;
+  __device__ T operator()(T x) const {
+    const T raised = x < low ? low : x;
+    return raised > high ? high : raised;
+  }
+};
+template <class T>
+struct Always {
+  T value;
+  __device__ T operator()(T) const { return value; }
+};
+void clamp(const Call& c, Tensors& out) {
+  const Scalar &low = c.attrs.scalar("min"), &high = c.attrs.scalar("max");
+  visit_numeric(out[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr bool kWhole = std::is_integral_v<T>;  // infinite bounds of integers are none
+    const T l = kWhole && low.is_floating() ? std::numeric_limits<T>::lowest() : low.to<T>();
+    const T h = kWhole && high.is_floating() ? std::numeric_limits<T>::max() : high.to<T>();
+    if (l != l || h != h)
+      return map1<T, T>(c.name(), c.in[0], out[0], Always<T>{std::numeric_limits<T>::quiet_NaN()});
+    map1<T, T>(c.name(), c.in[0], out[0], Clamp<T>{l, h});
+  });
+}
+
+}  // namespace
+
+KernelTable unary_kernels() {
+  static constexpr KernelEntry kTable[] = {
+      {"neg", numeric<Neg>},
+      {"abs", numeric<Abs>},
+      {"square", numeric<Square>},
+      {"sign", numeric<Sign>},
+      {"relu", numeric<Relu>},
+      {"floor", rounded<Floor>},
+      {"ceil", rounded<Ceil>},
+      {"round", rounded<Round>},
+      {"trunc", rounded<Trunc>},
+      {"exp", floating<Exp>},
+      {"log", floating<Log>},
+      {"log1p", floating<Log1p>},
+      {"expm1", floating<Expm1>},
+      {"log2", floating<Log2>},
+      {"sqrt", floating<Sqrt>},
+      {"rsqrt", floating<Rsqrt>},
+      {"reciprocal", floating<Reciprocal>},
+      {"sin", floating<Sin>},
+      {"cos", floating<Cos>},
+      {"erf", floating<Erf>},
+      {"tanh", floating<Tanh>},
+      {"sigmoid", floating<Sigmoid>},
+      {"silu", floating<Silu>},
+      {"softplus", floating<Softplus>},
+      {"gelu", gelu},
+      {"gelu_grad", gelu_grad},
+      {"leaky_relu", leaky_relu},
+      {"elu", elu},
+      {"relu_grad", floating_pair<ReluGrad>},
+      {"silu_grad", floating_pair<SiluGrad>},
+      {"tanh_grad", floating_pair<TanhGrad>},
+      {"sigmoid_grad", floating_pair<SigmoidGrad>},
+      {"clamp", clamp},
+  };
+  return kTable;
+}
+
+}  // namespace troupe::ops::on_cuda

@@ -1,0 +1,184 @@
+#include "tests/cuda/kernels.h"
+
+#include "core/cuda/launch.h"
+#include "core/tensor/elements.h"
+
+namespace troupe::testing {
+namespace {
+
+__global__ void scale_kernel(float* out, const float* in, float by, int64_t n) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = in[i] * by;
+}
+
+struct Scaling {
+  const float* in;
+  float* out;
+  float by;
+  int64_t n;
+
+  template <class F>
+  void visit(F&& f) {
+    f(in);
+    f(out);
+  }
+};
+
+__global__ void scale_object_kernel(Scaling s) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < s.n) s.out[i] = s.in[i] * s.by;
+}
+
+template <bool kBarrier>
+__device__ float sum_shared(float* shared, float mine) {
+  shared[threadIdx.x] = mine;
+  if (kBarrier) __syncthreads();
+  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    if (kBarrier) __syncthreads();
+  }
+  return shared[0];
+}
+
+template <bool kBarrier>
+__global__ void sum_blocks_kernel(float* out, const float* in) {
+  DYNAMIC_SHARED(float, shared);
+  const float sum = sum_shared<kBarrier>(shared, in[blockIdx.x * blockDim.x + threadIdx.x]);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
+__global__ void sum_blocks_static_kernel(float* out, const float* in) {
+  __shared__ float shared[1024];
+  const float sum = sum_shared<true>(shared, in[blockIdx.x * blockDim.x + threadIdx.x]);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
+__global__ void sum_warps_kernel(float* out, const float* in) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  float sum = in[i];
+  for (int with = 16; with > 0; with /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, with);
+  out[i] = sum;
+}
+
+__global__ void count_kernel(int* counts, const int* in, int n) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) atomicAdd(&counts[in[i]], 1);
+}
+
+__global__ void wait_apart_kernel() {
+  if (threadIdx.x % 2 == 0)
+    __syncthreads();
+  else
+    __syncthreads();
+}
+
+__global__ void missing_lanes_kernel() {
+  if (threadIdx.x < 16)
+    __syncwarp();
+  else
+    __syncthreads();
+}
+
+__global__ void nothing_kernel() {}
+
+template <class T>
+T* elements(const Tensor& t) {
+  return reinterpret_cast<T*>(t.address());
+}
+
+struct SecondStream {
+  explicit SecondStream(Device device) : device(device) {
+    cuda::use(device);
+    cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream", device);
+    cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event", device);
+  }
+  ~SecondStream() {
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    cudaEventDestroy(event);
+  }
+  // `later` goes on when what is on `earlier` now is done.
+  void order(cudaStream_t later, cudaStream_t earlier) {
+    cuda::check(cudaEventRecord(event, earlier), "recording", device);
+    cuda::check(cudaStreamWaitEvent(later, event, 0), "waiting", device);
+  }
+  Device device;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+};
+
+}  // namespace
+
+void scale(const Tensor& out, const Tensor& in, float by, int64_t n) {
+  cuda::launch("scale", out.device().is_cpu() ? in.device() : out.device(), scale_kernel,
+               cuda::blocks_for(static_cast<size_t>(n), 128), dim3(128), 0, elements<float>(out),
+               elements<float>(in), by, n);
+}
+
+void scale_by_object(const Tensor& out, const Tensor& in, float by) {
+  cuda::launch("scale_by_object", out.device(), scale_object_kernel,
+               cuda::blocks_for(static_cast<size_t>(out.numel()), 128), dim3(128), 0,
+               Scaling{elements<float>(in), elements<float>(out), by, out.numel()});
+}
+
+void sum_blocks(const Tensor& out, const Tensor& in, unsigned block, SharedBy shared) {
+  const bool fixed = shared == SharedBy::static_memory;
+  cuda::launch("sum_blocks", out.device(),
+               fixed                                ? sum_blocks_static_kernel
+               : shared == SharedBy::dynamic_memory ? sum_blocks_kernel<true>
+                                                    : sum_blocks_kernel<false>,
+               dim3(static_cast<unsigned>(in.numel()) / block), dim3(block),
+               fixed ? 0 : block * sizeof(float), elements<float>(out), elements<float>(in));
+}
+
+void sum_warps(const Tensor& out, const Tensor& in) {
+  cuda::launch("sum_warps", out.device(), sum_warps_kernel, dim3(static_cast<unsigned>(in.numel()) / 64),
+               dim3(64), 0, elements<float>(out), elements<float>(in));
+}
+
+void count(const Tensor& counts, const Tensor& in) {
+  cuda::launch("count", counts.device(), count_kernel, cuda::blocks_for(static_cast<size_t>(in.numel()), 64),
+               dim3(64), 0, elements<int32_t>(counts), elements<int32_t>(in), static_cast<int>(in.numel()));
+}
+
+void wait_apart(Device device) {
+  cuda::launch("wait_apart", device, wait_apart_kernel, dim3(1), dim3(64), 0);
+}
+void wait_for_missing_lanes(Device device) {
+  cuda::launch("wait_for_missing_lanes", device, missing_lanes_kernel, dim3(1), dim3(32), 0);
+}
+void launch_with(Device device, unsigned blocks, unsigned threads, size_t shared_bytes) {
+  cuda::launch("nothing", device, nothing_kernel, dim3(blocks), dim3(threads), shared_bytes);
+}
+
+float read_on_second_stream(Device device, bool waits) {
+  SecondStream second(device);
+  const cudaStream_t first = cuda::stream_of(device);
+  const Tensor t = Tensor::empty({1000}, float32, device), seen = Tensor::empty({1000}, float32, device);
+  fill_elements(t, 1);
+  second.order(second.stream, first);  // both are allocated
+  scale(t, t, 3, 1000);
+  if (waits) second.order(second.stream, first);
+  cuda::check(
+      cudaMemcpyAsync(seen.address(), t.address(), t.nbytes(), cudaMemcpyDeviceToDevice, second.stream),
+      "copying", device);
+  second.order(first, second.stream);
+  fill_elements(t, 2);
+  cuda::check(cudaEventRecord(second.event, first), "recording", device);  // nobody waits for this one
+  return static_cast<float>(seen.alias({}, {}, 0).item());
+}
+
+void free_before_second_stream(Device device) {
+  SecondStream second(device);
+  const Tensor seen = Tensor::empty({1000}, float32, device);
+  {
+    const Tensor t = Tensor::full({1000}, 1, float32, device);
+    second.order(second.stream, cuda::stream_of(device));
+    cuda::check(
+        cudaMemcpyAsync(seen.address(), t.address(), t.nbytes(), cudaMemcpyDeviceToDevice, second.stream),
+        "copying", device);
+  }
+  cudaStreamSynchronize(cuda::stream_of(device));
+}
+
+}  // namespace troupe::testing

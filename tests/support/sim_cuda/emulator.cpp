@@ -1,0 +1,329 @@
+// Kernels on the host: a block's threads are fibers that take turns at barriers. One fiber runs thread after
+// thread; only when one waits does another start, so that a kernel without barriers is a loop.
+#include <ucontext.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/sim_cuda/machine.h"
+#include "tests/support/sim_cuda/shim.h"
+
+namespace sim_cuda {
+namespace {
+
+constexpr size_t kStack = 256 << 10;
+constexpr size_t kMostShared = 163 << 10;
+
+enum class State : uint8_t { unstarted, ready, at_barrier, in_warp, finished };
+
+struct Fiber;
+
+struct Thread {
+  State state = State::unstarted;
+  uint3 index{};
+  unsigned number = 0, mask = 0;
+  Fiber* fiber = nullptr;
+  Place at;
+};
+
+struct Fiber {
+  ucontext_t context{};
+  std::unique_ptr<std::byte[]> stack{new std::byte[kStack]};
+};
+
+struct Lane {
+  alignas(16) std::byte bytes[16];
+  bool came = false;
+};
+
+// A value of one meeting may be read until the next meeting is over: two sets take turns.
+struct Warp {
+  Lane lanes[2][32];
+  unsigned turn = 0;
+};
+
+std::string text_of(const Place& at) { return std::string(at.file_name()) + ":" + std::to_string(at.line()); }
+
+class Block {
+ public:
+  Block(dim3 size, size_t shared_bytes, Kernel& kernel, std::mt19937_64* random)
+      : size_(size),
+        count_(size.x * size.y * size.z),
+        shared_bytes_(shared_bytes),
+        shared_(new std::byte[shared_bytes + 16]),
+        kernel_(kernel),
+        random_(random),
+        threads_(count_),
+        warps_((count_ + 31) / 32),
+        order_(count_) {}
+
+  void run() {
+    std::memset(shared_.get(), kPoison, shared_bytes_);
+    for (unsigned i = 0; i < count_; ++i) {
+      Thread& t = threads_[i];
+      t = {};
+      t.number = i;
+      t.index = {i % size_.x, i / size_.x % size_.y, i / (size_.x * size_.y)};
+    }
+    for (Warp& w : warps_) w = {};
+    put_in_order();
+    finished_ = 0;
+    for (;;) {
+      bool ran = false;
+      for (place_ = 0; place_ < count_; ++place_) {
+        Thread& t = threads_[order_[place_]];
+        if (t.state != State::ready && t.state != State::unstarted) continue;
+        ran = true;
+        resume(t);
+        if (!fault_.empty()) throw Fault{fault_};
+      }
+      if (finished_ == count_) return;
+      if (!ran) release_barrier();
+    }
+  }
+
+  // ---- called by the thread that runs
+  void wait(State state, const Place& at) {
+    Thread& t = *running_;
+    t.state = state;
+    t.at = at;
+    leave(t);
+  }
+  void stop(std::string text) {
+    fault_ = std::move(text);
+    leave(*running_);
+    std::abort();  // never resumed
+  }
+  Thread& running() { return *running_; }
+  Warp& warp() { return warps_[running_->number / 32]; }
+  void* shared() {
+    return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(shared_.get()) + 15) / 16 * 16);
+  }
+
+  void meet(unsigned mask, const void* value, size_t bytes, const Place& at) {
+    Thread& t = *running_;
+    if (!(mask >> (t.number % 32) & 1)) stop(text_of(at) + ": a lane is not in its own mask");
+    Lane& lane = warp().lanes[warp().turn][t.number % 32];
+    if (bytes) std::memcpy(lane.bytes, value, bytes);
+    lane.came = true;
+    t.mask = mask;
+    t.at = at;
+    t.state = State::in_warp;
+    if (release_warp(t.number / 32)) return set_running(t);  // the last one goes on
+    leave(t);
+  }
+
+  static Block* now;
+
+ private:
+  void put_in_order() {
+    std::iota(order_.begin(), order_.end(), 0u);
+    if (!random_ || warps_.size() < 2) return;
+    std::vector<uint64_t> priority(warps_.size());
+    for (auto& p : priority) p = (*random_)();
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](unsigned a, unsigned b) { return priority[a / 32] < priority[b / 32]; });
+  }
+
+  void set_running(Thread& t) {
+    running_ = &t;
+    t.state = State::ready;
+    threadIdx = t.index;
+  }
+
+  void resume(Thread& t) {
+    if (!t.fiber) {
+      t.fiber = idle_.empty() ? make_fiber() : idle_.back();
+      if (!idle_.empty()) idle_.pop_back();
+    }
+    set_running(t);
+    swapcontext(&main_, &t.fiber->context);
+  }
+
+  void leave(Thread& t) { swapcontext(&t.fiber->context, &main_); }
+
+  Fiber* make_fiber() {
+    fibers_.push_back(std::make_unique<Fiber>());
+    Fiber* f = fibers_.back().get();
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack.get();
+    f->context.uc_stack.ss_size = kStack;
+    f->context.uc_link = nullptr;
+    makecontext(&f->context, &Block::enter, 0);
+    return f;
+  }
+
+  static void enter() { now->run_threads(); }
+
+  void run_threads() {
+    for (;;) {
+      kernel_.run_thread();
+      Thread& done = *running_;
+      done.state = State::finished;
+      ++finished_;
+      release_warp(done.number / 32);
+      Fiber* mine = done.fiber;
+      done.fiber = nullptr;
+      Thread* next = nullptr;
+      if (place_ + 1 < count_ && threads_[order_[place_ + 1]].state == State::unstarted)
+        next = &threads_[order_[++place_]];
+      if (!next) {
+        idle_.push_back(mine);
+        swapcontext(&mine->context, &main_);
+        continue;  // with the thread that resume() chose
+      }
+      next->fiber = mine;
+      set_running(*next);
+    }
+  }
+
+  // Lanes that wait for each other go on if all of their masks are there or have ended.
+  bool release_warp(unsigned warp) {
+    const unsigned first = warp * 32, last = std::min(first + 32, count_);
+    unsigned waiting = 0, gone = 0, mask = 0;
+    for (unsigned i = first; i < last; ++i) {
+      if (threads_[i].state == State::in_warp) {
+        waiting |= 1u << (i - first);
+        mask |= threads_[i].mask;
+      }
+      if (threads_[i].state == State::finished) gone |= 1u << (i - first);
+    }
+    const unsigned there = last - first == 32 ? ~0u : (1u << (last - first)) - 1;
+    if (!waiting || (mask & there & ~(waiting | gone))) return false;
+    for (unsigned i = first; i < last; ++i)
+      if (threads_[i].state == State::in_warp) threads_[i].state = State::ready;
+    Warp& w = warps_[warp];
+    w.turn ^= 1;
+    for (Lane& lane : w.lanes[w.turn]) lane.came = false;
+    return true;
+  }
+
+  void release_barrier() {
+    const Thread* first = nullptr;
+    for (const Thread& t : threads_) {
+      if (t.state == State::finished) continue;
+      if (!first) first = &t;
+      if (t.state == first->state && t.at.line() == first->at.line() && t.at.column() == first->at.column())
+        continue;
+      throw Fault{"threads of a block wait for each other at two places: thread " +
+                  std::to_string(first->number) + " at " + text_of(first->at) + ", thread " +
+                  std::to_string(t.number) + " at " + text_of(t.at)};
+    }
+    if (first->state == State::in_warp)
+      throw Fault{"lanes wait for ever at " + text_of(first->at) + " for others of their mask"};
+    for (Thread& t : threads_)
+      if (t.state == State::at_barrier) t.state = State::ready;
+  }
+
+  const dim3 size_;
+  const unsigned count_;
+  const size_t shared_bytes_;
+  std::unique_ptr<std::byte[]> shared_;
+  Kernel& kernel_;
+  std::mt19937_64* random_;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::vector<unsigned> order_;
+  unsigned place_ = 0, finished_ = 0;
+  Thread* running_ = nullptr;
+  std::string fault_;
+  ucontext_t main_{};
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+};
+
+Block* Block::now = nullptr;
+
+// Arguments as kernels of one device see them.
+class MachineTranslator final : public Translator {
+ public:
+  MachineTranslator(Machine& m, int device) : machine_(m), device_(device) {}
+
+  void* pointer(const void* given, bool written) override {
+    ++argument_;
+    if (!given) return nullptr;
+    const std::string what = "pointer number " + std::to_string(argument_) + " is to";
+    Memory* memory = machine_.memory_of(given);
+    if (!memory) {
+      if (machine_.is_pinned(given)) return const_cast<void*>(given);
+      throw Fault{what + " memory of the host"};
+    }
+    if (memory != machine_.memories[static_cast<size_t>(device_)].get())
+      throw Fault{what + " memory of another device"};
+    return memory->seen(given, 0, written, what);
+  }
+  void object(void* object, size_t bytes) override {
+    auto* at = static_cast<std::byte*>(object);
+    for (; bytes >= sizeof(void*); bytes -= sizeof(void*), at += sizeof(void*)) {
+      void* word;
+      std::memcpy(&word, at, sizeof word);
+      const Memory* memory = machine_.memory_of(word);
+      if (!memory || !memory->has(word)) continue;  // a number, or what was in a gap between two fields
+      word = pointer(word, true);
+      std::memcpy(at, &word, sizeof word);
+    }
+  }
+
+ private:
+  Machine& machine_;
+  int device_, argument_ = 0;
+};
+
+}  // namespace
+
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, Kernel& kernel, std::mt19937_64* random) {
+  Block b(block, shared_bytes, kernel, random);
+  Block::now = &b;
+  blockDim = block;
+  gridDim = grid;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        b.run();
+      }
+  Block::now = nullptr;
+}
+
+cudaError_t enqueue(const char* name, cudaStream_t handle, dim3 grid, dim3 block, size_t shared_bytes,
+                    std::unique_ptr<Kernel> kernel) {
+  Machine& m = Machine::get();
+  std::lock_guard lock(m.mutex);
+  if (m.sticky != cudaSuccess) return m.sticky;
+  Stream* s = m.find(handle);
+  int device = -1;
+  if (!s) return cudaErrorInvalidResourceHandle;
+  device = s->device;
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.z > 64 || grid.x == 0 || grid.x > 0x7fffffff || grid.y == 0 ||
+      grid.y > 65535 || grid.z == 0 || grid.z > 65535 || shared_bytes > kMostShared)
+    return cudaErrorInvalidConfiguration;
+  ++m.counters.launches;
+  const std::shared_ptr<Kernel> kept = std::move(kernel);
+  m.add(*s, {name, [&m, device, grid, block, shared_bytes, kept] {
+               MachineTranslator translator(m, device);
+               kept->translate(translator);
+               run_grid(grid, block, shared_bytes, *kept, m.eager ? nullptr : &m.random);
+             }});
+  return m.sticky;
+}
+
+void* dynamic_shared() { return Block::now->shared(); }
+void block_barrier(const Place& at) { Block::now->wait(State::at_barrier, at); }
+void warp_meet(unsigned mask, const void* value, size_t bytes, const Place& at) {
+  Block::now->meet(mask, value, bytes, at);
+}
+const void* lane_value(unsigned lane) {
+  Warp& w = Block::now->warp();
+  const Lane& l = w.lanes[w.turn ^ 1][lane % 32];
+  return l.came ? l.bytes : nullptr;
+}
+unsigned lane_of_thread() { return Block::now->running().number % 32; }
+void trap(const char* text, const Place& at) {
+  Block::now->stop(text_of(at) + ": " + text);
+  std::abort();
+}
+
+}  // namespace sim_cuda

@@ -1,0 +1,129 @@
+// The simulated machine behind the C functions: devices with memory, streams of tasks, events, one lock.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/sim_cuda/sim.h"
+
+namespace sim_cuda {
+
+constexpr int kMostDevices = 16;
+constexpr unsigned char kPoison = 0xff;  // NaN, -1, an index that is none
+constexpr unsigned char kGuard = 0xa5;   // behind every allocation
+
+/// What a task did wrong; thrown by tasks, kept by the machine.
+struct Fault {
+  std::string text;
+};
+
+/// Memory of a device, mapped thrice: what programs hold (and nobody may touch), what kernels read, what they
+/// write.
+class Memory {
+ public:
+  explicit Memory(int device);
+
+  void* take(size_t bytes, cudaStream_t stream);  // null: out of memory
+  bool give(void* data, cudaStream_t stream);     // false: no allocation
+  /// When the stream comes to them.
+  void begin(void* data);
+  void end(void* data);
+
+  bool holds(const void* p) const;
+  bool has(const void* p) const;  // in a living allocation
+  /// Throws Fault if the bytes are not in a living allocation; `what` begins its text.
+  void* seen(const void* p, size_t bytes, bool written, const std::string& what) const;
+  void trim();
+
+  size_t used = 0, reserved = 0, used_high = 0, reserved_high = 0, limit = 0;
+
+ private:
+  struct Block {
+    size_t bytes, slot;
+    bool asked = true;    // for, by the program, and not given back
+    bool living = false;  // as the streams see it
+  };
+  struct Free {
+    size_t offset;
+    cudaStream_t stream;
+    bool trimmed = false;
+  };
+  size_t offset_of(const void* p) const {
+    return static_cast<size_t>(static_cast<const std::byte*>(p) - forbidden_);
+  }
+
+  std::byte *forbidden_, *readable_, *writable_;
+  int file_, device_;
+  std::map<size_t, Block> blocks_;            // by offset; freed ones stay until they are reused
+  std::map<size_t, std::vector<Free>> free_;  // by size of slot
+  size_t next_ = 0;
+};
+
+struct EventState {
+  uint64_t asked = 0, reached = 0;  // numbers of records
+};
+
+struct Task {
+  std::string name;
+  std::function<void()> run;
+  std::shared_ptr<EventState> waits = nullptr;  // with `version`
+  uint64_t version = 0;
+  bool always = false;  // also after a fault: it keeps the books
+};
+
+struct Stream {
+  int device = 0;
+  std::deque<Task> tasks;
+  uint64_t priority = 0;
+};
+
+class Machine {
+ public:
+  static Machine& get();
+
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Memory>> memories;
+  std::map<cudaStream_t, std::unique_ptr<Stream>> streams;
+  std::map<cudaEvent_t, std::shared_ptr<EventState>> events;
+  std::map<const void*, size_t> pinned;
+  uintptr_t next_handle = 0x100;
+  cudaError_t no_devices = cudaSuccess;  // why there are none
+  Counters counters;
+  uint64_t failing_allocation = 0;
+  cudaError_t sticky = cudaSuccess;
+  std::string fault;
+  bool eager = true;
+  std::mt19937_64 random;
+
+  Stream* find(cudaStream_t s);
+  Memory* memory_of(const void* p);
+  bool is_pinned(const void* p) const;
+  void add(Stream& stream, Task task);
+  /// Keeps the first fault; every call then fails.
+  void note(cudaError_t error, std::string text);
+  /// Runs tasks until done(); false, and a fault, if nothing can go on.
+  bool run_until(const std::function<bool()>& done, const char* who);
+  void run_all(const char* who);
+  void run_some() { step(); }  // a query makes progress
+  void set_seed(uint64_t seed);
+
+ private:
+  Machine();
+  bool step();  // one task of a stream that is not blocked; false if there is none
+  void run(Stream& s);
+  std::string blocked_text() const;
+};
+
+class Kernel;
+/// Runs a grid; throws Fault. `random`: the order of warps; null: as they are numbered.
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, Kernel& kernel, std::mt19937_64* random);
+
+}  // namespace sim_cuda

@@ -1,0 +1,36 @@
+// What tests ask of the simulated GPUs: counters, schedules and faults. No header of CUDA is needed.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace sim_cuda {
+
+/// Since the start of the program or reset_counters().
+struct Counters {
+  uint64_t synchronizations = 0;  ///< times that the host waited
+  uint64_t allocations = 0, frees = 0;
+  uint64_t launches = 0;
+  uint64_t copies = 0, fills = 0;
+};
+Counters counters();
+void reset_counters();
+
+/// Work is done when it is asked for: the schedule of a program that sets none.
+void schedule_eagerly();
+/// Work is delayed as long as the rules of CUDA allow, and streams take turns at random; a seed gives one
+/// schedule. TROUPE_SIM_SEED in the environment sets it from the start.
+void schedule_by_seed(uint64_t seed);
+/// Tasks that wait to be done.
+size_t pending();
+
+/// The n-th allocation from now fails (1: the next one), once.
+void fail_allocation(uint64_t n);
+/// Bytes that each device has: 8 GiB, unless TROUPE_SIM_MEMORY names a number of MiB.
+void set_memory(size_t bytes);
+
+/// What a program did wrong on the devices, the first of it; "" if nothing. Afterwards they work again: what
+/// was pending is dropped.
+std::string take_fault();
+
+}  // namespace sim_cuda
