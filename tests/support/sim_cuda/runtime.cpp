@@ -250,7 +250,7 @@ cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t handle) {
     Memory* memory = m.memories[static_cast<size_t>(s.device)].get();
     void* taken = memory->take(bytes, handle);
     if (!taken) return cudaErrorMemoryAllocation;
-    m.add(s, {"an allocation", [memory, taken] { memory->begin(taken); }, nullptr, 0, true});
+    m.add(s, {"an allocation", [memory, taken, bytes] { memory->begin(taken, bytes); }, nullptr, 0, true});
     *data = taken;
     return cudaSuccess;
   });

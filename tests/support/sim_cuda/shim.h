@@ -52,8 +52,8 @@ class Kernel {
   virtual void run_thread() = 0;
 };
 
-/// A pointer, or an object whose visit(f) calls f for each of its pointers. One without visit() is looked through
-/// for words that are addresses of living memory, in which wrong pointers are not found.
+/// A pointer, or an object whose visit(f) calls f for each of its pointers. One without visit() is looked
+/// through for words that are addresses of living memory, in which wrong pointers are not found.
 template <class T>
 void translate(Translator& t, T& argument) {
   if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
