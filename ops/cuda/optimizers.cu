@@ -42,7 +42,7 @@ struct Part {
   template <class T, int N, class F>
   void each(const F& f) const {
     T* at[3] = {};
-    for (size_t k = 0; k < N; ++k) at[k] = elements<T>(slot(k));
+    for (int k = 0; k < N; ++k) at[k] = elements<T>(slot(static_cast<size_t>(k)));
     for_each(call.name(), param.device(), param.numel(),
              Pass<T, N, F>{elements<T>(param), elements<const T>(grad), at[0], at[1], at[2],
                            static_cast<T>(scale), f});
