@@ -25,6 +25,14 @@ void compare(const Trained& got, const Trained& wanted, double relative) {
   }
 }
 
+// Whether PyTorch refuses an index, which a GPU finds too late: nothing works on it any more.
+bool has_wrong_index(const Program& p) {
+  for (const Statement& s : p.body)
+    for (const char* text : {"out of bounds", "out of range in self", "out of DATA bounds"})
+      if (s.raises.find(text) != std::string::npos) return true;
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("every module trains on a GPU as on the CPU") {
@@ -56,6 +64,7 @@ TEST_CASE("random programs on a GPU give what PyTorch gave") {
     Tally tally;
     int64_t number = 0;
     for (Program p : read_programs()) {
+      if (has_wrong_index(p)) continue;
       for (Leaf& leaf : p.leaves) leaf.device = gpu0;
       run_program(p, "program " + std::to_string(number++), run_here(), tally);
     }
