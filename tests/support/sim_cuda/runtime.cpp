@@ -139,6 +139,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   });
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call([&](Machine&) {
+    *can = device != peer;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaDeviceSynchronize() {
   return call([&](Machine& m) {
     ++m.counters.synchronizations;
@@ -224,6 +231,10 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
         return cudaErrorInvalidValue;
     }
   });
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
+  return call([&](Machine&) { return cudaSuccess; });
 }
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
