@@ -240,7 +240,7 @@ __device__ inline void check_index(int64_t index, int64_t size) {
   if (index >= 0 && index < size) return;
   printf("index %lld is out of range for size %lld\n", static_cast<long long>(index),
          static_cast<long long>(size));
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) || defined(TROUPE_SIM_CUDA)
   __trap();
 #else
   std::abort();

@@ -1,5 +1,6 @@
 // Modules, optimizers and random programs on a GPU: what the CPU and PyTorch give.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "core/cuda/install.h"
 #include "tests/cuda/gpus.h"
@@ -23,6 +24,16 @@ void compare(const Trained& got, const Trained& wanted, double relative) {
     INFO(name);
     CHECK(difference(got.state.at(name).data_on(cpu), t.data_on(cpu), relative, relative) == "");
   }
+}
+
+// Whether PyTorch refuses an index, which a GPU finds too late: nothing works on it any more.
+bool has_wrong_index(const Program& p) {
+  static const std::set<std::string> kIndexed{"one_hot",       "gather",   "index_select", "embedding",
+                                              "take",          "bincount", "getitem",      "setitem",
+                                              "cross_entropy", "nll_loss", "scatter_add"};
+  for (const Statement& s : p.body)
+    if (!s.raises.empty() && kIndexed.contains(s.op)) return true;
+  return false;
 }
 
 }  // namespace
@@ -56,6 +67,7 @@ TEST_CASE("random programs on a GPU give what PyTorch gave") {
     Tally tally;
     int64_t number = 0;
     for (Program p : read_programs()) {
+      if (has_wrong_index(p)) continue;
       for (Leaf& leaf : p.leaves) leaf.device = gpu0;
       run_program(p, "program " + std::to_string(number++), run_here(), tally);
     }

@@ -169,6 +169,11 @@ inline int __all_sync(unsigned mask, int predicate, const sim_cuda::Place& at = 
   return __ballot_sync(mask, !predicate, at) == 0;
 }
 
+// Ends the kernel; the device is as after a wrong address.
+[[noreturn]] inline void __trap(const sim_cuda::Place& at = sim_cuda::Place::current()) {
+  sim_cuda::trap("the kernel trapped", at);
+}
+
 // ---- atomics: threads take turns only where they wait
 template <class T, class F>
 T sim_cuda_exchange(T* at, F&& f) {
