@@ -4,7 +4,6 @@
 //   A start() const;  A fold(A, T element) const;  A merge(A, A) const;  R finish(A) const;
 #pragma once
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 
 #include "ops/cuda/elementwise.cuh"
@@ -240,11 +239,7 @@ __device__ inline void check_index(int64_t index, int64_t size) {
   if (index >= 0 && index < size) return;
   printf("index %lld is out of range for size %lld\n", static_cast<long long>(index),
          static_cast<long long>(size));
-#if defined(__CUDA_ARCH__) || defined(TROUPE_SIM_CUDA)
   __trap();
-#else
-  std::abort();
-#endif
 }
 
 }  // namespace troupe::ops::on_cuda
