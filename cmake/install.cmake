@@ -5,6 +5,12 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 option(TROUPE_SHARED "make libtroupe a shared library" OFF)
 option(TROUPE_INSTALL "install the library, the command and their headers" ${PROJECT_IS_TOP_LEVEL})
+set(cuda_libraries)
+if(TROUPE_CUDA)
+  set(cuda_libraries CUDA::cudart_static CUDA::cublasLt)
+elseif(TROUPE_CUDA_SIM)
+  set(TROUPE_INSTALL OFF)  # simulated GPUs are for tests
+endif()
 
 # Headers include each other from the root of the source folder: "core/tensor/tensor.h". Others see them below troupe/, so that
 # none of these names lies on their include path.
@@ -17,6 +23,10 @@ foreach(layer ${layers} troupe)
   list(APPEND headers ${found})
 endforeach()
 list(FILTER headers EXCLUDE REGEX "^(ops/cpu|net/socket|net/wire/kj_|tools/launch|tools/repl)/?")
+list(FILTER headers EXCLUDE REGEX "/cuda/")
+if(TROUPE_CUDA)
+  list(APPEND headers core/cuda/install.h)
+endif()
 list(APPEND headers ops/cpu/gemm/packed_weights.h)  # a part of ops/ops.h
 foreach(header ${headers})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
@@ -43,9 +53,12 @@ endfunction()
 # troupe_products(static|shared TYPE): both are of the same objects; one is installed unless asked otherwise.
 function(troupe_products kind type)
   troupe_product(troupe_${kind} ${type} troupe PUBLIC_LINK Threads::Threads
-    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::Crypto CAF::core ZLIB::ZLIB
+    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
     OBJECTS core ops net autograd actors nn optim data rref autograd_distributed parallel troupe)
   set_target_properties(troupe_${kind} PROPERTIES OUTPUT_NAME troupe)
+  if(TROUPE_CUDA)  # of an archive the linker takes what it is asked for
+    target_link_options(troupe_${kind} INTERFACE -Wl,-u,troupe_device_cuda)
+  endif()
   troupe_product(troupe_tools_${kind} STATIC tools PUBLIC_LINK troupe_${kind}
     LINK fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json OBJECTS tools)
   set_target_properties(troupe_tools_${kind} PROPERTIES OUTPUT_NAME troupe_tools

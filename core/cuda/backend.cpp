@@ -86,6 +86,7 @@ class CudaBackend final : public Backend {
 
   void copy_peer(void* to, Device to_device, const void* from, Device from_device, size_t bytes) override {
     if (bytes == 0) return;
+    cuda::share_memory(from_device, to_device);
     cuda::wait_for(to_device, from_device);  // the source is written
     use(to_device);
     const cudaError_t e =

@@ -91,6 +91,20 @@ void wait_for(Device waiting, Device other) {
   check(cudaStreamWaitEvent(stream, s.event, 0), "waiting for another device", waiting);
 }
 
+void share_memory(Device owner, Device reader) {
+  static std::atomic<bool> asked[kMostDevices][kMostDevices];
+  if (owner == reader || asked[owner.index][reader.index].exchange(true, std::memory_order_relaxed)) return;
+  int can = 0;
+  if (cudaDeviceCanAccessPeer(&can, reader.index, owner.index) == cudaSuccess && can) {
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = reader.index;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    if (cudaMemPoolSetAccess(pool_of(owner), &access, 1) == cudaSuccess) return;
+  }
+  cudaGetLastError();  // copies then go through the host
+}
+
 void launch_raw(const char* name, Device device, const void* kernel, dim3 grid, dim3 block,
                 size_t shared_bytes, void** arguments) {
   use(device);

@@ -26,6 +26,9 @@ void check(cudaError_t error, const char* what, Device device);
 /// Makes a stream wait for what is on another one now. Both devices' work is in order after it.
 void wait_for(Device waiting, Device other);
 
+/// Lets the work of `reader` use the memory of `owner` without a way through the host, where the machine can.
+void share_memory(Device owner, Device reader);
+
 /// Launches on the device's stream; `arguments` point to the values of the parameters.
 void launch_raw(const char* name, Device device, const void* kernel, dim3 grid, dim3 block,
                 size_t shared_bytes, void** arguments);

@@ -73,13 +73,26 @@ struct Places {
     }
     dense = rank <= 1;
     for (int k = 0; k < N && rank; ++k) dense &= step[0][k] == 1;
+    small_ = shape.numel() <= INT32_MAX;
   }
 
   __device__ void find(int64_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = dense ? i : 0;
-    for (int d = dense ? -1 : rank - 1; d >= 0; --d) {
-      const int64_t rest = i / size[d], index = i - rest * size[d];
-      for (int k = 0; k < N; ++k) at[k] += index * step[d][k];
+    if (dense) return;
+    if (small_)
+      walk(static_cast<uint32_t>(i), at);
+    else
+      walk(i, at);
+  }
+
+ private:
+  bool small_ = false;  // numbers of elements fit 32 bits, in which a division takes a fraction of the time
+
+  template <class I>
+  __device__ void walk(I i, int64_t (&at)[N]) const {
+    for (int d = rank - 1; d >= 0; --d) {
+      const I rest = i / static_cast<I>(size[d]), index = i - rest * static_cast<I>(size[d]);
+      for (int k = 0; k < N; ++k) at[k] += static_cast<int64_t>(index) * step[d][k];
       i = rest;
     }
   }

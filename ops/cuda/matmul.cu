@@ -147,7 +147,7 @@ void multiply(const Call& c, Tensor a, Tensor b, const Tensor& out, const Finish
                            b.strides()[rb - 2],
                            b.strides()[rb - 1],
                            {batch, {broadcast_strides(batch_a, batch), broadcast_strides(batch_b, batch)}}};
-  for_each_row(c.name(), out.device(), batch.numel() * product.tiles(), kThreads, product);
+  for_each_block(c.name(), out.device(), batch.numel() * product.tiles(), kThreads, product);
 }
 
 void matmul(const Call& c, Tensors& out) {

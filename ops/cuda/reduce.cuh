@@ -4,7 +4,6 @@
 //   A start() const;  A fold(A, T element) const;  A merge(A, A) const;  R finish(A) const;
 #pragma once
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 
 #include "ops/cuda/elementwise.cuh"
@@ -12,17 +11,25 @@
 
 namespace troupe::ops::on_cuda {
 
-/// The values of all threads of the block, joined in halves. All threads call it, and all get the result.
+/// The values of all threads of the block, joined: the first warp takes those of the others, then its own in
+/// halves. All threads call it, and all get the result.
 template <class A, class Merge>
 __device__ A block_merge(A value, const Merge& by) {
   alignas(16) __shared__ unsigned char memory[kThreads * sizeof(A)];
   A* parts = reinterpret_cast<A*>(memory);
-  parts[threadIdx.x] = value;
+  const unsigned me = threadIdx.x;
+  parts[me] = value;
   __syncthreads();
-  for (unsigned width = blockDim.x / 2; width > 0; width /= 2) {
-    if (threadIdx.x < width) parts[threadIdx.x] = by.merge(parts[threadIdx.x], parts[threadIdx.x + width]);
-    __syncthreads();
+  if (me < 32) {
+    for (unsigned other = me + 32; other < blockDim.x; other += 32) value = by.merge(value, parts[other]);
+    parts[me] = value;
+    __syncwarp();
+    for (unsigned width = 16; width > 0; width /= 2) {
+      if (me < width) parts[me] = by.merge(parts[me], parts[me + width]);
+      __syncwarp();
+    }
   }
+  __syncthreads();
   const A all = parts[0];
   __syncthreads();  // the next call writes there
   return all;
@@ -50,14 +57,20 @@ __global__ void each_block(int64_t rows, Body body) {
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(row);
 }
 
+/// body(block) for every block of `threads` threads.
+template <class Body>
+void for_each_block(const char* name, Device device, int64_t blocks, unsigned threads, const Body& body) {
+  if (blocks <= 0) return;
+  cuda::launch(name, device, each_block<Body>, dim3(static_cast<unsigned>(std::min(blocks, kMostBlocks))),
+               dim3(threads), 0, blocks, body);
+}
+
 /// body(row) for every row, by all threads of a block, as many as suit n elements: a power of two.
 template <class Body>
 void for_each_row(const char* name, Device device, int64_t rows, int64_t n, const Body& body) {
-  if (rows <= 0) return;
   unsigned threads = 32;
-  while (threads < kThreads && threads < n) threads *= 2;
-  cuda::launch(name, device, each_block<Body>, dim3(static_cast<unsigned>(std::min(rows, kMostBlocks))),
-               dim3(threads), 0, rows, body);
+  while (threads < kThreads && 4 * int64_t{threads} < n) threads *= 2;
+  for_each_block(name, device, rows, threads, body);
 }
 
 /// Rows of n elements, `inner` apart: row r begins at begin(r).
@@ -226,11 +239,7 @@ __device__ inline void check_index(int64_t index, int64_t size) {
   if (index >= 0 && index < size) return;
   printf("index %lld is out of range for size %lld\n", static_cast<long long>(index),
          static_cast<long long>(size));
-#if defined(__CUDA_ARCH__)
   __trap();
-#else
-  std::abort();
-#endif
 }
 
 }  // namespace troupe::ops::on_cuda

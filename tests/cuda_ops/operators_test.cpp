@@ -9,6 +9,7 @@
 #include "ops/ops.h"
 #include "tests/cuda/gpus.h"
 #include "tests/support/error_of.h"
+#include "tests/support/sim_cuda/sim.h"
 
 namespace troupe {
 namespace {
@@ -144,6 +145,17 @@ TEST_CASE("copies between the host and GPUs are operators with gradients, which 
   CHECK(x.grad().to_vector<double>() == std::vector<double>{1, 1, 1});
   CHECK(testing::text_of([&] { ops::add(y, x); }) == "[add] inputs are on different devices: cuda:0 and cpu");
 }
+
+#ifdef TROUPE_CUDA_SIM
+TEST_CASE("an index that is out of range stops the device") {
+  const Tensor x = Tensor::zeros({4, 2}, float32, gpu0), index = Tensor::of<int64_t>({1, 4}).data_on(gpu0);
+  CHECK_THAT(testing::text_of([&] { ops::index_select(x, index, 0).data_on(cpu); }),
+             Catch::Contains("trapped"));
+  CHECK_THAT(testing::text_of([&] { ops::sum(x); }), Catch::Contains("cudaErrorIllegalAddress"));
+  CHECK_THAT(sim_cuda::take_fault(), Catch::Contains("trapped"));
+  CHECK(ops::sum(x).item() == 0);
+}
+#endif
 
 }  // namespace
 }  // namespace troupe

@@ -5,56 +5,17 @@
 
 #include "core/graph/anomaly.h"
 #include "data/safetensors.h"
-#include "nn/make.h"
-#include "optim/catalog.h"
 #include "optim/gradient_norm.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/module_training.h"
 #include "tests/support/null_device.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
-using testing::null0, testing::null1;
+using testing::null0, testing::null1, testing::some, testing::train, testing::Trained;
 
 namespace {
-
-Tensor some(const Shape& shape, uint64_t seed) {
-  Generator g(seed);
-  return randn(shape, g);
-}
-
-// Its state, then what three steps with an optimizer give.
-struct Trained {
-  std::vector<double> losses;
-  std::map<std::string, Tensor> state;
-};
-
-Trained train(const Value& spec, const Tensor& input, Device device, const std::string& optimizer = "adamw",
-              DType dtype = float32) {
-  Generator g(7);
-  const auto module = nn::make(spec);
-  module->reset(g);
-  if (dtype != float32) module->to(dtype);
-  module->to(device);
-  module->train();
-  manual_seed(11);  // dropout
-  const auto steps = optim::make(optimizer, {{"lr", 0.01}}, module->parameters());
-  Trained out;
-  for (int i = 0; i < 3; ++i) {
-    Tensor x = input.to(device);
-    if (is_floating(x.dtype())) x = x.to(dtype);
-    module->zero_grad();
-    const Tensor y = (*module)(x);
-    CHECK(y.device() == device);
-    const Tensor loss = mean(mul(y, y));
-    autograd::backward(loss);
-    out.losses.push_back(loss.item());
-    steps->step();
-  }
-  out.state = module->state_dict();
-  for (const auto& [name, t] : steps->state()) out.state["optimizer." + name] = t;
-  return out;
-}
 
 void compare(const Trained& got, const Trained& wanted) {
   CHECK(got.losses == wanted.losses);
@@ -65,37 +26,6 @@ void compare(const Trained& got, const Trained& wanted) {
   }
 }
 
-struct Case {
-  std::string module;
-  ValueList sizes;
-  Tensor input;
-  ValueMap named = {};
-};
-
-std::vector<Case> cases() {
-  const auto n = [](int64_t x) { return Value(x); };
-  const Tensor rows = some({4, 6}, 1), images = some({2, 4, 6, 6}, 2), texts = some({2, 5, 8}, 3);
-  const Tensor ids = Tensor::of<int64_t>({1, 3, 0, 2, 2, 1}, {2, 3});
-  std::vector<Case> all = {
-      {"linear", {n(6), n(3)}, rows},
-      {"conv2d", {n(4), n(3), n(3)}, images, {{"padding", n(1)}}},
-      {"layer_norm", {n(6)}, rows},
-      {"rms_norm", {n(6)}, rows},
-      {"batch_norm2d", {n(4)}, images},
-      {"group_norm", {n(2), n(4)}, images},
-      {"embedding", {n(4), n(3)}, ids},
-      {"embedding_bag", {n(4), n(3)}, ids},
-      {"dropout", {}, rows},
-      {"relu", {}, rows},
-      {"gelu", {}, rows},
-      {"multihead_attention", {n(8), n(2)}, texts},
-      {"transformer_block", {n(8), n(2)}, texts},
-      {"lstm", {n(8), n(4)}, texts},
-      {"gru", {n(8), n(4)}, texts},
-  };
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("every module trains on the null device as on the CPU") {
@@ -103,7 +33,7 @@ TEST_CASE("every module trains on the null device as on the CPU") {
   std::set<std::string> tried;
   const std::set<std::string> without_parameters{"sequential", "tanh",       "sigmoid",
                                                  "max_pool2d", "avg_pool2d", "flatten"};
-  for (const auto& c : cases()) {
+  for (const auto& c : testing::module_cases()) {
     INFO(c.module);
     tried.insert(c.module);
     Value spec = nn::spec_of(c.module, c.sizes, c.named);

@@ -33,8 +33,8 @@ class Memory {
 
   void* take(size_t bytes, cudaStream_t stream);  // null: out of memory
   bool give(void* data, cudaStream_t stream);     // false: no allocation
-  /// When the stream comes to them.
-  void begin(void* data);
+  /// When the stream comes to them. A block may be taken again before it has come to the end of its last use.
+  void begin(void* data, size_t bytes);
   void end(void* data);
 
   bool holds(const void* p) const;
@@ -47,7 +47,7 @@ class Memory {
 
  private:
   struct Block {
-    size_t bytes, slot;
+    size_t bytes = 0, slot = 0;
     bool asked = true;    // for, by the program, and not given back
     bool living = false;  // as the streams see it
   };

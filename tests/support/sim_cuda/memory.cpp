@@ -60,7 +60,6 @@ void* Memory::take(size_t bytes, cudaStream_t stream) {
     reserved += slot;
   }
   Block& b = blocks_[offset];
-  b.bytes = bytes;
   b.slot = slot;
   b.asked = true;
   used += slot;
@@ -79,10 +78,11 @@ bool Memory::give(void* data, cudaStream_t stream) {
   return true;
 }
 
-void Memory::begin(void* data) {
+void Memory::begin(void* data, size_t bytes) {
   const size_t offset = offset_of(data);
   Block& b = blocks_.at(offset);
   b.living = true;
+  b.bytes = bytes;
   set(writable_ + offset, kPoison, b.bytes);
   set(writable_ + offset + b.bytes, kGuard, b.slot - b.bytes);
 }

@@ -139,6 +139,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   });
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call([&](Machine&) {
+    *can = device != peer;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaDeviceSynchronize() {
   return call([&](Machine& m) {
     ++m.counters.synchronizations;
@@ -226,6 +233,10 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   });
 }
 
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
+  return call([&](Machine&) { return cudaSuccess; });
+}
+
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
   return call([&](Machine& m) {
     pool_memory(m, pool).trim();
@@ -250,7 +261,7 @@ cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t handle) {
     Memory* memory = m.memories[static_cast<size_t>(s.device)].get();
     void* taken = memory->take(bytes, handle);
     if (!taken) return cudaErrorMemoryAllocation;
-    m.add(s, {"an allocation", [memory, taken] { memory->begin(taken); }, nullptr, 0, true});
+    m.add(s, {"an allocation", [memory, taken, bytes] { memory->begin(taken, bytes); }, nullptr, 0, true});
     *data = taken;
     return cudaSuccess;
   });

@@ -52,8 +52,8 @@ class Kernel {
   virtual void run_thread() = 0;
 };
 
-/// A pointer, or an object whose visit(f) calls f for each of its pointers. One without visit() is looked through
-/// for words that are addresses of living memory, in which wrong pointers are not found.
+/// A pointer, or an object whose visit(f) calls f for each of its pointers. One without visit() is looked
+/// through for words that are addresses of living memory, in which wrong pointers are not found.
 template <class T>
 void translate(Translator& t, T& argument) {
   if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
@@ -167,6 +167,11 @@ inline int __any_sync(unsigned mask, int predicate, const sim_cuda::Place& at = 
 }
 inline int __all_sync(unsigned mask, int predicate, const sim_cuda::Place& at = sim_cuda::Place::current()) {
   return __ballot_sync(mask, !predicate, at) == 0;
+}
+
+// Ends the kernel; the device is as after a wrong address.
+[[noreturn]] inline void __trap(const sim_cuda::Place& at = sim_cuda::Place::current()) {
+  sim_cuda::trap("the kernel trapped", at);
 }
 
 // ---- atomics: threads take turns only where they wait
