@@ -35,7 +35,8 @@ std::string sample(Model& model, const datasets::Vocabulary& all, int64_t count,
   std::vector<int64_t> ids{static_cast<int64_t>(random.below(static_cast<uint64_t>(all.size())))};
   for (int64_t i = 0; i < count; ++i) {
     const auto seen = std::min<int64_t>(model.positions.weight.size(0), std::ssize(ids));
-    const Tensor logits = model(Tensor::of(std::vector(ids.end() - seen, ids.end()), {1, seen}));
+    const Tensor logits =
+        model(Tensor::of(std::vector(ids.end() - seen, ids.end()), {1, seen}, model.head.weight.device()));
     const auto p = softmax(logits.slice(1, seen - 1, seen).reshape({-1}) / 0.8, 0).to_vector<double>();
     double left = random.uniform();
     size_t next = 0;
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   auto& recompute = flags.given("--recompute", "keep no activations inside blocks: less memory, more time");
   auto& length = flags.whole("--sample", 300, "characters to write at the end", {0, 1e6});
   auto& seed = flags.seed("of weights, windows and the sample");
+  auto& device = flags.text("--device", "cpu", "where it computes: cpu, cuda:0, ...");
   auto& picture = flags.picture("--chart", "char_transformer.svg", "picture of the loss (SVG)");
   auto& file = flags.file("FILE", "the text");
   if (auto code = flags.reaches("perplexity <= 11", "on 1 MB of English").parse(argc, argv)) return *code;
@@ -67,13 +69,16 @@ int main(int argc, char** argv) {
     Model model(vocabulary.size(), width, heads, layers, context);
     model.recompute = recompute;
     model.reset(random);
+    const Device place(device);
+    model.to(place);
     optim::AdamW optimizer(model.parameters(), {.lr = lr});
     optim::Scheduler rate(optimizer, optim::warm_up(std::max<int64_t>(1, steps / 20), optim::cosine(steps)));
     tools::Training training(picture, "Characters of " + file, steps, {.smooth = 16});
     for (int64_t step = 0; step < steps; ++step) {
       const auto [x, y] = datasets::random_windows(ids, context, batch, random);
       optimizer.zero_grad();
-      Tensor loss = cross_entropy(model(x).reshape({batch * context, -1}), y.reshape({-1}));
+      Tensor loss =
+          cross_entropy(model(x.to(place)).reshape({batch * context, -1}), y.reshape({-1}).to(place));
       autograd::backward(loss);
       optim::clip_grad_norm_(optimizer.params(), 1.0), optimizer.step(), rate.step();
       training.step(loss.item(), batch * context, {{"perplexity", std::exp(loss.item())}});

@@ -32,16 +32,19 @@ int main(int argc, char** argv) {
   auto& lr = flags.number("--lr", 0.05, "learning rate at the start; it falls to zero by a cosine", {0, 100});
   auto& momentum = flags.number("--momentum", 0.9, "momentum of SGD", {0, 0.9999});
   auto& seed = flags.seed("of weights, order and drawn digits");
+  auto& device = flags.text("--device", "cpu", "where both halves compute: cpu, cuda:0, ...");
   auto& picture = flags.picture("--chart", "digits.svg", "picture of loss and accuracy (SVG)");
   auto& json = flags.given("--json", "end with the result as one JSON line on standard output");
   if (auto code = flags.reaches("test accuracy >= 97", "on drawn digits").parse(argc, argv)) return *code;
 
   return launch([&](Cluster& cluster) {
     flags.check_outputs();
+    const Device place(device);
     const datasets::Split set = dir.empty() ? datasets::generated_split(seed) : datasets::mnist_split(dir);
     const auto names = cluster.workers();  // with fewer than three, they host more than one thing
     const auto bottom = cluster.spawn<Bottom>(names[1 % names.size()], seed);
     const auto top = cluster.spawn<Top>(names[2 % names.size()], seed + 1);
+    nn::remote_to(bottom, device).get(), nn::remote_to(top, device).get();
     datasets::Loader loader(set.train, {.batch_size = batch, .seed = seed});
     const int64_t steps = epochs * loader.batches();
     optim::Distributed<optim::SGD> optimizer({bottom, top}, {.lr = lr, .momentum = momentum});
@@ -52,12 +55,13 @@ int main(int argc, char** argv) {
     for (int64_t epoch = 0; epoch < epochs; ++epoch) {
       for (auto [x, y, index] : loader.epoch(epoch)) {
         autograd::Context step(cluster);
-        Tensor loss = cross_entropy(top(bottom(x)).get(), y);
+        Tensor loss = cross_entropy(top(bottom(x.to(place))).get(), y.to(place));
         step.backward(loss);
         optimizer.step(step), rate.step();
         training.step(loss.item(), x.size(0));
       }
-      training.measure(datasets::accuracy(set.test, [&](const Tensor& x) { return top(bottom(x)).get(); }));
+      training.measure(datasets::accuracy(
+          set.test, [&](const Tensor& x) { return top(bottom(x.to(place))).get().to(cpu); }));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const nlohmann::json result{{"test_accuracy", training.measured()},
