@@ -7,7 +7,7 @@ option(TROUPE_SHARED "make libtroupe a shared library" OFF)
 option(TROUPE_INSTALL "install the library, the command and their headers" ${PROJECT_IS_TOP_LEVEL})
 set(cuda_libraries)
 if(TROUPE_CUDA)
-  set(cuda_libraries CUDA::cudart_static CUDA::cublasLt)
+  set(cuda_libraries CUDA::cudart_static)
 elseif(TROUPE_CUDA_SIM)
   set(TROUPE_INSTALL OFF)  # simulated GPUs are for tests
 endif()

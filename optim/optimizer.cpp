@@ -139,7 +139,7 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
     const bool aliased = !half && g.storage() == p.storage();  // the kernels take them for distinct
     in.push_back(half ? widened(g) : aliased ? g.clone_data() : g.contiguous_data());
     out.push_back(half ? state.master : p.contiguous_data());
-    steps.push_back(++state.step);
+    steps.push_back(state.step + 1);
   }
   if (!kept.empty()) ops::apply_into(kTakeOver, kept, masters);
   for (size_t k = 0, count = slots(group).size(); k < count; ++k)
@@ -151,6 +151,7 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   ops::apply_into(update_op(kind()), in, out, attrs);
   for (size_t j = 0; j < n; ++j) {
     const Tensor& p = params_[which[j]];
+    ++state_[which[j]].step;
     if (out[j].same_as(p))
       p.bump_version(kWriter);
     else
@@ -163,7 +164,9 @@ void Optimizer::add_option(ops::Attrs& to, const char* name, double value) { to.
 
 // The state in the dtype that the parameter has now.
 void Optimizer::fit(State& state, const Tensor& p) {
-  for (Tensor& slot : state.slots) slot = ops::to(slot, compute_dtype(p.dtype())).data_on(p.device());
+  const DType dtype = compute_dtype(p.dtype());
+  for (Tensor& slot : state.slots)
+    if (slot.dtype() != dtype || slot.device() != p.device()) slot = ops::to(slot, dtype).data_on(p.device());
   if (state.master.defined()) state.master = state.master.data_on(p.device());
   if (!is_half(p.dtype()))
     state.master = {};

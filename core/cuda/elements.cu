@@ -35,7 +35,7 @@ struct Views {
   }
 };
 
-// What is done to a part of the views: f(views, offsets of their first elements).
+// Calls f(views, offsets of their first elements) for parts of the views that one launch can take.
 template <int N, class F>
 void in_parts(const Shape& shape, const Shape* const (&strides)[N], F&& f) {
   Shape sizes, steps[N];

@@ -11,7 +11,8 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr size_t kSharedWithoutAsking = 48 << 10;
 
-// What a device has, made when it is first used and never destroyed: tensors may outlive main.
+// The stream, pool and event of a device. They are made at its first use and never destroyed: tensors may
+// outlive main.
 struct State {
   std::mutex mutex;
   std::atomic<cudaStream_t> stream = nullptr;

@@ -1,5 +1,4 @@
-// What units of this program share that call CUDA: streams, pools and errors. Only units in folders called
-// cuda/ include it.
+// Streams, pools and errors, for all units that call CUDA. Only units in folders called cuda/ include it.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-// What a kind of device offers to storages and tensors. docs/adding-a-device.md says how one is added.
+// Backend: memory and elements of one kind of device. docs/adding-a-device.md says how a kind is added.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ class Tensor;
 /// Numbers an order of work on a device; 0 is the default one.
 using StreamId = uint8_t;
 
-/// What an allocator holds, in bytes, for metrics and tests.
+/// The state of an allocator, in bytes, for metrics and tests.
 struct AllocatorStats {
   size_t in_use = 0;                ///< handed out now
   size_t cached = 0;                ///< kept for reuse
@@ -38,7 +38,7 @@ class Backend {
   /// One line about a device, for error texts and logs: "NVIDIA H100, 80 GiB".
   virtual std::string describe(Device device) const = 0;
 
-  /// Uninitialized bytes (maybe 0), 64-byte aligned. Throws std::bad_alloc. What is freed is reused by later
+  /// Uninitialized bytes (maybe 0), 64-byte aligned. Throws std::bad_alloc. Freed memory is reused by later
   /// work of the same stream only.
   virtual void* allocate(size_t bytes, Device device, StreamId stream) = 0;
   virtual void free(void* data, size_t bytes, Device device, StreamId stream) noexcept = 0;

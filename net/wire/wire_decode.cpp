@@ -196,9 +196,9 @@ class Reader {
       throw_invalid(fmt::format("[wire] a tensor has the unknown device {:#06x}", tag));
     if (has_device(device)) try {
         return t.data_on(device);
-      } catch (const std::bad_alloc&) {
-        unplaced_ = Error(ErrorKind::failed,
-                          fmt::format("[wire] {} has no memory left for {}", device.str(), t.str()));
+      } catch (const std::exception& e) {  // no memory left there, or a device that has failed
+        unplaced_ = Error(ErrorKind::failed, fmt::format("[wire] {} cannot be copied to {}: {}", t.str(),
+                                                         device.str(), e.what()));
         return t;
       }
     std::string here;

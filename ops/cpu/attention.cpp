@@ -245,14 +245,6 @@ void backward(const Call& c, const std::array<Tensor, 7>& in, const Tensor& dq, 
   });
 }
 
-// Part `part` of `parts` of [batch, time, parts * heads * width] as [batch, heads, time, width].
-Tensor part_of(const Tensor& x, int64_t part, int64_t parts, int64_t heads) {
-  const int64_t width = x.shape()[2] / parts / heads, step = x.strides()[2];
-  return x.alias({x.shape()[0], heads, x.shape()[1], width},
-                 {x.strides()[0], width * step, x.strides()[1], step},
-                 x.storage_offset() + (x.numel() ? part * heads * width * step : 0));
-}
-
 void attention(const Call& c, Tensors& out) { forward(c, c.in[0], c.in[1], c.in[2], out[0], out[1]); }
 
 void attention_grad(const Call& c, Tensors& out) {

@@ -1,4 +1,4 @@
-// What the CPU has for each operator. A file of kernels ends with the table of them.
+// The CPU's kernels of all operators. Each file of kernels ends with its table.
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops {

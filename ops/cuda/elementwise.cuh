@@ -10,6 +10,7 @@
 
 #include "core/cuda/launch.h"
 #include "core/tensor/convert.h"
+#include "ops/dispatch/geometry.h"
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::on_cuda {
@@ -42,15 +43,6 @@ void for_each(const char* name, Device device, int64_t n, const Body& body) {
 template <class T>
 T* elements(const Tensor& t) {
   return t.defined() ? reinterpret_cast<T*>(t.address()) : nullptr;
-}
-
-/// Strides of t as if expanded to `shape` (0 where it repeats).
-inline Shape broadcast_strides(const Tensor& t, const Shape& shape) {
-  Shape s = Shape::filled(shape.rank(), 0);
-  const int shift = shape.rank() - t.dim();
-  for (int i = 0; i < t.dim(); ++i)
-    if (t.shape()[i] != 1) s[i + shift] = t.strides()[i];
-  return s;
 }
 
 /// Where element i of a shape is in N operands. Dimensions that lie together are merged.
@@ -230,17 +222,6 @@ void numeric2(const Call& c, Tensors& out, F f) {
   });
 }
 
-/// A shape as [outer, size, inner] around one dimension.
-struct Around {
-  int64_t outer = 1, size = 1, inner = 1;
-};
-inline Around around(const Shape& shape, int dim) {
-  Around a;
-  for (int i = 0; i < dim; ++i) a.outer *= shape[i];
-  if (dim < shape.rank()) a.size = shape[dim];
-  for (int i = dim + 1; i < shape.rank(); ++i) a.inner *= shape[i];
-  return a;
-}
 /// The same around the attribute `dim`.
 inline Around around_dim(const Call& c, const Shape& shape) {
   return around(shape, shape.axis(c.attrs.integer("dim"), c.name()));

@@ -1,4 +1,4 @@
-// What a CUDA device has for each operator. A file of kernels ends with the table of them.
+// The CUDA kernels of all operators. Each file of kernels ends with its table.
 #include "core/cuda/install.h"
 #include "ops/dispatch/kernel_table.h"
 

@@ -9,50 +9,20 @@
 #include "ops/ops.h"
 #include "tests/cuda/gpus.h"
 #include "tests/support/error_of.h"
+#include "tests/support/operator_passes.h"
 #include "tests/support/sim_cuda/sim.h"
 
 namespace troupe {
 namespace {
 
 using ops::Op, ops::Sample;
-using testing::needs_gpus;
+using testing::needs_gpus, testing::Passes;
 
 constexpr Device gpu0{kCuda, 0}, gpu1{kCuda, 1};
 
-struct Result {
-  Tensors outputs, grads, seconds;
-};
-
-Tensor weights_for(const Tensor& t, uint64_t seed) {
-  Generator g(seed);
-  return ops::to(ops::rand(t.shape(), g, float64), t.dtype()).data_on(t.device());
-}
-
-Tensors defined_gradients(const Tensors& outputs, const Tensors& leaves, uint64_t seed) {
-  Tensors roots, weights;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i].defined() && outputs[i].requires_grad()) {
-      roots.push_back(outputs[i]);
-      weights.push_back(weights_for(outputs[i], seed + i));
-    }
-  if (roots.empty() || leaves.empty()) return {};
-  return autograd::grad(roots, leaves, weights, {.create_graph = true});
-}
-
-Result run(const Op& op, const Sample& s, DType floating, Device device) {
-  Tensors in, wanted;
-  for (const Tensor& t : s.inputs) {
-    in.push_back((is_floating(t.dtype()) ? ops::to(t, floating) : t).data_on(device).detach());
-    if (is_floating(t.dtype())) {
-      in.back().set_requires_grad();
-      wanted.push_back(in.back());
-    }
-  }
-  Result r;
-  r.outputs = ops::apply(op, in, s.attrs);
-  r.grads = defined_gradients(r.outputs, wanted, 1);
-  r.seconds = defined_gradients(r.grads, wanted, 100);
-  return r;
+Passes run(const Op& op, const Sample& s, DType floating, Device device) {
+  return testing::run_passes(
+      op, s, device, [&](const Tensor& t) { return is_floating(t.dtype()) ? ops::to(t, floating) : t; });
 }
 
 // Of the largest element: what sums in another order may differ by.
@@ -94,14 +64,14 @@ void sweep(DType floating) {
     for (size_t i = 0; i < samples.size(); ++i) {
       INFO(op->name << ", sample " << i);
       std::string failed, refused;
-      Result wanted;
+      Passes wanted;
       try {
         wanted = run(*op, samples[i], floating, cpu);
       } catch (const Error& e) {
         refused = e.message();
       }
       try {
-        const Result got = run(*op, samples[i], floating, gpu0);
+        const Passes got = run(*op, samples[i], floating, gpu0);
         failed = compared(got.outputs, wanted.outputs);
         if (failed.empty()) failed = compared(got.grads, wanted.grads);
         if (failed.empty()) failed = compared(got.seconds, wanted.seconds);

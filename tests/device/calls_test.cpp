@@ -15,9 +15,10 @@ struct Half : nn::ModuleActor<Dense> {
   Tensor plain(Tensor x) { return net.linear(x); }
   Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target.to(y.device())); }
   Tensor back(Tensor x) { return x.to("cpu"); }
+  Tensor sixth(Tensor x) { return x.data_on({kNull, 5}); }
   std::string place(Tensor x) { return x.device().str(); }
   static constexpr auto remote =
-      methods<&Half::forward, &Half::plain, &Half::loss, &Half::back, &Half::place>;
+      methods<&Half::forward, &Half::plain, &Half::loss, &Half::back, &Half::sixth, &Half::place>;
 };
 
 }  // namespace
@@ -123,4 +124,19 @@ TEST_CASE("a server on the CPU serves trainers on devices") {
   const auto wanted = run(cpu);
   CHECK(wanted.front() > wanted.back());
   CHECK(run(null0) == wanted);
+}
+
+TEST_CASE(
+    "a tensor for a device that the receiver lacks fails that call, in either direction, and no other") {
+  install_null_device();
+  TwoWorkers two(hosting<Half>());
+  const NoGradGuard off;
+  const RRef<Half> half = two.spawn<Half>(int64_t{1}, std::string("cpu"));
+  const Tensor x = wave({2, kWidth}, 1), elsewhere = x.data_on({kNull, 5});  // null has two devices
+  CHECK_THAT(text_of([&] { half.call<&Half::place>(elsewhere).get(); }),
+             Catch::Contains(
+                 "float32 [2, 6] was sent from null:5, which the receiver does not have (it has cpu, ") &&
+                 Catch::Contains("null:0, null:1): send it with .to(cpu)"));
+  CHECK_THAT(text_of([&] { half.call<&Half::sixth>(x).get(); }), Catch::Contains("was sent from null:5"));
+  CHECK(half.call<&Half::place>(x).get() == "cpu");  // the connection is as it was
 }

@@ -7,50 +7,13 @@
 #include "tests/support/built_for.h"
 #include "tests/support/error_of.h"
 #include "tests/support/null_device.h"
+#include "tests/support/operator_passes.h"
 
 namespace troupe {
 namespace {
 
-using ops::Op, ops::Sample;
-using testing::null0, testing::null1;
-
-struct Result {
-  Tensors outputs, grads, seconds;
-};
-
-Tensor weights_for(const Tensor& t, uint64_t seed) {
-  Generator g(seed);
-  return ops::to(ops::rand(t.shape(), g, float64), t.dtype()).data_on(t.device());
-}
-
-Tensors defined_gradients(const Tensors& outputs, const Tensors& leaves, uint64_t seed) {
-  Tensors roots, weights;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i].defined() && outputs[i].requires_grad()) {
-      roots.push_back(outputs[i]);
-      weights.push_back(weights_for(outputs[i], seed + i));
-    }
-  if (roots.empty() || leaves.empty()) return {};
-  return autograd::grad(roots, leaves, weights, {.create_graph = true});
-}
-
-// Two passes; `seen`: what is done to each leaf first.
-template <class F>
-Result run(const Op& op, const Sample& s, Device device, F seen) {
-  Tensors in, wanted;
-  for (const Tensor& t : s.inputs) {
-    in.push_back(seen(t).data_on(device).detach());
-    if (is_floating(t.dtype())) {
-      in.back().set_requires_grad();
-      wanted.push_back(in.back());
-    }
-  }
-  Result r;
-  r.outputs = ops::apply(op, in, s.attrs);
-  r.grads = defined_gradients(r.outputs, wanted, 1);
-  r.seconds = defined_gradients(r.grads, wanted, 100);
-  return r;
-}
+using ops::Op;
+using testing::null0, testing::null1, testing::Passes, testing::run_passes;
 
 std::string compared(const Tensors& got, const Tensors& wanted) {
   if (got.size() != wanted.size()) return "another number of tensors";
@@ -71,7 +34,8 @@ void sweep(F seen) {
       INFO(op->name << ", sample " << i);
       std::string failed;
       try {
-        const Result wanted = run(*op, samples[i], Device(), seen), got = run(*op, samples[i], null0, seen);
+        const Passes wanted = run_passes(*op, samples[i], Device(), seen),
+                     got = run_passes(*op, samples[i], null0, seen);
         failed = compared(got.outputs, wanted.outputs);
         if (failed.empty()) failed = compared(got.grads, wanted.grads);
         if (failed.empty()) failed = compared(got.seconds, wanted.seconds);
@@ -136,6 +100,10 @@ TEST_CASE("errors of devices name them") {
   CHECK(testing::text_of([] { Tensor::zeros({1}, float32, Device(Device::Kind{6})); }) ==
         "[device] no backend for device kind 6:0: this program was built for " + testing::built_for() +
             " only");
+  const Op unknown{.name = "unheard_of", .shape = [](const ops::Call&) -> ops::Specs { return {}; }};
+  CHECK(testing::text_of([&] {
+          ops::apply(unknown, {&there, 1});
+        }) == "[unheard_of] no kernel for device null:0");
   CHECK(there.str() == "float32 [2] on null:0");
   CHECK(there.to_vector<float>() == std::vector<float>{1, 2});
   CHECK(ops::sum(there).item() == 3);

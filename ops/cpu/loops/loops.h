@@ -6,18 +6,10 @@
 #include "core/memory/streaming_copy.h"
 #include "ops/cpu/loops/parallel.h"
 #include "ops/cpu/loops/simd.h"
+#include "ops/dispatch/geometry.h"
 #include "ops/dispatch/op.h"
 
 namespace troupe::ops::on_cpu {
-
-/// Strides of t as if expanded to `shape` (0 where it repeats).
-inline Shape broadcast_strides(const Tensor& t, const Shape& shape) {
-  Shape s = Shape::filled(shape.rank(), 0);
-  const int shift = shape.rank() - t.dim();
-  for (int i = 0; i < t.dim(); ++i)
-    if (t.shape()[i] != 1) s[i + shift] = t.strides()[i];
-  return s;
-}
 
 /// N operands of one shape, walked together in row-major order. Dimensions that lie together are merged.
 template <size_t N>
@@ -198,18 +190,6 @@ void visit_numeric(DType t, F&& f) {
     f(int64_t{});
   else
     visit_floating(t, f);
-}
-
-/// A shape as [outer, size, inner] around one dimension.
-struct Around {
-  int64_t outer = 1, size = 1, inner = 1;
-};
-inline Around around(const Shape& shape, int dim) {
-  Around a;
-  for (int i = 0; i < dim; ++i) a.outer *= shape[i];
-  if (dim < shape.rank()) a.size = shape[dim];
-  for (int i = dim + 1; i < shape.rank(); ++i) a.inner *= shape[i];
-  return a;
 }
 
 }  // namespace troupe::ops::on_cpu
