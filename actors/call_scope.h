@@ -43,7 +43,7 @@ class CallScope {
   /// Adds a future to the scope that the thread is in, if it is in one.
   template <class T>
   static void gather(const Future<T>& future) {
-    if (auto* scope = static_cast<CallScope*>(frame().scope)) scope->add(future);
+    if (auto* scope = frame().scope) scope->add(future);
   }
 
  private:
@@ -58,7 +58,7 @@ class CallScope {
   bool enter(std::function<void()> cancel);
 
   std::shared_ptr<Group> group_ = std::make_shared<Group>();
-  void* outer_;
+  CallScope* outer_;
   bool joined_ = false;
 };
 

@@ -18,7 +18,6 @@
 #include "core/async/future.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/memory/placed_storage.h"
 #include "core/value/value.h"
 #include "net/message.h"
 
@@ -94,10 +93,6 @@ class Connection {
   /// "unix:@name" or "tcp:host:port", for texts.
   virtual std::string address() const = 0;
 
-  /// Memory from which a storage that nobody else holds when it is sent here is not copied; null: there is
-  /// none. The connection's.
-  virtual StoragePlace* place() { return nullptr; }
-
   /// What the owner of the transport keeps with it: set once, as soon as it has the connection. Events may
   /// come before that, on other threads: the tag is null then.
   void set_tag(std::shared_ptr<void> tag) {
@@ -131,6 +126,9 @@ class Transport {
   virtual Future<std::shared_ptr<Connection>> connect(const std::string& address, bool retry = false) = 0;
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;
+  /// Processes of this host, this one included, that take part: threads that wait do not poll where there are
+  /// more of them than cores. 1 at first.
+  virtual void set_processes_here(int processes) { (void)processes; }
 };
 
 struct TransportOptions {

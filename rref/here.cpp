@@ -33,7 +33,7 @@ Future<std::vector<ObjectInfo>> Here::objects(const Place& where, int64_t limit)
 Here here() {
   if (!frame().worker)
     throw_invalid("[here] no worker runs on this thread: here() is for actors; use the Cluster elsewhere");
-  return Here(internal::rref::RefTable::of(*static_cast<internal::actors::Worker*>(frame().worker)));
+  return Here(internal::rref::RefTable::of(*frame().worker));
 }
 
 internal::rref::HandlePtr internal::rref::refer_to_self(std::string_view type) {

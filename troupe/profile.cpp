@@ -130,7 +130,7 @@ ProfileSpan::ProfileSpan(const std::string& name)
           []() -> internal::actors::Worker& {
             if (!frame().worker)
               throw_invalid("[profile] no worker is active here: name one, for example the Cluster");
-            return *static_cast<internal::actors::Worker*>(frame().worker);
+            return *frame().worker;
           }(),
           name) {}
 

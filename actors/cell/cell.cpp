@@ -19,8 +19,8 @@ ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64
   for (const auto& m : host.actor_methods) add(m.name);
   const size_t kinds = method_labels_.size() + 1;
   histories_ = std::make_unique<DispatchHistory[]>(kinds);
-  of_type_ = host.live_cells.statistics(type, kinds + 2);
-  for (size_t i = 0; i < kinds; ++i) histories_[i].begin_like(of_type_[i].history);
+  of_type_ = host.live_cells.histories(type, kinds + 2);
+  for (size_t i = 0; i < kinds; ++i) histories_[i].begin_like(of_type_[i]);
   host.live_cells.made();
 }
 
@@ -41,7 +41,7 @@ const ActorType::Method& ActorCell::method(size_t index) const {
 }
 
 void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
-  DispatchHistory& history = of_type_[method_labels_.size() + 1].history;
+  DispatchHistory& history = of_type_[method_labels_.size() + 1];
   post(
       [this, &history, make, args = std::move(args)]() mutable {
         const TimePoint start = host_.clock.now();
@@ -114,7 +114,7 @@ void ActorCell::cancel_suspensions(const Error& why) {
 }
 
 void ActorCell::release() {
-  DispatchHistory& history = of_type_[method_labels_.size() + 2].history;
+  DispatchHistory& history = of_type_[method_labels_.size() + 2];
   post(
       [this, &history] {
         released_ = true;
@@ -128,7 +128,7 @@ void ActorCell::release() {
 }
 
 void ActorCell::note_duration(size_t method, Duration took) {
-  if (histories_[method].young()) of_type_[method].history.note(took);
+  if (histories_[method].young()) of_type_[method].note(took);
   histories_[method].note(took);
 }
 
@@ -149,7 +149,7 @@ void ActorCell::post_adaptive(std::function<void()> job) {
 }
 
 std::shared_ptr<ActorCell> current_cell() {
-  auto* cell = static_cast<ActorCell*>(frame().actor);
+  auto* cell = frame().actor;
   return cell ? cell->shared_from_this() : nullptr;
 }
 

@@ -14,7 +14,6 @@
 #include "actors/cell/actor_host.h"
 #include "actors/cell/actor_type.h"
 #include "actors/cell/invocation.h"
-#include "actors/cell/method_statistics.h"
 #include "actors/runtime/runtime.h"
 #include "core/base/seed_stream.h"
 
@@ -82,7 +81,6 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   void note_duration(size_t method, Duration took);
   /// What it is at work on; from any thread.
   Doing& doing() { return doing_; }
-  SoleResult& sole_result(size_t method) { return of_type_[method].sole_result; }
 
  private:
   void destroy();
@@ -94,7 +92,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::vector<std::string> method_labels_;
   // Of the methods, then of post_adaptive(). An actor's first runs go where its type's went.
   std::unique_ptr<DispatchHistory[]> histories_;
-  MethodStatistics* of_type_;  // likewise, then of construction and destruction
+  DispatchHistory* of_type_;  // likewise, then of construction and destruction
   std::unique_ptr<Actor> object_;
   int in_use_ = 0;  // coroutines that run or wait
   bool released_ = false;

@@ -9,7 +9,6 @@
 #include "core/base/log.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
-#include "core/memory/placed_storage.h"
 #include "net/transport.h"
 
 namespace troupe {
@@ -17,13 +16,11 @@ namespace troupe {
 bool this_call::cancelled() {
   const Frame& f = frame();
   if (!f.call) return false;
-  const auto& call = *static_cast<internal::actors::Invocation*>(f.call);
-  return call.cancelled() || call.host().clock.now() >= call.deadline();
+  return f.call->cancelled() || f.call->host().clock.now() >= f.call->deadline();
 }
 TimePoint this_call::deadline() { return frame().deadline; }
 void this_call::waits_for(std::string what) {
-  if (void* call = frame().call)
-    static_cast<internal::actors::Invocation*>(call)->set_waits_for(std::move(what));
+  if (auto* call = frame().call) call->set_waits_for(std::move(what));
 }
 
 namespace internal::actors {
@@ -135,23 +132,7 @@ void Invocation::complete(Result<Value> result) {
   }
 }
 
-// Floats alone: of other numbers, which may be used as indices, nobody else should have a hold.
-void Invocation::note_sole_result(const internal::net::Reply& reply) {
-  if (!connection_ || !cell_ || !reply.result.ok()) return;
-  const std::byte* largest = nullptr;
-  size_t bytes = SoleResult::kLeast - 1;
-  visit_tensors(const_cast<Value&>(reply.result.value()), [&](const Tensor& t) {
-    if (!t.defined() || !t.device().is_cpu() || !is_floating(t.dtype()) || t.storage()->size() <= bytes ||
-        !t.is_sole_handle())
-      return;
-    largest = t.storage()->data();
-    bytes = t.storage()->size();
-  });
-  cell_->sole_result(method_).note(PlacedStorage::made_by(this), largest, bytes);
-}
-
 void Invocation::deliver(internal::net::Reply& reply) {
-  note_sole_result(reply);
   const auto& interceptors = host_.interceptors;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
   try {
@@ -180,18 +161,12 @@ void Invocation::run() {
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
   began_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
   const Doing::Scope doing(cell_->doing(), cell_->method_label(method_).c_str(), this, start);
-  SoleResult& sole = cell_->sole_result(method_);
-  const bool travels = connection_ && call_.id && !call_.quiet;
-  const size_t expected = travels ? sole.expected() : 0;
-  const PlacedStorage placing(expected ? connection_->place() : nullptr, expected, this);
   try {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
   } catch (...) {
     threw(current_error());
   }
-  if (travels && !(state_ & kCompleted))
-    sole.note(placing.made(), nullptr, 0);  // a coroutine: what was placed is no result
   if (call_.tell_start && !(state_ & kCompleted)) host_.tell_started(from_, call_.id);
   cell_->note_duration(method_, host_.clock.now() - start);
 }

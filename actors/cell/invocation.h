@@ -10,10 +10,6 @@
 #include "actors/runtime/cancellable.h"
 #include "net/wire/wire.h"
 
-namespace troupe::internal::net {
-class Connection;
-}
-
 namespace troupe::internal::actors {
 
 class ActorCell;
@@ -42,7 +38,6 @@ class Invocation final : public Cancellable {
   void cancel() override;
   bool cancelled() const { return state_.load(std::memory_order_acquire) & kCancelled; }
   /// Of the caller, which the reply keeps alive; without one, it is a call of this worker.
-  void set_connection(net::Connection* connection) { connection_ = connection; }
   /// Into the table of calls that can be cancelled, until it is completed.
   bool list(IncomingCalls& calls);
 
@@ -77,7 +72,6 @@ class Invocation final : public Cancellable {
 
  private:
   void deliver(net::Reply& reply);
-  void note_sole_result(const net::Reply& reply);
 
   const ActorHost& host_;
   WorkerId from_;
@@ -87,7 +81,6 @@ class Invocation final : public Cancellable {
   std::shared_ptr<ActorCell> cell_;
   Traffic::Busy busy_;  // ends before the cell is let go of, and with it perhaps the worker
   size_t method_ = 0;
-  net::Connection* connection_ = nullptr;
   IncomingCalls* listed_in_ = nullptr;
   std::coroutine_handle<> coroutine_;
   std::shared_ptr<Suspension> suspension_;  // the last one

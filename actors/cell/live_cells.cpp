@@ -23,10 +23,10 @@ void LiveCells::wait_until_none() {
   none_.wait(lock, [&] { return count_ == 0; });
 }
 
-MethodStatistics* LiveCells::statistics(const ActorType& type, size_t kinds) {
+DispatchHistory* LiveCells::histories(const ActorType& type, size_t kinds) {
   std::lock_guard lock(mutex_);
-  auto& found = statistics_[&type];
-  if (!found) found = std::make_unique<MethodStatistics[]>(kinds);
+  auto& found = histories_[&type];
+  if (!found) found = std::make_unique<DispatchHistory[]>(kinds);
   return found.get();
 }
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "actors/cell/method_statistics.h"
+#include "actors/runtime/dispatch_history.h"
 
 namespace troupe::internal::actors {
 
@@ -21,13 +21,13 @@ class LiveCells {
   int64_t count() const;
   void wait_until_none();
   /// Of `kinds` of work of actors of this type; alive as long as this object.
-  MethodStatistics* statistics(const ActorType& type, size_t kinds);
+  DispatchHistory* histories(const ActorType& type, size_t kinds);
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable none_;
   int64_t count_ = 0;
-  std::unordered_map<const ActorType*, std::unique_ptr<MethodStatistics[]>> statistics_;
+  std::unordered_map<const ActorType*, std::unique_ptr<DispatchHistory[]>> histories_;
 };
 
 }  // namespace troupe::internal::actors

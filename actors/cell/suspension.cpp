@@ -9,7 +9,7 @@ Suspension::Suspension(std::coroutine_handle<> coroutine)
 
 void Suspension::announce() {
   if (cell_) cell_->add_suspension(weak_from_this());
-  if (frame_.call) static_cast<Invocation*>(frame_.call)->waits_in(shared_from_this());
+  if (frame_.call) frame_.call->waits_in(shared_from_this());
 }
 
 void Suspension::resume() {
@@ -23,8 +23,8 @@ void Suspension::cancel(const Error& why) {
 }
 
 bool Suspension::stops_here() {
-  const void* call = frame().call;
-  return call && static_cast<const Invocation*>(call)->cancelled();
+  const Invocation* call = frame().call;
+  return call && call->cancelled();
 }
 
 void Suspension::check() const {
@@ -35,7 +35,7 @@ void Suspension::go_on() {
   auto run = [self = shared_from_this()] {
     FrameScope scope(self->frame_);
     GradMode mode(self->grad_);
-    auto* call = static_cast<Invocation*>(self->frame_.call);
+    Invocation* call = self->frame_.call;
     if (call && call->cancelled()) return call->stop();
     if (!call || !call->cell()) return self->coroutine_.resume();
     ActorCell& cell = *call->cell();  // the job keeps it

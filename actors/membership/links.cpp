@@ -148,6 +148,11 @@ void Links::drop(WorkerId id, const std::string& why) {
   if (accepted && accepted != own) accepted->close(why);
 }
 
+void Links::count_processes() {
+  std::lock_guard lock(mutex_);
+  if (transport_ && !stopped_) transport_->set_processes_here(members_.count_on(host_));
+}
+
 void Links::stop() {
   std::lock_guard lock(mutex_);
   stopped_ = true;

@@ -38,7 +38,15 @@ void Members::add(Member member, Listed listed) {
     }
     ++epoch_;
   }
+  changed_();
   for (const auto& promise : waiting) promise.set();
+}
+
+int Members::count_on(const std::string& host) const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return e.member.host == host && !e.leaving && !e.lost;
+  }));
 }
 
 void Members::list(WorkerId id) {
@@ -74,11 +82,14 @@ Future<void> Members::listed(const std::string& name) {
 }
 
 void Members::leaves(WorkerId id, const Error& why) {
-  std::lock_guard lock(mutex_);
-  auto* entry = const_cast<Entry*>(locate(id));
-  if (!entry) return;
-  entry->leaving = why;
-  ++epoch_;
+  {
+    std::lock_guard lock(mutex_);
+    auto* entry = const_cast<Entry*>(locate(id));
+    if (!entry) return;
+    entry->leaving = why;
+    ++epoch_;
+  }
+  changed_();
 }
 
 std::optional<Error> Members::leaving(WorkerId id) const {
@@ -88,11 +99,14 @@ std::optional<Error> Members::leaving(WorkerId id) const {
 }
 
 bool Members::mark_lost(WorkerId id, const Error& why) {
-  std::lock_guard lock(mutex_);
-  auto* entry = const_cast<Entry*>(locate(id));
-  if (!entry || entry->lost) return false;
-  entry->lost = why;
-  ++epoch_;
+  {
+    std::lock_guard lock(mutex_);
+    auto* entry = const_cast<Entry*>(locate(id));
+    if (!entry || entry->lost) return false;
+    entry->lost = why;
+    ++epoch_;
+  }
+  changed_();
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Who is in the cluster, as one worker knows it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,11 @@ struct Member {
 /// Thread-safe. `epoch` grows with every change.
 class Members {
  public:
+  /// `changed` is called after members came, leave or were lost, on the thread that said so. Once, before
+  /// any.
+  void watch(std::function<void()> changed) { changed_ = std::move(changed); }
+  /// Living members on that host that are not about to leave.
+  int count_on(const std::string& host) const;
   /// Whether the worker is in all() and found by its name; one that is not is a newcomer (admission.h).
   enum class Listed { no, yes };
   void add(Member member, Listed listed = Listed::yes);
@@ -64,6 +70,7 @@ class Members {
   std::string names() const;
   /// Who waits for that name, to be told once mutex_ is free.
   std::vector<Promise<void>> take_waiting(const std::string& name);
+  std::function<void()> changed_ = [] {};
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // by id
   std::map<std::string, std::vector<Promise<void>>> waiting_;

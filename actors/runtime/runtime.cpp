@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <caf/all.hpp>
 #include <deque>
-#include <thread>
 
 #include "core/async/no_reentry.h"
 #include "core/base/compiler.h"
@@ -194,7 +193,7 @@ std::unique_ptr<Mailbox> CafRuntime::make_mailbox() { return std::make_unique<Ca
 }  // namespace
 
 std::shared_ptr<Runtime> Runtime::make(int threads) {
-  if (threads <= 0) threads = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  if (threads <= 0) threads = std::max(2, usable_cores());
   // CAF ends the program if one of its threads cannot start: its pool, a clock, and actors with threads of
   // their own.
   rehearse_threads("runtime", threads + 4);

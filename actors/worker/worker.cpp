@@ -110,6 +110,8 @@ void Worker::disconnect() {
 void Worker::set_transport(std::unique_ptr<net::Transport> transport) {
   transport_ = std::move(transport);
   links_.set_transport(*transport_);
+  members_.watch([this] { links_.count_processes(); });
+  links_.count_processes();
 }
 void Worker::add_interceptor(std::unique_ptr<Interceptor> i) { interceptors_.push_back(std::move(i)); }
 void Worker::add_service(const std::string& name, Service service) {

@@ -49,11 +49,13 @@ void Worker::deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocatio
 
 namespace {
 
-// The message has the tensors then. Whether anybody else does, shows when it is sent.
-net::Message encoded(net::Reply& reply) {
+// The message alone has the tensors then, so they go as soon as they have been copied to where the caller
+// reads them, and not when the caller may have asked for the next ones.
+net::Message handed_over(net::Reply& reply) {
   net::Message message = net::encode(reply);
-  if (message.buffer_bytes() < SoleResult::kLeast) return message;
-  visit_tensors(const_cast<Value&>(reply.result.value()), [](Tensor& t) { t = {}; });
+  if (message.buffers.empty() || !reply.result.ok()) return message;
+  Value&& value = std::move(reply.result).value();  // stays where it is
+  visit_tensors(value, [](Tensor& t) { t = {}; });
   return message;
 }
 
@@ -65,14 +67,13 @@ void Worker::receive_call(net::Connection& connection, net::Call call) {
       new Invocation(as_host_, connection.peer().id, std::move(call),
                      [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
                        if (!wanted || quiet) log_unanswered(reply);
-                       if (wanted && !quiet) back->send(encoded(reply));
+                       if (wanted && !quiet) back->send(handed_over(reply));
                        if (!quiet) return;
                        try {
                          back->send(net::encode(reply));
                        } catch (const Error&) {  // the connection is gone, and with it the room
                        }
                      }));
-  invocation->set_connection(&connection);
   dispatch(invocation);
   // Cancelled by lose(), which finds it listed, or here.
   if (wanted && to_actor && invocation->list(incoming_) && members_.loss(invocation->from()))

@@ -22,7 +22,7 @@ Frame with_context(internal::actors::Worker& worker, uint64_t context) {
 internal::actors::Worker& worker_here() {
   if (!frame().worker)
     throw_invalid("[autograd] no worker is active here: give the context one, for example the Cluster");
-  return *static_cast<internal::actors::Worker*>(frame().worker);
+  return *frame().worker;
 }
 
 // The context of the call that the thread handles.

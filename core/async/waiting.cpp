@@ -50,6 +50,7 @@ void deliver(PollSource& from, const Ready& ready, TimePoint end, bool looks) {
 }  // namespace
 
 void expect_from(const std::shared_ptr<PollSource>& from) {
+  if (frame().actor || frame().callback) return;  // nothing waits there
   Expected& e = expected();
   if (e.who == from.get() && !e.from.expired()) return;
   e.from = from;

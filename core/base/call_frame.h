@@ -7,27 +7,37 @@
 
 namespace troupe {
 
+// What layers above hang into the frame. Nothing here looks inside.
 class Stream;
+class CallScope;
+namespace internal::actors {
+class Worker;
+class ActorCell;
+class Invocation;
+}  // namespace internal::actors
+namespace ops {
+class PackedWeights;
+}
 
 struct Frame {
-  void* worker = nullptr;  ///< the internal::actors::Worker on whose behalf the thread runs
-  void* actor =
-      nullptr;  ///< the internal::actors::ActorCell whose message is being handled; null outside actors
+  internal::actors::Worker* worker = nullptr;    ///< on whose behalf the thread runs
+  internal::actors::ActorCell* actor = nullptr;  ///< whose message is being handled; null outside actors
   const std::string* what =
       nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
-  TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
-  void* call =
-      nullptr;  ///< the internal::actors::Invocation being handled, while its method or coroutine runs
-  Stream* stream = nullptr;        ///< of random numbers: the actor's; null: the program's
-  void* scope = nullptr;           ///< the internal::actors::CallScope that gathers the calls made here
-  void* packed_weights = nullptr;  ///< the ops::PackedWeights in use
-  bool callback = false;           ///< on a thread that others wait for: a callback, a service
+  TimePoint deadline = TimePoint::max();         ///< of the call being handled; nested calls inherit it
+  internal::actors::Invocation* call = nullptr;  ///< being handled, while its method or coroutine runs
+  Stream* stream = nullptr;                      ///< of random numbers: the actor's; null: the program's
+  CallScope* scope = nullptr;                    ///< gathers the calls made here
+  ops::PackedWeights* packed_weights = nullptr;  ///< in use
+  bool callback = false;                         ///< on a thread that others wait for: a callback, a service
 
   /// What a callback keeps that may run when the call is over.
   Frame for_later() const {
     Frame f = *this;
-    f.call = f.scope = f.packed_weights = nullptr;
+    f.call = nullptr;
+    f.scope = nullptr;
+    f.packed_weights = nullptr;
     f.callback = true;
     return f;
   }

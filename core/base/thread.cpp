@@ -1,5 +1,8 @@
 #include "core/base/thread.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <latch>
 #include <string>
 #include <vector>
@@ -7,6 +10,12 @@
 #include "core/base/error.h"
 
 namespace troupe {
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // more than 1024 cores
+}
 
 void throw_no_thread(const char* part, const std::system_error& why) {
   throw_error(

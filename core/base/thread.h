@@ -6,6 +6,9 @@
 
 namespace troupe {
 
+/// Cores that this process may run on, at least 1.
+int usable_cores();
+
 /// Throws `failed`: "[net] cannot start a thread: ...; ...", with the limits that are usual reasons.
 [[noreturn]] void throw_no_thread(const char* part, const std::system_error& why);
 

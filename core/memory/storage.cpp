@@ -4,7 +4,6 @@
 
 #include "core/base/error.h"
 #include "core/memory/cpu_allocator.h"
-#include "core/memory/placed_storage.h"
 #include "core/memory/small_object_pool.h"
 #include "core/memory/streaming_copy.h"
 
@@ -110,11 +109,7 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   if (bytes > kMaxBytes)
     throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " +
                   std::to_string(kMaxBytes));
-  StreamId stream = 0;
-  if (!device.is_cpu())
-    stream = backend_of(device).current_stream(device);
-  else if (Ref<Storage> placed = PlacedStorage::make_here(bytes))
-    return placed;
+  const StreamId stream = device.is_cpu() ? 0 : backend_of(device).current_stream(device);
   return adopt_new(new Storage(allocate_bytes(bytes, device, stream), bytes, device, stream, nullptr));
 }
 

@@ -41,12 +41,6 @@ class Storage : public RefCounted {
   }
   /// Whether another storage has these bytes, too.
   bool shares_bytes() const;
-  /// Whether the one who asks, and holds it, is the only one who has this storage or its bytes.
-  bool alone() const {
-    if (use_count() != 1) return false;
-    std::atomic_thread_fence(std::memory_order_acquire);  // who had it before has finished with it
-    return !shares_bytes();
-  }
   /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
   bool wrapped() const { return owner_ && !borrowed_; }
 

@@ -1,9 +1,9 @@
 // The host as a device.
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <utility>
 
+#include "core/base/thread.h"
 #include "core/memory/backend.h"
 #include "core/memory/cpu_allocator.h"
 #include "core/tensor/strided_runs.h"
@@ -60,7 +60,7 @@ class CpuBackend final : public Backend {
   const char* name() const override { return "cpu"; }
   int devices() const override { return 1; }
   std::string describe(Device) const override {
-    return "the host, " + std::to_string(std::thread::hardware_concurrency()) + " cores";
+    return "the host, " + std::to_string(usable_cores()) + " cores";
   }
 
   void* allocate(size_t bytes, Device, StreamId) override { return cpu_allocate(bytes); }

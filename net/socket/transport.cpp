@@ -75,6 +75,7 @@ class SocketTransport final : public Transport {
   }
 
   void set_self(const PeerInfo& self) override { core_->set_self(self); }
+  void set_processes_here(int processes) override { core_->set_processes_here(processes); }
 
  private:
   template <class T>

@@ -1,16 +1,15 @@
 #include "ops/dispatch/threads.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 
 namespace troupe::ops {
 namespace {
@@ -34,12 +33,6 @@ int variable(const char* name, int otherwise) {
   return n;
 }
 
-int cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // more than 1024 cores
-}
-
 std::atomic<int> asked_for{0};  // 0: nothing
 std::atomic<int> workers_here{0};
 
@@ -54,7 +47,7 @@ int num_threads() {
   if (const int n = asked_for.load(std::memory_order_relaxed)) return n;
   static const int from_environment = variable("TROUPE_NUM_THREADS", 0);
   if (from_environment) return from_environment;
-  static const int share = std::min(kMaxThreads, cores()) / variable("LOCAL_WORLD_SIZE", 1);
+  static const int share = std::min(kMaxThreads, usable_cores()) / variable("LOCAL_WORLD_SIZE", 1);
   return std::max(1, share / std::max(1, workers_here.load(std::memory_order_relaxed)));
 }
 

@@ -18,7 +18,7 @@ struct Share {
 
 internal::actors::Worker& worker_here() {
   if (!frame().worker) throw_invalid("[replicas] no worker is active here: all_reduce_mean() is for actors");
-  return *static_cast<internal::actors::Worker*>(frame().worker);
+  return *frame().worker;
 }
 
 void check(const Replicas& group, const std::vector<Share>& shares) {

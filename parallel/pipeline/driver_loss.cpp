@@ -53,8 +53,7 @@ Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bo
     for (size_t i = 0; i < leaves.size(); ++i)
       grads[i] = internal::to_value(autograd::exchange_context_gradient(leaves[i], {}));
   }
-  const int64_t now =
-      static_cast<internal::actors::Worker*>(frame().worker)->clock().now().time_since_epoch().count();
+  const int64_t now = frame().worker->clock().now().time_since_epoch().count();
   ValueList answer = Runner::message(step, from, micro_batch, false, Value(std::move(grads)), now);
   co_await last.call("receive", std::move(answer));
 }

@@ -96,9 +96,7 @@ struct Runner::Running {
   std::vector<Future<Value>> sent;
 };
 
-int64_t Runner::now() const {
-  return static_cast<internal::actors::Worker*>(frame().worker)->clock().now().time_since_epoch().count();
-}
+int64_t Runner::now() const { return frame().worker->clock().now().time_since_epoch().count(); }
 
 const std::shared_ptr<Runner::Inbox>& Runner::inbox(uint64_t step) {
   auto& box = inboxes_[step];

@@ -9,7 +9,7 @@
 #include "ops/arithmetic.h"
 #include "ops/index.h"
 #include "ops/view.h"
-#include "parallel/server/compression/compressor.h"
+#include "parallel/server/compression/packed.h"
 
 namespace troupe::parallel {
 namespace {
@@ -145,9 +145,7 @@ Future<std::vector<ServerReport>> report(const Served& served) {
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {
   return all(pushes).then([](const std::vector<Pushed>& all) {
     Pushed out = all.at(0);
-    out.spent = {};
-    for (const Pushed& p : all)
-      out = {std::min(out.version, p.version), out.late || p.late, together(out.spent, p.spent)};
+    for (const Pushed& p : all) out = {std::min(out.version, p.version), out.late || p.late};
     return out;
   });
 }
@@ -158,11 +156,11 @@ struct Client::State {
   State(Served from, const ClientOptions& options)
       : served((check_servers(from.servers.size(), "[server]"), std::move(from))),
         servers(this->served.servers, options, "[server]"),
-        compressor(this->served.servers[0].worker().clock(), this->served.pull, this->served.push),
         residuals(this->served.servers.size()) {}
   void check(const Tensors& tensors) const;
-  Packed packed(Compressor::Message& message, const Tensors& gradients, size_t b, double weight);
-  Tensors take(Compressor::Message& message, const std::vector<Pulled>& blocks);
+  Packed packed(const Tensors& gradients, size_t b, double weight);
+  Tensors take(const std::vector<Pulled>& blocks);
+  bool compresses() const { return served.pull.on() || served.push.on(); }
   // What a push was refused with, or brought too late, was not sent: for each block, when its answer is
   // there.
   template <class T>
@@ -176,8 +174,7 @@ struct Client::State {
 
   Served served;
   Membership<Server> servers;
-  Tensors values;  // of the last pull, under local(H)
-  Compressor compressor;
+  Tensors values;                  // of the last pull, under local(H)
   std::vector<Tensors> residuals;  // of each block, where pushes leave something out
   struct {
     uint64_t context = 0;
@@ -198,22 +195,19 @@ void Client::State::check(const Tensors& tensors) const {
 }
 
 // A push of weight 0 counts for nothing, so nothing is made good with it.
-Packed Client::State::packed(Compressor::Message& message, const Tensors& gradients, size_t b,
-                             double weight) {
-  if (weight == 0) message.push = {};
-  return compressor.pack(message, parts_of(served, gradients, b), weight == 0 ? nullptr : &residuals[b]);
+Packed Client::State::packed(const Tensors& gradients, size_t b, double weight) {
+  const bool counts = weight != 0 && served.push.on();
+  return pack(parts_of(served, gradients, b), counts ? served.push : Compression(),
+              counts && served.push.keeps_residual() ? &residuals[b] : nullptr);
 }
 
-Tensors Client::State::take(Compressor::Message& message, const std::vector<Pulled>& blocks) {
+Tensors Client::State::take(const std::vector<Pulled>& blocks) {
   std::vector<Tensors> values_of;
-  Spent spent;
   for (size_t b = 0; b < blocks.size(); ++b) {
     servers.tickets[b] = blocks[b].ticket;
-    values_of.push_back(compressor.on() ? compressor.unpack(message, blocks[b].values, wholes_of(served, b))
-                                        : blocks[b].values.parts);
-    spent = together(spent, blocks[b].spent);
+    values_of.push_back(compresses() ? unpack(blocks[b].values, wholes_of(served, b))
+                                     : blocks[b].values.parts);
   }
-  compressor.end(message, spent);
   Tensors out = assembled(served, values_of);
   values = servers.tickets[0].local_steps > 0 ? out : Tensors();
   return out;
@@ -233,15 +227,14 @@ Future<void> Client::leave() { return state().servers.leave(); }
 
 Future<Tensors> Client::pull(int64_t at_least) const {
   State& s = state();
-  const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
-  GradMode mode(grad_enabled() && !s.compressor.on());
-  auto message = s.compressor.begin(true, false);
+  const bool keeps = s.compresses() && grad_enabled() && frame().context != 0;
+  GradMode mode(grad_enabled() && !s.compresses());
   const auto blocks =
-      s.servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least, message.pull); });
+      s.servers.ask<&Server::pull>([&](size_t) { return std::tuple(at_least, s.served.pull); });
   return all(blocks).then(
-      [state = state_, message, keeps, grad = grad_enabled()](const std::vector<Pulled>& all) mutable {
+      [state = state_, keeps, grad = grad_enabled()](const std::vector<Pulled>& all) mutable {
         GradMode mode(grad);
-        Tensors out = state->take(message, all);
+        Tensors out = state->take(all);
         if (!keeps) return out;
         for (Tensor& t : out) t = t.detach().set_requires_grad();
         auto& leaves = state->leaves;
@@ -255,41 +248,32 @@ Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
   State& s = state();
   s.check(gradients);
   NoGradGuard guard;
-  auto message = s.compressor.begin(false, true);
   const auto lost = State::kept_if_lost<Pushed>(state_);
-  const auto pushed = s.servers.push<&Server::push>(
-      [&](size_t b) {
-        return std::tuple(s.servers.tickets[b], s.packed(message, gradients, b, weight), weight);
-      },
+  return s.servers.push<&Server::push>(
+      [&](size_t b) { return std::tuple(s.servers.tickets[b], s.packed(gradients, b, weight), weight); },
       lost);
-  if (!s.compressor.on()) return pushed;
-  return pushed.then([state = state_, message](const Pushed& all) {
-    state->compressor.end(message, all.spent);
-    return all;
-  });
 }
 
 Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
   State& s = state();
   s.check(gradients);
   NoGradGuard guard;
-  auto message = s.compressor.begin(true, true);
   const auto lost = State::kept_if_lost<Pulled>(state_);
   const auto blocks = s.servers.ask<&Server::push_pull>([&](size_t b) {
-    return std::tuple(s.servers.tickets[b], s.packed(message, gradients, b, weight), weight, message.pull);
+    return std::tuple(s.servers.tickets[b], s.packed(gradients, b, weight), weight, s.served.pull);
   });
   for (size_t b = 0; lost && b < blocks.size(); ++b)
     blocks[b].watch([lost, b](const Result<Pulled>& result) { lost(b, result); });
-  return all(blocks).then([state = state_, message](const std::vector<Pulled>& all) mutable {
+  return all(blocks).then([state = state_](const std::vector<Pulled>& all) mutable {
     NoGradGuard guard;
-    return state->take(message, all);
+    return state->take(all);
   });
 }
 
 Future<Pushed> Client::push_context(double weight) const {
   State& s = state();
   auto& servers = s.servers;
-  if (!s.compressor.on())
+  if (!s.compresses())
     return servers.push<&Server::push_context>(
         [&](size_t b) { return std::tuple(servers.tickets[b], weight); });
   check_context_push(servers.tickets[0], "[server]", "push_values()");

@@ -8,7 +8,7 @@
 #include "core/graph/node.h"
 #include "ops/index.h"
 #include "ops/view.h"
-#include "parallel/server/compression/compressor.h"
+#include "parallel/server/compression/packed.h"
 
 namespace troupe::parallel {
 namespace {
@@ -117,11 +117,10 @@ Future<std::vector<ServerReport>> report(const ServedTable& table) {
 struct TableClient::State {
   State(ServedTable from, const ClientOptions& options)
       : table((check_servers(from.servers.size(), "[table]"), std::move(from))),
-        servers(this->table.servers, options, "[table]"),
-        compressor(this->table.servers[0].worker().clock(), this->table.pull, this->table.push) {}
+        servers(this->table.servers, options, "[table]") {}
+  bool compresses() const { return table.pull.on() || table.push.on(); }
   ServedTable table;
   Membership<Table> servers;
-  Compressor compressor;
   struct {
     uint64_t context = 0;
     std::vector<std::pair<Tensor, Tensor>> pulls;  // ids and rows
@@ -143,26 +142,21 @@ Future<void> TableClient::leave() { return state().servers.leave(); }
 // Servers that have none of the rows are asked as well: they say whether the trainer may read.
 Future<Tensor> TableClient::pull(const Tensor& ids) const {
   State& s = state();
-  const bool keeps = s.compressor.on() && grad_enabled() && frame().context != 0;
-  GradMode mode(grad_enabled() && !s.compressor.on());
+  const bool keeps = s.compresses() && grad_enabled() && frame().context != 0;
+  GradMode mode(grad_enabled() && !s.compresses());
   const Routed routed = route(s.table, ids);
-  auto message = s.compressor.begin(true, false);
   const auto asked =
-      s.servers.ask<&Table::pull>([&](size_t i) { return std::tuple(routed.ids[i], message.pull); });
-  return all(asked).then([state = state_, ids, routed, message, keeps,
+      s.servers.ask<&Table::pull>([&](size_t i) { return std::tuple(routed.ids[i], s.table.pull); });
+  return all(asked).then([state = state_, ids, routed, keeps,
                           grad = grad_enabled()](const std::vector<PulledRows>& all) mutable {
     GradMode mode(grad);
     Tensors rows;
-    Spent spent;
     const int64_t width = state->table.width;
     for (size_t i = 0; i < all.size(); ++i) {
       state->servers.tickets[i] = all[i].ticket;
       const Whole whole{float32, {routed.ids[i].numel(), width}};
-      rows.push_back(state->compressor.on() ? state->compressor.unpack(message, all[i].rows, {whole}).at(0)
-                                            : all[i].rows.parts.at(0));
-      spent = together(spent, all[i].spent);
+      rows.push_back(state->compresses() ? unpack(all[i].rows, {whole}).at(0) : all[i].rows.parts.at(0));
     }
-    state->compressor.end(message, spent);
     Tensor out = assembled(rows, routed.at, with_width(ids.shape(), width));
     if (!keeps) return out;
     out = out.detach().set_requires_grad();
@@ -193,23 +187,17 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
     for (int64_t j = 0; j < s.table.width; ++j) row[j] += g[j];
   }
   int64_t from = 0;
-  auto message = s.compressor.begin(false, true);
-  const auto pushed = s.servers.push<&Table::push>([&](size_t i) {
+  return s.servers.push<&Table::push>([&](size_t i) {
     const int64_t begin = std::exchange(from, from + routed.ids[i].numel());
     return std::tuple(s.servers.tickets[i], routed.ids[i],
-                      s.compressor.pack(message, {ops::slice(rows, 0, begin, from)}, nullptr), weight);
-  });
-  if (!s.compressor.on()) return pushed;
-  return pushed.then([state = state_, message](const Pushed& all) {
-    state->compressor.end(message, all.spent);
-    return all;
+                      pack({ops::slice(rows, 0, begin, from)}, s.table.push), weight);
   });
 }
 
 Future<Pushed> TableClient::push_context(double weight) const {
   State& s = state();
   auto& servers = s.servers;
-  if (!s.compressor.on())
+  if (!s.compresses())
     return servers.push<&Table::push_context>(
         [&](size_t i) { return std::tuple(servers.tickets[i], weight); });
   check_context_push(servers.tickets[0], "[table]", "push()");

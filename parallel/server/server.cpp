@@ -41,29 +41,20 @@ Tensors Server::pulled(const Consistency::Reading& reading) const {
   return out;
 }
 
-Task<Pulled> Server::pulling(std::string trainer, int64_t at_least, std::optional<Compression> how,
-                             Pushed pushed) {
-  const TimePoint start = how ? now() : TimePoint();
-  if (how) check_pull(*how, "[server]");
+Task<Pulled> Server::pulling(std::string trainer, int64_t at_least, Compression how, Pushed pushed) {
+  check_pull(how, "[server]");
   const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
-  Pulled out{reading.ticket, {pulled(reading), {}}, {}, pushed.late};
-  if (!how) co_return out;
-  const TimePoint packing = now();
-  if (how->on()) out.values = pack(out.values.parts, *how);
-  const TimePoint end = now();
-  out.spent = {(end - start).count() + pushed.spent.held, how->on() ? (end - packing).count() : 0,
-               pushed.spent.unpacking};
-  co_return out;
+  co_return Pulled{reading.ticket, pack(pulled(reading), how), pushed.late};
 }
 
-Task<Pulled> Server::pull(std::string trainer, int64_t at_least, std::optional<Compression> how) {
+Task<Pulled> Server::pull(std::string trainer, int64_t at_least, Compression how) {
   return pulling(std::move(trainer), at_least, how, {});
 }
 
 Task<Pulled> Server::read(int64_t at_least) {
   co_await reached(at_least);
   const Consistency::Reading reading{{consistency().open_step(), consistency().version()}};
-  co_return Pulled{reading.ticket, {pulled(reading), {}}, {}};
+  co_return Pulled{reading.ticket, {pulled(reading), {}}};
 }
 
 // ---- pushes
@@ -100,14 +91,9 @@ Pushed Server::take_gradients(const std::string& trainer, const Ticket& ticket, 
 
 Pushed Server::push(std::string trainer, Ticket ticket, Packed packed, double weight) {
   if (packed.forms.empty()) return take_gradients(trainer, ticket, std::move(packed.parts), weight);
-  const TimePoint start = now();
   std::vector<Whole> wholes;
   for (const Tensor& value : values_) wholes.push_back({compute_dtype(value.dtype()), value.shape()});
-  Tensors gradients = unpack(std::move(packed), wholes);
-  const TimePoint unpacked = now();
-  Pushed pushed = take_gradients(trainer, ticket, std::move(gradients), weight);
-  pushed.spent = {(now() - start).count(), 0, (unpacked - start).count()};
-  return pushed;
+  return take_gradients(trainer, ticket, unpack(std::move(packed), wholes), weight);
 }
 
 Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
@@ -118,7 +104,7 @@ Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
 }
 
 Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
-                               std::optional<Compression> how) {
+                               Compression how) {
   const Pushed pushed = push(trainer, ticket, std::move(gradients), weight);
   return pulling(std::move(trainer), 0, how, pushed);
 }

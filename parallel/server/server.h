@@ -11,7 +11,6 @@ namespace troupe::parallel {
 struct Pulled {
   Ticket ticket;
   Packed values;
-  Spent spent = {};
   bool late = false;  ///< of push_pull(): as in Pushed
 };
 
@@ -29,7 +28,7 @@ class Server final : public ServerBase {
   /// The values, as soon as the policy lets the trainer read, with `at_least` that many updates in them.
   /// `disconnected`, naming the lost worker, if the step that it waits for was aborted; `invalid` if it is
   /// compressed and to be recorded, or compressed in a way that leaves something out.
-  Task<Pulled> pull(std::string trainer, int64_t at_least, std::optional<Compression> how);
+  Task<Pulled> pull(std::string trainer, int64_t at_least, Compression how);
   /// For anybody, at any time: the values of that version or a later one.
   Task<Pulled> read(int64_t at_least);
   /// A gradient for each value (undefined: zeros), with the ticket of the pull that it was computed on. Under
@@ -40,7 +39,7 @@ class Server final : public ServerBase {
   Pushed push_context(std::string trainer, Ticket ticket, double weight);
   /// push(), then pull(): one message each way.
   Task<Pulled> push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
-                         std::optional<Compression> how);
+                         Compression how);
   Tensors parameters() override { return values_; }
 
   static constexpr auto remote =
@@ -52,7 +51,7 @@ class Server final : public ServerBase {
   void check(const std::string& trainer, const Tensors& gradients) const;
   Tensors pulled(const Consistency::Reading& reading) const;
   // With what became of a push before it, if there was one.
-  Task<Pulled> pulling(std::string trainer, int64_t at_least, std::optional<Compression> how, Pushed pushed);
+  Task<Pulled> pulling(std::string trainer, int64_t at_least, Compression how, Pushed pushed);
   Pushed take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients, double weight);
 
   Tensors values_;    // leaves

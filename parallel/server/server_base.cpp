@@ -13,7 +13,7 @@ namespace {
 
 internal::actors::Worker& worker_here() {
   if (!frame().worker) throw_invalid("[server] no worker is active here: servers are actors");
-  return *static_cast<internal::actors::Worker*>(frame().worker);
+  return *frame().worker;
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ Pushed ServerBase::take(const std::string& trainer, const Ticket& ticket, Tensor
   else if (verdict.taken == Consistency::Taken::later)
     held_[verdict.step][trainer] = {weight, std::move(what)};
   close_steps();
-  return {state_.version(), verdict.taken == Consistency::Taken::never, {}};
+  return {state_.version(), verdict.taken == Consistency::Taken::never};
 }
 
 void ServerBase::close_steps() {

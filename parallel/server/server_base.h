@@ -30,7 +30,6 @@ struct ServerOptions {
 struct Pushed {
   int64_t version = 0;  ///< of the values now
   bool late = false;    ///< dropped: its step had closed without it
-  Spent spent = {};
 };
 
 struct ServerReport {

@@ -74,9 +74,8 @@ Tensor Table::values(const Tensor& ids, bool previous) const {
   return rows;
 }
 
-Task<PulledRows> Table::pull(std::string trainer, Tensor ids, std::optional<Compression> how) {
-  const TimePoint start = how ? now() : TimePoint();
-  if (how) check_pull(*how, "[table]");
+Task<PulledRows> Table::pull(std::string trainer, Tensor ids, Compression how) {
+  check_pull(how, "[table]");
   const Tensor at = here(ids);
   const Consistency::Reading reading = co_await this->reading(trainer, 0);
   Tensor rows = values(at, reading.previous);
@@ -86,13 +85,7 @@ Task<PulledRows> Table::pull(std::string trainer, Tensor ids, std::optional<Comp
     if (std::exchange(recorded.context, frame().context) != frame().context) recorded.rows.clear();
     recorded.rows.push_back({at, rows});
   }
-  PulledRows out{reading.ticket, {{rows}, {}}, {}};
-  if (!how) co_return out;
-  const TimePoint packing = now();
-  if (how->on()) out.rows = pack(out.rows.parts, *how);
-  const TimePoint end = now();
-  out.spent = {(end - start).count(), how->on() ? (end - packing).count() : 0, 0};
-  co_return out;
+  co_return PulledRows{reading.ticket, pack({rows}, how)};
 }
 
 Tensor Table::read(Tensor ids) { return values(here(ids), false); }
@@ -100,24 +93,19 @@ Tensor Table::read(Tensor ids) { return values(here(ids), false); }
 // ---- pushes
 
 Pushed Table::push(std::string trainer, Ticket ticket, Tensor ids, Packed packed, double weight) {
-  const bool timed = !packed.forms.empty();
-  const TimePoint start = timed ? now() : TimePoint();
   const Tensor at = here(ids);
   const Shape shape{at.numel(), shard_.width};
   const auto refuse = [&](const std::string& what) {
     throw_invalid(fmt::format("[table] trainer \"{}\" pushes {}", trainer, what));
   };
   const Tensors unpacked = unpack(std::move(packed), {{float32, shape}});
-  const TimePoint unpacked_at = timed ? now() : TimePoint();
   const Tensor gradients = unpacked.size() == 1 ? unpacked[0] : Tensor();
   if (!gradients.defined() || gradients.shape() != shape || gradients.dtype() != float32)
     refuse(fmt::format("{} for {} rows; expected float32 {}",
                        gradients.defined() ? gradients.str() : "nothing", at.numel(), shape.str()));
   if (!optim::all_finite(gradients))
     refuse("gradients with NaN or infinite elements; the step is open: push others, or none with weight 0");
-  Pushed pushed = take(trainer, ticket, {at, gradients.detach().contiguous_data()}, weight);
-  if (timed) pushed.spent = {(now() - start).count(), 0, (unpacked_at - start).count()};
-  return pushed;
+  return take(trainer, ticket, {at, gradients.detach().contiguous_data()}, weight);
 }
 
 Pushed Table::push_context(std::string trainer, Ticket ticket, double weight) {

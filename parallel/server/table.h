@@ -27,7 +27,6 @@ Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t see
 struct PulledRows {
   Ticket ticket;
   Packed rows;  // one tensor
-  Spent spent = {};
 };
 
 /// A part of a table under one policy, with one optimizer that steps row by row (RowSteps). Rows are numbered
@@ -40,7 +39,7 @@ class Table final : public ServerBase {
 
   /// ids int64 [k], distinct -> rows [k, width], when the policy lets the trainer read. `invalid` for rows
   /// that are not here, and as Server::pull. Several pulls in a step read for the same step.
-  Task<PulledRows> pull(std::string trainer, Tensor ids, std::optional<Compression> how);
+  Task<PulledRows> pull(std::string trainer, Tensor ids, Compression how);
   /// For anybody: the values of now.
   Tensor read(Tensor ids);
   /// A gradient [k, width] for distinct rows, which may be none. `invalid`, with nothing changed: other

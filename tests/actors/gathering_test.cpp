@@ -63,7 +63,7 @@ namespace {
 using Ids = std::vector<WorkerId>;
 std::atomic<int> inside{0};
 
-internal::actors::Worker& this_worker() { return *static_cast<internal::actors::Worker*>(frame().worker); }
+internal::actors::Worker& this_worker() { return *frame().worker; }
 
 struct Member : Actor {
   Task<std::vector<int>> share(std::string name, Ids members, int value, double seconds) {

@@ -7,6 +7,7 @@
 #include "core/graph/node.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
+#include "tests/support/stands_for.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -57,9 +58,8 @@ TEST_CASE("a NaN that the backward pass makes names the forward step and where i
   Tensor loss;
   uint64_t step = 0;
   {
-    int actor = 0;
     Frame f;
-    f.actor = &actor;
+    f.actor = testing::stands_for<internal::actors::ActorCell>();
     f.what = &what;
     f.context = 5;
     FrameScope scope(f);

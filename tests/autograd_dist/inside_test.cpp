@@ -22,7 +22,7 @@ struct Server : Actor {
   explicit Server(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
-  int64_t live() { return static_cast<internal::actors::Worker*>(frame().worker)->metrics()["contexts"]; }
+  int64_t live() { return frame().worker->metrics()["contexts"]; }
   // A loss that stays here: who wants its gradient asks for it.
   void keep_loss(Tensor x) { loss = ops::mul(ops::mul(x, w), w); }
   Task<void> backward() { co_await autograd::context_backward(loss); }

@@ -36,7 +36,7 @@ TEST_CASE("a lazy copy has bytes of its own from the first write of either side"
     const Tensor copy = lazy_copy(t);
     CHECK(same_bytes(t, copy));
     CHECK(t.storage() != copy.storage());
-    CHECK_FALSE(t.storage()->alone());
+    CHECK(t.storage()->shares_bytes());
     CHECK_FALSE(copy.is_exclusive());
     const auto before = t.to_vector<float>();
     fill(to_the_copy ? copy : t, 7);

@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/tensor/dtype.h"
 #include "tests/support/error_of.h"
+#include "tests/support/stands_for.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -46,9 +47,9 @@ TEST_CASE("a frame scope sets the thread's frame and puts the old one back, also
   CHECK(frame().context == 0);
   CHECK(frame().actor == nullptr);
   CHECK(frame().deadline == TimePoint::max());
-  int worker = 0;
+  auto* const worker = testing::stands_for<internal::actors::Worker>();
   {
-    const FrameScope outer(Frame{.worker = &worker, .context = 1});
+    const FrameScope outer(Frame{.worker = worker, .context = 1});
     try {
       const FrameScope inner(Frame{.context = 2, .deadline = TimePoint()});
       CHECK(frame().context == 2);
@@ -57,7 +58,7 @@ TEST_CASE("a frame scope sets the thread's frame and puts the old one back, also
     } catch (int) {
     }
     CHECK(frame().context == 1);
-    CHECK(frame().worker == &worker);
+    CHECK(frame().worker == worker);
     CHECK(frame().deadline == TimePoint::max());
     uint64_t elsewhere = 99;
     std::thread([&] { elsewhere = frame().context; }).join();
@@ -68,12 +69,11 @@ TEST_CASE("a frame scope sets the thread's frame and puts the old one back, also
 
 TEST_CASE("only the handler of an actor's message may not block") {
   check_may_block("x");
-  int thing = 0;
   {
-    const FrameScope worker(Frame{.worker = &thing});
+    const FrameScope worker(Frame{.worker = testing::stands_for<internal::actors::Worker>()});
     check_may_block("x");
   }
-  const FrameScope actor(Frame{.actor = &thing});
+  const FrameScope actor(Frame{.actor = testing::stands_for<internal::actors::ActorCell>()});
   CHECK_THAT(invalid_text([] { check_may_block("wait"); }),
              Catch::StartsWith("[wait] would block inside an actor (?)"));
 }

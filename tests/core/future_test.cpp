@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "tests/support/error_of.h"
+#include "tests/support/stands_for.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -362,10 +363,9 @@ TEST_CASE("callbacks run in the frame of whoever added them") {
 TEST_CASE("waiting inside an actor is refused whether the value is there or not, and looking is not") {
   const Promise<int> p;
   const std::string what = "Layer::forward of w1/Layer#3";
-  int actor = 0;
   const Future<int> f = p.future();
   std::string in_callback;
-  const FrameScope scope(Frame{.actor = &actor, .what = &what});
+  const FrameScope scope(Frame{.actor = testing::stands_for<internal::actors::ActorCell>(), .what = &what});
   const std::string advice =
       " would block inside an actor (Layer::forward of w1/Layer#3): make the method a coroutine (Task<T>) "
       "and co_await the future";

@@ -11,7 +11,6 @@ root = pathlib.Path(sys.argv[1])
 LAYERS = ("core", "ops", "optim", "autograd", "nn", "net", "actors", "rref", "parallel", "script", "tools", "troupe")
 OF_THE_HOST = ("ops/cpu/", "core/memory/", "core/tensor/")  # the CPU's kernels; storages; the accessors themselves
 MAY = {
-    "actors/cell/invocation.cpp": "results that lie in memory shared with another process",
     "autograd/distributed/optim/module_actor.cpp": "copies that leave for another worker are the host's",
     "autograd/gradcheck.cpp": "differences are taken of copies on the host",
     "core/graph/copy_on_write.cpp": "gives addresses to the backend",

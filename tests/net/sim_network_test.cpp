@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/graph/node.h"
 #include "tests/net/sim_support.h"
+#include "tests/support/stands_for.h"
 
 using namespace troupe;
 using namespace troupe::internal::net;
@@ -90,12 +91,12 @@ TEST_CASE("a receiver does not run in its sender's frame or grad mode", "[sim]")
   Frame at_b;
   bool records = false;
   b.on_each = [&](Connection&, Message&) { at_b = frame(), records = grad_enabled(); };
-  int worker = 0, actor = 0;
-  FrameScope scope(Frame{&worker, &actor, nullptr, 7});
+  auto* const worker = testing::stands_for<internal::actors::Worker>();
+  FrameScope scope(Frame{worker, testing::stands_for<internal::actors::ActorCell>(), nullptr, 7});
   NoGradGuard no_grad;
   there->send(numbered(1));
   REQUIRE((at_b.worker == nullptr && at_b.actor == nullptr && at_b.context == 0 && records));
-  REQUIRE((frame().worker == &worker && !grad_enabled()));
+  REQUIRE((frame().worker == worker && !grad_enabled()));
 }
 
 TEST_CASE("threads that connect, send and leave at once leave nothing undone", "[sim]") {

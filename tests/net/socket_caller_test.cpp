@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/async/future.h"
+#include "core/base/thread.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;
@@ -77,6 +78,14 @@ TEST_CASE("a caller leaves reading to the transport's thread if it is told to") 
   Link ring(100us, false), socket(100us, false, kTcp);
   CHECK(read_here(ring) == 0);
   CHECK(read_here(socket) == 0);
+}
+
+TEST_CASE("no caller polls while the processes of this host are more than its cores") {
+  Link socket(100ms, true, kTcp);  // a caller reads a socket only while it polls
+  socket.client->set_processes_here(usable_cores() + 1);
+  CHECK(read_here(socket) == 0);
+  socket.client->set_processes_here(usable_cores());
+  CHECK(read_here(socket) > 0);
 }
 
 TEST_CASE("a caller that reads wakes for what comes by other ways, and leaves reading to others after it") {

@@ -11,7 +11,7 @@ using namespace troupe::internal::net;
 namespace {
 
 struct Kind {
-  bool tcp = false, ring = true, heap = true, look = true;
+  bool tcp = false, ring = true, heap = true, look = true, callers = true;
 };
 
 struct SocketBackend : contract::Backend {
@@ -19,6 +19,7 @@ struct SocketBackend : contract::Backend {
   std::unique_ptr<Transport> make(const std::string&, TransportOptions options, Events& events) override {
     if (!kind_.ring) options.limits.ring_bytes = 0;
     if (!kind_.heap) options.limits.heap_bytes = 0;
+    options.limits.callers_read = kind_.callers;
     if (!kind_.look) options.limits.look = Duration::zero();
     return make_socket_transport(std::move(options), events);
   }
@@ -41,6 +42,9 @@ TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({
 TEST_CASE("Unix sockets with heaps keep the contract", "[contract]") { keep_it({.ring = false}); }
 TEST_CASE("Unix sockets with rings whose readers sleep keep the contract", "[contract]") {
   keep_it({.look = false});
+}
+TEST_CASE("Unix sockets with rings that only the transport's thread reads keep the contract", "[contract]") {
+  keep_it({.callers = false});
 }
 TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false, .heap = false}); }
 TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract]") {

@@ -30,7 +30,7 @@ struct Pair {
     INFO(why);
     REQUIRE(borrows);
   }
-  std::shared_ptr<LendingHeap> lends;
+  std::unique_ptr<LendingHeap> lends;
   std::unique_ptr<BorrowedHeap> borrows;
 };
 
@@ -89,38 +89,6 @@ TEST_CASE("what is lent is there until it is let go of, and its place is used ag
   p.lends->give_back(other->word);  // never sent
   CHECK(p.lends->take(100000)->word == other->word);
   CHECK(p.lends->take(70000)->word != other->word);
-}
-
-TEST_CASE("a storage that is made in the heap is handed over if nobody else holds it") {
-  Pair p;
-  auto made = p.lends->make(100000);
-  REQUIRE(made);
-  std::memset(made->data(), 5, 100000);
-  const auto other = p.lends->take(100000);
-  CHECK(other->data != made->data());
-  Buffer buffer{made, 0, 100000};
-  CHECK(p.lends->hand_over(buffer) == 0);  // it is held here, too
-  made = {};
-  CHECK(p.lends->hand_over({Storage::allocate(100000), 0, 100000}) == 0);
-  CHECK(p.lends->hand_over({p.lends->make(200000), 16, 100000}) == 0);  // a part of it
-  const uint64_t word = p.lends->hand_over(buffer);
-  REQUIRE(word != 0);
-  buffer = {};
-  auto arrived = p.borrows->borrow(word, 100000);
-  CHECK(arrived->data()[99999] == std::byte{5});
-  CHECK(p.lends->take(100000)->word != word);
-  arrived = {};
-  CHECK(p.lends->take(100000)->word == word);
-}
-
-TEST_CASE("a storage that is made in the heap and not sent gives its block back, whoever goes first") {
-  Pair p(4 * kMiB, 1 * kMiB);
-  for (int i = 0; i < 100; ++i) REQUIRE(p.lends->make(kMiB));
-  auto made = p.lends->make(kMiB);
-  CHECK_FALSE(p.lends->make(100000));  // no more than that at a time
-  CHECK_FALSE(p.lends->take(100000));
-  p.lends.reset();
-  std::memset(made->data(), 1, kMiB);  // the memory is there as long as it is
 }
 
 TEST_CASE("blocks never overlap, whatever comes and goes") {

@@ -94,8 +94,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   RawClient future(house.listener->address());
   const auto h = future.shake(kToken, 9);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 7 of the protocol, this side version 9");
-  lines.wait_for("it speaks version 9 of the protocol, this side version 7");
+  CHECK(h.text() == "speaks version 8 of the protocol, this side version 9");
+  lines.wait_for("it speaks version 9 of the protocol, this side version 8");
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -103,7 +103,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   const auto connecting = house.client->connect(actual.str(), true);
   Fd accepted;
   while (!accepted) accepted = Fd(::accept4(old.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(), 8);
+  Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(), 9);
   while (machine.state() == Handshake::State::waiting) {
     std::array<std::byte, 16> bytes;
     const ssize_t n = ::recv(accepted.get(), bytes.data(), bytes.size(), MSG_WAITALL);
@@ -118,7 +118,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 8 of the protocol, this side version 7"));
+    CHECK_THAT(e.message(), Contains("speaks version 9 of the protocol, this side version 8"));
   }
   house.check_undisturbed();
 }

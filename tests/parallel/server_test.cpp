@@ -372,7 +372,8 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
              Catch::Contains("1 gradients; expected 2"));
   CHECK_THAT(text(server.call<&Server::push>("t9", Ticket{}, Packed{good, {}}, 1.0)),
              Catch::Contains("no trainer \"t9\"; there are: t0"));
-  CHECK_THAT(text(server.call<&Server::pull>("t9", 0, std::nullopt)), Catch::Contains("no trainer"));
+  CHECK_THAT(text(server.call<&Server::pull>("t9", 0, parallel::Compression())),
+             Catch::Contains("no trainer"));
   CHECK_THAT(text(server.call<&Server::join>("t0", WorkerId(2))), Catch::Contains("has joined already"));
   CHECK_THAT(text(server.call<&Server::leave>("t9")), Catch::Contains("no trainer"));
   CHECK_THAT(text(server.call_by_name("set_policy", {Value("ssp(-3)")})),

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 
-#include "core/base/call_frame.h"
 #include "core/base/log.h"
 
 namespace troupe::internal::net {
@@ -65,7 +64,7 @@ bool SocketConnection::start(const std::function<void()>& announce) {
 }
 
 void SocketConnection::send(Message message) {
-  if (!frame().actor && !frame().callback) expect_from(shared_from_this());
+  expect_from(shared_from_this());
   lend(message);
   try {
     hand_over(message);

@@ -43,7 +43,6 @@ class SocketConnection final : public Connection,
   const PeerInfo& peer() const override { return peer_; }
   std::shared_ptr<Connection> share() override { return shared_from_this(); }
   std::string address() const override { return address_; }
-  StoragePlace* place() override { return lends_.load(std::memory_order_acquire); }
 
   /// On the upkeep thread, at every tick: sends a heartbeat if nothing else was sent; suspects a silent peer,
   /// where silence before `watched_since` does not count.
@@ -137,7 +136,7 @@ class SocketConnection final : public Connection,
   std::unique_ptr<SharedRing> out_;           // offered, and not declined
   Fd bell_out_;                               // of its reader
   std::optional<RingWriter> ring_writer_;     // accepted
-  std::shared_ptr<LendingHeap> heap_;         // offered, and not declined
+  std::unique_ptr<LendingHeap> heap_;         // offered, and not declined
   std::atomic<LendingHeap*> lends_{nullptr};  // heap_, accepted
 
   std::mutex read_mutex_;                   // before mutex_; callbacks run under it

@@ -52,10 +52,6 @@ void SocketConnection::lend(Message& message) {
   if (!heap) return;
   for (Buffer& b : message.buffers) {
     if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
-    if ((b.lent = heap->hand_over(b))) {
-      b.storage = {};
-      continue;
-    }
     const auto place = heap->take(b.size);
     if (!place) continue;  // by the socket
     copy_large(place->data, b.data(), b.size);

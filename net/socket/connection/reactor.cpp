@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "net/socket/connection/connection.h"
 #include "net/socket/loop/spin_pause.h"
 
@@ -40,6 +41,10 @@ void SocketCore::set_self(const PeerInfo& self) {
   check_peer_info(self);
   std::lock_guard lock(mutex_);
   options_.self = self;
+}
+
+void SocketCore::set_processes_here(int processes) {
+  crowded_.store(processes > usable_cores(), std::memory_order_relaxed);
 }
 
 void SocketCore::add(const std::shared_ptr<SocketConnection>& connection) {

@@ -27,6 +27,7 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   const std::string& token() const { return options_.token; }
   PeerInfo self() const;
   void set_self(const PeerInfo& self);
+  void set_processes_here(int processes);
   Events& events() { return events_; }
   TimePoint now() const { return Clock::system().now(); }
 
@@ -39,11 +40,12 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   void looks_at(std::shared_ptr<SocketConnection> connection) { looking_.push_back(std::move(connection)); }
   /// A message came by a socket. Also from callers.
   void something_came() { came_.store(true, std::memory_order_relaxed); }
-  /// Whether looking is allowed: not for a while after somebody else computed on a core where we looked. A
-  /// thread that sleeps is soon let in by the kernel when it wakes; one that has used up its time looking
-  /// waits behind others.
+  /// Whether looking is allowed: not where there are more processes than cores, since what looks takes the
+  /// core of one that computes; nor for a while after
+  /// somebody else computed on a core where we looked. A thread that sleeps is soon let in by the kernel when
+  /// it wakes; one that has used up its time looking waits behind others.
   bool may_look(TimePoint now) const {
-    return options_.limits.look > Duration::zero() &&
+    return options_.limits.look > Duration::zero() && !crowded_.load(std::memory_order_relaxed) &&
            now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed);
   }
   /// From a thread that looked at `before` and saw nothing by `now`: whether somebody else had its core
@@ -79,6 +81,7 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
 
   std::vector<std::shared_ptr<SocketConnection>> looking_;  // delivery only, as those below
   std::atomic<bool> came_{false};
+  std::atomic<bool> crowded_{false};
   std::atomic<int64_t> contended_until_{0};  // ns of the clock, as those below
   std::atomic<int64_t> contended_for_{0};
   std::atomic<int64_t> moved_at_{0};

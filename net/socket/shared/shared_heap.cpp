@@ -36,21 +36,21 @@ HeapMemory::~HeapMemory() { ::munmap(base_, bytes_); }
 
 // ---- the sender's side
 
-std::shared_ptr<LendingHeap> LendingHeap::create(size_t bytes, size_t most) {
+std::unique_ptr<LendingHeap> LendingHeap::create(size_t bytes, size_t most) {
   bytes = std::max(bytes / kPage * kPage, HeapMemory::kTable + kPage);
   Fd fd = make_shared_memory("troupe-heap", bytes);
   if (!fd) return nullptr;
   auto memory = HeapMemory::map(fd, bytes);
   if (!memory) return nullptr;
-  return std::shared_ptr<LendingHeap>(new LendingHeap(std::move(memory), std::move(fd), most));
+  return std::unique_ptr<LendingHeap>(new LendingHeap(std::move(memory), std::move(fd), most));
 }
 
 std::vector<uint32_t>& LendingHeap::home(size_t size) {
   return home_[static_cast<size_t>(std::countr_zero(size))];
 }
 
-// With mutex_. A block with pages for `size` bytes, which counts as lent.
-std::optional<uint32_t> LendingHeap::take_home(size_t size) {
+std::optional<LendingHeap::Place> LendingHeap::take(size_t size) {
+  std::lock_guard lock(mutex_);
   const size_t room = std::bit_ceil(std::max(size, kSmallest));
   if (home(room).empty() || lent_bytes_ + room > most_) collect();
   if (lent_bytes_ + room > most_ || (home(room).empty() && !make_block(room))) return {};
@@ -66,50 +66,9 @@ std::optional<uint32_t> LendingHeap::take_home(size_t size) {
   }
   home(room).pop_back();
   lent_bytes_ += room;
-  return i;
-}
-
-// With mutex_.
-LendingHeap::Place LendingHeap::lend(uint32_t i) {
   lent_.push_back(i);
   memory_->lent(i).store(1, std::memory_order_relaxed);  // who is told of it sees this
-  return {uint64_t{i} << kOffsetBits | blocks_[i].offset, memory_->at(blocks_[i].offset)};
-}
-
-std::optional<LendingHeap::Place> LendingHeap::take(size_t size) {
-  std::lock_guard lock(mutex_);
-  const auto block = take_home(size);
-  if (!block) return {};
-  return lend(*block);
-}
-
-Ref<Storage> LendingHeap::make(size_t size) {
-  std::byte* data;
-  {
-    std::lock_guard lock(mutex_);
-    const auto block = take_home(size);
-    if (!block) return nullptr;
-    data = memory_->at(blocks_[*block].offset);
-    placed_.emplace(data, *block);
-  }
-  // The receiver could write there, although it has promised not to.
-  return Storage::borrow(data, size, {data, [self = shared_from_this()](void* bytes) {
-                                        self->left(static_cast<std::byte*>(bytes));
-                                      }});
-}
-
-uint64_t LendingHeap::hand_over(const Buffer& buffer) {
-  if (buffer.offset != 0 || !buffer.storage->alone()) return 0;
-  std::lock_guard lock(mutex_);
-  const auto placed = placed_.extract(buffer.storage->data());
-  return placed.empty() ? 0 : lend(placed.mapped()).word;
-}
-
-// The storage has gone; unless it was handed over, its block is free.
-void LendingHeap::left(const std::byte* data) {
-  std::lock_guard lock(mutex_);
-  const auto placed = placed_.extract(data);
-  if (!placed.empty()) free_block(placed.mapped());
+  return Place{uint64_t{i} << kOffsetBits | block.offset, memory_->at(block.offset)};
 }
 
 // With mutex_. The block is at home.

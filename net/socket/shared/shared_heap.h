@@ -5,9 +5,6 @@
 //   table    one word per block: 1 while the receiver has it, 0 when it may be used again
 //   blocks   sizes are powers of two; their places stay as they are
 //
-// A result that is to be sent may also be made in a block (make()): then it is not copied, if nobody else
-// holds it by the time that it is sent (hand_over()).
-//
 // The sender alone deals out blocks; the receiver's last word on one is the 0 that it stores when the last
 // tensor there is gone. The range is much larger than what is ever used: pages are taken when a block is used
 // for the first time, and go back to the system when it has not been used for a while.
@@ -19,11 +16,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/memory/placed_storage.h"
+#include "core/memory/storage.h"
 #include "net/message.h"
 #include "net/socket/loop/fd.h"
 
@@ -49,11 +45,11 @@ class HeapMemory {
 };
 
 /// The sender's side. Thread-safe.
-class LendingHeap final : public StoragePlace, public std::enable_shared_from_this<LendingHeap> {
+class LendingHeap {
  public:
   /// A range of `bytes` addresses, of which the receiver has at most `most` bytes at a time. Null where the
   /// system does not give it.
-  static std::shared_ptr<LendingHeap> create(size_t bytes, size_t most);
+  static std::unique_ptr<LendingHeap> create(size_t bytes, size_t most);
   const Fd& fd() const { return fd_; }
 
   struct Place {
@@ -64,11 +60,6 @@ class LendingHeap final : public StoragePlace, public std::enable_shared_from_th
   std::optional<Place> take(size_t size);
   /// The receiver was not told of it.
   void give_back(uint64_t word);
-  /// A storage in a block, the sender's until it goes or is handed over.
-  Ref<Storage> make(size_t bytes) override;
-  /// Makes the storage of a buffer the receiver's; the word that it is told. 0, and nothing done, if it was
-  /// not made here or somebody else holds it.
-  uint64_t hand_over(const Buffer& buffer);
   /// To be called at regular times: gives the pages of blocks that have not been used for several of them
   /// back to the system.
   void trim();
@@ -83,11 +74,8 @@ class LendingHeap final : public StoragePlace, public std::enable_shared_from_th
   };
   LendingHeap(std::shared_ptr<HeapMemory> memory, Fd fd, size_t most)
       : memory_(std::move(memory)), fd_(std::move(fd)), most_(most) {}
-  std::optional<uint32_t> take_home(size_t size);
-  Place lend(uint32_t block);
   void collect();
   void free_block(uint32_t block);
-  void left(const std::byte* data);
   std::vector<uint32_t>& home(size_t size);
   bool make_block(size_t size);
 
@@ -99,7 +87,6 @@ class LendingHeap final : public StoragePlace, public std::enable_shared_from_th
   std::vector<Block> blocks_;
   std::array<std::vector<uint32_t>, 64> home_;  // by size; the last one used is the first one used again
   std::vector<uint32_t> lent_;
-  std::unordered_map<const std::byte*, uint32_t> placed_;  // blocks of storages that are the sender's
   size_t lent_bytes_ = 0;
   uint32_t trims_ = 1;
 };

@@ -33,7 +33,7 @@ void PackedWeights::clear() {
 
 std::shared_ptr<on_cpu::PackedMatrix> PackedWeights::find(const Tensor& b,
                                                           const on_cpu::Matrix<float>& matrix, bool linear) {
-  auto* self = static_cast<PackedWeights*>(frame().packed_weights);
+  auto* self = frame().packed_weights;
   if (!self || !on_cpu::has_gemm_tiles()) return nullptr;
   int64_t rows = b.shape()[0], columns = b.shape()[1];
   if (matrix.transposed) std::swap(rows, columns);

@@ -47,7 +47,7 @@ class PackedWeights {
     Use& operator=(const Use&) = delete;
 
    private:
-    void* before_;
+    PackedWeights* before_;
   };
 
   /// What is kept now.

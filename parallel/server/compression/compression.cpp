@@ -14,13 +14,12 @@ using Kind = Compression::Kind;
 
 constexpr std::pair<Kind, const char*> kNames[] = {
     {Kind::none, "none"}, {Kind::fp16, "fp16"}, {Kind::bf16, "bf16"}, {Kind::onebit, "1bit"}};
-constexpr const char* kAlways = " always";
 constexpr const char* kTop = "topk(";
 
 [[noreturn]] void unknown(const std::string& text) {
   throw_invalid("[compression] \"" + text +
                 "\"; expected none, fp16, bf16, topk(fraction) with a fraction above 0 and at most 1, or "
-                "1bit, and \" always\" behind it or not");
+                "1bit");
 }
 
 }  // namespace
@@ -29,24 +28,18 @@ std::string Compression::str() const {
   std::string text = kind == Kind::topk ? fmt::format("topk({})", fraction) : "";
   for (const auto& [of, name] : kNames)
     if (of == kind) text = name;
-  return text + (always ? kAlways : "");
+  return text;
 }
 
 Compression Compression::parse(const std::string& text) {
-  std::string rest = text;
   Compression out;
-  if (rest.ends_with(kAlways)) {
-    out.always = true;
-    rest.resize(rest.size() - std::string(kAlways).size());
-  }
   for (const auto& [kind, name] : kNames)
-    if (rest == name) {
-      if (kind == Kind::none && out.always) unknown(text);
+    if (text == name) {
       out.kind = kind;
       return out;
     }
-  if (!rest.starts_with(kTop)) unknown(text);
-  const char *begin = rest.c_str() + std::string(kTop).size(), *end = begin;
+  if (!text.starts_with(kTop)) unknown(text);
+  const char *begin = text.c_str() + std::string(kTop).size(), *end = begin;
   out.kind = Kind::topk;
   out.fraction = std::strtod(begin, const_cast<char**>(&end));
   if (end == begin || std::string(end) != ")" || !(out.fraction > 0 && out.fraction <= 1)) unknown(text);
@@ -59,10 +52,6 @@ void check_pulls(const Compression& compression, const std::string& what) {
                   "\": a pull brings whole values, of which that leaves out the most; expected none, fp16 or "
                   "bf16 for pulls, and " +
                   compression.str() + " for pushes");
-}
-
-Spent together(const Spent& a, const Spent& b) {
-  return {std::max(a.held, b.held), a.packing + b.packing, a.unpacking + b.unpacking};
 }
 
 }  // namespace troupe::parallel

@@ -6,9 +6,7 @@
 
 namespace troupe::parallel {
 
-/// How tensors travel one way. As text: "none", "fp16", "bf16", "topk(0.01)", "1bit"; "fp16 always" does not
-/// switch itself off where encoding costs more than it saves
-/// (parallel/server/compression/compression_tuner.h).
+/// How tensors travel one way. As text: "none", "fp16", "bf16", "topk(0.01)", "1bit".
 struct Compression {
   enum class Kind {
     none,
@@ -19,7 +17,6 @@ struct Compression {
   };
   Kind kind = Kind::none;
   double fraction = 0;  ///< topk: in (0, 1]; else 0
-  bool always = false;  ///< whether or not it pays: the same bits in every run
 
   bool on() const { return kind != Kind::none; }
   /// Leaves out what is made good later (error feedback), so it is for gradients and not for values.
@@ -34,16 +31,6 @@ struct Compression {
 /// text: "[server]".
 void check_pulls(const Compression& compression, const std::string& what);
 
-/// Nanoseconds that a server has spent on a question of somebody who wants to know: who says how the answer
-/// is to be compressed, or sends what was packed.
-struct Spent {
-  int64_t held = 0;  ///< from its beginning to its answer, waiting included
-  int64_t packing = 0, unpacking = 0;
-  bool operator==(const Spent&) const = default;
-};
-/// Of several servers: what they held at the same time, and packed one after the other.
-Spent together(const Spent& a, const Spent& b);
-
 }  // namespace troupe::parallel
 
 namespace troupe {
@@ -53,20 +40,6 @@ struct Codec<parallel::Compression> {
   static Value to(const parallel::Compression& c) { return c.str(); }
   static parallel::Compression from(Value v) {
     return parallel::Compression::parse(internal::take<std::string>(v, name()));
-  }
-};
-/// Nothing, where nobody wanted to know.
-template <>
-struct Codec<parallel::Spent> {
-  using Times = std::tuple<int64_t, int64_t, int64_t>;
-  static std::string name() { return "times"; }
-  static Value to(const parallel::Spent& s) {
-    return s == parallel::Spent() ? Value() : Codec<Times>::to({s.held, s.packing, s.unpacking});
-  }
-  static parallel::Spent from(Value v) {
-    if (v.is_null()) return {};
-    const auto [held, packing, unpacking] = Codec<Times>::from(std::move(v));
-    return {held, packing, unpacking};
   }
 };
 }  // namespace troupe
