@@ -263,7 +263,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
       if (g.device() != device || !is_floating(g.dtype()) || !broadcasts_to(spec.shape, g.shape()))
         throw_invalid(fmt::format("[{}] backward() gave the gradient {} for argument {}, which is {} {}{}",
                                   type_.name, g.str(), i, troupe::name(spec.dtype), spec.shape.str(),
-                                  device.is_cpu() ? "" : " on " + device.str()));
+                                  device == cpu ? "" : " on " + device.str()));
       g = ops::to(ops::sum_to(g, spec.shape), spec.dtype);
     }
   }
