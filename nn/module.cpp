@@ -1,17 +1,16 @@
 // One walk over the tree of members serves every listing.
 #include "nn/module.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <set>
 #include <typeinfo>
 
 #include "core/base/error.h"
+#include "core/base/type_name.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
@@ -184,14 +183,7 @@ void Module::reset(Generator& generator) {
   for (auto& [name, child] : children()) child->reset(generator);
 }
 
-std::string Module::str() const {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> readable(
-      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
-  const std::string whole = readable ? readable.get() : typeid(*this).name();
-  const size_t colon = whole.substr(0, whole.find('<')).rfind("::");
-  return colon == std::string::npos ? whole : whole.substr(colon + 2);
-}
+std::string Module::str() const { return class_name(typeid(*this)); }
 
 NamedTensors Module::named_parameters() {
   NamedTensors out;

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What people copy compiles: the program in README.md is examples/quickstart.cpp, character for character, and every example
-in docs/data.md stands in tests/data/guide_test.cpp, but for its indentation."""
+"""What people copy works: the program in README.md is examples/quickstart.cpp, character for character, and every example of the
+pages below stands in a test, but for its line breaks."""
 import pathlib, re, sys
 
+PAGES = {"docs/data.md": "tests/data/guide_test.cpp", "docs/own-functions.md": "tests/autograd_dist/own_functions_test.cpp"}
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -16,8 +17,9 @@ def words(text):
 
 if (root / "examples/quickstart.cpp").read_text() not in blocks("README.md"):
     sys.exit("README.md: no ```cpp block equals examples/quickstart.cpp; copy the file into it")
-guide = words((root / "tests/data/guide_test.cpp").read_text())
-for block in blocks("docs/data.md"):
-    if words(block) not in guide:
-        sys.exit("docs/data.md: an example is not in tests/data/guide_test.cpp; copy it there:\n" + block)
-print("README.md shows examples/quickstart.cpp; docs/data.md shows tests/data/guide_test.cpp")
+for page, test in PAGES.items():
+    guide = words((root / test).read_text())
+    for block in blocks(page):
+        if words(block) not in guide:
+            sys.exit(f"{page}: an example is not in {test}; copy it there:\n{block}")
+print("README.md shows examples/quickstart.cpp;", ", ".join(f"{page} shows {test}" for page, test in PAGES.items()))

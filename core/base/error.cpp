@@ -1,11 +1,9 @@
 #include "core/base/error.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <typeinfo>
+
+#include "core/base/type_name.h"
 
 namespace troupe {
 
@@ -94,11 +92,7 @@ Error current_error() {
   } catch (Error& e) {
     return e;
   } catch (const std::exception& e) {
-    int status = 0;
-    std::unique_ptr<char, void (*)(void*)> readable(
-        abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status), std::free);
-    return Error(ErrorKind::failed,
-                 std::string(status == 0 ? readable.get() : typeid(e).name()) + ": " + e.what());
+    return Error(ErrorKind::failed, readable_name(typeid(e)) + ": " + e.what());
   } catch (...) {
     return Error(ErrorKind::failed, "an exception that is no std::exception");
   }

@@ -25,43 +25,46 @@ std::string place(uint64_t sequence) {
                      f.context ? fmt::format(", in context {}", f.context) : "");
 }
 
-void check_results(const Call& call, const Tensors& results) {
+void check_results(std::string_view name, std::span<const Tensor> in, std::span<const Tensor> results) {
   if (tls_in_rule) return;
   const Anomaly mode = anomaly_mode();
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string found = find_anomaly(results[i], mode);
     if (found.empty()) continue;
     std::string inputs;
-    for (const Tensor& t : call.in) {
+    for (const Tensor& t : in) {
+      if (!t.defined()) continue;
       const std::string there = find_anomaly(t, mode);
       inputs += (inputs.empty() ? "" : ", ") + t.str() + (there.empty() ? "" : " with " + there);
     }
     const Frame& f = frame();
-    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", call.name(), i, results[i].str(), found,
-                     inputs, f.actor && f.what ? "; in " + *f.what : ""));
+    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", name, i, results[i].str(), found, inputs,
+                     f.actor && f.what ? "; in " + *f.what : ""));
   }
 }
 
-Tensors checked_gradient(const Backward& b, const std::string& where) {
+Tensors checked_gradient(const StepName& step, std::span<const Tensor> grads,
+                         const std::function<bool(size_t)>& needs, const std::function<Tensors()>& rule) {
   const Anomaly mode = anomaly_mode();
   std::string inputs;
-  for (const Spec& s : b.in_specs)
+  for (const Spec& s : step.in_specs)
     inputs += fmt::format("{}{} {}", inputs.empty() ? "" : ", ", name(s.dtype), s.shape.str());
-  const std::string recorded = where.empty() ? "recorded before the checks were on" : "recorded as " + where;
+  const std::string recorded =
+      step.where.empty() ? "recorded before the checks were on" : fmt::format("recorded as {}", step.where);
   const auto check = [&](const Tensor& t, const std::string& what) {
     if (const std::string found = find_anomaly(t, mode); !found.empty())
-      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", b.op.name, what, t.str(),
+      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", step.name, what, t.str(),
                        found, inputs, recorded));
   };
-  for (size_t i = 0; i < b.grads.size(); ++i)
-    if (b.grads[i].defined()) check(b.grads[i], fmt::format("the gradient that came for result {}", i));
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (grads[i].defined()) check(grads[i], fmt::format("the gradient that came for result {}", i));
   Tensors out;
   {
-    InRule rule;
-    out = b.op.gradient(b);
+    InRule quiet;
+    out = rule();
   }
-  for (size_t i = 0; i < out.size() && i < b.next.size(); ++i)
-    if (b.needs(i)) check(out[i], fmt::format("the gradient of input {}", i));
+  for (size_t i = 0; i < out.size(); ++i)
+    if (needs(i)) check(out[i], fmt::format("the gradient of input {}", i));
   return out;
 }
 

@@ -1,5 +1,7 @@
 // What apply() says and checks while core/graph/anomaly.h is on.
 #pragma once
+#include <functional>
+
 #include "core/graph/anomaly.h"
 #include "ops/dispatch/op.h"
 
@@ -11,10 +13,16 @@ std::string place(uint64_t sequence);
 
 /// `failed` if a result has what anomaly_mode() looks for. Nothing on threads that run a gradient rule: what
 /// that gives is checked by check_gradients(), in the name of the operator whose rule it is.
-void check_results(const Call& call, const Tensors& results);
+void check_results(std::string_view name, std::span<const Tensor> inputs, std::span<const Tensor> results);
 
-/// Runs the gradient rule, and checks what came and what it gave. `where`: from place() when the step was
-/// recorded.
-Tensors checked_gradient(const Backward& b, const std::string& where);
+/// A recorded step, as complaints about its gradients name it.
+struct StepName {
+  std::string_view name;
+  std::span<const Spec> in_specs;  ///< of the tensors among its inputs
+  std::string_view where;          ///< from place() when it was recorded; empty: before the checks were on
+};
+/// Runs the gradient rule, and checks what came (`grads`) and what it gave for inputs i with needs(i).
+Tensors checked_gradient(const StepName& step, std::span<const Tensor> grads,
+                         const std::function<bool(size_t)>& needs, const std::function<Tensors()>& rule);
 
 }  // namespace troupe::ops

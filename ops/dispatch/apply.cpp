@@ -136,7 +136,9 @@ class OpNode final : public PartialNode, public SavesTensors {
                         std::span<const uint8_t> wanted, std::span<const Tensor> sums = {}) const {
     Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(), wanted};
     if (anomaly_mode() != Anomaly::off) [[unlikely]]  // looks at each gradient by itself
-      return checked_gradient(call, where_ ? *where_ : "");
+      return checked_gradient(
+          {op_.name, specs, where_ ? *where_ : std::string_view()}, grads,
+          [&](size_t i) { return i < specs.size() && call.needs(i); }, [&] { return op_.gradient(call); });
     call.sums = sums;
     return op_.gradient(call);
   }
@@ -294,7 +296,7 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
     for (const Tensor& t : out)
       if (t.storage() == inputs[0].storage()) t.set_view_of(inputs[0], origin_of(op));
   if (anomaly_mode() != Anomaly::off) [[unlikely]]
-    check_results(call, out);
+    check_results(op.name, inputs, out);
   if (!op.gradient || !grad_enabled()) return out;
   bool record = false;
   for (const Tensor& t : inputs) record |= t.requires_grad();

@@ -13,6 +13,7 @@ OF_THE_HOST = ("ops/cpu/", "core/memory/", "core/tensor/")  # the CPU's kernels;
 MAY = {
     "autograd/distributed/optim/module_actor.cpp": "copies that leave for another worker are the host's",
     "autograd/gradcheck.cpp": "differences are taken of copies on the host",
+    "autograd/opcheck.cpp": "differences are taken of samples on the host",
     "core/graph/copy_on_write.cpp": "gives addresses to the backend",
     "core/graph/inplace_write.h": "write_data(), a user's loop on the host",
     "net/": "messages are host memory",

@@ -1,27 +1,12 @@
-// Compares tensors up to a tolerance, and says where they differ.
+// Tensors that are equal up to a tolerance.
 #pragma once
 #include <algorithm>
 #include <cmath>
-#include <string>
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/difference.h"
 
 namespace troupe::testing {
 
-/// Empty if shapes agree and |got - wanted| <= absolute + relative |wanted| for every element (NaN equals
-/// NaN); else what differs.
-inline std::string difference(const Tensor& got, const Tensor& wanted, double relative, double absolute) {
-  if (!got.defined() || !wanted.defined()) return got.defined() == wanted.defined() ? "" : "one is undefined";
-  if (got.shape() != wanted.shape()) return "shapes differ: " + got.str() + ", expected " + wanted.str();
-  const auto a = got.to_vector<double>(), b = wanted.to_vector<double>();
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (a[i] == b[i] || std::fabs(a[i] - b[i]) <= absolute + relative * std::fabs(b[i])) continue;
-    return "element " + std::to_string(i) + " of " + got.str() + " is " + std::to_string(a[i]) +
-           ", expected " + std::to_string(b[i]) + " (difference " + std::to_string((a[i] - b[i]) * 1e12) +
-           "e-12)";
-  }
-  return "";
-}
+using troupe::difference;
 
 }  // namespace troupe::testing

@@ -1,0 +1,305 @@
+#include "autograd/function.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "autograd/once_differentiable.h"
+#include "core/base/error.h"
+#include "core/base/type_name.h"
+#include "core/graph/node.h"
+#include "core/graph/partial_node.h"
+#include "core/graph/saved_tensor.h"
+#include "ops/dispatch/anomaly.h"
+#include "ops/gradient_rules.h"
+#include "ops/view.h"
+
+namespace troupe::autograd {
+namespace {
+
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  if (from.rank() > to.rank()) return false;
+  for (int i = 1; i <= from.rank(); ++i)
+    if (const int64_t n = from[from.rank() - i]; n != 1 && n != to[to.rank() - i]) return false;
+  return true;
+}
+
+}  // namespace
+
+void FunctionCtx::save_for_backward(Tensors tensors) { saving_ = std::move(tensors); }
+void FunctionCtx::mark_non_differentiable(Tensors results) { without_gradient_ = std::move(results); }
+const Tensors& FunctionCtx::saved_tensors() const {
+  if (!saved_) throw_invalid("[Function] saved_tensors() are there in backward() only");
+  return *saved_;
+}
+
+// A recorded apply(). Results are saved without their history: with it, the step would own itself.
+class FunctionStep final : public PartialNode, public SavesTensors {
+ public:
+  FunctionStep(const FunctionType& type, const FunctionArguments& arguments)
+      : type_(type), is_tensor_(arguments.is_tensor), ctx_(type.make_ctx()) {
+    Edges next;
+    TensorStore* const store = TensorStore::current();
+    for (const Tensor& t : arguments.tensors) {
+      next.push_back(t.defined() ? t.gradient_edge() : Edge());
+      inputs_.push_back(t.defined() ? kind_of(t) : Kind());
+      if (store && t.defined() && t.is_leaf() && t.requires_grad()) store->saw_leaf(t);
+    }
+    set_next(std::move(next));
+    if (anomaly_mode() != Anomaly::off) where_ = ops::place(sequence());
+  }
+
+  Tensors run(const FunctionArguments& arguments, const std::function<Tensors(FunctionCtx&)>& forward) {
+    const Tensors& in = arguments.tensors;
+    std::vector<uint32_t> versions;
+    for (const Tensor& t : in) versions.push_back(t.defined() ? t.version() : 0);
+    ctx_->needs_ = needs({});
+    Tensors made;
+    {
+      NoGradGuard off;
+      made = forward(*ctx_);
+    }
+    if (made.empty()) throw_invalid(fmt::format("[{}] forward() gave no tensors", type_.name));
+    for (size_t i = 0; i < in.size(); ++i)
+      if (next()[i] && in[i].version() != versions[i])
+        throw_invalid(
+            fmt::format("[{}] forward() wrote to argument {} ({}) in place, by {}: write to a clone()",
+                        type_.name, i, in[i].str(), in[i].storage()->last_writer()));
+    if (anomaly_mode() != Anomaly::off) ops::check_results(type_.name, in, made);
+    num_inputs_ = static_cast<uint32_t>(made.size());
+    find_without_gradient(made);
+    Tensors out;
+    for (size_t i = 0; i < made.size(); ++i) {
+      results_.push_back(made[i].defined() ? kind_of(made[i]) : Kind());
+      out.push_back(made[i].defined() ? result(i, in, made, out) : Tensor());
+    }
+    save(in, made, out);
+    return out;
+  }
+
+  std::string name() const override { return type_.name; }
+  std::string detail() const override {
+    std::string text;
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (is_tensor_[i])
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", troupe::name(inputs_[i].spec.dtype),
+                            inputs_[i].spec.shape.str());
+    return text;
+  }
+
+  void check_saved() const override {
+    if (released_)
+      throw_invalid(fmt::format(
+          "[{}] the backward pass of this step was already run; pass retain_graph to run it again",
+          type_.name));
+    for (size_t i = 0; i < saved_.size(); ++i)
+      if (const SavedTensor& t = saved_[i].tensor; t.changed())
+        throw_invalid(fmt::format("[{}] tensor {} of save_for_backward ({}) {}", type_.name, i, t.get().str(),
+                                  t.complaint()));
+  }
+
+  Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
+
+  Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
+    check_saved();  // again: a hook may have written
+    if (std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
+      return Tensors(inputs_.size());
+    const bool refuses_second = type_.once_differentiable && grad_enabled();
+    Edges leads = refuses_second ? edges_of(grads) : Edges();
+    if (ctx_->materialize_)
+      for (size_t i = 0; i < grads.size(); ++i)
+        if (!grads[i].defined() && results_[i].there) grads[i] = results_[i].zeros();
+    const std::vector<uint8_t> wanted = needs(request.wanted);
+    Tensors out;
+    {
+      GradMode mode(grad_enabled() && !type_.once_differentiable);
+      const InBackward now(*ctx_, restore(), wanted);
+      out = differentiate(std::move(grads), wanted);
+      check(out, wanted);
+    }
+    if (refuses_second) end_at(type_.name, std::move(leads), out);
+    return out;
+  }
+
+  void detach_saved(const TensorImpl& base) override {
+    for (Saved& s : saved_) s.tensor.detach_from(base);
+  }
+
+  void release_saved() override {
+    released_ = true;
+    for (Saved& s : saved_) s.tensor.clear();
+  }
+
+ private:
+  struct Kind {
+    ops::Spec spec;
+    Device device;
+    bool there = false;  // not an undefined tensor
+    Tensor zeros() const { return Tensor::zeros(spec.shape, spec.dtype, device); }
+  };
+  struct Saved {
+    SavedTensor tensor;
+    Edge history;         // of an argument
+    int64_t result = -1;  // its number, of a result that has a gradient
+  };
+  // What ctx says while backward() runs, which may get here again by way of another pass.
+  struct InBackward {
+    FunctionCtx& ctx;
+    std::optional<Tensors> saved;
+    std::vector<uint8_t> needs;
+    InBackward(FunctionCtx& c, Tensors s, std::vector<uint8_t> n)
+        : ctx(c),
+          saved(std::exchange(c.saved_, std::move(s))),
+          needs(std::exchange(c.needs_, std::move(n))) {}
+    ~InBackward() { ctx.saved_ = std::move(saved), ctx.needs_ = std::move(needs); }
+  };
+
+  static Kind kind_of(const Tensor& t) { return {{t.shape(), t.dtype()}, t.device(), true}; }
+
+  std::vector<uint8_t> needs(std::span<const uint8_t> wanted) const {
+    std::vector<uint8_t> out;
+    for (size_t i = 0; i < next().size(); ++i) out.push_back(next()[i] && (wanted.empty() || wanted[i]));
+    return out;
+  }
+
+  void find_without_gradient(const Tensors& made) {
+    for (const Tensor& t : made) has_gradient_.push_back(t.defined() && is_floating(t.dtype()));
+    for (const Tensor& marked : ctx_->without_gradient_) {
+      bool found = false;
+      for (size_t i = 0; i < made.size(); ++i)
+        if (made[i].same_as(marked)) has_gradient_[i] = false, found = true;
+      if (!found)
+        throw_invalid(fmt::format("[{}] mark_non_differentiable() got {}, which is no result of forward()",
+                                  type_.name, marked.str()));
+    }
+    ctx_->without_gradient_.clear();
+  }
+
+  // Result i with its history: always another handle, for what forward() gave may be an argument, or kept
+  // elsewhere.
+  Tensor result(size_t i, const Tensors& in, const Tensors& made, const Tensors& out) {
+    const Tensor t = made[i].detach();
+    if (!has_gradient_[i]) return t;
+    const auto shares = [&](const Tensor& other) {
+      return other.defined() && other.storage() == t.storage();
+    };
+    if (const auto a = std::find_if(in.begin(), in.end(), shares); a != in.end())
+      t.set_view_of(*a, ViewOrigin::own_function);
+    else if (const Ref<TensorImpl>& base = made[i].impl()->base)
+      t.set_view_of(Tensor(base), ViewOrigin::own_function);
+    else if (const auto r = std::find_if(out.begin(), out.end(), shares); r != out.end())
+      t.set_view_of(*r, ViewOrigin::own_function);
+    t.set_grad_fn({Ref<Node>(this), static_cast<uint32_t>(i)});
+    return t;
+  }
+
+  void save(const Tensors& in, const Tensors& made, const Tensors& out) {
+    const auto find = [](const Tensors& all, const Tensor& t) {
+      return std::find_if(all.begin(), all.end(), [&](const Tensor& o) { return o.same_as(t); }) -
+             all.begin();
+    };
+    for (const Tensor& t : std::exchange(ctx_->saving_, {})) {
+      Saved s;
+      if (t.defined()) {
+        const auto input = static_cast<size_t>(find(in, t)), result = static_cast<size_t>(find(made, t));
+        if (input < in.size())
+          s.tensor = SavedTensor(t), s.history = next()[input];
+        else
+          s.tensor = SavedTensor(t.detach());
+        if (input == in.size() && result < out.size() && has_gradient_[result])
+          s.result = static_cast<int64_t>(result);
+      }
+      saved_.push_back(std::move(s));
+    }
+  }
+
+  // With their histories if the pass is recorded.
+  Tensors restore() {
+    Tensors out;
+    for (const Saved& s : saved_) {
+      Tensor t = s.tensor.defined() ? s.tensor.get() : Tensor();
+      if (t.defined() && grad_enabled() && !t.requires_grad()) {
+        const Edge edge = s.result >= 0 ? Edge{Ref<Node>(this), static_cast<uint32_t>(s.result)} : s.history;
+        if (edge) {
+          t = t.detach();
+          t.set_grad_fn(edge);
+        }
+      }
+      out.push_back(std::move(t));
+    }
+    return out;
+  }
+
+  Tensors differentiate(Tensors&& grads, const std::vector<uint8_t>& wanted) {
+    if (anomaly_mode() == Anomaly::off) return type_.backward(*ctx_, std::move(grads));
+    std::vector<ops::Spec> specs;
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].there) specs.push_back(inputs_[i].spec);
+    return ops::checked_gradient(
+        {type_.name, specs, where_}, grads, [&](size_t i) { return i < wanted.size() && wanted[i]; },
+        [&] { return type_.backward(*ctx_, Tensors(grads)); });
+  }
+
+  // As PyTorch: gradients may be there too many if they are undefined, and are summed over what was
+  // broadcast.
+  void check(Tensors& out, const std::vector<uint8_t>& wanted) const {
+    while (out.size() > inputs_.size() && !out.back().defined()) out.pop_back();
+    if (out.size() != inputs_.size())
+      throw_invalid(
+          fmt::format("[{}] backward() gave {} gradients, expected one for each of the {} arguments of "
+                      "apply() (undefined: none)",
+                      type_.name, out.size(), inputs_.size()));
+    for (size_t i = 0; i < out.size(); ++i) {
+      Tensor& g = out[i];
+      if (!g.defined()) continue;
+      if (!is_tensor_[i])
+        throw_invalid(fmt::format("[{}] backward() gave a gradient ({}) for argument {}, which is no tensor",
+                                  type_.name, g.str(), i));
+      if (!wanted[i]) {
+        g = {};
+        continue;
+      }
+      const auto& [spec, device, there] = inputs_[i];
+      if (g.device() != device || !is_floating(g.dtype()) || !broadcasts_to(spec.shape, g.shape()))
+        throw_invalid(fmt::format("[{}] backward() gave the gradient {} for argument {}, which is {} {}{}",
+                                  type_.name, g.str(), i, troupe::name(spec.dtype), spec.shape.str(),
+                                  device == cpu ? "" : " on " + device.str()));
+      g = ops::to(ops::sum_to(g, spec.shape), spec.dtype);
+    }
+  }
+
+  // Where the histories of this step and of what came lead.
+  Edges edges_of(const Tensors& grads) const {
+    Edges all(next().begin(), next().end());
+    for (const Tensor& g : grads)
+      if (g.defined() && g.requires_grad()) all.push_back(g.gradient_edge());
+    return all;
+  }
+
+  const FunctionType& type_;
+  const std::vector<uint8_t> is_tensor_;
+  const std::unique_ptr<FunctionCtx> ctx_;
+  std::vector<Kind> inputs_, results_;
+  std::vector<uint8_t> has_gradient_;  // by result
+  std::vector<Saved> saved_;
+  std::string where_;  // it was recorded; with anomaly checks only
+  bool released_ = false;
+};
+
+Tensors apply_function(const FunctionType& type, const FunctionArguments& arguments,
+                       const std::function<Tensors(FunctionCtx&)>& forward) {
+  const bool records =
+      grad_enabled() && std::any_of(arguments.tensors.begin(), arguments.tensors.end(),
+                                    [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+  if (records) return make_ref<FunctionStep>(type, arguments)->run(arguments, forward);
+  NoGradGuard off;
+  Tensors out = forward(*type.make_ctx());
+  if (out.empty()) throw_invalid(fmt::format("[{}] forward() gave no tensors", type.name));
+  for (Tensor& t : out)
+    if (t.defined() && t.requires_grad()) t = t.detach();
+  return out;
+}
+
+std::string function_name(const std::type_info& type) { return class_name(type); }
+
+}  // namespace troupe::autograd
