@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+
 #include "core/base/error.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -278,6 +281,22 @@ Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Attrs attrs{{"slope", recorded}};
   return bias.defined() ? apply1(kLinearGelu, {x, weight, bias}, attrs)
                         : apply1(kLinearGelu, {x, weight}, attrs);
+}
+
+namespace {
+constexpr std::string_view kPrecisions[] = {"highest", "high", "medium"};
+std::atomic<size_t> precision_now = 0;
+}  // namespace
+
+void set_float32_matmul_precision(std::string_view precision) {
+  const auto* found = std::find(std::begin(kPrecisions), std::end(kPrecisions), precision);
+  if (found == std::end(kPrecisions))
+    throw_invalid(
+        fmt::format("[set_float32_matmul_precision] \"{}\" is none of highest, high and medium", precision));
+  precision_now.store(static_cast<size_t>(found - kPrecisions), std::memory_order_relaxed);
+}
+std::string_view float32_matmul_precision() {
+  return kPrecisions[precision_now.load(std::memory_order_relaxed)];
 }
 
 }  // namespace troupe::ops

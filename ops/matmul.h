@@ -1,5 +1,7 @@
 // Matrix products.
 #pragma once
+#include <string_view>
+
 #include "ops/dispatch/op.h"
 
 namespace troupe::ops {
@@ -24,6 +26,12 @@ Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias = {
 
 /// linear(x, weight, bias) + residual [.., out] in one pass, with the same bits.
 Tensor linear_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual);
+
+/// PyTorch's: "highest" (the default), or "high" and "medium", by which GPUs may round the factors of float32
+/// products to 11 digits (TF32). For the whole process; the CPU always takes the highest. `invalid`
+/// otherwise.
+void set_float32_matmul_precision(std::string_view precision);
+std::string_view float32_matmul_precision();
 
 extern const Op kMatmul, kLinear, kLinearRelu;
 /// Inputs: x, weight, residual, and bias if there is one.

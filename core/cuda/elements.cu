@@ -140,11 +140,6 @@ __global__ void add_repeated_kernel(T* out, const T* b, Views<2> apart, Views<1>
   out[at[0]] = sum;
 }
 
-template <class T>
-T* elements(const Tensor& t) {
-  return reinterpret_cast<T*>(t.address());
-}
-
 // Calls f with an unsigned number as large as an element.
 template <class F>
 void visit_size(size_t bytes, F&& f) {

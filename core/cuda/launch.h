@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/cuda/runtime.h"
+#include "core/tensor/tensor.h"
 
 /// T* name: the memory that the launch asked for, shared by the threads of a block. Once in a kernel.
 #ifdef TROUPE_SIM_CUDA
@@ -30,6 +31,23 @@ void launch(const char* name, Device device, void (*kernel)(P...), dim3 grid, di
   void* pointers[sizeof...(P) + 1] = {&arguments...};
   launch_raw(name, device, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, pointers);
 #endif
+}
+
+/// The elements of t on its device, for a launch; null for an undefined tensor. The simulation learns which
+/// bytes are the tensor's.
+template <class T>
+T* elements(const Tensor& t) {
+  if (!t.defined()) return nullptr;
+#ifdef TROUPE_SIM_CUDA
+  int64_t before = 0, behind = t.numel() > 0;
+  for (int d = 0; d < t.dim() && behind; ++d) {
+    const int64_t reach = (t.shape()[d] - 1) * t.strides()[d];
+    (reach < 0 ? before : behind) += reach < 0 ? -reach : reach;
+  }
+  const auto item = static_cast<int64_t>(item_size(t.dtype()));
+  sim_cuda::note_extent(t.address(), static_cast<size_t>(before * item), static_cast<size_t>(behind * item));
+#endif
+  return reinterpret_cast<T*>(t.address());
 }
 
 /// As many blocks of `block` threads as give each of n > 0 items a thread, at most 2^31 - 1.

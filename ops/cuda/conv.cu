@@ -1,54 +1,17 @@
-// Kernels of ops/conv.h: a thread for each element of a result, or for weights, which sum over all images, a
-// block.
+// Kernels of ops/conv.h. Of one group: conv_columns.cu. Of several, whose products would be tiny: directly, a
+// thread for each element of a result or, for weights, which sum over all images, a block.
+#include "core/tensor/elements.h"
+#include "ops/cuda/conv.cuh"
 #include "ops/cuda/reduce.cuh"
-#include "ops/dispatch/window.h"
 
 namespace troupe::ops::on_cuda {
 namespace {
-
-// Two values: of the height and of the width.
-struct Sizes {
-  int64_t n, channels, outputs;  // of one group where it says so
-  int64_t group_channels, group_outputs;
-  int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
-
-  explicit Sizes(const Convolution& v)
-      : n(v.n),
-        channels(v.channels),
-        outputs(v.outputs),
-        group_channels(v.channels / v.groups),
-        group_outputs(v.outputs / v.groups) {
-    for (size_t d = 0; d < 2; ++d) {
-      in[d] = v.in[d], out[d] = v.out[d], kernel[d] = v.window.kernel[d], stride[d] = v.window.stride[d];
-      padding[d] = v.window.padding[d], dilation[d] = v.window.dilation[d];
-    }
-  }
-  __device__ int64_t in_place(int64_t image, int64_t channel, int64_t y, int64_t x) const {
-    return ((image * channels + channel) * in[0] + y) * in[1] + x;
-  }
-  __device__ int64_t out_place(int64_t image, int64_t output, int64_t y, int64_t x) const {
-    return ((image * outputs + output) * out[0] + y) * out[1] + x;
-  }
-  // `channel`: within its group.
-  __device__ int64_t weight_place(int64_t output, int64_t channel, int64_t i, int64_t j) const {
-    return ((output * group_channels + channel) * kernel[0] + i) * kernel[1] + j;
-  }
-  // Where element k of the window is in the image when the window is at `at`; outside it may be.
-  __device__ int64_t reach(int d, int64_t at, int64_t k) const {
-    return at * stride[d] - padding[d] + k * dilation[d];
-  }
-  // Where the window is when its element k lies on place `at` of the image; -1: nowhere.
-  __device__ int64_t from(int d, int64_t at, int64_t k) const {
-    const int64_t moved = at + padding[d] - k * dilation[d];
-    return moved >= 0 && moved % stride[d] == 0 && moved / stride[d] < out[d] ? moved / stride[d] : -1;
-  }
-};
 
 template <class T>
 struct Forward {
   T* y;
   const T *x, *weight, *bias;
-  Sizes s;
+  ConvSizes s;
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, y, x, weight, bias);
@@ -76,7 +39,7 @@ template <class T>
 struct InputGrad {
   T* dx;
   const T *g, *weight;
-  Sizes s;
+  ConvSizes s;
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, dx, g, weight);
@@ -104,7 +67,7 @@ template <class T>
 struct WeightGrad {
   T* dw;
   const T *g, *x;
-  Sizes s;
+  ConvSizes s;
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, dw, g, x);
@@ -144,9 +107,11 @@ struct BiasGrad {
 };
 
 void conv2d(const Call& c, Tensors& out) {
-  const Sizes s(conv2d_sizes(c));
+  const ConvSizes s(conv2d_sizes(c));
+  if (out[0].numel() == 0) return;
   const Tensor x = c.in[0].contiguous_data(), w = c.in[1].contiguous_data();
   const Tensor bias = c.in.size() == 3 ? c.in[2].contiguous_data() : Tensor();
+  if (s.one_group()) return conv_by_columns(c.name(), s, x, w, bias, out[0]);
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for_each(c.name(), x.device(), out[0].numel(),
@@ -155,8 +120,11 @@ void conv2d(const Call& c, Tensors& out) {
   });
 }
 void conv2d_input_grad(const Call& c, Tensors& out) {
-  const Sizes s(conv2d_input_grad_sizes(c));
+  const ConvSizes s(conv2d_input_grad_sizes(c));
+  if (out[0].numel() == 0) return;
   const Tensor g = c.in[0].contiguous_data(), w = c.in[1].contiguous_data();
+  if (g.numel() == 0) return fill_elements(out[0], 0);
+  if (s.one_group()) return conv_input_grad_by_columns(c.name(), s, g, w, out[0]);
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for_each(c.name(), g.device(), out[0].numel(),
@@ -164,13 +132,20 @@ void conv2d_input_grad(const Call& c, Tensors& out) {
   });
 }
 void conv2d_weight_grad(const Call& c, Tensors& out) {
-  const Sizes s(conv2d_weight_grad_sizes(c));
+  const ConvSizes s(conv2d_weight_grad_sizes(c));
   const Tensor x = c.in[0].contiguous_data(), g = c.in[1].contiguous_data();
   const int64_t plane = s.out[0] * s.out[1];
+  if (s.one_group()) {
+    if (g.numel() == 0)
+      fill_elements(out[0], 0);
+    else if (out[0].numel())
+      conv_weight_grad_by_columns(c.name(), s, g, x, out[0]);
+  }
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_row(c.name(), g.device(), out[0].numel(), s.n * plane,
-                 WeightGrad<T>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), s});
+    if (!s.one_group())
+      for_each_row(c.name(), g.device(), out[0].numel(), s.n * plane,
+                   WeightGrad<T>{elements<T>(out[0]), elements<const T>(g), elements<const T>(x), s});
     for_each_row(c.name(), g.device(), s.outputs, s.n * plane,
                  BiasGrad<T>{elements<T>(out[1]), elements<const T>(g), s.n, s.outputs, plane});
   });

@@ -39,11 +39,7 @@ void for_each(const char* name, Device device, int64_t n, const Body& body) {
                body);
 }
 
-/// The elements of t on its device; null for an undefined tensor.
-template <class T>
-T* elements(const Tensor& t) {
-  return t.defined() ? reinterpret_cast<T*>(t.address()) : nullptr;
-}
+using cuda::elements;
 
 /// Where element i of a shape is in N operands. Dimensions that lie together are merged.
 template <int N>

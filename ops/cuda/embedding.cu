@@ -1,42 +1,76 @@
-// Kernels of ops/index.h that take or write whole slices, numbered by a list of indices. Where one comes up
-// several times, its slices are added in the order of the list by one thread: the same bits from run to run.
+// Kernels of ops/index.h that take or write whole slices, numbered by a list of indices. To add or write them
+// the list is sorted, so that where one comes up several times its slices are added in a fixed order.
 #include "core/tensor/elements.h"
 #include "ops/cuda/reduce.cuh"
+#include "ops/cuda/sort_pairs.h"
 
 namespace troupe::ops::on_cuda {
 namespace {
 
-// The places of a list where the same index stands, from each to the next one. Each place searches by itself,
-// which for lists of thousands takes less than the launches of a sort.
-struct FindNext {
-  int64_t *next, *first;  // -1: it is the last; 1: it is the first
+struct MakeKeys {
+  uint64_t* keys;
+  int64_t* places;
   const int64_t* ids;
-  int64_t n, size;
+  int64_t size;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, next, first, ids);
+    visit_pointers(f, keys, places, ids);
   }
   __device__ void operator()(int64_t i) const {
-    const int64_t id = ids[i];
-    check_index(id, size);
-    int64_t after = i + 1, before = i - 1;
-    while (after < n && ids[after] != id) ++after;
-    while (before >= 0 && ids[before] != id) --before;
-    next[i] = after < n ? after : -1;
-    first[i] = before < 0;
+    check_index(ids[i], size);
+    keys[i] = static_cast<uint64_t>(ids[i]);
+    places[i] = i;
   }
 };
-struct Occurrences {
-  Tensor ids, memory;
-  int64_t n;
-  Occurrences(const Call& c, const Tensor& given, int64_t size)
-      : ids(given.contiguous_data()), n(given.numel()) {
-    memory = scratch<int64_t>(2 * n, given.device());
-    for_each(c.name(), given.device(), n, FindNext{next(), first(), data(), n, size});
+struct FindFirst {
+  int64_t* first;
+  const uint64_t* keys;
+  template <class F>
+  void visit(F&& f) {
+    visit_pointers(f, first, keys);
   }
-  const int64_t* data() const { return elements<const int64_t>(ids); }
-  int64_t* next() const { return elements<int64_t>(memory); }
-  int64_t* first() const { return elements<int64_t>(memory) + n; }
+  __device__ void operator()(int64_t i) const {
+    int64_t low = 0, high = i;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (keys[middle] < keys[i])
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    first[i] = low;
+  }
+};
+
+// A list of indices, sorted: what stands at the same index lies together, in the order of the list.
+struct Sorted {
+  const uint64_t* keys;
+  const int64_t* places;  // in the list
+  const int64_t* first;   // where the run of equal keys begins
+  int64_t n;
+  template <class F>
+  void visit(F&& f) {
+    visit_pointers(f, keys, places, first);
+  }
+  __device__ bool same(int64_t i, int64_t j) const { return j < n && keys[i] == keys[j]; }
+};
+struct SortedList {
+  Tensor keys, places;
+  int64_t n;
+  SortedList(const Call& c, const Tensor& list, int64_t size) : n(list.numel()) {
+    const Device device = list.device();
+    keys = scratch<uint64_t>(2 * n, device), places = scratch<int64_t>(2 * n, device);
+    const Tensor ids = list.contiguous_data();
+    uint64_t* const key = elements<uint64_t>(keys);
+    int64_t* const place = elements<int64_t>(places);
+    for_each(c.name(), device, n, MakeKeys{key, place, elements<const int64_t>(ids), size});
+    if (n) sort_pairs(c.name(), device, Pairs<uint64_t>{n, key, key + n, place, place + n, bits_below(size)});
+    for_each(c.name(), device, n, FindFirst{place, key + n});
+  }
+  Sorted get() const {
+    const auto* place = elements<const int64_t>(places);
+    return {elements<const uint64_t>(keys) + n, place + n, place, n};
+  }
 };
 
 // out[o, k, j] = x[o, index[k], j].
@@ -72,35 +106,69 @@ void embedding(const Call& c, Tensors& out) {
   select(c, c.in[1], c.in[0], around(c.in[1].shape(), 0), out[0]);
 }
 
-// out[o, index[k], j] += g[o, k, j].
+// out[o, index[k], j] += g[o, k, j]. A run of equal indices is summed in pieces, each by one thread: the
+// first one to the result, the others to `parts`, from where the second pass adds them.
+constexpr int64_t kPieceOfRun = 64;
 template <class T>
 struct AddSlices {
   T* out;
+  T* parts;
   const T* g;
-  const int64_t *index, *next, *first;
-  int64_t count, size, inner;
+  Sorted at;
+  int64_t size, inner;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, out, g, index, next, first);
+    visit_pointers(f, out, parts, g);
+    at.visit(f);
   }
-  __device__ void operator()(int64_t i) const {
-    const int64_t rest = i / inner, j = i % inner, o = rest / count, begin = rest % count;
-    if (!first[begin]) return;
-    T& to = out[(o * size + index[begin]) * inner + j];
+  // No two runs of several pieces have one in common.
+  static __host__ __device__ int64_t parts_of(int64_t n) { return n / kPieceOfRun + 2; }
+  __device__ T& part(int64_t o, int64_t begin, int64_t piece, int64_t j) const {
+    return parts[(o * parts_of(at.n) + begin / kPieceOfRun + piece) * inner + j];
+  }
+  __device__ T& result(int64_t o, int64_t i, int64_t j) const {
+    return out[(o * size + static_cast<int64_t>(at.keys[i])) * inner + j];
+  }
+  __device__ void operator()(int64_t number) const {
+    const int64_t rest = number / inner, j = number % inner, o = rest / at.n, i = rest % at.n;
+    const int64_t begin = at.first[i];
+    if ((i - begin) % kPieceOfRun) return;
+    T sum = i == begin ? result(o, i, j) : T{0};
+    for (int64_t k = i; k < i + kPieceOfRun && at.same(i, k); ++k)
+      sum += g[(o * at.n + at.places[k]) * inner + j];
+    (i == begin ? result(o, i, j) : part(o, begin, (i - begin) / kPieceOfRun, j)) = sum;
+  }
+};
+template <class T>
+struct AddParts {
+  AddSlices<T> slices;
+  template <class F>
+  void visit(F&& f) {
+    slices.visit(f);
+  }
+  __device__ void operator()(int64_t number) const {
+    const Sorted& at = slices.at;
+    const int64_t rest = number / slices.inner, j = number % slices.inner, o = rest / at.n, i = rest % at.n;
+    if (at.first[i] != i || !at.same(i, i + kPieceOfRun)) return;
+    T& to = slices.result(o, i, j);
     T sum = to;
-    for (int64_t k = begin; k >= 0; k = next[k]) sum += g[(o * count + k) * inner + j];
+    for (int64_t piece = 1; at.same(i, i + piece * kPieceOfRun); ++piece) sum += slices.part(o, i, piece, j);
     to = sum;
   }
 };
 void add_slices(const Call& c, const Tensor& gradient, const Tensor& list, const Around& a,
                 const Tensor& out) {
   const Tensor g = gradient.contiguous_data();
-  const Occurrences at(c, list, a.size);
+  const SortedList sorted(c, list, a.size);
   visit_floating(g.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each(c.name(), g.device(), g.numel(),
-             AddSlices<T>{elements<T>(out), elements<const T>(g), at.data(), at.next(), at.first(), at.n,
-                          a.size, a.inner});
+    const bool several = sorted.n > kPieceOfRun;
+    const Tensor parts =
+        several ? scratch<T>(a.outer * AddSlices<T>::parts_of(sorted.n) * a.inner, g.device()) : Tensor();
+    const AddSlices<T> slices{
+        elements<T>(out), elements<T>(parts), elements<const T>(g), sorted.get(), a.size, a.inner};
+    for_each(c.name(), g.device(), g.numel(), slices);
+    if (several) for_each(c.name(), g.device(), g.numel(), AddParts<T>{slices});
   });
 }
 void index_add(const Call& c, Tensors& out) {
@@ -120,27 +188,29 @@ template <class T>
 struct CopySlices {
   T* out;
   const T* source;
-  const int64_t *index, *next;
-  int64_t count, size, inner;
+  Sorted at;
+  int64_t size, inner;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, out, source, index, next);
+    visit_pointers(f, out, source);
+    at.visit(f);
   }
-  __device__ void operator()(int64_t i) const {
-    const int64_t rest = i / inner, o = rest / count, k = rest % count;
-    if (next[k] < 0) out[(o * size + index[k]) * inner + i % inner] = source[i];
+  __device__ void operator()(int64_t number) const {
+    const int64_t rest = number / inner, j = number % inner, o = rest / at.n, i = rest % at.n;
+    if (at.same(i, i + 1)) return;
+    out[(o * size + static_cast<int64_t>(at.keys[i])) * inner + j] =
+        source[(o * at.n + at.places[i]) * inner + j];
   }
 };
 void index_copy(const Call& c, Tensors& out) {
   const Tensor source = c.in[2].contiguous_data();
   const Around a = around_dim(c, out[0].shape());
-  const Occurrences at(c, c.in[1], a.size);
+  const SortedList sorted(c, c.in[1], a.size);
   copy_elements(out[0], c.in[0]);
   visit_dtype(source.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for_each(c.name(), source.device(), source.numel(),
-             CopySlices<T>{elements<T>(out[0]), elements<const T>(source), at.data(), at.next(), at.n, a.size,
-                           a.inner});
+             CopySlices<T>{elements<T>(out[0]), elements<const T>(source), sorted.get(), a.size, a.inner});
   });
 }
 

@@ -1,6 +1,6 @@
-// Kernels of ops/matmul.h: one kernel of our own for every dtype, shape and stride. A block makes tiles of
-// 64 x 64 elements; each thread 4 x 4 of them, 16 rows and columns apart, so that neighbours read and write
-// neighbours.
+// Kernels of ops/matmul.h: products by cuBLASLt, in as few calls and copies as the strides allow.
+#include "core/tensor/elements.h"
+#include "ops/cuda/gemm.h"
 #include "ops/cuda/reduce.cuh"
 
 namespace troupe::ops::on_cuda {
@@ -8,89 +8,70 @@ namespace {
 
 enum class Activation : uint8_t { none, relu, gelu };
 
-constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = kTile / kSide;
-static_assert(kSide * kSide == kThreads);
-
-// C[i, j] = activation(A B + beta C + bias[j]) + residual[i, j], with C dense.
-template <class T>
-struct Product {
-  T* c;
-  const T *a, *b, *bias, *residual;
-  T* slope;  // as C: takes the derivative of gelu; null: not wanted
-  Activation activation;
-  bool adding;
-  int64_t m, n, k;
-  int64_t a_row, a_column, b_row, b_column;  // strides
-  Places<2> batch;
-
-  template <class F>
-  void visit(F&& f) {
-    visit_pointers(f, c, a, b, bias, residual, slope);
-  }
-  int64_t tiles() const { return ((m + kTile - 1) / kTile) * ((n + kTile - 1) / kTile); }
-
-  __device__ void finish(int64_t at, int64_t column, T value) const {
-    if (adding) value = plus(c[at], value);
-    if (bias) value += bias[column];
-    if (activation == Activation::relu) value = value < 0 ? T{0} : value;
-    if constexpr (!std::is_integral_v<T>)
-      if (activation == Activation::gelu) {
-        const T p = normal_below(value);
-        if (slope) slope[at] = p + value * normal_density(value);
-        value = value * p;
-      }
-    if (residual) value += residual[at];
-    c[at] = value;
-  }
-
-  // Elements of a tile are read along the dimension in which they lie together.
-  __device__ static void load(T (*tile)[kTile + 1], const T* x, int64_t width, int64_t depth, int64_t along,
-                              int64_t down) {
-    for (int e = static_cast<int>(threadIdx.x); e < kTile * kDepth; e += static_cast<int>(kThreads)) {
-      const int i = down == 1 ? e / kDepth : e % kTile, l = down == 1 ? e % kDepth : e / kTile;
-      tile[l][i] = i < width && l < depth ? x[i * along + l * down] : T{0};
-    }
-  }
-
-  __device__ void operator()(int64_t block) const {
-    __shared__ T left[kDepth][kTile + 1];
-    __shared__ T right[kDepth][kTile + 1];
-    const int64_t across = (n + kTile - 1) / kTile, per_matrix = (m + kTile - 1) / kTile * across;
-    const int64_t matrix = block / per_matrix, tile = block % per_matrix;
-    const int64_t i0 = tile / across * kTile, j0 = tile % across * kTile;
-    int64_t at[2];
-    batch.find(matrix, at);
-    const T *x = a + at[0] + i0 * a_row, *y = b + at[1] + j0 * b_column;
-    const int ty = static_cast<int>(threadIdx.x) / kSide, tx = static_cast<int>(threadIdx.x) % kSide;
-    T sums[kEach][kEach] = {};
-    for (int64_t l0 = 0; l0 < k; l0 += kDepth) {
-      load(left, x + l0 * a_column, m - i0, k - l0, a_row, a_column);
-      load(right, y + l0 * b_row, n - j0, k - l0, b_column, b_row);
-      __syncthreads();
-      for (int l = 0; l < kDepth && l < k - l0; ++l)
-        for (int i = 0; i < kEach; ++i)
-          for (int j = 0; j < kEach; ++j)
-            sums[i][j] = plus(sums[i][j], times(left[l][ty + i * kSide], right[l][tx + j * kSide]));
-      __syncthreads();
-    }
-    for (int i = 0; i < kEach; ++i)
-      for (int j = 0; j < kEach; ++j) {
-        const int64_t row = i0 + ty + i * kSide, column = j0 + tx + j * kSide;
-        if (row < m && column < n) finish((matrix * m + row) * n + column, column, sums[i][j]);
-      }
-  }
-};
-
 struct Finish {
   Tensor bias = {}, residual = {}, slope = {};
   Activation activation = Activation::none;
-  bool adding = false;
+  bool adding = false;  // to what is in the result
 };
+
+// out[i] = activation(sums[i] + bias) + residual[i]. T: what is stored; A: what is computed with.
+template <class T, class A>
+struct FinishProduct {
+  T* out;
+  const A* sums;
+  const T *bias, *residual;
+  T* slope;  // takes the derivative of gelu; null: not wanted
+  Activation activation;
+  int64_t n;
+  template <class F>
+  void visit(F&& f) {
+    visit_pointers(f, out, sums, bias, residual, slope);
+  }
+  __device__ void operator()(int64_t i) const {
+    A value = sums[i];
+    if (bias) value += static_cast<A>(bias[i % n]);
+    if (activation == Activation::relu) value = value < 0 ? A{0} : value;
+    if (activation == Activation::gelu) {
+      const A p = normal_below(value);
+      if (slope) slope[i] = static_cast<T>(p + value * normal_density(value));
+      value = value * p;
+    }
+    if (residual) value += static_cast<A>(residual[i]);
+    out[i] = static_cast<T>(value);
+  }
+};
+
+// Calls f with an element of what is stored and one of what is computed with.
+template <class F>
+void visit_stored(DType t, F&& f) {
+  switch (t) {
+    case float64:
+      return f(double{}, double{});
+    case bfloat16:
+      return f(BFloat16{}, float{});
+    case float16:
+      return f(Float16{}, float{});
+    default:
+      return f(float{}, float{});
+  }
+}
 
 Tensor with_shape(const Tensor& t, const Shape& shape, const Shape& strides) {
   return t.alias(shape, strides, t.storage_offset());
 }
 Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous_data() : t; }
+
+void finish_product(const char* name, const Tensor& out, const Tensor& sums, const Tensor& bias,
+                    const Tensor& residual, const Tensor& slope, Activation activation) {
+  visit_stored(out.dtype(), [&](auto stored, auto computed) {
+    using T = decltype(stored);
+    using A = decltype(computed);
+    for_each(
+        name, out.device(), out.numel(),
+        FinishProduct<T, A>{elements<T>(out), elements<const A>(sums), elements<const T>(bias),
+                            elements<const T>(residual), elements<T>(slope), activation, out.shape().back()});
+  });
+}
 
 // [.., m, k] as [.. m, k] if one stride leads through all rows.
 bool fold_rows(const Tensor& t, Tensor& out) {
@@ -105,54 +86,106 @@ bool fold_rows(const Tensor& t, Tensor& out) {
     rows *= t.shape()[i];
   }
   const int64_t columns = t.shape()[r - 1];
-  out = with_shape(t, {rows, columns}, {step, t.strides()[r - 1]});
+  out = with_shape(t, {rows, columns}, {rows == 1 ? columns : step, t.strides()[r - 1]});
   return true;
 }
 
-// The dimensions before the last two.
-Shape leading(Shape s) {
-  s.erase(s.rank() - 1);
-  s.erase(s.rank() - 1);
-  return s;
+// Whether the last two dimensions are a matrix with a leading dimension. Sizes 1 have no stride of their own.
+bool as_factor(const Tensor& t, Factor& f) {
+  const int r = t.dim();
+  const int64_t rows = t.shape()[r - 2], columns = t.shape()[r - 1], along = t.strides()[r - 2],
+                across = t.strides()[r - 1];
+  if (across == 1 || columns == 1) {
+    f = {nullptr, rows == 1 ? columns : along, false};
+    if (f.ld >= columns) return true;
+  }
+  if (along == 1 || rows == 1) {
+    f = {nullptr, columns == 1 ? rows : across, true};
+    return f.ld >= rows;
+  }
+  return false;
+}
+Tensor readable(const Tensor& t, Factor& f) {
+  if (as_factor(t, f)) return t;
+  const Tensor copy = t.clone_data();
+  as_factor(copy, f);
+  return copy;
 }
 
-template <class T>
+// The products of a batch, as few calls as its strides allow: the last of the merged dimensions is one call.
+bool multiply_batch(const char* name, Device device, Gemm g, const Shape& batch, const Tensor& a,
+                    const Tensor& b, const Tensor& out) {
+  const Places<2> places(batch,
+                         {broadcast_strides(batch_of(a), batch), broadcast_strides(batch_of(b), batch)});
+  const int last = places.rank - 1;
+  g.batch = last >= 0 ? places.size[last] : 1;
+  if (last >= 0) g.a.step = places.step[last][0], g.b.step = places.step[last][1];
+  const size_t item = item_size(a.dtype()), out_item = item_size(out.dtype());
+  const std::byte* c = static_cast<const std::byte*>(g.c);
+  int64_t at[2] = {}, index[kMaxDims] = {};
+  for (int64_t done = 0;; ++done) {
+    g.a.p = a.address() + static_cast<size_t>(at[0]) * item;
+    g.b.p = b.address() + static_cast<size_t>(at[1]) * item;
+    const size_t offset = static_cast<size_t>(done * g.batch * g.m * g.n) * out_item;
+    g.d = out.address() + offset;
+    g.c = c ? c + offset : nullptr;
+    if (!gemm(name, device, g)) return false;
+    int d = last - 1;
+    for (; d >= 0; --d) {
+      for (int f = 0; f < 2; ++f) at[f] += places.step[d][f];
+      if (++index[d] < places.size[d]) break;
+      for (int f = 0; f < 2; ++f) at[f] -= places.size[d] * places.step[d][f];
+      index[d] = 0;
+    }
+    if (d < 0) return true;
+  }
+}
+
+bool aligned(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.address()) % 16 == 0; }
+
 void multiply(const Call& c, Tensor a, Tensor b, const Tensor& out, const Finish& finish = {}) {
   if (out.numel() == 0) return;
-  if (a.dim() == 1) a = with_shape(a, {1, a.shape()[0]}, {0, a.strides()[0]});
-  if (b.dim() == 1) b = with_shape(b, {b.shape()[0], 1}, {b.strides()[0], 0});
+  if (a.dim() == 1) a = with_shape(a, {1, a.shape()[0]}, {a.shape()[0], a.strides()[0]});
+  if (b.dim() == 1) b = with_shape(b, {b.shape()[0], 1}, {b.strides()[0], 1});
   if (b.dim() == 2 && a.dim() > 2) {
     Tensor folded;
     if (!fold_rows(a, folded)) fold_rows(a.contiguous_data(), folded);
     a = folded;
   }
-  const int ra = a.dim(), rb = b.dim();
-  const Tensor batch_a = with_shape(a, leading(a.shape()), leading(a.strides())),
-               batch_b = with_shape(b, leading(b.shape()), leading(b.strides()));
-  const Shape batch = broadcast(batch_a.shape(), batch_b.shape(), c.name());
+  const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), c.name());
+  if (out.dtype() == int64) return integer_gemm(c.name(), a, b, batch, out);
+  const Device device = out.device();
   const Tensor bias = dense(finish.bias), residual = dense(finish.residual);
-  const Product<T> product{elements<T>(out),
-                           elements<const T>(a),
-                           elements<const T>(b),
-                           elements<const T>(bias),
-                           elements<const T>(residual),
-                           elements<T>(finish.slope),
-                           finish.activation,
-                           finish.adding,
-                           a.shape()[ra - 2],
-                           b.shape()[rb - 1],
-                           a.shape()[ra - 1],
-                           a.strides()[ra - 2],
-                           a.strides()[ra - 1],
-                           b.strides()[rb - 2],
-                           b.strides()[rb - 1],
-                           {batch, {broadcast_strides(batch_a, batch), broadcast_strides(batch_b, batch)}}};
-  for_each_block(c.name(), out.device(), batch.numel() * product.tiles(), kThreads, product);
+  const bool half = is_half(out.dtype());
+  // An activation is a kernel behind the product: cuBLASLt's gelu is another one, and its relu need not keep
+  // NaN.
+  bool behind =
+      finish.activation != Activation::none || (bias.defined() && (out.dtype() == float64 || !aligned(bias)));
+  Tensor sums = out;
+  Gemm g;
+  const auto go = [&] {
+    sums = behind && half ? Tensor::empty(out.shape(), float32, device) : out;
+    g.in = a.dtype(), g.out = sums.dtype();
+    g.bias = behind || !bias.defined() ? nullptr : bias.address();
+    g.c = finish.adding ? out.address() : !behind && residual.defined() ? residual.address() : nullptr;
+    return multiply_batch(c.name(), device, g, batch, a, b, sums);
+  };
+  g.m = a.shape()[a.dim() - 2], g.n = b.shape().back(), g.k = a.shape().back();
+  if (g.k == 0) {
+    if (finish.adding) return;
+    sums = half ? Tensor::empty(out.shape(), float32, device) : out;
+    fill_elements(sums, 0);
+    return finish_product(c.name(), out, sums, bias, residual, finish.slope, finish.activation);
+  }
+  a = readable(a, g.a), b = readable(b, g.b);
+  if (!go()) {
+    behind = true;
+    go();
+  }
+  if (behind) finish_product(c.name(), out, sums, bias, residual, finish.slope, finish.activation);
 }
 
-void matmul(const Call& c, Tensors& out) {
-  visit_numeric(out[0].dtype(), [&](auto zero) { multiply<decltype(zero)>(c, c.in[0], c.in[1], out[0]); });
-}
+void matmul(const Call& c, Tensors& out) { multiply(c, c.in[0], c.in[1], out[0]); }
 
 Tensor flipped(const Tensor& t) {
   return with_shape(t, {t.shape()[1], t.shape()[0]}, {t.strides()[1], t.strides()[0]});
@@ -161,8 +194,7 @@ Tensor flipped(const Tensor& t) {
 Tensor input(const Call& c, size_t i) { return i < c.in.size() ? c.in[i] : Tensor(); }
 
 void linear_with(const Call& c, Tensors& out, const Finish& finish) {
-  visit_floating(out[0].dtype(),
-                 [&](auto zero) { multiply<decltype(zero)>(c, c.in[0], flipped(c.in[1]), out[0], finish); });
+  multiply(c, c.in[0], flipped(c.in[1]), out[0], finish);
 }
 void linear(const Call& c, Tensors& out) { linear_with(c, out, {.bias = input(c, 2)}); }
 void linear_relu(const Call& c, Tensors& out) {
@@ -177,16 +209,27 @@ void linear_add(const Call& c, Tensors& out) {
   linear_with(c, out, {.bias = input(c, 3), .residual = c.in[2]});
 }
 
+// cuBLASLt sums the rows of the gradient while it reads them, where it can.
+bool with_row_sums(const Call& c, Tensors& out, bool adding) {
+  const Tensor &g = c.in[0], &x = c.in[1];
+  if (g.dtype() == float64 || out[0].numel() == 0 || g.shape()[0] == 0 || !aligned(out[1])) return false;
+  Gemm product{.in = g.dtype(), .out = g.dtype(), .m = g.shape()[1], .n = x.shape()[1], .k = g.shape()[0]};
+  const Tensor left = readable(flipped(g), product.a), right = readable(x, product.b);
+  product.a.p = left.address(), product.b.p = right.address();
+  product.d = out[0].address(), product.c = adding ? out[0].address() : nullptr;
+  product.row_sums = out[1].address();
+  return gemm(c.name(), g.device(), product);
+}
+
 template <bool adding>
 void linear_weight_grad(const Call& c, Tensors& out) {
-  const Tensor &g = c.in[0], &x = c.in[1];
-  visit_floating(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    Finish finish;
-    finish.adding = adding;
-    multiply<T>(c, flipped(g), x, out[0], finish);
-    if (out.size() < 2) return;
-    const Rows rows = rows_of(g, {true});
+  const Tensor& g = c.in[0];
+  if (out.size() > 1 && with_row_sums(c, out, adding)) return;
+  multiply(c, flipped(g), c.in[1], out[0], {.adding = adding});
+  if (out.size() < 2) return;
+  const Rows rows = rows_of(g, {true});
+  visit_stored(g.dtype(), [&](auto stored, auto) {
+    using T = decltype(stored);
     reduce<double>(c.name(), g.device(), rows.lines, elements<const T>(rows.x), elements<T>(out[1]),
                    Sum<T, T>{});
   });
@@ -196,12 +239,12 @@ void linear_weight_grad(const Call& c, Tensors& out) {
 
 KernelTable matmul_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"matmul", matmul},
-      {"linear_weight_grad", linear_weight_grad<false>, linear_weight_grad<true>},
-      {"linear", linear},
-      {"linear_relu", linear_relu},
-      {"linear_gelu", linear_gelu},
-      {"linear_add", linear_add},
+      {"matmul", matmul, nullptr, true},
+      {"linear_weight_grad", linear_weight_grad<false>, linear_weight_grad<true>, true},
+      {"linear", linear, nullptr, true},
+      {"linear_relu", linear_relu, nullptr, true},
+      {"linear_gelu", linear_gelu, nullptr, true},
+      {"linear_add", linear_add, nullptr, true},
   };
   return kTable;
 }

@@ -1,8 +1,10 @@
 // Kernels of ops/sort.h, and the median. Short lines: each element counts those that come before it, which is
-// its place. Long ones: a bitonic network over pairs of values and places, one launch for each of its steps.
+// its place. Long ones: a radix sort of all lines by value, then by line.
+#include <bit>
 #include <limits>
 
 #include "ops/cuda/reduce.cuh"
+#include "ops/cuda/sort_pairs.h"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -12,7 +14,7 @@ constexpr int64_t kShort = 1024;
 template <class T>
 struct Item {
   T value;
-  int64_t place;  // -1: it fills up the line, and comes last
+  int64_t place;
 };
 
 // NaN is the largest; equal ones stay in their order.
@@ -22,7 +24,6 @@ __device__ bool less(T a, T b) {
 }
 template <class T>
 __device__ bool comes_before(const Item<T>& a, const Item<T>& b, bool descending) {
-  if (a.place < 0 || b.place < 0) return a.place >= 0;
   if (less(a.value, b.value)) return !descending;
   if (less(b.value, a.value)) return descending;
   return a.place < b.place;
@@ -53,56 +54,68 @@ struct CountBefore {
   }
 };
 
+// Numbers as keys in their order: NaN is the largest, both zeros are one.
 template <class T>
-struct Fill {
-  Item<T>* items;
+using KeyOf = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
+template <class T>
+__device__ KeyOf<T> key_of(T x) {
+  using K = KeyOf<T>;
+  constexpr K kSign = K{1} << (8 * sizeof(K) - 1);
+  if constexpr (sizeof(T) == 2) {
+    return key_of(static_cast<float>(x));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (x != x) return ~K{0};
+    const K bits = std::bit_cast<K>(x == 0 ? T{0} : x);
+    return bits & kSign ? ~bits : bits | kSign;
+  } else {
+    return static_cast<K>(static_cast<std::conditional_t<sizeof(K) == 4, int32_t, int64_t>>(x)) ^ kSign;
+  }
+}
+
+template <class T>
+struct MakeKeys {
+  KeyOf<T>* keys;
+  int64_t* places;
   const T* x;
   Lines lines;
-  int64_t width;
-  template <class F>
-  void visit(F&& f) {
-    visit_pointers(f, items, x);
-  }
-  __device__ void operator()(int64_t i) const {
-    const int64_t row = i / width, place = i % width;
-    const bool there = place < lines.n;
-    items[i] = {there ? x[lines.begin(row) + place * lines.inner] : T{}, there ? place : -1};
-  }
-};
-// One step of the network: items `apart` from each other, in runs of `run` that are sorted up or down.
-template <class T>
-struct Exchange {
-  Item<T>* items;
-  int64_t run, apart;
   bool descending;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, items);
+    visit_pointers(f, keys, places, x);
   }
-  __device__ void operator()(int64_t pair) const {
-    const int64_t low = pair / apart * 2 * apart + pair % apart, high = low + apart;
-    const bool up = (low & run) == 0;
-    const Item<T> a = items[low], b = items[high];
-    if (comes_before(b, a, descending) != up) return;
-    items[low] = b;
-    items[high] = a;
+  __device__ void operator()(int64_t i) const {
+    const KeyOf<T> key = key_of(x[lines.begin(i / lines.n) + i % lines.n * lines.inner]);
+    keys[i] = descending ? ~key : key;
+    places[i] = i;
   }
+};
+struct MakeRows {
+  uint64_t* keys;
+  const int64_t* places;
+  int64_t n;
+  template <class F>
+  void visit(F&& f) {
+    visit_pointers(f, keys, places);
+  }
+  __device__ void operator()(int64_t i) const { keys[i] = static_cast<uint64_t>(places[i] / n); }
 };
 template <class T>
 struct Take {
   T* values;
   int64_t* places;
-  const Item<T>* items;
-  int64_t width, kept, inner;
+  const T* x;
+  const int64_t* sorted;
+  Lines lines;
+  int64_t kept;
   template <class F>
   void visit(F&& f) {
-    visit_pointers(f, values, places, items);
+    visit_pointers(f, values, places, x, sorted);
   }
   __device__ void operator()(int64_t i) const {
-    const int64_t rest = i / inner, row = rest / kept * inner + i % inner;
-    const Item<T>& item = items[row * width + rest % kept];
-    values[i] = item.value;
-    if (places) places[i] = item.place;
+    const int64_t rest = i / lines.inner, row = rest / kept * lines.inner + i % lines.inner;
+    const int64_t place = sorted[row * lines.n + rest % kept] - row * lines.n;
+    values[i] = x[lines.begin(row) + place * lines.inner];
+    if (places) places[i] = place;
   }
 };
 
@@ -116,17 +129,20 @@ void order(const Call& c, const Tensor& x, const Lines& lines, int64_t kept, boo
   if (lines.n <= kShort)
     return for_each(c.name(), device, lines.rows() * lines.n,
                     CountBefore<T>{values, places, from, lines, kept, descending});
-  int64_t width = 1;
-  while (width < lines.n) width *= 2;
-  const int64_t all = lines.rows() * width;
-  const Tensor memory = scratch<Item<T>>(all, device);
-  Item<T>* items = elements<Item<T>>(memory);
-  for_each(c.name(), device, all, Fill<T>{items, from, lines, width});
-  // The last run is as long as a line, and sorted up in every line, as the network numbers items by line.
-  for (int64_t run = 2; run <= width; run *= 2)
-    for (int64_t apart = run / 2; apart > 0; apart /= 2)
-      for_each(c.name(), device, all / 2, Exchange<T>{items, run == width ? 0 : run, apart, descending});
-  for_each(c.name(), device, lines.rows() * kept, Take<T>{values, places, items, width, kept, lines.inner});
+  using K = KeyOf<T>;
+  const int64_t rows = lines.rows(), all = rows * lines.n;
+  const Tensor keys = scratch<uint64_t>(2 * all, device), memory = scratch<int64_t>(2 * all, device);
+  int64_t *a = elements<int64_t>(memory), *b = a + all;
+  K* first = elements<K>(keys);
+  for_each(c.name(), device, all, MakeKeys<T>{first, a, from, lines, descending});
+  sort_pairs(c.name(), device, Pairs<K>{all, first, first + all, a, b, 8 * sizeof(K)});
+  if (rows > 1) {
+    uint64_t* row = elements<uint64_t>(keys);
+    for_each(c.name(), device, all, MakeRows{row, b, lines.n});
+    sort_pairs(c.name(), device, Pairs<uint64_t>{all, row, row + all, b, a, bits_below(rows)});
+    std::swap(a, b);
+  }
+  for_each(c.name(), device, rows * kept, Take<T>{values, places, from, b, lines, kept});
 }
 
 void order_lines(const Call& c, Tensors& out, bool descending) {

@@ -24,11 +24,19 @@ DType widened(const Op& op, DType t) {
   return t == boolean ? (op.widens_bool ? int64 : boolean) : compute_dtype(t);
 }
 
+// Whether the kernel of that device needs no wider copies of halves.
+bool takes_half(const Op& op, Device device) {
+  const KernelEntry* entry = op.shape ? find_kernels(op, device.kind) : nullptr;
+  return entry && entry->takes_half;
+}
+
 // Whether there is something to widen.
 bool any_narrow(const Op& op, std::span<const Tensor> all) {
   if (keeps_all(op)) return false;
   for (const Tensor& t : all)
-    if (t.defined() && widened(op, t.dtype()) != t.dtype()) return true;
+    if (t.defined() && widened(op, t.dtype()) != t.dtype() &&
+        !(is_half(t.dtype()) && takes_half(op, t.device())))
+      return true;
   return false;
 }
 
@@ -101,7 +109,8 @@ class OpNode final : public PartialNode, public SavesTensors {
         grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype, device_of(grads));
     const Few in = restore(in_, false), out = restore(out_, true);
     bool half = any_narrow(op_, grads);
-    for (const Spec& s : specs_) half |= is_half(s.dtype) && !keeps_all(op_);
+    for (const Spec& s : specs_)
+      half |= is_half(s.dtype) && !keeps_all(op_) && !takes_half(op_, device_of(grads));
     Tensors sums(request.sums.begin(), request.sums.end());
     for (Tensor& sum : sums)
       if (sum.defined() && (reads(in, sum) || reads(out, sum) || reads(grads, sum))) sum = {};

@@ -11,6 +11,8 @@ struct KernelEntry {
   const char* op;  ///< the operator's name
   Kernel* kernel;
   Kernel* adding = nullptr;  ///< as kernel, but adds result 0 to what is there; see apply_adding()
+  /// They take bfloat16 and float16 as they are, compute in float32, and round once.
+  bool takes_half = false;
 };
 using KernelTable = std::span<const KernelEntry>;
 

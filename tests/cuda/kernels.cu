@@ -81,10 +81,7 @@ __global__ void missing_lanes_kernel() {
 
 __global__ void nothing_kernel() {}
 
-template <class T>
-T* elements(const Tensor& t) {
-  return reinterpret_cast<T*>(t.address());
-}
+using cuda::elements;
 
 struct SecondStream {
   explicit SecondStream(Device device) : device(device) {
@@ -165,6 +162,30 @@ float read_on_second_stream(Device device, bool waits) {
   second.order(first, second.stream);
   fill_elements(t, 2);
   cuda::check(cudaEventRecord(second.event, first), "recording", device);  // nobody waits for this one
+  return static_cast<float>(seen.alias({}, {}, 0).item());
+}
+
+void write_halves(Device device, int64_t overlap) {
+  SecondStream second(device);
+  const Tensor t = Tensor::empty({1000}, float32, device);
+  second.order(second.stream, cuda::stream_of(device));  // it is allocated
+  scale(t.alias({500}, {1}, 0), t.alias({500}, {1}, 0), 2, 500);
+  const int64_t from = 500 - overlap;
+  cuda::check(cudaMemsetAsync(t.address() + from * 4, 0, static_cast<size_t>(1000 - from) * 4, second.stream),
+              "filling", device);
+  second.order(cuda::stream_of(device), second.stream);  // before it is freed
+}
+
+float read_after_the_host_waited(Device device) {
+  SecondStream second(device);
+  const cudaStream_t first = cuda::stream_of(device);
+  const Tensor t = Tensor::full({1000}, 1, float32, device), seen = Tensor::empty({1000}, float32, device);
+  scale(t, t, 3, 1000);
+  cuda::check(cudaStreamSynchronize(first), "waiting", device);
+  cuda::check(
+      cudaMemcpyAsync(seen.address(), t.address(), t.nbytes(), cudaMemcpyDeviceToDevice, second.stream),
+      "copying", device);
+  second.order(first, second.stream);
   return static_cast<float>(seen.alias({}, {}, 0).item());
 }
 

@@ -27,6 +27,11 @@ void launch_with(Device device, unsigned blocks, unsigned threads, size_t shared
 /// Element 0 of a fresh tensor that is filled with 1 on the device's stream, read by a second stream, and
 /// filled with 2 then.
 float read_on_second_stream(Device device, bool waits);
+/// The first half of a tensor is written on the device's stream, the second one, and `overlap` elements
+/// before it, by a second stream that does not wait for that.
+void write_halves(Device device, int64_t overlap);
+/// As read_on_second_stream() with a wait of the host in place of the stream's.
+float read_after_the_host_waited(Device device);
 /// An allocation that is freed on one stream while another still has to read it.
 void free_before_second_stream(Device device);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/support/sim_cuda/machine.h"
@@ -236,23 +237,43 @@ class Block {
 
 Block* Block::now = nullptr;
 
+// What the calling thread said of the pointers that it is going to launch with.
+struct Noted {
+  Extent extent;
+  uint64_t launch;  // the next one when it was said
+};
+thread_local std::unordered_map<const void*, Noted> noted;
+thread_local uint64_t launches = 0;
+constexpr size_t kMostNoted = 256;
+
+// The extents of a launch's pointers, in their order.
+class Extents final : public Translator {
+ public:
+  std::vector<Extent> take() {
+    if (noted.size() > kMostNoted) noted.clear();
+    ++launches;
+    return std::move(found_);
+  }
+  void* pointer(const void* given, bool) override {
+    const auto at = noted.find(given);
+    found_.push_back(at == noted.end() ? Extent{} : at->second.extent);
+    return const_cast<void*>(given);
+  }
+  void object(void*, size_t) override {}
+
+ private:
+  std::vector<Extent> found_;
+};
+
 // Arguments as kernels of one device see them.
 class MachineTranslator final : public Translator {
  public:
-  MachineTranslator(Machine& m, int device) : machine_(m), device_(device) {}
+  MachineTranslator(Machine& m, int device, const std::vector<Extent>& extents)
+      : machine_(m), device_(device), extents_(extents) {}
 
   void* pointer(const void* given, bool written) override {
-    ++argument_;
-    if (!given) return nullptr;
-    const std::string what = "pointer number " + std::to_string(argument_) + " is to";
-    Memory* memory = machine_.memory_of(given);
-    if (!memory) {
-      if (machine_.is_pinned(given)) return const_cast<void*>(given);
-      throw Fault{what + " memory of the host"};
-    }
-    if (memory != machine_.memories[static_cast<size_t>(device_)].get())
-      throw Fault{what + " memory of another device"};
-    return memory->seen(given, 0, written, what);
+    const Extent& extent = extents_.at(static_cast<size_t>(argument_++));
+    return given ? seen(given, extent, written) : nullptr;
   }
   void object(void* object, size_t bytes) override {
     auto* at = static_cast<std::byte*>(object);
@@ -261,14 +282,27 @@ class MachineTranslator final : public Translator {
       std::memcpy(&word, at, sizeof word);
       const Memory* memory = machine_.memory_of(word);
       if (!memory || !memory->has(word)) continue;  // a number, or what was in a gap between two fields
-      word = pointer(word, true);
+      word = seen(word, {0, 0}, true);              // of which bytes is not known
       std::memcpy(at, &word, sizeof word);
     }
   }
 
  private:
+  void* seen(const void* given, const Extent& extent, bool written) {
+    const std::string what = "pointer number " + std::to_string(argument_) + " is to";
+    Memory* memory = machine_.memory_of(given);
+    if (!memory) {
+      if (machine_.is_pinned(given)) return const_cast<void*>(given);
+      throw Fault{what + " memory of the host"};
+    }
+    if (memory != machine_.memories[static_cast<size_t>(device_)].get())
+      throw Fault{what + " memory of another device"};
+    return memory->given(given, extent, written, what);
+  }
+
   Machine& machine_;
   int device_, argument_ = 0;
+  const std::vector<Extent>& extents_;
 };
 
 }  // namespace
@@ -302,12 +336,22 @@ cudaError_t enqueue(const char* name, cudaStream_t handle, dim3 grid, dim3 block
     return cudaErrorInvalidConfiguration;
   ++m.counters.launches;
   const std::shared_ptr<Kernel> kept = std::move(kernel);
-  m.add(*s, {name, [&m, device, grid, block, shared_bytes, kept] {
-               MachineTranslator translator(m, device);
+  Extents extents;
+  kept->translate(extents);
+  m.add(*s, {name, [&m, device, grid, block, shared_bytes, kept, known = extents.take()] {
+               MachineTranslator translator(m, device, known);
                kept->translate(translator);
                run_grid(grid, block, shared_bytes, *kept, m.eager ? nullptr : &m.random);
              }});
   return m.sticky;
+}
+
+void note_extent(const void* p, size_t before, size_t behind) {
+  const auto [at, fresh] = noted.try_emplace(p, Noted{{before, behind}, launches});
+  if (fresh) return;
+  Noted& known = at->second;
+  if (known.launch != launches) known = {{0, 0}, launches};  // of a launch before; here both count
+  known.extent = {std::max(known.extent.before, before), std::max(known.extent.behind, behind)};
 }
 
 void* dynamic_shared() { return Block::now->shared(); }

@@ -48,6 +48,7 @@ bool Machine::is_pinned(const void* p) const {
 }
 
 void Machine::add(Stream& stream, Task task) {
+  task.asked = host_;
   stream.tasks.push_back(std::move(task));
   if (eager) {
     while (step()) {
@@ -77,12 +78,24 @@ bool Machine::step() {
 void Machine::run(Stream& s) {
   Task task = std::move(s.tasks.front());
   s.tasks.pop_front();
+  s.clock.join(*task.asked);
+  if (task.after) s.clock.join(*task.after);
+  s.clock.advance(s.number);
+  if (task.marks) *task.marks = s.clock;
   if (!task.run || (sticky != cudaSuccess && !task.always)) return;
+  running = &s;
+  running_task = task.name;
   try {
     task.run();
   } catch (const Fault& f) {
     note(cudaErrorIllegalAddress, task.name + " on device " + std::to_string(s.device) + ": " + f.text);
   }
+}
+
+void Machine::host_waited_for(const Clock& clock) {
+  const auto now = std::make_shared<Clock>(*host_);
+  now->join(clock);
+  host_ = now;
 }
 
 void Machine::note(cudaError_t error, std::string text) {
@@ -109,6 +122,7 @@ void Machine::run_all(const char* who) {
         return true;
       },
       who);
+  for (const auto& [handle, s] : streams) host_waited_for(s->clock);
 }
 
 std::string Machine::blocked_text() const {

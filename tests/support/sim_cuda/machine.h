@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/sim_cuda/order.h"
 #include "tests/support/sim_cuda/sim.h"
 
 namespace sim_cuda {
@@ -39,8 +40,11 @@ class Memory {
 
   bool holds(const void* p) const;
   bool has(const void* p) const;  // in a living allocation
-  /// Throws Fault if the bytes are not in a living allocation; `what` begins its text.
-  void* seen(const void* p, size_t bytes, bool written, const std::string& what) const;
+  /// Throws Fault if the bytes are not in a living allocation (`what` begins its text), or if another
+  /// stream's task touches them and there is no order between the two.
+  void* seen(const void* p, size_t bytes, bool written, const std::string& what);
+  /// The same for what a kernel gets: of the bytes only those that are in the allocation count.
+  void* given(const void* p, const Extent& bytes, bool written, const std::string& what);
   void trim();
 
   size_t used = 0, reserved = 0, used_high = 0, reserved_high = 0, limit = 0;
@@ -50,12 +54,15 @@ class Memory {
     size_t bytes = 0, slot = 0;
     bool asked = true;    // for, by the program, and not given back
     bool living = false;  // as the streams see it
+    History history = {};
   };
   struct Free {
     size_t offset;
     cudaStream_t stream;
     bool trimmed = false;
   };
+  void touch(size_t offset, Block& block, size_t begin, size_t end, bool written);
+  std::pair<const size_t, Block>& block_at(const void* p, size_t bytes, const std::string& what);
   size_t offset_of(const void* p) const {
     return static_cast<size_t>(static_cast<const std::byte*>(p) - forbidden_);
   }
@@ -68,7 +75,8 @@ class Memory {
 };
 
 struct EventState {
-  uint64_t asked = 0, reached = 0;  // numbers of records
+  uint64_t asked = 0, reached = 0;        // numbers of records
+  std::shared_ptr<Clock> last = nullptr;  // what was before the last record, once that is reached
 };
 
 struct Task {
@@ -76,13 +84,17 @@ struct Task {
   std::function<void()> run;
   std::shared_ptr<EventState> waits = nullptr;  // with `version`
   uint64_t version = 0;
-  bool always = false;  // also after a fault: it keeps the books
+  bool always = false;                      // also after a fault: it keeps the books
+  std::shared_ptr<Clock> marks = nullptr;   // gets what is before it
+  Moment after = nullptr, asked = nullptr;  // what it is behind: an event's record, what the host waited for
 };
 
 struct Stream {
   int device = 0;
   std::deque<Task> tasks;
   uint64_t priority = 0;
+  size_t number = 0;
+  Clock clock;
 };
 
 class Machine {
@@ -102,11 +114,16 @@ class Machine {
   std::string fault;
   bool eager = true;
   std::mt19937_64 random;
+  size_t streams_made = 0;
+  const Stream* running = nullptr;  // whose task `running_task` is
+  std::string running_task;
 
   Stream* find(cudaStream_t s);
   Memory* memory_of(const void* p);
   bool is_pinned(const void* p) const;
   void add(Stream& stream, Task task);
+  /// What is enqueued from now on is behind all of it.
+  void host_waited_for(const Clock& clock);
   /// Keeps the first fault; every call then fails.
   void note(cudaError_t error, std::string text);
   /// Runs tasks until done(); false, and a fault, if nothing can go on.
@@ -117,6 +134,7 @@ class Machine {
 
  private:
   Machine();
+  Moment host_ = std::make_shared<Clock>();
   bool step();  // one task of a stream that is not blocked; false if there is none
   void run(Stream& s);
   std::string blocked_text() const;

@@ -83,6 +83,8 @@ void Memory::begin(void* data, size_t bytes) {
   Block& b = blocks_.at(offset);
   b.living = true;
   b.bytes = bytes;
+  b.history.clear();
+  touch(offset, b, offset, offset + bytes, true);
   set(writable_ + offset, kPoison, b.bytes);
   set(writable_ + offset + b.bytes, kGuard, b.slot - b.bytes);
 }
@@ -96,6 +98,14 @@ void Memory::end(void* data) {
     throw Fault{"something wrote behind an allocation of " + std::to_string(b.bytes) + " bytes on device " +
                 std::to_string(device_)};
   set(writable_ + offset, kPoison, b.bytes);
+  touch(offset, b, offset, offset + b.bytes, true);
+}
+
+void Memory::touch(size_t offset, Block& b, size_t begin, size_t end, bool written) {
+  const Machine& m = Machine::get();
+  const Stream& s = *m.running;
+  b.history.add({begin - offset, end - offset, written, s.number, s.clock.of(s.number), m.running_task},
+                s.clock, b.bytes);
 }
 
 bool Memory::holds(const void* p) const {
@@ -111,7 +121,8 @@ bool Memory::has(const void* p) const {
   return block.living && offset <= first + block.bytes;
 }
 
-void* Memory::seen(const void* p, size_t bytes, bool written, const std::string& what) const {
+std::pair<const size_t, Memory::Block>& Memory::block_at(const void* p, size_t bytes,
+                                                         const std::string& what) {
   const size_t offset = offset_of(p);
   auto found = blocks_.upper_bound(offset);
   if (found == blocks_.begin()) throw Fault{what + " memory that was never allocated"};
@@ -125,6 +136,21 @@ void* Memory::seen(const void* p, size_t bytes, bool written, const std::string&
   if (offset > end || bytes > end - offset)
     throw Fault{what + " " + std::to_string(bytes) + " bytes at " + std::to_string(offset - found->first) +
                 " of an allocation of " + std::to_string(b.bytes)};
+  return *found;
+}
+
+void* Memory::seen(const void* p, size_t bytes, bool written, const std::string& what) {
+  auto& [first, block] = block_at(p, bytes, what);
+  const size_t offset = offset_of(p);
+  touch(first, block, offset, offset + bytes, written);
+  return (written ? writable_ : readable_) + offset;
+}
+
+void* Memory::given(const void* p, const Extent& bytes, bool written, const std::string& what) {
+  auto& [first, block] = block_at(p, 0, what);
+  const size_t offset = offset_of(p);
+  touch(first, block, offset - std::min(bytes.before, offset - first),
+        offset + std::min(bytes.behind, first + block.bytes - offset), written);
   return (written ? writable_ : readable_) + offset;
 }
 

@@ -42,7 +42,9 @@ cudaError_t on_stream(cudaStream_t handle, F&& f) {
 
 bool finish(Machine& m, Stream& s, const char* who) {
   ++m.counters.synchronizations;
-  return m.run_until([&] { return s.tasks.empty(); }, who);
+  const bool done = m.run_until([&] { return s.tasks.empty(); }, who);
+  if (done) m.host_waited_for(s.clock);
+  return done;
 }
 
 template <class Handle>
@@ -75,7 +77,8 @@ cudaError_t enqueue_copy(Machine& m, Stream& s, void* to, const void* from, size
     return cudaSuccess;
   }
   m.add(s, {name, [&m, to, from, bytes] { copy_now(m, to, from, bytes); }});
-  if (to_host && !m.is_pinned(to)) m.run_until([&] { return s.tasks.empty(); }, name);
+  if (to_host && !m.is_pinned(to) && m.run_until([&] { return s.tasks.empty(); }, name))
+    m.host_waited_for(s.clock);
   return cudaSuccess;
 }
 
@@ -156,6 +159,8 @@ cudaError_t cudaDeviceSynchronize() {
           });
         },
         "cudaDeviceSynchronize");
+    for (const auto& [stream, s] : m.streams)
+      if (s->device == current_device) m.host_waited_for(s->clock);
     return cudaSuccess;
   });
 }
@@ -355,6 +360,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     *stream = new_handle<cudaStream_t>(m);
     auto made = std::make_unique<Stream>();
     made->device = current_device;
+    made->number = m.streams_made++;
     made->priority = m.eager ? 0 : m.random();
     m.streams[*stream] = std::move(made);
     return cudaSuccess;
@@ -363,7 +369,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return on_stream(handle, [&](Machine& m, Stream& s) {
-    m.run_until([&] { return s.tasks.empty(); }, "cudaStreamDestroy");
+    m.run_until([&] { return s.tasks.empty(); }, "cudaStreamDestroy");  // the host knows nothing by that
     m.streams.erase(handle);
     return cudaSuccess;
   });
@@ -379,7 +385,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return on_stream(handle, [&](Machine& m, Stream& s) {
     if (!s.tasks.empty()) m.run_some();
-    return s.tasks.empty() ? cudaSuccess : cudaErrorNotReady;
+    if (!s.tasks.empty()) return cudaErrorNotReady;
+    m.host_waited_for(s.clock);
+    return cudaSuccess;
   });
 }
 
@@ -402,8 +410,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
     const auto state = found->second;
     const uint64_t number = ++state->asked;
+    state->last = std::make_shared<sim_cuda::Clock>();
     m.add(s, {"cudaEventRecord", [state, number] { state->reached = std::max(state->reached, number); },
-              nullptr, 0, true});
+              nullptr, 0, true, state->last});
     return cudaSuccess;
   });
 }
@@ -412,7 +421,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   return on_stream(handle, [&](Machine& m, Stream& s) {
     const auto found = m.events.find(event);
     if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
-    m.add(s, {"cudaStreamWaitEvent", nullptr, found->second, found->second->asked});
+    m.add(s, {"cudaStreamWaitEvent", nullptr, found->second, found->second->asked, false, nullptr,
+              found->second->last});
     return cudaSuccess;
   });
 }
@@ -422,7 +432,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     const auto found = m.events.find(event);
     if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
     if (found->second->reached < found->second->asked) m.run_some();
-    return found->second->reached >= found->second->asked ? cudaSuccess : cudaErrorNotReady;
+    if (found->second->reached < found->second->asked) return cudaErrorNotReady;
+    if (found->second->last) m.host_waited_for(*found->second->last);
+    return cudaSuccess;
   });
 }
 
@@ -432,7 +444,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
     ++m.counters.synchronizations;
     const auto state = found->second;
-    m.run_until([&, until = state->asked] { return state->reached >= until; }, "cudaEventSynchronize");
+    const auto last = state->last;
+    if (m.run_until([&, until = state->asked] { return state->reached >= until; }, "cudaEventSynchronize") &&
+        last)
+      m.host_waited_for(*last);
     return cudaSuccess;
   });
 }

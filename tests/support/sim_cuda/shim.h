@@ -93,6 +93,10 @@ cudaError_t launch(const char* name, cudaStream_t stream, void (*kernel)(P...), 
                  std::make_unique<KernelOf<P...>>(kernel, arguments...));
 }
 
+/// The calling thread's next launch with this pointer touches no more than these bytes in front of and behind
+/// it. Of others all bytes up to the end of the allocation count.
+void note_extent(const void* p, size_t before, size_t behind);
+
 // ---- inside a kernel
 void* dynamic_shared();
 void block_barrier(const Place& at);

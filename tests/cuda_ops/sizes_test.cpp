@@ -1,0 +1,95 @@
+// Shapes at which kernels take several tiles, pieces or passes, which the samples of operators do not have.
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "autograd/engine.h"
+#include "core/cuda/install.h"
+#include "core/tensor/elements.h"
+#include "ops/ops.h"
+#include "tests/cuda/gpus.h"
+#include "tests/support/near.h"
+
+namespace troupe {
+namespace {
+
+using testing::difference, testing::needs_gpus;
+
+constexpr Device gpu0{kCuda, 0};
+
+Tensor drawn(const Shape& shape, uint64_t seed, DType dtype = float64) {
+  Generator g(seed);
+  return ops::randn(shape, g, dtype);
+}
+
+// f's result and the gradients of all inputs, on the device.
+template <class F>
+Tensors passes(const Tensors& inputs, Device device, F&& f) {
+  Tensors leaves;
+  for (const Tensor& t : inputs) leaves.push_back(t.data_on(device).set_requires_grad());
+  const Tensor y = f(leaves);
+  Tensors all = autograd::grad({ops::sum(ops::mul(y, y))}, leaves);
+  all.push_back(y.detach());
+  return all;
+}
+template <class F>
+void compare(const Tensors& inputs, F&& f) {
+  const Tensors got = passes(inputs, gpu0, f), wanted = passes(inputs, cpu, f);
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO("tensor " << i);
+    CHECK(difference(got[i].data_on(cpu), wanted[i], 1e-10, 1e-11) == "");
+  }
+}
+
+TEST_CASE("attention over several tiles of queries, keys and columns") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [queries, keys, width, value_width] :
+       {std::tuple(70, 150, 40, 20), {33, 65, 8, 130}, {130, 70, 130, 70}, {1, 200, 3, 5}})
+    for (const bool causal : {false, true}) {
+      INFO(queries << " queries, " << keys << " keys, causal " << causal);
+      compare({drawn({2, queries, width}, 1), drawn({2, keys, width}, 2), drawn({2, keys, value_width}, 3)},
+              [&](const Tensors& x) { return ops::scaled_dot_product_attention(x[0], x[1], x[2], causal); });
+    }
+}
+
+TEST_CASE("gradients of slices that come up many times, twice with the same bits") {
+  if (!needs_gpus(1)) return;
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 700; ++i) ids.push_back(i % 3 == 0 ? 4 : i % 7 == 0 ? 5 : i % 11);
+  const Tensor index = Tensor::of(ids);
+  const auto embed = [&](const Tensors& x) { return ops::embedding(index.data_on(x[0].device()), x[0]); };
+  compare({drawn({12, 5}, 1)}, embed);
+  const Tensors first = passes({drawn({12, 5}, 1, float32)}, gpu0, embed);
+  CHECK(bit_equal(first[0], passes({drawn({12, 5}, 1, float32)}, gpu0, embed)[0]));
+  compare({drawn({3, 12, 2}, 2)},
+          [&](const Tensors& x) { return ops::index_select(x[0], index.data_on(x[0].device()), 1); });
+}
+
+// Values with ties, both zeros, infinities and NaN.
+Tensor awkward(const Shape& shape, DType dtype) {
+  Tensor x = ops::round(ops::mul(drawn(shape, 1, float32), 20));
+  if (is_floating(dtype)) {
+    float* at = x.data<float>();
+    const float values[] = {-0.f, 0.f, NAN, -NAN, INFINITY, -INFINITY};
+    for (int64_t i = 0; i < x.numel(); i += 37) at[i] = values[i % 6];
+  }
+  return ops::to(x, dtype);
+}
+
+TEST_CASE("long lines are sorted as short ones: stably, with NaN as the largest") {
+  if (!needs_gpus(1)) return;
+  for (const DType t : {float64, float32, bfloat16, float16, int64, int32, uint8})
+    for (const int64_t dim : {0, 1})
+      for (const bool descending : {false, true}) {
+        INFO(name(t) << ", dim " << dim << ", descending " << descending);
+        const Tensor x = awkward(dim ? Shape{3, 1500} : Shape{1500, 3}, t);
+        const auto [values, places] = ops::sort(x.data_on(gpu0), dim, descending);
+        const auto [wanted, where] = ops::sort(x, dim, descending);
+        CHECK(bit_equal(places.data_on(cpu), where));
+        CHECK(difference(ops::to(values.data_on(cpu), float64), ops::to(wanted, float64), 0, 0) == "");
+      }
+  const Tensor x = awkward({2, 2000}, float32);
+  CHECK(bit_equal(ops::topk(x.data_on(gpu0), 7).indices.data_on(cpu), ops::topk(x, 7).indices));
+}
+
+}  // namespace
+}  // namespace troupe
