@@ -18,15 +18,15 @@ inline Tensor perceptron(const Tensors& w, const Tensor& x) {
   return h;
 }
 
-/// One trainer: pulls, computes on its rows of a batch, pushes.
+/// One trainer: pulls, computes on its rows of a batch and on its device, pushes.
 struct Trainer : Actor {
-  explicit Trainer(parallel::Served served) : client(std::move(served)) {}
+  Trainer(parallel::Served served, std::string on) : client(std::move(served)), device(on) {}
   /// Gradients of its own backward pass.
   Task<double> step(Tensor x, Tensor y) {
     const Future<Tensors> values = client.pull();
     Tensors w = co_await values;
-    for (Tensor& t : w) t = t.detach().set_requires_grad();
-    const Tensor loss = cross_entropy(perceptron(w, x), y);
+    for (Tensor& t : w) t = t.detach().to(device).set_requires_grad();
+    const Tensor loss = cross_entropy(perceptron(w, x.to(device)), y.to(device));
     autograd::backward(loss);
     Tensors gradients;
     for (const Tensor& t : w) gradients.push_back(t.grad());
@@ -38,8 +38,9 @@ struct Trainer : Actor {
   Task<double> recorded_step(Tensor x, Tensor y) {
     autograd::Context context;
     const Future<Tensors> values = client.pull();
-    const Tensors w = co_await values;
-    const Tensor loss = cross_entropy(perceptron(w, x), y);
+    Tensors w = co_await values;
+    for (Tensor& t : w) t = t.to(device);
+    const Tensor loss = cross_entropy(perceptron(w, x.to(device)), y.to(device));
     const Future<void> back = context.backward_async(loss);
     co_await back;
     const auto pushed = client.push_context(static_cast<double>(x.size(0)));
@@ -47,6 +48,7 @@ struct Trainer : Actor {
     co_return loss.item();
   }
   parallel::Client client;
+  Device device;
   static constexpr auto remote = methods<&Trainer::step, &Trainer::recorded_step>;
 };
 
@@ -57,10 +59,11 @@ inline Tensors initial_values(const Run& run, DType dtype) {
   return start;
 }
 
-/// Losses of the run, each batch cut over all trainers.
+/// Losses of the run, each batch cut over all trainers. `devices`: where these compute, in turn.
 inline std::vector<double> train_served(Cluster& cluster, const Run& run, int steps, int trainers,
                                         const std::vector<Place>& servers, const std::string& policy,
-                                        int64_t block_bytes, bool recorded, DType dtype = float32) {
+                                        int64_t block_bytes, bool recorded, DType dtype = float32,
+                                        const std::vector<std::string>& devices = {"cpu"}) {
   const auto served = parallel::serve(cluster.here(), servers, initial_values(run, dtype),
                                       {.optimizer = run.optimizer,
                                        .options = run.options,
@@ -70,7 +73,8 @@ inline std::vector<double> train_served(Cluster& cluster, const Run& run, int st
   std::vector<RRef<Trainer>> all;
   const auto workers = cluster.workers();
   for (int i = 0; i < trainers; ++i)
-    all.push_back(cluster.spawn<Trainer>(workers[static_cast<size_t>(i) % workers.size()], served));
+    all.push_back(cluster.spawn<Trainer>(workers[static_cast<size_t>(i) % workers.size()], served,
+                                         devices[static_cast<size_t>(i) % devices.size()]));
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     const auto [x, y] = batch(run, step);

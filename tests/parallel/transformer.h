@@ -23,7 +23,8 @@ struct PieceNet : nn::Layer {
     for (int64_t i = begin; i < end; ++i) blocks.emplace_back(64, 4);
   }
   Tensor forward(const Tensor& in) override {
-    Tensor x = first ? add(ops::embedding(in, tok), pos) : in;
+    const Tensor here = in.to(parameters().front().device());
+    Tensor x = first ? add(ops::embedding(here, tok), pos) : here;
     for (auto& block : blocks) x = block(x);
     return last ? head(norm(x)) : x;
   }
@@ -48,7 +49,7 @@ struct Piece : nn::ModuleActor<PieceNet> {
   Piece(int64_t begin, int64_t end, int64_t vocabulary) : ModuleActor(begin, end, vocabulary) {}
   Tensor forward(Tensor x) { return net(x); }
   Tensor loss(Tensor logits, Tensor y) {
-    return cross_entropy(reshape(logits, {-1, logits.size(2)}), reshape(y, {-1}));
+    return cross_entropy(reshape(logits, {-1, logits.size(2)}), reshape(y.to(logits.device()), {-1}));
   }
   static constexpr auto remote = methods<&Piece::forward, &Piece::loss>;
 };
