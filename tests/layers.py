@@ -20,7 +20,7 @@ VENDOR = [
     (r"(capnp|kj)/", [r"net/"]),
     (r"openssl/", [r"net/"]),
     (r"(oneapi/)?dnnl", [r"ops/cpu/"]),
-    (r"(cuda|cublas|cudnn|curand|cuda_)\w*[./]", [r"(.*/)?(sim_)?cuda/"]),
+    (r"(cuda|cublas|cudnn|curand|cuda_|cub)\w*[./]", [r"(.*/)?(sim_)?cuda/"]),
     (r"nccl", [r"collective/nccl/"]),
     (r"ucp/|ucs/", [r"net/ucx/"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
