@@ -7,6 +7,7 @@ namespace troupe::ops {
 
 void check_environment() {
   (void)num_threads();
+  (void)on_cpu::has_gemm_tiles();
   (void)on_cpu::has_gemm_amx();
 }
 

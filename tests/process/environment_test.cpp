@@ -232,6 +232,7 @@ TEST_CASE("half-set and impossible variables end a program with 2, naming them",
   refused({"TROUPE_WORKERS=many"}, 2, {"TROUPE_WORKERS is 'many'"});
   refused({"TROUPE_WORKERS=0"}, 2, {"TROUPE_WORKERS"});
   refused({"TROUPE_NUM_THREADS=many"}, 2, {"TROUPE_NUM_THREADS is \"many\""});
+  refused({"TROUPE_TILES=no"}, 2, {"TROUPE_TILES is \"no\", expected 0 or 1"});
   refused({"TROUPE_AMX=no"}, 2, {"TROUPE_AMX is \"no\", expected 0 or 1"});
 }
 

@@ -50,7 +50,11 @@ void row_sums(int64_t m, int64_t k, const Matrix<double>& a, double* sums);
 void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish);
 void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<double>& finish);
 
-/// Whether gemm_tiles() runs here: it needs AVX-512.
+/// Whether a variable of the environment (TROUPE_AMX, TROUPE_TILES) is 0; `invalid` unless it is 0, 1 or not
+/// set.
+bool is_switched_off(const char* variable);
+
+/// Whether gemm_tiles() runs here: it needs AVX-512, and TROUPE_TILES not 0.
 bool has_gemm_tiles();
 /// gemm() in tiles of its own. The bits of an element do not depend on m and n.
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,

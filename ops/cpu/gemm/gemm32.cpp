@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "ops/cpu/gemm/gemm.h"
@@ -47,6 +50,14 @@ bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>
 }
 
 }  // namespace
+
+bool is_switched_off(const char* variable) {
+  const char* text = std::getenv(variable);
+  const std::string_view value = text ? text : "1";
+  if (value != "0" && value != "1")
+    throw_invalid(std::string(variable) + " is \"" + std::string(value) + "\", expected 0 or 1");
+  return value == "0";
+}
 
 // Large products are cut along their longer side into an even number of pieces, the same whatever the number
 // of threads. Few: each packs, and reads from beyond the second-level cache, all of the other operand.

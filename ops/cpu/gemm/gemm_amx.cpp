@@ -11,26 +11,6 @@
 #include "ops/cpu/gemm/gemm_split.h"
 #include "ops/cpu/loops/simd.h"
 
-#include <cstdlib>
-#include <string>
-#include <string_view>
-
-#include "core/base/error.h"
-
-namespace troupe::ops::on_cpu {
-namespace {
-
-bool is_switched_off() {
-  const char* text = std::getenv("TROUPE_AMX");
-  const std::string_view value = text ? text : "1";
-  if (value != "0" && value != "1")
-    throw_invalid("TROUPE_AMX is \"" + std::string(value) + "\", expected 0 or 1");
-  return value == "0";
-}
-
-}  // namespace
-}  // namespace troupe::ops::on_cpu
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -205,7 +185,8 @@ struct Product {
 bool find_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
-  if (is_switched_off() || simd_level() != Simd::avx512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+  if (is_switched_off("TROUPE_AMX") || simd_level() != Simd::avx512 ||
+      !__get_cpuid_count(7, 0, &a, &b, &c, &d))
     return false;
   if ((d & (kBf16 | kTile)) != (kBf16 | kTile)) return false;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of Linux 5.16
@@ -238,7 +219,7 @@ void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Mat
 namespace troupe::ops::on_cpu {
 
 bool has_gemm_amx() {
-  (void)is_switched_off();  // what is wrong with the variable is said everywhere
+  (void)is_switched_off("TROUPE_AMX");  // what is wrong with the variable is said everywhere
   return false;
 }
 void gemm_amx(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
