@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark program with --quick and checks what it prints.
 
-    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|repl|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
+    check.py BIN_DIR rpc|latency|refs|model|ps|ops|operators|contexts|pipeline|repl|gpu|scale     exit code 1, with the reason, if a line is missing, unknown or malformed
 """
 import ast, json, math, os, subprocess, sys, tempfile
 import xml.etree.ElementTree as tree
@@ -55,6 +55,13 @@ EXPECTED = {
                  *(("pipeline_zero_bubble_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32)),
                  ("pipeline_single_step_us", US, {"blocks": 6, "width": 128, "batch": 256, "context": 64}),
                  *(("pipeline_large_step_us", US, {"stages": 2, "chunks": 1, "micro_batches": m}) for m in (4, 8, 32))],
+    "gpu": [("gpu_copy_gb_per_s", "GB/s", {"mib": 0}), ("gpu_add_gb_per_s", "GB/s", {"mib": 0}),
+            *((f"gpu_gemm_{kind}_tflops", "TFLOP/s", {"n": 64}) for kind in ("bf16", "tf32", "fp32")),
+            *((f"gpu_{name}_us", US, {"rows": 64, "width": 256}) for name in ("layer_norm", "softmax", "gelu", "layer_norm_both")),
+            *((f"gpu_{name}_both_us", US, {"rows": 32, "classes": 128}) for name in ("cross_entropy", "embedding")),
+            ("gpu_adamw_us", US, {"parameters": 118 * 8192}), ("gpu_tiny_op_us", US, {"ops": 3}),
+            *((f"gpu_{name}_us", US, {"length": 64, "head": 64, "batch": 1}) for name in ("attention", "attention_both")),
+            ("gpu_gpt2_step_ms", "ms", {"batch": 2, "context": 32})],
     "scale": [*(("scale_callers_us", US, {"callers": n}) for n in TO_64),
               *(("scale_in_flight_us", US, {"in_flight": n}) for n in (1, 10, 100, 1000, 5000)),
               *(line for n in (2, 4) for line in (
@@ -152,7 +159,8 @@ def main():
     bin_dir, what = sys.argv[1:]
     folder = tempfile.TemporaryDirectory(prefix="troupe-bench-")
     pictures = ["--pictures", os.path.join(folder.name, "pictures")] if what == "scale" else []
-    done = subprocess.run(command(bin_dir, what, "--quick", *pictures), stdout=subprocess.PIPE, text=True)
+    here = ["--device", "cpu"] if what == "gpu" else []
+    done = subprocess.run(command(bin_dir, what, "--quick", *pictures, *here), stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"check: bench_{what} failed with exit code {done.returncode}")
     printed, expected = done.stdout.splitlines(), EXPECTED[what]

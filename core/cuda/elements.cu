@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/cuda/launch.h"
+#include "core/cuda/pack.h"
 #include "core/memory/backend.h"
 #include "core/tensor/convert.h"
 
@@ -86,6 +87,21 @@ __global__ void copy_kernel(To* to, const From* from, Views<2> views) {
   to[at[0]] = convert<To>(from[at[1]]);
 }
 
+// The same for neighbours, as many at once as make 16 bytes.
+template <class To, class From>
+__global__ void convert_kernel(To* to, const From* from, int64_t n) {
+  constexpr int kEach = kPackOf<To, From>;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, packs = n / kEach;
+  const int64_t me = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64_t i = me; i < packs; i += step) {
+    const auto given = load_pack<kEach>(from + i * kEach);
+    Pack<To, kEach> made;
+    for (int l = 0; l < kEach; ++l) made.at[l] = convert<To>(given.at[l]);
+    store_pack(to + i * kEach, made);
+  }
+  for (int64_t i = packs * kEach + me; i < n; i += step) to[i] = convert<To>(from[i]);
+}
+
 template <class T>
 __global__ void fill_kernel(T* to, T value, Views<1> views) {
   const uint32_t i = number();
@@ -103,6 +119,21 @@ __device__ T sum_of(T a, T b) {
   } else {
     return static_cast<T>(a + b);
   }
+}
+
+// The same for neighbours. `out` may be one of the others.
+template <class T>
+__global__ void add_neighbours_kernel(T* out, const T* a, const T* b, int64_t n) {
+  constexpr int kEach = kPackOf<T>;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, packs = n / kEach;
+  const int64_t me = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64_t i = me; i < packs; i += step) {
+    auto x = load_pack<kEach>(a + i * kEach);
+    const auto y = load_pack<kEach>(b + i * kEach);
+    for (int l = 0; l < kEach; ++l) x.at[l] = sum_of(x.at[l], y.at[l]);
+    store_pack(out + i * kEach, x);
+  }
+  for (int64_t i = packs * kEach + me; i < n; i += step) out[i] = sum_of(a[i], b[i]);
 }
 
 template <class T>
@@ -157,9 +188,17 @@ void visit_size(size_t bytes, F&& f) {
 
 template <class To, class From>
 void copy_as(const Tensor& to, const Tensor& from) {
+  To* const target = elements<To>(to);
+  const From* const source = elements<const From>(from);
+  constexpr int kEach = kPackOf<To, From>;
+  if (to.is_contiguous() && from.is_contiguous() && can_pack<kEach>(target) && can_pack<kEach>(source)) {
+    const size_t packs = static_cast<size_t>(to.numel()) / kEach + kEach;
+    return launch("copy_elements", to.device(), convert_kernel<To, From>, blocks_for(packs, kBlock),
+                  dim3(kBlock), 0, target, source, to.numel());
+  }
   in_parts<2>(to.shape(), {&to.strides(), &from.strides()}, [&](const Views<2>& views, const auto& at) {
     launch("copy_elements", to.device(), copy_kernel<To, From>, blocks_for(views.count, kBlock), dim3(kBlock),
-           0, elements<To>(to) + at[0], elements<From>(from) + at[1], views);
+           0, target + at[0], source + at[1], views);
   });
 }
 
@@ -268,11 +307,19 @@ void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
                            launch("add_elements", out.device(), add_in_order_kernel<T>, dim3(1), dim3(1), 0,
                                   elements<T>(out) + at[0], elements<T>(second) + at[1], views);
                          });
+    T* const to = elements<T>(out);
+    const T *x = elements<const T>(first), *y = elements<const T>(second);
+    constexpr int kEach = kPackOf<T>;
+    if (out.is_contiguous() && first.is_contiguous() && second.is_contiguous() && can_pack<kEach>(to) &&
+        can_pack<kEach>(x) && can_pack<kEach>(y)) {
+      const size_t packs = static_cast<size_t>(out.numel()) / kEach + kEach;
+      return launch("add_elements", out.device(), add_neighbours_kernel<T>, blocks_for(packs, kBlock),
+                    dim3(kBlock), 0, to, x, y, out.numel());
+    }
     in_parts<3>(out.shape(), {&out.strides(), &first.strides(), &second.strides()},
                 [&](const Views<3>& views, const auto& at) {
                   launch("add_elements", out.device(), add_kernel<T>, blocks_for(views.count, kBlock),
-                         dim3(kBlock), 0, elements<T>(out) + at[0], elements<T>(first) + at[1],
-                         elements<T>(second) + at[2], views);
+                         dim3(kBlock), 0, to + at[0], x + at[1], y + at[2], views);
                 });
   });
 }

@@ -9,8 +9,9 @@
 #include <numbers>
 
 #include "core/cuda/launch.h"
+#include "core/cuda/pack.h"
 #include "core/tensor/convert.h"
-#include "ops/dispatch/geometry.h"
+#include "ops/cuda/places.cuh"
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::on_cuda {
@@ -30,61 +31,43 @@ __global__ void each_element(int64_t n, Body body) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) body(i);
 }
 
-/// body(i) for every i in [0, n), in any order.
+// body.pack(i) for kPack elements at once, body(i) for those at the end.
+template <class Body>
+__global__ void each_pack(int64_t n, Body body) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t me = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, packs = n / Body::kPack;
+  for (int64_t i = me; i < packs; i += step) body.pack(i * Body::kPack);
+  for (int64_t i = packs * Body::kPack + me; i < n; i += step) body(i);
+}
+
+/// body(i) for every i in [0, n), in any order; by packs if the body has them and can_pack() is true.
 template <class Body>
 void for_each(const char* name, Device device, int64_t n, const Body& body) {
   if (n <= 0) return;
-  const int64_t blocks = std::min(kMostBlocks, (n + kThreads - 1) / kThreads);
-  cuda::launch(name, device, each_element<Body>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, n,
-               body);
+  const auto run = [&](auto kernel, int64_t threads) {
+    const int64_t blocks = std::min(kMostBlocks, (threads + kThreads - 1) / kThreads);
+    cuda::launch(name, device, kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, n, body);
+  };
+  if constexpr (requires { Body::kPack; })
+    if (Body::kPack > 1 && n >= Body::kPack && body.can_pack())
+      return run(each_pack<Body>, n / Body::kPack + Body::kPack);
+  run(each_element<Body>, n);
 }
 
 using cuda::elements;
 
-/// Where element i of a shape is in N operands. Dimensions that lie together are merged.
-template <int N>
-struct Places {
-  int rank = 0;
-  bool dense = false;  ///< element i is at i in all of them
-  int64_t size[kMaxDims] = {}, step[kMaxDims][N] = {};
-
-  Places(const Shape& shape, const Shape (&strides)[N]) {
-    for (int d = 0; d < shape.rank(); ++d) {
-      if (shape[d] == 1) continue;
-      bool merges = rank > 0;
-      for (int k = 0; k < N && merges; ++k) merges = step[rank - 1][k] == strides[k][d] * shape[d];
-      if (merges)
-        size[rank - 1] *= shape[d];
-      else
-        size[rank++] = shape[d];
-      for (int k = 0; k < N; ++k) step[rank - 1][k] = strides[k][d];
-    }
-    dense = rank <= 1;
-    for (int k = 0; k < N && rank; ++k) dense &= step[0][k] == 1;
-    small_ = shape.numel() <= INT32_MAX;
-  }
-
-  __device__ void find(int64_t i, int64_t (&at)[N]) const {
-    for (int k = 0; k < N; ++k) at[k] = dense ? i : 0;
-    if (dense) return;
-    if (small_)
-      walk(static_cast<uint32_t>(i), at);
-    else
-      walk(i, at);
-  }
-
- private:
-  bool small_ = false;  // numbers of elements fit 32 bits, in which a division takes a fraction of the time
-
-  template <class I>
-  __device__ void walk(I i, int64_t (&at)[N]) const {
-    for (int d = rank - 1; d >= 0; --d) {
-      const I rest = i / static_cast<I>(size[d]), index = i - rest * static_cast<I>(size[d]);
-      for (int k = 0; k < N; ++k) at[k] += static_cast<int64_t>(index) * step[d][k];
-      i = rest;
-    }
-  }
-};
+// The pack of operand k at element i, whose places are flat.
+template <int n, int N, class T>
+__device__ cuda::Pack<T, n> pack_at(const Places<N>& places, int k, const T* p, int64_t i) {
+  if (places.step[0][k]) return cuda::load_pack<n>(p + i);
+  cuda::Pack<T, n> same;
+  for (int l = 0; l < n; ++l) same.at[l] = p[0];
+  return same;
+}
+template <int n, int N, class T>
+bool can_pack_at(const Places<N>& places, int k, const T* p) {
+  return !places.step[0][k] || cuda::can_pack<n>(p);
+}
 
 template <class R, class A, class F>
 struct Map1 {
@@ -100,6 +83,17 @@ struct Map1 {
     int64_t at[1];
     places.find(i, at);
     out[i] = f(a[at[0]]);
+  }
+
+  static constexpr int kPack = cuda::kPackOf<R, A>;
+  bool can_pack() const {
+    return places.flat && cuda::can_pack<kPack>(out) && can_pack_at<kPack>(places, 0, a);
+  }
+  __device__ void pack(int64_t i) const {
+    const auto x = pack_at<kPack>(places, 0, a, i);
+    cuda::Pack<R, kPack> results;
+    for (int l = 0; l < kPack; ++l) results.at[l] = f(x.at[l]);
+    cuda::store_pack(out + i, results);
   }
 };
 
@@ -119,6 +113,19 @@ struct Map2 {
     places.find(i, at);
     out[i] = f(a[at[0]], b[at[1]]);
   }
+
+  static constexpr int kPack = cuda::kPackOf<R, A, B>;
+  bool can_pack() const {
+    return places.flat && cuda::can_pack<kPack>(out) && can_pack_at<kPack>(places, 0, a) &&
+           can_pack_at<kPack>(places, 1, b);
+  }
+  __device__ void pack(int64_t i) const {
+    const auto x = pack_at<kPack>(places, 0, a, i);
+    const auto y = pack_at<kPack>(places, 1, b, i);
+    cuda::Pack<R, kPack> results;
+    for (int l = 0; l < kPack; ++l) results.at[l] = f(x.at[l], y.at[l]);
+    cuda::store_pack(out + i, results);
+  }
 };
 
 template <class R, class A, class B, class C, class F>
@@ -137,6 +144,20 @@ struct Map3 {
     int64_t at[3];
     places.find(i, at);
     out[i] = f(a[at[0]], b[at[1]], c[at[2]]);
+  }
+
+  static constexpr int kPack = cuda::kPackOf<R, A, B, C>;
+  bool can_pack() const {
+    return places.flat && cuda::can_pack<kPack>(out) && can_pack_at<kPack>(places, 0, a) &&
+           can_pack_at<kPack>(places, 1, b) && can_pack_at<kPack>(places, 2, c);
+  }
+  __device__ void pack(int64_t i) const {
+    const auto x = pack_at<kPack>(places, 0, a, i);
+    const auto y = pack_at<kPack>(places, 1, b, i);
+    const auto z = pack_at<kPack>(places, 2, c, i);
+    cuda::Pack<R, kPack> results;
+    for (int l = 0; l < kPack; ++l) results.at[l] = f(x.at[l], y.at[l], z.at[l]);
+    cuda::store_pack(out + i, results);
   }
 };
 

@@ -1,31 +1,10 @@
 // The updates of optim/: inputs are the gradients; results the parameters, then each slot of all of them.
 #include "core/tensor/elements.h"
+#include "ops/cuda/passes.cuh"
 #include "ops/cuda/reduce.cuh"
 
 namespace troupe::ops::on_cuda {
 namespace {
-
-// f(p, g, s...) for every element of a parameter, its gradient, scaled and rounded once, and N slots.
-template <class T, int N, class F>
-struct Pass {
-  T* p;
-  const T* g;
-  T *s0, *s1, *s2;
-  T scale;
-  F f;
-  template <class G>
-  void visit(G&& v) {
-    visit_pointers(v, p, g, s0, s1, s2);
-    if constexpr (requires { f.visit(v); }) f.visit(v);
-  }
-  __device__ void operator()(int64_t i) const {
-    const T grad = g[i] * scale;
-    if constexpr (N == 0) f(p[i], grad);
-    if constexpr (N == 1) f(p[i], grad, s0[i]);
-    if constexpr (N == 2) f(p[i], grad, s0[i], s1[i]);
-    if constexpr (N == 3) f(p[i], grad, s0[i], s1[i], s2[i]);
-  }
-};
 
 // One parameter among those of a call.
 struct Part {
@@ -35,6 +14,7 @@ struct Part {
   int64_t step;  // counts from 1
   const Tensors& all;
   size_t index, count;
+  Queue& queue;
 
   Tensor slot(size_t k) const { return all[(k + 1) * count + index]; }
   size_t slots() const { return all.size() / count - 1; }
@@ -43,9 +23,8 @@ struct Part {
   void each(const F& f) const {
     T* at[3] = {};
     for (int k = 0; k < N; ++k) at[k] = elements<T>(slot(static_cast<size_t>(k)));
-    for_each(call.name(), param.device(), param.numel(),
-             Pass<T, N, F>{elements<T>(param), elements<const T>(grad), at[0], at[1], at[2],
-                           static_cast<T>(scale), f});
+    queue.add(param.numel(), Pass<T, N, F>{elements<T>(param), elements<const T>(grad), at[0], at[1], at[2],
+                                           static_cast<T>(scale), f});
   }
 };
 
@@ -54,10 +33,13 @@ template <class F>
 void for_each_part(const Call& c, const Tensors& out, F&& f) {
   const double scale = c.attrs.number("scale");
   const auto& steps = c.attrs.ints("steps");
+  if (c.in.empty()) return;
+  Queue queue(c.name(), out[0].device());
   for (size_t i = 0; i < c.in.size(); ++i)
     visit_floating(out[i].dtype(), [&](auto zero) {
-      f(Part{c, out[i], c.in[i], scale, steps[i], out, i, c.in.size()}, zero);
+      f(Part{c, out[i], c.in[i], scale, steps[i], out, i, c.in.size(), queue}, zero);
     });
+  queue.run();
 }
 
 double power(double base, int64_t step) { return std::pow(base, static_cast<double>(step)); }

@@ -64,6 +64,32 @@ TEST_CASE("gradients of slices that come up many times, twice with the same bits
           [&](const Tensors& x) { return ops::index_select(x[0], index.data_on(x[0].device()), 1); });
 }
 
+// Of 16 bytes at once, of those at the end one by one, and of those that do not begin at a multiple of 16.
+TEST_CASE("elements at every place of a storage, beside numbers, of several dtypes") {
+  if (!needs_gpus(1)) return;
+  for (const int64_t n : {1, 3, 4, 7, 1000, 1025})
+    for (const int64_t from : {0, 1, 2, 4}) {
+      INFO(n << " elements from " << from);
+      for (const DType t : {float64, float32, int64}) {
+        const Tensor all = ops::to(ops::mul(drawn({n + 4}, 1), 10), t),
+                     x = ops::slice(all, 0, from, from + n);
+        const Tensor gx = ops::slice(all.data_on(gpu0), 0, from, from + n);
+        const Tensor y = ops::to(drawn({n}, 2), t), gy = y.data_on(gpu0);
+        CHECK(bit_equal(ops::mul(gx, gy).data_on(cpu), ops::mul(x, y)));
+        CHECK(bit_equal(ops::add(gx, 3).data_on(cpu), ops::add(x, 3)));
+        CHECK(bit_equal(ops::maximum(gx, gy).data_on(cpu), ops::maximum(x, y)));
+        CHECK(bit_equal(ops::lt(gx, gy).data_on(cpu), ops::lt(x, y)));
+        CHECK(bit_equal(ops::where(ops::lt(gx, gy), gx, gy).data_on(cpu), ops::where(ops::lt(x, y), x, y)));
+        for (const DType to : {float64, float32, bfloat16, float16, int32, uint8, boolean})
+          CHECK(bit_equal(ops::to(gx, to).data_on(cpu), ops::to(x, to)));
+        const Tensor sum = gx.clone_data(), wanted = x.clone_data();
+        add_elements(sum, sum, gy);
+        add_elements(wanted, wanted, y);
+        CHECK(bit_equal(sum.data_on(cpu), wanted));
+      }
+    }
+}
+
 // Values with ties, both zeros, infinities and NaN.
 Tensor awkward(const Shape& shape, DType dtype) {
   Tensor x = ops::round(ops::mul(drawn(shape, 1, float32), 20));

@@ -3,29 +3,15 @@
 #include <cublasLt.h>
 
 #include <cstring>
-#include <optional>
-#include <vector>
 
-#include "core/tensor/half.h"
+#include "tests/support/sim_cuda/cublas_product.h"
 #include "tests/support/sim_cuda/machine.h"
 
+using sim_cuda::Description, sim_cuda::Layout, sim_cuda::Product, sim_cuda::size_of, sim_cuda::check;
 using sim_cuda::Machine, sim_cuda::Fault;
 
 namespace {
 
-struct Description {
-  cublasComputeType_t compute{};
-  cudaDataType_t scale{};
-  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* vector = nullptr;
-};
-struct Layout {
-  cudaDataType_t type{};
-  uint64_t rows = 0, columns = 0;
-  int64_t ld = 0, step = 0;
-  int32_t batch = 1;
-};
 struct Wishes {
   uint64_t workspace = 0;
   uint32_t alignment[4] = {256, 256, 256, 256};
@@ -43,8 +29,6 @@ cublasStatus_t read(T& to, const void* from, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-size_t size_of(cudaDataType_t t) { return t == CUDA_R_64F ? 8 : t == CUDA_R_32F ? 4 : 2; }
-
 // What decides whether an algorithm may be used for a product; it lies in the algorithm.
 struct Problem {
   uint64_t m, n, k;
@@ -52,43 +36,6 @@ struct Problem {
   uint16_t epilogue, types, alignment[4];
 };
 static_assert(sizeof(Problem) <= sizeof(cublasLtMatmulAlgo_t));
-
-struct Product {
-  Description what;
-  Layout a, b, c, d;
-  uint64_t m, n, k;
-};
-
-// Sizes, types and epilogues that go together, by the tables of NVIDIA's documentation.
-cublasStatus_t check(const Description& what, const Layout& a, const Layout& b, const Layout& c,
-                     const Layout& d, Product& p) {
-  p = {what, a, b, c, d, d.rows, d.columns, what.a == CUBLAS_OP_N ? a.columns : a.rows};
-  const auto shaped = [](const Layout& l, bool flipped, uint64_t rows, uint64_t columns) {
-    return l.rows == (flipped ? columns : rows) && l.columns == (flipped ? rows : columns) && rows && columns;
-  };
-  if (!shaped(a, what.a != CUBLAS_OP_N, p.m, p.k) || !shaped(b, what.b != CUBLAS_OP_N, p.k, p.n) ||
-      !shaped(c, false, p.m, p.n))
-    return CUBLAS_STATUS_INVALID_VALUE;
-  for (const Layout* l : {&a, &b, &c, &d})
-    if (l->ld < static_cast<int64_t>(l->rows) || l->batch != d.batch || l->batch < 1)
-      return CUBLAS_STATUS_INVALID_VALUE;
-  if (a.type != b.type || c.type != d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool wide = a.type == CUDA_R_64F, plain = what.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
-  if (wide != (what.compute == CUBLAS_COMPUTE_64F) || wide != (d.type == CUDA_R_64F) ||
-      what.scale != (wide ? CUDA_R_64F : CUDA_R_32F))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (what.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (a.type != d.type && d.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (plain) return CUBLAS_STATUS_SUCCESS;
-  if (wide || d.batch != 1) {
-    if (wide || what.epilogue == CUBLASLT_EPILOGUE_BGRADB) return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
-  if (what.epilogue != CUBLASLT_EPILOGUE_BIAS && what.epilogue != CUBLASLT_EPILOGUE_BGRADB)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (!what.vector || reinterpret_cast<uintptr_t>(what.vector) % 16) return CUBLAS_STATUS_INVALID_VALUE;
-  return CUBLAS_STATUS_SUCCESS;
-}
 
 Problem problem_of(const Product& p) {
   return {p.m,
@@ -98,67 +45,6 @@ Problem problem_of(const Product& p) {
           static_cast<uint16_t>(p.what.epilogue),
           static_cast<uint16_t>(p.a.type << 8 | p.d.type),
           {}};
-}
-
-// ---- the product itself
-// Every element of a matrix as T, as it is read, column after column.
-template <class T>
-std::vector<T> column_major(const std::byte* p, cudaDataType_t type, const Layout& l, bool flipped) {
-  const uint64_t rows = flipped ? l.columns : l.rows, columns = flipped ? l.rows : l.columns;
-  std::vector<T> all(rows * columns);
-  for (uint64_t j = 0; j < columns; ++j)
-    for (uint64_t i = 0; i < rows; ++i) {
-      const std::byte* from =
-          p + (flipped ? j + i * static_cast<uint64_t>(l.ld) : i + j * static_cast<uint64_t>(l.ld)) *
-                  size_of(type);
-      uint16_t half;
-      if (size_of(type) == 2) std::memcpy(&half, from, 2);
-      T& to = all[i + j * rows];
-      if (type == CUDA_R_64F || type == CUDA_R_32F)
-        std::memcpy(&to, from, sizeof to);
-      else
-        to = static_cast<T>(type == CUDA_R_16BF ? troupe::bfloat16_to_float(half)
-                                                : troupe::float16_to_float(half));
-    }
-  return all;
-}
-template <class T>
-void store(std::byte* to, cudaDataType_t type, T value) {
-  const uint16_t half = type == CUDA_R_16BF  ? troupe::float_to_bfloat16(static_cast<float>(value))
-                        : type == CUDA_R_16F ? troupe::float_to_float16(static_cast<float>(value))
-                                             : uint16_t{0};
-  if (size_of(type) == 2)
-    std::memcpy(to, &half, 2);
-  else
-    std::memcpy(to, &value, sizeof value);
-}
-
-template <class T>
-void multiply(const Product& p, const std::byte* pa, const std::byte* pb, const std::byte* pc, std::byte* pd,
-              std::byte* vector, T alpha, T beta) {
-  const auto a = column_major<T>(pa, p.a.type, p.a, p.what.a != CUBLAS_OP_N);
-  const auto b = column_major<T>(pb, p.b.type, p.b, p.what.b != CUBLAS_OP_N);
-  const auto c = beta != 0 ? column_major<T>(pc, p.c.type, p.c, false) : std::vector<T>();
-  std::vector<T> bias;
-  if (p.what.epilogue == CUBLASLT_EPILOGUE_BIAS)
-    bias = column_major<T>(vector, p.d.type, {p.d.type, p.m, 1, static_cast<int64_t>(p.m)}, false);
-  std::vector<T> column(p.m);
-  for (uint64_t j = 0; j < p.n; ++j) {
-    std::fill(column.begin(), column.end(), T{0});
-    T sum = 0;
-    for (uint64_t l = 0; l < p.k; ++l) {
-      const T by = b[l + j * p.k];
-      sum += by;
-      for (uint64_t i = 0; i < p.m; ++i) column[i] += a[i + l * p.m] * by;
-    }
-    for (uint64_t i = 0; i < p.m; ++i) {
-      T value = alpha * column[i];
-      if (beta != 0) value += beta * c[i + j * p.m];
-      if (!bias.empty()) value += bias[i];
-      store(pd + (i + j * static_cast<uint64_t>(p.d.ld)) * size_of(p.d.type), p.d.type, value);
-    }
-    if (p.what.epilogue == CUBLASLT_EPILOGUE_BGRADB) store(vector + j * size_of(p.d.type), p.d.type, sum);
-  }
 }
 
 size_t extent(const Layout& l) {
@@ -310,12 +196,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, const
     for (int64_t i = 0; i < p.d.batch; ++i) {
       const auto step = [&](const Layout& l) { return i * l.step * static_cast<int64_t>(size_of(l.type)); };
       const std::byte* from = from_c ? from_c + step(p.c) : nullptr;
-      if (p.a.type == CUDA_R_64F)
-        multiply<double>(p, from_a + step(p.a), from_b + step(p.b), from, to + step(p.d), vector, factors[0],
-                         factors[1]);
-      else
-        multiply<float>(p, from_a + step(p.a), from_b + step(p.b), from, to + step(p.d), vector,
-                        static_cast<float>(factors[0]), static_cast<float>(factors[1]));
+      multiply(p, from_a + step(p.a), from_b + step(p.b), from, to + step(p.d), vector, factors[0],
+               factors[1]);
     }
   };
   m.add(*s, {"cublasLtMatmul", run});

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <unordered_map>
 #include <vector>
 
 #include "tests/support/sim_cuda/machine.h"
@@ -15,7 +14,6 @@ namespace sim_cuda {
 namespace {
 
 constexpr size_t kStack = 256 << 10;
-constexpr size_t kMostShared = 163 << 10;
 
 enum class State : uint8_t { unstarted, ready, at_barrier, in_warp, finished };
 
@@ -237,74 +235,6 @@ class Block {
 
 Block* Block::now = nullptr;
 
-// What the calling thread said of the pointers that it is going to launch with.
-struct Noted {
-  Extent extent;
-  uint64_t launch;  // the next one when it was said
-};
-thread_local std::unordered_map<const void*, Noted> noted;
-thread_local uint64_t launches = 0;
-constexpr size_t kMostNoted = 256;
-
-// The extents of a launch's pointers, in their order.
-class Extents final : public Translator {
- public:
-  std::vector<Extent> take() {
-    if (noted.size() > kMostNoted) noted.clear();
-    ++launches;
-    return std::move(found_);
-  }
-  void* pointer(const void* given, bool) override {
-    const auto at = noted.find(given);
-    found_.push_back(at == noted.end() ? Extent{} : at->second.extent);
-    return const_cast<void*>(given);
-  }
-  void object(void*, size_t) override {}
-
- private:
-  std::vector<Extent> found_;
-};
-
-// Arguments as kernels of one device see them.
-class MachineTranslator final : public Translator {
- public:
-  MachineTranslator(Machine& m, int device, const std::vector<Extent>& extents)
-      : machine_(m), device_(device), extents_(extents) {}
-
-  void* pointer(const void* given, bool written) override {
-    const Extent& extent = extents_.at(static_cast<size_t>(argument_++));
-    return given ? seen(given, extent, written) : nullptr;
-  }
-  void object(void* object, size_t bytes) override {
-    auto* at = static_cast<std::byte*>(object);
-    for (; bytes >= sizeof(void*); bytes -= sizeof(void*), at += sizeof(void*)) {
-      void* word;
-      std::memcpy(&word, at, sizeof word);
-      const Memory* memory = machine_.memory_of(word);
-      if (!memory || !memory->has(word)) continue;  // a number, or what was in a gap between two fields
-      word = seen(word, {0, 0}, true);              // of which bytes is not known
-      std::memcpy(at, &word, sizeof word);
-    }
-  }
-
- private:
-  void* seen(const void* given, const Extent& extent, bool written) {
-    const std::string what = "pointer number " + std::to_string(argument_) + " is to";
-    Memory* memory = machine_.memory_of(given);
-    if (!memory) {
-      if (machine_.is_pinned(given)) return const_cast<void*>(given);
-      throw Fault{what + " memory of the host"};
-    }
-    if (memory != machine_.memories[static_cast<size_t>(device_)].get())
-      throw Fault{what + " memory of another device"};
-    return memory->given(given, extent, written, what);
-  }
-
-  Machine& machine_;
-  int device_, argument_ = 0;
-  const std::vector<Extent>& extents_;
-};
-
 }  // namespace
 
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, Kernel& kernel, std::mt19937_64* random) {
@@ -319,39 +249,6 @@ void run_grid(dim3 grid, dim3 block, size_t shared_bytes, Kernel& kernel, std::m
         b.run();
       }
   Block::now = nullptr;
-}
-
-cudaError_t enqueue(const char* name, cudaStream_t handle, dim3 grid, dim3 block, size_t shared_bytes,
-                    std::unique_ptr<Kernel> kernel) {
-  Machine& m = Machine::get();
-  std::lock_guard lock(m.mutex);
-  if (m.sticky != cudaSuccess) return m.sticky;
-  Stream* s = m.find(handle);
-  int device = -1;
-  if (!s) return cudaErrorInvalidResourceHandle;
-  device = s->device;
-  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || block.z > 64 || grid.x == 0 || grid.x > 0x7fffffff || grid.y == 0 ||
-      grid.y > 65535 || grid.z == 0 || grid.z > 65535 || shared_bytes > kMostShared)
-    return cudaErrorInvalidConfiguration;
-  ++m.counters.launches;
-  const std::shared_ptr<Kernel> kept = std::move(kernel);
-  Extents extents;
-  kept->translate(extents);
-  m.add(*s, {name, [&m, device, grid, block, shared_bytes, kept, known = extents.take()] {
-               MachineTranslator translator(m, device, known);
-               kept->translate(translator);
-               run_grid(grid, block, shared_bytes, *kept, m.eager ? nullptr : &m.random);
-             }});
-  return m.sticky;
-}
-
-void note_extent(const void* p, size_t before, size_t behind) {
-  const auto [at, fresh] = noted.try_emplace(p, Noted{{before, behind}, launches});
-  if (fresh) return;
-  Noted& known = at->second;
-  if (known.launch != launches) known = {{0, 0}, launches};  // of a launch before; here both count
-  known.extent = {std::max(known.extent.before, before), std::max(known.extent.behind, behind)};
 }
 
 void* dynamic_shared() { return Block::now->shared(); }

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Everything that only a GPU can show, in one command: tests, training, compute-sanitizer, the benchmark beside PyTorch.
+
+    run.py BIN [--out DIR] [--parts contract,operators,...] [--scale X] [--quick] [--simulated]
+
+BIN is a folder with cuda_tests, cuda_ops_tests, digits, troupe and bench_gpu. Every part has a limit in seconds (times
+--scale) and stands for itself: one that fails or takes too long does not keep the others from running. DIR (gpu-results)
+gets results.json, a log of each part, and performance.md, the table for docs/performance.md. Exit code 0 if no part failed,
+1 if one did, 77 with a sentence if there is no GPU. Needs no network; PyTorch and compute-sanitizer are used where they are.
+
+--probe only says whether there is a GPU. --quick takes the benchmark's smallest sizes; --simulated tries the script with programs of a cuda-sim build.
+"""
+import argparse, ctypes, glob, importlib.util, json, os, shutil, signal, subprocess, sys, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.join(HERE, "..", "..", "bench")
+NO_GPU = 77
+
+
+def gpus():
+    """How many the driver has."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
+
+
+def environment():
+    """Adds the folders where PyTorch's packages have cuBLASLt, in case the loader knows no other."""
+    found = [os.path.dirname(f) for folder in sys.path for f in glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcublasLt.so.*"))]
+    paths = [os.environ.get("LD_LIBRARY_PATH", ""), *sorted(set(found))]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(p for p in paths if p)}
+
+
+class Run:
+    def __init__(self, args):
+        self.args, self.results, self.env = args, [], environment()
+        self.device = "cuda:0"
+        os.makedirs(args.out, exist_ok=True)
+
+    def program(self, name, *rest):
+        return [os.path.join(self.args.bin, name), *rest]
+
+    def command(self, name, command, limit):
+        """Runs it; (what it printed, what went wrong). Both streams go to NAME.log."""
+        log = os.path.join(self.args.out, name + ".log")
+        with open(log, "w") as to:
+            try:
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=to, text=True, env=self.env,
+                                           start_new_session=True)
+            except OSError as e:
+                return "", str(e)
+            try:
+                text, _ = process.communicate(timeout=limit * self.args.scale)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                text, _ = process.communicate()
+                to.write(text)
+                return text, f"took longer than {limit * self.args.scale:g} s"
+            to.write(text)
+        return text, f"exit code {process.returncode}, see {log}" if process.returncode else ""
+
+    def part(self, name, f):
+        if self.args.parts and name not in self.args.parts.split(","):
+            return
+        print(f"gpu: {name} ...", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        outcome = f()  # {"failed": why} or {"skipped": why}, or what it has to say
+        state = "failed" if outcome.get("failed") else "skipped" if outcome.get("skipped") else "passed"
+        self.results.append({"part": name, "state": state, "seconds": round(time.monotonic() - start, 1), **outcome})
+        print(f"gpu: {name} {state} {outcome.get(state, '')}", file=sys.stderr, flush=True)
+        self.write()
+
+    def write(self):
+        with open(os.path.join(self.args.out, "results.json"), "w") as to:
+            json.dump(self.results, to, indent=1)
+
+    # ---- the parts
+    def tests(self, name, *filters, limit):
+        text, wrong = self.command(name, self.program(name, *filters), limit)
+        return {"failed": wrong} if wrong else {"last_line": (text.strip().splitlines() or [""])[-1]}
+
+    def trained(self, name, device, processes):
+        digits = self.program("digits", "--device", device, "--epochs", "2", "--json", "--chart",
+                              os.path.join(self.args.out, "digits.svg"))
+        if processes > 1:
+            digits = self.program("troupe", "run", "-n", str(processes), *digits)
+        text, wrong = self.command(name, digits, 300)
+        lines = [line for line in text.splitlines() if line.startswith("{")]
+        return (None, wrong or "printed no result") if wrong or not lines else (json.loads(lines[-1]), "")
+
+    def trajectory(self, name, processes):
+        """The same training on the CPU and on the GPU. Sums are in another order, so the last digits differ."""
+        wanted, wrong = self.trained(name + "_cpu", "cpu", processes)
+        got, wrong_here = (None, "") if wrong else self.trained(name, self.device, processes)
+        if wrong or wrong_here:
+            return {"failed": wrong or wrong_here}
+        said = {"cpu": wanted, "gpu": got}
+        loss, accuracy = (abs(got[k] - wanted[k]) for k in ("final_loss", "test_accuracy"))
+        if loss > 0.02 + 0.05 * abs(wanted["final_loss"]) or accuracy > 0.005:
+            return {"failed": f"loss differs by {loss:g}, accuracy by {accuracy:g}", **said}
+        return said
+
+    def sanitizer(self, tool, filters):
+        found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+        if not found:
+            return {"skipped": "no compute-sanitizer here"}
+        _, wrong = self.command(tool, [found, "--tool", tool, "--error-exitcode", "9", *self.program("cuda_ops_tests", filters)], 300)
+        return {"failed": wrong} if wrong else {}
+
+    def bench(self):
+        flags = ["--quick"] if self.args.quick else []
+        ours, wrong = self.command("bench", self.program("bench_gpu", "--device", self.device, *flags), 500)
+        lines = {"ours": json_lines(ours)}
+        if wrong:
+            return {"failed": wrong, **lines}
+        if importlib.util.find_spec("torch"):
+            torch, wrong = self.command("torch", [sys.executable, os.path.join(BENCH, "torch_gpu.py"), *flags], 500)
+            lines["torch"] = json_lines(torch)
+        else:
+            lines["note"] = "no PyTorch here"
+        with open(os.path.join(self.args.out, "performance.md"), "w") as to:
+            to.write(table(lines["ours"], lines.get("torch", [])))
+        return {"failed": "PyTorch: " + wrong, **lines} if wrong else lines
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def table(ours, theirs):
+    """Rows of the same benchmark and sizes; the ratio is speed: above 1, ours is faster."""
+    def key(line):
+        return " ".join([line["bench"], *(f"{k}={v}" for k, v in line.items() if k not in ("system", "bench", "value", "unit"))])
+
+    peers = {key(line): line for line in theirs}
+    systems = [lines[0]["system"] if lines else "PyTorch" for lines in (ours, theirs)]
+    rows = [f"| | {systems[0]} | {systems[1]} | ratio |", "|---|---|---|---|"]
+    for line in ours:
+        peer, ratio = peers.get(key(line)), ""
+        if peer:
+            quotient = peer["value"] / line["value"] if line["unit"] in ("us", "ms") else line["value"] / peer["value"]
+            ratio = f"{quotient:.2f}"
+        rows.append(f"| {key(line)} ({line['unit']}) | {line['value']:g} | {peer['value'] if peer else 'not measured'} | {ratio} |")
+    return "\n".join(rows) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin")
+    parser.add_argument("--out", default="gpu-results")
+    parser.add_argument("--parts", default="")
+    parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--simulated", action="store_true")
+    parser.add_argument("--probe", action="store_true")
+    args = parser.parse_args()
+    if not args.simulated and gpus() == 0:
+        print("gpu: there is no GPU here that a driver knows, so nothing was run", file=sys.stderr)
+        return NO_GPU
+    if args.probe:
+        return 0
+    run = Run(args)
+    run.part("contract", lambda: run.tests("cuda_tests", limit=200))
+    run.part("operators", lambda: run.tests("cuda_ops_tests", limit=500))
+    run.part("trajectory", lambda: run.trajectory("trajectory", 1))
+    run.part("trajectory_over_calls", lambda: run.trajectory("trajectory_over_calls", 3))
+    run.part("memcheck", lambda: run.sanitizer("memcheck", "so it does in float32,products*,attention over*,gradients of slices*"))
+    run.part("racecheck", lambda: run.sanitizer("racecheck", "attention over*,gradients of slices*,long lines*"))
+    run.part("bench", run.bench)
+    return 1 if any(r["state"] == "failed" for r in run.results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
