@@ -34,10 +34,10 @@ void check_results(const Call& call, const Tensors& results) {
     std::string inputs;
     for (const Tensor& t : call.in) {
       const std::string there = find_anomaly(t, mode);
-      inputs += (inputs.empty() ? "" : ", ") + t.str() + (there.empty() ? "" : " with " + there);
+      inputs += (inputs.empty() ? "" : ", ") + t.summary() + (there.empty() ? "" : " with " + there);
     }
     const Frame& f = frame();
-    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", call.name(), i, results[i].str(), found,
+    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", call.name(), i, results[i].summary(), found,
                      inputs, f.actor && f.what ? "; in " + *f.what : ""));
   }
 }
@@ -50,8 +50,8 @@ Tensors checked_gradient(const Backward& b, const std::string& where) {
   const std::string recorded = where.empty() ? "recorded before the checks were on" : "recorded as " + where;
   const auto check = [&](const Tensor& t, const std::string& what) {
     if (const std::string found = find_anomaly(t, mode); !found.empty())
-      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", b.op.name, what, t.str(),
-                       found, inputs, recorded));
+      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", b.op.name, what,
+                       t.summary(), found, inputs, recorded));
   };
   for (size_t i = 0; i < b.grads.size(); ++i)
     if (b.grads[i].defined()) check(b.grads[i], fmt::format("the gradient that came for result {}", i));

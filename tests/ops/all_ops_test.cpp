@@ -20,7 +20,7 @@ Tensors leaves(const Tensors& inputs) {
   Tensors all;
   for (const Tensor& t : inputs) {
     all.push_back(t.detach());
-    if (is_floating(t.dtype())) all.back().set_requires_grad();
+    if (is_floating(t.dtype())) all.back().requires_grad_();
   }
   return all;
 }
@@ -235,7 +235,7 @@ TEST_CASE("a kernel that adds leaves the sum of what was there and what it gives
     const Tensor before = weights_for(alone[0], 3), sum = before.clone_data();
     const Tensors got = ops::apply_adding(op, s.inputs, sum, s.attrs);
     REQUIRE(got.size() == alone.size());
-    CHECK(got[0].same_as(sum));
+    CHECK(got[0].is_same(sum));
     CHECK(difference(sum, ops::add(before, alone[0]), 1e-13, 1e-13) == "");
     for (size_t i = 1; i < got.size(); ++i) CHECK(difference(got[i], alone[i], 0, 0) == "");
     CHECK_THROWS_WITH(ops::apply_adding(op, s.inputs, ops::to(sum, float32), s.attrs),

@@ -25,7 +25,7 @@ struct Trainer : Actor {
   Task<double> step(Tensor x, Tensor y) {
     const Future<Tensors> values = client.pull();
     Tensors w = co_await values;
-    for (Tensor& t : w) t = t.detach().set_requires_grad();
+    for (Tensor& t : w) t = t.detach().requires_grad_();
     const Tensor loss = cross_entropy(perceptron(w, x), y);
     autograd::backward(loss);
     Tensors gradients;
