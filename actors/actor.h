@@ -26,7 +26,7 @@ class Actor {
   /// What a distributed optimizer updates: the same tensors, in the same order, at every call. Unless
   /// overridden, the parameters of all modules that the constructor made and the actor still has, wherever it
   /// keeps them, in the order of their construction; then its own tensors that the constructor marked with
-  /// set_requires_grad().
+  /// requires_grad_().
   virtual Tensors parameters();
   /// What the constructor made. Null for an actor that no worker made.
   const std::shared_ptr<MadeParts>& made_parts() const { return made_; }

@@ -20,7 +20,7 @@ class GradientSum final : public Node {
 
 void check_same(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype() || a.device() != b.device())
-    throw_invalid("[backward] gradients of one tensor differ: " + a.str() + " and " + b.str());
+    throw_invalid("[backward] gradients of one tensor differ: " + a.summary() + " and " + b.summary());
 }
 
 bool recorded(const Tensor& a, const Tensor& b) {

@@ -149,7 +149,7 @@ class Recomputation final : public TensorStore {
 
   void saw_leaf(const Tensor& leaf) override {
     const bool known =
-        std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& l) { return l.first.same_as(leaf); });
+        std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& l) { return l.first.is_same(leaf); });
     if (known) return;
     leaves_.emplace_back(leaf, SavedTensor(leaf));
     if (outer_) outer_->saw_leaf(leaf);
@@ -166,7 +166,7 @@ class Recomputation final : public TensorStore {
       throw_invalid(
           fmt::format("[checkpoint] the function made {} where it had made {} {} before: it must compute the "
                       "same",
-                      t.str(), name(dtype), shape.str()));
+                      t.summary(), name(dtype), shape.str()));
   }
 
  private:
@@ -174,14 +174,14 @@ class Recomputation final : public TensorStore {
     Tensors inputs;
     for (const auto& [saved, has_history, leaf] : inputs_) {
       if (saved.changed())
-        throw_invalid(fmt::format("[checkpoint] input {} ({}) {}", inputs.size(), saved.get().str(),
+        throw_invalid(fmt::format("[checkpoint] input {} ({}) {}", inputs.size(), saved.get().summary(),
                                   saved.complaint()));
       inputs.push_back(leaf.defined() ? leaf : has_history ? saved.get().detach() : saved.get());
       if (has_history) inputs.back().set_grad_fn({make_ref<Before>(), 0});
     }
     for (const auto& [leaf, saved] : leaves_)
       if (saved.changed())
-        throw_invalid(fmt::format("[checkpoint] a parameter ({}) {}", leaf.str(), saved.complaint()));
+        throw_invalid(fmt::format("[checkpoint] a parameter ({}) {}", leaf.summary(), saved.complaint()));
     std::vector<ElementsOf> as_they_were;
     for (const auto& [leaf, saved] : leaves_)
       if (saved.get().storage().get() != leaf.storage().get()) as_they_were.emplace_back(leaf, saved.get());
@@ -202,7 +202,7 @@ class Recomputation final : public TensorStore {
         throw_invalid(
             fmt::format("[checkpoint] the tensor {} ({}) that the function saved for the backward pass "
                         "was changed in place by {} inside it",
-                        i, t.str(), t.storage()->last_writer()));
+                        i, t.summary(), t.storage()->last_writer()));
     tensors_ = std::move(collector->tensors);
     made_ = true;
   }

@@ -45,7 +45,7 @@ std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
     Edge edge = roots[i].gradient_edge();
     if (!edge)
       throw_invalid(
-          subject(part, i, roots.size()) + " (" + roots[i].str() +
+          subject(part, i, roots.size()) + " (" + roots[i].summary() +
           ") needs no gradient: nothing that it was computed from has requires_grad, or it was computed "
           "while grad mode was off. The result of a remote call has a history only if the call was made "
           "inside an autograd context");
@@ -178,7 +178,7 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   for (const Node* exit : exits)
     for (size_t i = 0; i < inputs.size(); ++i)
       if (pass.may_lead_back(exit, captures[i].edge.node.get()))
-        throw_invalid(subject("grad", i, inputs.size()) + " (" + inputs[i].str() +
+        throw_invalid(subject("grad", i, inputs.size()) + " (" + inputs[i].summary() +
                       ") may lie behind a call to another actor, where a local grad() cannot go: use the "
                       "grad() of the autograd::Context that the calls were made in, or detach() what they "
                       "gave");

@@ -64,7 +64,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
       if (next()[i] && in[i].version() != versions[i])
         throw_invalid(
             fmt::format("[{}] forward() wrote to argument {} ({}) in place, by {}: write to a clone()",
-                        type_.name, i, in[i].str(), in[i].storage()->last_writer()));
+                        type_.name, i, in[i].summary(), in[i].storage()->last_writer()));
     if (anomaly_mode() != Anomaly::off) ops::check_results(type_.name, in, made);
     num_inputs_ = static_cast<uint32_t>(made.size());
     find_without_gradient(made);
@@ -94,8 +94,8 @@ class FunctionStep final : public PartialNode, public SavesTensors {
           type_.name));
     for (size_t i = 0; i < saved_.size(); ++i)
       if (const SavedTensor& t = saved_[i].tensor; t.changed())
-        throw_invalid(fmt::format("[{}] tensor {} of save_for_backward ({}) {}", type_.name, i, t.get().str(),
-                                  t.complaint()));
+        throw_invalid(fmt::format("[{}] tensor {} of save_for_backward ({}) {}", type_.name, i,
+                                  t.get().summary(), t.complaint()));
   }
 
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
@@ -167,10 +167,10 @@ class FunctionStep final : public PartialNode, public SavesTensors {
     for (const Tensor& marked : ctx_->without_gradient_) {
       bool found = false;
       for (size_t i = 0; i < made.size(); ++i)
-        if (made[i].same_as(marked)) has_gradient_[i] = false, found = true;
+        if (made[i].is_same(marked)) has_gradient_[i] = false, found = true;
       if (!found)
         throw_invalid(fmt::format("[{}] mark_non_differentiable() got {}, which is no result of forward()",
-                                  type_.name, marked.str()));
+                                  type_.name, marked.summary()));
     }
     ctx_->without_gradient_.clear();
   }
@@ -195,7 +195,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
 
   void save(const Tensors& in, const Tensors& made, const Tensors& out) {
     const auto find = [](const Tensors& all, const Tensor& t) {
-      return std::find_if(all.begin(), all.end(), [&](const Tensor& o) { return o.same_as(t); }) -
+      return std::find_if(all.begin(), all.end(), [&](const Tensor& o) { return o.is_same(t); }) -
              all.begin();
     };
     for (const Tensor& t : std::exchange(ctx_->saving_, {})) {
@@ -254,7 +254,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
       if (!g.defined()) continue;
       if (!is_tensor_[i])
         throw_invalid(fmt::format("[{}] backward() gave a gradient ({}) for argument {}, which is no tensor",
-                                  type_.name, g.str(), i));
+                                  type_.name, g.summary(), i));
       if (!wanted[i]) {
         g = {};
         continue;
@@ -262,7 +262,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
       const auto& [spec, device, there] = inputs_[i];
       if (g.device() != device || !is_floating(g.dtype()) || !broadcasts_to(spec.shape, g.shape()))
         throw_invalid(fmt::format("[{}] backward() gave the gradient {} for argument {}, which is {} {}{}",
-                                  type_.name, g.str(), i, troupe::name(spec.dtype), spec.shape.str(),
+                                  type_.name, g.summary(), i, troupe::name(spec.dtype), spec.shape.str(),
                                   device == cpu ? "" : " on " + device.str()));
       g = ops::to(ops::sum_to(g, spec.shape), spec.dtype);
     }

@@ -54,7 +54,7 @@ Tensors leaves(const Tensors& inputs, std::vector<size_t>& checked) {
     Tensor leaf = Tensor::empty(inputs[i].shape(), float64);
     copy_elements(leaf, inputs[i]);
     if (!chosen || inputs[i].requires_grad()) {
-      leaf.set_requires_grad();
+      leaf.requires_grad_();
       checked.push_back(i);
     }
     out.push_back(std::move(leaf));
@@ -78,7 +78,7 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
     GradMode on(true);
     const Tensor result = function(at);
     if (!result.defined() || !result.requires_grad())
-      throw_invalid("[gradcheck] the result (" + result.str() +
+      throw_invalid("[gradcheck] the result (" + result.summary() +
                     ") has no history: it depends on no checked input");
     weight = weights(result.shape());
     Tensor seed = Tensor::empty(result.shape(), result.dtype(), result.device());
@@ -121,7 +121,7 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
     return report;
   }
   const Tensor& leaf = at[report.input];
-  report.text = fmt::format("input {} ({}) at {}: analytic {}, numeric {}", report.input, leaf.str(),
+  report.text = fmt::format("input {} ({}) at {}: analytic {}, numeric {}", report.input, leaf.summary(),
                             position(report.index, leaf.shape()), report.analytic, report.numeric);
   return report;
 }
@@ -136,7 +136,7 @@ GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, 
     for (size_t i : checked) wanted.push_back(at[i]);
     const Tensor result = function(at);
     if (!result.defined() || !result.requires_grad())
-      throw_invalid("[gradgradcheck] the result (" + result.str() +
+      throw_invalid("[gradgradcheck] the result (" + result.summary() +
                     ") has no history: it depends on no checked input");
     Tensor seed = Tensor::empty(result.shape(), result.dtype(), result.device());
     copy_elements(seed, weights(result.shape()));
@@ -152,7 +152,7 @@ GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, 
   Tensors marked = inputs;
   for (size_t i : checked) {
     marked[i] = inputs[i].detach();
-    marked[i].set_requires_grad();
+    marked[i].requires_grad_();
   }
   return gradcheck(gradients, marked, eps, tolerance);
 }

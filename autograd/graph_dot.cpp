@@ -34,7 +34,7 @@ std::string escaped(const std::string& text) {
 
 std::string name_of(const Tensor& t, const TensorNames& names) {
   for (const auto& [name, named] : names)
-    if (named.defined() && named.same_as(t)) return name;
+    if (named.defined() && named.is_same(t)) return name;
   return {};
 }
 
@@ -43,7 +43,7 @@ std::string label_of(const Node& node, const TensorNames& names) {
   if (node.end() == Node::End::leaf) {
     const Tensor leaf = static_cast<const Accumulate&>(node).leaf();
     const std::string name = name_of(leaf, names);
-    return name.empty() ? leaf.str() : name + "\n" + leaf.str();
+    return name.empty() ? leaf.summary() : name + "\n" + leaf.summary();
   }
   std::string label = node.name();
   for (const auto& [name, named] : names)
@@ -93,7 +93,8 @@ bool run_dot(const std::string& format, const std::string& from, const std::stri
 std::string graph_dot(const Tensor& root, const TensorNames& names, size_t max_nodes) {
   if (!root.defined()) throw_invalid("[graph_dot] the tensor is undefined");
   const Edge first = root.gradient_edge();
-  if (!first) throw_invalid("[graph_dot] the tensor (" + root.str() + ") needs no gradient: it has no graph");
+  if (!first)
+    throw_invalid("[graph_dot] the tensor (" + root.summary() + ") needs no gradient: it has no graph");
   std::unordered_map<const Node*, size_t> numbers{{first.node.get(), 0}};
   std::vector<Node*> nodes{first.node.get()};  // breadth first from the root
   std::string edges;
@@ -126,7 +127,7 @@ std::string graph_dot(const Tensor& root, const TensorNames& names, size_t max_n
   text += edges;
   text += fmt::format(
       "  result [label=\"{}\", fillcolor=\"#fff3c4\", color=\"#b89b2e\", style=\"filled,rounded\"];\n",
-      escaped((named.empty() ? "" : named + "\n") + root.str()));
+      escaped((named.empty() ? "" : named + "\n") + root.summary()));
   text += "  n0 -> result;\n";
   if (cut)
     text += fmt::format(

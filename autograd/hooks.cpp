@@ -27,7 +27,7 @@ HookHandle register_hook(const Tensor& tensor, HookHandle::Function hook) {
   if (!tensor.defined()) throw_invalid("[register_hook] the tensor is undefined");
   HookHandle handle;
   handle.edge_ = tensor.gradient_edge();
-  if (!handle.edge_) throw_invalid("[register_hook] the tensor (" + tensor.str() + ") needs no gradient");
+  if (!handle.edge_) throw_invalid("[register_hook] the tensor (" + tensor.summary() + ") needs no gradient");
   if (!hook) throw_invalid("[register_hook] the function is empty");
   auto shared = std::make_shared<HookHandle::Shared>(std::make_shared<HookHandle::Function>(std::move(hook)));
   handle.edge_.node->add_hook(handle.edge_.input, [shared](const Tensor& grad) -> Tensor {
@@ -35,8 +35,8 @@ HookHandle register_hook(const Tensor& tensor, HookHandle::Function hook) {
     if (!function) return {};
     Tensor replaced = (*function)(grad);
     if (replaced.defined() && (replaced.shape() != grad.shape() || replaced.dtype() != grad.dtype()))
-      throw_invalid("[register_hook] a hook got the gradient " + grad.str() + " and returned " +
-                    replaced.str());
+      throw_invalid("[register_hook] a hook got the gradient " + grad.summary() + " and returned " +
+                    replaced.summary());
     return replaced;
   });
   handle.hook_ = std::move(shared);

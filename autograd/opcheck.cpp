@@ -22,7 +22,7 @@ Tensors leaves(const Tensors& inputs) {
   Tensors all;
   for (const Tensor& t : inputs) {
     all.push_back(t.detach());
-    if (is_floating(t.dtype())) all.back().set_requires_grad();
+    if (is_floating(t.dtype())) all.back().requires_grad_();
   }
   return all;
 }
@@ -188,7 +188,7 @@ class OpCheck {
       return complain(fmt::format("{} results, but it says {}", out.size(), specs.size()));
     for (size_t i = 0; i < out.size(); ++i) {
       expect(specs[i] == ops::Spec{out[i].shape(), out[i].dtype()},
-             fmt::format("result {} is {}, but it says {} {}", i, out[i].str(), name(specs[i].dtype),
+             fmt::format("result {} is {}, but it says {} {}", i, out[i].summary(), name(specs[i].dtype),
                          specs[i].shape.str()));
       expect(out[i].is_contiguous(), fmt::format("result {} is not contiguous", i));
     }
@@ -251,7 +251,7 @@ class OpCheck {
     const Result a = run(leaves(small)), b = run(leaves(in_dtype(small, float64)));
     for (size_t i = 0; i < a.outputs.size(); ++i) {
       expect(casts() || !is_floating(b.outputs[i].dtype()) || a.outputs[i].dtype() == float32,
-             fmt::format("result {} is {}", i, a.outputs[i].str()));
+             fmt::format("result {} is {}", i, a.outputs[i].summary()));
       same("result", i, a.outputs[i], b.outputs[i], 1e-5, 2e-6);
     }
     for (size_t i = 0; i < a.grads.size(); ++i)
@@ -267,14 +267,14 @@ class OpCheck {
     for (size_t i = 0; i < a.outputs.size(); ++i) {
       const Tensor &got = a.outputs[i], &wanted = b.outputs[i];
       expect(casts() || got.dtype() == (wanted.dtype() == float32 ? dtype : wanted.dtype()),
-             fmt::format("result {} is {}", i, got.str()));
+             fmt::format("result {} is {}", i, got.summary()));
       const double near = is_floating(wanted.dtype()) ? rounding : 0;
       same("result", i, got, wanted, near, near * 1e-3);
     }
     // What a gradient rule reads of the result was rounded too.
     for (size_t i = 0; i < a.grads.size(); ++i) {
       expect(!a.grads[i].defined() || a.grads[i].dtype() == dtype,
-             fmt::format("the gradient of input {} is {}", i, a.grads[i].str()));
+             fmt::format("the gradient of input {} is {}", i, a.grads[i].summary()));
       same("the gradient of input", i, a.grads[i], b.grads[i], 4 * rounding, 8 * rounding);
     }
   }
@@ -286,7 +286,7 @@ class OpCheck {
     const Tensor before = weights_for(alone[0], 3), sum = before.clone_data();
     const Tensors got = ops::apply_adding(op_, sample_.inputs, sum, sample_.attrs);
     if (got.size() != alone.size()) return complain("another number of results");
-    expect(got[0].same_as(sum), "it gave another tensor than the sum");
+    expect(got[0].is_same(sum), "it gave another tensor than the sum");
     same("the sum", 0, sum, ops::add(before, alone[0]), 1e-13, 1e-13);
     for (size_t i = 1; i < got.size(); ++i) same("result", i, got[i], alone[i], 0, 0);
   }

@@ -109,7 +109,7 @@ inline Tensors sums_behind(const Node& node, Sink& sink) {
 // Lets go of those of the gradients `out` that were added to a sum on the way.
 inline void drop_added(const Tensors& sums, Tensors& out) {
   for (size_t i = 0; i < sums.size(); ++i)
-    if (sums[i].defined() && out.at(i).same_as(sums[i])) {
+    if (sums[i].defined() && out.at(i).is_same(sums[i])) {
       sums[i].bump_version("backward (accumulation of gradients)");
       out[i] = {};
     }
@@ -366,7 +366,8 @@ class Pass {
       const Tensor leaf = node.leaf();
       const Tensor& grad = grads[0];
       if (grad.shape() != leaf.shape() || grad.dtype() != leaf.dtype())
-        throw_invalid("[backward] the gradient of a leaf " + leaf.str() + " came out as " + grad.str() +
+        throw_invalid("[backward] the gradient of a leaf " + leaf.summary() + " came out as " +
+                      grad.summary() +
                       (grad.shape() == leaf.shape()
                            ? ": if its module was given another dtype since, run the forward pass again"
                            : ""));

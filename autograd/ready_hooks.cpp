@@ -90,10 +90,10 @@ WatchHandle watch(const char* what, const Tensors& leaves, std::function<void(si
     const Tensor& leaf = leaves[i];
     if (!leaf.defined()) throw_invalid(part + "tensor " + std::to_string(i) + " is undefined");
     if (!leaf.is_leaf() || !leaf.requires_grad())
-      throw_invalid(part + "tensor " + std::to_string(i) + " (" + leaf.str() +
+      throw_invalid(part + "tensor " + std::to_string(i) + " (" + leaf.summary() +
                     ") is no leaf that needs a gradient");
     for (size_t k = 0; k < i; ++k)
-      if (leaves[k].same_as(leaf))
+      if (leaves[k].is_same(leaf))
         throw_invalid(part + "tensors " + std::to_string(k) + " and " + std::to_string(i) + " are the same");
     handle.edges_.push_back(leaf.gradient_edge());
   }

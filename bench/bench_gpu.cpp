@@ -28,7 +28,7 @@ class Gpu {
       products(n);
     rows();
     optimizer();
-    Tensor tiny = drawn({8, 8}, float32).set_requires_grad();
+    Tensor tiny = drawn({8, 8}, float32).requires_grad_();
     bench_.emit("gpu_tiny_op_us", us([&] { autograd::backward(sum(tiny * tiny + tiny)); }, 100), "us",
                 {{"ops", 3}});
     attention();
@@ -84,23 +84,23 @@ class Gpu {
     {
       Tensor h = drawn({n, width}, float32), w = drawn({width}, float32), c = drawn({width}, float32);
       const Tensor g = drawn({n, width}, float32);
-      bench_.emit("gpu_layer_norm_us", us([&] { layer_norm(h, w, c); }), "us",
+      bench_.emit("gpu_layer_norm_us", us([&] { layer_norm(h, width, w, c); }), "us",
                   {{"rows", rows}, {"width", columns}});
       bench_.emit("gpu_softmax_us", us([&] { softmax(h, 1); }), "us", {{"rows", rows}, {"width", columns}});
       bench_.emit("gpu_gelu_us", us([&] { gelu(h); }), "us", {{"rows", rows}, {"width", columns}});
-      for (Tensor* t : {&h, &w, &c}) t->set_requires_grad();
-      both("gpu_layer_norm_both_us", {h, w, c}, g, [&] { return layer_norm(h, w, c); },
+      for (Tensor* t : {&h, &w, &c}) t->requires_grad_();
+      both("gpu_layer_norm_both_us", {h, w, c}, g, [&] { return layer_norm(h, width, w, c); },
            {{"rows", rows}, {"width", columns}});
     }
     const Tensor ids = labels(n / 2, classes, device_);
     const auto of_classes = {std::pair("rows", rows / 2), std::pair("classes", static_cast<double>(classes))};
     {
-      Tensor logits = drawn({n / 2, classes}, float32).set_requires_grad();
+      Tensor logits = drawn({n / 2, classes}, float32).requires_grad_();
       both(
           "gpu_cross_entropy_both_us", {logits}, Tensor::full({}, 1, float32, device_),
           [&] { return cross_entropy(logits, ids); }, of_classes);
     }
-    Tensor table = drawn({classes, 768}, float32).set_requires_grad();
+    Tensor table = drawn({classes, 768}, float32).requires_grad_();
     both(
         "gpu_embedding_both_us", {table}, drawn({n / 2, 768}, float32), [&] { return embedding(ids, table); },
         of_classes);
@@ -109,7 +109,7 @@ class Gpu {
   void optimizer() {
     std::vector<Tensor> parameters;
     const int64_t width = quick() ? 8 : 1024;
-    for (int i = 0; i < 118; ++i) parameters.push_back(drawn({1024, width}, float32).set_requires_grad());
+    for (int i = 0; i < 118; ++i) parameters.push_back(drawn({1024, width}, float32).requires_grad_());
     optim::AdamW adam(parameters, {.lr = 1e-3});
     Tensor all = Tensor::full({}, 0, float32, device_);
     for (const Tensor& p : parameters) all = all + sum(p);
@@ -127,9 +127,9 @@ class Gpu {
                     batch = quick() ? 1 : std::max<int64_t>(1, 16384 / length);
       Tensors qkv;
       for (int i = 0; i < 3; ++i)
-        qkv.push_back(drawn({batch, heads, length, width}, float32).set_requires_grad());
+        qkv.push_back(drawn({batch, heads, length, width}, float32).requires_grad_());
       const Tensor g = drawn({batch, heads, length, width}, float32);
-      const auto f = [&] { return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], true); };
+      const auto f = [&] { return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, true); };
       const auto sizes = {std::pair("length", static_cast<double>(length)),
                           std::pair("head", static_cast<double>(width)),
                           std::pair("batch", static_cast<double>(batch))};

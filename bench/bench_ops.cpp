@@ -53,7 +53,7 @@ void run(const bench::Bench& bench) {
   bench.emit("add_limit_us", add_limit(bench, a, b), "us", {{"elements", kElements}});
 
   Tensor tiny = randn({8, 8}, generator);
-  tiny.set_requires_grad();
+  tiny.requires_grad_();
   bench.emit("tiny_op_fwd_bwd_us",
              bench.median_us([&] { autograd::backward((tiny * tiny + tiny).sum()); }, 2000), "us",
              {{"ops", 3}});

@@ -62,7 +62,7 @@ void calls(const bench::Bench& bench, Cluster& cluster, const std::string& where
 void backward(const bench::Bench& bench, Cluster& cluster, const RRef<Peer>& peer) {
   Generator generator(1);
   Tensor a = randn({32, 32}, generator), b = randn({32, 32}, generator);
-  a.set_requires_grad(), b.set_requires_grad();
+  a.requires_grad_(), b.requires_grad_();
   for (int hops : {1, 5, 20}) {
     auto step = [&] {
       autograd::Context context(cluster);

@@ -27,7 +27,8 @@ Parameter with(std::string name, T standard) {
 Dataset paired(const char* set, Tensor x, Tensor y) {
   if (x.dim() == 0 || y.dim() == 0 || x.size(0) != y.size(0))
     throw_invalid(std::string("[data] ") + set +
-                  ": the two files must have as many rows as each other, got " + x.str() + " and " + y.str());
+                  ": the two files must have as many rows as each other, got " + x.summary() + " and " +
+                  y.summary());
   return {std::move(x), std::move(y)};
 }
 

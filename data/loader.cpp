@@ -45,8 +45,9 @@ Batch Epoch::batch(int64_t index) const {
 Loader::Loader(Dataset set, LoaderOptions options) : set_(std::move(set)), options_(options) {
   const auto& [x, y] = set_;
   if (!x.defined() || !y.defined() || x.dim() == 0 || y.dim() == 0 || x.size(0) != y.size(0))
-    throw_invalid("[loader] x and y need as many rows as each other, got " + x.str() + " and " + y.str());
-  if (size() == 0) throw_invalid("[loader] the set is empty: x is " + x.str());
+    throw_invalid("[loader] x and y need as many rows as each other, got " + x.summary() + " and " +
+                  y.summary());
+  if (size() == 0) throw_invalid("[loader] the set is empty: x is " + x.summary());
   if (options_.batch_size < 1)
     throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) + ", expected at least 1");
   check_rank(options_.rank, options_.ranks);

@@ -16,7 +16,8 @@ const Tensor& checked(const std::vector<Tensor>& sequences, int64_t row) {
                   std::to_string(sequences.size()) + " sequences");
   const Tensor& t = sequences[static_cast<size_t>(row)];
   if (!t.defined() || t.dim() == 0)
-    throw_invalid("[pad] sequence " + std::to_string(row) + " is " + t.str() + ", expected [length, ...]");
+    throw_invalid("[pad] sequence " + std::to_string(row) + " is " + t.summary() +
+                  ", expected [length, ...]");
   return t;
 }
 
@@ -43,8 +44,8 @@ Padded pad_rows(const std::vector<Tensor>& sequences, const Order& rows, const P
   for (const int64_t row : rows) {
     const Tensor& t = checked(sequences, row);
     if (!same_kind(first, t))
-      throw_invalid("[pad] sequence " + std::to_string(row) + " is " + t.str() + ", expected it to be like " +
-                    first.str() + " but for its length");
+      throw_invalid("[pad] sequence " + std::to_string(row) + " is " + t.summary() +
+                    ", expected it to be like " + first.summary() + " but for its length");
     longest = std::max(longest, t.size(0));
     if (options.longest > 0 && t.size(0) > options.longest && !options.cut)
       throw_invalid("[pad] sequence " + std::to_string(row) + " has the length " + std::to_string(t.size(0)) +

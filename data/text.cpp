@@ -50,7 +50,7 @@ void append(std::string& out, char32_t c) {
 
 void check_ids(const Tensor& ids, int64_t context) {
   if (!ids.defined() || ids.dtype() != int64 || ids.dim() != 1)
-    throw_invalid("[windows] ids are " + ids.str() + ", expected int64 [n]");
+    throw_invalid("[windows] ids are " + ids.summary() + ", expected int64 [n]");
   if (context < 1) throw_invalid("[windows] context " + std::to_string(context) + ", expected at least 1");
   if (ids.numel() <= context)
     throw_invalid("[windows] " + std::to_string(ids.numel()) + " ids, expected at least " +
@@ -115,7 +115,7 @@ Tensor Vocabulary::encode(std::string_view text, const std::string& where) const
 
 std::string Vocabulary::decode(const Tensor& ids) const {
   if (!ids.defined() || ids.dtype() != int64)
-    throw_invalid("[text] cannot decode " + ids.str() + ", expected int64 numbers");
+    throw_invalid("[text] cannot decode " + ids.summary() + ", expected int64 numbers");
   const Tensor rows = ids.contiguous_data();
   std::string out;
   for (int64_t i = 0, n = rows.numel(); i < n; ++i) {

@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     tools::Progress bar({.total = steps});
     for (int64_t step = 1; step <= steps; ++step) {
       autograd::Context context(cluster);
-      const Tensor x = column(places).set_requires_grad();
+      const Tensor x = column(places).requires_grad_();
       const auto derivative = [&](const Tensor& of) {
         return context.grad({of.sum()}, {x}, {}, {.create_graph = true})[0];
       };

@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
       if (step % 25 != 0 && step != steps) continue;
       Tensors parts;
       for (const Value& part : towers[0].forward(Value(test))) parts.push_back(*part.get_if<Tensor>());
-      odds = concat(parts, 0);
+      odds = cat(parts, 0);
       training.measure(area_under_curve(odds, test_clicked));
     }
     const double reached = binary_cross_entropy_with_logits(odds, test_clicked).item();

@@ -20,7 +20,7 @@ int64_t checked_heads(const char* layer, int64_t width, int64_t heads) {
 
 void require(const char* layer, const char* what, const Tensor& x, int64_t width) {
   if (x.defined() && x.dim() == 3 && x.size(2) == width) return;
-  throw_invalid(fmt::format("[{}] {} is {}, expected [batch, time, {}]", layer, what, x.str(), width));
+  throw_invalid(fmt::format("[{}] {} is {}, expected [batch, time, {}]", layer, what, x.summary(), width));
 }
 
 }  // namespace
@@ -29,8 +29,8 @@ MultiheadAttention::MultiheadAttention(int64_t width, int64_t heads, const Optio
     : out_proj(width, width, o.bias, o.dtype),
       heads_(checked_heads("multihead_attention", width, heads)),
       causal_(o.causal) {
-  in_proj_weight = Tensor::empty({3 * width, width}, o.dtype).set_requires_grad();
-  if (o.bias) in_proj_bias = Tensor::empty({3 * width}, o.dtype).set_requires_grad();
+  in_proj_weight = Tensor::empty({3 * width, width}, o.dtype).requires_grad_();
+  if (o.bias) in_proj_bias = Tensor::empty({3 * width}, o.dtype).requires_grad_();
   Generator start = next_generator();
   reset(start);
 }
@@ -52,7 +52,7 @@ Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, co
     return ops::transpose(ops::reshape(y, {x.size(0), x.size(1), heads_, width / heads_}), 1, 2);
   };
   const Tensor q = project("the query", query), k = project("the key", key), v = project("the value", value);
-  const Tensor mixed = ops::transpose(ops::scaled_dot_product_attention(q, k, v, causal_), 1, 2);
+  const Tensor mixed = ops::transpose(ops::scaled_dot_product_attention(q, k, v, {}, 0, causal_), 1, 2);
   return seen(out_proj(ops::reshape(mixed, {query.size(0), query.size(1), width})));
 }
 
@@ -61,9 +61,9 @@ void MultiheadAttention::members(Members& m) {
 }
 
 void MultiheadAttention::reset(Generator& generator) {
-  xavier_uniform_(in_proj_weight, generator);
+  init::xavier_uniform_(in_proj_weight, generator);
   out_proj.reset(generator);
-  if (in_proj_bias.defined()) zeros_(in_proj_bias), zeros_(out_proj.bias);
+  if (in_proj_bias.defined()) init::zeros_(in_proj_bias), init::zeros_(out_proj.bias);
 }
 
 std::string MultiheadAttention::str() const {

@@ -19,8 +19,8 @@ Conv2d::Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& o) : op
   if (o.groups < 1 || in % o.groups != 0 || out % o.groups != 0)
     throw_invalid(
         fmt::format("[conv2d] {} groups do not divide {} inputs and {} outputs", o.groups, in, out));
-  weight = Tensor::empty({out, in / o.groups, kernel[0], kernel[1]}, o.dtype).set_requires_grad();
-  if (o.bias) bias = Tensor::empty({out}, o.dtype).set_requires_grad();
+  weight = Tensor::empty({out, in / o.groups, kernel[0], kernel[1]}, o.dtype).requires_grad_();
+  if (o.bias) bias = Tensor::empty({out}, o.dtype).requires_grad_();
   Generator start = next_generator();
   reset(start);
 }
@@ -31,8 +31,8 @@ Tensor Conv2d::forward(const Tensor& x) {
 
 void Conv2d::reset(Generator& generator) {
   const double bound = 1 / std::sqrt(static_cast<double>(weight.numel() / weight.size(0)));
-  uniform_(weight, -bound, bound, generator);
-  if (bias.defined()) uniform_(bias, -bound, bound, generator);
+  init::uniform_(weight, -bound, bound, generator);
+  if (bias.defined()) init::uniform_(bias, -bound, bound, generator);
 }
 
 std::string Conv2d::str() const {
@@ -44,7 +44,7 @@ Tensor MaxPool2d::forward(const Tensor& x) { return ops::max_pool2d(x, kernel_, 
 Tensor AvgPool2d::forward(const Tensor& x) { return ops::avg_pool2d(x, kernel_, stride_, padding_); }
 
 Tensor Flatten::forward(const Tensor& x) {
-  if (!x.defined() || x.dim() < 1) throw_invalid("[flatten] got " + x.str() + ", expected [N, ..]");
+  if (!x.defined() || x.dim() < 1) throw_invalid("[flatten] got " + x.summary() + ", expected [N, ..]");
   int64_t rest = 1;
   for (int d = 1; d < x.dim(); ++d) rest *= x.shape()[d];
   return ops::reshape(x, {x.size(0), rest});

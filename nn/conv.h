@@ -21,8 +21,6 @@ class Conv2d final : public Layer {
   using Options = Conv2dOptions;
   /// Initial values as Linear's. `invalid` if a size is below 1 or groups do not divide in and out.
   Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& options = {});
-  Conv2d(int64_t in, int64_t out, int64_t kernel, const Options& options = {})
-      : Conv2d(in, out, ops::Pair{kernel, kernel}, options) {}
 
   Tensor forward(const Tensor& x) override;
   void members(Members& m) override { m("weight", weight), m("bias", bias); }
@@ -42,7 +40,6 @@ class MaxPool2d final : public Layer {
  public:
   explicit MaxPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
       : kernel_(kernel), padding_(padding), stride_(stride) {}
-  explicit MaxPool2d(int64_t kernel) : MaxPool2d(ops::Pair{kernel, kernel}) {}
   Tensor forward(const Tensor& x) override;
 
  private:
@@ -53,7 +50,6 @@ class AvgPool2d final : public Layer {
  public:
   explicit AvgPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
       : kernel_(kernel), padding_(padding), stride_(stride) {}
-  explicit AvgPool2d(int64_t kernel) : AvgPool2d(ops::Pair{kernel, kernel}) {}
   Tensor forward(const Tensor& x) override;
 
  private:

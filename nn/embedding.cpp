@@ -15,8 +15,8 @@ Tensor table(const char* layer, int64_t count, int64_t width, DType dtype) {
   if (count < 1 || width < 1)
     throw_invalid(fmt::format("[{}] sizes must be at least 1, got {} x {}", layer, count, width));
   const Tensor t = Tensor::empty({count, width}, dtype);
-  normal_(t);
-  return Tensor(t).set_requires_grad();
+  init::normal_(t);
+  return Tensor(t).requires_grad_();
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ Embedding::Embedding(int64_t count, int64_t width, DType dtype)
 
 Tensor Embedding::forward(const Tensor& ids) { return ops::embedding(ids, weight); }
 
-void Embedding::reset(Generator& generator) { normal_(weight, 0, 1, generator); }
+void Embedding::reset(Generator& generator) { init::normal_(weight, 0, 1, generator); }
 
 std::string Embedding::str() const {
   return fmt::format("Embedding({}, {})", weight.size(0), weight.size(1));
@@ -40,18 +40,16 @@ EmbeddingBag::EmbeddingBag(int64_t count, int64_t width, std::string mode, DType
 
 Tensor EmbeddingBag::forward(const Tensor& ids) {
   if (!ids.defined() || ids.dim() != 2)
-    throw_invalid(
-        fmt::format("[embedding_bag] got {}, expected ids [bags, n], or ids [n] with offsets", ids.str()));
-  const Tensor offsets = Tensor::empty({ids.size(0)}, int64);
-  for (int64_t i = 0; i < ids.size(0); ++i) offsets.data<int64_t>()[i] = i * ids.size(1);
-  return ops::embedding_bag(ops::reshape(ids, {ids.numel()}), weight, offsets.data_on(ids.device()), mode_);
+    throw_invalid(fmt::format("[embedding_bag] got {}, expected ids [bags, n], or ids [n] with offsets",
+                              ids.summary()));
+  return ops::embedding_bag(ids, weight, {}, mode_);
 }
 
 Tensor EmbeddingBag::operator()(const Tensor& ids, const Tensor& offsets) {
   return seen(ops::embedding_bag(ids, weight, offsets, mode_));
 }
 
-void EmbeddingBag::reset(Generator& generator) { normal_(weight, 0, 1, generator); }
+void EmbeddingBag::reset(Generator& generator) { init::normal_(weight, 0, 1, generator); }
 
 std::string EmbeddingBag::str() const {
   return fmt::format("EmbeddingBag({}, {}, {})", weight.size(0), weight.size(1), mode_);

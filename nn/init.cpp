@@ -8,14 +8,14 @@
 #include "core/base/error.h"
 #include "core/graph/node.h"
 
-namespace troupe::nn {
+namespace troupe::nn::init {
 namespace {
 
 // t[i] = f(i), in row-major order and whatever strides.
 template <class F>
 void fill(const char* name, const Tensor& t, F&& f) {
   if (!t.defined() || !is_floating(t.dtype()))
-    throw_invalid("[" + std::string(name) + "] needs a floating tensor, got " + t.str());
+    throw_invalid("[" + std::string(name) + "] needs a floating tensor, got " + t.summary());
   const Tensor values = Tensor::empty(t.shape(), t.dtype());
   visit_dtype(t.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -34,7 +34,7 @@ struct Fan {
 Fan fan(const char* name, const Tensor& t) {
   if (!t.defined() || t.dim() < 2)
     throw_invalid("[" + std::string(name) + "] needs a tensor [out, in, ...] of at least 2 dimensions, got " +
-                  t.str());
+                  t.summary());
   double kernel = 1;
   for (int d = 2; d < t.dim(); ++d) kernel *= static_cast<double>(t.shape()[d]);
   return {static_cast<double>(t.shape()[1]) * kernel, static_cast<double>(t.shape()[0]) * kernel};
@@ -175,4 +175,4 @@ void orthogonal_(const Tensor& t, double gain) {
   orthogonal_(t, drawn, gain);
 }
 
-}  // namespace troupe::nn
+}  // namespace troupe::nn::init

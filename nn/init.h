@@ -5,7 +5,7 @@
 #include "core/base/seed_stream.h"
 #include "core/tensor/tensor.h"
 
-namespace troupe::nn {
+namespace troupe::nn::init {
 
 /// Uniform in [low, high). Elements are drawn in row-major order; so in the others. Without a generator, from
 /// next_generator() (core/base/seed_stream.h), and with PyTorch's defaults; so in the others.
@@ -43,4 +43,4 @@ void xavier_normal_(const Tensor& t, double gain = 1);
 void kaiming_normal_(const Tensor& t, double slope = 0);
 void orthogonal_(const Tensor& t, double gain = 1);
 
-}  // namespace troupe::nn
+}  // namespace troupe::nn::init

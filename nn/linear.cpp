@@ -19,8 +19,8 @@ Linear::Linear(int64_t in, int64_t out, AnyGenerator generator, bool with_bias, 
   if (in < 1 || out < 1)
     throw_invalid("[linear] sizes must be at least 1, got in " + std::to_string(in) + ", out " +
                   std::to_string(out));
-  weight = Tensor::empty({out, in}, dtype).set_requires_grad();
-  if (with_bias) bias = Tensor::empty({out}, dtype).set_requires_grad();
+  weight = Tensor::empty({out, in}, dtype).requires_grad_();
+  if (with_bias) bias = Tensor::empty({out}, dtype).requires_grad_();
   reset(generator);
 }
 
@@ -35,8 +35,8 @@ std::string Linear::str() const {
 
 void Linear::reset(Generator& generator) {
   const double bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));
-  uniform_(weight, -bound, bound, generator);
-  if (bias.defined()) uniform_(bias, -bound, bound, generator);
+  init::uniform_(weight, -bound, bound, generator);
+  if (bias.defined()) init::uniform_(bias, -bound, bound, generator);
 }
 
 }  // namespace troupe::nn

@@ -110,7 +110,7 @@ void generators_of(Module& module, const std::string& prefix, std::map<std::stri
 
 void add_once(NamedTensors& list, const std::string& name, const Tensor& t) {
   const bool known =
-      std::any_of(list.begin(), list.end(), [&](const auto& e) { return e.second.same_as(t); });
+      std::any_of(list.begin(), list.end(), [&](const auto& e) { return e.second.is_same(t); });
   if (!known) list.emplace_back(name, t);
 }
 
@@ -171,11 +171,11 @@ Tensor Layer::looked_at(const Tensor& x) {
   if (!uses.leaves().empty())
     for (const Tensor& p : parameters()) known.insert(p.impl());
   for (const Tensor& leaf : uses.leaves())
-    if (!known.contains(leaf.impl()) && !leaf.same_as(x))
+    if (!known.contains(leaf.impl()) && !leaf.is_same(x))
       throw_invalid(fmt::format(
           "[nn] {} computes with {}, which needs a gradient and is none of its parameters, so no optimizer "
           "of them would train it: list what it belongs to in members(), m(\"name\", member); or detach() it",
-          str(), leaf.str()));
+          str(), leaf.summary()));
   return seen(y);
 }
 
@@ -224,6 +224,10 @@ void Module::train(bool on) {
   for (Module* m : all) m->training_ = on;
 }
 
+void Module::requires_grad_(bool on) {
+  for (Tensor& p : parameters()) p.requires_grad_(on);
+}
+
 void Module::zero_grad() {
   for (const Tensor& p : parameters())
     if (p.grad().defined()) p.set_grad({});
@@ -245,12 +249,12 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& make) {
   const auto one = [&](const std::string&, Tensor& t) {
     Tensor& fresh = made[t.impl()];
     if (!fresh.defined()) fresh = make(t);
-    if (!fresh.same_as(t)) changes.push_back({&t, fresh, t.grad().defined() ? make(t.grad()) : Tensor()});
+    if (!fresh.is_same(t)) changes.push_back({&t, fresh, t.grad().defined() ? make(t.grad()) : Tensor()});
   };
   walk(*this, "", one, one);
   for (auto& [place, fresh, grad] : changes) {  // only once all are there
     if (!place->is_leaf()) {                    // others hold it as the result that it is
-      *place = place->requires_grad() ? fresh.set_requires_grad() : fresh;
+      *place = place->requires_grad() ? fresh.requires_grad_() : fresh;
     } else if (place->storage() != fresh.storage()) {
       replace_data(*place, fresh, "Module::to");
       if (grad.defined()) place->set_grad(std::move(grad));

@@ -79,6 +79,8 @@ class Module {
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
+  /// Marks all parameters as such that require gradients, or not.
+  void requires_grad_(bool on = true);
   /// Drops the `.grad` of all parameters.
   void zero_grad();
   /// Gives each floating parameter and buffer (for a device: each), and its `.grad`, that dtype or device.

@@ -52,7 +52,7 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const Options& o)
 Tensor BatchNorm2d::forward(const Tensor& x) {
   if (!x.defined() || x.dim() != 4 || x.size(1) != channels_)
     throw_invalid(
-        fmt::format("[batch_norm] got {}, expected [batch, {}, height, width]", x.str(), channels_));
+        fmt::format("[batch_norm] got {}, expected [batch, {}, height, width]", x.summary(), channels_));
   const Tensor scale = scale_or_ones(weight, {channels_}, x), shift = shift_or_zeros(bias, {channels_}, x);
   const bool tracked = running_mean.defined();
   if (!training() && tracked)  // of copies: later passes change the running ones, and a backward pass may
@@ -60,7 +60,8 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
     return ops::batch_norm_eval(x, scale, shift, running_mean.clone_data(), running_var.clone_data(), eps_);
   const int64_t count = x.numel() / channels_;
   if (training() && count < 2)
-    throw_invalid(fmt::format("[batch_norm] training needs at least 2 values per channel, got {}", x.str()));
+    throw_invalid(
+        fmt::format("[batch_norm] training needs at least 2 values per channel, got {}", x.summary()));
   const auto [y, mean, var] = ops::batch_norm_train(x, scale, shift, eps_);
   if (!training() || !tracked) return y;
   if (statistics_ == Statistics::move)
@@ -113,7 +114,7 @@ void BatchNorm2d::members(Members& m) {
 void BatchNorm2d::reset(Generator&) {
   reset_affine(weight, bias);
   if (!running_mean.defined()) return;
-  zeros_(running_mean), ones_(running_var);
+  init::zeros_(running_mean), init::ones_(running_var);
   num_batches_tracked.fill_(0);
 }
 

@@ -7,23 +7,6 @@
 #include "ops/layer_norm.h"
 
 namespace troupe::nn {
-namespace {
-
-// The distance from 1 to the next number.
-double machine_epsilon(DType dtype) {
-  switch (dtype) {
-    case float64:
-      return 0x1p-52;
-    case float16:
-      return 0x1p-10;
-    case bfloat16:
-      return 0x1p-7;
-    default:
-      return 0x1p-23;
-  }
-}
-
-}  // namespace
 
 LayerNorm::LayerNorm(const Shape& shape, const Options& o)
     : weight(parameter("layer_norm", shape, 1, o.dtype)),
@@ -35,9 +18,7 @@ LayerNorm::LayerNorm(const Shape& shape, const Options& o)
     bias = parameter("layer_norm", shape, 0, o.dtype);
 }
 
-Tensor LayerNorm::forward(const Tensor& x) {
-  return ops::layer_norm(x, scale_or_ones(weight, shape_, x), bias, eps_);
-}
+Tensor LayerNorm::forward(const Tensor& x) { return ops::layer_norm(x, shape_, weight, bias, eps_); }
 
 void LayerNorm::reset(Generator&) { reset_affine(weight, bias); }
 
@@ -49,9 +30,7 @@ RMSNorm::RMSNorm(const Shape& shape, const Options& o)
   if (!o.elementwise_affine) weight = {};
 }
 
-Tensor RMSNorm::forward(const Tensor& x) {
-  return ops::rms_norm(x, scale_or_ones(weight, shape_, x), eps_.value_or(machine_epsilon(x.dtype())));
-}
+Tensor RMSNorm::forward(const Tensor& x) { return ops::rms_norm(x, shape_, weight, eps_); }
 
 void RMSNorm::reset(Generator&) { reset_affine(weight, {}); }
 

@@ -12,7 +12,7 @@ namespace troupe::nn {
 Tensor parameter(const char* layer, const Shape& shape, double value, DType dtype) {
   for (const int64_t n : shape)
     if (n < 1) throw_invalid(fmt::format("[{}] sizes must be at least 1, got {}", layer, shape.str()));
-  return Tensor::full(shape, value, dtype).set_requires_grad();
+  return Tensor::full(shape, value, dtype).requires_grad_();
 }
 
 double checked_eps(const char* layer, double eps) {
@@ -29,8 +29,8 @@ Tensor shift_or_zeros(const Tensor& bias, const Shape& shape, const Tensor& x) {
 }
 
 void reset_affine(const Tensor& weight, const Tensor& bias) {
-  if (weight.defined()) ones_(weight);
-  if (bias.defined()) zeros_(bias);
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
 }
 
 }  // namespace troupe::nn

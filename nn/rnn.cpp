@@ -31,9 +31,7 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t in
   if (o.layers > kMostLayers || hidden > std::numeric_limits<int64_t>::max() / gates)
     throw_invalid(fmt::format("[{}] more than can be made: hidden {}, layers {}; at most {} layers", name,
                               hidden, o.layers, kMostLayers));
-  const auto parameter = [&](const Shape& shape) {
-    return Tensor::empty(shape, o.dtype).set_requires_grad();
-  };
+  const auto parameter = [&](const Shape& shape) { return Tensor::empty(shape, o.dtype).requires_grad_(); };
   for (int64_t k = 0; k < o.layers; ++k) {
     Cell cell{parameter({gates * hidden, k ? hidden : input}), parameter({gates * hidden, hidden}), {}, {}};
     if (o.bias) cell.b_ih = parameter({gates * hidden}), cell.b_hh = parameter({gates * hidden});
@@ -47,15 +45,15 @@ Tensor Recurrent::forward(const Tensor& x) { return run(x, {})[0]; }
 
 Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
   if (!x.defined() || x.dim() != 3 || x.size(2) != input_)
-    throw_invalid(fmt::format("[{}] the input is {}, expected [{}, {}]", name_, x.str(),
+    throw_invalid(fmt::format("[{}] the input is {}, expected [{}, {}]", name_, x.summary(),
                               batch_first_ ? "batch, time" : "time, batch", input_));
   const Tensor steps = batch_first_ ? ops::transpose(x, 0, 1) : x;
   const int64_t time = steps.size(0), layers = static_cast<int64_t>(cells.size());
-  if (time < 1) throw_invalid(fmt::format("[{}] needs at least 1 step, got {}", name_, x.str()));
+  if (time < 1) throw_invalid(fmt::format("[{}] needs at least 1 step, got {}", name_, x.summary()));
   const Shape wanted{layers, steps.size(1), hidden_};
   for (const Tensor& s : states)
     if (!s.defined() || s.shape() != wanted)
-      throw_invalid(fmt::format("[{}] a state is {}, expected {}", name_, s.str(), wanted.str()));
+      throw_invalid(fmt::format("[{}] a state is {}, expected {}", name_, s.summary(), wanted.str()));
   Tensors row;
   for (int64_t t = 0; t < time; ++t) row.push_back(at(steps, t));
   std::vector<Tensors> last(static_cast<size_t>(states_));
@@ -92,7 +90,7 @@ void Recurrent::reset(Generator& generator) {
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_));
   for (const Cell& c : cells)
     for (const Tensor& t : {c.w_ih, c.w_hh, c.b_ih, c.b_hh})
-      if (t.defined()) uniform_(t, -bound, bound, generator);
+      if (t.defined()) init::uniform_(t, -bound, bound, generator);
 }
 
 std::string Recurrent::str() const {

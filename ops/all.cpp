@@ -183,7 +183,7 @@ std::span<const Op* const> all_ops() {
       &kIndexCopy,
       &kGather,
       &kScatterAdd,
-      &kConcat,
+      &kCat,
       &kStack,
       &kSplit,
       &kPad,

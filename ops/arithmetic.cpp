@@ -84,7 +84,7 @@ Specs pow_scalar_spec(const Call& c) {
   const Scalar& e = c.attrs.scalar("exponent");
   if (!is_floating(c.in[0].dtype()) && e.to<int64_t>() < 0)
     reject(c, fmt::format("integers have no negative powers, got {} to the power of {}; use .to(float32)",
-                          c.in[0].str(), e.str()));
+                          c.in[0].summary(), e.str()));
   return same_spec(c);
 }
 
@@ -352,12 +352,38 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
   if (y.defined() && x.defined() && grad_enabled() && (y.requires_grad() || x.requires_grad()) &&
       (small(y) || small(x)))
     throw_invalid(fmt::format("[atan2] {} and {} have no gradient together; use .to() on one of them",
-                              y.str(), x.str()));
+                              y.summary(), x.summary()));
   return apply1(kAtan2, {y, x});
 }
 Tensor floor_divide(const Tensor& a, const Tensor& b) { return apply1(kFloorDivide, {a, b}); }
 Tensor remainder(const Tensor& a, const Tensor& b) { return apply1(kRemainder, {a, b}); }
 Tensor fmod(const Tensor& a, const Tensor& b) { return apply1(kFmod, {a, b}); }
+
+namespace {
+
+Tensor scaled(const char* op, const Tensor& a, const Tensor& b, Scalar alpha) {
+  if (alpha == Scalar(1) || !a.defined() || !b.defined()) return b;
+  if (alpha.is_floating() && !is_floating(result_type(a, b)))
+    throw_invalid(fmt::format("[{}] alpha must be an integer for {} and {}, got {}", op, a.summary(),
+                              b.summary(), alpha.str()));
+  return mul(b, alpha);
+}
+
+// value b; without a step of its own for 1.
+Tensor times(const Tensor& b, Scalar value) { return value.to<double>() == 1 ? b : mul(b, value); }
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) { return add(a, scaled("add", a, b, alpha)); }
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) { return sub(a, scaled("sub", a, b, alpha)); }
+Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
+  return add(a, mul(times(b, value), c));
+}
+Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
+  return add(a, div(times(b, value), c));
+}
+Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight) { return add(a, mul(sub(b, a), weight)); }
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return add(a, mul(sub(b, a), weight)); }
 
 Tensor add(const Tensor& a, Scalar value) { return apply1(kAddScalar, {a}, {{"value", value}}); }
 Tensor sub(const Tensor& a, Scalar value) {

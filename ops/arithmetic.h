@@ -10,6 +10,9 @@ namespace troupe::ops {
 Tensor add(const Tensor& a, const Tensor& b);
 /// Not for bool: `invalid`.
 Tensor sub(const Tensor& a, const Tensor& b);
+/// a + alpha b, a - alpha b. `invalid` for a floating alpha of integers.
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
 Tensor mul(const Tensor& a, const Tensor& b);
 /// Of integers and bools float32; so atan2.
 Tensor div(const Tensor& a, const Tensor& b);
@@ -26,6 +29,13 @@ Tensor floor_divide(const Tensor& a, const Tensor& b);
 /// a - b floor_divide(a, b): of the sign of b. Of fmod: of the sign of a.
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, const Tensor& b);
+
+/// a + value b c, and a + value b / c.
+Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value = 1);
+Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value = 1);
+/// a + weight (b - a).
+Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight);
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 
 Tensor add(const Tensor& a, Scalar value);
 Tensor sub(const Tensor& a, Scalar value);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -188,6 +189,7 @@ const Op kScaledDotProductAttention{
     .name = "scaled_dot_product_attention",
     .inputs = "query key value",
     .text = "softmax(query key^T / sqrt(width)) value; causal: query i sees keys 0 to i.",
+    .internal = true,
     .min_inputs = 3,
     .max_inputs = 3,
     .attrs = kCausal,
@@ -223,8 +225,13 @@ const Op kSelfAttentionGrad{
       return all;
     }};
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
-  return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", causal}});
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& attn_mask, double dropout_p, bool is_causal) {
+  if (attn_mask.defined() || dropout_p != 0)
+    throw Error(ErrorKind::unimplemented,
+                "[scaled_dot_product_attention] attn_mask and dropout_p are not there: use is_causal, or "
+                "matmul(), masked_fill(), softmax() and dropout()");
+  return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", is_causal}});
 }
 Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
   return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});

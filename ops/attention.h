@@ -5,10 +5,13 @@
 namespace troupe::ops {
 
 /// softmax(q k^T / sqrt(width)) v with q [..., time, width], k [..., keys, width], v [..., keys, any],
-/// usually [batch, heads, time, width]; leading dimensions agree. causal: query i sees keys 0 to i. Strided
-/// inputs are read where they are as long as the width lies together. Memory grows with time, not with its
-/// square: scores exist in tiles only (Dao et al. 2022), the backward pass computes them anew.
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = false);
+/// usually [batch, heads, time, width]; leading dimensions agree. is_causal: query i sees keys 0 to i.
+/// Strided inputs are read where they are as long as the width lies together. Memory grows with time, not
+/// with its square: scores exist in tiles only (Dao et al. 2022), the backward pass computes them anew.
+/// `unimplemented` with an attn_mask or a dropout_p.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& attn_mask = {}, double dropout_p = 0,
+                                    bool is_causal = false);
 
 /// The same for queries, keys and values side by side, as one linear layer makes them: qkv [batch, time,
 /// 3 * heads * width] holds q, k and v of head 0, 1, ... in that order. Result [batch, time, heads * width].

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
@@ -112,7 +113,7 @@ Tensors group_of(const Call& c) {
   const Tensor& x = c.in[0];
   check_channels(c, x, 1, {"weight", "bias"});
   check_eps(c);
-  const int64_t groups = c.attrs.integer("groups"), channels = x.shape()[1];
+  const int64_t groups = c.attrs.integer("num_groups"), channels = x.shape()[1];
   if (groups < 1 || channels % groups)
     reject(c, fmt::format("groups must divide the {} channels of {}, got {}", channels, x.shape().str(),
                           groups));
@@ -172,14 +173,15 @@ const Op kGroupNorm{
     .name = "group_norm",
     .inputs = "input weight bias",
     .text = "Normalizes each group of channels of each sample.",
+    .internal = true,
     .min_inputs = 3,
     .max_inputs = 3,
-    .attrs = {{"groups", 1}, {"eps", 1e-5}},
+    .attrs = {{"num_groups", 1}, {"eps", 1e-5}},
     .compose = group_of,
     .samples = []() -> std::vector<Sample> {
       std::vector<Sample> all;
       for (const Shape& shape : {Shape{2, 4, 2, 3}, Shape{3, 6}, Shape{0, 4, 2}})
-        all.push_back({{sample(shape), numbers(shape[1], 1), numbers(shape[1], 2)}, {{"groups", 2}}});
+        all.push_back({{sample(shape), numbers(shape[1], 1), numbers(shape[1], 2)}, {{"num_groups", 2}}});
       return all;
     }};
 
@@ -261,8 +263,13 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& weight, const Tensor& bias
                        const Tensor& var, double eps) {
   return apply1(kBatchNormEval, {x, weight, bias, mean, var}, {{"eps", eps}});
 }
-Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
-  return apply1(kGroupNorm, {x, weight, bias}, {{"groups", groups}, {"eps", eps}});
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  const auto channels = [&](const Tensor& given, Scalar standard) {
+    if (given.defined() || !x.defined() || x.dim() < 2) return given;
+    return full({x.shape()[1]}, standard, like(x, {}));
+  };
+  return apply1(kGroupNorm, {x, channels(weight, 1), channels(bias, 0)},
+                {{"num_groups", num_groups}, {"eps", eps}});
 }
 
 }  // namespace troupe::ops

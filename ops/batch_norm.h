@@ -21,9 +21,9 @@ BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& 
 Tensor batch_norm_eval(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                        const Tensor& var, double eps = 1e-5);
 
-/// x [N, C, ...], weight and bias [C]: C is cut into `groups` equal runs, and each run of each sample is
-/// normalized by its own mean and variance. `invalid` if groups does not divide C.
-Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
+/// x [N, C, ...], weight and bias [C], or undefined: ones and zeros. C is cut into `groups` equal runs, and
+/// each run of each sample is normalized by its own mean and variance. `invalid` if groups does not divide C.
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 
 extern const Op kBatchNormTrain, kBatchNormEval, kGroupNorm;

@@ -8,8 +8,12 @@
 namespace troupe::ops {
 
 /// An operator: its inputs as tensor parameters (those that may be left out are none then; any number of them
-/// is one list), then its attributes. A parameter without a name is known by its position.
+/// is one list), then its attributes, or both in the order that the operator says. A parameter without a name
+/// is known by its position.
 Entry entry_of(const Op& op);
+
+/// The names of an operator's inputs.
+std::vector<std::string> input_names(const Op& op);
 
 /// The functions of ops/*.h that are no operators, or do more than the operator of their name, which is
 /// `internal` then: in-place ones, views, creation. No function has the name of an operator that is not

@@ -34,7 +34,7 @@ Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
 }
 
 Specs where_spec(const Call& c) {
-  if (c.in[0].dtype() != boolean) reject(c, "the condition must be bool, got " + c.in[0].str());
+  if (c.in[0].dtype() != boolean) reject(c, "the condition must be bool, got " + c.in[0].summary());
   require_same_dtype(c, 1);
   return {{broadcast(c.in[0].shape(), broadcast(c.in[1].shape(), c.in[2].shape(), c.name()), c.name()),
            c.in[1].dtype()}};

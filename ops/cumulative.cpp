@@ -35,7 +35,7 @@ Tensor recorded_gradient(const Backward& b) {
     s = s.defined() ? add(at(g, k), mul(at(x, k + 1), s)) : at(g, k);
     parts[static_cast<size_t>(k)] = k ? mul(at(y, k - 1), s) : s;
   }
-  return concat(parts, dim);
+  return cat(parts, dim);
 }
 
 Tensors cumprod_gradient(const Backward& b) {

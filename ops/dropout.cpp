@@ -33,7 +33,8 @@ Tensor dropout(const Tensor& x, double p, AnyGenerator generator) {
   return apply1(kDropout, {x}, {{"p", p}, {"seed", static_cast<int64_t>(generator.next())}});
 }
 
-Tensor dropout(const Tensor& x, double p) {
+Tensor dropout(const Tensor& x, double p, bool training) {
+  if (!training) return x;
   Generator generator = next_generator();
   return dropout(x, p, generator);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -47,23 +49,30 @@ Tensors bags_of(const Call& c) {
 const Op kEmbeddingBag{.name = "embedding_bag",
                        .inputs = "input weight offsets",
                        .text = "Sums or means of the rows of weight that bags of numbers name.",
+                       .internal = true,
                        .min_inputs = 3,
                        .max_inputs = 3,
-                       .attrs = {{"mode", "sum"}},
+                       .attrs = {{"mode", "mean"}},
                        .compose = bags_of,
                        .samples = []() -> std::vector<Sample> {
                          const Tensor ids = Tensor::of<int64_t>({1, 3, 3, 0, 2, 1});
                          const Tensor offsets = Tensor::of<int64_t>({0, 2, 2, 5});
                          const Tensor none = Tensor::of<int64_t>({});
-                         return {{{ids, sample({4, 3}), offsets}},
-                                 {{ids, sample({4, 3}), offsets}, {{"mode", "mean"}}},
+                         return {{{ids, sample({4, 3}), offsets}, {{"mode", "sum"}}},
+                                 {{ids, sample({4, 3}), offsets}},
                                  {{none, sample({4, 3}), Tensor::of<int64_t>({0, 0})}},
                                  {{none, sample({4, 3}), none}}};
                        }};
 
 Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets,
                      const std::string& mode) {
-  return apply1(kEmbeddingBag, {ids, weight, offsets}, {{"mode", mode}});
+  if (offsets.defined() || !ids.defined())
+    return apply1(kEmbeddingBag, {ids, weight, offsets}, {{"mode", mode}});
+  if (ids.dim() != 2)
+    throw_invalid("[embedding_bag] without offsets ids are [bags, n], got " + ids.summary());
+  const Tensor flat = reshape(ids, {ids.numel()});
+  const Tensor starts = mul(arange(ids.size(0), ids.device()), ids.size(1));
+  return apply1(kEmbeddingBag, {flat, weight, starts}, {{"mode", mode}});
 }
 
 }  // namespace troupe::ops

@@ -1,51 +1,12 @@
-// The table of functions that are no operators.
+// The functions by name that are no operators: views, values, logic and products.
 #include "ops/catalog.h"
+#include "ops/function_table.h"
 #include "ops/ops.h"
 
-namespace troupe {
+namespace troupe::ops {
 namespace {
 
-/// The other operand of an operator.
-struct Operand {
-  std::variant<Tensor, Scalar> value;
-};
-
-}  // namespace
-
-template <>
-struct Codec<Operand> {
-  static std::string name() { return "tensor or number"; }
-  static Value to(const Operand& x) {
-    if (const auto* t = std::get_if<Tensor>(&x.value)) return *t;
-    return Codec<Scalar>::to(std::get<Scalar>(x.value));
-  }
-  static Operand from(Value v) {
-    if (auto* t = v.get_if<Tensor>()) return {std::move(*t)};
-    try {
-      return {Codec<Scalar>::from(v)};
-    } catch (const Error&) {
-      internal::mismatch(name(), v);
-    }
-  }
-};
-
-namespace ops {
-namespace {
-
-using Table = std::vector<Maker<Value>>;
-
-template <class T>
-Parameter with(std::string name, T standard) {
-  return {std::move(name), "", internal::to_value(std::move(standard))};
-}
-Parameter none(std::string name) { return {std::move(name), "", Value()}; }
-
-std::vector<int64_t> listed(const Shape& sizes) { return {sizes.begin(), sizes.end()}; }
-
-template <class F>
-void add(Table& t, std::string name, F f, std::vector<Parameter> parameters, std::string text) {
-  t.push_back(maker<Value>(std::move(name), std::move(f), std::move(parameters), std::move(text)));
-}
+using namespace internal;
 
 void add_geometry(Table& t) {
   add(
@@ -83,7 +44,6 @@ void add_geometry(Table& t) {
   add(t, "contiguous", &contiguous, {{"input"}}, "The tensor itself if contiguous, else a contiguous copy.");
   add(
       t, "detach", [](Tensor x) { return x.detach(); }, {{"input"}}, "The same elements, without history.");
-  add(t, "cat", &cat, {{"tensors"}, with("dim", 0)}, "Tensors one after the other along dim.");
   add(t, "diff", &diff, {{"input"}, with("n", 1), with("dim", -1)},
       "Differences of neighbours along dim, n times over.");
 }
@@ -94,11 +54,44 @@ void add_extremum(Table& t, const char* name, All all, Along along, const char* 
   add(
       t, name,
       [all, along](Tensor x, std::optional<int64_t> dim, bool keepdim) -> Value {
-        if (dim) return internal::to_value(along(x, *dim, keepdim));
+        if (dim) return troupe::internal::to_value(along(x, *dim, keepdim));
         if (keepdim) throw_invalid("keepdim needs dim");
         return all(x);
       },
       {{"input"}, none("dim"), with("keepdim", false)}, text);
+}
+
+void add_logic(Table& t) {
+  add(t, "isinf", &isinf, {{"input"}}, "Whether each element is infinite.");
+  add(t, "bitwise_and", &bitwise_and, {{"input"}, {"other"}}, "Whether both of each two bools are true.");
+  add(t, "bitwise_or", &bitwise_or, {{"input"}, {"other"}}, "Whether one of each two bools is true.");
+  add(t, "bitwise_xor", &bitwise_xor, {{"input"}, {"other"}}, "Whether each two bools differ.");
+  add(t, "bitwise_not", &bitwise_not, {{"input"}}, "Whether each bool is false.");
+  add(t, "allclose", &allclose,
+      {{"input"}, {"other"}, with("rtol", 1e-5), with("atol", 1e-8), with("equal_nan", false)},
+      "Whether |input - other| <= atol + rtol |other| everywhere.");
+  add(t, "equal", &equal, {{"input"}, {"other"}}, "Whether shape and elements agree.");
+}
+
+void add_products(Table& t) {
+  add(t, "mm", &mm, {{"input"}, {"mat2"}}, "The product of two matrices.");
+  add(t, "bmm", &bmm, {{"input"}, {"mat2"}}, "The products of two batches of matrices.");
+  add(t, "mv", &mv, {{"input"}, {"vec"}}, "The product of a matrix and a vector.");
+  add(t, "dot", &dot, {{"input"}, {"other"}}, "The sum of products of two vectors.");
+  add(t, "einsum", &einsum, {{"equation"}, {"operands"}},
+      "Sums of products by a formula of letters: einsum(\"ij,jk->ik\", {a, b}).");
+  add(
+      t, "addcmul", [](Tensor x, Tensor a, Tensor b, Scalar value) { return addcmul(x, a, b, value); },
+      {{"input"}, {"tensor1"}, {"tensor2"}, with("value", Scalar(1))}, "input + value tensor1 tensor2.");
+  add(
+      t, "addcdiv", [](Tensor x, Tensor a, Tensor b, Scalar value) { return addcdiv(x, a, b, value); },
+      {{"input"}, {"tensor1"}, {"tensor2"}, with("value", Scalar(1))}, "input + value tensor1 / tensor2.");
+  add(
+      t, "lerp",
+      [](Tensor x, Tensor end, Operand weight) {
+        return std::visit([&](const auto& w) { return lerp(x, end, w); }, weight.value);
+      },
+      {{"input"}, {"end"}, {"weight"}}, "input + weight (end - input).");
 }
 
 void add_values(Table& t) {
@@ -119,16 +112,47 @@ void add_values(Table& t) {
                both([](const Tensor& x, int64_t dim, bool keep) { return argmin(x, dim, keep); }),
                "The place of the smallest element; with dim those along it.");
   add(
-      t, "count_nonzero",
-      [](Tensor x, Shape dim, bool keepdim) { return count_nonzero(x, listed(dim), keepdim); },
-      {{"input"}, with("dim", Shape()), with("keepdim", false)},
-      "How many elements over dim (none: all dimensions) are not 0.");
+      t, "count_nonzero", [](Tensor x, Shape dim) { return count_nonzero(x, dim); },
+      {{"input"}, with("dim", Shape())}, "How many elements over dim (none: all dimensions) are not 0.");
   add(t, "clamp", &clamp, {{"input"}, none("min"), none("max")},
       "Limits the elements to [min, max], of which one may be left out.");
   add(t, "outer", &outer, {{"input"}, {"vec2"}}, "The products of each two elements of two vectors.");
   add(
-      t, "dropout", [](Tensor x, double p) { return dropout(x, p); }, {{"input"}, with("p", 0.5)},
+      t, "dropout", [](Tensor x, double p, bool training) { return dropout(x, p, training); },
+      {{"input"}, with("p", 0.5), with("training", true)},
       "Zeros with probability p, and the rest divided by 1 - p.");
+  add(
+      t, "norm", [](Tensor x, Scalar p, Shape dim, bool keepdim) { return norm(x, p, dim, keepdim); },
+      {{"input"}, with("p", Scalar(2)), with("dim", Shape()), with("keepdim", false)},
+      "The p-norm over dim (none: all dimensions).");
+  add(
+      t, "pad",
+      [](Tensor x, Shape pad, std::string mode, Scalar value) { return ops::pad(x, pad, mode, value); },
+      {{"input"}, {"pad"}, with("mode", std::string("constant")), with("value", Scalar(0))},
+      "value around input; pad: {before, after} of the last dimension, of the one before, ..");
+  add(t, "one_hot", &one_hot, {{"input"}, with("num_classes", -1)},
+      "int64 of 0, with a 1 at each number in [0, num_classes); of -1 classes, as many as input has.");
+  add(t, "bincount", &bincount, {{"input"}, none("weights"), with("minlength", 0)},
+      "How often each number from 0 on occurs, or the sum of its weights.");
+  add(
+      t, "rms_norm",
+      [](Tensor x, Shape shape, Tensor weight, std::optional<double> eps) {
+        return rms_norm(x, shape, weight, eps);
+      },
+      {{"input"}, {"normalized_shape"}, none("weight"), none("eps")},
+      "Divides by the root mean square over the last dimensions, which have this shape.");
+  add(t, "group_norm",
+      static_cast<Tensor (*)(const Tensor&, int64_t, const Tensor&, const Tensor&, double)>(&group_norm),
+      {{"input"}, {"num_groups"}, none("weight"), none("bias"), with("eps", 1e-5)},
+      "Normalizes each group of channels of each sample.");
+  add(t, "embedding_bag", &embedding_bag,
+      {{"input"}, {"weight"}, none("offsets"), with("mode", std::string("mean"))},
+      "Sums or means of the rows of weight that bags of numbers name.");
+  add(t, "scaled_dot_product_attention", &scaled_dot_product_attention,
+      {{"query"}, {"key"}, {"value"}, none("attn_mask"), with("dropout_p", 0.0), with("is_causal", false)},
+      "softmax(query key^T / sqrt(width)) value; is_causal: query i sees keys 0 to i.");
+  add_logic(t);
+  add_products(t);
   add(t, "cross_entropy", &cross_entropy,
       {{"input"},
        {"target"},
@@ -139,132 +163,10 @@ void add_values(Table& t) {
   add(
       t, "layer_norm",
       [](Tensor x, Shape shape, Tensor weight, Tensor bias, double eps) {
-        if (!weight.defined() && !bias.defined()) return layer_norm(x, listed(shape), eps);
-        if (!weight.defined()) weight = Tensor::full(shape, 1, x.dtype(), x.device());
-        if (weight.shape() != shape)
-          throw_invalid("[layer_norm] weight must be " + shape.str() + ", got " + weight.str());
-        return layer_norm(x, weight, bias, eps);
+        return layer_norm(x, shape, weight, bias, eps);
       },
       {{"input"}, {"normalized_shape"}, none("weight"), none("bias"), with("eps", 1e-5)},
       "Normalizes over the last dimensions, which have this shape.");
-}
-
-void add_creation(Table& t) {
-  const std::vector<Parameter> shape{{"shape"}, with("dtype", float32)};
-  add(
-      t, "zeros", [](Shape shape, DType dtype) { return Tensor::zeros(shape, dtype); }, shape, "Zeros.");
-  add(
-      t, "ones", [](Shape shape, DType dtype) { return Tensor::full(shape, 1, dtype); }, shape, "Ones.");
-  add(
-      t, "full", [](Shape shape, Scalar value, DType dtype) { return Tensor::full(shape, value, dtype); },
-      {{"shape"}, {"fill_value"}, with("dtype", float32)}, "One number everywhere.");
-  add(
-      t, "rand", [](Shape shape, DType dtype) { return rand(shape, dtype); }, shape,
-      "Random numbers, uniform in [0, 1).");
-  add(
-      t, "randn", [](Shape shape, DType dtype) { return randn(shape, dtype); }, shape,
-      "Random numbers, standard normal.");
-  add(
-      t, "randperm", [](int64_t n) { return randperm(n); }, {{"n"}}, "0 to n - 1 in random order.");
-  add(
-      t, "manual_seed", [](int64_t seed) { manual_seed(static_cast<uint64_t>(seed)); }, {{"seed"}},
-      "Starts the stream of random numbers anew.");
-}
-
-template <class F>
-void add_binary_in_place(Table& t, const char* name, F f, const char* other, const char* text) {
-  add(
-      t, name,
-      [f](Tensor x, Operand y) {
-        return std::visit([&](const auto& other) { return f(x, other); }, y.value);
-      },
-      {{"input"}, {other}}, text);
-}
-
-void add_in_place(Table& t) {
-  const auto sum = [&](const char* name, auto f, const char* text) {
-    add(
-        t, name,
-        [f](Tensor x, Operand y, Scalar alpha) {
-          return std::visit([&](const auto& other) { return f(x, other, alpha); }, y.value);
-        },
-        {{"input"}, {"other"}, with("alpha", 1)}, text);
-  };
-  sum(
-      "add_", [](const Tensor& x, const auto& y, Scalar alpha) { return x.add_(y, alpha); },
-      "input += alpha other.");
-  sum(
-      "sub_", [](const Tensor& x, const auto& y, Scalar alpha) { return x.sub_(y, alpha); },
-      "input -= alpha other.");
-  add_binary_in_place(
-      t, "mul_", [](const Tensor& x, const auto& y) { return x.mul_(y); }, "other", "input *= other.");
-  add_binary_in_place(
-      t, "div_", [](const Tensor& x, const auto& y) { return x.div_(y); }, "other", "input /= other.");
-  add_binary_in_place(
-      t, "pow_", [](const Tensor& x, const auto& y) { return pow_(x, y), x; }, "exponent",
-      "input to the power of exponent, in place.");
-  add_binary_in_place(
-      t, "fill_", [](const Tensor& x, const auto& y) { return fill_(x, y), x; }, "value",
-      "Writes one number everywhere.");
-  add(
-      t, "copy_", [](Tensor x, Tensor src) { return copy_(x, src), x; }, {{"input"}, {"src"}},
-      "Writes the elements of src, broadcast and converted.");
-  add(
-      t, "zero_", [](Tensor x) { return x.zero_(); }, {{"input"}}, "Writes zeros.");
-  add(
-      t, "clamp_",
-      [](Tensor x, std::optional<Scalar> min, std::optional<Scalar> max) { return clamp_(x, min, max), x; },
-      {{"input"}, none("min"), none("max")}, "Limits the elements to [min, max] in place.");
-  add(
-      t, "maximum_", [](Tensor x, Tensor y) { return maximum_(x, y), x; }, {{"input"}, {"other"}},
-      "The larger one of each two elements, in place.");
-  add(
-      t, "minimum_", [](Tensor x, Tensor y) { return minimum_(x, y), x; }, {{"input"}, {"other"}},
-      "The smaller one of each two elements, in place.");
-  add(
-      t, "addcmul_", [](Tensor x, Tensor a, Tensor b, Scalar value) { return addcmul_(x, a, b, value), x; },
-      {{"input"}, {"tensor1"}, {"tensor2"}, with("value", 1)}, "input += value tensor1 tensor2.");
-  add(
-      t, "addcdiv_", [](Tensor x, Tensor a, Tensor b, Scalar value) { return addcdiv_(x, a, b, value), x; },
-      {{"input"}, {"tensor1"}, {"tensor2"}, with("value", 1)}, "input += value tensor1 / tensor2.");
-  add(
-      t, "lerp_",
-      [](Tensor x, Tensor end, Operand weight) {
-        if (const auto* w = std::get_if<Tensor>(&weight.value))
-          lerp_(x, end, *w);
-        else
-          lerp_(x, end, std::get<Scalar>(weight.value).to<double>());
-        return x;
-      },
-      {{"input"}, {"end"}, {"weight"}}, "input += weight (end - input).");
-  add(
-      t, "masked_fill_",
-      [](Tensor x, Tensor mask, Operand value) {
-        return std::visit([&](const auto& v) { return masked_fill_(x, mask, v), x; }, value.value);
-      },
-      {{"input"}, {"mask"}, {"value"}}, "Writes value where mask is true.");
-  for (const auto& [name, f] :
-       std::initializer_list<std::pair<const char*, void (*)(const Tensor&)>>{{"neg", neg_},
-                                                                              {"abs", abs_},
-                                                                              {"square", square_},
-                                                                              {"floor", floor_},
-                                                                              {"ceil", ceil_},
-                                                                              {"round", round_},
-                                                                              {"exp", exp_},
-                                                                              {"expm1", expm1_},
-                                                                              {"log", log_},
-                                                                              {"log1p", log1p_},
-                                                                              {"sqrt", sqrt_},
-                                                                              {"rsqrt", rsqrt_},
-                                                                              {"sin", sin_},
-                                                                              {"cos", cos_},
-                                                                              {"relu", relu_},
-                                                                              {"tanh", tanh_},
-                                                                              {"sigmoid", sigmoid_},
-                                                                              {"reciprocal", reciprocal_}})
-    add(
-        t, std::string(name) + "_", [f = f](Tensor x) { return f(x), x; }, {{"input"}},
-        std::string(name) + " in place.");
 }
 
 Table make_table() {
@@ -283,5 +185,4 @@ std::span<const Maker<Value>> functions() {
   return all;
 }
 
-}  // namespace ops
-}  // namespace troupe
+}  // namespace troupe::ops

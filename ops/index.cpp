@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "ops/gradient_rules.h"
+#include "ops/min_max.h"
 #include "ops/view.h"
 
 namespace troupe::ops {
@@ -39,7 +40,7 @@ Specs embedding_grad_spec(const Call& c) {
 
 Specs index_spec(const Call& c, int64_t size) {
   require_int64(c, c.in[1], "index");
-  if (c.in[1].dim() != 1) reject(c, "index must be 1-d, got " + c.in[1].str());
+  if (c.in[1].dim() != 1) reject(c, "index must be 1-d, got " + c.in[1].summary());
   Shape out = c.in[0].shape();
   out[axis(c, out)] = size;
   return {{out, c.in[0].dtype()}};
@@ -58,8 +59,8 @@ Specs index_copy_spec(const Call& c) {
   const Specs slices = index_spec(c, c.in[1].numel());
   require_shape(c, 2, slices[0].shape);
   if (c.in[2].dtype() != c.in[0].dtype())
-    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].str(),
-                          c.in[2].str()));
+    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].summary(),
+                          c.in[2].summary()));
   return same_spec(c);
 }
 
@@ -82,15 +83,15 @@ Specs scatter_add_spec(const Call& c) {
   check_gather(c);
   require_same_shape(c, c.in[1], c.in[2]);
   if (c.in[0].dtype() != c.in[2].dtype())
-    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].str(),
-                          c.in[2].str()));
+    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].summary(),
+                          c.in[2].summary()));
   return numeric_unary(c);
 }
 
 // A part [0] fits all others, as in PyTorch.
 bool fits_all(const Shape& part) { return part.rank() == 1 && part[0] == 0; }
 
-Specs concat_spec(const Call& c) {
+Specs cat_spec(const Call& c) {
   require_same_dtype(c);
   size_t first = 0;
   while (first + 1 < c.in.size() && fits_all(c.in[first].shape())) ++first;
@@ -117,7 +118,7 @@ Tensors stacked(const Call& c) {
     require_same_shape(c, c.in[0], t);
     parts.push_back(unsqueeze(t, dim));
   }
-  return {concat(parts, dim)};
+  return {cat(parts, dim)};
 }
 
 Tensors split_views(const Call& c) {
@@ -161,10 +162,10 @@ Specs pad_spec(const Call& c) {
 
 Specs one_hot_spec(const Call& c) {
   require_int64(c, c.in[0], "ids");
-  if (c.attrs.integer("classes") < 1)
-    reject(c, fmt::format("classes must be at least 1, got {}", c.attrs.integer("classes")));
+  if (c.attrs.integer("num_classes") < 1)
+    reject(c, fmt::format("num_classes must be at least 1, got {}", c.attrs.integer("num_classes")));
   Shape out = c.in[0].shape();
-  out.push_back(c.attrs.integer("classes"));
+  out.push_back(c.attrs.integer("num_classes"));
   return {{out, int64}};
 }
 
@@ -212,6 +213,7 @@ const Op kIndexSelect{
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs = {{"dim", 0}},
+    .order = "input dim index",
     .shape = index_select_spec,
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
@@ -235,7 +237,7 @@ const Op kIndexAdd{.name = "index_add",
                    .shape = index_add_spec,
                    .saves_inputs = 0b10,
                    .gradient = [](const Backward& b) -> Tensors {
-                     return {index_select(b.grads[0], b.in[1], b.attrs.integer("dim"))};
+                     return {index_select(b.grads[0], b.attrs.integer("dim"), b.in[1])};
                    },
                    .samples = []() -> std::vector<Sample> {
                      return {{{sample({3, 2}), indices({0, 2, 2}, {3})}, {{"dim", 0}, {"size", 4}}}};
@@ -247,6 +249,7 @@ const Op kIndexCopy{.name = "index_copy",
                     .min_inputs = 3,
                     .max_inputs = 3,
                     .attrs = {{"dim", 0}},
+                    .order = "input dim index source",
                     .shape = index_copy_spec,
                     .saves_inputs = 0b010,
                     .gradient = [](const Backward& b) -> Tensors {
@@ -255,8 +258,8 @@ const Op kIndexCopy{.name = "index_copy",
                       Tensors out(3);
                       if (b.needs(0))
                         out[0] =
-                            index_copy(g, b.in[1], Tensor::zeros(b.shape(2), g.dtype(), g.device()), dim);
-                      if (b.needs(2)) out[2] = index_select(g, b.in[1], dim);
+                            index_copy(g, dim, b.in[1], Tensor::zeros(b.shape(2), g.dtype(), g.device()));
+                      if (b.needs(2)) out[2] = index_select(g, dim, b.in[1]);
                       return out;
                     },
                     .takes_half = true,
@@ -271,11 +274,12 @@ const Op kGather{.name = "gather",
                  .min_inputs = 2,
                  .max_inputs = 2,
                  .attrs = {{"dim", 0}},
+                 .order = "input dim index",
                  .shape = gather_spec,
                  .saves_inputs = 0b10,
                  .gradient = [](const Backward& b) -> Tensors {
-                   return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device()), b.in[1],
-                                       b.grads[0], b.attrs.integer("dim"))};
+                   return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device()),
+                                       b.attrs.integer("dim"), b.in[1], b.grads[0])};
                  },
                  .takes_half = true,
                  .samples = []() -> std::vector<Sample> {
@@ -290,11 +294,12 @@ const Op kScatterAdd{
     .min_inputs = 3,
     .max_inputs = 3,
     .attrs = {{"dim", 0}},
+    .order = "input dim index src",
     .shape = scatter_add_spec,
     .saves_inputs = 0b010,
     .gradient = [](const Backward& b) -> Tensors {
       Tensors out{b.grads[0], Tensor(), Tensor()};
-      if (b.needs(2)) out[2] = gather(b.grads[0], b.in[1], b.attrs.integer("dim"));
+      if (b.needs(2)) out[2] = gather(b.grads[0], b.attrs.integer("dim"), b.in[1]);
       return out;
     },
     .samples = []() -> std::vector<Sample> {
@@ -302,34 +307,34 @@ const Op kScatterAdd{
           {{sample({3, 4}), indices({0, 3, 1, 1, 2, 2}, {3, 2}), sample({3, 2}, -2, 2, 1)}, {{"dim", 1}}}};
     }};
 
-const Op kConcat{.name = "concat",
-                 .inputs = "tensors",
-                 .text = "Tensors one after the other along dim.",
-                 .max_inputs = -1,
-                 .attrs = {{"dim", 0}},
-                 .shape = concat_spec,
-                 .gradient = [](const Backward& b) -> Tensors {
-                   const int64_t dim = b.attrs.integer("dim");
-                   Tensors out(b.in_specs.size());
-                   int64_t start = 0;
-                   for (size_t i = 0; i < out.size(); ++i) {
-                     if (fits_all(b.shape(i))) {
-                       if (b.needs(i)) out[i] = Tensor::zeros(b.shape(i), b.grads[0].dtype(), b.device());
-                       continue;
-                     }
-                     const int64_t size = b.shape(i)[b.shape(i).axis(dim, "concat")];
-                     if (b.needs(i)) out[i] = slice(b.grads[0], dim, start, start + size);
-                     start += size;
-                   }
-                   return out;
-                 },
-                 .takes_half = true,
-                 .promotes = Promotion::common,
-                 .samples = []() -> std::vector<Sample> {
-                   return {{{sample({3, 4}), sample({3, 2}, -2, 2, 1), sample({3, 0})}, {{"dim", -1}}},
-                           {{sample({0}), sample({3, 4}), sample({0})}, {{"dim", 1}}},
-                           {{sample({2}), sample({1})}}};
-                 }};
+const Op kCat{.name = "cat",
+              .inputs = "tensors",
+              .text = "Tensors one after the other along dim.",
+              .max_inputs = -1,
+              .attrs = {{"dim", 0}},
+              .shape = cat_spec,
+              .gradient = [](const Backward& b) -> Tensors {
+                const int64_t dim = b.attrs.integer("dim");
+                Tensors out(b.in_specs.size());
+                int64_t start = 0;
+                for (size_t i = 0; i < out.size(); ++i) {
+                  if (fits_all(b.shape(i))) {
+                    if (b.needs(i)) out[i] = Tensor::zeros(b.shape(i), b.grads[0].dtype(), b.device());
+                    continue;
+                  }
+                  const int64_t size = b.shape(i)[b.shape(i).axis(dim, "cat")];
+                  if (b.needs(i)) out[i] = slice(b.grads[0], dim, start, start + size);
+                  start += size;
+                }
+                return out;
+              },
+              .takes_half = true,
+              .promotes = Promotion::common,
+              .samples = []() -> std::vector<Sample> {
+                return {{{sample({3, 4}), sample({3, 2}, -2, 2, 1), sample({3, 0})}, {{"dim", -1}}},
+                        {{sample({0}), sample({3, 4}), sample({0})}, {{"dim", 1}}},
+                        {{sample({2}), sample({1})}}};
+              }};
 
 const Op kStack{.name = "stack",
                 .inputs = "tensors",
@@ -351,7 +356,7 @@ const Op kSplit{.name = "split",
                 .view = split_views,
                 .splits = true,
                 .gradient = [](const Backward& b) -> Tensors {
-                  return {concat({b.grads.begin(), b.grads.end()}, b.attrs.integer("dim"))};
+                  return {cat({b.grads.begin(), b.grads.end()}, b.attrs.integer("dim"))};
                 },
                 .samples = []() -> std::vector<Sample> {
                   return {{{sample({3, 6})}, {{"sizes", Ints{1, 3, 2}}, {"dim", 1}}}};
@@ -359,6 +364,7 @@ const Op kSplit{.name = "split",
 
 const Op kPad{.name = "pad",
               .text = "value around input; pad: {before, after} of the last dimension, of the one before, ..",
+              .internal = true,
               .attrs = {{"pad", Ints{}}, {"value", Scalar(0)}},
               .shape = pad_spec,
               .gradient = [](const Backward& b) -> Tensors {
@@ -377,44 +383,52 @@ const Op kPad{.name = "pad",
               }};
 
 const Op kOneHot{.name = "one_hot",
-                 .text = "int64 of 0, with a 1 at each number in [0, classes).",
-                 .attrs = {{"classes", 1}},
+                 .text = "int64 of 0, with a 1 at each number in [0, num_classes).",
+                 .internal = true,
+                 .attrs = {{"num_classes", 1}},
                  .shape = one_hot_spec,
                  .samples = []() -> std::vector<Sample> {
-                   return {{{indices({0, 2, 1, 2}, {2, 2})}, {{"classes", 3}}}};
+                   return {{{indices({0, 2, 1, 2}, {2, 2})}, {{"num_classes", 3}}}};
                  }};
 
 Tensor embedding(const Tensor& ids, const Tensor& weight) { return apply1(kEmbedding, {ids, weight}); }
 // A 0-d tensor counts as [1], a 0-d index too.
-Tensor index_select(const Tensor& x, const Tensor& index, int64_t dim) {
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   if (x.defined() && index.defined() && (x.dim() == 0 || index.dim() == 0)) {
     if (x.dim() == 0 && index.numel() != 1)
-      throw_invalid("[index_select] a 0-d tensor takes one index, got " + index.str());
-    const Tensor y = index_select(x.dim() ? x : reshape(x, {1}), reshape(index, {index.numel()}), dim);
+      throw_invalid("[index_select] a 0-d tensor takes one index, got " + index.summary());
+    const Tensor y = index_select(x.dim() ? x : reshape(x, {1}), dim, reshape(index, {index.numel()}));
     return x.dim() ? y : reshape(y, {});
   }
   return apply1(kIndexSelect, {x, index}, {{"dim", dim}});
 }
-Tensor index_copy(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim) {
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
   return apply1(kIndexCopy, {x, index, source}, {{"dim", dim}});
 }
-Tensor gather(const Tensor& x, const Tensor& index, int64_t dim) {
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   if (x.defined() && index.defined() && x.dim() < 2 && index.dim() < 2 && x.dim() != index.dim())
-    return reshape(gather(reshape(x, {x.numel()}), reshape(index, {index.numel()}), dim),
+    return reshape(gather(reshape(x, {x.numel()}), dim, reshape(index, {index.numel()})),
                    to_list(index.shape()));
   return apply1(kGather, {x, index}, {{"dim", dim}});
 }
-Tensor scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim) {
-  return apply1(kScatterAdd, {x, index, source}, {{"dim", dim}});
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  return apply1(kScatterAdd, {x, index, src}, {{"dim", dim}});
 }
-Tensor concat(const Tensors& parts, int64_t dim) { return apply(kConcat, parts, {{"dim", dim}})[0]; }
-Tensor stack(const Tensors& parts, int64_t dim) { return apply(kStack, parts, {{"dim", dim}})[0]; }
-Tensors split(const Tensor& x, const Ints& sizes, int64_t dim) {
-  return apply(kSplit, {&x, 1}, {{"sizes", sizes}, {"dim", dim}});
+Tensor cat(const Tensors& tensors, int64_t dim) { return apply(kCat, tensors, {{"dim", dim}})[0]; }
+Tensor stack(const Tensors& tensors, int64_t dim) { return apply(kStack, tensors, {{"dim", dim}})[0]; }
+Tensors split(const Tensor& x, const IntList& split_sizes, int64_t dim) {
+  return apply(kSplit, {&x, 1}, {{"sizes", split_sizes}, {"dim", dim}});
 }
-Tensor pad(const Tensor& x, const Ints& widths, Scalar value) {
+Tensor pad(const Tensor& x, const IntList& widths, const std::string& mode, Scalar value) {
+  if (mode != "constant") throw_invalid(fmt::format("[pad] mode must be \"constant\", got \"{}\"", mode));
   return apply1(kPad, {x}, {{"pad", widths}, {"value", value}});
 }
-Tensor one_hot(const Tensor& ids, int64_t classes) { return apply1(kOneHot, {ids}, {{"classes", classes}}); }
+Tensor one_hot(const Tensor& ids, int64_t num_classes) {
+  if (num_classes == -1 && ids.defined()) {
+    if (ids.numel() == 0) throw_invalid("[one_hot] of no numbers num_classes must be given");
+    num_classes = max(ids).item<int64_t>() + 1;
+  }
+  return apply1(kOneHot, {ids}, {{"num_classes", num_classes}});
+}
 
 }  // namespace troupe::ops

@@ -7,28 +7,27 @@ namespace troupe::ops {
 /// ids [..], weight [n, d] -> rows of weight [.., d].
 Tensor embedding(const Tensor& ids, const Tensor& weight);
 /// Slices of x along dim, numbered by the 1-d index.
-Tensor index_select(const Tensor& x, const Tensor& index, int64_t dim);
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 /// out[i][j] = x[i][index[i][j]] for dim 1; index has x's rank and is nowhere larger than x, dim excepted.
-Tensor gather(const Tensor& x, const Tensor& index, int64_t dim);
-/// A copy of x with out[i][index[i][j]] += source[i][j] for dim 1; index and source have one shape.
-Tensor scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim);
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
+/// A copy of x with out[i][index[i][j]] += src[i][j] for dim 1; index and src have one shape.
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 /// A copy of x whose slices along dim, numbered by the 1-d index, are those of source; of equal numbers the
 /// last.
-Tensor index_copy(const Tensor& x, const Tensor& index, const Tensor& source, int64_t dim);
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 /// Parts of one shape but for dim; a part [0] fits all.
-Tensor concat(const Tensors& parts, int64_t dim);
-inline Tensor cat(const Tensors& parts, int64_t dim = 0) { return concat(parts, dim); }
+Tensor cat(const Tensors& tensors, int64_t dim = 0);
 /// Joins tensors of one shape along a new dimension.
-Tensor stack(const Tensors& parts, int64_t dim);
+Tensor stack(const Tensors& tensors, int64_t dim = 0);
 /// Consecutive pieces along dim, as views; the sizes add up to x's.
-Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim);
+Tensors split(const Tensor& x, const IntList& split_sizes, int64_t dim = 0);
 /// pad = {before, after} of the last dimension, then of the one before it, and so on; filled with `value`.
-/// Sizes >= 0.
-Tensor pad(const Tensor& x, const std::vector<int64_t>& pad, Scalar value = 0);
-/// ids [..] in [0, classes) -> int64 [.., classes] of 0 and 1.
-Tensor one_hot(const Tensor& ids, int64_t classes);
+/// Sizes >= 0; `mode` is "constant", the only one here.
+Tensor pad(const Tensor& x, const IntList& pad, const std::string& mode = "constant", Scalar value = 0);
+/// ids [..] in [0, num_classes) -> int64 [.., num_classes] of 0 and 1; of -1 classes, as many as ids has.
+Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);
 
-extern const Op kEmbedding, kEmbeddingGrad, kIndexSelect, kIndexAdd, kIndexCopy, kGather, kScatterAdd,
-    kConcat, kStack, kSplit, kPad, kOneHot;
+extern const Op kEmbedding, kEmbeddingGrad, kIndexSelect, kIndexAdd, kIndexCopy, kGather, kScatterAdd, kCat,
+    kStack, kSplit, kPad, kOneHot;
 
 }  // namespace troupe::ops

@@ -17,7 +17,14 @@
 #include "ops/reshape_ops.h"
 #include "ops/view.h"
 
-namespace troupe::ops {
+namespace troupe {
+
+TensorIndex::TensorIndex(const char* text) : any_(Ellipsis) {
+  if (std::string_view(text) != "...")
+    throw_invalid("[index] the one text that is an index is \"...\", got \"" + std::string(text) + "\"");
+}
+
+namespace ops {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -60,13 +67,13 @@ void pick(const Tensor& index, int64_t dim, Basic& b) {
   b.picks.resize(static_cast<size_t>(dim));
   if (index.dtype() == int64 || index.dtype() == int32) return b.picks.push_back(to(index, int64));
   if (index.dtype() != boolean)
-    refuse(fmt::format("tensors that index are bool, int64 or int32, got {}; use .to()", index.str()));
+    refuse(fmt::format("tensors that index are bool, int64 or int32, got {}; use .to()", index.summary()));
   if (index.dim() == 0)
     refuse("a mask has at least one dimension; use masked_fill() or where() with a 0-d one");
   for (int d = 0; d < index.dim(); ++d)
     if (index.shape()[d] != b.view.size(dim + d))
       refuse(fmt::format("the mask {} does not fit the dimensions from {} on of {}", index.shape().str(), dim,
-                         b.view.str()));
+                         b.view.summary()));
   for (Tensor& t : places(index)) b.picks.push_back(std::move(t));
 }
 
@@ -82,7 +89,7 @@ Basic basic(const Tensor& x, const std::vector<TensorIndex>& indices) {
   }
   if (left < 0)
     refuse(fmt::format("too many indices: they stand for {} dimensions, the tensor is {}", x.dim() - left,
-                       x.str()));
+                       x.summary()));
   Basic b{expand(x, to_list(x.shape())), {}};  // x.index({Ellipsis}) is a view, too
   int64_t dim = 0;
   for (const TensorIndex& index : indices) {
@@ -129,7 +136,7 @@ Picked picked(const Basic& b) {
     for (size_t i = 0; i < at.size(); ++i) {
       const int64_t index = one[i] < 0 ? one[i] + size : one[i];
       if (index < 0 || index >= size)
-        refuse(fmt::format("index {} is out of range for dimension {} of {}", one[i], d, b.view.str()));
+        refuse(fmt::format("index {} is out of range for dimension {} of {}", one[i], d, b.view.summary()));
       at[i] = at[i] * size + index;
     }
     p.order.push_back(static_cast<int64_t>(d));
@@ -198,8 +205,9 @@ void require_apart(const Basic& b, const Tensor& value) {
   bool shared = value.dim() > 0 && meet(b.view, value);
   for (const Tensor& t : b.picks) shared |= t.defined() && meet(b.view, t);
   if (shared)
-    throw_invalid(fmt::format(
-        "[index_put_] the tensor {} shares elements with an index or the value: clone() it", b.view.str()));
+    throw_invalid(
+        fmt::format("[index_put_] the tensor {} shares elements with an index or the value: clone() it",
+                    b.view.summary()));
 }
 
 // source [number of rows, others] to the rows of the view that p picks.
@@ -236,7 +244,7 @@ void put_rows(const Tensor& view, const Picked& p, const Tensor& value, bool rec
     write_rows(view, p, source.storage() == view.storage() ? source.clone_data() : source);
     return view.bump_version("index_put_");
   }
-  const Tensor changed = index_copy(as_rows(view, p), p.at, source, 0);
+  const Tensor changed = index_copy(as_rows(view, p), 0, p.at, source);
   // Back to the view's own dimensions.
   copy_(view, permute(reshape(changed, to_list(ordered(view.shape(), p.order))), inverse(p.order)));
 }
@@ -247,7 +255,7 @@ Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices) {
   const Basic b = basic(x, indices);
   if (b.picks.empty()) return b.view;
   const Picked p = picked(b);
-  const Tensor rows = index_select(as_rows(b.view, p), p.at, 0);
+  const Tensor rows = index_select(as_rows(b.view, p), 0, p.at);
   return permute(reshape(rows, to_list(joined(p.shape, p.others))), p.result);
 }
 
@@ -258,7 +266,7 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const 
   if (b.picks.empty()) return copy_(b.view, without_leading_ones(value, b.view.shape()));
   if (value.dtype() != x.dtype())
     throw_invalid(fmt::format("[index_put_] the value is {}, the tensor {}: use .to() on the value",
-                              value.str(), x.str()));
+                              value.summary(), x.summary()));
   require_apart(b, value);
   put_rows(b.view, picked(b), value, recorded);
 }
@@ -273,4 +281,5 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar
   put_rows(b.view, picked(b), full, recorded);
 }
 
-}  // namespace troupe::ops
+}  // namespace ops
+}  // namespace troupe

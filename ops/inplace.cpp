@@ -37,7 +37,7 @@ void check_castable(const char* name, const Tensor& a, DType result) {
   if (!castable(result, a.dtype()))
     throw_invalid(
         fmt::format("[{}] result type {} can't be cast to {}: convert the tensor ({}) with .to() first", name,
-                    troupe::name(result), troupe::name(a.dtype()), a.str()));
+                    troupe::name(result), troupe::name(a.dtype()), a.summary()));
 }
 
 void check_fits(const char* name, const Tensor& a, const Tensor& result) {
@@ -46,7 +46,7 @@ void check_fits(const char* name, const Tensor& a, const Tensor& result) {
     throw_invalid(
         fmt::format("[{}] the result has shape {}, which does not fit {}: only the other tensors "
                     "broadcast",
-                    name, result.shape().str(), a.str()));
+                    name, result.shape().str(), a.summary()));
 }
 
 // `a` takes over a result of its shape. `overwritten`: the result does not depend on what it was.
@@ -112,14 +112,14 @@ Old read_for(const Tensor& other) {
 
 void check_scalar(const char* name, const Tensor& value) {
   if (value.defined() && value.dim() != 0)
-    throw_invalid(fmt::format("[{}] the value must be a 0-d tensor, got {}", name, value.str()));
+    throw_invalid(fmt::format("[{}] the value must be a 0-d tensor, got {}", name, value.summary()));
 }
 
 }  // namespace
 
 void copy_(const Tensor& a, const Tensor& b) {
   const bool recorded = begin_recorded_write(a, "copy_", {&b});
-  if (a.same_as(b)) return a.bump_version("copy_");  // a write, as in PyTorch
+  if (a.is_same(b)) return a.bump_version("copy_");  // a write, as in PyTorch
   Tensor value = b;
   if (b.shape() != a.shape()) {
     if (broadcast(a.shape(), b.shape(), "copy_") != a.shape())
@@ -190,19 +190,18 @@ void minimum_(const Tensor& a, const Tensor& b) {
 
 void addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
   update("addcmul_", a, {&b, &c}, Old::forgotten, kAddcmul, {{"value", value.to<double>()}},
-         [&](const Tensor& x) { return add(x, mul(is_one(value) ? b : mul(b, value), c)); });
+         [&](const Tensor& x) { return addcmul(x, b, c, value); });
 }
 void addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, Scalar value) {
   update("addcdiv_", a, {&b, &c}, Old::forgotten, kAddcdiv, {{"value", value.to<double>()}},
-         [&](const Tensor& x) { return add(x, div(is_one(value) ? b : mul(b, value), c)); });
+         [&](const Tensor& x) { return addcdiv(x, b, c, value); });
 }
 void lerp_(const Tensor& a, const Tensor& b, double weight) {
   update("lerp_", a, {&b}, Old::forgotten, kLerp, {{"weight", weight}},
-         [&](const Tensor& x) { return add(x, mul(sub(b, x), weight)); });
+         [&](const Tensor& x) { return lerp(x, b, weight); });
 }
 void lerp_(const Tensor& a, const Tensor& b, const Tensor& weight) {
-  update("lerp_", a, {&b, &weight}, Old::forgotten,
-         [&](const Tensor& x) { return add(x, mul(sub(b, x), weight)); });
+  update("lerp_", a, {&b, &weight}, Old::forgotten, [&](const Tensor& x) { return lerp(x, b, weight); });
 }
 void masked_fill_(const Tensor& a, const Tensor& mask, Scalar value) {
   update("masked_fill_", a, {&mask}, Old::forgotten,

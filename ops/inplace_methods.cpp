@@ -1,8 +1,10 @@
-// The writes in place and the indexing that core/tensor/tensor.h declares as members of Tensor.
+// The writes in place that core/tensor/methods.h declares as members of Tensor.
 #include "core/base/error.h"
-#include "core/tensor/tensor.h"
+#include "core/tensor/indexing.h"
 #include "ops/indexing.h"
 #include "ops/inplace.h"
+#include "ops/operators.h"
+#include "ops/random.h"
 
 namespace troupe {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 void require_seen(const Tensor& t) {
   if (t.defined() && t.is_sole_handle())
     throw_invalid(
-        "[=] the tensor " + t.str() +
+        "[=] the tensor " + t.summary() +
         " is no view, and nobody else holds it, so that what is assigned to it would be lost: assign "
         "to a variable or a view, or use index_put_()");
 }
@@ -34,176 +36,177 @@ Tensor Tensor::operator=(Scalar value) && {
   return fill_(value);
 }
 
-Tensor Tensor::copy_(const Tensor& source) const {
-  ops::copy_(*this, source);
-  return *this;
+Tensor TensorMethods::copy_(const Tensor& source) const {
+  ops::copy_(self(), source);
+  return self();
 }
-Tensor Tensor::fill_(Scalar value) const {
-  ops::fill_(*this, value);
-  return *this;
+Tensor TensorMethods::fill_(Scalar value) const {
+  ops::fill_(self(), value);
+  return self();
 }
-Tensor Tensor::fill_(const Tensor& value) const {
-  ops::fill_(*this, value);
-  return *this;
+Tensor TensorMethods::fill_(const Tensor& value) const {
+  ops::fill_(self(), value);
+  return self();
 }
-Tensor Tensor::zero_() const {
-  ops::fill_(*this, 0);
-  return *this;
+Tensor TensorMethods::zero_() const {
+  ops::fill_(self(), 0);
+  return self();
 }
-Tensor Tensor::add_(const Tensor& other, Scalar alpha) const {
-  ops::add_(*this, other, alpha);
-  return *this;
+Tensor TensorMethods::add_(const Tensor& other, Scalar alpha) const {
+  ops::add_(self(), other, alpha);
+  return self();
 }
-Tensor Tensor::add_(Scalar other, Scalar alpha) const {
-  ops::add_(*this, times(alpha, other));
-  return *this;
+Tensor TensorMethods::add_(Scalar other, Scalar alpha) const {
+  ops::add_(self(), times(alpha, other));
+  return self();
 }
-Tensor Tensor::sub_(const Tensor& other, Scalar alpha) const {
-  ops::sub_(*this, other, alpha);
-  return *this;
+Tensor TensorMethods::sub_(const Tensor& other, Scalar alpha) const {
+  ops::sub_(self(), other, alpha);
+  return self();
 }
-Tensor Tensor::sub_(Scalar other, Scalar alpha) const {
-  ops::sub_(*this, times(alpha, other));
-  return *this;
+Tensor TensorMethods::sub_(Scalar other, Scalar alpha) const {
+  ops::sub_(self(), times(alpha, other));
+  return self();
 }
-Tensor Tensor::mul_(const Tensor& other) const {
-  ops::mul_(*this, other);
-  return *this;
+Tensor TensorMethods::mul_(const Tensor& other) const {
+  ops::mul_(self(), other);
+  return self();
 }
-Tensor Tensor::mul_(Scalar other) const {
-  ops::mul_(*this, other);
-  return *this;
+Tensor TensorMethods::mul_(Scalar other) const {
+  ops::mul_(self(), other);
+  return self();
 }
-Tensor Tensor::div_(const Tensor& other) const {
-  ops::div_(*this, other);
-  return *this;
+Tensor TensorMethods::div_(const Tensor& other) const {
+  ops::div_(self(), other);
+  return self();
 }
-Tensor Tensor::div_(Scalar other) const {
-  ops::div_(*this, other);
-  return *this;
+Tensor TensorMethods::div_(Scalar other) const {
+  ops::div_(self(), other);
+  return self();
 }
-Tensor Tensor::pow_(const Tensor& other) const {
-  ops::pow_(*this, other);
-  return *this;
+Tensor TensorMethods::pow_(const Tensor& exponent) const {
+  ops::pow_(self(), exponent);
+  return self();
 }
-Tensor Tensor::pow_(Scalar other) const {
-  ops::pow_(*this, other);
-  return *this;
+Tensor TensorMethods::pow_(Scalar exponent) const {
+  ops::pow_(self(), exponent);
+  return self();
 }
-Tensor Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) const {
-  ops::clamp_(*this, min, max);
-  return *this;
+Tensor TensorMethods::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  ops::clamp_(self(), min, max);
+  return self();
 }
-Tensor Tensor::addcmul_(const Tensor& a, const Tensor& b, Scalar value) const {
-  ops::addcmul_(*this, a, b, value);
-  return *this;
+Tensor TensorMethods::addcmul_(const Tensor& tensor1, const Tensor& tensor2, Scalar value) const {
+  ops::addcmul_(self(), tensor1, tensor2, value);
+  return self();
 }
-Tensor Tensor::addcdiv_(const Tensor& a, const Tensor& b, Scalar value) const {
-  ops::addcdiv_(*this, a, b, value);
-  return *this;
+Tensor TensorMethods::addcdiv_(const Tensor& tensor1, const Tensor& tensor2, Scalar value) const {
+  ops::addcdiv_(self(), tensor1, tensor2, value);
+  return self();
 }
-Tensor Tensor::lerp_(const Tensor& end, double weight) const {
-  ops::lerp_(*this, end, weight);
-  return *this;
+Tensor TensorMethods::lerp_(const Tensor& end, double weight) const {
+  ops::lerp_(self(), end, weight);
+  return self();
 }
-Tensor Tensor::lerp_(const Tensor& end, const Tensor& weight) const {
-  ops::lerp_(*this, end, weight);
-  return *this;
+Tensor TensorMethods::lerp_(const Tensor& end, const Tensor& weight) const {
+  ops::lerp_(self(), end, weight);
+  return self();
 }
-Tensor Tensor::masked_fill_(const Tensor& mask, Scalar value) const {
-  ops::masked_fill_(*this, mask, value);
-  return *this;
+Tensor TensorMethods::masked_fill_(const Tensor& mask, Scalar value) const {
+  ops::masked_fill_(self(), mask, value);
+  return self();
 }
-Tensor Tensor::masked_fill_(const Tensor& mask, const Tensor& value) const {
-  ops::masked_fill_(*this, mask, value);
-  return *this;
+Tensor TensorMethods::masked_fill_(const Tensor& mask, const Tensor& value) const {
+  ops::masked_fill_(self(), mask, value);
+  return self();
 }
-Tensor Tensor::neg_() const {
-  ops::neg_(*this);
-  return *this;
+Tensor TensorMethods::neg_() const {
+  ops::neg_(self());
+  return self();
 }
-Tensor Tensor::abs_() const {
-  ops::abs_(*this);
-  return *this;
+Tensor TensorMethods::abs_() const {
+  ops::abs_(self());
+  return self();
 }
-Tensor Tensor::square_() const {
-  ops::square_(*this);
-  return *this;
+Tensor TensorMethods::square_() const {
+  ops::square_(self());
+  return self();
 }
-Tensor Tensor::floor_() const {
-  ops::floor_(*this);
-  return *this;
+Tensor TensorMethods::floor_() const {
+  ops::floor_(self());
+  return self();
 }
-Tensor Tensor::ceil_() const {
-  ops::ceil_(*this);
-  return *this;
+Tensor TensorMethods::ceil_() const {
+  ops::ceil_(self());
+  return self();
 }
-Tensor Tensor::round_() const {
-  ops::round_(*this);
-  return *this;
+Tensor TensorMethods::round_() const {
+  ops::round_(self());
+  return self();
 }
-Tensor Tensor::expm1_() const {
-  ops::expm1_(*this);
-  return *this;
+Tensor TensorMethods::exp_() const {
+  ops::exp_(self());
+  return self();
 }
-Tensor Tensor::log1p_() const {
-  ops::log1p_(*this);
-  return *this;
+Tensor TensorMethods::expm1_() const {
+  ops::expm1_(self());
+  return self();
 }
-Tensor Tensor::exp_() const {
-  ops::exp_(*this);
-  return *this;
+Tensor TensorMethods::log_() const {
+  ops::log_(self());
+  return self();
 }
-Tensor Tensor::log_() const {
-  ops::log_(*this);
-  return *this;
+Tensor TensorMethods::log1p_() const {
+  ops::log1p_(self());
+  return self();
 }
-Tensor Tensor::sqrt_() const {
-  ops::sqrt_(*this);
-  return *this;
+Tensor TensorMethods::sqrt_() const {
+  ops::sqrt_(self());
+  return self();
 }
-Tensor Tensor::rsqrt_() const {
-  ops::rsqrt_(*this);
-  return *this;
+Tensor TensorMethods::rsqrt_() const {
+  ops::rsqrt_(self());
+  return self();
 }
-Tensor Tensor::reciprocal_() const {
-  ops::reciprocal_(*this);
-  return *this;
+Tensor TensorMethods::reciprocal_() const {
+  ops::reciprocal_(self());
+  return self();
 }
-Tensor Tensor::sin_() const {
-  ops::sin_(*this);
-  return *this;
+Tensor TensorMethods::sin_() const {
+  ops::sin_(self());
+  return self();
 }
-Tensor Tensor::cos_() const {
-  ops::cos_(*this);
-  return *this;
+Tensor TensorMethods::cos_() const {
+  ops::cos_(self());
+  return self();
 }
-Tensor Tensor::relu_() const {
-  ops::relu_(*this);
-  return *this;
+Tensor TensorMethods::relu_() const {
+  ops::relu_(self());
+  return self();
 }
-Tensor Tensor::tanh_() const {
-  ops::tanh_(*this);
-  return *this;
+Tensor TensorMethods::tanh_() const {
+  ops::tanh_(self());
+  return self();
 }
-Tensor Tensor::sigmoid_() const {
-  ops::sigmoid_(*this);
-  return *this;
+Tensor TensorMethods::sigmoid_() const {
+  ops::sigmoid_(self());
+  return self();
 }
-
-Tensor Tensor::index(std::initializer_list<ViewIndex> indices) const {
-  return ops::index(*this, std::vector<TensorIndex>(indices.begin(), indices.end()));
+Tensor TensorMethods::uniform_(double from, double to) const {
+  ops::copy_(self(), ops::rand_like(self()) * (to - from) + from);
+  return self();
 }
-const Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
-  return ops::index(*this, indices);
+Tensor TensorMethods::normal_(double mean, double std) const {
+  ops::copy_(self(), ops::randn_like(self()) * std + mean);
+  return self();
 }
-Tensor Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const {
-  ops::index_put_(*this, indices, value);
-  return *this;
+Tensor TensorMethods::index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const {
+  ops::index_put_(self(), indices, value);
+  return self();
 }
-Tensor Tensor::index_put_(const std::vector<TensorIndex>& indices, Scalar value) const {
-  ops::index_put_(*this, indices, value);
-  return *this;
+Tensor TensorMethods::index_put_(const std::vector<TensorIndex>& indices, Scalar value) const {
+  ops::index_put_(self(), indices, value);
+  return self();
 }
 
 }  // namespace troupe

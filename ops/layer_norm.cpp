@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
@@ -102,6 +103,7 @@ const Op kLayerNorm{.name = "layer_norm",
 const Op kRmsNorm{.name = "rms_norm",
                   .inputs = "input weight",
                   .text = "Divides by the root mean square over the last dimensions, which weight spans.",
+                  .internal = true,
                   .min_inputs = 2,
                   .max_inputs = 2,
                   .attrs = {{"eps", 1e-6}},
@@ -137,19 +139,45 @@ const Op kRmsNormGrad{.name = "rms_norm_grad",
                         return {rows_grad({2, 3, 4}, {4}), rows_grad({0, 4}, {4})};
                       }};
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+namespace {
+
+// The weight, or ones in its place.
+Tensor scale(const char* op, const Tensor& x, const IntList& normalized_shape, const Tensor& weight) {
+  const Shape row{std::span<const int64_t>(normalized_shape)};
+  if (!weight.defined())
+    return Tensor::full(row, 1, x.defined() ? x.dtype() : float32, x.defined() ? x.device() : Device());
+  if (weight.shape() != row)
+    throw_invalid(fmt::format("[{}] weight must be {}, got {}", op, row.str(), weight.summary()));
+  return weight;
+}
+
+// The distance from 1 to the next number.
+double machine_epsilon(DType dtype) {
+  switch (dtype) {
+    case float64:
+      return 0x1p-52;
+    case float16:
+      return 0x1p-10;
+    case bfloat16:
+      return 0x1p-7;
+    default:
+      return 0x1p-23;
+  }
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const IntList& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  const Tensor scaled = scale("layer_norm", x, normalized_shape, weight);
   const Attrs attrs{{"eps", eps}};
-  return bias.defined() ? apply1(kLayerNorm, {x, weight, bias}, attrs)
-                        : apply1(kLayerNorm, {x, weight}, attrs);
+  return bias.defined() ? apply1(kLayerNorm, {x, scaled, bias}, attrs)
+                        : apply1(kLayerNorm, {x, scaled}, attrs);
 }
-Tensor layer_norm(const Tensor& x, const std::vector<int64_t>& normalized_shape, double eps) {
-  const Shape row{std::span(normalized_shape)};
-  return layer_norm(
-      x, Tensor::full(row, 1, x.defined() ? x.dtype() : float32, x.defined() ? x.device() : Device()), {},
-      eps);
-}
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return apply1(kRmsNorm, {x, weight}, {{"eps", eps}});
+Tensor rms_norm(const Tensor& x, const IntList& normalized_shape, const Tensor& weight,
+                std::optional<double> eps) {
+  const double added = eps.value_or(machine_epsilon(x.defined() ? x.dtype() : float32));
+  return apply1(kRmsNorm, {x, scale("rms_norm", x, normalized_shape, weight)}, {{"eps", added}});
 }
 
 }  // namespace troupe::ops

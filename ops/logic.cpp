@@ -3,17 +3,21 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
+#include "ops/unary.h"
 #include "ops/view.h"
 
 namespace troupe::ops {
 namespace {
 
 void require_bool(const Call& c, const Tensor& t) {
-  if (t.dtype() != boolean) reject(c, fmt::format("needs bool, got {}; compare it first: .ne(0)", t.str()));
+  if (t.dtype() != boolean)
+    reject(c, fmt::format("needs bool, got {}; compare it first: .ne(0)", t.summary()));
 }
 
 Specs logical_spec(const Call& c) {
@@ -54,6 +58,20 @@ std::vector<Sample> over_dims() {
           {{alternating({2, 3})}, {{"dim", std::vector<int64_t>{1}}}},
           {{sample({0, 2})}, {{"dim", std::vector<int64_t>{0}}}}};
 }
+void require_bools(const char* op, const char* instead, const Tensor& a, const Tensor& b) {
+  for (const Tensor* t : {&a, &b})
+    if (t->defined() && t->dtype() != boolean)
+      throw_invalid(fmt::format("[{}] is for bool tensors here, got {}; use {}() on numbers", op,
+                                t->summary(), instead));
+}
+
+void require_one_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) throw_invalid(fmt::format("[{}] got an undefined tensor", op));
+  if (a.dtype() != b.dtype())
+    throw_invalid(fmt::format("[{}] inputs differ in dtype: {} and {}; use .to() on one of them", op,
+                              a.summary(), b.summary()));
+}
+
 Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
 
 }  // namespace
@@ -129,12 +147,45 @@ const Op kMaskedFill{.name = "masked_fill",
 Tensor logical_and(const Tensor& a, const Tensor& b) { return apply1(kLogicalAnd, {flags(a), flags(b)}); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return apply1(kLogicalOr, {flags(a), flags(b)}); }
 Tensor logical_not(const Tensor& x) { return apply1(kLogicalNot, {flags(x)}); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  return require_bools("bitwise_and", "logical_and", a, b), logical_and(a, b);
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  return require_bools("bitwise_or", "logical_or", a, b), logical_or(a, b);
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  return require_bools("bitwise_xor", "ne", a, b), ne(a, b);
+}
+Tensor bitwise_not(const Tensor& x) {
+  return require_bools("bitwise_not", "logical_not", x, x), logical_not(x);
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  require_one_dtype("allclose", a, b);
+  const Tensor x = a.detach(), y = b.detach();
+  Tensor close = eq(x, y);
+  if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
+  if (x.dtype() != boolean) {
+    const Tensor error = abs(sub(x, y)), allowed = add(abs(mul(y, rtol)), atol);
+    close = logical_or(close, logical_and(isfinite(error), le(error, allowed)));
+  }
+  return all(close).item<bool>();
+}
+bool equal(const Tensor& a, const Tensor& b) {
+  require_one_dtype("equal", a, b);
+  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+}
+
+Tensor isinf(const Tensor& x) {
+  if (!x.defined() || !is_floating(x.dtype())) return logical_not(isfinite(x));
+  return eq(abs(x.detach()), std::numeric_limits<double>::infinity());
+}
 Tensor isnan(const Tensor& x) { return apply1(kIsnan, {x}); }
 Tensor isfinite(const Tensor& x) { return apply1(kIsfinite, {x}); }
-Tensor any(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor any(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kAny, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor all(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor all(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kAllOf, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {

@@ -352,7 +352,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const std::string& r
         fmt::format("[cross_entropy] target is {}, which is neither class numbers, int64 (use .to(int64)), "
                     "nor probabilities "
                     "of the shape of the scores, {}",
-                    target.str(), x.shape().str()));
+                    target.summary(), x.shape().str()));
   if (x.defined() && target.defined() && is_floating(target.dtype()))
     return apply1(kSoftCrossEntropy, {x, target},
                   {{"reduction", reduction}, {"label_smoothing", label_smoothing}});

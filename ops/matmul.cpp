@@ -251,11 +251,35 @@ const Op kLinearWeightGrad{.name = "linear_weight_grad",
                            }};
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return apply1(kMatmul, {a, b}); }
+
+namespace {
+
+void require_dims(const char* op, const Tensor& t, int dims) {
+  if (!t.defined() || t.dim() != dims)
+    throw_invalid(
+        fmt::format("[{}] needs {} dimensions here, got {}; matmul() takes others", op, dims, t.summary()));
+}
+
+}  // namespace
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  return require_dims("mm", a, 2), require_dims("mm", b, 2), matmul(a, b);
+}
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  require_dims("bmm", a, 3), require_dims("bmm", b, 3);
+  if (a.size(0) != b.size(0))
+    throw_invalid(fmt::format("[bmm] batches differ: {} x {}", a.shape().str(), b.shape().str()));
+  return matmul(a, b);
+}
+Tensor mv(const Tensor& a, const Tensor& b) {
+  return require_dims("mv", a, 2), require_dims("mv", b, 1), matmul(a, b);
+}
+Tensor dot(const Tensor& a, const Tensor& b) {
+  return require_dims("dot", a, 1), require_dims("dot", b, 1), matmul(a, b);
+}
 Tensor outer(const Tensor& a, const Tensor& b) {
   for (const Tensor* t : {&a, &b})
-    if (!t->defined() || t->dim() != 1)
-      throw_invalid("[outer] needs two 1-d tensors, got " +
-                    (t->defined() ? t->str() : "an undefined tensor"));
+    if (!t->defined() || t->dim() != 1) throw_invalid("[outer] needs two 1-d tensors, got " + t->summary());
   return mul(unsqueeze(a, 1), unsqueeze(b, 0));
 }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -11,6 +11,13 @@ namespace troupe::ops {
 /// bfloat16 and float16 are summed in float32, integers wrap around.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
+/// matmul of two matrices; of two batches of matrices [b, m, k] x [b, k, n]; of a matrix and a vector; of two
+/// vectors. `invalid` for other numbers of dimensions, and for batches that differ.
+Tensor mm(const Tensor& a, const Tensor& b);
+Tensor bmm(const Tensor& a, const Tensor& b);
+Tensor mv(const Tensor& a, const Tensor& b);
+Tensor dot(const Tensor& a, const Tensor& b);
+
 /// a [m], b [n] -> a[i] b[j] [m, n]; any dtype.
 Tensor outer(const Tensor& a, const Tensor& b);
 

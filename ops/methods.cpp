@@ -1,99 +1,262 @@
-// The operators that core/tensor/tensor.h declares as members of Tensor.
-#include "core/tensor/tensor.h"
+// The operators that core/tensor/methods.h declares as members of Tensor.
+#include "core/tensor/indexing.h"
+#include "ops/dispatch/check.h"
 #include "ops/ops.h"
 
 namespace troupe {
+namespace {
 
-Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const { return ops::transpose(*this, dim0, dim1); }
-Tensor Tensor::permute(const Ints& dims) const { return ops::permute(*this, dims); }
-Tensor Tensor::reshape(const Ints& shape) const { return ops::reshape(*this, shape); }
-Tensor Tensor::view(const Ints& shape) const { return ops::view(*this, shape); }
-Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
-  return ops::flatten(*this, start_dim, end_dim);
-}
-Tensor Tensor::squeeze(int64_t dim) const { return ops::squeeze(*this, dim); }
-Tensor Tensor::unsqueeze(int64_t dim) const { return ops::unsqueeze(*this, dim); }
-Tensor Tensor::expand(const Ints& shape) const { return ops::expand(*this, shape); }
-Tensor Tensor::slice(int64_t dim, int64_t start, int64_t stop, int64_t step) const {
-  return ops::slice(*this, dim, start, stop, step);
-}
-Tensor Tensor::select(int64_t dim, int64_t index) const { return ops::select(*this, dim, index); }
-Tensors Tensor::split(int64_t size, int64_t dim) const { return ops::split(*this, size, dim); }
-Tensors Tensor::split(const Ints& sizes, int64_t dim) const { return ops::split(*this, sizes, dim); }
-Tensors Tensor::chunk(int64_t chunks, int64_t dim) const { return ops::chunk(*this, chunks, dim); }
-Tensor Tensor::contiguous() const { return ops::contiguous(*this); }
-Tensor Tensor::clone() const { return ops::clone(*this); }
-Tensor Tensor::to(DType dtype) const { return ops::to(*this, dtype); }
-Tensor Tensor::to(Device device) const { return ops::to(*this, device); }
-Tensor Tensor::to(Device device, DType dtype) const { return ops::to(ops::to(*this, device), dtype); }
-Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
-  return ops::index_select(*this, index, dim);
-}
-Tensor Tensor::gather(int64_t dim, const Tensor& index) const { return ops::gather(*this, index, dim); }
-Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
-  return ops::masked_fill(*this, mask, value);
-}
-Tensor Tensor::flip(const Ints& dims) const { return ops::flip(*this, dims); }
-Tensor Tensor::tril(int64_t diagonal) const { return ops::tril(*this, diagonal); }
-Tensor Tensor::triu(int64_t diagonal) const { return ops::triu(*this, diagonal); }
-
-Tensor Tensor::matmul(const Tensor& other) const { return ops::matmul(*this, other); }
-Tensor Tensor::pow(Scalar exponent) const { return ops::pow(*this, exponent); }
-Tensor Tensor::pow(const Tensor& exponent) const { return ops::pow(*this, exponent); }
-Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
-  return ops::clamp(*this, min, max);
-}
-Tensor Tensor::gelu(const std::string& approximate) const { return ops::gelu(*this, approximate); }
-Tensor Tensor::softmax(int64_t dim) const { return ops::softmax(*this, dim); }
-Tensor Tensor::log_softmax(int64_t dim) const { return ops::log_softmax(*this, dim); }
-Tensor Tensor::abs() const { return ops::abs(*this); }
-Tensor Tensor::exp() const { return ops::exp(*this); }
-Tensor Tensor::log() const { return ops::log(*this); }
-Tensor Tensor::square() const { return ops::square(*this); }
-Tensor Tensor::sqrt() const { return ops::sqrt(*this); }
-Tensor Tensor::relu() const { return ops::relu(*this); }
-Tensor Tensor::silu() const { return ops::silu(*this); }
-Tensor Tensor::tanh() const { return ops::tanh(*this); }
-Tensor Tensor::sigmoid() const { return ops::sigmoid(*this); }
-
-Tensor Tensor::sum() const { return ops::sum(*this); }
-Tensor Tensor::mean() const { return ops::mean(*this); }
-Tensor Tensor::norm() const { return ops::norm(*this); }
-Tensor Tensor::any() const { return ops::any(*this); }
-Tensor Tensor::all() const { return ops::all(*this); }
-Tensor Tensor::isnan() const { return ops::isnan(*this); }
-Tensor Tensor::isfinite() const { return ops::isfinite(*this); }
-Tensor Tensor::logical_not() const { return ops::logical_not(*this); }
-Tensor Tensor::sum(const Ints& dims, bool keepdim) const { return ops::sum(*this, dims, keepdim); }
-Tensor Tensor::mean(const Ints& dims, bool keepdim) const { return ops::mean(*this, dims, keepdim); }
-Tensor Tensor::amax(const Ints& dims, bool keepdim) const { return ops::amax(*this, dims, keepdim); }
-Tensor Tensor::amin(const Ints& dims, bool keepdim) const { return ops::amin(*this, dims, keepdim); }
-Tensor Tensor::var(const Ints& dims, bool unbiased, bool keepdim) const {
-  return ops::var(*this, dims, unbiased, keepdim);
-}
-Tensor Tensor::argmax(int64_t dim) const { return ops::argmax(*this, dim); }
-Tensor Tensor::argmin(int64_t dim) const { return ops::argmin(*this, dim); }
-Tensor Tensor::cumsum(int64_t dim) const { return ops::cumsum(*this, dim); }
-std::pair<Tensor, Tensor> Tensor::sort(int64_t dim, bool descending) const {
-  ops::Sorted s = ops::sort(*this, dim, descending);
-  return {std::move(s.values), std::move(s.indices)};
-}
-std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int64_t dim, bool largest) const {
-  ops::Sorted s = ops::topk(*this, k, dim, largest);
-  return {std::move(s.values), std::move(s.indices)};
+// What is of all elements of x, with as many dimensions as x has.
+Tensor kept(const Tensor& x, const Tensor& y, bool keepdim) {
+  return keepdim ? ops::reshape(y, ops::to_list(Shape::filled(x.dim(), 1))) : y;
 }
 
-Tensor Tensor::eq(const Tensor& other) const { return ops::eq(*this, other); }
-Tensor Tensor::ne(const Tensor& other) const { return ops::ne(*this, other); }
-Tensor Tensor::lt(const Tensor& other) const { return ops::lt(*this, other); }
-Tensor Tensor::le(const Tensor& other) const { return ops::le(*this, other); }
-Tensor Tensor::gt(const Tensor& other) const { return ops::gt(*this, other); }
-Tensor Tensor::ge(const Tensor& other) const { return ops::ge(*this, other); }
-Tensor Tensor::eq(Scalar other) const { return ops::eq(*this, other); }
-Tensor Tensor::ne(Scalar other) const { return ops::ne(*this, other); }
-Tensor Tensor::lt(Scalar other) const { return ops::lt(*this, other); }
-Tensor Tensor::le(Scalar other) const { return ops::le(*this, other); }
-Tensor Tensor::gt(Scalar other) const { return ops::gt(*this, other); }
-Tensor Tensor::ge(Scalar other) const { return ops::ge(*this, other); }
+}  // namespace
+
+Tensor TensorMethods::transpose(int64_t dim0, int64_t dim1) const {
+  return ops::transpose(self(), dim0, dim1);
+}
+Tensor TensorMethods::t() const { return ops::t(self()); }
+Tensor TensorMethods::permute(const IntList& dims) const { return ops::permute(self(), dims); }
+Tensor TensorMethods::movedim(int64_t source, int64_t destination) const {
+  return ops::movedim(self(), source, destination);
+}
+Tensor TensorMethods::reshape(const IntList& shape) const { return ops::reshape(self(), shape); }
+Tensor TensorMethods::reshape_as(const Tensor& other) const {
+  return ops::reshape(self(), ops::to_list(other.shape()));
+}
+Tensor TensorMethods::view(const IntList& shape) const { return ops::view(self(), shape); }
+Tensor TensorMethods::view_as(const Tensor& other) const {
+  return ops::view(self(), ops::to_list(other.shape()));
+}
+Tensor TensorMethods::flatten(int64_t start_dim, int64_t end_dim) const {
+  return ops::flatten(self(), start_dim, end_dim);
+}
+Tensor TensorMethods::squeeze() const { return ops::squeeze(self()); }
+Tensor TensorMethods::squeeze(int64_t dim) const { return ops::squeeze(self(), dim); }
+Tensor TensorMethods::unsqueeze(int64_t dim) const { return ops::unsqueeze(self(), dim); }
+Tensor TensorMethods::expand(const IntList& shape) const { return ops::expand(self(), shape); }
+Tensor TensorMethods::expand_as(const Tensor& other) const {
+  return ops::expand(self(), ops::to_list(other.shape()));
+}
+Tensor TensorMethods::slice(int64_t dim, int64_t start, int64_t stop, int64_t step) const {
+  return ops::slice(self(), dim, start, stop, step);
+}
+Tensor TensorMethods::select(int64_t dim, int64_t index) const { return ops::select(self(), dim, index); }
+Tensor TensorMethods::narrow(int64_t dim, int64_t start, int64_t length) const {
+  return ops::narrow(self(), dim, start, length);
+}
+Tensors TensorMethods::unbind(int64_t dim) const { return ops::unbind(self(), dim); }
+Tensors TensorMethods::split(int64_t split_size, int64_t dim) const {
+  return ops::split(self(), split_size, dim);
+}
+Tensors TensorMethods::split(const IntList& split_sizes, int64_t dim) const {
+  return ops::split(self(), split_sizes, dim);
+}
+Tensors TensorMethods::chunk(int64_t chunks, int64_t dim) const { return ops::chunk(self(), chunks, dim); }
+Tensor TensorMethods::contiguous() const { return ops::contiguous(self()); }
+Tensor TensorMethods::clone() const { return ops::clone(self()); }
+Tensor TensorMethods::to(DType dtype) const { return ops::to(self(), dtype); }
+Tensor TensorMethods::to(Device device) const { return ops::to(self(), device); }
+Tensor TensorMethods::to(Device device, DType dtype) const { return ops::to(ops::to(self(), device), dtype); }
+Tensor TensorMethods::type_as(const Tensor& other) const { return to(other.device(), other.dtype()); }
+Tensor TensorMethods::flip(const IntList& dims) const { return ops::flip(self(), dims); }
+Tensor TensorMethods::roll(const IntList& shifts, const IntList& dims) const {
+  return ops::roll(self(), shifts, dims);
+}
+Tensor TensorMethods::repeat(const IntList& repeats) const { return ops::repeat(self(), repeats); }
+Tensor TensorMethods::tril(int64_t diagonal) const { return ops::tril(self(), diagonal); }
+Tensor TensorMethods::triu(int64_t diagonal) const { return ops::triu(self(), diagonal); }
+Tensor TensorMethods::diff(int64_t n, int64_t dim) const { return ops::diff(self(), n, dim); }
+Tensor TensorMethods::index_select(int64_t dim, const Tensor& index) const {
+  return ops::index_select(self(), dim, index);
+}
+Tensor TensorMethods::gather(int64_t dim, const Tensor& index) const {
+  return ops::gather(self(), dim, index);
+}
+Tensor TensorMethods::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const {
+  return ops::scatter_add(self(), dim, index, src);
+}
+Tensor TensorMethods::index_copy(int64_t dim, const Tensor& index, const Tensor& source) const {
+  return ops::index_copy(self(), dim, index, source);
+}
+Tensor TensorMethods::masked_fill(const Tensor& mask, Scalar value) const {
+  return ops::masked_fill(self(), mask, value);
+}
+Tensor TensorMethods::masked_select(const Tensor& mask) const { return ops::masked_select(self(), mask); }
+Tensor TensorMethods::take(const Tensor& index) const { return ops::take(self(), index); }
+Tensor TensorMethods::where(const Tensor& condition, const Tensor& other) const {
+  return ops::where(condition, self(), other);
+}
+Tensor TensorMethods::where(const Tensor& condition, Scalar other) const {
+  return ops::where(condition, self(), other);
+}
+Tensor TensorMethods::nonzero() const { return ops::nonzero(self()); }
+Tensor TensorMethods::add(const Tensor& other) const { return ops::add(self(), other); }
+Tensor TensorMethods::add(const Tensor& other, Scalar alpha) const { return ops::add(self(), other, alpha); }
+Tensor TensorMethods::add(Scalar other) const { return ops::add(self(), other); }
+Tensor TensorMethods::sub(const Tensor& other) const { return ops::sub(self(), other); }
+Tensor TensorMethods::sub(const Tensor& other, Scalar alpha) const { return ops::sub(self(), other, alpha); }
+Tensor TensorMethods::sub(Scalar other) const { return ops::sub(self(), other); }
+Tensor TensorMethods::mul(const Tensor& other) const { return ops::mul(self(), other); }
+Tensor TensorMethods::mul(Scalar other) const { return ops::mul(self(), other); }
+Tensor TensorMethods::div(const Tensor& other) const { return ops::div(self(), other); }
+Tensor TensorMethods::div(Scalar other) const { return ops::div(self(), other); }
+Tensor TensorMethods::pow(const Tensor& exponent) const { return ops::pow(self(), exponent); }
+Tensor TensorMethods::pow(Scalar exponent) const { return ops::pow(self(), exponent); }
+Tensor TensorMethods::floor_divide(const Tensor& other) const { return ops::floor_divide(self(), other); }
+Tensor TensorMethods::floor_divide(Scalar other) const { return ops::floor_divide(self(), other); }
+Tensor TensorMethods::remainder(const Tensor& other) const { return ops::remainder(self(), other); }
+Tensor TensorMethods::remainder(Scalar other) const { return ops::remainder(self(), other); }
+Tensor TensorMethods::fmod(const Tensor& other) const { return ops::fmod(self(), other); }
+Tensor TensorMethods::fmod(Scalar other) const { return ops::fmod(self(), other); }
+Tensor TensorMethods::atan2(const Tensor& other) const { return ops::atan2(self(), other); }
+Tensor TensorMethods::maximum(const Tensor& other) const { return ops::maximum(self(), other); }
+Tensor TensorMethods::minimum(const Tensor& other) const { return ops::minimum(self(), other); }
+Tensor TensorMethods::lerp(const Tensor& end, Scalar weight) const { return ops::lerp(self(), end, weight); }
+Tensor TensorMethods::lerp(const Tensor& end, const Tensor& weight) const {
+  return ops::lerp(self(), end, weight);
+}
+Tensor TensorMethods::addcmul(const Tensor& tensor1, const Tensor& tensor2, Scalar value) const {
+  return ops::addcmul(self(), tensor1, tensor2, value);
+}
+Tensor TensorMethods::addcdiv(const Tensor& tensor1, const Tensor& tensor2, Scalar value) const {
+  return ops::addcdiv(self(), tensor1, tensor2, value);
+}
+Tensor TensorMethods::matmul(const Tensor& other) const { return ops::matmul(self(), other); }
+Tensor TensorMethods::mm(const Tensor& mat2) const { return ops::mm(self(), mat2); }
+Tensor TensorMethods::bmm(const Tensor& mat2) const { return ops::bmm(self(), mat2); }
+Tensor TensorMethods::mv(const Tensor& vec) const { return ops::mv(self(), vec); }
+Tensor TensorMethods::dot(const Tensor& other) const { return ops::dot(self(), other); }
+Tensor TensorMethods::outer(const Tensor& vec2) const { return ops::outer(self(), vec2); }
+Tensor TensorMethods::neg() const { return ops::neg(self()); }
+Tensor TensorMethods::abs() const { return ops::abs(self()); }
+Tensor TensorMethods::square() const { return ops::square(self()); }
+Tensor TensorMethods::sign() const { return ops::sign(self()); }
+Tensor TensorMethods::floor() const { return ops::floor(self()); }
+Tensor TensorMethods::ceil() const { return ops::ceil(self()); }
+Tensor TensorMethods::round() const { return ops::round(self()); }
+Tensor TensorMethods::trunc() const { return ops::trunc(self()); }
+Tensor TensorMethods::exp() const { return ops::exp(self()); }
+Tensor TensorMethods::expm1() const { return ops::expm1(self()); }
+Tensor TensorMethods::log() const { return ops::log(self()); }
+Tensor TensorMethods::log1p() const { return ops::log1p(self()); }
+Tensor TensorMethods::log2() const { return ops::log2(self()); }
+Tensor TensorMethods::sqrt() const { return ops::sqrt(self()); }
+Tensor TensorMethods::rsqrt() const { return ops::rsqrt(self()); }
+Tensor TensorMethods::reciprocal() const { return ops::reciprocal(self()); }
+Tensor TensorMethods::sin() const { return ops::sin(self()); }
+Tensor TensorMethods::cos() const { return ops::cos(self()); }
+Tensor TensorMethods::erf() const { return ops::erf(self()); }
+Tensor TensorMethods::relu() const { return ops::relu(self()); }
+Tensor TensorMethods::tanh() const { return ops::tanh(self()); }
+Tensor TensorMethods::sigmoid() const { return ops::sigmoid(self()); }
+Tensor TensorMethods::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  return ops::clamp(self(), min, max);
+}
+Tensor TensorMethods::eq(const Tensor& other) const { return ops::eq(self(), other); }
+Tensor TensorMethods::eq(Scalar other) const { return ops::eq(self(), other); }
+Tensor TensorMethods::ne(const Tensor& other) const { return ops::ne(self(), other); }
+Tensor TensorMethods::ne(Scalar other) const { return ops::ne(self(), other); }
+Tensor TensorMethods::lt(const Tensor& other) const { return ops::lt(self(), other); }
+Tensor TensorMethods::lt(Scalar other) const { return ops::lt(self(), other); }
+Tensor TensorMethods::le(const Tensor& other) const { return ops::le(self(), other); }
+Tensor TensorMethods::le(Scalar other) const { return ops::le(self(), other); }
+Tensor TensorMethods::gt(const Tensor& other) const { return ops::gt(self(), other); }
+Tensor TensorMethods::gt(Scalar other) const { return ops::gt(self(), other); }
+Tensor TensorMethods::ge(const Tensor& other) const { return ops::ge(self(), other); }
+Tensor TensorMethods::ge(Scalar other) const { return ops::ge(self(), other); }
+Tensor TensorMethods::logical_and(const Tensor& other) const { return ops::logical_and(self(), other); }
+Tensor TensorMethods::logical_or(const Tensor& other) const { return ops::logical_or(self(), other); }
+Tensor TensorMethods::logical_not() const { return ops::logical_not(self()); }
+Tensor TensorMethods::bitwise_and(const Tensor& other) const { return ops::bitwise_and(self(), other); }
+Tensor TensorMethods::bitwise_or(const Tensor& other) const { return ops::bitwise_or(self(), other); }
+Tensor TensorMethods::bitwise_xor(const Tensor& other) const { return ops::bitwise_xor(self(), other); }
+Tensor TensorMethods::bitwise_not() const { return ops::bitwise_not(self()); }
+Tensor TensorMethods::isnan() const { return ops::isnan(self()); }
+Tensor TensorMethods::isinf() const { return ops::isinf(self()); }
+Tensor TensorMethods::isfinite() const { return ops::isfinite(self()); }
+bool TensorMethods::allclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
+  return ops::allclose(self(), other, rtol, atol, equal_nan);
+}
+bool TensorMethods::equal(const Tensor& other) const { return ops::equal(self(), other); }
+Tensor TensorMethods::sum(const IntList& dim, bool keepdim) const {
+  return dim.empty() && !keepdim ? ops::sum(self()) : ops::sum(self(), dim, keepdim);
+}
+Tensor TensorMethods::mean(const IntList& dim, bool keepdim) const {
+  return dim.empty() && !keepdim ? ops::mean(self()) : ops::mean(self(), dim, keepdim);
+}
+Tensor TensorMethods::prod(const IntList& dim, bool keepdim) const { return ops::prod(self(), dim, keepdim); }
+Tensor TensorMethods::var(const IntList& dim, bool unbiased, bool keepdim) const {
+  return ops::var(self(), dim, unbiased, keepdim);
+}
+Tensor TensorMethods::std(const IntList& dim, bool unbiased, bool keepdim) const {
+  return ops::std(self(), dim, unbiased, keepdim);
+}
+Tensor TensorMethods::amax(const IntList& dim, bool keepdim) const { return ops::amax(self(), dim, keepdim); }
+Tensor TensorMethods::amin(const IntList& dim, bool keepdim) const { return ops::amin(self(), dim, keepdim); }
+Tensor TensorMethods::logsumexp(const IntList& dim, bool keepdim) const {
+  return ops::logsumexp(self(), dim, keepdim);
+}
+Tensor TensorMethods::any(const IntList& dim, bool keepdim) const { return ops::any(self(), dim, keepdim); }
+Tensor TensorMethods::all(const IntList& dim, bool keepdim) const { return ops::all(self(), dim, keepdim); }
+Tensor TensorMethods::count_nonzero(const IntList& dim) const { return ops::count_nonzero(self(), dim); }
+Tensor TensorMethods::norm(Scalar p, const IntList& dim, bool keepdim) const {
+  return ops::norm(self(), p, dim, keepdim);
+}
+Tensor TensorMethods::max() const { return ops::max(self()); }
+Tensor TensorMethods::max(const Tensor& other) const { return ops::max(self(), other); }
+ValuesAndIndices TensorMethods::max(int64_t dim, bool keepdim) const {
+  return ops::max(self(), dim, keepdim);
+}
+Tensor TensorMethods::min() const { return ops::min(self()); }
+Tensor TensorMethods::min(const Tensor& other) const { return ops::min(self(), other); }
+ValuesAndIndices TensorMethods::min(int64_t dim, bool keepdim) const {
+  return ops::min(self(), dim, keepdim);
+}
+Tensor TensorMethods::median() const { return ops::median(self()); }
+ValuesAndIndices TensorMethods::median(int64_t dim, bool keepdim) const {
+  return ops::median(self(), dim, keepdim);
+}
+Tensor TensorMethods::argmax(std::optional<int64_t> dim, bool keepdim) const {
+  return dim ? ops::argmax(self(), *dim, keepdim) : kept(self(), ops::argmax(self()), keepdim);
+}
+Tensor TensorMethods::argmin(std::optional<int64_t> dim, bool keepdim) const {
+  return dim ? ops::argmin(self(), *dim, keepdim) : kept(self(), ops::argmin(self()), keepdim);
+}
+Tensor TensorMethods::softmax(int64_t dim) const { return ops::softmax(self(), dim); }
+Tensor TensorMethods::log_softmax(int64_t dim) const { return ops::log_softmax(self(), dim); }
+Tensor TensorMethods::cumsum(int64_t dim) const { return ops::cumsum(self(), dim); }
+Tensor TensorMethods::cumprod(int64_t dim) const { return ops::cumprod(self(), dim); }
+ValuesAndIndices TensorMethods::sort(int64_t dim, bool descending) const {
+  return ops::sort(self(), dim, descending);
+}
+Tensor TensorMethods::argsort(int64_t dim, bool descending) const {
+  return ops::argsort(self(), dim, descending);
+}
+ValuesAndIndices TensorMethods::topk(int64_t k, int64_t dim, bool largest) const {
+  return ops::topk(self(), k, dim, largest);
+}
+Tensor TensorMethods::bincount() const { return ops::bincount(self()); }
+Tensor TensorMethods::bincount(const Tensor& weights, int64_t minlength) const {
+  return ops::bincount(self(), weights, minlength);
+}
+Tensor TensorMethods::bernoulli() const { return ops::bernoulli(self()); }
+Tensor TensorMethods::bernoulli(AnyGenerator generator) const { return ops::bernoulli(self(), generator); }
+Tensor TensorMethods::multinomial(int64_t num_samples, bool replacement) const {
+  return ops::multinomial(self(), num_samples, replacement);
+}
+Tensor TensorMethods::multinomial(int64_t num_samples, bool replacement, AnyGenerator generator) const {
+  return ops::multinomial(self(), num_samples, replacement, generator);
+}
+
+Tensor TensorMethods::index(std::initializer_list<ViewIndex> indices) const {
+  return ops::index(self(), std::vector<TensorIndex>(indices.begin(), indices.end()));
+}
+const Tensor TensorMethods::index(const std::vector<TensorIndex>& indices) const {
+  return ops::index(self(), indices);
+}
+Tensor Tensor::operator[](const ViewIndex& index) const { return ops::index(*this, {index}); }
+const Tensor Tensor::operator[](const Tensor& index) const { return ops::index(*this, {index}); }
 
 }  // namespace troupe

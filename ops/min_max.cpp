@@ -18,7 +18,7 @@ Specs whole_spec(const Call& c) {
 
 Specs median_spec(const Call& c) {
   const Tensor& x = c.in[0];
-  if (x.dtype() == boolean) reject(c, "is not for " + x.str() + "; use .to(int64)");
+  if (x.dtype() == boolean) reject(c, "is not for " + x.summary() + "; use .to(int64)");
   if (x.numel() == 0 && !is_floating(x.dtype())) reject(c, "of no elements: shape " + x.shape().str());
   return {{Shape{}, x.dtype()}};
 }
@@ -47,7 +47,7 @@ Tensors placed(const Backward& b) {
   Tensor g = b.grads[0], places = b.out[1];
   if (!b.attrs.flag("keepdim") && b.shape(0).rank()) g = unsqueeze(g, b.shape(0).axis(dim, "max"));
   if (g.dim() > places.dim()) places = unsqueeze(places, b.shape(0).axis(dim, "max"));
-  return {scatter_add(Tensor::zeros(b.shape(0), g.dtype(), g.device()), places, g, dim)};
+  return {scatter_add(Tensor::zeros(b.shape(0), g.dtype(), g.device()), dim, places, g)};
 }
 
 std::vector<Sample> wholes() { return {{{sample({3, 4})}}, {{sample({})}}}; }
@@ -58,8 +58,8 @@ std::vector<Sample> lines() {
           {{sample({3, 0})}, {{"dim", 0}}}};
 }
 
-Sorted both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
-Sorted along(const Op& op, const Tensor& x, int64_t dim, bool keepdim) {
+ValuesAndIndices both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
+ValuesAndIndices along(const Op& op, const Tensor& x, int64_t dim, bool keepdim) {
   return both(apply(op, {&x, 1}, {{"dim", dim}, {"keepdim", keepdim}}));
 }
 
@@ -112,15 +112,17 @@ const Op kMinAlong{.name = "min_along",
 
 Tensor max(const Tensor& x) { return apply1(kMax, {x}); }
 Tensor min(const Tensor& x) { return apply1(kMin, {x}); }
+Tensor max(const Tensor& x, const Tensor& other) { return maximum(x, other); }
+Tensor min(const Tensor& x, const Tensor& other) { return minimum(x, other); }
 Tensor median(const Tensor& x) { return apply1(kMedian, {x}); }
-Sorted max(const Tensor& x, int64_t dim, bool keepdim) { return along(kMaxAlong, x, dim, keepdim); }
-Sorted min(const Tensor& x, int64_t dim, bool keepdim) { return along(kMinAlong, x, dim, keepdim); }
+ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim) { return along(kMaxAlong, x, dim, keepdim); }
+ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim) { return along(kMinAlong, x, dim, keepdim); }
 
 // Sorting puts a NaN last.
-Sorted median(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesAndIndices median(const Tensor& x, int64_t dim, bool keepdim) {
   const Call c{kMedian, {&x, 1}, kMedian.attrs};
   if (!x.defined()) reject(c, "got an undefined tensor");
-  if (x.dtype() == boolean) reject(c, "is not for " + x.str() + "; use .to(int64)");
+  if (x.dtype() == boolean) reject(c, "is not for " + x.summary() + "; use .to(int64)");
   const int d = x.shape().axis(dim, "median");
   const int64_t n = x.dim() ? x.shape()[d] : 1;
   if (n == 0) reject(c, "of no elements: shape " + x.shape().str());
@@ -128,9 +130,9 @@ Sorted median(const Tensor& x, int64_t dim, bool keepdim) {
   Tensor at = places;
   if (x.dim()) {
     const Tensor last = slice(places, d, n - 1, n), middle = slice(places, d, (n - 1) / 2, (n - 1) / 2 + 1);
-    at = where(isnan(gather(x.detach(), last, d)), last, middle);
+    at = where(isnan(gather(x.detach(), d, last)), last, middle);
   }
-  Sorted found{gather(x, at, dim), at};
+  ValuesAndIndices found{gather(x, dim, at), at};
   if (x.dim() && !keepdim) found = {squeeze(found.values, d), squeeze(found.indices, d)};
   return found;
 }

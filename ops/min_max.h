@@ -9,15 +9,18 @@ namespace troupe::ops {
 /// Equal ones share the gradient.
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
+/// Of each two elements: maximum() and minimum().
+Tensor max(const Tensor& x, const Tensor& other);
+Tensor min(const Tensor& x, const Tensor& other);
 /// Along dim: the first largest (smallest) elements, which get the gradient, and their places.
-Sorted max(const Tensor& x, int64_t dim, bool keepdim = false);
-Sorted min(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 
 /// The element in the middle of the order, the lower one of two; every dtype but bool. NaN if there is one,
 /// and of no elements. Equal ones share the gradient.
 Tensor median(const Tensor& x);
 /// Along dim, with its place, which gets the gradient; `invalid` over nothing.
-Sorted median(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesAndIndices median(const Tensor& x, int64_t dim, bool keepdim = false);
 
 /// The place of the first largest (smallest) element among all in row-major order, int64, 0-d; every dtype
 /// but bool.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -21,11 +22,11 @@ Specs nonzero_spec(const Call& c) {
 
 Tensors selected(const Call& c) {
   const Tensor &x = c.in[0], &mask = c.in[1];
-  if (mask.dtype() != boolean) reject(c, fmt::format("the mask must be bool, got {}", mask.str()));
+  if (mask.dtype() != boolean) reject(c, fmt::format("the mask must be bool, got {}", mask.summary()));
   const Shape shape = broadcast(x.shape(), mask.shape(), c.name());
   const std::vector<int64_t> all{shape.numel()};
   const Tensor places = reshape(nonzero(reshape(expand(mask, to_list(shape)), all)), {-1});
-  return {index_select(reshape(expand(x, to_list(shape)), all), places, 0)};
+  return {index_select(reshape(expand(x, to_list(shape)), all), 0, places)};
 }
 
 Tensors taken(const Call& c) {
@@ -34,13 +35,13 @@ Tensors taken(const Call& c) {
   const int64_t n = x.numel();
   const Tensor flat = reshape(index, {index.numel()});
   const Tensor places = where(lt(flat, 0), add(flat, n), flat);
-  return {reshape(index_select(reshape(x, {n}), places, 0), to_list(index.shape()))};
+  return {reshape(index_select(reshape(x, {n}), 0, places), to_list(index.shape()))};
 }
 
 Specs bincount_spec(const Call& c) {
   const Tensor& x = c.in[0];
   if (is_floating(x.dtype()) || x.dtype() == boolean || x.dim() != 1)
-    reject(c, "needs integers [n], got " + x.str());
+    reject(c, "needs integers [n], got " + x.summary());
   int64_t size = c.attrs.integer("minlength");
   if (size < 0) reject(c, fmt::format("minlength must be at least 0, got {}", size));
   for (const int64_t v : x.to_vector<int64_t>()) {
@@ -93,6 +94,7 @@ const Op kTake{.name = "take",
 
 const Op kBincount{.name = "bincount",
                    .text = "How often each number from 0 on occurs.",
+                   .internal = true,
                    .attrs = {{"minlength", 0}},
                    .shape = bincount_spec,
                    .samples = []() -> std::vector<Sample> {
@@ -104,11 +106,14 @@ const Op kBincount{.name = "bincount",
 Tensor nonzero(const Tensor& x) { return apply1(kNonzero, {x}); }
 Tensor masked_select(const Tensor& x, const Tensor& mask) { return apply1(kMaskedSelect, {x, mask}); }
 Tensor take(const Tensor& x, const Tensor& index) { return apply1(kTake, {x, index}); }
-Tensor bincount(const Tensor& x, int64_t minlength) {
-  return apply1(kBincount, {x}, {{"minlength", minlength}});
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
+  const Tensor counts = apply1(kBincount, {x}, {{"minlength", minlength}});
+  if (!weights.defined()) return counts;
+  if (weights.shape() != x.shape())
+    throw_invalid("[bincount] weights must be " + x.shape().str() + ", got " + weights.summary());
+  const Tensor w = to(weights.detach(), weights.dtype() == float32 ? float32 : float64);
+  return scatter_add(Tensor::zeros(counts.shape(), w.dtype(), w.device()), 0, to(x, int64), w);
 }
-Tensor count_nonzero(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
-  return sum(ne(x, 0), dim, keepdim);
-}
+Tensor count_nonzero(const Tensor& x, const IntList& dim) { return sum(ne(x, 0), dim); }
 
 }  // namespace troupe::ops

@@ -12,10 +12,11 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// shape.
 Tensor take(const Tensor& x, const Tensor& index);
 /// How often each number from 0 to the largest one, and at least to minlength - 1, occurs in x [n], integers
-/// of at least 0: int64.
-Tensor bincount(const Tensor& x, int64_t minlength = 0);
+/// of at least 0: int64. With weights [n], their sums in place of counts: float32 of such weights, else
+/// float64.
+Tensor bincount(const Tensor& x, const Tensor& weights = {}, int64_t minlength = 0);
 /// How many elements over `dim` are not zero, int64; an empty list means all dimensions.
-Tensor count_nonzero(const Tensor& x, const std::vector<int64_t>& dim = {}, bool keepdim = false);
+Tensor count_nonzero(const Tensor& x, const IntList& dim = {});
 
 extern const Op kNonzero, kMaskedSelect, kTake, kBincount;
 

@@ -1,5 +1,7 @@
 // All operators.
 #pragma once
+#include "core/tensor/creation.h"
+#include "core/tensor/indexing.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
@@ -10,6 +12,7 @@
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/threads.h"
 #include "ops/dropout.h"
+#include "ops/einsum.h"
 #include "ops/embedding_bag.h"
 #include "ops/index.h"
 #include "ops/indexing.h"

@@ -1,7 +1,9 @@
 #include "ops/reduce.h"
 
+#include <cmath>
 #include <limits>
 
+#include "core/base/error.h"
 #include "ops/arithmetic.h"
 #include "ops/cumulative.h"
 #include "ops/gradient_rules.h"
@@ -53,7 +55,7 @@ Specs extremum_spec(const Call& c) {
 
 Specs argmax_spec(const Call& c) {
   const Shape& x = c.in[0].shape();
-  if (c.in[0].dtype() == boolean) reject(c, "is not for " + c.in[0].str() + "; use .to(int64)");
+  if (c.in[0].dtype() == boolean) reject(c, "is not for " + c.in[0].summary() + "; use .to(int64)");
   const int dim = x.axis(c.attrs.integer("dim"), c.name());
   Shape out = x;
   if (x.rank()) {
@@ -122,8 +124,8 @@ Tensors prod_gradient(const Backward& b) {
   const int64_t n = reduced_count(x.shape(), reduced);
   const Tensor rows = reshape(moved, {-1, n}),
                one = Tensor::full({rows.size(0), 1}, 1, x.dtype(), x.device());
-  const Tensor before = cumprod(concat({one, slice(rows, 1, 0, n - 1)}, 1), 1);
-  const Tensor behind = flip(cumprod(concat({one, flip(slice(rows, 1, 1, n), {1})}, 1), 1), {1});
+  const Tensor before = cumprod(cat({one, slice(rows, 1, 0, n - 1)}, 1), 1);
+  const Tensor behind = flip(cumprod(cat({one, flip(slice(rows, 1, 1, n), {1})}, 1), 1), {1});
   const Tensor others = permute(reshape(mul(before, behind), to_list(moved.shape())), back);
   return {mul(g, others)};
 }
@@ -252,6 +254,7 @@ const Op kArgmin{.name = "argmin",
 
 const Op kNorm{.name = "norm",
                .text = "The Euclidean norm of all elements.",
+               .internal = true,
                .shape = [](const Call& c) -> Specs {
                  require_floating(c, c.in[0]);
                  return {{Shape{}, c.in[0].dtype()}};
@@ -284,28 +287,28 @@ const Op kCumsum{
 
 Tensor sum(const Tensor& x) { return apply1(kSum, {x}); }
 Tensor mean(const Tensor& x) { return apply1(kMean, {x}); }
-Tensor sum(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor sum(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kSum, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor mean(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor mean(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kMean, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor amax(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor amax(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kAmax, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor amin(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor amin(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kAmin, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor logsumexp(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor logsumexp(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kLogsumexp, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
-Tensor var(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased, bool keepdim) {
+Tensor var(const Tensor& x, const IntList& dim, bool unbiased, bool keepdim) {
   return apply1(kVar, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});
 }
-Tensor stddev(const Tensor& x, const std::vector<int64_t>& dim, bool unbiased, bool keepdim) {
+Tensor std(const Tensor& x, const IntList& dim, bool unbiased, bool keepdim) {
   return apply1(kStd, {x}, {{"dim", dim}, {"unbiased", unbiased}, {"keepdim", keepdim}});
 }
-Tensor prod(const Tensor& x, const std::vector<int64_t>& dim, bool keepdim) {
+Tensor prod(const Tensor& x, const IntList& dim, bool keepdim) {
   return apply1(kProd, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
 Tensor argmin(const Tensor& x, int64_t dim, bool keepdim) {
@@ -315,6 +318,20 @@ Tensor argmax(const Tensor& x, int64_t dim, bool keepdim) {
   return apply1(kArgmax, {x}, {{"dim", dim}, {"keepdim", keepdim}});
 }
 Tensor norm(const Tensor& x) { return apply1(kNorm, {x}); }
+Tensor norm(const Tensor& x, Scalar p, const IntList& dim, bool keepdim) {
+  const double power = p.to<double>();
+  if (!x.defined() || (power == 2 && dim.empty() && !keepdim)) return norm(x);
+  if (!is_floating(x.dtype()))
+    throw_invalid("[norm] needs a floating dtype, got " + x.summary() + "; use .to()");
+  const Tensor size = abs(x);
+  if (std::isinf(power)) return power > 0 ? amax(size, dim, keepdim) : amin(size, dim, keepdim);
+  if (power == 0) return sum(to(ne(x, 0), x.dtype()), dim, keepdim);
+  if (power == 1) return sum(size, dim, keepdim);
+  // Roots have no slope at 0: a sum of 0 is kept away from them, and gets the gradient 0.
+  const Tensor total = sum(power == 2 ? square(x) : pow(size, power), dim, keepdim), none = eq(total, 0);
+  const Tensor safe = where(none, 1, total);
+  return where(none, total, power == 2 ? sqrt(safe) : pow(safe, 1 / power));
+}
 Tensor cumsum(const Tensor& x, int64_t dim) { return apply1(kCumsum, {x}, {{"dim", dim}}); }
 
 }  // namespace troupe::ops

@@ -43,9 +43,9 @@ Tensors rolled(const Call& c) {
     const int64_t n = x.shape()[axis_of(c.name(), x, dims[i])];
     if (n == 0) continue;
     const int64_t cut = n - ((shifts[i] % n) + n) % n;
-    if (cut < n) x = concat({slice(x, dims[i], cut, n), slice(x, dims[i], 0, cut)}, dims[i]);
+    if (cut < n) x = cat({slice(x, dims[i], cut, n), slice(x, dims[i], 0, cut)}, dims[i]);
   }
-  return {x.same_as(c.in[0]) ? clone(x) : x};
+  return {x.is_same(c.in[0]) ? clone(x) : x};
 }
 
 // [a, b] as [1, a, 1, b], stretched to [r, a, s, b].
@@ -54,7 +54,7 @@ Tensors repeated(const Call& c) {
   const Ints& repeats = c.attrs.ints("repeats");
   const int n = static_cast<int>(repeats.size()), shift = n - x.dim();
   if (shift < 0)
-    reject(c, fmt::format("{} are fewer than the dimensions of {}", str(AttrValue(repeats)), x.str()));
+    reject(c, fmt::format("{} are fewer than the dimensions of {}", str(AttrValue(repeats)), x.summary()));
   Tensor y = x;
   // One dimension after the other, so that there is never more than one dimension too many.
   for (int i = n - 1; i >= 0; --i) {
@@ -105,12 +105,12 @@ const Op kRepeat{.name = "repeat",
                            {{sample({2, 2})}, {{"repeats", Ints{0, 2}}}}};
                  }};
 
-Tensor view(const Tensor& x, const Ints& shape) {
+Tensor view(const Tensor& x, const IntList& shape) {
   if (!x.defined()) refuse("view", "got an undefined tensor");
   const Tensor y = reshape(x, shape);
   if (y.storage() != x.storage())
-    refuse("view", fmt::format("{} with strides {} has no view {}; use reshape()", x.str(), x.strides().str(),
-                               y.shape().str()));
+    refuse("view", fmt::format("{} with strides {} has no view {}; use reshape()", x.summary(),
+                               x.strides().str(), y.shape().str()));
   return y;
 }
 
@@ -134,7 +134,7 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   const int d = axis_of("select", x, dim);
   const int64_t n = x.shape()[d], at = index < 0 ? index + n : index;
   if (at < 0 || at >= n)
-    refuse("select", fmt::format("index {} is out of range for dimension {} of {}", index, dim, x.str()));
+    refuse("select", fmt::format("index {} is out of range for dimension {} of {}", index, dim, x.summary()));
   return squeeze(slice(x, d, at, at + 1), d);
 }
 
@@ -144,7 +144,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   if (start < -n || from > n) refuse("narrow", fmt::format("start {} is out of range for size {}", start, n));
   if (length < 0 || from + length > n)
     refuse("narrow",
-           fmt::format("start {} and length {} exceed dimension {} of {}", start, length, dim, x.str()));
+           fmt::format("start {} and length {} exceed dimension {} of {}", start, length, dim, x.summary()));
   return slice(x, d, from, from + length);
 }
 
@@ -179,7 +179,8 @@ Tensor movedim(const Tensor& x, int64_t source, int64_t destination) {
 
 Tensor t(const Tensor& x) {
   if (!x.defined()) refuse("t", "got an undefined tensor");
-  if (x.dim() > 2) refuse("t", fmt::format("needs at most two dimensions, got {}; use transpose", x.str()));
+  if (x.dim() > 2)
+    refuse("t", fmt::format("needs at most two dimensions, got {}; use transpose", x.summary()));
   return x.dim() == 2 ? transpose(x, 0, 1) : reshape(x, to_list(x.shape()));
 }
 
@@ -191,9 +192,13 @@ Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   return pieces("chunk", x, std::max<int64_t>((n + chunks - 1) / chunks, 1), dim);
 }
 
-Tensor roll(const Tensor& x, const Ints& shifts, const Ints& dims) {
+Tensor roll(const Tensor& x, const IntList& shifts, const IntList& dims) {
+  if (dims.empty() && shifts.size() == 1 && x.defined() && x.dim() > 0)
+    return reshape(roll(reshape(x, {x.numel()}), shifts, 0), to_list(x.shape()));
   return apply1(kRoll, {x}, {{"shifts", shifts}, {"dims", dims}});
 }
-Tensor repeat(const Tensor& x, const Ints& repeats) { return apply1(kRepeat, {x}, {{"repeats", repeats}}); }
+Tensor repeat(const Tensor& x, const IntList& repeats) {
+  return apply1(kRepeat, {x}, {{"repeats", repeats}});
+}
 
 }  // namespace troupe::ops

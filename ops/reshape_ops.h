@@ -5,7 +5,7 @@
 namespace troupe::ops {
 
 /// As reshape, but `invalid` where that would have to copy.
-Tensor view(const Tensor& x, const std::vector<int64_t>& shape);
+Tensor view(const Tensor& x, const IntList& shape);
 /// Dimensions start_dim to end_dim (both included) in one; a 0-d tensor becomes [1]; of one dimension x
 /// itself.
 Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
@@ -23,14 +23,15 @@ Tensor movedim(const Tensor& x, int64_t source, int64_t destination);
 /// two.
 Tensor t(const Tensor& x);
 /// Views of `size` slices each along dim, the last one maybe with less; one of none if there are none.
-Tensors split(const Tensor& x, int64_t size, int64_t dim);
+Tensors split(const Tensor& x, int64_t split_size, int64_t dim = 0);
 /// At most `chunks` of them, as large as each other but for the last.
-Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim);
+Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 
 /// Moves the elements by shifts[i] places along dims[i]; what leaves at the end comes in at the beginning.
-Tensor roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vector<int64_t>& dims);
+/// Without dims they move in row-major order.
+Tensor roll(const Tensor& x, const IntList& shifts, const IntList& dims = {});
 /// x, repeats[i] times along dimension i; leading dimensions may be added.
-Tensor repeat(const Tensor& x, const std::vector<int64_t>& repeats);
+Tensor repeat(const Tensor& x, const IntList& repeats);
 
 extern const Op kRoll, kRepeat;
 

@@ -15,12 +15,13 @@ Specs sort_spec(const Call& c) {
 }
 
 Specs topk_spec(const Call& c) {
-  if (c.in[0].dtype() == boolean) reject(c, "is not for " + c.in[0].str() + "; use .to(int64)");
-  if (c.in[0].dtype() == boolean) reject(c, fmt::format("is not for {}; use .to(int64)", c.in[0].str()));
+  if (c.in[0].dtype() == boolean) reject(c, "is not for " + c.in[0].summary() + "; use .to(int64)");
+  if (c.in[0].dtype() == boolean) reject(c, fmt::format("is not for {}; use .to(int64)", c.in[0].summary()));
   Shape out = c.in[0].shape();
   const int dim = out.axis(c.attrs.integer("dim"), c.name());
   const int64_t k = c.attrs.integer("k"), size = out.empty() ? 1 : out[dim];
-  if (k < 0 || k > size) reject(c, fmt::format("k is {}, expected 0 to {} for {}", k, size, c.in[0].str()));
+  if (k < 0 || k > size)
+    reject(c, fmt::format("k is {}, expected 0 to {} for {}", k, size, c.in[0].summary()));
   if (!out.empty())
     out[dim] = k;
   else if (k == 0)
@@ -29,11 +30,11 @@ Specs topk_spec(const Call& c) {
 }
 
 Tensors back_to_places(const Backward& b) {
-  return {scatter_add(Tensor::zeros(b.shape(0), b.grads[0].dtype(), b.device()), b.out[1], b.grads[0],
-                      b.attrs.integer("dim"))};
+  return {scatter_add(Tensor::zeros(b.shape(0), b.grads[0].dtype(), b.device()), b.attrs.integer("dim"),
+                      b.out[1], b.grads[0])};
 }
 
-Sorted both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
+ValuesAndIndices both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
 
 }  // namespace
 
@@ -74,13 +75,13 @@ const Op kTopk{.name = "topk",
                          {{sample({2, 3})}, {{"k", 0}}}};
                }};
 
-Sorted sort(const Tensor& x, int64_t dim, bool descending) {
+ValuesAndIndices sort(const Tensor& x, int64_t dim, bool descending) {
   return both(apply(kSort, {&x, 1}, {{"dim", dim}, {"descending", descending}}));
 }
 Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
   return apply1(kArgsort, {x}, {{"dim", dim}, {"descending", descending}});
 }
-Sorted topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   return both(apply(kTopk, {&x, 1}, {{"k", k}, {"dim", dim}, {"largest", largest}}));
 }
 

@@ -4,18 +4,13 @@
 
 namespace troupe::ops {
 
-struct Sorted {
-  Tensor values;   ///< differentiable
-  Tensor indices;  ///< int64: where they were along dim
-};
-
 /// Along dim; every dtype. Stable: equal elements stay in their order, descending too.
-Sorted sort(const Tensor& x, int64_t dim = -1, bool descending = false);
+ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, bool descending = false);
 /// The indices of sort.
 Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
 /// The k largest (smallest) elements along dim, best first, of every dtype but bool; of equal ones the first.
 /// `invalid` unless 0 <= k <= size.
-Sorted topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
+ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
 
 extern const Op kSort, kArgsort, kTopk;
 

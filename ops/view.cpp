@@ -333,9 +333,9 @@ const Op kToDevice{
     .view = [](const Call& c) -> Tensors {
       const Tensor& x = c.in[0];
       if (Device(c.attrs.text("from")) != x.device())
-        reject(c, x.str() + " is not on " + c.attrs.text("from"));
+        reject(c, x.summary() + " is not on " + c.attrs.text("from"));
       const Tensor there = x.data_on(Device(c.attrs.text("device")));
-      return {there.same_as(x) ? x.clone_data() : there};
+      return {there.is_same(x) ? x.clone_data() : there};
     },
     .gradient = [](const Backward& b) -> Tensors { return {to(b.grads[0], Device(b.attrs.text("from")))}; },
     .samples = []() -> std::vector<Sample> {
@@ -376,9 +376,9 @@ const Op kTriu{
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   return apply1(kTranspose, {x}, {{"dim0", dim0}, {"dim1", dim1}});
 }
-Tensor permute(const Tensor& x, const Ints& dims) { return apply1(kPermute, {x}, {{"dims", dims}}); }
-Tensor reshape(const Tensor& x, const Ints& shape) { return apply1(kReshape, {x}, {{"shape", shape}}); }
-Tensor expand(const Tensor& x, const Ints& shape) { return apply1(kExpand, {x}, {{"shape", shape}}); }
+Tensor permute(const Tensor& x, const IntList& dims) { return apply1(kPermute, {x}, {{"dims", dims}}); }
+Tensor reshape(const Tensor& x, const IntList& shape) { return apply1(kReshape, {x}, {{"shape", shape}}); }
+Tensor expand(const Tensor& x, const IntList& shape) { return apply1(kExpand, {x}, {{"shape", shape}}); }
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
   return apply1(kSlice, {x}, {{"dim", dim}, {"start", start}, {"stop", stop}, {"step", step}});
 }
@@ -393,7 +393,7 @@ Tensor to(const Tensor& x, Device device) {
   if (x.defined() && x.device() == device) return x;
   return apply1(kToDevice, {x}, {{"device", device.str()}, {"from", x.defined() ? x.device().str() : "cpu"}});
 }
-Tensor flip(const Tensor& x, const Ints& dims) { return apply1(kFlip, {x}, {{"dims", dims}}); }
+Tensor flip(const Tensor& x, const IntList& dims) { return apply1(kFlip, {x}, {{"dims", dims}}); }
 Tensor tril(const Tensor& x, int64_t diagonal) { return apply1(kTril, {x}, {{"diagonal", diagonal}}); }
 Tensor triu(const Tensor& x, int64_t diagonal) { return apply1(kTriu, {x}, {{"diagonal", diagonal}}); }
 

@@ -7,11 +7,11 @@ namespace troupe::ops {
 
 // ---- views: the result shares the storage
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
-Tensor permute(const Tensor& x, const std::vector<int64_t>& dims);
+Tensor permute(const Tensor& x, const IntList& dims);
 /// One size may be -1. A copy where no strides express the result.
-Tensor reshape(const Tensor& x, const std::vector<int64_t>& shape);
+Tensor reshape(const Tensor& x, const IntList& shape);
 /// Repeats dimensions of size 1 (and adds leading ones) without copying; -1 keeps a size.
-Tensor expand(const Tensor& x, const std::vector<int64_t>& shape);
+Tensor expand(const Tensor& x, const IntList& shape);
 /// Elements start, start + step, ... before stop along dim. Negative start and stop count from the end; both
 /// are cut to the size. step >= 1.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
@@ -29,7 +29,7 @@ Tensor contiguous(const Tensor& x);
 Tensor to(const Tensor& x, DType dtype);
 /// x itself if it is on that device, else a copy there; the gradient goes back to where x is.
 Tensor to(const Tensor& x, Device device);
-Tensor flip(const Tensor& x, const std::vector<int64_t>& dims);
+Tensor flip(const Tensor& x, const IntList& dims);
 /// Keeps what is on and below the diagonal of the last two dimensions, zero above.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 /// Keeps what is on and above it.

@@ -31,7 +31,7 @@ Tensors grads_of(const Tensors& params) {
 
 void set_grads(const Tensors& params, const Tensors& grads) {
   for (size_t i = 0; i < params.size(); ++i)
-    if (!params[i].grad().same_as(grads[i])) params[i].set_grad(grads[i]);
+    if (!params[i].grad().is_same(grads[i])) params[i].set_grad(grads[i]);
 }
 
 }  // namespace

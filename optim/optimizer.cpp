@@ -57,12 +57,12 @@ Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.s
     const Tensor& p = params_[i];
     if (!p.defined()) throw_invalid(fmt::format("[optim] parameter {} is undefined", i));
     if (!is_floating(p.dtype()))
-      throw_invalid(fmt::format("[optim] parameter {} is {}: not floating", i, p.str()));
+      throw_invalid(fmt::format("[optim] parameter {} is {}: not floating", i, p.summary()));
     if (!p.is_leaf())
-      throw_invalid(fmt::format("[optim] parameter {} ({}) is no leaf: it was made by {}", i, p.str(),
+      throw_invalid(fmt::format("[optim] parameter {} ({}) is no leaf: it was made by {}", i, p.summary(),
                                 p.grad_fn().node->name()));
     for (size_t j = 0; j < i; ++j)
-      if (params_[j].same_as(p))
+      if (params_[j].is_same(p))
         throw_invalid(fmt::format("[optim] parameters {} and {} are the same tensor", j, i));
   }
 }
@@ -98,7 +98,8 @@ void Optimizer::step(const Tensors& grads, double scale) {
     const Tensor &p = params_[i], &g = grads[i];
     if (g.defined() && ((g.dtype() != p.dtype() && g.dtype() != compute_dtype(p.dtype())) ||
                         g.shape() != p.shape() || g.device() != p.device()))
-      throw_invalid(fmt::format("[optim] gradient {} is {}; its parameter is {}", i, g.str(), p.str()));
+      throw_invalid(
+          fmt::format("[optim] gradient {} is {}; its parameter is {}", i, g.summary(), p.summary()));
     if (g.defined()) begin_write(p, kWriter);
   }
   std::vector<size_t> slot_count;
@@ -152,7 +153,7 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   for (size_t j = 0; j < n; ++j) {
     const Tensor& p = params_[which[j]];
     ++state_[which[j]].step;
-    if (out[j].same_as(p))
+    if (out[j].is_same(p))
       p.bump_version(kWriter);
     else
       write(p, out[j]);
@@ -186,7 +187,7 @@ void Optimizer::miss(size_t i) {
   internal::log::warning(
       fmt::format("[optim] {} ({}) has had no gradient in {} steps, so it is not trained: no loss "
                   "depends on it, or it was detached on the way",
-                  name, params_[i].str(), kMany));
+                  name, params_[i].summary(), kMany));
 }
 
 void Optimizer::zero_grad() {
@@ -226,8 +227,8 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
       const Tensor& t = entry.mapped();
       const DType dtype = value.get_if<bool>() ? boolean : float64;
       if (!t.defined() || t.dim() != 0 || t.dtype() != dtype)
-        throw_invalid(
-            fmt::format("[optim] state {} is {}, expected {} []", entry.key(), t.str(), troupe::name(dtype)));
+        throw_invalid(fmt::format("[optim] state {} is {}, expected {} []", entry.key(), t.summary(),
+                                  troupe::name(dtype)));
       loaded[g][name] = dtype == boolean ? Value(t.item() != 0) : Value(t.item());
     }
   }
@@ -250,7 +251,7 @@ std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, 
       const auto it = state.find(key);
       if (it == state.end()) return nullptr;
       if (!it->second.defined() || it->second.shape() != shape || it->second.dtype() != dtype)
-        throw_invalid(fmt::format("[optim] state {} is {}, expected {} {}", key, it->second.str(),
+        throw_invalid(fmt::format("[optim] state {} is {}, expected {} {}", key, it->second.summary(),
                                   troupe::name(dtype), shape.str()));
       used.insert(key);
       return &it->second;

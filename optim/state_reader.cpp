@@ -11,7 +11,7 @@ const Tensor& saved(const char* who, const std::map<std::string, Tensor>& state,
   const auto it = state.find(name);
   if (it == state.end()) throw_invalid(fmt::format("[{}] state {} is missing", who, name));
   if (!it->second.defined() || it->second.shape() != shape || it->second.dtype() != dtype)
-    throw_invalid(fmt::format("[{}] state {} is {}, expected {} {}", who, name, it->second.str(),
+    throw_invalid(fmt::format("[{}] state {} is {}, expected {} {}", who, name, it->second.summary(),
                               troupe::name(dtype), shape.str()));
   return it->second;
 }

@@ -123,7 +123,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
     if (!t.defined() || !t.requires_grad()) return;
     if (grad_enabled())
       throw_invalid(
-          "[spawn] an argument of the constructor of " + type + " (" + t.str() +
+          "[spawn] an argument of the constructor of " + type + " (" + t.summary() +
           ") needs gradients, and none come back from a constructor: detach() it, or pass it in a call");
     t = t.detach();
   });

@@ -109,6 +109,7 @@ Arguments sorted(const Known& known, ValueList positional, ValueMap named) {
         out.inputs.push_back(positional[at]);
     }
   } else {
+    const std::vector<std::string> names = ops::input_names(op);
     // Tensors are inputs wherever they stand: PyTorch has attributes before some, as in gather(x, dim,
     // index). A number is an input where there are fewer tensors than the operator needs.
     const auto tensors = static_cast<size_t>(
@@ -133,17 +134,15 @@ Arguments sorted(const Known& known, ValueList positional, ValueMap named) {
     }
     positional = std::move(rest);
     for (size_t i = out.inputs.size(); i < static_cast<size_t>(op.max_inputs); ++i) {
-      const auto by_name = named.find(known.entry.parameters[i].name);
+      const auto by_name = named.find(names[i]);
       if (by_name == named.end()) break;
       out.inputs.push_back(std::move(by_name->second));
       named.erase(by_name);
     }
     if (out.inputs.size() < static_cast<size_t>(op.min_inputs))
-      wrong(known,
-            at < positional.size()
-                ? fmt::format("takes a tensor as \"{}\", got {}",
-                              known.entry.parameters[out.inputs.size()].name, positional[at].describe())
-                : fmt::format("needs the tensor \"{}\"", known.entry.parameters[out.inputs.size()].name));
+      wrong(known, at < positional.size() ? fmt::format("takes a tensor as \"{}\", got {}",
+                                                        names[out.inputs.size()], positional[at].describe())
+                                          : fmt::format("needs the tensor \"{}\"", names[out.inputs.size()]));
   }
   for (size_t i = 0; at < positional.size(); ++at, ++i) {
     if (i >= declared.size())

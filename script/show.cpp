@@ -7,80 +7,35 @@
 namespace troupe::script {
 namespace {
 
-constexpr int64_t kEdge = 3;                     // elements at each end of a long row
-constexpr int64_t kFew = 1000;                   // as many elements are shown whole
+constexpr int64_t kWhole = 1000;                 // as many elements are printed whole
 constexpr int64_t kMostRead = int64_t{1} << 24;  // range and mean of larger tensors are not looked at
 
-std::string element_text(double value, DType dtype) {
-  if (dtype == boolean) return value != 0 ? "true" : "false";
-  if (dtype == int64 || dtype == int32 || dtype == uint8)
-    return fmt::format("{}", static_cast<int64_t>(value));
-  return fmt::format("{:.4g}", value);
-}
-
-std::string whole_text(const Tensor& t, int64_t index, const std::vector<double>& values,
-                       const std::vector<int64_t>& integers) {
-  if (t.dtype() == int64) return fmt::format("{}", integers[static_cast<size_t>(index)]);
-  return element_text(values[static_cast<size_t>(index)], t.dtype());
-}
-
-struct Elements {
-  const Tensor& tensor;
-  std::vector<double> values;
-  std::vector<int64_t> integers;
-  bool all;  // nothing is left out
-
-  std::string rows(int dim, int64_t offset, int64_t stride) const {
-    const Shape& shape = tensor.shape();
-    if (dim == shape.rank()) return whole_text(tensor, offset, values, integers);
-    const int64_t size = shape[dim], inner = size ? stride / size : 0;
-    const bool last = dim + 1 == shape.rank();
-    const std::string between = last ? ", "
-                                     : "," + std::string(static_cast<size_t>(shape.rank() - dim - 1), '\n') +
-                                           std::string(static_cast<size_t>(dim) + 1, ' ');
-    std::string out = "[";
-    for (int64_t i = 0; i < size; ++i) {
-      if (!all && size > 2 * kEdge && i == kEdge) {
-        out += "..." + between;
-        i = size - kEdge;
-      }
-      out += rows(dim + 1, offset + i * inner, inner);
-      if (i + 1 < size) out += between;
+// What elements that are not shown are like: from the least to the largest, their mean, and how many NaN.
+std::string spread(const Tensor& tensor) {
+  double least = INFINITY, most = -INFINITY, sum = 0;
+  int64_t nans = 0;
+  for (const double v : tensor.detach().to_vector<double>()) {
+    if (std::isnan(v)) {
+      ++nans;
+      continue;
     }
-    return out + "]";
+    least = std::min(least, v);
+    most = std::max(most, v);
+    sum += v;
   }
-};
+  const int64_t n = tensor.numel();
+  std::string out;
+  if (nans < n)
+    out += fmt::format(", {:.4g} to {:.4g}, mean {:.4g}", least, most, sum / static_cast<double>(n - nans));
+  return nans ? out + fmt::format(", {} NaN", nans) : out;
+}
 
 }  // namespace
 
 std::string shown(const Tensor& tensor) {
-  if (!tensor.defined()) return "tensor, undefined";
-  std::string out = "tensor " + tensor.str();
-  if (tensor.requires_grad()) out += tensor.is_leaf() ? ", requires_grad" : ", has a history";
-  const int64_t n = tensor.numel();
-  if (n == 0) return out;
-  if (n > kMostRead) return out + fmt::format(", {} elements", n);
-  const Tensor plain = tensor.detach();
-  Elements elements{plain, plain.to_vector<double>(), {}, n <= kFew};
-  if (plain.dtype() == int64) elements.integers = plain.to_vector<int64_t>();
-  if (plain.dtype() != boolean && n > 1) {
-    double least = INFINITY, most = -INFINITY, sum = 0;
-    int64_t nans = 0;
-    for (const double v : elements.values) {
-      if (std::isnan(v)) {
-        ++nans;
-        continue;
-      }
-      least = std::min(least, v);
-      most = std::max(most, v);
-      sum += v;
-    }
-    if (nans < n)
-      out += fmt::format(", {} to {}, mean {:.4g}", element_text(least, plain.dtype()),
-                         element_text(most, plain.dtype()), sum / static_cast<double>(n - nans));
-    if (nans) out += fmt::format(", {} NaN", nans);
-  }
-  return out + "\n" + elements.rows(0, 0, n);
+  std::string out = tensor.str();
+  if (!tensor.defined() || tensor.numel() <= kWhole || tensor.numel() > kMostRead) return out;
+  return tensor.summary() + spread(tensor) + "\n" + out;
 }
 
 std::string harmless(std::string_view text, size_t most) {

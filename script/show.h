@@ -7,11 +7,10 @@
 
 namespace troupe::script {
 
-/// "float32 [64, 10], -3.1 to 2.8, mean 0.02, 3 NaN" and the elements, at most a few rows of a few:
+/// As PyTorch prints it (Tensor::str). Above one that is shortened stands what its elements are like:
 ///
-///   tensor float32 [2, 3], 0 to 5, mean 2.5
-///   [[0, 1, 2],
-///    [3, 4, 5]]
+///   float32 [64, 100], -3.1 to 2.8, mean 0.02, 3 NaN
+///   tensor([[ 0.1000,  ...
 std::string shown(const Tensor& tensor);
 
 /// The text with control bytes and bytes that are no UTF-8 as \x1b, so that it cannot move a terminal's

@@ -2,6 +2,7 @@
 // page are in its namespace.
 #pragma once
 #include <chrono>
+#include <iostream>
 #include <map>
 #include <optional>
 #include <string>

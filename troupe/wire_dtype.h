@@ -27,7 +27,7 @@ struct Codec<OnWire<D>> {
     if (!x.tensor.defined()) return {};
     if (x.tensor.dtype() != float32)
       throw_invalid("[wire] to travel as " + std::string(troupe::name(D)) +
-                    ", a tensor must be float32, got " + x.tensor.str());
+                    ", a tensor must be float32, got " + x.tensor.summary());
     return ops::to(x.tensor, D);
   }
   static OnWire<D> from(Value v) {

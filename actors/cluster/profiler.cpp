@@ -101,7 +101,8 @@ TraceEvent Profiler::event_of(const char* mode, std::string name, WorkerId peer,
   visit_tensors(values, [&](const Tensor& t) {
     if (!t.defined()) return;
     event.bytes += static_cast<int64_t>(t.nbytes());
-    if (shapes_.load(std::memory_order_relaxed)) event.shapes += (event.shapes.empty() ? "" : ", ") + t.str();
+    if (shapes_.load(std::memory_order_relaxed))
+      event.shapes += (event.shapes.empty() ? "" : ", ") + t.summary();
   });
   return event;
 }

@@ -188,7 +188,7 @@ void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {
     const Tensor& g = grads.back();
     if (g.defined() && (g.dtype() != dtype || g.shape() != shape))
       throw_invalid("[backward] gradient of a " + std::string(name(dtype)) + " " + shape.str() + " came as " +
-                    g.str());
+                    g.summary());
   }
 }
 

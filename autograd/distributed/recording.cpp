@@ -19,7 +19,7 @@ internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, W
                                                 const std::vector<uint32_t>& indices, ContextState::Send send,
                                                 const char* what) {
   if (!context)
-    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->str() +
+    throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->summary() +
                   ") needs gradients, but no autograd::Context "
                   "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
   auto state = this->state(context, asked_by);

@@ -55,7 +55,7 @@ void measure_backward(const Bench& bench, Cluster& cluster) {
   const std::vector<RRef<Peer>> peers = {cluster.spawn<Peer>(names[1]), cluster.spawn<Peer>(names[2])};
   Generator generator(1);
   Tensor a = randn({32, 32}, generator), b = randn({32, 32}, generator);
-  a.set_requires_grad(), b.set_requires_grad();
+  a.requires_grad_(), b.requires_grad_();
   for (int n = 1; n <= 64; n *= 2) {
     const Pass p = pass(bench, cluster, a, std::clamp(600 / n, 15, 150), [&] {
       Tensor y = a;

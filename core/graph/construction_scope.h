@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// Leaves that were marked by set_requires_grad, and the numbers of modules (nn/module_registry.h), in the
+/// Leaves that were marked by requires_grad_, and the numbers of modules (nn/module_registry.h), in the
 /// order in which they were made.
 struct MadeParts {
   Tensors leaves;

@@ -55,7 +55,7 @@ Tensor as_of_now(const Tensor& t) {
 void replace_if_held(const Tensor& leaf) {
   if (!leaf.defined() || !leaf.is_leaf())
     throw_invalid("[replace_if_held] the tensor " +
-                  (leaf.defined() ? "(" + leaf.str() + ") is no leaf" : "is undefined"));
+                  (leaf.defined() ? "(" + leaf.summary() + ") is no leaf" : "is undefined"));
   Ref<Storage>& storage = leaf.impl()->storage;
   if (storage->use_count() == 1) return;
   const Device device = storage->device();
@@ -76,18 +76,18 @@ Tensor converted_data(const Tensor& t, DType dtype, Device device) {
 }
 
 void replace_data(const Tensor& leaf, const Tensor& as, const char* writer) {
-  if (!leaf.is_leaf()) throw_invalid("[replace_data] the tensor (" + leaf.str() + ") is no leaf");
+  if (!leaf.is_leaf()) throw_invalid("[replace_data] the tensor (" + leaf.summary() + ") is no leaf");
   TensorImpl& impl = *leaf.impl();
   const TensorImpl& from = *as.impl();
   if (impl.shape != from.shape || impl.strides != from.strides || impl.offset != from.offset)
-    throw_invalid("[replace_data] the tensor (" + leaf.str() + ") is laid out in another way than " +
-                  as.str());
+    throw_invalid("[replace_data] the tensor (" + leaf.summary() + ") is laid out in another way than " +
+                  as.summary());
   const bool trained = leaf.requires_grad();
   from.storage->succeed(*impl.storage, writer);  // steps that saved a buffer see that it was written
   impl.storage = from.storage;
   impl.dtype = from.dtype;
   impl.base = nullptr;  // it shows elements of its own
-  if (trained) Tensor(leaf).set_requires_grad();
+  if (trained) Tensor(leaf).requires_grad_();
 }
 
 ElementsOf::ElementsOf(const Tensor& leaf, const Tensor& as)

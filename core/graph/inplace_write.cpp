@@ -75,7 +75,7 @@ bool same_places(const Tensor& a, const Tensor& b) {
 
 // Of tensors with gaps PyTorch does not ask, and the order of the elements decides.
 bool overlaps_in_part(const Tensor& a, const Tensor& b) {
-  if (a.same_as(b) || a.storage() != b.storage() || a.numel() == 0 || b.numel() == 0) return false;
+  if (a.is_same(b) || a.storage() != b.storage() || a.numel() == 0 || b.numel() == 0) return false;
   const int64_t first = a.storage_offset(), end = first + extent(a), other = b.storage_offset(),
                 other_end = other + extent(b);
   if (other >= end || first >= other_end) return false;
@@ -92,14 +92,14 @@ bool overlaps_in_part(const Tensor& a, const Tensor& b) {
 void check_history(const Tensor& t, const char* writer) {
   const TensorImpl& impl = *t.impl();
   if (impl.base && impl.origin != ViewOrigin::plain)
-    complain(writer, "the view " + t.str() + " cannot be written: " + why_not_written(impl.origin));
+    complain(writer, "the view " + t.summary() + " cannot be written: " + why_not_written(impl.origin));
   if (impl.base && t.requires_grad() && Tensor(impl.base).is_leaf())
     complain(writer,
-             "the tensor " + t.str() +
+             "the tensor " + t.summary() +
                  " is a view of a leaf that requires a gradient, which is not written while grad mode is "
                  "on: write under a NoGradGuard, or to a clone()");
   if (t.requires_grad() && t.is_leaf())
-    complain(writer, "the leaf " + t.str() +
+    complain(writer, "the leaf " + t.summary() +
                          " requires a gradient and is not written while grad mode is on: write under a "
                          "NoGradGuard, or to a clone()");
 }
@@ -112,7 +112,7 @@ void begin_write(const Tensor& t, const char* writer, Repeats repeats) {
   if (repeats == Repeats::refused && repeats_elements(t)) [[unlikely]]
     complain(
         writer,
-        "several elements of the tensor " + t.str() + " with strides " + t.strides().str() +
+        "several elements of the tensor " + t.summary() + " with strides " + t.strides().str() +
             " lie at one place in memory, as in an expanded view: clone() it first and write to the clone");
   t.storage()->own_bytes();
 }
@@ -125,8 +125,8 @@ bool begin_recorded_write(const Tensor& t, const char* writer, std::initializer_
     if (!source->defined()) [[unlikely]]
       complain(writer, "got an undefined tensor");
     if (overlaps_in_part(t, *source)) [[unlikely]]
-      complain(writer, "the tensor " + t.str() + " shares some of its elements with an input, " +
-                           source->str() + ", at other places: clone() the input first");
+      complain(writer, "the tensor " + t.summary() + " shares some of its elements with an input, " +
+                           source->summary() + ", at other places: clone() the input first");
     recorded |= source->requires_grad();
   }
   if (!recorded || !grad_enabled() || !is_floating(t.dtype())) return false;

@@ -37,8 +37,8 @@ TensorImpl::~TensorImpl() = default;
 
 bool Tensor::requires_grad() const { return needs_gradient(made("requires_grad")); }
 
-Tensor& Tensor::set_requires_grad(bool on) {
-  if (on && !is_floating(dtype())) throw_invalid("[requires_grad] needs a floating dtype, got " + str());
+Tensor& Tensor::requires_grad_(bool on) {
+  if (on && !is_floating(dtype())) throw_invalid("[requires_grad] needs a floating dtype, got " + summary());
   if (!is_leaf())
     throw_invalid("[requires_grad] is for leaves; this tensor was made by " + grad_fn().node->name());
   if (!on && impl_->base && needs_gradient(*impl_->base))

@@ -40,7 +40,7 @@ void fill_elements(const Tensor& to, Scalar value) { backend_of(to.device()).fil
 
 void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device())
-    throw_invalid("[add] " + a.str() + " is on " + a.device().str() + ", " + b.str() + " on " +
+    throw_invalid("[add] " + a.summary() + " is on " + a.device().str() + ", " + b.summary() + " on " +
                   b.device().str());
   backend_of(out.device()).add_elements(out, a, b);
 }

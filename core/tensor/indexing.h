@@ -41,6 +41,8 @@ class TensorIndex {
   TensorIndex(Slice slice) : any_(slice) {}
   TensorIndex(NoneType none) : any_(none) {}
   TensorIndex(EllipsisType all) : any_(all) {}
+  /// "...": Ellipsis. `invalid` for any other text.
+  TensorIndex(const char* text);
   TensorIndex(Tensor t) : any_(std::move(t)) {}
 
   const Any& any() const { return any_; }

@@ -1,6 +1,7 @@
 // Sizes and strides of a tensor.
 #pragma once
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -18,6 +19,9 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span<const int64_t>(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const int64_t> dims);
+  /// One dimension: zeros(5).
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Shape(T size) : dims_{static_cast<int64_t>(size)}, rank_(1) {}
   /// n times the same value.
   static Shape filled(int n, int64_t value);
 

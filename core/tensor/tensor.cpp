@@ -54,7 +54,7 @@ Tensor Tensor::full(const Shape& shape, Scalar value, DType dtype, Device device
   return t;
 }
 
-std::string Tensor::str() const {
+std::string Tensor::summary() const {
   if (!defined()) return "undefined tensor";
   return std::string(name(dtype())) + " " + shape().str() +
          (device().is_cpu() ? "" : " on " + device().str());
@@ -63,6 +63,11 @@ std::string Tensor::str() const {
 int64_t Tensor::size(int64_t d) const {
   if (dim() == 0) throw_invalid("[size] a 0-d tensor has no dimension " + std::to_string(d));
   return shape()[shape().axis(d, "size")];
+}
+
+int64_t Tensor::stride(int64_t d) const {
+  if (dim() == 0) throw_invalid("[stride] a 0-d tensor has no dimension " + std::to_string(d));
+  return strides()[shape().axis(d, "stride")];
 }
 
 void Tensor::check_count(const Shape& shape, size_t values) {
@@ -78,8 +83,9 @@ void Tensor::undefined(const char* method) {
 void Tensor::no_elements(DType as) const {
   if (!defined()) throw_invalid("[tensor] elements of an undefined tensor");
   if (!device().is_cpu())
-    throw_invalid("[tensor] " + str() + " has no elements that the host can read: copy it with .to(cpu)");
-  throw_invalid("[tensor] elements asked for as " + std::string(name(as)) + ", but the tensor is " + str());
+    throw_invalid("[tensor] " + summary() + " has no elements that the host can read: copy it with .to(cpu)");
+  throw_invalid("[tensor] elements asked for as " + std::string(name(as)) + ", but the tensor is " +
+                summary());
 }
 
 bool Tensor::is_sole_handle() const {
@@ -95,8 +101,20 @@ bool Tensor::is_exclusive() const {
   return is_sole_handle() && is_contiguous() && storage()->size() == nbytes();
 }
 
+Scalar Tensor::number() const {
+  if (!defined() || numel() != 1) throw_invalid("[item] needs a tensor of one element, got " + summary());
+  const Tensor here = data_on(cpu);
+  return visit_dtype(dtype(), [&](auto zero) -> Scalar {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+      return static_cast<double>(*here.data<T>());
+    else
+      return *here.data<T>();
+  });
+}
+
 double Tensor::item() const {
-  if (!defined() || numel() != 1) throw_invalid("[item] needs a tensor of one element, got " + str());
+  if (!defined() || numel() != 1) throw_invalid("[item] needs a tensor of one element, got " + summary());
   const Tensor here = data_on(cpu);
   return visit_dtype(dtype(), [&](auto zero) { return static_cast<double>(*here.data<decltype(zero)>()); });
 }

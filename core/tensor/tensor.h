@@ -1,10 +1,10 @@
 // Tensor: a handle on a typed, strided view of a storage, with its place in the recorded graph.
 #pragma once
 #include <atomic>
+#include <concepts>
 #include <cstring>
-#include <initializer_list>
+#include <iosfwd>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,17 +13,13 @@
 #include "core/memory/ref.h"
 #include "core/memory/storage.h"
 #include "core/tensor/dtype.h"
-#include "core/tensor/scalar.h"
+#include "core/tensor/methods.h"
 #include "core/tensor/shape.h"
 
 namespace troupe {
 
 class Node;
-class Tensor;
-class TensorIndex;
-class ViewIndex;
 struct AutogradMeta;
-using Tensors = std::vector<Tensor>;
 
 /// Where a gradient goes next: input number `input` of `node`. An empty node means that nobody wants it.
 struct Edge {
@@ -61,8 +57,9 @@ struct TensorImpl : RefCounted {
 /// A value: copying copies the handle, not the elements. Element access and shape are const; the elements are
 /// shared, as in PyTorch. Not synchronized: threads that share a tensor must not write to it.
 ///
-/// Members named like operators (transpose, matmul, ...) are defined in ops/; linking them needs that layer.
-class Tensor {
+/// Members named like operators (transpose, matmul, ...) are in the base, and defined in ops/; backward() is
+/// defined in autograd/. Linking them needs that layer.
+class Tensor : public TensorMethods {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
@@ -95,16 +92,20 @@ class Tensor {
   }
 
   // ---- what it is. Of an undefined tensor, made without a value or moved from, only defined(), str(),
-  // same_as() and impl() may be asked; all else is `invalid`.
+  // summary(), is_same() and impl() may be asked; all else is `invalid`.
   bool defined() const { return static_cast<bool>(impl_); }
   DType dtype() const { return made("dtype").dtype; }
   Device device() const { return made("device").storage->device(); }
   const Shape& shape() const { return made("shape").shape; }
+  const Shape& sizes() const { return shape(); }
   const Shape& strides() const { return made("strides").strides; }
   int dim() const { return made("dim").shape.rank(); }
   /// d in [-dim, dim); `invalid` otherwise.
   int64_t size(int64_t d) const;
+  int64_t stride(int64_t d) const;  ///< in elements
   int64_t numel() const { return made("numel").shape.numel(); }
+  size_t element_size() const { return item_size(dtype()); }  ///< bytes
+  bool is_floating_point() const { return is_floating(dtype()); }
   size_t nbytes() const { return static_cast<size_t>(numel()) * item_size(dtype()); }
   bool is_contiguous() const { return made("is_contiguous").contiguous; }
   const Ref<Storage>& storage() const { return made("storage").storage; }
@@ -114,8 +115,11 @@ class Tensor {
   /// True if it is, and they fill their storage in order: nobody else can see a write.
   bool is_exclusive() const;
   TensorImpl* impl() const { return impl_.get(); }
-  /// "float32 [3, 4]", and where it is not the CPU the device: "float32 [3, 4] on cuda:0".
+  /// As PyTorch prints it (core/tensor/print.cpp); operator<< prints the same.
   std::string str() const;
+  /// What it is, for messages: "float32 [3, 4]", and where it is not the CPU the device: "float32 [3, 4] on
+  /// cuda:0".
+  std::string summary() const;
 
   // ---- elements
   /// First element; `invalid` if T is not the element type, or the tensor is not on the CPU: data_on(cpu) is
@@ -139,6 +143,9 @@ class Tensor {
   /// The only element of a one-element tensor, as a double. From another device than the CPU it is copied,
   /// which waits for the work before it.
   double item() const;
+  /// The same as a T, with all its digits; `invalid` if T cannot hold it.
+  template <class T>
+  T item() const;
   /// All elements in row-major order, converted to T; copied as by item().
   template <class T>
   std::vector<T> to_vector() const;
@@ -156,10 +163,10 @@ class Tensor {
   Tensor contiguous_data() const { return is_contiguous() ? *this : clone_data(); }
 
   // ---- autograd
-  /// True for a leaf marked by set_requires_grad and for every result of a recorded operator.
+  /// True for a leaf marked by requires_grad_ and for every result of a recorded operator.
   bool requires_grad() const;
   /// Marks a leaf. `invalid` on a non-leaf or on a dtype that is not floating.
-  Tensor& set_requires_grad(bool on = true);
+  Tensor& requires_grad_(bool on = true);
   bool is_leaf() const;
   /// Node that made it, and which of its results it is. Empty for a leaf. Of a view it follows what is
   /// written in place through its base and other views (core/graph/view_history.h says what is refused).
@@ -174,150 +181,30 @@ class Tensor {
   /// Gradient of a leaf; undefined until a local backward reaches it.
   Tensor grad() const;
   void set_grad(Tensor g) const;
+  /// Adds the gradients of this tensor, of one element, with respect to all leaves into their `.grad`, in
+  /// this process; autograd::backward (autograd/engine.h) says more.
+  void backward() const;
+  /// The same of a tensor of any size, weighted by `gradient` (undefined: 1).
+  void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
   uint32_t version() const { return made("version").storage->version(); }
   /// To be called by whatever writes to the elements in place; `writer`: its name, a literal.
   void bump_version(const char* writer) const { made("bump_version").storage->bump_version(writer); }
 
-  // ---- operators as methods, with PyTorch's names and order of arguments; defined in ops/methods.cpp
-  using Ints = std::vector<int64_t>;
-  Tensor transpose(int64_t dim0, int64_t dim1) const;
-  Tensor permute(const Ints& dims) const;
-  Tensor reshape(const Ints& shape) const;
-  /// As reshape, but `invalid` where that would have to copy.
-  Tensor view(const Ints& shape) const;
-  /// Dimensions start_dim to end_dim (both included) in one.
-  Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
-  Tensor squeeze(int64_t dim) const;
-  Tensor unsqueeze(int64_t dim) const;
-  Tensor expand(const Ints& shape) const;
-  Tensor slice(int64_t dim, int64_t start, int64_t stop, int64_t step = 1) const;
-  /// Slice number `index` along dim, without that dimension.
-  Tensor select(int64_t dim, int64_t index) const;
-  /// Pieces of one size along dim, the last one maybe smaller.
-  Tensors split(int64_t size, int64_t dim = 0) const;
-  Tensors split(const Ints& sizes, int64_t dim = 0) const;
-  /// At most `chunks` pieces of one size along dim, the last one maybe smaller.
-  Tensors chunk(int64_t chunks, int64_t dim = 0) const;
-  Tensor contiguous() const;
-  Tensor clone() const;
-  Tensor to(DType dtype) const;
-  Tensor to(Device device) const;
-  Tensor to(Device device, DType dtype) const;
-  Tensor index_select(int64_t dim, const Tensor& index) const;
-  Tensor gather(int64_t dim, const Tensor& index) const;
-  Tensor masked_fill(const Tensor& mask, Scalar value) const;
-  Tensor flip(const Ints& dims) const;
-  Tensor tril(int64_t diagonal = 0) const;
-  Tensor triu(int64_t diagonal = 0) const;
+  // ---- elements of the first dimension, and what other indices give (core/tensor/indexing.h): x[1][2],
+  // x[Slice(1, None)], x[None]. A view, to be written as well: `x[i] = y`.
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Tensor operator[](T i) const { return select(0, static_cast<int64_t>(i)); }
+  Tensor operator[](const ViewIndex& index) const;
+  /// Of a mask (bool) or numbers (int64): a copy, const so that nothing is assigned to it; use index_put_.
+  const Tensor operator[](const Tensor& index) const;
+  Tensor operator[](bool) const = delete;  // means another thing than the numbers 0 and 1 in PyTorch
 
-  Tensor matmul(const Tensor& other) const;
-  Tensor pow(Scalar exponent) const;
-  Tensor pow(const Tensor& exponent) const;
-  Tensor clamp(std::optional<Scalar> min = {}, std::optional<Scalar> max = {}) const;
-  Tensor abs() const;
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor square() const;
-  Tensor sqrt() const;
-  Tensor relu() const;
-  Tensor gelu(const std::string& approximate = "none") const;
-  Tensor silu() const;
-  Tensor tanh() const;
-  Tensor sigmoid() const;
-  Tensor softmax(int64_t dim) const;
-  Tensor log_softmax(int64_t dim) const;
-
-  Tensor sum() const;
-  Tensor sum(const Ints& dims, bool keepdim = false) const;
-  Tensor mean() const;
-  Tensor mean(const Ints& dims, bool keepdim = false) const;
-  Tensor var(const Ints& dims, bool unbiased = true, bool keepdim = false) const;
-  Tensor amax(const Ints& dims = {}, bool keepdim = false) const;
-  Tensor amin(const Ints& dims = {}, bool keepdim = false) const;
-  Tensor argmax(int64_t dim) const;
-  Tensor argmin(int64_t dim) const;
-  Tensor cumsum(int64_t dim) const;
-  Tensor norm() const;
-  Tensor any() const;
-  Tensor all() const;
-  /// Values and their places (int64).
-  std::pair<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;
-  std::pair<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true) const;
-
-  // ---- writes in place, recorded as in PyTorch (docs/autograd.md); each gives the tensor itself. `invalid`,
-  // with nothing changed, for a result that has another shape or that the dtype cannot hold (float32 in
-  // int64), a leaf that requires a gradient or a view of one while grad mode is on, and elements that repeat.
-  Tensor copy_(const Tensor& source) const;  ///< broadcast to this shape, converted to this dtype
-  Tensor fill_(Scalar value) const;
-  Tensor fill_(const Tensor& value) const;  ///< 0-d
-  Tensor zero_() const;
-  Tensor add_(const Tensor& other, Scalar alpha = 1) const;  ///< += alpha * other
-  Tensor add_(Scalar other, Scalar alpha = 1) const;
-  Tensor sub_(const Tensor& other, Scalar alpha = 1) const;
-  Tensor sub_(Scalar other, Scalar alpha = 1) const;
-  Tensor mul_(const Tensor& other) const;
-  Tensor mul_(Scalar other) const;
-  Tensor div_(const Tensor& other) const;
-  Tensor div_(Scalar other) const;
-  Tensor pow_(const Tensor& exponent) const;
-  Tensor pow_(Scalar exponent) const;
-  Tensor clamp_(std::optional<Scalar> min = {}, std::optional<Scalar> max = {}) const;
-  Tensor addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1) const;  ///< += value * a * b
-  Tensor addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1) const;  ///< += value * a / b
-  Tensor lerp_(const Tensor& end, double weight) const;                       ///< += weight * (end - this)
-  Tensor lerp_(const Tensor& end, const Tensor& weight) const;
-  Tensor masked_fill_(const Tensor& mask, Scalar value) const;
-  Tensor masked_fill_(const Tensor& mask, const Tensor& value) const;  ///< 0-d
-  Tensor neg_() const;
-  Tensor abs_() const;
-  Tensor square_() const;
-  Tensor floor_() const;
-  Tensor ceil_() const;
-  Tensor round_() const;
-  Tensor exp_() const;
-  Tensor expm1_() const;
-  Tensor log_() const;
-  Tensor log1p_() const;
-  Tensor sqrt_() const;
-  Tensor rsqrt_() const;
-  Tensor reciprocal_() const;
-  Tensor sin_() const;
-  Tensor cos_() const;
-  Tensor relu_() const;
-  Tensor tanh_() const;
-  Tensor sigmoid_() const;
-
-  // ---- indexing, with libtorch's names (core/tensor/indexing.h): x.index({Slice(1, None), 0, mask})
-  /// Numbers, slices, None and Ellipsis give a view: `x.index({0, Slice(1, None)}) = y` writes to x.
-  Tensor index(std::initializer_list<ViewIndex> indices) const;
-  /// Tensors of bool or int64 give a copy. It is const so that nothing is assigned to it: use index_put_.
-  const Tensor index(const std::vector<TensorIndex>& indices) const;
-  /// Writes there in place; `value` broadcasts. Where indices repeat, the last value stays.
-  Tensor index_put_(const std::vector<TensorIndex>& indices, const Tensor& value) const;
-  Tensor index_put_(const std::vector<TensorIndex>& indices, Scalar value) const;
-
-  // Boolean results. There is no ==, which would read as the comparison of two handles.
-  Tensor eq(const Tensor& other) const;
-  Tensor ne(const Tensor& other) const;
-  Tensor lt(const Tensor& other) const;
-  Tensor le(const Tensor& other) const;
-  Tensor gt(const Tensor& other) const;
-  Tensor ge(const Tensor& other) const;
-  Tensor eq(Scalar other) const;
-  Tensor ne(Scalar other) const;
-  Tensor lt(Scalar other) const;
-  Tensor le(Scalar other) const;
-  Tensor gt(Scalar other) const;
-  Tensor ge(Scalar other) const;
-  Tensor isnan() const;
-  Tensor isfinite() const;
-  Tensor logical_not() const;
-
-  bool same_as(const Tensor& o) const { return impl_ == o.impl_; }
+  bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
  private:
   static void check_count(const Shape& shape, size_t values);
   [[noreturn]] void no_elements(DType as) const;
+  Scalar number() const;
   [[noreturn]] static void undefined(const char* method);
   TensorImpl& made(const char* method) const {
     if (!impl_) [[unlikely]]
@@ -326,6 +213,14 @@ class Tensor {
   }
   Ref<TensorImpl> impl_;
 };
+
+/// Values, and where they were along a dimension (int64): what sort, topk, and max and median along one give.
+struct ValuesAndIndices {
+  Tensor values;  ///< differentiable
+  Tensor indices;
+};
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 /// True if dtype, shape and every bit of the elements agree.
 bool bit_equal(const Tensor& a, const Tensor& b);
@@ -340,6 +235,13 @@ Tensor Tensor::of(const std::vector<T>& values, const Shape& shape, Device devic
 }
 
 template <class T>
+T Tensor::item() const {
+  const Scalar value = number();
+  require_fits(value, dtype_of<T>, "item");
+  return value.to<T>();
+}
+
+template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor c = data_on(cpu).contiguous_data();
   std::vector<T> out;
@@ -351,5 +253,7 @@ std::vector<T> Tensor::to_vector() const {
   });
   return out;
 }
+
+inline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }
 
 }  // namespace troupe

@@ -10,7 +10,7 @@ std::string Value::describe() const {
     std::string operator()(double) const { return "double"; }
     std::string operator()(const std::string&) const { return "string"; }
     std::string operator()(const Bytes& b) const { return std::to_string(b.size()) + " bytes"; }
-    std::string operator()(const Tensor& t) const { return "tensor " + t.str(); }
+    std::string operator()(const Tensor& t) const { return "tensor " + t.summary(); }
     std::string operator()(const RefValue& r) const { return "reference to " + r.type; }
     std::string operator()(const ValueList& l) const { return "list of " + std::to_string(l.size()); }
     std::string operator()(const ValueMap& m) const { return "map of " + std::to_string(m.size()); }

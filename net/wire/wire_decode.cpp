@@ -197,7 +197,7 @@ class Reader {
     if (has_device(device)) try {
         return t.data_on(device);
       } catch (const std::exception& e) {  // no memory left there, or a device that has failed
-        unplaced_ = Error(ErrorKind::failed, fmt::format("[wire] {} cannot be copied to {}: {}", t.str(),
+        unplaced_ = Error(ErrorKind::failed, fmt::format("[wire] {} cannot be copied to {}: {}", t.summary(),
                                                          device.str(), e.what()));
         return t;
       }
@@ -207,7 +207,7 @@ class Reader {
         Error(ErrorKind::unimplemented,
               fmt::format("[wire] {} was sent from {}, which the receiver does not have (it has {}): send it "
                           "with .to(cpu)",
-                          t.str(), device.str(), here));
+                          t.summary(), device.str(), here));
     return t;
   }
 

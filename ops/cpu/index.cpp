@@ -173,7 +173,7 @@ void pad(const Call& c, Tensors& out) {
 
 void one_hot(const Call& c, Tensors& out) {
   const Tensor ids = c.in[0].contiguous_data();
-  const int64_t classes = c.attrs.integer("classes");
+  const int64_t classes = c.attrs.integer("num_classes");
   clear(out[0]);
   for (int64_t i = 0; i < ids.numel(); ++i) {
     const int64_t id = ids.data<int64_t>()[i];
@@ -193,7 +193,7 @@ KernelTable index_kernels() {
       {"index_add", index_add},
       {"gather", gather},
       {"scatter_add", scatter_add},
-      {"concat", concat},
+      {"cat", concat},
       {"pad", pad},
       {"one_hot", one_hot},
   };

@@ -133,7 +133,7 @@ struct OneHot {
 void one_hot(const Call& c, Tensors& out) {
   const Tensor ids = c.in[0].contiguous_data();
   for_each(c.name(), ids.device(), out[0].numel(),
-           OneHot{elements<int64_t>(out[0]), elements<const int64_t>(ids), c.attrs.integer("classes")});
+           OneHot{elements<int64_t>(out[0]), elements<const int64_t>(ids), c.attrs.integer("num_classes")});
 }
 
 // One block: each thread counts in its part of the elements, then writes behind what the threads before it
@@ -206,7 +206,7 @@ void bincount(const Call& c, Tensors& out) {
 
 KernelTable index_kernels() {
   static constexpr KernelEntry kTable[] = {
-      {"gather", gather},   {"scatter_add", scatter_add}, {"concat", concat},     {"pad", pad},
+      {"gather", gather},   {"scatter_add", scatter_add}, {"cat", concat},     {"pad", pad},
       {"one_hot", one_hot}, {"nonzero", nonzero},         {"bincount", bincount},
   };
   return kTable;

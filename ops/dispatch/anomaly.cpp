@@ -35,10 +35,10 @@ void check_results(std::string_view name, std::span<const Tensor> in, std::span<
     for (const Tensor& t : in) {
       if (!t.defined()) continue;
       const std::string there = find_anomaly(t, mode);
-      inputs += (inputs.empty() ? "" : ", ") + t.str() + (there.empty() ? "" : " with " + there);
+      inputs += (inputs.empty() ? "" : ", ") + t.summary() + (there.empty() ? "" : " with " + there);
     }
     const Frame& f = frame();
-    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", name, i, results[i].str(), found, inputs,
+    fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", name, i, results[i].summary(), found, inputs,
                      f.actor && f.what ? "; in " + *f.what : ""));
   }
 }
@@ -53,8 +53,8 @@ Tensors checked_gradient(const StepName& step, std::span<const Tensor> grads,
       step.where.empty() ? "recorded before the checks were on" : fmt::format("recorded as {}", step.where);
   const auto check = [&](const Tensor& t, const std::string& what) {
     if (const std::string found = find_anomaly(t, mode); !found.empty())
-      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", step.name, what, t.str(),
-                       found, inputs, recorded));
+      fail(fmt::format("[{}] backward: {} ({}) has {}; inputs of the step: {}; {}", step.name, what,
+                       t.summary(), found, inputs, recorded));
   };
   for (size_t i = 0; i < grads.size(); ++i)
     if (grads[i].defined()) check(grads[i], fmt::format("the gradient that came for result {}", i));

@@ -94,7 +94,7 @@ class OpNode final : public PartialNode, public SavesTensors {
       for (size_t i = 0; i < list->size(); ++i)
         if (const SavedTensor& t = (*list)[i]; t.changed())
           throw_invalid(fmt::format("[{}] {} {} ({}), saved for the backward pass, {}", op_.name,
-                                    list == &in_ ? "input" : "result", i, t.get().str(), t.complaint()));
+                                    list == &in_ ? "input" : "result", i, t.get().summary(), t.complaint()));
   }
 
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
@@ -258,7 +258,7 @@ Tensors compose(const Call& call) {
   for (const Tensor& t : call.in)
     if (is_floating(t.dtype()) && t.dtype() != half->dtype())
       throw_invalid(fmt::format("[{}] inputs differ in dtype: {} and {}; use .to() on one of them",
-                                call.op.name, half->str(), t.str()));
+                                call.op.name, half->summary(), t.summary()));
   Tensors wide(call.in.begin(), call.in.end());
   for (Tensor& t : wide)
     if (is_half(t.dtype())) t = to(t, float32);
@@ -328,7 +328,7 @@ Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor&
   const Specs specs = op.shape(call);
   if (specs[0] != Spec{sum.shape(), sum.dtype()} || !sum.is_contiguous())
     throw_invalid(fmt::format("[{}] cannot add {} {} to {}", op.name, troupe::name(specs[0].dtype),
-                              specs[0].shape.str(), sum.str()));
+                              specs[0].shape.str(), sum.summary()));
   Tensors out{sum};
   for (size_t i = 1; i < specs.size(); ++i)
     out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype, sum.device()));

@@ -9,18 +9,20 @@ namespace troupe::ops {
 void reject(const Call& c, const std::string& text) { throw_invalid(fmt::format("[{}] {}", c.name(), text)); }
 
 void require_floating(const Call& c, const Tensor& t) {
-  if (!is_floating(t.dtype())) reject(c, fmt::format("needs a floating dtype, got {}; use .to()", t.str()));
+  if (!is_floating(t.dtype()))
+    reject(c, fmt::format("needs a floating dtype, got {}; use .to()", t.summary()));
 }
 
 void require_int64(const Call& c, const Tensor& t, const char* what) {
-  if (t.dtype() != int64) reject(c, fmt::format("{} must be int64, got {}; use .to(int64)", what, t.str()));
+  if (t.dtype() != int64)
+    reject(c, fmt::format("{} must be int64, got {}; use .to(int64)", what, t.summary()));
 }
 
 void require_same_dtype(const Call& c, size_t first) {
   for (size_t i = first + 1; i < c.in.size(); ++i)
     if (c.in[i].dtype() != c.in[first].dtype())
-      reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[first].str(),
-                            c.in[i].str()));
+      reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them",
+                            c.in[first].summary(), c.in[i].summary()));
 }
 
 void require_same_shape(const Call& c, const Tensor& a, const Tensor& b) {
@@ -67,7 +69,7 @@ Specs floating_unary(const Call& c) {
 }
 
 Specs numeric_unary(const Call& c) {
-  if (c.in[0].dtype() == boolean) reject(c, fmt::format("is not for {}; use .to()", c.in[0].str()));
+  if (c.in[0].dtype() == boolean) reject(c, fmt::format("is not for {}; use .to()", c.in[0].summary()));
   return same_spec(c);
 }
 

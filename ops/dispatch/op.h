@@ -107,6 +107,9 @@ struct Op {
   bool internal = false;
   int min_inputs = 1, max_inputs = 1;  ///< max_inputs -1: any number
   Attrs attrs = {};                    ///< names and defaults, in order
+  /// The names of inputs and attributes in PyTorch's order, where not all inputs come first: "input dim
+  /// index".
+  const char* order = "";
   ShapeRule* shape = nullptr;
   ViewRule* view = nullptr;
   Composition* compose = nullptr;

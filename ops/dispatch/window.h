@@ -1,11 +1,20 @@
 // Windows that slide over images: what convolutions and pools share.
 #pragma once
+#include <array>
+#include <concepts>
+
 #include "ops/dispatch/op.h"
 
 namespace troupe::ops {
 
-/// A value for the height and one for the width.
-using Pair = std::array<int64_t, 2>;
+/// A value for the height and one for the width; one number is both.
+struct Pair : std::array<int64_t, 2> {
+  Pair() : array{} {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Pair(T side)
+      : Pair(static_cast<int64_t>(side), static_cast<int64_t>(side)) {}
+  Pair(int64_t height, int64_t width) : array{height, width} {}
+};
 
 /// How a window of kernel[0] x kernel[1] elements slides.
 struct Window {

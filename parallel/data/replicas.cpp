@@ -45,7 +45,7 @@ Tensor mean_of(const Replicas& group, const std::vector<Share>& shares, size_t i
     if (!t.defined()) continue;
     if (first.defined() && (t.shape() != first.shape() || t.dtype() != first.dtype()))
       throw_invalid("[replicas] tensor " + std::to_string(index) + " of \"" + group.name + "\" is " +
-                    t.str() + " on one replica and " + first.str() + " on another");
+                    t.summary() + " on one replica and " + first.summary() + " on another");
     first = t;
     if (share.weight == 0) continue;
     Tensor part = ops::mul(t, share.weight / total);

@@ -34,12 +34,12 @@ Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bo
   Tensors leaves;
   visit_tensors(output, [&](Tensor& t) {
     if (!t.defined() || !is_floating(t.dtype())) return;
-    t = t.detach().set_requires_grad();
+    t = t.detach().requires_grad_();
     leaves.push_back(t);
   });
   const Tensor loss = of.function(output, of.targets.at(index));
   if (!loss.defined() || loss.numel() != 1)
-    throw_invalid(what + " is " + (loss.defined() ? loss.str() : "undefined") +
+    throw_invalid(what + " is " + (loss.defined() ? loss.summary() : "undefined") +
                   ": expected a tensor of one element");
   of.losses.at(index) = loss.item();
   if (!std::isfinite(loss.item()))

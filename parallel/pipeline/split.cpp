@@ -18,7 +18,7 @@ class Nowhere final : public autograd::Sink {
 // Forward and backward of one layer; its result.
 Tensor run_once(nn::Layer& layer, const Tensor& x) {
   Tensor in = x.detach();
-  if (is_floating(in.dtype())) in.set_requires_grad();
+  if (is_floating(in.dtype())) in.requires_grad_();
   const Tensor y = layer(in);
   if (y.requires_grad()) {
     Nowhere nowhere;

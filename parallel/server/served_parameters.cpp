@@ -24,7 +24,7 @@ Tensors assembled(const Served& served, const std::vector<Tensors>& blocks) {
       parts[static_cast<size_t>(served.extents[b][i].tensor)].push_back(blocks[b].at(i));
   Tensors out;
   for (size_t t = 0; t < parts.size(); ++t) {
-    const Tensor whole = parts[t].size() == 1 ? parts[t][0] : ops::concat(parts[t], 0);
+    const Tensor whole = parts[t].size() == 1 ? parts[t][0] : ops::cat(parts[t], 0);
     out.push_back(whole.shape() == shape_of(served.shapes[t]) ? whole
                                                               : ops::reshape(whole, served.shapes[t]));
   }
@@ -96,8 +96,8 @@ Served serve(const Here& here, const std::vector<Place>& where, const Tensors& s
   for (const Tensor& t : start) {
     if (!t.defined() || t.dtype() != start[0].dtype())
       throw_invalid(fmt::format("[server] parameter {} is {}, and parameter 0 {}; expected one dtype",
-                                numels.size(), t.defined() ? t.str() : "undefined",
-                                start[0].defined() ? start[0].str() : "undefined"));
+                                numels.size(), t.defined() ? t.summary() : "undefined",
+                                start[0].defined() ? start[0].summary() : "undefined"));
     numels.push_back(t.numel());
     served.shapes.emplace_back(t.shape().begin(), t.shape().end());
   }
@@ -189,7 +189,7 @@ void Client::State::check(const Tensors& tensors) const {
   for (size_t t = 0; t < tensors.size(); ++t)
     if (tensors[t].defined() && tensors[t].shape() != shape_of(served.shapes[t]))
       throw_invalid(fmt::format("[server] gradient {} is {}; its parameter has the shape {}", t,
-                                tensors[t].str(), shape_of(served.shapes[t]).str()));
+                                tensors[t].summary(), shape_of(served.shapes[t]).str()));
   if (servers.tickets[0].step < 0)
     throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
 }
@@ -236,7 +236,7 @@ Future<Tensors> Client::pull(int64_t at_least) const {
         GradMode mode(grad);
         Tensors out = state->take(all);
         if (!keeps) return out;
-        for (Tensor& t : out) t = t.detach().set_requires_grad();
+        for (Tensor& t : out) t = t.detach().requires_grad_();
         auto& leaves = state->leaves;
         if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
         leaves.pulls.push_back(out);

@@ -21,7 +21,8 @@ struct Routed {
 
 Routed route(const ServedTable& table, const Tensor& ids) {
   if (!ids.defined() || ids.dtype() != int64)
-    throw_invalid(fmt::format("[table] ids are {}; expected int64", ids.defined() ? ids.str() : "undefined"));
+    throw_invalid(
+        fmt::format("[table] ids are {}; expected int64", ids.defined() ? ids.summary() : "undefined"));
   const Tensor given = ids.data_on(cpu).contiguous_data();
   const int64_t n = given.numel();
   std::vector<std::tuple<int64_t, int64_t, int64_t>> order;  // server, row, position
@@ -55,7 +56,7 @@ std::vector<int64_t> with_width(const Shape& shape, int64_t width) {
 
 // The rows of all servers, as they were asked for; recorded where they are.
 Tensor assembled(const Tensors& rows, const Tensor& at, const std::vector<int64_t>& dims) {
-  return ops::reshape(ops::embedding(at, ops::concat(rows, 0)), dims);
+  return ops::reshape(ops::embedding(at, ops::cat(rows, 0)), dims);
 }
 
 }  // namespace
@@ -159,7 +160,7 @@ Future<Tensor> TableClient::pull(const Tensor& ids) const {
     }
     Tensor out = assembled(rows, routed.at, with_width(ids.shape(), width));
     if (!keeps) return out;
-    out = out.detach().set_requires_grad();
+    out = out.detach().requires_grad_();
     auto& leaves = state->leaves;
     if (std::exchange(leaves.context, frame().context) != frame().context) leaves.pulls.clear();
     leaves.pulls.emplace_back(ids, out);
@@ -175,7 +176,7 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
   if (!gradients.defined() || gradients.dtype() != float32 ||
       gradients.shape() != Shape(std::span<const int64_t>(dims)))
     throw_invalid(fmt::format("[table] gradients are {} for ids {}; expected float32 {}",
-                              gradients.defined() ? gradients.str() : "undefined", ids.str(),
+                              gradients.defined() ? gradients.summary() : "undefined", ids.summary(),
                               Shape(std::span<const int64_t>(dims)).str()));
   int64_t distinct = 0;
   for (const Tensor& t : routed.ids) distinct += t.numel();
@@ -210,7 +211,7 @@ Future<Pushed> TableClient::push_context(double weight) const {
         gradients.push_back(ops::reshape(g.detach(), {of.numel(), s.table.width}));
       }
   s.leaves = {};
-  return push(ops::concat(ids, 0), ops::concat(gradients, 0), weight);
+  return push(ops::cat(ids, 0), ops::cat(gradients, 0), weight);
 }
 
 }  // namespace troupe::parallel

@@ -17,8 +17,8 @@ Server::Server(Tensors start, ServerOptions options) : ServerBase(options) {
   for (size_t i = 0; i < start.size(); ++i) {
     if (!start[i].defined() || !is_floating(start[i].dtype()))
       throw_invalid(fmt::format("[server] value {} is {}; expected a floating tensor", i,
-                                start[i].defined() ? start[i].str() : "undefined"));
-    values_.push_back(start[i].clone_data().set_requires_grad());
+                                start[i].defined() ? start[i].summary() : "undefined"));
+    values_.push_back(start[i].clone_data().requires_grad_());
   }
   use(optim::make(options.optimizer, options.options, values_));
 }
@@ -70,7 +70,7 @@ void Server::check(const std::string& trainer, const Tensors& gradients) const {
     if (!g.defined()) continue;
     if (g.shape() != value.shape() ||
         (g.dtype() != value.dtype() && g.dtype() != compute_dtype(value.dtype())))
-      refuse(fmt::format("{} as gradient {}; expected {}", g.str(), i, value.str()));
+      refuse(fmt::format("{} as gradient {}; expected {}", g.summary(), i, value.summary()));
   }
   const std::vector<double> finite = optim::sizes_of(gradients, optim::Size::finite);
   for (size_t i = 0; i < finite.size(); ++i)

@@ -46,7 +46,7 @@ Table::Table(TableShard shard, ServerOptions options)
 Tensor Table::here(const Tensor& ids) const {
   if (!ids.defined() || ids.dtype() != int64 || ids.dim() != 1)
     throw_invalid(
-        fmt::format("[table] ids are {}; expected int64 [k]", ids.defined() ? ids.str() : "undefined"));
+        fmt::format("[table] ids are {}; expected int64 [k]", ids.defined() ? ids.summary() : "undefined"));
   const Tensor given = ids.contiguous_data(), out = Tensor::empty({ids.numel()}, int64);
   for (int64_t k = 0; k < ids.numel(); ++k) {
     const int64_t id = given.data<int64_t>()[k], from = id - shard_.first, at = from / shard_.stride;
@@ -80,7 +80,7 @@ Task<PulledRows> Table::pull(std::string trainer, Tensor ids, Compression how) {
   const Consistency::Reading reading = co_await this->reading(trainer, 0);
   Tensor rows = values(at, reading.previous);
   if (frame().context != 0 && grad_enabled()) {
-    rows.set_requires_grad();
+    rows.requires_grad_();
     Recorded& recorded = recorded_[trainer];
     if (std::exchange(recorded.context, frame().context) != frame().context) recorded.rows.clear();
     recorded.rows.push_back({at, rows});

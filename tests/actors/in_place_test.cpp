@@ -13,7 +13,7 @@ using testing::SimCluster;
 namespace {
 
 struct Scale : Actor {
-  Tensor w = Tensor::of<double>({2, 3}).set_requires_grad();
+  Tensor w = Tensor::of<double>({2, 3}).requires_grad_();
   Tensor scale(Tensor x) { return mul(x, w); }
   Task<int64_t> waits() {
     co_await opened.future();

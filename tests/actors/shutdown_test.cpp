@@ -82,7 +82,7 @@ TEST_CASE("uneven work: what one worker still does for another is waited for, an
 TEST_CASE("a backward pass that nobody waits for is finished before the end") {
   auto cluster = cluster_of(3, LeakCheck::off);
   auto a = cluster->spawn<Runner>("w1"), b = cluster->spawn<Runner>("w2");
-  const Tensor x = Tensor::full({2}, 3).set_requires_grad();
+  const Tensor x = Tensor::full({2}, 3).requires_grad_();
   autograd::Context context(*cluster);
   const auto done = context.backward_async({b.call<&Runner::twice>(a.call<&Runner::twice>(x)).get().sum()});
   cluster->shutdown();

@@ -10,7 +10,7 @@ namespace {
 TEST_CASE("the operator that the guide adds works", "[ops]") {
   REQUIRE(ops::find_op("cube") == &ops::kCube);
   Tensor x = Tensor::of<double>({-1, 0, 2});
-  x.set_requires_grad();
+  x.requires_grad_();
   const Tensor y = ops::cube(x);
   CHECK(y.to_vector<double>() == std::vector<double>{-1, 0, 8});
   autograd::backward(y.sum());

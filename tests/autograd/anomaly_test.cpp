@@ -14,7 +14,7 @@ using Catch::Contains;
 
 namespace {
 
-Tensor leaf(const std::vector<double>& values) { return Tensor::of(values).set_requires_grad(); }
+Tensor leaf(const std::vector<double>& values) { return Tensor::of(values).requires_grad_(); }
 
 }  // namespace
 

@@ -75,14 +75,14 @@ TEST_CASE("assignment to a view is recorded as copy_ is") {
     x.select(0, 1) = in[1] * 2;
     x.index({0, Slice(1, None)}) = row.slice(0, 0, 2);
     x.index({Ellipsis, 0}).slice(0, 0, 1) = 3;
-    return ops::concat({x.reshape({6}), before.square().reshape({4}), row}, 0);
+    return ops::cat({x.reshape({6}), before.square().reshape({4}), row}, 0);
   };
   const auto copied = [](const Tensors& in) {
     const Tensor x = in[0].square(), row = x.select(0, 1), before = x.slice(1, 0, 2);
     row.copy_(in[1] * 2);
     x.select(0, 0).slice(0, 1, 3).copy_(row.slice(0, 0, 2));
     x.select(0, 0).slice(0, 0, 1).fill_(3);
-    return ops::concat({x.reshape({6}), before.square().reshape({4}), row}, 0);
+    return ops::cat({x.reshape({6}), before.square().reshape({4}), row}, 0);
   };
   CHECK(bit_equal(assigned({a, b}), copied({a, b})));
   const auto first = autograd::gradcheck(assigned, {a, b}),
@@ -93,7 +93,7 @@ TEST_CASE("assignment to a view is recorded as copy_ is") {
 }
 
 TEST_CASE("a buffer gets its history from what is assigned to its views") {
-  Tensor w = Tensor::of<double>({1, 2, 3}).set_requires_grad();
+  Tensor w = Tensor::of<double>({1, 2, 3}).requires_grad_();
   const Tensor buffer = zeros();
   buffer.select(0, 1) = w * 2;
   CHECK(buffer.requires_grad());
@@ -102,7 +102,7 @@ TEST_CASE("a buffer gets its history from what is assigned to its views") {
 }
 
 TEST_CASE("what copy_ refuses, assignment to a view refuses, and so what would be lost") {
-  Tensor w = zeros().set_requires_grad();
+  Tensor w = zeros().requires_grad_();
   CHECK_THAT(invalid_text([&] { w.select(0, 0) = 1; }),
              Contains("is a view of a leaf that requires a gradient"));
   CHECK_THAT(invalid_text([&] { w.index({0}) = w.detach().select(0, 1); }), Contains("[copy_]"));
@@ -125,25 +125,25 @@ TEST_CASE("assignment to a variable gives it the other handle") {
   const Tensor a = zeros(), b = zeros();
   Tensor x = a, y = b;
   x = b;
-  CHECK(x.same_as(b));
+  CHECK(x.is_same(b));
   x = Tensor(a);
-  CHECK(x.same_as(a));
+  CHECK(x.is_same(a));
   std::swap(x, y);
-  CHECK((x.same_as(b) && y.same_as(a)));
-  CHECK(std::exchange(x, a).same_as(b));
-  CHECK(x.same_as(a));
+  CHECK((x.is_same(b) && y.is_same(a)));
+  CHECK(std::exchange(x, a).is_same(b));
+  CHECK(x.is_same(a));
   std::tie(x, y) = std::pair(b, a);
-  CHECK((x.same_as(b) && y.same_as(a)));
+  CHECK((x.is_same(b) && y.is_same(a)));
   std::optional<Tensor> maybe = a;
   maybe = b;
-  CHECK(maybe->same_as(b));
+  CHECK(maybe->is_same(b));
   Tensors all{a, a};
   all[1] = b;
   all.front() = std::move(x);
-  CHECK((all[0].same_as(b) && all[1].same_as(b) && !x.defined()));
+  CHECK((all[0].is_same(b) && all[1].is_same(b) && !x.defined()));
   std::pair<Tensor, Tensor> both{a, a};
   both = std::pair(b, b);
-  CHECK((both.first.same_as(b) && both.second.same_as(b)));
+  CHECK((both.first.is_same(b) && both.second.is_same(b)));
   x = {};
   CHECK_FALSE(x.defined());
   CHECK(a.version() + b.version() == 0);

@@ -18,7 +18,7 @@ namespace {
 
 Tensor leaf(const Shape& shape, uint64_t seed) {
   Generator g(seed);
-  return ops::randn(shape, g).set_requires_grad();
+  return ops::randn(shape, g).requires_grad_();
 }
 
 Tensor noise(const Tensor& x, Generator& g) {  // dropout, with the numbers of one generator

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kDeep = 100'000;
 
-Tensor one() { return Tensor::scalar(1).set_requires_grad(); }
+Tensor one() { return Tensor::scalar(1).requires_grad_(); }
 
 // Runs backward through what `build` makes of a leaf, and lets go of it; then lets go of another one unused.
 template <class F>
@@ -89,7 +89,7 @@ TEST_CASE("deep graphs inside one checkpoint, and of many checkpoints") {
 TEST_CASE("what steps saved is freed as the pass proceeds") {
   constexpr int kSteps = 20;
   constexpr size_t kBytes = 1 << 20;
-  Tensor x = Tensor::full({kBytes / 4}, 0.5).set_requires_grad();
+  Tensor x = Tensor::full({kBytes / 4}, 0.5).requires_grad_();
   const size_t before = allocator_stats().in_use;
   std::vector<size_t> held;  // in units of one saved tensor, at each step from the last to the first
   Tensor y = x;

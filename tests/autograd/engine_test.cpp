@@ -91,7 +91,7 @@ TEST_CASE("roots that are results of one node share its run") {
   autograd::run({first, second}, {Tensor::of<double>({1}), Tensor::of<double>({2})}, sink);
   CHECK(runs == 1);
   REQUIRE(sink.got.size() == 1);
-  CHECK(sink.got[0].first.same_as(x));
+  CHECK(sink.got[0].first.is_same(x));
   CHECK(sink.got[0].second.item() == 21);
   CHECK_FALSE(x.grad().defined());
 }
@@ -206,7 +206,7 @@ TEST_CASE("a pass may run another pass from inside a node") {
       Tensor::of<double>({9}), {x},
       [&](const Tensors& g) {
         Tensor inner = Tensor::of<double>({x.item()});
-        inner.set_requires_grad();
+        inner.requires_grad_();
         GradMode on(true);
         const Tensor again = mul(inner, inner);
         return Tensors{autograd::grad({again}, {inner}, {g[0]})[0]};

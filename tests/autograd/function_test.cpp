@@ -78,7 +78,7 @@ struct SumAndProduct : Function<SumAndProduct> {
 
 Tensor leaf(const Shape& shape, uint64_t seed, DType dtype = float64) {
   Generator g(seed);
-  return ops::to(ops::rand(shape, g, float64) + 0.5, dtype).set_requires_grad();
+  return ops::to(ops::rand(shape, g, float64) + 0.5, dtype).requires_grad_();
 }
 
 bool near(const Tensor& a, const Tensor& b) { return difference(a, b, 1e-12, 1e-12).empty(); }
@@ -209,7 +209,7 @@ struct Identity : Function<Identity> {
 
 struct Rows : Function<Rows> {
   static Tensors forward(Ctx&, Tensor x) { return (x * 2).chunk(2); }
-  static Tensors backward(Ctx&, Tensors grads) { return {ops::concat(grads, 0) * 2}; }
+  static Tensors backward(Ctx&, Tensors grads) { return {ops::cat(grads, 0) * 2}; }
 };
 
 }  // namespace
@@ -232,7 +232,7 @@ TEST_CASE("an argument that is the result keeps its own history; what shares ele
   const Tensors rows = Rows::apply(z);
   CHECK_THROWS_WITH(rows[1].add_(1), Contains("the forward() of an autograd::Function gave it"));
   autograd::backward(ops::sum(rows[1] * 3));
-  CHECK(near(z.grad(), ops::concat({Tensor::zeros({2, 2}, float64), Tensor::full({2, 2}, 6, float64)}, 0)));
+  CHECK(near(z.grad(), ops::cat({Tensor::zeros({2, 2}, float64), Tensor::full({2, 2}, 6, float64)}, 0)));
 
   Tensor w = leaf({3}, 8);  // a leaf, given back without grad mode, is not the leaf
   NoGradGuard off;
@@ -287,7 +287,7 @@ struct Wrong : Function<Wrong> {
       case 1:
         return {g};
       case 2:
-        return {ops::concat({g, g}, 0), Tensor()};
+        return {ops::cat({g, g}, 0), Tensor()};
       case 3:
         return {ops::gt(g, g), Tensor()};
       case 7:
@@ -432,7 +432,7 @@ struct Hole : Function<Hole> {
 
 TEST_CASE("anomaly checks name a function of one's own") {
   AnomalyGuard on;
-  Tensor x = Tensor::of<double>({1, 0, 4}).set_requires_grad();
+  Tensor x = Tensor::of<double>({1, 0, 4}).requires_grad_();
   CHECK_THROWS_WITH(
       autograd::backward(ops::sum(Root::apply(x))),
       Contains("[Root] backward: the gradient of input 0 (float64 [3]) has a NaN at [1]; inputs "

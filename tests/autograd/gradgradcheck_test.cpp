@@ -65,7 +65,7 @@ TEST_CASE("every operator can be differentiated twice, but for those on the list
       for (const Tensor& t : s.inputs) {
         in.push_back(t.detach());
         if (!is_floating(t.dtype()) || !t.numel()) continue;
-        in.back().set_requires_grad();
+        in.back().requires_grad_();
         floating = true;
       }
       if (!floating || !total(*op, in, s.attrs).defined()) continue;

@@ -84,7 +84,7 @@ inline Tensor add(const Tensor& a, const Tensor& b, Journal* journal = nullptr,
 
 inline Tensor leaf(const std::vector<double>& values) {
   Tensor t = Tensor::of(values);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -132,7 +132,7 @@ struct Ran {
 template <class F>
 Ran run(F&& f) {
   Tensor x = ops::sample({2, 3}, 0.6, 2), other = ops::sample({2, 3}, 0.7, 1.4, 1);
-  x.set_requires_grad(), other.set_requires_grad();
+  x.requires_grad_(), other.requires_grad_();
   const Tensor result = f(x, other);
   REQUIRE(result.requires_grad());
   autograd::backward(ops::sum(result * ops::sample(result.shape(), -1, 1, 5)));
@@ -154,9 +154,9 @@ void check_same(const Ran& got, const Ran& wanted) {
 
 TEST_CASE("a write in place is recorded") {
   Tensor w = Tensor::of<float>({1, 2});
-  w.set_requires_grad();
+  w.requires_grad_();
   const Tensor y = w * 2;
-  CHECK(y.mul_(3).same_as(y));
+  CHECK(y.mul_(3).is_same(y));
   autograd::backward(y.sum());
   CHECK(w.grad().to_vector<float>() == std::vector<float>{6, 6});
 }
@@ -169,10 +169,10 @@ TEST_CASE("every write in place gives the values and gradients of the program wi
     // To a view of a view; what the base and a sibling show is used.
     const auto through = [&](const Tensor& x, const Tensor& o, bool in_place) {
       const Tensor rest = x.square(),
-                   wide = ops::concat({x.transpose(0, 1), rest.transpose(0, 1)}, 1);  // [3, 4]
+                   wide = ops::cat({x.transpose(0, 1), rest.transpose(0, 1)}, 1);  // [3, 4]
       if (!in_place) {
         const Tensor written = w.out_of_place(x, o).transpose(0, 1);
-        return ops::concat({written, rest.transpose(0, 1)}, 1) + written.sum();
+        return ops::cat({written, rest.transpose(0, 1)}, 1) + written.sum();
       }
       const Tensor part = wide.slice(1, 0, 2), sibling = wide.slice(1, 0, 2);
       w.in_place(part.transpose(0, 1), o);
@@ -196,7 +196,7 @@ TEST_CASE("every write in place without history gives the same values, as does a
                    o = ops::to(ops::sample({2, 3}, 0.7, 1.4, 1), t);
       const Tensor y = x.clone();
       const uint32_t version = y.version();
-      CHECK(w.in_place(y, o).same_as(y));
+      CHECK(w.in_place(y, o).is_same(y));
       CHECK(y.version() > version);
       CHECK(y.dtype() == t);
       const double close = t == bfloat16 ? 0.05 : t == float32 ? 1e-6 : 1e-14;
@@ -213,7 +213,7 @@ TEST_CASE("second derivatives go through writes in place, to tensors and to view
     INFO(w.name);
     const auto whole = [&](const Tensors& in) { return w.in_place(in[0].square(), in[1]).square(); };
     const auto part = [&](const Tensors& in) {
-      const Tensor base = ops::concat({in[0], in[1]}, 0).square(), view = base.slice(0, 1, 3);
+      const Tensor base = ops::cat({in[0], in[1]}, 0).square(), view = base.slice(0, 1, 3);
       w.in_place(view, in[1]);
       return base.square() + view.select(0, 0).sum();
     };
@@ -229,7 +229,7 @@ TEST_CASE("second derivatives go through writes in place, to tensors and to view
 
 TEST_CASE("a tensor without history gets one from what is written to it, and so do its views") {
   Tensor w = Tensor::of<double>({1, 2, 3});
-  w.set_requires_grad();
+  w.requires_grad_();
   const Tensor buffer = Tensor::zeros({2, 3}, float64), before = buffer.select(0, 1),
                other = buffer.select(0, 0);
   buffer.select(0, 1).copy_(w * 2);
@@ -254,7 +254,7 @@ TEST_CASE("views of views, siblings and expanded views follow what is written") 
     rows += 1.0;
     base.select(1, 2).copy_(rows.sum({0}).sum());
     corner.tanh_();
-    return ops::concat({base.reshape({12}), wide.square().reshape({15}), corner, rows.reshape({6})}, 0);
+    return ops::cat({base.reshape({12}), wide.square().reshape({15}), corner, rows.reshape({6})}, 0);
   };
   const auto first = autograd::gradcheck(f, {x}), second = autograd::gradgradcheck(f, {x});
   INFO(first.text << "; " << second.text);
@@ -270,7 +270,7 @@ TEST_CASE("a base that does not lie in rows is written through its views") {
     return turned.square();
   };
   Tensor x = ops::sample({2, 3});
-  x.set_requires_grad();
+  x.requires_grad_();
   const Tensor y = f({x});
   autograd::backward(y.sum());
   // turned[1][c] = sum of row c; turned[r][0] *= x[1][r]; the rest does not depend on x.
@@ -284,16 +284,16 @@ TEST_CASE("a base that does not lie in rows is written through its views") {
 
 TEST_CASE("flatten of one dimension is the tensor itself, also without grad mode") {
   Tensor w = Tensor::of<double>({1, 2});
-  w.set_requires_grad();
+  w.requires_grad_();
   NoGradGuard off;
-  CHECK(w.flatten().same_as(w));
+  CHECK(w.flatten().is_same(w));
   CHECK(w.unsqueeze(0).flatten(1).shape() == Shape{1, 2});
 }
 
 TEST_CASE("what is overwritten gets zeros, as in PyTorch") {
   for (const bool through_view : {false, true}) {
     Tensor w = Tensor::of<double>({1, 2});
-    w.set_requires_grad();
+    w.requires_grad_();
     const Tensor y = w * 2, t = through_view ? y.slice(0, 0, 2) : y;
     t.fill_(3);
     CHECK(y.requires_grad());
@@ -304,7 +304,7 @@ TEST_CASE("what is overwritten gets zeros, as in PyTorch") {
 
 TEST_CASE("nothing is recorded under a NoGradGuard, nor for integers") {
   Tensor w = Tensor::of<double>({1, 2});
-  w.set_requires_grad();
+  w.requires_grad_();
   const Tensor y = w * 2;
   {
     NoGradGuard off;
@@ -325,7 +325,7 @@ TEST_CASE("nothing is recorded under a NoGradGuard, nor for integers") {
 TEST_CASE("a view loses a leaf that is itself a view when the memory is written, as in PyTorch") {
   const Tensor memory = Tensor::zeros({4}, float64);
   Tensor w = memory.slice(0, 0, 3);
-  w.set_requires_grad();
+  w.requires_grad_();
   const Tensor part = w.slice(0, 1, 3);
   Tensor quiet;
   {
@@ -344,7 +344,7 @@ TEST_CASE("a view loses a leaf that is itself a view when the memory is written,
 
 TEST_CASE("what PyTorch refuses is refused before anything changes") {
   Tensor w = ops::sample({2, 3});
-  w.set_requires_grad();
+  w.requires_grad_();
   const Tensor y = w * 2, plain = Tensor::zeros({2, 3}), whole = Tensor::zeros({2, 3}, int64),
                one = Tensor::zeros({1, 3}), wide = one.expand({2, 3}), of_leaf = w.select(0, 0),
                piece = y.split(1, 0)[0];
@@ -404,7 +404,7 @@ TEST_CASE("what PyTorch refuses is refused before anything changes") {
 
 TEST_CASE("views whose history is not known are refused when they are used") {
   Tensor w = ops::sample({2, 3});
-  w.set_requires_grad();
+  w.requires_grad_();
   const Tensor y = w * 2, piece = y.split(1, 0)[0];
   Tensor quiet;
   {
@@ -420,7 +420,7 @@ TEST_CASE("views whose history is not known are refused when they are used") {
 
 TEST_CASE("what a step saved and a write changed is noticed, and what PyTorch copies is not") {
   Tensor w = Tensor::of<double>({1, 2}), v = Tensor::of<double>({3, 5});
-  w.set_requires_grad(), v.set_requires_grad();
+  w.requires_grad_(), v.requires_grad_();
   const auto complaint = [&](auto program) { return invalid_text([&] { autograd::backward(program()); }); };
   CHECK_THAT(complaint([&] {
                const Tensor y = (w * 2).exp_();
@@ -455,7 +455,7 @@ TEST_CASE("graphs with writes in place are freed") {
   const size_t before = allocator_stats().in_use;
   {
     Tensor w = ops::sample({50, 50});
-    w.set_requires_grad();
+    w.requires_grad_();
     const Tensor y = w * 2;
     y.mul_(y);      // saved, and changed
     y.add_(y * w);  // a history that leads to steps that saved y

@@ -29,13 +29,13 @@ Tensor values(const Shape& shape, double start) {
     t.data<float>()[i] = static_cast<float>(std::sin(start + 0.37 * static_cast<double>(i)));
   return t;
 }
-Tensor parameter(const Shape& shape, double start) { return values(shape, start).set_requires_grad(); }
+Tensor parameter(const Shape& shape, double start) { return values(shape, start).requires_grad_(); }
 
 using Function = std::function<Tensors(const Tensor& x)>;
 
 // Runs f both ways; inputs of float32 [4, 6].
 void same_bits(const Tensors& parameters, const Function& f) {
-  const Tensor x = values({4, 6}, 1).set_requires_grad(), y = values({4, 6}, 1).set_requires_grad();
+  const Tensor x = values({4, 6}, 1).requires_grad_(), y = values({4, 6}, 1).requires_grad_();
   Tensors whole = f(x), parts = f(y), grads;
   for (size_t i = 0; i < whole.size(); ++i) grads.push_back(values(whole[i].shape(), 3 + double(i)));
   for (const Tensor& p : parameters) p.set_grad({});
@@ -93,7 +93,7 @@ TEST_CASE("both parts of a pass have the bits of one pass") {
   }
   SECTION("a residual block with a norm") {
     same_bits({g, h, w, b, v}, [&](const Tensor& x) {
-      const Tensor y = ops::layer_norm(x, g, h);
+      const Tensor y = ops::layer_norm(x, g.shape(), g, h);
       return Tensors{ops::add(x, ops::linear(ops::gelu(ops::linear(y, w, b)), v))};
     });
   }
@@ -157,7 +157,7 @@ TEST_CASE("without inputs everything is left for the second part") {
 }
 
 TEST_CASE("hooks of results and of parameters run once, in the part that they belong to") {
-  const Tensor x = values({4, 6}, 1).set_requires_grad(), w = parameter({5, 6}, 0);
+  const Tensor x = values({4, 6}, 1).requires_grad_(), w = parameter({5, 6}, 0);
   std::vector<std::string> ran;
   const auto of_weight = autograd::register_hook(w, [&](const Tensor&) {
     ran.push_back("weight");

@@ -25,7 +25,7 @@ Tensor random(const Shape& shape, uint64_t seed) {
   Generator g(seed);
   return ops::randn(shape, g);
 }
-Tensor parameter(const Shape& shape, uint64_t seed) { return random(shape, seed).set_requires_grad(); }
+Tensor parameter(const Shape& shape, uint64_t seed) { return random(shape, seed).requires_grad_(); }
 
 // Keeps sums, and counts what it was told of each leaf by itself.
 struct Sums : autograd::Sink {
@@ -114,7 +114,7 @@ TEST_CASE("backward adds to .grad in place and says so to whoever saved it") {
   backward();
   const Tensor first = w.grad().clone_data();
   const auto place = w.grad().storage();
-  const Tensor other = random({kOut, kIn}, 3).set_requires_grad(), reads = ops::mul(w.grad(), other);
+  const Tensor other = random({kOut, kIn}, 3).requires_grad_(), reads = ops::mul(w.grad(), other);
   backward();
   CHECK(w.grad().storage() == place);
   CHECK(difference(w.grad(), ops::mul(first, 2), 1e-6, 1e-6) == "");
@@ -176,7 +176,7 @@ TEST_CASE("the second part of a split pass adds as one pass does") {
   const Tensor w = parameter({kOut, kIn}, 1), v = parameter({kIn, kOut}, 2), b = parameter({kOut}, 3);
   Sums whole, split;
   for (uint64_t i = 0; i < 3; ++i) {
-    const Tensor x = random({kRows, kIn}, 20 + i).set_requires_grad(), seed = random({kRows, kIn}, 30 + i);
+    const Tensor x = random({kRows, kIn}, 20 + i).requires_grad_(), seed = random({kRows, kIn}, 30 + i);
     const auto f = [&] { return ops::linear(ops::linear_gelu(x, w, b), v); };
     autograd::run({f().gradient_edge()}, {seed}, whole);
     autograd::SplitPass pass({f()}, {x});

@@ -12,7 +12,7 @@ namespace {
 
 Tensor leaf(double v) {
   Tensor t = Tensor::full({1}, v);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 // y = x w, with what a test wants to ask.
 struct Scale : Actor {
-  explicit Scale(Tensor start) : w(start.detach().clone_data()) { w.set_requires_grad(); }
+  explicit Scale(Tensor start) : w(start.detach().clone_data()) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   std::vector<Tensor> two(Tensor x) { return {mul(x, w), add(x, w)}; }
   Task<Tensor> through(Tensor x, RRef<Scale> next) {  // this, then next, then this again
@@ -58,7 +58,7 @@ TEST_CASE("gradients run back through a chain of workers") {
   auto a = cluster->spawn<Scale>("w1", vec({2, 3}));
   auto b = cluster->spawn<Scale>("w2", vec({5, 7}));
   Tensor x = vec({1, 10});
-  x.set_requires_grad();
+  x.requires_grad_();
   {
     autograd::Context context(*cluster);
     Tensor y = b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get();
@@ -77,7 +77,7 @@ TEST_CASE("a method may checkpoint, and a call inside a checkpoint is an error t
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", vec({2, 3}));
   Tensor x = vec({1, 0.5});
-  x.set_requires_grad();
+  x.requires_grad_();
   {
     autograd::Context context(*cluster);
     context.backward(a.call<&Scale::checkpointed>(x).get().sum());
@@ -99,7 +99,7 @@ TEST_CASE("calls within one worker have the same gradients") {
   auto b = cluster->spawn<Scale>("w0", vec({5}));
   autograd::Context context(*cluster);
   Tensor x = vec({3});
-  x.set_requires_grad();
+  x.requires_grad_();
   context.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get().sum());
   CHECK(list(context.grad(x)) == std::vector<float>{10});
   CHECK(list(a.call<&Scale::gradient>().get()) == std::vector<float>{15});
@@ -141,7 +141,7 @@ TEST_CASE("several roots, roots with given gradients, and roots that need no wor
   auto b = cluster->spawn<Scale>("w2", vec({5, 7}));
   autograd::Context context(*cluster);
   Tensor x = vec({1, 1});
-  x.set_requires_grad();
+  x.requires_grad_();
   Tensor y = a.call<&Scale::forward>(x).get(), z = b.call<&Scale::forward>(x).get();
   context.backward({y, z, x.sum()}, {vec({1, 10}), vec({100, 1000}), Tensor()});
   CHECK(list(context.grad(x)) == std::vector<float>{2 + 500 + 1, 30 + 7000 + 1});
@@ -154,7 +154,7 @@ TEST_CASE("actors that call actors in a coroutine record both ways") {
   {
     autograd::Context context(*cluster);
     Tensor x = vec({3});
-    x.set_requires_grad();
+    x.requires_grad_();
     Tensor y = a.call<&Scale::through>(x, b).get();  // x wa wb + wa
     CHECK(list(y) == std::vector<float>{32});
     context.backward(y.sum());
@@ -177,7 +177,7 @@ TEST_CASE("contexts side by side, on many threads, do not see each other") {
       for (int i = 0; i < 50; ++i) {
         autograd::Context context(*cluster);
         Tensor x = vec({static_cast<float>(t * 100 + i)});
-        x.set_requires_grad();
+        x.requires_grad_();
         context.backward(b.call<&Scale::forward>(a.call<&Scale::forward>(x)).get().sum());
         right += list(context.grad(x)) == std::vector<float>{10} &&
                  list(a.call<&Scale::gradient>().get()) ==
@@ -216,7 +216,7 @@ TEST_CASE("recording outside a context fails loudly, and works without gradients
   Tensor x = vec({3});
   CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(),
              Catch::Contains("Context"));  // the result needs them
-  x.set_requires_grad();
+  x.requires_grad_();
   CHECK_THAT(error_of([&] { a.call<&Scale::forward>(x).get(); }).what(), Catch::Contains("NoGradGuard"));
   NoGradGuard guard;
   Tensor y = a.call<&Scale::forward>(x).get();

@@ -16,7 +16,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
@@ -68,7 +68,7 @@ TEST_CASE("a context that has ended says so, wherever it is used") {
   optim::Distributed<optim::SGD> optimizer({a}, {.lr = 0.5});
   autograd::Context context(*cluster);
   Tensor x = Tensor::of<float>({1, 2});
-  x.set_requires_grad();
+  x.requires_grad_();
   Tensor loss = a.call<&Scale::forward>(x).get().sum();
   context.backward(loss);
   context.end().get();
@@ -142,7 +142,7 @@ TEST_CASE("a number that is no context's is refused, and leaves nothing") {
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
   Tensor x = Tensor::of<float>({1, 2});
-  x.set_requires_grad();
+  x.requires_grad_();
   Tensor y;
   {
     autograd::Context context(*cluster);

@@ -11,7 +11,7 @@ using namespace troupe;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
@@ -23,7 +23,7 @@ constexpr float kWeight = 3;
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 // Of x w^4.

@@ -21,7 +21,7 @@ struct Math : Actor {
 };
 
 struct Table : Actor {
-  explicit Table(Tensor start) : w(start.detach().clone_data()) { w.set_requires_grad(); }
+  explicit Table(Tensor start) : w(start.detach().clone_data()) { w.requires_grad_(); }
   Tensor bags(Tensor ids, Tensor offsets) { return ops::embedding_bag(ids, w, offsets); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
@@ -35,7 +35,7 @@ struct Hooked : Actor {
     autograd::register_hook(x, [this](const Tensor&) { return w; }).keep();
     return y;
   }
-  Tensor w = Tensor::full({2}, 5).set_requires_grad();
+  Tensor w = Tensor::full({2}, 5).requires_grad_();
   static constexpr auto remote = methods<&Hooked::forward>;
 };
 
@@ -48,7 +48,7 @@ Tensor numbers(const Shape& shape, int64_t first, DType dtype = DType::float32) 
   return ops::to(Tensor::of<float>(v, shape), dtype);
 }
 Tensor leaf(Tensor t) {
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 struct Block : Actor {
   Block(double value, bool twice) : w(Tensor::full({3}, value, DType::float64)) {
-    w.set_requires_grad();
+    w.requires_grad_();
     if (twice)
       hook = autograd::register_hook(w, [this](const Tensor& g) {
         ++hooks;
@@ -41,7 +41,7 @@ struct Block : Actor {
 
 Tensor input() {
   Tensor x = Tensor::of<double>({0.5, -1, 2});
-  x.set_requires_grad();
+  x.requires_grad_();
   return x;
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("a residual chain takes messages in proportion to its length") {
     CHECK(count(*cluster, "reach_messages_sent") == 2 * kBlocks);
 
     Tensor lx = input(), w = Tensor::full({3}, 0.9, DType::float64);
-    w.set_requires_grad();
+    w.requires_grad_();
     Tensor ly = lx;
     for (int i = 0; i < kBlocks; ++i) ly = ops::add(ly, ops::sin(ops::mul(ly, w)));
     autograd::backward(ly.sum());
@@ -118,7 +118,7 @@ TEST_CASE("diamonds over three workers, inside actors and at the caller") {
 
     Tensor lx = input(), wa = Tensor::full({3}, 0.9, DType::float64),
            wb = Tensor::full({3}, 1.1, DType::float64), wc = Tensor::full({3}, 0.7, DType::float64);
-    for (Tensor* w : {&wa, &wb, &wc}) w->set_requires_grad();
+    for (Tensor* w : {&wa, &wb, &wc}) w->requires_grad_();
     Tensor ly = lx;
     for (int i = 0; i < kTimes; ++i) {
       Tensor h = ops::add(ops::mul(ly, wa), ops::sin(ops::mul(ly, wb)));
@@ -150,7 +150,7 @@ TEST_CASE("unused and partly used results hold an exact pass up in nothing") {
 
     Tensor lx = input(), wa = Tensor::full({3}, 0.9, DType::float64),
            wb = Tensor::full({3}, 1.1, DType::float64);
-    for (Tensor* w : {&wa, &wb}) w->set_requires_grad();
+    for (Tensor* w : {&wa, &wb}) w->requires_grad_();
     Tensor lh = ops::sin(ops::mul(lx, wa));
     autograd::backward(
         {ops::add(ops::sin(ops::mul(lh, wb)), ops::mul(lh, Tensor::full({3}, 3, DType::float64))).sum()}, {});

@@ -19,7 +19,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) {
     Tensor y = ops::mul(x, w);
     autograd::register_hook(y, [this](const Tensor&) -> Tensor {
@@ -37,7 +37,7 @@ struct Scale : Actor {
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 constexpr uint64_t pass(uint64_t worker, uint64_t count) { return worker << 40 | count; }

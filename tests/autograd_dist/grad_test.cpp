@@ -13,7 +13,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor own() { return ops::mul(w, w); }  // reaches no input of a caller
   Tensor counted(Tensor x) {               // says how often a pass runs through it
@@ -36,7 +36,7 @@ struct Scale : Actor {
   }
   Task<Tensors> inside(RRef<Scale> next, Tensor x) {  // an actor that asks for gradients itself
     autograd::Context context;
-    x.set_requires_grad();
+    x.requires_grad_();
     Tensor y = co_await next.call<&Scale::forward>(ops::mul(x, w));
     const Tensors outputs{y.sum()}, inputs{x, w};
     co_return co_await context.grad_async(outputs, inputs);
@@ -49,7 +49,7 @@ struct Scale : Actor {
 
 Tensor leaf(std::vector<float> v) {
   Tensor t = Tensor::of<float>(v);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 std::vector<float> list(const Tensor& t) { return t.to_vector<float>(); }

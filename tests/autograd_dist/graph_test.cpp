@@ -49,7 +49,7 @@ struct Looker : Actor {
 
 Tensor leaf(std::vector<float> v) {
   Tensor t = Tensor::of<float>(v);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 // "contexts sends receives" of a worker.

@@ -12,7 +12,7 @@ namespace {
 
 // y = x w in float32; remembers in which dtype things came.
 struct Layer : Actor {
-  explicit Layer(Tensor start) : w(start.detach().clone_data()) { w.set_requires_grad(); }
+  explicit Layer(Tensor start) : w(start.detach().clone_data()) { w.requires_grad_(); }
   Tensor forward(Tensor x) {
     arrived = std::string(name(x.dtype()));
     autograd::register_hook(x, [this](const Tensor& g) -> Tensor {
@@ -43,7 +43,7 @@ TEST_CASE("tensors cast around a call travel in the half dtype, and so do their 
       auto cluster = Cluster::in_process(workers, hosting<Layer>());
       auto layer = cluster->spawn<Layer>("w" + std::to_string(workers - 1), vec({0.3f, 3}));
       Tensor x = vec({1.01f, 2});
-      x.set_requires_grad();
+      x.requires_grad_();
       autograd::Context context(*cluster);
       const Tensor y = layer.call<&Layer::forward>(x.to(t)).get();
       CHECK(y.dtype() == t);
@@ -63,7 +63,7 @@ TEST_CASE("OnWire rounds where a tensor leaves and gives float32 where it arrive
     auto cluster = Cluster::in_process(workers, hosting<Layer>());
     auto layer = cluster->spawn<Layer>("w" + std::to_string(workers - 1), vec({0.3f, 3}));
     Tensor x = vec({1.01f, 2});
-    x.set_requires_grad();
+    x.requires_grad_();
     autograd::Context context(*cluster);
     const Tensor y = layer.call<&Layer::compact>(x).get();
     CHECK(y.dtype() == float32);

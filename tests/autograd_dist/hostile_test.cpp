@@ -16,13 +16,13 @@ namespace {
 struct Scale : Actor {
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
-  Tensor w = Tensor::full({1}, 2).set_requires_grad();
+  Tensor w = Tensor::full({1}, 2).requires_grad_();
   static constexpr auto remote = methods<&Scale::forward, &Scale::gradient>;
 };
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -13,13 +13,13 @@ namespace {
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 
 // Holds the parameter that trainers share, and says which contexts are alive where it is.
 struct Server : Actor {
-  explicit Server(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
+  explicit Server(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   int64_t live() { return frame().worker->metrics()["contexts"]; }

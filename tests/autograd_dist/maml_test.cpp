@@ -21,7 +21,7 @@ constexpr double kRate = 0.125;
 
 Tensor start(const Shape& shape, uint64_t seed) {
   Generator random(seed);
-  return ops::to(ops::randn(shape, random), DType::float64).set_requires_grad();
+  return ops::to(ops::randn(shape, random), DType::float64).requires_grad_();
 }
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& c) {
   return ops::tanh(ops::add(ops::matmul(x, w), c));

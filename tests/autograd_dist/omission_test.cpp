@@ -17,7 +17,7 @@ namespace {
 struct Forgetful : Actor {
   explicit Forgetful(std::string what) : what(std::move(what)) {
     if (this->what == "frozen")
-      for (const Tensor& p : second.parameters()) Tensor(p).set_requires_grad(false);
+      for (const Tensor& p : second.parameters()) Tensor(p).requires_grad_(false);
   }
   Tensor forward(Tensor x) { return second(first(x)); }
   Tensors parameters() override {

@@ -123,7 +123,7 @@ namespace {
 // A parameter of 4 MiB: a copy of its gradient would be seen in the allocator's counters.
 struct Wide : Actor {
   static constexpr int64_t kSize = 1 << 20;
-  Wide() : w(Tensor::full({kSize}, 2).set_requires_grad()) {}
+  Wide() : w(Tensor::full({kSize}, 2).requires_grad_()) {}
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   /// Where the gradient of the context of the call lies.
   int64_t place() { return reinterpret_cast<int64_t>(autograd::context_gradient(w).data<float>()); }

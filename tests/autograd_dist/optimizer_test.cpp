@@ -15,8 +15,8 @@ using testing::error_of;
 struct TwoTensors : Actor {
   TwoTensors(int64_t size, bool floating)
       : used(Tensor::full({size}, 1)), idle(floating ? Tensor::full({2}, 0.3) : Tensor::of<int64_t>({1})) {
-    used.set_requires_grad();
-    if (floating) idle.set_requires_grad();
+    used.requires_grad_();
+    if (floating) idle.requires_grad_();
   }
   Tensor forward(Tensor x) { return ops::add(x, used); }  // gradient 1 for all elements
   std::vector<Tensor> values() { return {used.detach().clone_data(), idle.detach().clone_data()}; }

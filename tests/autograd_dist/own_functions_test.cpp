@@ -74,7 +74,7 @@ void register_cube() {
   (void)once;
 }
 
-Tensor leaf(const Shape& shape, uint64_t seed) { return ops::sample(shape, -1, 1, seed).set_requires_grad(); }
+Tensor leaf(const Shape& shape, uint64_t seed) { return ops::sample(shape, -1, 1, seed).requires_grad_(); }
 
 // The same layer with functions and operators of its own, or with Troupe's.
 struct Layer : Actor {

@@ -16,7 +16,7 @@ using testing::error_of;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Task<Tensor> through(RRef<Scale> next, Tensor x) { co_return co_await next.call<&Scale::forward>(x); }
   int64_t number(int64_t n) { return n; }
@@ -96,7 +96,7 @@ TEST_CASE("a profiled backward pass shows what was sent and received, within its
   auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
   autograd::Context context(*cluster);
   Tensor x = Tensor::of<float>({1, 2});
-  x.set_requires_grad();
+  x.requires_grad_();
   Tensor y = b.call<&Scale::forward>(a.call<&Scale::forward>(x).get()).get();
   if (shared) y = ops::add(y, b.call<&Scale::forward>(y).get());
   Profile profile(*cluster, {.shapes = true});

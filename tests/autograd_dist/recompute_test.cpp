@@ -58,7 +58,7 @@ TEST_CASE("a chain of stages that compute their forward again has the same bits,
     for (const bool recompute : {false, true}) {
       Generator random(uint64_t(step) + 1);
       Tensor x = ops::randn({8, 16}, random);
-      x.set_requires_grad();
+      x.requires_grad_();
       autograd::Context context(*cluster);
       if (recompute) ids.insert(ids.end(), 2, int64_t(context.id()));
       Tensor y = x;

@@ -21,7 +21,7 @@ namespace {
 Tensor scalar(double v) { return Tensor::full({}, v, DType::float64); }
 Tensor leaf(double v) {
   Tensor t = scalar(v);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

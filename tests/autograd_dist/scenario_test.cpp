@@ -42,7 +42,7 @@ struct Trainer : Actor {
     Tensor w = co_await server.call<&Server::current>();
     for (int64_t i = 0; i < batches; ++i) {
       Tensor leaf = w.clone_data();
-      leaf.set_requires_grad();
+      leaf.requires_grad_();
       Tensor away = ops::sub(leaf, target);
       autograd::backward(ops::mul(ops::mul(away, away), Tensor::full({2}, 0.5, DType::float64)).sum());
       w = co_await server.call<&Server::update>(leaf.grad());
@@ -56,7 +56,7 @@ struct Trainer : Actor {
 
 struct Stage : Actor {
   explicit Stage(double first) : w(Tensor::of<float>({float(first), 1, -2, 3}, {2, 2})) {
-    w.set_requires_grad();
+    w.requires_grad_();
   }
   Tensor forward(Tensor x) { return ops::relu(ops::matmul(x, w)); }
   Tensor gradient() { return autograd::context_gradient(w); }

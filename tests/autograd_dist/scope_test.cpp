@@ -15,7 +15,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor broken(Tensor) { throw std::runtime_error("line one\nline two"); }
   Task<Tensor> broken_there(Tensor x, RRef<Scale> next) {
@@ -30,7 +30,7 @@ struct Scale : Actor {
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 Tensor leaf(double v) {
   Tensor t = Tensor::of<double>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

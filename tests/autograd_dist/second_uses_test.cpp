@@ -16,7 +16,7 @@ namespace {
 Tensor start(const Shape& shape, uint64_t seed) {
   Generator random(seed);
   Tensor t = ops::to(ops::randn(shape, random), DType::float64);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -12,7 +12,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(Tensor start) : w(start.detach().clone_data()) { w.set_requires_grad(); }
+  explicit Scale(Tensor start) : w(start.detach().clone_data()) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor bags(Tensor ids, Tensor offsets) { return ops::embedding_bag(ids, w, offsets); }
   Tensor gradient() { return autograd::context_gradient(w); }
@@ -29,7 +29,7 @@ Tensor numbers(const Shape& shape, int64_t first) {
   return Tensor::of<float>(v, shape);
 }
 Tensor leaf(Tensor t) {
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

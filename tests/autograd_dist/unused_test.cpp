@@ -12,7 +12,7 @@ using testing::SimCluster;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensors five(Tensor x) {
     Tensors out;
@@ -31,7 +31,7 @@ struct Scale : Actor {
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

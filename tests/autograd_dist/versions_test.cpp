@@ -15,7 +15,7 @@ namespace {
 
 Tensor leaf(double v) {
   Tensor t = Tensor::full({1}, v, DType::float64);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

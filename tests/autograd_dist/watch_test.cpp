@@ -21,7 +21,7 @@ struct Layer : Actor {
   explicit Layer(bool fails) {
     for (int i = 0; i < 3; ++i) {
       w.push_back(Tensor::full({1}, i + 2));
-      w.back().set_requires_grad();
+      w.back().requires_grad_();
     }
     ready = autograd::register_ready_hook(w, [this, fails](size_t i, const Tensor& grad) {
       if (fails && i == 2) throw std::runtime_error("the hook is broken");
@@ -44,7 +44,7 @@ struct Layer : Actor {
 
 Tensor leaf(float v) {
   Tensor t = Tensor::of<float>({v});
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -158,7 +158,7 @@ TEST_CASE("what nobody else has is given away as it is") {
 }
 
 TEST_CASE("a tensor as of now keeps its place in the graph") {
-  const Tensor w = counted(1000).set_requires_grad();
+  const Tensor w = counted(1000).requires_grad_();
   const Tensor now = as_of_now(w);
   CHECK(now.requires_grad());
   CHECK(now.gradient_edge().node == w.gradient_edge().node);

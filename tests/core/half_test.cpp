@@ -123,7 +123,7 @@ TEST_CASE("tensors of the half dtypes are made, read and converted", "[half]") {
     copy_elements(numbers, flags);
     CHECK(numbers.to_vector<float>() == std::vector<float>{0, 1});
     Tensor leaf = Tensor::zeros({1}, t);
-    CHECK(leaf.set_requires_grad().requires_grad());
+    CHECK(leaf.requires_grad_().requires_grad());
   }
   const Tensor x = Tensor::of<BFloat16>({BFloat16(1), BFloat16(-3)});
   CHECK(x.dtype() == bfloat16);

@@ -94,11 +94,11 @@ TEST_CASE("hooks run in order on their result, and may replace its gradient") {
 }
 
 TEST_CASE("a leaf keeps its accumulator while the graph does, and makes another one afterwards") {
-  Tensor leaf = Tensor::scalar(1).set_requires_grad();
+  Tensor leaf = Tensor::scalar(1).requires_grad_();
   Edge first = leaf.gradient_edge();
   CHECK(first.node->name() == "Accumulate");
   CHECK(first.node->end() == Node::End::leaf);
-  CHECK(static_cast<Accumulate&>(*first.node).leaf().same_as(leaf));
+  CHECK(static_cast<Accumulate&>(*first.node).leaf().is_same(leaf));
   CHECK(leaf.gradient_edge().node == first.node);
   CHECK(first.node->use_count() == 1);
   const uint64_t sequence = first.node->sequence();
@@ -110,19 +110,19 @@ TEST_CASE("a leaf keeps its accumulator while the graph does, and makes another 
 }
 
 TEST_CASE("an accumulator keeps its leaf alive") {
-  Edge edge = Tensor::full({}, 7).set_requires_grad().gradient_edge();
+  Edge edge = Tensor::full({}, 7).requires_grad_().gradient_edge();
   CHECK(static_cast<Accumulate&>(*edge.node).leaf().item() == 7);
 }
 
 TEST_CASE("threads that ask for a leaf's accumulator while others drop it always get a live one") {
-  Tensor leaf = Tensor::scalar(1).set_requires_grad();
+  Tensor leaf = Tensor::scalar(1).requires_grad_();
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 5000; ++i) {
         const Edge edge = leaf.gradient_edge();
-        if (!static_cast<Accumulate&>(*edge.node).leaf().same_as(leaf)) ++wrong;
+        if (!static_cast<Accumulate&>(*edge.node).leaf().is_same(leaf)) ++wrong;
       }
     });
   for (auto& t : threads) t.join();

@@ -85,7 +85,7 @@ TEST_CASE("two dtypes meet in the smallest that holds both, and the halves meet 
 
 TEST_CASE("int32 and uint8 are stored, copied and read") {
   const Tensor i = Tensor::of<int32_t>({-1, 7}), u = Tensor::of<uint8_t>({255, 7});
-  CHECK(i.str() == "int32 [2]");
+  CHECK(i.summary() == "int32 [2]");
   CHECK(i.nbytes() == 8);
   CHECK(u.nbytes() == 2);
   const Tensor both = Tensor::zeros({2}, uint8);

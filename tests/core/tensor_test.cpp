@@ -38,7 +38,7 @@ TEST_CASE("a new tensor is contiguous, aligned, and has the asked type") {
     CHECK(Tensor::zeros({4}, t).to_vector<int64_t>() == Ints(4, 0));
   }
   CHECK_FALSE(Tensor().defined());
-  CHECK(Tensor().str() == "undefined tensor");
+  CHECK(Tensor().summary() == "undefined tensor");
 }
 
 TEST_CASE("values go in and come out in row-major order, converted") {
@@ -140,8 +140,8 @@ TEST_CASE("a clone of a strided view is dense and independent") {
   CHECK(bit_equal(view, copy));
   fill_elements(copy, 0);
   CHECK(x.to_vector<int64_t>()[8] == 8);
-  CHECK(x.contiguous_data().same_as(x));
-  CHECK_FALSE(view.contiguous_data().same_as(view));
+  CHECK(x.contiguous_data().is_same(x));
+  CHECK_FALSE(view.contiguous_data().is_same(view));
 }
 
 TEST_CASE("copy_elements converts types and goes from and to any strides") {
@@ -181,19 +181,19 @@ TEST_CASE("bit_equal compares type, shape and every bit") {
 TEST_CASE("only a floating leaf can be marked to require a gradient") {
   Tensor x = Tensor::zeros({2}), counts = Tensor::zeros({2}, int64);
   CHECK_FALSE(x.requires_grad());
-  CHECK(x.set_requires_grad().requires_grad());
+  CHECK(x.requires_grad_().requires_grad());
   CHECK(x.is_leaf());
   CHECK_FALSE(x.detach().requires_grad());
   CHECK(x.detach().storage() == x.storage());
-  CHECK_FALSE(x.set_requires_grad(false).requires_grad());
+  CHECK_FALSE(x.requires_grad_(false).requires_grad());
   CHECK_FALSE(x.gradient_edge());
-  CHECK(invalid_text([&] { counts.set_requires_grad(); }) ==
+  CHECK(invalid_text([&] { counts.requires_grad_(); }) ==
         "[requires_grad] needs a floating dtype, got int64 [2]");
-  x.set_requires_grad();
+  x.requires_grad_();
   Tensor made = Tensor::zeros({2});
   made.set_grad_fn(x.gradient_edge());
   CHECK(made.requires_grad());
   CHECK_FALSE(made.is_leaf());
-  CHECK(invalid_text([&] { made.set_requires_grad(); }) ==
+  CHECK(invalid_text([&] { made.requires_grad_(); }) ==
         "[requires_grad] is for leaves; this tensor was made by Accumulate");
 }

@@ -21,7 +21,7 @@ struct How {
 Tensors passes(const Shape& image, const Shape& weight, const How& how, Device device) {
   Generator g(1);
   const auto leaf = [&](const Shape& shape) {
-    return ops::randn(shape, g, float64).data_on(device).set_requires_grad();
+    return ops::randn(shape, g, float64).data_on(device).requires_grad_();
   };
   Tensor x = leaf(image), w = leaf(weight), bias = leaf({weight[0]});
   const Tensor y = ops::conv2d(x, w, bias, how.stride, how.padding, how.dilation, how.groups);

@@ -34,11 +34,11 @@ std::string compared(const Tensors& got, const Tensors& wanted) {
     const std::string which = "tensor " + std::to_string(i) + ": ";
     if (got[i].defined() != wanted[i].defined()) return which + "one is undefined";
     if (!got[i].defined()) continue;
-    if (got[i].device() != gpu0) return which + got[i].str() + " is not on cuda:0";
+    if (got[i].device() != gpu0) return which + got[i].summary() + " is not on cuda:0";
     if (got[i].shape() != wanted[i].shape() || got[i].dtype() != wanted[i].dtype())
-      return which + got[i].str() + ", expected " + wanted[i].str();
+      return which + got[i].summary() + ", expected " + wanted[i].summary();
     if (!is_floating(got[i].dtype())) {
-      if (!bit_equal(got[i], wanted[i])) return which + got[i].str() + " differs";
+      if (!bit_equal(got[i], wanted[i])) return which + got[i].summary() + " differs";
       continue;
     }
     const auto a = got[i].to_vector<double>(), b = wanted[i].to_vector<double>();
@@ -48,7 +48,7 @@ std::string compared(const Tensors& got, const Tensors& wanted) {
     for (size_t k = 0; k < a.size(); ++k) {
       if (a[k] == b[k] || (std::isnan(a[k]) && std::isnan(b[k]))) continue;
       if (!(std::fabs(a[k] - b[k]) <= tolerance(got[i].dtype()) * largest))
-        return which + "element " + std::to_string(k) + " of " + got[i].str() + " is " +
+        return which + "element " + std::to_string(k) + " of " + got[i].summary() + " is " +
                std::to_string(a[k]) + ", expected " + std::to_string(b[k]);
     }
   }
@@ -102,9 +102,9 @@ TEST_CASE("every operator has a kernel on GPUs") {
 
 TEST_CASE("copies between the host and GPUs are operators with gradients, which go back") {
   if (!needs_gpus(2)) return;
-  Tensor x = Tensor::of<double>({1, -2, 3}).set_requires_grad();
+  Tensor x = Tensor::of<double>({1, -2, 3}).requires_grad_();
   const Tensor y = x.to("cuda:0"), z = y.to(gpu1, float32);
-  CHECK(z.str() == "float32 [3] on cuda:1");
+  CHECK(z.summary() == "float32 [3] on cuda:1");
   const Tensor loss = ops::sum(ops::mul(ops::mul(y, y), y));
   const Tensors first = autograd::grad({loss}, {x}, {}, {.create_graph = true});
   CHECK(first[0].device() == cpu);
@@ -119,7 +119,7 @@ TEST_CASE("copies between the host and GPUs are operators with gradients, which 
 #ifdef TROUPE_CUDA_SIM
 TEST_CASE("an index that is out of range stops the device") {
   const Tensor x = Tensor::zeros({4, 2}, float32, gpu0), index = Tensor::of<int64_t>({1, 4}).data_on(gpu0);
-  CHECK_THAT(testing::text_of([&] { ops::index_select(x, index, 0).data_on(cpu); }),
+  CHECK_THAT(testing::text_of([&] { ops::index_select(x, 0, index).data_on(cpu); }),
              Catch::Contains("trapped"));
   CHECK_THAT(testing::text_of([&] { ops::sum(x); }), Catch::Contains("cudaErrorIllegalAddress"));
   CHECK_THAT(sim_cuda::take_fault(), Catch::Contains("trapped"));

@@ -105,7 +105,7 @@ TEST_CASE("linear adds its bias and sums the bias's gradient within the product"
       CHECK(difference(ops::to(both[i].data_on(cpu), float32), ops::to(wanted[i], float32), tolerance(t),
                        10 * tolerance(t)) == "");
     // A second backward pass adds to the gradients.
-    gw.set_requires_grad(), gb.set_requires_grad();
+    gw.requires_grad_(), gb.requires_grad_();
     for (int i = 0; i < 2; ++i) autograd::backward(ops::linear(gx, gw, gb), on_gpu);
     CHECK(difference(ops::to(gw.grad().data_on(cpu), float32), ops::to(ops::mul(wanted[0], 2), float32),
                      tolerance(t), 20 * tolerance(t)) == "");

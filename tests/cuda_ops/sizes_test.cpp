@@ -25,7 +25,7 @@ Tensor drawn(const Shape& shape, uint64_t seed, DType dtype = float64) {
 template <class F>
 Tensors passes(const Tensors& inputs, Device device, F&& f) {
   Tensors leaves;
-  for (const Tensor& t : inputs) leaves.push_back(t.data_on(device).set_requires_grad());
+  for (const Tensor& t : inputs) leaves.push_back(t.data_on(device).requires_grad_());
   const Tensor y = f(leaves);
   Tensors all = autograd::grad({ops::sum(ops::mul(y, y))}, leaves);
   all.push_back(y.detach());
@@ -47,7 +47,9 @@ TEST_CASE("attention over several tiles of queries, keys and columns") {
     for (const bool causal : {false, true}) {
       INFO(queries << " queries, " << keys << " keys, causal " << causal);
       compare({drawn({2, queries, width}, 1), drawn({2, keys, width}, 2), drawn({2, keys, value_width}, 3)},
-              [&](const Tensors& x) { return ops::scaled_dot_product_attention(x[0], x[1], x[2], causal); });
+              [&](const Tensors& x) {
+                return ops::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0, causal);
+              });
     }
 }
 
@@ -61,7 +63,7 @@ TEST_CASE("gradients of slices that come up many times, twice with the same bits
   const Tensors first = passes({drawn({12, 5}, 1, float32)}, gpu0, embed);
   CHECK(bit_equal(first[0], passes({drawn({12, 5}, 1, float32)}, gpu0, embed)[0]));
   compare({drawn({3, 12, 2}, 2)},
-          [&](const Tensors& x) { return ops::index_select(x[0], index.data_on(x[0].device()), 1); });
+          [&](const Tensors& x) { return ops::index_select(x[0], 1, index.data_on(x[0].device())); });
 }
 
 // Of 16 bytes at once, of those at the end one by one, and of those that do not begin at a multiple of 16.

@@ -38,7 +38,7 @@ TEST_CASE("a table gives its columns by name, and its labels", "[data][csv]") {
       dir.file("a.csv", "width, height ,kind,weight\n1,2.5,cat,-3e2\n 4 ,+5,dog,.5\n7,8,cat,9\n");
   datasets::CsvTable t = datasets::read_csv(path, {.columns = {"weight", "width"}});
   CHECK(t.names == std::vector<std::string>{"weight", "width"});
-  CHECK(t.values.str() == "float32 [3, 2]");
+  CHECK(t.values.summary() == "float32 [3, 2]");
   CHECK(t.values.to_vector<float>() == Floats{-300, 1, .5f, 4, 9, 7});
   CHECK(!t.labels.defined());
 
@@ -52,11 +52,11 @@ TEST_CASE("a table gives its columns by name, and its labels", "[data][csv]") {
 
   const std::string bare = dir.file("b.csv", "1;0\n2;1\n");
   t = datasets::read_csv(bare, {.separator = ';', .header = false, .label = "1", .dtype = float64});
-  CHECK(t.values.str() == "float64 [2, 1]");
+  CHECK(t.values.summary() == "float64 [2, 1]");
   CHECK(t.labels.to_vector<int64_t>() == std::vector<int64_t>{0, 1});
   CHECK(datasets::read_csv(dir.file("c", "id\n9223372036854775807\n"), {.dtype = int64})
             .values.to_vector<int64_t>()[0] == INT64_MAX);
-  CHECK(datasets::read_csv(dir.file("d", "a,b\n")).values.str() == "float32 [0, 2]");
+  CHECK(datasets::read_csv(dir.file("d", "a,b\n")).values.summary() == "float32 [0, 2]");
 }
 
 TEST_CASE("quotes, line ends and separators are those of RFC 4180", "[data][csv]") {

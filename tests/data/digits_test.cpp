@@ -15,8 +15,8 @@ TEST_CASE("drawn digits are the same for a seed, and a smaller set begins a larg
   const datasets::Dataset a = datasets::generated_digits(130, 3), b = datasets::generated_digits(130, 3);
   const datasets::Dataset other = datasets::generated_digits(130, 4),
                           fewer = datasets::generated_digits(25, 3);
-  CHECK(a.x.str() == "float32 [130, 784]");
-  CHECK(a.y.str() == "int64 [130]");
+  CHECK(a.x.summary() == "float32 [130, 784]");
+  CHECK(a.y.summary() == "int64 [130]");
   CHECK(bit_equal(a.x, b.x));
   CHECK(bit_equal(a.y, b.y));
   CHECK_FALSE(bit_equal(a.x, other.x));

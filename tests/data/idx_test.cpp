@@ -100,10 +100,10 @@ TEST_CASE("an IDX file gives its sizes and bytes, gzipped or not", "[data]") {
 TEST_CASE("images are rows in [0, 1] and labels are integers", "[data]") {
   Folder dir;
   const Tensor x = datasets::images(dir.write("x", idx_bytes({2, 1, 3}, {0, 51, 255, 102, 1, 2})));
-  CHECK(x.str() == "float32 [2, 3]");
+  CHECK(x.summary() == "float32 [2, 3]");
   CHECK(x.to_vector<float>() == std::vector<float>{0, 51 / 255.0f, 1, 102 / 255.0f, 1 / 255.0f, 2 / 255.0f});
   const Tensor y = datasets::labels(dir.write("y", idx_bytes({3}, {7, 0, 255})));
-  CHECK(y.str() == "int64 [3]");
+  CHECK(y.summary() == "int64 [3]");
   CHECK(y.to_vector<int64_t>() == std::vector<int64_t>{7, 0, 255});
   CHECK(refusal([&] { datasets::labels((dir.path / "x").string()); }).find("[2, 1, 3], expected 1") !=
         std::string::npos);
@@ -222,7 +222,7 @@ TEST_CASE("MNIST is found in a folder, and split", "[data]") {
   write_part(dir, "t10k", 10, true);
   CHECK(datasets::mnist(dir.path).size() == 10);
   datasets::Split split = datasets::mnist_split(dir.path);
-  CHECK(split.train.x.str() == "float32 [8, 9]");
+  CHECK(split.train.x.summary() == "float32 [8, 9]");
   CHECK(split.test.y.to_vector<int64_t>() == std::vector<int64_t>{8, 9});
   CHECK(split.test.x.data<float>()[0] == 72 / 255.0f);
 

@@ -47,7 +47,7 @@ TEST_CASE("arrays come back bit for bit, in the bytes that NumPy writes", "[data
         Tensor::of<int64_t>({INT64_MIN, INT64_MAX}), flag, Tensor::full({3}, 1.5, float16),
         Tensor::scalar(2.5), Tensor::zeros({0, 3}), Tensor::zeros({1, 2, 1, 3})}) {
     datasets::write_npy(path, t);
-    INFO(t.str());
+    INFO(t.summary());
     CHECK(bit_equal(datasets::read_npy(path), t));
     CHECK((content(path).size() - t.nbytes()) % 64 == 0);
   }
@@ -76,20 +76,20 @@ TEST_CASE("all number types, byte orders and both orders of elements are read", 
         small);
   CHECK(read(npy(dict(">i8", "(1,)"), std::string("\0\0\0\0\0\0\1\0", 8))).to_vector<int64_t>() ==
         std::vector<int64_t>{256});
-  CHECK(read(npy(dict("|u1", "(1,)"), "\xff")).str() == "uint8 [1]");
-  CHECK(read(npy(dict(">i4", "(1,)"), std::string("\0\0\0\1", 4))).str() == "int32 [1]");
+  CHECK(read(npy(dict("|u1", "(1,)"), "\xff")).summary() == "uint8 [1]");
+  CHECK(read(npy(dict(">i4", "(1,)"), std::string("\0\0\0\1", 4))).summary() == "int32 [1]");
   CHECK(read(npy(dict("<u2", "(1,)"), "\xff\xff")).item() == 65535);
   CHECK(read(npy(dict("<u4", "()"), "\xff\xff\xff\xff")).item() == 4294967295.0);
   CHECK(read(npy(dict("<u8", "()"), bytes_of<uint64_t>({77}))).item() == 77);
   CHECK(read(npy(dict("<f2", "(2,)"), std::string("\0\x3c\0\xc0", 4))).to_vector<float>() ==
         std::vector<float>{1, -2});
-  CHECK(read(npy(dict(">f2", "()"), std::string("\x3c\0", 2))).str() == "float16 []");
+  CHECK(read(npy(dict(">f2", "()"), std::string("\x3c\0", 2))).summary() == "float16 []");
   CHECK(read(npy(dict(">f2", "()"), std::string("\x3c\0", 2))).item() == 1);
   CHECK(read(npy(dict(">f4", "()"), std::string("\x3f\xc0\0\0", 4))).item() == 1.5);
-  CHECK(read(npy(dict("<f4", "(2,)"), bytes_of<float>({1, 2}), 2)).str() == "float32 [2]");
-  CHECK(read(npy(dict("<f8", "(2,)"), bytes_of<double>({1, 2}), 3)).str() == "float64 [2]");
+  CHECK(read(npy(dict("<f4", "(2,)"), bytes_of<float>({1, 2}), 2)).summary() == "float32 [2]");
+  CHECK(read(npy(dict("<f8", "(2,)"), bytes_of<double>({1, 2}), 3)).summary() == "float64 [2]");
   const Tensor columns = read(npy(dict("<f4", "(2, 3)", "True"), bytes_of<float>({1, 4, 2, 5, 3, 6})));
-  CHECK(columns.str() == "float32 [2, 3]");
+  CHECK(columns.summary() == "float32 [2, 3]");
   CHECK(columns.is_contiguous());
   CHECK(columns.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
   // Any order and either quote, as a Python literal may have.

@@ -21,10 +21,10 @@ TEST_CASE("sequences are filled up to the longest", "[data][padding]") {
                                       Tensor::zeros({0}, int64), Tensor::of<int64_t>({4, 5, 6})};
   CHECK(datasets::lengths(sequences) == Ids{2, 1, 0, 3});
   datasets::Padded p = datasets::pad(sequences, {.value = -1});
-  CHECK(p.values.str() == "int64 [4, 3]");
+  CHECK(p.values.summary() == "int64 [4, 3]");
   CHECK(p.values.to_vector<int64_t>() == Ids{1, 2, -1, 3, -1, -1, -1, -1, -1, 4, 5, 6});
   CHECK(p.lengths.to_vector<int64_t>() == Ids{2, 1, 0, 3});
-  CHECK(p.mask.str() == "bool [4, 3]");
+  CHECK(p.mask.summary() == "bool [4, 3]");
   CHECK(p.mask.to_vector<int64_t>() == Ids{1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1});
   p = datasets::pad_rows(sequences, datasets::Order{1, 0});
   CHECK(p.values.to_vector<int64_t>() == Ids{3, 0, 1, 2});
@@ -33,7 +33,7 @@ TEST_CASE("sequences are filled up to the longest", "[data][padding]") {
   p = datasets::pad_rows(sequences, datasets::Order{3, 1}, {.longest = 2, .cut = true});
   CHECK(p.values.to_vector<int64_t>() == Ids{4, 5, 3, 0});
   CHECK(p.lengths.to_vector<int64_t>() == Ids{2, 1});
-  CHECK(datasets::pad_rows(sequences, datasets::Order{2}).values.str() == "int64 [1, 0]");
+  CHECK(datasets::pad_rows(sequences, datasets::Order{2}).values.summary() == "int64 [1, 0]");
 }
 
 TEST_CASE("sequences of vectors are padded, views too", "[data][padding]") {
@@ -42,7 +42,7 @@ TEST_CASE("sequences of vectors are padded, views too", "[data][padding]") {
   const datasets::Padded p = datasets::pad({turned, Tensor::of<float>({5, 6}, {1, 2})}, {.value = .5});
   CHECK(p.values.shape() == Shape{2, 2, 2});
   CHECK(p.values.to_vector<float>() == std::vector<float>{1, 3, 2, 4, 5, 6, .5f, .5f});
-  CHECK(datasets::pad({Tensor::zeros({2, 0})}).values.str() == "float32 [1, 2, 0]");
+  CHECK(datasets::pad({Tensor::zeros({2, 0})}).values.summary() == "float32 [1, 2, 0]");
 }
 
 TEST_CASE("what cannot be one batch is refused", "[data][padding]") {

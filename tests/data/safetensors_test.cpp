@@ -115,10 +115,10 @@ TEST_CASE("other integers are widened, elements off their alignment are copied",
   const datasets::Safetensors file(
       dir.file("f", file_of(header, bytes_of<uint8_t>({1, 2, 255}) + bytes_of<float>({1.5f, -2}) +
                                         bytes_of<int16_t>({-300, 7}) + bytes_of<uint32_t>({4'000'000'000}))));
-  CHECK(file.tensor("b").str() == "uint8 [3]");
+  CHECK(file.tensor("b").summary() == "uint8 [3]");
   CHECK(file.tensor("b").to_vector<int64_t>() == std::vector<int64_t>{1, 2, 255});
   CHECK(file.tensor("f").to_vector<float>() == std::vector<float>{1.5f, -2});
-  CHECK(file.tensor("h").str() == "int64 [1, 2]");
+  CHECK(file.tensor("h").summary() == "int64 [1, 2]");
   CHECK(file.tensor("h").to_vector<int64_t>() == std::vector<int64_t>{-300, 7});
   CHECK(file.tensor("u").to_vector<int64_t>() == std::vector<int64_t>{4'000'000'000});
   CHECK(reinterpret_cast<uintptr_t>(file.tensor("f").bytes()) % 4 == 0);

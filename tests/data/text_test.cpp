@@ -34,7 +34,7 @@ TEST_CASE("a vocabulary is the sorted set of characters", "[data][text]") {
   CHECK(v.size() == 6);
   CHECK(v.characters() == "\nab\u00e4\u20ac\U0001F600");
   const Tensor ids = v.encode(text);
-  CHECK(ids.str() == "int64 [7]");
+  CHECK(ids.summary() == "int64 [7]");
   CHECK(ids.to_vector<int64_t>() == Ids{2, 3, 1, 5, 2, 0, 4});
   CHECK(v.decode(ids) == text);
   CHECK(v.decode(Tensor::of<int64_t>({1, 1, 2, 2}, {2, 2})) == "aabb");

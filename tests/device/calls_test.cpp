@@ -63,7 +63,7 @@ TEST_CASE("a distributed backward pass goes through devices, in both modes") {
       CHECK(y.device() == null1);
       const Tensor loss = mse_loss(y.to(cpu), target);
       if (exact) {  // a pass for given inputs is
-        const Tensor input = x.detach().set_requires_grad();
+        const Tensor input = x.detach().requires_grad_();
         const Tensor other = sum(square(b(a(input.to(null0)).get().to(null1)).get()));
         CHECK(context.grad({other}, {input})[0].device() == cpu);
       }

@@ -59,11 +59,11 @@ TEST_CASE("so it does in bfloat16") {
 
 TEST_CASE("a copy to another device is an operator with gradients, which go back") {
   testing::install_null_device();
-  Tensor x = Tensor::of<double>({1, -2, 3}).set_requires_grad();
+  Tensor x = Tensor::of<double>({1, -2, 3}).requires_grad_();
   const Tensor y = x.to("null:0"), z = y.to(null1, float32);
   CHECK(y.device() == null0);
-  CHECK(z.str() == "float32 [3] on null:1");
-  CHECK(y.to(null0).same_as(y));
+  CHECK(z.summary() == "float32 [3] on null:1");
+  CHECK(y.to(null0).is_same(y));
   const Tensor loss = ops::sum(ops::mul(ops::mul(y, y), y));
   const Tensors first = autograd::grad({loss}, {x}, {}, {.create_graph = true});
   CHECK(first[0].device() == cpu);
@@ -104,7 +104,7 @@ TEST_CASE("errors of devices name them") {
   CHECK(testing::text_of([&] {
           ops::apply(unknown, {&there, 1});
         }) == "[unheard_of] no kernel for device null:0");
-  CHECK(there.str() == "float32 [2] on null:0");
+  CHECK(there.summary() == "float32 [2] on null:0");
   CHECK(there.to_vector<float>() == std::vector<float>{1, 2});
   CHECK(ops::sum(there).item() == 3);
   CHECK(bit_equal(there, here));

@@ -136,7 +136,7 @@ TEST_CASE("tensors survive the wire in every dtype and geometry", "[wire]") {
       Tensor(),                       // undefined
   };
   for (const auto& t : tensors) {
-    INFO(t.str());
+    INFO(t.summary());
     const Value back = through_the_wire(t);
     REQUIRE(bit_equal(*back.get_if<Tensor>(), t));
   }

@@ -75,7 +75,7 @@ TEST_CASE("batch norm has PyTorch's values, and its running statistics") {
   norm(wave({2, 2, 1, 2}, 1));
   check_values(norm.running_mean, {-0.0173189714095013, -0.022882460900652});
   check_values(norm.running_var, {0.940110240305412, 0.910133319374067});
-  CHECK(mean.same_as(norm.running_mean));  // in place
+  CHECK(mean.is_same(norm.running_mean));  // in place
   CHECK(norm.num_batches_tracked.item() == 2);
   norm.eval();
   check_values(norm(wave({1, 2, 2, 2}, 2)),
@@ -94,7 +94,7 @@ TEST_CASE("batch norm has PyTorch's values, and its running statistics") {
 
 TEST_CASE("batch norm's updates do not disturb backward passes that are still to come") {
   nn::BatchNorm2d norm(2, {.dtype = float64});
-  const Tensor x = wave({2, 2, 1, 2}).set_requires_grad();
+  const Tensor x = wave({2, 2, 1, 2}).requires_grad_();
   const Tensor first = norm(x);
   norm.eval();
   const Tensor used = norm(x);

@@ -100,7 +100,7 @@ TEST_CASE("sequential runs its layers in order and names them by number") {
   auto& first = dynamic_cast<nn::Linear&>(net[0]);
   auto& last = dynamic_cast<nn::Sequential&>(net[2]);
   CHECK(bit_equal(net(x), last(ops::relu(first(x)))));
-  CHECK(nn::Sequential()(x).same_as(x));
+  CHECK(nn::Sequential()(x).is_same(x));
 }
 
 TEST_CASE("activations are the operators") {
@@ -113,7 +113,7 @@ TEST_CASE("activations are the operators") {
 
 TEST_CASE("dropout zeroes a share while training, keeps the mean, and does nothing in use") {
   nn::Dropout drop(0.25, 5), same(0.25, 5);
-  Tensor x = Tensor::full({10000}, 3).set_requires_grad();
+  Tensor x = Tensor::full({10000}, 3).requires_grad_();
   const Tensor y = drop(x);
   CHECK(bit_equal(y, same(x)));
   CHECK_FALSE(bit_equal(y, drop(x)));
@@ -126,7 +126,7 @@ TEST_CASE("dropout zeroes a share while training, keeps the mean, and does nothi
   autograd::backward(y.sum());
   CHECK(bit_equal(ops::mul(x.grad(), 3), y.detach()));
   drop.eval();
-  CHECK(drop(x).same_as(x));
+  CHECK(drop(x).is_same(x));
   CHECK_THROWS_WITH(nn::Dropout(1), Contains("[dropout] the probability must be in [0, 1)"));
   CHECK_THROWS_WITH(nn::Dropout(NAN), Contains("[dropout]"));
 }
@@ -134,35 +134,35 @@ TEST_CASE("dropout zeroes a share while training, keeps the mean, and does nothi
 TEST_CASE("initial values have the bounds and moments that they promise") {
   Generator random(11);
   const Tensor t = Tensor::empty({100, 50, 2});
-  nn::uniform_(t, 2, 3, random);
+  nn::init::uniform_(t, 2, 3, random);
   CHECK(range(t).low >= 2);
   CHECK(range(t).high <= 3);
-  nn::normal_(t, 1, 2, random);
+  nn::init::normal_(t, 1, 2, random);
   CHECK(range(t).mean == Approx(1).margin(0.1));
   CHECK(range(t).deviation == Approx(2).margin(0.1));
-  nn::constant_(t, 4);
+  nn::init::constant_(t, 4);
   CHECK(range(t).low == 4);
   CHECK(range(t).high == 4);
-  nn::xavier_uniform_(t, random);
+  nn::init::xavier_uniform_(t, random);
   CHECK(range(t).high <= std::sqrt(6.0 / 300) * (1 + 1e-6));
   CHECK(range(t).high > std::sqrt(6.0 / 300) * 0.99);
-  nn::kaiming_uniform_(t, random);
+  nn::init::kaiming_uniform_(t, random);
   CHECK(range(t).high <= std::sqrt(6.0 / 100) * (1 + 1e-6));
   CHECK(range(t).high > std::sqrt(6.0 / 100) * 0.99);
-  CHECK_THROWS_WITH(nn::xavier_uniform_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
-  CHECK_THROWS_WITH(nn::normal_(t, 0, -1, random), Contains("[normal_]"));
-  CHECK_THROWS_WITH(nn::uniform_(t, 1, 0, random), Contains("[uniform_]"));
-  CHECK_THROWS_WITH(nn::constant_(Tensor::zeros({3}, int64), 1), Contains("needs a floating tensor"));
+  CHECK_THROWS_WITH(nn::init::xavier_uniform_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::init::normal_(t, 0, -1, random), Contains("[normal_]"));
+  CHECK_THROWS_WITH(nn::init::uniform_(t, 1, 0, random), Contains("[uniform_]"));
+  CHECK_THROWS_WITH(nn::init::constant_(Tensor::zeros({3}, int64), 1), Contains("needs a floating tensor"));
 }
 
 TEST_CASE("normal initial values have their deviations, truncated ones their limits") {
   Generator random(12);
   const Tensor t = Tensor::empty({200, 50, 2}, float64);
-  nn::xavier_normal_(t, random, 2);
+  nn::init::xavier_normal_(t, random, 2);
   CHECK(range(t).deviation == Approx(2 * std::sqrt(2.0 / 500)).epsilon(0.05));
-  nn::kaiming_normal_(t, random, std::sqrt(5.0));
+  nn::init::kaiming_normal_(t, random, std::sqrt(5.0));
   CHECK(range(t).deviation == Approx(std::sqrt(2.0 / 6 / 100)).epsilon(0.05));
-  nn::trunc_normal_(t, 1, 2, -1, 1.5, random);
+  nn::init::trunc_normal_(t, 1, 2, -1, 1.5, random);
   CHECK(range(t).low >= -1);
   CHECK(range(t).low < -0.99);
   CHECK(range(t).high <= 1.5);
@@ -172,19 +172,19 @@ TEST_CASE("normal initial values have their deviations, truncated ones their lim
   const auto below = [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; };
   const double mean = 1 + 2 * (density(-1) - density(0.25)) / (below(0.25) - below(-1));
   CHECK(range(t).mean == Approx(mean).margin(0.02));
-  nn::ones_(t);
+  nn::init::ones_(t);
   CHECK(range(t).low == 1);
-  nn::zeros_(t);
+  nn::init::zeros_(t);
   CHECK(range(t).high == 0);
-  CHECK_THROWS_WITH(nn::trunc_normal_(t, 0, 1, 2, 1, random), Contains("[trunc_normal_]"));
-  CHECK_THROWS_WITH(nn::trunc_normal_(t, 0, 1, 20, 21, random), Contains("near the mean"));
+  CHECK_THROWS_WITH(nn::init::trunc_normal_(t, 0, 1, 2, 1, random), Contains("[trunc_normal_]"));
+  CHECK_THROWS_WITH(nn::init::trunc_normal_(t, 0, 1, 20, 21, random), Contains("near the mean"));
 }
 
 TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
   Generator random(4);
   for (const Shape& shape : {Shape{5, 12}, Shape{12, 5}, Shape{6, 3, 2}, Shape{1, 4}}) {
     const Tensor t = Tensor::empty(shape, float64);
-    nn::orthogonal_(t, random, 3);
+    nn::init::orthogonal_(t, random, 3);
     const Tensor m = ops::reshape(t, {shape[0], -1});
     const bool wide = m.size(0) <= m.size(1);
     const Tensor product = wide ? ops::matmul(m, m.transpose(0, 1)) : ops::matmul(m.transpose(0, 1), m);
@@ -192,18 +192,18 @@ TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
       for (int64_t c = 0; c < product.size(1); ++c)
         CHECK(product.alias({}, {}, r * product.size(1) + c).item() == Approx(r == c ? 9 : 0).margin(1e-12));
   }
-  CHECK_THROWS_WITH(nn::orthogonal_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::init::orthogonal_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
 }
 
 TEST_CASE("splitmix values do not depend on strides, and are those of the formula") {
   const Tensor t = Tensor::zeros({2, 3}, float64),
                turned = Tensor::zeros({3, 2}, float64).alias({2, 3}, {1, 2}, 0);
-  nn::splitmix_(t, 5, 0.5);
-  nn::splitmix_(turned, 5, 0.5);
+  nn::init::splitmix_(t, 5, 0.5);
+  nn::init::splitmix_(turned, 5, 0.5);
   CHECK(bit_equal(t, turned));
   // 0.5 (2 u - 1) with u from the generator's published first output for seed 0.
   const Tensor first = Tensor::zeros({1}, float64);
-  nn::splitmix_(first, 0, 0.5);
+  nn::init::splitmix_(first, 0, 0.5);
   CHECK(first.item() == 0.5 * (2 * double(0xe220a8397b1dcdafULL >> 11) * 0x1p-53 - 1));
 }
 

@@ -95,7 +95,7 @@ TEST_CASE("every module of the table is built by name, and computes forward and 
     named.erase("module");
     CHECK(text_of(nn::spec_of(t.name, {}, named)) == text_of(spec));
     Tensor x = t.x;
-    if (is_floating(x.dtype())) x.set_requires_grad(true);
+    if (is_floating(x.dtype())) x.requires_grad_(true);
     autograd::backward(ops::sum(ops::square((*module)(x))));
     if (is_floating(x.dtype())) CHECK(x.grad().defined());
     for (const auto& [name, p] : module->named_parameters()) {

@@ -64,7 +64,7 @@ struct Beside : Other, nn::Module {
 struct Elsewhere : nn::Layer {
   std::vector<nn::Linear> layers;
   std::unique_ptr<nn::Layer> last = std::make_unique<nn::Linear>(2, 2);
-  Tensor scale = Tensor::full({2}, 1).set_requires_grad();
+  Tensor scale = Tensor::full({2}, 1).requires_grad_();
   bool lists_vector = true, lists_pointer = true, lists_tensor = true;
   Elsewhere() {
     for (int i = 0; i < 3; ++i) layers.emplace_back(2, 2);
@@ -193,12 +193,12 @@ TEST_CASE("a tensor that a layer computes with and does not list is refused, whe
   }
   Elsewhere net;
   net.lists_tensor = false;
-  net.scale.set_requires_grad(false);
+  net.scale.requires_grad_(false);
   CHECK(net(kInput).requires_grad());
   // Layers around it find it, too.
   struct Around : nn::Layer {
     Elsewhere inner;
-    Tensor extra = Tensor::full({2}, 1).set_requires_grad();
+    Tensor extra = Tensor::full({2}, 1).requires_grad_();
     Tensor forward(const Tensor& x) override { return ops::add(inner(x), extra); }
     void members(nn::Members& m) override { m("inner", inner); }
   } around;
@@ -207,12 +207,12 @@ TEST_CASE("a tensor that a layer computes with and does not list is refused, whe
 
 TEST_CASE("inputs, tensors made from parameters and shared parameters are no finds") {
   nn::Linear fc(2, 2);
-  Tensor x = kInput.clone_data().set_requires_grad();
+  Tensor x = kInput.clone_data().requires_grad_();
   CHECK(fc(x).requires_grad());
   struct Tied : nn::Layer {
     nn::Embedding table{5, 2};
     nn::Linear out{2, 5, false};
-    Tensor position = Tensor::full({2}, 1).set_requires_grad();
+    Tensor position = Tensor::full({2}, 1).requires_grad_();
     Tied() { out.weight = table.weight; }
     Tensor forward(const Tensor& ids) override { return out(ops::add(table(ids), position)); }
     void members(nn::Members& m) override { m("table", table), m("out", out), m("position", position); }
@@ -228,7 +228,7 @@ TEST_CASE("inputs, tensors made from parameters and shared parameters are no fin
 TEST_CASE("a member that is used later than at the first call is found later") {
   struct Late : nn::Layer {
     int calls = 0;
-    Tensor scale = Tensor::full({2}, 1).set_requires_grad();
+    Tensor scale = Tensor::full({2}, 1).requires_grad_();
     nn::Linear fc{2, 2};
     Tensor forward(const Tensor& x) override { return ++calls > 5 ? ops::mul(fc(x), scale) : fc(x); }
     void members(nn::Members& m) override { m("fc", fc); }

@@ -23,7 +23,7 @@ struct Inner : nn::Layer {
 struct Outer : nn::Layer {
   Inner a;
   nn::Linear out{3, 1, false};
-  Tensor scale = Tensor::full({1}, 2).set_requires_grad();
+  Tensor scale = Tensor::full({1}, 2).requires_grad_();
   Tensor forward(const Tensor& x) override { return ops::mul(out(a(x)), scale); }
   void members(nn::Members& m) override { m("a", a), m("out", out), m("scale", scale); }
 };
@@ -81,7 +81,7 @@ TEST_CASE("a state goes from one module to another, into the same tensors") {
   from.a.mean.fill_(3);
   const Tensor weight = to.out.weight;
   to.load_state_dict(from.state_dict());
-  CHECK(weight.same_as(to.out.weight));
+  CHECK(weight.is_same(to.out.weight));
   CHECK(bit_equal(weight, from.out.weight));
   CHECK(bit_equal(to.a.mean, from.a.mean));
   CHECK(to.out.weight.requires_grad());
@@ -125,7 +125,7 @@ TEST_CASE(
   struct Tied : nn::Module {
     nn::Linear first{2, 2}, second{2, 2};
     Tensor mean = Tensor::full({2}, 0.5), steps = Tensor::of<int64_t>({3});
-    Tied() { second.weight = first.weight, second.bias.set_requires_grad(false); }
+    Tied() { second.weight = first.weight, second.bias.requires_grad_(false); }
     void members(nn::Members& m) override {
       m("first", first), m("second", second), m.buffer("mean", mean), m.buffer("steps", steps);
     }
@@ -134,32 +134,32 @@ TEST_CASE(
   const uint32_t version = mean.version();
   net.to(float64);
   CHECK(net.first.weight.dtype() == float64);
-  CHECK(net.first.weight.same_as(weight));
-  CHECK(net.second.weight.same_as(weight));
+  CHECK(net.first.weight.is_same(weight));
+  CHECK(net.second.weight.is_same(weight));
   CHECK(before.dtype() == float32);
   CHECK(mean.dtype() == float64);
-  CHECK(net.mean.same_as(mean));
+  CHECK(net.mean.is_same(mean));
   CHECK(mean.version() > version);
   CHECK(net.first.weight.requires_grad());
   CHECK(net.first.weight.is_leaf());
   CHECK_FALSE(net.second.bias.requires_grad());
   CHECK(net.mean.dtype() == float64);
-  CHECK(net.steps.same_as(steps));
+  CHECK(net.steps.is_same(steps));
   CHECK(bit_equal(ops::to(weight.detach(), float32), before));
   const Tensor now = net.first.weight;
   net.to(float64);
-  CHECK(net.first.weight.same_as(now));
+  CHECK(net.first.weight.is_same(now));
   net.to(cpu);
-  CHECK(net.first.weight.same_as(now));
+  CHECK(net.first.weight.is_same(now));
   CHECK_THAT(testing::text_of([&] { net.to(int64); }), Contains("must be floating, not int64"));
   CHECK(testing::error_of([&] { net.to(Device{Device::Kind{1}, 0}); }).kind() != ErrorKind::failed);
-  CHECK(net.first.weight.same_as(now));
+  CHECK(net.first.weight.is_same(now));
 }
 
 TEST_CASE("copies of a module and gradients move with it, and strides stay") {
   struct Strided : nn::Layer {
     Tensor flat = Tensor::of<float>({9, 1, 2, 3, 4, 5, 6});
-    Tensor w = flat.alias({2, 3}, {1, 2}, 1).set_requires_grad();
+    Tensor w = flat.alias({2, 3}, {1, 2}, 1).requires_grad_();
     Tensor forward(const Tensor& x) override { return ops::mul(x, w); }
     void members(nn::Members& m) override { m("w", w); }
   } net;
@@ -167,7 +167,7 @@ TEST_CASE("copies of a module and gradients move with it, and strides stay") {
   const Tensor w = net.w;
   w.set_grad(Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
   net.to(float64);
-  CHECK(copy.w.same_as(w));
+  CHECK(copy.w.is_same(w));
   CHECK(w.dtype() == float64);
   CHECK(w.strides() == Shape{1, 2});
   CHECK(w.to_vector<double>() == std::vector<double>{1, 3, 5, 2, 4, 6});
@@ -185,7 +185,7 @@ TEST_CASE(
   nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 1)),
       same(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 1));
   same.load_state_dict(net.state_dict());
-  Tensor x = Tensor::full({4, 2}, 0.5).set_requires_grad();
+  Tensor x = Tensor::full({4, 2}, 0.5).requires_grad_();
   const Tensor expected = autograd::grad({same(x).sum()}, {x})[0];
   const bool again = GENERATE(false, true);  // the forward pass is made again in the backward pass
   const Tensor y = again ? autograd::checkpoint([&](const Tensor& in) { return net(in); }, x) : net(x);
@@ -204,7 +204,7 @@ TEST_CASE("a pass that saved a buffer is refused once that has moved") {
     Tensor forward(const Tensor& x) override { return ops::mul(x, scale); }
     void members(nn::Members& m) override { m.buffer("scale", scale); }
   } net;
-  Tensor x = Tensor::full({2}, 1).set_requires_grad();
+  Tensor x = Tensor::full({2}, 1).requires_grad_();
   const Tensor y = net(x);
   net.to(float64);
   CHECK_THAT(testing::text_of([&] { autograd::backward(y.sum()); }),
@@ -222,7 +222,7 @@ TEST_CASE("a summary counts every tensor once, and aligns its columns") {
         "  2    Linear(128, 10)   [64, 10]        1,290    5,160\n"
         "101,770 parameters (101,770 trained), 0 elements of buffers, 397.5 KiB\n");
   Outer outer;
-  outer.a.fc.bias.set_requires_grad(false);
+  outer.a.fc.bias.requires_grad_(false);
   outer.out.weight = outer.a.fc.weight;
   CHECK(nn::summary(outer) ==
         "layer   what          parameters  bytes\n"

@@ -62,7 +62,7 @@ TEST_CASE("operators and initial values without a generator draw from the progra
   const auto run = [] {
     manual_seed(3);
     Tensor t = Tensor::empty({4, 4});
-    nn::xavier_normal_(t);
+    nn::init::xavier_normal_(t);
     return Tensors{ops::rand({16}),
                    ops::randn({16}, float64),
                    ops::randperm(16),

@@ -14,7 +14,7 @@ using Catch::Contains;
 
 Tensor leaf(const Shape& shape, double value = 1) {
   Tensor t = Tensor::full(shape, value);
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

@@ -15,7 +15,7 @@ using testing::difference;
 
 Tensor leaf(const Shape& shape, uint64_t seed, DType dtype = float64) {
   Generator g(seed);
-  return ops::randn(shape, g, dtype).set_requires_grad();
+  return ops::randn(shape, g, dtype).requires_grad_();
 }
 
 // With all scores in memory.
@@ -36,7 +36,8 @@ TEST_CASE("attention over several tiles is what it is with all scores in memory"
   INFO(queries << " queries, " << keys << " keys, causal " << causal);
   const Tensor q = leaf({2, queries, 9}, 1), k = leaf({2, keys, 9}, 2), v = leaf({2, keys, 5}, 3);
   const Tensor g = leaf({2, queries, 5}, 4).detach();
-  const Tensor out = ops::scaled_dot_product_attention(q, k, v, causal), expected = plain(q, k, v, causal);
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v, {}, 0, causal),
+               expected = plain(q, k, v, causal);
   CHECK(difference(out, expected, 1e-11, 1e-12) == "");
   const Tensors got = autograd::grad({out}, {q, k, v}, {g}),
                 wanted = autograd::grad({expected}, {q, k, v}, {g});
@@ -48,9 +49,9 @@ TEST_CASE("attention over several tiles is what it is with all scores in memory"
 
 TEST_CASE("attention in float32 keeps its digits when scores are large") {
   const Tensor q = leaf({300, 8}, 1), k = leaf({300, 8}, 2), v = leaf({300, 8}, 3);
-  const Tensor wide = ops::scaled_dot_product_attention(q * 20.0, k, v, true);
+  const Tensor wide = ops::scaled_dot_product_attention(q * 20.0, k, v, {}, 0, true);
   const Tensor narrow =
-      ops::scaled_dot_product_attention((q * 20.0).to(float32), k.to(float32), v.to(float32), true);
+      ops::scaled_dot_product_attention((q * 20.0).to(float32), k.to(float32), v.to(float32), {}, 0, true);
   CHECK(difference(narrow, wide, 1e-3, 1e-4) == "");
 }
 
@@ -62,7 +63,7 @@ TEST_CASE("of scores of any size the largest has the weight") {
   for (int64_t i = 0; i < 40; ++i) v.data<float>()[i] = static_cast<float>(i);
   k.data<float>()[best] = 1;
   const Tensor q = Tensor::full({40, 1}, size, float32);
-  const Tensor out = ops::scaled_dot_product_attention(q, k, v, false);
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v);
   for (int64_t i = 0; i < 40; ++i) CHECK(out.data<float>()[i] == static_cast<float>(best));
 }
 
@@ -70,7 +71,7 @@ TEST_CASE("self_attention is attention of its parts") {
   const Tensor qkv = leaf({2, 130, 3 * 2 * 4}, 1);
   const Tensor parts = qkv.reshape({2, 130, 3, 2, 4}).permute({2, 0, 3, 1, 4});
   const auto part = [&](int64_t i) { return ops::squeeze(parts.slice(0, i, i + 1), 0); };
-  const Tensor expected = ops::scaled_dot_product_attention(part(0), part(1), part(2), true)
+  const Tensor expected = ops::scaled_dot_product_attention(part(0), part(1), part(2), {}, 0, true)
                               .permute({0, 2, 1, 3})
                               .reshape({2, 130, 8});
   const Tensor got = ops::self_attention(qkv, 2, true), g = leaf({2, 130, 8}, 2).detach();

@@ -71,7 +71,7 @@ void attempt(const Op& op, const Tensors& inputs, const Attrs& attrs) {
   Tensors leaves;
   for (const Tensor& t : inputs) {
     leaves.push_back(t.defined() ? t.detach() : t);
-    if (t.defined() && is_floating(t.dtype())) leaves.back().set_requires_grad();
+    if (t.defined() && is_floating(t.dtype())) leaves.back().requires_grad_();
   }
   Tensors out;
   try {
@@ -105,7 +105,8 @@ TEST_CASE("wrong inputs and attributes are errors by name, and leave everything 
         for (const Tensor& t : wrong(s.inputs[i])) {
           Tensors inputs = s.inputs;
           inputs[i] = t;
-          call(inputs, s.attrs, "input " + std::to_string(i) + " = " + (t.defined() ? t.str() : "undefined"));
+          call(inputs, s.attrs,
+               "input " + std::to_string(i) + " = " + (t.defined() ? t.summary() : "undefined"));
         }
       Tensors fewer = s.inputs, more = s.inputs;
       fewer.pop_back();

@@ -18,7 +18,7 @@ struct Block {
 
   explicit Block(uint64_t seed) {
     Generator g(seed);
-    const auto leaf = [&](const Shape& s) { return (ops::randn(s, g) * 0.2).detach().set_requires_grad(); };
+    const auto leaf = [&](const Shape& s) { return (ops::randn(s, g) * 0.2).detach().requires_grad_(); };
     x = leaf({4, 150, 64}), norm = leaf({64}), shift = leaf({64}), qkv = leaf({192, 64}),
     up = leaf({256, 64}), down = leaf({64, 256});
     std::vector<int64_t> classes(600);
@@ -27,8 +27,8 @@ struct Block {
   }
 
   Tensors step() const {
-    const Tensor a = x + ops::self_attention(ops::linear(ops::layer_norm(x, norm, shift), qkv), 4, true);
-    const Tensor b = a + ops::linear(ops::linear_gelu(ops::rms_norm(a, norm), up), down);
+    const Tensor a = x + ops::self_attention(ops::linear(ops::layer_norm(x, 64, norm, shift), qkv), 4, true);
+    const Tensor b = a + ops::linear(ops::linear_gelu(ops::rms_norm(a, 64, norm), up), down);
     const Tensor loss = ops::cross_entropy(ops::softmax(b, 1).reshape({600, 64}), target);
     Tensors all = autograd::grad({loss}, {x, norm, shift, qkv, up, down});
     all.push_back(loss);
@@ -62,15 +62,15 @@ TEST_CASE("steps after the first ask the system for no memory") {
 
 TEST_CASE("one-pass gradients are what other operators give, on long rows") {
   Generator g(3);
-  const auto leaf = [&](const Shape& s) { return ops::randn(s, g, float64).set_requires_grad(); };
+  const auto leaf = [&](const Shape& s) { return ops::randn(s, g, float64).requires_grad_(); };
   const Tensor x = leaf({150, 97}), w = leaf({97}), b = leaf({97}), grad = leaf({150, 97}).detach();
   const auto agree = [&](const Tensor& y, const Tensors& wanted, const Tensor& weight) {
     const Tensors fused = autograd::grad({y}, wanted, {weight}, {.retain_graph = true});
     const Tensors made = autograd::grad({y}, wanted, {weight}, {.create_graph = true});
     for (size_t i = 0; i < wanted.size(); ++i) CHECK(difference(fused[i], made[i], 1e-11, 1e-12) == "");
   };
-  agree(ops::layer_norm(x, w, b), {x, w, b}, grad);
-  agree(ops::rms_norm(x, w), {x, w}, grad);
+  agree(ops::layer_norm(x, w.shape(), w, b), {x, w, b}, grad);
+  agree(ops::rms_norm(x, w.shape(), w), {x, w}, grad);
   agree(ops::gelu(x), {x}, grad);
   const Tensor w2 = leaf({33, 97}), b2 = leaf({33}), wide = leaf({150, 33}).detach();
   agree(ops::linear_gelu(x, w2, b2), {x, w2, b2}, wide);

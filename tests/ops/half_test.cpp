@@ -61,7 +61,7 @@ TEST_CASE("products and sums of halves are summed in float32 and rounded once", 
 TEST_CASE("gradients of halves come in their dtype, through casts too", "[half]") {
   for (const DType t : kHalves) {
     Generator g(4);
-    Tensor w = ops::randn({5, 8}, g, t).set_requires_grad(), x = ops::randn({3, 8}, g).set_requires_grad();
+    Tensor w = ops::randn({5, 8}, g, t).requires_grad_(), x = ops::randn({3, 8}, g).requires_grad_();
     const Tensor y = ops::linear(x.to(t), w);
     CHECK(y.dtype() == t);
     autograd::backward(y.to(float32).square().sum());
@@ -73,7 +73,7 @@ TEST_CASE("gradients of halves come in their dtype, through casts too", "[half]"
     const auto twice = w.grad().to_vector<double>();
     for (size_t i = 0; i < once.size(); ++i) CHECK(twice[i] == 2 * once[i]);
     // The gradient of a gradient.
-    Tensor v = ops::rand({4}, g, t).set_requires_grad();
+    Tensor v = ops::rand({4}, g, t).requires_grad_();
     const Tensor first = autograd::grad({(v * v * v).sum()}, {v}, {}, {.create_graph = true})[0];
     CHECK(first.dtype() == t);
     const Tensor second = autograd::grad({first.sum()}, {v})[0];

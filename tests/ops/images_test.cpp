@@ -33,7 +33,7 @@ struct Case {
 // y and the gradients of x, weight and bias for a gradient of ones times 0.1.
 Tensors convolve(const Case& c, DType dtype) {
   Tensor x = random(c.x, dtype), w = random(c.weight, dtype, 2), b = random({c.weight[0]}, dtype, 3);
-  for (Tensor* t : {&x, &w, &b}) t->set_requires_grad();
+  for (Tensor* t : {&x, &w, &b}) t->requires_grad_();
   const Tensor y = ops::conv2d(x, w, b, c.stride, c.padding, c.dilation, c.groups);
   Tensors all = autograd::grad({y}, {x, w, b}, {random(y.shape(), dtype, 4)});
   all.push_back(y);
@@ -51,7 +51,7 @@ const Case kCases[] = {{{64, 32, 14, 14}, {64, 32, 3, 3}, {1, 1}, {1, 1}},
 
 TEST_CASE("conv2d in float32 is near float64 at sizes that fill blocks") {
   for (const Case& c : kCases) {
-    INFO(c.x.str() << " and " << c.weight.str());
+    INFO(c.x.summary() << " and " << c.weight.summary());
     const Tensors single = convolve(c, float32), twice = convolve(c, float64);
     for (size_t i = 0; i < single.size(); ++i) {
       double largest = 0;  // float32 numbers were rounded before
@@ -64,7 +64,7 @@ TEST_CASE("conv2d in float32 is near float64 at sizes that fill blocks") {
 TEST_CASE("convolutions have the same bits again, on any thread and with any number of threads") {
   const int before = ops::num_threads();
   for (const Case& c : kCases) {
-    INFO(c.x.str() << " and " << c.weight.str());
+    INFO(c.x.summary() << " and " << c.weight.summary());
     ops::set_num_threads(1);
     const Tensors one = convolve(c, float32);
     Tensors two, other;
@@ -90,7 +90,7 @@ TEST_CASE("pools of 2 x 2 give what the general loop gives, with NaN, infinities
         *p = std::round(*p);  // many are equal
         if (++special % 13 == 0) *p = special % 2 ? kNan : -kInf;
       }
-      x = ops::to(x, dtype).set_requires_grad();
+      x = ops::to(x, dtype).requires_grad_();
       const Tensor y = ops::max_pool2d(x, {2, 2}),
                    picked = ops::apply1(ops::kMaxPool2dPick, {x, x}, {{"kernel_size", 2}});
       CHECK(bit_equal(y, picked.detach()));

@@ -102,7 +102,7 @@ TEST_CASE("wrong indices are refused, and nothing is written") {
 TEST_CASE("items are set as in PyTorch") {
   const auto after = [](const std::vector<TensorIndex>& at, auto value) {
     const Tensor x = counting({2, 3});
-    CHECK(x.index_put_(at, value).same_as(x));
+    CHECK(x.index_put_(at, value).is_same(x));
     CHECK(x.version() > 0);
     return x.to_vector<int64_t>();
   };

@@ -256,7 +256,7 @@ TEST_CASE("contiguous copies of permuted views have their elements in order, in 
     const auto at = [&](const Tensor& t, int64_t k) { return t.bytes() + static_cast<size_t>(k) * size; };
     if (std::memcmp(at(once, i), at(x, from), size) != 0 ||
         std::memcmp(at(recorded, i), at(x, from), size) != 0)
-      FAIL("element " << i << " of " << view.str() << " is another one");
+      FAIL("element " << i << " of " << view.summary() << " is another one");
   }
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("updates in place without grad mode change the elements, bump the vers
     Tensor a = strided ? memory.transpose(0, 1) : Tensor::full({2, 4}, 2, float64);
     const Tensor b = Tensor::full({2, 4}, 3, float64), c = Tensor::full({2, 4}, 4, float64);
     const uint32_t version = a.version();
-    a.set_requires_grad();
+    a.requires_grad_();
     NoGradGuard off;
     ops::add_(a, b, 2);           // 8
     ops::mul_(a, 0.5);            // 4

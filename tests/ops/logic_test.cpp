@@ -76,7 +76,7 @@ TEST_CASE("logic takes what is not 0 for true, and any and all are for everythin
 }
 
 TEST_CASE("masked_fill keeps x's dtype, and no gradient flows where it filled") {
-  Tensor x = Tensor::of<double>({1, 2, 3, 4}, {2, 2}).set_requires_grad();
+  Tensor x = Tensor::of<double>({1, 2, 3, 4}, {2, 2}).requires_grad_();
   const Tensor mask = Tensor::of<bool>({true, false});
   const Tensor y = x.masked_fill(mask, -kInf);
   CHECK(y.to_vector<double>() == Values{-kInf, 2, -kInf, 4});
@@ -90,21 +90,21 @@ TEST_CASE("masked_fill keeps x's dtype, and no gradient flows where it filled") 
 TEST_CASE("sort is stable and takes NaN for the largest") {
   const Tensor x = Tensor::of<double>({2, kNan, 1, 2, -kInf, 1});
   auto up = x.sort();
-  CHECK(up.second.to_vector<int64_t>() == Ints{4, 2, 5, 0, 3, 1});
-  CHECK(up.first.to_vector<double>()[0] == -kInf);
-  CHECK(std::isnan(up.first.to_vector<double>()[5]));
-  CHECK(x.sort(0, true).second.to_vector<int64_t>() == Ints{1, 0, 3, 2, 5, 4});
+  CHECK(up.indices.to_vector<int64_t>() == Ints{4, 2, 5, 0, 3, 1});
+  CHECK(up.values.to_vector<double>()[0] == -kInf);
+  CHECK(std::isnan(up.values.to_vector<double>()[5]));
+  CHECK(x.sort(0, true).indices.to_vector<int64_t>() == Ints{1, 0, 3, 2, 5, 4});
   CHECK(ops::argsort(x).to_vector<int64_t>() == Ints{4, 2, 5, 0, 3, 1});
-  CHECK(Tensor::of<bool>({true, false, true}).sort().second.to_vector<int64_t>() == Ints{1, 0, 2});
+  CHECK(Tensor::of<bool>({true, false, true}).sort().indices.to_vector<int64_t>() == Ints{1, 0, 2});
   const auto half = Tensor::of<double>({3, -1, 2}).to(bfloat16).sort();
-  CHECK(half.first.dtype() == bfloat16);
-  CHECK(half.first.to_vector<double>() == Values{-1, 2, 3});
+  CHECK(half.values.dtype() == bfloat16);
+  CHECK(half.values.to_vector<double>() == Values{-1, 2, 3});
   // Many equal keys, in lines that do not lie together.
   Generator g(3);
   const Tensor keys = ops::rand({200, 3}, g) * 5;
   const Tensor whole = keys.to(int64);
   const auto sorted = whole.sort(0);
-  const auto value = sorted.first.to_vector<int64_t>(), place = sorted.second.to_vector<int64_t>();
+  const auto value = sorted.values.to_vector<int64_t>(), place = sorted.indices.to_vector<int64_t>();
   for (size_t i = 3; i < value.size(); ++i) {
     CHECK(value[i - 3] <= value[i]);
     if (value[i - 3] == value[i]) CHECK(place[i - 3] < place[i]);
@@ -116,11 +116,11 @@ TEST_CASE("topk is the beginning of the stable sort") {
   const Tensor x = (ops::rand({50, 7}, g) * 10).to(int64).to(float32);
   for (const bool largest : {true, false}) {
     const auto sorted = x.sort(0, largest), top = x.topk(9, 0, largest);
-    CHECK(bit_equal(top.first, sorted.first.slice(0, 0, 9)));
-    CHECK(bit_equal(top.second, sorted.second.slice(0, 0, 9)));
+    CHECK(bit_equal(top.values, sorted.values.slice(0, 0, 9)));
+    CHECK(bit_equal(top.indices, sorted.indices.slice(0, 0, 9)));
   }
-  CHECK(Tensor::of<double>({1, kNan, 2}).topk(2).second.to_vector<int64_t>() == Ints{1, 2});
-  CHECK(x.topk(0).first.shape() == Shape{50, 0});
+  CHECK(Tensor::of<double>({1, kNan, 2}).topk(2).indices.to_vector<int64_t>() == Ints{1, 2});
+  CHECK(x.topk(0).values.shape() == Shape{50, 0});
   CHECK_THAT(text_of([&] { x.topk(8); }), Contains("[topk] k is 8, expected 0 to 7 for float32 [50, 7]"));
 }
 
@@ -132,14 +132,14 @@ TEST_CASE("argmin and argmax find the first, and NaN first of all") {
 }
 
 TEST_CASE("prod counts zeros right, also in its gradient") {
-  Tensor x = Tensor::of<double>({2, 3, 0, 4, 0, 5, 0, 6, 7}, {3, 3}).set_requires_grad();
+  Tensor x = Tensor::of<double>({2, 3, 0, 4, 0, 5, 0, 6, 7}, {3, 3}).requires_grad_();
   const Tensor y = ops::prod(x, {1});
   CHECK(y.to_vector<double>() == Values{0, 0, 0});
   autograd::backward(y.sum());
   CHECK(x.grad().to_vector<double>() == Values{0, 0, 6, 0, 20, 0, 42, 0, 0});
   CHECK(ops::prod(Tensor::of<int64_t>({3, -5})).dtype() == int64);
   CHECK(ops::prod(Tensor::of<bool>({true, true})).item() == 1);
-  CHECK(ops::stddev(Tensor::of<double>({1, 3, 5, 7})).item() == Approx(std::sqrt(20.0 / 3)));
+  CHECK(ops::std(Tensor::of<double>({1, 3, 5, 7})).item() == Approx(std::sqrt(20.0 / 3)));
 }
 
 TEST_CASE("dropout's mask depends on the generator alone") {
@@ -194,8 +194,8 @@ TEST_CASE("flatten, select, chunk, split and view are views") {
 TEST_CASE("methods and operators read like PyTorch's") {
   Generator g(9);
   const Tensor x = ops::randn({4, 3}, g, float64);
-  Tensor w = ops::randn({4, 5}, g, float64).set_requires_grad(),
-         b = ops::randn({5}, g, float64).set_requires_grad();
+  Tensor w = ops::randn({4, 5}, g, float64).requires_grad_(),
+         b = ops::randn({5}, g, float64).requires_grad_();
   const Tensor y = x.transpose(0, 1).matmul(w) + b;
   CHECK(y.shape() == Shape{3, 5});
   CHECK(testing::difference(y, ops::linear(x.transpose(0, 1), w.transpose(0, 1), b), 1e-12, 1e-12) == "");

@@ -17,14 +17,14 @@ double difference(const Tensor& a, const Tensor& b) { return amax(abs(sub(a, b))
 
 Tensor parameter(const Shape& shape, Generator& g) {
   Tensor w = randn(shape, g);
-  w.set_requires_grad();
+  w.requires_grad_();
   return w;
 }
 
 // What a layer gives for x, and the gradients of x and of its weight.
 Tensors pass(const Tensor& from, const Tensor& w, const Tensor& bias) {
   Tensor x = from.detach();
-  x.set_requires_grad();
+  x.requires_grad_();
   w.set_grad({});
   const Tensor y = linear(x, w, bias);
   autograd::backward(y.square().sum());

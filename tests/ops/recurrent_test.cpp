@@ -32,7 +32,7 @@ TEST_CASE("recurrent cells say which input does not fit") {
 TEST_CASE("a gradient goes through many steps of a cell") {
   Generator g(1);
   Tensor w_ih = ops::randn({8, 2}, g, float64), w_hh = ops::randn({8, 2}, g, float64);
-  w_hh.set_requires_grad();
+  w_hh.requires_grad_();
   const Tensor b = Tensor::zeros({8}, float64), x = ops::randn({3, 2}, g, float64);
   const auto loss = [&](const Tensor& weight) {
     ops::LstmState s{Tensor::zeros({3, 2}, float64), Tensor::zeros({3, 2}, float64)};

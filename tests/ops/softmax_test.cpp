@@ -20,8 +20,8 @@ TEST_CASE("softmax along columns is that along rows of the transposed tensor") {
       for (const Shape& shape :
            {Shape{2, 700, 130}, Shape{3, 5, 40000}, Shape{1, 1, 7}, Shape{2, 33, 2}, Shape{2, 90, 37}}) {
         CAPTURE(shape.str(), dtype);
-        const Tensor x = (ops::randn(shape, g, dtype) * 3).detach().set_requires_grad(),
-                     over_rows = x.detach().transpose(1, 2).contiguous().set_requires_grad(),
+        const Tensor x = (ops::randn(shape, g, dtype) * 3).detach().requires_grad_(),
+                     over_rows = x.detach().transpose(1, 2).contiguous().requires_grad_(),
                      grad = ops::randn(shape, g, dtype);
         const Tensor y = f(x, 1), wanted = f(over_rows, -1);
         const double relative = dtype == float32 ? 1e-5 : 1e-13, absolute = dtype == float32 ? 1e-6 : 1e-14;

@@ -35,12 +35,12 @@ void check(const Function& one) {
   for (const DType t : {float64, float32, float16, bfloat16}) {
     INFO(one.name << " of " << name(t));
     const double close = is_half(t) ? 5e-3 : t == float32 ? 1e-6 : 1e-14;
-    const Tensor x = Tensor::of(kPoints).to(t).set_requires_grad();
+    const Tensor x = Tensor::of(kPoints).to(t).requires_grad_();
     CHECK(difference(one.f(x), Tensor::of(one.values), close, 0) == "");
     CHECK(difference(gradient(one.f, x), Tensor::of(one.gradient), close, 0) == "");
     // A vector of each point by itself, which fills the lanes of the kernels.
     for (size_t i = 0; i < kPoints.size(); ++i) {
-      const Tensor many = Tensor::full({67}, kPoints[i], t).set_requires_grad();
+      const Tensor many = Tensor::full({67}, kPoints[i], t).requires_grad_();
       const Tensor wanted = Tensor::full({67}, one.gradient[i], float64);
       CHECK(difference(gradient(one.f, many), wanted, close, 0) == "");
     }
@@ -49,8 +49,7 @@ void check(const Function& one) {
 
 // At the first points.
 void check_second(const std::function<Tensor(const Tensor&)>& f, const Values& wanted) {
-  const Tensor x =
-      Tensor::of(Values(kPoints.begin(), kPoints.begin() + std::ssize(wanted))).set_requires_grad();
+  const Tensor x = Tensor::of(Values(kPoints.begin(), kPoints.begin() + std::ssize(wanted))).requires_grad_();
   const Tensor second = autograd::grad({gradient(f, x, true).sum()}, {x})[0];
   CHECK(difference(second, Tensor::of(wanted), 1e-14, 0) == "");
 }
@@ -86,7 +85,7 @@ TEST_CASE("the gradient of clamp is 0 at its bounds, beyond them and at NaN") {
 TEST_CASE("a bound of clamp is compared in the dtype of the tensor") {
   for (const DType t : {float64, float32, float16, bfloat16})
     for (const double bound : {0.1, 0.3}) {
-      const Tensor x = Tensor::full({1}, bound, t).set_requires_grad();
+      const Tensor x = Tensor::full({1}, bound, t).requires_grad_();
       CHECK(gradient([&](const Tensor& y) { return y.clamp(bound); }, x).item() == 0);
       CHECK(gradient([&](const Tensor& y) { return y.clamp({}, bound); }, x).item() == 0);
       CHECK(x.clamp(bound).item() == x.item());
@@ -162,10 +161,10 @@ TEST_CASE("losses of distances that are zero, on the bound, infinite or NaN") {
 TEST_CASE("the gradient of amax and amin of a NaN is NaN") {
   for (const auto f : {ops::amax, ops::amin}) {
     for (const Shape& shape : {Shape{}, {1}}) {
-      const Tensor x = Tensor::full(shape, kNan, float64).set_requires_grad();
+      const Tensor x = Tensor::full(shape, kNan, float64).requires_grad_();
       CHECK(std::isnan(gradient([&](const Tensor& y) { return f(y, {}, false); }, x).item()));
     }
-    const Tensor x = Tensor::of<double>({kNan, 1, 2, 2}, {2, 2}).set_requires_grad();
+    const Tensor x = Tensor::of<double>({kNan, 1, 2, 2}, {2, 2}).requires_grad_();
     CHECK(difference(gradient([&](const Tensor& y) { return f(y, {1}, false); }, x),
                      Tensor::of<double>({kNan, kNan, 0.5, 0.5}, {2, 2}), 0, 0) == "");
   }
@@ -176,7 +175,7 @@ TEST_CASE("powers of an infinite base are roots, but in float16") {
   for (const DType t : {float64, float32, float16, bfloat16}) {
     INFO(name(t));
     const bool standard = t == float16;
-    const Tensor x = Tensor::of<double>({-kInf, -0.0, 0, 4, kInf, kNan}).to(t).set_requires_grad();
+    const Tensor x = Tensor::of<double>({-kInf, -0.0, 0, 4, kInf, kNan}).to(t).requires_grad_();
     const auto check_at = [&](const Tensor& got, const Values& wanted) {
       CHECK(difference(got, Tensor::of(wanted), is_half(t) ? 5e-3 : 1e-6, 0) == "");
     };

@@ -49,8 +49,8 @@ const std::vector<Use>& uses() {
       USE(t.clone_data()),
       USE(t.contiguous_data()),
       USE(t.requires_grad()),
-      USE(Tensor(t).set_requires_grad()),
-      USE(Tensor(t).set_requires_grad(false)),
+      USE(Tensor(t).requires_grad_()),
+      USE(Tensor(t).requires_grad_(false)),
       USE(t.is_leaf()),
       USE(t.grad_fn()),
       USE(t.set_grad_fn({})),
@@ -221,9 +221,9 @@ TEST_CASE("every method refuses an undefined tensor in a sentence") {
   const Tensor taken = std::move(moved);
   for (const Tensor& t : {Tensor(), moved}) {
     CHECK_FALSE(t.defined());
-    CHECK(t.str() == "undefined tensor");
+    CHECK(t.summary() == "undefined tensor");
     CHECK(t.impl() == nullptr);
-    CHECK(t.same_as(Tensor()));
+    CHECK(t.is_same(Tensor()));
     for (const Use& use : uses()) {
       INFO(use.text);
       const std::string text = testing::invalid_text([&] { use.call(t); });

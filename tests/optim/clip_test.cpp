@@ -17,7 +17,7 @@ using Values = std::vector<double>;
 
 namespace {
 
-Tensor param(const Values& values) { return Tensor::of(values).set_requires_grad(); }
+Tensor param(const Values& values) { return Tensor::of(values).requires_grad_(); }
 
 }  // namespace
 
@@ -27,7 +27,7 @@ TEST_CASE("clipping by norm takes all gradients as one vector") {
   b.set_grad(Tensor::of<double>({4}));
   const Tensor before = a.grad();
   CHECK(clip_grad_norm_({a, none, b}, 7) == 6);
-  CHECK(a.grad().same_as(before));  // short enough
+  CHECK(a.grad().is_same(before));  // short enough
   CHECK(clip_grad_norm_({a, none, b}, 3) == 6);
   const double scale = 3 / (6 + 1e-6);
   CHECK(a.grad().to_vector<double>() == Values{2 * scale, -4 * scale});

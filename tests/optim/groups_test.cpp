@@ -20,7 +20,7 @@ using Values = std::vector<double>;
 
 namespace {
 
-Tensor param(const Values& values) { return Tensor::of(values).set_requires_grad(); }
+Tensor param(const Values& values) { return Tensor::of(values).requires_grad_(); }
 
 }  // namespace
 
@@ -133,7 +133,7 @@ TEST_CASE("lamb follows the formulas of its paper") {
   for (const DType t : {float64, float32}) {
     Tensor p = Tensor::of<double>({1, -2, 0.5, 0.25, 3, -1.5}, {2, 3}), q = Tensor::empty({2, 3}, t);
     q.copy_(p);
-    LAMB lamb({q.set_requires_grad()}, {.lr = 0.1, .beta2 = 0.99, .weight_decay = 0.05});
+    LAMB lamb({q.requires_grad_()}, {.lr = 0.1, .beta2 = 0.99, .weight_decay = 0.05});
     for (size_t step = 0; step < grads.size(); ++step) {
       Tensor g = Tensor::empty({2, 3}, t);
       g.copy_(Tensor::of(grads[step], {2, 3}));

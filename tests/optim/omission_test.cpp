@@ -27,7 +27,7 @@ struct Capture {
   ~Capture() { internal::log::set_sink(nullptr); }
 };
 
-Tensor param() { return Tensor::zeros({2}).set_requires_grad(); }
+Tensor param() { return Tensor::zeros({2}).requires_grad_(); }
 
 }  // namespace
 
@@ -71,8 +71,7 @@ TEST_CASE("maximize goes the other way, in every optimizer") {
   for (const char* name :
        {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"}) {
     INFO(name);
-    const Tensor down = Tensor::full({3}, 0.5).set_requires_grad(),
-                 up = down.clone_data().set_requires_grad();
+    const Tensor down = Tensor::full({3}, 0.5).requires_grad_(), up = down.clone_data().requires_grad_();
     const ValueMap options{{"lr", 0.1}, {"maximize", true}};
     const auto descent = optim::make(name, {{"lr", 0.1}}, {down}), ascent = optim::make(name, options, {up});
     for (int step = 0; step < 3; ++step) {

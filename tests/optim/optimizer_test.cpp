@@ -20,7 +20,7 @@ using optim::SGD;
 
 namespace {
 
-Tensor param(const Values& values) { return Tensor::of(values).set_requires_grad(); }
+Tensor param(const Values& values) { return Tensor::of(values).requires_grad_(); }
 
 // How far parameters have moved, in the direction of the float64 run, as a part of that run's way.
 double way(DType t, const SGD::Options& options, const Values& reference, Values* moved) {
@@ -33,7 +33,7 @@ double way(DType t, const SGD::Options& options, const Values& reference, Values
     x.copy_(source);
   }
   const Values start = p.to_vector<double>();
-  p.set_requires_grad();
+  p.requires_grad_();
   SGD sgd({p}, options);
   for (int step = 0; step < 200; ++step) {
     // Of varying size, so that the roundings of the parameters themselves average out.
@@ -87,7 +87,7 @@ TEST_CASE("a step with a scale is one with scaled gradients, to the bit") {
     for (const DType dtype : {float32, float64}) {
       INFO(kind << " " << name(dtype));
       const Tensor start = ops::randn({37}, random, dtype);
-      const Tensor a = start.clone_data().set_requires_grad(), b = start.clone_data().set_requires_grad();
+      const Tensor a = start.clone_data().requires_grad_(), b = start.clone_data().requires_grad_();
       const auto one = optim::make(kind, {{"lr", 0.1}}, {a}), other = optim::make(kind, {{"lr", 0.1}}, {b});
       for (const double scale : {0.3, 1.0, -2.5}) {
         const Tensor grad = ops::randn({37}, random, dtype);
@@ -273,7 +273,7 @@ TEST_CASE("small updates of halves add up in the master copy") {
   for (const DType t : {bfloat16, float16})
     for (const DType gradients : {t, float32}) {
       // 1,000 updates of 2^-13: each is less than half of the distance of 1 to its neighbours.
-      Tensor p = Tensor::full({3}, 1, t).set_requires_grad();
+      Tensor p = Tensor::full({3}, 1, t).requires_grad_();
       const Tensor g = Tensor::full({3}, -1, gradients);
       SGD sgd({p}, {.lr = 0x1p-13});
       sgd.step({g});
@@ -293,7 +293,7 @@ TEST_CASE("a half goes the way of its float32 twin, rounded, with every slot in 
   Tensor wide = Tensor::empty({50}), narrow = Tensor::empty({50}, bfloat16);
   for (int64_t i = 0; i < 50; ++i) narrow.data<BFloat16>()[i] = BFloat16(random.uniform(-1, 1));
   wide.copy_(narrow);
-  wide.set_requires_grad(), narrow.set_requires_grad();
+  wide.requires_grad_(), narrow.requires_grad_();
   AdamW a({wide}), b({narrow});
   for (int step = 0; step < 20; ++step) {
     const Tensor g = Tensor::empty({50}, bfloat16), same = Tensor::empty({50});
@@ -310,7 +310,7 @@ TEST_CASE("a half goes the way of its float32 twin, rounded, with every slot in 
 }
 
 TEST_CASE("master copies are saved, loaded and checked, and follow a parameter that was written") {
-  const auto start = [] { return Tensor::full({2}, 1, bfloat16).set_requires_grad(); };
+  const auto start = [] { return Tensor::full({2}, 1, bfloat16).requires_grad_(); };
   Tensor p = start(), q = start();
   const Tensor g = Tensor::full({2}, -1, bfloat16);
   SGD a({p}, {.lr = 0x1p-10, .momentum = 0.5}), b({q}, {.lr = 0x1p-10, .momentum = 0.5});
@@ -339,7 +339,7 @@ TEST_CASE("master copies are saved, loaded and checked, and follow a parameter t
 }
 
 TEST_CASE("gradients of halves may be float32, no others") {
-  Tensor p = Tensor::zeros({2}, bfloat16).set_requires_grad(), w = Tensor::zeros({2}).set_requires_grad();
+  Tensor p = Tensor::zeros({2}, bfloat16).requires_grad_(), w = Tensor::zeros({2}).requires_grad_();
   SGD sgd({p, w}, {.lr = 1});
   const Tensor half = Tensor::zeros({2}, bfloat16), single = Tensor::zeros({2});
   CHECK_THAT(testing::text_of([&] {
@@ -357,7 +357,7 @@ TEST_CASE("gradients of halves may be float32, no others") {
 }
 
 TEST_CASE("small gradients of halves survive unscaling, and clipping keeps their dtype") {
-  Tensor p = Tensor::full({4}, 1, float16).set_requires_grad();
+  Tensor p = Tensor::full({4}, 1, float16).requires_grad_();
   SGD sgd({p}, {.lr = 1});
   optim::LossScaler scaler({.init_scale = 65536});
   p.set_grad(Tensor::full({4}, 3e-4, float16));  // 4.6e-9 unscaled: float16 would make it 0
@@ -397,7 +397,7 @@ TEST_CASE(
       for (int i = 0; i < 3; ++i) pass(), optimizer->step();
       net.to(to);
       Tensors twins;
-      for (const Tensor& p : net.parameters()) twins.push_back(p.clone_data().set_requires_grad());
+      for (const Tensor& p : net.parameters()) twins.push_back(p.clone_data().requires_grad_());
       const auto twin = optim::make(name, options, twins);
       twin->load_state(optimizer->state());
       const Tensor before = net.weight.clone_data();

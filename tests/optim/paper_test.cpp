@@ -25,7 +25,7 @@ Tensor as(const Values& values, DType t) {
 // Follows `expected`, step by step; a second optimizer takes over the state in the middle.
 void follow(const std::string& name, const ValueMap& options, const std::vector<Values>& expected) {
   for (const DType t : {float64, float32}) {
-    const Tensor p = as({1, -2, 0.5, 0.25, 3, -1.5}, t).set_requires_grad();
+    const Tensor p = as({1, -2, 0.5, 0.25, 3, -1.5}, t).requires_grad_();
     auto optimizer = optim::make(name, options, {p});
     for (size_t step = 0; step < kGrads.size(); ++step) {
       INFO(name << " step " << step << " in " << troupe::name(t));
@@ -66,7 +66,7 @@ TEST_CASE("rprop follows the rules of its paper: steps grow, shrink, wait once, 
 TEST_CASE("a gradient that is not a number shows in the parameter, also of rprop and adamax") {
   for (const char* name : {"rprop", "adamax"}) {
     INFO(name);
-    const Tensor p = Tensor::of<double>({1, 1}).set_requires_grad();
+    const Tensor p = Tensor::of<double>({1, 1}).requires_grad_();
     optim::make(name, {}, {p})->step({Tensor::of<double>({std::nan(""), 1})});
     CHECK(std::isnan(p.to_vector<double>()[0]));
     CHECK(p.to_vector<double>()[1] < 1);
@@ -74,7 +74,7 @@ TEST_CASE("a gradient that is not a number shows in the parameter, also of rprop
 }
 
 TEST_CASE("rprop's options have an order") {
-  const Tensor p = Tensor::of<double>({1}).set_requires_grad();
+  const Tensor p = Tensor::of<double>({1}).requires_grad_();
   CHECK_THAT(testing::text_of([&] { optim::Rprop({p}, {.step_min = 2, .step_max = 1}); }),
              Catch::Contains("step_min must be at most step_max, got 2"));
   CHECK_THAT(testing::text_of([&] { optim::Rprop({p}, {.eta_plus = 0.5}); }),

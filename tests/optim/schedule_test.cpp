@@ -20,7 +20,7 @@ void follow(const Schedule& schedule, const Values& expected, double base = 0.5)
   }
 }
 
-Tensor param() { return Tensor::of<double>({1}).set_requires_grad(); }
+Tensor param() { return Tensor::of<double>({1}).requires_grad_(); }
 
 // Both rates of two groups after each measure.
 void follow(Plateau plateau, const Values& measures, const Values& expected) {

@@ -45,6 +45,7 @@ const std::map<std::string, Function> kCombinations = {
      [](const Tensors& x, const Attrs& a) {
        return Tensors{ops::embedding_bag(x[0], x[1], Tensor::of(a.ints("offsets")), a.text("mode"))};
      }},
+    {"concat", [](const Tensors& x, const Attrs& a) { return Tensors{ops::cat(x, a.integer("dim"))}; }},
     {"mul_self_plus_self", [](const Tensors& x, const Attrs&) { return Tensors{x[0] * x[0] + x[0]}; }},
     {"diamond", [](const Tensors& x,
                    const Attrs&) { return Tensors{x[0].matmul(x[1]).tanh() * x[0].matmul(x[1]).sigmoid()}; }},
@@ -69,7 +70,7 @@ void check_case(const nlohmann::json& c, const Function& f, DType dtype) {
   const double absolute = dtype == float64 ? 1e-12 : 1e-6;
   Tensors in = testing::to_tensors(c.at("inputs"), dtype), wanted;
   for (Tensor& t : in)
-    if (is_floating(t.dtype())) wanted.push_back(t.set_requires_grad());
+    if (is_floating(t.dtype())) wanted.push_back(t.requires_grad_());
   const Tensors out = f(in, testing::to_attrs(c.at("attrs")));
   const Tensors expected = testing::to_tensors(c.at("outputs"), dtype);
   // The file has only what PyTorch's function returns, without the statistics of the batch.

@@ -106,7 +106,7 @@ const std::map<std::string, Binary> kBinary = {
       [](const Tensor& a, Scalar b) { return ops::where(mask(), a, b); },
       [](Scalar a, const Tensor& b) { return ops::where(mask(), a, b); }}},
     {"cat", {[](const Tensor& a, const Tensor& b) {
-       return ops::concat({a, b}, 0);
+       return ops::cat({a, b}, 0);
      }}},
     {"stack", {[](const Tensor& a, const Tensor& b) {
        return ops::stack({a, b}, 0);
@@ -164,7 +164,7 @@ const std::map<std::string, std::function<Tensor(const Tensor&)>> kUnary = {
     {"amax", [](const Tensor& x) { return ops::amax(x, {}); }},
     {"amin", [](const Tensor& x) { return ops::amin(x, {}); }},
     {"var", [](const Tensor& x) { return ops::var(x, {}); }},
-    {"std", [](const Tensor& x) { return ops::stddev(x); }},
+    {"std", [](const Tensor& x) { return ops::std(x); }},
     {"cumsum", [](const Tensor& x) { return ops::cumsum(x, 0); }},
     {"argmax", [](const Tensor& x) { return ops::argmax(x, 0); }},
     {"argmin", [](const Tensor& x) { return ops::argmin(x, 0); }},

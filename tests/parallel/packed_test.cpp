@@ -56,7 +56,7 @@ TEST_CASE("fp16 and bf16 round each element once, and what does not fit travels 
     CHECK(bit_equal(unpack(packed, wholes_of({wide, x}))[0], wide));
   }
   const Tensor half = x.to(bfloat16);  // cannot become smaller
-  CHECK(pack({half}, Compression::parse("fp16")).parts[0].same_as(half));
+  CHECK(pack({half}, Compression::parse("fp16")).parts[0].is_same(half));
 }
 
 TEST_CASE("top-k sends the largest elements exactly, of equal ones the first, and keeps the others") {

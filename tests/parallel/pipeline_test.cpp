@@ -102,7 +102,7 @@ TEST_CASE("forward alone gives the outputs and records nothing") {
         {.schedule = chunks == 1 ? "1f1b" : "interleaved", .micro_batches = 2, .chunks = chunks});
     Tensors outputs;
     for (const Value& v : pipeline.forward(Value(x))) outputs.push_back(*v.get_if<Tensor>());
-    CHECK(difference(ops::concat(outputs, 0), expected, 1e-5, 1e-6) == "");
+    CHECK(difference(ops::cat(outputs, 0), expected, 1e-5, 1e-6) == "");
   }
   nothing_left(*f.cluster);
 }
@@ -355,5 +355,5 @@ TEST_CASE("a batch is cut into parts as even as can be, without copies") {
     CHECK(*list[1].get_if<int64_t>() == 3);
   }
   CHECK(rows == std::vector<int64_t>{3, 2, 2});
-  CHECK(bit_equal(ops::concat(all, 0), x));
+  CHECK(bit_equal(ops::cat(all, 0), x));
 }

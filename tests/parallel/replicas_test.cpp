@@ -22,7 +22,7 @@ Tensor numbers(const Shape& shape, int64_t first) {
   return Tensor::of<double>(v, shape);
 }
 Tensor leaf(Tensor t) {
-  t.set_requires_grad();
+  t.requires_grad_();
   return t;
 }
 

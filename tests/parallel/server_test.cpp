@@ -130,7 +130,7 @@ TEST_CASE("the optimizer of a server does what the same optimizer does at home, 
       INFO(name << " in blocks of " << bytes);
       Scene s(start, {.optimizer = name, .options = options}, 1, bytes);
       Tensors home;
-      for (const Tensor& t : start) home.push_back(t.clone_data().set_requires_grad());
+      for (const Tensor& t : start) home.push_back(t.clone_data().requires_grad_());
       const auto optimizer = optim::make(name, options, home);
       for (uint64_t step = 0; step < 4; ++step) {
         REQUIRE(same(s.pull(0), home));

@@ -128,7 +128,7 @@ TEST_CASE("a model with skip connections has the gradients of the whole, under e
         Tensors outputs;
         for (const Value& v : pipeline.forward(Value(x), {.inputs = {{5, Value(mask)}}}))
           outputs.push_back(*v.get_if<Tensor>());
-        CHECK(difference(ops::concat(outputs, 0), out.detach(), 1e-5, 1e-6) == "");
+        CHECK(difference(ops::cat(outputs, 0), out.detach(), 1e-5, 1e-6) == "");
       }
   nothing_left(*f.cluster);
 }

@@ -61,7 +61,7 @@ TEST_CASE("gradients run through a pull to the rows, duplicates are merged, othe
   for (const bool recorded : {true, false}) {
     const auto table =
         serve_table(cluster->here(), {"w1", "w2"}, kRows, kWidth, with("sgd", {{"lr", 0.5}}), {});
-    Tensor whole = read(table, all_ids()).get().clone_data().set_requires_grad();
+    Tensor whole = read(table, all_ids()).get().clone_data().requires_grad_();
     autograd::backward(mse_loss(embedding(ids, whole), target));
     const Tensor expected = sub(whole.detach(), mul(whole.grad(), 0.5));
     TableClient client(table);
@@ -70,7 +70,7 @@ TEST_CASE("gradients run through a pull to the rows, duplicates are merged, othe
       context.backward(mse_loss(client.pull(ids).get(), target));
       client.push_context().get();
     } else {
-      Tensor rows = client.pull(ids).get().detach().set_requires_grad();
+      Tensor rows = client.pull(ids).get().detach().requires_grad_();
       autograd::backward(mse_loss(rows, target));
       client.push(ids, rows.grad()).get();
     }
@@ -114,7 +114,7 @@ TEST_CASE("each optimizer steps the rows that are named as it would step them al
     INFO(name);
     const auto table = serve_table(cluster->here(), {"w1"}, kRows, kWidth, with(name, options), {});
     const Tensor ids = Tensor::of<int64_t>({2, 11, 17}), before = read(table, all_ids()).get();
-    Tensor home = read(table, ids).get().clone_data().set_requires_grad();
+    Tensor home = read(table, ids).get().clone_data().requires_grad_();
     const auto optimizer = optim::make(name, options, {home});
     TableClient client(table);
     for (uint64_t step = 0; step < 4; ++step) {

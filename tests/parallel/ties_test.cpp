@@ -22,7 +22,7 @@ struct Ends : nn::ModuleActor<nn::Embedding> {
 
 // The same with a parameter that has no name.
 struct Bare : Actor {
-  explicit Bare(int64_t) : weight(wave({8, kWidth}, 0)) { weight.set_requires_grad(); }
+  explicit Bare(int64_t) : weight(wave({8, kWidth}, 0)) { weight.requires_grad_(); }
   Tensor head(Tensor x) { return matmul(x, transpose(weight, 0, 1)); }
   Tensor loss(Tensor logits, Tensor ids) { return cross_entropy(logits, ids); }
   Tensor value() { return weight.detach().clone_data(); }

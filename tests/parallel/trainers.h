@@ -25,7 +25,7 @@ struct Trainer : Actor {
   Task<double> step(Tensor x, Tensor y) {
     const Future<Tensors> values = client.pull();
     Tensors w = co_await values;
-    for (Tensor& t : w) t = t.detach().to(device).set_requires_grad();
+    for (Tensor& t : w) t = t.detach().to(device).requires_grad_();
     const Tensor loss = cross_entropy(perceptron(w, x.to(device)), y.to(device));
     autograd::backward(loss);
     Tensors gradients;

@@ -106,7 +106,7 @@ TEST_CASE("an empty future as an argument, in a scope or awaited is an error tha
 TEST_CASE("every use of a context after its end is an error that says so") {
   auto cluster = Cluster::in_process(2, hosting<Box>(), {.leak_check = LeakCheck::off});
   const RRef<Box> box = cluster->spawn<Box>("w1");
-  const Tensor w = Tensor::full({2}, 1).set_requires_grad();
+  const Tensor w = Tensor::full({2}, 1).requires_grad_();
   autograd::Context context(*cluster);
   const Tensor loss = ops::sum(box.call<&Box::tensor>(w).get());
   context.end().get();

@@ -143,7 +143,7 @@ TEST_CASE("an argument of a call that waits for a future is what it was when it 
 TEST_CASE("gradients run through calls as before, and through tensors that are written to after a call") {
   const Scene s;
   for (const auto& keeper : s.both()) {
-    const Tensor w = all(3).set_requires_grad();
+    const Tensor w = all(3).requires_grad_();
     keeper.call<&Keeper::keep>(all(2)).get();
     autograd::Context context(*s.cluster);
     const Tensor x = ops::mul(w, 1.0);

@@ -206,7 +206,7 @@ TEST_CASE("values of a cluster that was shut down say so") {
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Task<Tensor> forward_of(Remote<Tensor> x) { co_return mul(co_await x.to_here(), w); }
   Tensor weight() { return w; }
@@ -230,7 +230,7 @@ TEST_CASE(
     auto a = cluster->spawn<Scale>(where, 2.0), b = cluster->spawn<Scale>("w2", 3.0),
          c = cluster->spawn<Scale>("w3", 5.0);
     Tensor x = Tensor::of<float>({1, 10});
-    x.set_requires_grad();
+    x.requires_grad_();
     autograd::Context step(*cluster);
     const Remote<Tensor> h = a.remote<&Scale::forward>(x);
     const Tensor y = h.to_here().get();
@@ -279,7 +279,7 @@ TEST_CASE("what cannot be recorded fails where the value is used") {
     Tensor x = Tensor::of<float>({1, 10});
     const auto made = a.remote<&Scale::forward>(x);
     CHECK_THAT(error_of([&] { made.to_here().get(); }).what(), Catch::Contains("no autograd::Context"));
-    x.set_requires_grad();
+    x.requires_grad_();
     const auto refused = a.remote<&Scale::forward>(x);
     CHECK_THAT(error_of([&] { refused.to_here().get(); }).what(),
                Catch::Contains("an argument") && Catch::Contains("no autograd::Context"));

@@ -33,9 +33,7 @@ struct Box : Actor {
         ValueList{internal::to_value(item), Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
   }
   /// A reference that can travel, and a tensor that cannot outside any context.
-  std::tuple<RRef<Item>, Tensor> give_learning() {
-    return {item, Tensor::full({1}, 1.0).set_requires_grad()};
-  }
+  std::tuple<RRef<Item>, Tensor> give_learning() { return {item, Tensor::full({1}, 1.0).requires_grad_()}; }
   RRef<Item> item;
   static constexpr auto remote = methods<&Box::put, &Box::give, &Box::take, &Box::clear, &Box::use,
                                          &Box::give_deep, &Box::give_bad, &Box::give_learning>;

@@ -114,9 +114,9 @@ struct Keeper : Actor {
   Keeper(int64_t depth) : out(4, 2) {
     for (int64_t i = 0; i < depth; ++i) layers.emplace_back(4, 4);
     const nn::Linear passing(4, 4);
-    scale = Tensor::full({1}, 1).set_requires_grad();
+    scale = Tensor::full({1}, 1).requires_grad_();
     heap = std::make_unique<nn::Linear>(4, 4);
-    const Tensor gone = Tensor::full({1}, 1).set_requires_grad();
+    const Tensor gone = Tensor::full({1}, 1).requires_grad_();
   }
   Tensor forward(Tensor x) {
     for (auto& l : layers) x = relu(l(x));

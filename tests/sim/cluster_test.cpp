@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }

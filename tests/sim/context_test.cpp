@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.set_requires_grad(); }
+  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
@@ -83,7 +83,7 @@ TEST_CASE("a worker dies before it says whom it sent gradients: they count nowhe
   {
     autograd::Context context(s.cluster.worker(0));
     Tensor x = kX.clone_data();
-    x.set_requires_grad();
+    x.requires_grad_();
     auto y = s.cluster.await(s.user.call<&User::use>(s.scale, x));
     REQUIRE(y.ok());
     s.cluster.network().set_faults("w1", "w0", {.delay = 1s});
@@ -139,7 +139,7 @@ TEST_CASE("a broken link between two workers fails the pass that needs it, altho
     {
       autograd::Context context(s.cluster.worker(0));
       Tensor x = kX.clone_data();
-      x.set_requires_grad();
+      x.requires_grad_();
       auto y = s.cluster.await(s.user.call<&User::twice>(s.scale, x));
       REQUIRE(y.ok());
       auto done = context.backward_async({y.value().sum()});
@@ -168,7 +168,7 @@ TEST_CASE("a pass that another worker started fails when a link breaks that it t
     {
       autograd::Context context(s.cluster.worker(0));
       Tensor x = kX.clone_data();
-      x.set_requires_grad();
+      x.requires_grad_();
       auto y = s.cluster.await(there.call<&Scale::forward>(x));
       REQUIRE(y.ok());
       auto z = ops::add(y.value(), s.cluster.await(there.call<&Scale::forward>(y.value())).value());
@@ -191,7 +191,7 @@ TEST_CASE("a pass that meets a worker that has lost the context's originator nam
   {
     autograd::Context context(s.cluster.worker(0));
     Tensor x = kX.clone_data();
-    x.set_requires_grad();
+    x.requires_grad_();
     auto starter = s.cluster.spawn<User>(0, 1);
     auto y = s.cluster.await(s.user.call<&User::use>(s.scale, x));  // w1 has called w2
     REQUIRE(y.ok());

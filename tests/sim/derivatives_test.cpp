@@ -56,7 +56,7 @@ Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
       cluster.settle();
       const WorkerId other = victim % 3 + 1;
       auto unit = cluster.spawn<Weighted>(0, other, int64_t{3}, false);
-      const Tensor x = numbers(1, 2).set_requires_grad();
+      const Tensor x = numbers(1, 2).requires_grad_();
       const auto y = cluster.await(unit.call<&Weighted::run>(int64_t{2}, Tensors{x, x}));
       REQUIRE(y.ok());
       const auto g = cluster.await(context.grad_async({y.value()[1].sum()}, {x}, {}, {.create_graph = true}));
@@ -138,7 +138,7 @@ TEST_CASE("a recorded pass whose worker dies takes back what it recorded and add
       std::vector<RRef<Weighted>> units;
       for (size_t w : {1, 2, 3}) units.push_back(cluster.spawn<Weighted>(0, w, int64_t(w) + 1, false));
       const auto get = [&](const auto& future) { return cluster.await(future).value(); };
-      const Tensor x = numbers(1, 2).set_requires_grad();
+      const Tensor x = numbers(1, 2).requires_grad_();
       {
         autograd::Context context(cluster.worker(0));
         Tensor y = x;

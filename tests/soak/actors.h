@@ -145,7 +145,7 @@ struct Unit : Actor {
 
 /// Two parameters, by which it multiplies.
 struct Shard : Actor {
-  Shard(double a, double b) : w(Tensor::of<float>({float(a), float(b)})) { w.set_requires_grad(); }
+  Shard(double a, double b) : w(Tensor::of<float>({float(a), float(b)})) { w.requires_grad_(); }
   Tensor forward(int64_t token, Tensor x) { return ran(token), ops::mul(x, w); }
   /// h + next(h), h = x w.
   Task<Tensor> via(int64_t token, RRef<Shard> next, Tensor x) {

@@ -189,7 +189,7 @@ Task<bool> run_back_there(Script& s, const Model& model, std::vector<Step>& step
 Task<bool> train(Script& s, Model& model, optim::DistributedOptimizer& optimizer, size_t length) {
   autograd::Context context(*s.process.worker);
   Tensor x = s.tensor();
-  x.set_requires_grad();
+  x.requires_grad_();
   const auto start = x.to_vector<double>();
   Tensors values{x};
   std::vector<Step> steps(1);

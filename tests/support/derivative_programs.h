@@ -23,7 +23,7 @@ inline Tensor squared(const Tensor& g) { return ops::mul(g, g); }
 /// The weight of a unit. With a hook: one that is only right if it sees whole gradients.
 struct Weight {
   explicit Weight(int64_t start, bool hooked) : w(numbers(double(start), 1 - double(start))) {
-    w.set_requires_grad();
+    w.requires_grad_();
     if (hooked) hook = autograd::register_hook(w, squared);
   }
   Tensor w;
@@ -232,7 +232,7 @@ Numbers play(uint64_t seed, World& world) {
   world.begin(units);
   for (int i = 0; i < 2; ++i) {
     leaves.push_back(numbers(small(), small()));
-    leaves.back().set_requires_grad();
+    leaves.back().requires_grad_();
     values.push_back(leaves.back());
   }
   const size_t passes = 2 + pick(3);

@@ -134,7 +134,7 @@ void run(ops::Kernel* kernel, const ops::Call& call, Tensors& out) {
   const Tensors before = results;
   kernel({call.op, in, call.attrs}, results);
   for (size_t i = 0; i < out.size(); ++i)
-    if (!results[i].same_as(before[i]))
+    if (!results[i].is_same(before[i]))
       throw_invalid("[null device] the kernel of " + std::string(call.op.name) + " replaced a result");
 }
 

@@ -29,7 +29,7 @@ Passes run_passes(const ops::Op& op, const ops::Sample& s, Device device, F&& se
   for (const Tensor& t : s.inputs) {
     in.push_back(seen(t).data_on(device).detach());
     if (is_floating(t.dtype())) {
-      in.back().set_requires_grad();
+      in.back().requires_grad_();
       wanted.push_back(in.back());
     }
   }

@@ -137,7 +137,7 @@ bool has_data(const std::string& data) {
 
 Tensor initial(const Param& param, int index) {
   const Tensor t = Tensor::full(param.shape, param.fill);
-  if (param.scale) nn::splitmix_(t, static_cast<uint64_t>(index), *param.scale);
+  if (param.scale) nn::init::splitmix_(t, static_cast<uint64_t>(index), *param.scale);
   return t;
 }
 

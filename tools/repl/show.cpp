@@ -86,7 +86,7 @@ std::string shown_at(lua_State* L, int at, int depth) {
       lua_pop(L, 1);
       [[fallthrough]];
     default:
-      if (auto* t = get_if<Tensor>(L, at); t && depth > 0 && t->numel() > 8) return "tensor " + t->str();
+      if (auto* t = get_if<Tensor>(L, at); t && depth > 0 && t->numel() > 8) return "tensor " + t->summary();
       std::string text(luaL_tolstring(L, at, nullptr));
       lua_pop(L, 1);
       return script::harmless(text);

@@ -171,7 +171,7 @@ int tensor_newindex(lua_State* L) {
   }
   const std::string_view name = text_at(L, 2);
   if (name == "requires_grad") {
-    t.set_requires_grad(lua_toboolean(L, 3));
+    t.requires_grad_(lua_toboolean(L, 3));
     return 0;
   }
   if (name == "grad") {
@@ -252,7 +252,7 @@ int backward(lua_State* L) {
 }
 
 int requires_grad_(lua_State* L) {
-  get<Tensor>(L, 1).set_requires_grad(lua_isnone(L, 2) || lua_toboolean(L, 2));
+  get<Tensor>(L, 1).requires_grad_(lua_isnone(L, 2) || lua_toboolean(L, 2));
   lua_settop(L, 1);
   return 1;
 }

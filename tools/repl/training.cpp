@@ -294,8 +294,9 @@ int dataset_index(lua_State* L) {
 }
 int dataset_to_string(lua_State* L) {
   auto& d = get<DatasetObject>(L, 1);
-  push(L, std::string_view("data set of " + std::to_string(d.set.size()) + ": x " + d.set.x.str() + ", y " +
-                           d.set.y.str() + ", in batches of " + std::to_string(d.options.batch_size)));
+  push(L,
+       std::string_view("data set of " + std::to_string(d.set.size()) + ": x " + d.set.x.summary() + ", y " +
+                        d.set.y.summary() + ", in batches of " + std::to_string(d.options.batch_size)));
   return 1;
 }
 

@@ -57,7 +57,7 @@ Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
     throw_invalid("[optim] actor " + cell.label() +
                   " has no parameters to train: its parameters() has to return them");
   const auto given = [&](const Tensor& t) {
-    return std::any_of(all.begin(), all.end(), [&](const Tensor& p) { return p.same_as(t); });
+    return std::any_of(all.begin(), all.end(), [&](const Tensor& p) { return p.is_same(t); });
   };
   void* object = dynamic_cast<void*>(&actor);  // of its own in memory: actors are made with new
   const char* end = nullptr;                   // of the outermost module so far; it speaks for those inside
@@ -69,8 +69,8 @@ Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
       if (t.requires_grad() && !given(t))
         throw_invalid(
             fmt::format("[optim] actor {} has a member {} whose {} ({}) would not be trained: parameters() "
-                        "has to return it, or set_requires_grad(false) on it",
-                        cell.label(), module->str(), name, t.str()));
+                        "has to return it, or requires_grad_(false) on it",
+                        cell.label(), module->str(), name, t.summary()));
   }
   return all;
 }
@@ -84,7 +84,7 @@ std::vector<std::string> names_of(Actor& actor, const internal::actors::ActorCel
   std::vector<std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto at = std::find_if(named.begin(), named.end(),
-                                 [&](const auto& entry) { return entry.second.same_as(parameters[i]); });
+                                 [&](const auto& entry) { return entry.second.is_same(parameters[i]); });
     names.push_back((at == named.end() ? fmt::format("parameter {}", i) : at->first) + " of " + cell.label());
   }
   return names;
@@ -119,7 +119,7 @@ void sizes(Actor&, internal::actors::Invocation& call) {
   if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
     for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
-        if (attached.optimizer->params()[i].same_as(elsewhere)) grads[i] = {};
+        if (attached.optimizer->params()[i].is_same(elsewhere)) grads[i] = {};
   call.complete(internal::to_value(gradient_sizes(grads, largest)));
 }
 
@@ -192,7 +192,7 @@ void leave_out_of_norms(const Tensor& parameter) {
   if (!kept.has_value()) kept = Tensors();
   auto& all = std::any_cast<Tensors&>(kept);
   for (const Tensor& t : all)
-    if (t.same_as(parameter)) return;
+    if (t.is_same(parameter)) return;
   all.push_back(parameter);
 }
 

@@ -32,7 +32,7 @@ void tie(Actor& actor, internal::actors::Invocation& call) {
   const Tensor mine = parameter_of(actor, name);
   if (!value || mine.shape() != value->shape() || mine.dtype() != value->dtype())
     throw_invalid(fmt::format("[pipeline] parameter {} is {}, and is tied to one that is {}", name,
-                              mine.str(), value ? value->str() : "undefined"));
+                              mine.summary(), value ? value->summary() : "undefined"));
   {
     NoGradGuard off;
     mine.copy_(*value);

@@ -123,7 +123,7 @@ Task<ValueList> forward(Actor& actor, ForwardOrder order) {
     visit_tensors(part, [&](Tensor& t) {
       if (!t.defined() || !is_floating(t.dtype())) return;
       t = t.detach();
-      if (order.record && !order.first) t.set_requires_grad();
+      if (order.record && !order.first) t.requires_grad_();
       live.inputs.push_back(t);
     });
     live.parts.push_back(live.inputs.size() - before);
@@ -163,7 +163,7 @@ class InputsApart final : public autograd::Sink {
       : grads(inputs.size()), inputs_(inputs), others_(others) {}
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (leaf.same_as(inputs_[i])) return autograd::add_gradient(grads[i], grad);
+      if (leaf.is_same(inputs_[i])) return autograd::add_gradient(grads[i], grad);
     others_.accumulate(leaf, grad);
   }
   Tensor sum_of(const Tensor& leaf) override { return others_.sum_of(leaf); }

@@ -23,7 +23,7 @@ Function along(F f) {
 }
 
 Tensors both(std::pair<Tensor, Tensor> found) { return {found.first, found.second}; }
-Tensors both(ops::Sorted found) { return {found.values, found.indices}; }
+Tensors both(ValuesAndIndices found) { return {found.values, found.indices}; }
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void add_reductions(Calls& calls) {
     return {a.tensor(0).var(a.dims(1), a.flag("unbiased", true), a.flag("keepdim", false))};
   };
   calls["std"] = [](const Arguments& a) -> Tensors {
-    return {ops::stddev(a.tensor(0), a.dims(1), a.flag("unbiased", true), a.flag("keepdim", false))};
+    return {ops::std(a.tensor(0), a.dims(1), a.flag("unbiased", true), a.flag("keepdim", false))};
   };
   calls["norm"] = [](const Arguments& a) -> Tensors { return {a.tensor(0).norm()}; };
   calls["argmax"] = [](const Arguments& a) -> Tensors {
@@ -62,7 +62,7 @@ void add_reductions(Calls& calls) {
   };
   calls["median"] = [](const Arguments& a) -> Tensors { return {ops::median(a.tensor(0))}; };
   calls["count_nonzero"] =
-      over_dims([](const Tensor& x, const Ints& d, bool keep) { return ops::count_nonzero(x, d, keep); });
+      over_dims([](const Tensor& x, const Ints& d, bool) { return ops::count_nonzero(x, d); });
   calls["cumprod"] = along([](const Tensor& x, int64_t d) { return ops::cumprod(x, d); });
   calls["diff"] = [](const Arguments& a) -> Tensors { return {ops::diff(a.tensor(0))}; };
   calls["softmax"] = along([](const Tensor& x, int64_t d) { return x.softmax(d); });

@@ -30,7 +30,7 @@ std::string text(T value) {
 
 template <class T>
 std::string complaint(const Tensor& got, size_t i, T has, T wanted) {
-  return "element " + std::to_string(i) + " of " + got.str() + " is " + text(has) + ", expected " +
+  return "element " + std::to_string(i) + " of " + got.summary() + " is " + text(has) + ", expected " +
          text(wanted);
 }
 
@@ -48,7 +48,7 @@ Tensor make_tensor(const Leaf& leaf) {
   if (!dtype) return {};
   Tensor t = make_tensor(w.data, Tensor::empty(Shape(w.shape), *dtype, leaf.device));
   if (leaf.view) t = ops::expand(t, w.shape);
-  if (w.requires_grad) t.set_requires_grad();
+  if (w.requires_grad) t.requires_grad_();
   return t;
 }
 
@@ -79,7 +79,7 @@ double largest(const Tensor& t) {
 
 std::string differs(const Tensor& got, const json& data, double allowed) {
   if (static_cast<size_t>(got.numel()) != data.size())
-    return got.str() + " has " + std::to_string(got.numel()) + " elements, expected " +
+    return got.summary() + " has " + std::to_string(got.numel()) + " elements, expected " +
            std::to_string(data.size());
   if (!is_floating(got.dtype())) {
     const auto has = got.to_vector<int64_t>();
@@ -102,7 +102,7 @@ std::string differs(const Tensor& got, const json& data, double allowed) {
 std::string differs(const Tensor& got, const Wanted& wanted, double allowed) {
   const Shape shape(wanted.shape);
   if ((!wanted.dtype.empty() && name(got.dtype()) != wanted.dtype) || got.shape() != shape)
-    return got.str() + ", expected " + wanted.dtype + " " + shape.str();
+    return got.summary() + ", expected " + wanted.dtype + " " + shape.str();
   return differs(got, wanted.data, allowed);
 }
 

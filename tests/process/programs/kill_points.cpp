@@ -20,7 +20,7 @@ void say(const std::string& line) {
 // Multiplies by its parameter, through the others that it is given; dies where it was told to.
 struct Part : Actor {
   explicit Part(std::string where) : dies(std::move(where)), w(Tensor::of<float>({2, 3})) {
-    w.set_requires_grad();
+    w.requires_grad_();
     die_if("construction");
   }
   ~Part() override { die_if("release"); }

@@ -1,0 +1,59 @@
+// What the tables of functions by name are made with.
+#pragma once
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/entry/maker.h"
+#include "core/tensor/tensor.h"
+
+namespace troupe {
+namespace ops::internal {
+
+/// The other operand of an operator.
+struct Operand {
+  std::variant<Tensor, Scalar> value;
+};
+
+using Table = std::vector<Maker<Value>>;
+
+template <class T>
+Parameter with(std::string name, T standard) {
+  return {std::move(name), "", troupe::internal::to_value(std::move(standard))};
+}
+inline Parameter none(std::string name) { return {std::move(name), "", Value()}; }
+
+inline std::vector<int64_t> listed(const Shape& sizes) { return {sizes.begin(), sizes.end()}; }
+
+template <class F>
+void add(Table& t, std::string name, F f, std::vector<Parameter> parameters, std::string text) {
+  t.push_back(maker<Value>(std::move(name), std::move(f), std::move(parameters), std::move(text)));
+}
+
+/// Functions that make tensors of numbers, and random ones.
+void add_creation(Table& t);
+/// Those in place.
+void add_in_place(Table& t);
+
+}  // namespace ops::internal
+
+template <>
+struct Codec<ops::internal::Operand> {
+  using Operand = ops::internal::Operand;
+  static std::string name() { return "tensor or number"; }
+  static Value to(const Operand& x) {
+    if (const auto* t = std::get_if<Tensor>(&x.value)) return *t;
+    return Codec<Scalar>::to(std::get<Scalar>(x.value));
+  }
+  static Operand from(Value v) {
+    if (auto* t = v.get_if<Tensor>()) return {std::move(*t)};
+    try {
+      return {Codec<Scalar>::from(v)};
+    } catch (const Error&) {
+      troupe::internal::mismatch(name(), v);
+    }
+  }
+};
+
+}  // namespace troupe

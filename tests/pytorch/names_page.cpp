@@ -1,0 +1,133 @@
+// docs/names.md: what the registries have, with PyTorch's names beside.
+#include <algorithm>
+#include <map>
+
+#include "core/entry/maker.h"
+#include "nn/make.h"
+#include "ops/catalog.h"
+#include "optim/catalog.h"
+#include "tests/pytorch/signatures.h"
+
+namespace troupe::testing {
+
+const std::vector<Counterpart>& modules_beside() {
+  static const std::vector<Counterpart> all = {
+      {"linear", "nn.Linear", "nn::Linear"},
+      {"relu", "nn.ReLU", "nn::ReLU"},
+      {"tanh", "nn.Tanh", "nn::Tanh"},
+      {"sigmoid", "nn.Sigmoid", "nn::Sigmoid"},
+      {"gelu", "nn.GELU", "nn::GELU"},
+      {"dropout", "nn.Dropout", "nn::Dropout"},
+      {"conv2d", "nn.Conv2d", "nn::Conv2d"},
+      {"max_pool2d", "nn.MaxPool2d", "nn::MaxPool2d"},
+      {"avg_pool2d", "nn.AvgPool2d", "nn::AvgPool2d"},
+      {"flatten", "nn.Flatten", "nn::Flatten"},
+      {"embedding", "nn.Embedding", "nn::Embedding"},
+      {"embedding_bag", "nn.EmbeddingBag", "nn::EmbeddingBag"},
+      {"layer_norm", "nn.LayerNorm", "nn::LayerNorm"},
+      {"rms_norm", "nn.RMSNorm", "nn::RMSNorm"},
+      {"group_norm", "nn.GroupNorm", "nn::GroupNorm"},
+      {"batch_norm2d", "nn.BatchNorm2d", "nn::BatchNorm2d"},
+      {"multihead_attention", "nn.MultiheadAttention", "nn::MultiheadAttention"},
+      {"transformer_block", "nn.TransformerEncoderLayer, with norm_first", "nn::TransformerBlock"},
+      {"lstm", "nn.LSTM", "nn::LSTM"},
+      {"gru", "nn.GRU", "nn::GRU"},
+      {"sequential", "nn.Sequential", "nn::Sequential"},
+  };
+  return all;
+}
+
+const std::vector<Counterpart>& optimizers_beside() {
+  static const std::vector<Counterpart> all = {
+      {"sgd", "optim.SGD", "optim::SGD"},
+      {"adam", "optim.Adam", "optim::Adam"},
+      {"adamw", "optim.AdamW", "optim::AdamW"},
+      {"adamax", "optim.Adamax", "optim::Adamax"},
+      {"rmsprop", "optim.RMSprop", "optim::RMSprop"},
+      {"rprop", "optim.Rprop", "optim::Rprop"},
+      {"adagrad", "optim.Adagrad", "optim::Adagrad"},
+      {"adadelta", "optim.Adadelta", "optim::Adadelta"},
+      {"lamb", "none", "optim::LAMB"},
+  };
+  return all;
+}
+
+const std::vector<Counterpart>& schedules_beside() {
+  static const std::vector<Counterpart> all = {
+      {"step_decay", "lr_scheduler.StepLR", "optim::step_decay"},
+      {"multi_step", "lr_scheduler.MultiStepLR", "optim::multi_step"},
+      {"exponential", "lr_scheduler.ExponentialLR", "optim::exponential"},
+      {"cosine", "lr_scheduler.CosineAnnealingLR", "optim::cosine"},
+      {"warm_up", "lr_scheduler.LinearLR, SequentialLR", "optim::warm_up"},
+      {"one_cycle", "lr_scheduler.OneCycleLR", "optim::one_cycle"},
+      {"one_cycle_momentum", "the momentum of lr_scheduler.OneCycleLR", "optim::one_cycle_momentum"},
+  };
+  return all;
+}
+
+namespace {
+
+std::string with_prefix(const Signature& s) {
+  const bool functional = s.has == Has::functional, method = s.has == Has::method;
+  std::string parameters = s.parameters;
+  if (method) parameters = parameters.substr(std::min(parameters.size(), std::string("input, ").size()));
+  return (functional ? "F." : method ? "Tensor." : "torch.") + std::string(s.name) + "(" + parameters + ")";
+}
+
+// Bars end cells.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
+  return text;
+}
+
+std::string forms_of(const Signature& s) {
+  return s.has == Has::both ? "function, method" : s.has == Has::method ? "method" : "function";
+}
+
+std::vector<Entry> entries_of(const auto& makers) { return {makers.begin(), makers.end()}; }
+
+// A row for each entry; `beside` names what is known of it.
+void table(std::string& out, std::span<const Entry> entries, const std::vector<Counterpart>& beside) {
+  out += "| C++ | PyTorch | by name |\n|---|---|---|\n";
+  for (const Entry& entry : entries) {
+    const auto it =
+        std::ranges::find(beside, entry.name, [](const Counterpart& c) { return std::string(c.name); });
+    out += it == beside.end() ? "| ? | ? |" : std::string("| `") + it->troupe + "` | " + it->pytorch + " |";
+    out += " `" + entry.name + "` |\n";
+  }
+}
+
+}  // namespace
+
+std::string names_page() {
+  std::map<std::string, Signature> theirs;
+  for (const Signature& s : pytorch_signatures()) theirs.emplace(s.name, s);
+  const std::map<std::string, std::string> own(troupe_only().begin(), troupe_only().end());
+  std::map<std::string, Entry> entries;
+  for (const ops::Op* op : ops::all_ops())
+    if (!op->internal) entries.emplace(op->name, ops::entry_of(*op));
+  for (const auto& f : ops::functions()) entries.emplace(f.name, f);
+
+  std::string out =
+      "# Names, with PyTorch's beside\n\nWritten from the registries by `pytorch_tests \"[write]\"`; a test "
+      "compares. Operators are functions of namespace `troupe` (and `troupe::ops`), methods of `Tensor`, or "
+      "both, as in PyTorch. [pytorch.md](pytorch.md) says what differs.\n\n## Operators and "
+      "functions\n\n| name | PyTorch | C++ | |\n|---|---|---|---|\n";
+  for (const auto& [name, entry] : entries) {
+    out += "| `" + name + "` | ";
+    if (const auto it = theirs.find(name); it != theirs.end())
+      out += "`" + with_prefix(it->second) + "` | " + forms_of(it->second);
+    else if (const auto mine = own.find(name); mine != own.end())
+      out += "none: " + mine->second + " | function";
+    out += " | " + cell(entry.text) + " |\n";
+  }
+  out += "\n## Modules\n\n";
+  table(out, entries_of(nn::modules()), modules_beside());
+  out += "\n## Optimizers\n\n";
+  table(out, optim::optimizers(), optimizers_beside());
+  out += "\n## Schedules of the learning rate\n\n";
+  table(out, entries_of(optim::schedules()), schedules_beside());
+  return out;
+}
+
+}  // namespace troupe::testing
