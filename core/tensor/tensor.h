@@ -115,7 +115,7 @@ class Tensor : public TensorMethods {
   /// True if it is, and they fill their storage in order: nobody else can see a write.
   bool is_exclusive() const;
   TensorImpl* impl() const { return impl_.get(); }
-  /// As PyTorch prints it (core/tensor/print.cpp); operator<< prints the same.
+  /// As PyTorch prints it (core/graph/print.cpp); operator<< prints the same.
   std::string str() const;
   /// What it is, for messages: "float32 [3, 4]", and where it is not the CPU the device: "float32 [3, 4] on
   /// cuda:0".

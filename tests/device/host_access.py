@@ -17,7 +17,6 @@ MAY = {
     "core/graph/copy_on_write.cpp": "gives addresses to the backend",
     "core/graph/inplace_write.h": "write_data(), a user's loop on the host",
     "net/": "messages are host memory",
-    "nn/embedding.cpp": "offsets that the layer makes",
     "nn/init.cpp": "values are drawn on the host",
     "ops/embedding_bag.cpp": "offsets decide the shape of the results",
     "ops/gradient_rules.cpp": "sample inputs",
