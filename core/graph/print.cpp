@@ -147,7 +147,7 @@ std::string node_name(std::string name) {
 
 std::vector<std::string> suffixes(const Tensor& t) {
   std::vector<std::string> out;
-  if (!t.device().is_cpu()) out.push_back("device='" + t.device().str() + "'");
+  if (t.device() != cpu) out.push_back("device='" + t.device().str() + "'");
   const bool none = t.numel() == 0;
   if (none && t.dim() != 1) {
     std::string size = t.shape().str();
