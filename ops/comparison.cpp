@@ -40,68 +40,28 @@ Specs where_spec(const Call& c) {
            c.in[1].dtype()}};
 }
 
+constexpr Op comparison_op(const char* name, const char* text) {
+  return {.name = name,
+          .inputs = "input other",
+          .text = text,
+          .shape = comparison,
+          .takes_half = true,
+          .promotes = Promotion::common,
+          .samples = two_any};
+}
+
 }  // namespace
 
-const Op kEq{.name = "eq",
-             .inputs = "input other",
-             .text = "Whether the elements of two tensors are equal.",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kNe{.name = "ne",
-             .inputs = "input other",
-             .text = "Whether the elements of two tensors differ.",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kLt{.name = "lt",
-             .inputs = "input other",
-             .text = "Whether the elements of input are smaller.",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kLe{.name = "le",
-             .inputs = "input other",
-             .text = "Whether the elements of input are smaller or equal.",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kGt{.name = "gt",
-             .inputs = "input other",
-             .text = "Whether the elements of input are larger.",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
-const Op kGe{.name = "ge",
-             .inputs = "input other",
-             .text = "Whether the elements of input are larger or equal.",
-             .min_inputs = 2,
-             .max_inputs = 2,
-             .shape = comparison,
-             .takes_half = true,
-             .promotes = Promotion::common,
-             .samples = two_any};
+const Op kEq = comparison_op("eq", "Whether the elements of two tensors are equal.");
+const Op kNe = comparison_op("ne", "Whether the elements of two tensors differ.");
+const Op kLt = comparison_op("lt", "Whether the elements of input are smaller.");
+const Op kLe = comparison_op("le", "Whether the elements of input are smaller or equal.");
+const Op kGt = comparison_op("gt", "Whether the elements of input are larger.");
+const Op kGe = comparison_op("ge", "Whether the elements of input are larger or equal.");
 
 const Op kWhere{.name = "where",
                 .inputs = "condition input other",
                 .text = "input where condition is true, else other.",
-                .min_inputs = 3,
-                .max_inputs = 3,
                 .shape = where_spec,
                 .saves_inputs = 1,
                 .gradient = [](const Backward& b) -> Tensors {

@@ -158,8 +158,6 @@ const Attrs kCrossEntropyAttrs = reduction_and({{"ignore_index", -100}, {"label_
 const Op kNllLoss{.name = "nll_loss",
                   .inputs = "input target",
                   .text = "Loss of log-probabilities for classes.",
-                  .min_inputs = 2,
-                  .max_inputs = 2,
                   .attrs = reduction_and({{"ignore_index", -100}}),
                   .shape = nll_spec,
                   .saves_inputs = 0b10,
@@ -176,8 +174,6 @@ const Op kNllLossGrad{
     .inputs = "grad target",
     .text = "Gradient of nll_loss.",
     .internal = true,
-    .min_inputs = 2,
-    .max_inputs = 2,
     .attrs = reduction_and({{"ignore_index", -100}, {"shape", std::vector<int64_t>{}}}),
     .shape = nll_grad_spec,
     .saves_inputs = 0b10,
@@ -195,8 +191,6 @@ const Op kCrossEntropy{.name = "cross_entropy",
                        .inputs = "input target",
                        .text = "Loss of scores for classes.",
                        .internal = true,
-                       .min_inputs = 2,
-                       .max_inputs = 2,
                        .attrs = kCrossEntropyAttrs,
                        .shape = cross_entropy_spec,
                        .saves_inputs = 0b11,
@@ -210,8 +204,6 @@ const Op kCrossEntropyGrad{.name = "cross_entropy_grad",
                            .inputs = "grad input target",
                            .text = "Gradient of cross_entropy.",
                            .internal = true,
-                           .min_inputs = 3,
-                           .max_inputs = 3,
                            .attrs = kCrossEntropyAttrs,
                            .shape = cross_entropy_grad_spec,
                            .samples = []() -> std::vector<Sample> {
@@ -229,8 +221,6 @@ const Op kSoftCrossEntropy{
     .inputs = "input target",
     .text = "Loss of scores for distributions over the classes.",
     .internal = true,
-    .min_inputs = 2,
-    .max_inputs = 2,
     .attrs = reduction_and({{"label_smoothing", 0.0}}),
     .compose = [](const Call& c) -> Tensors {
       check_smoothing(c);
@@ -257,8 +247,6 @@ const Op kSoftCrossEntropy{
 const Op kMseLoss{.name = "mse_loss",
                   .inputs = "input target",
                   .text = "The mean (or sum) of squared differences.",
-                  .min_inputs = 2,
-                  .max_inputs = 2,
                   .attrs = reduction_and(),
                   .compose = [](const Call& c) -> Tensors {
                     check_pair(c);
@@ -270,8 +258,6 @@ const Op kMseLoss{.name = "mse_loss",
 const Op kL1Loss{.name = "l1_loss",
                  .inputs = "input target",
                  .text = "The mean (or sum) of absolute differences.",
-                 .min_inputs = 2,
-                 .max_inputs = 2,
                  .attrs = reduction_and(),
                  .compose = [](const Call& c) -> Tensors {
                    check_pair(c);
@@ -283,8 +269,6 @@ const Op kL1Loss{.name = "l1_loss",
 const Op kSmoothL1Loss{.name = "smooth_l1_loss",
                        .inputs = "input target",
                        .text = "Squared differences below beta (divided by it), absolute ones above.",
-                       .min_inputs = 2,
-                       .max_inputs = 2,
                        .attrs = reduction_and({{"beta", 1.0}}),
                        .compose = [](const Call& c) -> Tensors {
                          check_pair(c);
@@ -298,8 +282,6 @@ const Op kSmoothL1Loss{.name = "smooth_l1_loss",
 const Op kHuberLoss{.name = "huber_loss",
                     .inputs = "input target",
                     .text = "Squared differences below delta, absolute ones (times delta) above.",
-                    .min_inputs = 2,
-                    .max_inputs = 2,
                     .attrs = reduction_and({{"delta", 1.0}}),
                     .compose = [](const Call& c) -> Tensors {
                       check_pair(c);
@@ -312,8 +294,6 @@ const Op kHuberLoss{.name = "huber_loss",
 const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits",
                                        .inputs = "input target",
                                        .text = "Loss of scores for probabilities in [0, 1].",
-                                       .min_inputs = 2,
-                                       .max_inputs = 2,
                                        .attrs = reduction_and(),
                                        .compose = [](const Call& c) -> Tensors {
                                          check_pair(c);
@@ -326,8 +306,6 @@ const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits
 const Op kKlDiv{.name = "kl_div",
                 .inputs = "input target",
                 .text = "How far log-probabilities are from the probabilities target.",
-                .min_inputs = 2,
-                .max_inputs = 2,
                 .attrs = reduction_and(),
                 .compose = [](const Call& c) -> Tensors {
                   check_pair(c, "batchmean");

@@ -78,16 +78,12 @@ std::vector<Sample> cells(int64_t gates, bool cell) {
 const Op kLstmCell{.name = "lstm_cell",
                    .inputs = "input hx cx w_ih w_hh b_ih b_hh",
                    .text = "A step of long short-term memory: the states h and c after it.",
-                   .min_inputs = 7,
-                   .max_inputs = 7,
                    .compose = lstm,
                    .samples = [] { return cells(4, true); }};
 
 const Op kGruCell{.name = "gru_cell",
                   .inputs = "input hx w_ih w_hh b_ih b_hh",
                   .text = "A step of a gated recurrent unit: the state h after it.",
-                  .min_inputs = 6,
-                  .max_inputs = 6,
                   .compose = gru,
                   .samples = [] { return cells(3, false); }};
 

@@ -24,6 +24,10 @@ Scalar rounded(const Scalar& bound, DType dtype) {
   return visit_dtype(dtype, [&](auto zero) { return Scalar(convert<double>(bound.to<decltype(zero)>())); });
 }
 
+constexpr Op rounding(const char* name, const char* text) {
+  return {.name = name, .text = text, .shape = numeric_unary, .gradient = no_slope, .samples = any};
+}
+
 }  // namespace
 
 const Op kNeg{.name = "neg",
@@ -50,26 +54,10 @@ const Op kSign{.name = "sign",
                .gradient = no_slope,
                .widens_bool = true,
                .samples = any};
-const Op kFloor{.name = "floor",
-                .text = "Each element, rounded down.",
-                .shape = numeric_unary,
-                .gradient = no_slope,
-                .samples = any};
-const Op kCeil{.name = "ceil",
-               .text = "Each element, rounded up.",
-               .shape = numeric_unary,
-               .gradient = no_slope,
-               .samples = any};
-const Op kRound{.name = "round",
-                .text = "Each element, rounded to the nearest whole number, an even one of two.",
-                .shape = numeric_unary,
-                .gradient = no_slope,
-                .samples = any};
-const Op kTrunc{.name = "trunc",
-                .text = "Each element without its fraction.",
-                .shape = numeric_unary,
-                .gradient = no_slope,
-                .samples = any};
+const Op kFloor = rounding("floor", "Each element, rounded down.");
+const Op kCeil = rounding("ceil", "Each element, rounded up.");
+const Op kRound = rounding("round", "Each element, rounded to the nearest whole number, an even one of two.");
+const Op kTrunc = rounding("trunc", "Each element without its fraction.");
 const Op kExp{.name = "exp",
               .text = "e to the power of each element.",
               .shape = floating_unary,

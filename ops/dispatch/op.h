@@ -95,6 +95,13 @@ struct FoundKernels {
   FoundKernels(const FoundKernels&) {}
 };
 
+/// Of names that are apart by spaces.
+constexpr int count_names(const char* names) {
+  int n = 1;
+  for (; *names; ++names) n += *names == ' ';
+  return n;
+}
+
 /// A record. Exactly one of shape (the kernels are in the tables of the devices,
 /// ops/dispatch/kernel_table.h), view and compose is set. Records are constants of the program.
 struct Op {
@@ -105,8 +112,8 @@ struct Op {
   const char* text = "";  ///< one line: what it gives
   /// Not to be called by name: it helps others, or a function has its name (ops/catalog.h).
   bool internal = false;
-  int min_inputs = 1, max_inputs = 1;  ///< max_inputs -1: any number
-  Attrs attrs = {};                    ///< names and defaults, in order
+  int min_inputs = count_names(inputs), max_inputs = count_names(inputs);  ///< max_inputs -1: any number
+  Attrs attrs = {};                                                        ///< names and defaults, in order
   /// The names of inputs and attributes in PyTorch's order, where not all inputs come first: "input dim
   /// index".
   const char* order = "";
