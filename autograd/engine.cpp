@@ -71,8 +71,8 @@ Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads,
     }
     const Tensor& grad = grads[i];
     if (grad.shape() != root.shape() || grad.dtype() != root.dtype() || grad.device() != root.device())
-      throw_invalid(subject(part, i, roots.size()) + " (" + root.str() + " on " + root.device().str() +
-                    ") cannot have the gradient " + grad.str() + " on " + grad.device().str());
+      throw_invalid(subject(part, i, roots.size()) + " (" + root.summary() + " on " + root.device().str() +
+                    ") cannot have the gradient " + grad.summary() + " on " + grad.device().str());
     out.push_back(!keep_history && grad.requires_grad() ? grad.detach() : grad);
   }
   return out;

@@ -290,7 +290,7 @@ void Module::load_state_dict(const std::map<std::string, Tensor>& state) {
     if (it == state.end())
       faults += "; missing " + name + " " + t.shape().str();
     else if (!it->second.defined() || it->second.shape() != t.shape())
-      faults += "; " + name + " has shape " + t.shape().str() + ", got " + it->second.str();
+      faults += "; " + name + " has shape " + t.shape().str() + ", got " + it->second.summary();
   }
   for (const auto& [name, t] : state) {
     if (mine.contains(name)) continue;

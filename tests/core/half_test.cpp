@@ -106,7 +106,7 @@ TEST_CASE("special floats become what they are", "[half]") {
 TEST_CASE("tensors of the half dtypes are made, read and converted", "[half]") {
   for (const DType t : {bfloat16, float16}) {
     const Tensor x = Tensor::full({2, 3}, 1.5, t);
-    CHECK(x.str() == std::string(name(t)) + " [2, 3]");
+    CHECK(x.summary() == std::string(name(t)) + " [2, 3]");
     CHECK(x.nbytes() == 12);
     CHECK(is_floating(t));
     CHECK(x.to_vector<double>() == std::vector<double>(6, 1.5));

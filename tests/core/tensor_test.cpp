@@ -33,7 +33,7 @@ TEST_CASE("a new tensor is contiguous, aligned, and has the asked type") {
     CHECK(x.is_contiguous());
     CHECK(x.device() == cpu);
     CHECK(reinterpret_cast<uintptr_t>(x.bytes()) % 64 == 0);
-    CHECK(x.str() == std::string(name(t)) + " [2, 3]");
+    CHECK(x.summary() == std::string(name(t)) + " [2, 3]");
     CHECK(x.to_vector<int64_t>() == Ints(6, 1));
     CHECK(Tensor::zeros({4}, t).to_vector<int64_t>() == Ints(4, 0));
   }

@@ -51,7 +51,7 @@ const Case kCases[] = {{{64, 32, 14, 14}, {64, 32, 3, 3}, {1, 1}, {1, 1}},
 
 TEST_CASE("conv2d in float32 is near float64 at sizes that fill blocks") {
   for (const Case& c : kCases) {
-    INFO(c.x.summary() << " and " << c.weight.summary());
+    INFO(c.x.str() << " and " << c.weight.str());
     const Tensors single = convolve(c, float32), twice = convolve(c, float64);
     for (size_t i = 0; i < single.size(); ++i) {
       double largest = 0;  // float32 numbers were rounded before
@@ -64,7 +64,7 @@ TEST_CASE("conv2d in float32 is near float64 at sizes that fill blocks") {
 TEST_CASE("convolutions have the same bits again, on any thread and with any number of threads") {
   const int before = ops::num_threads();
   for (const Case& c : kCases) {
-    INFO(c.x.summary() << " and " << c.weight.summary());
+    INFO(c.x.str() << " and " << c.weight.str());
     ops::set_num_threads(1);
     const Tensors one = convolve(c, float32);
     Tensors two, other;

@@ -102,8 +102,6 @@ const std::vector<Use>& uses() {
       USE(t.square()),
       USE(t.sqrt()),
       USE(t.relu()),
-      USE(t.gelu()),
-      USE(t.silu()),
       USE(t.tanh()),
       USE(t.sigmoid()),
       USE(t.softmax(0)),

@@ -45,6 +45,12 @@ const std::map<std::string, Function> kCombinations = {
      [](const Tensors& x, const Attrs& a) {
        return Tensors{ops::embedding_bag(x[0], x[1], Tensor::of(a.ints("offsets")), a.text("mode"))};
      }},
+    {"group_norm",
+     [](const Tensors& x, const Attrs& a) {
+       return Tensors{ops::group_norm(x[0], a.integer("groups"), x[1], x[2], a.number("eps"))};
+     }},
+    {"one_hot",
+     [](const Tensors& x, const Attrs& a) { return Tensors{ops::one_hot(x[0], a.integer("classes"))}; }},
     {"concat", [](const Tensors& x, const Attrs& a) { return Tensors{ops::cat(x, a.integer("dim"))}; }},
     {"mul_self_plus_self", [](const Tensors& x, const Attrs&) { return Tensors{x[0] * x[0] + x[0]}; }},
     {"diamond", [](const Tensors& x,
