@@ -46,7 +46,7 @@ class Gpu {
     return bench_.median_us(
                [&] {
                  for (int i = 0; i < calls; ++i) f();
-                 backend_of(device_).synchronize(device_, 0);
+                 backend_of(device_).synchronize(device_);
                },
                10, 2) /
            calls;

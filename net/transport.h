@@ -124,6 +124,8 @@ class Transport {
   /// Connects and proves the token. Fails with `disconnected` (nobody there within Limits::connect; it tries
   /// again until then if `retry`), or `invalid` (token or version refused).
   virtual Future<std::shared_ptr<Connection>> connect(const std::string& address, bool retry = false) = 0;
+  /// Whether its connections take buffers of devices as they are. Else they are of the host.
+  virtual bool carries_devices() const { return false; }
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;
   /// Processes of this host, this one included, that take part: threads that wait do not poll where there are

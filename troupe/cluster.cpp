@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include <charconv>
+
 #include "actors/cluster/all_gather.h"
 #include "actors/cluster/join.h"
 #include "actors/cluster/profiler.h"
@@ -35,6 +37,48 @@ internal::actors::Hosting with_builtin(internal::actors::Hosting hosting) {
   return hosting;
 }
 
+// `count`: of workers.
+void check_names(const std::vector<DeviceMap>& maps, int count) {
+  for (const DeviceMap& m : maps)
+    for (const std::string& name : {m.worker, m.other}) {
+      int number = -1;
+      const char* end = name.data() + name.size();
+      if (name.starts_with("w") && std::from_chars(name.data() + 1, end, number).ptr == end && number >= 0 &&
+          number < count)
+        continue;
+      throw_invalid("[cluster] a device map names worker '" + name + "'; there are w0 to w" +
+                    std::to_string(count - 1));
+    }
+}
+
+// The maps of one worker, by the other's name; its own devices have to be there.
+std::map<std::string, internal::net::DeviceMap> maps_of(const std::string& worker,
+                                                        const std::vector<DeviceMap>& all) {
+  std::map<std::string, internal::net::DeviceMap> out;
+  for (const DeviceMap& m : all) {
+    if (m.worker == m.other)
+      throw_invalid("[cluster] a device map from " + m.worker +
+                    " to itself; tensors stay there where they are");
+    if (m.worker != worker && m.other != worker) continue;
+    const std::string other = m.worker == worker ? m.other : m.worker, between = worker + " to " + other;
+    internal::net::DeviceMap::Pairs pairs;
+    for (const auto& [left, right] : m.devices) {
+      const std::string &mine = m.worker == worker ? left : right,
+                        &theirs = m.worker == worker ? right : left;
+      try {
+        pairs.emplace_back(Device(mine), device_named(theirs));
+      } catch (const Error& e) {
+        throw Error(e.kind(), "[cluster] in the device map from " + between + ": " + e.message());
+      }
+    }
+    if (pairs.empty()) throw_invalid("[cluster] the device map from " + between + " is empty");
+    if (!out.emplace(other, internal::net::DeviceMap(std::move(pairs), between)).second)
+      throw_invalid("[cluster] two device maps between " + worker + " and " + other +
+                    "; one holds in both directions");
+  }
+  return out;
+}
+
 class InProcess final : public Cluster {
  public:
   InProcess(int count, internal::actors::Hosting hosting, ClusterOptions options)
@@ -42,17 +86,19 @@ class InProcess final : public Cluster {
     if (count < 1) throw_invalid("[cluster] needs at least one worker, got " + std::to_string(count));
     auto runtime = internal::actors::Runtime::make(options.threads);
     const std::string token = random_name() + random_name();
+    check_names(options.device_maps, count);
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(std::make_unique<internal::actors::Worker>(
-          internal::actors::WorkerOptions{.id = id,
-                                          .name = "w" + std::to_string(i),
-                                          .host = "local",
-                                          .hosting = hosting,
-                                          .runtime = runtime,
-                                          .timeout = options.timeout,
-                                          .limits = options.limits,
-                                          .on_full = options.on_full}));
+      workers_.push_back(std::make_unique<internal::actors::Worker>(internal::actors::WorkerOptions{
+          .id = id,
+          .name = "w" + std::to_string(i),
+          .host = "local",
+          .hosting = hosting,
+          .runtime = runtime,
+          .timeout = options.timeout,
+          .device_maps = maps_of("w" + std::to_string(i), options.device_maps),
+          .limits = options.limits,
+          .on_full = options.on_full}));
       auto table = install_layers(*workers_.back());
       if (i == 0) table_ = table;
     }
@@ -93,8 +139,10 @@ struct Process {
                 .hosting = std::move(hosting),
                 .runtime = internal::actors::Runtime::make(options.threads),
                 .timeout = options.timeout,
+                .device_maps = maps_of("w" + std::to_string(e.rank), options.device_maps),
                 .limits = options.limits,
                 .on_full = options.on_full}) {
+    if (!options.elastic) check_names(options.device_maps, static_cast<int>(e.world));
     table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.

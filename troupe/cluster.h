@@ -30,6 +30,15 @@ struct ShutdownOptions {
   Duration timeout = std::chrono::seconds(60);  ///< for all of it
 };
 
+/// Devices of two workers that stand for each other in what these send each other, in both directions:
+/// values, gradients, answers. `{"w1", "w2", {{"cuda:0", "cuda:1"}}}`: a tensor on cuda:0 of w1 arrives on
+/// cuda:1 of w2, and comes back to cuda:0. One to one; a device that is not in the map of its pair is
+/// refused.
+struct DeviceMap {
+  std::string worker, other;
+  std::vector<std::pair<std::string, std::string>> devices;
+};
+
 struct ClusterOptions {
   Duration timeout = std::chrono::seconds(60);       ///< of calls that name none
   Duration join_timeout = std::chrono::seconds(60);  ///< for all workers to come together
@@ -40,6 +49,9 @@ struct ClusterOptions {
   FlowLimits limits = {};               ///< of calls of one worker that have not begun where they go
   OnFull on_full = OnFull::wait;        ///< what becomes of calls above them that do not choose
   bool elastic = false;                 ///< of the driver: workers may join later, and leave before the end
+  /// Of pairs of workers whose devices are not those of the same name. The same for all workers; a worker
+  /// that lacks one of its devices there does not start (`invalid`).
+  std::vector<DeviceMap> device_maps = {};
 };
 
 /// Workers w0, w1, ... This process drives, as worker w0. Thread-safe. Destruction ends all workers at once,

@@ -63,6 +63,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ActorType& type() const { return type_; }
   /// What the actor's random numbers come from: current while its constructor and methods run.
   Stream& stream() { return stream_; }
+  StreamId device_stream() const { return device_stream_; }
   /// Position of a method among the type's and then the worker's actor methods; kUnknown if there is none.
   size_t find_method(uint64_t id) const;
   static constexpr size_t kUnknown = ~size_t{0};
@@ -88,6 +89,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ObjectId id_;
   const ActorType& type_;
   Stream stream_;
+  const StreamId device_stream_ = next_device_stream();
   std::string label_;
   std::vector<std::string> method_labels_;
   // Of the methods, then of post_adaptive(). An actor's first runs go where its type's went.

@@ -34,8 +34,9 @@ struct WorkerOptions {
   Hosting hosting;
   std::shared_ptr<Runtime> runtime;  ///< null: one of its own
   Dispatch dispatch = Dispatch::adaptive;
-  Duration timeout = std::chrono::seconds(60);  ///< of calls that name none; zero: none
-  FlowLimits limits;                            ///< of calls that have not begun where they go
+  Duration timeout = std::chrono::seconds(60);        ///< of calls that name none; zero: none
+  std::map<std::string, net::DeviceMap> device_maps;  ///< by the other worker's name
+  FlowLimits limits;                                  ///< of calls that have not begun where they go
   OnFull on_full = OnFull::wait;
   const Clock* clock = &Clock::system();
   bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
@@ -168,6 +169,7 @@ class Worker final : public net::Events {
   void on_held_up(net::Connection& connection, Duration time) override;
 
  private:
+  net::DevicePlacing placing(WorkerId to) const;
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void receive_call(net::Connection& connection, net::Call call);
   void end(const GivenUp& call, Error why);

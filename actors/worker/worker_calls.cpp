@@ -14,6 +14,14 @@ void Worker::set_timeout(Duration timeout) {
   timeout_ns_ = timeout.count();
 }
 
+net::DevicePlacing Worker::placing(WorkerId to) const {
+  net::DevicePlacing placing{.in_memory = transport_ && transport_->carries_devices()};
+  if (options_.device_maps.empty()) return placing;
+  const auto found = options_.device_maps.find(members_.name_of(to));
+  if (found != options_.device_maps.end()) placing.map = &found->second;
+  return placing;
+}
+
 Limit Worker::limit_of(const CallOptions& options) const {
   const Duration timeout = options.timeout.value_or(this->timeout());
   if (timeout.count() < 0)
@@ -111,7 +119,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       dispatch(invocation);
     } else {
       if (auto why = members_.absence(target.owner)) throw *why;
-      links_.send(target.owner, net::encode(call));
+      links_.send(target.owner, net::encode(call, placing(target.owner)));
       prepared = 0;
       if (id && to_actor && !pending_.sent(id)) send_cancel(target.owner, id);
       // Lost while the message was handed over: nobody else would end this call.
@@ -185,7 +193,7 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
     bool handed_over = false;
     try {
       if (auto why = members_.absence(to)) throw *why;
-      links_.send(to, net::encode(call));
+      links_.send(to, net::encode(call, placing(to)));
       handed_over = true;
       if (!pending_.sent(next.id)) send_cancel(to, next.id);
       if (auto why = members_.loss(to)) throw *why;

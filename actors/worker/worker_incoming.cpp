@@ -51,8 +51,8 @@ namespace {
 
 // The message alone has the tensors then, so they go as soon as they have been copied to where the caller
 // reads them, and not when the caller may have asked for the next ones.
-net::Message handed_over(net::Reply& reply) {
-  net::Message message = net::encode(reply);
+net::Message handed_over(net::Reply& reply, const net::DevicePlacing& placing) {
+  net::Message message = net::encode(reply, placing);
   if (message.buffers.empty() || !reply.result.ok()) return message;
   Value&& value = std::move(reply.result).value();  // stays where it is
   visit_tensors(value, [](Tensor& t) { t = {}; });
@@ -63,11 +63,12 @@ net::Message handed_over(net::Reply& reply) {
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
+  const WorkerId from = connection.peer().id;
   const Ref<Invocation> invocation(
-      new Invocation(as_host_, connection.peer().id, std::move(call),
-                     [this, wanted, quiet, back = connection.share()](net::Reply& reply) {
+      new Invocation(as_host_, from, std::move(call),
+                     [this, wanted, quiet, from, back = connection.share()](net::Reply& reply) {
                        if (!wanted || quiet) log_unanswered(reply);
-                       if (wanted && !quiet) back->send(handed_over(reply));
+                       if (wanted && !quiet) back->send(handed_over(reply, placing(from)));
                        if (!quiet) return;
                        try {
                          back->send(net::encode(reply));

@@ -31,6 +31,7 @@ struct Frame {
   CallScope* scope = nullptr;                    ///< gathers the calls made here
   ops::PackedWeights* packed_weights = nullptr;  ///< in use
   bool callback = false;                         ///< on a thread that others wait for: a callback, a service
+  uint8_t device_stream = 0;  ///< of devices, that the thread's work goes to: the actor's (StreamId)
 
   /// What a callback keeps that may run when the call is over.
   Frame for_later() const {

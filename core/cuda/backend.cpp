@@ -1,4 +1,4 @@
-// GPUs as devices: memory from the runtime's pools, in the order of a stream.
+// GPUs as devices: memory from the runtime's pools, in the order of streams.
 #include <array>
 #include <atomic>
 #include <new>
@@ -12,7 +12,7 @@
 namespace troupe {
 namespace {
 
-using cuda::check, cuda::fail, cuda::pool_of, cuda::stream_of, cuda::use;
+using cuda::check, cuda::fail, cuda::OnStream, cuda::pool_of, cuda::stream_of, cuda::use;
 
 class OutOfMemory : public std::bad_alloc {
  public:
@@ -39,6 +39,7 @@ class CudaBackend final : public Backend {
  public:
   const char* name() const override { return "cuda"; }
   int devices() const override { return cuda::device_count(); }
+  std::string why_none() const override { return cuda::why_none(); }
   std::string describe(Device device) const override {
     cudaDeviceProp p{};
     check(cudaGetDeviceProperties(&p, device.index), "asking what it is", device);
@@ -46,16 +47,15 @@ class CudaBackend final : public Backend {
            std::to_string(p.major) + "." + std::to_string(p.minor);
   }
 
-  void* allocate(size_t bytes, Device device, StreamId) override {
-    const cudaStream_t stream = stream_of(device);
-    use(device);
+  void* allocate(size_t bytes, Device device) override {
+    const OnStream stream(device);
     void* data = nullptr;
     const size_t asked = bytes ? bytes : 1;
     cudaError_t e = cudaMallocAsync(&data, asked, stream);
     if (e == cudaErrorMemoryAllocation) [[unlikely]] {
       // What the pool keeps in pieces may do as a whole, once the work that frees it is done.
       cudaGetLastError();
-      check(cudaStreamSynchronize(stream), "waiting for memory", device);
+      check(cudaDeviceSynchronize(), "waiting for memory", device);
       check(cudaMemPoolTrimTo(pool_of(device), 0), "giving memory back", device);
       e = cudaMallocAsync(&data, asked, stream);
     }
@@ -65,18 +65,17 @@ class CudaBackend final : public Backend {
     return data;
   }
 
-  void free(void* data, size_t, Device device, StreamId) noexcept override {
+  void free(void* data, size_t, Device device, StreamId stream) noexcept override {
     // The process may be ending, or the device have failed: the memory goes with them.
     try {
-      if (cudaFreeAsync(data, stream_of(device)) != cudaSuccess) cudaGetLastError();
+      if (cudaFreeAsync(data, cuda::stream_of(device, stream)) != cudaSuccess) cudaGetLastError();
     } catch (const std::exception&) {
     }
   }
 
-  void copy(void* to, const void* from, size_t bytes, CopyWay way, Device device, StreamId) override {
+  void copy(void* to, const void* from, size_t bytes, CopyWay way, Device device) override {
     if (bytes == 0) return;
-    const cudaStream_t stream = stream_of(device);
-    use(device);
+    const OnStream stream(device);
     cudaError_t e = cudaMemcpyAsync(to, from, bytes, kind_of(way), stream);
     // From pageable memory the runtime copies before it returns; pinned memory it reads later.
     if (e == cudaSuccess && (way == CopyWay::to_host || (way == CopyWay::from_host && is_pinned(from))))
@@ -88,22 +87,28 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     cuda::share_memory(from_device, to_device);
     cuda::wait_for(to_device, from_device);  // the source is written
-    use(to_device);
-    const cudaError_t e =
-        cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, stream_of(to_device));
-    if (e != cudaSuccess)
-      fail(e, "copying " + std::to_string(bytes) + " bytes from " + from_device.str(), to_device);
+    {
+      const OnStream stream(to_device);
+      const cudaError_t e = cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, stream);
+      if (e != cudaSuccess)
+        fail(e, "copying " + std::to_string(bytes) + " bytes from " + from_device.str(), to_device);
+    }
     cuda::wait_for(from_device, to_device);  // it may be freed and written again
   }
 
-  void fill(void* to, int byte, size_t bytes, Device device, StreamId) override {
+  void fill(void* to, int byte, size_t bytes, Device device) override {
     if (bytes == 0) return;
-    use(device);
-    const cudaError_t e = cudaMemsetAsync(to, byte, bytes, stream_of(device));
+    const OnStream stream(device);
+    const cudaError_t e = cudaMemsetAsync(to, byte, bytes, stream);
     if (e != cudaSuccess) fail(e, "filling " + std::to_string(bytes) + " bytes", device);
   }
 
-  void synchronize(Device device, StreamId) override {
+  StreamId current_stream(Device) const override { return cuda::stream_number(); }
+  uint64_t mark(Device device, StreamId stream) override { return cuda::mark(device, stream); }
+  void wait(Device device, StreamId waiting, StreamId other, uint64_t mark) override {
+    cuda::wait(device, waiting, other, mark);
+  }
+  void synchronize(Device device) override {
     check(cudaStreamSynchronize(stream_of(device)), "waiting for its work", device);
   }
 
@@ -122,7 +127,8 @@ class CudaBackend final : public Backend {
                 allocations_[static_cast<size_t>(device.index)].load(std::memory_order_relaxed)};
   }
   void release_cached(Device device) override {
-    synchronize(device, 0);
+    use(device);
+    check(cudaDeviceSynchronize(), "waiting for its work", device);
     check(cudaMemPoolTrimTo(pool_of(device), 0), "giving memory back", device);
   }
 

@@ -261,7 +261,7 @@ void copy_elements(const Tensor& to, const Tensor& from) {
     if (same_place(to, source)) return;
     if (to.is_contiguous() && source.is_contiguous()) {
       Backend& b = backend_of(to.device());
-      return b.copy(to.address(), source.address(), to.nbytes(), CopyWay::within, to.device(), 0);
+      return b.copy(to.address(), source.address(), to.nbytes(), CopyWay::within, to.device());
     }
     return visit_size(item_size(to.dtype()), [&](auto zero) {
       using T = decltype(zero);
@@ -284,7 +284,7 @@ void fill_elements(const Tensor& to, const Scalar& value) {
     std::memcpy(&bits, &element, sizeof element);
   });
   if (bits == 0 && to.is_contiguous())
-    return backend_of(to.device()).fill(to.address(), 0, to.nbytes(), to.device(), 0);
+    return backend_of(to.device()).fill(to.address(), 0, to.nbytes(), to.device());
   visit_size(item_size(to.dtype()), [&](auto zero) {
     using T = decltype(zero);
     in_parts<1>(to.shape(), {&to.strides()}, [&](const Views<1>& views, const auto& at) {

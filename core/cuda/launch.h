@@ -18,15 +18,14 @@
 
 namespace troupe::cuda {
 
-/// Launches a kernel on the device's stream. Pointers among the arguments, also in structs, are of its
-/// memory. `name` is for error texts. No size of grid and block may be 0.
+/// Launches a kernel on the calling thread's stream of the device. Pointers among the arguments, also in
+/// structs, are of its memory. `name` is for error texts. No size of grid and block may be 0.
 template <class... P>
 void launch(const char* name, Device device, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
             std::type_identity_t<P>... arguments) {
 #ifdef TROUPE_SIM_CUDA
-  use(device);
-  check(sim_cuda::launch(name, stream_of(device), kernel, grid, block, shared_bytes, arguments...), name,
-        device);
+  const OnStream stream(device);
+  check(sim_cuda::launch(name, stream, kernel, grid, block, shared_bytes, arguments...), name, device);
 #else
   void* pointers[sizeof...(P) + 1] = {&arguments...};
   launch_raw(name, device, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, pointers);

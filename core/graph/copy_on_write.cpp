@@ -35,7 +35,9 @@ Tensor lazy_copy(const Tensor& t) {
 }
 
 void own_elements(Tensor& t) {
-  if (!t.defined() || (t.is_sole_handle() && t.is_contiguous())) return;
+  if (!t.defined()) return;
+  t.storage()->leaves();
+  if (t.is_sole_handle() && t.is_contiguous()) return;
   if (t.impl()->use_count() != 1 || t.requires_grad() || !shares_well(t)) {
     t = lazy_copy(t);
     return;
@@ -60,7 +62,8 @@ void replace_if_held(const Tensor& leaf) {
   if (storage->use_count() == 1) return;
   const Device device = storage->device();
   Ref<Storage> own = Storage::allocate(storage->size(), device);  // all of it: the geometry stays
-  backend_of(device).copy(own->data(), storage->data(), own->size(), CopyWay::within, device, own->stream());
+  storage->used_here();
+  backend_of(device).copy(own->data(), storage->data(), own->size(), CopyWay::within, device);
   storage = std::move(own);
 }
 

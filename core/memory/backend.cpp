@@ -28,7 +28,7 @@ std::string those_that_are_there() {
 
 }  // namespace
 
-Device::Device(const std::string& name) {
+Device device_named(const std::string& name) {
   const size_t colon = name.find(':');
   const std::string before = name.substr(0, colon);
   int number = 0;
@@ -39,17 +39,26 @@ Device::Device(const std::string& name) {
       throw_invalid("[device] '" + name + "' names no device; write for example cpu or cuda:0");
   }
   for (int i = 0; i < kDeviceKinds; ++i) {
-    const Backend* b = find(Kind(i));
+    const Backend* b = find(Device::Kind(i));
     if (!b || b->name() != before) continue;
     if (i == 0 && number != 0) throw_invalid("[device] '" + name + "': there is one CPU, cpu");
-    if (i != 0 && number >= b->devices())
-      throw_invalid("[device] there is no " + name + ": this machine has " + std::to_string(b->devices()) +
-                    " devices of the kind " + before);
-    *this = Device(Kind(i), static_cast<int8_t>(number));
-    return;
+    return Device(Device::Kind(i), static_cast<int8_t>(number));
   }
   throw_error(ErrorKind::unimplemented,
               "[device] '" + name + "': this program was built for " + those_that_are_there() + " only");
+}
+
+Device::Device(const std::string& name) {
+  *this = device_named(name);
+  if (is_cpu()) return;
+  const Backend& b = *find(kind);
+  if (index >= b.devices()) throw_invalid("[device] " + no_such_device(name, b));
+}
+
+std::string no_such_device(const std::string& name, const Backend& kind) {
+  const std::string why = kind.why_none();
+  return "there is no " + name + ": this machine has " + std::to_string(kind.devices()) +
+         " devices of the kind " + kind.name() + (why.empty() ? "" : " (" + why + ")");
 }
 
 std::string Device::str() const {
@@ -91,8 +100,13 @@ std::vector<Device> all_devices() {
 
 void Backend::copy_peer(void* to, Device to_device, const void* from, Device from_device, size_t bytes) {
   const std::unique_ptr<std::byte[]> host(new std::byte[bytes]);
-  copy(host.get(), from, bytes, CopyWay::to_host, from_device, current_stream(from_device));
-  copy(to, host.get(), bytes, CopyWay::from_host, to_device, current_stream(to_device));
+  copy(host.get(), from, bytes, CopyWay::to_host, from_device);
+  copy(to, host.get(), bytes, CopyWay::from_host, to_device);
+}
+
+StreamId next_device_stream() {
+  static std::atomic<unsigned> made{0};
+  return static_cast<StreamId>(1 + made.fetch_add(1, std::memory_order_relaxed) % (kDeviceStreams - 1));
 }
 
 AllocatorStats allocator_stats(Device device) { return backend_of(device).stats(device); }

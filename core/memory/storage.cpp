@@ -12,13 +12,23 @@ namespace {
 
 std::atomic<size_t> borrowed_now{0};
 
-std::byte* allocate_bytes(size_t bytes, Device device, StreamId stream) {
+std::byte* allocate_bytes(size_t bytes, Device device) {
   return static_cast<std::byte*>(device.is_cpu() ? cpu_allocate(bytes)
-                                                 : backend_of(device).allocate(bytes, device, stream));
+                                                 : backend_of(device).allocate(bytes, device));
 }
 
-void free_bytes(std::byte* data, size_t bytes, Device device, StreamId stream) {
-  if (device.is_cpu()) return cpu_free(data, bytes);
+Ref<StreamUses> uses_on(Device device) {
+  if (device.is_cpu()) return nullptr;
+  return make_ref<StreamUses>(device, backend_of(device).current_stream(device));
+}
+
+void free_bytes(std::byte* data, size_t bytes, Device device, const Ref<StreamUses>& uses) {
+  if (!uses) return cpu_free(data, bytes);
+  StreamId stream = 0;
+  try {
+    stream = uses->free();
+  } catch (const std::exception&) {  // the device has failed, and its memory with it
+  }
   backend_of(device).free(data, bytes, device, stream);
 }
 
@@ -34,7 +44,7 @@ struct Storage::SharedBytes {
   std::byte* data;
   size_t size;  // as allocated
   Device device;
-  StreamId stream;
+  Ref<StreamUses> uses;
   std::shared_ptr<void> owner;
   bool counts_borrowed;
   std::atomic<uint32_t> holders;
@@ -46,21 +56,22 @@ struct Storage::SharedBytes {
     // Alone, it stays so: only a holder makes another one.
     if (holders.load(std::memory_order_acquire) != 1 && holders.fetch_sub(1, std::memory_order_acq_rel) != 1)
       return;
-    if (!owner) free_bytes(data, size, device, stream);
+    if (!owner) free_bytes(data, size, device, uses);
     if (counts_borrowed) borrowed_now.fetch_sub(size, std::memory_order_relaxed);
     delete this;
   }
 };
 
-Storage::Storage(std::byte* data, size_t size, Device device, StreamId stream, std::shared_ptr<void> owner)
-    : data_(data), size_(size), device_(device), stream_(stream), owner_(std::move(owner)) {}
+Storage::Storage(std::byte* data, size_t size, Device device, Ref<StreamUses> uses,
+                 std::shared_ptr<void> owner)
+    : data_(data), size_(size), device_(device), uses_(std::move(uses)), owner_(std::move(owner)) {}
 
 Storage::~Storage() {
   if (SharedBytes* shared = shared_.load(std::memory_order_acquire)) {
     shared->let_go();
     return;
   }
-  if (owner_.use_count() == 0) free_bytes(data_, size_, device_, stream_);
+  if (owner_.use_count() == 0) free_bytes(data_, size_, device_, uses_);
   if (counts_borrowed_) borrowed_now.fetch_sub(size_, std::memory_order_relaxed);
 }
 
@@ -73,7 +84,7 @@ bool Storage::shares_bytes() const {
 Storage::SharedBytes* Storage::shared() {
   SharedBytes* there = shared_.load(std::memory_order_acquire);
   if (there) return there;
-  auto* made = new SharedBytes{data_, size_, device_, stream_, owner_, counts_borrowed_, 1};
+  auto* made = new SharedBytes{data_, size_, device_, uses_, owner_, counts_borrowed_, 1};
   if (shared_.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
   delete made;
   return there;
@@ -81,7 +92,7 @@ Storage::SharedBytes* Storage::shared() {
 
 Ref<Storage> Storage::share(size_t from, size_t bytes) {
   SharedBytes* bytes_of_both = shared();
-  Ref<Storage> other = adopt_new(new Storage(data_ + from, bytes, device_, stream_, nullptr));
+  Ref<Storage> other = adopt_new(new Storage(data_ + from, bytes, device_, uses_, nullptr));
   bytes_of_both->holders.fetch_add(1, std::memory_order_relaxed);
   other->shared_.store(bytes_of_both, std::memory_order_relaxed);
   other->borrowed_ = borrowed_;
@@ -91,13 +102,14 @@ Ref<Storage> Storage::share(size_t from, size_t bytes) {
 void Storage::leave_shared() {
   if (!shares_bytes()) return;  // the others have gone
   SharedBytes* before = shared_.load(std::memory_order_relaxed);
-  const StreamId stream = device_.is_cpu() ? 0 : backend_of(device_).current_stream(device_);
-  std::byte* own = allocate_bytes(size_, device_, stream);
+  std::byte* own = allocate_bytes(size_, device_);
+  Ref<StreamUses> uses = uses_on(device_);
+  used_here();
   if (device_.is_cpu())
     copy_large(own, data_, size_);
   else
-    backend_of(device_).copy(own, data_, size_, CopyWay::within, device_, stream);
-  stream_ = stream;
+    backend_of(device_).copy(own, data_, size_, CopyWay::within, device_);
+  uses_ = std::move(uses);
   data_ = own;
   owner_.reset();
   borrowed_ = counts_borrowed_ = false;
@@ -109,13 +121,13 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   if (bytes > kMaxBytes)
     throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " +
                   std::to_string(kMaxBytes));
-  const StreamId stream = device.is_cpu() ? 0 : backend_of(device).current_stream(device);
-  return adopt_new(new Storage(allocate_bytes(bytes, device, stream), bytes, device, stream, nullptr));
+  std::byte* data = allocate_bytes(bytes, device);
+  return adopt_new(new Storage(data, bytes, device, uses_on(device), nullptr));
 }
 
 Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner) {
   if (owner.use_count() == 0) throw_invalid("[storage] memory to wrap needs an owner");
-  return Ref<Storage>(new Storage(static_cast<std::byte*>(data), bytes, cpu, 0, std::move(owner)));
+  return Ref<Storage>(new Storage(static_cast<std::byte*>(data), bytes, cpu, nullptr, std::move(owner)));
 }
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {

@@ -7,6 +7,7 @@
 
 #include "core/memory/backend.h"
 #include "core/memory/ref.h"
+#include "core/memory/stream_uses.h"
 
 namespace troupe {
 
@@ -48,8 +49,17 @@ class Storage : public RefCounted {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   Device device() const { return device_; }
-  /// The order of work that the bytes were allocated in.
-  StreamId stream() const { return stream_; }
+  /// On a device: before the calling thread asks for work there that reads, or writes, the bytes; and as they
+  /// go to another actor (StreamUses).
+  void used_here() const {
+    if (uses_) uses_->read();
+  }
+  void written_here() const {
+    if (uses_) uses_->write();
+  }
+  void leaves() const {
+    if (uses_) uses_->leave();
+  }
   bool borrowed() const { return borrowed_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   /// `writer`: name of the operator that wrote, a literal.
@@ -72,7 +82,7 @@ class Storage : public RefCounted {
 
  private:
   struct SharedBytes;
-  Storage(std::byte* data, size_t size, Device device, StreamId stream, std::shared_ptr<void> owner);
+  Storage(std::byte* data, size_t size, Device device, Ref<StreamUses> uses, std::shared_ptr<void> owner);
   ~Storage() override;
   SharedBytes* shared();
   void leave_shared();
@@ -80,11 +90,11 @@ class Storage : public RefCounted {
   std::byte* data_;
   size_t size_;
   Device device_;
-  StreamId stream_;
   bool borrowed_ : 1 = false, counts_borrowed_ : 1 = false;
   std::atomic<uint32_t> version_{0};
   std::atomic<const char*> last_writer_{nullptr};
   std::atomic<SharedBytes*> shared_{nullptr};  // null: never shared
+  Ref<StreamUses> uses_;                       // null on the CPU; shared with the bytes
   std::shared_ptr<void> owner_;                // null: the bytes are the allocator's, or shared_'s
 };
 

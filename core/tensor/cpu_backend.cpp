@@ -63,12 +63,12 @@ class CpuBackend final : public Backend {
     return "the host, " + std::to_string(usable_cores()) + " cores";
   }
 
-  void* allocate(size_t bytes, Device, StreamId) override { return cpu_allocate(bytes); }
+  void* allocate(size_t bytes, Device) override { return cpu_allocate(bytes); }
   void free(void* data, size_t bytes, Device, StreamId) noexcept override { cpu_free(data, bytes); }
-  void copy(void* to, const void* from, size_t bytes, CopyWay, Device, StreamId) override {
+  void copy(void* to, const void* from, size_t bytes, CopyWay, Device) override {
     if (bytes) std::memcpy(to, from, bytes);
   }
-  void fill(void* to, int byte, size_t bytes, Device, StreamId) override {
+  void fill(void* to, int byte, size_t bytes, Device) override {
     if (bytes) std::memset(to, byte, bytes);
   }
 

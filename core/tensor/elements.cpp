@@ -13,11 +13,10 @@ void transfer(const Tensor& to, const Tensor& from) {
   if (bytes == 0) return;
   if (here.is_cpu()) {
     Backend& b = backend_of(there);
-    return b.copy(to.address(), from.address(), bytes, CopyWay::from_host, there, b.current_stream(there));
+    return b.copy(to.address(), from.address(), bytes, CopyWay::from_host, there);
   }
   Backend& b = backend_of(here);
-  if (there.is_cpu())
-    return b.copy(to.address(), from.address(), bytes, CopyWay::to_host, here, b.current_stream(here));
+  if (there.is_cpu()) return b.copy(to.address(), from.address(), bytes, CopyWay::to_host, here);
   if (there.kind == here.kind) return b.copy_peer(to.address(), there, from.address(), here, bytes);
   transfer(to, from.data_on(cpu));
 }
@@ -28,6 +27,7 @@ void copy_elements(const Tensor& to, const Tensor& source) {
   if (to.shape() != source.shape()) [[unlikely]]
     throw_invalid("[copy_elements] shapes differ: " + to.shape().str() + " from " + source.shape().str());
   const Device there = to.device();
+  to.storage()->written_here();
   if (there == source.device()) return backend_of(there).copy_elements(to, source);
   const Tensor dense = source.contiguous_data();
   if (to.is_contiguous() && to.dtype() == source.dtype()) return transfer(to, dense);
@@ -36,12 +36,16 @@ void copy_elements(const Tensor& to, const Tensor& source) {
   backend_of(there).copy_elements(to, arrived);
 }
 
-void fill_elements(const Tensor& to, Scalar value) { backend_of(to.device()).fill_elements(to, value); }
+void fill_elements(const Tensor& to, Scalar value) {
+  to.storage()->written_here();
+  backend_of(to.device()).fill_elements(to, value);
+}
 
 void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device())
     throw_invalid("[add] " + a.summary() + " is on " + a.device().str() + ", " + b.summary() + " on " +
                   b.device().str());
+  out.storage()->written_here();
   backend_of(out.device()).add_elements(out, a, b);
 }
 

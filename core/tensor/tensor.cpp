@@ -43,7 +43,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor t = empty(shape, dtype, device);
-  backend_of(device).fill(t.storage()->data(), 0, t.storage()->size(), device, t.storage()->stream());
+  backend_of(device).fill(t.storage()->data(), 0, t.storage()->size(), device);
   return t;
 }
 

@@ -133,11 +133,13 @@ class Tensor : public TensorMethods {
   std::byte* bytes() const {
     if (!impl_ || !impl_->storage->device().is_cpu()) [[unlikely]]
       no_elements(impl_ ? impl_->dtype : float32);
-    return address();
+    return impl_->storage->data() + impl_->offset * static_cast<int64_t>(item_size(impl_->dtype));
   }
-  /// Where the first element is on its device: for the kernels of that device.
+  /// Where the first element is on its device: for the kernels of that device, which the calling thread
+  /// launches next. Its stream waits for those that wrote the elements.
   std::byte* address() const {
     const TensorImpl& t = made("address");
+    t.storage->used_here();
     return t.storage->data() + t.offset * static_cast<int64_t>(item_size(t.dtype));
   }
   /// The only element of a one-element tensor, as a double. From another device than the CPU it is copied,

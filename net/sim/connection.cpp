@@ -8,11 +8,22 @@
 namespace troupe::internal::net::sim {
 namespace {
 
+// Memory of a device is shared until somebody writes: actors of one process use the same one.
+Buffer shared(const Buffer& b) {
+  constexpr size_t kAlignment = 64;
+  const size_t from = b.offset / kAlignment * kAlignment;
+  return {b.storage->share(from, b.offset - from + b.size), b.offset - from, b.size};
+}
+
 Message copy_of(const Message& message) {
   Message out;
   out.header = message.header;
   out.buffers.reserve(message.buffers.size());
   for (const auto& b : message.buffers) {
+    if (b.storage && !b.storage->device().is_cpu()) {
+      out.buffers.push_back(shared(b));
+      continue;
+    }
     auto storage = Storage::allocate(b.size);
     if (b.size) std::memcpy(storage->data(), b.data(), b.size);
     out.buffers.push_back({std::move(storage), 0, b.size});

@@ -51,7 +51,8 @@ enum class InFlight {
 ///   while that
 ///     thread is already delivering one, after it. This is what in-process clusters run on.
 ///   * virtual time: nothing moves until step() or run(); delivery order is a function of the seed alone.
-/// Tensors are copied on the way, as if they had crossed a process boundary.
+/// Tensors are copied on the way, as if they had crossed a process boundary; those of devices when either
+/// side writes to them.
 class Network {
  public:
   explicit Network(uint64_t seed = 0, bool virtual_time = false);

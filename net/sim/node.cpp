@@ -40,6 +40,8 @@ class SimTransport final : public Transport {
     for (auto& c : node_->connections()) c->finish(reason, true);
   }
 
+  bool carries_devices() const override { return true; }
+
   std::unique_ptr<Listener> listen(const std::string&) override {
     if (node_->leaving())
       throw_error(ErrorKind::failed,

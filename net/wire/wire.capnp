@@ -157,8 +157,8 @@ struct TensorInfo {
   # At most 8 sizes, none negative.
 
   device @3 :UInt16;
-  # Where the sender has it, and the receiver puts it: the kind of device, and 256 times its number. 0: the CPU. The
-  # buffer is the host's either way. A receiver without that device answers a call with `unimplemented`.
+  # Where the receiver puts it: the kind of device, and 256 times its number. 0: the CPU. The buffer is the host's,
+  # or in messages that stay in the memory of a process that device's. A receiver without that device answers a call with `unimplemented`.
 }
 
 struct Ref {

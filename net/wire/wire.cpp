@@ -72,7 +72,7 @@ size_t words_inside(const Error& error) {
 // Fills the structs and gathers the buffers. Strings are copied as they are: they may hold zero bytes.
 class Writer {
  public:
-  explicit Writer(Message& message) : message_(message) {}
+  Writer(Message& message, const DevicePlacing& placing) : message_(message), placing_(placing) {}
 
   void write(schema::Value::Builder out, const Value& value) {
     struct Visitor {
@@ -134,10 +134,11 @@ class Writer {
   void write(schema::TensorInfo::Builder out, const Tensor& t) {
     ++tensors_;
     if (!t.defined()) return out.setBuffer(kNoBuffer);
-    const Tensor dense = t.data_on(cpu).contiguous_data();
-    if (const Device d = t.device(); !d.is_cpu())
+    const Device d = placing_.map ? placing_.map->there(t.device()) : t.device();
+    const Tensor dense = t.data_on(placing_.in_memory ? d : cpu).contiguous_data();
+    if (!d.is_cpu())
       out.setDevice(static_cast<uint16_t>(static_cast<uint8_t>(d.kind) | static_cast<uint8_t>(d.index) << 8));
-    if (t.dtype() == DType::boolean) check_booleans(dense.bytes(), dense.nbytes());
+    if (t.dtype() == DType::boolean && dense.device().is_cpu()) check_booleans(dense.bytes(), dense.nbytes());
     out.setDtype(static_cast<schema::DType>(t.dtype()));
     out.setBuffer(static_cast<uint32_t>(message_.buffers.size()));
     if (t.dim() > 0) {
@@ -158,6 +159,7 @@ class Writer {
   }
 
   Message& message_;
+  const DevicePlacing placing_;
   size_t tensors_ = 0;
 };
 
@@ -170,7 +172,7 @@ uint64_t first_word(PacketKind kind, uint64_t id, uint64_t flags = 0) {
 // Makes the header: the first word, then the segment, in which `fill(root, writer)` builds. `words`: what the
 // root points to.
 template <class Root, class Fill>
-Message build(uint64_t first, size_t words, Fill&& fill) {
+Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&& fill) {
   words += 1 + capnp::sizeInWords<Root>();  // the root pointer and the root
   if (words > kMaxHeaderWords)
     throw_invalid(fmt::format("[wire] a packet of {} bytes beside its tensors; the limit is {}", words * 8,
@@ -181,7 +183,7 @@ Message build(uint64_t first, size_t words, Fill&& fill) {
   size_t used = 0;
   try {
     capnp::FlatMessageBuilder builder(kj::arrayPtr(segment, words));
-    Writer writer(message);
+    Writer writer(message, placing);
     fill(builder.initRoot<Root>(), writer);
     used = builder.getSegmentsForOutput()[0].size();
   } catch (const kj::Exception& e) {
@@ -222,12 +224,12 @@ size_t packet_bytes(const Call& call) {
   return bytes;
 }
 
-Message encode(const Call& call) {
+Message encode(const Call& call, const DevicePlacing& placing) {
   const uint64_t flags = (call.grad_enabled ? 0 : kGradDisabled) | (call.quiet ? kQuiet : 0) |
                          (call.tell_start ? kTellStart : 0);
   const uint64_t first = call.keep ? first_word(PacketKind::kept, call.keep, flags)
                                    : first_word(PacketKind::call, call.id, flags);
-  return build<schema::Call>(first, words_of(call), [&](schema::Call::Builder out, Writer& writer) {
+  return build<schema::Call>(first, words_of(call), placing, [&](schema::Call::Builder out, Writer& writer) {
     out.getTarget().setOwner(call.target.owner);
     out.getTarget().setCreator(call.target.creator);
     out.getTarget().setNumber(call.target.number);
@@ -239,17 +241,17 @@ Message encode(const Call& call) {
   });
 }
 
-Message encode(const Reply& reply) {
+Message encode(const Reply& reply, const DevicePlacing& placing) {
   if (!reply.result.ok()) {
     const Error& error = reply.result.error();
     return build<schema::Error>(
-        first_word(PacketKind::error, reply.id), words_inside(error),
+        first_word(PacketKind::error, reply.id), words_inside(error), placing,
         [&](schema::Error::Builder out, Writer& writer) { writer.write(out, error); });
   }
   const Value& value = reply.result.value();
   const size_t words =
       capnp::sizeInWords<schema::Value>() + words_inside(value, 1) + words_of_link(reply.link);
-  return build<schema::Reply>(first_word(PacketKind::reply, reply.id), words,
+  return build<schema::Reply>(first_word(PacketKind::reply, reply.id), words, placing,
                               [&](schema::Reply::Builder out, Writer& writer) {
                                 writer.write(out.initValue(), value);
                                 writer.write_link(out, reply.link);

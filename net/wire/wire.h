@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/value/value.h"
 #include "net/message.h"
+#include "net/wire/device_map.h"
 
 namespace troupe::internal::net {
 
@@ -63,16 +64,17 @@ constexpr uint64_t method_id(std::string_view name) {
   return h;
 }
 
-/// Tensors become buffers of the host (contiguous ones on the CPU without a copy), everything else header.
-Message encode(const Call& call);
-Message encode(const Reply& reply);
+/// Tensors become buffers (contiguous ones on the CPU without a copy; those of devices in the host's memory,
+/// unless the connection takes others), everything else header. `invalid` for a device that the map lacks.
+Message encode(const Call& call, const DevicePlacing& placing = {});
+Message encode(const Reply& reply, const DevicePlacing& placing = {});
 Message encode(const Cancel& cancel);
 Message encode(const Started& started);
 /// What the call takes on the wire: of its header, nearly, and of its tensors. `invalid` if it is too deep.
 size_t packet_bytes(const Call& call);
 /// Checks everything that a peer could get wrong and throws `invalid` naming it: structure, limits, enum
 /// values, depth (at most 32), tensor sizes against buffers. The tensors of the result use the buffers'
-/// storages, or are copied to the device that they were sent from; where there is none such, `unplaced` of a
+/// storages, or are copied to the device that the sender chose; where there is none such, `unplaced` of a
 /// call is set, and the result of a reply is the error.
 Packet decode(Message message);
 

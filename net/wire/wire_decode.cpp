@@ -190,12 +190,15 @@ class Reader {
 
   // On the device that it was sent from, if that is here.
   Tensor placed(Tensor t, uint16_t tag) {
-    if (tag == 0) return t;
+    if (tag == 0 && t.device().is_cpu()) return t;
     const Device device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8));
     if ((tag & 0xff) == 0 || (tag & 0xff) >= kDeviceKinds || device.index < 0)
       throw_invalid(fmt::format("[wire] a tensor has the unknown device {:#06x}", tag));
+    if (t.device() == device) return t;  // in memory
     if (has_device(device)) try {
-        return t.data_on(device);
+        const Tensor there = t.data_on(device);
+        there.storage()->leaves();  // to the actor that it is for
+        return there;
       } catch (const std::exception& e) {  // no memory left there, or a device that has failed
         unplaced_ = Error(ErrorKind::failed, fmt::format("[wire] {} cannot be copied to {}: {}", t.summary(),
                                                          device.str(), e.what()));
@@ -221,6 +224,7 @@ class Reader {
     if (!buffer.storage || buffer.offset > buffer.storage->size() ||
         buffer.size > buffer.storage->size() - buffer.offset)
       throw_invalid(fmt::format("[wire] buffer {} lies outside its storage", number));
+    if (!buffer.storage->device().is_cpu()) return whole(buffer, dtype, shape);
     const bool aligned = buffer.offset % item == 0 && reinterpret_cast<uintptr_t>(buffer.data()) % item == 0;
     // Numbers may be indices: they must not change once they have been looked at.
     const bool own = !buffer.storage->borrowed() || is_floating(dtype);
@@ -231,7 +235,11 @@ class Reader {
       return copy;
     }
     if (dtype == DType::boolean) check_booleans(buffer.data(), buffer.size);
-    const auto offset = static_cast<int64_t>(buffer.offset / item);
+    return whole(buffer, dtype, shape);
+  }
+
+  static Tensor whole(Buffer& buffer, DType dtype, const Shape& shape) {
+    const auto offset = static_cast<int64_t>(buffer.offset / item_size(dtype));
     return Tensor(make_ref<TensorImpl>(std::move(buffer.storage), shape, shape.contiguous_strides(), offset,
                                        dtype, true));
   }

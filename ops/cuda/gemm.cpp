@@ -114,9 +114,10 @@ class Product {
     const float narrow[] = {1, g_.c ? 1.f : 0.f};
     const void* factors[] = {&wide[0], &wide[1]};
     if (g_.in != float64) factors[0] = &narrow[0], factors[1] = &narrow[1];
+    const cuda::OnStream stream(device_);
     check(lt_.Matmul(handle_, product_, factors[0], g_.b.p, first_, g_.a.p, second_, factors[1], c, result_,
                      g_.d, result_, &plan.algo, workspace.defined() ? workspace.address() : nullptr,
-                     plan.workspace, cuda::stream_of(device_)));
+                     plan.workspace, stream));
     return true;
   }
 

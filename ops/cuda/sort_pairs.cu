@@ -35,8 +35,7 @@ void sort(const char* name, Device device, const Pairs<K>& p) {
 #else
 template <class K>
 void sort(const char* name, Device device, const Pairs<K>& p) {
-  cuda::use(device);
-  const cudaStream_t stream = cuda::stream_of(device);
+  const cuda::OnStream stream(device);
   size_t bytes = 0;
   const auto run = [&](void* memory) {
     cuda::check(cub::DeviceRadixSort::SortPairs(memory, bytes, p.keys, p.sorted_keys, p.places,

@@ -332,11 +332,14 @@ Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor&
   Tensors out{sum};
   for (size_t i = 1; i < specs.size(); ++i)
     out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype, sum.device()));
+  sum.storage()->written_here();
   entry->adding(call, out);
   return out;
 }
 
 void apply_into(const Op& op, std::span<const Tensor> in, Tensors& out, const Attrs& attrs) {
+  for (const Tensor& t : out)
+    if (t.defined()) t.storage()->written_here();
   kernel_of(op, out[0].device())({op, in, attrs}, out);
 }
 

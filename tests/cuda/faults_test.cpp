@@ -25,8 +25,8 @@ template <class F>
 std::string fault_of(F&& f) {
   const std::string thrown = testing::text_of([&] {
     f();
-    backend_of(gpu0).synchronize(gpu0, 0);
-    backend_of(gpu1).synchronize(gpu1, 0);
+    backend_of(gpu0).synchronize(gpu0);
+    backend_of(gpu1).synchronize(gpu1);
   });
   const std::string fault = sim_cuda::take_fault();
   if (!fault.empty() && thrown.find(fault) == std::string::npos)
@@ -95,7 +95,7 @@ TEST_CASE("memory that was freed or never written has no stale values") {
   freed = Tensor();
   CHECK(has(fault_of([&] {
               float to[10];
-              backend_of(gpu0).copy(to, address, sizeof to, CopyWay::to_host, gpu0, 0);
+              backend_of(gpu0).copy(to, address, sizeof to, CopyWay::to_host, gpu0);
             }),
             "memory that is not allocated at that time"));
   CHECK(has(fault_of([&] { backend_of(gpu0).free(address, 40, gpu0, 0); }), "freed before"));

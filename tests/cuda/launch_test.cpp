@@ -74,7 +74,7 @@ TEST_CASE("a launch that no device can do says what it was") {
     CHECK(text.find("cuda:0: cudaErrorInvalidConfiguration") != std::string::npos);
   }
   testing::launch_with(gpu0, 1, 32, 0);  // and the next one works
-  backend_of(gpu0).synchronize(gpu0, 0);
+  backend_of(gpu0).synchronize(gpu0);
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ std::string fault_of(F&& spoil) {
   spoil(g);
   const std::string thrown = testing::text_of([&] {
     ops::on_cuda::gemm("planted", gpu0, g);
-    backend_of(gpu0).synchronize(gpu0, 0);
+    backend_of(gpu0).synchronize(gpu0);
   });
   const std::string fault = sim_cuda::take_fault();
   return fault.empty() ? thrown : fault;

@@ -15,10 +15,11 @@ struct Half : nn::ModuleActor<Dense> {
   Tensor plain(Tensor x) { return net.linear(x); }
   Tensor loss(Tensor y, Tensor target) { return mse_loss(y, target.to(y.device())); }
   Tensor back(Tensor x) { return x.to("cpu"); }
+  Tensor same(Tensor x) { return x; }
   Tensor sixth(Tensor x) { return x.data_on({kNull, 5}); }
   std::string place(Tensor x) { return x.device().str(); }
-  static constexpr auto remote =
-      methods<&Half::forward, &Half::plain, &Half::loss, &Half::back, &Half::sixth, &Half::place>;
+  static constexpr auto remote = methods<&Half::forward, &Half::plain, &Half::loss, &Half::back, &Half::sixth,
+                                         &Half::place, &Half::same>;
 };
 
 }  // namespace
@@ -139,4 +140,33 @@ TEST_CASE(
                  Catch::Contains("null:0, null:1): send it with .to(cpu)"));
   CHECK_THAT(text_of([&] { half.call<&Half::sixth>(x).get(); }), Catch::Contains("was sent from null:5"));
   CHECK(half.call<&Half::place>(x).get() == "cpu");  // the connection is as it was
+}
+
+TEST_CASE("a device map takes tensors to another device of the receiver, and answers back") {
+  install_null_device();
+  TwoWorkers two(hosting<Half>(), internal::net::DeviceMap({{null0, null1}}, "w0 to w1"));
+  const NoGradGuard off;
+  const RRef<Half> half = two.spawn<Half>(int64_t{1}, std::string("null:1"));
+  const Tensor x = wave({4, kWidth}, 1);
+  CHECK(half.call<&Half::place>(x.to(null0)).get() == "null:1");
+  const Tensor y = half.call<&Half::forward>(x.to(null0)).get();
+  CHECK(y.device() == null0);
+  Dense local(1);
+  CHECK(bit_equal(y, local(x)));
+  CHECK_THAT(
+      text_of([&] { half.call<&Half::place>(x.to(null1)).get(); }),
+      Catch::StartsWith("[wire] the device map from w0 to w1 has no null:1 (it has null:0 -> null:1)"));
+}
+
+TEST_CASE("tensors of a device are shared between workers of a process until one side writes") {
+  install_null_device();
+  const auto cluster = Cluster::in_process(2, hosting<Half>());
+  const auto half = cluster->spawn<Half>(1, int64_t{1}, std::string("null:1"));
+  const NoGradGuard off;
+  Tensor x = wave({1000, kWidth}, 1).to(null0);
+  const Tensor y = half.call<&Half::same>(x).get();
+  CHECK(y.address() == x.address());
+  x.fill_(0);
+  CHECK(y.address() != x.address());
+  CHECK(bit_equal(y, wave({1000, kWidth}, 1)));
 }

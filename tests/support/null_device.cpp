@@ -105,13 +105,13 @@ class NullBackend final : public Backend {
   const char* name() const override { return "null"; }
   int devices() const override { return 2; }
   std::string describe(Device) const override { return "memory of the host that the host cannot touch"; }
-  void* allocate(size_t bytes, Device, StreamId) override { return memory().take(bytes); }
+  void* allocate(size_t bytes, Device) override { return memory().take(bytes); }
   void free(void* data, size_t bytes, Device, StreamId) noexcept override { memory().give(data, bytes); }
-  void copy(void* to, const void* from, size_t bytes, CopyWay way, Device, StreamId) override {
+  void copy(void* to, const void* from, size_t bytes, CopyWay way, Device) override {
     std::memcpy(way == CopyWay::to_host ? to : memory().seen(to),
                 way == CopyWay::from_host ? from : memory().seen(from), bytes);
   }
-  void fill(void* to, int byte, size_t bytes, Device, StreamId) override {
+  void fill(void* to, int byte, size_t bytes, Device) override {
     std::memset(memory().seen(to), byte, bytes);
   }
   void copy_elements(const Tensor& to, const Tensor& from) override {

@@ -15,14 +15,19 @@ namespace troupe::testing {
 
 class TwoWorkers {
  public:
-  explicit TwoWorkers(const internal::actors::Hosting& hosting) {
+  /// `map`: of devices, from w0 to w1.
+  explicit TwoWorkers(const internal::actors::Hosting& hosting, const internal::net::DeviceMap& map = {}) {
     static std::atomic<int> scenes{0};
     const std::string scene =
         "unix:@troupe-two-" + std::to_string(::getpid()) + "-" + std::to_string(++scenes);
     for (WorkerId id = 0; id < 2; ++id) {
       const std::string name = "w" + std::to_string(id);
-      workers_[id] = std::make_unique<internal::actors::Worker>(
-          internal::actors::WorkerOptions{.id = id, .name = name, .host = "here", .hosting = hosting});
+      workers_[id] = std::make_unique<internal::actors::Worker>(internal::actors::WorkerOptions{
+          .id = id,
+          .name = name,
+          .host = "here",
+          .hosting = hosting,
+          .device_maps = {{"w" + std::to_string(1 - id), id == 0 ? map : map.inverse("w1 to w0")}}});
       tables_[id] = install_layers(*workers_[id]);
       workers_[id]->set_transport(
           internal::net::make_socket_transport({{id, name}, "a token for two workers", {}}, *workers_[id]));

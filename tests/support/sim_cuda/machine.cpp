@@ -16,7 +16,9 @@ Machine::Machine() {
   const char* devices = std::getenv("TROUPE_SIM_DEVICES");
   const int count = devices ? std::atoi(devices) : 4;
   if (devices && std::strcmp(devices, "none") == 0)
-    no_devices = cudaErrorInsufficientDriver;
+    no_devices = cudaErrorInsufficientDriver, driver = 0;
+  else if (devices && std::strcmp(devices, "old") == 0)
+    no_devices = cudaErrorInsufficientDriver, driver = 11040;
   else if (count <= 0)
     no_devices = cudaErrorNoDevice;
   for (int i = 0; i < count && i < kMostDevices; ++i) memories.push_back(std::make_unique<Memory>(i));

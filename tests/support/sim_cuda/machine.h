@@ -54,6 +54,7 @@ class Memory {
     size_t bytes = 0, slot = 0;
     bool asked = true;    // for, by the program, and not given back
     bool living = false;  // as the streams see it
+    size_t ends = 0;      // that were asked for and that no stream has come to
     History history = {};
   };
   struct Free {
@@ -108,6 +109,7 @@ class Machine {
   std::map<const void*, size_t> pinned;
   uintptr_t next_handle = 0x100;
   cudaError_t no_devices = cudaSuccess;  // why there are none
+  int driver = CUDART_VERSION;           // the CUDA that it is for; 0: there is none
   Counters counters;
   uint64_t failing_allocation = 0;
   cudaError_t sticky = cudaSuccess;

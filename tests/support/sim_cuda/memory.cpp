@@ -47,7 +47,7 @@ void* Memory::take(size_t bytes, cudaStream_t stream) {
   auto& kept = free_[slot];
   size_t offset = next_;
   // The stream's own blocks are free in its order; those of others once that has come.
-  const auto fits = [&](const Free& f) { return f.stream == stream || !blocks_.at(f.offset).living; };
+  const auto fits = [&](const Free& f) { return f.stream == stream || blocks_.at(f.offset).ends == 0; };
   const auto found = std::find_if(kept.rbegin(), kept.rend(), fits);
   if (found != kept.rend()) {
     if (found->trimmed && reserved + slot > limit) return nullptr;
@@ -73,6 +73,7 @@ bool Memory::give(void* data, cudaStream_t stream) {
   const auto found = blocks_.find(offset_of(data));
   if (found == blocks_.end() || !found->second.asked) return false;
   found->second.asked = false;
+  ++found->second.ends;
   used -= found->second.slot;
   free_[found->second.slot].push_back({found->first, stream});
   return true;
@@ -93,6 +94,7 @@ void Memory::end(void* data) {
   const size_t offset = offset_of(data);
   Block& b = blocks_.at(offset);
   b.living = false;
+  --b.ends;
   const auto is_guard = [](std::byte x) { return x == std::byte{kGuard}; };
   if (!std::all_of(readable_ + offset + b.bytes, readable_ + offset + b.slot, is_guard))
     throw Fault{"something wrote behind an allocation of " + std::to_string(b.bytes) + " bytes on device " +
@@ -157,7 +159,7 @@ void* Memory::given(const void* p, const Extent& bytes, bool written, const std:
 void Memory::trim() {
   for (auto& [slot, kept] : free_)
     for (Free& f : kept) {
-      if (f.trimmed || blocks_.at(f.offset).living) continue;
+      if (f.trimmed || blocks_.at(f.offset).ends != 0) continue;
       f.trimmed = true;
       reserved -= slot;
       const size_t from = (f.offset + 4095) / 4096 * 4096, to = (f.offset + slot) / 4096 * 4096;

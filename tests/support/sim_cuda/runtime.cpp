@@ -91,6 +91,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return told(m.no_devices);
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = Machine::get().driver;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device) {
   return call([&](Machine& m) {
     if (device < 0 || static_cast<size_t>(device) >= m.memories.size()) return cudaErrorInvalidDevice;
@@ -408,6 +418,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return on_stream(handle, [&](Machine& m, Stream& s) {
     const auto found = m.events.find(event);
     if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
+    ++m.counters.records;
     const auto state = found->second;
     const uint64_t number = ++state->asked;
     state->last = std::make_shared<sim_cuda::Clock>();
@@ -421,6 +432,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   return on_stream(handle, [&](Machine& m, Stream& s) {
     const auto found = m.events.find(event);
     if (found == m.events.end()) return cudaErrorInvalidResourceHandle;
+    ++m.counters.waits;
     m.add(s, {"cudaStreamWaitEvent", nullptr, found->second, found->second->asked, false, nullptr,
               found->second->last});
     return cudaSuccess;

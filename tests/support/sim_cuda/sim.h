@@ -12,6 +12,7 @@ struct Counters {
   uint64_t allocations = 0, frees = 0;
   uint64_t launches = 0;
   uint64_t copies = 0, fills = 0;
+  uint64_t records = 0, waits = 0;  ///< of events, by streams
 };
 Counters counters();
 void reset_counters();
