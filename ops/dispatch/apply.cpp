@@ -268,6 +268,17 @@ Tensors compose(const Call& call) {
   return out;
 }
 
+// What a device failed with may come of the sizes. Only the first one adds its inputs.
+std::string sizes_on_device(const Error& e, const Call& call) {
+  constexpr std::string_view kBegin = " (inputs: ";
+  if (e.kind() != ErrorKind::failed || call.in.empty() || call.in[0].device().is_cpu() ||
+      e.message().find(kBegin) != std::string::npos)
+    return "";
+  std::string text;
+  for (const Tensor& t : call.in) text += (text.empty() ? std::string(kBegin) : ", ") + t.str();
+  return text + ")";
+}
+
 // What an operator inside this one, or a tensor, complains of gets the name that the caller knows in front.
 Tensors run(const Call& call) try {
   if (call.op.compose) return compose(call);
@@ -278,7 +289,7 @@ Tensors run(const Call& call) try {
 } catch (const Error& e) {
   const std::string prefix = fmt::format("[{}] ", call.op.name);
   if (e.message().starts_with(prefix)) throw;
-  throw Error(e.kind(), prefix + e.message(), e.trail(), e.worker());
+  throw Error(e.kind(), prefix + e.message() + sizes_on_device(e, call), e.trail(), e.worker());
 }
 
 ViewOrigin origin_of(const Op& op) {
