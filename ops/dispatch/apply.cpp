@@ -268,11 +268,13 @@ Tensors compose(const Call& call) {
   return out;
 }
 
-// What a device failed with may come of the sizes. Only the first one adds its inputs.
+// What a device failed with, and says so by its name, may come of the sizes. Only the first one adds its
+// inputs.
 std::string sizes_on_device(const Error& e, const Call& call) {
   constexpr std::string_view kBegin = " (inputs: ";
-  if (e.kind() != ErrorKind::failed || call.in.empty() || call.in[0].device().is_cpu() ||
-      e.message().find(kBegin) != std::string::npos)
+  const auto says = [&](std::string_view what) { return e.message().find(what) != std::string::npos; };
+  if (e.kind() != ErrorKind::failed || call.in.empty() || !says(" on " + call.in[0].device().str()) ||
+      says(kBegin))
     return "";
   std::string text;
   for (const Tensor& t : call.in) text += (text.empty() ? std::string(kBegin) : ", ") + t.str();
