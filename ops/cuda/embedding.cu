@@ -2,6 +2,7 @@
 // the list is sorted, so that where one comes up several times its slices are added in a fixed order.
 #include "core/tensor/elements.h"
 #include "ops/cuda/reduce.cuh"
+#include "ops/cuda/slices.h"
 #include "ops/cuda/sort_pairs.h"
 
 namespace troupe::ops::on_cuda {
@@ -135,7 +136,7 @@ struct AddSlices {
     if ((i - begin) % kPieceOfRun) return;
     T sum = i == begin ? result(o, i, j) : T{0};
     for (int64_t k = i; k < i + kPieceOfRun && at.same(i, k); ++k)
-      sum += g[(o * at.n + at.places[k]) * inner + j];
+      sum = plus(sum, g[(o * at.n + at.places[k]) * inner + j]);
     (i == begin ? result(o, i, j) : part(o, begin, (i - begin) / kPieceOfRun, j)) = sum;
   }
 };
@@ -152,25 +153,11 @@ struct AddParts {
     if (at.first[i] != i || !at.same(i, i + kPieceOfRun)) return;
     T& to = slices.result(o, i, j);
     T sum = to;
-    for (int64_t piece = 1; at.same(i, i + piece * kPieceOfRun); ++piece) sum += slices.part(o, i, piece, j);
+    for (int64_t piece = 1; at.same(i, i + piece * kPieceOfRun); ++piece)
+      sum = plus(sum, slices.part(o, i, piece, j));
     to = sum;
   }
 };
-void add_slices(const Call& c, const Tensor& gradient, const Tensor& list, const Around& a,
-                const Tensor& out) {
-  const Tensor g = gradient.contiguous_data();
-  const SortedList sorted(c, list, a.size);
-  visit_floating(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const bool several = sorted.n > kPieceOfRun;
-    const Tensor parts =
-        several ? scratch<T>(a.outer * AddSlices<T>::parts_of(sorted.n) * a.inner, g.device()) : Tensor();
-    const AddSlices<T> slices{
-        elements<T>(out), elements<T>(parts), elements<const T>(g), sorted.get(), a.size, a.inner};
-    for_each(c.name(), g.device(), g.numel(), slices);
-    if (several) for_each(c.name(), g.device(), g.numel(), AddParts<T>{slices});
-  });
-}
 void index_add(const Call& c, Tensors& out) {
   fill_elements(out[0], 0);
   add_slices(c, c.in[0], c.in[1], around_dim(c, out[0].shape()), out[0]);
@@ -215,6 +202,22 @@ void index_copy(const Call& c, Tensors& out) {
 }
 
 }  // namespace
+
+void add_slices(const Call& c, const Tensor& gradient, const Tensor& list, const Around& a,
+                const Tensor& out) {
+  const Tensor g = gradient.contiguous_data();
+  const SortedList sorted(c, list, a.size);
+  visit_numeric(g.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const bool several = sorted.n > kPieceOfRun;
+    const Tensor parts =
+        several ? scratch<T>(a.outer * AddSlices<T>::parts_of(sorted.n) * a.inner, g.device()) : Tensor();
+    const AddSlices<T> slices{
+        elements<T>(out), elements<T>(parts), elements<const T>(g), sorted.get(), a.size, a.inner};
+    for_each(c.name(), g.device(), g.numel(), slices);
+    if (several) for_each(c.name(), g.device(), g.numel(), AddParts<T>{slices});
+  });
+}
 
 KernelTable embedding_kernels() {
   static constexpr KernelEntry kTable[] = {

@@ -1,6 +1,7 @@
 // Kernels of ops/index.h that take or write elements one by one, and of ops/nonzero.h.
 #include "core/tensor/elements.h"
-#include "ops/cuda/reduce.cuh"
+#include "ops/cuda/scan.cuh"
+#include "ops/cuda/slices.h"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -76,6 +77,7 @@ void scatter_add(const Call& c, Tensors& out) {
   const int dim = index.shape().axis(c.attrs.integer("dim"), c.name());
   copy_elements(to, c.in[0]);
   if (index.numel() == 0) return;
+  if (index.dim() == 1 && to.is_contiguous()) return add_slices(c, source, index, around(to.shape(), 0), to);
   Shape lines = index.shape();
   if (dim < lines.rank()) lines[dim] = 1;
   visit_numeric(to.dtype(), [&](auto zero) {
@@ -136,37 +138,25 @@ void one_hot(const Call& c, Tensors& out) {
            OneHot{elements<int64_t>(out[0]), elements<const int64_t>(ids), c.attrs.integer("num_classes")});
 }
 
-// One block: each thread counts in its part of the elements, then writes behind what the threads before it
-// have found.
+// An element that is not 0 is written behind those before it.
 template <class T>
 struct Nonzero {
   int64_t* out;
   const T* x;
-  int64_t n;
   int rank;
   int64_t size[kMaxDims];
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, out, x);
   }
-  __device__ void operator()(int64_t) const {
-    __shared__ int64_t found[kThreads];
-    const int64_t part = (n + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * part,
-                  end = begin + part < n ? begin + part : n;
-    int64_t count = 0;
-    for (int64_t i = begin; i < end; ++i) count += x[i] != T{};
-    found[threadIdx.x] = count;
-    __syncthreads();
-    int64_t place = 0;
-    for (unsigned t = 0; t < threadIdx.x; ++t) place += found[t];
-    for (int64_t i = begin; i < end; ++i) {
-      if (x[i] == T{}) continue;
-      int64_t rest = i;
-      for (int d = rank - 1; d >= 0; --d) {
-        out[place * rank + d] = rest % size[d];
-        rest /= size[d];
-      }
-      ++place;
+  __device__ int64_t zero() const { return 0; }
+  __device__ int64_t value(int64_t at) const { return x[at] != T{}; }
+  __device__ int64_t join(int64_t a, int64_t b) const { return a + b; }
+  __device__ void write(int64_t at, int64_t before, int64_t own) const {
+    if (!own) return;
+    for (int d = rank - 1; d >= 0; --d) {
+      out[before * rank + d] = at % size[d];
+      at /= size[d];
     }
   }
 };
@@ -175,9 +165,9 @@ void nonzero(const Call& c, Tensors& out) {
   if (out[0].numel() == 0) return;
   visit_dtype(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    Nonzero<T> body{elements<int64_t>(out[0]), elements<const T>(x), x.numel(), x.dim(), {}};
+    Nonzero<T> body{elements<int64_t>(out[0]), elements<const T>(x), x.dim(), {}};
     for (int d = 0; d < x.dim(); ++d) body.size[d] = x.shape()[d];
-    for_each_row(c.name(), x.device(), 1, x.numel(), body);
+    scan_lines<int64_t>(c.name(), x.device(), {1, x.numel(), 1}, body);
   });
 }
 

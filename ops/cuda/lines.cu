@@ -1,6 +1,6 @@
-// Kernels that go along lines one element after the other: cumsum of ops/reduce.h, and ops/cumulative.h.
+// Kernels that go along lines: cumsum of ops/reduce.h, and ops/cumulative.h.
 #include "core/tensor/elements.h"
-#include "ops/cuda/reduce.cuh"
+#include "ops/cuda/scan.cuh"
 
 namespace troupe::ops::on_cuda {
 namespace {
@@ -11,18 +11,31 @@ struct Cumulate {
   using A = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
   T* out;
   const T* x;
-  Lines lines;
   template <class F>
   void visit(F&& f) {
     visit_pointers(f, out, x);
   }
+  __device__ A zero() const { return product ? 1 : 0; }
+  __device__ A value(int64_t at) const { return static_cast<A>(x[at]); }
+  __device__ A join(A a, A b) const { return product ? a * b : a + b; }
+  __device__ void write(int64_t at, A before, A own) const { out[at] = static_cast<T>(join(before, own)); }
+};
+// A thread for each line: where neighbouring threads have neighbouring lines, and for short ones.
+template <class T, bool product>
+struct CumulateLine {
+  Cumulate<T, product> body;
+  Lines lines;
+  template <class F>
+  void visit(F&& f) {
+    body.visit(f);
+  }
   __device__ void operator()(int64_t row) const {
-    A total = product ? 1 : 0;
+    auto total = body.zero();
     int64_t at = lines.begin(row);
     for (int64_t i = 0; i < lines.n; ++i, at += lines.inner) {
-      const A v = static_cast<A>(x[at]);
-      total = product ? total * v : total + v;
-      out[at] = static_cast<T>(total);
+      const auto own = body.value(at);
+      body.write(at, total, own);
+      total = body.join(total, own);
     }
   }
 };
@@ -37,8 +50,12 @@ void cumulate(const Call& c, Tensors& out) {
   const Lines lines = lines_along(c, x.shape());
   visit_numeric(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each(c.name(), x.device(), lines.rows(),
-             Cumulate<T, product>{elements<T>(out[0]), elements<const T>(x), lines});
+    using Body = Cumulate<T, product>;
+    const Body body{elements<T>(out[0]), elements<const T>(x)};
+    if (lines.n <= 64 || (lines.inner > 1 && lines.rows() >= (1 << 14)))
+      for_each(c.name(), x.device(), lines.rows(), CumulateLine<T, product>{body, lines});
+    else
+      scan_lines<typename Body::A>(c.name(), x.device(), lines, body);
   });
 }
 

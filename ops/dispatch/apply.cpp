@@ -268,6 +268,19 @@ Tensors compose(const Call& call) {
   return out;
 }
 
+// What a device failed with, and says so by its name, may come of the sizes. Only the first one adds its
+// inputs.
+std::string sizes_on_device(const Error& e, const Call& call) {
+  constexpr std::string_view kBegin = " (inputs: ";
+  const auto says = [&](std::string_view what) { return e.message().find(what) != std::string::npos; };
+  if (e.kind() != ErrorKind::failed || call.in.empty() || !says(" on " + call.in[0].device().str()) ||
+      says(kBegin))
+    return "";
+  std::string text;
+  for (const Tensor& t : call.in) text += (text.empty() ? std::string(kBegin) : ", ") + t.str();
+  return text + ")";
+}
+
 // What an operator inside this one, or a tensor, complains of gets the name that the caller knows in front.
 Tensors run(const Call& call) try {
   if (call.op.compose) return compose(call);
@@ -278,7 +291,7 @@ Tensors run(const Call& call) try {
 } catch (const Error& e) {
   const std::string prefix = fmt::format("[{}] ", call.op.name);
   if (e.message().starts_with(prefix)) throw;
-  throw Error(e.kind(), prefix + e.message(), e.trail(), e.worker());
+  throw Error(e.kind(), prefix + e.message() + sizes_on_device(e, call), e.trail(), e.worker());
 }
 
 ViewOrigin origin_of(const Op& op) {

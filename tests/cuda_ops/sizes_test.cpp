@@ -6,8 +6,10 @@
 #include "core/cuda/install.h"
 #include "core/tensor/elements.h"
 #include "ops/ops.h"
+#include "optim/adam.h"
 #include "tests/cuda/gpus.h"
 #include "tests/support/near.h"
+#include "tests/support/sim_cuda/sim.h"
 
 namespace troupe {
 namespace {
@@ -90,6 +92,67 @@ TEST_CASE("elements at every place of a storage, beside numbers, of several dtyp
         CHECK(bit_equal(sum.data_on(cpu), wanted));
       }
     }
+}
+
+TEST_CASE("scans of lines of several pieces, and what is found and added along one") {
+  if (!needs_gpus(1)) return;
+  for (const auto& [shape, dim] :
+       {std::pair(Shape{5000}, 0), {Shape{2, 2049}, 1}, {Shape{2500, 3}, 0}, {Shape{65}, 0}})
+    for (const DType t : {float64, float32, int64}) {
+      INFO(shape.str() << " " << name(t));
+      const Tensor x = ops::to(ops::mul(drawn(shape, 1), 10), t), gx = x.data_on(gpu0);
+      CHECK(difference(ops::to(ops::cumsum(gx, dim).data_on(cpu), float64),
+                       ops::to(ops::cumsum(x, dim), float64), 1e-6, 1e-9) == "");
+      CHECK(bit_equal(ops::cumsum(gx, dim), ops::cumsum(gx, dim)));
+      const Tensor near_1 = ops::to(ops::add(ops::mul(drawn(shape, 2), 1e-3), 1), t);
+      CHECK(difference(ops::to(ops::cumprod(near_1.data_on(gpu0), dim).data_on(cpu), float64),
+                       ops::to(ops::cumprod(near_1, dim), float64), 1e-6, 1e-9) == "");
+      CHECK(bit_equal(ops::nonzero(gx).data_on(cpu), ops::nonzero(x)));
+    }
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 3000; ++i) ids.push_back(i % 5 ? i * i % 97 : 3);
+  const Tensor index = Tensor::of(ids);
+  for (const DType t : {float64, int64}) {
+    const Tensor to = ops::to(ops::mul(drawn({97}, 3), 10), t),
+                 from = ops::to(ops::mul(drawn({3000}, 4), 10), t);
+    const Tensor got = ops::scatter_add(to.data_on(gpu0), index.data_on(gpu0), from.data_on(gpu0), 0);
+    CHECK(difference(ops::to(got.data_on(cpu), float64),
+                     ops::to(ops::scatter_add(to, index, from, 0), float64), 1e-12, 1e-9) == "");
+  }
+}
+
+TEST_CASE("an optimizer steps all parameters in one launch, or in few if they are many") {
+  if (!needs_gpus(1)) return;
+  const auto trained = [](int count, Device device, [[maybe_unused]] uint64_t* launches) {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < count; ++i)
+      parameters.push_back(
+          drawn({1 + i * i * 7}, 1 + static_cast<uint64_t>(i)).data_on(device).set_requires_grad());
+    optim::AdamW adam(parameters, {.lr = 1e-2});
+    for (int step = 0; step < 3; ++step) {
+      for (const Tensor& p : parameters) autograd::backward(ops::sum(ops::mul(p, p)));
+#ifdef TROUPE_CUDA_SIM
+      sim_cuda::reset_counters();
+      adam.step();
+      *launches = sim_cuda::counters().launches;
+#else
+      adam.step();
+#endif
+      adam.zero_grad();
+    }
+    return parameters;
+  };
+  for (const int count : {6, 40}) {
+    uint64_t launches = 0;
+    const auto got = trained(count, gpu0, &launches);
+#ifdef TROUPE_CUDA_SIM
+    CHECK((count == 6 ? launches == 1 : launches > 1 && launches < 10));
+#endif
+    const auto wanted = trained(count, cpu, &launches);
+    for (int i = 0; i < count; ++i)
+      CHECK(difference(got[static_cast<size_t>(i)].data_on(cpu), wanted[static_cast<size_t>(i)], 1e-12,
+                       1e-13) == "");
+  }
 }
 
 // Values with ties, both zeros, infinities and NaN.
