@@ -72,9 +72,10 @@ struct FunctionCall<T, R (*)(C&, P...)> {
     static_assert(sizeof...(A) == sizeof...(P),
                   "apply() takes what forward() takes after its Ctx; default arguments do not count");
     if constexpr (sizeof...(A) == sizeof...(P)) {
-      static_assert((std::is_constructible_v<Kept<P>, A&&> && ...),
+      constexpr bool kFit = (std::is_constructible_v<Kept<P>, A&&> && ...);
+      static_assert(kFit,
                     "an argument of apply() is not what forward() takes; take get() of a call's result");
-      return run_with(std::tuple<Kept<P>...>(std::forward<A>(arguments)...));
+      if constexpr (kFit) return run_with(std::tuple<Kept<P>...>(std::forward<A>(arguments)...));
     }
   }
 
@@ -112,7 +113,7 @@ struct FunctionCall<T, R (*)(C&, P...)> {
                   "backward() is `static Tensors backward(Ctx&, Tensors grads)`");
     if constexpr (std::is_same_v<Result, Tensor>)
       return {T::backward(static_cast<C&>(ctx), std::move(grads))};
-    else
+    else if constexpr (std::is_same_v<Result, Tensors>)
       return T::backward(static_cast<C&>(ctx), std::move(grads));
   }
   static constexpr bool once() {

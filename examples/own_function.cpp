@@ -5,7 +5,8 @@
 
 #include "autograd/opcheck.h"
 #include "ops/dispatch/check.h"
-#include "ops/dispatch/kernel_table.h"
+#include "ops/dispatch/register_kernel.h"
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -57,20 +58,23 @@ struct Net : Actor {
   static constexpr auto remote = methods<&Net::forward>;
 };
 
-int main() {
+int main(int argc, char** argv) {
+  tools::Flags flags("own_function", "Trains with a function and an operator of its own, on another worker.");
+  auto& steps = flags.whole("--steps", 600, "of Adam", {1, 1e7});
+  if (auto code = flags.reaches("loss <= 0.005", "in its last step").parse(argc, argv)) return *code;
   ops::register_kernel(kSnake, Device::Kind::cpu, snake_on_cpu);
   for (const std::string& wrong : autograd::opcheck(kSnake)) return std::puts(wrong.c_str()), 1;
 
-  return launch([](Cluster& cluster) {
+  return launch([&](Cluster& cluster) {
     auto net = cluster.spawn<Net>("w1");
     optim::Distributed<optim::Adam> optimizer({net}, {.lr = 0.005});
-    for (int i = 0; i <= 600; ++i) {
+    for (int64_t i = 0; i <= steps; ++i) {
       Tensor x = ops::rand({64, 1}), y = sin(3.0 * x);
       autograd::Context step(cluster);
       Tensor loss = mse_loss(net(x).get(), y);
       step.backward(loss);  // runs both gradient rules, where the net is
       optimizer.step(step);
-      if (i % 200 == 0) std::printf("step %4d  loss %.5f\n", i, loss.item());
+      if (i % 200 == 0 || i == steps) std::printf("step %4ld  loss %.5f\n", i, loss.item());
     }
   });
 }

@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
         shutil.move(first, prefix)
         same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, compiler, root / f"s-{kind}") / "starter")
         built = made(here / "projects", prefix, compiler, root / f"p-{kind}")
-        for program in ("experts", "mixed"):
+        for program in ("experts", "mixed", "own_function"):
             same_alone_and_apart(prefix, built / program)
     prefix = root / "static"
     if other and shutil.which(other):

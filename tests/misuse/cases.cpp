@@ -1,5 +1,6 @@
-// Each case is a way to misuse actors that must not compile; check.py compiles them one by one and reads what
-// the compiler says. "// CASE: sentence" starts one, and the sentence must stand in the first ten lines.
+// Each case is a way to misuse actors, or functions of one's own, that must not compile; check.py compiles
+// them one by one and reads what the compiler says. "// CASE: sentence" starts one, and the sentence must
+// stand in the first ten lines.
 #include <mutex>
 
 #include "troupe/troupe.h"
@@ -27,7 +28,7 @@ struct WithLock {
 
 #if CASE == 0
 // CASE: none, which compiles
-void use(Cluster& c) { c.spawn<Good>("w1", 3)(Tensor()); }
+void use(Cluster& c, Tensor x) { c.spawn<Good>("w1", 3)(log(x)); }  // the operator, and no name of a layer
 
 #elif CASE == 1
 // CASE: a parameter of this remote method cannot travel in a message
@@ -143,4 +144,44 @@ struct Bad : Actor {
   static constexpr auto remote = methods<>;
 };
 void use(Cluster& c, std::mutex& m) { c.spawn<Bad>("w1", &m); }
+
+#elif CASE == 19
+// CASE: apply() takes what forward() takes after its Ctx
+struct Bad : autograd::Function<Bad> {
+  static Tensor forward(Ctx& ctx, Tensor x, double by) { return x * by; }
+  static Tensors backward(Ctx& ctx, Tensors grads) { return grads; }
+};
+void use(Tensor x) { Bad::apply(x); }
+
+#elif CASE == 20
+// CASE: an argument of apply() is not what forward() takes
+struct Bad : autograd::Function<Bad> {
+  static Tensor forward(Ctx& ctx, Tensor x) { return x; }
+  static Tensors backward(Ctx& ctx, Tensors grads) { return grads; }
+};
+void use(Cluster& c) { Bad::apply(c.spawn<Good>("w1", 3)(Tensor())); }
+
+#elif CASE == 21
+// CASE: forward() is `static Tensor forward(Ctx&, ...)`
+struct Bad : autograd::Function<Bad> {
+  Tensor forward(Ctx& ctx, Tensor x) { return x; }
+  static Tensors backward(Ctx& ctx, Tensors grads) { return grads; }
+};
+void use(Tensor x) { Bad::apply(x); }
+
+#elif CASE == 22
+// CASE: the first parameter of forward() is a Ctx&
+struct Bad : autograd::Function<Bad> {
+  static Tensor forward(Tensor& x, Tensor y) { return x * y; }
+  static Tensors backward(Ctx& ctx, Tensors grads) { return grads; }
+};
+void use(Tensor x) { Bad::apply(x); }
+
+#elif CASE == 23
+// CASE: backward() is `static Tensors backward(Ctx&, Tensors grads)`
+struct Bad : autograd::Function<Bad> {
+  static Tensor forward(Ctx& ctx, Tensor x) { return x; }
+  static void backward(Ctx& ctx, Tensors grads) {}
+};
+void use(Tensor x) { Bad::apply(x); }
 #endif
