@@ -1,6 +1,7 @@
 // Learns y = sin(3x) with a model whose two halves live on two workers; the loss ends below 0.001.
 #include <cstdio>
 
+#include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -12,7 +13,10 @@ struct Half : Actor {  // a shard: state and methods, one message at a time; par
   static constexpr auto remote = methods<&Half::forward>;  // what others may call
 };
 
-int main() {
+int main(int argc, char** argv) {
+  tools::Flags flags("quickstart", "Learns y = sin(3x) with a model whose two halves live on two workers.");
+  if (auto code = flags.parse(argc, argv)) return *code;  // --help, and flags that it does not know
+
   return launch([](Cluster& cluster) {                // alone: three workers in this process
     auto a = cluster.spawn<Half>("w1", 1, 32, true);  // RRef<Half>; does not wait
     auto b = cluster.spawn<Half>("w2", 32, 1, false);

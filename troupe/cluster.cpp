@@ -116,6 +116,11 @@ class InProcess final : public Cluster {
     look_for_leaks();
     InProcess::end({});
   }
+  std::vector<internal::actors::Worker*> workers_here() const override {
+    std::vector<internal::actors::Worker*> all;
+    for (auto& w : workers_) all.push_back(w.get());
+    return all;
+  }
 
  private:
   std::vector<std::string> end(Duration) override {
@@ -201,6 +206,7 @@ class Coordinated final : public Cluster {
   ~Coordinated() override {
     if (begin_end()) Coordinated::end(options_.shutdown_timeout);
   }
+  std::vector<internal::actors::Worker*> workers_here() const override { return {worker_}; }
 
  private:
   Future<void> close_doors() override { return coordinator_.close(); }
@@ -232,6 +238,7 @@ class Joined final : public WorkerProcess {
     }
   }
   ~Joined() override { disconnect(); }
+  internal::actors::Worker& worker() override { return process_.worker; }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
       // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it

@@ -103,6 +103,8 @@ class Cluster {
 
   internal::actors::Worker& worker() { return *worker_; }
   operator internal::actors::Worker&() { return *worker_; }
+  /// Those of this process: w0, or all.
+  virtual std::vector<internal::actors::Worker*> workers_here() const = 0;
   std::vector<std::string> workers() const;
   /// Ready once a worker of that name is a member: of an elastic cluster (ClusterOptions), workers join
   /// later.
@@ -145,6 +147,7 @@ class WorkerProcess {
   static std::unique_ptr<WorkerProcess> join(const Environment& environment,
                                              internal::actors::Hosting hosting, ClusterOptions options = {});
   virtual ~WorkerProcess() = default;
+  virtual internal::actors::Worker& worker() = 0;
   /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and
   /// returns that. Throws `disconnected` if the driver is lost.
   virtual int serve(const Future<int>& stop) = 0;

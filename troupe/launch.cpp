@@ -11,9 +11,12 @@
 #include <thread>
 
 #include "core/base/fork.h"
+#include "core/base/no_memory.h"
 #include "core/base/stdout.h"
 #include "core/base/thread.h"
+#include "net/rendezvous.h"
 #include "ops/environment.h"
+#include "troupe/end_watch.h"
 
 namespace troupe {
 namespace {
@@ -108,13 +111,14 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
 
 namespace {
 
-// Below this, whatever needs the next bytes fails, on threads where nothing can be done about it.
+// Below this, whatever needs the next bytes fails, on threads where nothing can be done about it, and in
+// libraries that do not look (oneDNN, when it makes code).
 void check_room() {
-  constexpr size_t kLeast = size_t{32} << 20;
+  constexpr size_t kLeast = size_t{64} << 20;
   void* room = mmap(nullptr, kLeast, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED)
     throw_error(ErrorKind::failed,
-                "[launch] less than 32 MiB of address space are left to this process: ulimit -v says how "
+                "[launch] less than 64 MiB of address space are left to this process: ulimit -v says how "
                 "much it may have");
   munmap(room, kLeast);
 }
@@ -139,6 +143,12 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
   }
   std::string who = "w" + std::to_string(environment ? environment->rank : 0);
   bool joined = false;
+  std::optional<EndWatch> watch;  // until the workers of this process have ended
+  const auto watch_end = [&](const std::vector<internal::actors::Worker*>& workers, int code) {
+    const Duration patience = std::max<Duration>(options.shutdown_timeout, std::chrono::milliseconds(100));
+    watch.emplace(who, workers, patience, code);
+    return code;
+  };
   try {
     if (environment && environment->rank > 0) {
       Promise<int> stop;
@@ -148,17 +158,19 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
       signals.on_signal([&] { stop.set(128 + signals.received()); });
       const int code = process->serve(stop.future());
       signals.on_signal(nullptr);
-      return code;
+      return watch_end({&process->worker()}, code);
     }
     std::unique_ptr<Cluster> cluster;
     if (environment) {
+      internal::net::Rendezvous launcher;
       cluster = Cluster::coordinate(*environment, std::move(hosting), options);
+      launcher.complete();
     } else {
       cluster = Cluster::in_process(alone, std::move(hosting), options);
     }
     joined = true;
     check_room();
-    return drive(*cluster, signals, driver, options.shutdown_timeout);
+    return watch_end(cluster->workers_here(), drive(*cluster, signals, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too
     const Error e = current_error();
     if (signals.received()) return 128 + signals.received();
@@ -172,13 +184,11 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
 namespace {
 
 // Where there is no memory for a handful of bytes, nothing can be told to anybody, but the reason still can.
-[[noreturn]] void end_without_memory() {
+[[noreturn]] void terminate() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
   } catch (const std::bad_alloc&) {
-    constexpr char text[] =
-        "troupe: error: no memory is left (std::bad_alloc), and the program cannot go on\n";
-    _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? kExitUsage : kExitFailed);
+    end_without_memory();
   } catch (...) {
   }
   std::abort();
@@ -195,7 +205,8 @@ int launch(internal::actors::Hosting hosting, const std::function<void(Cluster&)
   try {
     check_process("launch");
     refuse_size_signal();
-    std::set_terminate(end_without_memory);
+    std::set_terminate(terminate);
+    load_unwinder();
     Signals signals;
     return launch_with(signals, std::move(hosting), driver, std::move(options));
   } catch (...) {  // no thread for signals

@@ -1,6 +1,7 @@
 #include "actors/calls/pending_calls.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace troupe::internal::actors {
 namespace {
@@ -180,12 +181,14 @@ void PendingCalls::note_status(uint64_t id, std::string status) {
   if (auto at = calls_.find(id); at != calls_.end()) at->second.status = std::move(status);
 }
 
-std::vector<std::pair<std::string, WorkerId>> PendingCalls::made_by(const void* invocation) const {
+std::vector<PendingCalls::Made> PendingCalls::made_by(const void* invocation) const {
   std::lock_guard lock(mutex_);
-  std::vector<std::pair<std::string, WorkerId>> out;
+  std::vector<Made> out;
   for (const auto& [id, call] : calls_)
-    if (call.by == invocation) out.emplace_back(call.caller.label, call.caller.to);
-  std::sort(out.begin(), out.end());
+    if (call.by == invocation) out.push_back({call.caller.label, call.caller.to, id, call.status});
+  std::sort(out.begin(), out.end(), [](const Made& a, const Made& b) {
+    return std::tie(a.label, a.to, a.id) < std::tie(b.label, b.to, b.id);
+  });
   return out;
 }
 

@@ -103,8 +103,15 @@ class PendingCalls {
   Expired expire(TimePoint now);
   /// What the callee said.
   void note_status(uint64_t id, std::string status);
-  /// Labels of the calls that were made by that Invocation, and where they went.
-  std::vector<std::pair<std::string, WorkerId>> made_by(const void* invocation) const;
+  /// A call that waits for its reply, as its maker's status names it.
+  struct Made {
+    std::string label;
+    WorkerId to = 0;
+    uint64_t id = 0;
+    std::string status;  ///< what its callee said of it; empty: nothing yet
+  };
+  /// Those that were made by that Invocation, by label.
+  std::vector<Made> made_by(const void* invocation) const;
   size_t size() const;
   Flow::Sums in_flight() const;
   /// Of all calls: "Layer::forward".

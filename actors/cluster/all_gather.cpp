@@ -97,6 +97,32 @@ class Leader {
   std::map<AllGather::Ticket, Ref<Invocation>> waiting_;
 };
 
+// Which actor of a worker takes part in which gathering. Thread-safe.
+class Participants {
+ public:
+  void add(const Key& key, const std::shared_ptr<ActorCell>& owner) {
+    std::lock_guard lock(mutex_);
+    auto& known = by_key_[key];
+    if (const auto other = known.lock(); other && other != owner)
+      throw_invalid("[gather] \"" + key.first + "\": " + other->label() + " and " + owner->label() +
+                    " are on one worker, and each member of a group has a worker of its own: spawn them on "
+                    "different workers, or give their groups different names");
+    known = owner;
+    std::erase_if(by_key_, [](const auto& entry) { return entry.second.expired(); });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<ActorCell>> by_key_;
+};
+
+struct Gatherings final : Interceptor {
+  void worker_lost(WorkerId id, const Error& why) override { leader->lost(id, why); }
+  void stop() override { leader->stop(); }
+  const std::shared_ptr<Leader> leader = std::make_shared<Leader>();
+  Participants participants;
+};
+
 }  // namespace
 
 AllGather::AllGather(std::set<WorkerId> members) {
@@ -149,16 +175,17 @@ bool AllGather::empty() const {
 }
 
 void install_gathering(Worker& worker) {
-  const auto leader = std::make_shared<Leader>();
-  worker.add_service(kArrive, [leader](const Ref<Invocation>& call) { leader->arrive(call); });
-  worker.add_service(kWithdraw, [leader](const Ref<Invocation>& call) { leader->withdraw(call); });
-  struct Hook final : Interceptor {
-    explicit Hook(std::shared_ptr<Leader> l) : leader(std::move(l)) {}
-    void worker_lost(WorkerId id, const Error& why) override { leader->lost(id, why); }
-    void stop() override { leader->stop(); }
-    const std::shared_ptr<Leader> leader;
-  };
-  worker.add_interceptor(std::make_unique<Hook>(leader));
+  auto all = std::make_unique<Gatherings>();
+  worker.add_service(kArrive, [leader = all->leader](const Ref<Invocation>& call) { leader->arrive(call); });
+  worker.add_service(kWithdraw,
+                     [leader = all->leader](const Ref<Invocation>& call) { leader->withdraw(call); });
+  worker.add_interceptor(std::move(all));
+}
+
+void take_part(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
+               const std::shared_ptr<ActorCell>& owner) {
+  if (auto* all = worker.interceptor<Gatherings>())
+    all->participants.add({name, {members.begin(), members.end()}}, owner);
 }
 
 Future<ValueList> gather(Worker& worker, const std::string& name, const std::set<WorkerId>& members,

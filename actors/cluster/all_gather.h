@@ -52,7 +52,12 @@ void install_gathering(Worker& worker);
 /// this worker is no member.
 Future<ValueList> gather(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
                          Value value, Duration timeout = std::chrono::seconds(60));
-/// The same without values: ready when all are there.
+/// `owner`, an actor of this worker, takes part in the gatherings of that name and members for as long as it
+/// lives. `invalid`, with both labels, if another actor of this worker does: each member of a group of actors
+/// is on a worker of its own.
+void take_part(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
+               const std::shared_ptr<ActorCell>& owner);
+/// gather() without values: ready when all are there.
 Future<void> barrier(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
                      Duration timeout = std::chrono::seconds(60));
 

@@ -229,6 +229,13 @@ std::vector<std::shared_ptr<ActorCell>> Worker::actors() const {
   return out;
 }
 
+std::vector<std::weak_ptr<ActorCell>> Worker::cells() const {
+  std::lock_guard lock(actors_mutex_);
+  std::vector<std::weak_ptr<ActorCell>> out = released_;
+  for (const auto& [id, cell] : actors_) out.push_back(cell);
+  return out;
+}
+
 std::vector<std::string> Worker::actor_labels() const {
   std::lock_guard lock(actors_mutex_);
   std::vector<std::string> labels;

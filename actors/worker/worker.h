@@ -131,6 +131,8 @@ class Worker final : public net::Events {
   void add_actor(const std::shared_ptr<ActorCell>& cell);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
   std::vector<std::shared_ptr<ActorCell>> actors() const;
+  /// Those that may be at work: these, and the ones that are released.
+  std::vector<std::weak_ptr<ActorCell>> cells() const;
   const Hosting& hosting() const { return options_.hosting; }
   /// Forgets the actor and destroys its object after what is in its mailbox.
   void release_actor(const ObjectId& id);

@@ -9,6 +9,9 @@
 namespace troupe::internal::actors {
 namespace {
 
+// Within the lead of the question (lead_of()), so that it is answered either way.
+constexpr Duration kNestedStatus = std::chrono::milliseconds(100);
+
 // A time of the same clock may be a little later: another thread's.
 std::string ago(const Worker& worker, TimePoint since) {
   return text_of(std::max<Duration>(worker.clock().now() - since, Duration(0)));
@@ -34,8 +37,8 @@ std::string Worker::status_of(const Invocation& call) const {
                       "{} threads of its process (ClusterOptions::threads).",
                       cell->label(), options_.runtime->threads());
   std::string waits = call.waits_for();
-  for (const auto& [label, to] : pending_.made_by(&call))
-    waits += (waits.empty() ? "" : ", ") + label + " on " + members_.name_of(to);
+  for (const auto& made : pending_.made_by(&call))
+    waits += (waits.empty() ? "" : ", ") + made.label + " on " + members_.name_of(made.to);
   return fmt::format("{} began it {} ago, and it waits (co_await) for {}.", cell->label(), ago(*this, began),
                      waits.empty() ? "a future" : waits);
 }
@@ -45,11 +48,26 @@ void Worker::tell_status(const Ref<Invocation>& question) {
   const ValueList& args = question->call().args;
   const auto* id = args.size() == 1 ? args[0].get_if<int64_t>() : nullptr;
   if (!id) throw_invalid("[call] a question about no call");
-  const Ref<Cancellable> call = incoming_.find(question->from(), static_cast<uint64_t>(*id));
-  question->complete(Value(call ? status_of(static_cast<const Invocation&>(*call))
-                                : "Worker " + name() +
-                                      " is alive, and has no such call: it has not arrived, or its answer is "
-                                      "on its way."));
+  const Ref<Cancellable> found = incoming_.find(question->from(), static_cast<uint64_t>(*id));
+  if (!found)
+    return question->complete(Value("Worker " + name() +
+                                    " is alive, and has no such call: it has not arrived, or its answer is "
+                                    "on its way."));
+  const auto& call = static_cast<const Invocation&>(*found);
+  const std::string status = status_of(call);
+  const auto made = pending_.made_by(&call);
+  if (made.empty()) return question->complete(Value(status));
+  // The reason may lie with a callee of this one, which is asked in its turn.
+  const auto complete = [question, status, label = made[0].label](const std::string& more) {
+    question->complete(Value(more.empty() ? status : fmt::format("{} Of {}: {}", status, label, more)));
+  };
+  if (!made[0].status.empty()) return complete(made[0].status);
+  FrameScope scope(Frame{.worker = this, .callback = true});
+  call_service(made[0].to, kCallStatus, {Value(static_cast<int64_t>(made[0].id))}, {.timeout = kNestedStatus})
+      .watch([complete](const Result<Value>& r) {
+        const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
+        complete(text ? *text : "");
+      });
 }
 
 void Worker::ask_for_status(uint64_t id, WorkerId to) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "actors/cell/cell.h"
 #include "actors/cluster/all_gather.h"
 #include "autograd/distributed/context.h"
 #include "core/codec/codec.h"
@@ -72,9 +73,13 @@ Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
     throw_invalid("[replicas] a weight of " + std::to_string(weight) + "; expected 0 or more");
   for (Tensor& t : tensors)
     if (t.defined()) t = t.detach();
+  internal::actors::Worker& worker = worker_here();
+  const std::string name = "replicas " + group.name;
+  if (const auto self = internal::actors::current_cell())
+    internal::actors::take_part(worker, name, group.workers, self);
   Value mine = internal::to_value(Share{weight, std::move(tensors)});
-  const Future<ValueList> given = internal::actors::gather(worker_here(), "replicas " + group.name,
-                                                           group.workers, std::move(mine), group.timeout);
+  const Future<ValueList> given =
+      internal::actors::gather(worker, name, group.workers, std::move(mine), group.timeout);
   const ValueList all = co_await given;
   co_return means_of(group, all);
 }

@@ -24,8 +24,8 @@ struct Replicas {
 /// Everything goes by the worker with the smallest number, and from there to all: for a few replicas.
 ///
 /// `disconnected`, naming it, at all replicas that wait when one is lost; `deadline`, naming who did not
-/// come; `invalid` for tensors that differ in number, shape or dtype, and unless the weights have a sum above
-/// 0.
+/// come; `invalid` for tensors that differ in number, shape or dtype, unless the weights have a sum above 0,
+/// and if another actor of this worker, still alive, takes part in the same group.
 Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight = 1);
 
 /// Puts the mean over the replicas in the place of the gradients that `leaves` have in the context of the

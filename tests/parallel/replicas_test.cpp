@@ -145,6 +145,28 @@ TEST_CASE("an average of gradients outside a context says what to write") {
         "step.backward(loss) and optimizer.step(step), where autograd::Context step(cluster) is alive");
 }
 
+TEST_CASE("two replicas on one worker are told at once, by their labels") {
+  auto cluster = Cluster::in_process(3, hosting<Table, Trainer>());
+  const Tensor one = Tensor::full({2}, 1, kDouble);
+  const auto spawn = [&](const char* worker, const char* group) {
+    return cluster->spawn<Trainer>(worker, numbers({3, 2}, 4), group, std::vector<int64_t>{1, 2});
+  };
+  auto first = spawn("w1", "pair"), second = spawn("w1", "pair"), other = spawn("w2", "pair");
+  const auto mean = [&](const RRef<Trainer>& t) { return t.call<&Trainer::mean>(std::vector{one}, 1.0); };
+  const auto begun = mean(first);
+  const Error refused = testing::error_of([&] { mean(second).get(); });
+  CHECK(refused.kind() == ErrorKind::invalid);
+  CHECK_THAT(refused.message(),
+             Catch::Contains("\"replicas pair\": w1 (Trainer#") &&
+                 Catch::Contains("are on one worker, and each member of a group has a worker"));
+  CHECK(mean(other).get()[0].to_vector<double>() == std::vector<double>{1, 1});
+  CHECK(begun.get()[0].to_vector<double>() == std::vector<double>{1, 1});
+  auto third = spawn("w1", "another"), fourth = spawn("w2", "another");  // a group of another name
+  const auto there = mean(third);
+  CHECK(mean(fourth).get().size() == 1);
+  CHECK(there.get().size() == 1);
+}
+
 TEST_CASE("replicas whose inputs are each other's opposites: their mean is zero, the remote part's is not") {
   const bool average = GENERATE(false, true);
   auto cluster = Cluster::in_process(6, hosting<Table, Trainer>());

@@ -206,11 +206,42 @@ TEST_CASE("a wave comes out of its equation, with derivatives through calls", "[
   CHECK(number_after(run("pinn", flags, 3), "largest error ") < 0.2);
 }
 
+TEST_CASE("a function and an operator of one's own train on another worker", "[process]") {
+  const Goal goal = goals("own_function")[0];
+  std::string alone;
+  for (const int processes : {0, 2, 3}) {
+    std::vector<std::string> command{program("own_function")};
+    if (processes) command.insert(command.begin(), {kTroupeCommand, "run", "-n", std::to_string(processes)});
+    Process process(command);
+    CHECK(process.exit_code() == 0);
+    CHECK(process.nothing_left());
+    INFO(process.output << process.errors);
+    CHECK(number_after(process.output.substr(process.output.rfind("step")), "loss ") <= goal.bound);
+    if (alone.empty()) alone = process.output;
+    CHECK(process.output == alone);
+  }
+}
+
 TEST_CASE("an LSTM learns characters with its embedding and decoder on a server", "[process]") {
   const std::vector<std::string> flags{"--epochs", "6", kText};
   const std::string alone = run("rnn_remote", flags);
   CHECK(number_after(alone, "perplexity ") < 16);  // about 23 by the rates of the characters alone
   CHECK(result(run("rnn_remote", flags, 3)) == result(alone));
+}
+
+TEST_CASE("every example prints its help and trains nothing", "[process]") {
+  for (const char* name :
+       {"quickstart", "digits", "spirals", "pinn", "mnist_cnn", "char_transformer", "pipeline",
+        "char_pipeline", "stalls", "recommender", "cartpole", "rnn_remote", "own_function"}) {
+    Process help({program(name), "--help"});
+    CHECK(help.exit_code() == 0);
+    INFO(name << help.output);
+    CHECK(help.output.find(std::string("Usage: ") + name) != std::string::npos);
+    CHECK(help.output.find("\nstep ") == std::string::npos);
+    Process wrong({program(name), "--hepl"});
+    CHECK(wrong.exit_code() == 2);
+    CHECK(wrong.output.empty());
+  }
 }
 
 TEST_CASE("examples with workers refuse flags that they do not know, and values out of range", "[process]") {

@@ -83,3 +83,24 @@ TEST_CASE("with too little memory or too few threads a program ends with an erro
   CHECK(ended_in_words > 5);
   CHECK(ended_well > 0);
 }
+
+// A worker that cannot hold a message ends; nobody waits for it until a timeout.
+TEST_CASE("with too little memory the workers of a job end with an error in words, and soon") {
+  if (kSanitized) {
+    skip_test("sanitizers need more memory than the limits leave");
+    return;
+  }
+  for (int kib = 180'000; kib <= 420'000; kib += 10'000) {
+    Process job({"/bin/sh", "-c",
+                 "ulimit -v " + std::to_string(kib) + "; exec " + kTroupeCommand + " run -n 3 " +
+                     program("forks") + " never"});
+    const int code = job.exit_code();
+    INFO(kib << " KiB\n" << code << "\n" << job.output << job.errors);
+    CHECK(code < 128);
+    CHECK((code == 0 || job.errors.find("error") != std::string::npos));
+    for (const char* never :
+         {"terminate called", "libgcc_s", "did not join", "have not joined", "gave no answer"})
+      CHECK_THAT(job.errors, !Contains(never));
+    CHECK(job.nothing_left());
+  }
+}

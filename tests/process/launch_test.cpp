@@ -11,6 +11,7 @@ using troupe::testing::Folder;
 using troupe::testing::kTroupeCommand;
 using troupe::testing::Launcher;
 using troupe::testing::Process;
+using troupe::testing::program;
 
 namespace {
 
@@ -131,6 +132,44 @@ TEST_CASE("workers that fail because the driver has ended are told with it", "[p
   auto failing = shell("test $RANK = 0 && exit 9; exec sleep 1000", {"-n", "3"});
   CHECK(failing.exit_code() == 9);
   CHECK(failing.errors.starts_with("troupe run: w0 (pid "));
+}
+
+TEST_CASE("with --keep-going the job outlives workers, and its code is the driver's", "[process]") {
+  const int code = GENERATE(0, 5);
+  Folder folder;
+  const auto gate = (folder.path / "gate").string();
+  REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
+  // w0 ends once the launcher has waited for w1 and w2.
+  const std::string gone = "while kill -0 $pid 2>/dev/null; do :; done; ";
+  auto job = shell("case $RANK in 0) exec 3<>" + gate + "; read pid <&3; " + gone + "read pid <&3; " + gone +
+                       "exit " + std::to_string(code) + ";; 1) echo $$ >" + gate + "; exit 7;; 2) echo $$ >" +
+                       gate + "; kill -9 $$;; esac",
+                   {"-n", "3", "--keep-going"});
+  CHECK(job.exit_code() == code);
+  CHECK(job.nothing_left());
+  for (const char* text : {") exited with code 7; the job goes on without it (--keep-going)",
+                           ") was killed by signal 9 (SIGKILL); the job goes on without it (--keep-going)"})
+    CHECK(Launcher::count(job.errors, text) == 1);
+}
+
+TEST_CASE("a worker that ends before it has joined ends the job that waits for it", "[process]") {
+  for (const char* end : {"exit 0", "exit 9"}) {
+    for (const char* flag : {"--keep-going", "--prefix-all"}) {
+      auto job = Launcher({"-n", "3", flag, "/bin/sh", "-c",
+                           "test $RANK = 2 && " + std::string(end) + "; exec " + program("quickstart")},
+                          {"TROUPE_JOIN_TIMEOUT=100000"});
+      const int code = job.exit_code();
+      INFO(end << " " << flag << "\n" << job.output << job.errors);
+      CHECK(job.nothing_left());
+      if (code == 9) continue;  // it was seen before w0 began to wait
+      CHECK(code == 3);
+      CHECK(job.errors.find("troupe run: w2 (pid ") != std::string::npos);
+      CHECK(job.errors.find(
+                std::string(end) == "exit 0"
+                    ? ") exited with code 0 before it had joined the cluster that w0 was waiting for"
+                    : ") exited with code 9") != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("a signal to the launcher alone reaches workers whose shell ignored it", "[process]") {

@@ -36,6 +36,34 @@ TEST_CASE("a method that never ends does not keep a program: it is named after t
   CHECK(job.nothing_left());
 }
 
+TEST_CASE("a method that does not return is named, and the program ends with its exit code", "[process]") {
+  const std::vector<std::string> flags{"--timeout", "0.5", "--mode"};
+  const auto command = [&](const std::string& mode, bool alone) {
+    std::vector<std::string> all{program("endings")};
+    if (!alone) all.insert(all.begin(), {kTroupeCommand, "run", "-n", "3"});
+    all.insert(all.end(), flags.begin(), flags.end());
+    all.push_back(mode);
+    return all;
+  };
+  const auto named = Contains("Hopper::spin on w2 (Hopper#") &&
+                     Contains("has not returned within 500 ms; the program ends without it");
+  for (const bool alone : {true, false}) {
+    Process failed(command("spin-and-fail", alone));
+    CHECK(failed.exit_code() == 1);
+    INFO(failed.errors);
+    CHECK_THAT(failed.errors, Contains("w0: error: std::runtime_error: the driver has had enough") && named);
+    CHECK(failed.nothing_left());
+
+    Process stopped(command("spin", alone));
+    stopped.await("spinning");
+    stopped.signal(SIGTERM);
+    CHECK(stopped.exit_code() == 143);
+    INFO(stopped.errors);
+    CHECK_THAT(stopped.errors, named);
+    CHECK(stopped.nothing_left());
+  }
+}
+
 TEST_CASE("a worker that dies while the cluster ends is named, and all others end", "[process]") {
   auto job = ending("kill");
   CHECK(job.exit_code() == 137);

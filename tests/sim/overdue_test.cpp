@@ -127,3 +127,56 @@ TEST_CASE("a pull that waits names the trainers that are missing") {
              Contains("Server::pull on w1 gave no answer within 10 s") &&
                  Contains("the pushes of step 0 under bsp: missing is trainer \"b\" on w3"));
 }
+
+namespace {
+
+// Pulls inside a method.
+struct Puller : Actor {
+  explicit Puller(parallel::Served served) : client(std::move(served)) {}
+  Task<void> pull() {
+    const auto pulled = client.pull();
+    (void)co_await pulled;
+  }
+  Task<void> push() {
+    const Tensors gradients{Tensor::full({2}, 1)};
+    const auto pushed = client.push(gradients);
+    (void)co_await pushed;
+  }
+  Task<void> pull_by(RRef<Puller> other) {
+    const auto pulled = other.call<&Puller::pull>();
+    co_await pulled;
+  }
+  parallel::Client client;
+  static constexpr auto remote = methods<&Puller::pull, &Puller::push, &Puller::pull_by>;
+};
+
+}  // namespace
+
+TEST_CASE("a method that pulls names the trainers that are missing to its own caller, and that to its") {
+  auto types = parallel::server_actors();
+  for (auto& type : hosting<Puller>()) types.push_back(std::move(type));
+  SimCluster cluster(6, 5, types);
+  const Here here(internal::rref::RefTable::of(cluster.worker(0)));
+  const parallel::Served served = parallel::serve(
+      here, {"w1"}, {Tensor::zeros({2})},
+      {.options = {{"lr", 0.1}}, .policy = parallel::ServerPolicy::parse("bsp"), .trainers = 2});
+  const auto late = [&](const auto& call) {
+    const auto r = cluster.await(call);
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().kind() == ErrorKind::deadline);
+    return std::string(r.error().what());
+  };
+  const auto a = cluster.spawn<Puller>(0, 2, served);
+  CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()),
+             Contains("Puller::pull on w2 gave no answer within 2 s") &&
+                 Contains("it waits (co_await) for Server::pull on w1. Of Server::pull: w1 (Server#") &&
+                 Contains("trainers to join: 1 of 2 have"));
+  const auto b = cluster.spawn<Puller>(0, 3, served), outer = cluster.spawn<Puller>(0, 4, served);
+  REQUIRE(cluster.await(b.call<&Puller::pull>()).ok());
+  REQUIRE(cluster.await(a.call<&Puller::pull>()).ok());
+  REQUIRE(cluster.await(a.call<&Puller::push>()).ok());
+  const auto missing = Contains("the pushes of step 0 under bsp: missing is trainer \"") && Contains("on w3");
+  CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()), missing);
+  CHECK_THAT(late(outer.with_timeout(2s).call<&Puller::pull_by>(a)),
+             missing && Contains("Of Puller::pull: w2 (Puller#"));
+}

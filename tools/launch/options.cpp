@@ -21,6 +21,8 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
       .add("--master-port", options.master_port, "port on host 0", {1, 65535})
       .add("--token-file", options.token_file, "file with the cluster's secret, mode 0600")
       .add("--grace", options.grace, "seconds to end in, before a kill", {0, 86400})
+      .add("--keep-going", options.keep_going,
+           "go on when a worker other than w0 fails: the driver sees it as lost, and its code is the job's")
       .add("--log-dir", options.log_dir, "also write each worker's output to DIR/w<rank>.log")
       .add("--prefix-all", options.prefix_all, "prefix the driver's output as well")
       .add("--dry-run", options.dry_run, "print what would be started, and start nothing");

@@ -130,6 +130,7 @@ pid_t start_process(const Start& start) {
     bool ok = setpgid(0, start.group) == 0;
     const int from[] = {start.in, start.out, start.err};
     for (int fd = 0; fd < 3; ++fd) ok = ok && (from[fd] == fd || dup2(from[fd], fd) == fd);
+    if (start.keep >= 0) ok = ok && fcntl(start.keep, F_SETFD, 0) == 0;
     // What a shell told its background jobs to ignore would keep the workers from hearing us.
     for (int ours : {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT}) signal(ours, SIG_DFL);
     if (start.files) {

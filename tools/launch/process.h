@@ -42,6 +42,7 @@ struct Start {
   std::vector<std::string> environment;  ///< "NAME=value", complete
   pid_t group = 0;                       ///< process group to join
   int in = 0, out = 1, err = 2;          ///< become descriptors 0, 1, 2
+  int keep = -1;                         ///< stays open, under its number
   rlim_t files = 0;                      ///< soft limit of open files to give back; 0: leave it
 };
 

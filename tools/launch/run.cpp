@@ -19,6 +19,7 @@
 #include <iostream>
 
 #include "core/base/error.h"
+#include "net/rendezvous.h"
 #include "tools/launch/output.h"
 #include "tools/launch/process.h"
 #include "tools/launch/terminal.h"
@@ -69,6 +70,7 @@ class Supervisor {
   void on_signal(const signalfd_siginfo& info);
   void on_stop_request(int signal, bool workers_have_it);
   void on_ended(Worker& worker, int status);
+  void hear_driver();
   void on_deadline();
   void reap();
   void end_all(Phase phase, int signal, Seconds grace);
@@ -95,6 +97,10 @@ class Supervisor {
   Phase phase_ = Phase::running;
   std::optional<SteadyClock::time_point> deadline_;
   std::vector<Ending> failures_;
+  Descriptor driver_says_;  // see net/rendezvous.h
+  enum class Meeting { unknown, waiting, complete } meeting_ = Meeting::unknown;
+  std::vector<Ending> ended_early_;  // workers besides w0, before it says that all have come together
+  std::optional<Ending> never_came_;
   bool after_driver_ = false;  // w0 had ended well before they came
   int stop_signal_ = 0;
   bool keeper_ended_ = false;  // group_ is then good for waiting only
@@ -153,11 +159,21 @@ void Supervisor::start(int64_t local) {
       throw_error(ErrorKind::failed, fmt::format("[run] log {}: {}", path, std::strerror(errno)));
   }
   const bool driver = worker.rank == 0;
-  Start start{.arguments = options_.command,
-              .environment = environment_with(variables_of(options_, job_, local), {"TROUPE_TOKEN_FILE"}),
-              .group = group_,
-              .in = driver ? STDIN_FILENO : nothing_.get(),
-              .files = files_};
+  Variables variables = variables_of(options_, job_, local);
+  Descriptor word;
+  if (driver) {
+    auto [reader, writer] = make_pipe();
+    variables.emplace_back(internal::net::kRendezvousVariable, internal::net::text_of_pipe(writer.get()));
+    driver_says_ = std::move(reader);
+    word = std::move(writer);
+  }
+  Start start{
+      .arguments = options_.command,
+      .environment = environment_with(variables, {"TROUPE_TOKEN_FILE", internal::net::kRendezvousVariable}),
+      .group = group_,
+      .in = driver ? STDIN_FILENO : nothing_.get(),
+      .keep = word.get(),
+      .files = files_};
   start.arguments[0] = job_.program;
   Descriptor ends[2];
   if (!driver || options_.prefix_all || worker.log) {
@@ -198,6 +214,7 @@ void Supervisor::step() {
       streams.push_back(&stream);
     }
   }
+  if (driver_says_) polled.push_back({driver_says_.get(), POLLIN, 0});
   int timeout = -1;
   if (deadline_) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - SteadyClock::now());
@@ -212,6 +229,7 @@ void Supervisor::step() {
     if (polled[1 + sinks.size() + i].revents) streams[i]->read_some(64 << 10);
   signalfd_siginfo info;
   while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(info);
+  hear_driver();
   if (deadline_ && SteadyClock::now() >= *deadline_) on_deadline();
 }
 
@@ -281,7 +299,10 @@ void Supervisor::on_ended(Worker& worker, int status) {
   worker.running = false;
   const Ending ending{worker.rank, worker.pid, status};
   if (phase_ == Phase::ending || phase_ == Phase::killed) return;
-  if (ending.failed()) {
+  if (ending.failed() && options_.keep_going && worker.rank != 0 && meeting_ != Meeting::waiting) {
+    say(ending.text() + "; the job goes on without it (--keep-going)");
+    if (meeting_ == Meeting::unknown) ended_early_.push_back(ending);
+  } else if (ending.failed()) {
     after_driver_ |= phase_ == Phase::driver_ended;
     const bool loss = ending.exit_code() == kLostPeer;
     if (phase_ != Phase::judging)
@@ -293,7 +314,23 @@ void Supervisor::on_ended(Worker& worker, int status) {
   } else if (worker.rank == 0 && phase_ == Phase::running) {
     phase_ = Phase::driver_ended;
     set_deadline(Seconds(options_.grace));
+  } else if (phase_ == Phase::running && meeting_ != Meeting::complete) {
+    ended_early_.push_back(ending);
   }
+}
+
+// A worker that has ended, well or not, before w0 has met all does not come any more.
+void Supervisor::hear_driver() {
+  char words[16];
+  for (ssize_t got; driver_says_ && (got = read(driver_says_.get(), words, sizeof words)) >= 0;) {
+    if (got == 0) driver_says_.reset();
+    for (const char word : std::string_view(words, size_t(got)))
+      meeting_ = word == internal::net::kWaits ? Meeting::waiting : Meeting::complete;
+  }
+  if (meeting_ == Meeting::complete) ended_early_.clear();
+  if (phase_ != Phase::running || meeting_ != Meeting::waiting || ended_early_.empty()) return;
+  never_came_ = ended_early_.front();
+  end_all(Phase::ending, SIGTERM, std::min(Seconds(options_.grace), kAfterFailure));
 }
 
 void Supervisor::sweep() {
@@ -321,6 +358,8 @@ int Supervisor::report() {
     }
     say(text);
   }
+  if (never_came_ && !stop_signal_)
+    say(never_came_->text() + " before it had joined the cluster that w0 was waiting for");
   if (keeper_lost_) say("the keeper process was killed, so all workers were");
   // Nothing is left to clean up: a new Ctrl-C may now end us even in the middle of a write.
   signalfd_siginfo old;
@@ -337,6 +376,7 @@ int Supervisor::report() {
   err_.flush();
   if (stop_signal_) return 128 + stop_signal_;
   if (keeper_lost_) return 128 + SIGKILL;
+  if (never_came_) return kNeverMet;
   return failure ? failure->exit_code() : lost;
 }
 

@@ -12,6 +12,9 @@ namespace troupe::tools {
 /// The exit code of a worker that ended because it lost another one: a consequence, seldom the cause.
 inline constexpr int kLostPeer = 4;
 
+/// That of a job whose workers did not all come together, as of a worker that waited in vain.
+inline constexpr int kNeverMet = 3;
+
 /// How one worker ended.
 struct Ending {
   int64_t rank = 0;

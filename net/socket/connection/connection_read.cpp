@@ -6,8 +6,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "core/base/log.h"
+#include "core/base/no_memory.h"
 #include "net/socket/connection/connection.h"
 #include "net/socket/shared/shared_memory.h"
 
@@ -145,6 +147,8 @@ bool SocketConnection::deliver(ReadFrame frame) {
   handled_.store(expected_, std::memory_order_relaxed);
   try {
     core_->events().on_message(*this, std::move(frame.message));
+  } catch (const std::bad_alloc&) {
+    end_without_memory();
   } catch (...) {
     log::error(
         fmt::format("[net] the handler of a message from {} threw: {}", who(), current_error().what()));

@@ -8,10 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string_view>
+#include <new>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/no_memory.h"
 #include "core/base/thread.h"
 
 namespace troupe::internal::net {
@@ -22,14 +23,10 @@ template <class F>
 void guarded(F&& f) {
   try {
     f();
+  } catch (const std::bad_alloc&) {
+    end_without_memory();
   } catch (...) {
-    try {
-      log::error(fmt::format("[net] a callback threw: {}", current_error().what()));
-    } catch (...) {
-      constexpr std::string_view text =
-          "troupe error: [net] a callback threw, and there is no memory to say what\n";
-      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    }
+    log::error(fmt::format("[net] a callback threw: {}", current_error().what()));
   }
 }
 

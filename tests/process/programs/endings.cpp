@@ -23,17 +23,25 @@ struct Hopper : Actor {
   }
   Task<void> never() { return wait(promise.future()); }
   static Task<void> wait(Future<void> future) { co_await future; }
+  // Until the process ends.
+  void spin() {
+    std::printf("spinning\n");
+    std::fflush(stdout);
+    for (volatile bool go_on = true; go_on;) std::this_thread::yield();
+  }
   RRef<Hopper> next;
   Promise<void> promise;
-  static constexpr auto remote =
-      methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never, &Hopper::say_and_die>;
+  static constexpr auto remote = methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never,
+                                         &Hopper::say_and_die, blocking<&Hopper::spin>>;
 };
 
 int main(int argc, char** argv) {
   std::string mode = "chain";
   double timeout = 10;
   tools::Flags flags("endings", "Leaves work behind when its driver ends.");
-  flags.add("--mode", mode, "what is left behind", {"chain", "never", "kill", "stop", "cycle", "say"})
+  flags
+      .add("--mode", mode, "what is left behind",
+           {"chain", "never", "kill", "stop", "cycle", "say", "spin", "spin-and-fail"})
       .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
   if (auto code = flags.parse(argc, argv)) return *code;
   ClusterOptions options;
@@ -49,6 +57,9 @@ int main(int argc, char** argv) {
         static std::vector<Future<void>> kept;  // for good: a call whose future goes is given up
         if (mode == "chain") last.tell<&Hopper::hop>(20);
         if (mode == "say") all[1].call<&Hopper::say_and_die>().get();
+        if (mode.starts_with("spin")) kept.push_back(last.with_timeout(Duration(0)).call<&Hopper::spin>());
+        if (mode == "spin") kept.back().get();
+        if (mode == "spin-and-fail") throw std::runtime_error("the driver has had enough");
         if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
         if (mode != "kill" && mode != "stop") return;
         const auto pid = static_cast<pid_t>(last.call<&Hopper::pid>().get());
