@@ -51,7 +51,8 @@ TEST_CASE("a method that does not return is named, and the program ends with its
     Process failed(command("spin-and-fail", alone));
     CHECK(failed.exit_code() == 1);
     INFO(failed.errors);
-    CHECK_THAT(failed.errors, Contains("w0: error: std::runtime_error: the driver has had enough") && named);
+    CHECK_THAT(failed.errors, Contains("w0: error: std::runtime_error: the driver has had enough"));
+    if (alone) CHECK_THAT(failed.errors, named);  // else the launcher ends the process of w2
     CHECK(failed.nothing_left());
 
     Process stopped(command("spin", alone));
@@ -59,7 +60,7 @@ TEST_CASE("a method that does not return is named, and the program ends with its
     stopped.signal(SIGTERM);
     CHECK(stopped.exit_code() == 143);
     INFO(stopped.errors);
-    CHECK_THAT(stopped.errors, named);
+    if (alone) CHECK_THAT(stopped.errors, named);
     CHECK(stopped.nothing_left());
   }
 }
