@@ -184,11 +184,11 @@ class FunctionStep final : public PartialNode, public SavesTensors {
       return other.defined() && other.storage() == t.storage();
     };
     if (const auto a = std::find_if(in.begin(), in.end(), shares); a != in.end())
-      t.set_view_of(*a, ViewOrigin::one_of_several);
+      t.set_view_of(*a, ViewOrigin::own_function);
     else if (const Ref<TensorImpl>& base = made[i].impl()->base)
-      t.set_view_of(Tensor(base), ViewOrigin::one_of_several);
+      t.set_view_of(Tensor(base), ViewOrigin::own_function);
     else if (const auto r = std::find_if(out.begin(), out.end(), shares); r != out.end())
-      t.set_view_of(*r, ViewOrigin::one_of_several);
+      t.set_view_of(*r, ViewOrigin::own_function);
     t.set_grad_fn({Ref<Node>(this), static_cast<uint32_t>(i)});
     return t;
   }

@@ -5,7 +5,7 @@
 
 #include "autograd/opcheck.h"
 #include "ops/dispatch/check.h"
-#include "ops/dispatch/register_kernel.h"
+#include "ops/dispatch/kernel_table.h"
 #include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;

@@ -153,13 +153,17 @@ void rebase_history(const Tensor& t, Edge made, bool overwritten) {
 }
 
 std::string why_not_written(ViewOrigin origin) {
-  return origin == ViewOrigin::no_grad
-             ? "it was made while grad mode was off, so that its history is not known: make the view and "
-               "write either both under a NoGradGuard or both without one"
-             : "it is one of several views that one operator gave (split, chunk, unbind), or the forward() "
-               "of "
-               "an autograd::Function gave it: write to a slice() or clone() of the tensor, or compute the "
-               "new tensor without writing in place";
+  switch (origin) {
+    case ViewOrigin::no_grad:
+      return "it was made while grad mode was off, so that its history is not known: make the view and write "
+             "either both under a NoGradGuard or both without one";
+    case ViewOrigin::own_function:
+      return "the forward() of an autograd::Function gave it and it shares elements with an input or another "
+             "result: give a clone() there, or compute the new tensor without writing in place";
+    default:
+      return "it is one of several views that one operator gave (split, chunk, unbind): write to a slice() "
+             "of the tensor, or compute the new tensor without writing in place";
+  }
 }
 
 void refresh_view_history(TensorImpl& t) {

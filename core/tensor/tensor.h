@@ -33,6 +33,7 @@ enum class ViewOrigin : uint8_t {
   plain,
   no_grad,         ///< while grad mode was off
   one_of_several,  ///< as one of the results of an operator (split)
+  own_function,    ///< by a forward function of the user (autograd/function.h)
 };
 
 /// What a Tensor points at. Sizes, strides (in elements) and offset never change after creation; storage and

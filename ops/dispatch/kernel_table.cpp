@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "ops/dispatch/register_kernel.h"
 
 namespace troupe::ops {
 namespace {

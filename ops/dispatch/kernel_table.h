@@ -6,7 +6,7 @@
 
 namespace troupe::ops {
 
-/// What a device's folder has for one operator.
+/// What a kind of device has for one operator.
 struct KernelEntry {
   const char* op;  ///< the operator's name
   Kernel* kernel;
@@ -18,6 +18,11 @@ using KernelTable = std::span<const KernelEntry>;
 
 /// Says what a kind of device has, once, before its first operator. The tables are constants of the program.
 void set_kernels(Device::Kind kind, std::span<const KernelTable> tables);
+
+/// Gives an operator that is defined elsewhere, in a program, its kernel for a kind of device, before it is
+/// first used there (at the start of main(), say). `adding`: see KernelEntry. `invalid` if `op` has kernels
+/// there already, needs none (view, compose), or has the name of an operator that is here.
+void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* adding = nullptr);
 
 /// find_kernels(), when they were not looked for yet.
 const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind);

@@ -224,13 +224,13 @@ TEST_CASE("an argument that is the result keeps its own history; what shares ele
   Tensor x = leaf({3}, 8);
   const Tensor h = x * 2, y = Identity::apply(h);
   CHECK(h.grad_fn().node->name() != "Identity");
-  CHECK_THROWS_WITH(y.mul_(2), Contains("or the forward() of an autograd::Function gave it"));
+  CHECK_THROWS_WITH(y.mul_(2), Contains("the forward() of an autograd::Function gave it"));
   autograd::backward(ops::sum(y));
   CHECK(near(x.grad(), Tensor::full({3}, 10, float64)));
 
   Tensor z = leaf({4, 2}, 9);
   const Tensors rows = Rows::apply(z);
-  CHECK_THROWS_WITH(rows[1].add_(1), Contains("or the forward() of an autograd::Function gave it"));
+  CHECK_THROWS_WITH(rows[1].add_(1), Contains("the forward() of an autograd::Function gave it"));
   autograd::backward(ops::sum(rows[1] * 3));
   CHECK(near(z.grad(), ops::cat({Tensor::zeros({2, 2}, float64), Tensor::full({2, 2}, 6, float64)}, 0)));
 

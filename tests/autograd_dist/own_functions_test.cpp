@@ -7,7 +7,7 @@
 #include "autograd/opcheck.h"
 #include "core/graph/anomaly.h"
 #include "ops/dispatch/check.h"
-#include "ops/dispatch/register_kernel.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/gradient_rules.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"

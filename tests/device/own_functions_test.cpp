@@ -5,7 +5,7 @@
 #include "autograd/function.h"
 #include "core/tensor/elements.h"
 #include "ops/dispatch/check.h"
-#include "ops/dispatch/register_kernel.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/null_device.h"
