@@ -33,7 +33,7 @@ const ops::Op kSnake{.name = "snake",
                      },
                      .samples = []() -> std::vector<ops::Sample> {
                        return {{{Tensor::of<double>({-1, 0.5, 2, 3}, {2, 2})}, {{"a", 1.5}}},
-                               {{Tensor::zeros({0, 3}, float64)}}};
+                               {{zeros({0, 3}, float64)}}};
                      }};
 
 template <class T>

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     for (const std::string& name : policy.empty() ? std::vector<std::string>{"bsp", "ssp(3)", "async"}
                                                   : std::vector<std::string>{policy}) {
       const auto served = parallel::serve(
-          cluster.here(), {workers[0]}, {Tensor::zeros({kFeatures}), Tensor::zeros({1})},
+          cluster.here(), {workers[0]}, {zeros({kFeatures}), zeros({1})},
           {.options = {{"lr", lr}}, .policy = parallel::ServerPolicy::parse(name), .trainers = trainers});
       std::vector<RRef<Trainer>> actors;
       std::vector<Future<void>> runs;

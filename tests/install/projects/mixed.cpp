@@ -41,7 +41,7 @@ struct Top : Actor {
 int main() {
   return launch([](Cluster& cluster) {
     manual_seed(2);
-    const Served served = serve(cluster.here(), {"w1"}, {ops::randn({1, 16}), Tensor::zeros({16})},
+    const Served served = serve(cluster.here(), {"w1"}, {ops::randn({1, 16}), zeros({16})},
                                 {.optimizer = "adam", .options = {{"lr", 0.02}}, .trainers = 2});
     std::vector<RRef<Bottom>> bottoms;
     std::vector<RRef<Top>> tops;
