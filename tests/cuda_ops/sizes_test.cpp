@@ -115,9 +115,9 @@ TEST_CASE("scans of lines of several pieces, and what is found and added along o
   for (const DType t : {float64, int64}) {
     const Tensor to = ops::to(ops::mul(drawn({97}, 3), 10), t),
                  from = ops::to(ops::mul(drawn({3000}, 4), 10), t);
-    const Tensor got = ops::scatter_add(to.data_on(gpu0), index.data_on(gpu0), from.data_on(gpu0), 0);
+    const Tensor got = ops::scatter_add(to.data_on(gpu0), 0, index.data_on(gpu0), from.data_on(gpu0));
     CHECK(difference(ops::to(got.data_on(cpu), float64),
-                     ops::to(ops::scatter_add(to, index, from, 0), float64), 1e-12, 1e-9) == "");
+                     ops::to(ops::scatter_add(to, 0, index, from), float64), 1e-12, 1e-9) == "");
   }
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("an optimizer steps all parameters in one launch, or in few if they ar
     std::vector<Tensor> parameters;
     for (int i = 0; i < count; ++i)
       parameters.push_back(
-          drawn({1 + i * i * 7}, 1 + static_cast<uint64_t>(i)).data_on(device).set_requires_grad());
+          drawn({1 + i * i * 7}, 1 + static_cast<uint64_t>(i)).data_on(device).requires_grad_());
     optim::AdamW adam(parameters, {.lr = 1e-2});
     for (int step = 0; step < 3; ++step) {
       for (const Tensor& p : parameters) autograd::backward(ops::sum(ops::mul(p, p)));

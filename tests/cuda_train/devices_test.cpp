@@ -69,7 +69,7 @@ TEST_CASE("a device map takes tensors to other GPUs, and gradients and answers b
     const auto cluster = cluster_of(3, {{"w0", "w1", {{"cuda:0", "cuda:1"}, {"cuda:1", "cuda:0"}}},
                                         {"w2", "w0", {{"cuda:3", "cuda:0"}}}});
     const auto one = cluster->spawn<Holder>("w1"), two = cluster->spawn<Holder>("w2");
-    Tensor x = Tensor::full({2}, 2, float32, "cuda:0").set_requires_grad();
+    Tensor x = Tensor::full({2}, 2, float32, "cuda:0").requires_grad_();
     CHECK(one.call<&Holder::place>(x.detach()).get() == "cuda:1");
     CHECK(two.call<&Holder::place>(x.detach()).get() == "cuda:3");
     CHECK(two.call<&Holder::place>(x.detach().to(cpu)).get() == "cpu");

@@ -34,7 +34,7 @@ struct Cube : autograd::Function<Cube> {
 
 TEST_CASE("an operator of a program has kernels where they were registered, with gradients") {
   testing::install_null_device();
-  Tensor x = Tensor::of<double>({1, -2, 3}, {3}, null0).set_requires_grad();
+  Tensor x = Tensor::of<double>({1, -2, 3}, {3}, null0).requires_grad_();
   CHECK(text_of([&] { ops::apply1(kDoubled, {x}); }) == "[doubled] no kernel for device null:0");
   ops::register_kernel(kDoubled, testing::kNull, double_it);
   const Tensor y = ops::apply1(kDoubled, {x});
@@ -47,7 +47,7 @@ TEST_CASE("an operator of a program has kernels where they were registered, with
 
 TEST_CASE("a function of a program computes where its arguments are, with both derivatives") {
   testing::install_null_device();
-  Tensor x = Tensor::of<double>({1, -2, 3}, {3}, null0).set_requires_grad();
+  Tensor x = Tensor::of<double>({1, -2, 3}, {3}, null0).requires_grad_();
   const Tensor g = autograd::grad({ops::sum(Cube::apply(x))}, {x}, {}, {.create_graph = true})[0];
   CHECK(g.device() == null0);
   CHECK(g.to_vector<double>() == std::vector<double>{3, 12, 27});

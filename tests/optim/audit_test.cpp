@@ -51,6 +51,8 @@ Audited layer(L made) {
   return {module, [module](const Tensors& in) { return (*module)(in[0]); }};
 }
 
+ops::Pair pair(const json& j) { return {j.at(0).get<int64_t>(), j.at(1).get<int64_t>()}; }
+
 // Options of `j` by name; each must be asked for.
 class Named {
  public:
@@ -75,6 +77,8 @@ class Named {
   static T value(const json& j) {
     if constexpr (std::is_same_v<T, std::optional<double>>)
       return j.get<double>();
+    else if constexpr (std::is_same_v<T, ops::Pair>)
+      return pair(j);
     else
       return j.get<T>();
   }
@@ -100,7 +104,7 @@ Audited make(const std::string& kind, const json& options) {
     nn::Conv2dOptions o{.dtype = float64};
     n.set("stride", o.stride), n.set("padding", o.padding), n.set("dilation", o.dilation);
     n.set("groups", o.groups), n.set("bias", o.bias);
-    return layer(nn::Conv2d(n.whole("inputs"), n.whole("outputs"), n.find("kernel")->get<ops::Pair>(), o));
+    return layer(nn::Conv2d(n.whole("inputs"), n.whole("outputs"), pair(*n.find("kernel")), o));
   }
   if (kind == "multihead_attention") {
     nn::MultiheadAttentionOptions o{.dtype = float64};
