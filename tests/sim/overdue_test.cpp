@@ -108,7 +108,7 @@ TEST_CASE("a pull that waits names the trainers that are missing") {
       {.options = {{"lr", 0.1}}, .policy = parallel::ServerPolicy::parse("bsp"), .trainers = 2});
   const auto& server = served.servers.at(0).with_timeout(10s);
   const auto pull = [&](const std::string& trainer) {
-    return server.call<&parallel::Server::pull>(trainer, int64_t{0}, std::optional<parallel::Compression>());
+    return server.call<&parallel::Server::pull>(trainer, int64_t{0}, parallel::Compression());
   };
   const auto refused = [&](const Result<parallel::Pulled>& r) {
     REQUIRE_FALSE(r.ok());
@@ -175,8 +175,10 @@ TEST_CASE("a method that pulls names the trainers that are missing to its own ca
   REQUIRE(cluster.await(b.call<&Puller::pull>()).ok());
   REQUIRE(cluster.await(a.call<&Puller::pull>()).ok());
   REQUIRE(cluster.await(a.call<&Puller::push>()).ok());
-  const auto missing = Contains("the pushes of step 0 under bsp: missing is trainer \"") && Contains("on w3");
-  CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()), missing);
+  const auto missing = [] {
+    return Contains("the pushes of step 0 under bsp: missing is trainer \"") && Contains("on w3");
+  };
+  CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()), missing());
   CHECK_THAT(late(outer.with_timeout(2s).call<&Puller::pull_by>(a)),
-             missing && Contains("Of Puller::pull: w2 (Puller#"));
+             missing() && Contains("Of Puller::pull: w2 (Puller#"));
 }
