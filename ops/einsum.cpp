@@ -67,9 +67,9 @@ Tensor diagonal(const Tensor& x, int64_t a, int64_t b) {
   order.push_back(a), order.push_back(b);
   const Tensor moved = permute(x, order);
   const int64_t n = moved.size(-1);
-  if (n == 0) return select(moved, moved.dim() - 1, 0);
   std::vector<int64_t> flat = {moved.shape().begin(), moved.shape().end() - 2};
   flat.push_back(n * n);
+  if (n == 0) return reshape(moved, flat);
   return slice(reshape(moved, flat), moved.dim() - 2, 0, n * n, n + 1);
 }
 
