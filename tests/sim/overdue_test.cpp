@@ -169,16 +169,17 @@ TEST_CASE("a method that pulls names the trainers that are missing to its own ca
   const auto a = cluster.spawn<Puller>(0, 2, served);
   CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()),
              Contains("Puller::pull on w2 gave no answer within 2 s") &&
-                 Contains("it waits (co_await) for Server::pull on w1. Of Server::pull: w1 (Server#") &&
+                 Contains("Server::pull on w1. Of ") && Contains("Server::pull: w1 (") &&
                  Contains("trainers to join: 1 of 2 have"));
   const auto b = cluster.spawn<Puller>(0, 3, served), outer = cluster.spawn<Puller>(0, 4, served);
   REQUIRE(cluster.await(b.call<&Puller::pull>()).ok());
   REQUIRE(cluster.await(a.call<&Puller::pull>()).ok());
   REQUIRE(cluster.await(a.call<&Puller::push>()).ok());
-  const auto missing = [] {
-    return Contains("the pushes of step 0 under bsp: missing is trainer \"") && Contains("on w3");
+  const auto names_b = [](const std::string& text) {
+    CHECK_THAT(text, Contains("the pushes of step 0 under bsp: missing is trainer \"") && Contains("on w3"));
   };
-  CHECK_THAT(late(a.with_timeout(2s).call<&Puller::pull>()), missing());
-  CHECK_THAT(late(outer.with_timeout(2s).call<&Puller::pull_by>(a)),
-             missing() && Contains("Of Puller::pull: w2 (Puller#"));
+  names_b(late(a.with_timeout(2s).call<&Puller::pull>()));
+  const std::string twice = late(outer.with_timeout(2s).call<&Puller::pull_by>(a));
+  names_b(twice);
+  CHECK_THAT(twice, Contains("Of Puller::pull: w2 (Puller#"));
 }
