@@ -220,7 +220,7 @@ TEST_CASE("set_materialize_grads(false) leaves gradients undefined that did not 
   CHECK(near(x.grad(), Tensor::full({3}, 3, float64)));
 }
 
-TEST_CASE("an argument that is the result keeps its own history; what shares elements is not written") {
+TEST_CASE("an argument that is the result keeps its own history, and what shares elements is not written") {
   Tensor x = leaf({3}, 8);
   const Tensor h = x * 2, y = Identity::apply(h);
   CHECK(h.grad_fn().node->name() != "Identity");
