@@ -33,7 +33,6 @@ Tensors in_dtype(const Tensors& inputs, DType dtype) {
   return all;
 }
 
-
 // Rounded to `digits`, so that a wider run can have the weights of a narrower one.
 Tensor weights_for(const Tensor& t, uint64_t seed, DType digits = float64) {
   Generator g(seed);

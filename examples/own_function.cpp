@@ -23,18 +23,18 @@ struct Rounded : autograd::Function<Rounded> {
 };
 
 // x + sin(ax)^2 / a, an operator with a kernel for the CPU.
-const ops::Op kSnake{.name = "snake",
-                     .text = "x + sin(ax)^2 / a of each element.",
-                     .attrs = {{"a", 1.0}},
-                     .shape = ops::floating_unary,
-                     .saves_inputs = 1,
-                     .gradient = [](const ops::Backward& b) -> Tensors {
-                       return {b.grads[0] * (sin(b.in[0] * (2 * b.attrs.number("a"))) + 1)};
-                     },
-                     .samples = []() -> std::vector<ops::Sample> {
-                       return {{{Tensor::of<double>({-1, 0.5, 2, 3}, {2, 2})}, {{"a", 1.5}}},
-                               {{zeros({0, 3}, float64)}}};
-                     }};
+const ops::Op kSnake{
+    .name = "snake",
+    .text = "x + sin(ax)^2 / a of each element.",
+    .attrs = {{"a", 1.0}},
+    .shape = ops::floating_unary,
+    .saves_inputs = 1,
+    .gradient = [](const ops::Backward& b) -> Tensors {
+      return {b.grads[0] * (sin(b.in[0] * (2 * b.attrs.number("a"))) + 1)};
+    },
+    .samples = []() -> std::vector<ops::Sample> {
+      return {{{Tensor::of<double>({-1, 0.5, 2, 3}, {2, 2})}, {{"a", 1.5}}}, {{zeros({0, 3}, float64)}}};
+    }};
 
 template <class T>
 void snake_of(const Tensor& x, const Tensor& y, double a) {
