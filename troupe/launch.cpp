@@ -111,17 +111,22 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
 
 namespace {
 
+constexpr size_t kRoom = 64;       // MiB
+constexpr size_t kThreadRoom = 8;  // of a stack, as `ulimit -s` has it mostly
+
 // Below this, whatever needs the next bytes fails, on threads where nothing can be done about it, and in
-// libraries that do not look (oneDNN, when it makes code).
-void check_room() {
-  constexpr size_t kLeast = size_t{64} << 20;
-  void* room = mmap(nullptr, kLeast, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// libraries that do not look (oneDNN, when it makes code; glibc, when a thread's variables are destroyed).
+void check_room(size_t mib) {
+  void* room = mmap(nullptr, mib << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED)
-    throw_error(ErrorKind::failed,
-                "[launch] less than 64 MiB of address space are left to this process: ulimit -v says how "
-                "much it may have");
-  munmap(room, kLeast);
+    throw_error(ErrorKind::failed, "[launch] less than " + std::to_string(mib) +
+                                       " MiB of address space are left to this process: ulimit -v says how "
+                                       "much it may have");
+  munmap(room, mib << 20);
 }
+
+// Before the threads of a cluster start: those of its pool, and some more.
+void check_room_for_threads() { check_room(kRoom + kThreadRoom * (static_cast<size_t>(usable_cores()) + 8)); }
 
 int launch_with(Signals& signals, internal::actors::Hosting hosting,
                 const std::function<void(Cluster&)>& driver, ClusterOptions options) {
@@ -150,11 +155,12 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
     return code;
   };
   try {
+    check_room_for_threads();
     if (environment && environment->rank > 0) {
       Promise<int> stop;
       auto process = WorkerProcess::join(*environment, std::move(hosting), options);
       joined = true;
-      check_room();
+      check_room(kRoom);
       signals.on_signal([&] { stop.set(128 + signals.received()); });
       const int code = process->serve(stop.future());
       signals.on_signal(nullptr);
@@ -169,7 +175,7 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
       cluster = Cluster::in_process(alone, std::move(hosting), options);
     }
     joined = true;
-    check_room();
+    check_room(kRoom);
     return watch_end(cluster->workers_here(), drive(*cluster, signals, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too
     const Error e = current_error();
