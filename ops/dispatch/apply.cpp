@@ -277,7 +277,7 @@ std::string sizes_on_device(const Error& e, const Call& call) {
       says(kBegin))
     return "";
   std::string text;
-  for (const Tensor& t : call.in) text += (text.empty() ? std::string(kBegin) : ", ") + t.str();
+  for (const Tensor& t : call.in) text += (text.empty() ? std::string(kBegin) : ", ") + t.summary();
   return text + ")";
 }
 

@@ -87,6 +87,7 @@ void sweep(DType floating) {
 TEST_CASE("every operator gives on a GPU what it gives on the CPU, with both derivatives") { sweep(float64); }
 TEST_CASE("so it does in float32") { sweep(float32); }
 TEST_CASE("so it does in bfloat16") { sweep(bfloat16); }
+TEST_CASE("so it does in float16") { sweep(float16); }
 
 TEST_CASE("every operator has a kernel on GPUs") {
   std::string missing;
