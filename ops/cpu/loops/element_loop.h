@@ -36,7 +36,8 @@ void pass(std::index_sequence<k...>, const Tensor& param, const ScaledGradient& 
 }
 
 template <class T, size_t count, class F>
-void pass(const Tensor& param, const ScaledGradient& grad, const std::array<Tensor, count>& slots, const F& f) {
+void pass(const Tensor& param, const ScaledGradient& grad, const std::array<Tensor, count>& slots,
+          const F& f) {
   std::array<T*, count> at{};
   for (size_t k = 0; k < count; ++k) at[k] = slots[k].template data<T>();
   pass<T>(std::make_index_sequence<count>{}, param, grad, at, f);
