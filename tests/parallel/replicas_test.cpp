@@ -1,4 +1,5 @@
 // Replicas beside a remote part: gradients and training as of one model on the whole batch.
+#include <atomic>
 #include <catch2/catch.hpp>
 
 #include "parallel/data/replicas.h"
@@ -153,14 +154,25 @@ TEST_CASE("two replicas on one worker are told at once, by their labels") {
   };
   auto first = spawn("w1", "pair"), second = spawn("w1", "pair"), other = spawn("w2", "pair");
   const auto mean = [&](const RRef<Trainer>& t) { return t.call<&Trainer::mean>(std::vector{one}, 1.0); };
-  const auto begun = mean(first);
-  const Error refused = testing::error_of([&] { mean(second).get(); });
+  // Whichever of the two comes second is told; the other one waits for w2.
+  const auto a = mean(first), b = mean(second);
+  const Promise<bool> told;
+  std::atomic<bool> is_told{false};
+  const auto tell = [&](bool which) {
+    return [&, which](const auto&) {
+      if (!is_told.exchange(true)) told.set(which);
+    };
+  };
+  a.on_ready(tell(true));
+  b.on_ready(tell(false));
+  const bool a_is_refused = told.future().get();
+  const Error refused = testing::error_of([&] { (a_is_refused ? a : b).get(); });
   CHECK(refused.kind() == ErrorKind::invalid);
   CHECK_THAT(refused.message(),
              Catch::Contains("\"replicas pair\": w1 (Trainer#") &&
                  Catch::Contains("are on one worker, and each member of a group has a worker"));
   CHECK(mean(other).get()[0].to_vector<double>() == std::vector<double>{1, 1});
-  CHECK(begun.get()[0].to_vector<double>() == std::vector<double>{1, 1});
+  CHECK((a_is_refused ? b : a).get()[0].to_vector<double>() == std::vector<double>{1, 1});
   auto third = spawn("w1", "another"), fourth = spawn("w2", "another");  // a group of another name
   const auto there = mean(third);
   CHECK(mean(fourth).get().size() == 1);
