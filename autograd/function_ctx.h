@@ -1,4 +1,4 @@
-// What the two halves of a function of one's own share.
+// FunctionCtx carries tensors and settings from forward() to backward().
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -7,7 +7,7 @@
 
 namespace troupe::autograd {
 
-/// What is wrong with `op` on its samples, a line each: "[cube] sample 1, second derivative: element 3 of
+/// Checks `op` on its samples and gives its mistakes, a line each: "[cube] sample 1, second derivative: element 3 of
 /// ..."; empty: nothing. `invalid` if it has no samples.
 ///
 /// Compared are results with the shape rule, first and second derivatives with central differences in

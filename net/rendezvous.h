@@ -1,4 +1,4 @@
-// What worker 0 tells the launcher that started it: that it waits for the others, and that all have come.
+// Worker 0 tells the launcher that started it when it begins to wait for the others, and when all have come.
 #pragma once
 #include <string>
 

@@ -2,14 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "ops/gradient_rules.h"
 
 namespace troupe::ops {
 namespace {
 
+void check(double p) {
+  if (!(p >= 0 && p < 1))
+    throw_invalid(fmt::format("[dropout] the probability must be in [0, 1), got {}", p));
+}
+
 Specs dropout_spec(const Call& c) {
-  const double p = c.attrs.number("p");
-  if (!(p >= 0 && p < 1)) reject(c, fmt::format("the probability must be in [0, 1), got {}", p));
+  check(c.attrs.number("p"));
   return floating_unary(c);
 }
 
@@ -34,6 +39,7 @@ Tensor dropout(const Tensor& x, double p, AnyGenerator generator) {
 }
 
 Tensor dropout(const Tensor& x, double p, bool training) {
+  check(p);
   if (!training) return x;
   Generator generator = next_generator();
   return dropout(x, p, generator);

@@ -151,8 +151,14 @@ void Invocation::deliver(internal::net::Reply& reply) {
 }
 
 void Invocation::run() {
-  FrameScope scope({&host_.worker, cell_.get(), &cell_->method_label(method_), call_.context, deadline_, this,
-                    &cell_->stream(), nullptr, nullptr, false, cell_->device_stream()});
+  FrameScope scope({.worker = &host_.worker,
+                    .actor = cell_.get(),
+                    .what = &cell_->method_label(method_),
+                    .context = call_.context,
+                    .deadline = deadline_,
+                    .call = this,
+                    .stream = &cell_->stream(),
+                    .device_stream = cell_->device_stream()});
   GradMode mode(call_.grad_enabled);
   if (cancelled()) return fail(not_wanted());
   const TimePoint start = host_.clock.now();

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-// What layers above hang into the frame. Nothing here looks inside.
+// Types of layers above, whose objects the frame points to. Nothing here looks inside.
 class Stream;
 class CallScope;
 namespace internal::actors {

@@ -187,5 +187,8 @@ std::string Tensor::str() const {
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << device.str(); }
 
 }  // namespace troupe

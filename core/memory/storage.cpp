@@ -102,8 +102,8 @@ Ref<Storage> Storage::share(size_t from, size_t bytes) {
 void Storage::leave_shared() {
   if (!shares_bytes()) return;  // the others have gone
   SharedBytes* before = shared_.load(std::memory_order_relaxed);
-  std::byte* own = allocate_bytes(size_, device_);
   Ref<StreamUses> uses = uses_on(device_);
+  std::byte* own = allocate_bytes(size_, device_);
   used_here();
   if (device_.is_cpu())
     copy_large(own, data_, size_);
@@ -121,8 +121,8 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   if (bytes > kMaxBytes)
     throw_invalid("[storage] " + std::to_string(bytes) + " bytes asked for; the limit is " +
                   std::to_string(kMaxBytes));
-  std::byte* data = allocate_bytes(bytes, device);
-  return adopt_new(new Storage(data, bytes, device, uses_on(device), nullptr));
+  Ref<StreamUses> uses = uses_on(device);
+  return adopt_new(new Storage(allocate_bytes(bytes, device), bytes, device, std::move(uses), nullptr));
 }
 
 Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner) {

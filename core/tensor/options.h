@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// The last argument of every function that makes tensors: a dtype, a device, or several in a chain, as
-/// `zeros({2, 3}, dtype(float64).requires_grad())`. What is not said has the function's default. A value.
+/// `zeros({2, 3}, dtype(float64).requires_grad())`. An option that is not given has the function's default.
 class TensorOptions {
  public:
   TensorOptions() = default;

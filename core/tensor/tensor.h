@@ -223,6 +223,10 @@ struct ValuesAndIndices {
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
+// As str() and name() have them: "[2, 3]", "float32", "cuda:0".
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+std::ostream& operator<<(std::ostream& out, DType dtype);
+std::ostream& operator<<(std::ostream& out, Device device);
 
 /// True if dtype, shape and every bit of the elements agree.
 bool bit_equal(const Tensor& a, const Tensor& b);

@@ -1,4 +1,4 @@
-// What both passes of attention share: tiles of products, and what a thread sums up.
+// Both passes of attention use these tiles of products and partial sums of a thread.
 #pragma once
 #include "ops/cuda/gemm.h"
 #include "ops/cuda/reduce.cuh"

@@ -18,7 +18,7 @@ namespace {
 
 using testing::needs_gpus, testing::SharedBy;
 
-constexpr Device gpu0{kCuda, 0}, gpu1{kCuda, 1};
+using testing::gpu0, testing::gpu1;
 
 // The fault that f plants, found when its work is waited for.
 template <class F>

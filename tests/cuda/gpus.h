@@ -8,6 +8,8 @@
 
 namespace troupe::testing {
 
+inline constexpr Device gpu0{kCuda, 0}, gpu1{kCuda, 1};
+
 /// Says that the test is skipped where there are fewer: if (!needs_gpus(2)) return;
 inline bool needs_gpus(int count) {
   install_cuda();

@@ -12,7 +12,7 @@ namespace {
 
 using testing::needs_gpus, testing::SharedBy;
 
-constexpr Device gpu0{kCuda, 0};
+using testing::gpu0;
 
 Tensor counted(int64_t n) {
   std::vector<float> values(static_cast<size_t>(n));

@@ -14,7 +14,7 @@ namespace {
 
 using testing::needs_gpus;
 
-constexpr Device gpu0{kCuda, 0}, gpu1{kCuda, 1};
+using testing::gpu0, testing::gpu1;
 
 // Elements that no conversion rounds, of any dtype; bool: every third one is false.
 Tensor numbers(const Shape& shape, DType dtype) {

@@ -15,7 +15,7 @@ namespace {
 
 using testing::needs_gpus;
 
-constexpr Device gpu0{kCuda, 0}, gpu1{kCuda, 1};
+using testing::gpu0, testing::gpu1;
 
 // Runs f as an actor's method whose stream has that number.
 template <class F>

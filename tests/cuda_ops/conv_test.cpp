@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-constexpr Device gpu0{kCuda, 0};
+using testing::gpu0;
 
 struct How {
   ops::Pair stride{1, 1}, padding{0, 0}, dilation{1, 1};

@@ -18,7 +18,7 @@ namespace {
 using ops::Op, ops::Sample;
 using testing::needs_gpus, testing::Passes;
 
-constexpr Device gpu0{kCuda, 0}, gpu1{kCuda, 1};
+using testing::gpu0, testing::gpu1;
 
 Passes run(const Op& op, const Sample& s, DType floating, Device device) {
   return testing::run_passes(

@@ -16,7 +16,7 @@ namespace {
 
 using testing::difference, testing::needs_gpus;
 
-constexpr Device gpu0{kCuda, 0};
+using testing::gpu0;
 
 Tensor some(const Shape& shape, uint64_t seed, DType dtype = float32) {
   Generator g(seed);

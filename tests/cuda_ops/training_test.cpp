@@ -13,7 +13,7 @@ using namespace troupe::testing;
 
 namespace {
 
-constexpr Device gpu0{kCuda, 0};
+using testing::gpu0;
 
 void compare(const Trained& got, const Trained& wanted, double relative) {
   REQUIRE(got.losses.size() == wanted.losses.size());

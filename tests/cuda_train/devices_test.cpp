@@ -31,6 +31,19 @@ std::unique_ptr<Cluster> cluster_of(int workers, std::vector<DeviceMap> maps = {
   return Cluster::in_process(workers, hosting<Holder, Block>(), {.device_maps = std::move(maps)});
 }
 
+// After the first one, which sets up.
+template <class Step>
+void waits_only_for_the_loss(const Step& step) {
+  step();
+  sim_cuda::reset_counters();
+  Tensor loss;
+  for (int i = 0; i < 3; ++i) loss = step();
+  CHECK(sim_cuda::counters().launches > 0);
+  CHECK(sim_cuda::counters().synchronizations == 0);
+  CHECK(std::isfinite(loss.item()));
+  CHECK(sim_cuda::counters().synchronizations == 1);
+}
+
 }  // namespace
 
 TEST_CASE("a tensor of a GPU goes to another worker of the process without a copy, until one side writes") {
@@ -156,14 +169,7 @@ TEST_CASE("a steady step waits for a device where a value is read and nowhere el
       updates->step();
       return loss;
     };
-    step();
-    sim_cuda::reset_counters();
-    Tensor loss;
-    for (int i = 0; i < 3; ++i) loss = step();
-    CHECK(sim_cuda::counters().launches > 0);
-    CHECK(sim_cuda::counters().synchronizations == 0);
-    loss.item();
-    CHECK(sim_cuda::counters().synchronizations == 1);
+    waits_only_for_the_loss(step);
   }
 }
 
@@ -187,14 +193,7 @@ TEST_CASE("a steady step over calls waits for a device only where the loss is re
     updates.step(context);
     return loss;
   };
-  step();
-  sim_cuda::reset_counters();
-  Tensor loss;
-  for (int i = 0; i < 3; ++i) loss = step();
-  CHECK(sim_cuda::counters().launches > 0);
-  CHECK(sim_cuda::counters().synchronizations == 0);
-  CHECK(std::isfinite(loss.item()));
-  CHECK(sim_cuda::counters().synchronizations == 1);
+  waits_only_for_the_loss(step);
 }
 
 TEST_CASE("memory that runs out in a method fails its call, with what was asked, used and there is") {

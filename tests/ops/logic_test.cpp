@@ -160,6 +160,7 @@ TEST_CASE("dropout's mask depends on the generator alone") {
   for (const double p : {1.0, -0.1, kNan})
     CHECK_THAT(text_of([&] { ops::dropout(x, p, a); }),
                Contains("[dropout] the probability must be in [0, 1)"));
+  CHECK_THAT(text_of([&] { ops::dropout(x, 7, false); }), Contains("must be in [0, 1), got 7"));
   CHECK(bit_equal(ops::dropout(x, 0, a), x));
 }
 

@@ -47,4 +47,7 @@ TEST_CASE("shape, dtype and history follow where they are not plain") {
   const Tensor x = tensor({1, 2});
   CHECK(x.str() == "tensor([1, 2])");
   CHECK(Tensor().str() == "tensor(undefined)");
+  LINE("[2, 3]", zeros({2, 3}).sizes());
+  LINE("float64", zeros({2}, float64).dtype());
+  LINE("cpu", zeros({2}).device());
 }
