@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
 namespace troupe::autograd {
@@ -28,7 +29,7 @@ bool recorded(const Tensor& a, const Tensor& b) {
 }
 
 Tensor fresh_sum(const Tensor& a, const Tensor& b) {
-  const Tensor out = Tensor::empty(a.shape(), a.dtype(), a.device());
+  const Tensor out = empty_like(a);
   add_elements(out, a, b);
   if (recorded(a, b)) {
     auto node = make_ref<GradientSum>();

@@ -5,6 +5,7 @@
 #include "autograd/pass.h"
 #include "autograd/ready_hooks.h"
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::autograd {
 namespace {
@@ -66,7 +67,7 @@ Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads,
       if (root.numel() != 1)
         throw_invalid(subject(part, i, roots.size()) + " has shape " + root.shape().str() +
                       ": give its gradient, or reduce it to one element first");
-      out.push_back(Tensor::full(root.shape(), 1, root.dtype(), root.device()));
+      out.push_back(ones_like(root));
       continue;
     }
     const Tensor& grad = grads[i];

@@ -10,6 +10,7 @@
 #include "core/graph/node.h"
 #include "core/graph/partial_node.h"
 #include "core/graph/saved_tensor.h"
+#include "core/tensor/creation.h"
 #include "ops/dispatch/anomaly.h"
 #include "ops/gradient_rules.h"
 #include "ops/view.h"
@@ -108,7 +109,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
     Edges leads = refuses_second ? edges_of(grads) : Edges();
     if (ctx_->materialize_)
       for (size_t i = 0; i < grads.size(); ++i)
-        if (!grads[i].defined() && results_[i].there) grads[i] = results_[i].zeros();
+        if (!grads[i].defined() && results_[i].there) grads[i] = results_[i].zero_gradient();
     const std::vector<uint8_t> wanted = needs(request.wanted);
     Tensors out;
     {
@@ -135,7 +136,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
     ops::Spec spec;
     Device device;
     bool there = false;  // not an undefined tensor
-    Tensor zeros() const { return Tensor::zeros(spec.shape, spec.dtype, device); }
+    Tensor zero_gradient() const { return zeros(spec.shape, {spec.dtype, device}); }
   };
   struct Saved {
     SavedTensor tensor;

@@ -11,6 +11,7 @@
 #include "core/base/generator.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
@@ -21,7 +22,7 @@ namespace {
 // Fixed weights in [0.5, 1.5), so that no two entries of a result can stand for each other.
 Tensor weights(const Shape& shape) {
   Generator random(0x67726164);
-  const Tensor w = Tensor::empty(shape, float64);
+  const Tensor w = empty(shape, float64);
   double* out = w.data<double>();
   for (int64_t i = 0; i < w.numel(); ++i) out[i] = random.uniform(0.5, 1.5);
   return w;
@@ -51,7 +52,7 @@ Tensors leaves(const Tensors& inputs, std::vector<size_t>& checked) {
       out.push_back(inputs[i].clone_data());
       continue;
     }
-    Tensor leaf = Tensor::empty(inputs[i].shape(), float64);
+    Tensor leaf = empty(inputs[i].shape(), float64);
     copy_elements(leaf, inputs[i]);
     if (!chosen || inputs[i].requires_grad()) {
       leaf.requires_grad_();
@@ -81,7 +82,7 @@ GradReport gradcheck(const std::function<Tensor(const Tensors&)>& function, cons
       throw_invalid("[gradcheck] the result (" + result.summary() +
                     ") has no history: it depends on no checked input");
     weight = weights(result.shape());
-    Tensor seed = Tensor::empty(result.shape(), result.dtype(), result.device());
+    Tensor seed = empty_like(result);
     copy_elements(seed, weight);
     Tensors wanted;
     for (size_t i : checked) wanted.push_back(at[i]);
@@ -138,10 +139,10 @@ GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& function, 
     if (!result.defined() || !result.requires_grad())
       throw_invalid("[gradgradcheck] the result (" + result.summary() +
                     ") has no history: it depends on no checked input");
-    Tensor seed = Tensor::empty(result.shape(), result.dtype(), result.device());
+    Tensor seed = empty_like(result);
     copy_elements(seed, weights(result.shape()));
     const Tensors first = grad({result}, wanted, {seed}, {.create_graph = true});
-    Tensor sum = Tensor::scalar(0, float64);
+    Tensor sum = tensor(0, float64);
     for (size_t k = 0; k < wanted.size(); ++k) {
       sum =
           ops::add(sum, ops::sum(ops::mul(wanted[k], 0.0)));  // a history even where the gradient is constant

@@ -46,7 +46,7 @@ Tensor scattered(const Tensor& t) {
   const int r = wide.rank();
   if (r > 1) std::swap(wide[r - 1], wide[r - 2]);
   wide.back() *= 2;
-  const Tensor memory = Tensor::full(wide, 77, t.dtype());
+  const Tensor memory = full(wide, 77, t.dtype());
   Shape strides = memory.strides();
   strides.back() = 2;
   if (r > 1) std::swap(strides[r - 1], strides[r - 2]);
@@ -148,7 +148,7 @@ class OpCheck {
 
   // Sum of all gradients, squared so that linear operators have a second derivative in their weights too.
   Tensor energy(const Tensors& in) const {
-    Tensor total = Tensor::scalar(0, float64);
+    Tensor total = tensor(0, float64);
     for (const Tensor& g : run(in, true).grads)
       if (g.defined()) total = ops::add(total, ops::sum(ops::square(g)));
     return total;
@@ -158,7 +158,7 @@ class OpCheck {
   Tensor numeric(size_t which, const std::function<double(const Tensors&)>& f) const {
     Tensors in;
     for (const Tensor& t : sample_.inputs) in.push_back(t.clone_data());
-    const Tensor result = Tensor::zeros(in[which].shape(), float64);
+    const Tensor result = zeros(in[which].shape(), float64);
     constexpr double kStep = 1e-5;
     for (int64_t i = 0; i < result.numel(); ++i) {
       double& x = in[which].data<double>()[i];

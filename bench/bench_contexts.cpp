@@ -17,7 +17,7 @@ namespace {
 struct Layer : Actor {
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
-  Tensor w = Tensor::full({8}, 2).requires_grad_();
+  Tensor w = full({8}, 2.0).requires_grad_();
   static constexpr auto remote = methods<&Layer::forward, &Layer::gradient>;
 };
 
@@ -47,7 +47,7 @@ void time_penalties(const bench::Bench& bench) {
     layers.push_back(cluster->spawn<Dense>(i % 2 ? "w1" : "w0", uint64_t(i)));
     local.push_back(std::make_unique<Dense>(uint64_t(i)));
   }
-  const Tensor x = Tensor::full({256, Dense::kWidth}, 0.5).requires_grad_();
+  const Tensor x = full({256, Dense::kWidth}, 0.5).requires_grad_();
   const double here = bench.median_us(
       [&] {
         Tensor y = x;
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
   time_penalties(bench);
   const auto cluster = Cluster::in_process(2, hosting<Layer>());
   const auto layer = cluster->spawn<Layer>("w1");
-  const Tensor x = Tensor::full({8}, 3).requires_grad_();
+  const Tensor x = full({8}, 3.0).requires_grad_();
   std::vector<std::unique_ptr<autograd::Context>> live;
   for (int i = 0; i < bench.count(200); ++i) (void)step(*cluster, layer, x);  // warm
   for (int target : {0, 100, 1000, 10000}) {

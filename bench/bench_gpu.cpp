@@ -15,7 +15,7 @@ Tensor labels(int64_t n, int64_t count, Device device) {
   Generator generator(1);
   std::vector<int64_t> ids(static_cast<size_t>(n));
   for (auto& id : ids) id = static_cast<int64_t>(generator.below(static_cast<uint64_t>(count)));
-  return Tensor::of(ids).data_on(device);
+  return tensor(ids).data_on(device);
 }
 
 class Gpu {
@@ -54,7 +54,7 @@ class Gpu {
 
   void memory() {
     const int64_t n = quick() ? 1 << 12 : 1 << 27;
-    const Tensor x = drawn({n}, float32), y = Tensor::empty({n}, float32, device_);
+    const Tensor x = drawn({n}, float32), y = empty({n}, {float32, device_});
     const double bytes = static_cast<double>(n) * 4e-3, mib = static_cast<double>(n >> 18);
     bench_.emit("gpu_copy_gb_per_s", 2 * bytes / us([&] { copy_elements(y, x); }), "GB/s", {{"mib", mib}});
     bench_.emit("gpu_add_gb_per_s", 3 * bytes / us([&] { add(x, y); }), "GB/s", {{"mib", mib}});
@@ -97,7 +97,7 @@ class Gpu {
     {
       Tensor logits = drawn({n / 2, classes}, float32).requires_grad_();
       both(
-          "gpu_cross_entropy_both_us", {logits}, Tensor::full({}, 1, float32, device_),
+          "gpu_cross_entropy_both_us", {logits}, tensor(1, {float32, device_}),
           [&] { return cross_entropy(logits, ids); }, of_classes);
     }
     Tensor table = drawn({classes, 768}, float32).requires_grad_();
@@ -111,7 +111,7 @@ class Gpu {
     const int64_t width = quick() ? 8 : 1024;
     for (int i = 0; i < 118; ++i) parameters.push_back(drawn({1024, width}, float32).requires_grad_());
     optim::AdamW adam(parameters, {.lr = 1e-3});
-    Tensor all = Tensor::full({}, 0, float32, device_);
+    Tensor all = tensor(0, {float32, device_});
     for (const Tensor& p : parameters) all = all + sum(p);
     autograd::backward(all);
     bench_.emit("gpu_adamw_us", us([&] { adam.step(); }), "us",

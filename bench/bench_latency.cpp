@@ -142,7 +142,7 @@ void under_load(const bench::Bench& bench, const RRef<Peer>& peer) {
   std::latch flowing(1);
   std::atomic<int> tensors{0};  // that went there and back
   std::jthread streaming([&](const std::stop_token& enough) {
-    const Tensor x = Tensor::full({16 << 20}, 1);
+    const Tensor x = ones({16 << 20});
     while (!enough.stop_requested()) {
       peer.call<&Peer::back>(x).get();
       if (tensors++ == 0) flowing.count_down();
@@ -163,7 +163,7 @@ void under_load(const bench::Bench& bench, const RRef<Peer>& peer) {
 void transfers(const bench::Bench& bench, const RRef<Peer>& peer) {
   for (const int64_t kib : {1024, 16384, 65536}) {
     const size_t bytes = static_cast<size_t>(kib) << 10;
-    const Tensor x = Tensor::full({kib * 256}, 1);
+    const Tensor x = ones({kib * 256});
     const auto* from = reinterpret_cast<const std::byte*>(x.data<float>());
     const int steps = kib > 1024 ? 30 : 300;
     const double us = bench.median_us([&] { peer.call<&Peer::take>(x).get(); }, steps);

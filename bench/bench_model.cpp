@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     const Tensor x = randn({kBatch, 784}, generator);
     std::vector<int64_t> classes(kBatch);
     for (auto& c : classes) c = static_cast<int64_t>(generator.below(10));
-    const Tensor y = Tensor::of(classes);
+    const Tensor y = tensor(classes);
     auto step = [&] {
       autograd::Context context(cluster);
       const Tensor h = bottom.call<&Stage::forward>(x).get();

@@ -10,7 +10,7 @@ namespace {
 Tensor labels(int64_t n, Generator& generator, uint64_t count = 10) {
   std::vector<int64_t> classes(static_cast<size_t>(n));
   for (auto& c : classes) c = static_cast<int64_t>(generator.below(count));
-  return Tensor::of(classes);
+  return tensor(classes);
 }
 
 // What the memory leaves to an addition: reading a and b, and writing as much as one of them, one after the
@@ -20,7 +20,7 @@ double add_limit(const bench::Bench& bench, const Tensor& a, const Tensor& b) {
   const auto* x = reinterpret_cast<const Vector*>(a.data<float>());
   const auto* y = reinterpret_cast<const Vector*>(b.data<float>());
   const int64_t n = a.numel() / 8;
-  const Tensor out = Tensor::zeros(a.shape());
+  const Tensor out = zeros(a.shape());
   auto* to = reinterpret_cast<Vector*>(out.data<float>());
   const auto read = [=]() __attribute__((always_inline)) {
     Vector sums[8] = {};

@@ -35,7 +35,7 @@ void lookups(Cluster& cluster, bench::Bench& bench) {
     std::vector<int64_t> ids(kIds);
     const auto lookup = [&] {
       for (int64_t& id : ids) id = static_cast<int64_t>(random.below(static_cast<uint64_t>(rows)));
-      (void)parallel::read(table, Tensor::of(ids)).get();
+      (void)parallel::read(table, tensor(ids)).get();
     };
     lookup();  // the tables are being made
     bench.emit("ps_embedding_lookup_us", bench.median_us(lookup, 300), "us",
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     if (!Environment::read()) bench.set_placement("in-process");
     for (const auto& [n, steps] : {std::pair<int64_t, int>{1 << 10, 3000}, {1 << 20, 300}}) {
       const auto served = parallel::serve(
-          cluster.here(), {names[0]}, {Tensor::zeros({n})},
+          cluster.here(), {names[0]}, {zeros({n})},
           {.options = {{"lr", 0.1}}, .policy = {.kind = parallel::ServerPolicy::Kind::async}, .trainers = 2});
       const std::vector trainers{cluster.spawn<Trainer>(names[1], served),
                                  cluster.spawn<Trainer>(names[2], served)};

@@ -42,7 +42,7 @@ double rate(const bench::Bench& bench, Call&& call) {
 
 void calls(const bench::Bench& bench, Cluster& cluster, const std::string& where, const RRef<Peer>& peer) {
   bench.emit("rpc_echo_us", bench.median_us([&] { peer.call<&Peer::echo>(1).get(); }, 2000, 100), "us");
-  const Tensor one = Tensor::full({1}, 1);
+  const Tensor one = ones({1});
   bench.emit("rpc_builtin_us", bench.median_us([&] { peer.call<&Peer::add>(one, one).get(); }, 2000, 100),
              "us");
   Generator generator(0);

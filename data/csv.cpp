@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::datasets {
 namespace {
@@ -177,8 +178,9 @@ CsvTable CsvReader::read_as(int64_t rows) {
   }
   CsvTable table;
   table.names = names_;
-  table.values = Tensor::of(values, {count, static_cast<int64_t>(columns_.size())});
-  if (label_ < header_.size()) table.labels = Tensor::of(labels);
+  table.values = empty({count, static_cast<int64_t>(columns_.size())});
+  std::copy(values.begin(), values.end(), table.values.data<float>());
+  if (label_ < header_.size()) table.labels = tensor(labels);
   return table;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/generator.h"
+#include "core/tensor/creation.h"
 #include "data/glyphs.h"
 
 namespace troupe::datasets {
@@ -136,7 +137,7 @@ void draw(int digit, Generator& random, float* out) {
 Dataset generated_digits(int64_t count, uint64_t seed) {
   if (count < 1)
     throw_invalid("[digits] " + std::to_string(count) + " images asked for, expected at least 1");
-  Dataset set{Tensor::empty({count, kSide * kSide}, float32), Tensor::empty({count}, int64)};
+  Dataset set{empty({count, kSide * kSide}), empty({count}, int64)};
   const Generator base(seed);
   float* x = set.x.data<float>();
   int64_t* y = set.y.data<int64_t>();

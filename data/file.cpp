@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::datasets {
 namespace fs = std::filesystem;
@@ -132,7 +133,7 @@ Tensor tensor_in(const std::shared_ptr<const MappedFile>& file, size_t offset, c
   const size_t bytes = static_cast<size_t>(shape.numel()) * item_size(dtype);
   std::byte* from = file->data_ + offset;
   if (bytes == 0 || reinterpret_cast<uintptr_t>(from) % item_size(dtype) != 0) {
-    Tensor copy = Tensor::empty(shape, dtype);
+    Tensor copy = empty(shape, dtype);
     if (bytes > 0) std::memcpy(copy.bytes(), from, bytes);
     return copy;
   }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "data/file.h"
 
 namespace troupe::datasets {
@@ -239,7 +240,7 @@ Tensor images(const std::string& path) {
   const Idx idx = read_idx(path);
   if (idx.shape.rank() != 3)
     fail(path, "has sizes " + idx.shape.str() + ", expected 3 of them: images, rows, columns");
-  const Tensor out = Tensor::empty({idx.shape[0], idx.shape[1] * idx.shape[2]}, float32);
+  const Tensor out = empty({idx.shape[0], idx.shape[1] * idx.shape[2]});
   float* to = out.data<float>();
   for (uint8_t v : idx.values) *to++ = static_cast<float>(v) / 255.0f;
   return out;
@@ -248,7 +249,7 @@ Tensor images(const std::string& path) {
 Tensor labels(const std::string& path) {
   const Idx idx = read_idx(path);
   if (idx.shape.rank() != 1) fail(path, "has sizes " + idx.shape.str() + ", expected 1 of them: labels");
-  const Tensor out = Tensor::empty({idx.shape[0]}, int64);
+  const Tensor out = empty({idx.shape[0]}, int64);
   std::copy(idx.values.begin(), idx.values.end(), out.data<int64_t>());
   return out;
 }

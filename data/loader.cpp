@@ -15,7 +15,7 @@ Tensor gather(const Tensor& t, const Order& order, int64_t from, int64_t count) 
   Shape shape = t.shape();
   const size_t row = t.nbytes() / static_cast<size_t>(shape[0]);
   shape[0] = count;
-  Tensor out = Tensor::empty(shape, t.dtype());
+  Tensor out = empty(shape, t.dtype());
   if (row == 0) return out;
   if (order.empty()) {
     std::memcpy(out.bytes(), t.bytes() + static_cast<size_t>(from) * row, static_cast<size_t>(count) * row);

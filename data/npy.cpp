@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "data/file.h"
 
 namespace troupe::datasets {
@@ -171,7 +172,7 @@ void convert(const std::byte* from, bool swapped, const Tensor& out, const std::
 
 Tensor converted(const std::byte* from, const Element& e, const Shape& shape, const std::string& where) {
   const auto as = [&](DType dtype, auto fill) {
-    const Tensor out = Tensor::empty(shape, dtype);
+    const Tensor out = empty(shape, dtype);
     fill(from, e.swapped, out, where);
     return out;
   };

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::datasets {
 namespace {
@@ -58,8 +59,8 @@ Padded pad_rows(const std::vector<Tensor>& sequences, const Order& rows, const P
   Shape shape = first.shape();
   shape[0] = longest;
   shape.insert(0, batch);
-  Padded out{Tensor::full(shape, options.value, first.dtype()), Tensor::empty({batch}, int64),
-             Tensor::zeros({batch, longest}, boolean)};
+  Padded out{full(shape, options.value, first.dtype()), empty({batch}, int64),
+             zeros({batch, longest}, boolean)};
   const size_t stride = out.values.nbytes() / static_cast<size_t>(batch);
   const size_t step = longest == 0 ? 0 : stride / static_cast<size_t>(longest);
   for (int64_t i = 0; i < batch; ++i) {

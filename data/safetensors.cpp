@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "data/safetensors_header.h"
 
 namespace troupe::datasets {
@@ -40,7 +41,7 @@ std::string_view name_of(DType dtype) {
 
 template <class T>
 Tensor widened(const std::byte* from, const Shape& shape) {
-  const Tensor out = Tensor::empty(shape, int64);
+  const Tensor out = empty(shape, int64);
   int64_t* to = out.data<int64_t>();
   for (int64_t i = 0, n = shape.numel(); i < n; ++i, from += sizeof(T)) {
     T value;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "data/file.h"
 
 namespace troupe::datasets {
@@ -91,7 +92,7 @@ Tensor Vocabulary::encode(std::string_view text) const { return encode(text, kHe
 
 Tensor Vocabulary::encode(std::string_view text, const std::string& where) const {
   const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  const Tensor ids = Tensor::empty({std::count_if(text.begin(), text.end(), starts)}, int64);
+  const Tensor ids = empty({std::count_if(text.begin(), text.end(), starts)}, int64);
   int64_t* to = ids.data<int64_t>();
   for (size_t at = 0; at < text.size();) {
     const size_t from = at;
@@ -156,7 +157,7 @@ Dataset random_windows(const Tensor& ids, int64_t context, int64_t count, Genera
   if (count < 0)
     throw_invalid("[windows] " + std::to_string(count) + " windows asked for, expected 0 or more");
   const Tensor row = ids.contiguous_data();
-  const Dataset out{Tensor::empty({count, context}, int64), Tensor::empty({count, context}, int64)};
+  const Dataset out{empty({count, context}, int64), empty({count, context}, int64)};
   int64_t *x = out.x.data<int64_t>(), *y = out.y.data<int64_t>();
   for (int64_t i = 0; i < count; ++i, x += context, y += context) {
     const int64_t* from = row.data<int64_t>() + random.below(static_cast<uint64_t>(row.numel() - context));

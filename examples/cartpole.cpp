@@ -49,7 +49,7 @@ struct Learner : Actor {  // has a policy, and a critic that guesses what is sti
     NoGradGuard no_grad;
     for (const auto& [observer, state] : seen) states.insert(states.end(), state.begin(), state.end());
     const std::vector now(states.end() - 4 * count, states.end());
-    const Tensor p = softmax(policy(Tensor::of(now, {count, 4}).to(float32)), 1);
+    const Tensor p = softmax(policy(tensor(now).reshape({count, 4})), 1);
     for (const double right : p.select(1, 1).to_vector<double>()) actions.push_back(random.uniform() < right);
     seen.clear();
     std::exchange(round, Promise<void>()).set();
@@ -58,14 +58,14 @@ struct Learner : Actor {  // has a policy, and a critic that guesses what is sti
   void learn(std::vector<Rollout> rollouts) {
     for (const Rollout& r : rollouts) states.insert(states.end(), r.state.begin(), r.state.end());
     const auto rows = static_cast<int64_t>(actions.size());
-    const Tensor all = Tensor::of(std::exchange(states, {}), {rows + count, 4}).to(float32);
+    const Tensor all = tensor(std::exchange(states, {})).reshape({rows + count, 4});
     const Tensor logits = policy(all.slice(0, 0, rows)), guesses = critic(all).flatten();
     auto gains = guesses.to_vector<float>();  // those after the last steps stay guesses
     for (size_t at = actions.size(), n = rollouts.size(); at-- > 0;)
       gains[at] = 1 + (rollouts[at % n].over[at / n] ? 0 : 0.99f * gains[at + n]);
-    const Tensor gained = Tensor::of(gains).slice(0, 0, rows), guess = guesses.slice(0, 0, rows);
+    const Tensor gained = tensor(gains).slice(0, 0, rows), guess = guesses.slice(0, 0, rows);
     const Tensor surprise = gained - guess.detach(), scale = surprise.var({}, false).sqrt() + 1e-8;
-    const Tensor unlikely = cross_entropy(logits, Tensor::of(std::exchange(actions, {})), "none");
+    const Tensor unlikely = cross_entropy(logits, tensor(std::exchange(actions, {})), "none");
     optimizer.zero_grad();
     const Tensor regret = (unlikely * (surprise - surprise.mean()) / scale).mean();
     autograd::backward(regret + mse_loss(guess, gained)), optimizer.step();

@@ -36,14 +36,14 @@ std::string sample(Model& model, const datasets::Vocabulary& all, int64_t count,
   for (int64_t i = 0; i < count; ++i) {
     const auto seen = std::min<int64_t>(model.positions.weight.size(0), std::ssize(ids));
     const Tensor logits =
-        model(Tensor::of(std::vector(ids.end() - seen, ids.end()), {1, seen}, model.head.weight.device()));
+        model(tensor(std::vector(ids.end() - seen, ids.end()), model.head.weight.device()).unsqueeze(0));
     const auto p = softmax(logits.slice(1, seen - 1, seen).reshape({-1}) / 0.8, 0).to_vector<double>();
     double left = random.uniform();
     size_t next = 0;
     while (next + 1 < p.size() && (left -= p[next]) > 0) ++next;
     ids.push_back(static_cast<int64_t>(next));
   }
-  return all.decode(Tensor::of(ids));
+  return all.decode(tensor(ids));
 }
 
 int main(int argc, char** argv) {

@@ -33,7 +33,7 @@ const ops::Op kSnake{
       return {b.grads[0] * (sin(b.in[0] * (2 * b.attrs.number("a"))) + 1)};
     },
     .samples = []() -> std::vector<ops::Sample> {
-      return {{{Tensor::of<double>({-1, 0.5, 2, 3}, {2, 2})}, {{"a", 1.5}}}, {{zeros({0, 3}, float64)}}};
+      return {{{tensor({{-1, 0.5}, {2, 3}}, float64)}, {{"a", 1.5}}}, {{zeros({0, 3}, float64)}}};
     }};
 
 template <class T>

@@ -22,7 +22,7 @@ struct Half : Actor {  // two layers of the network, in float64
   static constexpr auto remote = methods<&Half::forward>;
 };
 
-Tensor column(const std::vector<double>& x) { return Tensor::of(x, {std::ssize(x), 1}); }
+Tensor column(const std::vector<double>& x) { return tensor(x, float64).reshape({std::ssize(x), 1}); }
 
 int main(int argc, char** argv) {
   tools::Flags flags("pinn", "Solves a differential equation of third order with a network on two workers.");

@@ -29,7 +29,7 @@ std::tuple<Tensor, Tensor, Tensor> show(int64_t count, Generator& random) {
     for (const uint64_t id : {user, item, cross}) ids.push_back(static_cast<int64_t>(id));
     clicked.push_back(random.uniform() < 1 / (1 + std::exp(-odds.back())));
   }
-  return {Tensor::of(ids, {count, 3}), Tensor::of(clicked), Tensor::of(odds)};
+  return {tensor(ids).reshape({count, 3}), tensor(clicked), tensor(odds)};
 }
 
 // Of all pairs of one that was clicked and one that was not: the part where the first has the higher odds.

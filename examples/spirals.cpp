@@ -14,7 +14,7 @@ datasets::Dataset spirals(int64_t count, int64_t arms, double noise, Generator& 
     points.push_back(static_cast<float>(radius * std::sin(angle) + noise * random.normal()));
     points.push_back(static_cast<float>(radius * std::cos(angle) + noise * random.normal()));
   }
-  return {Tensor::of(points, {count, 2}), Tensor::of(labels)};
+  return {tensor(points).reshape({count, 2}), tensor(labels)};
 }
 
 int main(int argc, char** argv) {

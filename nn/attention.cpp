@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -29,8 +30,8 @@ MultiheadAttention::MultiheadAttention(int64_t width, int64_t heads, const Optio
     : out_proj(width, width, o.bias, o.dtype),
       heads_(checked_heads("multihead_attention", width, heads)),
       causal_(o.causal) {
-  in_proj_weight = Tensor::empty({3 * width, width}, o.dtype).requires_grad_();
-  if (o.bias) in_proj_bias = Tensor::empty({3 * width}, o.dtype).requires_grad_();
+  in_proj_weight = empty({3 * width, width}, o.dtype).requires_grad_();
+  if (o.bias) in_proj_bias = empty({3 * width}, o.dtype).requires_grad_();
   Generator start = next_generator();
   reset(start);
 }

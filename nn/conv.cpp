@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 #include "ops/conv.h"
 #include "ops/pooling.h"
@@ -19,8 +20,8 @@ Conv2d::Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& o) : op
   if (o.groups < 1 || in % o.groups != 0 || out % o.groups != 0)
     throw_invalid(
         fmt::format("[conv2d] {} groups do not divide {} inputs and {} outputs", o.groups, in, out));
-  weight = Tensor::empty({out, in / o.groups, kernel[0], kernel[1]}, o.dtype).requires_grad_();
-  if (o.bias) bias = Tensor::empty({out}, o.dtype).requires_grad_();
+  weight = empty({out, in / o.groups, kernel[0], kernel[1]}, o.dtype).requires_grad_();
+  if (o.bias) bias = empty({out}, o.dtype).requires_grad_();
   Generator start = next_generator();
   reset(start);
 }

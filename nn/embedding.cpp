@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 #include "ops/embedding_bag.h"
 #include "ops/index.h"
@@ -14,7 +15,7 @@ namespace {
 Tensor table(const char* layer, int64_t count, int64_t width, DType dtype) {
   if (count < 1 || width < 1)
     throw_invalid(fmt::format("[{}] sizes must be at least 1, got {} x {}", layer, count, width));
-  const Tensor t = Tensor::empty({count, width}, dtype);
+  const Tensor t = empty({count, width}, dtype);
   init::normal_(t);
   return Tensor(t).requires_grad_();
 }

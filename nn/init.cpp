@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::nn::init {
 namespace {
@@ -16,7 +17,7 @@ template <class F>
 void fill(const char* name, const Tensor& t, F&& f) {
   if (!t.defined() || !is_floating(t.dtype()))
     throw_invalid("[" + std::string(name) + "] needs a floating tensor, got " + t.summary());
-  const Tensor values = Tensor::empty(t.shape(), t.dtype());
+  const Tensor values = empty(t.shape(), t.dtype());
   visit_dtype(t.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* out = values.data<T>();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 #include "ops/matmul.h"
 
@@ -19,8 +20,8 @@ Linear::Linear(int64_t in, int64_t out, AnyGenerator generator, bool with_bias, 
   if (in < 1 || out < 1)
     throw_invalid("[linear] sizes must be at least 1, got in " + std::to_string(in) + ", out " +
                   std::to_string(out));
-  weight = Tensor::empty({out, in}, dtype).requires_grad_();
-  if (with_bias) bias = Tensor::empty({out}, dtype).requires_grad_();
+  weight = empty({out, in}, dtype).requires_grad_();
+  if (with_bias) bias = empty({out}, dtype).requires_grad_();
   reset(generator);
 }
 

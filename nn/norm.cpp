@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 #include "nn/norm_parameters.h"
 #include "ops/arithmetic.h"
@@ -37,9 +38,9 @@ std::string GroupNorm::str() const { return fmt::format("GroupNorm({}, {})", gro
 BatchNorm2d::BatchNorm2d(int64_t channels, const Options& o)
     : weight(parameter("batch_norm", {channels}, 1, o.dtype)),
       bias(parameter("batch_norm", {channels}, 0, o.dtype)),
-      running_mean(Tensor::zeros({channels}, o.dtype)),
-      running_var(Tensor::full({channels}, 1, o.dtype)),
-      num_batches_tracked(Tensor::zeros({}, int64)),
+      running_mean(zeros({channels}, o.dtype)),
+      running_var(ones({channels}, o.dtype)),
+      num_batches_tracked(zeros({}, int64)),
       channels_(channels),
       eps_(checked_eps("batch_norm", o.eps)),
       momentum_(o.momentum) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 
 namespace troupe::nn {
@@ -12,7 +13,7 @@ namespace troupe::nn {
 Tensor parameter(const char* layer, const Shape& shape, double value, DType dtype) {
   for (const int64_t n : shape)
     if (n < 1) throw_invalid(fmt::format("[{}] sizes must be at least 1, got {}", layer, shape.str()));
-  return Tensor::full(shape, value, dtype).requires_grad_();
+  return full(shape, value, dtype).requires_grad_();
 }
 
 double checked_eps(const char* layer, double eps) {
@@ -21,11 +22,11 @@ double checked_eps(const char* layer, double eps) {
 }
 
 Tensor scale_or_ones(const Tensor& weight, const Shape& shape, const Tensor& x) {
-  return weight.defined() ? weight : Tensor::full(shape, 1, x.dtype(), x.device());
+  return weight.defined() ? weight : ones(shape, x.options());
 }
 
 Tensor shift_or_zeros(const Tensor& bias, const Shape& shape, const Tensor& x) {
-  return bias.defined() ? bias : Tensor::zeros(shape, x.dtype(), x.device());
+  return bias.defined() ? bias : zeros(shape, x.options());
 }
 
 void reset_affine(const Tensor& weight, const Tensor& bias) {

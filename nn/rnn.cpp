@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "nn/init.h"
 #include "ops/cpu/gemm/packed_weights.h"
 #include "ops/index.h"
@@ -31,7 +32,7 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t in
   if (o.layers > kMostLayers || hidden > std::numeric_limits<int64_t>::max() / gates)
     throw_invalid(fmt::format("[{}] more than can be made: hidden {}, layers {}; at most {} layers", name,
                               hidden, o.layers, kMostLayers));
-  const auto parameter = [&](const Shape& shape) { return Tensor::empty(shape, o.dtype).requires_grad_(); };
+  const auto parameter = [&](const Shape& shape) { return empty(shape, o.dtype).requires_grad_(); };
   for (int64_t k = 0; k < o.layers; ++k) {
     Cell cell{parameter({gates * hidden, k ? hidden : input}), parameter({gates * hidden, hidden}), {}, {}};
     if (o.bias) cell.b_ih = parameter({gates * hidden}), cell.b_hh = parameter({gates * hidden});
@@ -62,10 +63,10 @@ Tensors Recurrent::run(const Tensor& x, const Tensors& states) {
     const ops::PackedWeights::Use use(packed);
     Cell cell = cells[static_cast<size_t>(k)];
     for (Tensor* b : {&cell.b_ih, &cell.b_hh})  // cells have both
-      if (!b->defined()) *b = Tensor::zeros({cell.w_hh.size(0)}, cell.w_hh.dtype(), cell.w_hh.device());
+      if (!b->defined()) *b = zeros({cell.w_hh.size(0)}, cell.w_hh.options());
     Tensors state;
     for (int64_t s = 0; s < states_; ++s)
-      state.push_back(states.empty() ? Tensor::zeros({steps.size(1), hidden_}, x.dtype(), x.device())
+      state.push_back(states.empty() ? zeros({steps.size(1), hidden_}, x.options())
                                      : at(states[static_cast<size_t>(s)], k));
     for (Tensor& y : row) {
       state = step(cell, y, state);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::nn {
 namespace {
@@ -126,6 +127,6 @@ std::string summary(Layer& layer, const Tensor& example) {
   return table(layer, &shapes);
 }
 
-std::string summary(Layer& layer, const Shape& input) { return summary(layer, Tensor::zeros(input)); }
+std::string summary(Layer& layer, const Shape& input) { return summary(layer, zeros(input)); }
 
 }  // namespace troupe::nn

@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/unary.h"
@@ -162,17 +163,17 @@ const Op kSoftplus{
     .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; },
     .samples = any};
 
-const Op kLeakyRelu{.name = "leaky_relu",
-                    .text = "x where it is above 0, else negative_slope x.",
-                    .attrs = {{"negative_slope", 0.01}},
-                    .shape = floating_unary,
-                    .saves_inputs = 1,
-                    .gradient = [](const Backward& b) -> Tensors {
-                      const Tensor &x = b.in[0], &g = b.grads[0];
-                      return {where(gt(x, Tensor::scalar(0, x.dtype(), x.device())), g,
-                                    mul(g, b.attrs.number("negative_slope")))};
-                    },
-                    .samples = any};
+const Op kLeakyRelu{
+    .name = "leaky_relu",
+    .text = "x where it is above 0, else negative_slope x.",
+    .attrs = {{"negative_slope", 0.01}},
+    .shape = floating_unary,
+    .saves_inputs = 1,
+    .gradient = [](const Backward& b) -> Tensors {
+      const Tensor &x = b.in[0], &g = b.grads[0];
+      return {where(gt(x, tensor(0, x.options())), g, mul(g, b.attrs.number("negative_slope")))};
+    },
+    .samples = any};
 
 // exp is taken of 0 where its branch is not used, so that it stays finite there.
 const Op kElu{.name = "elu",
@@ -182,7 +183,7 @@ const Op kElu{.name = "elu",
               .saves_inputs = 1,
               .gradient = [](const Backward& b) -> Tensors {
                 const Tensor &x = b.in[0], &g = b.grads[0];
-                const Tensor zero = Tensor::scalar(0, x.dtype(), x.device());
+                const Tensor zero = tensor(0, x.options());
                 const Tensor below = exp(where(lt(x, zero), x, zero));
                 return {where(le(x, zero), mul(mul(g, b.attrs.number("alpha")), below), g)};
               },

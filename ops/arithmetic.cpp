@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
 #include "ops/logic.h"
@@ -26,7 +27,7 @@ std::vector<Sample> two_far_from_zero() {
   return {{{sample({3, 4}), sample({4}, 0.5, 2, 1)}}, {{sample({3, 1}), sample({3, 4}, -2, -0.5, 1)}}};
 }
 
-Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype(), x.device()); }
+Tensor zero_like(const Tensor& x) { return tensor(0, x.options()); }
 
 // Equal elements share it. Beside a NaN both have it whole, as in PyTorch: neither is the smaller one.
 Tensors extremum_gradient(const Backward& b, bool larger_wins) {
@@ -72,8 +73,8 @@ Tensor floor_quotient(const Backward& b) {
 }
 
 std::vector<Sample> two_apart() {  // quotients away from integers
-  return {{{Tensor::of<double>({5.3, -4.1, 7.7, -9.5}), Tensor::of<double>({2, -3, -2.5, 4})}},
-          {{Tensor::of<double>({5.3, -4.1}, {2, 1}), Tensor::of<double>({1.9, -3.3, 0.7})}}};
+  return {{{tensor({5.3, -4.1, 7.7, -9.5}, float64), tensor({2, -3, -2.5, 4}, float64)}},
+          {{tensor({{5.3}, {-4.1}}, float64), tensor({1.9, -3.3, 0.7}, float64)}}};
 }
 
 Specs pow_spec(const Call& c) {
@@ -213,19 +214,18 @@ const Op kAtan2{.name = "atan2",
                 .samples = two_far_from_zero};
 
 // As in PyTorch, the result requires a gradient, and there is none.
-const Op kFloorDivide{
-    .name = "floor_divide",
-    .inputs = "input other",
-    .text = "The quotient, rounded down.",
-    .shape = quotient_spec,
-    .gradient = [](const Backward&) -> Tensors {
-      throw_invalid("[floor_divide] has no gradient; detach() its inputs or its result");
-    },
-    .promotes = Promotion::common,
-    .samples = []() -> std::vector<Sample> {
-      const Tensor by = Tensor::of<int64_t>({2, -3, -2, 4});
-      return {{{Tensor::of<int64_t>({5, -4, 7, -9}), by}}, {{Tensor::of<int64_t>({5, -4}, {2, 1}), by}}};
-    }};
+const Op kFloorDivide{.name = "floor_divide",
+                      .inputs = "input other",
+                      .text = "The quotient, rounded down.",
+                      .shape = quotient_spec,
+                      .gradient = [](const Backward&) -> Tensors {
+                        throw_invalid("[floor_divide] has no gradient; detach() its inputs or its result");
+                      },
+                      .promotes = Promotion::common,
+                      .samples = []() -> std::vector<Sample> {
+                        const Tensor by = tensor({2, -3, -2, 4});
+                        return {{{tensor({5, -4, 7, -9}), by}}, {{tensor({{5}, {-4}}), by}}};
+                      }};
 
 const Op kRemainder{.name = "remainder",
                     .inputs = "input other",
@@ -302,7 +302,7 @@ const Op kPowScalar{.name = "pow_scalar",
                     .saves_inputs = 1,
                     .gradient = [](const Backward& b) -> Tensors {
                       const double e = b.attrs.scalar("exponent").to<double>();
-                      if (e == 0) return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device())};
+                      if (e == 0) return {zeros(b.shape(0), {b.in_specs[0].dtype, b.device()})};
                       return {mul(b.grads[0], mul(e == 1 ? pow(b.in[0], 0.0) : pow(b.in[0], e - 1), e))};
                     },
                     .widens_bool = true,

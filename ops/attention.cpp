@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -92,9 +93,9 @@ Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q,
   const double scale = width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
   if (causal) {
-    const Tensor seen = tril(Tensor::full({q.size(-2), k.size(-2)}, 1, q.dtype(), q.device()));
-    scores = where(gt(seen, Tensor::scalar(0, q.dtype(), q.device())), scores,
-                   Tensor::scalar(-std::numeric_limits<double>::infinity(), q.dtype(), q.device()));
+    const Tensor seen = tril(ones({q.size(-2), k.size(-2)}, q.options()));
+    scores = where(gt(seen, tensor(0, q.options())), scores,
+                   tensor(-std::numeric_limits<double>::infinity(), q.options()));
   }
   const Tensor p = softmax(scores, -1), dp = matmul(g, transpose(v, -2, -1));
   const Tensor delta = sub(sum(mul(dp, p), {-1}, true), unsqueeze(g_log, -1));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
@@ -17,7 +18,7 @@ std::vector<Sample> two_any() {
           {{sample({3, 0}), sample({1}, -2, 2, 1)}}};
 }
 
-Tensor zero_like(const Tensor& x) { return Tensor::scalar(0, x.dtype(), x.device()); }
+Tensor zero_like(const Tensor& x) { return tensor(0, x.options()); }
 
 // A number that the dtype does not have must not become one that it has.
 Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
@@ -75,7 +76,7 @@ const Op kWhere{.name = "where",
                 .promotes = Promotion::common,
                 .promotes_from = 1,
                 .samples = []() -> std::vector<Sample> {
-                  const Tensor condition = gt(sample({3, 4}, -1, 1, 2), Tensor::scalar(0, float64));
+                  const Tensor condition = gt(sample({3, 4}, -1, 1, 2), tensor(0, float64));
                   return {{{condition, sample({3, 4}), sample({4}, -2, 2, 1)}},
                           {{condition, sample({3, 1}), sample({}, -2, 2, 1)}}};
                 }};
@@ -99,19 +100,19 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
   if (!a.defined()) return where(condition, a, a);
   const DType t = result_type(a, b);
-  return where(condition, to(a, t), Tensor::scalar(b, t, condition.device()));
+  return where(condition, to(a, t), tensor(b, {t, condition.device()}));
 }
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
   if (!b.defined()) return where(condition, b, b);
   const DType t = result_type(b, a);
-  return where(condition, Tensor::scalar(a, t, condition.device()), to(b, t));
+  return where(condition, tensor(a, {t, condition.device()}), to(b, t));
 }
 Tensor where(const Tensor& condition, Scalar a, Scalar b) {
   ResultType type;
   type.add(a);
   type.add(b);
-  return where(condition, Tensor::scalar(a, type.get(), condition.device()),
-               Tensor::scalar(b, type.get(), condition.device()));
+  return where(condition, tensor(a, {type.get(), condition.device()}),
+               tensor(b, {type.get(), condition.device()}));
 }
 
 }  // namespace troupe::ops

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -45,7 +46,7 @@ Tensors cumprod_gradient(const Backward& b) {
   return {apply1(kCumprodGrad, {b.grads[0], b.in[0], b.out[0]}, b.attrs)};
 }
 
-Tensor with_zeros() { return Tensor::of<double>({2, 0, -3, 0, 0, 1.5, 1, -2, 4}, {3, 3}); }
+Tensor with_zeros() { return tensor({{2, 0, -3}, {0, 0, 1.5}, {1, -2, 4}}, float64); }
 
 }  // namespace
 
@@ -62,7 +63,7 @@ const Op kCumprod{.name = "cumprod",
                             {{with_zeros()}, {{"dim", 0}}},
                             {{sample({})}},
                             {{sample({2, 0})}},
-                            {{Tensor::of<int64_t>({2, -3, 4})}}};
+                            {{tensor({2, -3, 4})}}};
                   }};
 
 const Op kCumprodGrad{.name = "cumprod_grad",

@@ -26,7 +26,7 @@ Tensors bags_of(const Call& c) {
   const Tensor offsets = c.in[2].data_on(troupe::cpu).contiguous_data();  // they decide the results' places
   const int64_t *start = offsets.data<int64_t>(), bags = offsets.numel(), n = ids.numel();
   if (bags == 0 && n > 0) reject(c, fmt::format("{} ids, but no offsets: offsets must begin with 0", n));
-  const Tensor bag = Tensor::empty({n}, int64), scale = Tensor::empty({bags, 1}, weight.dtype());
+  const Tensor bag = empty({n}, int64), scale = empty({bags, 1}, weight.dtype());
   for (int64_t i = 0; i < bags; ++i) {
     const int64_t end = i + 1 < bags ? start[i + 1] : n;
     if (i == 0 && start[0] != 0) reject(c, fmt::format("offsets must begin with 0, got {}", start[0]));
@@ -53,12 +53,12 @@ const Op kEmbeddingBag{.name = "embedding_bag",
                        .attrs = {{"mode", "mean"}},
                        .compose = bags_of,
                        .samples = []() -> std::vector<Sample> {
-                         const Tensor ids = Tensor::of<int64_t>({1, 3, 3, 0, 2, 1});
-                         const Tensor offsets = Tensor::of<int64_t>({0, 2, 2, 5});
-                         const Tensor none = Tensor::of<int64_t>({});
+                         const Tensor ids = tensor({1, 3, 3, 0, 2, 1});
+                         const Tensor offsets = tensor({0, 2, 2, 5});
+                         const Tensor none = empty({0}, int64);
                          return {{{ids, sample({4, 3}), offsets}, {{"mode", "sum"}}},
                                  {{ids, sample({4, 3}), offsets}},
-                                 {{none, sample({4, 3}), Tensor::of<int64_t>({0, 0})}},
+                                 {{none, sample({4, 3}), tensor({0, 0})}},
                                  {{none, sample({4, 3}), none}}};
                        }};
 

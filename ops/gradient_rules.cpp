@@ -1,6 +1,7 @@
 #include "ops/gradient_rules.h"
 
 #include "core/base/generator.h"
+#include "core/tensor/creation.h"
 #include "ops/reduce.h"
 #include "ops/view.h"
 
@@ -35,7 +36,7 @@ Tensor spread_over(const Tensor& g, const Shape& full, const std::array<bool, kM
 }
 
 Tensor sample(const Shape& shape, double low, double high, uint64_t seed) {
-  Tensor t = Tensor::empty(shape, float64);
+  Tensor t = empty(shape, float64);
   Generator g(seed + 17);
   for (int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = g.uniform(low, high);
   return t;

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
+#include "core/tensor/creation.h"
 #include "ops/gradient_rules.h"
 #include "ops/min_max.h"
 #include "ops/view.h"
@@ -169,7 +170,7 @@ Specs one_hot_spec(const Call& c) {
   return {{out, int64}};
 }
 
-Tensor indices(const Ints& values, const Shape& shape) { return Tensor::of<int64_t>(values, shape); }
+Tensor indices(const Ints& values, const Shape& shape) { return tensor(values).reshape(shape); }
 
 }  // namespace
 
@@ -246,9 +247,7 @@ const Op kIndexCopy{.name = "index_copy",
                       const int64_t dim = b.attrs.integer("dim");
                       const Tensor& g = b.grads[0];
                       Tensors out(3);
-                      if (b.needs(0))
-                        out[0] =
-                            index_copy(g, dim, b.in[1], Tensor::zeros(b.shape(2), g.dtype(), g.device()));
+                      if (b.needs(0)) out[0] = index_copy(g, dim, b.in[1], zeros(b.shape(2), g.options()));
                       if (b.needs(2)) out[2] = index_select(g, dim, b.in[1]);
                       return out;
                     },
@@ -266,7 +265,7 @@ const Op kGather{.name = "gather",
                  .shape = gather_spec,
                  .saves_inputs = 0b10,
                  .gradient = [](const Backward& b) -> Tensors {
-                   return {scatter_add(Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device()),
+                   return {scatter_add(zeros(b.shape(0), {b.in_specs[0].dtype, b.device()}),
                                        b.attrs.integer("dim"), b.in[1], b.grads[0])};
                  },
                  .takes_half = true,
@@ -305,7 +304,7 @@ const Op kCat{.name = "cat",
                 int64_t start = 0;
                 for (size_t i = 0; i < out.size(); ++i) {
                   if (fits_all(b.shape(i))) {
-                    if (b.needs(i)) out[i] = Tensor::zeros(b.shape(i), b.grads[0].dtype(), b.device());
+                    if (b.needs(i)) out[i] = zeros(b.shape(i), {b.grads[0].dtype(), b.device()});
                     continue;
                   }
                   const int64_t size = b.shape(i)[b.shape(i).axis(dim, "cat")];

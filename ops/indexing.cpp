@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/dispatch/check.h"
 #include "ops/index.h"
@@ -57,7 +58,7 @@ Tensors places(const Tensor& mask) {
       at[static_cast<size_t>(d)].push_back(rest % mask.shape()[d]);
   }
   Tensors out;
-  for (const Ints& one : at) out.push_back(Tensor::of(one));
+  for (const Ints& one : at) out.push_back(tensor(one));
   return out;
 }
 
@@ -141,7 +142,7 @@ Picked picked(const Basic& b) {
     }
     p.order.push_back(static_cast<int64_t>(d));
   }
-  p.at = Tensor::of(at).data_on(b.view.device());
+  p.at = tensor(at, b.view.device());
   for (int64_t d = 0; d < b.view.dim(); ++d) {
     if (static_cast<size_t>(d) < b.picks.size() && b.picks[static_cast<size_t>(d)].defined()) continue;
     p.order.push_back(d);
@@ -276,7 +277,7 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar
   const bool recorded =
       begin_recorded_write(b.view, "index_put_", {}, b.picks.empty() ? Repeats::harmless : Repeats::refused);
   if (b.picks.empty()) return fill_(b.view, value);
-  const Tensor full = Tensor::full({}, value, x.dtype(), x.device());
+  const Tensor full = tensor(value, x.options());
   require_apart(b, full);
   put_rows(b.view, picked(b), full, recorded);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
@@ -138,7 +139,7 @@ namespace {
 Tensor scale(const char* op, const Tensor& x, const IntList& normalized_shape, const Tensor& weight) {
   const Shape row{std::span<const int64_t>(normalized_shape)};
   if (!weight.defined())
-    return Tensor::full(row, 1, x.defined() ? x.dtype() : float32, x.defined() ? x.device() : Device());
+    return ones(row, {x.defined() ? x.dtype() : float32, x.defined() ? x.device() : Device()});
   if (weight.shape() != row)
     throw_invalid(fmt::format("[{}] weight must be {}, got {}", op, row.str(), weight.summary()));
   return weight;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/reduce.h"
@@ -36,22 +37,22 @@ Tensor answer(const Call& c, const Tensor& yes) { return c.in[0].dtype() == uint
 Tensors filled(const Call& c) {
   const Tensor &x = c.in[0], &mask = c.in[1];
   require_bool(c, mask);
-  return {where(mask, Tensor::scalar(c.attrs.scalar("value"), x.dtype(), x.device()), x)};
+  return {where(mask, tensor(c.attrs.scalar("value"), x.options()), x)};
 }
 
 Tensor alternating(const Shape& shape, uint64_t seed = 2) {
-  return gt(sample(shape, -1, 1, seed), Tensor::scalar(0, float64));
+  return gt(sample(shape, -1, 1, seed), tensor(0, float64));
 }
 std::vector<Sample> two_flags() {
   return {{{alternating({3, 4}), alternating({4}, 3)}}, {{alternating({}), alternating({2, 0}, 3)}}};
 }
 std::vector<Sample> with_special_values() {
-  return {{{Tensor::of<double>({0, -1.5, HUGE_VAL, -HUGE_VAL, std::nan("")})}},
-          {{Tensor::of<int64_t>({0, 3}, {2, 1})}},
+  return {{{tensor({0, -1.5, HUGE_VAL, -HUGE_VAL, std::nan("")}, float64)}},
+          {{tensor({{0}, {3}})}},
           {{alternating({2})}}};
 }
 std::vector<Sample> over_dims() {
-  const Tensor x = Tensor::of<double>({0, 1, 0, -2, 0, 3}, {3, 2});
+  const Tensor x = tensor({{0, 1}, {0, -2}, {0, 3}}, float64);
   return {{{x}},
           {{x}, {{"dim", std::vector<int64_t>{0}}}},
           {{x}, {{"dim", std::vector<int64_t>{-1}}, {"keepdim", true}}},

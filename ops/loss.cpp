@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
@@ -74,16 +75,16 @@ Tensor cross_entropy_recorded(const Backward& b) {
   const Tensor &x = b.in[0], &target = b.in[1];
   const int64_t dim = x.dim() > 1 ? 1 : 0, classes = x.size(dim);
   const double smoothing = b.attrs.number("label_smoothing");
-  const Tensor ignored = eq(
-      target, Tensor::scalar(static_cast<double>(b.attrs.integer("ignore_index")), int64, target.device()));
+  const Tensor ignored =
+      eq(target, tensor(static_cast<double>(b.attrs.integer("ignore_index")), {int64, target.device()}));
   Tensor wanted =
-      to(one_hot(where(ignored, Tensor::scalar(0, int64, target.device()), target), classes), x.dtype());
+      to(one_hot(where(ignored, tensor(0, {int64, target.device()}), target), classes), x.dtype());
   std::vector<int64_t> order;  // classes back to their dimension
   for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i < dim ? i : i == dim ? x.dim() - 1 : i - 1);
   wanted = add(mul(permute(wanted, order), 1 - smoothing), smoothing / static_cast<double>(classes));
   Tensor g = b.grads[0];
   if (b.attrs.text("reduction") == "mean") g = div(g, to(sum(logical_not(ignored)), g.dtype()));
-  const Tensor each = where(ignored, Tensor::scalar(0, x.dtype(), x.device()), g);
+  const Tensor each = where(ignored, tensor(0, x.options()), g);
   return mul(sub(softmax(x, dim), wanted), unsqueeze(each, dim));
 }
 
@@ -107,18 +108,18 @@ Tensor rounded_distance(const Call& c, double width, double scale) {
   const Tensor d = sub(c.in[0], c.in[1]), a = abs(d);
   const Tensor line = mul(add(a, -0.5 * width), scale);
   if (width == 0) return line;
-  const Tensor far = ge(a, Tensor::scalar(width, d.dtype(), d.device()));
+  const Tensor far = ge(a, tensor(width, d.options()));
   const Tensor curve = mul(square(where(far, 0, d)), 0.5 * scale / width);
   return where(far, line, curve);
 }
 
 std::vector<Sample> classes() {
-  const Tensor target = Tensor::of<int64_t>({0, 3, 1});
+  const Tensor target = tensor({0, 3, 1});
   std::vector<Sample> all;
   for (const char* r : {"mean", "sum", "none"})
     all.push_back({{sample({3, 4}), target}, {{"reduction", r}, {"ignore_index", 3}}});
-  all.push_back({{sample({2, 3, 2}), Tensor::of<int64_t>({0, 2, 1, 1}, {2, 2})}});
-  all.push_back({{sample({4}), Tensor::of<int64_t>({2}, {})}});
+  all.push_back({{sample({2, 3, 2}), tensor({{0, 2}, {1, 1}})}});
+  all.push_back({{sample({4}), tensor(2)}});
   return all;
 }
 
@@ -181,7 +182,7 @@ const Op kNllLossGrad{
       return {nll_loss(b.grads[0], b.in[1], b.attrs.text("reduction"), b.attrs.integer("ignore_index"))};
     },
     .samples = []() -> std::vector<Sample> {
-      const Tensor target = Tensor::of<int64_t>({0, 3, 1});
+      const Tensor target = tensor({0, 3, 1});
       const std::vector<int64_t> shape{3, 4};
       return {{{sample({}), target}, {{"shape", shape}}},
               {{sample({3}), target}, {{"shape", shape}, {"reduction", "none"}}}};
@@ -310,8 +311,7 @@ const Op kKlDiv{.name = "kl_div",
                 .compose = [](const Call& c) -> Tensors {
                   check_pair(c, "batchmean");
                   const Tensor &x = c.in[0], &t = c.in[1];
-                  const Tensor safe = where(gt(t, Tensor::scalar(0, t.dtype(), t.device())), t,
-                                            Tensor::scalar(1, t.dtype(), t.device()));
+                  const Tensor safe = where(gt(t, tensor(0, t.options())), t, tensor(1, t.options()));
                   return {reduced(c, mul(t, sub(log(safe), x)))};
                 },
                 .samples = []() -> std::vector<Sample> {

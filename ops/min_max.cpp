@@ -1,5 +1,6 @@
 #include "ops/min_max.h"
 
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -39,7 +40,7 @@ Tensors shared(const Backward& b) {
   const Tensor &x = b.in[0], &y = b.out[0];
   const Tensor hit = where(isnan(y), isnan(x), eq(x, y));
   const Tensor share = div(b.grads[0], to(sum(hit), b.in_specs[0].dtype));
-  return {where(hit, share, Tensor::zeros({}, b.in_specs[0].dtype, b.device()))};
+  return {where(hit, share, zeros({}, {b.in_specs[0].dtype, b.device()}))};
 }
 
 Tensors placed(const Backward& b) {
@@ -47,7 +48,7 @@ Tensors placed(const Backward& b) {
   Tensor g = b.grads[0], places = b.out[1];
   if (!b.attrs.flag("keepdim") && b.shape(0).rank()) g = unsqueeze(g, b.shape(0).axis(dim, "max"));
   if (g.dim() > places.dim()) places = unsqueeze(places, b.shape(0).axis(dim, "max"));
-  return {scatter_add(Tensor::zeros(b.shape(0), g.dtype(), g.device()), dim, places, g)};
+  return {scatter_add(zeros(b.shape(0), g.options()), dim, places, g)};
 }
 
 std::vector<Sample> wholes() { return {{{sample({3, 4})}}, {{sample({})}}}; }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
@@ -52,7 +53,7 @@ Specs bincount_spec(const Call& c) {
   return {{Shape{size}, int64}};
 }
 
-Tensor mask_of(const Shape& shape) { return gt(sample(shape, -1, 1, 2), Tensor::scalar(0, float64)); }
+Tensor mask_of(const Shape& shape) { return gt(sample(shape, -1, 1, 2), tensor(0, float64)); }
 
 }  // namespace
 
@@ -61,7 +62,7 @@ const Op kNonzero{.name = "nonzero",
                   .shape = nonzero_spec,
                   .takes_half = true,
                   .samples = []() -> std::vector<Sample> {
-                    return {{{Tensor::of<double>({0, 1.5, -2, 0, 0, 3}, {2, 3})}},
+                    return {{{tensor({{0, 1.5, -2}, {0, 0, 3}}, float64)}},
                             {{sample({})}},
                             {{sample({0, 2})}},
                             {{mask_of({2, 2, 3})}}};
@@ -85,19 +86,18 @@ const Op kTake{.name = "take",
                .compose = taken,
                .takes_half = true,
                .samples = []() -> std::vector<Sample> {
-                 return {{{sample({2, 3}), Tensor::of<int64_t>({0, -1, 4, 4}, {2, 2})}}};
+                 return {{{sample({2, 3}), tensor({{0, -1}, {4, 4}})}}};
                }};
 
-const Op kBincount{.name = "bincount",
-                   .text = "How often each number from 0 on occurs.",
-                   .internal = true,
-                   .attrs = {{"minlength", 0}},
-                   .shape = bincount_spec,
-                   .samples = []() -> std::vector<Sample> {
-                     return {{{Tensor::of<int64_t>({1, 3, 1, 0})}},
-                             {{Tensor::of<int64_t>({1})}, {{"minlength", 4}}},
-                             {{Tensor::of<int64_t>({})}}};
-                   }};
+const Op kBincount{
+    .name = "bincount",
+    .text = "How often each number from 0 on occurs.",
+    .internal = true,
+    .attrs = {{"minlength", 0}},
+    .shape = bincount_spec,
+    .samples = []() -> std::vector<Sample> {
+      return {{{tensor({1, 3, 1, 0})}}, {{tensor({1})}, {{"minlength", 4}}}, {{empty({0}, int64)}}};
+    }};
 
 Tensor nonzero(const Tensor& x) { return apply1(kNonzero, {x}); }
 Tensor masked_select(const Tensor& x, const Tensor& mask) { return apply1(kMaskedSelect, {x, mask}); }
@@ -108,7 +108,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   if (weights.shape() != x.shape())
     throw_invalid("[bincount] weights must be " + x.shape().str() + ", got " + weights.summary());
   const Tensor w = to(weights.detach(), weights.dtype() == float32 ? float32 : float64);
-  return scatter_add(Tensor::zeros(counts.shape(), w.dtype(), w.device()), 0, to(x, int64), w);
+  return scatter_add(zeros(counts.shape(), w.options()), 0, to(x, int64), w);
 }
 Tensor count_nonzero(const Tensor& x, const IntList& dim) { return sum(ne(x, 0), dim); }
 

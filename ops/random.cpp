@@ -10,7 +10,7 @@ namespace {
 // Numbers that `next` gives, in row-major order.
 template <class F>
 Tensor drawn(const Shape& shape, DType dtype, const TensorOptions& options, F next) {
-  Tensor t = Tensor::empty(shape, dtype);
+  Tensor t = empty(shape, dtype);
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = t.data<T>();
@@ -111,7 +111,7 @@ Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, A
   const int64_t n = input.shape().back(), rows = input.dim() == 1 ? 1 : input.shape()[0];
   Shape shape = input.shape();
   shape.back() = num_samples;
-  Tensor out = Tensor::empty(shape, int64);
+  Tensor out = empty(shape, int64);
   for (int64_t i = 0; i < rows; ++i)
     draw_places({all.begin() + i * n, all.begin() + (i + 1) * n}, num_samples, replacement, generator,
                 out.data<int64_t>() + i * num_samples);
@@ -153,7 +153,7 @@ Tensor randint_like(const Tensor& input, int64_t low, int64_t high, const Tensor
 namespace {
 
 Tensor to_tensor(const Generator::Position& at) {
-  return Tensor::of<int64_t>({static_cast<int64_t>(at.seed), static_cast<int64_t>(at.counter)}, {2});
+  return tensor({static_cast<int64_t>(at.seed), static_cast<int64_t>(at.counter)}, int64);
 }
 
 Generator::Position to_position(const Tensor& state) {

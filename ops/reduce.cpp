@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/cumulative.h"
 #include "ops/gradient_rules.h"
@@ -96,9 +97,8 @@ Tensor var_gradient(const Backward& b, const Tensor& g) {
   if (n <= 0 && (x.dim() == 0 || b.attrs.ints("dim").empty())) {  // as PyTorch has it
     constexpr double kInf = std::numeric_limits<double>::infinity(),
                      kNan = std::numeric_limits<double>::quiet_NaN();
-    return mul(spread,
-               where(eq(x.detach(), mean(x.detach(), {}, true)), Tensor::scalar(kNan, x.dtype(), x.device()),
-                     Tensor::scalar(kInf, x.dtype(), x.device())));
+    return mul(spread, where(eq(x.detach(), mean(x.detach(), {}, true)), tensor(kNan, x.options()),
+                             tensor(kInf, x.options())));
   }
   return mul(centred, mul(spread, 2.0 / static_cast<double>(n)));
 }
@@ -112,7 +112,7 @@ Tensors prod_gradient(const Backward& b) {
   if (x.dim() == 0) return {g};
   const int64_t zeros = x.numel() - count_nonzero(x.detach()).to_vector<int64_t>()[0];
   if (zeros == 0) return {mul(g, div(restore_dims(b.out[0], x.shape(), reduced), x))};
-  if (zeros > 1 && b.attrs.ints("dim").empty()) return {Tensor::zeros(x.shape(), x.dtype(), x.device())};
+  if (zeros > 1 && b.attrs.ints("dim").empty()) return {zeros_like(x)};
   std::vector<int64_t> order, back(static_cast<size_t>(x.dim()));  // the reduced dimensions behind the others
   for (const bool wanted : {false, true})
     for (int i = 0; i < x.dim(); ++i)
@@ -122,8 +122,7 @@ Tensors prod_gradient(const Backward& b) {
       }
   const Tensor moved = permute(x, order);
   const int64_t n = reduced_count(x.shape(), reduced);
-  const Tensor rows = reshape(moved, {-1, n}),
-               one = Tensor::full({rows.size(0), 1}, 1, x.dtype(), x.device());
+  const Tensor rows = reshape(moved, {-1, n}), one = ones({rows.size(0), 1}, x.options());
   const Tensor before = cumprod(cat({one, slice(rows, 1, 0, n - 1)}, 1), 1);
   const Tensor behind = flip(cumprod(cat({one, flip(slice(rows, 1, 1, n), {1})}, 1), 1), {1});
   const Tensor others = permute(reshape(mul(before, behind), to_list(moved.shape())), back);
@@ -223,7 +222,7 @@ const Op kProd{.name = "prod",
                .widens_bool = true,
                .samples = []() -> std::vector<Sample> {
                  auto all = over_dims();
-                 const Tensor zeros = Tensor::of<double>({2, 0, -3, 0, 0, 1.5, 1, -2, 4}, {3, 3});
+                 const Tensor zeros = tensor({{2, 0, -3}, {0, 0, 1.5}, {1, -2, 4}}, float64);
                  all.push_back({{zeros}, {{"dim", std::vector<int64_t>{1}}}});
                  all.push_back({{zeros}, {{"dim", std::vector<int64_t>{0}}, {"keepdim", true}}});
                  all.push_back({{reshape(zeros, {1, 3, 3})}, {{"dim", std::vector<int64_t>{0, 2}}}});

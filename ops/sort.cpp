@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/tensor/creation.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 
@@ -30,8 +31,8 @@ Specs topk_spec(const Call& c) {
 }
 
 Tensors back_to_places(const Backward& b) {
-  return {scatter_add(Tensor::zeros(b.shape(0), b.grads[0].dtype(), b.device()), b.attrs.integer("dim"),
-                      b.out[1], b.grads[0])};
+  return {scatter_add(zeros(b.shape(0), {b.grads[0].dtype(), b.device()}), b.attrs.integer("dim"), b.out[1],
+                      b.grads[0])};
 }
 
 ValuesAndIndices both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }

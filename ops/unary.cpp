@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/dispatch/promote.h"
 #include "ops/gradient_rules.h"
@@ -15,7 +16,7 @@ namespace {
 std::vector<Sample> any() { return {{{sample({3, 4})}}, {{sample({})}}, {{sample({0, 2})}}}; }
 std::vector<Sample> positive() { return {{{sample({3, 4}, 0.3, 2)}}, {{sample({}, 0.3, 2)}}}; }
 
-Tensors no_slope(const Backward& b) { return {Tensor::zeros(b.shape(0), b.in_specs[0].dtype, b.device())}; }
+Tensors no_slope(const Backward& b) { return {zeros(b.shape(0), {b.in_specs[0].dtype, b.device()})}; }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -149,7 +150,7 @@ const Op kClamp{
     .shape = numeric_unary,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors {
-      const Tensor &x = b.in[0], zero = Tensor::scalar(0, x.dtype(), x.device());
+      const Tensor &x = b.in[0], zero = tensor(0, x.options());
       Tensor g = b.grads[0];  // an infinite x between no bounds keeps its own
       if (b.attrs.flag("has_max")) g = where(lt(x, b.attrs.scalar("max")), g, zero);
       if (b.attrs.flag("has_min")) g = where(gt(x, b.attrs.scalar("min")), g, zero);

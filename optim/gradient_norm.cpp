@@ -1,5 +1,6 @@
 #include "optim/gradient_norm.h"
 
+#include "core/tensor/creation.h"
 #include "ops/dispatch/op.h"
 
 namespace troupe::optim {
@@ -23,7 +24,7 @@ std::vector<double> sizes_of(const Tensors& all, Size what) {
       (same ? which : rest).push_back(i);
       if (same) here.push_back(all[i]);
     }
-    Tensors out{Tensor::empty({static_cast<int64_t>(which.size())}, float64, device)};
+    Tensors out{empty({static_cast<int64_t>(which.size())}, {float64, device})};
     const char* name = what == Size::finite ? "finite" : what == Size::largest ? "largest" : "squares";
     ops::apply_into(kGradientSizes, here, out, {{"what", name}});
     const auto got = out[0].to_vector<double>();

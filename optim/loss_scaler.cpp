@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "optim/clip.h"
 #include "optim/gradient_norm.h"
@@ -68,7 +69,7 @@ void LossScaler::update() {
 }
 
 std::map<std::string, Tensor> LossScaler::state() const {
-  return {{"scale", Tensor::scalar(scale_, float64)}, {"good_steps", Tensor::of<int64_t>({good_steps_}, {})}};
+  return {{"scale", tensor(scale_, float64)}, {"good_steps", tensor(good_steps_, int64)}};
 }
 
 void LossScaler::load_state(const std::map<std::string, Tensor>& state) {

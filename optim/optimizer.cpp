@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/dispatch/op.h"
 #include "ops/view.h"
@@ -116,7 +117,7 @@ void Optimizer::step(const Tensors& grads, double scale) {
     const Tensor& p = params_[i];
     fit(state, p);
     while (state.slots.size() < slot_count[group_of_[i]])
-      state.slots.push_back(Tensor::zeros(p.shape(), compute_dtype(p.dtype()), p.device()));
+      state.slots.push_back(zeros(p.shape(), {compute_dtype(p.dtype()), p.device()}));
     together[{group_of_[i], p.dtype(), p.device().kind, p.device().index}].push_back(i);
   }
   for (const auto& [key, which] : together) update(which, grads, scale);
@@ -201,14 +202,14 @@ std::map<std::string, Tensor> Optimizer::state() const {
     for (const auto& [name, value] : options_map(g)) {
       const bool* flag = value.get_if<bool>();
       out[fmt::format("group{}.{}", g, name)] =
-          flag ? Tensor::full({}, *flag, boolean) : Tensor::scalar(*value.get_if<double>(), float64);
+          flag ? tensor(*flag, boolean) : tensor(*value.get_if<double>(), float64);
     }
   for (size_t i = 0; i < params_.size(); ++i) {
     if (state_[i].step == 0) continue;
     State now = state_[i];
     fit(now, params_[i]);
     const auto names = slots(group_of_[i]);
-    out[fmt::format("{}.step", i)] = Tensor::of<int64_t>({now.step}, {});
+    out[fmt::format("{}.step", i)] = tensor(now.step, int64);
     if (now.master.defined()) out[fmt::format("{}.master", i)] = now.master.clone_data();
     for (size_t k = 0; k < names.size(); ++k)
       out[fmt::format("{}.{}", i, names[k])] = now.slots[k].clone_data();

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "optim/state_reader.h"
 
 namespace troupe::optim {
@@ -117,7 +118,7 @@ void Scheduler::apply() {
 }
 
 std::map<std::string, Tensor> Scheduler::state() const {
-  return {{"step", Tensor::of<int64_t>({count_}, {})}, {"base", Tensor::of(base_)}};
+  return {{"step", tensor(count_, int64)}, {"base", tensor(base_, float64)}};
 }
 
 void Scheduler::load_state(const std::map<std::string, Tensor>& state) {
@@ -170,9 +171,8 @@ bool Plateau::step(Tunable& optimizer, double measure) {
 }
 
 std::map<std::string, Tensor> Plateau::state() const {
-  return {{"best", Tensor::scalar(best_, float64)},
-          {"bad", Tensor::of<int64_t>({bad_}, {})},
-          {"cooldown", Tensor::of<int64_t>({cooldown_}, {})}};
+  return {
+      {"best", tensor(best_, float64)}, {"bad", tensor(bad_, int64)}, {"cooldown", tensor(cooldown_, int64)}};
 }
 
 void Plateau::load_state(const std::map<std::string, Tensor>& state) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/catalog.h"
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/promote.h"
@@ -191,10 +192,9 @@ ValueList run_operator(std::string_view name, ValueList positional, ValueMap nam
     if (auto* t = v.get_if<Tensor>())
       tensors.push_back(std::move(*t));
     else if (const auto n = number_of(v))
-      tensors.push_back(Tensor::full({}, *n,
-                                     beside && beside->defined() ? ops::result_type(*beside, *n)
-                                     : n->is_floating()          ? float32
-                                                                 : n->dtype()));
+      tensors.push_back(tensor(*n, beside && beside->defined() ? ops::result_type(*beside, *n)
+                                   : n->is_floating()          ? float32
+                                                               : n->dtype()));
     else
       wrong(known, "takes tensors, got " + v.describe());
   }

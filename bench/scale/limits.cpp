@@ -95,7 +95,7 @@ void after_the_last_call(const Bench& bench, const RRef<Peer>& peer) {
 
 void measure_limits(const Bench& bench, Cluster& cluster) {
   const auto peer = cluster.spawn<Peer>(cluster.workers()[1]);
-  const Tensor x = Tensor::full({1024}, 1);
+  const Tensor x = ones({1024});
   within_a_worker(bench, cluster, peer);
   context_overhead(bench, cluster, 0, [&] { peer.call<&Peer::echo>(1).get(); });
   context_overhead(bench, cluster, 1, [&] { peer.call<&Peer::back>(x).get(); });

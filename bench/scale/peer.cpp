@@ -40,21 +40,21 @@ Task<double> Peer::echoes_of(RRef<Peer> other, int64_t calls) {
 }
 
 Task<double> Peer::tensors_of(RRef<Peer> other, int64_t calls) {
-  const Tensor x = Tensor::full({1 << 20}, 1);
+  const Tensor x = ones({1 << 20});
   const auto start = Clock::now();
   for (int64_t i = 0; i < calls; ++i) co_await other.call<&Peer::back>(x);
   co_return microseconds_since(start) / static_cast<double>(calls);
 }
 
 Task<bool> Peer::sends_in_place(RRef<Peer> other) {
-  const Tensor x = Tensor::full({1 << 20}, 1);
+  const Tensor x = ones({1 << 20});
   if (!co_await other.call<&Peer::lies_at>(x, reinterpret_cast<int64_t>(x.bytes()))) co_return false;
   const Tensor y = co_await other.call<&Peer::back>(x);
   co_return y.bytes() == x.bytes();
 }
 
 Task<void> Peer::visit(std::vector<RRef<Peer>> others, int64_t calls) {
-  const Tensor x = Tensor::full({1024}, 1);
+  const Tensor x = ones({1024});
   for (auto& other : others)
     for (int64_t i = 0; i < calls; ++i) co_await other.call<&Peer::back>(x);
 }

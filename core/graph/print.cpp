@@ -6,8 +6,8 @@
 #include <ostream>
 
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
-#include "core/tensor/tensor.h"
 
 namespace troupe {
 namespace {
@@ -23,7 +23,7 @@ Tensor edges(Tensor t) {
     if (t.shape()[d] <= 2 * kEdge) continue;
     Shape half = t.shape(), both = t.shape();
     half[d] = kEdge, both[d] = 2 * kEdge;
-    const Tensor out = Tensor::empty(both, t.dtype(), t.device());
+    const Tensor out = empty(both, t.options());
     const int64_t last = t.shape()[d] - kEdge;
     copy_elements(out.alias(half, out.strides(), 0), t.alias(half, t.strides(), t.storage_offset()));
     copy_elements(out.alias(half, out.strides(), kEdge * out.strides()[d]),

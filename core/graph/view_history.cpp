@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/graph/node.h"
 #include "core/graph/saved_tensor.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
 namespace troupe {
@@ -29,17 +30,16 @@ struct Region {
         offset(view.offset - base.offset) {}
 
   // Zeros that lie in memory as the base does.
-  Tensor zeros(DType dtype, Device device) const {
-    if (base_contiguous) return Tensor::zeros(base_shape, dtype, device);
+  Tensor zeros_of_base(DType dtype, Device device) const {
+    if (base_contiguous) return zeros(base_shape, {dtype, device});
     int64_t last = 0;
     for (int i = 0; i < base_shape.rank(); ++i) last += (base_shape[i] - 1) * base_strides[i];
-    return Tensor::zeros({base_shape.numel() ? last + 1 : 0}, dtype, device)
-        .alias(base_shape, base_strides, 0);
+    return zeros({base_shape.numel() ? last + 1 : 0}, {dtype, device}).alias(base_shape, base_strides, 0);
   }
   // A copy of g, of the base's shape, that lies in memory as the base does.
   Tensor laid_out(const Tensor& g) const {
     if (base_contiguous) return g.clone_data();
-    const Tensor out = zeros(g.dtype(), g.device());
+    const Tensor out = zeros_of_base(g.dtype(), g.device());
     copy_elements(out, g);
     return out;
   }
@@ -83,7 +83,7 @@ Tensor Region::read(const Tensor& g) const {
 }
 
 Tensor Region::scatter(const Tensor& g) const {
-  const Tensor out = zeros(g.dtype(), g.device()), region = of(out);
+  const Tensor out = zeros_of_base(g.dtype(), g.device()), region = of(out);
   add_elements(region, region, g);  // an expanded view has an element of the base several times
   return recorded(out, g, "AsStridedGrad", *this, &Region::read);
 }
@@ -111,10 +111,7 @@ class CopySlices final : public Node {
 // A tensor all of whose elements were written: its gradient goes there, and zeros to the tensor before.
 class Overwritten final : public Node {
  public:
-  Tensors apply(Tensors&& grads) override {
-    return {next()[0] ? Tensor::zeros(grads[0].shape(), grads[0].dtype(), grads[0].device()) : Tensor(),
-            grads[0]};
-  }
+  Tensors apply(Tensors&& grads) override { return {next()[0] ? zeros_like(grads[0]) : Tensor(), grads[0]}; }
   std::string name() const override { return "Overwritten"; }
 };
 

@@ -1,8 +1,10 @@
 #include "core/tensor/creation.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/memory/backend.h"
 #include "core/tensor/elements.h"
 
 namespace troupe {
@@ -23,7 +25,7 @@ DType dtype_of_numbers(const std::vector<Scalar>& numbers) {
 // Numbers that `at` gives for 0, 1, ...: made on the host, and copied to where they are wanted.
 template <class At>
 Tensor filled(const Shape& shape, DType dtype, Device device, At at) {
-  Tensor t = Tensor::empty(shape, dtype);
+  Tensor t = empty(shape, dtype);
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = t.data<T>();
@@ -48,7 +50,7 @@ TensorData::TensorData(std::initializer_list<TensorData> list) : shape_{static_c
 Tensor tensor(const TensorData& data, const TensorOptions& options) {
   const DType t = options.dtype_or(dtype_of_numbers(data.values()));
   for (const Scalar& number : data.values()) require_fits(number, t, "tensor");
-  Tensor host = Tensor::empty(data.shape(), t);
+  Tensor host = empty(data.shape(), t);
   visit_dtype(t, [&](auto zero) {
     auto* to = host.data<decltype(zero)>();
     for (const Scalar& number : data.values()) *to++ = number.to<decltype(zero)>();
@@ -56,12 +58,45 @@ Tensor tensor(const TensorData& data, const TensorOptions& options) {
   return marked(host.data_on(options.device_or(cpu)), options);
 }
 
+Tensor tensor_of(const Tensor& elements, DType standard, const TensorOptions& options) {
+  const DType from = elements.dtype(), t = options.dtype_or(standard);
+  Tensor host = elements;
+  if (t != from) {
+    visit_dtype(from, [&](auto zero) {
+      using T = decltype(zero);
+      for (const T *at = elements.data<T>(), *end = at + elements.numel(); at != end; ++at)
+        require_fits(convert<std::conditional_t<std::is_arithmetic_v<T>, T, float>>(*at), t, "tensor");
+    });
+    copy_elements(host = empty(elements.shape(), t), elements);
+  }
+  return marked(host.data_on(options.device_or(cpu)), options);
+}
+
 Tensor empty(const Shape& size, const TensorOptions& options) {
-  return marked(Tensor::empty(size, options.dtype_or(kDefaultDType), options.device_or(cpu)), options);
+  const DType t = options.dtype_or(kDefaultDType);
+  Shape strides = size;
+  int64_t bytes = static_cast<int64_t>(item_size(t)), step = 1;
+  bool fits = true, none = false;
+  for (int i = size.rank() - 1; i >= 0; --i) {
+    if (size[i] < 0) throw_invalid("[tensor] negative size in shape " + size.str());
+    strides[i] = step;
+    none |= size[i] == 0;
+    // A size of 0 counts as 1 here: strides must fit too.
+    fits &= !__builtin_mul_overflow(step, std::max<int64_t>(size[i], 1), &step);
+  }
+  if (!fits || __builtin_mul_overflow(bytes, step, &bytes))
+    throw_invalid("[tensor] shape " + size.str() + " has more bytes than can be counted");
+  if (none) bytes = 0;
+  return marked(
+      Tensor(make_ref<TensorImpl>(Storage::allocate(static_cast<size_t>(bytes), options.device_or(cpu)), size,
+                                  strides, 0, t, true)),
+      options);
 }
 
 Tensor zeros(const Shape& size, const TensorOptions& options) {
-  return marked(Tensor::zeros(size, options.dtype_or(kDefaultDType), options.device_or(cpu)), options);
+  Tensor t = empty(size, options);
+  backend_of(t.device()).fill(t.storage()->data(), 0, t.storage()->size(), t.device());
+  return t;
 }
 
 Tensor ones(const Shape& size, const TensorOptions& options) {
@@ -70,7 +105,10 @@ Tensor ones(const Shape& size, const TensorOptions& options) {
 
 Tensor full(const Shape& size, Scalar fill_value, const TensorOptions& options) {
   const DType t = options.dtype_or(dtype_of_numbers({fill_value}));
-  return marked(Tensor::full(size, fill_value, t, options.device_or(cpu)), options);
+  require_fits(fill_value, t, "full");
+  Tensor out = empty(size, options.dtype(t).requires_grad(false));
+  fill_elements(out, fill_value);
+  return marked(out, options);
 }
 
 Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }

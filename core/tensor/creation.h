@@ -1,5 +1,6 @@
 // Tensors of given numbers: of nested lists, of one number, of ranges.
 #pragma once
+#include <algorithm>
 #include <concepts>
 #include <initializer_list>
 #include <vector>
@@ -12,6 +13,11 @@ namespace troupe {
 // Every function takes TensorOptions last. The dtype is float32 where nothing else is said, the device the
 // CPU. `invalid` if the dtype cannot hold a number (Scalar::fits), or requires a gradient and is not
 // floating.
+
+template <class T>
+concept ElementType = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, int64_t> ||
+    std::same_as<T, int32_t> || std::same_as<T, uint8_t> || std::same_as<T, bool> ||
+    std::same_as<T, BFloat16> || std::same_as<T, Float16>;
 
 /// What tensor() takes: a number, a list of them, or lists in lists, all of one length.
 class TensorData {
@@ -37,6 +43,12 @@ class TensorData {
 /// A tensor of numbers: tensor({{1, 2}, {3, 4}}), tensor(0.5). int64 of integers, bool of bools, else
 /// float32.
 Tensor tensor(const TensorData& data, const TensorOptions& options = {});
+/// Of one number: [].
+template <class T>
+requires std::convertible_to<T, Scalar> Tensor tensor(T number, const TensorOptions& options = {});
+/// Of the elements of a vector, [n]: fast for many. Half precision keeps its dtype.
+template <ElementType T>
+Tensor tensor(const std::vector<T>& data, const TensorOptions& options = {});
 
 /// Not initialized.
 Tensor empty(const Shape& size, const TensorOptions& options = {});
@@ -63,5 +75,20 @@ Tensor full_like(const Tensor& input, Scalar fill_value, const TensorOptions& op
 
 /// The options with what they do not say taken from `input`.
 TensorOptions like(const Tensor& input, const TensorOptions& options);
+/// tensor() of elements that are already in one [n] on the CPU.
+Tensor tensor_of(const Tensor& elements, DType standard, const TensorOptions& options);
+
+template <class T>
+requires std::convertible_to<T, Scalar> Tensor tensor(T number, const TensorOptions& options) {
+  return full({}, number, options);
+}
+
+template <ElementType T>
+Tensor tensor(const std::vector<T>& data, const TensorOptions& options) {
+  constexpr DType own = dtype_of<T>;
+  const Tensor elements = empty({static_cast<int64_t>(data.size())}, own);
+  std::copy(data.begin(), data.end(), elements.data<T>());
+  return tensor_of(elements, own == float64 ? float32 : own == int32 || own == uint8 ? int64 : own, options);
+}
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/memory/backend.h"
+#include "core/tensor/creation.h"
 
 namespace troupe {
 namespace {
@@ -31,7 +32,7 @@ void copy_elements(const Tensor& to, const Tensor& source) {
   if (there == source.device()) return backend_of(there).copy_elements(to, source);
   const Tensor dense = source.contiguous_data();
   if (to.is_contiguous() && to.dtype() == source.dtype()) return transfer(to, dense);
-  const Tensor arrived = Tensor::empty(source.shape(), source.dtype(), there);
+  const Tensor arrived = empty(source.shape(), {source.dtype(), there});
   transfer(arrived, dense);
   backend_of(there).copy_elements(to, arrived);
 }

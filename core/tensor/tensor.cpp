@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/memory/backend.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
 namespace troupe {
@@ -23,37 +24,6 @@ bool rows_follow(const Shape& shape, const Shape& strides) {
 
 }  // namespace
 
-Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  Shape strides = shape;
-  int64_t bytes = static_cast<int64_t>(item_size(dtype)), step = 1;
-  bool fits = true, none = false;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] < 0) throw_invalid("[tensor] negative size in shape " + shape.str());
-    strides[i] = step;
-    none |= shape[i] == 0;
-    // A size of 0 counts as 1 here: strides must fit too.
-    fits &= !__builtin_mul_overflow(step, std::max<int64_t>(shape[i], 1), &step);
-  }
-  if (!fits || __builtin_mul_overflow(bytes, step, &bytes))
-    throw_invalid("[tensor] shape " + shape.str() + " has more bytes than can be counted");
-  if (none) bytes = 0;
-  return Tensor(make_ref<TensorImpl>(Storage::allocate(static_cast<size_t>(bytes), device), shape, strides, 0,
-                                     dtype, true));
-}
-
-Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
-  Tensor t = empty(shape, dtype, device);
-  backend_of(device).fill(t.storage()->data(), 0, t.storage()->size(), device);
-  return t;
-}
-
-Tensor Tensor::full(const Shape& shape, Scalar value, DType dtype, Device device) {
-  require_fits(value, dtype, "full");
-  Tensor t = empty(shape, dtype, device);
-  fill_elements(t, value);
-  return t;
-}
-
 std::string Tensor::summary() const {
   if (!defined()) return "undefined tensor";
   return std::string(name(dtype())) + " " + shape().str() +
@@ -68,11 +38,6 @@ int64_t Tensor::size(int64_t d) const {
 int64_t Tensor::stride(int64_t d) const {
   if (dim() == 0) throw_invalid("[stride] a 0-d tensor has no dimension " + std::to_string(d));
   return strides()[shape().axis(d, "stride")];
-}
-
-void Tensor::check_count(const Shape& shape, size_t values) {
-  if (static_cast<size_t>(shape.numel()) != values)
-    throw_invalid("[tensor] " + std::to_string(values) + " values for shape " + shape.str());
 }
 
 void Tensor::undefined(const char* method) {
@@ -131,14 +96,14 @@ Tensor Tensor::detach() const {
 }
 
 Tensor Tensor::clone_data() const {
-  Tensor out = empty(shape(), dtype(), device());
+  Tensor out = empty(shape(), options());
   backend_of(device()).copy_elements(out, *this);
   return out;
 }
 
 Tensor Tensor::data_on(Device device) const {
   if (this->device() == device) return *this;
-  Tensor out = empty(shape(), dtype(), device);
+  Tensor out = empty(shape(), {dtype(), device});
   copy_elements(out, *this);
   return out;
 }

@@ -9,11 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/memory/device.h"
 #include "core/memory/ref.h"
 #include "core/memory/storage.h"
-#include "core/tensor/dtype.h"
 #include "core/tensor/methods.h"
+#include "core/tensor/options.h"
 #include "core/tensor/shape.h"
 
 namespace troupe {
@@ -73,29 +72,13 @@ class Tensor : public TensorMethods {
   Tensor operator=(const Tensor& source) &&;
   Tensor operator=(Scalar value) &&;
 
-  // ---- making one
-  /// Uninitialized, contiguous.
-  static Tensor empty(const Shape& shape, DType dtype = float32, Device device = cpu);
-  static Tensor zeros(const Shape& shape, DType dtype = float32, Device device = cpu);
-  /// `invalid` if the dtype cannot hold the number (see Scalar::fits).
-  static Tensor full(const Shape& shape, Scalar value, DType dtype = float32, Device device = cpu);
-  /// 0-d.
-  static Tensor scalar(Scalar value, DType dtype = float32, Device device = cpu) {
-    return full({}, value, dtype, device);
-  }
-  /// Copies `values` (row-major); `invalid` if their number is not shape.numel().
-  template <class T>
-  static Tensor of(const std::vector<T>& values, const Shape& shape, Device device = cpu);
-  template <class T>
-  static Tensor of(const std::vector<T>& values) {
-    return of(values, Shape{static_cast<int64_t>(values.size())});
-  }
-
   // ---- what it is. Of an undefined tensor, made without a value or moved from, only defined(), str(),
   // summary(), is_same() and impl() may be asked; all else is `invalid`.
   bool defined() const { return static_cast<bool>(impl_); }
   DType dtype() const { return made("dtype").dtype; }
   Device device() const { return made("device").storage->device(); }
+  /// Its dtype and device, for another one: zeros({2}, x.options()).
+  TensorOptions options() const { return {dtype(), device()}; }
   const Shape& shape() const { return made("shape").shape; }
   const Shape& sizes() const { return shape(); }
   const Shape& strides() const { return made("strides").strides; }
@@ -204,7 +187,6 @@ class Tensor : public TensorMethods {
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
  private:
-  static void check_count(const Shape& shape, size_t values);
   [[noreturn]] void no_elements(DType as) const;
   Scalar number() const;
   [[noreturn]] static void undefined(const char* method);
@@ -230,15 +212,6 @@ std::ostream& operator<<(std::ostream& out, Device device);
 
 /// True if dtype, shape and every bit of the elements agree.
 bool bit_equal(const Tensor& a, const Tensor& b);
-
-template <class T>
-Tensor Tensor::of(const std::vector<T>& values, const Shape& shape, Device device) {
-  check_count(shape, values.size());
-  Tensor source = empty(shape, dtype_of<T>);
-  T* out = source.data<T>();
-  for (const T v : values) *out++ = v;
-  return source.data_on(device);
-}
 
 template <class T>
 T Tensor::item() const {

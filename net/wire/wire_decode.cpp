@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/tensor/creation.h"
 #include "net/wire/wire.capnp.h"
 #include "net/wire/wire.h"
 #include "net/wire/wire_rules.h"
@@ -220,7 +221,7 @@ class Reader {
     if (bytes != buffer.size)
       throw_invalid(fmt::format("[wire] a tensor {} {} needs {} bytes; its buffer has {}", name(dtype),
                                 shape.str(), bytes, buffer.size));
-    if (bytes == 0) return Tensor::empty(shape, dtype);
+    if (bytes == 0) return empty(shape, dtype);
     if (!buffer.storage || buffer.offset > buffer.storage->size() ||
         buffer.size > buffer.storage->size() - buffer.offset)
       throw_invalid(fmt::format("[wire] buffer {} lies outside its storage", number));
@@ -229,7 +230,7 @@ class Reader {
     // Numbers may be indices: they must not change once they have been looked at.
     const bool own = !buffer.storage->borrowed() || is_floating(dtype);
     if (!aligned || !own) {
-      Tensor copy = Tensor::empty(shape, dtype);
+      Tensor copy = empty(shape, dtype);
       std::memcpy(copy.bytes(), buffer.data(), bytes);
       if (dtype == DType::boolean) check_booleans(copy.bytes(), bytes);
       return copy;

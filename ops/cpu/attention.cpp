@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/tensor/creation.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
@@ -107,7 +108,7 @@ void weigh(T* scores, int64_t rows, int64_t n, const int64_t* seen, T scale, T* 
 template <class T>
 void attend(const Sizes& s, const Rows<T>& q, const Rows<T>& k, const Rows<T>& v, const Rows<T>& out,
             T* logs) {
-  const Tensor memory = Tensor::empty({kQueries * std::min(s.keys, kKeys)}, dtype_of<T>);
+  const Tensor memory = empty({kQueries * std::min(s.keys, kKeys)}, dtype_of<T>);
   T* scores = memory.data<T>();
   for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.queries - i0), keys = s.seen(i0 + rows - 1);
@@ -163,7 +164,7 @@ void clear_rows(const Rows<T>& x, int64_t width, int64_t first, int64_t rows) {
 template <class T>
 void attend_back(const Sizes& s, const Head<T>& h) {
   const int64_t tile = kQueries * std::min(s.keys, kKeys);
-  const Tensor memory = Tensor::empty({2 * tile}, dtype_of<T>);
+  const Tensor memory = empty({2 * tile}, dtype_of<T>);
   T *scores = memory.data<T>(), *products = scores + tile;
   int64_t begun = 0;  // keys whose gradients have sums already
   for (int64_t i0 = 0; i0 < s.queries; i0 += kQueries) {

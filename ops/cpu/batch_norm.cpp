@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
@@ -102,7 +103,7 @@ void batch_norm_train(const Call& c, Tensors& out) {
     const Layout joined = l.joined(together);
     T *y = out[0].data<T>(), *mean = out[1].data<T>(), *var = out[2].data<T>();
     const double count = static_cast<double>(std::max<int64_t>(joined.per_channel(), 1));
-    const Tensor of_channels = Tensor::empty({2, l.channels}, out[0].dtype());
+    const Tensor of_channels = empty({2, l.channels}, out[0].dtype());
     T *center = of_channels.data<T>(), *scale = center + l.channels;
     for_each_channel(joined, 2, [&](int64_t k) {
       const double m = sum_channel(

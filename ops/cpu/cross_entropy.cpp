@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
@@ -131,7 +132,7 @@ void cross_entropy(const Call& c, Tensors& out) {
   visit_floating(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     if (reduction == "none") return losses(p, out[0].data<T>());
-    const Tensor each = Tensor::empty({p.rows}, out[0].dtype());
+    const Tensor each = empty({p.rows}, out[0].dtype());
     losses(p, each.data<T>());
     double total = 0;
     for (int64_t r = 0; r < p.rows; ++r) total += static_cast<double>(each.data<T>()[r]);
@@ -144,7 +145,7 @@ void cross_entropy_grad(const Call& c, Tensors& out) {
   const std::string& reduction = c.attrs.text("reduction");
   const bool in_place =
       out[0].is_contiguous() && p.moved == out[0].shape() && p.moved_strides == out[0].strides();
-  const Tensor rows = in_place ? out[0] : Tensor::empty(p.moved, out[0].dtype());
+  const Tensor rows = in_place ? out[0] : empty(p.moved, out[0].dtype());
   const Tensor g = c.in[0].contiguous_data();
   visit_floating(out[0].dtype(), [&](auto zero) {
     using T = decltype(zero);

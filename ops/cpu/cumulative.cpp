@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
@@ -25,7 +26,7 @@ Around lines_of(const Call& c) {
 void cumprod(const Call& c, Tensors& out) {
   Tensor x = c.in[0].contiguous_data();
   if (x.dtype() != out[0].dtype()) {
-    const Tensor same = Tensor::empty(x.shape(), out[0].dtype());
+    const Tensor same = empty(x.shape(), out[0].dtype());
     copy_elements(same, x);
     x = same;
   }

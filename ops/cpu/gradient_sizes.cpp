@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cpu/loops/element_loop.h"
 #include "ops/dispatch/kernel_table.h"
@@ -19,7 +20,7 @@ constexpr int kLanes = 16;
 // Contiguous, float32 if it is bfloat16 or float16.
 Tensor widened(const Tensor& t) {
   if (!is_half(t.dtype())) return t.contiguous_data();
-  const Tensor wide = Tensor::empty(t.shape(), float32);
+  const Tensor wide = empty(t.shape(), float32);
   copy_elements(wide, t);
   return wide;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/tensor/creation.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/rows.h"
 #include "ops/dispatch/kernel_table.h"
@@ -117,7 +118,7 @@ void backward(const Call& c, Tensors& out) {
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     constexpr int64_t kSums = centered ? 2 : 1;
-    const Tensor partial = Tensor::zeros({pieces, kSums, n}, x.dtype());
+    const Tensor partial = zeros({pieces, kSums, n}, x.dtype());
     const T eps = static_cast<T>(c.attrs.number("eps"));
     const T *gradient = g.data<T>(), *from = x.data<T>(), *w = weight.data<T>();
     T *dx = out[0].data<T>(), *sums = partial.data<T>();

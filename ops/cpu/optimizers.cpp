@@ -1,6 +1,7 @@
 // The updates of optim/: inputs are the gradients; results the parameters, then each slot of all of them.
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "ops/cpu/gradient_sizes.h"
 #include "ops/cpu/loops/element_loop.h"
 #include "ops/dispatch/kernel_table.h"
@@ -212,7 +213,7 @@ void lamb(const Call& c, Tensors& out) {
   const Attrs& o = c.attrs;
   const double b1 = o.number("beta1"), b2 = o.number("beta2");
   for_each_part(c, out, [&](const Part& part) {
-    const Tensor direction = Tensor::empty(part.param.shape(), part.param.dtype());
+    const Tensor direction = empty(part.param.shape(), part.param.dtype());
     with_type(part.param, [&]<class T>(T) {
       const T beta1 = T(b1), rest1 = T(1 - b1), beta2 = T(b2), rest2 = T(1 - b2), eps = T(o.number("eps")),
               decay = T(o.number("weight_decay")), scale1 = T(1 / (1 - power(b1, part.step))),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/tensor/creation.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/window.h"
@@ -162,7 +163,7 @@ void max_pool2d(const Call& c, Tensors& out) {
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for_each_plane(p, [&](int64_t begin, int64_t end) {
-      const Tensor memory = Tensor::empty({5 * p.out_size() + 3 * kLanes}, x.dtype());
+      const Tensor memory = empty({5 * p.out_size() + 3 * kLanes}, x.dtype());
       T* const pairs = memory.data<T>();
       for (int64_t i = begin; i < end; ++i) {
         const T* from = x.data<T>() + i * p.in_size();
@@ -185,7 +186,7 @@ void max_pool2d_grad(const Call& c, Tensors& out) {
   visit_floating(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for_each_plane(p, [&](int64_t begin, int64_t end) {
-      const Tensor memory = Tensor::empty({5 * p.out_size() + 3 * kLanes}, x.dtype());
+      const Tensor memory = empty({5 * p.out_size() + 3 * kLanes}, x.dtype());
       T* const pairs = memory.data<T>();
       for (int64_t i = begin; i < end; ++i) {
         const T *from = x.data<T>() + i * p.in_size(), *grad = g.data<T>() + i * p.out_size();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cpu/loops/loops.h"
 #include "ops/cpu/loops/math.h"
@@ -116,7 +117,7 @@ void along(const Call& c, const Tensor& out, Row row, Term term, OfSum of_sum, F
     if (out.numel() == 0) return;
     if (x.inner == 1) return for_each_row(x, out.data<T>(), row);
     if (x.inner >= kFewColumns) return for_each_column<kNeeds>(x, out.data<T>(), term, of_sum, finish);
-    const Tensor to = x.columns_of(out), rows = Tensor::empty(to.shape(), out.dtype());
+    const Tensor to = x.columns_of(out), rows = empty(to.shape(), out.dtype());
     for (size_t k = 0; k < N; ++k) x.set(k, x.columns_of(x.in[k]).contiguous_data());
     x.outer *= x.inner;
     for_each_row(x, rows.data<T>(), row);

@@ -1,5 +1,6 @@
 // Kernels of ops/arithmetic.h, ops/comparison.h and ops/logic.h.
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/cuda/elementwise.cuh"
 
 namespace troupe::ops::on_cuda {
@@ -150,7 +151,7 @@ template <class F>
 void quotient(const Call& c, Tensors& out, F f) {
   const Tensor& by = c.in[1];
   if (out[0].dtype() == int64 && out[0].numel()) {
-    const Tensor found = Tensor::zeros({1}, int64, by.device());
+    const Tensor found = zeros({1}, {int64, by.device()});
     for_each(c.name(), by.device(), by.numel(),
              FindZero{elements<const int64_t>(by), elements<int64_t>(found), {by.shape(), {by.strides()}}});
     if (found.to_vector<int64_t>()[0])

@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/cuda/runtime.h"
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 #include "ops/cuda/cublas_lt.h"
 #include "ops/matmul.h"
 
@@ -109,7 +109,7 @@ class Product {
       fail("has no algorithm");
     }
     const Tensor workspace =
-        plan.workspace ? Tensor::empty({static_cast<int64_t>(plan.workspace)}, uint8, device_) : Tensor();
+        plan.workspace ? empty({static_cast<int64_t>(plan.workspace)}, {uint8, device_}) : Tensor();
     const double wide[] = {1, g_.c ? 1.0 : 0.0};
     const float narrow[] = {1, g_.c ? 1.f : 0.f};
     const void* factors[] = {&wide[0], &wide[1]};

@@ -1,4 +1,5 @@
 // Kernels that go along lines: cumsum of ops/reduce.h, and ops/cumulative.h.
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cuda/scan.cuh"
 
@@ -43,7 +44,7 @@ template <bool product>
 void cumulate(const Call& c, Tensors& out) {
   Tensor x = c.in[0].contiguous_data();
   if (x.dtype() != out[0].dtype()) {
-    const Tensor same = Tensor::empty(x.shape(), out[0].dtype(), x.device());
+    const Tensor same = empty(x.shape(), {out[0].dtype(), x.device()});
     copy_elements(same, x);
     x = same;
   }

@@ -1,5 +1,6 @@
 // Kernels of ops/loss.h. Scores are read where they lie, [outer, classes, inner]; row r of them belongs to
 // target r.
+#include "core/tensor/creation.h"
 #include "ops/cuda/reduce.cuh"
 
 namespace troupe::ops::on_cuda {
@@ -77,7 +78,7 @@ struct Targets {
   template <class T>
   Tensor weights(const Call& c, const Tensor& g) const {
     if (each()) return g;
-    const Tensor weight = Tensor::empty({1}, g.dtype(), g.device());
+    const Tensor weight = empty({1}, g.options());
     for_each_row(
         c.name(), g.device(), 1, rows(),
         Share<T>{elements<T>(weight), elements<const T>(g), data(), rows(), ignored, reduction == "mean"});

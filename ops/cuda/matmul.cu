@@ -1,4 +1,5 @@
 // Kernels of ops/matmul.h: products by cuBLASLt, in as few calls and copies as the strides allow.
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cuda/gemm.h"
 #include "ops/cuda/reduce.cuh"
@@ -164,7 +165,7 @@ void multiply(const Call& c, Tensor a, Tensor b, const Tensor& out, const Finish
   Tensor sums = out;
   Gemm g;
   const auto go = [&] {
-    sums = behind && half ? Tensor::empty(out.shape(), float32, device) : out;
+    sums = behind && half ? empty(out.shape(), {float32, device}) : out;
     g.in = a.dtype(), g.out = sums.dtype();
     g.bias = behind || !bias.defined() ? nullptr : bias.address();
     g.c = finish.adding ? out.address() : !behind && residual.defined() ? residual.address() : nullptr;
@@ -173,7 +174,7 @@ void multiply(const Call& c, Tensor a, Tensor b, const Tensor& out, const Finish
   g.m = a.shape()[a.dim() - 2], g.n = b.shape().back(), g.k = a.shape().back();
   if (g.k == 0) {
     if (finish.adding) return;
-    sums = half ? Tensor::empty(out.shape(), float32, device) : out;
+    sums = half ? empty(out.shape(), {float32, device}) : out;
     fill_elements(sums, 0);
     return finish_product(c.name(), out, sums, bias, residual, finish.slope, finish.activation);
   }

@@ -1,4 +1,5 @@
 // The updates of optim/: inputs are the gradients; results the parameters, then each slot of all of them.
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "ops/cuda/passes.cuh"
 #include "ops/cuda/reduce.cuh"
@@ -274,8 +275,8 @@ void lamb(const Call& c, Tensors& out) {
     using T = decltype(zero);
     const Device device = part.param.device();
     const int64_t n = part.param.numel();
-    const Tensor direction = Tensor::empty(part.param.shape(), part.param.dtype(), device),
-                 sizes = Tensor::empty({2}, float64, device);
+    const Tensor direction = empty(part.param.shape(), {part.param.dtype(), device}),
+                 sizes = empty({2}, {float64, device});
     T *p = elements<T>(part.param), *u = elements<T>(direction);
     double* squares = elements<double>(sizes);
     const LambDirection<T> f{T(b1),

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "core/tensor/creation.h"
 #include "ops/cuda/elementwise.cuh"
 #include "ops/dispatch/check.h"
 
@@ -153,7 +154,7 @@ struct OfPieces {
 /// Memory for n values of any type, as a tensor: it is freed behind the kernels that use it.
 template <class A>
 Tensor scratch(int64_t n, Device device) {
-  return Tensor::empty({std::max<int64_t>(n, 1) * static_cast<int64_t>(sizeof(A))}, uint8, device);
+  return empty({std::max<int64_t>(n, 1) * static_cast<int64_t>(sizeof(A))}, {uint8, device});
 }
 
 /// Every row of x to out[row]. A: the values between.

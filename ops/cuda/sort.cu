@@ -178,7 +178,7 @@ struct Middle {
 };
 void median(const Call& c, Tensors& out) {
   const Tensor x = c.in[0].contiguous_data();
-  const Tensor sorted = Tensor::empty({std::max<int64_t>(x.numel(), 1)}, x.dtype(), x.device());
+  const Tensor sorted = empty({std::max<int64_t>(x.numel(), 1)}, x.options());
   visit_numeric(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     order<T>(c, x, {1, x.numel(), 1}, x.numel(), false, elements<T>(sorted), nullptr);

@@ -1,7 +1,7 @@
 // The radix sort of CUB; in the simulation, whose compiler has no CUB, that of the standard library.
 #include "ops/cuda/sort_pairs.h"
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 #ifdef TROUPE_SIM_CUDA
 #include <numeric>
 #include <vector>
@@ -43,7 +43,7 @@ void sort(const char* name, Device device, const Pairs<K>& p) {
                 name, device);
   };
   run(nullptr);  // says how much memory it needs
-  const Tensor memory = Tensor::empty({static_cast<int64_t>(bytes)}, uint8, device);
+  const Tensor memory = empty({static_cast<int64_t>(bytes)}, {uint8, device});
   run(memory.address());
 }
 #endif

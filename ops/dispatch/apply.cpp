@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/graph/partial_node.h"
 #include "core/graph/saved_tensor.h"
+#include "core/tensor/creation.h"
 #include "ops/dispatch/anomaly.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/op.h"
@@ -106,7 +107,7 @@ class OpNode final : public PartialNode, public SavesTensors {
     if (!any) return Tensors(specs_.size());
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined() && !(op_.nondifferentiable >> i & 1))
-        grads[i] = Tensor::zeros(out_specs_[i].shape, out_specs_[i].dtype, device_of(grads));
+        grads[i] = zeros(out_specs_[i].shape, {out_specs_[i].dtype, device_of(grads)});
     const Few in = restore(in_, false), out = restore(out_, true);
     bool half = any_narrow(op_, grads);
     for (const Spec& s : specs_)
@@ -211,6 +212,10 @@ class OpNode final : public PartialNode, public SavesTensors {
 void check_inputs(const Op& op, std::span<const Tensor> in) {
   const int n = static_cast<int>(in.size());
   if (n < op.min_inputs || (op.max_inputs >= 0 && n > op.max_inputs)) {
+    if (!op.name)
+      throw_invalid(
+          "an operator is called before main() begins, by the value of a global variable: make that "
+          "value in a function");
     const std::string wanted = op.max_inputs == op.min_inputs ? std::to_string(op.min_inputs)
                                : op.max_inputs < 0            ? fmt::format("at least {}", op.min_inputs)
                                                    : fmt::format("{} to {}", op.min_inputs, op.max_inputs);
@@ -242,7 +247,7 @@ void run_kernel(const Call& call, Tensors& out) {
   const bool narrow = any_narrow(call.op, call.in);
   out.reserve(specs.size());
   for (const Spec& s : specs)
-    out.push_back(Tensor::empty(s.shape, narrow ? widened(call.op, s.dtype) : s.dtype, device));
+    out.push_back(empty(s.shape, {narrow ? widened(call.op, s.dtype) : s.dtype, device}));
   if (!narrow) return kernel(call, out);
   NoGradGuard off;
   kernel({call.op, widened(call.op, call.in), call.attrs}, out);
@@ -344,7 +349,7 @@ Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor&
                               specs[0].shape.str(), sum.summary()));
   Tensors out{sum};
   for (size_t i = 1; i < specs.size(); ++i)
-    out.push_back(Tensor::empty(specs[i].shape, specs[i].dtype, sum.device()));
+    out.push_back(empty(specs[i].shape, {specs[i].dtype, sum.device()}));
   sum.storage()->written_here();
   entry->adding(call, out);
   return out;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
 namespace troupe::ops {
@@ -48,7 +49,7 @@ Tensors promoted(const Op& op, std::span<const Tensor> in, const Attrs& attrs) {
 }
 
 Tensor wrapped(const Scalar& number, DType dtype, Device device) {
-  Tensor t = Tensor::empty({}, dtype, device);
+  Tensor t = empty({}, {dtype, device});
   fill_elements(t, number);
   return t;
 }

@@ -52,8 +52,7 @@ Tensor mean_of(const Replicas& group, const std::vector<Share>& shares, size_t i
     Tensor part = ops::mul(t, share.weight / total);
     sum = sum.defined() ? ops::add(sum, part) : part;
   }
-  return sum.defined() || !first.defined() ? sum
-                                           : Tensor::zeros(first.shape(), first.dtype(), first.device());
+  return sum.defined() || !first.defined() ? sum : zeros_like(first);
 }
 
 Tensors means_of(const Replicas& group, const ValueList& all) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/distributed/context.h"
+#include "core/tensor/creation.h"
 #include "parallel/pipeline/runner.h"
 
 namespace troupe::parallel {
@@ -48,7 +49,7 @@ Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bo
   const AnyRef last = of.last;  // the step may end meanwhile
   ValueList grads(leaves.size());
   if (loss.requires_grad()) {
-    const Tensor weight = Tensor::full(loss.shape(), of.weights.at(index), loss.dtype(), loss.device());
+    const Tensor weight = full_like(loss, of.weights.at(index));
     co_await autograd::context_backward(loss, weight);
     for (size_t i = 0; i < leaves.size(); ++i)
       grads[i] = internal::to_value(autograd::exchange_context_gradient(leaves[i], {}));

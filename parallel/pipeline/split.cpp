@@ -6,6 +6,7 @@
 #include "autograd/split_pass.h"
 #include "core/async/future_combinators.h"
 #include "core/base/clock.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::parallel {
 namespace {
@@ -23,7 +24,7 @@ Tensor run_once(nn::Layer& layer, const Tensor& x) {
   if (y.requires_grad()) {
     Nowhere nowhere;
     autograd::SplitPass pass({y}, in.requires_grad() ? Tensors{in} : Tensors{});
-    (void)pass.inputs({Tensor::full(y.shape(), 1, y.dtype(), y.device())});
+    (void)pass.inputs({ones_like(y)});
     pass.rest(nowhere);
   }
   return y.detach();

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
+#include "core/tensor/creation.h"
 #include "optim/optimizer.h"
 
 namespace troupe::parallel {
@@ -39,7 +40,7 @@ void for_rows(const Tensor& table, const Tensor& ids, const Tensor& rows, F&& f)
 Tensor rows_of(const Tensor& table, const Tensor& ids) {
   Shape shape = table.shape();
   shape[0] = ids.numel();
-  const Tensor rows = Tensor::empty(shape, table.dtype());
+  const Tensor rows = empty(shape, table.dtype());
   for_rows(table, ids, rows,
            [](std::byte* of_table, std::byte* row, size_t n) { std::memcpy(row, of_table, n); });
   return rows;
@@ -63,7 +64,7 @@ void RowSteps::step(const Tensor& table, const Tensor& ids, const Tensor& grads,
   Tensor rows = rows_of(table, ids);
   const auto one = optim::make(optimizer_, options, {rows});
   if (steps_ > 0) {
-    std::map<std::string, Tensor> state{{"0.step", Tensor::of<int64_t>({steps_}, {})}};
+    std::map<std::string, Tensor> state{{"0.step", tensor(steps_, int64)}};
     for (const auto& [name, slot] : slots_) state[name] = rows_of(slot, ids);
     one->load_state(state);
   }
@@ -72,7 +73,7 @@ void RowSteps::step(const Tensor& table, const Tensor& ids, const Tensor& grads,
   for (const auto& [name, value] : one->state()) {
     if (!name.starts_with("0.") || name == "0.step") continue;
     Tensor& slot = slots_[name];
-    if (!slot.defined()) slot = Tensor::zeros(table.shape(), table.dtype());
+    if (!slot.defined()) slot = zeros(table.shape(), table.dtype());
     put_rows(slot, ids, value);
   }
   put_rows(table, ids, rows);

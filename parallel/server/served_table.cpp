@@ -6,6 +6,7 @@
 
 #include "autograd/distributed/context.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "ops/index.h"
 #include "ops/view.h"
 #include "parallel/server/compression/packed.h"
@@ -35,7 +36,7 @@ Routed route(const ServedTable& table, const Tensor& ids) {
   }
   std::sort(order.begin(), order.end());
   std::vector<std::vector<int64_t>> of_server(table.servers.size());
-  Routed out{{}, Tensor::empty({n}, int64)};
+  Routed out{{}, empty({n}, int64)};
   int64_t distinct = -1, last = -1;
   for (const auto& [server, row, i] : order) {
     if (distinct < 0 || row != last) {
@@ -44,7 +45,7 @@ Routed route(const ServedTable& table, const Tensor& ids) {
     }
     out.at.data<int64_t>()[i] = distinct;
   }
-  for (const auto& rows : of_server) out.ids.push_back(Tensor::of(rows));
+  for (const auto& rows : of_server) out.ids.push_back(tensor(rows));
   return out;
 }
 
@@ -180,8 +181,7 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
                               Shape(std::span<const int64_t>(dims)).str()));
   int64_t distinct = 0;
   for (const Tensor& t : routed.ids) distinct += t.numel();
-  const Tensor rows = Tensor::zeros({distinct, s.table.width}),
-               dense = gradients.data_on(cpu).contiguous_data();
+  const Tensor rows = zeros({distinct, s.table.width}), dense = gradients.data_on(cpu).contiguous_data();
   for (int64_t i = 0; i < ids.numel(); ++i) {
     float* row = rows.data<float>() + routed.at.data<int64_t>()[i] * s.table.width;
     const float* g = dense.data<float>() + i * s.table.width;
@@ -203,7 +203,7 @@ Future<Pushed> TableClient::push_context(double weight) const {
         [&](size_t i) { return std::tuple(servers.tickets[i], weight); });
   check_context_push(servers.tickets[0], "[table]", "push()");
   NoGradGuard guard;
-  Tensors ids{Tensor::zeros({0}, int64)}, gradients{Tensor::zeros({0, s.table.width})};
+  Tensors ids{zeros({0}, int64)}, gradients{zeros({0, s.table.width})};
   if (s.leaves.context == frame().context)
     for (const auto& [of, rows] : s.leaves.pulls)
       if (const Tensor g = autograd::context_gradient(rows); g.defined()) {

@@ -6,6 +6,7 @@
 
 #include "autograd/distributed/context.h"
 #include "core/base/generator.h"
+#include "core/tensor/creation.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
 #include "optim/gradient_norm.h"
@@ -13,7 +14,7 @@
 namespace troupe::parallel {
 
 Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t seed) {
-  const Tensor rows = Tensor::empty({ids.numel(), width});
+  const Tensor rows = empty({ids.numel(), width});
   const Tensor at = ids.contiguous_data();
   const uint64_t start = splitmix64(seed);
   for (int64_t k = 0; k < ids.numel(); ++k)
@@ -31,7 +32,7 @@ Table::Table(TableShard shard, ServerOptions options)
       (shard.count > 0 && shard.first + (shard.count - 1) * shard.stride >= shard.rows))
     throw_invalid(fmt::format("[table] {} rows from {} on, {} apart, of width {}; the table has {} rows",
                               shard.count, shard.first, shard.stride, shard.width, shard.rows));
-  const Tensor ids = Tensor::empty({shard.count}, int64);
+  const Tensor ids = empty({shard.count}, int64);
   for (int64_t k = 0; k < shard.count; ++k) ids.data<int64_t>()[k] = shard.first + k * shard.stride;
   table_ = initial_rows(ids, shard.width, shard.scale, shard.seed);
   auto optimizer = optim::make(options.optimizer, options.options, optim::NoParameters());
@@ -47,7 +48,7 @@ Tensor Table::here(const Tensor& ids) const {
   if (!ids.defined() || ids.dtype() != int64 || ids.dim() != 1)
     throw_invalid(
         fmt::format("[table] ids are {}; expected int64 [k]", ids.defined() ? ids.summary() : "undefined"));
-  const Tensor given = ids.contiguous_data(), out = Tensor::empty({ids.numel()}, int64);
+  const Tensor given = ids.contiguous_data(), out = empty({ids.numel()}, int64);
   for (int64_t k = 0; k < ids.numel(); ++k) {
     const int64_t id = given.data<int64_t>()[k], from = id - shard_.first, at = from / shard_.stride;
     if (from < 0 || from % shard_.stride != 0 || at >= shard_.count)
@@ -132,7 +133,7 @@ Table::Rows Table::sum(const std::vector<Share>& shares, int64_t width) {
   for (const Share& share : shares)
     for (const int64_t id : share.what[0].to_vector<int64_t>())
       if (at.try_emplace(id, static_cast<int64_t>(ids.size())).second) ids.push_back(id);
-  Rows out{Tensor::of(ids), Tensor::zeros({static_cast<int64_t>(ids.size()), width})};
+  Rows out{tensor(ids), zeros({static_cast<int64_t>(ids.size()), width})};
   for (const Share& share : shares) {
     const auto factor = static_cast<float>(share.factor);
     const int64_t* id = share.what[0].data<int64_t>();

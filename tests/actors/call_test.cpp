@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "core/tensor/creation.h"
 #include "tests/support/error_of.h"
 #include "troupe/cluster.h"
 
@@ -91,14 +92,14 @@ TEST_CASE("calls reach actors on other workers and on the same one") {
 TEST_CASE("tensors arrive with their elements, whatever their dtype, size and strides") {
   auto cluster = Cluster::in_process(2, hosting<Echo>());
   auto echo = cluster->spawn<Echo>("w1", 0);
-  const Tensor t = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor t = tensor({{1, 2, 3}, {4, 5, 6}}, float32);
   const std::vector<Tensor> cases = {t,
                                      t.alias({3, 2}, {1, 3}, 0),
                                      t.alias({2}, {3}, 1),
-                                     Tensor::zeros({0, 4}),
-                                     Tensor::scalar(7, float64),
-                                     Tensor::of<bool>({true, false}),
-                                     Tensor::of<int64_t>({-1})};
+                                     zeros({0, 4}),
+                                     tensor(7, float64),
+                                     tensor({true, false}),
+                                     tensor({-1})};
   for (const Tensor& c : cases) {
     const Tensor back = echo.call<&Echo::tensor>(c).get();
     CHECK(bit_equal(c, back));
@@ -111,7 +112,7 @@ TEST_CASE("tensors arrive with their elements, whatever their dtype, size and st
 TEST_CASE("a call within a worker moves tensors and copies nothing") {
   auto cluster = Cluster::in_process(1, hosting<Echo>());
   auto echo = cluster->spawn<Echo>("w0", 0);
-  const Tensor t = Tensor::zeros({100});
+  const Tensor t = zeros({100});
   CHECK(echo.call<&Echo::tensor>(t).get().bytes() == t.bytes());
 }
 

@@ -38,9 +38,9 @@ struct Sink : Actor {
     std::vector<Future<int64_t>> calls;
     for (int64_t i = 0; i < n; ++i) {
       if (i % 2)
-        calls.push_back(other.call<&Sink::takes>(i, Tensor::zeros({size})));
+        calls.push_back(other.call<&Sink::takes>(i, zeros({size})));
       else
-        other.tell<&Sink::takes>(i, Tensor::zeros({size}));
+        other.tell<&Sink::takes>(i, zeros({size}));
     }
     int64_t sum = 0;
     for (int64_t k : co_await all(calls)) sum += k;
@@ -84,7 +84,7 @@ TEST_CASE("a flood waits at its caller, which keeps what is on its way within th
     std::vector<Future<int64_t>> answers;
     std::thread flood([&] {
       for (int64_t i = 0; i < kCalls; ++i, ++made)
-        answers.push_back(sink.call<&Sink::takes>(i, Tensor::zeros({kElements})));
+        answers.push_back(sink.call<&Sink::takes>(i, zeros({kElements})));
     });
     const auto in_flight = [&] { return cluster->worker().metrics()["in_flight_bytes"]; };
     while (in_flight() < static_cast<int64_t>(kLimit)) std::this_thread::yield();
@@ -96,8 +96,8 @@ TEST_CASE("a flood waits at its caller, which keeps what is on its way within th
       CHECK(made <= static_cast<int64_t>(kLimit / 4000 + 1));
     }
     // Who does not want to wait is told, with figures.
-    const Error e = error_of(
-        [&] { sink.when_full(OnFull::fail).call<&Sink::takes>(0, Tensor::zeros({kElements})).get(); });
+    const Error e =
+        error_of([&] { sink.when_full(OnFull::fail).call<&Sink::takes>(0, zeros({kElements})).get(); });
     CHECK(e.kind() == ErrorKind::overloaded);
     CHECK_THAT(e.what(), Catch::Contains(std::string("worker ") + where) && Catch::Contains("40000 bytes"));
     CHECK(cluster->metrics("w1")["actors"] >= 0);  // questions to the worker are exempt
@@ -130,7 +130,7 @@ TEST_CASE("workers that flood each other, with calls inside calls, all come to a
   const auto ab = c.call<&Sink::floods>(b, 300, kElements), ba = d.call<&Sink::floods>(a, 300, kElements);
   for (int i = 0; i < 64; ++i)
     nested.push_back(
-        (i % 2 ? a : b).call<&Sink::nested>(i % 2 ? b : a, i % 2 ? a : b, 8, Tensor::zeros({kElements})));
+        (i % 2 ? a : b).call<&Sink::nested>(i % 2 ? b : a, i % 2 ? a : b, 8, zeros({kElements})));
   for (auto& n : nested) CHECK(n.get() == 8);
   CHECK(ab.get() == 150 * 150);
   CHECK(ba.get() == 150 * 150);
@@ -145,7 +145,7 @@ TEST_CASE("calls that wait for room end with their deadline, their caller's wish
   cluster.settle();
   const auto metrics = [&](const char* what) { return cluster.worker(0).metrics()[what]; };
   auto call = [&](Duration timeout) {
-    return sink.with_timeout(timeout).call<&Sink::waits>(Tensor::zeros({kElements}));
+    return sink.with_timeout(timeout).call<&Sink::waits>(zeros({kElements}));
   };
   auto first = call(0s), second = call(0s);  // 8000 bytes: the room is taken until they have begun
   CHECK(metrics("in_flight_calls") == 2);

@@ -13,7 +13,7 @@ using testing::SimCluster;
 namespace {
 
 struct Scale : Actor {
-  Tensor w = Tensor::of<double>({2, 3}).requires_grad_();
+  Tensor w = tensor({2, 3}, float64).requires_grad_();
   Tensor scale(Tensor x) { return mul(x, w); }
   Task<int64_t> waits() {
     co_await opened.future();
@@ -59,7 +59,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE_METHOD(Fixture, "what a method gives in place keeps its history in the actor") {
-  const Result<Value> r = ask("test.gradient", {Value(Tensor::of<double>({5, 7}))});
+  const Result<Value> r = ask("test.gradient", {Value(tensor({5, 7}, float64))});
   REQUIRE(r.ok());
   CHECK(r.value().get_if<Tensor>()->to_vector<double>() == std::vector<double>{5, 7});
   CHECK(cluster.worker(1).metrics().at("send_nodes") == 0);  // nothing was recorded on the way
@@ -67,7 +67,7 @@ TEST_CASE_METHOD(Fixture, "what a method gives in place keeps its history in the
 
 TEST_CASE_METHOD(Fixture, "a coroutine method that runs in place gives its result when it ends") {
   const auto waiting = scale.call("test.forward_to", {Value("waits")});
-  REQUIRE(ask("test.gradient", {Value(Tensor::of<double>({1, 1}))}).ok());  // a later message has its turn
+  REQUIRE(ask("test.gradient", {Value(tensor({1, 1}, float64))}).ok());  // a later message has its turn
   CHECK_FALSE(waiting.is_ready());
   REQUIRE(ask("test.forward_to", {Value("open")}).ok());
   CHECK(*cluster.await(waiting).value().get_if<int64_t>() == 7);

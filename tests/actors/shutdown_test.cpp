@@ -31,7 +31,7 @@ struct Runner : Actor {
   Task<int> wait_here() { return wait(gate.future()); }
   void open() { gate.set(1); }
   Task<int> drive(int times) {
-    const Tensor x = Tensor::full({2}, 1);
+    const Tensor x = ones({2});
     for (int i = 0; i < times; ++i) co_await next.call<&Runner::twice>(x);
     co_return times;
   }
@@ -82,7 +82,7 @@ TEST_CASE("uneven work: what one worker still does for another is waited for, an
 TEST_CASE("a backward pass that nobody waits for is finished before the end") {
   auto cluster = cluster_of(3, LeakCheck::off);
   auto a = cluster->spawn<Runner>("w1"), b = cluster->spawn<Runner>("w2");
-  const Tensor x = Tensor::full({2}, 3).requires_grad_();
+  const Tensor x = full({2}, 3.0).requires_grad_();
   autograd::Context context(*cluster);
   const auto done = context.backward_async({b.call<&Runner::twice>(a.call<&Runner::twice>(x)).get().sum()});
   cluster->shutdown();
@@ -164,7 +164,7 @@ TEST_CASE("a cluster can be shut down right after its start, after traffic, and 
     auto cluster = cluster_of(1 + round % 3);
     if (round % 2) {
       auto a = cluster->spawn<Runner>(cluster->workers().back());
-      for (int i = 0; i < 20; ++i) (void)a.call<&Runner::twice>(Tensor::full({2}, 1));
+      for (int i = 0; i < 20; ++i) (void)a.call<&Runner::twice>(ones({2}));
     }
     cluster->shutdown();
   }

@@ -101,7 +101,7 @@ TEST_CASE("static and free functions are called like methods", "[calls]") {
     auto w = cluster->spawn<Where>(name);
     CHECK(w.call<&twice>(21).get() == 42);
     CHECK(w.call<&Where::later>(1).get() == 2);
-    CHECK(w.call<&Where::norm>(Tensor::of<float>({3, 4}, {2})).get().item() == 5);
+    CHECK(w.call<&Where::norm>(tensor({3, 4}, float32)).get().item() == 5);
     CHECK(w.call_by_name("twice", {Value(int64_t{4})}).get().get_if<int64_t>() != nullptr);
     CHECK_THAT(testing::invalid_text([&] { w.call_by_name("twice", {}).get(); }),
                Catch::Contains("Where::twice]"));

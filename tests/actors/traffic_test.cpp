@@ -21,12 +21,12 @@ using Nested = std::map<std::string, std::vector<std::tuple<Tensor, std::optiona
 struct Peer : Actor {
   explicit Peer(int64_t id) : id(id) {}
   void set_next(RRef<Peer> peer) { next = peer; }
-  Task<void> greet() { co_await next.call<&Peer::receive>(Tensor::scalar(double(id), DType::float64)); }
+  Task<void> greet() { co_await next.call<&Peer::receive>(tensor(double(id), DType::float64)); }
   void receive(Tensor from) { seen.push_back(int64_t(from.item())); }
   std::vector<int64_t> who() { return seen; }
 
   Tensor echo(Tensor t) { return t; }
-  Tensor shifted(Tensor t, double by) { return ops::add(t, Tensor::scalar(by)); }
+  Tensor shifted(Tensor t, double by) { return ops::add(t, tensor(by)); }
   Nested nested(Nested n) { return n; }
   Record record(Record r) { return r; }
   int64_t plus_one(int64_t n) { return n + 1; }
@@ -71,7 +71,7 @@ struct Peer : Actor {
 Tensor ramp(int64_t n) {
   std::vector<float> v;
   for (int64_t i = 0; i < n; ++i) v.push_back(float(i) + float(n) / 128);
-  return Tensor::of<float>(v);
+  return tensor(v);
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ TEST_CASE("a hundred calls in flight with tensors of 0 to 99 elements have their
 
 TEST_CASE("nested containers and structs arrive equal, one tensor in two places as well") {
   auto cluster = Cluster::in_process(2, hosting<Peer>());
-  const Tensor twice = ramp(5), once = Tensor::of<int64_t>({1, 2, 3});
+  const Tensor twice = ramp(5), once = tensor({1, 2, 3});
   for (const char* worker : {"w0", "w1"}) {
     auto peer = cluster->spawn<Peer>(worker, 0);
     const Nested sent = {{"a", {{twice, once}, {once, std::nullopt}}}, {"b", {{twice, twice}}}, {"c", {}}};
@@ -134,7 +134,7 @@ TEST_CASE("a tensor and a number are arguments side by side") {
   auto cluster = Cluster::in_process(2, hosting<Peer>());
   for (const char* worker : {"w0", "w1"})
     CHECK(cluster->spawn<Peer>(worker, 0)
-              .call<&Peer::shifted>(Tensor::of<float>({1, 2}), 0.5)
+              .call<&Peer::shifted>(tensor({1, 2}, float32), 0.5)
               .get()
               .to_vector<float>() == std::vector<float>{1.5, 2.5});
 }
@@ -148,12 +148,12 @@ TEST_CASE("a thousand light calls and twenty heavy ones, all in flight at once")
   for (int64_t i = 0; i < 1000; ++i) {
     light.push_back(peers[size_t(i) % 3].call<&Peer::plus_one>(i));
     if (i % 50 == 0)  // 1 MiB there and back; each element of the product of constants is 512 c^2
-      heavy.push_back(peers[size_t(i) % 3].call<&Peer::work>(Tensor::full({512, 512}, double(i / 50))));
+      heavy.push_back(peers[size_t(i) % 3].call<&Peer::work>(full({512, 512}, double(i / 50))));
   }
   REQUIRE(heavy.size() == 20);
   for (int64_t i = 0; i < 1000; ++i) REQUIRE(light[size_t(i)].get() == i + 1);
   for (int64_t i = 0; i < 20; ++i)
-    REQUIRE(bit_equal(heavy[size_t(i)].get(), Tensor::full({512, 512}, double(512 * i * i))));
+    REQUIRE(bit_equal(heavy[size_t(i)].get(), full({512, 512}, double(512 * i * i))));
 }
 
 TEST_CASE("methods that answer later: at once, by another message, chained, nested, in steps, fanned out") {

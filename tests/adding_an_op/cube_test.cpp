@@ -9,7 +9,7 @@ namespace {
 
 TEST_CASE("the operator that the guide adds works", "[ops]") {
   REQUIRE(ops::find_op("cube") == &ops::kCube);
-  Tensor x = Tensor::of<double>({-1, 0, 2});
+  Tensor x = tensor({-1, 0, 2}, float64);
   x.requires_grad_();
   const Tensor y = ops::cube(x);
   CHECK(y.to_vector<double>() == std::vector<double>{-1, 0, 8});

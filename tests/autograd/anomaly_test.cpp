@@ -14,7 +14,7 @@ using Catch::Contains;
 
 namespace {
 
-Tensor leaf(const std::vector<double>& values) { return Tensor::of(values).requires_grad_(); }
+Tensor leaf(const std::vector<double>& values) { return tensor(values, float64).requires_grad_(); }
 
 }  // namespace
 
@@ -36,7 +36,7 @@ TEST_CASE("a NaN in a result names the operator, its inputs and where it is") {
   CHECK(testing::text_of([&] { ops::exp(ops::log(x) * 2.0); }) ==
         "[log] result 0 (float64 [2, 2]) has a NaN at [0, 1], and 1 more; inputs: float64 [2, 2]");
   // One that came in from outside is told from one that was made.
-  const Tensor bad = Tensor::of<double>({NAN, 1});
+  const Tensor bad = tensor({NAN, 1}, float64);
   CHECK_THAT(testing::text_of([&] { ops::add(bad, bad); }),
              Contains("[add]") && Contains("inputs: float64 [2] with a NaN at [0], float64 [2] with"));
 }
@@ -79,7 +79,7 @@ TEST_CASE("a step that was recorded before the guard, and a gradient that came w
   const Tensor y = ops::exp(x);
   AnomalyGuard on;
   CHECK_THAT(testing::text_of([&] {
-               autograd::backward(y, Tensor::of<double>({NAN, 1}));
+               autograd::backward(y, tensor({NAN, 1}, float64));
              }),
              Contains("[exp] backward: the gradient that came for result 0 (float64 [2]) has a NaN at [0]") &&
                  Contains("recorded before the checks were on"));

@@ -32,24 +32,24 @@ static_assert(!Assigns<Tensor>);  // a copy
 static_assert(!std::is_assignable_v<Tensor&, int> && std::is_assignable_v<Tensor, int>);
 static_assert(std::is_nothrow_move_constructible_v<Tensor> && std::is_nothrow_move_assignable_v<Tensor>);
 
-Tensor zeros() { return Tensor::zeros({2, 3}, float64); }
+Tensor zeros() { return zeros({2, 3}, float64); }
 Doubles list(const Tensor& t) { return t.to_vector<double>(); }
 
 }  // namespace
 
 TEST_CASE("assignment to a view writes to the tensor") {
-  const Tensor y = Tensor::of<double>({1, 2, 3}), x = zeros();
+  const Tensor y = tensor({1, 2, 3}, float64), x = zeros();
   x.select(0, 0) = y;
   CHECK(list(x) == Doubles{1, 2, 3, 0, 0, 0});
   x.slice(0, 1, 2) = y;  // broadcast
   CHECK(list(x) == Doubles{1, 2, 3, 1, 2, 3});
-  x.index({0}) = Tensor::of<int64_t>({7, 8, 9});  // converted
+  x.index({0}) = tensor({7, 8, 9});  // converted
   CHECK(list(x) == Doubles{7, 8, 9, 1, 2, 3});
-  x.index({Ellipsis, Slice(1, None)}) = Tensor::of<double>({5, 6}, {2, 1});
+  x.index({Ellipsis, Slice(1, None)}) = tensor({{5}, {6}}, float64);
   CHECK(list(x) == Doubles{7, 5, 5, 1, 6, 6});
   x.index({1, -1}) = x.index({0, 0});
   CHECK(list(x) == Doubles{7, 5, 5, 1, 6, 7});
-  x.transpose(0, 1).select(0, 0) = Tensor::scalar(4, float64);
+  x.transpose(0, 1).select(0, 0) = tensor(4, float64);
   CHECK(list(x) == Doubles{4, 5, 5, 4, 6, 7});
   x.select(0, 0) = x.select(0, 1) = y;
   CHECK(list(x) == Doubles{1, 2, 3, 1, 2, 3});
@@ -58,7 +58,7 @@ TEST_CASE("assignment to a view writes to the tensor") {
 }
 
 TEST_CASE("assignment of a number to a view fills it") {
-  const Tensor x = zeros(), whole = Tensor::zeros({3}, int64);
+  const Tensor x = zeros(), whole = zeros({3}, int64);
   x.select(0, 0) = 1;
   x.index({1, Slice(1, None)}) = 2.5;
   x.index({1, 0}) = true;
@@ -93,7 +93,7 @@ TEST_CASE("assignment to a view is recorded as copy_ is") {
 }
 
 TEST_CASE("a buffer gets its history from what is assigned to its views") {
-  Tensor w = Tensor::of<double>({1, 2, 3}).requires_grad_();
+  Tensor w = tensor({1, 2, 3}, float64).requires_grad_();
   const Tensor buffer = zeros();
   buffer.select(0, 1) = w * 2;
   CHECK(buffer.requires_grad());
@@ -112,7 +112,7 @@ TEST_CASE("what copy_ refuses, assignment to a view refuses, and so what would b
   }
   CHECK(list(w.detach()) == Doubles{2, 2, 2, 0, 0, 0});
   const Tensor x = zeros(), mask = x.eq(0);
-  CHECK_THAT(invalid_text([&] { x.select(0, 0) = Tensor::zeros({2}); }), Contains("[copy_] shapes"));
+  CHECK_THAT(invalid_text([&] { x.select(0, 0) = zeros({2}); }), Contains("[copy_] shapes"));
   CHECK_THAT(invalid_text([&] { x.select(0, 0) = Tensor(); }), Contains("undefined"));
   CHECK_THAT(invalid_text([&] { Tensor() = x; }), Contains("undefined"));
   CHECK_THAT(invalid_text([&] { (x + x) = x; }), Contains("[=] the tensor float64 [2, 3] is no view"));

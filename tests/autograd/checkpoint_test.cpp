@@ -22,7 +22,7 @@ Tensor leaf(const Shape& shape, uint64_t seed) {
 }
 
 Tensor noise(const Tensor& x, Generator& g) {  // dropout, with the numbers of one generator
-  return ops::mul(x, ops::to(ops::gt(ops::rand(x.shape(), g), Tensor::scalar(0.3)), float32));
+  return ops::mul(x, ops::to(ops::gt(ops::rand(x.shape(), g), tensor(0.3)), float32));
 }
 
 struct Block {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kDeep = 100'000;
 
-Tensor one() { return Tensor::scalar(1).requires_grad_(); }
+Tensor one() { return tensor(1.0).requires_grad_(); }
 
 // Runs backward through what `build` makes of a leaf, and lets go of it; then lets go of another one unused.
 template <class F>
@@ -33,7 +33,7 @@ TEST_CASE("100,000 operators in a row run forward, backward and away") {
           for (int i = 0; i < kDeep; ++i) y = ops::mul(y, 1.0);
           return y;
         }) == 1);
-  const Tensor scale = Tensor::scalar(1);
+  const Tensor scale = tensor(1.0);
   CHECK(derivative([&](Tensor y) {  // through saved inputs
           for (int i = 0; i < kDeep; ++i) y = ops::mul(y, scale);
           return y;
@@ -89,7 +89,7 @@ TEST_CASE("deep graphs inside one checkpoint, and of many checkpoints") {
 TEST_CASE("what steps saved is freed as the pass proceeds") {
   constexpr int kSteps = 20;
   constexpr size_t kBytes = 1 << 20;
-  Tensor x = Tensor::full({kBytes / 4}, 0.5).requires_grad_();
+  Tensor x = full({kBytes / 4}, 0.5).requires_grad_();
   const size_t before = allocator_stats().in_use;
   std::vector<size_t> held;  // in units of one saved tensor, at each step from the last to the first
   Tensor y = x;

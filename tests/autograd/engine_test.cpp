@@ -24,7 +24,7 @@ struct CountingSink : autograd::Sink {
 
 TEST_CASE("a product gives each factor the other") {
   Tensor a = leaf({2, 3}), b = leaf({5, 7});
-  autograd::backward(mul(a, b), Tensor::of<double>({1, 10}));
+  autograd::backward(mul(a, b), tensor({1, 10}, float64));
   CHECK(grad_of(a) == Values{5, 70});
   CHECK(grad_of(b) == Values{2, 30});
 }
@@ -37,7 +37,7 @@ TEST_CASE("a leaf that is used twice gets both gradients") {
 
 TEST_CASE("gradients accumulate over passes, without sharing elements with the graph or the caller") {
   Tensor a = leaf({1, 2}), b = leaf({3, 4});
-  const Tensor seed = Tensor::of<double>({1, 1});
+  const Tensor seed = tensor({1, 1}, float64);
   autograd::backward(add(a, b), seed);
   CHECK(a.grad().storage() != b.grad().storage());
   CHECK(a.grad().storage() != seed.storage());
@@ -70,7 +70,7 @@ TEST_CASE("several roots run in one pass, also when one is inside the other's gr
 
 TEST_CASE("a leaf may be a root, and so may the same leaf twice") {
   Tensor x = leaf({3});
-  autograd::backward(Tensors{x, x}, Tensors{Tensor::of<double>({2}), Tensor::of<double>({5})});
+  autograd::backward(Tensors{x, x}, Tensors{tensor({2}, float64), tensor({5}, float64)});
   CHECK(grad_of(x) == Values{7});
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("roots that are results of one node share its run") {
   node->set_next({x.gradient_edge()});
   CountingSink sink;
   const Edge first{node, 0}, second{node, 1};
-  autograd::run({first, second}, {Tensor::of<double>({1}), Tensor::of<double>({2})}, sink);
+  autograd::run({first, second}, {tensor({1}, float64), tensor({2}, float64)}, sink);
   CHECK(runs == 1);
   REQUIRE(sink.got.size() == 1);
   CHECK(sink.got[0].first.is_same(x));
@@ -165,7 +165,7 @@ TEST_CASE("a node that no gradient reaches is passed over, and what waits for it
       nullptr);
   cut->set_next({dead.gradient_edge(), live.gradient_edge()});
   CountingSink sink;
-  autograd::run({Edge{cut, 0}}, {Tensor::of<double>({1})}, sink);
+  autograd::run({Edge{cut, 0}}, {tensor({1}, float64)}, sink);
   CHECK(j.ran == std::vector<std::string>{"live", "a"});
   REQUIRE(sink.got.size() == 1);
   CHECK(sink.got[0].second.item() == 32);  // d(x^4)/dx
@@ -174,13 +174,13 @@ TEST_CASE("a node that no gradient reaches is passed over, and what waits for it
 TEST_CASE("an undefined root gradient and an empty root are no gradient") {
   Tensor x = leaf({2});
   CountingSink sink;
-  autograd::run({mul(x, x).gradient_edge(), Edge{}}, {Tensor(), Tensor::of<double>({1})}, sink);
+  autograd::run({mul(x, x).gradient_edge(), Edge{}}, {Tensor(), tensor({1}, float64)}, sink);
   CHECK(sink.got.empty());
 }
 
 TEST_CASE("a chain of 100,000 nodes runs forward, backward and away") {
   Tensor x = leaf({1});
-  Tensor y = x, one = Tensor::of<double>({1});
+  Tensor y = x, one = tensor({1}, float64);
   for (int i = 0; i < 100000; ++i) y = mul(y, one);
   autograd::backward(y);
   CHECK(grad_of(x) == Values{1});
@@ -193,8 +193,8 @@ TEST_CASE("a wide graph sums in one order: two passes give the same bits") {
   const auto run = [] {
     Tensor x = leaf({0.1, 0.3});
     Tensor sum = mul(x, x);
-    for (int i = 1; i < 300; ++i) sum = add(sum, mul(x, Tensor::of<double>({1.0 / i, 1e-3 * i})));
-    autograd::backward(sum, Tensor::of<double>({1, 1}));
+    for (int i = 1; i < 300; ++i) sum = add(sum, mul(x, tensor({1.0 / i, 1e-3 * i}, float64)));
+    autograd::backward(sum, tensor({1, 1}, float64));
     return x.grad();
   };
   CHECK(bit_equal(run(), run()));
@@ -203,9 +203,9 @@ TEST_CASE("a wide graph sums in one order: two passes give the same bits") {
 TEST_CASE("a pass may run another pass from inside a node") {
   Tensor x = leaf({3});
   Tensor y = record(
-      Tensor::of<double>({9}), {x},
+      tensor({9}, float64), {x},
       [&](const Tensors& g) {
-        Tensor inner = Tensor::of<double>({x.item()});
+        Tensor inner = tensor({x.item()}, float64);
         inner.requires_grad_();
         GradMode on(true);
         const Tensor again = mul(inner, inner);
@@ -217,7 +217,7 @@ TEST_CASE("a pass may run another pass from inside a node") {
 }
 
 TEST_CASE("a tensor without history cannot be a root, and the error says why") {
-  const Tensor plain = Tensor::of<double>({1});
+  const Tensor plain = tensor({1}, float64);
   const std::string text = testing::text_of([&] { autograd::backward(plain); });
   CHECK_THAT(text, Contains("[backward] the tensor (float64 [1]) needs no gradient"));
   CHECK_THAT(text, Contains("inside an autograd context"));
@@ -235,14 +235,14 @@ TEST_CASE("root gradients must fit the roots") {
   Tensor x = leaf({1, 2});
   Tensor y = mul(x, x);
   CHECK_THAT(testing::text_of([&] { autograd::backward(y); }), Contains("has shape [2]: give its gradient"));
-  CHECK_THAT(testing::text_of([&] { autograd::backward(y, Tensor::of<double>({1})); }),
+  CHECK_THAT(testing::text_of([&] { autograd::backward(y, tensor({1}, float64)); }),
              Contains("(float64 [2] on cpu) cannot have the gradient float64 [1]"));
   CHECK_THAT(testing::text_of([&] {
-               autograd::backward(y, Tensor::of<float>({1, 1}));
+               autograd::backward(y, tensor({1, 1}, float32));
              }),
              Contains("float32 [2]"));
   CHECK_THAT(testing::text_of([&] {
-               autograd::backward(Tensors{y, y}, {Tensor::of<double>({1, 1})});
+               autograd::backward(Tensors{y, y}, {tensor({1, 1}, float64)});
              }),
              Contains("1 gradients for 2 tensors"));
   CHECK_FALSE(x.grad().defined());
@@ -251,7 +251,7 @@ TEST_CASE("root gradients must fit the roots") {
 TEST_CASE("faulty nodes are named") {
   Tensor x = leaf({1, 2});
   const auto with = [&](Step::Rule rule) {
-    return record(Tensor::of<double>({1}), {x}, std::move(rule), "faulty", nullptr);
+    return record(tensor({1}, float64), {x}, std::move(rule), "faulty", nullptr);
   };
   CHECK_THAT(testing::text_of([&] { autograd::backward(with([](const Tensors&) { return Tensors{}; })); }),
              Contains("faulty gave 0 gradients for its 1 inputs"));
@@ -261,7 +261,7 @@ TEST_CASE("faulty nodes are named") {
   CountingSink sink;
   CHECK_THAT(testing::text_of([&] {
                const Edge edge = sum.gradient_edge();
-               autograd::run({edge, edge}, {Tensor::of<double>({1, 1}), Tensor::of<double>({1})}, sink);
+               autograd::run({edge, edge}, {tensor({1, 1}, float64), tensor({1}, float64)}, sink);
              }),
              Contains("gradients of one tensor differ: float64 [2] and float64 [1]"));
   CHECK_THAT(testing::text_of([&] { autograd::run({sum.gradient_edge()}, {}, sink); }),
@@ -269,7 +269,7 @@ TEST_CASE("faulty nodes are named") {
   Edge outside = sum.gradient_edge();
   outside.input = 4;
   CHECK_THAT(testing::text_of([&] {
-               autograd::run({outside}, {Tensor::of<double>({1, 1})}, sink);
+               autograd::run({outside}, {tensor({1, 1}, float64)}, sink);
              }),
              Contains("a gradient came for result 4"));
 }
@@ -279,7 +279,7 @@ TEST_CASE("an error in a node leaves grad mode as it was and memory free") {
   {
     Tensor x = leaf({1});
     Tensor y = mul(record(
-                       Tensor::of<double>({1}), {x},
+                       tensor({1}, float64), {x},
                        [](const Tensors&) -> Tensors { throw_invalid("[step] no"); }, "thrower", nullptr),
                    x);
     CHECK_THAT(testing::text_of([&] { autograd::backward(y); }), Contains("[step] no"));
@@ -290,7 +290,7 @@ TEST_CASE("an error in a node leaves grad mode as it was and memory free") {
 
 TEST_CASE("the first gradient is taken over if nobody else has it, else copied") {
   Tensor kept;
-  Tensor given = Tensor::of<double>({1, 2});
+  Tensor given = tensor({1, 2}, float64);
   const auto* elements = given.bytes();
   const Tensor moved = std::move(given);
   autograd::add_gradient(kept, moved);
@@ -298,7 +298,7 @@ TEST_CASE("the first gradient is taken over if nobody else has it, else copied")
   Tensor other;
   autograd::add_gradient(other, moved);  // `kept` has it too
   CHECK(other.bytes() != elements);
-  const Tensor row = Tensor::of<double>({1, 2, 3, 4}).alias({2}, {0}, 1);  // not dense
+  const Tensor row = tensor({1, 2, 3, 4}, float64).alias({2}, {0}, 1);  // not dense
   Tensor third;
   autograd::add_gradient(third, row);
   CHECK(third.is_contiguous());

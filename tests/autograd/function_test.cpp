@@ -155,7 +155,7 @@ TEST_CASE("random programs with functions of one's own are those with operators"
       }
       const Tensor loss = ops::sum(ops::tanh(known.back())) + ops::mean(known[known.size() - 2]);
       grads[own] = autograd::grad({loss}, leaves, {}, {.create_graph = true});
-      Tensor energy = Tensor::scalar(0, float64);
+      Tensor energy = tensor(0, float64);
       for (const Tensor& g : grads[own])
         if (g.defined()) energy = energy + ops::sum(ops::square(g));
       if (energy.requires_grad()) seconds[own] = autograd::grad({energy}, leaves);
@@ -166,7 +166,7 @@ TEST_CASE("random programs with functions of one's own are those with operators"
     const auto same = [](const Tensor& a, const Tensor& b, double tolerance) {  // undefined: zero
       const Tensor& one = a.defined() ? a : b;
       if (!one.defined()) return std::string();
-      const Tensor zero = Tensor::zeros(one.shape(), float64);
+      const Tensor zero = zeros(one.shape(), float64);
       return difference(a.defined() ? a : zero, b.defined() ? b : zero, tolerance, tolerance);
     };
     for (size_t i = 0; i < 3; ++i) CHECK(same(grads[1][i], grads[0][i], 1e-10) == "");
@@ -217,7 +217,7 @@ struct Rows : Function<Rows> {
 TEST_CASE("set_materialize_grads(false) leaves gradients undefined that did not come") {
   Tensor x = leaf({3}, 7);
   autograd::backward(ops::sum(Undefined::apply(x)[1]));
-  CHECK(near(x.grad(), Tensor::full({3}, 3, float64)));
+  CHECK(near(x.grad(), full({3}, 3, float64)));
 }
 
 TEST_CASE("an argument that is the result keeps its own history, and what shares elements is not written") {
@@ -226,13 +226,13 @@ TEST_CASE("an argument that is the result keeps its own history, and what shares
   CHECK(h.grad_fn().node->name() != "Identity");
   CHECK_THROWS_WITH(y.mul_(2), Contains("the forward() of an autograd::Function gave it"));
   autograd::backward(ops::sum(y));
-  CHECK(near(x.grad(), Tensor::full({3}, 10, float64)));
+  CHECK(near(x.grad(), full({3}, 10, float64)));
 
   Tensor z = leaf({4, 2}, 9);
   const Tensors rows = Rows::apply(z);
   CHECK_THROWS_WITH(rows[1].add_(1), Contains("the forward() of an autograd::Function gave it"));
   autograd::backward(ops::sum(rows[1] * 3));
-  CHECK(near(z.grad(), ops::cat({Tensor::zeros({2, 2}, float64), Tensor::full({2, 2}, 6, float64)}, 0)));
+  CHECK(near(z.grad(), ops::cat({zeros({2, 2}, float64), full({2, 2}, 6, float64)}, 0)));
 
   Tensor w = leaf({3}, 8);  // a leaf, given back without grad mode, is not the leaf
   NoGradGuard off;
@@ -325,14 +325,14 @@ TEST_CASE("a rule that is wrong is named, with what it gave and what was expecte
   Tensor x = leaf({3}, 12);
   CHECK_THROWS_WITH(autograd::backward(ops::sum(Wrong::apply(x, 7))), Contains("no such luck"));
   autograd::backward(ops::sum(Wrong::apply(x, 8)));
-  CHECK(near(x.grad(), Tensor::full({3}, 1, float64)));
+  CHECK(near(x.grad(), ones({3}, float64)));
   CHECK_THAT(invalid_text([&] { Nothing::apply(x); }), Contains("[Nothing] forward() gave no tensors"));
 }
 
 namespace {
 
 struct Widened : Function<Widened> {  // its gradient is of another shape and dtype than its argument
-  static Tensor forward(Ctx&, Tensor x) { return ops::to(x, float64) + Tensor::zeros({4, 3}, float64); }
+  static Tensor forward(Ctx&, Tensor x) { return ops::to(x, float64) + zeros({4, 3}, float64); }
   static Tensors backward(Ctx&, Tensors grads) { return grads; }
 };
 
@@ -341,7 +341,7 @@ struct Cube : Function<Cube> {
   static constexpr bool once_differentiable = true;
   static Tensor forward(Ctx& ctx, Tensor x) {
     ctx.save_for_backward({x});
-    Tensor y = Tensor::empty(x.shape(), float64);
+    Tensor y = empty(x.shape(), float64);
     const auto values = x.to_vector<double>();
     for (size_t i = 0; i < values.size(); ++i) y.data<double>()[i] = std::pow(values[i], 3);
     return y;
@@ -349,7 +349,7 @@ struct Cube : Function<Cube> {
   static Tensors backward(Ctx& ctx, Tensors grads) {
     CHECK(!grad_enabled());
     const auto x = ctx.saved_tensors()[0].to_vector<double>(), g = grads[0].to_vector<double>();
-    Tensor out = Tensor::empty(grads[0].shape(), float64);
+    Tensor out = empty(grads[0].shape(), float64);
     for (size_t i = 0; i < x.size(); ++i) out.data<double>()[i] = 3 * x[i] * x[i] * g[i];
     return {out};
   }
@@ -361,7 +361,7 @@ TEST_CASE("gradients are summed over what was broadcast, in the dtype of the arg
   Tensor x = leaf({3}, 13, float32);
   autograd::backward(ops::sum(Widened::apply(x)));
   CHECK(x.grad().dtype() == float32);
-  CHECK(near(x.grad(), Tensor::full({3}, 4)));
+  CHECK(near(x.grad(), full({3}, 4.0)));
 }
 
 TEST_CASE("a function that is once differentiable refuses a second derivative before anything runs") {
@@ -384,7 +384,7 @@ TEST_CASE("hooks, checkpoints, parts of passes and pictures take functions as th
   });
   CHECK_THAT(autograd::graph_dot(y), Contains("Square\\nfloat64 [3]"));
   autograd::backward(ops::sum(y));
-  CHECK(near(seen, Tensor::full({3}, 1, float64)));
+  CHECK(near(seen, ones({3}, float64)));
   CHECK(near(x.grad(), x.detach() * 4));
 
   const auto f = [](const Tensor& t) { return Exp::apply(Square::apply(ops::tanh(t))); };
@@ -432,7 +432,7 @@ struct Hole : Function<Hole> {
 
 TEST_CASE("anomaly checks name a function of one's own") {
   AnomalyGuard on;
-  Tensor x = Tensor::of<double>({1, 0, 4}).requires_grad_();
+  Tensor x = tensor({1, 0, 4}, float64).requires_grad_();
   CHECK_THROWS_WITH(
       autograd::backward(ops::sum(Root::apply(x))),
       Contains("[Root] backward: the gradient of input 0 (float64 [3]) has a NaN at [1]; inputs "
@@ -447,7 +447,7 @@ TEST_CASE("functions leave nothing behind") {
     const Tensor y = Exp::apply(Square::apply(x));
     const Tensor g = autograd::grad({ops::sum(y)}, {x}, {}, {.create_graph = true})[0];
     autograd::backward(ops::sum(g * g));
-    const Tensor buffer = Tensor::zeros({64}, float64);
+    const Tensor buffer = zeros({64}, float64);
     buffer.add_(Square::apply(x * buffer));  // the graph leads to the buffer, which it saved
   }
   CHECK(allocator_stats().in_use == before);

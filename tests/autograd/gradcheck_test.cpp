@@ -12,7 +12,7 @@ using Catch::Contains;
 
 TEST_CASE("gradcheck accepts a right gradient") {
   const auto report = gradcheck([](const Tensors& in) { return mul(mul(in[0], in[1]), in[0]); },
-                                {Tensor::of<float>({1, 2, 3}), Tensor::of<double>({-1, 0.5, 2})});
+                                {tensor({1, 2, 3}, float32), tensor({-1, 0.5, 2}, float64)});
   CHECK(report.ok);
   CHECK(report.entries == 6);
 }
@@ -29,8 +29,7 @@ TEST_CASE("gradcheck catches one wrong entry and names it") {
         },
         "wrong", nullptr);
   };
-  const Tensor a = Tensor::of<double>({1, 2, 3, 4, 5, 6}, {2, 3}),
-               b = Tensor::of<double>({6, 5, 4, 3, 2, 1}, {2, 3});
+  const Tensor a = tensor({{1, 2, 3}, {4, 5, 6}}, float64), b = tensor({{6, 5, 4}, {3, 2, 1}}, float64);
   const auto report = gradcheck(wrong, {a, b});
   CHECK_FALSE(report.ok);
   CHECK(report.input == 1);
@@ -40,7 +39,7 @@ TEST_CASE("gradcheck catches one wrong entry and names it") {
 }
 
 TEST_CASE("gradcheck catches a gradient that is missing, or not a number") {
-  const Tensor x = Tensor::of<double>({2, 3});
+  const Tensor x = tensor({2, 3}, float64);
   const auto with = [&](Tensor gradient) {
     return gradcheck(
         [gradient](const Tensors& in) {
@@ -51,23 +50,22 @@ TEST_CASE("gradcheck catches a gradient that is missing, or not a number") {
         {x});
   };
   CHECK_FALSE(with({}).ok);
-  CHECK_FALSE(with(Tensor::of<double>({NAN, 6})).ok);
+  CHECK_FALSE(with(tensor({NAN, 6}, float64)).ok);
 }
 
 TEST_CASE("gradcheck moves only inputs that require a gradient, if there are any") {
   Tensor x = leaf({2, 3});
-  const Tensor constant = Tensor::of<double>({4, 5}), index = Tensor::of<int64_t>({1});
+  const Tensor constant = tensor({4, 5}, float64), index = tensor({1});
   const auto product = [](const Tensors& in) { return mul(in[0], in[1]); };
   CHECK(gradcheck(product, {x, constant, index}).entries == 2);
   CHECK(gradcheck(product, {x.detach(), constant, index}).entries == 4);
 }
 
 TEST_CASE("gradcheck refuses what it cannot check") {
-  const Tensor x = Tensor::of<double>({2});
+  const Tensor x = tensor({2}, float64);
   CHECK_THAT(testing::text_of([&] { gradcheck([](const Tensors& in) { return in[0].clone_data(); }, {x}); }),
              Contains("no history"));
-  CHECK_THAT(testing::text_of(
-                 [&] { gradcheck([](const Tensors& in) { return in[0]; }, {Tensor::of<int64_t>({1})}); }),
+  CHECK_THAT(testing::text_of([&] { gradcheck([](const Tensors& in) { return in[0]; }, {tensor({1})}); }),
              Contains("no floating input"));
   CHECK_THAT(
       testing::text_of([&] { gradcheck([](const Tensors& in) { return mul(in[0], in[0]); }, {x}, 0); }),

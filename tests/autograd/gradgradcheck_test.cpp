@@ -32,7 +32,7 @@ Tensor total(const ops::Op& op, const Tensors& in, const ops::Attrs& attrs) {
 }  // namespace
 
 TEST_CASE("gradgradcheck accepts right second derivatives and names wrong ones") {
-  const Tensor x = Tensor::of<double>({0.5, -1, 2}), w = Tensor::of<double>({1, 2, 3}, {3, 1});
+  const Tensor x = tensor({0.5, -1, 2}, float64), w = tensor({{1}, {2}, {3}}, float64);
   CHECK(autograd::gradgradcheck([](const Tensors& in) { return ops::pow(in[0], 3.0); }, {x}).ok);
   const auto both = autograd::gradgradcheck(
       [](const Tensors& in) {

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "tests/support/error_of.h"
 
 namespace troupe::testing {
@@ -42,7 +43,7 @@ class Step final : public Node {
 
 /// elementwise(f) of one or two tensors of one shape, contiguous.
 inline Tensor zip(const Tensor& a, const Tensor& b, const std::function<double(double, double)>& f) {
-  Tensor out = Tensor::empty(a.shape(), float64);
+  Tensor out = empty(a.shape(), float64);
   const auto x = a.to_vector<double>(), y = b.to_vector<double>();
   for (size_t i = 0; i < x.size(); ++i) out.data<double>()[i] = f(x[i], y[i]);
   return out;
@@ -83,7 +84,7 @@ inline Tensor add(const Tensor& a, const Tensor& b, Journal* journal = nullptr,
 }
 
 inline Tensor leaf(const std::vector<double>& values) {
-  Tensor t = Tensor::of(values);
+  Tensor t = tensor(values, float64);
   t.requires_grad_();
   return t;
 }

@@ -25,8 +25,7 @@ size_t count(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("the picture shows operators, shapes, attributes, leaves and their names") {
-  Tensor x = Tensor::zeros({4, 3}), w = Tensor::zeros({3, 2}).requires_grad_(),
-         b = Tensor::zeros({2}).requires_grad_();
+  Tensor x = zeros({4, 3}), w = zeros({3, 2}).requires_grad_(), b = zeros({2}).requires_grad_();
   const Tensor hidden = ops::relu(ops::add(ops::matmul(x, w), b)), loss = ops::sum(hidden * 2.0, {0});
   const std::string dot = autograd::graph_dot(loss, {{"weight", w}, {"hidden", hidden}, {"loss", loss}});
   CHECK_THAT(dot, Contains("digraph autograd {"));
@@ -40,7 +39,7 @@ TEST_CASE("the picture shows operators, shapes, attributes, leaves and their nam
 }
 
 TEST_CASE("labels are escaped, and a large graph is cut") {
-  Tensor x = Tensor::zeros({1}).requires_grad_();
+  Tensor x = zeros({1}).requires_grad_();
   CHECK_THAT(autograd::graph_dot(ops::exp(x), {{"a \"b\"\\\n\tc", x}}),
              Contains("label=\"a \\\"b\\\"\\\\\\nc\\n"));
   Tensor y = x;
@@ -52,7 +51,7 @@ TEST_CASE("labels are escaped, and a large graph is cut") {
 
 TEST_CASE("a picture needs a graph and a file to write") {
   testing::Folder folder;
-  Tensor x = Tensor::zeros({1}).requires_grad_();
+  Tensor x = zeros({1}).requires_grad_();
   CHECK_THAT(testing::text_of([&] { autograd::graph_dot(Tensor()); }), Contains("undefined"));
   CHECK_THAT(testing::text_of([&] { autograd::graph_dot(x.detach()); }), Contains("needs no gradient"));
   CHECK_THAT(testing::text_of([&] { autograd::save_graph(x, "a.bmp"); }),
@@ -66,7 +65,7 @@ TEST_CASE("a picture needs a graph and a file to write") {
 TEST_CASE("svg is drawn by Graphviz, or its absence is said") {
   testing::Folder folder;
   const std::string path = folder.path.string() + "/a b'\"$x.svg";
-  Tensor x = Tensor::zeros({1}).requires_grad_();
+  Tensor x = zeros({1}).requires_grad_();
   if (std::system("dot -V >/dev/null 2>&1") != 0) {
     CHECK_THAT(testing::text_of([&] { autograd::save_graph(ops::exp(x), path); }),
                Contains("install Graphviz"));

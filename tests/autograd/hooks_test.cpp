@@ -16,7 +16,7 @@ TEST_CASE("a hook on a leaf sees its whole gradient before it is accumulated, an
   std::vector<double> seen;
   const auto handle = register_hook(x, [&](const Tensor& g) {
     seen.push_back(g.item());
-    return Tensor::of<double>({100});
+    return tensor({100}, float64);
   });
   autograd::backward(mul(x, x));
   autograd::backward(mul(x, x));
@@ -85,10 +85,10 @@ TEST_CASE("a hook goes with its handle, from inside itself too, unless kept") {
 
 TEST_CASE("faulty hooks and hooks on tensors without gradient are errors") {
   Tensor x = leaf({1});
-  const auto handle = register_hook(x, [](const Tensor&) { return Tensor::of<double>({1, 2}); });
+  const auto handle = register_hook(x, [](const Tensor&) { return tensor({1, 2}, float64); });
   CHECK_THAT(testing::text_of([&] { autograd::backward(add(x, x)); }),
              Contains("got the gradient float64 [1] and returned float64 [2]"));
-  const Tensor plain = Tensor::of<double>({1});
+  const Tensor plain = tensor({1}, float64);
   const auto none = [](const Tensor&) { return Tensor(); };
   CHECK_THAT(testing::text_of([&] { static_cast<void>(register_hook(plain, none)); }),
              Contains("needs no gradient"));

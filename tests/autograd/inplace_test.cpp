@@ -29,7 +29,7 @@ struct Write {
   std::function<Tensor(const Tensor&y, const Tensor&other)> in_place, out_of_place;
 };
 
-const Tensor kMask = Tensor::of<double>({1, 0, 0, 1, 0, 1}, {2, 3}).ne(0);
+const Tensor kMask = tensor({{1, 0, 0}, {1, 0, 1}}, boolean);
 
 #define BY_TENSOR(op)                                                                                  \
   {                                                                                                    \
@@ -141,7 +141,7 @@ Ran run(F&& f) {
 
 void check_same(const Ran& got, const Ran& wanted) {
   const auto near = [](const Tensor& a, const Tensor& b) {
-    const Tensor zero = Tensor::zeros({2, 3}, float64);  // no gradient
+    const Tensor zero = zeros({2, 3}, float64);  // no gradient
     const Tensor distance = (a.defined() ? a : zero) - (b.defined() ? b : zero);
     return ops::abs(distance).amax().item() <= 1e-12;
   };
@@ -153,7 +153,7 @@ void check_same(const Ran& got, const Ran& wanted) {
 }  // namespace
 
 TEST_CASE("a write in place is recorded") {
-  Tensor w = Tensor::of<float>({1, 2});
+  Tensor w = tensor({1, 2}, float32);
   w.requires_grad_();
   const Tensor y = w * 2;
   CHECK(y.mul_(3).is_same(y));
@@ -228,10 +228,9 @@ TEST_CASE("second derivatives go through writes in place, to tensors and to view
 }
 
 TEST_CASE("a tensor without history gets one from what is written to it, and so do its views") {
-  Tensor w = Tensor::of<double>({1, 2, 3});
+  Tensor w = tensor({1, 2, 3}, float64);
   w.requires_grad_();
-  const Tensor buffer = Tensor::zeros({2, 3}, float64), before = buffer.select(0, 1),
-               other = buffer.select(0, 0);
+  const Tensor buffer = zeros({2, 3}, float64), before = buffer.select(0, 1), other = buffer.select(0, 0);
   buffer.select(0, 1).copy_(w * 2);
   CHECK(buffer.requires_grad());
   CHECK(before.requires_grad());
@@ -283,7 +282,7 @@ TEST_CASE("a base that does not lie in rows is written through its views") {
 }
 
 TEST_CASE("flatten of one dimension is the tensor itself, also without grad mode") {
-  Tensor w = Tensor::of<double>({1, 2});
+  Tensor w = tensor({1, 2}, float64);
   w.requires_grad_();
   NoGradGuard off;
   CHECK(w.flatten().is_same(w));
@@ -292,7 +291,7 @@ TEST_CASE("flatten of one dimension is the tensor itself, also without grad mode
 
 TEST_CASE("what is overwritten gets zeros, as in PyTorch") {
   for (const bool through_view : {false, true}) {
-    Tensor w = Tensor::of<double>({1, 2});
+    Tensor w = tensor({1, 2}, float64);
     w.requires_grad_();
     const Tensor y = w * 2, t = through_view ? y.slice(0, 0, 2) : y;
     t.fill_(3);
@@ -303,7 +302,7 @@ TEST_CASE("what is overwritten gets zeros, as in PyTorch") {
 }
 
 TEST_CASE("nothing is recorded under a NoGradGuard, nor for integers") {
-  Tensor w = Tensor::of<double>({1, 2});
+  Tensor w = tensor({1, 2}, float64);
   w.requires_grad_();
   const Tensor y = w * 2;
   {
@@ -316,14 +315,14 @@ TEST_CASE("nothing is recorded under a NoGradGuard, nor for integers") {
   CHECK(w.is_leaf());
   autograd::backward(y.sum());
   CHECK(w.grad().to_vector<double>() == Doubles{2, 2});
-  const Tensor whole = Tensor::zeros({2}, int64);
+  const Tensor whole = zeros({2}, int64);
   whole.copy_(w);
   CHECK_FALSE(whole.requires_grad());
   CHECK(whole.to_vector<int64_t>() == std::vector<int64_t>{10, 20});
 }
 
 TEST_CASE("a view loses a leaf that is itself a view when the memory is written, as in PyTorch") {
-  const Tensor memory = Tensor::zeros({4}, float64);
+  const Tensor memory = zeros({4}, float64);
   Tensor w = memory.slice(0, 0, 3);
   w.requires_grad_();
   const Tensor part = w.slice(0, 1, 3);
@@ -345,9 +344,8 @@ TEST_CASE("a view loses a leaf that is itself a view when the memory is written,
 TEST_CASE("what PyTorch refuses is refused before anything changes") {
   Tensor w = ops::sample({2, 3});
   w.requires_grad_();
-  const Tensor y = w * 2, plain = Tensor::zeros({2, 3}), whole = Tensor::zeros({2, 3}, int64),
-               one = Tensor::zeros({1, 3}), wide = one.expand({2, 3}), of_leaf = w.select(0, 0),
-               piece = y.split(1, 0)[0];
+  const Tensor y = w * 2, plain = zeros({2, 3}), whole = zeros({2, 3}, int64), one = zeros({1, 3}),
+               wide = one.expand({2, 3}), of_leaf = w.select(0, 0), piece = y.split(1, 0)[0];
   Tensor quiet;
   {
     NoGradGuard off;
@@ -380,18 +378,16 @@ TEST_CASE("what PyTorch refuses is refused before anything changes") {
   refused("it is one of several views", [&] { ops::unbind(w.square(), 1)[0].mul_(2); });
   refused("it was made while grad mode was off", [&] { quiet.mul_(2); });
   refused("[add_] result type float32 can't be cast to int64", [&] { whole.add_(plain); });
-  refused("[add_] the result has shape [4, 2, 3], which does not fit", [&] {
-    plain.add_(Tensor::zeros({4, 1, 1}));
-  });
+  refused("[add_] the result has shape [4, 2, 3], which does not fit", [&] { plain.add_(zeros({4, 1, 1})); });
   refused("[copy_] shapes differ: [3] from [2, 3]", [&] { of_leaf.detach().copy_(y); });
   refused("undefined", [&] { plain.add_(Tensor()); });
   refused("undefined", [&] { Tensor().add_(1); });
-  refused("0-d", [&] { plain.fill_(Tensor::zeros({1})); });
+  refused("0-d", [&] { plain.fill_(zeros({1})); });
   refused("shares some of its elements", [&] {
-    const Tensor s = Tensor::zeros({2, 2});
+    const Tensor s = zeros({2, 2});
     s.add_(s.transpose(0, 1));
   });
-  const Tensor square = Tensor::zeros({4, 4});
+  const Tensor square = zeros({4, 4});
   refused("shares some of its elements", [&] { square.mul_(square.select(1, 3)); });
   refused("shares some of its elements", [&] { square.slice(1, 0, 3).copy_(square.slice(1, 1, 4)); });
   refused("shares some of its elements", [&] { square.slice(1, 0, 4, 2).add_(square.slice(1, 0, 1)); });
@@ -419,7 +415,7 @@ TEST_CASE("views whose history is not known are refused when they are used") {
 }
 
 TEST_CASE("what a step saved and a write changed is noticed, and what PyTorch copies is not") {
-  Tensor w = Tensor::of<double>({1, 2}), v = Tensor::of<double>({3, 5});
+  Tensor w = tensor({1, 2}, float64), v = tensor({3, 5}, float64);
   w.requires_grad_(), v.requires_grad_();
   const auto complaint = [&](auto program) { return invalid_text([&] { autograd::backward(program()); }); };
   CHECK_THAT(complaint([&] {
@@ -441,7 +437,7 @@ TEST_CASE("what a step saved and a write changed is noticed, and what PyTorch co
              }),
              Contains("changed in place by copy_"));
   CHECK_FALSE(w.grad().defined());
-  const Tensor y = w * 2, c = Tensor::of<double>({7, 11});
+  const Tensor y = w * 2, c = tensor({7, 11}, float64);
   const Tensor z = y * c;  // needs c alone: v and y may change
   y.mul_(v);
   y.exp_();

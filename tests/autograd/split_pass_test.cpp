@@ -24,7 +24,7 @@ struct Sums : autograd::Sink {
 };
 
 Tensor values(const Shape& shape, double start) {
-  const Tensor t = Tensor::empty(shape, float32);
+  const Tensor t = empty(shape);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.data<float>()[i] = static_cast<float>(std::sin(start + 0.37 * static_cast<double>(i)));
   return t;
@@ -128,7 +128,7 @@ TEST_CASE("a step between the two parts gives one gradient in each, and keeps wh
   std::vector<std::string> asked;
   const Tensor x = leaf({2, 3}), w = leaf({5, 7});
   SplitPass pass({product(product(x, w, asked), w, asked)}, {x});
-  CHECK(pass.inputs({Tensor::of<double>({1, 1})})[0].to_vector<double>() == std::vector<double>{25, 49});
+  CHECK(pass.inputs({tensor({1, 1}, float64)})[0].to_vector<double>() == std::vector<double>{25, 49});
   CHECK(asked == std::vector<std::string>{"a", "a"});
   Sums sums;
   pass.rest(sums);
@@ -141,15 +141,15 @@ TEST_CASE("a step between the two parts gives one gradient in each, and keeps wh
 TEST_CASE("gradients of given inputs take only the work that leads to them") {
   std::vector<std::string> asked;
   const Tensor x = leaf({2, 3}), w = leaf({5, 7});
-  (void)autograd::grad({product(x, w, asked)}, {x}, {Tensor::of<double>({1, 1})});
+  (void)autograd::grad({product(x, w, asked)}, {x}, {tensor({1, 1}, float64)});
   CHECK(asked == std::vector<std::string>{"a", "released"});
 }
 
 TEST_CASE("without inputs everything is left for the second part") {
   std::vector<std::string> asked;
   const Tensor w = leaf({5, 7});
-  SplitPass pass({product(Tensor::of<double>({2, 3}), w, asked)}, {});
-  CHECK(pass.inputs({Tensor::of<double>({1, 1})}).empty());
+  SplitPass pass({product(tensor({2, 3}, float64), w, asked)}, {});
+  CHECK(pass.inputs({tensor({1, 1}, float64)}).empty());
   CHECK(asked.empty());
   Sums sums;
   pass.rest(sums);
@@ -169,7 +169,7 @@ TEST_CASE("hooks of results and of parameters run once, in the part that they be
     return ops::mul(g, 2.0);
   });
   SplitPass pass({y}, {x});
-  (void)pass.inputs({Tensor::full({4, 5}, 1, float32)});
+  (void)pass.inputs({ones({4, 5})});
   CHECK(ran == std::vector<std::string>{"result"});
   Sums sums;
   pass.rest(sums);

@@ -87,9 +87,7 @@ TEST_CASE("linear layers and embeddings add to the sum of their weight's gradien
     adds_up({w, b}, w, [&](int pass) { return ops::linear_add(x(pass), w, b, r); });
   }
   SECTION("embedding") {
-    adds_up({w}, w, [&](int pass) {
-      return ops::embedding(Tensor::of<int64_t>({3, 7, 3, pass, 95}, {5}), w);
-    });
+    adds_up({w}, w, [&](int pass) { return ops::embedding(tensor({3, 7, 3, pass, 95}, int64), w); });
   }
 }
 
@@ -153,8 +151,7 @@ TEST_CASE("a step that reads the sum does not add to it on the way") {
   SECTION("as its input") {
     const Tensor y = ops::linear(w.grad(), w);
     autograd::backward(ops::sum(y));
-    const Tensor ones = Tensor::full({64, 64}, 1, float32);
-    CHECK(difference(w.grad(), ops::add(before, ops::matmul(ones, before)), 1e-5, 1e-4) == "");
+    CHECK(difference(w.grad(), ops::add(before, ops::matmul(ones({64, 64}), before)), 1e-5, 1e-4) == "");
   }
   SECTION("as the gradient of its result") {
     const Tensor x = random({64, 64}, 3);
@@ -166,7 +163,7 @@ TEST_CASE("a step that reads the sum does not add to it on the way") {
 
 TEST_CASE("checks for NaN look at each gradient by itself") {
   const Tensor w = parameter({kOut, kIn}, 1), x = random({kRows, kIn}, 2);
-  w.set_grad(Tensor::full({kOut, kIn}, std::numeric_limits<double>::quiet_NaN(), float32));
+  w.set_grad(full({kOut, kIn}, std::numeric_limits<double>::quiet_NaN(), float32));
   const AnomalyGuard checks;
   autograd::backward(ops::sum(ops::linear(x, w)));  // the NaN was there before: no fault of this pass
   CHECK(std::isnan(w.grad().to_vector<double>()[0]));

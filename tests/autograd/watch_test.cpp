@@ -11,7 +11,7 @@ using testing::error_of;
 namespace {
 
 Tensor leaf(double v) {
-  Tensor t = Tensor::full({1}, v);
+  Tensor t = full({1}, v);
   t.requires_grad_();
   return t;
 }
@@ -74,7 +74,7 @@ TEST_CASE("parameters are told ready once per pass: as soon as nothing more can 
 }
 
 TEST_CASE("a hook that throws fails the pass, and bad registrations say what is wrong") {
-  const Tensor w = leaf(3), plain = Tensor::full({1}, 1);
+  const Tensor w = leaf(3), plain = ones({1});
   {
     auto handle = autograd::register_ready_hook(
         {w}, [](size_t, const Tensor&) -> void { throw std::runtime_error("not now"); });

@@ -48,7 +48,7 @@ struct Scale : Actor {
                                          &Scale::checkpointed, &Scale::value, &Scale::doomed>;
 };
 
-Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
+Tensor vec(std::vector<float> v) { return tensor(v); }
 std::vector<float> list(const Tensor& t) { return t.to_vector<float>(); }
 
 }  // namespace

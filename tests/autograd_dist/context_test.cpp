@@ -16,7 +16,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
@@ -67,7 +67,7 @@ TEST_CASE("a context that has ended says so, wherever it is used") {
   auto a = cluster->spawn<Scale>("w1", 2.0);
   optim::Distributed<optim::SGD> optimizer({a}, {.lr = 0.5});
   autograd::Context context(*cluster);
-  Tensor x = Tensor::of<float>({1, 2});
+  Tensor x = tensor({1, 2}, float32);
   x.requires_grad_();
   Tensor loss = a.call<&Scale::forward>(x).get().sum();
   context.backward(loss);
@@ -87,7 +87,7 @@ TEST_CASE("a context that has ended says so, wherever it is used") {
 TEST_CASE("contexts within a long one are forgotten without a trace, and stay ended") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0);
-  const Tensor x = Tensor::of<float>({1, 2});
+  const Tensor x = tensor({1, 2}, float32);
   autograd::Context outer(*cluster);
   Tensor y = a.call<&Scale::forward>(x).get();
   for (int i = 0; i < 200; ++i) {
@@ -107,7 +107,7 @@ TEST_CASE(
   const int kind = GENERATE(0, 1, 2, 3);
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
-  const Tensor x = Tensor::of<float>({1, 2});
+  const Tensor x = tensor({1, 2}, float32);
   uint64_t number = 0;
   {
     autograd::Context context(*cluster);
@@ -141,7 +141,7 @@ TEST_CASE(
 TEST_CASE("a number that is no context's is refused, and leaves nothing") {
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
-  Tensor x = Tensor::of<float>({1, 2});
+  Tensor x = tensor({1, 2}, float32);
   x.requires_grad_();
   Tensor y;
   {

@@ -11,7 +11,7 @@ using namespace troupe;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
@@ -22,7 +22,7 @@ constexpr int kCalls = 4;
 constexpr float kWeight = 3;
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }

@@ -35,7 +35,7 @@ struct Hooked : Actor {
     autograd::register_hook(x, [this](const Tensor&) { return w; }).keep();
     return y;
   }
-  Tensor w = Tensor::full({2}, 5).requires_grad_();
+  Tensor w = full({2}, 5.0).requires_grad_();
   static constexpr auto remote = methods<&Hooked::forward>;
 };
 
@@ -45,7 +45,7 @@ Tensor numbers(const Shape& shape, int64_t first, DType dtype = DType::float32) 
   for (int64_t d : shape) n *= d;
   std::vector<float> v;
   for (int64_t i = 0; i < n; ++i) v.push_back(float((i * 5 + first) % 7 - 3));
-  return ops::to(Tensor::of<float>(v, shape), dtype);
+  return ops::to(tensor(v).reshape(shape), dtype);
 }
 Tensor leaf(Tensor t) {
   t.requires_grad_();
@@ -112,7 +112,7 @@ TEST_CASE("of a stack of three whose slices are used in part the unused tensor g
     const Tensor x = leaf(numbers({2}, 1)), y = leaf(numbers({2}, 2)), z = leaf(numbers({2}, 3));
     autograd::Context context(*cluster);
     Tensor all = math.call<&Math::stack>(std::vector{x, y, z}).get();
-    Tensor used = ops::add(ops::select(all, 0, 0), ops::mul(ops::select(all, 0, 2), Tensor::full({2}, 2)));
+    Tensor used = ops::add(ops::select(all, 0, 0), ops::mul(ops::select(all, 0, 2), full({2}, 2.0)));
     context.backward(used.sum());
     CHECK(context.grad(x).to_vector<float>() == std::vector<float>{1, 1});
     REQUIRE(context.grad(y).defined());
@@ -163,9 +163,8 @@ TEST_CASE("bags of a table on another worker: two passes add up to those of a lo
   auto cluster = Cluster::in_process(2, hosting<Table>());
   const Tensor start = numbers({6, 2}, 1);
   auto table = cluster->spawn<Table>("w1", start);
-  const std::vector<std::pair<Tensor, Tensor>> batches = {
-      {Tensor::of<int64_t>({0, 3, 3, 5}), Tensor::of<int64_t>({0, 2})},
-      {Tensor::of<int64_t>({5, 1}), Tensor::of<int64_t>({0, 1})}};
+  const std::vector<std::pair<Tensor, Tensor>> batches = {{tensor({0, 3, 3, 5}), tensor({0, 2})},
+                                                          {tensor({5, 1}), tensor({0, 1})}};
   autograd::Context context(*cluster);
   const Tensor local = leaf(start.clone_data());
   for (const auto& [ids, offsets] : batches) {

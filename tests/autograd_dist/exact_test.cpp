@@ -13,7 +13,7 @@ using testing::nothing_left;
 namespace {
 
 struct Block : Actor {
-  Block(double value, bool twice) : w(Tensor::full({3}, value, DType::float64)) {
+  Block(double value, bool twice) : w(full({3}, value, DType::float64)) {
     w.requires_grad_();
     if (twice)
       hook = autograd::register_hook(w, [this](const Tensor& g) {
@@ -40,7 +40,7 @@ struct Block : Actor {
 };
 
 Tensor input() {
-  Tensor x = Tensor::of<double>({0.5, -1, 2});
+  Tensor x = tensor({0.5, -1, 2}, float64);
   x.requires_grad_();
   return x;
 }
@@ -73,7 +73,7 @@ TEST_CASE("a residual chain takes messages in proportion to its length") {
     CHECK(count(*cluster, "gradient_messages_sent") == 2 * kBlocks);
     CHECK(count(*cluster, "reach_messages_sent") == 2 * kBlocks);
 
-    Tensor lx = input(), w = Tensor::full({3}, 0.9, DType::float64);
+    Tensor lx = input(), w = full({3}, 0.9, DType::float64);
     w.requires_grad_();
     Tensor ly = lx;
     for (int i = 0; i < kBlocks; ++i) ly = ops::add(ly, ops::sin(ops::mul(ly, w)));
@@ -116,8 +116,8 @@ TEST_CASE("diamonds over three workers, inside actors and at the caller") {
     CHECK(count(*cluster, "gradient_messages_sent") == 8 * kTimes);
     CHECK(count(*cluster, "reach_messages_sent") == 8 * kTimes);
 
-    Tensor lx = input(), wa = Tensor::full({3}, 0.9, DType::float64),
-           wb = Tensor::full({3}, 1.1, DType::float64), wc = Tensor::full({3}, 0.7, DType::float64);
+    Tensor lx = input(), wa = full({3}, 0.9, DType::float64), wb = full({3}, 1.1, DType::float64),
+           wc = full({3}, 0.7, DType::float64);
     for (Tensor* w : {&wa, &wb, &wc}) w->requires_grad_();
     Tensor ly = lx;
     for (int i = 0; i < kTimes; ++i) {
@@ -144,16 +144,15 @@ TEST_CASE("unused and partly used results hold an exact pass up in nothing") {
     auto two = b.call<&Block::two>(h).get();
     Tensor unused = ops::mul(b.call<&Block::forward>(two[0]).get(), h);
     Tensor root = ops::add(two[1], h);  // two[0] is not used
-    context.backward({root.sum(), h}, {Tensor(), Tensor::full({3}, 2, DType::float64)});
+    context.backward({root.sum(), h}, {Tensor(), full({3}, 2, DType::float64)});
     CHECK(count(*cluster, "reach_messages_sent") == 4);  // not those of the unused calls
     CHECK(count(*cluster, "gradient_messages_sent") == 4);
 
-    Tensor lx = input(), wa = Tensor::full({3}, 0.9, DType::float64),
-           wb = Tensor::full({3}, 1.1, DType::float64);
+    Tensor lx = input(), wa = full({3}, 0.9, DType::float64), wb = full({3}, 1.1, DType::float64);
     for (Tensor* w : {&wa, &wb}) w->requires_grad_();
     Tensor lh = ops::sin(ops::mul(lx, wa));
     autograd::backward(
-        {ops::add(ops::sin(ops::mul(lh, wb)), ops::mul(lh, Tensor::full({3}, 3, DType::float64))).sum()}, {});
+        {ops::add(ops::sin(ops::mul(lh, wb)), ops::mul(lh, full({3}, 3, DType::float64))).sum()}, {});
     close(context.grad(x), lx.grad());
     close(a.call<&Block::gradient>().get(), wa.grad());
     close(b.call<&Block::gradient>().get(), wb.grad());
@@ -186,10 +185,10 @@ TEST_CASE("a hook on a leaf sees the whole gradient of a pass, however many mess
   auto cluster = Cluster::in_process(2, hosting<Block>());
   auto a = cluster->spawn<Block>("w1", 0.5, true);
   autograd::Context context(*cluster);
-  Tensor x = Tensor::full({3}, 1, DType::float64);
+  Tensor x = ones({3}, DType::float64);
   Tensor y = ops::add(a.call<&Block::forward>(x).get(), a.call<&Block::forward>(x).get());
   context.backward(y.sum());
   const double g = 2 * std::cos(0.5);
-  close(a.call<&Block::gradient>().get(), Tensor::full({3}, g * g, DType::float64));
+  close(a.call<&Block::gradient>().get(), full({3}, g * g, DType::float64));
   CHECK(a.call<&Block::times>().get() == 1);
 }

@@ -19,7 +19,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) {
     Tensor y = ops::mul(x, w);
     autograd::register_hook(y, [this](const Tensor&) -> Tensor {
@@ -36,7 +36,7 @@ struct Scale : Actor {
 };
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }
@@ -121,7 +121,7 @@ TEST_CASE("gradients of passes count unless they are dropped, in any order of me
       const size_t at = random.below(open.size());
       Pass& p = open[at];
       if (p.adds-- > 0) {
-        state.accumulate(p.number, x, Tensor::full({1}, p.weight));
+        state.accumulate(p.number, x, full({1}, p.weight, float32));
         p.sum += p.weight;
         want += p.weight++;
         continue;
@@ -129,8 +129,7 @@ TEST_CASE("gradients of passes count unless they are dropped, in any order of me
       if (p.fails) {
         state.drop_pass(p.number);
         want -= p.sum;
-        CHECK(error_of([&] { state.accumulate(p.number, x, Tensor::full({1}, 1)); }).kind() ==
-              ErrorKind::cancelled);
+        CHECK(error_of([&] { state.accumulate(p.number, x, ones({1})); }).kind() == ErrorKind::cancelled);
       }
       open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
       const uint64_t worker = 1 + random.below(2);

@@ -13,7 +13,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor own() { return ops::mul(w, w); }  // reaches no input of a caller
   Tensor counted(Tensor x) {               // says how often a pass runs through it
@@ -48,7 +48,7 @@ struct Scale : Actor {
 };
 
 Tensor leaf(std::vector<float> v) {
-  Tensor t = Tensor::of<float>(v);
+  Tensor t = tensor(v);
   t.requires_grad_();
   return t;
 }
@@ -97,11 +97,11 @@ TEST_CASE(
   Tensor own = a.call<&Scale::own>().get();
   const Tensors got =
       context.grad({y, own, h}, {x, other, h},
-                   {Tensor::of<float>({1, 100}), Tensor::of<float>({1, 1}), Tensor::of<float>({1, 1})});
+                   {tensor({1, 100}, float32), tensor({1, 1}, float32), tensor({1, 1}, float32)});
   CHECK(list(got[0]) == Floats{7 * 3 + 7, 7 * 300 + 7});
   CHECK_FALSE(got[1].defined());
   CHECK(list(got[2]) == Floats{3 + 1, 300 + 1});
-  const Error again = error_of([&] { context.grad({y}, {x}, {Tensor::of<float>({1, 1})}); });
+  const Error again = error_of([&] { context.grad({y}, {x}, {tensor({1, 1}, float32)}); });
   CHECK_THAT(again.what(), Catch::Contains("retain_graph"));  // what has run is freed
   CHECK(list(context.grad({own.sum()}, {other}, {}, {.retain_graph = true})[0].defined() ? other : x) ==
         Floats{1, 10});
@@ -112,7 +112,7 @@ TEST_CASE(
 TEST_CASE("an actor asks for the gradient of its own leaves through another one") {
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2), b = cluster->spawn<Scale>("w2", 3);
-  const Tensors got = a.call<&Scale::inside>(b, Tensor::of<float>({1, 10})).get();
+  const Tensors got = a.call<&Scale::inside>(b, tensor({1, 10}, float32)).get();
   CHECK(list(got[0]) == Floats{6, 6});
   CHECK(list(got[1]) == Floats{3, 30});
   nothing_left(*cluster);
@@ -168,7 +168,7 @@ TEST_CASE("bad arguments of backward and grad are errors that say what is wrong"
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2);
   autograd::Context context(*cluster);
-  const Tensor x = leaf({1, 10}), plain = Tensor::of<float>({1, 2});
+  const Tensor x = leaf({1, 10}), plain = tensor({1, 2}, float32);
   Tensor y = a.call<&Scale::forward>(x).get();
   const auto says = [&](const Error& e, const std::string& text) {
     CHECK(e.kind() == ErrorKind::invalid);
@@ -179,8 +179,8 @@ TEST_CASE("bad arguments of backward and grad are errors that say what is wrong"
   says(error_of([&] { context.backward(Tensor()); }), "is undefined");
   says(error_of([&] { context.backward(plain.sum()); }), "needs no gradient");
   says(error_of([&] { context.backward(y); }), "give its gradient");
-  says(error_of([&] { context.backward(y, Tensor::of<float>({1})); }), "cannot have the gradient");
-  says(error_of([&] { context.backward({y, y}, {Tensor::of<float>({1, 1})}); }), "1 gradients for 2 tensors");
+  says(error_of([&] { context.backward(y, tensor({1}, float32)); }), "cannot have the gradient");
+  says(error_of([&] { context.backward({y, y}, {tensor({1, 1}, float32)}); }), "1 gradients for 2 tensors");
   says(error_of([&] { context.grad({y.sum()}, {}); }), "[grad] the list of tensors is empty");
   says(error_of([&] { context.grad({}, {x}); }), "[grad] the list of tensors is empty");
   says(error_of([&] { context.grad({y.sum()}, {plain}); }), "needs no gradient");

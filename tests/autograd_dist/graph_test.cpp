@@ -31,10 +31,10 @@ struct Looker : Actor {
   // The sum of (i + 1) x_i, and for each x_i its place among those that are linked, or -1.
   std::tuple<Tensor, std::vector<int64_t>> weigh(std::vector<Tensor> xs) {
     std::vector<int64_t> places;
-    Tensor sum = Tensor::full({2}, 0);
+    Tensor sum = zeros({2});
     for (size_t i = 0; i < xs.size(); ++i) {
       places.push_back(xs[i].requires_grad() ? int64_t(xs[i].gradient_edge().input) : -1);
-      sum = ops::add(sum, ops::mul(xs[i], Tensor::full({2}, double(i + 1))));
+      sum = ops::add(sum, ops::mul(xs[i], full({2}, double(i + 1))));
     }
     return {sum, places};
   }
@@ -48,7 +48,7 @@ struct Looker : Actor {
 };
 
 Tensor leaf(std::vector<float> v) {
-  Tensor t = Tensor::of<float>(v);
+  Tensor t = tensor(v);
   t.requires_grad_();
   return t;
 }
@@ -117,7 +117,7 @@ TEST_CASE("without gradients nothing is recorded, and callees know the context a
   auto cluster = Cluster::in_process(3, hosting<Looker>());
   auto a = cluster->spawn<Looker>("w1"), b = cluster->spawn<Looker>("w2"),
        here = cluster->spawn<Looker>("w0");
-  const Tensor x = Tensor::of<float>({1});
+  const Tensor x = tensor({1}, float32);
   CHECK(a.call<&Looker::context>(x).get() == 0);
   autograd::Context context(*cluster);
   const auto id = static_cast<int64_t>(context.id());
@@ -136,7 +136,7 @@ TEST_CASE("of ten tensors in one call exactly those that need gradients are link
   for (const char* worker : {"w0", "w1"}) {
     auto looker = cluster->spawn<Looker>(worker);
     std::vector<Tensor> xs;
-    for (int i = 0; i < 10; ++i) xs.push_back(i % 2 ? Tensor::full({2}, i) : leaf({float(i), float(i)}));
+    for (int i = 0; i < 10; ++i) xs.push_back(i % 2 ? full({2}, i, float32) : leaf({float(i), float(i)}));
     autograd::Context context(*cluster);
     auto [sum, places] = looker.call<&Looker::weigh>(xs).get();
     CHECK(places == std::vector<int64_t>{0, -1, 1, -1, 2, -1, 3, -1, 4, -1});
@@ -153,8 +153,8 @@ TEST_CASE("of ten tensors in one call exactly those that need gradients are link
 
 TEST_CASE("a callee sees which arguments need gradients, and that none does under NoGradGuard") {
   auto cluster = Cluster::in_process(2, hosting<Looker>());
-  const std::vector<Tensor> xs = {leaf({1}), Tensor::of<float>({1}), ops::mul(leaf({1}), leaf({2})),
-                                  Tensor::of<int64_t>({1})};
+  const std::vector<Tensor> xs = {leaf({1}), tensor({1}, float32), ops::mul(leaf({1}), leaf({2})),
+                                  tensor({1})};
   for (const char* worker : {"w0", "w1"}) {
     auto looker = cluster->spawn<Looker>(worker);
     autograd::Context context(*cluster);

@@ -32,8 +32,8 @@ struct Layer : Actor {
   static constexpr auto remote = methods<&Layer::forward, &Layer::compact, &Layer::seen, &Layer::gradient>;
 };
 
-Tensor vec(std::vector<float> v) { return Tensor::of<float>(v); }
-double rounded(double x, DType t) { return Tensor::scalar(x, t).item(); }
+Tensor vec(std::vector<float> v) { return tensor(v); }
+double rounded(double x, DType t) { return tensor(x, t).item(); }
 
 }  // namespace
 
@@ -82,9 +82,9 @@ TEST_CASE("OnWire takes float32 only, says what it got otherwise, and passes und
   auto cluster = Cluster::in_process(2, hosting<Layer>());
   auto layer = cluster->spawn<Layer>("w1", vec({1}));
   NoGradGuard off;
-  CHECK_THAT(testing::text_of([&] { layer.call<&Layer::compact>(Tensor::zeros({1}, float64)).get(); }),
+  CHECK_THAT(testing::text_of([&] { layer.call<&Layer::compact>(zeros({1}, float64)).get(); }),
              Contains("[wire] to travel as bfloat16, a tensor must be float32, got float64 [1]"));
-  CHECK_THAT(testing::text_of([&] { layer.call_by_name("compact", {Value(Tensor::zeros({1}))}).get(); }),
+  CHECK_THAT(testing::text_of([&] { layer.call_by_name("compact", {Value(zeros({1}))}).get(); }),
              Contains("expected tensor bfloat16, got tensor float32 [1]"));
   CHECK_FALSE(Codec<OnWire<float16>>::from(Codec<OnWire<float16>>::to(Tensor())).tensor.defined());
 }

@@ -79,10 +79,10 @@ TEST_CASE("a Module tells what it is, and takes states and modes") {
   const NoGradGuard none;
   const AnyRef a = module_on(*cluster, "w1", nn::spec_of("dropout")),
                b = module_on(*cluster, "w0", hidden_spec()), c = module_on(*cluster, "w1", hidden_spec());
-  const Tensor ones = Tensor::full({100}, 1);
-  CHECK(!bit_equal(forward(a, ones), ones));
+  const Tensor x = ones({100});
+  CHECK(!bit_equal(forward(a, x), x));
   nn::set_remote_training(a, false).get();
-  CHECK(bit_equal(forward(a, ones), ones));
+  CHECK(bit_equal(forward(a, x), x));
   CHECK_THAT(*b.call("describe", {}).get().get_if<std::string>(), Contains("Linear(6, 16)"));
   const Data data;
   CHECK(!bit_equal(forward(b, data.x), forward(c, data.x)));
@@ -124,6 +124,6 @@ TEST_CASE("a Module that cannot be made says why") {
   CHECK_THAT(said({}), Contains("Module(spec: any value)"));
   const NoGradGuard none;
   const AnyRef net = module_on(*cluster, "w1", output_spec());
-  CHECK_THAT(error_of([&] { forward(net, Tensor::zeros({2, 5})); }).message(), Contains("[linear]"));
-  CHECK(forward(net, Tensor::zeros({2, 16})).shape() == Shape{2, 3});
+  CHECK_THAT(error_of([&] { forward(net, zeros({2, 5})); }).message(), Contains("[linear]"));
+  CHECK(forward(net, zeros({2, 16})).shape() == Shape{2, 3});
 }

@@ -16,12 +16,12 @@ namespace {
 struct Scale : Actor {
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
-  Tensor w = Tensor::full({1}, 2).requires_grad_();
+  Tensor w = full({1}, 2.0).requires_grad_();
   static constexpr auto remote = methods<&Scale::forward, &Scale::gradient>;
 };
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }
@@ -50,7 +50,7 @@ Value any_value(Generator& random, uint64_t context, int depth) {
     case 4:
       return Value(std::string("text"));
     case 5:
-      return Value(Tensor::full({int64_t(random.below(3))}, 1, random.below(2) ? float32 : int64));
+      return Value(ones({int64_t(random.below(3))}, random.below(2) ? float32 : int64));
     default: {
       ValueList list;
       for (uint64_t i = 0, n = random.below(5); i < n; ++i)
@@ -79,7 +79,7 @@ TEST_CASE("links that do not fit their message are refused, and a pair that is u
       engine.incoming_call(*invocation);
       invocation->complete(Value());
     };
-    const Tensor x = Tensor::of<float>({1});
+    const Tensor x = tensor({1}, float32);
     const auto refused = [&](internal::net::GradLink link, uint64_t in, const Tensor& t,
                              const std::string& text) {
       const Error e = error_of([&] { incoming(std::move(link), in, t); });
@@ -89,13 +89,13 @@ TEST_CASE("links that do not fit their message are refused, and a pair that is u
     refused({.pair = 5, .tensors = {0}}, 0, x, "outside any context");
     refused({.pair = 5, .tensors = {1}}, context.id(), x, "names a tensor");
     refused({.pair = 5, .tensors = {0, 4000000000}}, context.id(), x, "names a tensor");
-    refused({.pair = 5, .tensors = {0}}, context.id(), Tensor::of<int64_t>({1}), "names a tensor");
+    refused({.pair = 5, .tensors = {0}}, context.id(), tensor({1}), "names a tensor");
     refused({.pair = 5, .tensors = {0, 0}}, context.id(), x, "twice");
     refused({.pair = 5, .tensors = {0}}, context.id() + 1, x, "has made no context");
     refused({.pair = 5, .tensors = {0}}, (uint64_t{77} << 40) | 1, x, "77");
 
     Tensor recorded = a.call<&Scale::forward>(x).get();  // so w1 knows the context
-    Tensor received = Tensor::of<float>({1});            // linked to a pair that w1 has never made
+    Tensor received = tensor({1}, float32);              // linked to a pair that w1 has never made
     incoming({.pair = 999, .tensors = {0}, .shared = true}, context.id(), received);
     CHECK(received.requires_grad());
     const Error unknown = error_of([&] { context.backward(received); });

@@ -12,14 +12,14 @@ using testing::nothing_left;
 namespace {
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }
 
 // Holds the parameter that trainers share, and says which contexts are alive where it is.
 struct Server : Actor {
-  explicit Server(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
+  explicit Server(double start) : w(full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   int64_t live() { return frame().worker->metrics()["contexts"]; }
@@ -81,7 +81,7 @@ TEST_CASE("three trainers at once: the owner of the parameters has three context
   for (const char* on : {"w2", "w3", "w4"}) trainers.push_back(cluster->spawn<Trainer>(on));
   std::vector<Future<Tensors>> steps;
   for (size_t i = 0; i < 3; ++i)
-    steps.push_back(trainers[i].call<&Trainer::step>(server, Tensor::full({1}, double(i + 1))));
+    steps.push_back(trainers[i].call<&Trainer::step>(server, full({1}, double(i + 1))));
   for (size_t i = 0; i < 3; ++i) {
     const Tensors got = steps[i].get();
     CHECK(got[0].item() == double(i + 1) * 3);
@@ -127,7 +127,7 @@ TEST_CASE("the owner of a root starts the pass in the caller's context") {
   CHECK_THAT(a.call<&Server::blocking>().get(), Catch::Contains("Context::backward"));
   {
     NoGradGuard guard;
-    b.call<&Server::keep_loss>(Tensor::full({1}, 1)).get();  // lets go of the graph
+    b.call<&Server::keep_loss>(ones({1})).get();  // lets go of the graph
   }
   nothing_left(*cluster);
 }

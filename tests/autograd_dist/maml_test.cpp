@@ -57,7 +57,7 @@ struct Half : Actor {
   }
   void set_fail(bool on) { fail = on; }
   std::string wrong(int64_t which) {
-    const Tensors bad[] = {{w, Tensor()}, {w, Tensor::zeros({2})}, {w, c, w}};
+    const Tensors bad[] = {{w, Tensor()}, {w, zeros({2})}, {w, c, w}};
     return testing::text_of([&] { autograd::set_context_inputs(bad[which]); });
   }
   Tensor w, c;

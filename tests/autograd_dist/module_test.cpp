@@ -61,12 +61,12 @@ TEST_CASE("parameters, states and modes of a module are read and set from afar")
   nn::load_remote_state_dict(b, nn::remote_state_dict(a).get()).get();
   CHECK(bit_equal(nn::remote_parameters(b).get().at("fc.bias"), parameters.at("fc.bias")));
   CHECK_THAT(error_of([&] {
-               nn::load_remote_state_dict(b, {{"fc.weight", Tensor::zeros({4, 3})}}).get();
+               nn::load_remote_state_dict(b, {{"fc.weight", zeros({4, 3})}}).get();
              }).what(),
              Contains("fc.bias"));
 
   CHECK(nn::remote_training(a).get());
-  const Tensor x = Tensor::full({64, 3}, 1);
+  const Tensor x = ones({64, 3});
   NoGradGuard guard;
   const auto zeros = [](const Tensor& y) {
     const auto values = y.to_vector<float>();
@@ -93,7 +93,7 @@ TEST_CASE("what is set in a busy module takes effect although nobody keeps the f
     auto a = cluster->spawn<Shard>(where, 3, 4, uint64_t{1}),
          other = cluster->spawn<Shard>("w0", 3, 4, uint64_t{2});
     NoGradGuard guard;
-    (void)other.call<&Shard::forward>(Tensor::full({2, 3}, 1)).get();  // its masks go on
+    (void)other.call<&Shard::forward>(ones({2, 3})).get();  // its masks go on
     const auto state = nn::remote_state_dict(other).get(), random = nn::remote_rng_state(other).get();
     const auto holds = a.call<&Shard::holds>();
     started.wait();
@@ -121,7 +121,7 @@ TEST_CASE("an actor around a module is trained from afar") {
   optim::Distributed<optim::SGD> optimizer({a}, {.lr = 0.5});
   const auto before = nn::remote_parameters(a).get();
   autograd::Context context(*cluster);
-  context.backward(a.call<&Shard::forward>(Tensor::full({2, 3}, 1)).get().sum());
+  context.backward(a.call<&Shard::forward>(ones({2, 3})).get().sum());
   optimizer.step(context);
   const auto after = nn::remote_parameters(a).get();
   CHECK(after.at("fc.bias").to_vector<float>()[0] == before.at("fc.bias").to_vector<float>()[0] - 1);
@@ -133,7 +133,7 @@ TEST_CASE("a module is sent to a third worker, and called and looked at from the
   auto user = cluster->spawn<User>("w2");
   nn::set_remote_training(module, false).get();
   Block same(3, 4, 1);
-  const Tensor x = Tensor::full({2, 3}, 1);
+  const Tensor x = ones({2, 3});
   autograd::Context context(*cluster);
   Tensor y = user.call<&User::forward>(module, x).get();
   CHECK(bit_equal(y.detach(), same.fc(x).detach()));

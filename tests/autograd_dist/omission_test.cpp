@@ -62,7 +62,7 @@ struct StageActor : nn::ModuleActor<Stage> {
 
 struct Noisy : nn::ModuleActor<nn::Dropout> {
   Tensors draw() {
-    Tensors out{net(Tensor::full({64}, 1)), ops::rand({8})};
+    Tensors out{net(ones({64})), ops::rand({8})};
     return out;
   }
   static constexpr auto remote = methods<&Noisy::draw>;
@@ -71,7 +71,7 @@ struct Noisy : nn::ModuleActor<nn::Dropout> {
 std::mutex mutex;
 std::vector<std::string> logged;
 
-const Tensor kInput = Tensor::full({1, 2}, 1);
+const Tensor kInput = ones({1, 2});
 
 }  // namespace
 

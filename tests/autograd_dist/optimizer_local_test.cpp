@@ -104,7 +104,7 @@ TEST_CASE("a norm that is no number clips nothing over workers, or is an error i
   TwoHalves halves(*cluster);
   optim::Distributed<optim::SGD> remote({halves.a, halves.b}, {.lr = 0.1});
   autograd::Context context(*cluster);
-  const Tensor bad = Tensor::full({4, TwoHalves::kMiddle}, std::nan(""));
+  const Tensor bad = full({4, TwoHalves::kMiddle}, std::nan(""));
   const Tensor y =
       ops::add(halves.b.call<&Half::forward>(bad).get(),
                halves.b.call<&Half::forward>(halves.a.call<&Half::forward>(halves.input(0))).get());
@@ -123,7 +123,7 @@ namespace {
 // A parameter of 4 MiB: a copy of its gradient would be seen in the allocator's counters.
 struct Wide : Actor {
   static constexpr int64_t kSize = 1 << 20;
-  Wide() : w(Tensor::full({kSize}, 2).requires_grad_()) {}
+  Wide() : w(full({kSize}, 2.0).requires_grad_()) {}
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   /// Where the gradient of the context of the call lies.
   int64_t place() { return reinterpret_cast<int64_t>(autograd::context_gradient(w).data<float>()); }
@@ -149,7 +149,7 @@ TEST_CASE("a gradient stays where the backward pass made it: steps and clipping 
   auto a = cluster->spawn<Wide>("w1"), b = cluster->spawn<Wide>("w1");
   a.call<&Wide::watch>().get();
   optim::Distributed<optim::SGD> optimizer({a, b}, {.lr = 0.1, .momentum = 0.9});
-  const Tensor x = Tensor::full({Wide::kSize}, 1);
+  const Tensor x = ones({Wide::kSize});
   for (int step = 0; step < 3; ++step) {
     autograd::Context context(*cluster);
     context.backward(b.call<&Wide::forward>(a.call<&Wide::forward>(x)).get().sum());

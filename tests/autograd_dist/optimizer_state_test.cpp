@@ -83,7 +83,7 @@ TEST_CASE("states that do not fit are refused by the actors that they do not fit
                       "state 0.momentum_buffer "
                       "is float32 [2, 5], expected float32 [5, 3]; w2 (troupe::testing::Half#2): "));
   auto other = states;
-  other[1]["group0.lr"] = Tensor::scalar(0.5, float64);
+  other[1]["group0.lr"] = tensor(0.5, float64);
   CHECK_THAT(invalid_text([&] { optimizer.load_state(other); }),
              Contains("the states of actors 0 and 1 differ in the option lr"));
   CHECK(optimizer.lr() == 0.1);

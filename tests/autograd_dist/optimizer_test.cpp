@@ -14,7 +14,7 @@ using testing::error_of;
 // Not in a namespace, so that errors name it like this.
 struct TwoTensors : Actor {
   TwoTensors(int64_t size, bool floating)
-      : used(Tensor::full({size}, 1)), idle(floating ? Tensor::full({2}, 0.3) : Tensor::of<int64_t>({1})) {
+      : used(ones({size})), idle(floating ? full({2}, 0.3) : tensor({1})) {
     used.requires_grad_();
     if (floating) idle.requires_grad_();
   }
@@ -36,7 +36,7 @@ void leaves_alone(typename O::Options options) {
   optim::Distributed<O> optimizer({a, b}, options);
   for (int step = 1; step <= 3; ++step) {
     autograd::Context context(*cluster);
-    context.backward(a.call<&TwoTensors::forward>(Tensor::of<float>({1, 2})).get().sum());
+    context.backward(a.call<&TwoTensors::forward>(tensor({1, 2}, float32)).get().sum());
     optimizer.step(context);
   }
   const auto after = a.call<&TwoTensors::values>().get(), other = b.call<&TwoTensors::values>().get();
@@ -61,7 +61,7 @@ TEST_CASE("an optimizer that an actor cannot have is told by every step, and the
   optim::Distributed<optim::SGD> optimizer({bad, good}, {.lr = 0.25});
   for (int step = 1; step <= 3; ++step) {
     autograd::Context context(*cluster);
-    const Tensor x = Tensor::of<float>({1, 2});
+    const Tensor x = tensor({1, 2}, float32);
     context.backward(
         ops::add(good.call<&TwoTensors::forward>(x).get(), bad.call<&TwoTensors::forward>(x).get()).sum());
     const Error e = error_of([&] { optimizer.step(context); });
@@ -80,7 +80,7 @@ TEST_CASE("a step reports per actor who was updated and who failed, and its erro
   auto bad = cluster->spawn<TwoTensors>("w2", 2, false), worse = cluster->spawn<TwoTensors>("w1", 2, false);
   optim::Distributed<optim::SGD> optimizer({one, bad, idle, worse}, {.lr = 0.25});
   autograd::Context context(*cluster);
-  context.backward(one.call<&TwoTensors::forward>(Tensor::of<float>({1, 2})).get().sum());
+  context.backward(one.call<&TwoTensors::forward>(tensor({1, 2}, float32)).get().sum());
   const optim::StepReport report = optimizer.try_step(context).get();
   CHECK_FALSE(report.ok());
   CHECK(report.updated() == 1);
@@ -111,7 +111,7 @@ TEST_CASE("a step whose owners die names them all, and the others have stepped, 
   optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.25});
   for (const bool dead : {false, true}) {
     autograd::Context context(cluster.worker(0));
-    const auto y = cluster.await(b.call<&TwoTensors::forward>(Tensor::of<float>({1, 2})));
+    const auto y = cluster.await(b.call<&TwoTensors::forward>(tensor({1, 2}, float32)));
     REQUIRE(cluster.await(context.backward_async({y.value().sum()})).ok());
     if (!dead)
       for (const char* victim : {"w1", "w3"}) cluster.network().crash(victim);
@@ -134,7 +134,7 @@ TEST_CASE("steps of four clients on the same parameters come one after the other
   constexpr int kClients = 4, kSteps = 50, kSize = 20'000;
   auto cluster = Cluster::in_process(3, hosting<TwoTensors>());
   auto a = cluster->spawn<TwoTensors>("w1", kSize, true), b = cluster->spawn<TwoTensors>("w2", kSize, true);
-  const Tensor x = Tensor::full({kSize}, 0);
+  const Tensor x = zeros({kSize});
   std::vector<std::thread> clients;
   std::atomic<int> whole{0};
   for (int c = 0; c < kClients; ++c)

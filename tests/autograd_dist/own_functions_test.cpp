@@ -169,7 +169,7 @@ TEST_CASE("a kernel is registered once, for an operator with a shape rule and a 
   CHECK_THAT(text(view), Contains("a_view has no shape rule"));
   const ops::Op same_name = of("relu"), none = of("other");  // a name finds no kernel of Troupe's
   for (const ops::Op* op : {&same_name, &none})
-    CHECK_THROWS_WITH(ops::apply1(*op, {Tensor::zeros({2})}), Contains("no kernel for device cpu"));
+    CHECK_THROWS_WITH(ops::apply1(*op, {zeros({2})}), Contains("no kernel for device cpu"));
 }
 
 TEST_CASE("in actors of other workers they give the gradients of Troupe's operators, in both modes") {

@@ -25,7 +25,7 @@ struct Agent : Actor {
     for (const auto& w : waiting)
       for (int64_t s = 0; s < kStates; ++s) rows.push_back(s == w.state);
     const auto n = static_cast<int64_t>(waiting.size());
-    const Tensor chances = softmax(policy(Tensor::of(rows, {n, kStates})), -1);
+    const Tensor chances = softmax(policy(tensor(rows).reshape({n, kStates})), -1);
     const auto values = chances.to_vector<float>();
     for (int64_t i = 0; auto& w : std::exchange(waiting, {})) {
       int64_t action = 0;
@@ -34,7 +34,7 @@ struct Agent : Actor {
         ++action;
       // What is worth doing in a state is the action of its number.
       const double reward = action == w.state ? 1 : 0;
-      const Tensor chosen = Tensor::zeros({n, kStates});
+      const Tensor chosen = zeros({n, kStates});
       chosen.alias({}, {}, i * kStates + action).fill_(1);
       const Tensor gain = ops::mul(ops::sum(ops::mul(ops::log(chances), chosen)), 0.3 - reward);
       loss = loss.defined() ? ops::add(loss, gain) : gain;

@@ -16,7 +16,7 @@ using testing::error_of;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Task<Tensor> through(RRef<Scale> next, Tensor x) { co_return co_await next.call<&Scale::forward>(x); }
   int64_t number(int64_t n) { return n; }
@@ -48,7 +48,7 @@ TEST_CASE("a profile names every call by mode, method, source and destination, a
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0),
        here = cluster->spawn<Scale>("w0", 5.0);
-  const Tensor x = Tensor::of<float>({1, 2});
+  const Tensor x = tensor({1, 2}, float32);
   NoGradGuard guard;
   a.call<&Scale::number>(1).get();  // before it
   Profile profile(*cluster);
@@ -95,7 +95,7 @@ TEST_CASE("a profiled backward pass shows what was sent and received, within its
   auto cluster = Cluster::in_process(3, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
   autograd::Context context(*cluster);
-  Tensor x = Tensor::of<float>({1, 2});
+  Tensor x = tensor({1, 2}, float32);
   x.requires_grad_();
   Tensor y = b.call<&Scale::forward>(a.call<&Scale::forward>(x).get()).get();
   if (shared) y = ops::add(y, b.call<&Scale::forward>(y).get());
@@ -129,7 +129,7 @@ TEST_CASE("profiles in each other have what began while they ran, and ending one
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1", 2.0);
   NoGradGuard guard;
-  const Tensor x = Tensor::of<float>({1, 2});
+  const Tensor x = tensor({1, 2}, float32);
   Profile outer(*cluster);
   a.call<&Scale::number>(1).get();
   {

@@ -18,7 +18,7 @@ using testing::error_of;
 
 namespace {
 
-Tensor scalar(double v) { return Tensor::full({}, v, DType::float64); }
+Tensor scalar(double v) { return tensor(v, DType::float64); }
 Tensor leaf(double v) {
   Tensor t = scalar(v);
   t.requires_grad_();

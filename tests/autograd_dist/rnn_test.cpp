@@ -30,7 +30,7 @@ std::pair<Tensor, Tensor> batch_of(int64_t number) {
       ids.push_back((number + 2 * b + 3 * t) % kSymbols);
       next.push_back((ids.back() + 3) % kSymbols);
     }
-  return {Tensor::of(ids, {kTime, kBatch}), Tensor::of(next, {kTime * kBatch})};
+  return {tensor(ids).reshape({kTime, kBatch}), tensor(next).reshape({kTime * kBatch})};
 }
 
 }  // namespace

@@ -14,13 +14,12 @@ namespace {
 
 // Waits for a gradient from every trainer, makes one step with their mean, and answers all with the model.
 struct Server : Actor {
-  Server(int64_t trainers, double lr)
-      : trainers(trainers), lr(lr), model(Tensor::full({2}, 0, DType::float64)) {}
+  Server(int64_t trainers, double lr) : trainers(trainers), lr(lr), model(zeros({2}, DType::float64)) {}
   Task<Tensor> update(Tensor gradient) {
     sum = sum.defined() ? ops::add(sum, gradient) : gradient;
     if (++arrived < trainers) co_return co_await round.future();
     ++rounds;
-    model = ops::sub(model, ops::mul(sum, Tensor::full({2}, lr / double(trainers), DType::float64)));
+    model = ops::sub(model, ops::mul(sum, full({2}, lr / double(trainers), DType::float64)));
     arrived = 0, sum = {};
     std::exchange(round, {}).set(model);
     co_return model;
@@ -36,7 +35,7 @@ struct Server : Actor {
 
 // Pulls the model to its own target: the gradient of (w - target)^2 / 2.
 struct Trainer : Actor {
-  explicit Trainer(double target) : target(Tensor::full({2}, target, DType::float64)) {}
+  explicit Trainer(double target) : target(full({2}, target, DType::float64)) {}
   Task<std::vector<Tensor>> train(RRef<Server> server, int64_t batches) {
     std::vector<Tensor> models;
     Tensor w = co_await server.call<&Server::current>();
@@ -44,7 +43,7 @@ struct Trainer : Actor {
       Tensor leaf = w.clone_data();
       leaf.requires_grad_();
       Tensor away = ops::sub(leaf, target);
-      autograd::backward(ops::mul(ops::mul(away, away), Tensor::full({2}, 0.5, DType::float64)).sum());
+      autograd::backward(ops::mul(ops::mul(away, away), full({2}, 0.5, DType::float64)).sum());
       w = co_await server.call<&Server::update>(leaf.grad());
       models.push_back(w);
     }
@@ -55,9 +54,7 @@ struct Trainer : Actor {
 };
 
 struct Stage : Actor {
-  explicit Stage(double first) : w(Tensor::of<float>({float(first), 1, -2, 3}, {2, 2})) {
-    w.requires_grad_();
-  }
+  explicit Stage(double first) : w(tensor({{float(first), 1}, {-2, 3}})) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::relu(ops::matmul(x, w)); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
@@ -72,7 +69,7 @@ Tensor in_pieces(const RRef<Stage>& first, const RRef<Stage>& second, const Tens
   for (int64_t i = 0; i < pieces; ++i)
     results.push_back(second.call<&Stage::forward>(
         first.call<&Stage::forward>(ops::slice(batch, 0, i * rows, (i + 1) * rows))));
-  Tensor loss = Tensor::scalar(0);
+  Tensor loss = tensor(0.0);
   for (auto& r : results) loss = ops::add(loss, r.get().sum());
   return loss;
 }
@@ -114,14 +111,14 @@ TEST_CASE("two remote stages give the same gradients for a batch in one, two and
   auto first = cluster->spawn<Stage>("w1", 1), second = cluster->spawn<Stage>("w2", 2);
   std::vector<float> elements;
   for (int i = 0; i < 16; ++i) elements.push_back(float(i % 5 - 1));  // integers: sums are exact in any order
-  const Tensor batch = Tensor::of<float>(elements, {8, 2});
+  const Tensor batch = tensor(elements).reshape({8, 2});
   std::vector<Tensor> of_first, of_second;
   for (int64_t pieces : {1, 2, 4}) {
     autograd::Context context(*cluster);
     context.backward(in_pieces(first, second, batch, pieces));
     of_first.push_back(first.call<&Stage::gradient>().get().clone_data());
     of_second.push_back(second.call<&Stage::gradient>().get().clone_data());
-    CHECK_FALSE(bit_equal(of_first.back(), Tensor::full({2, 2}, 0)));
+    CHECK_FALSE(bit_equal(of_first.back(), zeros({2, 2})));
     CHECK(bit_equal(of_first.back(), of_first[0]));
     CHECK(bit_equal(of_second.back(), of_second[0]));
   }
@@ -131,7 +128,7 @@ TEST_CASE("a thousand steps of two remote stages with micro-batches keep no memo
   auto cluster = Cluster::in_process(3, hosting<Stage>());
   auto first = cluster->spawn<Stage>("w1", 1), second = cluster->spawn<Stage>("w2", 2);
   optim::Distributed<optim::SGD> optimizer({first, second}, {.lr = 1e-6});
-  const Tensor batch = Tensor::full({16, 2}, 1);
+  const Tensor batch = ones({16, 2});
   const auto steps = [&](int n) {
     for (int i = 0; i < n; ++i) {
       autograd::Context context(*cluster);

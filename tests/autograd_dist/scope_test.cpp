@@ -15,7 +15,7 @@ using testing::nothing_left;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensor broken(Tensor) { throw std::runtime_error("line one\nline two"); }
   Task<Tensor> broken_there(Tensor x, RRef<Scale> next) {
@@ -29,7 +29,7 @@ struct Scale : Actor {
 };
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }

@@ -16,7 +16,7 @@ using testing::nothing_left;
 namespace {
 
 struct Cube : Actor {
-  explicit Cube(double start) : w(Tensor::full({1}, start, DType::float64)) { w.requires_grad_(); }
+  explicit Cube(double start) : w(full({1}, start, DType::float64)) { w.requires_grad_(); }
   Tensor forward(Tensor x) {
     Tensor y = ops::mul(ops::mul(x, x), ops::mul(x, w));
     autograd::register_hook(x, [this](const Tensor&) -> Tensor {
@@ -33,7 +33,7 @@ struct Cube : Actor {
 };
 
 Tensor leaf(double v) {
-  Tensor t = Tensor::of<double>({v});
+  Tensor t = tensor({v}, float64);
   t.requires_grad_();
   return t;
 }

@@ -16,7 +16,7 @@ using testing::nothing_left;
 namespace {
 
 Tensor leaf(double v) {
-  Tensor t = Tensor::of<double>({v});
+  Tensor t = tensor({v}, float64);
   t.requires_grad_();
   return t;
 }

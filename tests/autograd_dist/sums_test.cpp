@@ -26,7 +26,7 @@ Tensor numbers(const Shape& shape, int64_t first) {
   for (int64_t d : shape) n *= d;
   std::vector<float> v;
   for (int64_t i = 0; i < n; ++i) v.push_back(float((i * 5 + first) % 7 - 3));
-  return Tensor::of<float>(v, shape);
+  return tensor(v).reshape(shape);
 }
 Tensor leaf(Tensor t) {
   t.requires_grad_();
@@ -68,16 +68,16 @@ TEST_CASE("a pass without any call has the gradients of a local one, in the cont
 TEST_CASE("four roots of four calls add up in one pass") {
   const bool shared = GENERATE(false, true);  // fast and exact
   auto cluster = Cluster::in_process(3, hosting<Scale>());
-  auto a = cluster->spawn<Scale>("w1", Tensor::of<float>({2, 3})),
-       b = cluster->spawn<Scale>("w2", Tensor::of<float>({5, 7}));
+  auto a = cluster->spawn<Scale>("w1", tensor({2, 3}, float32)),
+       b = cluster->spawn<Scale>("w2", tensor({5, 7}, float32));
   {
     autograd::Context context(*cluster);
-    const Tensor x = leaf(Tensor::of<float>({1, 10})), y = leaf(Tensor::of<float>({3, 4}));
+    const Tensor x = leaf(tensor({1, 10}, float32)), y = leaf(tensor({3, 4}, float32));
     Tensor first = a.call<&Scale::forward>(x).get(), second = b.call<&Scale::forward>(x).get(),
            third = a.call<&Scale::forward>(y).get(), fourth = b.call<&Scale::forward>(y).get();
     if (shared) first = ops::add(first, a.call<&Scale::forward>(first).get());  // x a + x a^2
     context.backward({first.sum(), second, third.sum(), fourth},
-                     {Tensor(), Tensor::of<float>({1, 100}), Tensor::scalar(10), Tensor::of<float>({1, 1})});
+                     {Tensor(), tensor({1, 100}, float32), tensor(10.0), tensor({1, 1}, float32)});
     using Values = std::vector<float>;
     CHECK(context.grad(x).to_vector<float>() ==
           (shared ? Values{2 + 4 + 5, 3 + 9 + 700} : Values{2 + 5, 3 + 700}));
@@ -93,7 +93,7 @@ TEST_CASE("four roots of four calls add up in one pass") {
 TEST_CASE("bags of a large table of which few rows are used, two passes over one graph") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   const Tensor start = numbers({500, 4}, 1), weights = numbers({2, 4}, 3);
-  const Tensor ids = Tensor::of<int64_t>({7, 499, 7, 0}), offsets = Tensor::of<int64_t>({0, 2});
+  const Tensor ids = tensor({7, 499, 7, 0}), offsets = tensor({0, 2});
   auto table = cluster->spawn<Scale>("w1", start);
   const Tensor local = leaf(start.clone_data());
   autograd::Context context(*cluster);
@@ -108,12 +108,12 @@ TEST_CASE("bags of a large table of which few rows are used, two passes over one
 
 TEST_CASE("the first gradient of a context is taken over if nobody else has it, else copied") {
   auto cluster = Cluster::in_process(2, hosting<Scale>());
-  auto a = cluster->spawn<Scale>("w1", Tensor::of<float>({2, 3}));
+  auto a = cluster->spawn<Scale>("w1", tensor({2, 3}, float32));
   autograd::Context context(*cluster);
-  const Tensor factor = Tensor::of<float>({5, 7});
+  const Tensor factor = tensor({5, 7}, float32);
 
   SECTION("computed here, and computed there") {
-    const Tensor x = leaf(Tensor::of<float>({1, 1})), y = leaf(Tensor::of<float>({1, 1}));
+    const Tensor x = leaf(tensor({1, 1}, float32)), y = leaf(tensor({1, 1}, float32));
     const Seen at_x(x), at_y(y);
     context.backward({ops::mul(x, factor), a.call<&Scale::forward>(y).get()}, {factor, factor});
     REQUIRE(at_x.elements);
@@ -122,7 +122,7 @@ TEST_CASE("the first gradient of a context is taken over if nobody else has it, 
     CHECK(context.grad(y).bytes() == at_y.elements);
   }
   SECTION("somebody keeps it") {
-    const Tensor x = leaf(Tensor::of<float>({1, 1}));
+    const Tensor x = leaf(tensor({1, 1}, float32));
     Tensor kept;
     auto hook = autograd::register_hook(x, [&](const Tensor& g) {
       if (!kept.defined()) kept = g;
@@ -138,7 +138,7 @@ TEST_CASE("the first gradient of a context is taken over if nobody else has it, 
     CHECK(early.to_vector<float>() == std::vector<float>{2, 3});  // what was handed out stays as it was
   }
   SECTION("it goes to two leaves") {
-    const Tensor x = leaf(Tensor::of<float>({1, 1})), y = leaf(Tensor::of<float>({1, 1}));
+    const Tensor x = leaf(tensor({1, 1}, float32)), y = leaf(tensor({1, 1}, float32));
     const Tensor sum = ops::add(x, y);
     context.backward(ops::mul(sum, factor), factor, {.retain_graph = true});
     CHECK(context.grad(x).storage() != context.grad(y).storage());
@@ -152,7 +152,7 @@ TEST_CASE("the first gradient of a context is taken over if nobody else has it, 
     CHECK(context.grad(x).is_contiguous());
     CHECK(bit_equal(context.grad(x), ops::transpose(g, 0, 1)));
     for (int i = 0; i < 10; ++i) context.backward(ops::transpose(x, 0, 1), g);
-    CHECK(bit_equal(context.grad(x), ops::mul(ops::transpose(g, 0, 1), Tensor::full({2, 3}, 11))));
+    CHECK(bit_equal(context.grad(x), ops::mul(ops::transpose(g, 0, 1), full({2, 3}, 11.0))));
     CHECK(bit_equal(g, numbers({3, 2}, 2)));  // the gradient that was given is the caller's
   }
 }

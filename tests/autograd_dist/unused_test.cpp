@@ -12,11 +12,11 @@ using testing::SimCluster;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({1}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({1}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Tensors five(Tensor x) {
     Tensors out;
-    for (int i = 1; i <= 5; ++i) out.push_back(ops::mul(ops::mul(x, w), Tensor::full({1}, i)));
+    for (int i = 1; i <= 5; ++i) out.push_back(ops::mul(ops::mul(x, w), full({1}, i, float32)));
     return out;
   }
   Task<Tensor> asks_in_vain(Tensor x, RRef<Scale> next) {  // records a nested call and drops what it gives
@@ -30,7 +30,7 @@ struct Scale : Actor {
 };
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }

@@ -14,7 +14,7 @@ using testing::nothing_left;
 namespace {
 
 Tensor leaf(double v) {
-  Tensor t = Tensor::full({1}, v, DType::float64);
+  Tensor t = full({1}, v, DType::float64);
   t.requires_grad_();
   return t;
 }
@@ -106,11 +106,11 @@ TEST_CASE(
   const std::byte* before = w.bytes();
   replace_if_held(w);
   CHECK(w.bytes() == before);
-  optimizer.step({Tensor::full({1}, 1, DType::float64)});
+  optimizer.step({ones({1}, DType::float64)});
   Tensor loss = ops::mul(ops::mul(w, w), w).sum();  // at 2
   replace_if_held(w);
   CHECK(w.bytes() != before);
-  optimizer.step({Tensor::full({1}, 1, DType::float64)});
+  optimizer.step({ones({1}, DType::float64)});
   CHECK(w.item() == 1);
   const Tensor first = autograd::grad({loss}, {w}, {}, {.create_graph = true})[0];
   CHECK(first.item() == 12);  // 3 w^2 at 2

@@ -20,7 +20,7 @@ void note(std::string& told, size_t i, const Tensor& grad) {
 struct Layer : Actor {
   explicit Layer(bool fails) {
     for (int i = 0; i < 3; ++i) {
-      w.push_back(Tensor::full({1}, i + 2));
+      w.push_back(full({1}, i + 2, float32));
       w.back().requires_grad_();
     }
     ready = autograd::register_ready_hook(w, [this, fails](size_t i, const Tensor& grad) {
@@ -43,7 +43,7 @@ struct Layer : Actor {
 };
 
 Tensor leaf(float v) {
-  Tensor t = Tensor::of<float>({v});
+  Tensor t = tensor({v});
   t.requires_grad_();
   return t;
 }
@@ -88,7 +88,7 @@ TEST_CASE("a parameter that several messages reach is told ready when the last h
     CHECK(b.call<&Layer::take_told>().get() == "0:324 1:- 2:- ");
     CHECK(a.call<&Layer::seen>().get() == std::vector<double>{217});
     // A pass that gives parts of the graph no gradient still tells each parameter once.
-    Tensor none = ops::mul(a.call<&Layer::use>(x, 1).get(), Tensor::full({1}, 0));
+    Tensor none = ops::mul(a.call<&Layer::use>(x, 1).get(), zeros({1}));
     context.backward(ops::add(none, b.call<&Layer::use>(x, 1).get()));
     CHECK(a.call<&Layer::take_told>().get() == "1:217 0:- 2:- ");
     context.end().get();

@@ -1,5 +1,6 @@
 // Lazy copies: two tensors with one run of bytes until either is written to.
 #include "core/graph/copy_on_write.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
 #include <atomic>
@@ -16,7 +17,7 @@ using namespace troupe::testing;
 namespace {
 
 Tensor counted(int64_t n) {
-  const Tensor t = Tensor::empty({n});
+  const Tensor t = empty({n});
   for (int64_t i = 0; i < n; ++i) t.data<float>()[i] = static_cast<float>(i);
   return t;
 }

@@ -1,5 +1,6 @@
 // bfloat16 and float16: every value there is, and rounding at and beside every border between two of them.
 #include "core/tensor/half.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -105,27 +106,27 @@ TEST_CASE("special floats become what they are", "[half]") {
 
 TEST_CASE("tensors of the half dtypes are made, read and converted", "[half]") {
   for (const DType t : {bfloat16, float16}) {
-    const Tensor x = Tensor::full({2, 3}, 1.5, t);
+    const Tensor x = full({2, 3}, 1.5, t);
     CHECK(x.summary() == std::string(name(t)) + " [2, 3]");
     CHECK(x.nbytes() == 12);
     CHECK(is_floating(t));
     CHECK(x.to_vector<double>() == std::vector<double>(6, 1.5));
-    CHECK(Tensor::scalar(0.1, t).item() == Approx(0.1).epsilon(0.002));
-    CHECK(Tensor::scalar(0.1, t).item() != 0.1);
+    CHECK(tensor(0.1, t).item() == Approx(0.1).epsilon(0.002));
+    CHECK(tensor(0.1, t).item() != 0.1);
     fill_elements(x.alias({2}, {3}, 1), -2);
     CHECK(x.to_vector<int64_t>() == std::vector<int64_t>{1, -2, 1, 1, -2, 1});
-    const Tensor back = Tensor::empty({3, 2}, float32);
+    const Tensor back = empty({3, 2});
     copy_elements(back, x.alias({3, 2}, {1, 3}, 0));
     CHECK(back.to_vector<float>() == std::vector<float>{1.5, 1.5, -2, -2, 1.5, 1.5});
-    const Tensor flags = Tensor::empty({2}, boolean);
-    copy_elements(flags, Tensor::of<float>({0, 0.5}));
-    const Tensor numbers = Tensor::empty({2}, t);
+    const Tensor flags = empty({2}, boolean);
+    copy_elements(flags, tensor({0, 0.5}));
+    const Tensor numbers = empty({2}, t);
     copy_elements(numbers, flags);
     CHECK(numbers.to_vector<float>() == std::vector<float>{0, 1});
-    Tensor leaf = Tensor::zeros({1}, t);
+    Tensor leaf = zeros({1}, t);
     CHECK(leaf.requires_grad_().requires_grad());
   }
-  const Tensor x = Tensor::of<BFloat16>({BFloat16(1), BFloat16(-3)});
+  const Tensor x = tensor(std::vector{BFloat16(1), BFloat16(-3)});
   CHECK(x.dtype() == bfloat16);
   CHECK(x.data<BFloat16>()[1] == -3.f);
   CHECK(x.to_vector<Float16>()[1].bits == 0xc200);

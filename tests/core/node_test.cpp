@@ -1,5 +1,6 @@
 // Graph nodes: release of long chains, hooks, the accumulator of a leaf, the grad mode.
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -38,12 +39,12 @@ TEST_CASE("a chain of 100,000 nodes is released without recursion") {
 }
 
 TEST_CASE("a chain through saved tensors, and one with forks, is released without recursion") {
-  Tensor last = Tensor::scalar(1);
+  Tensor last = tensor(1.0);
   for (int i = 0; i < 100'000; ++i) {
     auto step = make_ref<Step>();
     step->saved = last;
     if (const Edge edge = last.grad_fn()) step->set_next({edge, edge, {}});
-    last = Tensor::scalar(1);
+    last = tensor(1.0);
     last.set_grad_fn({step, 0});
   }
   CHECK(alive == 100'000);
@@ -75,7 +76,7 @@ TEST_CASE("hooks run in order on their result, and may replace its gradient") {
   std::vector<std::string> calls;
   step->add_hook(0, [&](const Tensor& g) {
     calls.push_back("first " + std::to_string(g.item()));
-    return Tensor::scalar(10);
+    return tensor(10.0);
   });
   step->add_hook(2, [&](const Tensor&) {
     calls.push_back("undefined");
@@ -85,7 +86,7 @@ TEST_CASE("hooks run in order on their result, and may replace its gradient") {
     calls.push_back("second " + std::to_string(g.item()));
     return Tensor();
   });
-  Tensors grads{Tensor::scalar(1), Tensor::scalar(2), Tensor()};
+  Tensors grads{tensor(1.0), tensor(2.0), Tensor()};
   step->run_hooks(grads);
   CHECK(calls == std::vector<std::string>{"first 1.000000", "second 10.000000"});
   CHECK(grads[0].item() == 10);
@@ -94,7 +95,7 @@ TEST_CASE("hooks run in order on their result, and may replace its gradient") {
 }
 
 TEST_CASE("a leaf keeps its accumulator while the graph does, and makes another one afterwards") {
-  Tensor leaf = Tensor::scalar(1).requires_grad_();
+  Tensor leaf = tensor(1.0).requires_grad_();
   Edge first = leaf.gradient_edge();
   CHECK(first.node->name() == "Accumulate");
   CHECK(first.node->end() == Node::End::leaf);
@@ -110,12 +111,12 @@ TEST_CASE("a leaf keeps its accumulator while the graph does, and makes another 
 }
 
 TEST_CASE("an accumulator keeps its leaf alive") {
-  Edge edge = Tensor::full({}, 7).requires_grad_().gradient_edge();
+  Edge edge = tensor(7.0).requires_grad_().gradient_edge();
   CHECK(static_cast<Accumulate&>(*edge.node).leaf().item() == 7);
 }
 
 TEST_CASE("threads that ask for a leaf's accumulator while others drop it always get a live one") {
-  Tensor leaf = Tensor::scalar(1).requires_grad_();
+  Tensor leaf = tensor(1.0).requires_grad_();
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)

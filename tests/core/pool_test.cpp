@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 
 using namespace troupe;
 
@@ -36,7 +36,7 @@ TEST_CASE("tensors made by one thread are freed by another, also while threads e
   std::vector<Tensor> made;
   for (int round = 0; round < 10; ++round) {
     std::thread maker([&] {
-      for (int i = 0; i < 300; ++i) made.push_back(Tensor::full({4}, i));
+      for (int i = 0; i < 300; ++i) made.push_back(full({4}, i, float32));
     });
     maker.join();
     CHECK(allocator_stats().in_use == before + 300 * 64);

@@ -1,5 +1,6 @@
 // Numbers as they were written, how elements convert, and which dtype holds two.
 #include "core/tensor/scalar.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -64,9 +65,8 @@ TEST_CASE("numbers that a dtype cannot hold are refused where they are stored") 
   CHECK_FALSE(Scalar(100000).fits(float16));
   CHECK(Scalar(HUGE_VAL).fits(float16));
   CHECK(Scalar(7).fits(boolean));
-  CHECK(text_of([] { Tensor::full({2}, 300, uint8); }) ==
-        "[full] 300 is beyond what uint8 holds; use another dtype");
-  const Tensor t = Tensor::full({2}, 1, int64);
+  CHECK(text_of([] { full({2}, 300, uint8); }) == "[full] 300 is beyond what uint8 holds; use another dtype");
+  const Tensor t = ones({2}, int64);
   CHECK_THAT(text_of([&] { require_fits(std::nan(""), t.dtype(), "fill_"); }),
              Contains("[fill_] nan is beyond what int64 holds"));
   fill_elements(t, (int64_t{1} << 53) + 1);
@@ -84,11 +84,11 @@ TEST_CASE("two dtypes meet in the smallest that holds both, and the halves meet 
 }
 
 TEST_CASE("int32 and uint8 are stored, copied and read") {
-  const Tensor i = Tensor::of<int32_t>({-1, 7}), u = Tensor::of<uint8_t>({255, 7});
+  const Tensor i = tensor({-1, 7}, int32), u = tensor({255, 7}, uint8);
   CHECK(i.summary() == "int32 [2]");
   CHECK(i.nbytes() == 8);
   CHECK(u.nbytes() == 2);
-  const Tensor both = Tensor::zeros({2}, uint8);
+  const Tensor both = zeros({2}, uint8);
   copy_elements(both, i);
   CHECK(bit_equal(both, u));
   CHECK(i.to_vector<int64_t>() == std::vector<int64_t>{-1, 7});

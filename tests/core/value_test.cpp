@@ -1,5 +1,6 @@
 // Values: what they say they are, and walks over the tensors and references in them.
 #include "core/value/value.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 
@@ -14,7 +15,7 @@ TEST_CASE("a value says what it holds") {
   CHECK(Value(2.5).describe() == "double");
   CHECK(Value("text").describe() == "string");
   CHECK(Value(Bytes(5)).describe() == "5 bytes");
-  CHECK(Value(Tensor::zeros({3, 4})).describe() == "tensor float32 [3, 4]");
+  CHECK(Value(zeros({3, 4})).describe() == "tensor float32 [3, 4]");
   CHECK(Value(Tensor()).describe() == "tensor undefined tensor");
   CHECK(Value(RefValue{.type = "Layer"}).describe() == "reference to Layer");
   CHECK(Value(ValueList(2)).describe() == "list of 2");
@@ -33,7 +34,7 @@ TEST_CASE("a value gives only what it holds") {
 }
 
 TEST_CASE("tensors and references are visited in order of appearance, at any depth") {
-  const auto number = [](int64_t n) { return Tensor::scalar(static_cast<double>(n)); };
+  const auto number = [](int64_t n) { return tensor(static_cast<double>(n)); };
   const auto ref = [](uint64_t n) { return RefValue{.id = {1, 2, n}}; };
   ValueList tree{number(0),
                  5,

@@ -1,5 +1,6 @@
 // What is refused before elements are written in place.
 #include "core/graph/inplace_write.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
@@ -23,7 +24,7 @@ std::string refusal(const std::function<void()>& f) {
 }  // namespace
 
 TEST_CASE("a tensor whose elements repeat is not written in place") {
-  const Tensor wide = Tensor::of<float>({1, 2}, {2, 1}).alias({2, 3}, {1, 0}, 0);
+  const Tensor wide = tensor({{1}, {2}}, float32).alias({2, 3}, {1, 0}, 0);
   CHECK(refusal([&] { begin_write(wide, "step"); }) ==
         "[step] several elements of the tensor float32 [2, 3] with strides [1, 0] lie at one place in "
         "memory, as in an expanded view: clone() it first and write to the clone");
@@ -35,12 +36,12 @@ TEST_CASE("an undefined tensor is not written in place") {
   CHECK(refusal([] { begin_write(Tensor(), "step"); }) == "[step] the tensor to write to is undefined");
   CHECK(refusal([] {
           const Tensor none;
-          begin_recorded_write(Tensor::zeros({2}), "step", {&none});
+          begin_recorded_write(zeros({2}), "step", {&none});
         }) == "[step] got an undefined tensor");
 }
 
 TEST_CASE("an input that shares some elements with what is written is refused as in PyTorch") {
-  const Tensor x = Tensor::zeros({2, 2});
+  const Tensor x = zeros({2, 2});
   const auto refused = [&](const Tensor& to, const Tensor& from) {
     return refusal([&] { begin_recorded_write(to, "add_", {&from}); }) != "nothing";
   };

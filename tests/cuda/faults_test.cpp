@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/cuda/install.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "tests/cuda/gpus.h"
 #include "tests/cuda/kernels.h"
@@ -53,7 +54,7 @@ void in_all_schedules(F&& f) {
 
 TEST_CASE("the host cannot touch memory of a device") {
   if (!needs_gpus(1)) return;
-  const Tensor t = Tensor::zeros({4}, float32, gpu0);
+  const Tensor t = zeros({4}, {float32, gpu0});
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   CHECK(write(ends[1], t.address(), 4) == -1);  // a read in the process itself is a crash
@@ -65,8 +66,8 @@ TEST_CASE("the host cannot touch memory of a device") {
 TEST_CASE("kernels that get the wrong memory are found") {
   if (!needs_gpus(2)) return;
   in_all_schedules([] {
-    const Tensor here = Tensor::zeros({300}), there = Tensor::zeros({300}, float32, gpu0);
-    const Tensor other = Tensor::zeros({300}, float32, gpu1);
+    const Tensor here = zeros({300}), there = zeros({300}, {float32, gpu0});
+    const Tensor other = zeros({300}, {float32, gpu1});
     CHECK(has(fault_of([&] { testing::scale(there, here, 1, 300); }),
               "scale on device 0: pointer number 2 is to memory of the host"));
     CHECK(has(fault_of([&] { testing::scale(here, there, 1, 300); }),
@@ -80,17 +81,19 @@ TEST_CASE("kernels that get the wrong memory are found") {
 TEST_CASE("a kernel that writes behind its tensor is found when that is freed") {
   if (!needs_gpus(1)) return;
   in_all_schedules([] {
-    const Tensor in = Tensor::zeros({400}, float32, gpu0);
-    CHECK(has(fault_of([&] { testing::scale(Tensor::zeros({300}, float32, gpu0), in, 1, 301); }),
+    const Tensor in = zeros({400}, {float32, gpu0});
+    CHECK(has(fault_of([&] {
+                testing::scale(zeros({300}, {float32, gpu0}), in, 1, 301);
+              }),
               "something wrote behind an allocation of 1200 bytes on device 0"));
   });
 }
 
 TEST_CASE("memory that was freed or never written has no stale values") {
   if (!needs_gpus(1)) return;
-  const Tensor fresh = Tensor::empty({10}, float32, gpu0);
+  const Tensor fresh = empty({10}, {float32, gpu0});
   for (const float x : fresh.to_vector<float>()) CHECK(x != x);
-  Tensor freed = Tensor::zeros({10}, float32, gpu0);
+  Tensor freed = zeros({10}, {float32, gpu0});
   std::byte* const address = freed.address();
   freed = Tensor();
   CHECK(has(fault_of([&] {
@@ -106,7 +109,7 @@ TEST_CASE("a missing barrier shows, whichever order the warps have") {
   int wrong = 0, right = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     sim_cuda::schedule_by_seed(seed);
-    const Tensor in = Tensor::full({1024}, 1, float32, gpu0), out = Tensor::empty({4}, float32, gpu0);
+    const Tensor in = ones({1024}, {float32, gpu0}), out = empty({4}, {float32, gpu0});
     testing::sum_blocks(out, in, 256, SharedBy::no_barrier);
     wrong += out.to_vector<float>() != std::vector<float>(4, 256);
     testing::sum_blocks(out, in, 256, SharedBy::dynamic_memory);
@@ -159,29 +162,29 @@ TEST_CASE("out of memory says what was asked for, and a pool that is in pieces i
   release_cached_memory(gpu0);
   const size_t used = allocator_stats(gpu0).in_use;
   sim_cuda::set_memory(used + (4 << 20));
-  { const Tensor first = Tensor::empty({3 << 20}, uint8, gpu0); }
-  { const Tensor second = Tensor::empty({2 << 20}, uint8, gpu0); }  // does not fit beside what the first left
+  { const Tensor first = empty({3 << 20}, {uint8, gpu0}); }
+  { const Tensor second = empty({2 << 20}, {uint8, gpu0}); }  // does not fit beside what the first left
   std::string text;
   try {
-    Tensor::empty({5 << 20}, uint8, gpu0);
+    empty({5 << 20}, {uint8, gpu0});
   } catch (const std::bad_alloc& e) {
     text = e.what();
   }
   CHECK(text == "[cuda] out of memory on cuda:0: 5242880 bytes asked for, " + std::to_string(used) +
                     " used by this process, 4194304 free of " + std::to_string(used + (4 << 20)));
   sim_cuda::fail_allocation(1);
-  CHECK(Tensor::empty({10}, float32, gpu0).defined());  // asked again
+  CHECK(empty({10}, {float32, gpu0}).defined());  // asked again
   sim_cuda::set_memory(size_t{8} << 30);
 }
 
 TEST_CASE("work on a device waits for nothing") {
   if (!needs_gpus(2)) return;
   in_all_schedules([] {
-    const Tensor in = Tensor::full({100}, 1, float32, gpu0);
+    const Tensor in = ones({100}, {float32, gpu0});
     sim_cuda::reset_counters();
     Tensor x = in;
     for (int i = 0; i < 10; ++i) {
-      const Tensor y = Tensor::empty({100}, float32, gpu0);
+      const Tensor y = empty({100}, {float32, gpu0});
       testing::scale(y, x, 2, 100);
       add_elements(y, y, in);
       x = y.data_on(gpu1).data_on(gpu0);

@@ -1,6 +1,7 @@
 #include "tests/cuda/kernels.h"
 
 #include "core/cuda/launch.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 
 namespace troupe::testing {
@@ -151,7 +152,7 @@ void launch_with(Device device, unsigned blocks, unsigned threads, size_t shared
 float read_on_second_stream(Device device, bool waits) {
   SecondStream second(device);
   const cudaStream_t first = cuda::stream_of(device);
-  const Tensor t = Tensor::empty({1000}, float32, device), seen = Tensor::empty({1000}, float32, device);
+  const Tensor t = empty({1000}, {float32, device}), seen = empty({1000}, {float32, device});
   fill_elements(t, 1);
   second.order(second.stream, first);  // both are allocated
   scale(t, t, 3, 1000);
@@ -167,7 +168,7 @@ float read_on_second_stream(Device device, bool waits) {
 
 void write_halves(Device device, int64_t overlap) {
   SecondStream second(device);
-  const Tensor t = Tensor::empty({1000}, float32, device);
+  const Tensor t = empty({1000}, {float32, device});
   second.order(second.stream, cuda::stream_of(device));  // it is allocated
   scale(t.alias({500}, {1}, 0), t.alias({500}, {1}, 0), 2, 500);
   const int64_t from = 500 - overlap;
@@ -179,7 +180,7 @@ void write_halves(Device device, int64_t overlap) {
 float read_after_the_host_waited(Device device) {
   SecondStream second(device);
   const cudaStream_t first = cuda::stream_of(device);
-  const Tensor t = Tensor::full({1000}, 1, float32, device), seen = Tensor::empty({1000}, float32, device);
+  const Tensor t = ones({1000}, {float32, device}), seen = empty({1000}, {float32, device});
   scale(t, t, 3, 1000);
   cuda::check(cudaStreamSynchronize(first), "waiting", device);
   cuda::check(
@@ -191,9 +192,9 @@ float read_after_the_host_waited(Device device) {
 
 void free_before_second_stream(Device device) {
   SecondStream second(device);
-  const Tensor seen = Tensor::empty({1000}, float32, device);
+  const Tensor seen = empty({1000}, {float32, device});
   {
-    const Tensor t = Tensor::full({1000}, 1, float32, device);
+    const Tensor t = ones({1000}, {float32, device});
     second.order(second.stream, cuda::stream_of(device));
     cuda::check(
         cudaMemcpyAsync(seen.address(), t.address(), t.nbytes(), cudaMemcpyDeviceToDevice, second.stream),

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/cuda/install.h"
+#include "core/tensor/creation.h"
 #include "tests/cuda/gpus.h"
 #include "tests/cuda/kernels.h"
 #include "tests/support/error_of.h"
@@ -17,12 +18,12 @@ using testing::gpu0;
 Tensor counted(int64_t n) {
   std::vector<float> values(static_cast<size_t>(n));
   std::iota(values.begin(), values.end(), 1.f);
-  return Tensor::of(values).data_on(gpu0);
+  return tensor(values).data_on(gpu0);
 }
 
 TEST_CASE("a kernel has its arguments, alone and in an object") {
   if (!needs_gpus(1)) return;
-  const Tensor in = counted(1000), out = Tensor::zeros({1000}, float32, gpu0);
+  const Tensor in = counted(1000), out = zeros({1000}, {float32, gpu0});
   testing::scale(out, in, 2, 500);
   auto values = out.to_vector<float>();
   CHECK(values[0] == 2);
@@ -36,7 +37,7 @@ TEST_CASE("threads of a block share memory and wait for each other") {
   if (!needs_gpus(1)) return;
   for (const unsigned block : {1u, 32u, 64u, 256u, 1024u})
     for (const SharedBy shared : {SharedBy::dynamic_memory, SharedBy::static_memory}) {
-      const Tensor in = counted(2048), out = Tensor::empty({2048 / block}, float32, gpu0);
+      const Tensor in = counted(2048), out = empty({2048 / block}, {float32, gpu0});
       testing::sum_blocks(out, in, block, shared);
       const auto sums = out.to_vector<float>();
       for (size_t b = 0; b < sums.size(); ++b)
@@ -46,7 +47,7 @@ TEST_CASE("threads of a block share memory and wait for each other") {
 
 TEST_CASE("lanes of a warp exchange values") {
   if (!needs_gpus(1)) return;
-  const Tensor in = counted(128), out = Tensor::empty({128}, float32, gpu0);
+  const Tensor in = counted(128), out = empty({128}, {float32, gpu0});
   testing::sum_warps(out, in);
   const auto sums = out.to_vector<float>();
   for (size_t i = 0; i < sums.size(); ++i) CHECK(sums[i] == static_cast<float>(i / 32 * 1024 + 528));
@@ -56,8 +57,8 @@ TEST_CASE("threads add atomically") {
   if (!needs_gpus(1)) return;
   std::vector<int32_t> which(1000);
   for (size_t i = 0; i < which.size(); ++i) which[i] = static_cast<int32_t>(i % 7);
-  const Tensor counts = Tensor::zeros({7}, int32, gpu0);
-  testing::count(counts, Tensor::of(which).data_on(gpu0));
+  const Tensor counts = zeros({7}, {int32, gpu0});
+  testing::count(counts, tensor(which, int32).data_on(gpu0));
   CHECK(counts.to_vector<int32_t>() == std::vector<int32_t>{143, 143, 143, 143, 143, 143, 142});
 }
 

@@ -4,8 +4,8 @@
 
 #include "core/cuda/install.h"
 #include "core/memory/backend.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
-#include "core/tensor/tensor.h"
 #include "tests/cuda/gpus.h"
 #include "tests/support/error_of.h"
 
@@ -21,7 +21,7 @@ Tensor numbers(const Shape& shape, DType dtype) {
   std::vector<int64_t> values(static_cast<size_t>(shape.numel()));
   std::iota(values.begin(), values.end(), 0);
   for (auto& v : values) v = dtype == boolean ? v % 3 : v % 120;
-  const Tensor whole = Tensor::of(values, shape), out = Tensor::empty(shape, dtype);
+  const Tensor whole = tensor(values, dtype).reshape(shape), out = empty(shape, dtype);
   copy_elements(out, whole);
   return out;
 }
@@ -37,7 +37,7 @@ TEST_CASE("tensors of every dtype go to a GPU and come back") {
     CHECK(bit_equal(there.data_on(cpu), here));
     CHECK(bit_equal(there.clone_data().data_on(cpu), here));
   }
-  const Tensor none = Tensor::empty({0, 3}, float32, gpu0);
+  const Tensor none = empty({0, 3}, {float32, gpu0});
   CHECK(none.data_on(cpu).numel() == 0);
   CHECK(none.clone_data().numel() == 0);
 }
@@ -66,7 +66,7 @@ TEST_CASE("elements are copied from and to any strides, as on the CPU") {
       if (v.strides.empty() || v.strides[0] == 0) continue;
       // Into a view, whose gaps stay.
       const Tensor source = numbers(v.shape, dtype);
-      const Tensor target = Tensor::zeros({160}, dtype), far = target.data_on(gpu0);
+      const Tensor target = zeros({160}, dtype), far = target.data_on(gpu0);
       copy_elements(target.alias(v.shape, v.strides, v.offset), source);
       copy_elements(far.alias(v.shape, v.strides, v.offset), source);
       CHECK(bit_equal(far.data_on(cpu), target));
@@ -119,15 +119,15 @@ TEST_CASE("every dtype becomes every other one with the bits of the CPU") {
                                    3.14159265358979,
                                    16777217};
   const auto made = [&](DType dtype) {
-    const Tensor t = Tensor::empty({static_cast<int64_t>(odd.size())}, dtype);
-    copy_elements(t, Tensor::of(odd));
+    const Tensor t = empty({static_cast<int64_t>(odd.size())}, dtype);
+    copy_elements(t, tensor(odd, float64));
     return t;
   };
   for (const DType from : kAll)
     for (const DType to : kAll) {
-      const Tensor source = made(from), wanted = Tensor::empty(source.shape(), to);
+      const Tensor source = made(from), wanted = empty(source.shape(), to);
       copy_elements(wanted, source);
-      const Tensor got = Tensor::empty(source.shape(), to, gpu0);
+      const Tensor got = empty(source.shape(), {to, gpu0});
       copy_elements(got, source.data_on(gpu0));
       INFO(source.str() << " to " << wanted.str());
       CHECK(bit_equal(got.data_on(cpu), wanted));
@@ -154,7 +154,7 @@ TEST_CASE("elements are added, also where one comes up several times") {
     INFO(name(dtype));
     const auto sums = [&](Device device) {
       const Tensor a = numbers({12, 10}, dtype).data_on(device), b = numbers({120}, dtype).data_on(device);
-      const Tensor turned = b.alias({12, 10}, {1, 12}, 0), out = Tensor::empty({12, 10}, dtype, device);
+      const Tensor turned = b.alias({12, 10}, {1, 12}, 0), out = empty({12, 10}, {dtype, device});
       add_elements(out, a, turned);
       std::vector<Tensor> all = {out};
       // In place: itself, with its own transposed elements, and a view with gaps.
@@ -184,12 +184,12 @@ TEST_CASE("tensors go from GPU to GPU, and the source may be freed at once") {
   const Tensor here = numbers({1000}, float32);
   Tensor first = here.data_on(gpu0), second = first.data_on(gpu1);
   first = Tensor();
-  const Tensor over = Tensor::full({1000}, 7, float32, gpu0);
+  const Tensor over = full({1000}, 7, {float32, gpu0});
   CHECK(second.device() == gpu1);
   CHECK(bit_equal(second.data_on(cpu), here));
-  const Tensor half = Tensor::empty({1000}, bfloat16, gpu0);
+  const Tensor half = empty({1000}, {bfloat16, gpu0});
   copy_elements(half, second);
-  const Tensor wanted = Tensor::empty({1000}, bfloat16);
+  const Tensor wanted = empty({1000}, bfloat16);
   copy_elements(wanted, here);
   CHECK(bit_equal(half.data_on(cpu), wanted));
 }
@@ -199,7 +199,7 @@ TEST_CASE("bytes are counted, and are all given back") {
   release_cached_memory(gpu0);
   const AllocatorStats before = allocator_stats(gpu0);
   {
-    const Tensor t = Tensor::empty({1 << 20}, float32, gpu0);
+    const Tensor t = empty({1 << 20}, {float32, gpu0});
     const AllocatorStats now = allocator_stats(gpu0);
     CHECK(now.in_use >= before.in_use + (4 << 20));
     CHECK(now.system_allocations == before.system_allocations + 1);
@@ -221,7 +221,9 @@ TEST_CASE("a device has a name, a number and errors that say so") {
   CHECK_THAT(testing::text_of([] { Device("cuda:100"); }),
              Catch::StartsWith("[device] there is no cuda:100: " + here));
   const Device far{kCuda, 100};
-  CHECK_THAT(testing::text_of([&] { Tensor::empty({1}, float32, far); }),
+  CHECK_THAT(testing::text_of([&] {
+               empty({1}, {float32, far});
+             }),
              Catch::StartsWith("[cuda] there is no cuda:100: " + here));
   const auto ends = [](const std::string& why) {
     CHECK_THAT(testing::text_of([] { Device("cuda:100"); }), Catch::EndsWith("kind cuda" + why));

@@ -6,6 +6,7 @@
 #include "core/base/call_frame.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/inplace_write.h"
+#include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "tests/cuda/gpus.h"
 #include "tests/support/sim_cuda/sim.h"
@@ -50,7 +51,7 @@ void write(Tensor& t, double value) {
 TEST_CASE("a stream reads what another one wrote before, and not what that writes later") {
   if (!needs_gpus(1)) return;
   in_all_schedules([] {
-    Tensor t = on_stream(1, [] { return Tensor::full({500}, 1, float32, gpu0); });
+    Tensor t = on_stream(1, [] { return ones({500}, {float32, gpu0}); });
     on_stream(1, [&] { write(t, 2); });
     const Tensor seen = on_stream(2, [&] { return t.clone_data(); });
     const Tensor also = on_stream(3, [&] { return t.clone_data(); });
@@ -68,13 +69,13 @@ TEST_CASE("memory is used again after all streams that read it") {
   in_all_schedules([] {
     const size_t before = allocator_stats(gpu0).in_use;
     {
-      Tensor t = on_stream(1, [] { return Tensor::full({500}, 5, float32, gpu0); });
+      Tensor t = on_stream(1, [] { return full({500}, 5, {float32, gpu0}); });
       const Tensor seen = on_stream(2, [&] { return t.clone_data(); });
       const Tensor also = on_stream(3, [&] { return t.clone_data(); });
       t = Tensor();
       Tensors over;
       for (int stream : {1, 2, 3})
-        over.push_back(on_stream(stream, [] { return Tensor::full({500}, 7, float32, gpu0); }));
+        over.push_back(on_stream(stream, [] { return full({500}, 7, {float32, gpu0}); }));
       CHECK(seen.to_vector<float>() == std::vector<float>(500, 5));
       CHECK(also.to_vector<float>() == std::vector<float>(500, 5));
       for (const Tensor& o : over) CHECK(o.to_vector<float>() == std::vector<float>(500, 7));
@@ -86,7 +87,7 @@ TEST_CASE("memory is used again after all streams that read it") {
 TEST_CASE("copies between GPUs are in the order of the streams that use them") {
   if (!needs_gpus(2)) return;
   in_all_schedules([] {
-    Tensor t = on_stream(1, [] { return Tensor::full({500}, 5, float32, gpu0); });
+    Tensor t = on_stream(1, [] { return full({500}, 5, {float32, gpu0}); });
     Tensor there = on_stream(2, [&] { return t.data_on(gpu1); });
     on_stream(1, [&] { write(t, 6); });
     const Tensor back = on_stream(3, [&] { return there.data_on(gpu0); });
@@ -104,7 +105,7 @@ TEST_CASE("random programs on many streams and two GPUs give what the CPU gives"
     std::mt19937_64 random(++seed);
     const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
     std::vector<std::pair<Tensor, Tensor>> all;  // on a GPU, and on the CPU
-    for (int i = 0; i < 6; ++i) all.emplace_back(Tensor::full({64}, i, float32, gpu0), Tensor::full({64}, i));
+    for (int i = 0; i < 6; ++i) all.emplace_back(full({64}, i, {float32, gpu0}), full({64}, i, float32));
     for (int step = 0; step < 150; ++step)
       on_stream(static_cast<int>(below(5)), [&] {
         auto &a = all[below(all.size())], &b = all[below(all.size())];
@@ -121,8 +122,7 @@ TEST_CASE("random programs on many streams and two GPUs give what the CPU gives"
             break;
           }
           case 2: {
-            const Tensor x = b.first.data_on(here), sum = Tensor::empty({64}, float32, here),
-                         wanted = Tensor::empty({64});
+            const Tensor x = b.first.data_on(here), sum = empty({64}, {float32, here}), wanted = empty({64});
             add_elements(sum, a.first, x);
             add_elements(wanted, a.second, b.second);
             b = {sum, wanted};
@@ -149,7 +149,7 @@ TEST_CASE("threads with streams of their own read one tensor and let go of it at
   if (!needs_gpus(1)) return;
   const size_t before = allocator_stats(gpu0).in_use;
   for (int round = 0; round < 20; ++round) {
-    Tensor t = on_stream(1, [&] { return Tensor::full({64}, round, float32, gpu0); });
+    Tensor t = on_stream(1, [&] { return full({64}, round, {float32, gpu0}); });
     std::vector<std::thread> threads;
     std::vector<std::vector<float>> seen(4);
     for (size_t i = 0; i < seen.size(); ++i)
@@ -171,7 +171,7 @@ TEST_CASE("threads with streams of their own read one tensor and let go of it at
 TEST_CASE("a wait that another one covers is left out") {
   if (!needs_gpus(1)) return;
   const auto [a, b] = on_stream(5, [] {
-    return std::pair(Tensor::full({10}, 1, float32, gpu0), Tensor::full({10}, 2, float32, gpu0));
+    return std::pair(ones({10}, {float32, gpu0}), full({10}, 2, {float32, gpu0}));
   });
   const auto waits_of = [&](const Tensor& t) {
     const uint64_t before = sim_cuda::counters().waits;
@@ -193,9 +193,9 @@ TEST_CASE("who waits for a tensor that left does not wait for what its stream do
     for (uint64_t seed = 1; seed <= 50; ++seed) {
       sim_cuda::schedule_by_seed(seed);
       {
-        const Tensor t = on_stream(7, [] { return Tensor::full({10}, 1, float32, gpu0); });
+        const Tensor t = on_stream(7, [] { return ones({10}, {float32, gpu0}); });
         if (leaves) on_stream(7, [&] { t.storage()->leaves(); });
-        const Tensor later = on_stream(7, [] { return Tensor::full({10}, 2, float32, gpu0); });
+        const Tensor later = on_stream(7, [] { return full({10}, 2, {float32, gpu0}); });
         CHECK(on_stream(8, [&] { return t.to_vector<float>(); }) == std::vector<float>(10, 1));
         most = std::max(most, sim_cuda::pending());
       }

@@ -103,7 +103,7 @@ TEST_CASE("every operator has a kernel on GPUs") {
 
 TEST_CASE("copies between the host and GPUs are operators with gradients, which go back") {
   if (!needs_gpus(2)) return;
-  Tensor x = Tensor::of<double>({1, -2, 3}).requires_grad_();
+  Tensor x = tensor({1, -2, 3}, float64).requires_grad_();
   const Tensor y = x.to("cuda:0"), z = y.to(gpu1, float32);
   CHECK(z.summary() == "float32 [3] on cuda:1");
   const Tensor loss = ops::sum(ops::mul(ops::mul(y, y), y));
@@ -119,7 +119,7 @@ TEST_CASE("copies between the host and GPUs are operators with gradients, which 
 
 #ifdef TROUPE_CUDA_SIM
 TEST_CASE("an index that is out of range stops the device") {
-  const Tensor x = Tensor::zeros({4, 2}, float32, gpu0), index = Tensor::of<int64_t>({1, 4}).data_on(gpu0);
+  const Tensor x = zeros({4, 2}, {float32, gpu0}), index = tensor({1, 4}).data_on(gpu0);
   CHECK_THAT(testing::text_of([&] { ops::index_select(x, 0, index).data_on(cpu); }),
              Catch::Contains("trapped"));
   CHECK_THAT(testing::text_of([&] { ops::sum(x); }),

@@ -51,7 +51,7 @@ TEST_CASE("products of every floating dtype sum in float32 or more") {
       CHECK(got.dtype() == t);
       CHECK(compared(got, a, b) == "");
     }
-  const Tensor ones = Tensor::full({1, 1000}, 1, bfloat16, gpu0);  // 256 + 1 is no bfloat16
+  const Tensor ones = ones({1, 1000}, {bfloat16, gpu0});  // 256 + 1 is no bfloat16
   CHECK(ops::matmul(ones, ops::transpose(ones, 0, 1)).item() == 1000);
 }
 
@@ -125,8 +125,8 @@ TEST_CASE("a bias that is not aligned, and one of float64, are added by a kernel
 
 TEST_CASE("relu of a product keeps NaN, and gelu is the exact one") {
   if (!needs_gpus(1)) return;
-  const Tensor x = Tensor::of<float>({NAN, 2, -1}).reshape({3, 1}).data_on(gpu0);
-  const Tensor w = Tensor::full({1, 1}, 1, float32, gpu0);
+  const Tensor x = tensor({NAN, 2, -1}).reshape({3, 1}).data_on(gpu0);
+  const Tensor w = ones({1, 1}, {float32, gpu0});
   const auto relu = ops::linear_relu(x, w).to_vector<float>();
   CHECK(std::isnan(relu[0]));
   CHECK(relu[1] == 2);
@@ -151,7 +151,7 @@ TEST_CASE("the precision of float32 products is PyTorch's setting") {
 template <class F>
 std::string fault_of(F&& spoil) {
   const Tensor a = some({8, 8}, 1).data_on(gpu0), b = some({8, 8}, 2).data_on(gpu0);
-  const Tensor d = Tensor::empty({8, 8}, float32, gpu0);
+  const Tensor d = empty({8, 8}, {float32, gpu0});
   ops::on_cuda::Gemm g{
       .m = 8, .n = 8, .k = 8, .a = {a.address(), 8}, .b = {b.address(), 8}, .d = d.address()};
   spoil(g);
@@ -166,7 +166,7 @@ std::string fault_of(F&& spoil) {
 TEST_CASE("a product with wrong memory or a wrong layout is found") {
   if (!needs_gpus(2)) return;
   using ops::on_cuda::Gemm;
-  const Tensor here = Tensor::zeros({8, 8}), other = Tensor::zeros({8, 8}, float32, {kCuda, 1});
+  const Tensor here = zeros({8, 8}), other = zeros({8, 8}, {float32, {kCuda, 1}});
   CHECK(fault_of([](Gemm&) {}) == "no error");
   CHECK_THAT(fault_of([&](Gemm& g) { g.a.p = here.address(); }),
              Catch::Contains("cublasLtMatmul on device 0: B is not in the device's memory"));

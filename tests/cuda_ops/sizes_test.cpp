@@ -59,7 +59,7 @@ TEST_CASE("gradients of slices that come up many times, twice with the same bits
   if (!needs_gpus(1)) return;
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < 700; ++i) ids.push_back(i % 3 == 0 ? 4 : i % 7 == 0 ? 5 : i % 11);
-  const Tensor index = Tensor::of(ids);
+  const Tensor index = tensor(ids);
   const auto embed = [&](const Tensors& x) { return ops::embedding(index.data_on(x[0].device()), x[0]); };
   compare({drawn({12, 5}, 1)}, embed);
   const Tensors first = passes({drawn({12, 5}, 1, float32)}, gpu0, embed);
@@ -111,7 +111,7 @@ TEST_CASE("scans of lines of several pieces, and what is found and added along o
     }
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < 3000; ++i) ids.push_back(i % 5 ? i * i % 97 : 3);
-  const Tensor index = Tensor::of(ids);
+  const Tensor index = tensor(ids);
   for (const DType t : {float64, int64}) {
     const Tensor to = ops::to(ops::mul(drawn({97}, 3), 10), t),
                  from = ops::to(ops::mul(drawn({3000}, 4), 10), t);

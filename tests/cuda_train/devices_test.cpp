@@ -20,7 +20,7 @@ struct Holder : Actor {
   void fill(double value) { kept.fill_(value); }
   Tensor get() { return kept; }
   std::string place(Tensor x) { return x.device().str(); }
-  Tensor on(std::string device) { return Tensor::full({2}, 3, float32, Device(device)); }
+  Tensor on(std::string device) { return full({2}, 3, {float32, Device(device)}); }
   Tensor tripled(Tensor x) { return x * 3; }
   Tensor kept;
   static constexpr auto remote = methods<&Holder::keep, &Holder::address, &Holder::fill, &Holder::get,
@@ -53,7 +53,7 @@ TEST_CASE("a tensor of a GPU goes to another worker of the process without a cop
     const auto cluster = cluster_of(2);
     const auto holder = cluster->spawn<Holder>("w1");
     const NoGradGuard off;
-    Tensor x = Tensor::full({1000}, 1, float32, "cuda:0");
+    Tensor x = ones({1000}, {float32, "cuda:0"});
     const auto* const where = x.address();
     const Tensor back = holder.call<&Holder::keep>(x).get();
     CHECK(holder.call<&Holder::address>().get() == reinterpret_cast<int64_t>(where));
@@ -67,10 +67,9 @@ TEST_CASE("a tensor of a GPU goes to another worker of the process without a cop
     // A view travels alone.
     const Tensor middle = holder.call<&Holder::keep>(x.slice(0, 10, 20)).get();
     CHECK(middle.to_vector<float>() == std::vector<float>(10, 3));
-    const Tensor bools = Tensor::of<double>({1, 0, 2}).to("cuda:0") > 0.5;
+    const Tensor bools = tensor({1, 0, 2}, float64).to("cuda:0") > 0.5;
     CHECK(holder.call<&Holder::keep>(bools).get().to_vector<int64_t>() == std::vector<int64_t>{1, 0, 1});
-    CHECK(holder.call<&Holder::keep>(Tensor::zeros({0, 3}, float32, "cuda:0")).get().device() ==
-          Device("cuda:0"));
+    CHECK(holder.call<&Holder::keep>(zeros({0, 3}, {float32, "cuda:0"})).get().device() == Device("cuda:0"));
   }
   CHECK(gpu_bytes() == before);
 }
@@ -82,7 +81,7 @@ TEST_CASE("a device map takes tensors to other GPUs, and gradients and answers b
     const auto cluster = cluster_of(3, {{"w0", "w1", {{"cuda:0", "cuda:1"}, {"cuda:1", "cuda:0"}}},
                                         {"w2", "w0", {{"cuda:3", "cuda:0"}}}});
     const auto one = cluster->spawn<Holder>("w1"), two = cluster->spawn<Holder>("w2");
-    Tensor x = Tensor::full({2}, 2, float32, "cuda:0").requires_grad_();
+    Tensor x = full({2}, 2, {float32, "cuda:0"}).requires_grad_();
     CHECK(one.call<&Holder::place>(x.detach()).get() == "cuda:1");
     CHECK(two.call<&Holder::place>(x.detach()).get() == "cuda:3");
     CHECK(two.call<&Holder::place>(x.detach().to(cpu)).get() == "cpu");
@@ -103,7 +102,7 @@ TEST_CASE("a device that the map of its pair lacks is refused before anything is
   const auto cluster = cluster_of(2, {{"w0", "w1", {{"cuda:0", "cuda:1"}}}});
   const auto holder = cluster->spawn<Holder>("w1");
   const NoGradGuard off;
-  const Tensor x = Tensor::zeros({2}, float32, "cuda:2");
+  const Tensor x = zeros({2}, {float32, "cuda:2"});
   CHECK_THAT(
       text_of([&] { holder.call<&Holder::keep>(x).get(); }),
       Catch::StartsWith("[wire] the device map from w0 to w1 has no cuda:2 (it has cuda:0 -> cuda:1): add "
@@ -111,7 +110,7 @@ TEST_CASE("a device that the map of its pair lacks is refused before anything is
   CHECK_THAT(
       text_of([&] { holder.call<&Holder::on>(std::string("cuda:0")).get(); }),
       Catch::StartsWith("[wire] the device map from w1 to w0 has no cuda:0 (it has cuda:1 -> cuda:0)"));
-  CHECK(holder.call<&Holder::place>(Tensor::zeros({2})).get() == "cpu");
+  CHECK(holder.call<&Holder::place>(zeros({2})).get() == "cpu");
 }
 
 TEST_CASE("a device map that cannot be is refused before a worker starts") {
@@ -148,7 +147,7 @@ TEST_CASE("a device map that cannot be is refused before a worker starts") {
 
 TEST_CASE("tensors of two devices in one operator are refused, and both are named") {
   if (!needs_gpus(2)) return;
-  const Tensor a = Tensor::zeros({2}, float32, "cuda:0"), b = Tensor::zeros({2}, float32, "cuda:1");
+  const Tensor a = zeros({2}, {float32, "cuda:0"}), b = zeros({2}, {float32, "cuda:1"});
   CHECK(text_of([&] { (void)(a + b); }) == "[add] inputs are on different devices: cuda:0 and cuda:1");
   CHECK(text_of([&] { a.data<float>(); }) ==
         "[tensor] float32 [2] on cuda:0 has no elements that the host can read: copy it with .to(cpu)");
@@ -201,7 +200,7 @@ TEST_CASE("memory that runs out in a method fails its call, with what was asked,
   const auto cluster = cluster_of(2);
   const auto holder = cluster->spawn<Holder>("w1");
   const NoGradGuard off;
-  const Tensor x = Tensor::zeros({1000}, float32, "cuda:0");
+  const Tensor x = zeros({1000}, {float32, "cuda:0"});
   (void)holder.call<&Holder::tripled>(x).get();
   sim_cuda::set_memory(1 << 10);
   release_cached_memory("cuda:0");

@@ -45,7 +45,7 @@ std::vector<double> serve_and_train(Cluster& cluster, bool recorded, const Devic
     std::vector<Future<double>> parts;
     for (size_t i = 0; i < trainers.size(); ++i) {
       const Tensor x = wave({4, kWidth}, static_cast<double>(10 * step + static_cast<int>(i)));
-      const Tensor y = Tensor::of<int64_t>({0, 4, 2, 1});
+      const Tensor y = tensor({0, 4, 2, 1});
       parts.push_back(recorded ? trainers[i].call<&Trainer::recorded_step>(x, y)
                                : trainers[i].call<&Trainer::step>(x, y));
     }

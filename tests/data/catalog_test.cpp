@@ -1,5 +1,6 @@
 // Data sets by name.
 #include "data/catalog.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 #include <set>
@@ -49,8 +50,8 @@ TEST_CASE("the sets that files hold are read by name") {
   CHECK(csv.y.to_vector<int64_t>() == std::vector<int64_t>{0, 1});
 
   const std::string x = (dir.path / "x.npy").string(), y = (dir.path / "y.npy").string();
-  datasets::write_npy(x, Tensor::zeros({3, 2}));
-  datasets::write_npy(y, Tensor::of<int64_t>({0, 1, 2}));
+  datasets::write_npy(x, zeros({3, 2}));
+  datasets::write_npy(y, tensor({0, 1, 2}));
   CHECK(set("npy")({x, y}).size() == 3);
 
   const std::string images = dir.file("images", idx({2, 1, 3}, "abcdef")),
@@ -98,8 +99,8 @@ TEST_CASE("arguments of data sets that do not fit are refused") {
              }),
              Contains("missing must be"));
   const std::string x = (dir.path / "x.npy").string();
-  datasets::write_npy(x, Tensor::zeros({3, 2}));
+  datasets::write_npy(x, zeros({3, 2}));
   const std::string y = (dir.path / "y.npy").string();
-  datasets::write_npy(y, Tensor::zeros({2}));
+  datasets::write_npy(y, zeros({2}));
   CHECK_THAT(said([&] { set("npy")({x, y}); }), Contains("as many rows as each other"));
 }

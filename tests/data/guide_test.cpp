@@ -1,6 +1,7 @@
 // The examples of docs/data.md, run (tests/readme.py checks that they are the same).
 #include <catch2/catch.hpp>
 
+#include "core/tensor/creation.h"
 #include "data/csv.h"
 #include "data/loader.h"
 #include "data/npy.h"
@@ -15,7 +16,7 @@ using troupe::testing::Folder;
 namespace {
 
 struct Model {  // as nn::Module
-  Tensor weight = Tensor::of<float>({1, 2});
+  Tensor weight = tensor({1, 2}, float32);
   std::map<std::string, Tensor> state_dict() const { return {{"weight", weight}}; }
   void load_state_dict(const std::map<std::string, Tensor>& state) { weight = state.at("weight"); }
 };
@@ -69,7 +70,7 @@ TEST_CASE("the guide's orders and prefetch", "[data][guide]") {
   CHECK(batches.size() == 16);
 
   std::vector<Tensor> sequences;
-  for (int64_t i = 0; i < size; ++i) sequences.push_back(Tensor::zeros({1 + i % 9}, int64));
+  for (int64_t i = 0; i < size; ++i) sequences.push_back(zeros({1 + i % 9}, int64));
   int64_t rounds = 0;
   const auto buckets =
       datasets::length_buckets(datasets::shuffled(size, seed, epoch), datasets::lengths(sequences),
@@ -92,7 +93,7 @@ TEST_CASE("the guide's orders and prefetch", "[data][guide]") {
   for (const datasets::CsvTable& part : parts) seen += part.rows();
   CHECK(seen == 3);
 
-  const datasets::Loader loader({Tensor::zeros({6, 1}), Tensor::zeros({6}, int64)}, {.batch_size = 2});
+  const datasets::Loader loader({zeros({6, 1}), zeros({6}, int64)}, {.batch_size = 2});
   for (const datasets::Batch& batch : datasets::prefetch(loader.epoch(epoch), {.threads = 2, .ahead = 4})) {
     CHECK(batch.x.shape() == Shape{2, 1});
   }

@@ -1,5 +1,6 @@
 // Loaders: every row once per epoch, in an order that can be had again.
 #include "data/loader.h"
+#include "core/tensor/creation.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -18,7 +19,7 @@ datasets::Dataset counting(int64_t n) {
   std::vector<int64_t> y;
   for (int64_t i = 0; i < n; ++i)
     x.push_back(static_cast<float>(i)), x.push_back(static_cast<float>(-i)), y.push_back(i);
-  return {Tensor::of(x, {n, 2}), Tensor::of(y)};
+  return {tensor(x).reshape({n, 2}), tensor(y)};
 }
 
 std::vector<int64_t> labels(const datasets::Epoch& epoch) {
@@ -104,8 +105,8 @@ TEST_CASE("a loader that could give nothing sensible is refused", "[data]") {
 }
 
 TEST_CASE("accuracy is the share of labels that have the largest score, and records nothing", "[data]") {
-  const datasets::Dataset set{Tensor::of(std::vector<float>{1, 0, 0, 1, 3, 2}, {3, 2}),
-                              Tensor::of(std::vector<int64_t>{0, 1, 1})};
+  const datasets::Dataset set{tensor(std::vector<float>{1, 0, 0, 1, 3, 2}).reshape({3, 2}),
+                              tensor(std::vector<int64_t>{0, 1, 1})};
   int64_t batches = 0;
   const auto scores = [&](const Tensor& x) {
     CHECK_FALSE(grad_enabled());

@@ -1,5 +1,6 @@
 // NPY files: NumPy's own bytes are read, ours are NumPy's, and broken ones are refused.
 #include "data/npy.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -40,27 +41,26 @@ void has(const std::string& text, const std::string& part) {
 TEST_CASE("arrays come back bit for bit, in the bytes that NumPy writes", "[data][npy]") {
   Folder dir;
   const std::string path = dir.path / "a.npy";
-  Tensor flag = Tensor::zeros({2}, boolean);
+  Tensor flag = zeros({2}, boolean);
   flag.data<bool>()[1] = true;
-  for (const Tensor& t :
-       {Tensor::of<float>({1, -2, 3.5f, NAN, 5, 6}, {2, 3}), Tensor::of<double>({1e300, -0.0}),
-        Tensor::of<int64_t>({INT64_MIN, INT64_MAX}), flag, Tensor::full({3}, 1.5, float16),
-        Tensor::scalar(2.5), Tensor::zeros({0, 3}), Tensor::zeros({1, 2, 1, 3})}) {
+  for (const Tensor& t : {tensor({{1, -2, 3.5f}, {NAN, 5, 6}}), tensor({1e300, -0.0}, float64),
+                          tensor({INT64_MIN, INT64_MAX}, int64), flag, full({3}, 1.5, float16), tensor(2.5),
+                          zeros({0, 3}), zeros({1, 2, 1, 3})}) {
     datasets::write_npy(path, t);
     INFO(t.summary());
     CHECK(bit_equal(datasets::read_npy(path), t));
     CHECK((content(path).size() - t.nbytes()) % 64 == 0);
   }
   // np.save of np.array([[1, 2]], np.float32)
-  datasets::write_npy(path, Tensor::of<float>({1, 2}, {1, 2}));
+  datasets::write_npy(path, tensor({{1, 2}}, float32));
   CHECK(content(path) ==
         npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }" + std::string(58, ' ') + "\n",
             bytes_of<float>({1, 2})));
-  for (const Tensor& narrow : {Tensor::of<int32_t>({-1, 7}), Tensor::of<uint8_t>({255, 7})}) {
+  for (const Tensor& narrow : {tensor({-1, 7}, int32), tensor({255, 7}, uint8)}) {
     datasets::write_npy(path, narrow);
     CHECK(bit_equal(datasets::read_npy(path), narrow));
   }
-  const Tensor t = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor t = tensor({{1, 2, 3}, {4, 5, 6}}, float32);
   datasets::write_npy(path, t.alias({3, 2}, {1, 3}, 0));
   CHECK(datasets::read_npy(path).to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
 }
@@ -136,7 +136,7 @@ TEST_CASE("broken NPY files are refused", "[data][npy]") {
   has(invalid_text([&] { datasets::read_npy(dir.path); }), "is a directory, expected an NPY file");
   has(invalid_text([&] { datasets::write_npy(dir.path / "a", Tensor()); }), "undefined");
   has(error_text(ErrorKind::unimplemented,
-                 [&] { datasets::write_npy(dir.path / "a", Tensor::zeros({1}, bfloat16)); }),
+                 [&] { datasets::write_npy(dir.path / "a", zeros({1}, bfloat16)); }),
       "no NPY type for bfloat16");
 }
 

@@ -1,5 +1,6 @@
 // Sequences of different lengths in one batch.
 #include "data/padding.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 
@@ -17,8 +18,7 @@ void has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("sequences are filled up to the longest", "[data][padding]") {
-  const std::vector<Tensor> sequences{Tensor::of<int64_t>({1, 2}), Tensor::of<int64_t>({3}),
-                                      Tensor::zeros({0}, int64), Tensor::of<int64_t>({4, 5, 6})};
+  const std::vector<Tensor> sequences{tensor({1, 2}), tensor({3}), zeros({0}, int64), tensor({4, 5, 6})};
   CHECK(datasets::lengths(sequences) == Ids{2, 1, 0, 3});
   datasets::Padded p = datasets::pad(sequences, {.value = -1});
   CHECK(p.values.summary() == "int64 [4, 3]");
@@ -37,17 +37,17 @@ TEST_CASE("sequences are filled up to the longest", "[data][padding]") {
 }
 
 TEST_CASE("sequences of vectors are padded, views too", "[data][padding]") {
-  const Tensor a = Tensor::of<float>({1, 2, 3, 4}, {2, 2});
+  const Tensor a = tensor({{1, 2}, {3, 4}}, float32);
   const Tensor turned = a.alias({2, 2}, {1, 2}, 0);
-  const datasets::Padded p = datasets::pad({turned, Tensor::of<float>({5, 6}, {1, 2})}, {.value = .5});
+  const datasets::Padded p = datasets::pad({turned, tensor({{5, 6}}, float32)}, {.value = .5});
   CHECK(p.values.shape() == Shape{2, 2, 2});
   CHECK(p.values.to_vector<float>() == std::vector<float>{1, 3, 2, 4, 5, 6, .5f, .5f});
-  CHECK(datasets::pad({Tensor::zeros({2, 0})}).values.summary() == "float32 [1, 2, 0]");
+  CHECK(datasets::pad({zeros({2, 0})}).values.summary() == "float32 [1, 2, 0]");
 }
 
 TEST_CASE("what cannot be one batch is refused", "[data][padding]") {
-  const std::vector<Tensor> sequences{Tensor::of<float>({1, 2}), Tensor::of<int64_t>({1}),
-                                      Tensor::zeros({1, 2}), Tensor::scalar(1), Tensor()};
+  const std::vector<Tensor> sequences{tensor({1, 2}, float32), tensor({1}), zeros({1, 2}), tensor(1.0),
+                                      Tensor()};
   auto text = [&](const datasets::Order& rows, const datasets::PadOptions& options = {}) {
     return invalid_text([&] { datasets::pad_rows(sequences, rows, options); });
   };

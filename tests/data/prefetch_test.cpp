@@ -1,5 +1,6 @@
 // Prefetch: the order of the source, bounds that hold, errors in their place, and an end at any time.
 #include "data/prefetch.h"
+#include "core/tensor/creation.h"
 
 #include <algorithm>
 #include <atomic>
@@ -48,7 +49,7 @@ TEST_CASE("items come in the order of the source, however many threads make them
 TEST_CASE("the epoch of a loader is the same prefetched", "[data][prefetch]") {
   std::vector<float> x(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
-  const datasets::Loader loader({Tensor::of(x, {500, 2}), Tensor::of(datasets::sequential(500))},
+  const datasets::Loader loader({tensor(x).reshape({500, 2}), tensor(datasets::sequential(500))},
                                 {.batch_size = 7, .seed = 3});
   for (int64_t threads : {1, 3}) {
     const datasets::Epoch epoch = loader.epoch(1);

@@ -1,5 +1,6 @@
 // Safetensors: what is written comes back, and every way in which a file can lie is refused.
 #include "data/safetensors.h"
+#include "core/tensor/creation.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -50,14 +51,14 @@ size_t files_in(const Folder& dir) {
 }
 
 std::map<std::string, Tensor> some_tensors() {
-  Tensor flag = Tensor::zeros({3}, boolean);
+  Tensor flag = zeros({3}, boolean);
   flag.data<bool>()[1] = true;
-  return {{"fc.weight", Tensor::of<float>({1, -2, 3.5f, 4, 5, NAN}, {2, 3})},
-          {"a/\"quoted\" name \u00e9", Tensor::of<double>({1e300, -0.0})},
-          {"ids", Tensor::of<int64_t>({INT64_MIN, 7, INT64_MAX})},
+  return {{"fc.weight", tensor({{1, -2, 3.5f}, {4, 5, NAN}})},
+          {"a/\"quoted\" name \u00e9", tensor({1e300, -0.0}, float64)},
+          {"ids", tensor({INT64_MIN, 7, INT64_MAX}, int64)},
           {"flag", flag},
-          {"scalar", Tensor::scalar(2.5)},
-          {"none", Tensor::zeros({0, 4})}};
+          {"scalar", tensor(2.5)},
+          {"none", zeros({0, 4})}};
 }
 
 }  // namespace
@@ -66,7 +67,7 @@ TEST_CASE("tensors come back bit for bit, with their names and the metadata", "[
   Folder dir;
   const std::string path = dir.path / "model.safetensors";
   auto tensors = some_tensors();
-  const Tensor view = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor view = tensor({{1, 2, 3}, {4, 5, 6}}, float32);
   tensors["view"] = view.alias({3, 2}, {1, 3}, 0);  // columns of `view`
   const std::map<std::string, std::string> metadata{{"step", "12"}, {"note", "a \"b\"\n"}};
   datasets::write_safetensors(path, tensors, metadata);
@@ -90,7 +91,7 @@ TEST_CASE("a loaded tensor is the mapping: it outlives the file, and writes stay
           "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  datasets::write_safetensors(path, {{"w", Tensor::of<float>({1, 2, 3})}, {"v", Tensor::of<float>({4})}});
+  datasets::write_safetensors(path, {{"w", tensor({1, 2, 3}, float32)}, {"v", tensor({4}, float32)}});
   const std::string before = content(path);
   Tensor w;
   {
@@ -127,7 +128,7 @@ TEST_CASE("other integers are widened, elements off their alignment are copied",
 TEST_CASE("int32 and uint8 are written and read as they are", "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  const Tensor i = Tensor::of<int32_t>({-1, 7}), u = Tensor::of<uint8_t>({255, 7, 0});
+  const Tensor i = tensor({-1, 7}, int32), u = tensor({255, 7, 0}, uint8);
   datasets::write_safetensors(path, {{"i", i}, {"u", u}});
   const datasets::Safetensors file(path);
   CHECK(bit_equal(file.tensor("i"), i));
@@ -137,8 +138,7 @@ TEST_CASE("int32 and uint8 are written and read as they are", "[data][safetensor
 TEST_CASE("bfloat16 and float16 are written and read as they are", "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  const Tensor a = Tensor::of<BFloat16>({BFloat16(1.5f), BFloat16(-3.f)}),
-               b = Tensor::of<Float16>({Float16(0.1f), Float16(65504.f), Float16(-0.f)}, {3, 1});
+  const Tensor a = tensor({1.5, -3}, bfloat16), b = tensor({{0.1}, {65504}, {-0.0}}, float16);
   datasets::write_safetensors(path, {{"a", a}, {"b", b}});
   const datasets::Safetensors file(path);
   CHECK(bit_equal(file.tensor("a"), a));
@@ -296,16 +296,16 @@ TEST_CASE("a header of hundreds of thousands of tensors takes a few times its si
 TEST_CASE("a write that fails leaves the old file and nothing else", "[data][safetensors]") {
   Folder dir;
   const std::string path = dir.path / "m";
-  datasets::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
+  datasets::write_safetensors(path, {{"w", tensor({1, 2}, float32)}});
   const std::string before = content(path);
   has(invalid_text([&] {
         datasets::write_safetensors(path, {{"w", Tensor()}});
       }),
       "tensor \"w\" is undefined");
-  has(invalid_text([&] { datasets::write_safetensors(path, {{"\xff", Tensor::scalar(1)}}); }), "not UTF-8");
+  has(invalid_text([&] { datasets::write_safetensors(path, {{"\xff", tensor(1.0)}}); }), "not UTF-8");
   has(invalid_text([&] { datasets::write_safetensors(path, {}, {{"a", "\xc0"}}); }), "not UTF-8");
   has(invalid_text([&] {
-        datasets::write_safetensors(path, {{"__metadata__", Tensor::scalar(1)}});
+        datasets::write_safetensors(path, {{"__metadata__", tensor(1.0)}});
       }),
       "which the format keeps");
   has(invalid_text([&] { datasets::write_safetensors(dir.path / "no" / "m", {}); }), "cannot be written");
@@ -339,13 +339,13 @@ TEST_CASE("a disk that takes no more is an error, and the old file stays", "[dat
   };
   Folder dir;
   const std::string path = dir.path / "m";
-  datasets::write_safetensors(path, {{"w", Tensor::of<float>({1, 2})}});
+  datasets::write_safetensors(path, {{"w", tensor({1, 2}, float32)}});
   const std::string before = content(path);
   std::string text;
   {
     Limit limit(100'000);
     text = error_text(ErrorKind::failed, [&] {
-      datasets::write_safetensors(path, {{"w", Tensor::zeros({100'000})}});
+      datasets::write_safetensors(path, {{"w", zeros({100'000})}});
     });
   }
   has(text, "m: cannot be written: ");

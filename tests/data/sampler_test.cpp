@@ -1,5 +1,6 @@
 // Samplers: disjoint covers of the set, the same for the same seed, of similar lengths where asked for.
 #include "data/sampler.h"
+#include "core/tensor/creation.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -34,7 +35,7 @@ Order flat(const std::vector<Order>& batches) {
 datasets::Dataset counting(int64_t n) {
   std::vector<float> x(static_cast<size_t>(n));
   std::iota(x.begin(), x.end(), 0.0f);
-  return {Tensor::of(x, {n, 1}), Tensor::of(datasets::sequential(n))};
+  return {tensor(x).reshape({n, 1}), tensor(datasets::sequential(n))};
 }
 Order labels(const datasets::Epoch& epoch) {
   Order all;

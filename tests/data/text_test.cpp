@@ -1,6 +1,7 @@
 // Text: the vocabulary is the sorted set of characters, UTF-8 is strict, windows are followed by their
 // targets.
 #include "data/text.h"
+#include "core/tensor/creation.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -24,7 +25,7 @@ void has(const std::string& text, const std::string& part) {
 Tensor counting(int64_t n) {
   Ids ids;
   for (int64_t i = 0; i < n; ++i) ids.push_back(i);
-  return Tensor::of(ids);
+  return tensor(ids);
 }
 }  // namespace
 
@@ -37,15 +38,15 @@ TEST_CASE("a vocabulary is the sorted set of characters", "[data][text]") {
   CHECK(ids.summary() == "int64 [7]");
   CHECK(ids.to_vector<int64_t>() == Ids{2, 3, 1, 5, 2, 0, 4});
   CHECK(v.decode(ids) == text);
-  CHECK(v.decode(Tensor::of<int64_t>({1, 1, 2, 2}, {2, 2})) == "aabb");
+  CHECK(v.decode(tensor({{1, 1}, {2, 2}})) == "aabb");
   CHECK(Vocabulary(v.characters()) == v);
   CHECK(Vocabulary("").size() == 0);
   has(invalid_text([&] { v.encode("ab\u00fc"); }),
       "the character U+00FC (\u00fc) at byte 2 is not among the 6");
   has(invalid_text([&] { v.encode("c"); }), "U+0063 (c) at byte 0");
-  has(invalid_text([&] { v.decode(Tensor::of<int64_t>({1, 6})); }), "number 6 at place 1, expected 0 to 5");
-  has(invalid_text([&] { v.decode(Tensor::of<int64_t>({-1})); }), "number -1");
-  has(invalid_text([&] { v.decode(Tensor::of<float>({1})); }), "cannot decode float32 [1]");
+  has(invalid_text([&] { v.decode(tensor({1, 6})); }), "number 6 at place 1, expected 0 to 5");
+  has(invalid_text([&] { v.decode(tensor({-1})); }), "number -1");
+  has(invalid_text([&] { v.decode(tensor({1}, float32)); }), "cannot decode float32 [1]");
 }
 
 TEST_CASE("bytes that are no UTF-8 are refused with their place", "[data][text]") {
@@ -95,7 +96,7 @@ TEST_CASE("windows are followed by their targets", "[data][text]") {
   has(invalid_text([] { datasets::windows(counting(3), 3); }), "3 ids, expected at least 3 + 1");
   has(invalid_text([] { datasets::windows(counting(3), 0); }), "context 0");
   has(invalid_text([] { datasets::windows(counting(5), 3, -1); }), "step -1");
-  has(invalid_text([] { datasets::windows(Tensor::of<float>({1, 2, 3}), 1); }), "ids are float32 [3]");
+  has(invalid_text([] { datasets::windows(tensor({1, 2, 3}, float32), 1); }), "ids are float32 [3]");
 }
 
 TEST_CASE("random windows begin anywhere, the same for the same seed", "[data][text]") {

@@ -59,7 +59,7 @@ TEST_CASE("so it does in bfloat16") {
 
 TEST_CASE("a copy to another device is an operator with gradients, which go back") {
   testing::install_null_device();
-  Tensor x = Tensor::of<double>({1, -2, 3}).requires_grad_();
+  Tensor x = tensor({1, -2, 3}, float64).requires_grad_();
   const Tensor y = x.to("null:0"), z = y.to(null1, float32);
   CHECK(y.device() == null0);
   CHECK(z.summary() == "float32 [3] on null:1");
@@ -75,14 +75,14 @@ TEST_CASE("a copy to another device is an operator with gradients, which go back
   // Views of all strides, and dtypes on the way.
   const Tensor wide = ops::reshape(ops::rand({60}), {5, 12}), t = ops::transpose(wide, 0, 1);
   CHECK(bit_equal(t.to(null0).to(null1).to(cpu), t));
-  const Tensor whole = Tensor::zeros({12, 5}, float64, null0);
+  const Tensor whole = zeros({12, 5}, {float64, null0});
   whole.copy_(t);
   CHECK(bit_equal(whole, t.to(float64)));
 }
 
 TEST_CASE("errors of devices name them") {
   testing::install_null_device();
-  const Tensor here = Tensor::of<float>({1, 2}), there = here.data_on(null0), other = here.data_on(null1);
+  const Tensor here = tensor({1, 2}, float32), there = here.data_on(null0), other = here.data_on(null1);
   CHECK(testing::text_of([&] { ops::add(there, here); }) ==
         "[add] inputs are on different devices: null:0 and cpu");
   CHECK(testing::text_of([&] { ops::add(there, other); }) ==
@@ -97,9 +97,10 @@ TEST_CASE("errors of devices name them") {
         "[device] 'nul': this program was built for " + testing::built_for() + " only");
   CHECK(testing::text_of([] { Device("null:"); }) ==
         "[device] 'null:' names no device; write for example cpu or cuda:0");
-  CHECK(testing::text_of([] { Tensor::zeros({1}, float32, Device(Device::Kind{6})); }) ==
-        "[device] no backend for device kind 6:0: this program was built for " + testing::built_for() +
-            " only");
+  CHECK(testing::text_of([] {
+          zeros({1}, {float32, Device(Device::Kind{6})});
+        }) == "[device] no backend for device kind 6:0: this program was built for " + testing::built_for() +
+                  " only");
   const Op unknown{.name = "unheard_of", .shape = [](const ops::Call&) -> ops::Specs { return {}; }};
   CHECK(testing::text_of([&] {
           ops::apply(unknown, {&there, 1});

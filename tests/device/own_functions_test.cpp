@@ -34,7 +34,7 @@ struct Cube : autograd::Function<Cube> {
 
 TEST_CASE("an operator of a program has kernels where they were registered, with gradients") {
   testing::install_null_device();
-  Tensor x = Tensor::of<double>({1, -2, 3}, {3}, null0).requires_grad_();
+  Tensor x = tensor({1, -2, 3}, {float64, null0}).requires_grad_();
   CHECK(text_of([&] { ops::apply1(kDoubled, {x}); }) == "[doubled] no kernel for device null:0");
   ops::register_kernel(kDoubled, testing::kNull, double_it);
   const Tensor y = ops::apply1(kDoubled, {x});
@@ -42,12 +42,12 @@ TEST_CASE("an operator of a program has kernels where they were registered, with
   CHECK(y.to_vector<double>() == std::vector<double>{2, -4, 6});
   autograd::backward(ops::sum(ops::square(y)));
   CHECK(x.grad().to_vector<double>() == std::vector<double>{8, -16, 24});
-  CHECK(text_of([] { ops::apply1(kDoubled, {Tensor::zeros({2})}); }) == "[doubled] no kernel for device cpu");
+  CHECK(text_of([] { ops::apply1(kDoubled, {zeros({2})}); }) == "[doubled] no kernel for device cpu");
 }
 
 TEST_CASE("a function of a program computes where its arguments are, with both derivatives") {
   testing::install_null_device();
-  Tensor x = Tensor::of<double>({1, -2, 3}, {3}, null0).requires_grad_();
+  Tensor x = tensor({1, -2, 3}, {float64, null0}).requires_grad_();
   const Tensor g = autograd::grad({ops::sum(Cube::apply(x))}, {x}, {}, {.create_graph = true})[0];
   CHECK(g.device() == null0);
   CHECK(g.to_vector<double>() == std::vector<double>{3, 12, 27});

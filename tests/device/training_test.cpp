@@ -124,7 +124,7 @@ TEST_CASE("a checkpoint written from the null device is read on either") {
 
 TEST_CASE("anomaly checks and hooks see tensors of the null device") {
   testing::install_null_device();
-  Tensor x = Tensor::of<float>({1, 0}).to(null0).detach();
+  Tensor x = tensor({1, 0}, float32).to(null0).detach();
   x.requires_grad_();
   {
     const AnomalyGuard on(Anomaly::nan);

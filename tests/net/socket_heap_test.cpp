@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 #include "net/socket/shared/shared_heap.h"
 #include "net/socket/shared/shared_memory.h"
 #include "net/wire/wire.h"
@@ -229,9 +229,9 @@ TEST_CASE("numbers that could be indices are never left where the sender can cha
     CHECK(std::memcmp(got.bytes(), t.bytes(), static_cast<size_t>(t.numel()) * item_size(t.dtype())) == 0);
     return got.storage()->borrowed();
   };
-  CHECK(sent(Tensor::full({100, 1000}, 3.0)));
-  CHECK_FALSE(sent(Tensor::full({100, 1000}, 3, int64)));
-  CHECK_FALSE(sent(Tensor::full({1000, 1000}, 1, boolean)));
+  CHECK(sent(full({100, 1000}, 3.0)));
+  CHECK_FALSE(sent(full({100, 1000}, 3, int64)));
+  CHECK_FALSE(sent(ones({1000, 1000}, boolean)));
 }
 
 TEST_CASE("a peer that names a place before there is a heap, or outside of it, is closed with the reason") {

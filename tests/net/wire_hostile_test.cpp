@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/generator.h"
+#include "core/tensor/creation.h"
 #include "net/wire/wire.h"
 
 using namespace troupe;
@@ -46,16 +47,14 @@ std::vector<Message> valid_messages() {
             .timeout_us = 1000,
             .context = 4,
             .link = {9, {0, 1}}};
-  call.args = {Tensor::zeros({3, 4}),
-               Tensor::of<bool>({true, false}),
+  call.args = {zeros({3, 4}),
+               tensor({true, false}),
                int64_t{1},
                std::string("text"),
                Bytes(11),
                RefValue{{1, 2, 3}, "T", 4, 5},
-               ValueMap{{"a", ValueList{1.0, true, Value{}}}, {"b", ValueMap{{"c", Tensor::empty({0})}}}}};
-  Reply value{.id = 1,
-              .result = Value(ValueList{Tensor::of<int64_t>({1, 2, 3}), std::string("x")}),
-              .link = {2, {0}}};
+               ValueMap{{"a", ValueList{1.0, true, Value{}}}, {"b", ValueMap{{"c", empty({0})}}}}};
+  Reply value{.id = 1, .result = Value(ValueList{tensor({1, 2, 3}), std::string("x")}), .link = {2, {0}}};
   Reply error{.id = 2};
   error.result = Error(ErrorKind::failed, "message").with_worker("w").crossing("one").crossing("two");
   Value deep = int64_t{1};
@@ -175,7 +174,7 @@ TEST_CASE("a small header cannot claim a large tree", "[wire][fuzz]") {
 }
 
 TEST_CASE("a dtype is one of those that there are, and fits the bytes", "[wire][fuzz]") {
-  const Message good = encode(Call{.args = {Tensor::zeros({1}), Tensor::zeros({6}, bfloat16)}});
+  const Message good = encode(Call{.args = {zeros({1}), zeros({6}, bfloat16)}});
   // The word that says bfloat16 (4) and buffer 1.
   const auto at =
       std::find(good.header.begin(), good.header.end(), uint64_t{1} << 32 | 4) - good.header.begin();
@@ -189,7 +188,7 @@ TEST_CASE("a dtype is one of those that there are, and fits the bytes", "[wire][
 }
 
 TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {
-  const Message good = encode(Call{.args = {Tensor::empty({0, 3})}});
+  const Message good = encode(Call{.args = {empty({0, 3})}});
   const auto at = std::find(good.header.begin(), good.header.end(), 3) - good.header.begin();
   REQUIRE(good.header[static_cast<size_t>(at) - 1] == 0);
   const auto with = [&](int64_t first, int64_t second) {

@@ -1,5 +1,6 @@
 // The wire format: what goes in comes out, and what should never have been sent is refused.
 #include "net/wire/wire.h"
+#include "core/tensor/creation.h"
 
 #include <catch2/catch.hpp>
 
@@ -114,21 +115,21 @@ TEST_CASE("every kind of value survives the wire", "[wire]") {
 }
 
 TEST_CASE("tensors survive the wire in every dtype and geometry", "[wire]") {
-  const Tensor base = Tensor::of<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {3, 4});
+  const Tensor base = tensor({{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}}, float32);
   const std::vector<Tensor> tensors = {
       base,
-      Tensor::of<double>({1.5, -0.0}),
-      Tensor::of<int64_t>({1, -1}, {2, 1, 1}),
-      Tensor::of<int32_t>({INT32_MIN, 7}),
-      Tensor::of<uint8_t>({255, 7, 0}, {1, 3}),
-      Tensor::of<bool>({true, false, true}),
-      Tensor::of<BFloat16>({BFloat16(1.5), BFloat16(-0.0), BFloat16(HUGE_VALF)}),
-      Tensor::of<Float16>({Float16(1.5), Float16(65504), Float16(6e-8)}, {3, 1}),
-      Tensor::full({4, 3}, 2, bfloat16).alias({3, 2}, {1, 6}, 0),
-      Tensor::scalar(3),
-      Tensor::empty({0}),
-      Tensor::empty({3, 0, 2}, boolean),
-      Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}),
+      tensor({1.5, -0.0}, float64),
+      tensor({{{1}}, {{-1}}}),
+      tensor({INT32_MIN, 7}, int32),
+      tensor({{255, 7, 0}}, uint8),
+      tensor({true, false, true}),
+      tensor({1.5, -0.0, HUGE_VAL}, bfloat16),
+      tensor({{1.5}, {65504}, {6e-8}}, float16),
+      full({4, 3}, 2, bfloat16).alias({3, 2}, {1, 6}, 0),
+      tensor(3.0),
+      empty({0}),
+      empty({3, 0, 2}, boolean),
+      zeros({1, 1, 1, 1, 1, 1, 1, 1}),
       base.alias({4, 3}, {1, 4}, 0),  // transposed
       base.alias({4}, {1}, 4),        // a row: contiguous, not at the start
       base.alias({3}, {4}, 2),        // a column
@@ -143,7 +144,7 @@ TEST_CASE("tensors survive the wire in every dtype and geometry", "[wire]") {
 }
 
 TEST_CASE("contiguous tensors are sent without a copy, others with only the bytes in use", "[wire]") {
-  const Tensor base = Tensor::zeros({100, 10});
+  const Tensor base = zeros({100, 10});
   const Tensor row = base.alias({10}, {1}, 30);
   Message m = tensor_call(row);
   REQUIRE(m.buffers.size() == 1);
@@ -153,7 +154,7 @@ TEST_CASE("contiguous tensors are sent without a copy, others with only the byte
   m = tensor_call(base.alias({100}, {10}, 0));
   REQUIRE_FALSE(m.buffers[0].storage == base.storage());
   REQUIRE(m.buffers[0].size == 400);
-  m = tensor_call(Tensor::empty({0, 5}));
+  m = tensor_call(empty({0, 5}));
   REQUIRE(m.buffers.size() == 1);
   REQUIRE(m.buffers[0].size == 0);
   Packet packet = decode(tensor_call(row));
@@ -168,7 +169,7 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
             .context = 9,
             .grad_enabled = false,
             .link = {77, {1, 0}, true},
-            .args = {Tensor::zeros({2}), Tensor::zeros({3}), int64_t{4}}};
+            .args = {zeros({2}), zeros({3}), int64_t{4}}};
   Packet packet = decode(encode(call));
   const auto& c = std::get<Call>(packet);
   REQUIRE((c.id == 5 && c.target == ObjectId{1, 2, 3} && c.method == method_id("forward") && c.context == 9));
@@ -178,7 +179,7 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
   packet = decode(encode(Call{.target = {1, 2, 3}, .keep = uint64_t{1} << 40}));
   REQUIRE(std::get<Call>(packet).keep == uint64_t{1} << 40);
 
-  Reply reply{.id = 6, .result = Value(ValueList{Tensor::zeros({2})}), .link = {8, {0}}};
+  Reply reply{.id = 6, .result = Value(ValueList{zeros({2})}), .link = {8, {0}}};
   packet = decode(encode(reply));
   const auto& r = std::get<Reply>(packet);
   REQUIRE((r.id == 6 && r.link.pair == 8 && !r.link.shared && r.link.tensors.size() == 1 &&
@@ -235,7 +236,7 @@ TEST_CASE("the header is exactly as large as it was counted to be", "[wire]") {
                RefValue{},
                RefValue{{}, "t"},
                Tensor(),
-               Tensor::zeros({2, 3})};
+               zeros({2, 3})};
   call.link = {1, {0}};
   const Message m = encode(call);
   REQUIRE(m.header.capacity() == m.header.size());
@@ -270,7 +271,7 @@ TEST_CASE("a timeout is bounded on both sides", "[wire]") {
 }
 
 TEST_CASE("a gradient link names each tensor once, and only tensors that are there", "[wire]") {
-  const ValueList two = {Tensor::zeros({1}), Tensor::zeros({1})};
+  const ValueList two = {zeros({1}), zeros({1})};
   REQUIRE_NOTHROW(encode(Call{.link = {1, {1, 0}}, .args = two}));
   refusal([&] { encode(Call{.link = {1, {2}}, .args = two}); });
   refusal([&] { encode(Call{.link = {1, {0, 0}}, .args = two}); });
@@ -279,7 +280,7 @@ TEST_CASE("a gradient link names each tensor once, and only tensors that are the
 }
 
 TEST_CASE("buffers that do not fit their tensors are refused", "[wire]") {
-  const Tensor t = Tensor::zeros({3, 4});
+  const Tensor t = zeros({3, 4});
   const auto with = [&](auto&& change) {
     Message m = tensor_call(t);
     change(m);
@@ -297,7 +298,7 @@ TEST_CASE("buffers that do not fit their tensors are refused", "[wire]") {
 }
 
 TEST_CASE("a misaligned buffer is copied into place", "[wire]") {
-  const Tensor t = Tensor::of<double>({1, 2, 3});
+  const Tensor t = tensor({1, 2, 3}, float64);
   Message m = tensor_call(t);
   auto odd = Storage::allocate(25);
   std::memcpy(odd->data() + 1, t.bytes(), 24);
@@ -307,7 +308,7 @@ TEST_CASE("a misaligned buffer is copied into place", "[wire]") {
 }
 
 TEST_CASE("a bool tensor holds nothing but 0 and 1, on both sides", "[wire]") {
-  const Tensor good = Tensor::of<bool>({true, false, true});
+  const Tensor good = tensor({true, false, true});
   Message m = tensor_call(good);
   m.buffers[0].storage->data()[1] = std::byte{2};
   refusal([&] { decode(m); });
@@ -334,7 +335,7 @@ TEST_CASE("what is no kind of packet, or not a whole one, is refused", "[wire]")
   for (uint64_t kind : {1, 2, 3, 4}) bare(1 << 8 | kind);
   bare(1 << 8 | 16 | 5);  // a cancel with a flag
   REQUIRE_NOTHROW(decode({{1 << 8 | 5}, {}}));
-  refusal([&] { decode({{1 << 8 | 6}, tensor_call(Tensor::zeros({1})).buffers}); });
+  refusal([&] { decode({{1 << 8 | 6}, tensor_call(zeros({1})).buffers}); });
   with([](auto& h) { h.assign(h.size(), ~uint64_t{0}); });
   with([](auto& h) { h[1] = ~uint64_t{0}; });
 }

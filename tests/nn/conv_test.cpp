@@ -49,7 +49,7 @@ TEST_CASE("pools and flatten have PyTorch's values") {
                 0.0649990206711578, 0.0424917857250603, -0.083719740424904, -0.126211526149964});
   CHECK(nn::Flatten()(wave({2, 3, 4})).shape() == Shape{2, 12});
   CHECK(nn::Flatten()(wave({0, 3, 4})).shape() == Shape{0, 12});
-  CHECK_THAT(text_of([] { nn::Flatten()(Tensor::scalar(1)); }), Contains("[flatten]"));
+  CHECK_THAT(text_of([] { nn::Flatten()(tensor(1.0)); }), Contains("[flatten]"));
 }
 
 TEST_CASE("group norm has PyTorch's values") {
@@ -130,9 +130,9 @@ TEST_CASE("batch norm counts parts of a batch as the whole, or forgets them") {
 
 TEST_CASE("batch norm refuses what it cannot train on") {
   nn::BatchNorm2d norm(2);
-  CHECK_THAT(text_of([&] { norm(Tensor::zeros({1, 2, 1, 1})); }), Contains("at least 2 values per channel"));
+  CHECK_THAT(text_of([&] { norm(zeros({1, 2, 1, 1})); }), Contains("at least 2 values per channel"));
   CHECK_THAT(text_of([&] {
-               norm(Tensor::zeros({4, 3, 2, 2}));
+               norm(zeros({4, 3, 2, 2}));
              }),
              Contains("got float32 [4, 3, 2, 2], expected [batch, 2, height, width]"));
   CHECK(norm.num_batches_tracked.item() == 0);

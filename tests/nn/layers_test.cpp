@@ -31,17 +31,17 @@ Range range(const Tensor& t) {
 
 TEST_CASE("linear is x times weight transposed plus bias, over any leading dimensions") {
   nn::Linear fc(2, 3, true, float64);
-  fc.weight.detach().copy_(Tensor::of<double>({1, 2, 3, 4, 5, 6}, {3, 2}));
-  fc.bias.detach().copy_(Tensor::of<double>({10, 20, 30}));
-  CHECK(fc(Tensor::of<double>({1, -1}, {1, 2})).to_vector<double>() == Values{9, 19, 29});
-  CHECK(fc(Tensor::zeros({2, 5, 2}, float64)).shape() == Shape{2, 5, 3});
+  fc.weight.detach().copy_(tensor({{1, 2}, {3, 4}, {5, 6}}, float64));
+  fc.bias.detach().copy_(tensor({10, 20, 30}, float64));
+  CHECK(fc(tensor({{1, -1}}, float64)).to_vector<double>() == Values{9, 19, 29});
+  CHECK(fc(zeros({2, 5, 2}, float64)).shape() == Shape{2, 5, 3});
   const auto report = autograd::gradcheck(
       [](const Tensors& in) {
         nn::Linear layer(2, 3, true, float64);
         layer.weight = in[1], layer.bias = in[2];
         return layer(in[0]);
       },
-      {Tensor::of<double>({1, 2, 3, 4}, {2, 2}), fc.weight.detach(), fc.bias.detach()});
+      {tensor({{1, 2}, {3, 4}}, float64), fc.weight.detach(), fc.bias.detach()});
   INFO(report.text);
   CHECK(report.ok);
 }
@@ -87,16 +87,16 @@ TEST_CASE("a linear layer without bias has one parameter, and sizes must be posi
   nn::Linear fc(2, 3, false);
   CHECK(fc.parameters().size() == 1);
   CHECK_FALSE(fc.bias.defined());
-  CHECK(fc(Tensor::zeros({1, 2})).shape() == Shape{1, 3});
+  CHECK(fc(zeros({1, 2})).shape() == Shape{1, 3});
   CHECK_THROWS_WITH(nn::Linear(0, 3), Contains("[linear] sizes must be at least 1, got in 0, out 3"));
 }
 
 TEST_CASE("sequential runs its layers in order and names them by number") {
   nn::Sequential net(nn::Linear(2, 4), nn::ReLU(), nn::Sequential(nn::Linear(4, 1), nn::Tanh()));
-  CHECK(net(Tensor::zeros({3, 2})).shape() == Shape{3, 1});
+  CHECK(net(zeros({3, 2})).shape() == Shape{3, 1});
   CHECK(net.named_parameters()[2].first == "2.0.weight");
   CHECK(net.size() == 3);
-  const Tensor x = Tensor::full({2, 2}, 0.25);
+  const Tensor x = full({2, 2}, 0.25);
   auto& first = dynamic_cast<nn::Linear&>(net[0]);
   auto& last = dynamic_cast<nn::Sequential&>(net[2]);
   CHECK(bit_equal(net(x), last(ops::relu(first(x)))));
@@ -104,7 +104,7 @@ TEST_CASE("sequential runs its layers in order and names them by number") {
 }
 
 TEST_CASE("activations are the operators") {
-  const Tensor x = Tensor::of<double>({-1, 0, 2});
+  const Tensor x = tensor({-1, 0, 2}, float64);
   CHECK(bit_equal(nn::ReLU()(x), ops::relu(x)));
   CHECK(bit_equal(nn::Tanh()(x), ops::tanh(x)));
   CHECK(bit_equal(nn::Sigmoid()(x), ops::sigmoid(x)));
@@ -113,7 +113,7 @@ TEST_CASE("activations are the operators") {
 
 TEST_CASE("dropout zeroes a share while training, keeps the mean, and does nothing in use") {
   nn::Dropout drop(0.25, 5), same(0.25, 5);
-  Tensor x = Tensor::full({10000}, 3).requires_grad_();
+  Tensor x = full({10000}, 3.0).requires_grad_();
   const Tensor y = drop(x);
   CHECK(bit_equal(y, same(x)));
   CHECK_FALSE(bit_equal(y, drop(x)));
@@ -133,7 +133,7 @@ TEST_CASE("dropout zeroes a share while training, keeps the mean, and does nothi
 
 TEST_CASE("initial values have the bounds and moments that they promise") {
   Generator random(11);
-  const Tensor t = Tensor::empty({100, 50, 2});
+  const Tensor t = empty({100, 50, 2});
   nn::init::uniform_(t, 2, 3, random);
   CHECK(range(t).low >= 2);
   CHECK(range(t).high <= 3);
@@ -149,15 +149,15 @@ TEST_CASE("initial values have the bounds and moments that they promise") {
   nn::init::kaiming_uniform_(t, random);
   CHECK(range(t).high <= std::sqrt(6.0 / 100) * (1 + 1e-6));
   CHECK(range(t).high > std::sqrt(6.0 / 100) * 0.99);
-  CHECK_THROWS_WITH(nn::init::xavier_uniform_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::init::xavier_uniform_(zeros({3}), random), Contains("at least 2 dimensions"));
   CHECK_THROWS_WITH(nn::init::normal_(t, 0, -1, random), Contains("[normal_]"));
   CHECK_THROWS_WITH(nn::init::uniform_(t, 1, 0, random), Contains("[uniform_]"));
-  CHECK_THROWS_WITH(nn::init::constant_(Tensor::zeros({3}, int64), 1), Contains("needs a floating tensor"));
+  CHECK_THROWS_WITH(nn::init::constant_(zeros({3}, int64), 1), Contains("needs a floating tensor"));
 }
 
 TEST_CASE("normal initial values have their deviations, truncated ones their limits") {
   Generator random(12);
-  const Tensor t = Tensor::empty({200, 50, 2}, float64);
+  const Tensor t = empty({200, 50, 2}, float64);
   nn::init::xavier_normal_(t, random, 2);
   CHECK(range(t).deviation == Approx(2 * std::sqrt(2.0 / 500)).epsilon(0.05));
   nn::init::kaiming_normal_(t, random, std::sqrt(5.0));
@@ -183,7 +183,7 @@ TEST_CASE("normal initial values have their deviations, truncated ones their lim
 TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
   Generator random(4);
   for (const Shape& shape : {Shape{5, 12}, Shape{12, 5}, Shape{6, 3, 2}, Shape{1, 4}}) {
-    const Tensor t = Tensor::empty(shape, float64);
+    const Tensor t = empty(shape, float64);
     nn::init::orthogonal_(t, random, 3);
     const Tensor m = ops::reshape(t, {shape[0], -1});
     const bool wide = m.size(0) <= m.size(1);
@@ -192,17 +192,16 @@ TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
       for (int64_t c = 0; c < product.size(1); ++c)
         CHECK(product.alias({}, {}, r * product.size(1) + c).item() == Approx(r == c ? 9 : 0).margin(1e-12));
   }
-  CHECK_THROWS_WITH(nn::init::orthogonal_(Tensor::zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::init::orthogonal_(zeros({3}), random), Contains("at least 2 dimensions"));
 }
 
 TEST_CASE("splitmix values do not depend on strides, and are those of the formula") {
-  const Tensor t = Tensor::zeros({2, 3}, float64),
-               turned = Tensor::zeros({3, 2}, float64).alias({2, 3}, {1, 2}, 0);
+  const Tensor t = zeros({2, 3}, float64), turned = zeros({3, 2}, float64).alias({2, 3}, {1, 2}, 0);
   nn::init::splitmix_(t, 5, 0.5);
   nn::init::splitmix_(turned, 5, 0.5);
   CHECK(bit_equal(t, turned));
   // 0.5 (2 u - 1) with u from the generator's published first output for seed 0.
-  const Tensor first = Tensor::zeros({1}, float64);
+  const Tensor first = zeros({1}, float64);
   nn::init::splitmix_(first, 0, 0.5);
   CHECK(first.item() == 0.5 * (2 * double(0xe220a8397b1dcdafULL >> 11) * 0x1p-53 - 1));
 }

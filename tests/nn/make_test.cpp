@@ -40,7 +40,7 @@ struct Trial {
 std::vector<Trial> trials() {
   Generator g(1);
   const Tensor rows = ops::randn({3, 8}, g), images = ops::randn({2, 4, 6, 6}, g),
-               sequence = ops::randn({2, 3, 8}, g), ids = Tensor::of<int64_t>({0, 2, 1, 4}, {2, 2});
+               sequence = ops::randn({2, 3, 8}, g), ids = tensor({{0, 2}, {1, 4}});
   const int64_t two = 2, four = 4, five = 5, eight = 8;
   return {{"linear", {eight, four}, rows},
           {"relu", {}, rows},

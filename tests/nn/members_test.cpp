@@ -19,7 +19,7 @@ using testing::text_of;
 
 namespace {
 
-const Tensor kInput = Tensor::full({1, 2}, 1);
+const Tensor kInput = ones({1, 2});
 
 // Lists what it is told to.
 struct Net : nn::Layer {
@@ -64,7 +64,7 @@ struct Beside : Other, nn::Module {
 struct Elsewhere : nn::Layer {
   std::vector<nn::Linear> layers;
   std::unique_ptr<nn::Layer> last = std::make_unique<nn::Linear>(2, 2);
-  Tensor scale = Tensor::full({2}, 1).requires_grad_();
+  Tensor scale = ones({2}).requires_grad_();
   bool lists_vector = true, lists_pointer = true, lists_tensor = true;
   Elsewhere() {
     for (int i = 0; i < 3; ++i) layers.emplace_back(2, 2);
@@ -198,7 +198,7 @@ TEST_CASE("a tensor that a layer computes with and does not list is refused, whe
   // Layers around it find it, too.
   struct Around : nn::Layer {
     Elsewhere inner;
-    Tensor extra = Tensor::full({2}, 1).requires_grad_();
+    Tensor extra = ones({2}).requires_grad_();
     Tensor forward(const Tensor& x) override { return ops::add(inner(x), extra); }
     void members(nn::Members& m) override { m("inner", inner); }
   } around;
@@ -212,12 +212,12 @@ TEST_CASE("inputs, tensors made from parameters and shared parameters are no fin
   struct Tied : nn::Layer {
     nn::Embedding table{5, 2};
     nn::Linear out{2, 5, false};
-    Tensor position = Tensor::full({2}, 1).requires_grad_();
+    Tensor position = ones({2}).requires_grad_();
     Tied() { out.weight = table.weight; }
     Tensor forward(const Tensor& ids) override { return out(ops::add(table(ids), position)); }
     void members(nn::Members& m) override { m("table", table), m("out", out), m("position", position); }
   } tied;
-  CHECK(tied(Tensor::of<int64_t>({1, 2})).requires_grad());
+  CHECK(tied(tensor({1, 2})).requires_grad());
   nn::Linear derived(2, 2, false);
   derived.weight = ops::mul(fc.weight, 2);  // no leaf: its gradient goes to fc
   CHECK(derived(kInput).requires_grad());
@@ -228,7 +228,7 @@ TEST_CASE("inputs, tensors made from parameters and shared parameters are no fin
 TEST_CASE("a member that is used later than at the first call is found later") {
   struct Late : nn::Layer {
     int calls = 0;
-    Tensor scale = Tensor::full({2}, 1).requires_grad_();
+    Tensor scale = ones({2}).requires_grad_();
     nn::Linear fc{2, 2};
     Tensor forward(const Tensor& x) override { return ++calls > 5 ? ops::mul(fc(x), scale) : fc(x); }
     void members(nn::Members& m) override { m("fc", fc); }

@@ -15,7 +15,7 @@ namespace {
 
 struct Inner : nn::Layer {
   nn::Linear fc{2, 3};
-  Tensor mean = Tensor::zeros({3});
+  Tensor mean = zeros({3});
   Tensor forward(const Tensor& x) override { return ops::sub(fc(x), mean); }
   void members(nn::Members& m) override { m("fc", fc), m.buffer("mean", mean); }
 };
@@ -23,7 +23,7 @@ struct Inner : nn::Layer {
 struct Outer : nn::Layer {
   Inner a;
   nn::Linear out{3, 1, false};
-  Tensor scale = Tensor::full({1}, 2).requires_grad_();
+  Tensor scale = full({1}, 2.0).requires_grad_();
   Tensor forward(const Tensor& x) override { return ops::mul(out(a(x)), scale); }
   void members(nn::Members& m) override { m("a", a), m("out", out), m("scale", scale); }
 };
@@ -67,7 +67,7 @@ TEST_CASE("train and eval reach every module inside") {
 
 TEST_CASE("gradients reach all parameters, and zero_grad drops them") {
   Outer net;
-  autograd::backward(net(Tensor::full({4, 2}, 0.5)).sum());
+  autograd::backward(net(full({4, 2}, 0.5)).sum());
   for (const Tensor& p : net.parameters()) CHECK(p.grad().defined());
   CHECK_FALSE(net.a.mean.grad().defined());
   net.zero_grad();
@@ -91,10 +91,10 @@ TEST_CASE("a state goes from one module to another, into the same tensors") {
 TEST_CASE("a state that does not fit is refused as a whole, and every fault is named") {
   Outer net;
   auto state = net.state_dict();
-  for (auto& [name, t] : state) t = Tensor::full(t.shape(), 9);
+  for (auto& [name, t] : state) t = full(t.shape(), 9.0);
   state.erase("a.fc.bias");
-  state["out.weight"] = Tensor::zeros({3, 1});
-  state["a.fc.wieght"] = Tensor::zeros({1});
+  state["out.weight"] = zeros({3, 1});
+  state["a.fc.wieght"] = zeros({1});
   const std::string text = testing::text_of([&] { net.load_state_dict(state); });
   CHECK_THAT(text, Contains("[load_state_dict] the state does not fit"));
   CHECK_THAT(text, Contains("missing a.fc.bias [3]"));
@@ -105,7 +105,7 @@ TEST_CASE("a state that does not fit is refused as a whole, and every fault is n
 
 TEST_CASE("two members of one name are refused") {
   struct Twice : nn::Module {
-    Tensor a = Tensor::zeros({1}), b = Tensor::zeros({1});
+    Tensor a = zeros({1}), b = zeros({1});
     void members(nn::Members& m) override { m("a", a), m("a", b); }
   } net;
   CHECK_THAT(testing::text_of([&] { net.state_dict(); }), Contains("two members are called \"a\""));
@@ -124,7 +124,7 @@ TEST_CASE(
     "a module moves to another dtype: its tensors stay the same ones, shared ones, flags and integers, too") {
   struct Tied : nn::Module {
     nn::Linear first{2, 2}, second{2, 2};
-    Tensor mean = Tensor::full({2}, 0.5), steps = Tensor::of<int64_t>({3});
+    Tensor mean = full({2}, 0.5), steps = tensor({3});
     Tied() { second.weight = first.weight, second.bias.requires_grad_(false); }
     void members(nn::Members& m) override {
       m("first", first), m("second", second), m.buffer("mean", mean), m.buffer("steps", steps);
@@ -158,14 +158,14 @@ TEST_CASE(
 
 TEST_CASE("copies of a module and gradients move with it, and strides stay") {
   struct Strided : nn::Layer {
-    Tensor flat = Tensor::of<float>({9, 1, 2, 3, 4, 5, 6});
+    Tensor flat = tensor({9, 1, 2, 3, 4, 5, 6}, float32);
     Tensor w = flat.alias({2, 3}, {1, 2}, 1).requires_grad_();
     Tensor forward(const Tensor& x) override { return ops::mul(x, w); }
     void members(nn::Members& m) override { m("w", w); }
   } net;
   Strided copy = net;
   const Tensor w = net.w;
-  w.set_grad(Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+  w.set_grad(tensor({{1, 2, 3}, {4, 5, 6}}, float32));
   net.to(float64);
   CHECK(copy.w.is_same(w));
   CHECK(w.dtype() == float64);
@@ -175,7 +175,7 @@ TEST_CASE("copies of a module and gradients move with it, and strides stay") {
   CHECK(w.grad().to_vector<double>() == std::vector<double>{1, 2, 3, 4, 5, 6});
   CHECK(net.flat.dtype() == float32);
   w.set_grad({});
-  autograd::backward(copy(Tensor::full({2, 3}, 2, float64)).sum());
+  autograd::backward(copy(full({2, 3}, 2, float64)).sum());
   CHECK(w.grad().to_vector<double>() == std::vector<double>(6, 2));
 }
 
@@ -185,7 +185,7 @@ TEST_CASE(
   nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 1)),
       same(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 1));
   same.load_state_dict(net.state_dict());
-  Tensor x = Tensor::full({4, 2}, 0.5).requires_grad_();
+  Tensor x = full({4, 2}, 0.5).requires_grad_();
   const Tensor expected = autograd::grad({same(x).sum()}, {x})[0];
   const bool again = GENERATE(false, true);  // the forward pass is made again in the backward pass
   const Tensor y = again ? autograd::checkpoint([&](const Tensor& in) { return net(in); }, x) : net(x);
@@ -200,11 +200,11 @@ TEST_CASE(
 
 TEST_CASE("a pass that saved a buffer is refused once that has moved") {
   struct Scaled : nn::Layer {
-    Tensor scale = Tensor::full({2}, 3);
+    Tensor scale = full({2}, 3.0);
     Tensor forward(const Tensor& x) override { return ops::mul(x, scale); }
     void members(nn::Members& m) override { m.buffer("scale", scale); }
   } net;
-  Tensor x = Tensor::full({2}, 1).requires_grad_();
+  Tensor x = ones({2}).requires_grad_();
   const Tensor y = net(x);
   net.to(float64);
   CHECK_THAT(testing::text_of([&] { autograd::backward(y.sum()); }),
@@ -243,5 +243,5 @@ TEST_CASE("a summary's pass leaves modes and gradients as they were, even if it 
   CHECK_FALSE(net[1].training());
   CHECK_THAT(testing::text_of([&] { nn::summary(net, {4, 5}); }), Contains("[linear]"));
   CHECK(net[0].training());
-  CHECK(net(Tensor::zeros({1, 2})).requires_grad());  // nobody watches any more
+  CHECK(net(zeros({1, 2})).requires_grad());  // nobody watches any more
 }

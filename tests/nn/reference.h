@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "autograd/autograd.h"
+#include "core/tensor/creation.h"
 #include "nn/nn.h"
 #include "tests/support/near.h"
 
@@ -12,7 +13,7 @@ namespace troupe::testing {
 
 /// Element i is cos(start + 0.7 i).
 inline Tensor wave(const Shape& shape, double start = 0) {
-  const Tensor t = Tensor::empty(shape, float64);
+  const Tensor t = empty(shape, float64);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.data<double>()[i] = std::cos(start + 0.7 * static_cast<double>(i));
   return t;
@@ -32,7 +33,7 @@ M filled(M module) {
 
 inline void check_values(const Tensor& got, const std::vector<double>& wanted) {
   REQUIRE(got.numel() == static_cast<int64_t>(wanted.size()));
-  CHECK(difference(got, Tensor::of(wanted, got.shape()), 0, 2e-14) == "");
+  CHECK(difference(got, tensor(wanted, float64).reshape(got.shape()), 0, 2e-14) == "");
 }
 
 inline std::vector<std::string> names_of(const nn::NamedTensors& list) {

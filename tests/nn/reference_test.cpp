@@ -39,7 +39,7 @@ TEST_CASE("layer norm and rms norm have PyTorch's values") {
 
 TEST_CASE("embedding picks rows, and passes gradients to them") {
   auto table = filled(nn::Embedding(5, 3, float64));
-  const Tensor ids = Tensor::of<int64_t>({4, 0, 4, 1}, {2, 2});
+  const Tensor ids = tensor({{4, 0}, {4, 1}});
   CHECK(bit_equal(table(ids), ops::embedding(ids, table.weight)));
   CHECK(table(ids).shape() == Shape{2, 2, 3});
   autograd::backward(table(ids).sum());
@@ -49,7 +49,7 @@ TEST_CASE("embedding picks rows, and passes gradients to them") {
   CHECK(ops::mean(ops::square(large.weight)).item() == Approx(1).epsilon(0.1));
   CHECK_THAT(text_of([] { nn::Embedding(0, 3); }),
              Contains("[embedding] sizes must be at least 1, got 0 x 3"));
-  CHECK_THAT(nn::summary(table, Tensor::zeros({2, 7}, int64)), Contains("[2, 7, 3]"));
+  CHECK_THAT(nn::summary(table, zeros({2, 7}, int64)), Contains("[2, 7, 3]"));
 }
 
 TEST_CASE("multihead attention has PyTorch's values and names") {
@@ -95,8 +95,7 @@ TEST_CASE("multihead attention has PyTorch's values and names") {
   check_gradients(open, x, [&](const Tensor& at) { return open(at, wave({2, 2, 4}, 1), at.slice(1, 0, 2)); });
   nn::MultiheadAttention bare(4, 1, {.bias = false});
   CHECK(names_of(bare.named_parameters()) == Names{"in_proj_weight", "out_proj.weight"});
-  CHECK(bare(Tensor::zeros({1, 2, 4}), Tensor::zeros({1, 5, 4}), Tensor::zeros({1, 5, 4})).shape() ==
-        Shape{1, 2, 4});
+  CHECK(bare(zeros({1, 2, 4}), zeros({1, 5, 4}), zeros({1, 5, 4})).shape() == Shape{1, 2, 4});
   CHECK(open.str() == "MultiheadAttention(4, 2 heads)");
 }
 
@@ -116,11 +115,11 @@ TEST_CASE("attention refuses shapes that do not fit") {
   CHECK_THAT(text_of([] { nn::TransformerBlock(6, 4); }), Contains("[transformer_block] 4 heads"));
   nn::MultiheadAttention a(4, 2);
   CHECK_THAT(text_of([&] {
-               a(Tensor::zeros({2, 4}));
+               a(zeros({2, 4}));
              }),
              Contains("the input is float32 [2, 4], expected [batch, time, 4]"));
   CHECK_THAT(text_of([&] {
-               a(Tensor::zeros({1, 2, 4}), Tensor::zeros({1, 2, 3}), Tensor::zeros({1, 2, 4}));
+               a(zeros({1, 2, 4}), zeros({1, 2, 3}), zeros({1, 2, 4}));
              }),
              Contains("the key is float32 [1, 2, 3]"));
   nn::TransformerBlock b(4, 2);
@@ -162,15 +161,14 @@ TEST_CASE("a transformer block drops what its halves add, while training only") 
 TEST_CASE("embedding bags have PyTorch's values") {
   auto mean = filled(nn::EmbeddingBag(4, 2, "mean", float64)),
        sum = filled(nn::EmbeddingBag(4, 2, "sum", float64));
-  const Tensor ids = Tensor::of<int64_t>({0, 2, 3, 1, 1}), offsets = Tensor::of<int64_t>({0, 3});
+  const Tensor ids = tensor({0, 2, 3, 1, 1}), offsets = tensor({0, 3});
   check_values(mean(ids, offsets),
                {0.0899222181439245, 0.26987336254169, 0.0705600040299336, -0.378401247653964});
   check_values(sum(ids, offsets),
                {0.269766654431774, 0.809620087625069, 0.141120008059867, -0.756802495307928});
-  check_values(mean(Tensor::of<int64_t>({0, 2, 3, 1}, {2, 2})),
+  check_values(mean(tensor({{0, 2}, {3, 1}})),
                {-0.0293633224638105, 0.157470482156689, 0.199526651694664, 0.0581389378288634});
-  check_gradients(sum, Tensor::of<double>({1}),
-                  [&](const Tensor& x) { return ops::mul(sum(ids, offsets), x); });
+  check_gradients(sum, tensor({1}, float64), [&](const Tensor& x) { return ops::mul(sum(ids, offsets), x); });
   CHECK_THAT(text_of([&] { mean(ids); }), Contains("expected ids [bags, n]"));
   CHECK_THAT(text_of([] { nn::EmbeddingBag(4, 2, "max"); }), Contains("got \"max\""));
 }

@@ -105,14 +105,14 @@ TEST_CASE("recurrent layers without bias, their bounds and their refusals") {
   for (const double w : bare.cells[0].w_hh.to_vector<double>()) most = std::max(most, std::abs(w));
   CHECK(most <= 0.1 * (1 + 1e-6));
   CHECK(most > 0.099);
-  CHECK(bare(Tensor::zeros({3, 1, 2})).shape() == Shape{3, 1, 100});
+  CHECK(bare(zeros({3, 1, 2})).shape() == Shape{3, 1, 100});
   CHECK_THAT(text_of([&] {
-               bare(Tensor::zeros({3, 1, 4}));
+               bare(zeros({3, 1, 4}));
              }),
              Contains("[lstm] the input is float32 [3, 1, 4], expected [time, batch, 2]"));
-  CHECK_THAT(text_of([&] { bare(Tensor::zeros({0, 1, 2})); }), Contains("[lstm] needs at least 1 step"));
+  CHECK_THAT(text_of([&] { bare(zeros({0, 1, 2})); }), Contains("[lstm] needs at least 1 step"));
   CHECK_THAT(text_of([&] {
-               bare.run(Tensor::zeros({3, 1, 2}), Tensor::zeros({1, 1, 100}));
+               bare.run(zeros({3, 1, 2}), zeros({1, 1, 100}));
              }),
              Contains("[lstm] a state is undefined tensor, expected [1, 1, 100]"));
   CHECK_THAT(text_of([] { nn::GRU(2, 3, {.layers = 0}); }), Contains("[gru] sizes must be at least 1"));

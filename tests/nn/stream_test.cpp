@@ -48,7 +48,7 @@ TEST_CASE("dropouts have masks of their own, copies share them, and all come aga
     manual_seed(3);
     nn::Dropout a, b;
     nn::Dropout copy = a;
-    const Tensor x = Tensor::full({100}, 1);
+    const Tensor x = ones({100});
     return Tensors{a(x), b(x), copy(x), a(x)};
   };
   const Tensors first = run(), again = run();
@@ -61,14 +61,14 @@ TEST_CASE("dropouts have masks of their own, copies share them, and all come aga
 TEST_CASE("operators and initial values without a generator draw from the program's stream") {
   const auto run = [] {
     manual_seed(3);
-    Tensor t = Tensor::empty({4, 4});
+    Tensor t = empty({4, 4});
     nn::init::xavier_normal_(t);
     return Tensors{ops::rand({16}),
                    ops::randn({16}, float64),
                    ops::randperm(16),
                    ops::rand({16}),
-                   ops::dropout(Tensor::full({64}, 1), 0.5),
-                   ops::dropout(Tensor::full({64}, 1), 0.5),
+                   ops::dropout(ones({64}), 0.5),
+                   ops::dropout(ones({64}), 0.5),
                    t};
   };
   const Tensors first = run(), again = run();
@@ -78,7 +78,7 @@ TEST_CASE("operators and initial values without a generator draw from the progra
 }
 
 TEST_CASE("a run that is resumed goes on with the masks that it would have had") {
-  const Tensor x = Tensor::full({100}, 1);
+  const Tensor x = ones({100});
   nn::Sequential net(nn::Dropout(0.5), nn::Dropout(0.5));
   (void)net(x);
   const auto generators = net.rng_state();
@@ -100,7 +100,7 @@ TEST_CASE("a run that is resumed goes on with the masks that it would have had")
   more["2.generator"] = program;
   CHECK_THAT(testing::text_of([&] { later.load_rng_state(more); }), Contains("unexpected 2.generator"));
   more.erase("2.generator");
-  more["1.generator"] = Tensor::zeros({2});
+  more["1.generator"] = zeros({2});
   CHECK_THAT(testing::text_of([&] { later.load_rng_state(more); }),
              Contains("expected what get_rng_state() gave"));
   CHECK(bit_equal(later.rng_state().at("0.generator"), net.rng_state().at("0.generator")));

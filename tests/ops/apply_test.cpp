@@ -13,18 +13,18 @@ namespace {
 using Catch::Contains;
 
 Tensor leaf(const Shape& shape, double value = 1) {
-  Tensor t = Tensor::full(shape, value);
+  Tensor t = full(shape, value);
   t.requires_grad_();
   return t;
 }
 
 TEST_CASE("errors name the operator, what was got and what was expected") {
-  const Tensor a = Tensor::zeros({3, 4}), b = Tensor::zeros({5, 6});
+  const Tensor a = zeros({3, 4}), b = zeros({5, 6});
   CHECK(testing::text_of([&] { ops::matmul(a, b); }) == "[matmul] inner dimensions differ: [3, 4] x [5, 6]");
   CHECK(testing::text_of([&] { a + b; }) == "[add] shapes do not broadcast: [3, 4] and [5, 6]");
-  CHECK_THAT(testing::text_of([&] { ops::matmul(a, Tensor::zeros({4}, float64)); }),
+  CHECK_THAT(testing::text_of([&] { ops::matmul(a, zeros({4}, float64)); }),
              Contains("float32 [3, 4] and float64 [4]; use .to()"));
-  CHECK_THAT(testing::text_of([&] { ops::gelu(Tensor::zeros({2}, int64)); }),
+  CHECK_THAT(testing::text_of([&] { ops::gelu(zeros({2}, int64)); }),
              Contains("[gelu] needs a floating dtype, got int64 [2]; use .to()"));
   CHECK_THAT(testing::text_of([&] { a + Tensor(); }), Contains("[add] input 1 is an undefined tensor"));
   CHECK_THAT(testing::text_of([&] { ops::apply(ops::kAdd, std::vector{a}); }),
@@ -36,23 +36,30 @@ TEST_CASE("errors name the operator, what was got and what was expected") {
                ops::reshape(a, {5, -1});
              }),
              Contains("[reshape] [3, 4] has 12 elements"));
-  CHECK_THAT(testing::text_of([&] { ops::embedding(Tensor::of<int64_t>({7}), a); }),
+  CHECK_THAT(testing::text_of([&] { ops::embedding(tensor({7}), a); }),
              Contains("index 7 is out of range for size 3"));
   CHECK_THAT(testing::text_of([&] {
-               ops::cross_entropy(a, Tensor::of<int64_t>({0, 1, 4}));
+               ops::cross_entropy(a, tensor({0, 1, 4}));
              }),
              Contains("target 4 is out of range for 4 classes"));
   CHECK_THAT(testing::text_of([&] { ops::mse_loss(a, a, "avg"); }),
              Contains("reduction is \"avg\", expected mean, sum or none"));
   CHECK_THAT(testing::text_of([&] { ops::gelu(a, "fast"); }),
              Contains("approximate is \"fast\", expected none or tanh"));
-  CHECK_THAT(testing::text_of([&] { ops::amax(Tensor::zeros({0, 2}), {0}); }), Contains("of no elements"));
+  CHECK_THAT(testing::text_of([&] { ops::amax(zeros({0, 2}), {0}); }), Contains("of no elements"));
   CHECK_THAT(testing::text_of([&] { ops::slice(a, 0, 0, 2, 0); }),
              Contains("step must be at least 1, got 0"));
 }
 
+TEST_CASE("a record that nobody has made yet says that it is too early") {
+  const ops::Op zeroed{
+      .name = nullptr, .min_inputs = 0, .max_inputs = 0};  // as records are before their values are set
+  CHECK_THAT(testing::text_of([&] { ops::apply1(zeroed, {tensor(1)}); }),
+             Contains("before main() begins") && Contains("in a function"));
+}
+
 TEST_CASE("attributes are completed, converted and checked by name") {
-  const Tensor x = Tensor::of<double>({1, 2, 3, 4}, {2, 2});
+  const Tensor x = tensor({{1, 2}, {3, 4}}, float64);
   CHECK(ops::apply1(ops::kSum, {x}, {{"dim", 1}}).to_vector<double>() == std::vector<double>{3, 7});
   CHECK(ops::apply1(ops::kSum, {x}, {{"keepdim", true}, {"dim", 0}}).shape() == Shape{1, 2});
   CHECK(ops::apply1(ops::kPowScalar, {x}, {{"exponent", 2}}).to_vector<double>() ==
@@ -88,7 +95,7 @@ TEST_CASE("backward finds that a saved tensor was changed in place, and by whom"
     CHECK_FALSE(x.grad().defined());
     return text;
   };
-  const Tensor one = Tensor::full({2}, 1.0);
+  const Tensor one = full({2}, 1.0);
   const auto by = [&](const char* writer, auto write) {
     CHECK_THAT(complaint(write),
                Contains(std::string("by ") + writer + " afterwards: version 1, expected 0"));
@@ -146,17 +153,17 @@ TEST_CASE("results of integer and boolean operators need no gradient") {
   CHECK(!ops::gt(x, x).requires_grad());
   CHECK(!ops::argmax(x, 0).requires_grad());
   CHECK(!ops::to(x, int64).requires_grad());
-  CHECK(ops::sum(ops::gt(x, Tensor::scalar(0))).item() == 3);
+  CHECK(ops::sum(ops::gt(x, tensor(0.0))).item() == 3);
 }
 
 TEST_CASE("operators on numbers and members read like arithmetic") {
-  const Tensor x = Tensor::of<double>({1, 4});
+  const Tensor x = tensor({1, 4}, float64);
   CHECK((2 - x).to_vector<double>() == std::vector<double>{1, -2});
   CHECK((8 / x).to_vector<double>() == std::vector<double>{8, 2});
   CHECK(((x + 1) * 2 - x / x).to_vector<double>() == std::vector<double>{3, 9});
   CHECK((-x.sqrt()).to_vector<double>() == std::vector<double>{-1, -2});
   CHECK((x - 1.0).sum().item() == 3);
-  const Tensor i = Tensor::of<int64_t>({3, -4});
+  const Tensor i = tensor({3, -4});
   CHECK((i * 2.0 + i).to_vector<int64_t>() == std::vector<int64_t>{9, -12});
 }
 

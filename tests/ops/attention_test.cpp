@@ -22,9 +22,8 @@ Tensor leaf(const Shape& shape, uint64_t seed, DType dtype = float64) {
 Tensor plain(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   Tensor scores = ops::matmul(q, k.transpose(-2, -1)) * (1 / std::sqrt(static_cast<double>(q.size(-1))));
   if (causal) {
-    const Tensor seen = ops::tril(Tensor::full({q.size(-2), k.size(-2)}, 1, q.dtype()));
-    scores =
-        ops::where(ops::gt(seen, Tensor::scalar(0, q.dtype())), scores, Tensor::scalar(-1e30, q.dtype()));
+    const Tensor seen = ops::tril(ones({q.size(-2), k.size(-2)}, q.dtype()));
+    scores = ops::where(ops::gt(seen, tensor(0, q.dtype())), scores, tensor(-1e30, q.dtype()));
   }
   return ops::matmul(ops::softmax(scores, -1), v);
 }
@@ -59,10 +58,10 @@ TEST_CASE("of scores of any size the largest has the weight") {
   const float size = GENERATE(1e10f, 1e30f, 3e38f);
   const int64_t best = GENERATE(0, 17, 39);
   CAPTURE(size, best);
-  const Tensor k = Tensor::zeros({40, 1}, float32), v = Tensor::empty({40, 1}, float32);
+  const Tensor k = zeros({40, 1}), v = empty({40, 1});
   for (int64_t i = 0; i < 40; ++i) v.data<float>()[i] = static_cast<float>(i);
   k.data<float>()[best] = 1;
-  const Tensor q = Tensor::full({40, 1}, size, float32);
+  const Tensor q = full({40, 1}, size, float32);
   const Tensor out = ops::scaled_dot_product_attention(q, k, v);
   for (int64_t i = 0; i < 40; ++i) CHECK(out.data<float>()[i] == static_cast<float>(best));
 }
@@ -93,7 +92,7 @@ TEST_CASE("attention over a long sequence holds no matrix of scores") {
 }
 
 TEST_CASE("wrong shapes for attention are refused by name") {
-  const Tensor x = Tensor::zeros({2, 3, 4}), other = Tensor::zeros({2, 3, 5});
+  const Tensor x = zeros({2, 3, 4}), other = zeros({2, 3, 5});
   CHECK(testing::invalid_text([&] {
           ops::scaled_dot_product_attention(x, other, x);
         }).find("[scaled_dot_product_attention] [attention] got q") == 0);

@@ -20,9 +20,7 @@ Shape with_dim(const Shape& shape, int at, int64_t size) {
   return s;
 }
 
-// Ones of that shape: valid as indices, positive for logarithms.
-Tensor ones(const Shape& shape, DType dtype) { return Tensor::full(shape, 1, dtype); }
-
+// Ones are valid as indices, and positive for logarithms.
 std::vector<Tensor> wrong(const Tensor& t) {
   std::vector<Tensor> all = {Tensor(), ones(Shape{}, t.dtype()), ones(Shape{0}, t.dtype()),
                              ones(Shape{2, 3, 2, 3, 2}, t.dtype())};

@@ -29,7 +29,7 @@ std::string signature(const std::string& op) { return ops::entry_of(*ops::find_o
 using Numbers = std::vector<double>;
 Numbers numbers(const Tensor& t) { return t.to_vector<double>(); }
 
-Tensor x() { return Tensor::of<double>({3, 1, 2, 6, 5, 4}, {2, 3}); }
+Tensor x() { return tensor({{3, 1, 2}, {6, 5, 4}}, float64); }
 Tensor mask() { return ops::gt(x(), 3); }
 
 /// A call, the shape of its first result, and, where they are easy to say, the elements.
@@ -45,7 +45,7 @@ Value list(std::initializer_list<int64_t> values) { return ValueList(values.begi
 
 std::vector<Trial> trials() {
   const int64_t zero = 0, one = 1, two = 2, three = 3;
-  const Tensor ones = Tensor::full({2, 3}, 1, float64), vector = Tensor::of<double>({1, 2});
+  const Tensor ones = troupe::ones({2, 3}, float64), vector = tensor({1, 2}, float64);
   return {{"view", {x(), list({3, -1})}, {}, {3, 2}, {3, 1, 2, 6, 5, 4}},
           {"view", {x(), int64_t{6}}, {}, {6}},
           {"to", {x(), "float32"}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
@@ -74,10 +74,10 @@ std::vector<Trial> trials() {
           {"clamp", {x()}, {{"min", 2.5}}, {2, 3}, {3, 2.5, 2.5, 6, 5, 4}},
           {"outer", {vector, vector}, {}, {2, 2}, {1, 2, 2, 4}},
           {"dropout", {x(), 0.0}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
-          {"cross_entropy", {x(), Tensor::of<int64_t>({0, 1})}, {}, {}},
+          {"cross_entropy", {x(), tensor({0, 1})}, {}, {}},
           {"cross_entropy", {x(), ops::softmax(x(), 1)}, {{"reduction", std::string("none")}}, {2}},
           {"layer_norm", {x(), three}, {}, {2, 3}},
-          {"layer_norm", {x(), list({3})}, {{"bias", Tensor::full({3}, 9, float64)}}, {2, 3}},
+          {"layer_norm", {x(), list({3})}, {{"bias", full({3}, 9, float64)}}, {2, 3}},
           {"zeros", {list({2})}, {}, {2}, {0, 0}},
           {"ones", {two}, {{"dtype", std::string("int64")}}, {2}, {1, 1}},
           {"full", {ValueList(), 2.5}, {}, {}, {2.5}},
@@ -120,11 +120,11 @@ std::vector<Trial> trials() {
           {"einsum", {std::string("i,i->"), ValueList{vector, vector}}, {}, {}, {5}},
           {"norm", {x()}, {{"p", one}}, {}, {21}},
           {"pad", {vector, list({1, 0})}, {{"value", 9.0}}, {3}, {9, 1, 2}},
-          {"one_hot", {Tensor::of<int64_t>({1})}, {}, {1, 2}, {0, 1}},
-          {"bincount", {Tensor::of<int64_t>({1, 1})}, {{"minlength", three}}, {3}, {0, 2, 0}},
+          {"one_hot", {tensor({1})}, {}, {1, 2}, {0, 1}},
+          {"bincount", {tensor({1, 1})}, {{"minlength", three}}, {3}, {0, 2, 0}},
           {"rms_norm", {ones, three}, {}, {2, 3}},
           {"group_norm", {x(), one}, {}, {2, 3}},
-          {"embedding_bag", {Tensor::of<int64_t>({0, 1}, {1, 2}), x()}, {}, {1, 3}, {4.5, 3, 3}},
+          {"embedding_bag", {tensor({{0, 1}}), x()}, {}, {1, 3}, {4.5, 3, 3}},
           {"scaled_dot_product_attention", {ones, ones, ones}, {{"is_causal", true}}, {2, 3}},
           {"eye", {two}, {}, {2, 2}, {1, 0, 0, 1}},
           {"arange", {three}, {}, {3}, {0, 1, 2}},
@@ -230,7 +230,7 @@ TEST_CASE("arguments that do not fit a function are refused with its signature")
   CHECK_THAT(said([] { function("zeros")({ValueList{true}}); }),
              Contains("zeros: size: expected list of int64"));
   CHECK_THAT(said([] {
-               function("layer_norm")({x(), int64_t{2}}, {{"weight", Tensor::full({3}, 1, float64)}});
+               function("layer_norm")({x(), int64_t{2}}, {{"weight", ones({3}, float64)}});
              }),
              Contains("[layer_norm] weight must be [2]"));
   CHECK_THAT(said([] { function("max")({x()}, {{"keepdim", true}}); }), Contains("keepdim needs dim"));

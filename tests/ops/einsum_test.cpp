@@ -62,7 +62,7 @@ Tensor by_loops(const Case& c, const Tensors& in) {
       value = 0;
     }
   }
-  return Tensor::of(out, shape);
+  return tensor(out, float64).reshape(shape);
 }
 
 }  // namespace

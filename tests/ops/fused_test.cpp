@@ -23,7 +23,7 @@ struct Block {
     up = leaf({256, 64}), down = leaf({64, 256});
     std::vector<int64_t> classes(600);
     for (auto& c : classes) c = static_cast<int64_t>(g.below(64));
-    target = Tensor::of(classes);
+    target = tensor(classes);
   }
 
   Tensors step() const {
@@ -80,7 +80,7 @@ TEST_CASE("one-pass gradients are what other operators give, on long rows") {
   agree(ops::softmax(x, 0), {x}, grad);
   std::vector<int64_t> classes(150);
   for (auto& c : classes) c = static_cast<int64_t>(g.below(97));
-  agree(ops::cross_entropy(x, Tensor::of(classes), "mean", 5, 0.2), {x}, Tensor::scalar(2, float64));
+  agree(ops::cross_entropy(x, tensor(classes), "mean", 5, 0.2), {x}, tensor(2, float64));
 }
 
 }  // namespace

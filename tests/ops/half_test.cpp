@@ -18,9 +18,9 @@ constexpr DType kHalves[] = {bfloat16, float16};
 
 TEST_CASE("to() converts every half, and floats as the single conversion does, whatever the strides",
           "[half]") {
-  const Tensor every = Tensor::empty({256, 256}, bfloat16);
+  const Tensor every = empty({256, 256}, bfloat16);
   for (int i = 0; i < 65536; ++i) every.data<BFloat16>()[i].bits = static_cast<uint16_t>(i);
-  const Tensor also = Tensor::empty({256, 256}, float16);
+  const Tensor also = empty({256, 256}, float16);
   std::memcpy(also.bytes(), every.bytes(), every.nbytes());
   Generator g(1);
   const Tensor floats = ops::randn({255, 259}, g) * 1e-3;  // around the smallest normal float16
@@ -46,11 +46,11 @@ TEST_CASE("to() converts every half, and floats as the single conversion does, w
 TEST_CASE("products and sums of halves are summed in float32 and rounded once", "[half]") {
   // 4096 times 1: in bfloat16 the sum would stop at 256, in float16 at 2048.
   for (const DType t : kHalves) {
-    const Tensor ones = Tensor::full({4096}, 1, t);
-    CHECK(ops::sum(ones).item() == 4096);
-    CHECK(ops::matmul(ones, ones).item() == 4096);
-    CHECK(ops::linear(Tensor::full({2, 4096}, 1, t), Tensor::full({3, 4096}, 1, t), Tensor::full({3}, 64, t))
-              .to_vector<double>() == Values(6, 4160));
+    const Tensor row = ones({4096}, t);
+    CHECK(ops::sum(row).item() == 4096);
+    CHECK(ops::matmul(row, row).item() == 4096);
+    CHECK(ops::linear(ones({2, 4096}, t), ones({3, 4096}, t), full({3}, 64, t)).to_vector<double>() ==
+          Values(6, 4160));
     Generator g(3);
     const Tensor a = ops::randn({33, 200}, g, t), b = ops::randn({200, 17}, g, t);
     CHECK(bit_equal(ops::matmul(a, b), ops::matmul(a.to(float32), b.to(float32)).to(t)));
@@ -83,7 +83,7 @@ TEST_CASE("gradients of halves come in their dtype, through casts too", "[half]"
 }
 
 TEST_CASE("mixed dtypes are refused by name where PyTorch does not promote", "[half]") {
-  const Tensor a = Tensor::zeros({2}), b = Tensor::zeros({2}, bfloat16), c = Tensor::zeros({2}, float16);
+  const Tensor a = zeros({2}), b = zeros({2}, bfloat16), c = zeros({2}, float16);
   const auto text = [](auto f) { return testing::text_of(f); };
   CHECK_THAT(text([&] { ops::matmul(c, b); }), Contains("float16 [2] and bfloat16 [2]; use .to()"));
   CHECK_THAT(text([&] { ops::huber_loss(b, a); }),
@@ -91,8 +91,7 @@ TEST_CASE("mixed dtypes are refused by name where PyTorch does not promote", "[h
 }
 
 TEST_CASE("in-place updates of halves are computed in float32 and rounded once", "[half]") {
-  const Tensor a = Tensor::of<float>({1, 2, 256}).to(bfloat16),
-               b = Tensor::of<float>({0.5, 0.25, 1}).to(bfloat16);
+  const Tensor a = tensor({1, 2, 256}, float32).to(bfloat16), b = tensor({0.5, 0.25, 1}).to(bfloat16);
   ops::add_(a, b, 2);
   CHECK(a.to_vector<double>() == Values{2, 2.5, 258});
   ops::mul_(a, 0.5);

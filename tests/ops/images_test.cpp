@@ -122,11 +122,11 @@ TEST_CASE("pools of 2 x 2 give what the general loop gives, with NaN, infinities
 TEST_CASE("batch statistics stay exact far from zero and over many elements") {
   Tensor x = ops::add(random({64, 2, 64, 64}, float64), 1000.0);
   x = ops::to(x, float32);
-  const auto r = ops::batch_norm_train(x, Tensor::full({2}, 1), Tensor::zeros({2}), 0);
+  const auto r = ops::batch_norm_train(x, ones({2}), zeros({2}), 0);
   const Tensor wide = ops::to(x, float64);
   CHECK(difference(r.mean, ops::to(ops::mean(wide, {0, 2, 3}), float32), 1e-7, 0) == "");
   CHECK(difference(r.var, ops::to(ops::var(wide, {0, 2, 3}, false), float32), 1e-6, 0) == "");
-  const auto empty = ops::batch_norm_train(Tensor::zeros({0, 2}), Tensor::full({2}, 1), Tensor::zeros({2}));
+  const auto empty = ops::batch_norm_train(zeros({0, 2}), ones({2}), zeros({2}));
   CHECK(empty.var.to_vector<double>() == std::vector<double>{0, 0});
 }
 
@@ -140,11 +140,11 @@ TEST_CASE("one integer stands for both sides of an image") {
 }
 
 TEST_CASE("operators on images say what is wrong with a call") {
-  const Tensor x = Tensor::zeros({2, 4, 5, 5}), w = Tensor::zeros({6, 4, 3, 3});
+  const Tensor x = zeros({2, 4, 5, 5}), w = zeros({6, 4, 3, 3});
   const auto conv = [&](const Tensor& image, const Tensor& weight, Attrs attrs) {
     return text_of([&] { ops::apply1(ops::kConv2d, {image, weight}, attrs); });
   };
-  CHECK_THAT(conv(x, Tensor::zeros({6, 4, 7, 3}), {}),
+  CHECK_THAT(conv(x, zeros({6, 4, 7, 3}), {}),
              Contains("[conv2d] the kernel covers 7 rows, but [2, 4, 5, 5] has only 5 with its padding"));
   CHECK_THAT(conv(x, w, {{"dilation", Ints{1, 3}}}), Contains("covers 7 columns"));
   CHECK_THAT(conv(x, w, {{"groups", 3}}), Contains("groups 3 do not divide the channels"));
@@ -157,12 +157,12 @@ TEST_CASE("operators on images say what is wrong with a call") {
   CHECK_THAT(conv(x, w, {{"stride", Ints{1, 1, 1}}}),
              Contains("stride must be one integer or two, got [1, 1, 1]"));
   CHECK_THAT(conv(x, w, {{"padding", Ints{}}}), Contains("padding must be one integer or two"));
-  CHECK_THAT(conv(x, Tensor::zeros({6, 4, 0, 3}), {}), Contains("the kernel has no elements"));
-  CHECK_THAT(conv(x, Tensor::zeros({6, 4, 3}), {}), Contains("weight must be [O, C / groups, kh, kw]"));
-  CHECK_THAT(conv(Tensor::zeros({4, 5, 5}), w, {}), Contains("input must be [N, C, H, W], got [4, 5, 5]"));
-  CHECK_THAT(conv(x, Tensor::zeros({6, 4, 3, 3}, float64), {}), Contains("inputs differ in dtype"));
-  CHECK_THAT(conv(Tensor::zeros({2, 4, 5, 5}, int64), w, {}), Contains("needs a floating dtype"));
-  CHECK_THAT(text_of([&] { ops::conv2d(x, w, Tensor::zeros({4})); }), Contains("bias must be [6], got [4]"));
+  CHECK_THAT(conv(x, zeros({6, 4, 0, 3}), {}), Contains("the kernel has no elements"));
+  CHECK_THAT(conv(x, zeros({6, 4, 3}), {}), Contains("weight must be [O, C / groups, kh, kw]"));
+  CHECK_THAT(conv(zeros({4, 5, 5}), w, {}), Contains("input must be [N, C, H, W], got [4, 5, 5]"));
+  CHECK_THAT(conv(x, zeros({6, 4, 3, 3}, float64), {}), Contains("inputs differ in dtype"));
+  CHECK_THAT(conv(zeros({2, 4, 5, 5}, int64), w, {}), Contains("needs a floating dtype"));
+  CHECK_THAT(text_of([&] { ops::conv2d(x, w, zeros({4})); }), Contains("bias must be [6], got [4]"));
   CHECK_THAT(text_of([&] {
                ops::apply1(ops::kConv2dInputGrad, {x, w}, {{"input", Ints{5, 5}}});
              }),
@@ -175,12 +175,12 @@ TEST_CASE("operators on images say what is wrong with a call") {
   CHECK_THAT(text_of([&] { ops::max_pool2d(x, {0, 2}); }), Contains("kernel_size must be at least 1"));
   CHECK_THAT(text_of([&] { ops::avg_pool2d(x, {2, 2}, Pair{0, 1}); }), Contains("stride must be at least 1"));
   CHECK_THAT(text_of([&] {
-               ops::avg_pool2d(Tensor::zeros({1, 1, 0, 4}), {2, 2}, {}, {1, 1});
+               ops::avg_pool2d(zeros({1, 1, 0, 4}), {2, 2}, {}, {1, 1});
              }),
              Contains("the images have no elements"));
   CHECK_THAT(text_of([&] { ops::apply1(ops::kMaxPool2d, {x}); }),
              Contains("kernel_size must be one integer or two"));
-  const Tensor four = Tensor::zeros({4}), five = Tensor::zeros({5});
+  const Tensor four = zeros({4}), five = zeros({5});
   CHECK_THAT(text_of([&] { ops::batch_norm_train(x, five, four); }),
              Contains("[batch_norm_train] weight must be [4] for input [2, 4, 5, 5], got [5]"));
   CHECK_THAT(text_of([&] { ops::batch_norm_train(four, four, four); }),

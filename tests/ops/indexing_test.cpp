@@ -22,19 +22,18 @@ using Ints = std::vector<int64_t>;
 Tensor counting(const Shape& shape) {
   Ints values(static_cast<size_t>(shape.numel()));
   std::iota(values.begin(), values.end(), 0);
-  return Tensor::of(values, shape);
+  return tensor(values).reshape(shape);
 }
 
-Tensor flags(const Ints& values, const Shape& shape) { return Tensor::of(values, shape).ne(0); }
+Tensor flags(const Ints& values, const Shape& shape) { return tensor(values).reshape(shape).ne(0); }
 
 void check(const Tensor& got, const Shape& shape, const Ints& values) {
   CHECK(got.shape() == shape);
   CHECK(got.to_vector<int64_t>() == values);
 }
 
-const Tensor i = Tensor::of<int64_t>({1, 0, -1}), j = Tensor::of<int64_t>({0, 1}, {2, 1}),
-             k = Tensor::of<int64_t>({0, 1}), m = flags({1, 0, 1, 0, 0, 1}, {2, 3}),
-             n = flags({1, 0, 1, 0}, {4});
+const Tensor i = tensor({1, 0, -1}), j = tensor({{0}, {1}}), k = tensor({0, 1}),
+             m = tensor({{1, 0, 1}, {0, 0, 1}}, boolean), n = tensor({1, 0, 1, 0}, boolean);
 
 }  // namespace
 
@@ -65,8 +64,8 @@ TEST_CASE("indices without tensors give views, tensors copies") {
   const Tensor x = counting({2, 3});
   CHECK(x.index({1, Slice(1, None)}).storage() == x.storage());
   CHECK(x.index({Ellipsis}).storage() == x.storage());
-  CHECK(Tensor::scalar(3).index({None, Ellipsis}).shape() == Shape{1});
-  CHECK(x.index({Tensor::of<int64_t>({1}, {})}).storage() == x.storage());  // as a number
+  CHECK(tensor(3.0).index({None, Ellipsis}).shape() == Shape{1});
+  CHECK(x.index({tensor(1)}).storage() == x.storage());  // as a number
   CHECK(x.index({k}).storage() != x.storage());
 }
 
@@ -78,15 +77,14 @@ TEST_CASE("wrong indices are refused, and nothing is written") {
           x.index({0, 0, 0});
         }) == "[index] too many indices: they stand for 3 dimensions, the tensor is int64 [2, 3]");
   CHECK(invalid_text([&] {
-          x.index({Tensor::of<int64_t>({0, -3})});
+          x.index({tensor({0, -3})});
         }) == "[index] index -3 is out of range for dimension 0 of int64 [2, 3]");
   CHECK_THAT(invalid_text([&] { x.index({Ellipsis, Ellipsis}); }), Contains("Ellipsis stands twice"));
-  CHECK_THAT(invalid_text([&] { x.index({Tensor::of<float>({1})}); }), Contains("are bool, int64 or int32"));
+  CHECK_THAT(invalid_text([&] { x.index({tensor({1}, float32)}); }), Contains("are bool, int64 or int32"));
   CHECK_THAT(invalid_text([&] { x.index({n}); }), Contains("does not fit the dimensions"));
   CHECK_THAT(invalid_text([&] { x.index({Slice(0, 2, 0)}); }), Contains("step must be at least 1"));
   CHECK_THAT(invalid_text([&] { x.index({Tensor()}); }), Contains("undefined tensor"));
-  CHECK_THAT(invalid_text([&] { x.index_put_({k}, Tensor::zeros({2})); }),
-             Contains("use .to() on the value"));
+  CHECK_THAT(invalid_text([&] { x.index_put_({k}, zeros({2})); }), Contains("use .to() on the value"));
   CHECK_THAT(invalid_text([&] { x.index_put_({m}, counting({2})); }),
              Contains("[index_put_] shapes do not broadcast: [3] and [2]"));
   CHECK_THAT(invalid_text([&] { x.index_put_({1}, counting({2})); }), Contains("[copy_]"));
@@ -107,16 +105,14 @@ TEST_CASE("items are set as in PyTorch") {
     return x.to_vector<int64_t>();
   };
   CHECK(after({1}, 7.0) == Ints{0, 1, 2, 7, 7, 7});
-  CHECK(after({Ellipsis, Slice(1, None)}, Tensor::of<int64_t>({8, 9})) == Ints{0, 8, 9, 3, 8, 9});
-  CHECK(after({0}, Tensor::of<int64_t>({7, 8, 9}, {1, 1, 3})) == Ints{7, 8, 9, 3, 4, 5});  // leading ones go
-  CHECK(after({0}, Tensor::of<float>({1.5})) == Ints{1, 1, 1, 3, 4, 5});  // as copy_ converts
+  CHECK(after({Ellipsis, Slice(1, None)}, tensor({8, 9})) == Ints{0, 8, 9, 3, 8, 9});
+  CHECK(after({0}, tensor({{{7, 8, 9}}})) == Ints{7, 8, 9, 3, 4, 5});  // leading ones go
+  CHECK(after({0}, tensor({1.5})) == Ints{1, 1, 1, 3, 4, 5});          // as copy_ converts
   CHECK(after({m}, -1.0) == Ints{-1, 1, -1, 3, 4, -1});
-  CHECK(after({m}, Tensor::of<int64_t>({7, 8, 9})) == Ints{7, 1, 8, 3, 4, 9});
-  CHECK(after({Slice(), Tensor::of<int64_t>({2, 0})}, Tensor::of<int64_t>({7, 8, 9, 6}, {2, 2})) ==
-        Ints{8, 1, 7, 6, 4, 9});
-  CHECK(after({Tensor::of<int64_t>({1, 1}), Tensor::of<int64_t>({0, -1})}, Tensor::of<int64_t>({7, 8})) ==
-        Ints{0, 1, 2, 7, 4, 8});
-  CHECK(after({Slice(None, None, 2), Tensor::of<int64_t>({1})}, 5.0) == Ints{0, 5, 2, 3, 4, 5});
+  CHECK(after({m}, tensor({7, 8, 9})) == Ints{7, 1, 8, 3, 4, 9});
+  CHECK(after({Slice(), tensor({2, 0})}, tensor({{7, 8}, {9, 6}})) == Ints{8, 1, 7, 6, 4, 9});
+  CHECK(after({tensor({1, 1}), tensor({0, -1})}, tensor({7, 8})) == Ints{0, 1, 2, 7, 4, 8});
+  CHECK(after({Slice(None, None, 2), tensor({1})}, 5.0) == Ints{0, 5, 2, 3, 4, 5});
 }
 
 TEST_CASE("gradients go through index and index_put_") {
@@ -127,7 +123,7 @@ TEST_CASE("gradients go through index and index_put_") {
     CHECK(first.ok);
     CHECK(second.ok);
   };
-  const auto twice = Tensor::of<int64_t>({1, 0, 1});
+  const auto twice = tensor({1, 0, 1});
   right([&](const Tensors& in) { return in[0].index({Ellipsis, twice, Slice(1, None)}).square(); }, {x});
   right([&](const Tensors& in) { return in[0].index({m}).square(); }, {x});
   right([&](const Tensors& in) { return in[0].index({1, Slice(None, None, 2), None}).square(); }, {x});
@@ -141,7 +137,7 @@ TEST_CASE("gradients go through index and index_put_") {
   };
   put({1}, true);
   put({m}, true);
-  put({Slice(None, None, 2), Tensor::of<int64_t>({2, 0})}, false);
+  put({Slice(None, None, 2), tensor({2, 0})}, false);
   put({0, Slice(1, None)}, false);
   right([&](const Tensors& in) { return (in[0] * 2).index_put_({m, 1}, 3.0).square(); }, {x});
 }

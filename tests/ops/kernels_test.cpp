@@ -24,7 +24,7 @@ Tensor random(const Shape& shape, DType dtype, uint64_t seed = 1) {
 Tensor naive(const Tensor& a, const Tensor& b) {
   const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
   const auto x = a.to_vector<double>(), y = b.to_vector<double>();
-  const Tensor out = Tensor::zeros({m, n}, float64);
+  const Tensor out = zeros({m, n}, float64);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t l = 0; l < k; ++l)
       for (int64_t j = 0; j < n; ++j)
@@ -62,7 +62,7 @@ TEST_CASE("products have the same bits on every thread and at every alignment") 
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&, i] {
-      const Tensor memory = Tensor::empty({65 * 130 + 4}, float32);
+      const Tensor memory = empty({65 * 130 + 4});
       const Tensor shifted = memory.alias(a.shape(), a.strides(), i);
       shifted.copy_(a);
       same[i] = bit_equal(ops::matmul(shifted, b), expected);
@@ -122,7 +122,7 @@ TEST_CASE("linear_relu and linear_gelu have the bits of relu and gelu after line
       INFO(rows << " x " << in << " x " << out << " " << name(t));
       CHECK(bit_equal(ops::linear_relu(x, w, bias), ops::relu(ops::linear(x, w, bias))));
       CHECK(bit_equal(ops::linear_relu(x, w), ops::relu(ops::linear(x, w))));
-      const Tensor before = ops::linear(x, w, bias), one = Tensor::full(before.shape(), 1, t);
+      const Tensor before = ops::linear(x, w, bias), one = ones(before.shape(), t);
       const Tensor inputs[] = {x, w, bias};
       const Tensors both = ops::apply(ops::kLinearGelu, inputs);
       CHECK(difference(both[0], ops::gelu(before), 0, 0) == "");  // the sign of NaN may differ
@@ -187,7 +187,7 @@ TEST_CASE("float32 functions are within a few units of the last place over their
                {ops::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 80}};
   for (const auto& c : cases) {
     Generator g(5);
-    const Tensor x = Tensor::empty({10007}, float32);
+    const Tensor x = empty({10007});
     for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(g.uniform(c.low, c.high));
     const Tensor y = c.op(x);
     double worst = 0;
@@ -203,7 +203,7 @@ TEST_CASE("float32 functions are within a few units of the last place over their
 TEST_CASE("special values pass through as IEEE says") {
   constexpr float kInf = std::numeric_limits<float>::infinity(),
                   kNan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor x = Tensor::of<float>({kNan, kInf, -kInf, 0.f, -1.f});
+  const Tensor x = tensor({kNan, kInf, -kInf, 0.f, -1.f});
   const auto exp = ops::exp(x).to_vector<float>(), log = ops::log(x).to_vector<float>(),
              relu = ops::relu(x).to_vector<float>(), tanh = ops::tanh(x).to_vector<float>(),
              sigmoid = ops::sigmoid(x).to_vector<float>();
@@ -214,17 +214,17 @@ TEST_CASE("special values pass through as IEEE says") {
   CHECK((std::isnan(tanh[0]) && tanh[1] == 1 && tanh[2] == -1));
   CHECK((std::isnan(sigmoid[0]) && sigmoid[1] == 1 && sigmoid[2] == 0));
   CHECK(std::isnan(ops::amax(x, {}).item()));
-  CHECK(std::isnan(ops::maximum(x, Tensor::scalar(0)).to_vector<float>()[0]));
+  CHECK(std::isnan(ops::maximum(x, tensor(0.0)).to_vector<float>()[0]));
   CHECK(ops::argmax(x, 0).item() == 0);
-  CHECK(ops::logsumexp(Tensor::of<float>({-kInf, -kInf}), {}).item() == -kInf);
+  CHECK(ops::logsumexp(tensor({-kInf, -kInf}), {}).item() == -kInf);
 }
 
 TEST_CASE("long float32 sums keep their digits") {
-  const Tensor x = Tensor::full({1000003}, 0.1);
+  const Tensor x = full({1000003}, 0.1);
   CHECK(ops::sum(x).item() == Approx(100000.3).epsilon(1e-7));
-  CHECK(difference(ops::sum(Tensor::full({10001, 3}, 0.1), {0}), Tensor::full({3}, 1000.1), 1e-6, 0) == "");
-  CHECK(ops::sum(Tensor::zeros({0, 3}), {0}).to_vector<float>() == std::vector<float>{0, 0, 0});
-  CHECK(std::isnan(ops::mean(Tensor::zeros({0})).item()));
+  CHECK(difference(ops::sum(full({10001, 3}, 0.1), {0}), full({3}, 1000.1), 1e-6, 0) == "");
+  CHECK(ops::sum(zeros({0, 3}), {0}).to_vector<float>() == std::vector<float>{0, 0, 0});
+  CHECK(std::isnan(ops::mean(zeros({0})).item()));
 }
 
 TEST_CASE("reshape views where strides allow it and copies where not") {
@@ -244,7 +244,7 @@ TEST_CASE("contiguous copies of permuted views have their elements in order, in 
       GENERATE(std::vector<int64_t>{0, 1, 3, 2}, std::vector<int64_t>{3, 1, 2, 0},
                std::vector<int64_t>{1, 3, 0, 2}, std::vector<int64_t>{2, 3, 0, 1});
   const DType dtype = GENERATE(float32, float64, int64, boolean);
-  Tensor x = Tensor::empty(shape, dtype);
+  Tensor x = empty(shape, dtype);
   for (size_t i = 0; i < x.nbytes(); ++i)
     x.bytes()[i] = static_cast<std::byte>(dtype == boolean ? i / 7 % 2 : i * 37);
   const Tensor view = x.permute(order);
@@ -262,9 +262,9 @@ TEST_CASE("contiguous copies of permuted views have their elements in order, in 
 
 TEST_CASE("updates in place without grad mode change the elements, bump the version and record nothing") {
   for (const bool strided : {false, true}) {
-    const Tensor memory = Tensor::full({4, 2}, 2, float64);
-    Tensor a = strided ? memory.transpose(0, 1) : Tensor::full({2, 4}, 2, float64);
-    const Tensor b = Tensor::full({2, 4}, 3, float64), c = Tensor::full({2, 4}, 4, float64);
+    const Tensor memory = full({4, 2}, 2, float64);
+    Tensor a = strided ? memory.transpose(0, 1) : full({2, 4}, 2, float64);
+    const Tensor b = full({2, 4}, 3, float64), c = full({2, 4}, 4, float64);
     const uint32_t version = a.version();
     a.requires_grad_();
     NoGradGuard off;

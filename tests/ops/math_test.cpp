@@ -135,7 +135,7 @@ TEST_CASE("powers are the standard library's within an ulp, and where a number i
 TEST_CASE("sines of angles of any size, and of none") {
   const std::vector<float> angles{0,      -0.f,   1e-30f, 1,    -3,    1e6f, 1.0737418e9f,
                                   1.1e9f, -1e20f, 3e38f,  kInf, -kInf, kNan};
-  const Tensor x = Tensor::of(angles), sine = ops::sin(x), cosine = ops::cos(x);
+  const Tensor x = tensor(angles), sine = ops::sin(x), cosine = ops::cos(x);
   for (size_t i = 0; i < angles.size(); ++i) {
     INFO(angles[i]);
     const double exact = std::sin(static_cast<double>(angles[i])),

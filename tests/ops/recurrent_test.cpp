@@ -13,19 +13,19 @@ using Catch::Contains;
 using testing::text_of;
 
 TEST_CASE("recurrent cells say which input does not fit") {
-  const Tensor x = Tensor::zeros({2, 3}), h = Tensor::zeros({2, 4});
-  const auto w = [](int64_t rows, int64_t columns) { return Tensor::zeros({rows, columns}); };
-  const Tensor b16 = Tensor::zeros({16}), b12 = Tensor::zeros({12});
+  const Tensor x = zeros({2, 3}), h = zeros({2, 4});
+  const auto w = [](int64_t rows, int64_t columns) { return zeros({rows, columns}); };
+  const Tensor b16 = zeros({16}), b12 = zeros({12});
   const auto lstm = [&](const Tensor& c, const Tensor& w_ih, const Tensor& b_hh) {
     return text_of([&] { ops::lstm_cell(x, h, c, w_ih, w(16, 4), b16, b_hh); });
   };
   CHECK(lstm(h, w(16, 3), b16) == "no error");
-  CHECK_THAT(lstm(Tensor::zeros({3, 4}), w(16, 3), b16), Contains("[lstm_cell] c must be [2, 4]"));
+  CHECK_THAT(lstm(zeros({3, 4}), w(16, 3), b16), Contains("[lstm_cell] c must be [2, 4]"));
   CHECK_THAT(lstm(h, w(12, 3), b16), Contains("w_ih must be [16, 3]") && Contains("got [12, 3]"));
   CHECK_THAT(lstm(h, w(16, 3), b12), Contains("b_hh must be [16]"));
   CHECK_THAT(text_of([&] { ops::gru_cell(x, h, w(12, 3), w(12, 3), b12, b12); }),
              Contains("[gru_cell] w_hh must be [12, 4]"));
-  CHECK_THAT(text_of([&] { ops::gru_cell(Tensor::zeros({3}), h, w(12, 3), w(12, 4), b12, b12); }),
+  CHECK_THAT(text_of([&] { ops::gru_cell(zeros({3}), h, w(12, 3), w(12, 4), b12, b12); }),
              Contains("needs input [N, in] and h [N, hidden], got [3] and [2, 4]"));
 }
 
@@ -33,9 +33,9 @@ TEST_CASE("a gradient goes through many steps of a cell") {
   Generator g(1);
   Tensor w_ih = ops::randn({8, 2}, g, float64), w_hh = ops::randn({8, 2}, g, float64);
   w_hh.requires_grad_();
-  const Tensor b = Tensor::zeros({8}, float64), x = ops::randn({3, 2}, g, float64);
+  const Tensor b = zeros({8}, float64), x = ops::randn({3, 2}, g, float64);
   const auto loss = [&](const Tensor& weight) {
-    ops::LstmState s{Tensor::zeros({3, 2}, float64), Tensor::zeros({3, 2}, float64)};
+    ops::LstmState s{zeros({3, 2}, float64), zeros({3, 2}, float64)};
     for (int i = 0; i < 10; ++i) s = ops::lstm_cell(x, s.h, s.c, w_ih, weight, b, b);
     return ops::sum(ops::square(s.h));
   };
@@ -49,10 +49,10 @@ TEST_CASE("a gradient goes through many steps of a cell") {
 }
 
 TEST_CASE("embedding_bag checks ids and offsets") {
-  const Tensor table = Tensor::of<double>({1, 2, 3}, {3, 1});
+  const Tensor table = tensor({{1}, {2}, {3}}, float64);
   const auto bag = [&](const std::vector<int64_t>& ids, const std::vector<int64_t>& offsets,
                        const char* mode = "sum") {
-    return text_of([&] { ops::embedding_bag(Tensor::of(ids), table, Tensor::of(offsets), mode); });
+    return text_of([&] { ops::embedding_bag(tensor(ids), table, tensor(offsets), mode); });
   };
   CHECK_THAT(bag({0, 1}, {1}), Contains("[embedding_bag] offsets must begin with 0, got 1"));
   CHECK_THAT(bag({0, 1}, {0, 3}), Contains("bag 0 goes from 0 to 3"));
@@ -61,8 +61,7 @@ TEST_CASE("embedding_bag checks ids and offsets") {
   CHECK_THAT(bag({0, 1}, {}), Contains("no offsets"));
   CHECK_THAT(bag({0, 3}, {0}), Contains("index 3 is out of range for size 3"));
   CHECK_THAT(bag({0}, {0}, "max"), Contains("mode is \"max\", expected sum or mean"));
-  const Tensor y =
-      ops::embedding_bag(Tensor::of<int64_t>({2, 0, 1}), table, Tensor::of<int64_t>({0, 0, 2}), "mean");
+  const Tensor y = ops::embedding_bag(tensor({2, 0, 1}), table, tensor({0, 0, 2}), "mean");
   CHECK(y.to_vector<double>() == std::vector<double>{0, 2, 2});
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("a column of softmax is not touched by its neighbours") {
     first[0] = -kInf, first[1] = 1, first[2] = NAN, first[3] = kInf;
     second[0] = -kInf, second[1] = 2;
     first.insert(first.end(), second.begin(), second.end());
-    const Tensor x = Tensor::of(first).reshape({2, columns});
+    const Tensor x = tensor(first).reshape({2, columns});
     const auto y = ops::softmax(x, 0).to_vector<double>(), z = ops::log_softmax(x, 0).to_vector<double>();
     CHECK(std::isnan(y[0]));  // 0 / 0, as along rows
     CHECK(y[1] == Approx(1 / (1 + std::exp(1.0))));
@@ -51,8 +51,8 @@ TEST_CASE("a column of softmax is not touched by its neighbours") {
     CHECK(z[n + 1] == Approx(-std::log1p(std::exp(-1.0))));
     CHECK(std::isnan(z[n + 2]));
   }
-  CHECK(ops::softmax(Tensor::zeros({3, 0, 4}), 1).numel() == 0);
-  CHECK(ops::softmax(Tensor::zeros({3, 4, 0}), 1).numel() == 0);
+  CHECK(ops::softmax(zeros({3, 0, 4}), 1).numel() == 0);
+  CHECK(ops::softmax(zeros({3, 4, 0}), 1).numel() == 0);
 }
 
 TEST_CASE("softmax along columns has the same bits on several threads") {

@@ -25,7 +25,7 @@ struct Function {
   Values values, gradient;  ///< at kPoints
 };
 
-Tensor number(double value, const Tensor& like) { return Tensor::scalar(value, like.dtype()); }
+Tensor number(double value, const Tensor& like) { return tensor(value, like.dtype()); }
 
 Tensor gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, bool again = false) {
   return autograd::grad({f(x).sum()}, {x}, {}, {.create_graph = again})[0];
@@ -35,13 +35,13 @@ void check(const Function& one) {
   for (const DType t : {float64, float32, float16, bfloat16}) {
     INFO(one.name << " of " << name(t));
     const double close = is_half(t) ? 5e-3 : t == float32 ? 1e-6 : 1e-14;
-    const Tensor x = Tensor::of(kPoints).to(t).requires_grad_();
-    CHECK(difference(one.f(x), Tensor::of(one.values), close, 0) == "");
-    CHECK(difference(gradient(one.f, x), Tensor::of(one.gradient), close, 0) == "");
+    const Tensor x = tensor(kPoints, float64).to(t).requires_grad_();
+    CHECK(difference(one.f(x), tensor(one.values, float64), close, 0) == "");
+    CHECK(difference(gradient(one.f, x), tensor(one.gradient, float64), close, 0) == "");
     // A vector of each point by itself, which fills the lanes of the kernels.
     for (size_t i = 0; i < kPoints.size(); ++i) {
-      const Tensor many = Tensor::full({67}, kPoints[i], t).requires_grad_();
-      const Tensor wanted = Tensor::full({67}, one.gradient[i], float64);
+      const Tensor many = full({67}, kPoints[i], t).requires_grad_();
+      const Tensor wanted = full({67}, one.gradient[i], float64);
       CHECK(difference(gradient(one.f, many), wanted, close, 0) == "");
     }
   }
@@ -49,9 +49,10 @@ void check(const Function& one) {
 
 // At the first points.
 void check_second(const std::function<Tensor(const Tensor&)>& f, const Values& wanted) {
-  const Tensor x = Tensor::of(Values(kPoints.begin(), kPoints.begin() + std::ssize(wanted))).requires_grad_();
+  const Tensor x =
+      tensor(Values(kPoints.begin(), kPoints.begin() + std::ssize(wanted)), float64).requires_grad_();
   const Tensor second = autograd::grad({gradient(f, x, true).sum()}, {x})[0];
-  CHECK(difference(second, Tensor::of(wanted), 1e-14, 0) == "");
+  CHECK(difference(second, tensor(wanted, float64), 1e-14, 0) == "");
 }
 
 TEST_CASE("the gradient of clamp is 0 at its bounds, beyond them and at NaN") {
@@ -85,7 +86,7 @@ TEST_CASE("the gradient of clamp is 0 at its bounds, beyond them and at NaN") {
 TEST_CASE("a bound of clamp is compared in the dtype of the tensor") {
   for (const DType t : {float64, float32, float16, bfloat16})
     for (const double bound : {0.1, 0.3}) {
-      const Tensor x = Tensor::full({1}, bound, t).requires_grad_();
+      const Tensor x = full({1}, bound, t).requires_grad_();
       CHECK(gradient([&](const Tensor& y) { return y.clamp(bound); }, x).item() == 0);
       CHECK(gradient([&](const Tensor& y) { return y.clamp({}, bound); }, x).item() == 0);
       CHECK(x.clamp(bound).item() == x.item());
@@ -112,7 +113,7 @@ TEST_CASE("sign, abs and activations at zero and NaN") {
        {0, 2 * e[0], 2 * e[1], 2 * e[2], 2, 1, 1, 1, 1, 1}},
   };
   for (const Function& one : all) check(one);
-  CHECK_FALSE(std::signbit(ops::sign(Tensor::of<float>({-0.f})).item()));
+  CHECK_FALSE(std::signbit(ops::sign(tensor({-0.f})).item()));
   check_second([](const Tensor& x) { return ops::elu(x, 2); },
                {0, 2 * e[0], 2 * e[1], 2 * e[2], 0, 0, 0, 0, 0, 0});
 }
@@ -138,7 +139,7 @@ TEST_CASE("maximum and minimum share a gradient between equal elements, and both
 }
 
 TEST_CASE("losses of distances that are zero, on the bound, infinite or NaN") {
-  const auto zero = [](const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); };
+  const auto zero = [](const Tensor& x) { return zeros(x.shape(), x.dtype()); };
   const Values slope{-1, -1, -1, -1, 0, 1, 1, 1, 1, 0}, distance{kInf, 2, 1, 0.5, 0, 0.5, 1, 2, kInf, kNan};
   const std::vector<Function> all{
       {"l1", [&](const Tensor& x) { return ops::l1_loss(x, zero(x), "none"); }, distance, slope},
@@ -161,12 +162,12 @@ TEST_CASE("losses of distances that are zero, on the bound, infinite or NaN") {
 TEST_CASE("the gradient of amax and amin of a NaN is NaN") {
   for (const auto f : {ops::amax, ops::amin}) {
     for (const Shape& shape : {Shape{}, {1}}) {
-      const Tensor x = Tensor::full(shape, kNan, float64).requires_grad_();
+      const Tensor x = full(shape, kNan, float64).requires_grad_();
       CHECK(std::isnan(gradient([&](const Tensor& y) { return f(y, {}, false); }, x).item()));
     }
-    const Tensor x = Tensor::of<double>({kNan, 1, 2, 2}, {2, 2}).requires_grad_();
+    const Tensor x = tensor({{kNan, 1}, {2, 2}}, float64).requires_grad_();
     CHECK(difference(gradient([&](const Tensor& y) { return f(y, {1}, false); }, x),
-                     Tensor::of<double>({kNan, kNan, 0.5, 0.5}, {2, 2}), 0, 0) == "");
+                     tensor({{kNan, kNan}, {0.5, 0.5}}, float64), 0, 0) == "");
   }
 }
 
@@ -175,9 +176,9 @@ TEST_CASE("powers of an infinite base are roots, but in float16") {
   for (const DType t : {float64, float32, float16, bfloat16}) {
     INFO(name(t));
     const bool standard = t == float16;
-    const Tensor x = Tensor::of<double>({-kInf, -0.0, 0, 4, kInf, kNan}).to(t).requires_grad_();
+    const Tensor x = tensor({-kInf, -0.0, 0, 4, kInf, kNan}, float64).to(t).requires_grad_();
     const auto check_at = [&](const Tensor& got, const Values& wanted) {
-      CHECK(difference(got, Tensor::of(wanted), is_half(t) ? 5e-3 : 1e-6, 0) == "");
+      CHECK(difference(got, tensor(wanted, float64), is_half(t) ? 5e-3 : 1e-6, 0) == "");
     };
     check_at(x.pow(0.5), {standard ? kInf : kNan, 0, 0, 2, kInf, kNan});
     check_at(x.pow(-0.5), {standard ? 0 : kNan, standard ? kInf : -kInf, kInf, 0.5, 0, kNan});

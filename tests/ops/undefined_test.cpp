@@ -22,8 +22,7 @@ struct Use {
 #__VA_ARGS__, [](const Tensor& t) { static_cast<void>(__VA_ARGS__); } \
   }
 
-const Tensor kTwo = Tensor::zeros({2}), kMask = Tensor::zeros({2}, boolean),
-             kIndex = Tensor::zeros({2}, int64);
+const Tensor kTwo = zeros({2}), kMask = zeros({2}, boolean), kIndex = zeros({2}, int64);
 
 const std::vector<Use>& uses() {
   static const std::vector<Use> all{
@@ -215,7 +214,7 @@ const std::vector<Use>& uses() {
 }  // namespace
 
 TEST_CASE("every method refuses an undefined tensor in a sentence") {
-  Tensor moved = Tensor::zeros({2});
+  Tensor moved = zeros({2});
   const Tensor taken = std::move(moved);
   for (const Tensor& t : {Tensor(), moved}) {
     CHECK_FALSE(t.defined());

@@ -15,7 +15,7 @@ namespace {
 using testing::error_of;
 
 Tensor leaf(std::vector<double> values, const Shape& shape) {
-  Tensor t = Tensor::of<double>(values, shape);
+  Tensor t = tensor(values, float64).reshape(shape);
   t.requires_grad_();
   return t;
 }
@@ -33,19 +33,19 @@ TEST_CASE("equal largest, smallest and middle elements share the gradient, and N
 }
 
 TEST_CASE("largest, smallest and middle elements along a dimension come with their places") {
-  const Tensor x = Tensor::of<int64_t>({3, 1, 2, 9, 8, 7}, {2, 3});
+  const Tensor x = tensor({{3, 1, 2}, {9, 8, 7}});
   CHECK(list(ops::max(x, 0).values) == std::vector<double>{9, 8, 7});
   CHECK(list(ops::min(x, 1).indices) == std::vector<double>{1, 2});
   CHECK(ops::median(x, 1, true).values.shape() == Shape{2, 1});
   CHECK(list(ops::median(x, 1).values) == std::vector<double>{2, 8});
-  const Tensor odd = Tensor::of<double>({4, NAN, 1});
+  const Tensor odd = tensor({4, NAN, 1}, float64);
   CHECK(ops::median(odd, 0).indices.item() == 1);
   CHECK(ops::argmax(x).item() == 3);
 }
 
 TEST_CASE("the gradient of a running product is right behind its zeros") {
   const Tensor x = leaf({2, 0, 3, 0, 5}, {5});
-  const Tensor g = autograd::grad({ops::cumprod(x, 0)}, {x}, {Tensor::full({5}, 1, float64)})[0];
+  const Tensor g = autograd::grad({ops::cumprod(x, 0)}, {x}, {ones({5}, float64)})[0];
   CHECK(list(g) == std::vector<double>{1, 2 + 6, 0, 0, 0});
 }
 
@@ -57,15 +57,14 @@ TEST_CASE("parts of no elements are joined with all others, and get a gradient o
 }
 
 TEST_CASE("integers are multiplied as matrices, in batches") {
-  const Tensor a = Tensor::of<int64_t>({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}),
-               b = Tensor::of<int64_t>({1, 0, 2, -1}, {2, 2});
+  const Tensor a = tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}), b = tensor({{1, 0}, {2, -1}});
   CHECK(list(ops::matmul(a, b)) == std::vector<double>{5, -2, 11, -4, 17, -6, 23, -8});
   CHECK(list(ops::linear(a, b)) == std::vector<double>{1, 0, 3, 2, 5, 4, 7, 6});
   CHECK(ops::matmul(b.select(0, 1), b.select(0, 1)).item() == 5);
 }
 
 TEST_CASE("views of shape share memory with their input") {
-  const Tensor x = Tensor::zeros({2, 1, 3}, float64);
+  const Tensor x = zeros({2, 1, 3}, float64);
   ops::unbind(x, 2)[1].fill_(1);
   ops::movedim(x, 0, 2).select(2, 1).fill_(2);
   ops::narrow(ops::squeeze(x), 1, -1, 1).fill_(3);
@@ -75,7 +74,7 @@ TEST_CASE("views of shape share memory with their input") {
 TEST_CASE("gradients where infinities, zeros and NaN meet are PyTorch's") {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const auto gradient = [](std::vector<double> values, const std::function<Tensor(const Tensor&)>& f) {
-    const Tensor x = Tensor::of(values).requires_grad_();
+    const Tensor x = tensor(values, float64).requires_grad_();
     autograd::backward(ops::sum(f(x)));
     return list(x.grad());
   };
@@ -95,13 +94,13 @@ TEST_CASE("gradients where infinities, zeros and NaN meet are PyTorch's") {
 }
 
 TEST_CASE("the norm of a layer whose squares overflow is NaN, as in PyTorch") {
-  for (const double x : list(ops::layer_norm(Tensor::of<double>({1e300, 1, 2}), {3}))) CHECK(std::isnan(x));
+  for (const double x : list(ops::layer_norm(tensor({1e300, 1, 2}, float64), {3}))) CHECK(std::isnan(x));
 }
 
 TEST_CASE("a row of equal numbers is normalized to zeros, however long it is") {
   for (const DType dtype : {float32, float64})
     for (const int64_t n : {2, 3, 7, 10, 100, 1000}) {
-      const Tensor x = Tensor::full({1, n}, 0.1, dtype);
+      const Tensor x = full({1, n}, 0.1, dtype);
       for (const double y : list(ops::layer_norm(x, n, {}, {}, 1e-12))) CHECK(y == 0);
     }
 }
@@ -115,20 +114,20 @@ TEST_CASE("differences of no elements are those elements, without a context of g
 }
 
 TEST_CASE("a slice of one element has the stride of its step, as in PyTorch") {
-  const Tensor x = Tensor::zeros({1, 4}, float64), part = ops::slice(x, 0, -2, 5, 2);
+  const Tensor x = zeros({1, 4}, float64), part = ops::slice(x, 0, -2, 5, 2);
   CHECK(part.strides() == Shape({8, 1}));
   CHECK_THROWS_AS(ops::mul_(part, x), Error);  // the same places by other strides
   CHECK(ops::slice(x, 0, 0, 1, std::numeric_limits<int64_t>::max()).shape() == Shape({1, 4}));
 }
 
 TEST_CASE("classes of the scores' own shape are taken for probabilities, which are not integers") {
-  const Tensor x = Tensor::zeros({1}, float64), pair = Tensor::zeros({2}, float64);
-  const Error e = error_of([&] { ops::cross_entropy(x, Tensor::of<int64_t>({0})); });
+  const Tensor x = zeros({1}, float64), pair = zeros({2}, float64);
+  const Error e = error_of([&] { ops::cross_entropy(x, tensor({0})); });
   CHECK(e.kind() == ErrorKind::invalid);
-  CHECK(ops::cross_entropy(x, Tensor::of<double>({1})).item() == 0);
-  CHECK(ops::cross_entropy(pair, Tensor::of<int64_t>({1})).item() == std::log(2.0));  // one class for [C]
+  CHECK(ops::cross_entropy(x, tensor({1}, float64)).item() == 0);
+  CHECK(ops::cross_entropy(pair, tensor({1})).item() == std::log(2.0));  // one class for [C]
   CHECK(error_of([] {
-          ops::cross_entropy(Tensor::zeros({2, 3}), Tensor::zeros({2}));
+          ops::cross_entropy(zeros({2, 3}), zeros({2}));
         }).message() ==
         "[cross_entropy] target is float32 [2], which is neither class numbers, int64 (use .to(int64)), nor "
         "probabilities of the "
@@ -136,7 +135,7 @@ TEST_CASE("classes of the scores' own shape are taken for probabilities, which a
 }
 
 TEST_CASE("what cannot be picked or counted is refused in words") {
-  const Tensor x = Tensor::zeros({2, 3}, float64);
+  const Tensor x = zeros({2, 3}, float64);
   const auto refused = [](auto f) {
     const Error e = error_of(f);
     CHECK(e.kind() == ErrorKind::invalid);
@@ -144,18 +143,17 @@ TEST_CASE("what cannot be picked or counted is refused in words") {
   };
   CHECK(refused([&] { ops::masked_select(x, x); }) ==
         "[masked_select] the mask must be bool, got float64 [2, 3]");
-  CHECK(refused([&] { ops::bincount(Tensor::of<int64_t>({-1})); }) ==
-        "[bincount] needs numbers of at least 0, got -1");
-  CHECK(refused([&] { ops::bincount(Tensor::of<int64_t>({std::numeric_limits<int64_t>::max()})); }) ==
+  CHECK(refused([&] { ops::bincount(tensor({-1})); }) == "[bincount] needs numbers of at least 0, got -1");
+  CHECK(refused([&] { ops::bincount(tensor({std::numeric_limits<int64_t>::max()}, int64)); }) ==
         "[bincount] 9223372036854775807 is too large a number");
   CHECK(refused([&] {
-          ops::t(Tensor::zeros({1, 1, 1}));
+          ops::t(zeros({1, 1, 1}));
         }) == "[t] needs at most two dimensions, got float32 [1, 1, 1]; use transpose");
   CHECK(refused([&] { ops::outer(x, x); }) == "[outer] needs two 1-d tensors, got float64 [2, 3]");
-  CHECK(refused([&] { ops::max(Tensor::zeros({0})); }) == "[max] of no elements: shape [0]");
+  CHECK(refused([&] { ops::max(zeros({0})); }) == "[max] of no elements: shape [0]");
   CHECK(refused([&] { ops::narrow(x, 0, 1, 2); }) ==
         "[narrow] start 1 and length 2 exceed dimension 0 of float64 [2, 3]");
-  CHECK(refused([&] { ops::unbind(Tensor::scalar(1)); }) ==
+  CHECK(refused([&] { ops::unbind(tensor(1.0)); }) ==
         "[unbind] needs at least one dimension, got a 0-d tensor");
 }
 

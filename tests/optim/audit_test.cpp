@@ -23,9 +23,8 @@ namespace {
 
 Tensor tensor(const json& j) {
   const auto dims = j.at("shape").get<std::vector<int64_t>>();
-  const Shape shape{std::span<const int64_t>(dims)};
-  if (j.contains("dtype")) return Tensor::of(j.at("data").get<std::vector<int64_t>>(), shape);
-  return Tensor::of(j.at("data").get<std::vector<double>>(), shape);
+  if (j.contains("dtype")) return troupe::tensor(j.at("data").get<std::vector<int64_t>>()).reshape(dims);
+  return troupe::tensor(j.at("data").get<std::vector<double>>(), float64).reshape(dims);
 }
 
 Shape shape_of(const json& j) {
@@ -34,7 +33,7 @@ Shape shape_of(const json& j) {
 }
 
 Tensor wave(double (*f)(double), double a, double b, const Shape& shape) {
-  const Tensor t = Tensor::empty(shape, float64);
+  const Tensor t = empty(shape, float64);
   for (int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = f(a * static_cast<double>(i) + b);
   return t;
 }
@@ -163,10 +162,10 @@ Tensors inputs_of(const json& draw, int step) {
     return out;
   }
   const auto count = draw.at("module_options").at("count").get<int64_t>();
-  const Tensor ids = Tensor::empty(shape_of(into.at("ids")), int64);
+  const Tensor ids = empty(shape_of(into.at("ids")), int64);
   for (int64_t i = 0; i < ids.numel(); ++i) ids.data<int64_t>()[i] = (7 * i + 3 * step) % count;
   if (!into.contains("offsets")) return {ids};
-  return {ids, Tensor::of(into.at("offsets").get<std::vector<int64_t>>())};
+  return {ids, troupe::tensor(into.at("offsets").get<std::vector<int64_t>>())};
 }
 
 Tensor activated(const json& draw, const Tensor& y) {

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "core/tensor/creation.h"
 #include "optim/catalog.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
@@ -36,7 +37,7 @@ TEST_CASE("every optimizer has an entry with its options, and is made from its d
       REQUIRE(p.standard);
       options[p.name] = *p.standard;
     }
-    const auto optimizer = optim::make(entry.name, options, {Tensor::zeros({2}).requires_grad_()});
+    const auto optimizer = optim::make(entry.name, options, {zeros({2}).requires_grad_()});
     CHECK(text_of(optimizer->options_map(0)) == text_of(options));
   }
   CHECK(names == std::set<std::string>{"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
@@ -45,7 +46,7 @@ TEST_CASE("every optimizer has an entry with its options, and is made from its d
         "sgd(lr: double = 0.001, momentum: double = 0, dampening: double = 0, weight_decay: double = 0, "
         "nesterov: bool = false, maximize: bool = false)");
   const std::string unknown =
-      error_of([] { optim::make("adan", {}, {Tensor::zeros({2}).requires_grad_()}); }).message();
+      error_of([] { optim::make("adan", {}, {zeros({2}).requires_grad_()}); }).message();
   CHECK_THAT(unknown, Contains("did you mean \"adam\"?"));
 }
 

@@ -17,14 +17,14 @@ using Values = std::vector<double>;
 
 namespace {
 
-Tensor param(const Values& values) { return Tensor::of(values).requires_grad_(); }
+Tensor param(const Values& values) { return tensor(values, float64).requires_grad_(); }
 
 }  // namespace
 
 TEST_CASE("clipping by norm takes all gradients as one vector") {
   Tensor a = param({0, 0}), b = param({0}), none = param({1});
-  a.set_grad(Tensor::of<double>({2, -4}));
-  b.set_grad(Tensor::of<double>({4}));
+  a.set_grad(tensor({2, -4}, float64));
+  b.set_grad(tensor({4}, float64));
   const Tensor before = a.grad();
   CHECK(clip_grad_norm_({a, none, b}, 7) == 6);
   CHECK(a.grad().is_same(before));  // short enough
@@ -41,7 +41,7 @@ TEST_CASE("clipping by norm takes all gradients as one vector") {
 
 TEST_CASE("a gradient that two parameters share, or that is expanded, is scaled once") {
   Tensor a = param({0, 0}), b = param({0, 0});
-  const Tensor shared = Tensor::of<double>({3}).alias({2}, {0}, 0);
+  const Tensor shared = tensor({3}, float64).alias({2}, {0}, 0);
   a.set_grad(shared), b.set_grad(shared);
   CHECK(clip_grad_norm_({a, b}, 3) == 6);
   CHECK(a.grad().to_vector<double>()[1] == Approx(1.5));
@@ -51,7 +51,7 @@ TEST_CASE("a gradient that two parameters share, or that is expanded, is scaled 
 TEST_CASE("a norm that is not finite leaves gradients alone, or is an error") {
   for (const double bad : {HUGE_VAL, static_cast<double>(NAN)}) {
     Tensor a = param({0, 0});
-    a.set_grad(Tensor::of<double>({bad, 5}));
+    a.set_grad(tensor({bad, 5}, float64));
     CHECK_FALSE(std::isfinite(clip_grad_norm_({a}, 1)));
     CHECK_FALSE(std::isfinite(clip_grad_norm_({a}, 1, {.largest = true})));
     CHECK(a.grad().to_vector<double>()[1] == 5);
@@ -65,12 +65,12 @@ TEST_CASE("a norm that is not finite leaves gradients alone, or is an error") {
 
 TEST_CASE("clipping by value limits each element, of .grad and of gradients elsewhere") {
   Tensor a = param({0, 0, 0, 0});
-  a.set_grad(Tensor::of<double>({2, -3, 0.5, NAN}));
+  a.set_grad(tensor({2, -3, 0.5, NAN}, float64));
   clip_grad_value_({a}, 1);
   const Values got = a.grad().to_vector<double>();
   CHECK(Values(got.begin(), got.begin() + 3) == Values{1, -1, 0.5});
   CHECK(std::isnan(got[3]));
-  Tensors grads{Tensor(), Tensor::of<float>({2, -3})};
+  Tensors grads{Tensor(), tensor({2, -3}, float32)};
   clip_value_(grads, 2.5);
   CHECK(grads[1].to_vector<double>() == Values{2, -2.5});
   CHECK(clip_norm_(grads, 1) == Approx(std::sqrt(4 + 6.25)));
@@ -100,8 +100,8 @@ TEST_CASE("steps with infinite gradients are left out and lower the scale, and g
   SGD a({p}, {.lr = 1}), b({q}, {.lr = 1});
   LossScaler scaler({.init_scale = 8, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 2});
   const auto iterate = [&](double gradient) {
-    p.set_grad(Tensor::of<double>({gradient * scaler.scale()}));
-    q.set_grad(Tensor::of<double>({0.25 * scaler.scale()}));
+    p.set_grad(tensor({gradient * scaler.scale()}, float64));
+    q.set_grad(tensor({0.25 * scaler.scale()}, float64));
     const bool stepped = scaler.step(a);
     CHECK(scaler.step(b));  // each optimizer by its own gradients
     scaler.update();
@@ -134,7 +134,7 @@ TEST_CASE("loss scalers refuse options and states that make no sense") {
   CHECK_THAT(text_of([] { LossScaler({.growth_interval = 0}); }), Contains("growth_interval"));
   LossScaler scaler;
   auto state = scaler.state();
-  state["scale"] = Tensor::scalar(-1, float64);
+  state["scale"] = tensor(-1, float64);
   CHECK_THAT(text_of([&] { scaler.load_state(state); }), Contains("state scale must be finite and above 0"));
   state.erase("scale");
   CHECK_THAT(text_of([&] { scaler.load_state(state); }), Contains("state scale is missing"));

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/generator.h"
+#include "core/tensor/creation.h"
 #include "optim/gradient_norm.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
@@ -20,7 +21,7 @@ using Values = std::vector<double>;
 
 namespace {
 
-Tensor param(const Values& values) { return Tensor::of(values).requires_grad_(); }
+Tensor param(const Values& values) { return tensor(values, float64).requires_grad_(); }
 
 }  // namespace
 
@@ -29,7 +30,7 @@ TEST_CASE("each group steps by its own options") {
   SGD sgd({SGD::Group{{a}, {.lr = 1}}, SGD::Group{{b, c}, {.lr = 0.5, .weight_decay = 1}}});
   CHECK(sgd.group_count() == 2);
   CHECK(sgd.params().size() == 3);
-  const Tensor g = Tensor::of<double>({0.25});
+  const Tensor g = tensor({0.25}, float64);
   sgd.step({g, g, g});
   CHECK(a.item() == 0.75);
   CHECK(b.item() == 1 - 0.5 * 1.25);
@@ -63,7 +64,7 @@ TEST_CASE("options of groups are checked, and a refused change changes nothing")
   CHECK_THAT(change(1, {{"eps", -1.0}, {"lr", 0.5}}), Contains("[rmsprop] option eps"));
   CHECK(r.lr(1) == 0.01);
   CHECK(change(1, {{"centered", true}}) == "no error");  // before the first step
-  r.step({Tensor(), Tensor::of<double>({1})});
+  r.step({Tensor(), tensor({1}, float64)});
   CHECK_THAT(change(1, {{"centered", false}}), Contains("parameter 1 has stepped"));
   CHECK(r.options(1).centered);
   CHECK(change(0, {{"momentum", 0.5}}) == "no error");  // has not
@@ -73,7 +74,7 @@ TEST_CASE("options of groups are checked, and a refused change changes nothing")
 }
 
 TEST_CASE("a state brings the options of all groups, and goes on from there") {
-  const Tensor g = Tensor::of<double>({0.25, -1});
+  const Tensor g = tensor({0.25, -1}, float64);
   const auto make = [](const Tensor& a, const Tensor& b, double decay) {
     return AdamW({AdamW::Group{{a}, {.lr = 0.1, .weight_decay = decay, .amsgrad = decay == 0}},
                   AdamW::Group{{b}, {.lr = 0.2}}});
@@ -98,9 +99,9 @@ TEST_CASE("a state brings the options of all groups, and goes on from there") {
 
   AdamW other = make(param({1, 2}), param({3, 4}), 0.5);
   auto bad = state;
-  bad["group0.lr"] = Tensor::scalar(-1, float64);
+  bad["group0.lr"] = tensor(-1, float64);
   CHECK_THAT(text_of([&] { other.load_state(bad); }), Contains("[adamw] option lr"));
-  bad["group0.lr"] = Tensor::scalar(1, float32);
+  bad["group0.lr"] = tensor(1, float32);
   CHECK_THAT(text_of([&] { other.load_state(bad); }),
              Contains("group0.lr is float32 [], expected float64 []"));
   bad = state;
@@ -113,9 +114,9 @@ TEST_CASE("a state brings the options of all groups, and goes on from there") {
 TEST_CASE("adagrad starts from its initial accumulator") {
   Tensor p = param({1});
   optim::Adagrad adagrad({p}, {.lr = 1, .initial_accumulator_value = 3, .eps = 0});
-  adagrad.step({Tensor::of<double>({1})});
+  adagrad.step({tensor({1}, float64)});
   CHECK(p.item() == 0.5);  // 1 / sqrt(3 + 1)
-  adagrad.step({Tensor::of<double>({-2})});
+  adagrad.step({tensor({-2}, float64)});
   CHECK(p.item() == Approx(0.5 + 2 / std::sqrt(8.0)).epsilon(1e-15));
 }
 
@@ -131,14 +132,15 @@ TEST_CASE("lamb follows the formulas of its paper") {
                                         {0.652745686638566, -1.8147100354989565, 0.2932702434915167,
                                          0.19192225506744612, 2.3547464253186208, -1.8665436954685743}};
   for (const DType t : {float64, float32}) {
-    Tensor p = Tensor::of<double>({1, -2, 0.5, 0.25, 3, -1.5}, {2, 3}), q = Tensor::empty({2, 3}, t);
+    Tensor p = tensor({{1, -2, 0.5}, {0.25, 3, -1.5}}, float64), q = empty({2, 3}, t);
     q.copy_(p);
     LAMB lamb({q.requires_grad_()}, {.lr = 0.1, .beta2 = 0.99, .weight_decay = 0.05});
     for (size_t step = 0; step < grads.size(); ++step) {
-      Tensor g = Tensor::empty({2, 3}, t);
-      g.copy_(Tensor::of(grads[step], {2, 3}));
+      Tensor g = empty({2, 3}, t);
+      g.copy_(tensor(grads[step], float64).reshape({2, 3}));
       lamb.step({g});
-      CHECK(testing::difference(q, Tensor::of(expected[step], {2, 3}), 0, t == float64 ? 1e-14 : 1e-6) == "");
+      CHECK(testing::difference(q, tensor(expected[step], float64).reshape({2, 3}), 0,
+                                t == float64 ? 1e-14 : 1e-6) == "");
     }
   }
 }
@@ -146,7 +148,7 @@ TEST_CASE("lamb follows the formulas of its paper") {
 TEST_CASE("lamb's ratio is 1 where a norm is zero") {
   Tensor p = param({0, 0}), still = param({2});
   LAMB lamb({p, still}, {.lr = 0.5, .weight_decay = 0});
-  lamb.step({Tensor::of<double>({1, -1}), Tensor::of<double>({0})});
+  lamb.step({tensor({1, -1}, float64), tensor({0}, float64)});
   CHECK(p.to_vector<double>()[0] == Approx(-0.5).epsilon(1e-5));
   CHECK(still.item() == 2);
 }
@@ -154,7 +156,7 @@ TEST_CASE("lamb's ratio is 1 where a norm is zero") {
 TEST_CASE("norms are those of plain loops, for any size and strides") {
   Generator random(1);
   for (const int64_t n : {0, 1, 15, 16, 17, 1000}) {
-    const Tensor t = Tensor::empty({n}, float64);
+    const Tensor t = empty({n}, float64);
     double sum = 0, most = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double x = t.data<double>()[i] = random.uniform(-1, 1);
@@ -171,14 +173,14 @@ TEST_CASE("norms are those of plain loops, for any size and strides") {
       CHECK_FALSE(std::isfinite(optim::sum_of_squares(t)));
     }
   }
-  CHECK(optim::sum_of_squares(Tensor::of<float>({3e38F, 4}).alias({2, 2}, {0, 0}, 0)) ==
+  CHECK(optim::sum_of_squares(tensor({3e38F, 4}).alias({2, 2}, {0, 0}, 0)) ==
         4 * double(3e38F) * double(3e38F));
 }
 
 TEST_CASE("one element that is not finite is found wherever it is") {
   for (const DType dtype : {float32, float64, bfloat16, float16})
     for (const int64_t n : {1, 7, 37, 130}) {
-      const Tensor t = Tensor::full({n}, dtype == float32 ? -3.4028234e38 : -6e4).to(dtype);
+      const Tensor t = full({n}, dtype == float32 ? -3.4028234e38 : -6e4).to(dtype);
       CAPTURE(dtype, n);
       CHECK(optim::all_finite(t));
       for (int64_t i = 0; i < n; ++i)

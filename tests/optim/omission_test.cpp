@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/tensor/creation.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
 
@@ -27,7 +28,7 @@ struct Capture {
   ~Capture() { internal::log::set_sink(nullptr); }
 };
 
-Tensor param() { return Tensor::zeros({2}).requires_grad_(); }
+Tensor param() { return zeros({2}).requires_grad_(); }
 
 }  // namespace
 
@@ -51,7 +52,7 @@ TEST_CASE("a parameter without a gradient in 100 steps is named once") {
   const Capture capture;
   const Tensor used = param(), idle = param(), rare = param();
   SGD optimizer({used, idle, rare}, {.lr = 0.1});
-  const Tensor g = Tensor::full({2}, 1);
+  const Tensor g = ones({2});
   for (int step = 1; step <= 99; ++step) optimizer.step({g, {}, step == 50 ? g : Tensor()});
   CHECK(logged.empty());
   optimizer.step({g, {}, {}});
@@ -71,11 +72,11 @@ TEST_CASE("maximize goes the other way, in every optimizer") {
   for (const char* name :
        {"sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad", "adadelta", "lamb"}) {
     INFO(name);
-    const Tensor down = Tensor::full({3}, 0.5).requires_grad_(), up = down.clone_data().requires_grad_();
+    const Tensor down = full({3}, 0.5).requires_grad_(), up = down.clone_data().requires_grad_();
     const ValueMap options{{"lr", 0.1}, {"maximize", true}};
     const auto descent = optim::make(name, {{"lr", 0.1}}, {down}), ascent = optim::make(name, options, {up});
     for (int step = 0; step < 3; ++step) {
-      const Tensor g = Tensor::of<float>({1, -2, 0.5}), minus = Tensor::of<float>({-1, 2, -0.5});
+      const Tensor g = tensor({1, -2, 0.5}), minus = tensor({-1, 2, -0.5});
       descent->step({g});
       ascent->step({minus});
     }

@@ -20,15 +20,15 @@ using optim::SGD;
 
 namespace {
 
-Tensor param(const Values& values) { return Tensor::of(values).requires_grad_(); }
+Tensor param(const Values& values) { return tensor(values, float64).requires_grad_(); }
 
 // How far parameters have moved, in the direction of the float64 run, as a part of that run's way.
 double way(DType t, const SGD::Options& options, const Values& reference, Values* moved) {
   constexpr int64_t kCount = 2000;
   Generator random(3);
-  Tensor p = Tensor::empty({kCount}, t), g = Tensor::empty({kCount}, t);
+  Tensor p = empty({kCount}, t), g = empty({kCount}, t);
   for (const Tensor& x : {p, g}) {
-    Tensor source = Tensor::empty({kCount}, float32);
+    Tensor source = empty({kCount});
     for (int64_t i = 0; i < kCount; ++i) source.data<float>()[i] = static_cast<float>(random.uniform(-1, 1));
     x.copy_(source);
   }
@@ -37,7 +37,7 @@ double way(DType t, const SGD::Options& options, const Values& reference, Values
   SGD sgd({p}, options);
   for (int step = 0; step < 200; ++step) {
     // Of varying size, so that the roundings of the parameters themselves average out.
-    const Tensor scaled = Tensor::empty({kCount}, t);
+    const Tensor scaled = empty({kCount}, t);
     const auto from = g.to_vector<float>();
     for (int64_t i = 0; i < kCount; ++i)
       scaled.alias({}, {}, i).fill_(from[static_cast<size_t>(i)] *
@@ -66,7 +66,7 @@ TEST_CASE("sgd in float32 goes as far as in float64: its rates are not rounded")
 
 TEST_CASE("step() takes .grad and leaves parameters without one alone") {
   Tensor a = param({1, 2}), b = param({3});
-  a.set_grad(Tensor::of<double>({10, 20}));
+  a.set_grad(tensor({10, 20}, float64));
   SGD sgd({a, b}, {.lr = 0.1});
   const uint32_t version = a.version();
   sgd.step();
@@ -101,14 +101,14 @@ TEST_CASE("a step with a scale is one with scaled gradients, to the bit") {
 TEST_CASE("step(grads) needs one fitting gradient per parameter, and changes nothing otherwise") {
   Tensor a = param({1, 2}), b = param({3});
   Adam adam({a, b});
-  const Tensor good = Tensor::of<double>({1, 1});
+  const Tensor good = tensor({1, 1}, float64);
   CHECK_THAT(testing::text_of([&] { adam.step({good}); }), Contains("1 gradients for 2 parameters"));
   CHECK_THAT(testing::text_of([&] {
                adam.step({good, good});
              }),
              Contains("gradient 1 is float64 [2]; its parameter is float64 [1]"));
   CHECK_THAT(testing::text_of([&] {
-               adam.step({good, Tensor::of<float>({1})});
+               adam.step({good, tensor({1}, float32)});
              }),
              Contains("gradient 1 is float32 [1]"));
   CHECK(a.to_vector<double>() == Values{1, 2});
@@ -116,10 +116,10 @@ TEST_CASE("step(grads) needs one fitting gradient per parameter, and changes not
 }
 
 TEST_CASE("strided parameters and gradients, and a gradient that is the parameter, are right") {
-  const Tensor whole = Tensor::of<double>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor whole = tensor({{1, 2, 3}, {4, 5, 6}}, float64);
   Tensor column = whole.alias({2}, {3}, 1);
   SGD sgd({column}, {.lr = 1});
-  sgd.step({Tensor::of<double>({5}).alias({2}, {0}, 0)});
+  sgd.step({tensor({5}, float64).alias({2}, {0}, 0)});
   CHECK(whole.to_vector<double>() == Values{1, -3, 3, 4, 0, 6});
   Tensor p = param({2, 4});
   SGD itself({p}, {.lr = 0.5});
@@ -130,7 +130,7 @@ TEST_CASE("strided parameters and gradients, and a gradient that is the paramete
 TEST_CASE("a step between forward and backward is an error that names the operator and the step") {
   const Tensor w = param({2}), x = param({3});
   const Tensor loss = ops::mul(x, w);
-  SGD({w}, {.lr = 0.1}).step({Tensor::of(Values{1})});
+  SGD({w}, {.lr = 0.1}).step({tensor({1}, float64)});
   CHECK_THAT(testing::text_of([&] { autograd::backward(loss); }),
              Contains("[mul] input 1 (float64 [1])") && Contains("changed in place by the optimizer's step"));
 }
@@ -138,13 +138,13 @@ TEST_CASE("a step between forward and backward is an error that names the operat
 TEST_CASE("parameters must be floating leaves, once each") {
   Tensor p = param({1});
   CHECK_THAT(testing::text_of([&] { SGD({Tensor()}); }), Contains("parameter 0 is undefined"));
-  CHECK_THAT(testing::text_of([&] { SGD({Tensor::of<int64_t>({1})}); }), Contains("int64 [1]: not floating"));
+  CHECK_THAT(testing::text_of([&] { SGD({tensor({1})}); }), Contains("int64 [1]: not floating"));
   CHECK_THAT(testing::text_of([&] { SGD({p, param({2}), p}); }), Contains("parameters 0 and 2 are the same"));
   struct Made : Node {
     Tensors apply(Tensors&& g) override { return std::move(g); }
     std::string name() const override { return "made"; }
   };
-  Tensor result = Tensor::of<double>({1});
+  Tensor result = tensor({1}, float64);
   result.set_grad_fn({make_ref<Made>(), 0});
   CHECK_THAT(testing::text_of([&] { SGD({result}); }), Contains("is no leaf: it was made by made"));
 }
@@ -221,7 +221,7 @@ TEST_CASE("set_lr holds from the next step on, and shows in options()") {
   Tensor p = param({1});
   SGD sgd({p}, {.lr = 1});
   sgd.set_lr(0.25);
-  sgd.step({Tensor::of<double>({1})});
+  sgd.step({tensor({1}, float64)});
   CHECK(p.item() == 0.75);
   CHECK(sgd.options().lr == 0.25);
 }
@@ -230,7 +230,7 @@ TEST_CASE("state lists what steps left behind, and is a copy") {
   Tensor a = param({1, 2}), b = param({3});
   Adam adam({a, b}, {.amsgrad = true});
   CHECK(adam.state().size() == 7);  // the options
-  adam.step({Tensor(), Tensor::of<double>({2})});
+  adam.step({Tensor(), tensor({2}, float64)});
   const auto state = adam.state();
   std::vector<std::string> names;
   for (const auto& [name, t] : state)
@@ -238,7 +238,7 @@ TEST_CASE("state lists what steps left behind, and is a copy") {
   CHECK(names == std::vector<std::string>{"1.exp_avg", "1.exp_avg_sq", "1.max_exp_avg_sq", "1.step"});
   CHECK(state.at("1.step").item() == 1);
   CHECK(state.at("1.exp_avg").item() == Approx(0.2));
-  adam.step({Tensor(), Tensor::of<double>({2})});
+  adam.step({Tensor(), tensor({2}, float64)});
   CHECK(state.at("1.exp_avg").item() == Approx(0.2));
   adam.load_state(state);
   CHECK(adam.state().at("1.step").item() == 1);
@@ -249,7 +249,7 @@ TEST_CASE("state lists what steps left behind, and is a copy") {
 TEST_CASE("state that does not fit is refused and changes nothing") {
   Tensor a = param({1, 2});
   SGD sgd({a}, {.lr = 0.1, .momentum = 0.9});
-  sgd.step({Tensor::of<double>({1, 1})});
+  sgd.step({tensor({1, 1}, float64)});
   const auto good = sgd.state();
   const auto with = [&](auto change) {
     auto state = good;
@@ -261,10 +261,10 @@ TEST_CASE("state that does not fit is refused and changes nothing") {
   CHECK_THAT(with([](auto& s) { s["1.step"] = s["0.step"]; }),
              Contains("1.step fits none of the 1 parameters"));
   CHECK_THAT(with([](auto& s) { s["0.exp_avg"] = s["0.momentum_buffer"]; }), Contains("0.exp_avg fits none"));
-  CHECK_THAT(with([](auto& s) { s["0.momentum_buffer"] = Tensor::of<double>({1}); }),
+  CHECK_THAT(with([](auto& s) { s["0.momentum_buffer"] = tensor({1}, float64); }),
              Contains("0.momentum_buffer is float64 [1], expected float64 [2]"));
-  CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor::of<double>({1}, {}); }), Contains("expected int64"));
-  CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor::of<int64_t>({-3}, {}); }), Contains("0.step is -3"));
+  CHECK_THAT(with([](auto& s) { s["0.step"] = tensor(1, float64); }), Contains("expected int64"));
+  CHECK_THAT(with([](auto& s) { s["0.step"] = tensor(-3); }), Contains("0.step is -3"));
   CHECK_THAT(with([](auto& s) { s["0.step"] = Tensor(); }), Contains("undefined"));
   CHECK(bit_equal(sgd.state().at("0.momentum_buffer"), good.at("0.momentum_buffer")));
 }
@@ -273,8 +273,8 @@ TEST_CASE("small updates of halves add up in the master copy") {
   for (const DType t : {bfloat16, float16})
     for (const DType gradients : {t, float32}) {
       // 1,000 updates of 2^-13: each is less than half of the distance of 1 to its neighbours.
-      Tensor p = Tensor::full({3}, 1, t).requires_grad_();
-      const Tensor g = Tensor::full({3}, -1, gradients);
+      Tensor p = ones({3}, t).requires_grad_();
+      const Tensor g = full({3}, -1, gradients);
       SGD sgd({p}, {.lr = 0x1p-13});
       sgd.step({g});
       CHECK(p.to_vector<double>() == Values(3, 1));
@@ -283,26 +283,26 @@ TEST_CASE("small updates of halves add up in the master copy") {
       const double wanted = 1 + 1000 * 0x1p-13;
       CHECK(sgd.state().at("0.master").dtype() == float32);
       CHECK(sgd.state().at("0.master").to_vector<double>() == Values(3, wanted));
-      CHECK(p.to_vector<double>() == Tensor::full({3}, wanted, t).to_vector<double>());
+      CHECK(p.to_vector<double>() == full({3}, wanted, t).to_vector<double>());
       CHECK(p.to_vector<double>()[0] > 1.11);
     }
 }
 
 TEST_CASE("a half goes the way of its float32 twin, rounded, with every slot in float32") {
   Generator random(8);
-  Tensor wide = Tensor::empty({50}), narrow = Tensor::empty({50}, bfloat16);
+  Tensor wide = empty({50}), narrow = empty({50}, bfloat16);
   for (int64_t i = 0; i < 50; ++i) narrow.data<BFloat16>()[i] = BFloat16(random.uniform(-1, 1));
   wide.copy_(narrow);
   wide.requires_grad_(), narrow.requires_grad_();
   AdamW a({wide}), b({narrow});
   for (int step = 0; step < 20; ++step) {
-    const Tensor g = Tensor::empty({50}, bfloat16), same = Tensor::empty({50});
+    const Tensor g = empty({50}, bfloat16), same = empty({50});
     for (int64_t i = 0; i < 50; ++i) g.data<BFloat16>()[i] = BFloat16(random.normal());
     same.copy_(g);
     a.step({same});
     b.step({g});
   }
-  const Tensor rounded = Tensor::empty({50}, bfloat16);
+  const Tensor rounded = empty({50}, bfloat16);
   rounded.copy_(wide);
   CHECK(bit_equal(rounded, narrow.detach()));
   CHECK(bit_equal(b.state().at("0.master"), wide.detach()));
@@ -310,9 +310,9 @@ TEST_CASE("a half goes the way of its float32 twin, rounded, with every slot in 
 }
 
 TEST_CASE("master copies are saved, loaded and checked, and follow a parameter that was written") {
-  const auto start = [] { return Tensor::full({2}, 1, bfloat16).requires_grad_(); };
+  const auto start = [] { return ones({2}, bfloat16).requires_grad_(); };
   Tensor p = start(), q = start();
-  const Tensor g = Tensor::full({2}, -1, bfloat16);
+  const Tensor g = full({2}, -1, bfloat16);
   SGD a({p}, {.lr = 0x1p-10, .momentum = 0.5}), b({q}, {.lr = 0x1p-10, .momentum = 0.5});
   for (int i = 0; i < 3; ++i) a.step({g});
   auto state = a.state();
@@ -326,7 +326,7 @@ TEST_CASE("master copies are saved, loaded and checked, and follow a parameter t
   auto without = state;
   without.erase("0.master");
   CHECK_THAT(testing::text_of([&] { b.load_state(without); }), Contains("[optim] state 0.master is missing"));
-  state["0.master"] = Tensor::zeros({2}, bfloat16);
+  state["0.master"] = zeros({2}, bfloat16);
   CHECK_THAT(testing::text_of([&] { b.load_state(state); }),
              Contains("state 0.master is bfloat16 [2], expected float32 [2]"));
 
@@ -339,15 +339,15 @@ TEST_CASE("master copies are saved, loaded and checked, and follow a parameter t
 }
 
 TEST_CASE("gradients of halves may be float32, no others") {
-  Tensor p = Tensor::zeros({2}, bfloat16).requires_grad_(), w = Tensor::zeros({2}).requires_grad_();
+  Tensor p = zeros({2}, bfloat16).requires_grad_(), w = zeros({2}).requires_grad_();
   SGD sgd({p, w}, {.lr = 1});
-  const Tensor half = Tensor::zeros({2}, bfloat16), single = Tensor::zeros({2});
+  const Tensor half = zeros({2}, bfloat16), single = zeros({2});
   CHECK_THAT(testing::text_of([&] {
-               sgd.step({Tensor::zeros({2}, float64), single});
+               sgd.step({zeros({2}, float64), single});
              }),
              Contains("gradient 0 is float64 [2]"));
   CHECK_THAT(testing::text_of([&] {
-               sgd.step({Tensor::zeros({2}, float16), single});
+               sgd.step({zeros({2}, float16), single});
              }),
              Contains("gradient 0 is float16 [2]"));
   CHECK_THAT(testing::text_of([&] { sgd.step({half, half}); }), Contains("gradient 1 is bfloat16 [2]"));
@@ -357,21 +357,21 @@ TEST_CASE("gradients of halves may be float32, no others") {
 }
 
 TEST_CASE("small gradients of halves survive unscaling, and clipping keeps their dtype") {
-  Tensor p = Tensor::full({4}, 1, float16).requires_grad_();
+  Tensor p = ones({4}, float16).requires_grad_();
   SGD sgd({p}, {.lr = 1});
   optim::LossScaler scaler({.init_scale = 65536});
-  p.set_grad(Tensor::full({4}, 3e-4, float16));  // 4.6e-9 unscaled: float16 would make it 0
+  p.set_grad(full({4}, 3e-4, float16));  // 4.6e-9 unscaled: float16 would make it 0
   CHECK(scaler.step(sgd));
   CHECK(p.grad().dtype() == float32);
   CHECK(p.grad().to_vector<double>()[0] == Approx(3e-4 / 65536).epsilon(1e-3));
-  p.set_grad(Tensor::of<Float16>({Float16(3), Float16(4), Float16(0), Float16(0)}));
+  p.set_grad(tensor({3, 4, 0, 0}, float16));
   CHECK(optim::clip_grad_norm_({p}, 1) == 5);
   CHECK(p.grad().dtype() == float16);
   CHECK(p.grad().to_vector<double>()[1] == Approx(0.8).epsilon(1e-3));
   optim::clip_grad_value_({p}, 0.5);
   CHECK(p.grad().dtype() == float16);
   CHECK(p.grad().to_vector<double>()[0] == 0.5);
-  p.set_grad(Tensor::full({4}, HUGE_VAL, float16));
+  p.set_grad(full({4}, HUGE_VAL, float16));
   scaler.update();
   CHECK_FALSE(scaler.step(sgd));
 }
@@ -417,7 +417,7 @@ TEST_CASE(
 TEST_CASE("a gradient in the dtype of before its parameter moved is refused, with nothing changed") {
   nn::Linear net(3, 2);
   SGD sgd(net.parameters(), {.lr = 0.1});
-  const Tensor before = Tensor::full({2, 3}, 1);
+  const Tensor before = ones({2, 3});
   net.to(float64);
   const Tensor weight = net.weight.clone_data();
   CHECK_THAT(testing::text_of([&] {

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
@@ -17,8 +18,8 @@ const std::vector<Values> kGrads = {{0.1, -0.2, 0.3, -0.4, 0.5, 0.6},
                                     {0.25, 0.5, 0.5, 0.0, -0.25, -0.125}};
 
 Tensor as(const Values& values, DType t) {
-  const Tensor out = Tensor::empty({2, 3}, t);
-  out.copy_(Tensor::of(values, {2, 3}));
+  const Tensor out = empty({2, 3}, t);
+  out.copy_(tensor(values, float64).reshape({2, 3}));
   return out;
 }
 
@@ -35,7 +36,8 @@ void follow(const std::string& name, const ValueMap& options, const std::vector<
         optimizer = std::move(next);
       }
       optimizer->step({as(kGrads[step], t)});
-      CHECK(testing::difference(p, Tensor::of(expected[step], {2, 3}), 0, t == float64 ? 1e-14 : 1e-6) == "");
+      CHECK(testing::difference(p, tensor(expected[step], float64).reshape({2, 3}), 0,
+                                t == float64 ? 1e-14 : 1e-6) == "");
     }
   }
 }
@@ -66,15 +68,15 @@ TEST_CASE("rprop follows the rules of its paper: steps grow, shrink, wait once, 
 TEST_CASE("a gradient that is not a number shows in the parameter, also of rprop and adamax") {
   for (const char* name : {"rprop", "adamax"}) {
     INFO(name);
-    const Tensor p = Tensor::of<double>({1, 1}).requires_grad_();
-    optim::make(name, {}, {p})->step({Tensor::of<double>({std::nan(""), 1})});
+    const Tensor p = tensor({1, 1}, float64).requires_grad_();
+    optim::make(name, {}, {p})->step({tensor({std::nan(""), 1}, float64)});
     CHECK(std::isnan(p.to_vector<double>()[0]));
     CHECK(p.to_vector<double>()[1] < 1);
   }
 }
 
 TEST_CASE("rprop's options have an order") {
-  const Tensor p = Tensor::of<double>({1}).requires_grad_();
+  const Tensor p = tensor({1}, float64).requires_grad_();
   CHECK_THAT(testing::text_of([&] { optim::Rprop({p}, {.step_min = 2, .step_max = 1}); }),
              Catch::Contains("step_min must be at most step_max, got 2"));
   CHECK_THAT(testing::text_of([&] { optim::Rprop({p}, {.eta_plus = 0.5}); }),

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "core/tensor/creation.h"
 #include "optim/optim.h"
 #include "tests/support/error_of.h"
 
@@ -20,7 +21,7 @@ void follow(const Schedule& schedule, const Values& expected, double base = 0.5)
   }
 }
 
-Tensor param() { return Tensor::of<double>({1}).requires_grad_(); }
+Tensor param() { return tensor({1}, float64).requires_grad_(); }
 
 // Both rates of two groups after each measure.
 void follow(Plateau plateau, const Values& measures, const Values& expected) {
@@ -95,7 +96,7 @@ TEST_CASE("a scheduler sets an option of all groups, and goes on from its state"
   next.step();
   CHECK(again.lr(1) == Approx(0.005));
   auto bad = rate.state();
-  bad["base"] = Tensor::of<double>({1});
+  bad["base"] = tensor({1}, float64);
   CHECK_THAT(text_of([&] { next.load_state(bad); }), Contains("[scheduler] state base is float64 [1]"));
   CHECK_THAT(text_of([&] { next.load_state({}); }), Contains("state step is missing"));
   CHECK_THAT(text_of([&] { Scheduler(sgd, step_decay(2), "nesterov"); }), Contains("no option \"nesterov\""));
@@ -112,7 +113,7 @@ TEST_CASE("a plateau goes on from its state") {
   CHECK(two.step(again, 1));
   CHECK(again.lr() == Approx(0.1));
   auto bad = one.state();
-  bad["bad"] = Tensor::of<int64_t>({-1}, {});
+  bad["bad"] = tensor(-1);
   CHECK_THAT(text_of([&] { two.load_state(bad); }), Contains("[plateau] state bad is -1"));
 }
 

@@ -21,7 +21,7 @@ const std::set<std::string> kNotYet = {};
 
 // A list of numbers among the attributes, as a tensor like `like`.
 Tensor attr_tensor(const Attrs& attrs, const char* name, const Tensor& like) {
-  return ops::to(Tensor::of(attrs.get<std::vector<double>>(name)), like.dtype());
+  return ops::to(tensor(attrs.get<std::vector<double>>(name), float64), like.dtype());
 }
 
 // Cases that combine operators, or have as attributes what are tensors here.
@@ -43,7 +43,7 @@ const std::map<std::string, Function> kCombinations = {
      }},
     {"embedding_bag",
      [](const Tensors& x, const Attrs& a) {
-       return Tensors{ops::embedding_bag(x[0], x[1], Tensor::of(a.ints("offsets")), a.text("mode"))};
+       return Tensors{ops::embedding_bag(x[0], x[1], tensor(a.ints("offsets")), a.text("mode"))};
      }},
     {"group_norm",
      [](const Tensors& x, const Attrs& a) {

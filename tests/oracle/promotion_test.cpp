@@ -37,7 +37,7 @@ struct Table {
     return out;
   }
   Tensor tensor(const char* side, DType t) const {
-    return ops::to(Tensor::of(numbers(j.at(side).at(std::string(name(t))))), t);
+    return ops::to(troupe::tensor(numbers(j.at(side).at(std::string(name(t)))), float64), t);
   }
   std::vector<Operand> operands(const char* side, char kind) const {
     if (kind == 'n') return {Scalar(true), Scalar(2), Scalar(1.5)};
@@ -64,7 +64,7 @@ struct Table {
   std::string codes;
 };
 
-Tensor mask() { return Tensor::of<bool>({true, false, true, false}); }
+Tensor mask() { return tensor({true, false, true, false}); }
 
 // Tensor and tensor, tensor and number, number and tensor.
 struct Binary {
@@ -183,7 +183,7 @@ bool may_refuse(const std::string& name) { return name == "huber_loss"; }
 bool may_answer(const std::string& name) { return name == "l1_loss"; }
 
 std::string compare(const Tensor& got, const json& wanted) {
-  const Tensor values = Tensor::of(Table::numbers(wanted));
+  const Tensor values = tensor(Table::numbers(wanted), float64);
   const double close = got.dtype() == bfloat16  ? 0.02
                        : got.dtype() == float16 ? 0.004
                        : got.dtype() == float64 ? 1e-12

@@ -92,7 +92,7 @@ TEST_CASE("pushes and pulls take the bytes of the formula, and at most 2 % more,
     for (const bool together : {false, true}) {
       INFO("pull " << pull << ", push " << push << ", push_pull " << together);
       Scene s;
-      const Served served = serve(s.here(), {"w1"}, {Tensor::zeros({kElements})}, with(pull, push));
+      const Served served = serve(s.here(), {"w1"}, {zeros({kElements})}, with(pull, push));
       const auto hand = s.cluster.spawn<Hand>(0, 2, served);
       s.await(hand.call<&Hand::pull>());
       const double up = s.up(), down = s.down();
@@ -121,11 +121,11 @@ TEST_CASE("a table's pulls and pushes take the bytes of the distinct rows and of
     Scene s;
     const ServedTable table = serve_table(s.here(), {"w1", "w1"}, kRows, kWidth, with(how, how));
     const auto hand = s.cluster.spawn<TableHand>(0, 2, table);
-    s.await(hand.call<&TableHand::pull>(Tensor::of(ids)));
+    s.await(hand.call<&TableHand::pull>(tensor(ids)));
     const double up = s.up(), down = s.down();
     for (int64_t i = 0; i < kSteps; ++i) {
-      s.await(hand.call<&TableHand::push>(Tensor::of(ids), some({3 * kDistinct, kWidth}, 2)));
-      s.await(hand.call<&TableHand::pull>(Tensor::of(ids)));
+      s.await(hand.call<&TableHand::push>(tensor(ids), some({3 * kDistinct, kWidth}, 2)));
+      s.await(hand.call<&TableHand::pull>(tensor(ids)));
     }
     const double numbers = 8 * kDistinct,
                  rows = double(packed_bytes(Compression::parse(how), kDistinct * kWidth, float32));
@@ -139,7 +139,7 @@ TEST_CASE("logistic regression of three trainers learns as well with each compre
   const Tensor truth = some({kFeatures, 3}, 1);
   const auto loss_after = [&](const std::string& pull, const std::string& push) {
     const auto cluster = Cluster::in_process(2, {});
-    const Served served = serve(cluster->here(), {"w1"}, {Tensor::zeros({kFeatures, 3}), Tensor::zeros({3})},
+    const Served served = serve(cluster->here(), {"w1"}, {zeros({kFeatures, 3}), zeros({3})},
                                 with(pull, push, kTrainers), {.bytes = 400});
     std::vector<std::unique_ptr<Client>> clients;
     for (int i = 0; i < kTrainers; ++i) clients.push_back(std::make_unique<Client>(served));
@@ -176,10 +176,10 @@ TEST_CASE("logistic regression of three trainers learns as well with each compre
 
 TEST_CASE("a step is the mean of what was sent, and what was not sent comes with later steps") {
   const auto cluster = Cluster::in_process(2, {});
-  const Tensor start = Tensor::zeros({8, 10});
+  const Tensor start = zeros({8, 10});
   const Served served = serve(cluster->here(), {"w1", "w1"}, {start}, with("none", "topk(0.1)"));
   Client client(served);
-  Tensor sum = Tensor::zeros({8, 10});
+  Tensor sum = zeros({8, 10});
   (void)client.pull().get();
   for (uint64_t step = 0; step < 30; ++step) {
     const Tensor gradient = some({8, 10}, step % 3 ? 1 : 2);
@@ -198,7 +198,7 @@ TEST_CASE("a step is the mean of what was sent, and what was not sent comes with
 
 TEST_CASE("a push that is refused or comes too late takes nothing from what is kept") {
   const auto cluster = Cluster::in_process(2, {});
-  const Tensor a = some({20}, 1), b = some({20}, 2), big = Tensor::full({20}, 100);
+  const Tensor a = some({20}, 1), b = some({20}, 2), big = full({20}, 100.0);
   for (const bool together : {false, true}) {
     INFO("push_pull " << together);
     const auto options = [&](const std::string& policy) {
@@ -211,8 +211,7 @@ TEST_CASE("a push that is refused or comes too late takes nothing from what is k
       return client.push_pull({gradient}).then([](const Tensors&) {});
     };
     // Two blocks; each trainer's two pushes bring what is largest of a, and of what is left of a and b.
-    const Served served =
-        serve(cluster->here(), {"w1"}, {Tensor::zeros({20})}, options("async"), {.bytes = 40});
+    const Served served = serve(cluster->here(), {"w1"}, {zeros({20})}, options("async"), {.bytes = 40});
     REQUIRE(served.servers.size() == 2);
     Client client(served), other(served);
     (void)client.pull().get(), (void)other.pull().get();
@@ -221,7 +220,7 @@ TEST_CASE("a push that is refused or comes too late takes nothing from what is k
     (void)client.pull().get();
     set_policy(served, ServerPolicy::parse("quorum(1)")).get();
     (void)client.pull().get(), (void)other.pull().get();
-    other.push({Tensor::zeros({20})}).get();
+    other.push({zeros({20})}).get();
     push(client, big).get();
     CHECK(report(served).get()[0].late == 1);
     set_policy(served, ServerPolicy::parse("async")).get();
@@ -262,12 +261,11 @@ TEST_CASE("gradients of a context stay with the trainer, and are those of all pu
       const Tensors now = read(served).get();
       const Tensor expected = sub(start[0], mul(x.sum({0}).reshape({3, 1}).expand({3, 4}), 0.5));
       CHECK(difference(now[0], expected, 1e-2, 1e-2) == "");
-      CHECK(difference(now[1], sub(start[1], Tensor::full({4}, 1.5)), 1e-6, 1e-6) == "");
+      CHECK(difference(now[1], sub(start[1], full({4}, 1.5)), 1e-6, 1e-6) == "");
       CHECK(report(served).get()[0].version == 1);
     }
   const auto table = serve_table(cluster->here(), {"w1", "w2"}, 10, 2, with("bf16", "fp16"));
-  const Tensor ids = Tensor::of<int64_t>({1, 3, 1}), one = Tensor::of<int64_t>({4}),
-               all = Tensor::of<int64_t>({0, 1, 2, 3, 4, 5});
+  const Tensor ids = tensor({1, 3, 1}), one = tensor({4}), all = tensor({0, 1, 2, 3, 4, 5});
   TableClient words(table);
   const Tensor before = read(table, all).get();
   {
@@ -278,7 +276,7 @@ TEST_CASE("gradients of a context stay with the trainer, and are those of all pu
     words.push_context().get();
   }
   CHECK(difference(sub(before, read(table, all).get()),
-                   Tensor::of<float>({0, 0, 1, 1, 0, 0, 0.5, 0.5, 1, 1, 0, 0}, {6, 2}), 1e-6, 1e-6) == "");
+                   tensor({{0, 0}, {1, 1}, {0, 0}, {0.5, 0.5}, {1, 1}, {0, 0}}), 1e-6, 1e-6) == "");
   {
     autograd::Context context(*cluster);
     (void)words.pull(ids).get();
@@ -289,7 +287,7 @@ TEST_CASE("gradients of a context stay with the trainer, and are those of all pu
 
 TEST_CASE("compression that cannot be is refused, with what to do") {
   const auto cluster = Cluster::in_process(2, {});
-  const Tensors start{Tensor::zeros({4})};
+  const Tensors start{zeros({4})};
   CHECK(
       invalid_text([&] { serve(cluster->here(), {"w1"}, start, with("topk(0.1)", "none")); }) ==
       "[server] pulls compressed as \"topk(0.1)\": a pull brings whole values, of which that leaves out the "
@@ -313,8 +311,8 @@ TEST_CASE("compression that cannot be is refused, with what to do") {
   CHECK_THAT(refused(server.call<&Server::push>("t", Ticket{0, 0}, Packed{{start[0]}, {3}}, 1.0)),
              Catch::Contains("tensor 0 of 1 does not unpack"));
   CHECK_THAT(invalid_text([&] { client.push_context().get(); }), Catch::Contains("outside of a context"));
-  const Tensor bad = Tensor::full({4}, NAN);
+  const Tensor bad = full({4}, NAN);
   CHECK_THAT(refused(client.push({bad})), Catch::Contains("a gradient 0 with NaN or infinite elements"));
-  CHECK_FALSE(client.push({Tensor::full({4}, 1)}).get().late);  // the step was open, and nothing bad is kept
+  CHECK_FALSE(client.push({ones({4})}).get().late);  // the step was open, and nothing bad is kept
   CHECK(read(served).get()[0].to_vector<float>() == std::vector<float>(4, -0.5f));
 }

@@ -50,7 +50,7 @@ TEST_CASE("fp16 and bf16 round each element once, and what does not fit travels 
   CHECK(bit_equal(through(x, "bf16"), x.to(bfloat16).to(float32)));
   CHECK(bit_equal(through(x.to(float64), "fp16"), x.to(float16).to(float64)));
   for (const double value : {1e5, double(INFINITY), std::nan("")}) {
-    const Tensor wide = Tensor::of<float>({1, float(value), 3});
+    const Tensor wide = tensor({1, float(value), 3});
     const Packed packed = pack({wide, x}, Compression::parse("fp16"));
     CHECK(packed.forms == std::vector<int64_t>{0, 1});
     CHECK(bit_equal(unpack(packed, wholes_of({wide, x}))[0], wide));
@@ -60,7 +60,7 @@ TEST_CASE("fp16 and bf16 round each element once, and what does not fit travels 
 }
 
 TEST_CASE("top-k sends the largest elements exactly, of equal ones the first, and keeps the others") {
-  const Tensor x = Tensor::of<float>({1, -5, 2, 0, 5, -2, 2, 0.5, 0, 0});
+  const Tensor x = tensor({1, -5, 2, 0, 5, -2, 2, 0.5, 0, 0});
   const Packed packed = pack({x}, Compression::parse("topk(0.31)"));
   const auto list = [](const Tensor& t) { return t.to_vector<float>(); };
   CHECK(list(unpack(packed, wholes_of({x}))[0]) == std::vector<float>{0, -5, 2, 0, 5, -2, 0, 0, 0, 0});
@@ -88,11 +88,11 @@ TEST_CASE("top-k sends the largest elements exactly, of equal ones the first, an
 }
 
 TEST_CASE("1bit sends signs and the two means, which leave the least squared error that signs can") {
-  const Tensor x = Tensor::of<float>({1, -2, 3, -4, 0, 8, -6, 4});
+  const Tensor x = tensor({1, -2, 3, -4, 0, 8, -6, 4}, float32);
   std::vector<float> many;
   for (int i = 0; i < 20; ++i)
     for (const float v : x.to_vector<float>()) many.push_back(v);
-  const Tensor t = Tensor::of(many);
+  const Tensor t = tensor(many);
   const auto back = through(t, "1bit").to_vector<float>();
   for (size_t i = 0; i < many.size(); ++i) REQUIRE(back[i] == (many[i] >= 0 ? 16.f / 5 : -12.f / 3));
   const Tensor positive = some({100}, 2).abs();
@@ -106,7 +106,7 @@ TEST_CASE("what was sent and what is left are the sum of all gradients") {
       const double tolerance = dtype == float64 ? 1e-13 : 2e-5;
       const int64_t n = 515;
       Tensors residual;
-      Tensor sum = Tensor::zeros({5, 103}, dtype), sent = Tensor::zeros({5, 103}, dtype);
+      Tensor sum = zeros({5, 103}, dtype), sent = zeros({5, 103}, dtype);
       for (uint64_t step = 0; step < 40; ++step) {
         // Not contiguous.
         const Tensor gradient = some({103, 5}, step).to(dtype).transpose(0, 1);
@@ -139,10 +139,10 @@ TEST_CASE("tensors without elements, undefined ones and those that are not finit
     INFO(how);
     const Compression compression = Compression::parse(how);
     Tensors residual;
-    const Tensor good = some({64}, 1), none = Tensor::zeros({0, 3});
+    const Tensor good = some({64}, 1), none = zeros({0, 3});
     (void)pack({good, none, good}, compression, compression.keeps_residual() ? &residual : nullptr);
     const Tensor kept = residual.empty() ? Tensor() : residual[0].clone_data();
-    const Tensor bad = Tensor::full({64}, 1);
+    const Tensor bad = ones({64});
     bad.data<float>()[3] = std::nanf("");
     bad.data<float>()[5] = INFINITY;
     const Packed packed =
@@ -181,6 +181,6 @@ TEST_CASE("what cannot have been packed is refused by its number") {
              Catch::Contains("a sign for each"));
   CHECK_THAT(said({{signs.parts[0], x}, {3}}), Catch::Contains("expected two means"));
   for (const int64_t places : {int64_t{100}, int64_t{-1}, int64_t{5} << 32 | 5, int64_t{4} << 32 | 5})
-    CHECK_THAT(said({{Tensor::of<int64_t>({places}), x.slice(0, 0, 2)}, {2}}),
+    CHECK_THAT(said({{tensor({places}, int64), x.slice(0, 0, 2)}, {2}}),
                Catch::Contains("places out of range or order"));
 }

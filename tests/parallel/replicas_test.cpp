@@ -20,7 +20,7 @@ Tensor numbers(const Shape& shape, int64_t first) {
   for (int64_t d : shape) n *= d;
   std::vector<double> v;
   for (int64_t i = 0; i < n; ++i) v.push_back(double((i * 5 + first) % 7 - 3) / 4);
-  return Tensor::of<double>(v, shape);
+  return tensor(v, float64).reshape(shape);
 }
 Tensor leaf(Tensor t) {
   t.requires_grad_();
@@ -112,7 +112,7 @@ TEST_CASE("replicas with even, uneven and no rows have the gradients of one mode
   const auto cut = GENERATE(std::vector<int64_t>{0, 3, 6, 9}, std::vector<int64_t>{0, 1, 3, 9},
                             std::vector<int64_t>{0, 5, 9, 9});
   auto cluster = Cluster::in_process(5, hosting<Table, Trainer>());
-  const Tensor ids = Tensor::of<int64_t>({0, 3, 3, 5, 1, 2, 5, 0, 4}), y = numbers({9, 2}, 2);
+  const Tensor ids = tensor({0, 3, 3, 5, 1, 2, 5, 0, 4}), y = numbers({9, 2}, 2);
   Model local;
   autograd::backward(loss_of(ops::embedding(ids, local.table), local.w, y));
   auto table = cluster->spawn<Table>("w4", local.table.detach());
@@ -128,7 +128,7 @@ TEST_CASE("replicas with even, uneven and no rows have the gradients of one mode
     close(g.get(), local.w.grad());
     CHECK(bit_equal(g.get(), got[0].get()));
   }
-  Tensor sum = Tensor::zeros({6, 3}, kDouble);  // each context has its part of the table's
+  Tensor sum = zeros({6, 3}, kDouble);  // each context has its part of the table's
   for (size_t i = 0; i < 3; ++i) {
     const Tensor part = trainers[i].call<&Trainer::table_gradient>(table).get();
     if (part.defined()) sum = ops::add(sum, ops::mul(part, double(cut[i + 1] - cut[i]) / 9));
@@ -148,7 +148,7 @@ TEST_CASE("an average of gradients outside a context says what to write") {
 
 TEST_CASE("two replicas on one worker are told at once, by their labels") {
   auto cluster = Cluster::in_process(3, hosting<Table, Trainer>());
-  const Tensor one = Tensor::full({2}, 1, kDouble);
+  const Tensor one = ones({2}, kDouble);
   const auto spawn = [&](const char* worker, const char* group) {
     return cluster->spawn<Trainer>(worker, numbers({3, 2}, 4), group, std::vector<int64_t>{1, 2});
   };
@@ -185,18 +185,18 @@ TEST_CASE("replicas whose inputs are each other's opposites: their mean is zero,
   auto table = cluster->spawn<Table>("w5", numbers({6, 3}, 1));
   std::vector<Future<Tensor>> got;
   std::vector<RRef<Trainer>> trainers;
-  const Tensor w = numbers({3, 2}, 4), zeros = Tensor::zeros({3, 2}, kDouble);
+  const Tensor w = numbers({3, 2}, 4), none = zeros({3, 2}, kDouble);
   for (int64_t i = 0; i < 4; ++i) {
-    const Tensor ids = Tensor::of<int64_t>({i / 2, 3, 5});  // the same in pairs, with opposite losses
+    const Tensor ids = tensor({i / 2, 3, 5}, int64);  // the same in pairs, with opposite losses
     trainers.push_back(cluster->spawn<Trainer>(i + 1, w, "pairs", std::vector<int64_t>{1, 2, 3, 4}));
     got.push_back(
-        trainers.back().call<&Trainer::train>(table, ids, Tensor::scalar(i % 2 ? -1 : 1, kDouble), average));
+        trainers.back().call<&Trainer::train>(table, ids, tensor(i % 2 ? -1 : 1, kDouble), average));
   }
-  for (auto& g : got) CHECK(bit_equal(g.get(), zeros) == average);
+  for (auto& g : got) CHECK(bit_equal(g.get(), none) == average);
   for (auto& t : trainers) {
     const Tensor of_table = t.call<&Trainer::table_gradient>(table).get();
     REQUIRE(of_table.defined());
-    CHECK_FALSE(bit_equal(of_table, Tensor::zeros({6, 3}, kDouble)));
+    CHECK_FALSE(bit_equal(of_table, zeros({6, 3}, kDouble)));
     t.call<&Trainer::finish>().get();
   }
 }
@@ -216,7 +216,7 @@ TEST_CASE("a hundred epochs with a table on another worker follow the training o
     for (int batch = 0; batch < kBatches; ++batch) {
       std::vector<int64_t> picked;
       for (int i = 0; i < 4; ++i) picked.push_back((batch * 3 + i * i) % 6);
-      const Tensor ids = Tensor::of<int64_t>(picked), y = numbers({4, 2}, batch);
+      const Tensor ids = tensor(picked), y = numbers({4, 2}, batch);
       const std::vector<int64_t> cut =
           batch % 2 ? std::vector<int64_t>{0, 2, 4} : std::vector<int64_t>{0, 1, 4};
       {
@@ -250,7 +250,7 @@ TEST_CASE(
     "a lost replica is named to those that wait for it, and different tensors and weights are refused") {
   SimCluster cluster(1, 4, hosting<Table, Trainer>());
   cluster.network().set_faults({.delay = std::chrono::milliseconds(1)});
-  const Tensor one = Tensor::full({2}, 1, kDouble);
+  const Tensor one = ones({2}, kDouble);
   std::vector<RRef<Trainer>> trainers;
   for (size_t i = 1; i <= 3; ++i)
     trainers.push_back(
@@ -275,7 +275,7 @@ TEST_CASE(
     }
   };
   refused(all({{one}, {one}, {one, one}}, {1, 1, 1}), "expected the same parameters everywhere");
-  refused(all({{one}, {Tensor::zeros({3}, kDouble)}, {one}}, {1, 1, 1}), "float64 [3]");
+  refused(all({{one}, {zeros({3}, kDouble)}, {one}}, {1, 1, 1}), "float64 [3]");
   refused(all({{one}, {one}, {one}}, {0, 0, 0}), "the weights add up to 0");
   const auto first = trainers[0].call<&Trainer::mean>(std::vector{one}, 1.0),
              second = trainers[1].call<&Trainer::mean>(std::vector{one}, 1.0);

@@ -66,7 +66,7 @@ Outcome learn(const std::string& policy, int trainers, Pace pace, int steps,
   network = &cluster.network();
   cluster.network().set_faults(faults);
   const Served served =
-      serve(Here(internal::rref::RefTable::of(cluster.worker(0))), {"w1"}, {Tensor::zeros({1})},
+      serve(Here(internal::rref::RefTable::of(cluster.worker(0))), {"w1"}, {zeros({1})},
             {.options = {{"lr", 0.1}}, .policy = ServerPolicy::parse(policy), .trainers = trainers});
   std::vector<RRef<Learner>> learners;
   std::vector<Future<void>> runs;

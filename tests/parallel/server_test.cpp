@@ -169,7 +169,7 @@ TEST_CASE("a step is the exact weighted mean, with the same bits whoever comes f
 }
 
 TEST_CASE("under bsp a pull waits for the others' pushes, and no longer") {
-  const Tensors start{Tensor::zeros({2})}, one{Tensor::full({2}, 1)};
+  const Tensors start{zeros({2})}, one{ones({2})};
   Scene s(start, with_policy("bsp", 2), 1);
   const auto early = s.hands[0].call<&Hand::pull>();
   s.cluster.settle();
@@ -187,7 +187,7 @@ TEST_CASE("under bsp a pull waits for the others' pushes, and no longer") {
 }
 
 TEST_CASE("a read says at least which version it wants, and waits for it") {
-  const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
+  const Tensors start{zeros({1})}, one{ones({1})};
   Scene s(start, with_policy("async", 2), 2);
   const auto wanted = read(s.served, 2);
   s.pull(0), s.pull(1);
@@ -199,20 +199,20 @@ TEST_CASE("a read says at least which version it wants, and waits for it") {
 }
 
 TEST_CASE("values that a trainer has read do not change under it, on the server's own worker either") {
-  const Tensors start{Tensor::full({4}, 2)};
+  const Tensors start{full({4}, 2.0)};
   const auto cluster = Cluster::in_process(1, hosting<Hand>());
   const Served served = serve(cluster->here(), {"w0"}, start, with_policy("bsp"));
   served.servers[0].ready().get();
   start[0].fill_(7);  // copied
   const auto hand = cluster->spawn<Hand>("w0", served, "t0");
   const Tensors seen = hand.call<&Hand::pull>().get();
-  hand.call<&Hand::push>(Tensors{Tensor::full({4}, 1)}, 1.0).get();
+  hand.call<&Hand::push>(Tensors{ones({4})}, 1.0).get();
   CHECK(seen[0].to_vector<float>() == std::vector<float>(4, 2.f));
   CHECK(read(served).get()[0].to_vector<float>() == std::vector<float>(4, 1.5f));
 }
 
 TEST_CASE("delayed steps are w -= lr g(w of one step before), whoever is fast") {
-  const Tensors start{Tensor::full({1}, 1)};
+  const Tensors start{ones({1})};
   for (const bool fast_first : {true, false}) {
     Scene s(start, with_policy("delayed", 2), 2);
     double before = 1, now = 1;  // g(w) = w
@@ -236,7 +236,7 @@ TEST_CASE("local steps are averaged, with SlowMo's momentum") {
   const auto cluster = Cluster::in_process(1, {});
   const double beta = 0.5, alpha = 0.8;
   const Served served =
-      serve(cluster->here(), {"w0"}, {Tensor::full({1}, 10)}, with_policy("local(4, 0.5, 0.8)", 2));
+      serve(cluster->here(), {"w0"}, {full({1}, 10.0)}, with_policy("local(4, 0.5, 0.8)", 2));
   Client a(served), b(served);
   double x = 10, u = 0;
   for (int round = 0; round < 3; ++round) {
@@ -258,7 +258,7 @@ TEST_CASE("local steps are averaged, with SlowMo's momentum") {
 }
 
 TEST_CASE("a policy changes while trainers wait: they go on at once") {
-  const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
+  const Tensors start{zeros({1})}, one{ones({1})};
   Scene s(start, with_policy("bsp", 2), 2);
   s.pull(0), s.pull(1);
   s.push(0, one);
@@ -277,11 +277,11 @@ TEST_CASE("a policy changes while trainers wait: they go on at once") {
 }
 
 TEST_CASE("a quorum step closes on the first, and the late one is told, and goes on with the others") {
-  const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
+  const Tensors start{zeros({1})}, one{ones({1})};
   Scene s(start, with_policy("quorum(2)", 3), 3);
   for (size_t i : {0, 1, 2}) s.pull(i);
   CHECK_FALSE(s.push(0, one).late);
-  CHECK_FALSE(s.push(1, {Tensor::full({1}, 4)}, 2).late);
+  CHECK_FALSE(s.push(1, {full({1}, 4.0)}, 2).late);
   CHECK(s.values()[0].item() == -1.5);  // (1 + 2 * 4) / 3, at a rate of 0.5
   CHECK(s.push(2, one, 100).late);
   CHECK(s.values()[0].item() == -1.5);
@@ -292,14 +292,14 @@ TEST_CASE("a quorum step closes on the first, and the late one is told, and goes
 }
 
 TEST_CASE("trainers join and leave a running server") {
-  const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
+  const Tensors start{zeros({1})}, one{ones({1})};
   Scene s(start, with_policy("bsp", 1), 1);
   s.pull(0), s.push(0, one);
   s.add(1);
   s.pull(0), s.pull(1);
   s.push(0, one);
   CHECK(s.values()[0].item() == -0.5);
-  s.push(1, {Tensor::full({1}, 3)});
+  s.push(1, {full({1}, 3.0)});
   CHECK(s.values()[0].item() == -1.5);
   s.pull(0);
   s.push(0, one);
@@ -310,7 +310,7 @@ TEST_CASE("trainers join and leave a running server") {
 }
 
 TEST_CASE("a lost worker's step closes on the rest or is done again, as chosen, and says so") {
-  const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
+  const Tensors start{zeros({1})}, one{ones({1})};
   for (const bool abort : {false, true}) {
     Scene s(start, with_policy(abort ? "bsp or abort" : "bsp", 3), 3);
     for (size_t i : {0, 1, 2}) s.pull(i);
@@ -344,9 +344,9 @@ TEST_CASE("a lost worker's step closes on the rest or is done again, as chosen, 
 }
 
 TEST_CASE("what is wrong is refused with what was expected, and the step stays open") {
-  const Tensors start{Tensor::zeros({2, 3}), Tensor::zeros({4})};
+  const Tensors start{zeros({2, 3}), zeros({4})};
   Scene s(start, with_policy("bsp", 1), 1);
-  const Tensors good{Tensor::full({2, 3}, 1), Tensor::full({4}, 1)};
+  const Tensors good{ones({2, 3}), ones({4})};
   CHECK_THAT(s.refusal(0, good), Catch::Contains("push before the first pull"));
   s.pull(0);
   CHECK_THAT(s.refusal(0, {good[0]}), Catch::Contains("1 gradients for 2 parameters"));
@@ -355,7 +355,7 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
   CHECK_THAT(s.refusal(0, {good[0].to(float64), good[1]}),
              Catch::Contains("trainer \"t0\" pushes float64 [2, 3] as gradient 0; expected float32"));
   for (const double bad : {std::nan(""), HUGE_VAL})
-    CHECK_THAT(s.refusal(0, {good[0], Tensor::full({4}, bad)}),
+    CHECK_THAT(s.refusal(0, {good[0], full({4}, bad)}),
                Catch::Contains("invalid") && Catch::Contains("gradient 1 with NaN or infinite"));
   CHECK_THAT(s.refusal(0, good, -1), Catch::Contains("weight of -1"));
   CHECK(same(s.values(), start));
@@ -382,13 +382,13 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
   const auto made = [&](const Tensors& t, const ServerOptions& options) {
     return text(s.cluster.spawn<Server>(0, 1, t, options).call<&Server::report>());
   };
-  CHECK_THAT(made({Tensor::zeros({2}, int64)}, {}), Catch::Contains("expected a floating tensor"));
+  CHECK_THAT(made({zeros({2}, int64)}, {}), Catch::Contains("expected a floating tensor"));
   CHECK_THAT(made(start, {.optimizer = "sdg"}), Catch::Contains("did you mean \"sgd\""));
   CHECK_THAT(made(start, {.trainers = 0}), Catch::Contains("0 trainers"));
   const Here here(internal::rref::RefTable::of(s.cluster.worker(0)));
   CHECK_THAT(invalid_text([&] { serve(here, {}, start, {}); }), Catch::Contains("on 0 workers"));
   CHECK_THAT(invalid_text([&] {
-               serve(here, {"w1"}, {start[0], Tensor::zeros({1}, float64)}, {});
+               serve(here, {"w1"}, {start[0], zeros({1}, float64)}, {});
              }),
              Catch::Contains("expected one dtype"));
   CHECK_THAT(invalid_text([&] {
@@ -398,7 +398,7 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
 }
 
 TEST_CASE("the rate goes down with the delay, if it is told to") {
-  const Tensors start{Tensor::zeros({1})}, one{Tensor::full({1}, 1)};
+  const Tensors start{zeros({1})}, one{ones({1})};
   ServerOptions options = with_policy("async", 2);
   options.lr_by_delay = true;
   Scene s(start, options, 2);
@@ -412,8 +412,7 @@ TEST_CASE("the rate goes down with the delay, if it is told to") {
 
 TEST_CASE("every server's ledger is in the metrics of its worker, as in its report, until the server goes") {
   const auto cluster = Cluster::in_process(2, {});
-  const Tensors start{Tensor::zeros({2}), Tensor::zeros({2})},
-      one{Tensor::full({2}, 1), Tensor::full({2}, 1)};
+  const Tensors start{zeros({2}), zeros({2})}, one{ones({2}), ones({2})};
   const auto shown = [&](const std::string& part) {
     std::map<std::string, int64_t> out;
     for (const auto& [name, value] : cluster->metrics("w1"))
@@ -453,8 +452,8 @@ TEST_CASE("every server's ledger is in the metrics of its worker, as in its repo
     }
     const ServedTable table = serve_table(cluster->here(), {"w1"}, 10, 2, with_policy("bsp"));
     TableClient rows(table);
-    (void)rows.pull(Tensor::zeros({1}, int64)).get();
-    rows.push(Tensor::zeros({1}, int64), Tensor::zeros({1, 2})).get();
+    (void)rows.pull(zeros({1}, int64)).get();
+    rows.push(zeros({1}, int64), zeros({1, 2})).get();
     CHECK(shown("Table#0:").size() == 4);
     CHECK(shown("Table#0:").begin()->first.ends_with(".aborted"));
   }
@@ -464,13 +463,13 @@ TEST_CASE("every server's ledger is in the metrics of its worker, as in its repo
 TEST_CASE("a step moves the bytes of its gradients and of its values, and at most 2 % more") {
   const int64_t n = 100'000;
   for (const int64_t bytes : {4 << 20, 40'000}) {
-    Scene s({Tensor::zeros({n})}, with_policy("bsp"), 1, bytes);
+    Scene s({zeros({n})}, with_policy("bsp"), 1, bytes);
     s.pull(0);
     const auto at = [&](const char* from, const char* to) {
       return double(s.cluster.network().counters(from, to).bytes);
     };
     const double up = at("w2", "w1"), down = at("w1", "w2");
-    const Tensor gradient = Tensor::full({n}, 1);
+    const Tensor gradient = ones({n});
     for (int i = 0; i < 3; ++i) s.cluster.await(s.hands[0].call<&Hand::push_pull>(Tensors{gradient}, 1.0));
     CHECK(at("w2", "w1") - up >= 3 * 4 * n);
     CHECK(at("w2", "w1") - up <= 1.02 * 3 * 4 * n);

@@ -16,7 +16,7 @@ struct Fork : nn::ModuleActor<Dense> {
   /// A skip that is a result of its own, and whole numbers besides, which have no gradient.
   std::tuple<Tensor, Tensor, Tensor> makes(Tensor x) {
     const Tensor y = net(x);
-    return {y, Tensor::full({x.size(0)}, 3, int64), mul(y, 2)};
+    return {y, full({x.size(0)}, 3, int64), mul(y, 2)};
   }
   Tensor numbered(Tensor x, Tensor number, Tensor skip) {
     return net(add(add(x, skip), number.reshape({-1, 1}).to(float32)));

@@ -17,7 +17,7 @@ inline constexpr int64_t kWidth = 6;
 
 /// Values that differ from element to element, the same every time.
 inline Tensor wave(const Shape& shape, double start) {
-  const Tensor t = Tensor::empty(shape, float32);
+  const Tensor t = empty(shape);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.data<float>()[i] = static_cast<float>(0.5 * std::sin(start + 0.7 * static_cast<double>(i)));
   return t;

@@ -19,7 +19,7 @@ constexpr int64_t kRows = 23, kWidth = 3;
 Tensor all_ids() {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < kRows; ++i) ids.push_back(i);
-  return Tensor::of(ids);
+  return tensor(ids);
 }
 ServerOptions with(const std::string& optimizer, const ValueMap& options, const std::string& policy = "bsp",
                    int64_t trainers = 1) {
@@ -45,19 +45,19 @@ TEST_CASE("rows have the same values whichever server has them, and come as they
          {std::vector<Place>{"w0"}, {"w0", "w1", "w2"}, std::vector<Place>(30, Place("w1"))}) {
       const auto table = serve_table(cluster->here(), where, kRows, kWidth, with("sgd", {}), {cut, 0.1, 7});
       CHECK(bit_equal(read(table, all_ids()).get(), expected));
-      const Tensor ids = Tensor::of<int64_t>({5, 5, 22, 0, 5, 1}, {2, 3});
+      const Tensor ids = tensor({{5, 5, 22}, {0, 5, 1}});
       TableClient client(table);
       for (const Tensor& rows : {client.pull(ids).get(), read(table, ids).get()}) {
         CHECK(rows.shape() == Shape{2, 3, kWidth});
         CHECK(bit_equal(rows, embedding(ids, expected)));
       }
-      CHECK(client.pull(Tensor::zeros({0}, int64)).get().shape() == Shape{0, kWidth});
+      CHECK(client.pull(zeros({0}, int64)).get().shape() == Shape{0, kWidth});
     }
 }
 
 TEST_CASE("gradients run through a pull to the rows, duplicates are merged, other rows are not touched") {
   const auto cluster = Cluster::in_process(3, {});
-  const Tensor ids = Tensor::of<int64_t>({4, 9, 4, 4, 22, 9}, {2, 3}), target = some({2, 3, kWidth}, 1);
+  const Tensor ids = tensor({{4, 9, 4}, {4, 22, 9}}), target = some({2, 3, kWidth}, 1);
   for (const bool recorded : {true, false}) {
     const auto table =
         serve_table(cluster->here(), {"w1", "w2"}, kRows, kWidth, with("sgd", {{"lr", 0.5}}), {});
@@ -84,8 +84,7 @@ TEST_CASE(
   const auto cluster = Cluster::in_process(2, {});
   const auto table = serve_table(cluster->here(), {"w1"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}), {});
   TableClient client(table);
-  const Tensor before = read(table, all_ids()).get(), one = Tensor::of<int64_t>({3}),
-               two = Tensor::of<int64_t>({3, 4});
+  const Tensor before = read(table, all_ids()).get(), one = tensor({3}), two = tensor({3, 4});
   {
     autograd::Context unused(*cluster);
     unused.backward(client.pull(two).get().sum());
@@ -113,7 +112,7 @@ TEST_CASE("each optimizer steps the rows that are named as it would step them al
   for (const auto& [name, options] : all) {
     INFO(name);
     const auto table = serve_table(cluster->here(), {"w1"}, kRows, kWidth, with(name, options), {});
-    const Tensor ids = Tensor::of<int64_t>({2, 11, 17}), before = read(table, all_ids()).get();
+    const Tensor ids = tensor({2, 11, 17}), before = read(table, all_ids()).get();
     Tensor home = read(table, ids).get().clone_data().requires_grad_();
     const auto optimizer = optim::make(name, options, {home});
     TableClient client(table);
@@ -124,7 +123,7 @@ TEST_CASE("each optimizer steps the rows that are named as it would step them al
       optimizer->step({gradient});
     }
     CHECK(bit_equal(read(table, ids).get(), home.detach()));
-    const Tensor rest = Tensor::of<int64_t>({0, 1, 3, 10, 22});
+    const Tensor rest = tensor({0, 1, 3, 10, 22});
     CHECK(bit_equal(read(table, rest).get(), embedding(rest, before)));
   }
 }
@@ -136,12 +135,12 @@ TEST_CASE("a step of several trainers is the weighted mean, also of rows that on
         serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}, policy, 2), {});
     TableClient a(table), b(table);
     const Tensor before = read(table, all_ids()).get();
-    const Tensor of_a = Tensor::of<int64_t>({1, 2}), of_b = Tensor::of<int64_t>({2, 6});
+    const Tensor of_a = tensor({1, 2}), of_b = tensor({2, 6});
     (void)a.pull(of_a).get();
     (void)b.pull(of_b).get();
-    a.push(of_a, Tensor::full({2, kWidth}, 4), 1).get();
+    a.push(of_a, full({2, kWidth}, 4.0), 1).get();
     CHECK(bit_equal(read(table, all_ids()).get(), before));
-    b.push(of_b, Tensor::full({2, kWidth}, 8), 3).get();
+    b.push(of_b, full({2, kWidth}, 8.0), 3).get();
     const auto moved = sub(before, read(table, all_ids()).get()).sum({1}).to_vector<float>();
     for (size_t i = 0; i < moved.size(); ++i)
       CHECK(moved[i] == Approx(kWidth * (i == 1 ? 1 : i == 2 ? 7 : i == 6 ? 6 : 0)).margin(1e-4));
@@ -153,11 +152,11 @@ TEST_CASE("delayed reads of rows are those before the last update") {
   const auto table =
       serve_table(cluster->here(), {"w0"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}, "delayed"), {});
   TableClient client(table);
-  const Tensor ids = Tensor::of<int64_t>({1, 2}), one = Tensor::of<int64_t>({1});
+  const Tensor ids = tensor({1, 2}), one = tensor({1});
   const Tensor start = client.pull(ids).get();
-  client.push(one, Tensor::full({1, kWidth}, 1)).get();
+  client.push(one, ones({1, kWidth})).get();
   CHECK(bit_equal(client.pull(ids).get(), start));
-  client.push(one, Tensor::full({1, kWidth}, 1)).get();
+  client.push(one, ones({1, kWidth})).get();
   const Tensor moved = sub(start, client.pull(ids).get());
   CHECK(moved.sum({1}).to_vector<double>()[0] == Approx(kWidth));
   CHECK(moved.sum({1}).to_vector<double>()[1] == 0);
@@ -167,28 +166,28 @@ TEST_CASE("rows out of range, gradients of another shape and NaN are refused, an
   const auto cluster = Cluster::in_process(2, {});
   const auto table = serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {}), {});
   TableClient client(table);
-  const Tensor ids = Tensor::of<int64_t>({1, 2}), good = Tensor::full({2, kWidth}, 1);
+  const Tensor ids = tensor({1, 2}), good = ones({2, kWidth});
   for (const int64_t row : {int64_t{-1}, kRows})
     CHECK_THAT(invalid_text([&] {
-                 (void)client.pull(Tensor::of<int64_t>({0, row}));
+                 (void)client.pull(tensor({0, row}, int64));
                }),
                Catch::Contains("row " + std::to_string(row) + " is out of range; the table has 23 rows"));
-  CHECK_THAT(invalid_text([&] { (void)client.pull(Tensor::zeros({2})); }), Catch::Contains("expected int64"));
+  CHECK_THAT(invalid_text([&] { (void)client.pull(zeros({2})); }), Catch::Contains("expected int64"));
   CHECK_THAT(invalid_text([&] { client.push(ids, good).get(); }), Catch::Contains("has not pulled"));
   (void)client.pull(ids).get();
   CHECK_THAT(invalid_text([&] {
-               client.push(ids, Tensor::zeros({2, 2})).get();
+               client.push(ids, zeros({2, 2})).get();
              }),
              Catch::Contains("expected float32 [2, 3]"));
   CHECK_THAT(invalid_text([&] {
-               client.push(ids, Tensor::full({2, kWidth}, std::nan(""))).get();
+               client.push(ids, full({2, kWidth}, std::nan(""))).get();
              }),
              Catch::Contains("NaN or infinite"));
   CHECK_FALSE(client.push(ids, good).get().late);
   const auto& server = table.servers[0];
-  CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(Tensor::of<int64_t>({1})).get(); }),
+  CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(tensor({1})).get(); }),
              Catch::Contains("row 1 is not here; expected one of 0, 2"));
-  CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(Tensor::of<int64_t>({99})).get(); }),
+  CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(tensor({99})).get(); }),
              Catch::Contains("row 99 is out of range"));
   const auto made = [&](const ServerOptions& options) {
     return invalid_text(

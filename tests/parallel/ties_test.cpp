@@ -62,7 +62,7 @@ TEST_CASE("ties are lists of copies, and what cannot be tied is refused", "[sche
   CHECK(ties[3][1].others == std::vector<Link>{{1, 2}});
   CHECK(ties[1][1].others == std::vector<Link>{{3, 2}});
   CHECK(slots_of(ties[3]) == 3);
-  const auto number = [](double x) { return Tensor::full({1}, x); };
+  const auto number = [](double x) { return full({1}, x); };
   const Tensors sums = sum_of_ties(ties[3], {number(1), Tensor()}, {number(10), number(100), number(1000)});
   CHECK(sums[0].item() == 111);
   CHECK(sums[1].item() == 1000);
@@ -79,7 +79,7 @@ TEST_CASE("ties are lists of copies, and what cannot be tied is refused", "[sche
 }
 
 TEST_CASE("tied parameters of different actors have the sum of their gradients, and stay equal") {
-  const Tensor ids = Tensor::of(kIds), next = Tensor::of(kNext);
+  const Tensor ids = tensor(kIds), next = tensor(kNext);
   for (const std::string schedule : {"gpipe", "1f1b", "zb-h2", "credits(2)", "interleaved"})
     for (const Checkpoint checkpoint : {Checkpoint::never, Checkpoint::always}) {
       INFO(schedule << ", checkpoint " << int(checkpoint));
@@ -118,7 +118,7 @@ TEST_CASE("tied parameters of different actors have the sum of their gradients, 
 }
 
 TEST_CASE("a parameter without a name is tied by its number") {
-  const Tensor ids = Tensor::of(kIds), next = Tensor::of(kNext);
+  const Tensor ids = tensor(kIds), next = tensor(kNext);
   const auto cluster = Cluster::in_process(2, hosting<Ends, Bare>());
   const auto first = cluster->spawn<Ends>(0, int64_t{3});
   const auto last = cluster->spawn<Bare>(1, int64_t{0});
@@ -136,7 +136,7 @@ TEST_CASE("a parameter without a name is tied by its number") {
 }
 
 TEST_CASE("stages of one actor share its parameters without ties") {
-  const Tensor ids = Tensor::of(kIds), next = Tensor::of(kNext);
+  const Tensor ids = tensor(kIds), next = tensor(kNext);
   for (const std::string schedule : {"1f1b", "zb-h1"}) {
     const auto cluster = Cluster::in_process(2, hosting<Ends, Block>());
     const auto ends = cluster->spawn<Ends>(0, int64_t{0});
@@ -162,7 +162,7 @@ TEST_CASE("stages of one actor share its parameters without ties") {
 
 TEST_CASE(
     "ties that do not fit are refused at the first step, and a step that fails leaves the next one whole") {
-  const Tensor ids = Tensor::of(kIds), next = Tensor::of(kNext);
+  const Tensor ids = tensor(kIds), next = tensor(kNext);
   const auto cluster = Cluster::in_process(2, hosting<Ends, Block>());
   const auto first = cluster->spawn<Ends>(0, int64_t{0}), last = cluster->spawn<Ends>(1, int64_t{0});
   const auto middle = cluster->spawn<Block>(1, int64_t{1});

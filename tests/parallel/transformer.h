@@ -18,8 +18,8 @@ inline constexpr int64_t kBlocks = 4;
 struct PieceNet : nn::Layer {
   PieceNet(int64_t begin, int64_t end, int64_t vocabulary)
       : begin(begin), first(begin == 0), last(end == kBlocks), norm(64), head(64, vocabulary) {
-    tok = Tensor::zeros({vocabulary, 64}).requires_grad_();
-    pos = Tensor::zeros({64, 64}).requires_grad_();
+    tok = zeros({vocabulary, 64}).requires_grad_();
+    pos = zeros({64, 64}).requires_grad_();
     for (int64_t i = begin; i < end; ++i) blocks.emplace_back(64, 4);
   }
   Tensor forward(const Tensor& in) override {

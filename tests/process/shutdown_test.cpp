@@ -125,7 +125,7 @@ TEST_CASE("a cluster over sockets is made, ended and made again in one process, 
     auto cluster =
         Cluster::coordinate(environment_of(0, 2), hosting<Echo>(), {.leak_check = LeakCheck::error});
     auto echo = cluster->spawn<Echo>("w1");
-    CHECK(echo.call<&Echo::echo>(Tensor::full({2}, 4)).get().to_vector<float>() == std::vector<float>{4, 4});
+    CHECK(echo.call<&Echo::echo>(full({2}, 4.0)).get().to_vector<float>() == std::vector<float>{4, 4});
     CHECK_THAT(text_of([] { Cluster::coordinate(environment_of(0, 2), hosting<Echo>()); }),
                Contains("unix:@troupe-shutdown-"));
     cluster->set_exit_code(round);
@@ -143,7 +143,7 @@ TEST_CASE("a newcomer to a complete cluster is refused with a message, and the c
     CHECK_THAT(text_of([&] { WorkerProcess::join(environment_of(rank, 3), hosting<Echo>()); }),
                Contains(rank == 2 ? "rank 2 cannot join a cluster of 2" : "is its rank used twice?"));
   CHECK(cluster->workers() == std::vector<std::string>{"w0", "w1"});
-  CHECK(cluster->spawn<Echo>("w1").call<&Echo::echo>(Tensor::full({2}, 4)).get().numel() == 2);
+  CHECK(cluster->spawn<Echo>("w1").call<&Echo::echo>(full({2}, 4.0)).get().numel() == 2);
   cluster->shutdown();
   second.thread.join();
   CHECK(second.code == 0);
@@ -172,7 +172,7 @@ TEST_CASE("workers join an elastic cluster later, are used by old and new ones, 
           "[process]") {
   Second second;
   auto cluster = Cluster::coordinate(environment_of(0, 2), hosting<Echo>(), {.elastic = true});
-  const auto four = Tensor::full({2}, 4);
+  const auto four = full({2}, 4.0);
   const auto next = cluster->joined("w2");
   CHECK_FALSE(next.is_ready());
   {
@@ -219,7 +219,7 @@ TEST_CASE("nobody leaves a cluster that is not elastic before its end", "[proces
     process->serve(stop.future());
   });
   auto cluster = Cluster::coordinate(environment_of(0, 2), hosting<Echo>());
-  CHECK(cluster->spawn<Echo>("w1").call<&Echo::echo>(Tensor::full({2}, 4)).get().numel() == 2);
+  CHECK(cluster->spawn<Echo>("w1").call<&Echo::echo>(full({2}, 4.0)).get().numel() == 2);
   cluster->shutdown();
   thread.join();
   CHECK_THAT(refusal, Contains("is not elastic"));

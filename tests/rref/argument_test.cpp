@@ -56,7 +56,7 @@ TEST_CASE("a reference of another cluster is refused as an argument") {
 
 TEST_CASE("a constructor takes no gradients: the same on the own worker and on others") {
   auto cluster = Cluster::in_process(2, hosting<Weight>());
-  Tensor w = Tensor::of<float>({1, 2});
+  Tensor w = tensor({1, 2}, float32);
   w.requires_grad_();
   for (const char* name : {"w0", "w1"}) {
     INFO(name);

@@ -106,7 +106,7 @@ TEST_CASE("an empty future as an argument, in a scope or awaited is an error tha
 TEST_CASE("every use of a context after its end is an error that says so") {
   auto cluster = Cluster::in_process(2, hosting<Box>(), {.leak_check = LeakCheck::off});
   const RRef<Box> box = cluster->spawn<Box>("w1");
-  const Tensor w = Tensor::full({2}, 1).requires_grad_();
+  const Tensor w = ones({2}).requires_grad_();
   autograd::Context context(*cluster);
   const Tensor loss = ops::sum(box.call<&Box::tensor>(w).get());
   context.end().get();
@@ -139,16 +139,15 @@ TEST_CASE("a default-made pipeline, server, client, loader or Here is an error t
   refused([&] { (void)parallel::set_options(none, {}); }, "no servers");
   refused([&] { (void)parallel::report(none); }, "no servers");
   const parallel::ServedTable no_table;
-  const Tensor ids = Tensor::of<int64_t>({0});
+  const Tensor ids = tensor({0});
   refused([&] { parallel::TableClient{no_table}; }, "no servers");
   refused([&] { (void)parallel::read(no_table, ids); }, "no servers");
   refused([&] { (void)no_table.server_of(0); }, "no servers");
 
-  const auto served =
-      parallel::serve(cluster->here(), {"w1"}, {Tensor::zeros({2})}, {.options = {{"lr", 0.1}}});
+  const auto served = parallel::serve(cluster->here(), {"w1"}, {zeros({2})}, {.options = {{"lr", 0.1}}});
   parallel::Client client(served);
   const parallel::Client moved_to = std::move(client);
-  const Tensors gradients{Tensor::zeros({2})};
+  const Tensors gradients{zeros({2})};
   refused([&] { (void)client.pull(); }, "empty client");
   refused([&] { (void)client.push(gradients); }, "empty client");
   refused([&] { (void)client.push_pull(gradients); }, "empty client");
@@ -165,7 +164,7 @@ TEST_CASE("a default-made pipeline, server, client, loader or Here is an error t
   parallel::TableClient words(table);
   const parallel::TableClient others = std::move(words);
   refused([&] { (void)words.pull(ids); }, "empty client");
-  refused([&] { (void)words.push(ids, Tensor::zeros({1, 2})); }, "empty client");
+  refused([&] { (void)words.push(ids, zeros({1, 2})); }, "empty client");
   refused([&] { (void)words.push_context(); }, "empty client");
   refused([&] { (void)words.leave(); }, "empty client");
   CHECK(others.pull(ids).get().shape() == Shape{1, 2});
@@ -186,7 +185,7 @@ TEST_CASE("a default-made pipeline, server, client, loader or Here is an error t
   refused([] { (void)troupe::here(); }, "no worker runs on this thread");
   refused([&] { (void)self<Box>(nullptr); }, "this thread runs");
 
-  const datasets::Loader loader({Tensor::zeros({4, 1}), Tensor::zeros({4, 1})}, {.batch_size = 2});
+  const datasets::Loader loader({zeros({4, 1}), zeros({4, 1})}, {.batch_size = 2});
   datasets::Epoch epoch = loader.epoch(0);
   const datasets::Epoch other = std::move(epoch);
   refused([&] { (void)epoch.batch(0); }, "empty epoch");

@@ -22,7 +22,7 @@ struct Module : Actor {
 };
 
 namespace data {
-Tensor batch() { return Tensor::full({4, 2}, 1); }
+Tensor batch() { return ones({4, 2}); }
 }  // namespace data
 
 namespace actors {

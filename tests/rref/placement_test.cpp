@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kElements = 2000;  // more than is copied at once
 
-Tensor all(float value) { return Tensor::full({kElements}, value); }
+Tensor all(float value) { return full({kElements}, value); }
 std::vector<float> values(float value) { return std::vector<float>(kElements, value); }
 
 struct Keeper : Actor {
@@ -175,9 +175,9 @@ TEST_CASE("what is given away and what nobody else has is not copied on the call
 
 TEST_CASE("large arguments and results may be written to while they are on their way to another process") {
   testing::TwoWorkers workers(hosting<Keeper>());
-  const auto keeper = workers.spawn<Keeper>(Tensor::zeros({1}));
+  const auto keeper = workers.spawn<Keeper>(zeros({1}));
   constexpr int64_t kLarge = 8 << 20;
-  const Tensor x = Tensor::zeros({kLarge});
+  const Tensor x = zeros({kLarge});
   for (int round = 0; round < 5; ++round) {
     x.fill_(round);
     const auto kept = keeper.call<&Keeper::keep>(x);

@@ -206,7 +206,7 @@ TEST_CASE("values of a cluster that was shut down say so") {
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Task<Tensor> forward_of(Remote<Tensor> x) { co_return mul(co_await x.to_here(), w); }
   Tensor weight() { return w; }
@@ -229,7 +229,7 @@ TEST_CASE(
     const char* where = GENERATE("w0", "w1");  // of the value: the driver's worker, another
     auto a = cluster->spawn<Scale>(where, 2.0), b = cluster->spawn<Scale>("w2", 3.0),
          c = cluster->spawn<Scale>("w3", 5.0);
-    Tensor x = Tensor::of<float>({1, 10});
+    Tensor x = tensor({1, 10}, float32);
     x.requires_grad_();
     autograd::Context step(*cluster);
     const Remote<Tensor> h = a.remote<&Scale::forward>(x);
@@ -251,8 +251,8 @@ TEST_CASE(
   auto cluster = Cluster::in_process(3, hosting<Scale, Sums>());
   {
     auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
-    const auto weight = a.remote<&Scale::weight>();                           // a parameter itself
-    const auto made = a.remote<&Scale::forward>(Tensor::of<float>({1, 10}));  // and a result of it
+    const auto weight = a.remote<&Scale::weight>();                         // a parameter itself
+    const auto made = a.remote<&Scale::forward>(tensor({1, 10}, float32));  // and a result of it
     for (int round = 1; round <= 2; ++round) {
       autograd::Context step(*cluster);
       step.backward(weight.to_here().get().sum());
@@ -276,7 +276,7 @@ TEST_CASE("what cannot be recorded fails where the value is used") {
   auto cluster = Cluster::in_process(2, hosting<Scale, Sums>());
   {
     auto a = cluster->spawn<Scale>("w1", 2.0);
-    Tensor x = Tensor::of<float>({1, 10});
+    Tensor x = tensor({1, 10}, float32);
     const auto made = a.remote<&Scale::forward>(x);
     CHECK_THAT(error_of([&] { made.to_here().get(); }).what(), Catch::Contains("no autograd::Context"));
     x.requires_grad_();

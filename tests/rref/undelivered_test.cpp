@@ -2,6 +2,7 @@
 // back.
 #include <catch2/catch.hpp>
 
+#include "core/tensor/creation.h"
 #include "tests/support/sim_cluster.h"
 
 using namespace troupe;
@@ -33,7 +34,7 @@ struct Box : Actor {
         ValueList{internal::to_value(item), Value(RefValue{{1, 1, 12345}, "Item", kNoWorker, 0, {}})});
   }
   /// A reference that can travel, and a tensor that cannot outside any context.
-  std::tuple<RRef<Item>, Tensor> give_learning() { return {item, Tensor::full({1}, 1.0).requires_grad_()}; }
+  std::tuple<RRef<Item>, Tensor> give_learning() { return {item, full({1}, 1.0).requires_grad_()}; }
   RRef<Item> item;
   static constexpr auto remote = methods<&Box::put, &Box::give, &Box::take, &Box::clear, &Box::use,
                                          &Box::give_deep, &Box::give_bad, &Box::give_learning>;

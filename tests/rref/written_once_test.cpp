@@ -43,11 +43,11 @@ TEST_CASE("an actor that no list names is made on every worker") {
   for (const char* worker : {"w0", "w1"}) {
     const auto a =
         cluster->spawn<Half>(worker, 4);  // ints travel as ints, and the default argument is the class's
-    CHECK(a(Tensor::full({2, 4}, 1)).get().shape() == Shape{2, 3});
+    CHECK(a(ones({2, 4})).get().shape() == Shape{2, 3});
     const auto b = cluster->spawn<Half>(worker, 4, 5);
-    CHECK(b(Tensor::full({2, 4}, 1)).get().shape() == Shape{2, 5});
-    CHECK(b(a.call<&Half::forward>(Tensor::full({4, 4}, 1)).then([](const Tensor& t) {
-            return t.sum() * Tensor::full({1, 4}, 1);
+    CHECK(b(ones({2, 4})).get().shape() == Shape{2, 5});
+    CHECK(b(a.call<&Half::forward>(ones({4, 4})).then([](const Tensor& t) {
+            return t.sum() * ones({1, 4});
           }))
               .get()
               .shape() == Shape{1, 5});
@@ -94,8 +94,7 @@ TEST_CASE("listed constructors serve who has only names") {
   const NoGradGuard none;
   internal::rref::RefTable& table = cluster->here().table();
   const AnyRef made(table.spawn(1, "written_once::Half", 0, {Value(int64_t{2}), Value(int64_t{7})}));
-  CHECK(std::get<Tensor>(made.call("forward", {Value(Tensor::full({1, 2}, 1))}).get().v).shape() ==
-        Shape{1, 7});
+  CHECK(std::get<Tensor>(made.call("forward", {Value(ones({1, 2}))}).get().v).shape() == Shape{1, 7});
   const AnyRef not_made(table.spawn(1, "written_once::Half", 0, {}));
   CHECK_THAT(
       error_of([&] { not_made.call("twice", {Value(int64_t{1})}).get(); }).what(),
@@ -114,15 +113,15 @@ struct Keeper : Actor {
   Keeper(int64_t depth) : out(4, 2) {
     for (int64_t i = 0; i < depth; ++i) layers.emplace_back(4, 4);
     const nn::Linear passing(4, 4);
-    scale = Tensor::full({1}, 1).requires_grad_();
+    scale = ones({1}).requires_grad_();
     heap = std::make_unique<nn::Linear>(4, 4);
-    const Tensor gone = Tensor::full({1}, 1).requires_grad_();
+    const Tensor gone = ones({1}).requires_grad_();
   }
   Tensor forward(Tensor x) {
     for (auto& l : layers) x = relu(l(x));
     return out((*heap)(x)) * scale;
   }
-  void drop_heap() { heap = std::make_unique<nn::Linear>(4, 4), scale = Tensor::full({1}, 1); }
+  void drop_heap() { heap = std::make_unique<nn::Linear>(4, 4), scale = ones({1}); }
   std::vector<nn::Linear> layers;
   nn::Linear out;
   Tensor scale;
@@ -160,7 +159,7 @@ TEST_CASE("modules and parameters that an actor's constructor made are found, wh
     CHECK(before.size() == 11);
     {
       autograd::Context step(*cluster);
-      step.backward(a(Tensor::full({2, 4}, 1)).get().sum());
+      step.backward(a(ones({2, 4})).get().sum());
       optimizer.step(step);
     }
     const auto after = nn::remote_parameters(a).get();
@@ -178,6 +177,6 @@ TEST_CASE("a class may derive from nn::Sequential") {
   const auto cluster = Cluster::in_process(2);
   const NoGradGuard none;
   const auto a = cluster->spawn<Holder>("w1");
-  CHECK(a(Tensor::full({2, 3}, 1)).get().shape() == Shape{2, 1});
+  CHECK(a(ones({2, 3})).get().shape() == Shape{2, 1});
   CHECK(nn::remote_parameters(a).get().size() == 4);
 }

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensors parameters() override { return {w}; }
@@ -50,7 +50,7 @@ StepResult one_step(Graph graph, uint64_t seed, std::optional<int> victim = {}, 
          c = cluster.spawn<Scale>(0, 3, 5.0);
     optim::Distributed<optim::SGD> optimizer({a, b, c}, {.lr = 0.1});
     autograd::Context context(cluster.worker(0));
-    const Tensor x = Tensor::of<float>({1, 10});
+    const Tensor x = tensor({1, 10}, float32);
     Result<Tensor> y = Tensor();
     if (graph == Graph::chain) {
       y = cluster.await(c.call<&Scale::forward>(b.call<&Scale::forward>(a.call<&Scale::forward>(x))));
@@ -132,10 +132,10 @@ TEST_CASE("a partition is noticed by silence, in bounded time") {
   cluster.network().set_faults({.delay = 1ms});
   auto a = cluster.spawn<Scale>(0, 1, 2.0);
   NoGradGuard no_grad;
-  REQUIRE(cluster.await(a.call<&Scale::forward>(Tensor::of<float>({1, 2}))).ok());
+  REQUIRE(cluster.await(a.call<&Scale::forward>(tensor({1, 2}, float32))).ok());
   cluster.network().partition("w0", "w1");
   const Duration start = cluster.now();
-  auto r = cluster.await(a.call<&Scale::forward>(Tensor::of<float>({1, 2})));
+  auto r = cluster.await(a.call<&Scale::forward>(tensor({1, 2}, float32)));
   REQUIRE_FALSE(r.ok());
   CHECK(r.error().kind() == ErrorKind::disconnected);
   CHECK(r.error().worker() == "w1");
@@ -147,7 +147,7 @@ TEST_CASE("an answer after the deadline is dropped, and the actor goes on") {
   cluster.network().set_faults({.delay = 50ms});
   auto a = cluster.spawn<Scale>(0, 1, 2.0);
   NoGradGuard no_grad;
-  const Tensor x = Tensor::of<float>({1, 2});
+  const Tensor x = tensor({1, 2}, float32);
   auto late = cluster.await(a.with_timeout(60ms).call<&Scale::forward>(x));
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().kind() == ErrorKind::deadline);
@@ -165,7 +165,7 @@ TEST_CASE("a reference handed on before its actor exists works, and everything i
       NoGradGuard no_grad;
       auto a = cluster.spawn<Scale>(0, 2, 4.0);
       auto user = cluster.spawn<User>(0, 1);
-      auto y = cluster.await(user.call<&User::use>(a, Tensor::of<float>({1, 2})));
+      auto y = cluster.await(user.call<&User::use>(a, tensor({1, 2}, float32)));
       INFO((y.ok() ? "" : y.error().what()));
       REQUIRE(y.ok());
       REQUIRE(y.value().to_vector<float>() == std::vector<float>{4, 8});
@@ -186,7 +186,7 @@ TEST_CASE("when one of two connections between workers breaks both sides lose ea
   cluster.network().set_faults({.delay = 1ms});
   {
     NoGradGuard no_grad;
-    const Tensor x = Tensor::of<float>({1, 2});
+    const Tensor x = tensor({1, 2}, float32);
     auto a = cluster.spawn<Scale>(0, 1, 2.0), b = cluster.spawn<Scale>(1, 0, 3.0);  // each opens its own
     auto there = a.call<&Scale::forward>(x), back = b.call<&Scale::forward>(x);
     REQUIRE(cluster.await(there).ok());
@@ -217,7 +217,7 @@ TEST_CASE(
       NoGradGuard no_grad;
       auto a = cluster.spawn<Scale>(0, 1, 4.0);
       auto user = cluster.spawn<User>(0, 2);
-      auto y = cluster.await(user.call<&User::use>(a, Tensor::of<float>({1, 2})));
+      auto y = cluster.await(user.call<&User::use>(a, tensor({1, 2}, float32)));
       REQUIRE(y.ok());
       REQUIRE(y.value().to_vector<float>() == std::vector<float>{4, 8});
     }

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Scale : Actor {
-  explicit Scale(double start) : w(Tensor::full({2}, start)) { w.requires_grad_(); }
+  explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return mul(x, w); }
   Tensor gradient() { return autograd::context_gradient(w); }
   Tensor w;
@@ -34,7 +34,7 @@ struct User : Actor {
   static constexpr auto remote = methods<&User::use, &User::twice, &User::back, &User::throws>;
 };
 
-const Tensor kX = Tensor::of<float>({1, 2});
+const Tensor kX = tensor({1, 2}, float32);
 
 // w0 drives a user on w1, who uses a scale on w2.
 struct Scene {

@@ -104,7 +104,7 @@ TEST_CASE("a pull that waits names the trainers that are missing") {
   SimCluster cluster(5, 4, parallel::server_actors());
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   const parallel::Served served = parallel::serve(
-      here, {"w1"}, {Tensor::zeros({2})},
+      here, {"w1"}, {zeros({2})},
       {.options = {{"lr", 0.1}}, .policy = parallel::ServerPolicy::parse("bsp"), .trainers = 2});
   const auto& server = served.servers.at(0).with_timeout(10s);
   const auto pull = [&](const std::string& trainer) {
@@ -120,7 +120,7 @@ TEST_CASE("a pull that waits names the trainers that are missing") {
   REQUIRE(cluster.await(server.call<&parallel::Server::join>("b", WorkerId{3})).ok());
   const auto first = cluster.await(pull("a"));
   REQUIRE(first.ok());
-  parallel::Packed gradients{{Tensor::full({2}, 1)}, {}};
+  parallel::Packed gradients{{ones({2})}, {}};
   REQUIRE(
       cluster.await(server.call<&parallel::Server::push>("a", first.value().ticket, gradients, 1.0)).ok());
   CHECK_THAT(refused(cluster.await(pull("a"))),
@@ -138,7 +138,7 @@ struct Puller : Actor {
     (void)co_await pulled;
   }
   Task<void> push() {
-    const Tensors gradients{Tensor::full({2}, 1)};
+    const Tensors gradients{ones({2})};
     const auto pushed = client.push(gradients);
     (void)co_await pushed;
   }
@@ -158,7 +158,7 @@ TEST_CASE("a method that pulls names the trainers that are missing to its own ca
   SimCluster cluster(6, 5, types);
   const Here here(internal::rref::RefTable::of(cluster.worker(0)));
   const parallel::Served served = parallel::serve(
-      here, {"w1"}, {Tensor::zeros({2})},
+      here, {"w1"}, {zeros({2})},
       {.options = {{"lr", 0.1}}, .policy = parallel::ServerPolicy::parse("bsp"), .trainers = 2});
   const auto late = [&](const auto& call) {
     const auto r = cluster.await(call);

@@ -37,7 +37,7 @@ auto left_there(const RRef<T>& ref, A&&... args) {
 
 inline void ran(int64_t token) { Cluster::current()->ran(token); }
 
-inline const Tensor kOne = Tensor::of<float>({1, 2});
+inline const Tensor kOne = tensor({1, 2}, float32);
 
 /// Multiplies tensors by its number, keeps references, and calls other units.
 struct Unit : Actor {
@@ -145,7 +145,7 @@ struct Unit : Actor {
 
 /// Two parameters, by which it multiplies.
 struct Shard : Actor {
-  Shard(double a, double b) : w(Tensor::of<float>({float(a), float(b)})) { w.requires_grad_(); }
+  Shard(double a, double b) : w(tensor({float(a), float(b)})) { w.requires_grad_(); }
   Tensor forward(int64_t token, Tensor x) { return ran(token), ops::mul(x, w); }
   /// h + next(h), h = x w.
   Task<Tensor> via(int64_t token, RRef<Shard> next, Tensor x) {

@@ -7,9 +7,7 @@ WorkerId Script::any_worker() {
   return members[pick(members.size())].id;
 }
 
-Tensor Script::tensor() {
-  return Tensor::of<float>({float(1 + random.below(4)), float(1 + random.below(4))});
-}
+Tensor Script::tensor() { return troupe::tensor({float(1 + random.below(4)), float(1 + random.below(4))}); }
 
 void Script::expect(const std::string& where, const Tensor& got, const Tensor& x, double times) {
   if (!alive()) return;

@@ -153,7 +153,7 @@ Task<bool> run_back(Script& s, autograd::Context& context, const Model& model, c
   roots.weights.back() = {1, 1};
   if (s.chance(3)) {
     const size_t extra = 1 + s.pick(values.size() - 1);
-    tensors.push_back(values[extra]), grads.push_back(Tensor::full({2}, 0.5));
+    tensors.push_back(values[extra]), grads.push_back(full({2}, 0.5));
     for (double& weight : roots.weights[extra]) weight += 0.5;
   }
   if (s.chance(4)) {

@@ -17,7 +17,7 @@ inline constexpr int64_t kUnits = 5, kSteps = 8;
 /// Where the units live.
 inline constexpr WorkerId kPlaces[kUnits] = {1, 1, 2, 3, 0};
 
-inline Tensor numbers(double a, double b) { return Tensor::of<double>({a, b}); }
+inline Tensor numbers(double a, double b) { return tensor({a, b}, float64); }
 inline Tensor squared(const Tensor& g) { return ops::mul(g, g); }
 
 /// The weight of a unit. With a hook: one that is only right if it sees whole gradients.

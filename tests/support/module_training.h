@@ -60,7 +60,7 @@ struct ModuleCase {
 inline std::vector<ModuleCase> module_cases() {
   const auto n = [](int64_t x) { return Value(x); };
   const Tensor rows = some({4, 6}, 1), images = some({2, 4, 6, 6}, 2), texts = some({2, 5, 8}, 3);
-  const Tensor ids = Tensor::of<int64_t>({1, 3, 0, 2, 2, 1}, {2, 3});
+  const Tensor ids = tensor({{1, 3, 0}, {2, 2, 1}});
   std::vector<ModuleCase> all = {
       {"linear", {n(6), n(3)}, rows},
       {"conv2d", {n(4), n(3), n(3)}, images, {{"padding", n(1)}}},

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 #include "ops/dispatch/attrs.h"
 #include "ops/view.h"
 #include "tests/support/places.h"
@@ -27,9 +27,8 @@ inline Tensor to_tensor(const nlohmann::json& j, DType floating = float64) {
   if (j.is_null()) return {};
   const std::string kind = j.at("dtype");
   const auto dims = j.at("shape").get<std::vector<int64_t>>();
-  const Shape shape{std::span<const int64_t>(dims)};
-  if (kind == "i64") return Tensor::of(j.at("data").get<std::vector<int64_t>>(), shape);
-  const Tensor t = Tensor::of(j.at("data").get<std::vector<double>>(), shape);
+  if (kind == "i64") return tensor(j.at("data").get<std::vector<int64_t>>()).reshape(dims);
+  const Tensor t = tensor(j.at("data").get<std::vector<double>>(), float64).reshape(dims);
   if (kind == "f64") return ops::to(t, floating);
   if (kind == "bool") return ops::to(t, boolean);
   throw std::runtime_error("unknown dtype " + kind);

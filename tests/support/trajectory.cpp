@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/generator.h"
+#include "core/tensor/creation.h"
 #include "data/idx.h"
 #include "data/text.h"
 #include "nn/init.h"
@@ -27,7 +28,7 @@ double unit(uint64_t i) { return static_cast<double>(splitmix64(i) >> 11) * 0x1p
 
 // Sparse noise; the label is the brightest of ten bands of 78 pixels.
 std::pair<Tensor, Tensor> generated(int step) {
-  const Tensor x = Tensor::empty({kBatch, kPixels}), y = Tensor::empty({kBatch}, int64);
+  const Tensor x = empty({kBatch, kPixels}), y = empty({kBatch}, int64);
   for (int n = 0; n < kBatch; ++n) {
     double bands[11] = {};
     for (int k = 0; k < kPixels; ++k) {
@@ -61,7 +62,7 @@ Tensor generated_tokens() {
   std::vector<int64_t> ids{0};
   for (uint64_t i = 0; i < kMostSteps * kSequences * kContext; ++i)
     ids.push_back((5 * ids.back() + 3 + static_cast<int64_t>(splitmix64(i) >> 62)) % 65);
-  return Tensor::of(ids);
+  return tensor(ids);
 }
 
 Tensor shakespeare() {
@@ -136,7 +137,7 @@ bool has_data(const std::string& data) {
 }
 
 Tensor initial(const Param& param, int index) {
-  const Tensor t = Tensor::full(param.shape, param.fill);
+  const Tensor t = full(param.shape, param.fill, float32);
   if (param.scale) nn::init::splitmix_(t, static_cast<uint64_t>(index), *param.scale);
   return t;
 }

@@ -27,8 +27,8 @@ struct Mlp : nn::Layer {
 struct Transformer : nn::Layer {
   Transformer(int64_t vocabulary, DType dtype, bool recompute)
       : norm(64, {.dtype = dtype}), head(64, vocabulary, true, dtype), recompute(recompute) {
-    tok = Tensor::zeros({vocabulary, 64}, dtype).requires_grad_();
-    pos = Tensor::zeros({64, 64}, dtype).requires_grad_();
+    tok = zeros({vocabulary, 64}, dtype).requires_grad_();
+    pos = zeros({64, 64}, dtype).requires_grad_();
     for (int i = 0; i < 4; ++i) blocks.emplace_back(64, 4, nn::TransformerBlock::Options{.dtype = dtype});
   }
   Tensor forward(const Tensor& ids) override {

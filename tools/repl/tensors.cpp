@@ -314,8 +314,8 @@ void push_tensor(lua_State* L, Tensor tensor) {
 Tensor tensor_at(lua_State* L, int at) {
   const Value v = value_at(L, at);
   if (const auto* t = v.get_if<Tensor>()) return *t;
-  if (const auto* i = v.get_if<int64_t>()) return Tensor::scalar(*i, int64);
-  if (const auto* d = v.get_if<double>()) return Tensor::scalar(*d);
+  if (const auto* i = v.get_if<int64_t>()) return tensor(*i, int64);
+  if (const auto* d = v.get_if<double>()) return tensor(*d, float32);
   throw_invalid("expected a tensor, got " + v.describe());
 }
 
@@ -357,8 +357,8 @@ Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype) {
   };
   walk(walk, value, 0);
   const Shape of_all(shape);
-  Tensor out = floating || values.empty() ? Tensor::of(std::vector<double>(values), of_all)
-                                          : Tensor::of(integers, of_all);
+  Tensor out = floating || values.empty() ? tensor(std::vector<double>(values), float64).reshape(of_all)
+                                          : tensor(integers).reshape(of_all);
   const DType natural = floating || values.empty() ? float32 : booleans ? boolean : int64;
   return ops::to(out, dtype.value_or(natural));
 }

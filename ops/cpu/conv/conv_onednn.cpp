@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/tensor/creation.h"
 #include "ops/cpu/conv/conv.h"
 #include "ops/cpu/loops/parallel.h"
 
@@ -202,7 +203,7 @@ class Operand {
  public:
   Operand(const Side& side, float* data) : side_(side), plain_(memory(side.plain, data)), wanted_(plain_) {
     if (!side.reorder) return;
-    copy_ = Tensor::empty({static_cast<int64_t>(side.wanted.get_size() / sizeof(float))});
+    copy_ = empty({static_cast<int64_t>(side.wanted.get_size() / sizeof(float))});
     wanted_ = memory(side.wanted, copy_.data<float>());
   }
   Operand& read() {
@@ -222,7 +223,7 @@ class Operand {
 
 // Runs a plan on its images. `weight` is read from an operand that the pieces share.
 void run(const Plan& p, const ConvArrays<float>& a, const dnnl::memory& weight) {
-  const Tensor scratch = Tensor::empty({static_cast<int64_t>(p.scratch.get_size() / sizeof(float)) + 1});
+  const Tensor scratch = empty({static_cast<int64_t>(p.scratch.get_size() / sizeof(float)) + 1});
   std::unordered_map<int, dnnl::memory> args{{DNNL_ARG_SCRATCHPAD, memory(p.scratch, scratch.data<float>())}};
   const bool has_bias = !p.bias.plain.is_zero();
   Operand x(p.x, a.x), y(p.y, a.y);
@@ -288,7 +289,7 @@ bool conv_onednn(ConvKind kind, const Convolution& v, const ConvArrays<float>& a
     if (kind != ConvKind::weight_grad) weights.emplace_back(plan[i]->weight, a.weight).read();
   }
   const int64_t weight_size = v.outputs * v.depth(), size = weight_size + v.outputs;
-  const Tensor sums = kind == ConvKind::weight_grad && pieces > 1 ? Tensor::empty({pieces, size}) : Tensor();
+  const Tensor sums = kind == ConvKind::weight_grad && pieces > 1 ? empty({pieces, size}) : Tensor();
   const double work = static_cast<double>(v.n * v.outputs * v.out_plane()) * static_cast<double>(v.depth());
   parallel_for(pieces, work / static_cast<double>(pieces) / 50, [&](int64_t piece) {
     const int64_t first = piece * small + std::min(piece, larger), which = piece < larger;

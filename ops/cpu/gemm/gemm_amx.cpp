@@ -130,7 +130,7 @@ struct Product {
     const auto& [l0, rows, begin, end, j0, from, to] = part;
     const int64_t steps = parts(rows, kSteps), strip_bytes = steps * kStepBytes, strips = end - begin;
     const bool last = l0 + rows == cut.k, gelu = last && finish.activation == Activation::gelu;
-    const Tensor memory = Tensor::empty({panel_size() + strips * strip_bytes / 4 + strips});
+    const Tensor memory = empty({panel_size() + strips * strip_bytes / 4 + strips});
     float* own = memory.data<float>();
     char* packed = reinterpret_cast<char*>(own + panel_size());
     float* largest = reinterpret_cast<float*>(packed + strips * strip_bytes);

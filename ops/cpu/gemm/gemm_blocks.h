@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/gemm/gemm_pack.h"
 #include "ops/cpu/gemm/panels.h"
@@ -94,7 +94,7 @@ template <class F>
 void with_row_sums(bool on_the_way, int64_t m, int64_t k, const Matrix<float>& a, float* sums, const F& f) {
   if (sums && !on_the_way) row_sums(m, k, a, sums);
   if (!sums || !on_the_way) return f(nullptr);
-  const Tensor memory = Tensor::zeros({m}, float64);
+  const Tensor memory = zeros({m}, float64);
   const double* totals = memory.data<double>();
   f(memory.data<double>());
   for (int64_t i = 0; i < m; ++i) sums[i] = static_cast<float>(totals[i]);

@@ -188,7 +188,7 @@ struct Product {
     const int64_t count = parts(to - from, kTileN), turns = (end - begin) * parts(rows, kLanes);
     // Distance of packed tiles of A: without the last line all would share a few sets of the cache.
     const int64_t apart = rows * kTileM + kLanes;
-    const Tensor memory = packs_a() ? Tensor::empty({(end - begin) * apart}) : Tensor();
+    const Tensor memory = packs_a() ? empty({(end - begin) * apart}) : Tensor();
     float* packed = memory.defined() ? memory.data<float>() : nullptr;
     const bool last = l0 + rows == k, gelu = last && finish.activation == Activation::gelu;
     Ahead next;

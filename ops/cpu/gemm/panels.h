@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/tensor/tensor.h"
+#include "core/tensor/creation.h"
 
 namespace troupe::ops::on_cpu {
 
@@ -14,7 +14,7 @@ class Panels {
  public:
   /// `count` panels of `size` floats. whole: there is one for every part of B, and they stay.
   Panels(int64_t count, int64_t size, bool whole)
-      : count_(count), size_(size), whole_(whole), memory_(Tensor::empty({count * size + (count + 3) / 4})) {
+      : count_(count), size_(size), whole_(whole), memory_(empty({count * size + (count + 3) / 4})) {
     clear();
   }
   bool whole() const { return whole_; }

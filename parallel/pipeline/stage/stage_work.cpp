@@ -12,6 +12,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/distributed/context.h"
 #include "autograd/split_pass.h"
+#include "core/tensor/creation.h"
 #include "ops/cpu/gemm/packed_weights.h"
 #include "parallel/pipeline/stage/stage_method.h"
 #include "parallel/pipeline/stage/stage_norms.h"
@@ -97,7 +98,7 @@ Tensor without_elements(const Tensor& t) {
   if (t.is_leaf()) return t;
   Shape strides = t.shape();
   for (int i = 0; i < strides.rank(); ++i) strides[i] = 0;
-  const Tensor out = Tensor::zeros({}, t.dtype(), t.device()).alias(t.shape(), strides, 0);
+  const Tensor out = zeros({}, t.options()).alias(t.shape(), strides, 0);
   out.set_grad_fn(t.grad_fn());
   return out;
 }
@@ -205,7 +206,7 @@ Task<Tensors> input_gradients(BackwardOrder order) {
   if (live.loss.defined()) {
     if (live.loss.requires_grad()) {
       roots.push_back(live.loss);
-      grads.push_back(Tensor::full(live.loss.shape(), order.weight, live.loss.dtype(), live.loss.device()));
+      grads.push_back(full_like(live.loss, order.weight));
     }
   } else {
     if (order.grads.size() != live.outputs.size())

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/node.h"
+#include "core/tensor/creation.h"
 #include "ops/cpu/loops/simd.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
@@ -63,7 +64,7 @@ template <class T>
 Tensors take_top(const Tensor& tensor, int64_t k) {
   T* x = tensor.data<T>();
   const auto [size, above] = kth_size(x, tensor.numel(), k);
-  const Tensor places = Tensor::zeros({(k + 1) / 2}, int64), values = Tensor::empty({k}, tensor.dtype());
+  const Tensor places = zeros({(k + 1) / 2}, int64), values = empty({k}, tensor.dtype());
   T* value = values.data<T>();
   int64_t at = 0, equal = k - above;
   for (int64_t i = 0; at < k; ++i) {
@@ -101,7 +102,7 @@ template <class T>
 Tensors take_signs(const Tensor& tensor) {
   const int64_t n = tensor.numel();
   T* x = tensor.data<T>();
-  const Tensor signs = Tensor::zeros({words(n)}, int64), means = Tensor::empty({2}, tensor.dtype());
+  const Tensor signs = zeros({words(n)}, int64), means = empty({2}, tensor.dtype());
   int64_t* word = signs.data<int64_t>();
   double sums[2][kLanes] = {};
   ops::on_cpu::vectorized([ x, n, &sums ]() __attribute__((always_inline)) {
@@ -260,7 +261,7 @@ Tensors unpack(Packed packed, const std::vector<Whole>& wholes) {
         const int64_t k = packed.parts[at + 1].numel();
         const Tensor places = part(int64, (k + 1) / 2, "expected two places in each int64"),
                      values = part(dtype, k, "expected elements of its dtype");
-        Tensor whole = Tensor::zeros(shape, dtype);
+        Tensor whole = zeros(shape, dtype);
         const auto place = [&](int64_t j) {
           return static_cast<int64_t>(static_cast<uint64_t>(places.data<int64_t>()[j / 2]) >> (32 * (j % 2)) &
                                       0xffffffffu);
@@ -276,7 +277,7 @@ Tensors unpack(Packed packed, const std::vector<Whole>& wholes) {
       case Form::signs: {
         const Tensor signs = part(int64, words(n), "expected a sign for each element"),
                      means = part(dtype, 2, "expected two means");
-        Tensor whole = Tensor::empty(shape, dtype);
+        Tensor whole = empty(shape, dtype);
         with_type(whole, [&]<class T>(T) { put_signs<T>(signs, means, whole); });
         out.push_back(std::move(whole));
         break;

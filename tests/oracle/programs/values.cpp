@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/tensor/creation.h"
 #include "ops/view.h"
 
 namespace troupe::testing {
@@ -34,6 +35,14 @@ std::string complaint(const Tensor& got, size_t i, T has, T wanted) {
          text(wanted);
 }
 
+// A variable of its own, and no view: programs ask which tensors share memory.
+template <class T>
+Tensor as(const std::vector<T>& values, const Tensor& like) {
+  const Tensor host = empty(like.shape(), dtype_of<T>);
+  std::copy(values.begin(), values.end(), host.data<T>());
+  return ops::to(host.data_on(like.device()), like.dtype());
+}
+
 }  // namespace
 
 std::optional<DType> dtype_named(const std::string& wanted) {
@@ -46,7 +55,7 @@ Tensor make_tensor(const Leaf& leaf) {
   const Wanted& w = leaf.value;
   const auto dtype = dtype_named(w.dtype);
   if (!dtype) return {};
-  Tensor t = make_tensor(w.data, Tensor::empty(Shape(w.shape), *dtype, leaf.device));
+  Tensor t = make_tensor(w.data, empty(Shape(w.shape), {*dtype, leaf.device}));
   if (leaf.view) t = ops::expand(t, w.shape);
   if (w.requires_grad) t.requires_grad_();
   return t;
@@ -56,11 +65,11 @@ Tensor make_tensor(const json& data, const Tensor& like) {
   if (is_floating(like.dtype())) {
     std::vector<double> values;
     for (const json& v : data) values.push_back(number(v));
-    return ops::to(Tensor::of(values, like.shape(), like.device()), like.dtype());
+    return as(values, like);
   }
   std::vector<int64_t> values;
   for (const json& v : data) values.push_back(v.is_boolean() ? v.get<bool>() : v.get<int64_t>());
-  return ops::to(Tensor::of(values, like.shape(), like.device()), like.dtype());
+  return as(values, like);
 }
 
 double largest(const json& data) {
@@ -112,7 +121,7 @@ Snapshot::Snapshot(const Tensor& t) : dtype(t.dtype()), shape(t.shape()), requir
 }
 
 Tensor Snapshot::copy() const {
-  const Tensor t = Tensor::empty(shape, dtype);
+  const Tensor t = empty(shape, dtype);
   std::copy(bits.begin(), bits.end(), reinterpret_cast<char*>(t.bytes()));
   return t;
 }

@@ -75,12 +75,12 @@ void cancels(RRef<Hop> a, RRef<Hop> b) {
 }
 
 void floods(Cluster& cluster, RRef<Hop> a) {
-  a.call<&Hop::mean>(Tensor::zeros({kFloats})).get();
+  a.call<&Hop::mean>(zeros({kFloats})).get();
   const int64_t before = a.call<&Hop::peak>().get();
   std::vector<Future<double>> means;
   int64_t most = 0;
   for (int i = 0; i < 300; ++i) {
-    means.push_back(a.call<&Hop::mean>(Tensor::full({kFloats}, i)));
+    means.push_back(a.call<&Hop::mean>(full({kFloats}, i, float32)));
     most = std::max(most, cluster.worker().metrics()["in_flight_bytes"]);
   }
   for (int i = 0; i < 300; ++i)
@@ -95,7 +95,7 @@ void loses(Cluster& cluster, RRef<Hop> a) {
   std::string error;
   std::thread flood([&] {  // blocks for ever, but for the end of the worker
     for (;;) {
-      const auto mean = a.call<&Hop::mean>(Tensor::zeros({kFloats}));
+      const auto mean = a.call<&Hop::mean>(zeros({kFloats}));
       if (!mean.is_ready()) continue;
       error = mean.wait().ok() ? "no error" : mean.wait().error().what();
       return;

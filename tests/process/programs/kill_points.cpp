@@ -19,7 +19,7 @@ void say(const std::string& line) {
 
 // Multiplies by its parameter, through the others that it is given; dies where it was told to.
 struct Part : Actor {
-  explicit Part(std::string where) : dies(std::move(where)), w(Tensor::of<float>({2, 3})) {
+  explicit Part(std::string where) : dies(std::move(where)), w(tensor({2, 3}, float32)) {
     w.requires_grad_();
     die_if("construction");
   }
@@ -67,7 +67,7 @@ bool step(
   autograd::Context context(cluster);
   const Tensor y = parts[0]
                        .call<&Part::forward>(std::vector<RRef<Part>>(parts.begin() + 1, parts.end()),
-                                             Tensor::of<float>({1, 1}))
+                                             tensor({1, 1}, float32))
                        .get();
   between();
   context.backward(y.sum());

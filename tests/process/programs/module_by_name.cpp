@@ -9,7 +9,7 @@ int main() {
     auto& table = cluster.here().table();
     const AnyRef net(table.spawn(Place("w1").in(table.worker().members()), "Module", 0,
                                  {nn::spec_of("linear", {int64_t{2}, int64_t{3}})}));
-    const Value result = net.call("forward", {Tensor::zeros({5, 2})}).get();
+    const Value result = net.call("forward", {zeros({5, 2})}).get();
     std::printf("result %s\n", result.get_if<Tensor>()->shape().str().c_str());
     std::printf("%s", net.call("describe", {}).get().get_if<std::string>()->c_str());
   });

@@ -24,10 +24,10 @@ struct Job {
     auto uniform = [&](Shape shape) {
       std::vector<double> values(static_cast<size_t>(shape.numel()));
       for (double& v : values) v = random.uniform(-0.1, 0.1);
-      return ops::to(Tensor::of(values, shape), float32);
+      return ops::to(tensor(values, float64).reshape(shape), float32);
     };
     x = uniform({kBatch, kWidth});
-    y = Tensor::of(std::vector<int64_t>(kBatch, 3), {kBatch});
+    y = tensor(std::vector<int64_t>(kBatch, 3)).reshape({kBatch});
     hidden =
         cluster.spawn<Stage>(names[1 % names.size()], uniform({kWidth, kWidth}), uniform({kWidth}), false);
     out = cluster.spawn<Stage>(names[2 % names.size()], uniform({10, kWidth}), uniform({10}), true);

@@ -8,7 +8,7 @@ namespace troupe::testing {
 struct Drawer : Actor {
   Tensors numbers() {
     const nn::Linear fresh(4, 4);
-    Tensors out{layer.weight.detach(), fresh.weight.detach(), drop(Tensor::full({64}, 1)), ops::rand({8})};
+    Tensors out{layer.weight.detach(), fresh.weight.detach(), drop(ones({64})), ops::rand({8})};
     for (Tensor& t : out) t = t.clone_data();
     return out;
   }

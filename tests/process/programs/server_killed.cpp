@@ -85,7 +85,7 @@ struct Trainer : Actor {
 void train(Cluster& cluster, const std::string& server, const std::string& policy,
            const std::string& victim = "", const std::string& point = "") {
   const auto living = cluster.workers();
-  const parallel::Served served = parallel::serve(cluster.here(), {server}, {Tensor::zeros({1000})},
+  const parallel::Served served = parallel::serve(cluster.here(), {server}, {zeros({1000})},
                                                   {.options = {{"lr", 0.5}},
                                                    .policy = parallel::ServerPolicy::parse(policy),
                                                    .trainers = static_cast<int64_t>(living.size()) - 1});
