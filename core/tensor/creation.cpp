@@ -1,7 +1,9 @@
 #include "core/tensor/creation.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "core/base/error.h"
 #include "core/memory/backend.h"
@@ -16,7 +18,7 @@ Tensor marked(Tensor t, const TensorOptions& options) {
 }
 
 // Of numbers: bool of bools, int64 of integers and bools, else float32.
-DType dtype_of_numbers(const std::vector<Scalar>& numbers) {
+DType dtype_of_numbers(std::span<const Scalar> numbers) {
   bool all_bool = !numbers.empty(), whole = all_bool;
   for (const Scalar& n : numbers) all_bool &= n.is_boolean(), whole &= !n.is_floating();
   return all_bool ? boolean : whole ? int64 : kDefaultDType;
@@ -87,10 +89,11 @@ Tensor empty(const Shape& size, const TensorOptions& options) {
   if (!fits || __builtin_mul_overflow(bytes, step, &bytes))
     throw_invalid("[tensor] shape " + size.str() + " has more bytes than can be counted");
   if (none) bytes = 0;
-  return marked(
-      Tensor(make_ref<TensorImpl>(Storage::allocate(static_cast<size_t>(bytes), options.device_or(cpu)), size,
-                                  strides, 0, t, true)),
-      options);
+  Tensor out(make_ref<TensorImpl>(Storage::allocate(static_cast<size_t>(bytes), options.device_or(cpu)), size,
+                                  strides, 0, t, true));
+  if (options.requires_grad_on()) [[unlikely]]
+    out.requires_grad_();
+  return out;
 }
 
 Tensor zeros(const Shape& size, const TensorOptions& options) {
@@ -104,7 +107,7 @@ Tensor ones(const Shape& size, const TensorOptions& options) {
 }
 
 Tensor full(const Shape& size, Scalar fill_value, const TensorOptions& options) {
-  const DType t = options.dtype_or(dtype_of_numbers({fill_value}));
+  const DType t = options.dtype_or(dtype_of_numbers({&fill_value, 1}));
   require_fits(fill_value, t, "full");
   Tensor out = empty(size, options.dtype(t).requires_grad(false));
   fill_elements(out, fill_value);
@@ -128,8 +131,8 @@ Tensor arange(Scalar start, Scalar end, const TensorOptions& options) {
 }
 
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options) {
-  const DType t =
-      options.dtype_or(dtype_of_numbers({start, end, step}) == kDefaultDType ? kDefaultDType : int64);
+  const DType t = options.dtype_or(
+      dtype_of_numbers(std::array{start, end, step}) == kDefaultDType ? kDefaultDType : int64);
   const double from = start.to<double>(), by = step.to<double>(), length = (end.to<double>() - from) / by;
   if (t == boolean) throw_invalid("[arange] is not for bool: use .to(boolean) on its result");
   if (!std::isfinite(length) || length < 0)
