@@ -16,10 +16,6 @@ struct AdamOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool amsgrad = false;   ///< divide by the largest second moment so far
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  /// `invalid` on unknown names, wrong types and values out of range.
-  static AdamOptions from(const ValueMap& map) { return options_from_map<AdamOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
         field("eps", o.eps, 0);
@@ -34,9 +30,6 @@ struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  static AdamWOptions from(const ValueMap& map) { return options_from_map<AdamWOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) { AdamOptions::fields(o, field); }
 };
 

@@ -9,10 +9,6 @@ struct AdamaxOptions {
   static constexpr const char* kText = "Adam by the largest gradients.";
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  /// `invalid` on unknown names, wrong types and values out of range.
-  static AdamaxOptions from(const ValueMap& map) { return options_from_map<AdamaxOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
         field("eps", o.eps, 0);

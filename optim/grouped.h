@@ -37,7 +37,6 @@ class Grouped : public Optimizer {
 
   /// As they are now: with the current learning rate.
   const T& options(size_t group = 0) const { return options_.at(group); }
-  ValueMap options_map(size_t group) const override { return options_to_map(options_.at(group)); }
 
  private:
   const char* kind() const override { return T::kName; }

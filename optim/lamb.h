@@ -10,10 +10,6 @@ struct LAMBOptions {
       "Adam's direction, with steps as long as the norm of the parameter allows.";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  /// `invalid` on unknown names, wrong types and values out of range.
-  static LAMBOptions from(const ValueMap& map) { return options_from_map<LAMBOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
         field("eps", o.eps, 0);

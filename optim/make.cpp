@@ -59,13 +59,13 @@ std::span<const Entry> optimizers() {
 
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params) {
   return of_name(name, [&]<class O>(std::type_identity<O>) {
-    return std::make_unique<O>(std::move(params), O::Options::from(options));
+    return std::make_unique<O>(std::move(params), options_from_map<typename O::Options>(options));
   });
 }
 
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, NoParameters none) {
   return of_name(name, [&]<class O>(std::type_identity<O>) {
-    return std::make_unique<O>(none, O::Options::from(options));
+    return std::make_unique<O>(none, options_from_map<typename O::Options>(options));
   });
 }
 

@@ -164,6 +164,18 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
 void Optimizer::add_option(ops::Attrs& to, const char* name, bool value) { to.add({name, value}); }
 void Optimizer::add_option(ops::Attrs& to, const char* name, double value) { to.add({name, value}); }
 
+ValueMap Optimizer::options_map(size_t group) const {
+  ops::Attrs attrs;
+  add_options(group, attrs);
+  ValueMap map;
+  for (const auto& [name, value] : attrs.list())
+    if (const bool* flag = std::get_if<bool>(&value))
+      map.emplace(name, *flag);
+    else
+      map.emplace(name, std::get<double>(value));
+  return map;
+}
+
 // The state in the dtype that the parameter has now.
 void Optimizer::fit(State& state, const Tensor& p) {
   const DType dtype = compute_dtype(p.dtype());

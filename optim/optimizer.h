@@ -45,6 +45,7 @@ class Optimizer : public Tunable {
   /// Of all groups, one after the other.
   const Tensors& params() const { return params_; }
   size_t group_count() const override { return group_count_; }
+  ValueMap options_map(size_t group) const override;
   /// `invalid` also if a parameter of the group, having stepped, would need other state tensors.
   void change_options(size_t group, const ValueMap& changed) override;
 
@@ -95,7 +96,7 @@ class Optimizer : public Tunable {
 };
 
 /// Makes the optimizer called `name` ("sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
-/// "adadelta", "lamb") with options as in its Options::to_map(); missing ones have their defaults. `invalid`
+/// "adadelta", "lamb") with options by the names of its Options; missing ones have their defaults. `invalid`
 /// on unknown names, with the nearest known one, and without any parameter.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
 /// The same of no parameters: it holds and checks options.

@@ -1,4 +1,4 @@
-// Options structs: their names, ranges and way into a ValueMap, from one list of fields.
+// Options structs: their names, ranges and way out of a ValueMap, from one list of fields.
 #pragma once
 #include <cmath>
 #include <string>
@@ -11,20 +11,14 @@
 
 namespace troupe::optim {
 
-/// An Options struct has a kName, a line of text (kText), and lists its members once, with the range of each
-/// number:
-///
-///   static void fields(auto& o, auto&& field) { field("beta1", o.beta1, 0, 1), field("amsgrad", o.amsgrad);
-///   }
-///
-/// A number is at least `low` and below `high`; without a range, any finite one. What concerns several
-/// members is in `void check() const`, if there is one. The functions below do the rest.
-template <class Options>
-ValueMap options_to_map(const Options& options) {
-  ValueMap map;
-  Options::fields(options, [&](const char* name, const auto& value, auto...) { map[name] = value; });
-  return map;
-}
+// An Options struct has a kName, a line of text (kText), and lists its members once, with the range of each
+// number:
+//
+//   static void fields(auto& o, auto&& field) { field("beta1", o.beta1, 0, 1), field("amsgrad", o.amsgrad);
+//   }
+//
+// A number is at least `low` and below `high`; without a range, any finite one. What concerns several
+// members is in `void check() const`, if there is one. The functions below do the rest.
 
 /// `invalid`: [optimizer] has no option of that name; it lists those that it has, the nearest first.
 [[noreturn]] void refuse_unknown_option(const char* optimizer, const std::string& name,

@@ -10,10 +10,6 @@ struct RMSpropOptions {
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool centered = false;  ///< subtract the square of the mean gradient
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  /// `invalid` on unknown names, wrong types and values out of range; so in the others.
-  static RMSpropOptions from(const ValueMap& map) { return options_from_map<RMSpropOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("alpha", o.alpha, 0), field("eps", o.eps, 0);
     field("weight_decay", o.weight_decay, 0), field("momentum", o.momentum, 0), field("centered", o.centered);
@@ -40,9 +36,6 @@ struct AdagradOptions {
   static constexpr const char* kText = "Gradients divided by the root of the sum of their squares.";
   double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  static AdagradOptions from(const ValueMap& map) { return options_from_map<AdagradOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("lr_decay", o.lr_decay, 0), field("weight_decay", o.weight_decay, 0);
     field("initial_accumulator_value", o.initial_accumulator_value, 0), field("eps", o.eps, 0);
@@ -64,9 +57,6 @@ struct AdadeltaOptions {
   static constexpr const char* kText = "Steps by the ratio of running mean squares of updates and gradients.";
   double lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-
-  static AdadeltaOptions from(const ValueMap& map) { return options_from_map<AdadeltaOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("rho", o.rho, 0, 1), field("eps", o.eps, 0);
     field("weight_decay", o.weight_decay, 0);

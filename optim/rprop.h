@@ -12,9 +12,6 @@ struct RpropOptions {
   double step_min = 1e-6, step_max = 50;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
-  /// `invalid` on unknown names, wrong types and values out of range.
-  static RpropOptions from(const ValueMap& map) { return options_from_map<RpropOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   void check() const;
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("eta_minus", o.eta_minus, 0, 1), field("eta_plus", o.eta_plus, 1);

@@ -11,9 +11,6 @@ struct SGDOptions {
   bool nesterov = false;  ///< needs momentum and no dampening
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
-  /// `invalid` on unknown names, wrong types and values out of range.
-  static SGDOptions from(const ValueMap& map) { return options_from_map<SGDOptions>(map); }
-  ValueMap to_map() const { return options_to_map(*this); }
   void check() const;
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("momentum", o.momentum, 0), field("dampening", o.dampening);

@@ -20,6 +20,10 @@ Future<void> Here::set_name(const AnyRef& ref, const std::string& name) const {
   return ref.handle()->table().set_name(*ref.handle(), name);
 }
 
+Future<AnyRef> Here::lookup_any(const std::string& name, Lookup how) const {
+  return internal::rref::convert<AnyRef>(table().lookup(name, {}, how.wait, {.timeout = how.timeout}));
+}
+
 Future<std::map<std::string, std::string>> Here::names(const Place& where) const {
   return internal::rref::convert<std::map<std::string, std::string>>(
       table().names(where.in(table().worker().members())));

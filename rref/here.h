@@ -81,9 +81,7 @@ class Here {
         name, std::string(internal::actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
   }
   /// Whatever has that name.
-  Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const {
-    return internal::rref::convert<AnyRef>(table().lookup(name, {}, how.wait, {.timeout = how.timeout}));
-  }
+  Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const;
   /// What lives on a worker because somebody refers to it: at most `limit` objects, in no order. For tools,
   /// and to see who keeps what.
   Future<std::vector<ObjectInfo>> objects(const Place& where, int64_t limit = 100) const;

@@ -15,6 +15,10 @@ TimePoint next_event(const PendingCall& call) {
 
 }  // namespace
 
+// Here, so that not every program compiles them.
+PendingCalls::PendingCalls(FlowLimits limits) : flow_(limits) {}
+PendingCalls::~PendingCalls() = default;
+
 PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
                                       const ObjectId& actor, size_t bytes, OnFull on_full) {
   Added out;

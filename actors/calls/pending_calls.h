@@ -54,7 +54,8 @@ struct GivenUp {
 /// those that next() gives, one after the other, until there are none.
 class PendingCalls {
  public:
-  explicit PendingCalls(FlowLimits limits) : flow_(limits) {}
+  explicit PendingCalls(FlowLimits limits);
+  ~PendingCalls();
 
   /// A number for a new call.
   uint64_t next_id() { return ++last_; }

@@ -163,7 +163,10 @@ TEST_CASE("options out of range are refused, by the constructor and from a map")
   CHECK_THAT(testing::text_of([&] { AdamW(p, {.beta2 = -0.1}); }), Contains("[adamw] option beta2"));
   CHECK_THAT(testing::text_of([&] { Adam(p, {.eps = -1}); }), Contains("eps"));
   CHECK_THAT(testing::text_of([&] { AdamW(p, {.weight_decay = -1}); }), Contains("weight_decay"));
-  CHECK_THAT(testing::text_of([&] { AdamW::Options::from({{"eps", NAN}}); }), Contains("[adamw] option eps"));
+  CHECK_THAT(testing::text_of([&] {
+               optim::options_from_map<AdamW::Options>({{"eps", NAN}});
+             }),
+             Contains("[adamw] option eps"));
   SGD sgd(p);
   CHECK_THAT(testing::text_of([&] { sgd.set_lr(NAN); }), Contains("lr must be a finite number"));
   CHECK(sgd.lr() == 1e-3);
@@ -171,29 +174,30 @@ TEST_CASE("options out of range are refused, by the constructor and from a map")
 
 TEST_CASE("options travel as maps") {
   const AdamW::Options given{.lr = 0.5, .beta2 = 0.25, .amsgrad = true};
-  const AdamW::Options got = AdamW::Options::from(given.to_map());
+  const AdamW::Options got =
+      optim::options_from_map<AdamW::Options>(AdamW({param({1})}, given).options_map(0));
   CHECK(got.lr == 0.5);
   CHECK(got.beta1 == 0.9);
   CHECK(got.beta2 == 0.25);
   CHECK(got.weight_decay == 0.01);
   CHECK(got.amsgrad);
-  CHECK(SGD::Options::from({{"lr", int64_t{1}}}).lr == 1);
+  CHECK(optim::options_from_map<SGD::Options>({{"lr", int64_t{1}}}).lr == 1);
   CHECK_THAT(
       testing::text_of([] {
-        SGD::Options::from({{"momentm", 0.9}});
+        optim::options_from_map<SGD::Options>({{"momentm", 0.9}});
       }),
       Contains("[sgd] option \"momentm\" is unknown; did you mean \"momentum\"? (known: momentum, lr, "));
   CHECK_THAT(testing::text_of([] {
-               SGD::Options::from({{"learning_rate", 0.1}});
+               optim::options_from_map<SGD::Options>({{"learning_rate", 0.1}});
              }),
              Contains("[sgd] option \"learning_rate\" is unknown; known: lr, momentum, dampening, "
                       "weight_decay, nesterov"));
   CHECK_THAT(testing::text_of([] {
-               SGD::Options::from({{"lr", std::string("high")}});
+               optim::options_from_map<SGD::Options>({{"lr", std::string("high")}});
              }),
              Contains("lr must be a double, got string"));
   CHECK_THAT(testing::text_of([] {
-               SGD::Options::from({{"nesterov", 1.0}});
+               optim::options_from_map<SGD::Options>({{"nesterov", 1.0}});
              }),
              Contains("nesterov must be a bool, got double"));
 }

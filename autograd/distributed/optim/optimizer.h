@@ -84,7 +84,8 @@ class Distributed : public DistributedOptimizer {
  public:
   /// `invalid` on options out of range, and if an actor is given twice, at once.
   Distributed(std::vector<AnyRef> actors, typename O::Options options = {})
-      : DistributedOptimizer(std::move(actors), O::kName, options.to_map()) {}
+      : DistributedOptimizer(std::move(actors), O::kName,
+                             O(NoParameters(), std::move(options)).options_map(0)) {}
 };
 
 }  // namespace troupe::optim
