@@ -20,6 +20,11 @@ WriteQueue::Frame::Part WriteQueue::Frame::at(size_t i) const {
   return {bytes.data(), bytes.size()};
 }
 
+size_t WriteQueue::Frame::arrived(size_t i, size_t least) const {
+  PinnedBuffer* const pinned = i < 2 ? nullptr : message.buffers[i - 2].pinned;
+  return pinned ? pinned->arrived(least) : at(i).size;
+}
+
 void WriteQueue::push(std::vector<std::byte> head, Message message) {
   bytes_ += head.size() + 8 * message.header.size() + message.buffer_bytes();
   frames_.push_back({std::move(head), std::move(message)});
@@ -31,13 +36,17 @@ WriteQueue::Outcome WriteQueue::write_to(int fd, size_t budget) {
     if (done >= budget) return Outcome::budget;
     iovec parts[kMaxParts];
     size_t n = 0, asked = 0;
-    for (auto f = frames_.begin(); f != frames_.end() && n < kMaxParts; ++f) {
-      for (size_t i = f->part; i < f->parts() && n < kMaxParts; ++i) {
+    bool all = true;
+    for (auto f = frames_.begin(); f != frames_.end() && n < kMaxParts && all; ++f) {
+      for (size_t i = f->part; i < f->parts() && n < kMaxParts && all; ++i) {
         const auto [data, size] = f->at(i);
         const size_t skip = i == f->part ? f->offset : 0;
         if (size == skip) continue;
-        parts[n++] = {const_cast<std::byte*>(data) + skip, size - skip};
-        asked += size - skip;
+        const size_t end = f->arrived(i, n == 0 ? skip + 1 : 0);
+        all = end == size;
+        if (end <= skip) break;
+        parts[n++] = {const_cast<std::byte*>(data) + skip, end - skip};
+        asked += end - skip;
       }
     }
     msghdr m{};
