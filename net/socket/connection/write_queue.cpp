@@ -20,11 +20,6 @@ WriteQueue::Frame::Part WriteQueue::Frame::at(size_t i) const {
   return {bytes.data(), bytes.size()};
 }
 
-size_t WriteQueue::Frame::arrived(size_t i, size_t least) const {
-  PinnedBuffer* const pinned = i < 2 ? nullptr : message.buffers[i - 2].pinned;
-  return pinned ? pinned->arrived(least) : at(i).size;
-}
-
 void WriteQueue::push(std::vector<std::byte> head, Message message) {
   bytes_ += head.size() + 8 * message.header.size() + message.buffer_bytes();
   frames_.push_back({std::move(head), std::move(message)});
@@ -42,9 +37,12 @@ WriteQueue::Outcome WriteQueue::write_to(int fd, size_t budget) {
         const auto [data, size] = f->at(i);
         const size_t skip = i == f->part ? f->offset : 0;
         if (size == skip) continue;
-        const size_t end = f->arrived(i, n == 0 ? skip + 1 : 0);
-        all = end == size;
-        if (end <= skip) break;
+        size_t end = size;
+        if (PinnedBuffer* const pinned = f->pinned(i)) [[unlikely]] {
+          end = pinned->arrived(n == 0 ? skip + 1 : 0);
+          all = end == size;
+          if (end <= skip) break;
+        }
         parts[n++] = {const_cast<std::byte*>(data) + skip, end - skip};
         asked += end - skip;
       }

@@ -35,8 +35,7 @@ class WriteQueue {
       size_t size;
     };
     Part at(size_t part) const;
-    /// How many bytes of a part are there; waits for `least` of them.
-    size_t arrived(size_t part, size_t least) const;
+    PinnedBuffer* pinned(size_t part) const { return part < 2 ? nullptr : message.buffers[part - 2].pinned; }
   };
   void written(size_t n);
 
