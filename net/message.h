@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/memory/storage.h"
+#include "core/memory/pinned_buffer.h"
 
 namespace troupe::internal::net {
 
@@ -15,6 +15,11 @@ struct Buffer {
   size_t offset = 0, size = 0;
   /// Not 0: its bytes are at this place of memory that the receiver shares, and do not travel.
   uint64_t lent = 0;
+  /// Not null: the storage's memory, where its bytes are still arriving from a device (sent), or on their way
+  /// to one (received).
+  PinnedBuffer* pinned = nullptr;
+  /// Where the receiver needs the bytes.
+  Device device = cpu;
   std::byte* data() const { return storage->data() + offset; }
   /// What goes in its place among the payload.
   std::span<const std::byte> travelling() const {

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/cuda/elements.h"
 #include "core/cuda/install.h"
+#include "core/cuda/pinned.h"
 #include "core/cuda/runtime.h"
 #include "core/memory/backend.h"
 
@@ -103,6 +104,10 @@ class CudaBackend final : public Backend {
     if (e != cudaSuccess) fail(e, "filling " + std::to_string(bytes) + " bytes", device);
   }
 
+  std::shared_ptr<PinnedBuffer> pinned_buffer(size_t bytes, Device device) override {
+    return cuda::pinned_buffer(bytes, device);
+  }
+
   StreamId current_stream(Device) const override { return cuda::stream_number(); }
   uint64_t mark(Device device, StreamId stream) override { return cuda::mark(device, stream); }
   void wait(Device device, StreamId waiting, StreamId other, uint64_t mark) override {
@@ -123,6 +128,7 @@ class CudaBackend final : public Backend {
     const uint64_t reserved = pool_bytes(cudaMemPoolAttrReservedMemCurrent, device);
     return {.in_use = used,
             .cached = reserved > used ? reserved - used : 0,
+            .pinned = cuda::pinned_in_use(device),
             .system_allocations =
                 allocations_[static_cast<size_t>(device.index)].load(std::memory_order_relaxed)};
   }
@@ -130,6 +136,7 @@ class CudaBackend final : public Backend {
     use(device);
     check(cudaDeviceSynchronize(), "waiting for its work", device);
     check(cudaMemPoolTrimTo(pool_of(device), 0), "giving memory back", device);
+    cuda::release_pinned(device);
   }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 namespace troupe {
 
+class PinnedBuffer;
 class Scalar;
 class Tensor;
 
@@ -23,6 +25,7 @@ struct AllocatorStats {
   size_t in_use = 0;                ///< handed out now
   size_t cached = 0;                ///< kept for reuse
   size_t borrowed = 0;              ///< of other processes (Storage::borrow), beside in_use
+  size_t pinned = 0;                ///< of the host's memory, in use for copies from and to this device
   uint64_t system_allocations = 0;  ///< times that the system was asked
 };
 
@@ -53,6 +56,9 @@ class Backend {
   /// Between two devices of this kind; by way of the host unless the kind has a shorter one.
   virtual void copy_peer(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
   virtual void fill(void* to, int byte, size_t bytes, Device device) = 0;
+  /// Memory of the host for copies that nobody waits for; null if the kind has none, or no more of it: then
+  /// copy() and ordinary memory do.
+  virtual std::shared_ptr<PinnedBuffer> pinned_buffer(size_t /*bytes*/, Device) { return nullptr; }
 
   /// The stream that the calling thread works on, below kDeviceStreams; 0 on a device that has one only.
   virtual StreamId current_stream(Device) const { return 0; }

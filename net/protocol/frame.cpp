@@ -112,10 +112,10 @@ std::vector<BufferSize> decode_sizes(std::span<const uint64_t> words, const Limi
     if ((tag & 0xff) >= kDeviceKinds || (tag != 0 && (tag & 0xff) == 0))
       throw_invalid(
           fmt::format("[net] buffer {} of a message has the unknown device tag {:04x}", sizes.size(), tag));
-    check_device({static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8)}, sizes.size());
     const size_t size = word & kSizeMask;
     add_buffer(size, sizes.size(), total, limits);
-    sizes.push_back({size, lent});
+    sizes.push_back(
+        {size, lent, Device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8))});
   }
   return sizes;
 }
@@ -137,10 +137,9 @@ void write_head(std::byte* out, const Message& m, const Limits& limits, uint32_t
   std::memcpy(out, prefix.data(), kPrefixBytes);
   size_t total = 0, i = 0;
   for (const Buffer& b : m.buffers) {
-    const Device device = b.storage ? b.storage->device() : cpu;
-    check_device(device, i);
+    if (b.storage) check_device(b.storage->device(), i);
     add_buffer(b.size, i, total, limits);
-    const uint64_t word = encode_size(b.size, device, b.lent != 0);
+    const uint64_t word = encode_size(b.size, b.device, b.lent != 0);
     std::memcpy(out + kPrefixBytes + 8 * i++, &word, 8);
   }
 }

@@ -21,7 +21,7 @@
 namespace troupe::internal::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
-inline constexpr uint32_t kProtocolVersion = 8;
+inline constexpr uint32_t kProtocolVersion = 9;
 inline constexpr size_t kNameBytes = 255;  ///< longest PeerInfo::name
 inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 
@@ -57,7 +57,7 @@ class Handshake {
 
   State state() const { return state_; }
   Refusal refusal() const { return refusal_; }
-  /// What the other side did wrong: "speaks version 8 of the protocol, this side version 1".
+  /// What the other side did wrong: "speaks version 9 of the protocol, this side version 1".
   const std::string& text() const { return text_; }
   /// Valid once done.
   const PeerInfo& peer() const { return peer_; }

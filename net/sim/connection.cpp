@@ -25,6 +25,7 @@ Message copy_of(const Message& message) {
       continue;
     }
     auto storage = Storage::allocate(b.size);
+    if (b.pinned) b.pinned->arrived(b.size);
     if (b.size) std::memcpy(storage->data(), b.data(), b.size);
     out.buffers.push_back({std::move(storage), 0, b.size});
   }

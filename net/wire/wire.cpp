@@ -128,6 +128,9 @@ class Writer {
       if (!error.trail()[i].empty()) trail.set(i, text(error.trail()[i]));
   }
 
+  /// Whether there are buffers that the host cannot read yet.
+  bool on_devices() const { return on_devices_; }
+
  private:
   static capnp::Text::Reader text(const std::string& s) { return {s.data(), s.size()}; }
 
@@ -135,7 +138,10 @@ class Writer {
     ++tensors_;
     if (!t.defined()) return out.setBuffer(kNoBuffer);
     const Device d = placing_.map ? placing_.map->there(t.device()) : t.device();
-    const Tensor dense = t.data_on(placing_.in_memory ? d : cpu).contiguous_data();
+    // What build() brings to the host stays where it is for now; booleans are looked at here.
+    const bool later = !placing_.in_memory && !d.is_cpu() && t.dtype() != DType::boolean && t.numel() > 0;
+    const Tensor dense = (later ? t : t.data_on(placing_.in_memory ? d : cpu)).contiguous_data();
+    on_devices_ |= later;
     if (!d.is_cpu())
       out.setDevice(static_cast<uint16_t>(static_cast<uint8_t>(d.kind) | static_cast<uint8_t>(d.index) << 8));
     if (t.dtype() == DType::boolean && dense.device().is_cpu()) check_booleans(dense.bytes(), dense.nbytes());
@@ -146,7 +152,8 @@ class Writer {
       for (int i = 0; i < t.dim(); ++i) shape.set(static_cast<uint32_t>(i), t.shape()[i]);
     }
     const size_t offset = static_cast<size_t>(dense.storage_offset()) * item_size(t.dtype());
-    message_.buffers.push_back({dense.storage(), offset, dense.nbytes()});
+    message_.buffers.push_back(
+        {.storage = dense.storage(), .offset = offset, .size = dense.nbytes(), .device = d});
   }
 
   void write(schema::Ref::Builder out, const RefValue& r) {
@@ -161,7 +168,40 @@ class Writer {
   Message& message_;
   const DevicePlacing placing_;
   size_t tensors_ = 0;
+  bool on_devices_ = false;
 };
+
+// One buffer of a device, in memory of the host: its first bytes are asked for, and maybe there.
+Buffer on_host(const Buffer& b) {
+  Backend& backend = backend_of(b.storage->device());
+  Buffer out{.size = b.size, .device = b.device};
+  if (const auto pinned = backend.pinned_buffer(b.size, b.storage->device())) {
+    pinned->fetch(b.data());
+    out.pinned = pinned.get();
+    out.storage = Storage::wrap(pinned->data(), b.size, pinned);
+  } else {
+    out.storage = Storage::allocate(b.size);
+    backend.copy(out.data(), b.data(), b.size, CopyWay::to_host, b.storage->device());
+  }
+  return out;
+}
+
+// Brings buffers of devices to the host. On return each device has done all work before the copies, and the
+// first of these, so that whoever writes the message waits for copies alone.
+void fetch(std::vector<Buffer>& buffers) {
+  const auto away = [](const Buffer& b) { return b.storage && !b.storage->device().is_cpu(); };
+  for (const Buffer& b : buffers)
+    if (away(b)) b.storage->used_here();
+  Device last = cpu;
+  std::vector<PinnedBuffer*> first;  // of each run of buffers of one device
+  for (Buffer& b : buffers) {
+    if (!away(b)) continue;
+    const Device device = b.storage->device();
+    b = on_host(b);
+    if (b.pinned && std::exchange(last, device) != device) first.push_back(b.pinned);
+  }
+  for (PinnedBuffer* p : first) p->arrived(1);
+}
 
 uint64_t first_word(PacketKind kind, uint64_t id, uint64_t flags = 0) {
   if (id >> (64 - kIdShift))
@@ -181,16 +221,20 @@ Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&&
   message.header.resize(1 + words);
   auto* segment = reinterpret_cast<capnp::word*>(message.header.data() + 1);
   size_t used = 0;
+  bool on_devices = false;
   try {
     capnp::FlatMessageBuilder builder(kj::arrayPtr(segment, words));
     Writer writer(message, placing);
     fill(builder.initRoot<Root>(), writer);
     used = builder.getSegmentsForOutput()[0].size();
+    on_devices = writer.on_devices();
   } catch (const kj::Exception& e) {
     throw_invalid(fmt::format("[wire] cannot encode: {}", e.getDescription().cStr()));
   }
   message.header.resize(1 + used);
   message.header[0] = first;
+  if (on_devices) [[unlikely]]
+    fetch(message.buffers);
   return message;
 }
 

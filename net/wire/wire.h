@@ -65,7 +65,8 @@ constexpr uint64_t method_id(std::string_view name) {
 }
 
 /// Tensors become buffers (contiguous ones on the CPU without a copy; those of devices in the host's memory,
-/// unless the connection takes others), everything else header. `invalid` for a device that the map lacks.
+/// where they arrive while the message is written (Buffer::pinned), unless the connection takes others),
+/// everything else header. `invalid` for a device that the map lacks.
 Message encode(const Call& call, const DevicePlacing& placing = {});
 Message encode(const Reply& reply, const DevicePlacing& placing = {});
 Message encode(const Cancel& cancel);

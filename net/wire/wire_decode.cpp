@@ -186,18 +186,20 @@ class Reader {
       if (__builtin_mul_overflow(room, std::max<int64_t>(d, 1), &room))
         throw_invalid(fmt::format("[wire] tensor shape {} has more bytes than can be counted", shape.str()));
     }
-    return placed(view(number, dtype, shape), in.getDevice());
+    PinnedBuffer* const pinned = message_.buffers[number].pinned;  // the tensor's memory, if not null
+    return placed(view(number, dtype, shape), in.getDevice(), pinned);
   }
 
   // On the device that it was sent from, if that is here.
-  Tensor placed(Tensor t, uint16_t tag) {
+  Tensor placed(Tensor t, uint16_t tag, const PinnedBuffer* pinned) {
     if (tag == 0 && t.device().is_cpu()) return t;
     const Device device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8));
     if ((tag & 0xff) == 0 || (tag & 0xff) >= kDeviceKinds || device.index < 0)
       throw_invalid(fmt::format("[wire] a tensor has the unknown device {:#06x}", tag));
     if (t.device() == device) return t;  // in memory
     if (has_device(device)) try {
-        const Tensor there = t.data_on(device);
+        const bool went = pinned && pinned->there && pinned->there->device() == device;
+        const Tensor there = went ? of(pinned->there, t) : sent_on(t, device);
         there.storage()->leaves();  // to the actor that it is for
         return there;
       } catch (const std::exception& e) {  // no memory left there, or a device that has failed
@@ -213,6 +215,25 @@ class Reader {
                           "with .to(cpu)",
                           t.summary(), device.str(), here));
     return t;
+  }
+
+  // The device copies a chunk while the next one is put into pinned memory; nobody waits for the last.
+  static Tensor sent_on(const Tensor& t, Device device) {
+    const size_t bytes = t.nbytes();
+    const auto pinned = bytes ? backend_of(device).pinned_buffer(bytes, device) : nullptr;
+    if (!pinned) return t.data_on(device);
+    pinned->there = Storage::allocate(bytes, device);
+    for (size_t at = 0; at < bytes;) {
+      const size_t n = std::min(PinnedBuffer::kChunk, bytes - at);
+      std::memcpy(pinned->data() + at, t.bytes() + at, n);
+      pinned->forward(at += n);
+    }
+    return of(pinned->there, t);
+  }
+
+  static Tensor of(Ref<Storage> storage, const Tensor& t) {
+    return Tensor(make_ref<TensorImpl>(std::move(storage), t.shape(), t.shape().contiguous_strides(), 0,
+                                       t.dtype(), true));
   }
 
   Tensor view(uint32_t number, DType dtype, const Shape& shape) {

@@ -6,6 +6,7 @@
 #include "core/base/call_frame.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/inplace_write.h"
+#include "core/memory/pinned_buffer.h"
 #include "core/tensor/creation.h"
 #include "core/tensor/elements.h"
 #include "tests/cuda/gpus.h"
@@ -95,6 +96,21 @@ TEST_CASE("copies between GPUs are in the order of the streams that use them") {
     CHECK(back.to_vector<float>() == std::vector<float>(500, 5));
     CHECK(t.to_vector<float>() == std::vector<float>(500, 6));
     CHECK(there.to_vector<float>() == std::vector<float>(500, 7));
+  });
+}
+
+TEST_CASE("chunks that several streams forward from pinned memory are there for a third one") {
+  if (!needs_gpus(1)) return;
+  constexpr size_t kBytes = 3 * PinnedBuffer::kChunk;
+  in_all_schedules([] {
+    Tensor t = on_stream(1, [] { return zeros({kBytes}, {uint8, gpu0}); });
+    const auto pinned = backend_of(gpu0).pinned_buffer(kBytes, gpu0);
+    std::fill_n(pinned->data(), kBytes, std::byte{5});
+    pinned->there = t.storage();
+    on_stream(2, [&] { pinned->forward(PinnedBuffer::kChunk); });
+    on_stream(3, [&] { pinned->forward(kBytes); });
+    const Tensor seen = on_stream(4, [&] { return t.clone_data(); });
+    CHECK(bit_equal(seen, full({kBytes}, 5, uint8)));
   });
 }
 

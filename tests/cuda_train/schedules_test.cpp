@@ -14,12 +14,6 @@ using Devices = std::vector<std::string>;
 const Devices kHost{"cpu", "cpu", "cpu", "cpu"}, kFour{"cuda:0", "cuda:1", "cuda:2", "cuda:3"},
     kMixed{"cuda:0", "cpu", "cuda:1", "cpu"}, kSame{"cuda:0", "cuda:0", "cuda:0", "cuda:0"};
 
-// TROUPE_SEEDS says how many.
-uint64_t seeds() {
-  const char* given = std::getenv("TROUPE_SEEDS");
-  return given ? std::strtoull(given, nullptr, 10) : 50;
-}
-
 std::pair<Tensor, Tensor> small_batch(int step) {
   return {wave({8, kWidth}, 1 + step), wave({8, kWidth}, 20 + step)};
 }

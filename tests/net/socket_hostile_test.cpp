@@ -92,10 +92,10 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   LogCapture lines;
   House house(fresh_address());
   RawClient future(house.listener->address());
-  const auto h = future.shake(kToken, 9);
+  const auto h = future.shake(kToken, kProtocolVersion + 1);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 8 of the protocol, this side version 9");
-  lines.wait_for("it speaks version 9 of the protocol, this side version 8");
+  CHECK(h.text() == "speaks version 9 of the protocol, this side version 10");
+  lines.wait_for("it speaks version 10 of the protocol, this side version 9");
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -103,7 +103,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   const auto connecting = house.client->connect(actual.str(), true);
   Fd accepted;
   while (!accepted) accepted = Fd(::accept4(old.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(), 9);
+  Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(),
+                    kProtocolVersion + 1);
   while (machine.state() == Handshake::State::waiting) {
     std::array<std::byte, 16> bytes;
     const ssize_t n = ::recv(accepted.get(), bytes.data(), bytes.size(), MSG_WAITALL);
@@ -118,7 +119,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 9 of the protocol, this side version 8"));
+    CHECK_THAT(e.message(), Contains("speaks version 10 of the protocol, this side version 9"));
   }
   house.check_undisturbed();
 }

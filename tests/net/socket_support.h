@@ -86,6 +86,30 @@ inline Message message(uint64_t number, size_t bytes = 0) {
   return m;
 }
 
+/// Two transports of this process, connected.
+struct Two {
+  explicit Two(const Limits& limits = {}) {
+    a = transport(left, "w1", limits), b = transport(right, "w2", limits);
+    listener = b->listen(fresh_address());
+    link = a->connect(listener->address()).get();
+  }
+  /// Sends messages until one has come by the heap: the offers have been answered.
+  void warm() {
+    for (size_t n = 1;; ++n) {
+      link->send(message(0, 100000));
+      right.wait_messages(n);
+      bool borrowed = false;
+      right.with([&] { borrowed = right.messages[n - 1].buffers[0].storage->borrowed(); });
+      if (borrowed) break;
+    }
+    right.with([&] { right.messages.clear(); });
+  }
+  Recorder left, right;
+  std::unique_ptr<Transport> a, b;
+  std::unique_ptr<Listener> listener;
+  std::shared_ptr<Connection> link;
+};
+
 /// A blocking socket without the transport.
 class RawClient {
  public:

@@ -16,7 +16,8 @@ namespace troupe::testing {
 class TwoWorkers {
  public:
   /// `map`: of devices, from w0 to w1.
-  explicit TwoWorkers(const internal::actors::Hosting& hosting, const internal::net::DeviceMap& map = {}) {
+  explicit TwoWorkers(const internal::actors::Hosting& hosting, const internal::net::DeviceMap& map = {},
+                      const internal::net::Limits& limits = {}) {
     static std::atomic<int> scenes{0};
     const std::string scene =
         "unix:@troupe-two-" + std::to_string(::getpid()) + "-" + std::to_string(++scenes);
@@ -29,8 +30,8 @@ class TwoWorkers {
           .hosting = hosting,
           .device_maps = {{"w" + std::to_string(1 - id), id == 0 ? map : map.inverse("w1 to w0")}}});
       tables_[id] = install_layers(*workers_[id]);
-      workers_[id]->set_transport(
-          internal::net::make_socket_transport({{id, name}, "a token for two workers", {}}, *workers_[id]));
+      workers_[id]->set_transport(internal::net::make_socket_transport(
+          {{id, name}, "a token for two workers", limits}, *workers_[id]));
       listeners_[id] = workers_[id]->transport().listen(scene + name);
     }
     for (auto& w : workers_)

@@ -41,6 +41,9 @@ Error SocketConnection::lost(const std::string& what) const {
   return Error(ErrorKind::disconnected, "[net] " + what).with_worker(peer_.name);
 }
 
+// With mutex_, where it is broken.
+Error SocketConnection::gone() const { return reason_ ? *reason_ : lost(who() + " is gone"); }
+
 bool SocketConnection::start(const std::function<void()>& announce) {
   {
     std::lock_guard lock(mutex_);
@@ -65,8 +68,8 @@ bool SocketConnection::start(const std::function<void()>& announce) {
 
 void SocketConnection::send(Message message) {
   expect_from(shared_from_this());
-  lend(message);
   try {
+    lend(message);
     hand_over(message);
   } catch (...) {
     take_back(message);
@@ -78,7 +81,7 @@ void SocketConnection::hand_over(Message& message) {
   const size_t size = head_bytes(message) + 8 * message.header.size() + message.buffer_bytes();
   std::lock_guard lock(mutex_);
   if (state_ != State::open) throw Error(*reason_);
-  if (broken_) throw lost(who() + " is gone");
+  if (broken_) throw gone();
   const bool first = queue_.empty();
   if (write_ring(message, size)) {
     for (Buffer& b : message.buffers) b.lent = 0;  // the receiver's now
@@ -95,12 +98,22 @@ void SocketConnection::hand_over(Message& message) {
   queue_.push(std::move(head), std::move(message));
   if (first) flush(kCallerBudget);
   queued_.store(queue_.bytes(), std::memory_order_relaxed);
-  if (first && broken_) throw lost(who() + " is gone");
+  if (first && broken_) throw gone();
 }
 
 void SocketConnection::flush(size_t budget) {
   const size_t before = queue_.bytes();
-  const auto outcome = queue_.write_to(fd_.get(), budget);
+  WriteQueue::Outcome outcome;
+  try {
+    outcome = queue_.write_to(fd_.get(), budget);
+  } catch (const Error& e) {  // a device has failed, and part of a message is out
+    broken_ = true;
+    queue_.clear();
+    queued_.store(0, std::memory_order_relaxed);
+    reason_ = lost(fmt::format("the connection to {} broke: {}", who(), e.message()));
+    core_->delivery.post([self = shared_from_this(), why = *reason_] { self->finish_outside(why); });
+    return;
+  }
   const int error = errno;
   if (queue_.bytes() < before) last_sent_ = core_->now();
   if (outcome == WriteQueue::Outcome::broken) {
@@ -143,7 +156,7 @@ void SocketConnection::linger_if_drained() {
 Future<void> SocketConnection::writable() {
   std::lock_guard lock(mutex_);
   if (state_ != State::open) return Future<void>::failed(*reason_);
-  if (broken_) return Future<void>::failed(lost(who() + " is gone"));
+  if (broken_) return Future<void>::failed(gone());
   if (queue_.bytes() <= core_->limits().queue_bytes / 2) return Future<void>::ready({});
   return waiting_.emplace_back().future();
 }

@@ -112,6 +112,7 @@ class SocketConnection final : public Connection,
   bool sleep_until(const Ready& done, TimePoint end, bool stays);
   bool watch_socket(bool on);
   Error lost(const std::string& what) const;
+  Error gone() const;
   std::string who() const;
 
   const std::shared_ptr<SocketCore> core_;
@@ -124,7 +125,7 @@ class SocketConnection final : public Connection,
   mutable std::mutex mutex_;
   Fd fd_;
   State state_ = State::open;
-  std::optional<Error> reason_;  // set once closing
+  std::optional<Error> reason_;  // set once closing, or broken by this side
   WriteQueue queue_;
   bool broken_ = false;     // a write failed: delivery reads what is left, then closes
   bool suspected_ = false;  // delivery has been asked to look

@@ -46,6 +46,16 @@ void SocketConnection::offer_memory() {
       if (offer(FrameKind::heap_offer, heap->fd(), {})) heap_ = std::move(heap);
 }
 
+// While a device still writes the rest of them, if they are pinned.
+static void copy_arriving(std::byte* to, const Buffer& b) {
+  if (!b.pinned) return copy_large(to, b.data(), b.size);
+  for (size_t at = 0; at < b.size;) {
+    const size_t end = b.pinned->arrived(at + 1);
+    copy_large(to + at, b.data() + at, end - at);
+    at = end;
+  }
+}
+
 // Copies the large buffers to where the receiver sees them. Outside of all locks: others send meanwhile.
 void SocketConnection::lend(Message& message) {
   LendingHeap* heap = lends_.load(std::memory_order_acquire);
@@ -54,9 +64,10 @@ void SocketConnection::lend(Message& message) {
     if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
     const auto place = heap->take(b.size);
     if (!place) continue;  // by the socket
-    copy_large(place->data, b.data(), b.size);
     b.lent = place->word;
+    copy_arriving(place->data, b);
     b.storage = {};
+    b.pinned = nullptr;
   }
 }
 
@@ -75,8 +86,10 @@ bool SocketConnection::write_ring(const Message& message, size_t size) {
   size_t n = 0;
   parts[n++] = std::span(head).first(head_bytes(message));
   parts[n++] = std::as_bytes(std::span(message.header));
-  for (const Buffer& b : message.buffers)
+  for (const Buffer& b : message.buffers) {
+    if (b.pinned) b.pinned->arrived(b.size);
     if (const auto bytes = b.travelling(); !bytes.empty()) parts[n++] = bytes;
+  }
   try {
     if (!ring_writer_->write(std::span(parts).first(n))) return false;
   } catch (const Error& e) {

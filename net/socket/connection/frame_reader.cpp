@@ -8,6 +8,18 @@ namespace {
 
 constexpr size_t kAllocateAhead = 4 << 20;  // bytes of buffers whose turn has not come yet
 
+// Where the bytes of a buffer arrive. For a device that is here: memory that it reads while more arrives.
+Buffer incoming(size_t size, Device device) {
+  if (!device.is_cpu() && size != 0 && has_device(device)) try {
+      if (const auto pinned = backend_of(device).pinned_buffer(size, device)) {
+        pinned->there = Storage::allocate(size, device);
+        return {.storage = Storage::wrap(pinned->data(), size, pinned), .size = size, .pinned = pinned.get()};
+      }
+    } catch (const std::exception&) {  // no memory there: whoever decodes the message says so
+    }
+  return {.storage = Storage::allocate(size), .size = size};
+}
+
 }  // namespace
 
 std::span<std::byte> FrameReader::target() {
@@ -35,6 +47,7 @@ std::optional<ReadFrame> FrameReader::feed(std::span<const std::byte>& bytes) {
     std::memcpy(to.data(), bytes.data(), n);
     bytes = bytes.subspan(n);
     filled_ += n;
+    if (step_ == Step::payload) forward();
     if (n == to.size())
       if (auto frame = next_step()) return frame;
   }
@@ -89,8 +102,20 @@ void FrameReader::skip_empty() {
 void FrameReader::allocate(size_t index) {
   auto& buffers = frame_.message.buffers;
   while (buffers.size() <= index) {
-    const size_t size = sizes_[buffers.size()].bytes;
-    buffers.push_back({Storage::allocate(size), 0, size});
+    const auto& [size, lent, device] = sizes_[buffers.size()];
+    buffers.push_back(incoming(size, device));
+  }
+}
+
+// What of the current buffer is there goes on to its device.
+void FrameReader::forward() {
+  if (current_ >= frame_.message.buffers.size()) return;  // it is lent
+  PinnedBuffer* const pinned = frame_.message.buffers[current_].pinned;
+  if (!pinned || !pinned->there) return;
+  try {
+    pinned->forward(filled_);
+  } catch (const std::exception&) {  // the device has failed: whoever decodes the message says so
+    pinned->there = {};
   }
 }
 
@@ -117,12 +142,11 @@ size_t FrameReader::direct(std::span<iovec> out) {
 
 std::optional<ReadFrame> FrameReader::advance(size_t n) {
   while (n > 0) {
-    const size_t left = sizes_[current_].bytes - filled_;
-    if (n < left) {
-      filled_ += n;
-      return {};
-    }
-    n -= left;
+    const size_t left = sizes_[current_].bytes - filled_, here = std::min(n, left);
+    filled_ += here;
+    forward();
+    if (here < left) return {};
+    n -= here;
     if (auto frame = next_step()) return frame;
   }
   return {};

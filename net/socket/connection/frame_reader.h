@@ -51,6 +51,7 @@ class FrameReader {
   void skip_empty();
   void allocate(size_t index);
   void borrow();
+  void forward();
 
   Limits limits_;
   Step step_ = Step::prefix;

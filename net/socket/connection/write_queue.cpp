@@ -31,13 +31,20 @@ WriteQueue::Outcome WriteQueue::write_to(int fd, size_t budget) {
     if (done >= budget) return Outcome::budget;
     iovec parts[kMaxParts];
     size_t n = 0, asked = 0;
-    for (auto f = frames_.begin(); f != frames_.end() && n < kMaxParts; ++f) {
-      for (size_t i = f->part; i < f->parts() && n < kMaxParts; ++i) {
+    bool all = true;
+    for (auto f = frames_.begin(); f != frames_.end() && n < kMaxParts && all; ++f) {
+      for (size_t i = f->part; i < f->parts() && n < kMaxParts && all; ++i) {
         const auto [data, size] = f->at(i);
         const size_t skip = i == f->part ? f->offset : 0;
         if (size == skip) continue;
-        parts[n++] = {const_cast<std::byte*>(data) + skip, size - skip};
-        asked += size - skip;
+        size_t end = size;
+        if (PinnedBuffer* const pinned = f->pinned(i)) [[unlikely]] {
+          end = pinned->arrived(n == 0 ? skip + 1 : 0);
+          all = end == size;
+          if (end <= skip) break;
+        }
+        parts[n++] = {const_cast<std::byte*>(data) + skip, end - skip};
+        asked += end - skip;
       }
     }
     msghdr m{};

@@ -8,7 +8,8 @@
 
 namespace troupe::internal::net {
 
-/// Not thread-safe. Bytes go straight from the storages to the socket; several frames go in one call.
+/// Not thread-safe. Bytes go straight from the storages to the socket; several frames go in one call. Where a
+/// device still writes a buffer, the chunk that is next is waited for, and no other one.
 class WriteQueue {
  public:
   enum class Outcome { drained, blocked, budget, broken };
@@ -19,7 +20,7 @@ class WriteQueue {
   /// `head` goes first, then the message's header and buffers.
   void push(std::vector<std::byte> head, Message message = {});
   /// Writes until everything is written, the socket is full, `budget` bytes are written, or the connection is
-  /// broken (errno tells). Never raises SIGPIPE.
+  /// broken (errno tells). Never raises SIGPIPE. Throws what Buffer::pinned does.
   Outcome write_to(int fd, size_t budget);
   void clear();
 
@@ -34,6 +35,7 @@ class WriteQueue {
       size_t size;
     };
     Part at(size_t part) const;
+    PinnedBuffer* pinned(size_t part) const { return part < 2 ? nullptr : message.buffers[part - 2].pinned; }
   };
   void written(size_t n);
 

@@ -183,6 +183,12 @@ void set_memory(size_t bytes) {
   for (auto& memory : m.memories) memory->limit = bytes;
 }
 
+void set_pinned_memory(size_t bytes) {
+  Machine& m = Machine::get();
+  std::lock_guard lock(m.mutex);
+  m.pinned_limit = bytes;
+}
+
 std::string take_fault() {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);

@@ -107,6 +107,7 @@ class Machine {
   std::map<cudaStream_t, std::unique_ptr<Stream>> streams;
   std::map<cudaEvent_t, std::shared_ptr<EventState>> events;
   std::map<const void*, size_t> pinned;
+  size_t pinned_bytes = 0, pinned_limit = SIZE_MAX;
   uintptr_t next_handle = 0x100;
   cudaError_t no_devices = cudaSuccess;  // why there are none
   int driver = CUDART_VERSION;           // the CUDA that it is for; 0: there is none

@@ -76,6 +76,7 @@ cudaError_t enqueue_copy(Machine& m, Stream& s, void* to, const void* from, size
     m.add(s, {name, [&m, to, staged, bytes] { copy_now(m, to, staged->data(), bytes); }});
     return cudaSuccess;
   }
+  if (to_host && m.is_pinned(to)) std::memset(to, sim_cuda::kPoison, bytes);  // until the stream comes to it
   m.add(s, {name, [&m, to, from, bytes] { copy_now(m, to, from, bytes); }});
   if (to_host && !m.is_pinned(to) && m.run_until([&] { return s.tasks.empty(); }, name))
     m.host_waited_for(s.clock);
@@ -300,8 +301,10 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   return call([&](Machine& m) {
-    *data = std::malloc(bytes);
+    if (m.pinned_bytes + bytes > m.pinned_limit) return cudaErrorMemoryAllocation;
+    *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     m.pinned[*data] = bytes;
+    m.pinned_bytes += bytes;
     return cudaSuccess;
   });
 }
@@ -310,6 +313,7 @@ cudaError_t cudaFreeHost(void* data) {
   return call([&](Machine& m) {
     if (!m.pinned.contains(data)) return cudaErrorInvalidValue;
     m.run_all("cudaFreeHost");
+    m.pinned_bytes -= m.pinned.at(data);
     m.pinned.erase(data);
     std::free(data);
     return cudaSuccess;

@@ -29,6 +29,8 @@ size_t pending();
 void fail_allocation(uint64_t n);
 /// Bytes that each device has: 8 GiB, unless TROUPE_SIM_MEMORY names a number of MiB.
 void set_memory(size_t bytes);
+/// Bytes of the host's memory that can be pinned; at first as many as there are.
+void set_pinned_memory(size_t bytes);
 
 /// What a program did wrong on the devices, the first of it; "" if nothing. Afterwards they work again: what
 /// was pending is dropped.
