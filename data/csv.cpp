@@ -178,8 +178,8 @@ CsvTable CsvReader::read_as(int64_t rows) {
   }
   CsvTable table;
   table.names = names_;
-  table.values = empty({count, static_cast<int64_t>(columns_.size())});
-  std::copy(values.begin(), values.end(), table.values.data<float>());
+  table.values = empty({count, static_cast<int64_t>(columns_.size())}, dtype_of<T>);
+  std::copy(values.begin(), values.end(), table.values.data<T>());
   if (label_ < header_.size()) table.labels = tensor(labels);
   return table;
 }

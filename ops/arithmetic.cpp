@@ -68,10 +68,6 @@ Tensor angle_share(const Tensor& g, const Tensor& of, const Tensor& y, const Ten
   return div(mul(g, of), where(eq(length, 0), 1, length));  // 0 at the origin
 }
 
-Tensor floor_quotient(const Backward& b) {
-  return floor_divide(b.in[0].detach(), b.in[1].detach());  // constant between its jumps
-}
-
 std::vector<Sample> two_apart() {  // quotients away from integers
   return {{{tensor({5.3, -4.1, 7.7, -9.5}, float64), tensor({2, -3, -2.5, 4}, float64)}},
           {{tensor({{5.3}, {-4.1}}, float64), tensor({1.9, -3.3, 0.7}, float64)}}};
@@ -93,6 +89,41 @@ Specs pow_scalar_spec(const Call& c) {
 Specs quotient_spec(const Call& c) {
   refuse_bool(c.name(), c.in[0].dtype() == boolean);
   return numeric_binary(c);
+}
+
+template <bool largest>
+Op extremum(const char* name, const char* text) {
+  return {.name = name,
+          .inputs = "input other",
+          .text = text,
+          .shape = numeric_binary,
+          .saves_inputs = 0b11,
+          .gradient = [](const Backward& b) { return extremum_gradient(b, largest); },
+          .widens_bool = true,
+          .promotes = Promotion::common,
+          .samples = two_any};
+}
+
+Tensor floor_quotient(const Tensor& a, const Tensor& b) { return floor_divide(a, b); }
+Tensor cut_quotient(const Tensor& a, const Tensor& b) { return trunc(div(a, b)); }
+
+// The quotient is constant between its jumps.
+template <Tensor quotient(const Tensor&, const Tensor&)>
+Op rest(const char* name, const char* text) {
+  return {.name = name,
+          .inputs = "input other",
+          .text = text,
+          .shape = quotient_spec,
+          .saves_inputs = 0b11,
+          .gradient = [](const Backward& b) -> Tensors {
+            Tensors out(2);
+            if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
+            if (b.needs(1))
+              out[1] = neg(sum_to(mul(b.grads[0], quotient(b.in[0].detach(), b.in[1].detach())), b.shape(1)));
+            return out;
+          },
+          .promotes = Promotion::common,
+          .samples = two_apart};
 }
 
 }  // namespace
@@ -178,25 +209,8 @@ const Op kPow{.name = "pow",
               .promotes = Promotion::common,
               .samples = two_positive};
 
-const Op kMaximum{.name = "maximum",
-                  .inputs = "input other",
-                  .text = "The larger one of each two elements.",
-                  .shape = numeric_binary,
-                  .saves_inputs = 0b11,
-                  .gradient = [](const Backward& b) { return extremum_gradient(b, true); },
-                  .widens_bool = true,
-                  .promotes = Promotion::common,
-                  .samples = two_any};
-
-const Op kMinimum{.name = "minimum",
-                  .inputs = "input other",
-                  .text = "The smaller one of each two elements.",
-                  .shape = numeric_binary,
-                  .saves_inputs = 0b11,
-                  .gradient = [](const Backward& b) { return extremum_gradient(b, false); },
-                  .widens_bool = true,
-                  .promotes = Promotion::common,
-                  .samples = two_any};
+const Op kMaximum = extremum<true>("maximum", "The larger one of each two elements.");
+const Op kMinimum = extremum<false>("minimum", "The smaller one of each two elements.");
 
 const Op kAtan2{.name = "atan2",
                 .inputs = "input other",
@@ -227,35 +241,10 @@ const Op kFloorDivide{.name = "floor_divide",
                         return {{{tensor({5, -4, 7, -9}), by}}, {{tensor({{5}, {-4}}), by}}};
                       }};
 
-const Op kRemainder{.name = "remainder",
-                    .inputs = "input other",
-                    .text = "The rest of the quotient that is rounded down, with the sign of other.",
-                    .shape = quotient_spec,
-                    .saves_inputs = 0b11,
-                    .gradient = [](const Backward& b) -> Tensors {
-                      Tensors out(2);
-                      if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
-                      if (b.needs(1)) out[1] = neg(sum_to(mul(b.grads[0], floor_quotient(b)), b.shape(1)));
-                      return out;
-                    },
-                    .promotes = Promotion::common,
-                    .samples = two_apart};
-
-const Op kFmod{
-    .name = "fmod",
-    .inputs = "input other",
-    .text = "The rest of the quotient that is cut off, with the sign of input.",
-    .shape = quotient_spec,
-    .saves_inputs = 0b11,
-    .gradient = [](const Backward& b) -> Tensors {
-      Tensors out(2);
-      if (b.needs(0)) out[0] = sum_to(b.grads[0], b.shape(0));
-      if (b.needs(1))
-        out[1] = neg(sum_to(mul(b.grads[0], trunc(div(b.in[0].detach(), b.in[1].detach()))), b.shape(1)));
-      return out;
-    },
-    .promotes = Promotion::common,
-    .samples = two_apart};
+const Op kRemainder = rest<floor_quotient>(
+    "remainder", "The rest of the quotient that is rounded down, with the sign of other.");
+const Op kFmod =
+    rest<cut_quotient>("fmod", "The rest of the quotient that is cut off, with the sign of input.");
 
 const Op kAddScalar{.name = "add_scalar",
                     .text = "The sum of a tensor and a number.",

@@ -51,12 +51,34 @@ Tensors placed(const Backward& b) {
   return {scatter_add(zeros(b.shape(0), g.options()), dim, places, g)};
 }
 
-std::vector<Sample> wholes() { return {{{sample({3, 4})}}, {{sample({})}}}; }
-std::vector<Sample> lines() {
-  return {{{sample({2, 3, 4})}, {{"dim", 1}}},
-          {{sample({2, 3, 4})}, {{"dim", -1}, {"keepdim", true}}},
-          {{sample({})}},
-          {{sample({3, 0})}, {{"dim", 0}}}};
+Op of_all(const char* name, const char* text, ShapeRule* shape) {
+  return {.name = name,
+          .text = text,
+          .internal = true,
+          .shape = shape,
+          .saves_inputs = 1,
+          .saves_outputs = 1,
+          .gradient = shared,
+          .samples = []() -> std::vector<Sample> {
+            return {{{sample({3, 4})}}, {{sample({3, 3})}}, {{sample({})}}};
+          }};
+}
+
+Op of_lines(const char* name, const char* text) {
+  return {.name = name,
+          .text = text,
+          .internal = true,
+          .attrs = {{"dim", -1}, {"keepdim", false}},
+          .shape = along_spec,
+          .saves_outputs = 0b10,
+          .gradient = placed,
+          .takes_half = true,
+          .samples = []() -> std::vector<Sample> {
+            return {{{sample({2, 3, 4})}, {{"dim", 1}}},
+                    {{sample({2, 3, 4})}, {{"dim", -1}, {"keepdim", true}}},
+                    {{sample({})}},
+                    {{sample({3, 0})}, {{"dim", 0}}}};
+          }};
 }
 
 ValuesAndIndices both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
@@ -66,50 +88,11 @@ ValuesAndIndices along(const Op& op, const Tensor& x, int64_t dim, bool keepdim)
 
 }  // namespace
 
-const Op kMax{.name = "max",
-              .text = "The largest element of all.",
-              .internal = true,
-              .shape = whole_spec,
-              .saves_inputs = 1,
-              .saves_outputs = 1,
-              .gradient = shared,
-              .samples = wholes};
-const Op kMin{.name = "min",
-              .text = "The smallest element of all.",
-              .internal = true,
-              .shape = whole_spec,
-              .saves_inputs = 1,
-              .saves_outputs = 1,
-              .gradient = shared,
-              .samples = wholes};
-const Op kMedian{.name = "median",
-                 .text = "The middle element of all.",
-                 .internal = true,
-                 .shape = median_spec,
-                 .saves_inputs = 1,
-                 .saves_outputs = 1,
-                 .gradient = shared,
-                 .samples = []() -> std::vector<Sample> {
-                   return {{{sample({3, 3})}}, {{sample({4})}}, {{sample({})}}};
-                 }};
-const Op kMaxAlong{.name = "max_along",
-                   .text = "The largest elements along dim, and their places.",
-                   .internal = true,
-                   .attrs = {{"dim", -1}, {"keepdim", false}},
-                   .shape = along_spec,
-                   .saves_outputs = 0b10,
-                   .gradient = placed,
-                   .takes_half = true,
-                   .samples = lines};
-const Op kMinAlong{.name = "min_along",
-                   .text = "The smallest elements along dim, and their places.",
-                   .internal = true,
-                   .attrs = kMaxAlong.attrs,
-                   .shape = along_spec,
-                   .saves_outputs = 0b10,
-                   .gradient = placed,
-                   .takes_half = true,
-                   .samples = lines};
+const Op kMax = of_all("max", "The largest element of all.", whole_spec);
+const Op kMin = of_all("min", "The smallest element of all.", whole_spec);
+const Op kMedian = of_all("median", "The middle element of all.", median_spec);
+const Op kMaxAlong = of_lines("max_along", "The largest elements along dim, and their places.");
+const Op kMinAlong = of_lines("min_along", "The smallest elements along dim, and their places.");
 
 Tensor max(const Tensor& x) { return apply1(kMax, {x}); }
 Tensor min(const Tensor& x) { return apply1(kMin, {x}); }

@@ -140,6 +140,30 @@ std::vector<Sample> over_dims() {
 
 Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
 
+Op extremum(const char* name, const char* text) {
+  return {.name = name,
+          .text = text,
+          .attrs = dims_and_keepdim(),
+          .shape = extremum_spec,
+          .saves_inputs = 1,
+          .saves_outputs = 1,
+          .gradient = extremum_gradient,
+          .widens_bool = true,
+          .samples = over_dims};
+}
+
+Op extremum_place(const char* name, const char* text) {
+  return {.name = name,
+          .text = text,
+          .internal = true,
+          .attrs = {{"dim", -1}, {"keepdim", false}},
+          .shape = argmax_spec,
+          .takes_half = true,
+          .samples = []() -> std::vector<Sample> {
+            return {{{sample({3, 4})}, {{"dim", 0}}}, {{sample({3, 4})}, {{"dim", 1}}}};
+          }};
+}
+
 }  // namespace
 
 const Op kSum{.name = "sum",
@@ -159,24 +183,8 @@ const Op kMean{.name = "mean",
                },
                .samples = over_dims};
 
-const Op kAmax{.name = "amax",
-               .text = "The largest elements over dim (none: all dimensions).",
-               .attrs = dims_and_keepdim(),
-               .shape = extremum_spec,
-               .saves_inputs = 1,
-               .saves_outputs = 1,
-               .gradient = extremum_gradient,
-               .widens_bool = true,
-               .samples = over_dims};
-const Op kAmin{.name = "amin",
-               .text = "The smallest elements over dim (none: all dimensions).",
-               .attrs = dims_and_keepdim(),
-               .shape = extremum_spec,
-               .saves_inputs = 1,
-               .saves_outputs = 1,
-               .gradient = extremum_gradient,
-               .widens_bool = true,
-               .samples = over_dims};
+const Op kAmax = extremum("amax", "The largest elements over dim (none: all dimensions).");
+const Op kAmin = extremum("amin", "The smallest elements over dim (none: all dimensions).");
 
 const Op kLogsumexp{.name = "logsumexp",
                     .text = "The logarithm of the sum of exp over dim (none: all dimensions).",
@@ -232,24 +240,8 @@ const Op kProd{.name = "prod",
                  return all;
                }};
 
-const Op kArgmax{
-    .name = "argmax",
-    .text = "The places of the largest elements along dim.",
-    .internal = true,
-    .attrs = {{"dim", int64_t{-1}}, {"keepdim", false}},
-    .shape = argmax_spec,
-    .takes_half = true,
-    .samples = []() -> std::vector<Sample> {
-      return {{{sample({3, 4})}, {{"dim", int64_t{0}}}}, {{sample({3, 4})}, {{"dim", int64_t{1}}}}};
-    }};
-
-const Op kArgmin{.name = "argmin",
-                 .text = "The places of the smallest elements along dim.",
-                 .internal = true,
-                 .attrs = kArgmax.attrs,
-                 .shape = argmax_spec,
-                 .takes_half = true,
-                 .samples = kArgmax.samples};
+const Op kArgmax = extremum_place("argmax", "The places of the largest elements along dim.");
+const Op kArgmin = extremum_place("argmin", "The places of the smallest elements along dim.");
 
 const Op kNorm{.name = "norm",
                .text = "The Euclidean norm of all elements.",

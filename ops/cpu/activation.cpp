@@ -1,36 +1,16 @@
 // Kernels of ops/activation.h.
 #include <numbers>
 
-#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/elementwise.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::on_cpu {
 namespace {
 
-template <class F>
-void floating1(const Call& c, Tensors& out, F f) {
-  visit_floating(
-      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
-        map1<decltype(zero), decltype(zero)>(c.in[0], out[0], f);
-      });
-}
-
-template <class F>
-void floating2(const Call& c, Tensors& out, F f) {
-  visit_floating(
-      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
-        map2<decltype(zero), decltype(zero)>(c.in[0], c.in[1], out[0], f);
-      });
-}
-
 void relu(const Call& c, Tensors& out) {
-  visit_numeric(
-      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
-        using T = decltype(zero);
-        map1<T, T>(
-            c.in[0], out[0], [](T x) __attribute__((always_inline)) { return x < 0 ? T{0} : x; });
-      });
+  numeric1(
+      c, out, []<class T>(T x) __attribute__((always_inline)) { return x < 0 ? T{0} : x; });
 }
 void tanh(const Call& c, Tensors& out) {
   floating1(

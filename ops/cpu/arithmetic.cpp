@@ -1,5 +1,5 @@
 // Kernels of ops/arithmetic.h: sums, products, quotients, the larger and the smaller.
-#include "ops/cpu/loops/binary.h"
+#include "ops/cpu/loops/elementwise.h"
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::on_cpu {

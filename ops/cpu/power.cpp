@@ -1,7 +1,7 @@
 // Kernels of ops/arithmetic.h: powers and angles.
 #include <cmath>
 
-#include "ops/cpu/loops/binary.h"
+#include "ops/cpu/loops/elementwise.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/dispatch/kernel_table.h"
 

@@ -3,28 +3,12 @@
 #include <limits>
 
 #include "core/tensor/elements.h"
-#include "ops/cpu/loops/loops.h"
+#include "ops/cpu/loops/elementwise.h"
 #include "ops/cpu/loops/math.h"
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::on_cpu {
 namespace {
-
-template <class F>
-void numeric1(const Call& c, Tensors& out, F f) {
-  visit_numeric(
-      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
-        map1<decltype(zero), decltype(zero)>(c.in[0], out[0], f);
-      });
-}
-
-template <class F>
-void floating1(const Call& c, Tensors& out, F f) {
-  visit_floating(
-      out[0].dtype(), [&](auto zero) __attribute__((always_inline)) {
-        map1<decltype(zero), decltype(zero)>(c.in[0], out[0], f);
-      });
-}
 
 bool all_below(const Tensor& x, float limit) {
   bool beyond = false;
