@@ -51,8 +51,8 @@ TEST_CASE("products of every floating dtype sum in float32 or more") {
       CHECK(got.dtype() == t);
       CHECK(compared(got, a, b) == "");
     }
-  const Tensor ones = ones({1, 1000}, {bfloat16, gpu0});  // 256 + 1 is no bfloat16
-  CHECK(ops::matmul(ones, ops::transpose(ones, 0, 1)).item() == 1000);
+  const Tensor row = ones({1, 1000}, {bfloat16, gpu0});  // 256 + 1 is no bfloat16
+  CHECK(ops::matmul(row, ops::transpose(row, 0, 1)).item() == 1000);
 }
 
 TEST_CASE("transposed, sliced and broadcast factors are read where they lie, in one call") {
