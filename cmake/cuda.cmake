@@ -57,7 +57,7 @@ function(troupe_cuda_units target)
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-DTROUPE_SIM_CUDA=1;-isystem;${TROUPE_CUDA_HEADERS}" SKIP_PRECOMPILE_HEADERS ON)
     set(shim "${PROJECT_SOURCE_DIR}/tests/support/sim_cuda/shim.h")
     set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-                                "-x;c++;-fno-strict-aliasing;-include;${shim};-isystem;${TROUPE_CUDA_HEADERS}")
+                                "-x;c++;-O1;-fno-strict-aliasing;-include;${shim};-isystem;${TROUPE_CUDA_HEADERS}")
     target_link_libraries(${target} PUBLIC sim_cuda)
   endif()
 endfunction()
