@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
+#include "ops/dropout.h"
 #include "ops/gradient_rules.h"
 #include "ops/index.h"
 #include "ops/matmul.h"
@@ -19,6 +20,8 @@ namespace troupe::ops {
 namespace {
 
 // Shape without its last dimension.
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
 Shape without_width(Shape s) {
   s.erase(s.rank() - 1);
   return s;
@@ -86,18 +89,23 @@ Specs self_attention_grad_spec(const Call& c) {
   return {{c.in[2].shape(), c.in[2].dtype()}};
 }
 
+double scale_of(const Tensor& q) {
+  const int64_t width = q.shape().back();
+  return width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
+}
+
+// All of them.
+Tensor scores_of(const Tensor& q, const Tensor& k, double scale, bool causal) {
+  const Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
+  if (!causal) return scores;
+  return where(tril(ones({q.size(-2), k.size(-2)}, {boolean, q.device()})), scores, -kInf);
+}
+
 // Gradients of q, k and v made of operators that have gradients themselves: all scores exist here.
 Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q, const Tensor& k,
                           const Tensor& v, bool causal) {
-  const int64_t width = q.shape().back();
-  const double scale = width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
-  Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
-  if (causal) {
-    const Tensor seen = tril(ones({q.size(-2), k.size(-2)}, q.options()));
-    scores = where(gt(seen, tensor(0, q.options())), scores,
-                   tensor(-std::numeric_limits<double>::infinity(), q.options()));
-  }
-  const Tensor p = softmax(scores, -1), dp = matmul(g, transpose(v, -2, -1));
+  const double scale = scale_of(q);
+  const Tensor p = softmax(scores_of(q, k, scale, causal), -1), dp = matmul(g, transpose(v, -2, -1));
   const Tensor delta = sub(sum(mul(dp, p), {-1}, true), unsqueeze(g_log, -1));
   const Tensor ds = mul(mul(p, sub(dp, delta)), scale);
   return {matmul(ds, k), matmul(transpose(ds, -2, -1), q), matmul(transpose(p, -2, -1), g)};
@@ -220,11 +228,29 @@ const Op kSelfAttentionGrad{
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal) {
-  if (attn_mask.defined() || dropout_p != 0)
-    throw Error(ErrorKind::unimplemented,
-                "[scaled_dot_product_attention] attn_mask and dropout_p are not there: use is_causal, or "
-                "matmul(), masked_fill(), softmax() and dropout()");
-  return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", is_causal}});
+  const bool masked = attn_mask.defined();
+  if (!masked && dropout_p == 0)
+    return apply1(kScaledDotProductAttention, {q, k, v}, {{"causal", is_causal}});
+  if (masked && is_causal)
+    throw_invalid(
+        "[scaled_dot_product_attention] got attn_mask and is_causal: leave one out, or give "
+        "attn_mask.tril()");
+  if (masked && attn_mask.dtype() != boolean && !attn_mask.is_floating_point())
+    throw_invalid("[scaled_dot_product_attention] attn_mask must be bool or floating, got " +
+                  attn_mask.summary());
+  const Tensor inputs[] = {q, k, v};
+  for (const Tensor& x : inputs)
+    if (!x.defined()) return apply1(kScaledDotProductAttention, {q, k, v});  // says which one
+  check_attention({kScaledDotProductAttention, inputs, kCausal}, q, k, v);
+  Tensor scores = scores_of(q, k, scale_of(q), is_causal);
+  if (masked) {
+    const Tensor mask = expand(attn_mask, to_list(scores.shape()));
+    scores = mask.dtype() == boolean ? where(mask, scores, -kInf) : add(scores, to(mask, scores.dtype()));
+  }
+  // Who may see nothing gets zeros.
+  const Tensor nothing = eq(amax(scores.detach(), {-1}, true), -kInf);
+  const Tensor p = where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1));
+  return matmul(dropout(p, dropout_p), v);
 }
 Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
   return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});

@@ -150,7 +150,8 @@ void add_values(Table& t) {
       "Sums or means of the rows of weight that bags of numbers name.");
   add(t, "scaled_dot_product_attention", &scaled_dot_product_attention,
       {{"query"}, {"key"}, {"value"}, none("attn_mask"), with("dropout_p", 0.0), with("is_causal", false)},
-      "softmax(query key^T / sqrt(width)) value; is_causal: query i sees keys 0 to i.");
+      "softmax(query key^T / sqrt(width)) value; attn_mask: the keys that a query sees, or numbers added to "
+      "the scores; is_causal: query i sees keys 0 to i.");
   add_logic(t);
   add_products(t);
   add(t, "cross_entropy", &cross_entropy,

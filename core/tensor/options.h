@@ -14,7 +14,8 @@ class TensorOptions {
   TensorOptions() = default;
   TensorOptions(DType dtype) : dtype_(dtype) {}
   TensorOptions(Device device) : device_(device) {}
-  TensorOptions(const char* device) : device_(device) {}  ///< "cuda:0"
+  template <size_t n>
+  TensorOptions(const char (&device)[n]) : device_(device) {}  ///< "cuda:0"
   TensorOptions(DType dtype, Device device) : dtype_(dtype), device_(device) {}
 
   TensorOptions dtype(DType t) const {

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/engine.h"
+#include "autograd/gradcheck.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
@@ -89,6 +90,67 @@ TEST_CASE("attention over a long sequence holds no matrix of scores") {
   const size_t peak = after.in_use + after.cached - before, matrix = kTime * kTime * sizeof(float);
   CHECK(peak < matrix / 16);
   CHECK(peak > qkv.nbytes());
+}
+
+TEST_CASE("attention with a mask weighs what the mask lets each query see") {
+  const Tensor q = leaf({2, 3, 5, 4}, 1), k = leaf({2, 3, 6, 4}, 2), v = leaf({2, 3, 6, 3}, 3);
+  const Tensor seen = ops::tril(ones({5, 6}, boolean)), g = leaf({2, 3, 5, 3}, 4).detach();
+  const Tensor added = ops::where(seen, 0.0, -HUGE_VAL).to(float64);
+  const Tensor wanted = ops::scaled_dot_product_attention(q, k, v, {}, 0, true);
+  const Tensors gradients = autograd::grad({wanted}, {q, k, v}, {g});
+  for (const Tensor& mask : {seen, added, seen.reshape({1, 1, 5, 6})}) {
+    const Tensor got = ops::scaled_dot_product_attention(q, k, v, mask);
+    CHECK(difference(got, wanted, 1e-13, 1e-13) == "");
+    const Tensors of_mask = autograd::grad({got}, {q, k, v}, {g});
+    for (size_t i = 0; i < 3; ++i) CHECK(difference(of_mask[i], gradients[i], 1e-12, 1e-12) == "");
+  }
+  // A bias that is learned.
+  const Tensor bias = leaf({3, 5, 6}, 5);
+  const auto with_bias = [&](const Tensors& x) {
+    return ops::scaled_dot_product_attention(x[0], x[1], x[2], x[3]);
+  };
+  const auto checked = autograd::gradcheck(with_bias, {q, k, v, bias});
+  INFO(checked.text);
+  CHECK(checked.ok);
+}
+
+TEST_CASE("a query that sees nothing gets zeros, and no gradient is NaN") {
+  const Tensor q = leaf({3, 4}, 1), k = leaf({5, 4}, 2), v = leaf({5, 2}, 3);
+  Tensor seen = ones({3, 5}, boolean);
+  seen.select(0, 1) = false;
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v, seen);
+  CHECK(out.select(0, 1).to_vector<double>() == std::vector<double>{0, 0});
+  for (const Tensor& x : autograd::grad({out.sum()}, {q, k, v})) CHECK(ops::isfinite(x).all().item<bool>());
+}
+
+TEST_CASE("dropout in attention drops weights, by the stream of random numbers") {
+  const Tensor q = zeros({1, 1000, 2}), k = zeros({1, 4, 2}), v = ones({1, 4, 1});
+  manual_seed(3);
+  const Tensor out = ops::scaled_dot_product_attention(q, k, v, {}, 0.5);
+  manual_seed(3);
+  CHECK(bit_equal(out, ops::scaled_dot_product_attention(q, k, v, {}, 0.5)));
+  const auto values = out.to_vector<double>();
+  for (const double x : values) CHECK(2 * x == std::round(2 * x));  // so many of four halves
+  CHECK(out.mean().item() == Approx(1).margin(0.1));
+  CHECK(*std::min_element(values.begin(), values.end()) == 0);
+}
+
+TEST_CASE("masks of attention that do not fit are refused") {
+  const Tensor x = zeros({2, 3, 4});
+  CHECK(
+      testing::invalid_text([&] {
+        ops::scaled_dot_product_attention(x, x, x, ones({3, 3}, boolean), 0, true);
+      }) ==
+      "[scaled_dot_product_attention] got attn_mask and is_causal: leave one out, or give attn_mask.tril()");
+  CHECK(testing::invalid_text([&] {
+          ops::scaled_dot_product_attention(x, x, x, ones({3, 3}, int64));
+        }).find("attn_mask must be bool or floating, got int64 [3, 3]") != std::string::npos);
+  CHECK(testing::invalid_text([&] {
+          ops::scaled_dot_product_attention(x, x, x, ones({3, 2}));
+        }).find("[3, 2]") != std::string::npos);
+  CHECK(testing::invalid_text([&] {
+          ops::scaled_dot_product_attention(x, x, zeros({2, 5, 4}), ones({3, 3}));
+        }).find("[scaled_dot_product_attention] got q") == 0);
 }
 
 TEST_CASE("wrong shapes for attention are refused by name") {
