@@ -4,10 +4,11 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace troupe::internal::net {
 namespace {
@@ -39,7 +40,8 @@ std::vector<std::byte> encode_info(const PeerInfo& info) {
 
 Nonce random_nonce() {
   Nonce n;
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(n.data()), static_cast<int>(n.size())) != 1)
+  // The kernel's own: OpenSSL's generator takes memory for each thread, and crashes where there is none.
+  if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size()))
     throw_error(ErrorKind::failed, "[net] the system's random generator gives no bytes");
   return n;
 }
@@ -56,6 +58,12 @@ void check_token(const std::string& token) {
   if (token.size() < kTokenBytes)
     throw_invalid(
         fmt::format("[net] the cluster token has {} bytes; expected at least {}", token.size(), kTokenBytes));
+  // OpenSSL loads it now, while there is memory: later a lack of memory would look as a lack of this does.
+  static const bool there = [] {
+    unsigned char out[kMacBytes];
+    return HMAC(EVP_sha256(), "troupe", 6, out, 0, out, nullptr) != nullptr;
+  }();
+  if (!there) throw_error(ErrorKind::failed, "[net] HMAC-SHA256 is not available in this OpenSSL");
 }
 
 Handshake::Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
@@ -196,7 +204,7 @@ Handshake::Mac Handshake::mac(std::string_view label, std::span<const std::byte>
   if (!HMAC(EVP_sha256(), token_.data(), static_cast<int>(token_.size()), text.data(), text.size(),
             reinterpret_cast<unsigned char*>(out.data()), &size) ||
       size != out.size())
-    throw_error(ErrorKind::failed, "[net] HMAC-SHA256 is not available in this OpenSSL");
+    throw std::bad_alloc();  // check_token() has seen that it is there
   return out;
 }
 

@@ -104,6 +104,7 @@ TEST_CASE("a tensor of a GPU goes by a connection to a GPU") {
 template <class F>
 void on_links(F&& f, bool fails = false) {
   if (!needs_gpus(1)) return;
+  size_t events = 0;
   const size_t before = allocator_stats(gpu0).in_use;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     INFO("seed " << seed);
@@ -117,6 +118,9 @@ void on_links(F&& f, bool fails = false) {
     REQUIRE(sim_cuda::take_fault().empty() != fails);
     REQUIRE(allocator_stats(gpu0).in_use == before);
     REQUIRE(allocator_stats(gpu0).pinned == 0);
+    if (seed == 1) events = sim_cuda::events();
+    REQUIRE(sim_cuda::events() <=
+            events + 16);  // as many more as a message needs, if not all were free in time
   }
 }
 

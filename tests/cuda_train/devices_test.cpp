@@ -31,6 +31,7 @@ std::unique_ptr<Cluster> cluster_of(int workers, std::vector<DeviceMap> maps = {
   return Cluster::in_process(workers, hosting<Holder, Block>(), {.device_maps = std::move(maps)});
 }
 
+#ifdef TROUPE_CUDA_SIM
 // After the first one, which sets up.
 template <class Step>
 void waits_only_for_the_loss(const Step& step) {
@@ -43,6 +44,7 @@ void waits_only_for_the_loss(const Step& step) {
   CHECK(std::isfinite(loss.item()));
   CHECK(sim_cuda::counters().synchronizations == 1);
 }
+#endif
 
 }  // namespace
 

@@ -163,6 +163,12 @@ void schedule_by_seed(uint64_t seed) {
   m.set_seed(seed);
 }
 
+size_t events() {
+  Machine& m = Machine::get();
+  std::lock_guard lock(m.mutex);
+  return m.events.size();
+}
+
 size_t pending() {
   Machine& m = Machine::get();
   std::lock_guard lock(m.mutex);

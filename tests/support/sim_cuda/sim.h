@@ -22,6 +22,8 @@ void schedule_eagerly();
 /// Work is delayed as long as the rules of CUDA allow, and streams take turns at random; a seed gives one
 /// schedule. TROUPE_SIM_SEED in the environment sets it from the start.
 void schedule_by_seed(uint64_t seed);
+/// Events that there are.
+size_t events();
 /// Tasks that wait to be done.
 size_t pending();
 
