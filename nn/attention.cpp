@@ -62,7 +62,7 @@ void MultiheadAttention::members(Members& m) {
 }
 
 void MultiheadAttention::reset(Generator& generator) {
-  init::xavier_uniform_(in_proj_weight, generator);
+  init::xavier_uniform_(in_proj_weight, 1, generator);
   out_proj.reset(generator);
   if (in_proj_bias.defined()) init::zeros_(in_proj_bias), init::zeros_(out_proj.bias);
 }

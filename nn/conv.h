@@ -34,27 +34,25 @@ class Conv2d final : public Layer {
   Conv2dOptions options_;
 };
 
-/// The largest, or the mean, of windows: x [N, C, H, W] -> [N, C, H', W']. A stride left out is the window's
-/// size.
-class MaxPool2d final : public Layer {
+/// Of windows: x [N, C, H, W] -> [N, C, H', W']. A stride left out is the window's size.
+class Pool2d : public Layer {
  public:
-  explicit MaxPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
+  explicit Pool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
       : kernel_(kernel), padding_(padding), stride_(stride) {}
-  Tensor forward(const Tensor& x) override;
 
- private:
+ protected:
   ops::Pair kernel_, padding_;
   std::optional<ops::Pair> stride_;
 };
-class AvgPool2d final : public Layer {
- public:
-  explicit AvgPool2d(ops::Pair kernel, std::optional<ops::Pair> stride = {}, ops::Pair padding = {0, 0})
-      : kernel_(kernel), padding_(padding), stride_(stride) {}
+/// The largest of each window.
+struct MaxPool2d final : Pool2d {
+  using Pool2d::Pool2d;
   Tensor forward(const Tensor& x) override;
-
- private:
-  ops::Pair kernel_, padding_;
-  std::optional<ops::Pair> stride_;
+};
+/// The mean of each window.
+struct AvgPool2d final : Pool2d {
+  using Pool2d::Pool2d;
+  Tensor forward(const Tensor& x) override;
 };
 
 /// [N, ..] -> [N, product of the rest].

@@ -74,7 +74,7 @@ void normal_(const Tensor& t, double mean, double deviation, AnyGenerator genera
 }
 
 void trunc_normal_(const Tensor& t, double mean, double deviation, double low, double high,
-                   Generator& generator) {
+                   AnyGenerator generator) {
   const double reach = 8 * deviation;
   if (!(deviation > 0) || !(low < high) || !(low < mean + reach) || !(high > mean - reach))
     throw_invalid("[trunc_normal_] needs a deviation above 0 and low < high near the mean, got mean " +
@@ -101,27 +101,27 @@ void constant_(const Tensor& t, double value) {
   fill("constant_", t, [&](int64_t) { return value; });
 }
 
-void xavier_uniform_(const Tensor& t, AnyGenerator generator, double gain) {
+void xavier_uniform_(const Tensor& t, double gain, AnyGenerator generator) {
   const Fan f = fan("xavier_uniform_", t);
   const double bound = gain * std::sqrt(6 / (f.in + f.out));
   uniform_(t, -bound, bound, generator);
 }
 
-void kaiming_uniform_(const Tensor& t, AnyGenerator generator, double slope) {
+void kaiming_uniform_(const Tensor& t, double slope, AnyGenerator generator) {
   const double bound = std::sqrt(6 / ((1 + slope * slope) * fan("kaiming_uniform_", t).in));
   uniform_(t, -bound, bound, generator);
 }
 
-void xavier_normal_(const Tensor& t, AnyGenerator generator, double gain) {
+void xavier_normal_(const Tensor& t, double gain, AnyGenerator generator) {
   const Fan f = fan("xavier_normal_", t);
   normal_(t, 0, gain * std::sqrt(2 / (f.in + f.out)), generator);
 }
 
-void kaiming_normal_(const Tensor& t, AnyGenerator generator, double slope) {
+void kaiming_normal_(const Tensor& t, double slope, AnyGenerator generator) {
   normal_(t, 0, std::sqrt(2 / ((1 + slope * slope) * fan("kaiming_normal_", t).in)), generator);
 }
 
-void orthogonal_(const Tensor& t, AnyGenerator generator, double gain) {
+void orthogonal_(const Tensor& t, double gain, AnyGenerator generator) {
   fan("orthogonal_", t);  // for the check
   if (t.numel() == 0) return;
   const size_t out = static_cast<size_t>(t.size(0)), rest = static_cast<size_t>(t.numel()) / out;
@@ -141,39 +141,6 @@ void splitmix_(const Tensor& t, uint64_t parameter, double scale) {
         static_cast<double>(splitmix64((parameter << 32) + static_cast<uint64_t>(i)) >> 11) * 0x1p-53;
     return scale * (2 * u - 1);
   });
-}
-
-void uniform_(const Tensor& t, double low, double high) {
-  Generator drawn = next_generator();
-  uniform_(t, low, high, drawn);
-}
-void normal_(const Tensor& t, double mean, double deviation) {
-  Generator drawn = next_generator();
-  normal_(t, mean, deviation, drawn);
-}
-void trunc_normal_(const Tensor& t, double mean, double deviation, double low, double high) {
-  Generator drawn = next_generator();
-  trunc_normal_(t, mean, deviation, low, high, drawn);
-}
-void xavier_uniform_(const Tensor& t, double gain) {
-  Generator drawn = next_generator();
-  xavier_uniform_(t, drawn, gain);
-}
-void kaiming_uniform_(const Tensor& t, double slope) {
-  Generator drawn = next_generator();
-  kaiming_uniform_(t, drawn, slope);
-}
-void xavier_normal_(const Tensor& t, double gain) {
-  Generator drawn = next_generator();
-  xavier_normal_(t, drawn, gain);
-}
-void kaiming_normal_(const Tensor& t, double slope) {
-  Generator drawn = next_generator();
-  kaiming_normal_(t, drawn, slope);
-}
-void orthogonal_(const Tensor& t, double gain) {
-  Generator drawn = next_generator();
-  orthogonal_(t, drawn, gain);
 }
 
 }  // namespace troupe::nn::init

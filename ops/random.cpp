@@ -132,10 +132,6 @@ Tensor randint(int64_t high, const Shape& size, const TensorOptions& options) {
   return randint(0, high, size, next_generator(), options);
 }
 Tensor randperm(int64_t n, const TensorOptions& options) { return randperm(n, next_generator(), options); }
-Tensor bernoulli(const Tensor& input) { return bernoulli(input, next_generator()); }
-Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement) {
-  return multinomial(input, num_samples, replacement, next_generator());
-}
 
 Tensor rand_like(const Tensor& input, const TensorOptions& options) {
   return rand(input.shape(), like(input, options));

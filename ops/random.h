@@ -31,13 +31,12 @@ Tensor randint_like(const Tensor& input, int64_t low, int64_t high, const Tensor
 
 /// 1 with the probability that the element is, else 0: of the size and dtype of input. Not recorded.
 /// `invalid` of an element outside [0, 1].
-Tensor bernoulli(const Tensor& input, AnyGenerator generator);
-Tensor bernoulli(const Tensor& input);
+Tensor bernoulli(const Tensor& input, AnyGenerator generator = next_generator());
 /// num_samples places of each row [n] of input ([n] or [m, n], floating), drawn with probabilities that are
 /// proportional to its elements: int64. Not recorded. `invalid` of elements below 0 or not finite, of rows of
 /// zeros, and, without replacement, of more samples than elements above 0.
-Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement, AnyGenerator generator);
-Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement = false);
+Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement = false,
+                   AnyGenerator generator = next_generator());
 
 /// Where current_stream() is, int64 [2]: to be saved, and put back when the program goes on. `invalid` if
 /// `state` is none.

@@ -4,22 +4,22 @@
 
 namespace troupe::optim {
 
-/// The state of both.
-inline std::vector<std::string> adam_slots(bool amsgrad) {
-  if (amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
-  return {"exp_avg", "exp_avg_sq"};
-}
-
 struct AdamOptions {
   static constexpr const char* kName = "adam";
   static constexpr const char* kText = "Adam, with weight decay as part of the gradient.";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool amsgrad = false;   ///< divide by the largest second moment so far
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
+  std::vector<std::string> slots() const {
+    if (amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+    return {"exp_avg", "exp_avg_sq"};
+  }
+  /// Of all of Adam's kind.
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
         field("eps", o.eps, 0);
-    field("weight_decay", o.weight_decay, 0), field("amsgrad", o.amsgrad);
+    field("weight_decay", o.weight_decay, 0);
+    if constexpr (requires { o.amsgrad; }) field("amsgrad", o.amsgrad);
     field("maximize", o.maximize);
   }
 };
@@ -30,25 +30,14 @@ struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
+  std::vector<std::string> slots() const { return AdamOptions{.amsgrad = amsgrad}.slots(); }
   static void fields(auto& o, auto&& field) { AdamOptions::fields(o, field); }
 };
 
 /// Adam with weight decay as part of the gradient.
-class Adam final : public Grouped<AdamOptions> {
- public:
-  using Grouped::Grouped;
-
- private:
-  std::vector<std::string> slots(size_t group) const override { return adam_slots(options(group).amsgrad); }
-};
+using Adam = Grouped<AdamOptions>;
 
 /// Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the step.
-class AdamW final : public Grouped<AdamWOptions> {
- public:
-  using Grouped::Grouped;
-
- private:
-  std::vector<std::string> slots(size_t group) const override { return adam_slots(options(group).amsgrad); }
-};
+using AdamW = Grouped<AdamWOptions>;
 
 }  // namespace troupe::optim

@@ -1,6 +1,6 @@
 // Adamax: Adam with the largest recent gradient in place of the second moment.
 #pragma once
-#include "optim/grouped.h"
+#include "optim/adam.h"
 
 namespace troupe::optim {
 
@@ -9,22 +9,12 @@ struct AdamaxOptions {
   static constexpr const char* kText = "Adam by the largest gradients.";
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-  static void fields(auto& o, auto&& field) {
-    field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
-        field("eps", o.eps, 0);
-    field("weight_decay", o.weight_decay, 0);
-    field("maximize", o.maximize);
-  }
+  std::vector<std::string> slots() const { return {"exp_avg", "exp_inf"}; }
+  static void fields(auto& o, auto&& field) { AdamOptions::fields(o, field); }
 };
 
 /// Kingma and Ba 2015, algorithm 2: m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);
 /// p -= lr / (1 - beta1^step) * m / u. eps is where PyTorch has it: the paper has none.
-class Adamax final : public Grouped<AdamaxOptions> {
- public:
-  using Grouped::Grouped;
-
- private:
-  std::vector<std::string> slots(size_t) const override { return {"exp_avg", "exp_inf"}; }
-};
+using Adamax = Grouped<AdamaxOptions>;
 
 }  // namespace troupe::optim

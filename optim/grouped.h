@@ -8,12 +8,12 @@
 
 namespace troupe::optim {
 
-/// Base of every optimizer; T is its Options (optim/options.h). Most programs have one group:
+/// Every optimizer; T is its Options (optim/options.h). Most programs have one group:
 ///
 ///   optim::AdamW one(model.parameters(), {.lr = 1e-3});
 ///   optim::AdamW two({optim::AdamW::Group{weights, {.weight_decay = 0.1}}, {biases, {.weight_decay = 0}}});
 template <class T>
-class Grouped : public Optimizer {
+class Grouped final : public Optimizer {
  public:
   using Options = T;
   struct Group {
@@ -39,6 +39,7 @@ class Grouped : public Optimizer {
   const T& options(size_t group = 0) const { return options_.at(group); }
 
  private:
+  std::vector<std::string> slots(size_t group) const override { return options_.at(group).slots(); }
   const char* kind() const override { return T::kName; }
   void add_options(size_t group, ops::Attrs& to) const override {
     T::fields(options_.at(group),

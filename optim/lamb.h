@@ -1,6 +1,6 @@
 // LAMB: Adam's direction, with a step as long as the parameter's norm allows.
 #pragma once
-#include "optim/grouped.h"
+#include "optim/adam.h"
 
 namespace troupe::optim {
 
@@ -10,22 +10,12 @@ struct LAMBOptions {
       "Adam's direction, with steps as long as the norm of the parameter allows.";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
-  static void fields(auto& o, auto&& field) {
-    field("lr", o.lr, 0), field("beta1", o.beta1, 0, 1), field("beta2", o.beta2, 0, 1),
-        field("eps", o.eps, 0);
-    field("weight_decay", o.weight_decay, 0);
-    field("maximize", o.maximize);
-  }
+  std::vector<std::string> slots() const { return {"exp_avg", "exp_avg_sq"}; }
+  static void fields(auto& o, auto&& field) { AdamOptions::fields(o, field); }
 };
 
 /// You et al. 2020, algorithm 2, with bias correction: u = m̂ / (sqrt(v̂) + eps) + weight_decay * p;
 /// p -= lr * |p| / |u| * u, with the norms of the whole parameter; a ratio of 1 where one of them is zero.
-class LAMB final : public Grouped<LAMBOptions> {
- public:
-  using Grouped::Grouped;
-
- private:
-  std::vector<std::string> slots(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
-};
+using LAMB = Grouped<LAMBOptions>;
 
 }  // namespace troupe::optim

@@ -18,7 +18,8 @@ namespace troupe::optim {
 //   }
 //
 // A number is at least `low` and below `high`; without a range, any finite one. What concerns several
-// members is in `void check() const`, if there is one. The functions below do the rest.
+// members is in `void check() const`, if there is one. slots() names the state tensors of each parameter.
+// The functions below do the rest.
 
 /// `invalid`: [optimizer] has no option of that name; it lists those that it has, the nearest first.
 [[noreturn]] void refuse_unknown_option(const char* optimizer, const std::string& name,

@@ -13,6 +13,7 @@ struct RpropOptions {
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
   void check() const;
+  std::vector<std::string> slots() const { return {"prev", "step_size"}; }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("eta_minus", o.eta_minus, 0, 1), field("eta_plus", o.eta_plus, 1);
     field("step_min", o.step_min, 0), field("step_max", o.step_max, 0);
@@ -23,12 +24,6 @@ struct RpropOptions {
 /// Riedmiller and Braun 1993, without weight backtracking, as PyTorch: each element has a step size, which
 /// grows (times eta_plus) while the sign of its gradient stays, shrinks (times eta_minus) when it turns, and
 /// is kept in [step_min, step_max]; p -= sign(g) * step size, but where the sign has turned p waits once.
-class Rprop final : public Grouped<RpropOptions> {
- public:
-  using Grouped::Grouped;
-
- private:
-  std::vector<std::string> slots(size_t) const override { return {"prev", "step_size"}; }
-};
+using Rprop = Grouped<RpropOptions>;
 
 }  // namespace troupe::optim

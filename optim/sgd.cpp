@@ -7,8 +7,8 @@ void SGDOptions::check() const {
     throw_invalid("[sgd] nesterov needs momentum above 0 and no dampening");
 }
 
-std::vector<std::string> SGD::slots(size_t group) const {
-  if (options(group).momentum == 0) return {};
+std::vector<std::string> SGDOptions::slots() const {
+  if (momentum == 0) return {};
   return {"momentum_buffer"};
 }
 

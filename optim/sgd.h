@@ -12,6 +12,7 @@ struct SGDOptions {
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
   void check() const;
+  std::vector<std::string> slots() const;
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("momentum", o.momentum, 0), field("dampening", o.dampening);
     field("weight_decay", o.weight_decay, 0), field("nesterov", o.nesterov);
@@ -21,12 +22,6 @@ struct SGDOptions {
 
 /// g += weight_decay * p;  buf = momentum * buf + (1 - dampening) * g (at first: buf = g);
 /// p -= lr * (nesterov ? g + momentum * buf : buf).
-class SGD final : public Grouped<SGDOptions> {
- public:
-  using Grouped::Grouped;
-
- private:
-  std::vector<std::string> slots(size_t group) const override;
-};
+using SGD = Grouped<SGDOptions>;
 
 }  // namespace troupe::optim

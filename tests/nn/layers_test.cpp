@@ -143,13 +143,13 @@ TEST_CASE("initial values have the bounds and moments that they promise") {
   nn::init::constant_(t, 4);
   CHECK(range(t).low == 4);
   CHECK(range(t).high == 4);
-  nn::init::xavier_uniform_(t, random);
+  nn::init::xavier_uniform_(t, 1, random);
   CHECK(range(t).high <= std::sqrt(6.0 / 300) * (1 + 1e-6));
   CHECK(range(t).high > std::sqrt(6.0 / 300) * 0.99);
-  nn::init::kaiming_uniform_(t, random);
+  nn::init::kaiming_uniform_(t, 0, random);
   CHECK(range(t).high <= std::sqrt(6.0 / 100) * (1 + 1e-6));
   CHECK(range(t).high > std::sqrt(6.0 / 100) * 0.99);
-  CHECK_THROWS_WITH(nn::init::xavier_uniform_(zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::init::xavier_uniform_(zeros({3}), 1, random), Contains("at least 2 dimensions"));
   CHECK_THROWS_WITH(nn::init::normal_(t, 0, -1, random), Contains("[normal_]"));
   CHECK_THROWS_WITH(nn::init::uniform_(t, 1, 0, random), Contains("[uniform_]"));
   CHECK_THROWS_WITH(nn::init::constant_(zeros({3}, int64), 1), Contains("needs a floating tensor"));
@@ -158,9 +158,9 @@ TEST_CASE("initial values have the bounds and moments that they promise") {
 TEST_CASE("normal initial values have their deviations, truncated ones their limits") {
   Generator random(12);
   const Tensor t = empty({200, 50, 2}, float64);
-  nn::init::xavier_normal_(t, random, 2);
+  nn::init::xavier_normal_(t, 2, random);
   CHECK(range(t).deviation == Approx(2 * std::sqrt(2.0 / 500)).epsilon(0.05));
-  nn::init::kaiming_normal_(t, random, std::sqrt(5.0));
+  nn::init::kaiming_normal_(t, std::sqrt(5.0), random);
   CHECK(range(t).deviation == Approx(std::sqrt(2.0 / 6 / 100)).epsilon(0.05));
   nn::init::trunc_normal_(t, 1, 2, -1, 1.5, random);
   CHECK(range(t).low >= -1);
@@ -184,7 +184,7 @@ TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
   Generator random(4);
   for (const Shape& shape : {Shape{5, 12}, Shape{12, 5}, Shape{6, 3, 2}, Shape{1, 4}}) {
     const Tensor t = empty(shape, float64);
-    nn::init::orthogonal_(t, random, 3);
+    nn::init::orthogonal_(t, 3, random);
     const Tensor m = ops::reshape(t, {shape[0], -1});
     const bool wide = m.size(0) <= m.size(1);
     const Tensor product = wide ? ops::matmul(m, m.transpose(0, 1)) : ops::matmul(m.transpose(0, 1), m);
@@ -192,7 +192,7 @@ TEST_CASE("orthogonal initial values have orthonormal rows or columns") {
       for (int64_t c = 0; c < product.size(1); ++c)
         CHECK(product.alias({}, {}, r * product.size(1) + c).item() == Approx(r == c ? 9 : 0).margin(1e-12));
   }
-  CHECK_THROWS_WITH(nn::init::orthogonal_(zeros({3}), random), Contains("at least 2 dimensions"));
+  CHECK_THROWS_WITH(nn::init::orthogonal_(zeros({3}), 1, random), Contains("at least 2 dimensions"));
 }
 
 TEST_CASE("splitmix values do not depend on strides, and are those of the formula") {
