@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/dispatch/attrs.h"
 #include "optim/optimizer.h"
 #include "optim/options.h"
 
@@ -42,8 +43,7 @@ class Grouped final : public Optimizer {
   std::vector<std::string> slots(size_t group) const override { return options_.at(group).slots(); }
   const char* kind() const override { return T::kName; }
   void add_options(size_t group, ops::Attrs& to) const override {
-    T::fields(options_.at(group),
-              [&](const char* name, auto value, auto...) { Optimizer::add_option(to, name, value); });
+    T::fields(options_.at(group), [&](const char* name, auto value, auto...) { to.add({name, value}); });
   }
   bool maximizes(size_t group) const override { return options_.at(group).maximize; }
   void assign(size_t group, const ValueMap& changed) override {

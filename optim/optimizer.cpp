@@ -161,9 +161,6 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   }
 }
 
-void Optimizer::add_option(ops::Attrs& to, const char* name, bool value) { to.add({name, value}); }
-void Optimizer::add_option(ops::Attrs& to, const char* name, double value) { to.add({name, value}); }
-
 ValueMap Optimizer::options_map(size_t group) const {
   ops::Attrs attrs;
   add_options(group, attrs);

@@ -69,8 +69,6 @@ class Optimizer : public Tunable {
   virtual const char* kind() const = 0;
   /// The options of a group, for that kernel.
   virtual void add_options(size_t group, ops::Attrs& to) const = 0;
-  static void add_option(ops::Attrs& to, const char* name, bool value);
-  static void add_option(ops::Attrs& to, const char* name, double value);
   /// Whether a group is to go up its gradients.
   virtual bool maximizes(size_t group) const = 0;
   /// Changes options; `invalid`, with nothing changed, as change_options(), but for the state.

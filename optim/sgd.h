@@ -11,8 +11,14 @@ struct SGDOptions {
   bool nesterov = false;  ///< needs momentum and no dampening
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
-  void check() const;
-  std::vector<std::string> slots() const;
+  void check() const {
+    if (nesterov && (momentum == 0 || dampening != 0))
+      throw_invalid("[sgd] nesterov needs momentum above 0 and no dampening");
+  }
+  std::vector<std::string> slots() const {
+    if (momentum == 0) return {};
+    return {"momentum_buffer"};
+  }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("momentum", o.momentum, 0), field("dampening", o.dampening);
     field("weight_decay", o.weight_decay, 0), field("nesterov", o.nesterov);
