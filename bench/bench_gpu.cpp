@@ -177,9 +177,13 @@ int main(int argc, char** argv) {
       });
   if (bench.exit_code) return *bench.exit_code;
   if (name.empty()) name = "cuda:0";
-  if (name.starts_with("cuda") && !has_device(name)) {
+  try {
+    const Device device(name);
+    if (has_device(device)) return Gpu(bench, device).run(), 0;
     std::fprintf(stderr, "bench_gpu: there is no %s here: nothing was measured\n", name.c_str());
     return kNoGpu;
+  } catch (const Error& e) {  // without CUDA the program does not know the name
+    std::fprintf(stderr, "bench_gpu: %s\n", e.what());
+    return e.kind() == ErrorKind::unimplemented ? kNoGpu : 1;
   }
-  Gpu(bench, Device(name)).run();
 }

@@ -259,8 +259,8 @@ TEST_CASE("examples with workers refuse flags that they do not know, and values 
     CHECK(process.exit_code() == 2);
     INFO(process.errors);
     std::string fault = command[1] == "--step" ? "unknown flag" : command[1];
-    if (command.size() == 3 && command[2] == "1") fault = "expects one FILE behind the flags, got none";
-    if (command[1] == kText) fault = "expects one FILE behind the flags, got 2";
+    if (command.size() == 3 && command[2] == "1") fault = "expects one FILE, got none";
+    if (command[1] == kText) fault = "expects one FILE, got 2";
     CHECK(process.errors.find(command[0] + ": " + fault) != std::string::npos);
     CHECK(process.output.empty());
   }

@@ -118,14 +118,17 @@ TEST_CASE("flags keep values, and the one file behind them", "[cli]") {
   CHECK_FALSE(
       flags.parse({"--steps", "7", "--lr=1", "--name", "b", "--json", "--seed", "9", "text"}, out, err));
   CHECK((steps == 7 && lr == 1 && name == "b" && json && seed == 9 && file == "text"));
+  CHECK_FALSE(flags.parse({"--steps", "8", "other", "--lr", "2"}, out, err));  // between flags, too
+  CHECK((steps == 8 && lr == 2 && file == "other"));
+  CHECK(flags.parse({"text", "--stepz", "7"}, out, err) == 2);
+  CHECK(err.str().find("unknown flag --stepz; did you mean --steps?") != std::string::npos);
   CHECK(flags.parse({"--steps", "101", "text"}, out, err) == 2);
   CHECK(flags.parse({"one", "two"}, out, err) == 2);
-  CHECK(err.str().find("digits: expects one FILE behind the flags, got 2 (see digits --help)\n") !=
-        std::string::npos);
+  CHECK(err.str().find("digits: expects one FILE, got 2 (see digits --help)\n") != std::string::npos);
   Flags none("digits", "Trains.");
   none.file("FILE", "the text");
   CHECK(none.parse({}, out, err) == 2);
-  CHECK(err.str().find("expects one FILE behind the flags, got none") != std::string::npos);
+  CHECK(err.str().find("expects one FILE, got none") != std::string::npos);
 }
 
 TEST_CASE("help says what a run with the defaults reaches", "[cli]") {

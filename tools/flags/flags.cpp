@@ -110,16 +110,16 @@ struct Flags::Parser {
   std::string leftovers() {
     auto left = app.remaining();
     if (!left.empty() && left[0] == "--") left.erase(left.begin());
-    if (left.empty() && only) return fmt::format("expects one {} behind the flags, got none", rest_name);
+    if (left.empty() && only) return fmt::format("expects one {}, got none", rest_name);
     if (left.empty()) return "";
-    if (left[0].size() > 1 && left[0][0] == '-') {
-      const auto flag = left[0].substr(0, left[0].find('='));
-      return fmt::format("unknown flag {}{}", flag, hint(flag, names));
-    }
+    for (size_t i = 0; i < (only ? left.size() : 1); ++i)
+      if (left[i].size() > 1 && left[i][0] == '-') {
+        const auto flag = left[i].substr(0, left[i].find('='));
+        return fmt::format("unknown flag {}{}", flag, hint(flag, names));
+      }
     if (!rest) return fmt::format("unexpected argument '{}'", left[0]);
     *rest = std::move(left);
-    if (only && rest->size() != 1)
-      return fmt::format("expects one {} behind the flags, got {}", rest_name, rest->size());
+    if (only && rest->size() != 1) return fmt::format("expects one {}, got {}", rest_name, rest->size());
     if (only) *only = rest->front();
     return "";
   }
@@ -217,7 +217,9 @@ const std::string& Flags::picture(const std::string& name, std::string initial, 
 const std::string& Flags::file(const std::string& name, const std::string& help) {
   auto& value = parser_->keep(std::string());
   parser_->only = &value;
-  return rest(name, parser_->files, help), value;
+  rest(name, parser_->files, help);
+  parser_->app.prefix_command(false);  // flags may stand behind it
+  return value;
 }
 
 Flags& Flags::rest(const std::string& name, std::vector<std::string>& value, const std::string& help) {

@@ -58,7 +58,7 @@ class Flags {
   const uint64_t& seed(const std::string& help);
   /// As output().
   const std::string& picture(const std::string& name, std::string initial, const std::string& help);
-  /// The one argument behind all flags, which must be there.
+  /// The one argument beside the flags, which must be there.
   const std::string& file(const std::string& name, const std::string& help);
 
   /// Collects the arguments from the first one on that is no flag: flags end there. Without this, such
