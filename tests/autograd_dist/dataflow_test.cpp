@@ -122,8 +122,8 @@ TEST_CASE("of a stack of three whose slices are used in part the unused tensor g
 }
 
 TEST_CASE("a hook that gives a tensor with a history gets nothing recorded by an ordinary pass") {
-  auto cluster = Cluster::in_process(2, hosting<Hooked>());
-  for (const char* worker : {"w0", "w1"}) {  // a message to another worker, and one within
+  for (const char* worker : {"w0", "w1"}) {  // a message within, and one to another worker
+    auto cluster = Cluster::in_process(2, hosting<Hooked>());  // no node of before is still on its way out
     auto hooked = cluster->spawn<Hooked>(worker);
     const Tensor x = leaf(numbers({2}, 1));
     autograd::Context context(*cluster);
