@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <regex>
 
 #include "core/base/error.h"
+#include "script/catalog.h"
+#include "tools/repl/globals.h"
 #include "tools/repl/objects.h"
 
 namespace troupe::repl {
@@ -58,6 +61,23 @@ int print(lua_State* L) {
   line += "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
   return 0;
+}
+
+// What a global that is nil may stand for: "randn" for ops.randn.
+std::string meant(const std::string& error) {
+  static const std::regex nil("a nil value \\(global '(\\w+)'\\)$");
+  std::smatch match;
+  if (!std::regex_search(error, match, nil)) return "";
+  const std::string name = match[1];
+  std::string near;
+  if (const auto found = script::find_everywhere(name); !found.empty()) {
+    near = found.front().first;
+  } else {
+    std::vector<std::string> known;
+    for (const Described& g : globals()) known.emplace_back(g.name);
+    near = nearest(name, known);
+  }
+  return near.empty() ? "" : "; did you mean " + near + "?";
 }
 
 int with_traceback(lua_State* L) {
@@ -249,6 +269,7 @@ Outcome Interpreter::outcome_of(int status) {
   out.ok = false;
   out.interrupted = script::Session::interrupted();
   out.error = lua_type(L_, -1) == LUA_TSTRING ? std::string(text_at(L_, -1)) : shown(L_, -1);
+  out.error += meant(out.error);
   lua_settop(L_, 0);
   return out;
 }
