@@ -83,7 +83,7 @@ void Fd::reset() {
 }
 
 // (To see whether an object is one, UBSan opens a pipe: wrong where descriptors have run out.)
-[[gnu::no_sanitize("vptr")]] std::string errno_text(int error) {
+__attribute__((no_sanitize("vptr"))) std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
