@@ -7,8 +7,8 @@
 
 namespace troupe::autograd {
 
-/// Checks `op` on its samples and gives its mistakes, a line each: "[cube] sample 1, second derivative: element 3 of
-/// ..."; empty: nothing. `invalid` if it has no samples.
+/// Checks `op` on its samples and gives its mistakes, a line each, or nothing: "[cube] sample 1, second
+/// derivative: element 3 of ...". `invalid` if it has no samples.
 ///
 /// Compared are results with the shape rule, first and second derivatives with central differences in
 /// float64, strided and expanded inputs with contiguous ones, float32 with float64, bfloat16 and float16

@@ -179,9 +179,11 @@ int main(int argc, char** argv) {
   if (name.empty()) name = "cuda:0";
   try {
     const Device device(name);
-    if (has_device(device)) return Gpu(bench, device).run(), 0;
-    std::fprintf(stderr, "bench_gpu: there is no %s here: nothing was measured\n", name.c_str());
-    return kNoGpu;
+    if (!has_device(device)) {
+      std::fprintf(stderr, "bench_gpu: there is no %s here: nothing was measured\n", name.c_str());
+      return kNoGpu;
+    }
+    Gpu(bench, device).run();
   } catch (const Error& e) {  // without CUDA the program does not know the name
     std::fprintf(stderr, "bench_gpu: %s\n", e.what());
     return e.kind() == ErrorKind::unimplemented ? kNoGpu : 1;

@@ -27,12 +27,10 @@ std::vector<Sample> two_far_from_zero() {
   return {{{sample({3, 4}), sample({4}, 0.5, 2, 1)}}, {{sample({3, 1}), sample({3, 4}, -2, -0.5, 1)}}};
 }
 
-Tensor zero_like(const Tensor& x) { return tensor(0, x.options()); }
-
 // Equal elements share it. Beside a NaN both have it whole, as in PyTorch: neither is the smaller one.
 Tensors extremum_gradient(const Backward& b, bool larger_wins) {
   const Tensor &x = b.in[0], &y = b.in[1], &g = b.grads[0];
-  const Tensor zero = zero_like(g), shared = where(eq(x, y), mul(g, 0.5), g);
+  const Tensor zero = tensor(0, g.options()), shared = where(eq(x, y), mul(g, 0.5), g);
   const Tensor first_loses = larger_wins ? lt(x, y) : gt(x, y),
                second_loses = larger_wins ? gt(x, y) : lt(x, y);
   Tensors out(2);
@@ -196,7 +194,7 @@ const Op kPow{.name = "pow",
               .saves_inputs = 0b11,
               .gradient = [](const Backward& b) -> Tensors {
                 const Tensor &x = b.in[0], &e = b.in[1], &g = b.grads[0];
-                const Tensor zero = zero_like(g);
+                const Tensor zero = tensor(0, g.options());
                 Tensors out(2);
                 if (b.needs(0))
                   out[0] = sum_to(where(eq(e, zero), zero, mul(mul(g, e), pow(x, add(e, -1.0)))), b.shape(0));

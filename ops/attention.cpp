@@ -94,7 +94,7 @@ double scale_of(const Tensor& q) {
   return width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
 }
 
-// All of them.
+// The scores of all pairs, in memory.
 Tensor scores_of(const Tensor& q, const Tensor& k, double scale, bool causal) {
   const Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
   if (!causal) return scores;
@@ -247,10 +247,11 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     const Tensor mask = expand(attn_mask, to_list(scores.shape()));
     scores = mask.dtype() == boolean ? where(mask, scores, -kInf) : add(scores, to(mask, scores.dtype()));
   }
-  // Who may see nothing gets zeros.
+  if (scores.size(-1) == 0) return matmul(scores, v);  // no key, whatever the mask
+  // A query that sees nothing gets zeros.
   const Tensor nothing = eq(amax(scores.detach(), {-1}, true), -kInf);
   const Tensor p = where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1));
-  return matmul(dropout(p, dropout_p), v);
+  return matmul(dropout_p == 0 ? p : dropout(p, dropout_p), v);
 }
 Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
   return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});

@@ -18,8 +18,6 @@ std::vector<Sample> two_any() {
           {{sample({3, 0}), sample({1}, -2, 2, 1)}}};
 }
 
-Tensor zero_like(const Tensor& x) { return tensor(0, x.options()); }
-
 // A number that the dtype does not have must not become one that it has.
 Tensor compared(const Op& op, const Tensor& a, const Scalar& value) {
   if (a.defined() && is_narrow_integer(a.dtype()) && !value.is_floating()) {
@@ -66,7 +64,7 @@ const Op kWhere{.name = "where",
                 .shape = where_spec,
                 .saves_inputs = 1,
                 .gradient = [](const Backward& b) -> Tensors {
-                  const Tensor zero = zero_like(b.grads[0]);
+                  const Tensor zero = tensor(0, b.grads[0].options());
                   Tensors out(3);
                   if (b.needs(1)) out[1] = sum_to(where(b.in[0], b.grads[0], zero), b.shape(1));
                   if (b.needs(2)) out[2] = sum_to(where(b.in[0], zero, b.grads[0]), b.shape(2));

@@ -17,8 +17,8 @@ namespace troupe::optim {
 //   static void fields(auto& o, auto&& field) { field("beta1", o.beta1, 0, 1), field("amsgrad", o.amsgrad);
 //   }
 //
-// A number is at least `low` and below `high`; without a range, any finite one. What concerns several
-// members is in `void check() const`, if there is one. slots() names the state tensors of each parameter.
+// A number is at least `low` and below `high`; without a range, any finite one. `void check() const`,
+// if there is one, checks several members together. slots() names the state tensors of each parameter.
 // The functions below do the rest.
 
 /// `invalid`: [optimizer] has no option of that name; it lists those that it has, the nearest first.

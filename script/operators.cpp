@@ -43,7 +43,7 @@ std::optional<Scalar> number_of(const Value& value) {
 }
 
 ops::AttrValue attribute_of(const Known& known, const ops::Attr& standard, const Value& value) {
-  const auto refuse = [&] [[noreturn]] (const char* wanted) {
+  const auto refuse = [&](const char* wanted) __attribute__((noreturn)) {
     wrong(known, fmt::format("{} takes {}, got {}", standard.name, wanted, value.describe()));
   };
   const auto whole = [&](const Value& v) -> int64_t {

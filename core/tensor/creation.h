@@ -14,6 +14,7 @@ namespace troupe {
 // CPU. `invalid` if the dtype cannot hold a number (Scalar::fits), or requires a gradient and is not
 // floating.
 
+/// The types that tensors have elements of.
 template <class T>
 concept ElementType = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, int64_t> ||
     std::same_as<T, int32_t> || std::same_as<T, uint8_t> || std::same_as<T, bool> ||

@@ -49,6 +49,13 @@ TEST_CASE("values go in and come out in row-major order, converted") {
   CHECK(tensor({true, false}).dtype() == boolean);
   CHECK(tensor({true, false, true}).to_vector<bool>() == std::vector<bool>{true, false, true});
   CHECK(tensor({7, 8}).shape() == Shape{2});
+  CHECK(tensor(std::vector<BFloat16>{BFloat16(2)}).dtype() == bfloat16);
+  CHECK(invalid_text([] {
+          tensor(std::vector<double>{1, 1e300});
+        }) == "[tensor] 1e+300 is beyond what float32 holds; use another dtype");
+  CHECK(invalid_text([] {
+          tensor(std::vector<int32_t>{1, 300}, uint8);
+        }) == "[tensor] 300 is beyond what uint8 holds; use another dtype");
   CHECK(invalid_text([] {
           zeros({1 << 30, 1 << 30, 1 << 30});
         }) == "[tensor] shape [1073741824, 1073741824, 1073741824] has more bytes than can be counted");

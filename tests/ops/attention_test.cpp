@@ -123,6 +123,23 @@ TEST_CASE("a query that sees nothing gets zeros, and no gradient is NaN") {
   for (const Tensor& x : autograd::grad({out.sum()}, {q, k, v})) CHECK(ops::isfinite(x).all().item<bool>());
 }
 
+TEST_CASE("attention with a mask takes no random number, and without keys gives zeros") {
+  const Tensor x = leaf({2, 3, 4}, 1), none = zeros({2, 0, 4}, float64);
+  manual_seed(3);
+  const Tensor before = ops::rand({4});
+  manual_seed(3);
+  ops::scaled_dot_product_attention(x, x, x, ones({3, 3}, boolean));
+  CHECK(bit_equal(ops::rand({4}), before));
+  CHECK(bit_equal(ops::scaled_dot_product_attention(x.detach(), none, none, ones({3, 0}, boolean)),
+                  zeros({2, 3, 4}, float64)));
+  for (const DType t : {bfloat16, float16}) {
+    const Tensor h = x.detach().to(t), seen = ops::tril(ones({3, 3}, boolean));
+    const Tensor got = ops::scaled_dot_product_attention(h, h, h, seen);
+    CHECK(got.dtype() == t);
+    CHECK(difference(got, ops::scaled_dot_product_attention(h, h, h, {}, 0, true), 0.02, 0.02) == "");
+  }
+}
+
 TEST_CASE("dropout in attention drops weights, by the stream of random numbers") {
   const Tensor q = zeros({1, 1000, 2}), k = zeros({1, 4, 2}), v = ones({1, 4, 1});
   manual_seed(3);

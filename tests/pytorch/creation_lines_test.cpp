@@ -11,6 +11,12 @@ TEST_CASE("tensors of nested lists") {
   LINE("tensor([[[1, 2],\n         [3, 4]],\n\n        [[5, 6],\n         [7, 8]]])",
        tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}));
   LINE("tensor([[1, 2]])", tensor({{1, 2}}));
+  LINE("tensor([1.0000, 2.5000])", tensor(std::vector<double>{1, 2.5}));
+  LINE("tensor([1.0000, 2.5000], dtype=float64)", tensor(std::vector<double>{1, 2.5}, float64));
+  LINE("tensor([3, 4])", tensor(std::vector<int>{3, 4}));
+  LINE("tensor([ True, False])", tensor(std::vector<bool>{true, false}));
+  LINE("tensor([0., 0.])", zeros({2}, "cpu"));
+  LINE("tensor([0, 0])", zeros({2}, tensor(3).options()));
   LINE("tensor([[[1]]])", tensor({{{1}}}));
   LINE("tensor(3.1416)", tensor(3.14159));
   LINE("tensor(7)", tensor(7));

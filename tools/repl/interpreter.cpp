@@ -63,7 +63,7 @@ int print(lua_State* L) {
   return 0;
 }
 
-// What a global that is nil may stand for: "randn" for ops.randn.
+// Suggests a name for a global that is nil: ops.randn for "randn".
 std::string meant(const std::string& error) {
   static const std::regex nil("a nil value \\(global '(\\w+)'\\)$");
   std::smatch match;

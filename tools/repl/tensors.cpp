@@ -55,7 +55,7 @@ int negative(lua_State* L) { return push_results(L, run_operator("neg", {get<Ten
 
 // "1:, ::2, None, ..., 0" as PyTorch has it between brackets.
 std::vector<TensorIndex> indices_of(std::string_view text) {
-  const auto refuse = [&] [[noreturn]] {
+  const auto refuse = [&]() __attribute__((noreturn)) {
     throw_invalid(
         "\"" + std::string(text) +
         "\" is no index; what is: x[0], x[-1], x[\"1:, ::2\"], x[\"..., None\"], x[{0, 1}], x[mask]");

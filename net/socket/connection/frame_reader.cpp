@@ -107,7 +107,7 @@ void FrameReader::allocate(size_t index) {
   }
 }
 
-// What of the current buffer is there goes on to its device.
+// Forwards the part of the current buffer that has arrived to its device.
 void FrameReader::forward() {
   if (current_ >= frame_.message.buffers.size()) return;  // it is lent
   PinnedBuffer* const pinned = frame_.message.buffers[current_].pinned;

@@ -1,5 +1,4 @@
-// Kernels of operators whose elements are each made by f, of those of one operand or two in the result's
-// dtype.
+// Kernels that make each element by f from one or two operands, in the dtype of the result.
 #pragma once
 #include "ops/cpu/loops/loops.h"
 

@@ -22,7 +22,6 @@ Function along(F f) {
   };
 }
 
-Tensors both(std::pair<Tensor, Tensor> found) { return {found.first, found.second}; }
 Tensors both(ValuesAndIndices found) { return {found.values, found.indices}; }
 
 }  // namespace
