@@ -79,7 +79,7 @@ TEST_CASE("a packed weight that was written to is packed again") {
 TEST_CASE(
     "only parameters of linear layers stay packed, each view of them by itself, while something uses it") {
   if (!on_cpu::has_gemm_tiles()) {
-    testing::skip_test("this processor has no AVX-512, so nothing is packed");
+    testing::skip_test("this processor has no tiles, so nothing is packed");
     return;
   }
   Generator g(3);

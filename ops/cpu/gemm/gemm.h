@@ -54,7 +54,7 @@ void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<doub
 /// set.
 bool is_switched_off(const char* variable);
 
-/// Whether gemm_tiles() runs here: it needs AVX-512, and TROUPE_TILES not 0.
+/// Whether gemm_tiles() runs here: it needs AVX2, and TROUPE_TILES not 0.
 bool has_gemm_tiles();
 /// gemm() in tiles of its own. The bits of an element do not depend on m and n.
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,

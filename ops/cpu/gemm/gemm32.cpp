@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/loops/simd.h"
 
 namespace troupe::ops::on_cpu {
 namespace {
@@ -37,12 +38,15 @@ bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
   return std::min(m, n) >= 192 && k >= 256 && work >= 2e6 && has_gemm_amx();
 }
 
-// Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads. Intel's processors
-// run oneDNN's kernels faster but for the smallest products and B that is packed already, AMD's the tiles. A
-// few shapes keep the tiles' sums all the same (docs/decisions.md).
+// Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads. In AVX2 the tiles
+// are, unless there is little to gain from them. In AVX-512 Intel's processors run oneDNN's kernels faster
+// but for the smallest products and B that is packed already, AMD's the tiles. A few shapes keep the tiles'
+// sums all the same (docs/decisions.md).
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
                bool kept) {
   if (!has_gemm_tiles()) return false;
+  if (simd_level() == Simd::avx2)
+    return kept || work <= 16 * 16 * 16 || (n > 3 && m > (b.transposed ? 31 : 3));
   if (work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6)) return true;
   static const bool on_intel = is_intel();
   if (on_intel) return (kept && m < 48) || (b.transposed && m >= 32 && m <= 64 && work <= 8e6);

@@ -1,9 +1,11 @@
-// float64 products: oneDNN has none. Blocks of A and B are packed into panels that stay in cache, and an 8 x
-// 8 tile of C stays in registers (Goto, van de Geijn 2008).
+// float64 products: oneDNN has none. In AVX2 they are made of tiles as float32's are. Otherwise blocks of A
+// and B are packed into panels that stay in cache, and an 8 x 8 tile of C stays in registers (Goto, van de
+// Geijn 2008).
 #include <algorithm>
 #include <vector>
 
 #include "ops/cpu/gemm/gemm.h"
+#include "ops/cpu/gemm/gemm_kernels.h"
 #include "ops/cpu/loops/simd.h"
 
 namespace troupe::ops::on_cpu {
@@ -85,6 +87,9 @@ void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Mat
 
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
           double* c, const Finish<double>& finish, double* sums) {
+#if defined(__x86_64__)
+  if (has_gemm_tiles() && simd_level() == Simd::avx2) return gemm_avx2(m, n, k, a, b, beta, c, finish, sums);
+#endif
   if (sums) row_sums(m, k, a, sums);
   const int64_t ldc = finish.ldc ? finish.ldc : n;
   if (m * n * k <= kSmall)

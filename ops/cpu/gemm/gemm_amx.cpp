@@ -96,11 +96,11 @@ void multiply(int64_t rows, int64_t columns, const char* a, const char* b, int64
 }
 
 [[TROUPE_AVX512]] void write(const float* x, int64_t rows, int64_t columns, float* c, int64_t ldc,
-                             const TileEnd& end) {
+                             const TileEnd<float>& end) {
   for (int64_t v = 0; v < columns; v += kLanes) {
     const __mmask16 mask = first(std::min<int64_t>(kLanes, columns - v));
     for (int64_t r = 0; r < rows; ++r)
-      end.store(_mm512_load_ps(x + r * kStrip + v), mask, c + r * ldc + v, r * ldc + v, v);
+      store(end, _mm512_load_ps(x + r * kStrip + v), mask, c + r * ldc + v, r * ldc + v, v);
   }
 }
 
@@ -126,7 +126,7 @@ struct Product {
   int64_t panel_size() const { return parts(cut.depth, kSteps) * (kStepBytes / 4) + kLanes; }
 
   // panels: null where only this part reads its strips of B.
-  void add(const Part& part, Panels* panels, double* totals) const {
+  void add(const Part& part, Panels<float>* panels, double* totals) const {
     const auto& [l0, rows, begin, end, j0, from, to] = part;
     const int64_t steps = parts(rows, kSteps), strip_bytes = steps * kStepBytes, strips = end - begin;
     const bool last = l0 + rows == cut.k, gelu = last && finish.activation == Activation::gelu;
@@ -202,9 +202,9 @@ bool has_gemm_amx() {
 
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
               float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
-  const Product p{{{kStrip, kStrip, kBlockM, kBlockK, kSteps}, m, n, k}, a, b, beta, c, finish};
-  std::optional<Panels> own;
-  Panels* panels = nullptr;
+  const Product p{{{kStrip, kStrip, kBlockM, kBlockK, kSteps, 96 * kStrip}, m, n, k}, a, b, beta, c, finish};
+  std::optional<Panels<float>> own;
+  Panels<float>* panels = nullptr;
   if (kept || p.cut.blocks() > 1)
     panels = &p.cut.panels(kept, PackedMatrix::Form::strips, p.panel_size(), own);
   with_row_sums(a.transposed, m, k, a, sums, [&](double* totals) {

@@ -1,13 +1,13 @@
-// What the products of gemm_tiles and gemm_amx share: how C is cut into parts, and what is done to C before
-// it leaves the registers.
+// What products of our own share, whatever their instructions: how C is cut into parts, and what is done to C
+// before it leaves the registers.
 #pragma once
 #if defined(__x86_64__)
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 
 #include "core/tensor/creation.h"
 #include "ops/cpu/gemm/gemm.h"
-#include "ops/cpu/gemm/gemm_pack.h"
 #include "ops/cpu/gemm/panels.h"
 #include "ops/cpu/loops/parallel.h"
 
@@ -21,6 +21,7 @@ struct Sizes {
   int64_t tile_m, tile_n;    ///< of a tile of C, which stays in registers
   int64_t block_m, block_k;  ///< of the block of A that stays in the second-level cache
   int64_t step;              ///< depths are multiples of it, but for the last one
+  int64_t wide;              ///< columns of B whose panels live at the same time, at most
 };
 
 /// What one thread makes at a time: what rows l0 to l0 + rows of B add to tiles `begin` to `end` (each of
@@ -35,16 +36,19 @@ struct Cut {
   int64_t m, n, k;
   int64_t tiles = parts(m, size.tile_m),
           depth = parts(parts(k, parts(k, size.block_k)), size.step) * size.step;
-  int64_t width = parts(parts(n, parts(n, kMostPanels* size.tile_n)), size.tile_n) * size.tile_n;
+  int64_t width = parts(parts(n, parts(n, size.wide)), size.tile_n) * size.tile_n;
 
-  /// Those of `kept`, or those that live at the same time, of panel_size floats each.
-  Panels& panels(PackedMatrix* kept, PackedMatrix::Form form, int64_t panel_size,
-                 std::optional<Panels>& own) const {
-    if (kept) return kept->panels(form, parts(k, depth) * parts(n, size.tile_n), panel_size);
+  /// Those of `kept`, or those that live at the same time, of panel_size numbers each.
+  template <class T>
+  Panels<T>& panels(PackedMatrix* kept, PackedMatrix::Form form, int64_t panel_size,
+                    std::optional<Panels<T>>& own) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (kept) return kept->panels(form, parts(k, depth) * parts(n, size.tile_n), panel_size);
     return own.emplace(parts(std::min(width, n), size.tile_n), panel_size, false);
   }
   /// Number of the panel of column j.
-  int64_t number(const Panels& panels, const Part& part, int64_t j) const {
+  template <class T>
+  int64_t number(const Panels<T>& panels, const Part& part, int64_t j) const {
     return panels.whole() ? part.l0 / depth * parts(n, size.tile_n) + j / size.tile_n
                           : (j - part.j0) / size.tile_n;
   }
@@ -57,8 +61,8 @@ struct Cut {
 
   /// f(part), for each part once, on several threads; parts of the same rows of B together. panels: cleared
   /// where they begin anew, unless they stay; null: there are none.
-  template <class F>
-  void run(Panels* panels, const F& f) const {
+  template <class T, class F>
+  void run(Panels<T>* panels, const F& f) const {
     for (int64_t l0 = 0; l0 < k; l0 += depth)
       for (int64_t j0 = 0; j0 < n; j0 += width) {
         const int64_t rows = std::min(depth, k - l0), columns = std::min(width, n - j0);
@@ -77,7 +81,6 @@ struct Cut {
   }
 
  private:
-  static constexpr int64_t kMostPanels = 96;
   static constexpr double kTwoThreads = 1 << 25;  // multiplications: about 0.6 ms
   double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   bool is_low() const { return tiles * size.tile_m < 128; }
@@ -90,39 +93,29 @@ struct Cut {
 
 /// f(totals), which makes a product. sums: null, or takes the sums of the rows of A, and totals is null, or
 /// takes them where the product adds them up `on_the_way`.
-template <class F>
-void with_row_sums(bool on_the_way, int64_t m, int64_t k, const Matrix<float>& a, float* sums, const F& f) {
+template <class T, class F>
+void with_row_sums(bool on_the_way, int64_t m, int64_t k, const Matrix<T>& a, T* sums, const F& f) {
   if (sums && !on_the_way) row_sums(m, k, a, sums);
   if (!sums || !on_the_way) return f(nullptr);
   const Tensor memory = zeros({m}, float64);
   const double* totals = memory.data<double>();
   f(memory.data<double>());
-  for (int64_t i = 0; i < m; ++i) sums[i] = static_cast<float>(totals[i]);
+  for (int64_t i = 0; i < m; ++i) sums[i] = static_cast<T>(totals[i]);
 }
 
 /// What is done to elements of a tile of C before they are written: the finish of gemm.h but for gelu, after
-/// which the residual comes.
+/// which the residual comes. Each instruction set has its store().
+template <class T>
 struct TileEnd {
-  bool add = false;             ///< to what C has
-  const float* bias = nullptr;  ///< of the tile's first column
+  bool add = false;         ///< to what C has
+  const T* bias = nullptr;  ///< of the tile's first column
   bool relu = false;
-  const float* residual = nullptr;  ///< of the tile's first element
-
-  /// x, up to 16 elements of C in the tile's column `column`, to `to`; the residual's are at `at`.
-  [[TROUPE_AVX512, gnu::always_inline]] void store(__m512 x, __mmask16 mask, float* to, int64_t at,
-                                                   int64_t column) const {
-    if (add) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), x);
-    if (bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, bias + column));
-    if (relu)
-      x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ),
-                             _mm512_setzero_ps());  // NaN stays
-    if (residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, residual + at));
-    _mm512_mask_storeu_ps(to, mask, x);
-  }
+  const T* residual = nullptr;  ///< of the tile's first element
 };
 
 /// The end of a tile at element `at` and column j of C.
-inline TileEnd tile_end(const Finish<float>& finish, bool last, bool add, int64_t at, int64_t j) {
+template <class T>
+TileEnd<T> tile_end(const Finish<T>& finish, bool last, bool add, int64_t at, int64_t j) {
   if (!last) return {.add = add};
   const bool gelu = finish.activation == Activation::gelu;
   return {.add = add,

@@ -1,5 +1,6 @@
-// Copies of parts of matrices in the order in which gemm_tiles reads them. For AVX-512; rows that come next
-// are asked for early, since they begin in other pages.
+// What products in AVX-512 are made of: copies of parts of matrices in the order in which tiles read them
+// (rows that come next are asked for early, since they begin in other pages), and what is done to C at the
+// end.
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
+#include "ops/cpu/gemm/gemm_blocks.h"
 
 namespace troupe::ops::on_cpu {
 
@@ -63,6 +65,18 @@ constexpr int64_t kTileN = 3 * kLanes;  ///< columns of a tile of C, and of a pa
     transpose(rows);
     for (int i = 0; i < n; ++i) _mm512_storeu_ps(out + (l + i) * step, rows[i]);
   }
+}
+
+/// x, up to 16 elements of C in the tile's column `column`, to `to`; the residual's are at `at`.
+[[TROUPE_AVX512, gnu::always_inline]] inline void store(const TileEnd<float>& end, __m512 x, __mmask16 mask,
+                                                        float* to, int64_t at, int64_t column) {
+  if (end.add) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), x);
+  if (end.bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, end.bias + column));
+  if (end.relu)
+    x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ),
+                           _mm512_setzero_ps());  // NaN stays
+  if (end.residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, end.residual + at));
+  _mm512_mask_storeu_ps(to, mask, x);
 }
 
 }  // namespace troupe::ops::on_cpu

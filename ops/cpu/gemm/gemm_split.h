@@ -1,7 +1,7 @@
 // Copies of parts of float32 matrices as three bfloat16 each, in the order in which gemm_amx reads them. For
 // AVX-512.
 #pragma once
-#include "ops/cpu/gemm/gemm_blocks.h"
+#include "ops/cpu/gemm/gemm_pack.h"
 #if defined(__x86_64__)
 
 namespace troupe::ops::on_cpu {

@@ -27,7 +27,7 @@ struct Matrix;
 /// they are read: one forward, one backward; half as much more on a matrix unit. Only products that are
 /// faster for it read them: on Intel's processors those of few rows, and the matrix unit's. A parameter whose
 /// version has changed is packed again. What writes to its elements through data() and does not call
-/// bump_version() has to call clear(), or end the use. Does nothing where the processor has no AVX-512.
+/// bump_version() has to call clear(), or end the use. Does nothing where the processor has no AVX2.
 ///
 /// Thread-safe: several threads may use one.
 class PackedWeights {

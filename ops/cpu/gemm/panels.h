@@ -10,11 +10,15 @@
 namespace troupe::ops::on_cpu {
 
 /// Panels that several threads share: each is packed once, when it is first needed.
+template <class T>
 class Panels {
  public:
-  /// `count` panels of `size` floats. whole: there is one for every part of B, and they stay.
+  /// `count` panels of `size` numbers. whole: there is one for every part of B, and they stay.
   Panels(int64_t count, int64_t size, bool whole)
-      : count_(count), size_(size), whole_(whole), memory_(empty({count * size + (count + 3) / 4})) {
+      : count_(count),
+        size_(size),
+        whole_(whole),
+        memory_(empty({count * size + (count + 3) / 4}, sizeof(T) == 8 ? float64 : float32)) {
     clear();
   }
   bool whole() const { return whole_; }
@@ -25,9 +29,9 @@ class Panels {
   bool has(int64_t i) const { return state(i).load(std::memory_order_relaxed) != kNone; }
   /// Panel i; pack(to) if nobody has done so.
   template <class F>
-  const float* get(int64_t i, const F& pack) {
+  const T* get(int64_t i, const F& pack) {
     const auto at = state(i);
-    float* panel = memory_.data<float>() + i * size_;
+    T* panel = memory_.data<T>() + i * size_;
     for (uint8_t now; (now = at.load(std::memory_order_acquire)) != kReady;) {
       if (now == kNone && at.compare_exchange_strong(now, kBusy, std::memory_order_relaxed)) {
         pack(panel);
@@ -43,7 +47,7 @@ class Panels {
   static constexpr uint8_t kNone = 0, kBusy = 1, kReady = 2;
   // A byte for each, behind them all.
   std::atomic_ref<uint8_t> state(int64_t i) const {
-    return std::atomic_ref(reinterpret_cast<uint8_t*>(memory_.data<float>() + count_ * size_)[i]);
+    return std::atomic_ref(reinterpret_cast<uint8_t*>(memory_.data<T>() + count_ * size_)[i]);
   }
   int64_t count_, size_;
   bool whole_;
@@ -55,7 +59,7 @@ class PackedMatrix {
  public:
   enum class Form : uint8_t { tiles, strips };  ///< of gemm_tiles, of gemm_amx
 
-  Panels& panels(Form form, int64_t count, int64_t size) {
+  Panels<float>& panels(Form form, int64_t count, int64_t size) {
     std::lock_guard lock(mutex_);
     auto& panels = form == Form::tiles ? tiles_ : strips_;
     return panels ? *panels : panels.emplace(count, size, true);
@@ -67,7 +71,7 @@ class PackedMatrix {
 
  private:
   mutable std::mutex mutex_;
-  std::optional<Panels> tiles_, strips_;
+  std::optional<Panels<float>> tiles_, strips_;
 };
 
 }  // namespace troupe::ops::on_cpu
