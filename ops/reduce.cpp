@@ -104,7 +104,7 @@ Tensor var_gradient(const Backward& b, const Tensor& g) {
 }
 
 // PyTorch's formulae, so that infinities and NaN give the same: from the result; but if there are zeros, the
-// product of the other elements, from both sides.
+// product of the other elements, from both sides. Two zeros make that 0 everywhere, but not its derivative.
 Tensors prod_gradient(const Backward& b) {
   const Tensor& x = b.in[0];
   const Flags reduced = flags_of(b);
@@ -112,7 +112,7 @@ Tensors prod_gradient(const Backward& b) {
   if (x.dim() == 0) return {g};
   const int64_t zeros = x.numel() - count_nonzero(x.detach()).to_vector<int64_t>()[0];
   if (zeros == 0) return {mul(g, div(restore_dims(b.out[0], x.shape(), reduced), x))};
-  if (zeros > 1 && b.attrs.ints("dim").empty()) return {zeros_like(x)};
+  if (zeros > 1 && b.attrs.ints("dim").empty() && !grad_enabled()) return {zeros_like(x)};
   std::vector<int64_t> order, back(static_cast<size_t>(x.dim()));  // the reduced dimensions behind the others
   for (const bool wanted : {false, true})
     for (int i = 0; i < x.dim(); ++i)
@@ -234,7 +234,8 @@ const Op kProd{.name = "prod",
                  all.push_back({{zeros}, {{"dim", std::vector<int64_t>{1}}}});
                  all.push_back({{zeros}, {{"dim", std::vector<int64_t>{0}}, {"keepdim", true}}});
                  all.push_back({{reshape(zeros, {1, 3, 3})}, {{"dim", std::vector<int64_t>{0, 2}}}});
-                 all.push_back({{slice(zeros, 0, 0, 1)}});
+                 for (const int64_t rows : {1, 2}) all.push_back({{slice(zeros, 0, 0, rows)}});
+                 all.push_back({{tensor({2, 3, 0, 0}, float64)}});
                  all.push_back({{sample({2, 0})}, {{"dim", std::vector<int64_t>{1}}}});
                  all.push_back({{sample({})}});
                  return all;
@@ -253,9 +254,8 @@ const Op kNorm{.name = "norm",
                .saves_inputs = 1,
                .saves_outputs = 1,
                .gradient = [](const Backward& b) -> Tensors {
-                 const Tensor safe =
-                     where(eq(b.out[0], 0.0), 1.0, b.out[0]);  // x / 1 = 0 where the norm is 0
-                 return {mul(b.in[0], div(b.grads[0], safe))};
+                 // 0 where the norm is 0, with a derivative that is NaN there, as in PyTorch.
+                 return {where(eq(b.out[0], 0.0), 0.0, mul(b.in[0], div(b.grads[0], b.out[0])))};
                },
                .samples = []() -> std::vector<Sample> {
                  return {{{sample({3, 4})}}};
@@ -318,10 +318,16 @@ Tensor norm(const Tensor& x, Scalar p, const IntList& dim, bool keepdim) {
   if (std::isinf(power)) return power > 0 ? amax(size, dim, keepdim) : amin(size, dim, keepdim);
   if (power == 0) return sum(to(ne(x, 0), x.dtype()), dim, keepdim);
   if (power == 1) return sum(size, dim, keepdim);
-  // Roots have no slope at 0: a sum of 0 is kept away from them, and gets the gradient 0.
-  const Tensor total = sum(power == 2 ? square(x) : pow(size, power), dim, keepdim), none = eq(total, 0);
-  const Tensor safe = where(none, 1, total);
-  return where(none, total, power == 2 ? sqrt(safe) : pow(safe, 1 / power));
+  // Roots have no slope at 0. As in PyTorch the gradient is 0 there, that of an element, where its power is a
+  // root, and that of a sum; the second derivative is NaN. t^1.5 has both.
+  Tensor powers = power == 2 ? square(x) : pow(size, power);
+  if (power > 0 && power < 1) {
+    const Tensor zero = eq(x, 0);
+    powers = where(zero, pow(where(zero, size, 1), 1.5), pow(where(zero, 1, size), power));
+  }
+  const Tensor total = sum(powers, dim, keepdim), none = eq(total, 0), safe = where(none, 1, total);
+  const Tensor nothing = power > 2 ? total : pow(where(none, total, 0), 1.5);
+  return where(none, nothing, power == 2 ? sqrt(safe) : pow(safe, 1 / power));
 }
 Tensor cumsum(const Tensor& x, int64_t dim) { return apply1(kCumsum, {x}, {{"dim", dim}}); }
 

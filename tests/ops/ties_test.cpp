@@ -171,6 +171,82 @@ TEST_CASE("the gradient of amax and amin of a NaN is NaN") {
   }
 }
 
+// The gradient of f, and that of the sum of (1, 2, ...) times it.
+void check_twice(const char* what, const std::function<Tensor(const Tensor&)>& f, const Tensor& at,
+                 const Values& first, const Values& second) {
+  INFO(what);
+  const Tensor x = at.detach().requires_grad_();
+  const Tensor g = gradient(f, x, true), counts = arange(1, g.numel() + 1).to(float64).reshape(g.shape());
+  CHECK(difference(g.flatten(), tensor(first, float64), 1e-12, 1e-12) == "");
+  const Tensor again = autograd::grad({(g * counts).sum()}, {x})[0];
+  CHECK(difference(again.flatten(), tensor(second, float64), 1e-12, 1e-12) == "");
+}
+
+TEST_CASE("second derivatives where the first is zero, shared or constant") {
+  const auto at = [](Values values) { return tensor(values, float64); };
+  const auto prod = [](const Tensor& x) { return ops::prod(x); };
+  check_twice("prod", prod, at({2, 3, 0, 0}), {0, 0, 0, 0}, {0, 0, 24, 18});
+  check_twice("prod of three zeros", prod, at({2, 0, 0, 0}), {0, 0, 0, 0}, {0, 0, 0, 0});
+  check_twice("prod along a dimension", [](const Tensor& x) { return ops::prod(x, 0); },
+              at({2, 0, 0, 0, 5, 1}).reshape({3, 2}), {0, 0, 10, 0, 0, 0}, {15, 4, 15, 2, 6, 0});
+  {
+    const Tensor x = at({2, 3, 0, 0}).requires_grad_();  // one entry by itself
+    const Tensor g = gradient(prod, x, true);
+    CHECK(autograd::grad({g[2]}, {x})[0].to_vector<double>() == Values{0, 0, 0, 6});
+  }
+  check_twice("cumprod", [](const Tensor& x) { return ops::cumprod(x, 0); }, at({2, 0, 3, 0}), {1, 8, 0, 0},
+              {8, 34, 4, 12});
+  const auto norm = [](double p) { return [p](const Tensor& x) { return x.norm(p); }; };
+  const auto lines = [](double p) { return [p](const Tensor& x) { return x.norm(p, 1); }; };
+  for (const double p : {2., 1.5, 0.5}) check_twice("norm of 0", norm(p), at({0, 0}), {0, 0}, {kNan, kNan});
+  for (const double p : {1., 3.}) check_twice("norm of 0", norm(p), at({0, 0}), {0, 0}, {0, 0});
+  check_twice("norm", norm(2), at({0, 3}), {0, 1}, {1 / 3., 0});
+  check_twice("norm 3", norm(3), at({0, 3}), {0, 1}, {0, 0});
+  check_twice("norms along a dimension", lines(2), at({0, 0, 3, 4}).reshape({2, 2}), {0, 0, 0.6, 0.8},
+              {kNan, kNan, 0, 0});
+  for (const double p : {0.5, 1.5}) check_twice("norm", norm(p), at({0, 3}), {0, 1}, {kNan, 0});
+  check_twice("var", [](const Tensor& x) { return ops::var(x, 0); }, at({1, 1, 1}), {0, 0, 0}, {-1, 0, 1});
+  check_twice("std", [](const Tensor& x) { return ops::std(x, 0); }, at({1, 1, 1}), {0, 0, 0}, {0, 0, 0});
+  const auto power = [](double e) { return [e](const Tensor& x) { return x.pow(e); }; };
+  check_twice("pow 1", power(1), at({0, 2}), {1, 1}, {0, 0});
+  check_twice("pow 2", power(2), at({0, 2}), {0, 4}, {2, 4});
+  check_twice("pow 3", power(3), at({0, 2}), {0, 12}, {0, 24});
+  check_twice("pow 0.5", power(0.5), at({0, 4}), {kInf, 0.25}, {-kInf, -0.0625});
+  check_twice("pow of tensors",
+              [&](const Tensor& x) {
+                return x.pow(at({1, 2, 3, 2}));
+              },
+              at({0, 0, 0, -1}), {1, 0, 0, -2}, {0, 4, 0, 8});
+  check_twice("sqrt", ops::sqrt, at({0, 4}), {kInf, 0.25}, {-kInf, -0.0625});
+  check_twice("clamp", [](const Tensor& x) { return x.clamp(-1, 1).square(); }, at({-1, 0.5, 1, 2}),
+              {0, 1, 0, 0}, {0, 4, 0, 0});
+  check_twice("max", [](const Tensor& x) { return x.max().square(); }, at({2, 2, 1}), {2, 2, 0},
+              {1.5, 1.5, 0});
+  check_twice("amax", [](const Tensor& x) { return x.amax().square(); }, at({2, 2, 1}), {2, 2, 0},
+              {1.5, 1.5, 0});
+  check_twice("maximum",
+              [&](const Tensor& x) {
+                return x.maximum(at({2, 1, 0})).square();
+              },
+              at({2, 2, -1}), {2, 4, 0}, {0.5, 4, 0});
+  check_twice("median", [](const Tensor& x) { return x.median().square(); }, at({1, 2, 2}), {0, 2, 2},
+              {0, 2.5, 2.5});
+  check_twice("abs", [](const Tensor& x) { return x.abs() * x; }, at({0, -2}), {0, 4}, {0, -4});
+  check_twice("logsumexp", [](const Tensor& x) { return x.logsumexp(0); }, at({0, 0}), {0.5, 0.5},
+              {-0.25, 0.25});
+  check_twice("remainder",
+              [&](const Tensor& x) {
+                return ops::remainder(x, at({3, 3})).square();
+              },
+              at({4, -1}), {2, 4}, {2, 4});
+  check_twice("remainder by",
+              [&](const Tensor& x) {
+                return ops::remainder(at({4, -1}), x).square();
+              },
+              at({3, 3}), {-2, 4}, {2, 4});
+  check_twice("relu", [](const Tensor& x) { return x.relu().square(); }, at({0, 2}), {0, 4}, {0, 4});
+}
+
 TEST_CASE("powers of an infinite base are roots, but in float16") {
   const auto power = [](double e) { return [e](const Tensor& x) { return x.pow(e); }; };
   for (const DType t : {float64, float32, float16, bfloat16}) {
