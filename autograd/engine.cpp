@@ -1,6 +1,8 @@
 // The engine's entries: passes over whole graphs, regions, and gradients of given inputs.
 #include "autograd/engine.h"
 
+#include <mutex>
+
 #include "autograd/accumulate.h"
 #include "autograd/pass.h"
 #include "autograd/ready_hooks.h"
@@ -16,18 +18,40 @@ std::vector<Capture> captures_of(const std::vector<Edge>& inputs) {
   return out;
 }
 
+// Adds to `.grad`, as threads that share leaves may do at a time. Leaves share a few locks, and a step may
+// come back here by a pass of its own.
 class GradSink final : public Sink {
  public:
   WatchRound round;
   void settled(const Accumulate& leaf, bool came) override {
-    if (is_watched(leaf)) round.settled(leaf, came ? leaf.leaf().grad() : Tensor());
+    if (is_watched(leaf)) round.settled(leaf, came ? sum_now(leaf.leaf()) : Tensor());
   }
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
+    const Lock lock(mutex_of(leaf));
     Tensor kept = leaf.grad();
     add_gradient(kept, grad);
     leaf.set_grad(std::move(kept));
   }
-  Tensor sum_of(const Tensor& leaf) override { return leaf.grad(); }
+  // Waits for nobody: a step may ask for several.
+  Tensor sum_of(const Tensor& leaf) override {
+    Lock lock(mutex_of(leaf), std::try_to_lock);
+    if (!lock) return {};
+    held_.push_back(std::move(lock));
+    return leaf.grad();
+  }
+  void sums_done() override { held_.clear(); }
+
+ private:
+  using Lock = std::unique_lock<std::recursive_mutex>;
+  static std::recursive_mutex& mutex_of(const Tensor& leaf) {
+    static std::recursive_mutex all[64];
+    return all[(reinterpret_cast<uintptr_t>(leaf.impl()) >> 6) % std::size(all)];
+  }
+  static Tensor sum_now(const Tensor& leaf) {
+    const Lock lock(mutex_of(leaf));
+    return leaf.grad();
+  }
+  std::vector<Lock> held_;
 };
 
 // "[backward] tensor 2": the beginning of a complaint about one of `count` tensors.

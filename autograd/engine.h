@@ -21,6 +21,8 @@ class Sink {
   /// gradient. A step that can, such as the product that makes the gradient of a weight, adds to it on the
   /// way, and accumulate() hears nothing.
   virtual Tensor sum_of(const Tensor& /*leaf*/) { return {}; }
+  /// The step for which sum_of() was asked has run.
+  virtual void sums_done() {}
   /// Nothing more comes for a leaf that has hooks; `came`: accumulate() had something.
   virtual void settled(const Accumulate& /*leaf*/, bool /*came*/) {}
   /// Gradients (undefined: none) that leave the local graph through `node`, whose end() is `exit`.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "autograd/once_differentiable.h"
 #include "core/base/error.h"
@@ -34,7 +35,8 @@ const Tensors& FunctionCtx::saved_tensors() const {
   return *saved_;
 }
 
-// A recorded apply(). Results are saved without their history: with it, the step would own itself.
+// A recorded apply(). Results are saved without their history: with it, the step would own itself. Passes on
+// several threads take turns: they share its Ctx.
 class FunctionStep final : public PartialNode, public SavesTensors {
  public:
   FunctionStep(const FunctionType& type, const FunctionArguments& arguments)
@@ -89,6 +91,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
   }
 
   void check_saved() const override {
+    const std::lock_guard turn(turn_);
     if (released_)
       throw_invalid(fmt::format(
           "[{}] the backward pass of this step was already run; pass retain_graph to run it again",
@@ -102,7 +105,8 @@ class FunctionStep final : public PartialNode, public SavesTensors {
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
 
   Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
-    check_saved();  // again: a hook may have written
+    const std::lock_guard turn(turn_);
+    check_saved();  // again: a hook may have written, and another thread released
     if (std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
       return Tensors(inputs_.size());
     const bool refuses_second = type_.once_differentiable && grad_enabled();
@@ -123,10 +127,12 @@ class FunctionStep final : public PartialNode, public SavesTensors {
   }
 
   void detach_saved(const TensorImpl& base) override {
+    const std::lock_guard turn(turn_);
     for (Saved& s : saved_) s.tensor.detach_from(base);
   }
 
   void release_saved() override {
+    const std::lock_guard turn(turn_);
     released_ = true;
     for (Saved& s : saved_) s.tensor.clear();
   }
@@ -285,6 +291,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
   std::vector<Saved> saved_;
   std::string where_;  // it was recorded; with anomaly checks only
   bool released_ = false;
+  mutable std::recursive_mutex turn_;  // backward() may get here again by a pass of its own
 };
 
 Tensors apply_function(const FunctionType& type, const FunctionArguments& arguments,

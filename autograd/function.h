@@ -28,8 +28,8 @@ namespace troupe::autograd {
 /// computes in loops of its own): it runs with grad mode off, and a second derivative is refused. A gradient
 /// whose argument was broadcast is summed to the argument's shape and has its dtype in the end.
 ///
-/// Both may run on any thread, at different times, and backward() again under retain_graph. `invalid` errors
-/// start with [Square].
+/// Both may run on any thread, at different times, and backward() again under retain_graph; passes on several
+/// threads take turns. `invalid` errors start with [Square].
 template <class T>
 struct Function {
   using Ctx = FunctionCtx;

@@ -325,9 +325,13 @@ class Pass {
   Tensors apply(const ReadyNode& task, Tensors grads) {
     const Tensors sums = sums_behind(*task.node, *sink_);
     auto* partial = sums.empty() ? nullptr : dynamic_cast<PartialNode*>(task.node);
-    if (!partial) return task.node->apply(std::move(grads));
+    if (!partial) {
+      sink_->sums_done();
+      return task.node->apply(std::move(grads));
+    }
     Tensors out = partial->apply_some(std::move(grads), {.sums = sums});
     drop_added(sums, out);
+    sink_->sums_done();
     return out;
   }
 

@@ -64,6 +64,7 @@ void SplitPass::rest(Sink& sink) {
                           : left.node->apply(std::move(left.grads));
     left.grads.clear();
     drop_added(sums, out);
+    sink.sums_done();
     for (size_t i = 0; i < others.size(); ++i)
       if (const Edge& edge = left.node->next()[i]; edge && others[i]) {
         edges.push_back(edge);

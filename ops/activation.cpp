@@ -62,7 +62,7 @@ const Op kReluGrad{.name = "relu_grad",
                    .shape = gradient_spec,
                    .saves_inputs = 0b10,
                    .gradient = [](const Backward& b) -> Tensors {
-                     return {apply1(kReluGrad, {b.grads[0], b.in[1]})};
+                     return {apply1(kReluGrad, {b.grads[0], b.in[1]}), Tensor()};
                    },
                    .samples = two};
 

@@ -103,7 +103,7 @@ const Op kMaxPool2dGrad{
     .shape = max_grad_spec,
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
-      return {apply1(kMaxPool2dPick, {b.grads[0], b.in[1]}, shared_attrs(b))};
+      return {apply1(kMaxPool2dPick, {b.grads[0], b.in[1]}, shared_attrs(b)), Tensor()};
     },
     .samples = []() -> std::vector<Sample> {
       return {{{sample({2, 3, 2, 3}), sample({2, 3, 4, 6}, -2, 2, 1)}, kernel({2})},
@@ -118,7 +118,7 @@ const Op kMaxPool2dPick{.name = "max_pool2d_pick",
                         .shape = pick_spec,
                         .saves_inputs = 0b10,
                         .gradient = [](const Backward& b) -> Tensors {
-                          return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[1]}, shared_attrs(b))};
+                          return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[1]}, shared_attrs(b)), Tensor()};
                         },
                         .samples = []() -> std::vector<Sample> {
                           std::vector<Sample> all = images();

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <mutex>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/graph/partial_node.h"
@@ -49,6 +52,18 @@ Tensors widened(const Op& op, std::span<const Tensor> all) {
   return out;
 }
 
+// Held for some copies of handles.
+class SpinLock {
+ public:
+  void lock() {
+    while (taken_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  }
+  void unlock() { taken_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> taken_{false};
+};
+
 // The recorded application of one operator. A saved result is held without its history: with it, the node
 // would own itself. Saved inputs keep theirs, which leads away from this node.
 class OpNode final : public PartialNode, public SavesTensors {
@@ -87,28 +102,28 @@ class OpNode final : public PartialNode, public SavesTensors {
   }
 
   void check_saved() const override {
-    if (released_)
-      throw_invalid(fmt::format(
-          "[{}] the backward pass of this step was already run; pass retain_graph to run it again",
-          op_.name));
-    for (const SavedList* list : {&in_, &out_})
-      for (size_t i = 0; i < list->size(); ++i)
-        if (const SavedTensor& t = (*list)[i]; t.changed())
-          throw_invalid(fmt::format("[{}] {} {} ({}), saved for the backward pass, {}", op_.name,
-                                    list == &in_ ? "input" : "result", i, t.get().summary(), t.complaint()));
+    const std::lock_guard lock(saved_lock_);
+    check_held();
   }
 
   Tensors apply(Tensors&& grads) override { return apply_some(std::move(grads), {}); }
 
   Tensors apply_some(Tensors&& grads, const GradientRequest& request) override {
-    check_saved();  // again: a hook may have written
+    Few in, out;
+    SavedList in_store, out_store;
+    {
+      const std::lock_guard lock(saved_lock_);
+      check_held();  // again: a hook may have written, and another thread released
+      in = held(in_, in_store), out = held(out_, out_store);
+    }
     bool any = false;
     for (const Tensor& g : grads) any |= g.defined();
     if (!any) return Tensors(specs_.size());
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined() && !(op_.nondifferentiable >> i & 1))
         grads[i] = zeros(out_specs_[i].shape, {out_specs_[i].dtype, device_of(grads)});
-    const Few in = restore(in_, false), out = restore(out_, true);
+    restore(in, in_store, false);
+    restore(out, out_store, true);
     bool half = any_narrow(op_, grads);
     for (const Spec& s : specs_)
       half |= is_half(s.dtype) && !keeps_all(op_) && !takes_half(op_, device_of(grads));
@@ -132,25 +147,71 @@ class OpNode final : public PartialNode, public SavesTensors {
   }
 
   void release_saved() override {
-    released_ = true;
-    for (SavedTensor& t : in_) t.clear();
-    for (SavedTensor& t : out_) t.clear();
+    SavedList in, out;
+    {
+      const std::lock_guard lock(saved_lock_);
+      released_ = true;
+      in = std::move(in_), out = std::move(out_);
+    }
+    for (SavedTensor& t : in) t.clear();
+    for (SavedTensor& t : out) t.clear();
   }
 
  private:
   using SavedList = SmallVector<SavedTensor, 2>;
   using Few = SmallVector<Tensor, 2>;
 
+  void check_held() const {
+    if (released_) throw_released();
+    for (const SavedList* list : {&in_, &out_})
+      for (size_t i = 0; i < list->size(); ++i)
+        if (const SavedTensor& t = (*list)[i]; t.changed())
+          throw_invalid(fmt::format("[{}] {} {} ({}), saved for the backward pass, {}", op_.name,
+                                    list == &in_ ? "input" : "result", i, t.get().summary(), t.complaint()));
+  }
+
+  [[noreturn]] void throw_released() const {
+    throw_invalid(fmt::format(
+        "[{}] the backward pass of this step was already run; pass retain_graph to run it again", op_.name));
+  }
+
   Tensors differentiate(std::span<const Tensor> in, std::span<const Tensor> out,
                         std::span<const Tensor> grads, std::span<const Spec> specs,
                         std::span<const uint8_t> wanted, std::span<const Tensor> sums = {}) const {
     Backward call{op_, own_attrs_.empty() ? op_.attrs : own_attrs_, in, out, grads, specs, next(), wanted};
+    const auto checked = [&] {
+      Tensors result = op_.gradient(call);
+      check_rule(call, result);
+      return result;
+    };
     if (anomaly_mode() != Anomaly::off) [[unlikely]]  // looks at each gradient by itself
       return checked_gradient(
           {op_.name, specs, where_ ? *where_ : std::string_view()}, grads,
-          [&](size_t i) { return i < specs.size() && call.needs(i); }, [&] { return op_.gradient(call); });
+          [&](size_t i) { return i < specs.size() && call.needs(i); }, checked);
     call.sums = sums;
-    return op_.gradient(call);
+    return checked();
+  }
+
+  // One gradient per input: undefined is none, and so is one that nobody wants.
+  void check_rule(const Backward& call, const Tensors& result) const {
+    const size_t count = call.in_specs.size();
+    if (result.size() != count) [[unlikely]] {
+      bool lacks = result.size() > count;
+      for (size_t i = result.size(); i < count; ++i) lacks |= call.needs(i);
+      if (lacks)
+        throw_invalid(
+            fmt::format("[{}] the gradient rule gave {} gradients, expected one for each of the {} inputs "
+                        "(an undefined one: none)",
+                        op_.name, result.size(), count));
+    }
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (!result[i].defined() || !call.needs(i)) continue;
+      const Spec& spec = call.in_specs[i];
+      if (result[i].shape() != spec.shape || result[i].dtype() != spec.dtype ||
+          (!op_.view && result[i].device() != call.device())) [[unlikely]]
+        throw_invalid(fmt::format("[{}] the gradient rule gave {} for input {}, which is {} {}", op_.name,
+                                  result[i].summary(), i, troupe::name(spec.dtype), spec.shape.str()));
+    }
   }
 
   static Device device_of(std::span<const Tensor> grads) {
@@ -186,18 +247,33 @@ class OpNode final : public PartialNode, public SavesTensors {
     return mask == kAll || (i < 32 && (mask >> i & 1)) ? SavedTensor(t) : SavedTensor();
   }
 
-  // With their histories if the pass is recorded.
-  Few restore(const SavedList& saved, bool results) {
+  // What is kept as it was. The rest is in `store`: making it again runs a program's code.
+  static Few held(const SavedList& saved, SavedList& store) {
     Few tensors(saved.size());
     for (size_t i = 0; i < saved.size(); ++i) {
-      if (!saved[i].defined()) continue;
-      tensors[i] = saved[i].get();
-      if (!grad_enabled() || (!results && tensors[i].requires_grad())) continue;  // a leaf has it
-      const Edge edge = results ? Edge{Ref<Node>(this), static_cast<uint32_t>(i)} : next()[i];
-      tensors[i] = tensors[i].detach();
-      if (edge) tensors[i].set_grad_fn(edge);
+      if (saved[i].kept()) {
+        tensors[i] = saved[i].get();
+      } else if (saved[i].defined()) [[unlikely]] {
+        store.resize(saved.size());
+        store[i] = saved[i];
+      }
     }
     return tensors;
+  }
+
+  // With their histories if the pass is recorded.
+  void restore(Few& tensors, const SavedList& store, bool results) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      Tensor& t = tensors[i];
+      if (i < store.size() && store[i].defined()) [[unlikely]] {
+        t = store[i].get();
+        if (!t.defined()) throw_released();  // by another thread, since
+      }
+      if (!t.defined() || !grad_enabled() || (!results && t.requires_grad())) continue;  // a leaf has it
+      const Edge edge = results ? Edge{Ref<Node>(this), static_cast<uint32_t>(i)} : next()[i];
+      t = t.detach();
+      if (edge) t.set_grad_fn(edge);
+    }
   }
 
   const Op& op_;
@@ -207,6 +283,7 @@ class OpNode final : public PartialNode, public SavesTensors {
   std::vector<Spec> out_specs_;               // of the results, if there are several
   std::unique_ptr<const std::string> where_;  // it was recorded; with anomaly checks only
   bool released_ = false;
+  mutable SpinLock saved_lock_;  // in_, out_ and released_: passes on several threads may share the graph
 };
 
 void check_inputs(const Op& op, std::span<const Tensor> in) {

@@ -4,6 +4,8 @@
 
 #include "autograd/engine.h"
 #include "core/base/error.h"
+#include "core/graph/anomaly.h"
+#include "ops/dispatch/kernel_table.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 
@@ -49,6 +51,59 @@ TEST_CASE("errors name the operator, what was got and what was expected") {
   CHECK_THAT(testing::text_of([&] { ops::amax(zeros({0, 2}), {0}); }), Contains("of no elements"));
   CHECK_THAT(testing::text_of([&] { ops::slice(a, 0, 0, 2, 0); }),
              Contains("step must be at least 1, got 0"));
+}
+
+TEST_CASE("a gradient rule that gives too many, too few or other gradients is named") {
+  static int what = 0;
+  static const ops::Op op{.name = "own_product",
+                          .inputs = "input other",
+                          .shape = [](const ops::Call& c) -> ops::Specs {
+                            return {{c.in[0].shape(), c.in[0].dtype()}};
+                          },
+                          .gradient = [](const ops::Backward& b) -> Tensors {
+                            const Tensor& g = b.grads[0];
+                            switch (what) {
+                              case 0:
+                                return {g, g, Tensor()};
+                              case 1:
+                                return {g};
+                              case 2:
+                                return {};
+                              case 3:
+                                return {g, g.sum()};
+                              case 4:
+                                return {g.reshape({1, 6}), g};
+                              case 5:
+                                return {g, g.to(float64)};
+                              case 6:
+                                return {Tensor(), g};
+                              default:
+                                return {g, g};
+                            }
+                          }};
+  ops::register_kernel(op, Device::Kind::cpu,
+                       [](const ops::Call& c, Tensors& out) { out[0].copy_(ops::mul(c.in[0], c.in[1])); });
+  const auto text = [&](int kind, bool second = true) {
+    what = kind;
+    const Tensor x = full({2, 3}, 2.).requires_grad_(), y = full({2, 3}, 3.).requires_grad_(second);
+    // Behind it another step, which would take any shape.
+    return testing::text_of([&] { ops::apply1(op, {x * 1, second ? y * 1 : y}).sum().backward(); });
+  };
+  CHECK(
+      text(0) ==
+      "[own_product] the gradient rule gave 3 gradients, expected one for each of the 2 inputs (an undefined "
+      "one: none)");
+  CHECK_THAT(text(1), Contains("gave 1 gradients, expected one for each of the 2 inputs"));
+  CHECK_THAT(text(2), Contains("gave 0 gradients"));
+  CHECK(text(1, false) == "no error");  // nobody asks for the one that is missing
+  CHECK(text(3) == "[own_product] the gradient rule gave float32 [] for input 1, which is float32 [2, 3]");
+  CHECK(text(3, false) == "no error");
+  CHECK_THAT(text(4), Contains("gave float32 [1, 6] for input 0, which is float32 [2, 3]"));
+  CHECK_THAT(text(5), Contains("gave float64 [2, 3] for input 1, which is float32 [2, 3]"));
+  CHECK(text(6) == "no error");
+  CHECK(text(7) == "no error");
+  const AnomalyGuard on;
+  CHECK_THAT(text(3), Contains("gave float32 [] for input 1, which is float32 [2, 3]"));
 }
 
 TEST_CASE("a record that nobody has made yet says that it is too early") {
