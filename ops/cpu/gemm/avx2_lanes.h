@@ -41,24 +41,26 @@ struct Floats {
   /// NaN and -0 stay.
   TROUPE_LANES Vector relu(Vector x) { return _mm256_max_ps(zero(), x); }
 
-  /// Rows become columns of the 8 x 8 block.
+  /// Columns of the 8 x 8 block whose rows are at x, ld apart: the halves of rows are joined as they are
+  /// read, which takes no shuffle. Rows from `count` on are 0.
+  TROUPE_LANES void load_across(const float* x, int64_t ld, int64_t count, Vector* r) {
+    const auto half = [=](int i, int64_t l) __attribute__((always_inline, target(TROUPE_AVX2_SET))) {
+      return i < count ? _mm_loadu_ps(x + i * ld + l) : _mm_setzero_ps();
+    };
+    for (int l = 0; l < 8; l += 4) {
+      Vector t[4];
+      for (int i = 0; i < 4; ++i)
+        t[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(half(i, l)), half(4 + i, l), 1);
+      transpose(t);
+      for (int i = 0; i < 4; ++i) r[l + i] = t[i];
+    }
+  }
+  /// Rows become columns of the 4 x 4 blocks in both halves.
   TROUPE_LANES void transpose(Vector* r) {
-    Vector t[8];
-    for (int i = 0; i < 8; i += 2) {
-      t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-      t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4)
-      for (int half = 0; half < 2; ++half) {
-        const __m256d x = _mm256_castps_pd(t[i + half]), y = _mm256_castps_pd(t[i + 2 + half]);
-        r[i + 2 * half] = _mm256_castpd_ps(_mm256_unpacklo_pd(x, y));
-        r[i + 2 * half + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(x, y));
-      }
-    for (int c = 0; c < 4; ++c) {
-      t[c] = _mm256_permute2f128_ps(r[c], r[4 + c], 0x20);
-      t[4 + c] = _mm256_permute2f128_ps(r[c], r[4 + c], 0x31);
-    }
-    for (int i = 0; i < 8; ++i) r[i] = t[i];
+    const Vector t0 = _mm256_unpacklo_ps(r[0], r[1]), t1 = _mm256_unpackhi_ps(r[0], r[1]),
+                 t2 = _mm256_unpacklo_ps(r[2], r[3]), t3 = _mm256_unpackhi_ps(r[2], r[3]);
+    r[0] = _mm256_shuffle_ps(t0, t2, 0x44), r[1] = _mm256_shuffle_ps(t0, t2, 0xee);
+    r[2] = _mm256_shuffle_ps(t1, t3, 0x44), r[3] = _mm256_shuffle_ps(t1, t3, 0xee);
   }
 };
 
@@ -85,13 +87,16 @@ struct Doubles {
   TROUPE_LANES Vector multiply_add(Vector x, Vector y, Vector to) { return _mm256_fmadd_pd(x, y, to); }
   TROUPE_LANES Vector relu(Vector x) { return _mm256_max_pd(zero(), x); }
 
-  TROUPE_LANES void transpose(Vector* r) {
-    const Vector t0 = _mm256_unpacklo_pd(r[0], r[1]), t1 = _mm256_unpackhi_pd(r[0], r[1]),
-                 t2 = _mm256_unpacklo_pd(r[2], r[3]), t3 = _mm256_unpackhi_pd(r[2], r[3]);
-    r[0] = _mm256_permute2f128_pd(t0, t2, 0x20);
-    r[1] = _mm256_permute2f128_pd(t1, t3, 0x20);
-    r[2] = _mm256_permute2f128_pd(t0, t2, 0x31);
-    r[3] = _mm256_permute2f128_pd(t1, t3, 0x31);
+  TROUPE_LANES void load_across(const double* x, int64_t ld, int64_t count, Vector* r) {
+    const auto half = [=](int i, int64_t l) __attribute__((always_inline, target(TROUPE_AVX2_SET))) {
+      return i < count ? _mm_loadu_pd(x + i * ld + l) : _mm_setzero_pd();
+    };
+    for (int l = 0; l < 4; l += 2) {
+      Vector t[2];
+      for (int i = 0; i < 2; ++i)
+        t[i] = _mm256_insertf128_pd(_mm256_castpd128_pd256(half(i, l)), half(2 + i, l), 1);
+      r[l] = _mm256_unpacklo_pd(t[0], t[1]), r[l + 1] = _mm256_unpackhi_pd(t[0], t[1]);
+    }
   }
 };
 

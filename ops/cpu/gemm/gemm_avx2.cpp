@@ -94,15 +94,13 @@ template <class L, int R, int V, bool whole, Where where>
       for (int r = 0; r < R; ++r) _mm_prefetch(next + r * a_row, _MM_HINT_T1);
     }
     t.ahead->turn();
-    if (left >= kLine<L>) {
-      constexpr int64_t kTogether = packed ? 4 : 1;
-      for (int64_t l = 0; l < kLine<L>; l += kTogether) {
-        TROUPE_UNROLL(4)
-        for (int64_t i = 0; i < kTogether; ++i) step();
-      }
-    } else {
-      for (int64_t l = 0; l < left; ++l) step();
+    constexpr int64_t kTogether = packed ? 4 : 1;
+    int64_t steps = std::min(left, kLine<L>);
+    for (; steps >= kTogether; steps -= kTogether) {
+      TROUPE_UNROLL(4)
+      for (int64_t i = 0; i < kTogether; ++i) step();
     }
+    for (; packed && steps > 0; --steps) step();
   }
   const auto each = [&](const TileEnd<T>& end) __attribute__((always_inline, target(TROUPE_AVX2_SET))) {
     T* c = t.c;
@@ -137,9 +135,9 @@ void multiply(int rows, const Tile<typename L::Number>& t, std::integer_sequence
   (t.copy_b ? kCopied : packed ? kPacked : kLying)[rows - 1](t);
 }
 
-// As many rows of A, of `bytes` each, as take a quarter of the second-level cache. Nothing else depends on
-// the machine: the depth of a block decides the bits, and what goes with it, a panel of B of 16 KiB and a
-// tile of A of 6, fits every first-level cache.
+// As many rows of A, of `bytes` each, as take a quarter of the second-level cache or little more. Nothing
+// else depends on the machine: the depth of a block decides the bits, and what goes with it, a panel of B of
+// 16 KiB and a tile of A of 6, fits every first-level cache.
 int64_t rows_of_block(int64_t bytes) {
   static const int64_t cache = [] {
     constexpr int64_t kLeast = 256 << 10, kMost = 1 << 20;
@@ -149,7 +147,27 @@ int64_t rows_of_block(int64_t bytes) {
     return kLeast;
 #endif
   }();
-  return cache / 4 / bytes / kRows * kRows;
+  return parts(cache / 4 / bytes, kRows) * kRows;
+}
+
+// pack_across() of `count` rows, R if that is not 0.
+template <class L, int R>
+[[TROUPE_AVX2]] void pack_rows(const typename L::Number* x, int64_t ld, int64_t k, typename L::Number* out,
+                               int64_t step, int64_t count = R) {
+  constexpr int N = L::kCount;
+  typename L::Vector columns[N];
+  const int64_t rows = R ? R : count;
+  int64_t l = 0;
+  for (; l + N <= k; l += N) {
+    L::load_across(x + l, ld, rows, columns);
+    TROUPE_UNROLL(8)
+    for (int i = 0; i < N; ++i) L::store(out + (l + i) * step, columns[i]);
+  }
+  for (; l < k; ++l) {
+    typename L::Number column[N] = {};
+    for (int64_t i = 0; i < rows; ++i) column[i] = x[i * ld + l];
+    L::store(out + l * step, L::load(column));
+  }
 }
 
 template <class L>
@@ -159,27 +177,15 @@ struct Kernel {
   static constexpr int64_t kLanes = kLine<L>, kAcross = L::kCount, kPad = L::kCount, kChunk = 8;
   static constexpr bool kCopiesA = false;
   static int64_t block_m() { return rows_of_block(kBlockK * sizeof(Number)); }
-  static bool packs_a(int64_t, int64_t n, const Matrix<Number>&) { return n > 4 * kTileN; }
+  static bool packs_a(int64_t, int64_t n, const Matrix<Number>&) { return n > 2 * kTileN; }
   static bool packs_b(int64_t m, int64_t, const Matrix<Number>& b) { return b.transposed || m > 2 * kTileM; }
   static bool shares_b(int64_t m, int64_t, const Matrix<Number>& b) { return b.transposed || m > block_m(); }
 
-  [[TROUPE_AVX2]] static void pack_across(const Number* x, int64_t ld, int64_t count, int64_t k, Number* out,
-                                          int64_t step) {
-    constexpr int N = L::kCount;
-    typename L::Vector rows[N];
-    for (int64_t l = 0; l < k; l += N) {
-      const int64_t n = std::min<int64_t>(N, k - l);
-      if (n == N) {
-        for (int i = 0; i < N; ++i) rows[i] = i < count ? L::load(x + i * ld + l) : L::zero();
-      } else {
-        const auto mask = L::first(n);
-        for (int i = 0; i < N; ++i) rows[i] = i < count ? L::load(x + i * ld + l, mask) : L::zero();
-      }
-      if (l % kLanes == 0)
-        for (int i = 0; i < count; ++i) _mm_prefetch(x + (2 * count + i) * ld + l, _MM_HINT_T1);
-      L::transpose(rows);
-      for (int i = 0; i < n; ++i) L::store(out + (l + i) * step, rows[i]);
-    }
+  static void pack_across(const Number* x, int64_t ld, int64_t count, int64_t k, Number* out, int64_t step) {
+    // Written out for as many rows as there are: whole vectors of B, and the rows of a tile of A.
+    if (count == kAcross) return pack_rows<L, kAcross>(x, ld, k, out, step);
+    if (count == kRows % kAcross) return pack_rows<L, kRows % kAcross>(x, ld, k, out, step);
+    pack_rows<L, 0>(x, ld, k, out, step, count);
   }
   [[TROUPE_AVX2]] static void pack_along(const Number* x, int64_t ld, int64_t count, int64_t k, int64_t room,
                                          Number* out, double* totals) {

@@ -52,19 +52,20 @@ struct Tile {
   TileEnd<T> end;
 };
 
-/// The product, and how it is cut: by shapes only, never by the number of threads. Kernel has
-///   Number, kTileM, kTileN, kBlockK   what it computes; its tile; the depth of a block, which decides the
-///   bits kLanes                            depths of blocks are multiples of it block_m(), kWide rows of a
-///   block of A; columns of B whose panels live at the same time packs_a(m, n, a), packs_b(m, n, b),
-///   shares_b(m, n, b)  what is copied; B for all blocks at once kAcross, pack_across()            out[l *
-///   step + i] = x[i * ld + l] for i < count <= kAcross, l < k; may
-///                                     write kAcross elements for each l
-///   kPad                              panels are 0 from B's last column to a multiple of it
-///   kCopiesA                          whether multiply() packs A, which then has to lie across. Otherwise
-///   kChunk, pack_along()              out[l * kTileM + i] = x[l * ld + i] for i < count <= kTileM, l < k <=
-///                                     kChunk, and totals[i] is added to; may read and write `room` elements
-///                                     for each l
-///   multiply(rows, tile)              makes a tile of that many rows
+/// The product, and how it is cut: by shapes only, never by the number of threads. A Kernel has
+/// - Number, kTileM, kTileN, kBlockK: what it computes, its tile, the depth of a block, which decides the
+/// bits;
+/// - kLanes: depths of blocks are multiples of it;
+/// - block_m(), kWide: rows of a block of A; columns of B whose panels live at the same time;
+/// - packs_a(m, n, a), packs_b(m, n, b), shares_b(m, n, b): what is copied; whether B is, for all blocks at
+/// once;
+/// - kAcross, pack_across(): out[l * step + i] = x[i * ld + l] for i < count <= kAcross and l < k; may write
+///   kAcross elements for each l;
+/// - kPad: panels are 0 from B's last column to a multiple of it;
+/// - multiply(rows, tile): makes a tile of that many rows;
+/// - kCopiesA: multiply() packs A, which lies across wherever packs_a(). If not, kChunk and pack_along():
+///   out[l * kTileM + i] = x[l * ld + i] for i < count <= kTileM and l < k <= kChunk, and totals[i], unless
+///   that is null, is added to; may read `room` and write kTileM + kLanes elements for each l.
 template <class Kernel>
 struct TiledProduct {
   using T = typename Kernel::Number;
