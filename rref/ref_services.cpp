@@ -47,6 +47,11 @@ void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
     std::lock_guard lock(mutex_);
     if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
     creations_.begin(id);
+    if (const auto& why = call->call().unplaced) failed_.emplace(id, *why);
+  }
+  if (call->call().unplaced) {  // its arguments could not be taken in: calls to it fail with the reason
+    let_in(id, nullptr);
+    return call->complete(Value());
   }
   create(id, *args[1].get_if<std::string>(), static_cast<uint64_t>(*args[2].get_if<int64_t>()),
          std::move(*args[3].get_if<ValueList>()), *args[4].get_if<std::string>(),

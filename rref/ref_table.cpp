@@ -75,7 +75,8 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   std::shared_ptr<RefTable> table(new RefTable(worker));
   RefTable* t = table.get();
   worker.add_interceptor(std::make_unique<Hook>(table));
-  worker.add_service(kSpawn, [t](const auto& call) { t->on_spawn(call); });
+  for (const char* as : {"", ".refused"})
+    worker.add_service(std::string(kSpawn) + as, [t](const auto& call) { t->on_spawn(call); });
   worker.add_service(kRegister, [t](const auto& call) { t->on_register(call); });
   worker.add_service(kGiveBack, [t](const auto& call) { t->on_give_back(call); });
   worker.add_service(kUnpin, [t](const auto& call) { t->on_unpin(call); });

@@ -8,19 +8,33 @@
 
 namespace troupe::internal::actors {
 
+// Behind the name of a service: the one for calls that it could not get, with the reason in `unplaced`.
+static constexpr const char* kRefused = ".refused";
+
 void Worker::dispatch(const Ref<Invocation>& invocation) {
   net::Call& call = invocation->call();
   try {
-    if (call.unplaced) throw Error(*call.unplaced);
     if (call.target.number == 0) {
       auto service = services_.find(call.method);
       if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
       Frame at{this, nullptr, nullptr, call.context, invocation->deadline()};
       at.callback = true;
       FrameScope scope(at);
-      for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
+      try {
+        if (call.unplaced) throw Error(*call.unplaced);
+        for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i)
+          (*i)->incoming_call(*invocation);
+      } catch (...) {
+        // Nobody waits for a reply with this error: where what the call brings must not be lost without a
+        // word, there is a service beside it.
+        const auto refused = services_.find(net::method_id(service->second.first + kRefused));
+        if (call.id || refused == services_.end()) throw;
+        call.unplaced = current_error();
+        return refused->second.second(invocation);
+      }
       return service->second.second(invocation);
     }
+    if (call.unplaced) throw Error(*call.unplaced);
     auto cell = find_actor(call.target);
     if (!cell) {
       for (auto& i : interceptors_)

@@ -18,10 +18,10 @@ DistEngine& DistEngine::install(internal::actors::Worker& worker) {
   auto owned = std::unique_ptr<DistEngine>(new DistEngine(worker));
   DistEngine* engine = owned.get();
   worker.add_interceptor(std::move(owned));
-  worker.add_service(kBackward, [engine](const auto& call) { engine->on_message(Kind::gradient, call); });
-  worker.add_service(kReach, [engine](const auto& call) { engine->on_message(Kind::reach, call); });
-  worker.add_service(kWant, [engine](const auto& call) { engine->on_message(Kind::want, call); });
-  worker.add_service(kFinish, [engine](const auto& call) { engine->on_message(Kind::finish, call); });
+  for (Kind kind : kKinds)
+    for (const char* as : {"", ".refused"})  // of either the pass has to hear
+      worker.add_service(std::string(service_of(kind)) + as,
+                         [engine, kind](const auto& call) { engine->on_message(kind, call); });
   worker.add_service(kDrop, [engine](const auto& call) { engine->on_drop(call); });
   worker.add_service(kReport, [engine](const auto& call) { engine->on_report(call); });
   worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });

@@ -4,24 +4,6 @@
 #include "core/codec/codec.h"
 
 namespace troupe::autograd {
-namespace {
-
-const char* service_of(DistEngine::Kind kind) {
-  switch (kind) {
-    case DistEngine::Kind::gradient:
-      return kBackward;
-    case DistEngine::Kind::reach:
-      return kReach;
-    case DistEngine::Kind::want:
-      return kWant;
-    case DistEngine::Kind::finish:
-      return kFinish;
-  }
-  return "";
-}
-
-}  // namespace
-
 void DistEngine::Part::run() {
   const GradMode mode(how().create_graph);  // of hooks, too
   if (kind == Kind::finish) {
@@ -102,7 +84,6 @@ void DistEngine::Part::send_back(Node& node, ValueList values) {
 void DistEngine::Part::send(WorkerId to, uint64_t pair, ValueList values) {
   send_held();
   held.emplace(Outgoing{{engine.next_message(), to}, pair, std::move(values)});
-  children.push_back(held->to);
 }
 
 void DistEngine::Part::send_held(Value report) {
@@ -115,18 +96,25 @@ void DistEngine::Part::send_held(Value report) {
   const GradMode mode(how().create_graph);
   if (engine.profiler_ && engine.profiler_->on())
     engine.profiler_->message(true, service_of(kind), message.to.to, message.to.id, context, message.values);
-  const auto sent =
+  const auto handed_over =
       engine.worker_.call_service(message.to.to, service_of(kind),
                                   {number(pass), Value(options), number(message.to.id), number(floor),
                                    number(message.pair), Value(std::move(message.values)), std::move(report)},
                                   {.timeout = Duration(0), .one_way = true});
-  if (const auto* r = sent.peek(); r && !r->ok()) throw r->error();
+  if (const auto* r = handed_over.peek(); r && !r->ok()) throw r->error();
+  sent.push_back(message.to);
+}
+
+std::vector<SentGrad> DistEngine::Part::led_to() const {
+  std::vector<SentGrad> all = sent;
+  if (held) all.push_back(held->to);
+  return all;
 }
 
 Value DistEngine::Part::report() const {
-  ValueList sent;
-  for (const auto& c : children) sent.push_back(ValueList{number(c.id), number(c.to)});
-  return ValueList{number(message), Value(std::move(sent)), number(watched ? entered : 0)};
+  ValueList list;
+  for (const auto& c : led_to()) list.push_back(ValueList{number(c.id), number(c.to)});
+  return ValueList{number(message), Value(std::move(list)), number(watched ? entered : 0)};
 }
 
 void DistEngine::on_message(Kind kind, const Ref<internal::actors::Invocation>& call) {
@@ -145,6 +133,7 @@ void DistEngine::on_message(Kind kind, const Ref<internal::actors::Invocation>& 
   part->kind = kind;
   call->complete(Value());
   try {
+    if (const auto& why = call->call().unplaced) throw Error(*why).crossing("backward on " + worker_.name());
     part->enter(call->from(), pair, std::move(values));
   } catch (...) {
     part->failure = current_error();
@@ -235,10 +224,11 @@ void DistEngine::run_part(Part& part) {
 void DistEngine::finish_part(Part& part) {
   part.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
   part.grads.clear();
+  if (part.failure) part.drop_held();
   const StatePtr state = std::exchange(part.state, nullptr);
   part.cell.reset();
   const bool here = part.originator() == worker_.id();
-  if (state && !here) state->note_sent(part.pass, part.children);
+  if (state && !here) state->note_sent(part.pass, part.led_to());  // before it leaves: then the pass may end
   try {
     const bool takes_report = !here && !part.failure && part.takes_report();
     if (!part.failure) part.send_held(takes_report ? part.report() : Value());
@@ -248,7 +238,7 @@ void DistEngine::finish_part(Part& part) {
   }
   if (here) {
     Report report{part.message, {}, part.watched ? part.entered : 0};
-    for (const auto& c : part.children) std::get<1>(report).emplace_back(c.id, c.to);
+    for (const auto& c : part.led_to()) std::get<1>(report).emplace_back(c.id, c.to);
     return note_report(part.context, part.pass, worker_.id(), report, part.failure);
   }
   FrameScope neutral({&worker_});
@@ -262,7 +252,7 @@ void DistEngine::finish_part(Part& part) {
 // A link that broke before the messages were noted.
 void DistEngine::check_links(const Part& part, ContextState* state) {
   if (!state) return;
-  for (const SentGrad& sent : part.children)
+  for (const SentGrad& sent : part.led_to())
     if (auto why = worker_.members().loss(sent.to)) tell_broken(*state, sent.to, *why);
 }
 

@@ -19,6 +19,14 @@ inline constexpr const char* kBroken =
 inline constexpr const char* kJoined = "grad.joined";    // context: the caller has state of it
 inline constexpr const char* kRelease = "grad.release";  // context; all of its originator below are over
 
+inline constexpr DistEngine::Kind kKinds[] = {DistEngine::Kind::gradient, DistEngine::Kind::reach,
+                                              DistEngine::Kind::want, DistEngine::Kind::finish};
+/// The service that takes messages of this kind.
+constexpr const char* service_of(DistEngine::Kind kind) {
+  constexpr const char* kNames[] = {kBackward, kReach, kWant, kFinish};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 /// Of a context or of a pass.
 inline WorkerId originator_of(uint64_t number) { return static_cast<WorkerId>(number >> 40); }
@@ -49,7 +57,6 @@ struct DistEngine::Part final : Sink {
   std::vector<std::pair<WorkerId, uint64_t>> targets;  // who has to be told so, and by which pair
   Tensors grads;
   std::string where;  // for the error's trail
-  std::vector<SentGrad> children;
   std::optional<Error> failure;
 
   Part(DistEngine& e, uint64_t c, StatePtr s) : engine(e), context(c), state(std::move(s)) {}
@@ -67,8 +74,12 @@ struct DistEngine::Part final : Sink {
 
   /// Sends the message that send() has kept, with the report of this part or nothing. Throws.
   void send_held(Value report = {});
+  /// The part has failed: the message that send() has kept never leaves.
+  void drop_held() { held.reset(); }
   /// The last message waits for the end of the part: if it goes to the originator, it takes the report along.
   bool takes_report() const { return held && held->to.to == originator(); }
+  /// What has left, and what is about to. Nobody may be told to wait for anything else.
+  std::vector<SentGrad> led_to() const;
   Value report() const;
 
  private:
@@ -84,6 +95,7 @@ struct DistEngine::Part final : Sink {
   void supply(ActorRegion& region);
   void send_back(Node& receive, ValueList values);
   void send(WorkerId to, uint64_t pair, ValueList values);
+  std::vector<SentGrad> sent;
   std::optional<Outgoing> held;
 };
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "autograd/distributed/context_state.h"
+#include "autograd/function.h"
 #include "autograd/hooks.h"
 #include "core/base/generator.h"
 #include "tests/support/error_of.h"
@@ -78,6 +79,80 @@ TEST_CASE("fifty passes that fail leave no trace in the context, and good ones b
     context.backward(z);
     CHECK(bad.call<&Scale::gradient>().get().item() == 14);
     context.end().get();
+  }
+  nothing_left(*cluster);
+}
+
+namespace {
+
+struct Refuses : autograd::Function<Refuses> {
+  static Tensor forward(Ctx&, Tensor x) { return ops::mul(x, 1); }
+  static Tensors backward(Ctx&, Tensors) { throw std::runtime_error("bad gradient"); }
+};
+
+/// What fails when a gradient comes to it: three ways of it. Steps run in the reverse of the order in which
+/// they are made, so what was received after it gets its gradient, and sends it on, before that.
+Tensor refusing(int64_t how, const Tensor& x) {
+  if (how == 0) return Refuses::apply(x);
+  if (how == 1) {
+    const Tensor y = ops::mul(x, 2);
+    autograd::register_hook(y, [](const Tensor&) -> Tensor {
+      throw std::runtime_error("bad gradient");
+    }).keep();
+    return y;
+  }
+  return ops::expand(x, {int64_t{1} << 52}).slice(0, 0, 1);  // of which the whole has room nowhere
+}
+
+struct Late : Actor {
+  Task<Tensor> forward(int64_t how, Tensor x, RRef<Scale> next) {
+    const Tensor early = refusing(how, x);
+    co_return ops::add(early, co_await next.call<&Scale::forward>(x));
+  }
+  Task<void> back(int64_t how, RRef<Scale> next) {
+    autograd::Context context;
+    const Tensor x = leaf(7), early = refusing(how, x);
+    const Tensor y = ops::add(early, co_await next.call<&Scale::forward>(x));
+    co_await context.backward_async(y);
+  }
+  static constexpr auto remote = methods<&Late::forward, &Late::back>;
+};
+
+}  // namespace
+
+TEST_CASE("a step that fails after its part has sent a gradient ends the pass at once with its error") {
+  const int64_t how = GENERATE(0, 1, 2);
+  const bool exact = GENERATE(false, true), recorded = GENERATE(false, true);
+  auto cluster = Cluster::in_process(3, hosting<Scale, Late>());
+  auto a = cluster->spawn<Scale>("w1", 2);
+  auto late = cluster->spawn<Late>("w2");
+  const autograd::BackwardOptions options{
+      .timeout = std::chrono::seconds(0), .retain_graph = true, .create_graph = recorded};
+  const auto fails = [&](autograd::Context& context, const Tensor& y) {
+    const Error e = error_of([&] { context.backward(y, {}, options); });
+    CHECK_THAT(e.what(), Catch::Contains(how == 2 ? "bytes asked for; the limit is" : "bad gradient"));
+    CHECK_FALSE(a.call<&Scale::gradient>().get().defined());
+    context.end().get();
+  };
+  {
+    INFO("in the driver");
+    autograd::Context context(*cluster);
+    Tensor x = leaf(7);
+    if (exact) x = a.call<&Scale::forward>(a.call<&Scale::forward>(x)).get();
+    const Tensor early = refusing(how, x);
+    fails(context, ops::add(early, a.call<&Scale::forward>(x).get()));
+  }
+  {
+    INFO("in an actor");
+    autograd::Context context(*cluster);
+    Tensor x = leaf(7);
+    if (exact) x = a.call<&Scale::forward>(a.call<&Scale::forward>(x)).get();
+    fails(context, late.call<&Late::forward>(how, x, a).get());
+  }
+  if (!exact && !recorded) {
+    INFO("in an actor that starts the pass");
+    CHECK_THAT(error_of([&] { late.call<&Late::back>(how, a).get(); }).what(),
+               Catch::Contains(how == 2 ? "bytes asked for; the limit is" : "bad gradient"));
   }
   nothing_left(*cluster);
 }

@@ -22,6 +22,13 @@ struct Half : nn::ModuleActor<Dense> {
                                          &Half::place, &Half::same>;
 };
 
+struct Keeper : Actor {
+  explicit Keeper(Tensor t) : kept(t) {}
+  double sum() { return kept.to(cpu).sum().item(); }
+  Tensor kept;
+  static constexpr auto remote = methods<&Keeper::sum>;
+};
+
 }  // namespace
 
 TEST_CASE("tensors of a device travel to the same device of another worker and back") {
@@ -142,6 +149,47 @@ TEST_CASE(
   CHECK(half.call<&Half::place>(x).get() == "cpu");  // the connection is as it was
 }
 
+TEST_CASE("an actor whose arguments are for a device that is not there fails all calls with that error") {
+  install_null_device();
+  TwoWorkers two(hosting<Keeper>());
+  const Tensor x = ones({2, 3});
+  const RRef<Keeper> made = two.spawn<Keeper>(x.to(null1)),
+                     not_made = two.spawn<Keeper>(x.data_on({kNull, 5}));
+  for (int i = 0; i < 2; ++i)
+    CHECK_THAT(text_of([&] { not_made.with_timeout(Duration(0)).call<&Keeper::sum>().get(); }),
+               Catch::Contains("float32 [2, 3] was sent from null:5, which the receiver does not have"));
+  CHECK(made.call<&Keeper::sum>().get() == 6);
+}
+
+TEST_CASE("gradients that the receiver has no memory for, or no device, end their pass with that error") {
+  install_null_device();
+  TwoWorkers two(hosting<Half>());
+  const RRef<Half> half = two.spawn<Half>(int64_t{1}, std::string("null:1"));
+  for (const bool exact : {false, true}) {
+    std::optional<NullMemoryLimit> full;
+    bool elsewhere = false;
+    autograd::Context context(two.worker(0));
+    Tensor y = half.call<&Half::forward>(wave({64, kWidth}, 1).to(null1).requires_grad_()).get();
+    if (exact) y = add(y, half.call<&Half::forward>(y).get());
+    autograd::register_hook(y,
+                            [&](const Tensor& grad) -> Tensor {  // after it the message leaves
+                              if (elsewhere) return grad.data_on({kNull, 5});
+                              full.emplace(64);
+                              return {};
+                            })
+        .keep();
+    const auto text = [&] {
+      return text_of([&] { context.backward(sum(y), {}, {.timeout = Duration(0), .retain_graph = true}); });
+    };
+    CHECK_THAT(text(), Catch::Contains("[wire] float32 [64, 6] cannot be copied to null:1: std::bad_alloc") &&
+                           Catch::Contains("backward on w1"));
+    full.reset();
+    elsewhere = true;
+    CHECK_THAT(text(), Catch::Contains("float32 [64, 6] was sent from null:5, which the receiver does not"));
+    context.end().get();
+  }
+}
+
 TEST_CASE("a device map takes tensors to another device of the receiver, and answers back") {
   install_null_device();
   TwoWorkers two(hosting<Half>(), internal::net::DeviceMap({{null0, null1}}, "w0 to w1"));
@@ -156,6 +204,21 @@ TEST_CASE("a device map takes tensors to another device of the receiver, and ans
   CHECK_THAT(
       text_of([&] { half.call<&Half::place>(x.to(null1)).get(); }),
       Catch::StartsWith("[wire] the device map from w0 to w1 has no null:1 (it has null:0 -> null:1)"));
+}
+
+TEST_CASE("gradients that cannot be sent end their pass with that error") {
+  install_null_device();
+  TwoWorkers two(hosting<Half>(), internal::net::DeviceMap({{null0, null1}}, "w0 to w1"));
+  const RRef<Half> half = two.spawn<Half>(int64_t{1}, std::string("null:1"));
+  for (const bool exact : {false, true}) {
+    autograd::Context context(two.worker(0));
+    const Tensor x = wave({4, kWidth}, 1).to(null0).requires_grad_();
+    Tensor y = half.call<&Half::forward>(x).get(), z = half.call<&Half::forward>(exact ? y : x).get();
+    autograd::register_hook(y, [](const Tensor& grad) { return grad.data_on(null1); }).keep();
+    const auto text = text_of([&] { context.backward(sum(y) + sum(z), {}, {.timeout = Duration(0)}); });
+    CHECK_THAT(text, Catch::Contains("[wire] the device map from w0 to w1 has no null:1"));
+    context.end().get();
+  }
 }
 
 TEST_CASE("tensors of a device are shared between workers of a process until one side writes") {

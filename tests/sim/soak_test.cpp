@@ -3,6 +3,7 @@
 
 #include "core/base/log.h"
 #include "tests/soak/plan.h"
+#include "tests/soak/planted.h"
 #include "tests/soak/run.h"
 
 using namespace troupe;
@@ -40,6 +41,20 @@ TEST_CASE(
   CHECK(calls > 50'000);  // it is not because nothing happened
   CHECK(errors > 3'000);
   CHECK(faults > 1'000);
+}
+
+TEST_CASE("passes in which any one step fails end with its error, in 500 clusters, and leave nothing") {
+  Quiet quiet;
+  uint64_t passes = 0, failed = 0, exact = 0;
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    const soak::Report r = soak::planted(seed);
+    if (r.failure) FAIL(*r.failure << "\nagain: ./dev soak sim --planted --seed " << seed);
+    passes += r.calls, failed += r.errors, exact += r.faults;
+  }
+  CHECK(passes - failed > 700);  // it is not because nothing happened
+  CHECK(failed > 5'000);
+  CHECK(exact > 200);
+  CHECK(passes - failed - exact > 50);  // they went the fast way
 }
 
 TEST_CASE("one seed gives one run: the same messages at the same times, and and another one another") {

@@ -5,6 +5,7 @@
 #include "core/base/generator.h"
 #include "core/base/log.h"
 #include "tests/soak/plan.h"
+#include "tests/soak/planted.h"
 #include "tests/soak/run.h"
 #include "tools/flags/flags.h"
 #include "tools/flags/progress.h"
@@ -15,10 +16,16 @@ namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
 
+bool planted = false;
+
+soak::Report run(uint64_t seed, bool tracing = false) {
+  return planted ? soak::planted(seed, tracing) : soak::run(seed, tracing);
+}
+
 // The plan, what happened, and what was wrong.
 void show(uint64_t seed, size_t lines) {
-  const soak::Report r = soak::run(seed, true);
-  std::printf("%s", soak::describe(soak::plan_of(seed)).c_str());
+  const soak::Report r = run(seed, true);
+  if (!planted) std::printf("%s", soak::describe(soak::plan_of(seed)).c_str());
   const size_t skip = r.trace.size() > lines ? r.trace.size() - lines : 0;
   if (skip) std::printf("... %zu events before these\n", skip);
   for (size_t i = skip; i < r.trace.size(); ++i) std::printf("%s\n", r.trace[i].c_str());
@@ -43,6 +50,7 @@ int main(int argc, char** argv) {
   flags.add("--runs", runs, "how many; 0: until the time is over, or Ctrl-C", {0, 1e12})
       .add("--minutes", minutes, "stop after this time; 0: never", {0, 1e6})
       .add("--from", from, "first seed", {0, 1e15})
+      .add("--planted", planted, "instead of such faults, any one step of backward passes fails")
       .add("--seed", seed, "only this one, with all that happens", {-1, 1e15})
       .add("--last", last, "events to show of a run that failed", {0, 1e6})
       .add("--failures", failures, "stop after so many", {1, 1e6});
@@ -50,7 +58,7 @@ int main(int argc, char** argv) {
   troupe::internal::log::set_level(troupe::internal::log::Level::off);  // lost calls are what this is about
   if (seed >= 0) {
     show(static_cast<uint64_t>(seed), ~size_t{0});
-    return soak::run(static_cast<uint64_t>(seed)).failure ? 1 : 0;
+    return run(static_cast<uint64_t>(seed)).failure ? 1 : 0;
   }
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
@@ -62,7 +70,7 @@ int main(int argc, char** argv) {
   while (!interrupted && (runs == 0 || sum.runs < static_cast<uint64_t>(runs)) &&
          (minutes == 0 || seconds() < minutes * 60) && sum.failed < static_cast<uint64_t>(failures)) {
     const uint64_t n = static_cast<uint64_t>(from) + sum.runs;
-    const soak::Report r = soak::run(n);
+    const soak::Report r = run(n);
     ++sum.runs;
     sum.calls += r.calls, sum.errors += r.errors, sum.faults += r.faults;
     sum.hash = splitmix64(sum.hash ^ r.hash);
@@ -71,7 +79,8 @@ int main(int argc, char** argv) {
     ++sum.failed;
     std::printf("\nseed %llu failed: %s\n", static_cast<unsigned long long>(n), r.failure->c_str());
     show(n, static_cast<size_t>(last));
-    std::printf("again: ./dev soak sim --seed %llu\n", static_cast<unsigned long long>(n));
+    std::printf("again: ./dev soak sim %s--seed %llu\n", planted ? "--planted " : "",
+                static_cast<unsigned long long>(n));
     std::fflush(stdout);
   }
   progress.finish();

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -37,6 +38,7 @@ class Memory {
   }
 
   void* take(size_t bytes) {
+    if (bytes > limit) throw std::bad_alloc();
     std::lock_guard lock(mutex_);
     bytes = rounded(bytes);
     in_use_ += bytes;
@@ -64,6 +66,7 @@ class Memory {
     std::lock_guard lock(mutex_);
     return in_use_;
   }
+  std::atomic<size_t> limit{kBytes};
 
  private:
   static size_t rounded(size_t bytes) { return (std::max<size_t>(bytes, 1) + 63) / 64 * 64; }
@@ -163,5 +166,8 @@ void install_null_device() {
 }
 
 size_t null_bytes_in_use() { return memory().in_use(); }
+
+NullMemoryLimit::NullMemoryLimit(size_t bytes) { memory().limit = bytes; }
+NullMemoryLimit::~NullMemoryLimit() { memory().limit = kBytes; }
 
 }  // namespace troupe::testing

@@ -15,4 +15,12 @@ void install_null_device();
 /// Bytes that tensors have on both devices.
 size_t null_bytes_in_use();
 
+/// While one is alive, the devices have no memory for tensors above so many bytes.
+class NullMemoryLimit {
+ public:
+  explicit NullMemoryLimit(size_t bytes);
+  ~NullMemoryLimit();
+  NullMemoryLimit(const NullMemoryLimit&) = delete;
+};
+
 }  // namespace troupe::testing

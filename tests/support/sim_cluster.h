@@ -1,9 +1,8 @@
 // A cluster on the simulated network: one thread, virtual time, a function of its seed.
 #pragma once
-#include <catch2/catch.hpp>
-
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,13 +64,12 @@ class SimCluster {
     tick();
     return true;
   }
-  /// Runs until the future is ready; fails the test if it never will be.
+  /// Runs until the future is ready; throws if it never will be.
   template <class T>
   Result<T> await(const Future<T>& future) {
     while (!future.is_ready())
-      if (!step() && !future.is_ready()) {
-        FAIL("nothing is left to happen, and the future is not ready");
-      }
+      if (!step() && !future.is_ready())
+        throw std::logic_error("nothing is left to happen, and the future is not ready");
     return *future.peek();
   }
   void settle() {
