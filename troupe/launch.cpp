@@ -74,6 +74,9 @@ class Signals {
   std::thread thread_;
 };
 
+// Its worker, once that is known. Threads may end the process after its last destructor.
+std::string& process_name = *new std::string("troupe");
+
 void complain(const std::string& who, const char* text) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(), text);
@@ -146,7 +149,7 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
     complain("troupe", e.what());
     return kExitUsage;
   }
-  std::string who = "w" + std::to_string(environment ? environment->rank : 0);
+  const std::string who = process_name = "w" + std::to_string(environment ? environment->rank : 0);
   bool joined = false;
   std::optional<EndWatch> watch;  // until the workers of this process have ended
   const auto watch_end = [&](const std::vector<internal::actors::Worker*>& workers, int code) {
@@ -193,9 +196,17 @@ namespace {
 [[noreturn]] void terminate() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+    complain(process_name,
+             "std::terminate() was called without an exception: a std::thread was destroyed before join() or "
+             "detach(), for instance");
   } catch (const std::bad_alloc&) {
     end_without_memory();
   } catch (...) {
+    const std::string text =
+        current_error().what() + std::string(
+                                     "; nobody caught it on its thread, which ends the process: catch it "
+                                     "in the function that the thread runs");
+    complain(process_name, text.c_str());
   }
   std::abort();
 }

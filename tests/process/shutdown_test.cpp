@@ -67,6 +67,30 @@ TEST_CASE("a method that does not return is named, and the program ends with its
   }
 }
 
+TEST_CASE("an exception that nobody catches on a thread of the program's own is told before the end",
+          "[process]") {
+  const auto run = [](const std::string& mode, bool alone) {
+    std::vector<std::string> all{program("endings"), "--mode", mode};
+    if (!alone) all.insert(all.begin(), {kTroupeCommand, "run", "-n", "3"});
+    return all;
+  };
+  for (const bool alone : {true, false})
+    for (const std::string mode : {"thread", "thread-there", "thread-forgotten"}) {
+      Process job(run(mode, alone),
+                  alone ? std::vector<std::string>{"TROUPE_WORKERS=3"} : std::vector<std::string>{});
+      INFO(mode << (alone ? ", one process" : ", three processes"));
+      CHECK(job.exit_code() == 128 + SIGABRT);
+      INFO(job.errors);
+      CHECK_THAT(job.errors, Contains(!alone && mode == "thread-there" ? "w1: error: " : "w0: error: "));
+      CHECK_THAT(job.errors,
+                 Contains(mode == "thread-forgotten"
+                              ? "a std::thread was destroyed before join() or detach()"
+                              : "std::invalid_argument: the thread has had enough; nobody caught it"));
+      CHECK_THAT(job.output, Contains("a line before the end"));
+      CHECK(job.nothing_left());
+    }
+}
+
 TEST_CASE("a worker that dies while the cluster ends is named, and all others end", "[process]") {
   auto job = ending("kill");
   CHECK(job.exit_code() == 137);

@@ -17,6 +17,11 @@ struct Hopper : Actor {
     if (left > 1) next.tell<&Hopper::hop>(left - 1);
   }
   int64_t pid() { return getpid(); }
+  // On a thread that nobody else looks after.
+  static void fail_on_thread() {
+    std::thread([] { throw std::invalid_argument("the thread has had enough"); }).join();
+  }
+  void fails_on_thread() { fail_on_thread(); }
   void say_and_die() {
     std::printf("a line that nobody flushed\n");
     kill(getpid(), SIGKILL);
@@ -31,8 +36,9 @@ struct Hopper : Actor {
   }
   RRef<Hopper> next;
   Promise<void> promise;
-  static constexpr auto remote = methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never,
-                                         &Hopper::say_and_die, blocking<&Hopper::spin>>;
+  static constexpr auto remote =
+      methods<&Hopper::meet, &Hopper::hop, &Hopper::pid, &Hopper::never, &Hopper::say_and_die,
+              blocking<&Hopper::spin>, blocking<&Hopper::fails_on_thread>>;
 };
 
 int main(int argc, char** argv) {
@@ -41,7 +47,8 @@ int main(int argc, char** argv) {
   tools::Flags flags("endings", "Leaves work behind when its driver ends.");
   flags
       .add("--mode", mode, "what is left behind",
-           {"chain", "never", "kill", "stop", "cycle", "say", "spin", "spin-and-fail"})
+           {"chain", "never", "kill", "stop", "cycle", "say", "spin", "spin-and-fail", "thread",
+            "thread-there", "thread-forgotten"})
       .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
   if (auto code = flags.parse(argc, argv)) return *code;
   ClusterOptions options;
@@ -59,6 +66,10 @@ int main(int argc, char** argv) {
         if (mode == "say") all[1].call<&Hopper::say_and_die>().get();
         if (mode.starts_with("spin")) kept.push_back(last.with_timeout(Duration(0)).call<&Hopper::spin>());
         if (mode == "spin") kept.back().get();
+        if (mode.starts_with("thread")) std::printf("a line before the end\n");
+        if (mode == "thread") Hopper::fail_on_thread();
+        if (mode == "thread-there") all[1].call<&Hopper::fails_on_thread>().get();
+        if (mode == "thread-forgotten") std::thread([] {});
         if (mode == "spin-and-fail") throw std::runtime_error("the driver has had enough");
         if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
         if (mode != "kill" && mode != "stop") return;
