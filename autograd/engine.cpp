@@ -4,9 +4,12 @@
 #include <mutex>
 
 #include "autograd/accumulate.h"
+#include "autograd/gradient_cycle.h"
 #include "autograd/pass.h"
 #include "autograd/ready_hooks.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/graph/grad_mode_note.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::autograd {
@@ -16,6 +19,15 @@ std::vector<Capture> captures_of(const std::vector<Edge>& inputs) {
   std::vector<Capture> out;
   for (const Edge& edge : inputs) out.push_back({edge, {}});
   return out;
+}
+
+// The history of such a gradient leads back to the leaf: the two hold each other.
+void warn_of_cycle(const Tensor& leaf) {
+  if (gradient_cycle_told().exchange(true)) return;
+  internal::log::warning(
+      "[backward] create_graph gave a leaf (" + leaf.summary() +
+      ") a .grad with a history, which holds the leaf: neither is freed until zero_grad(). "
+      "autograd::grad() gives such gradients and touches no .grad. (This is said once.)");
 }
 
 // Adds to `.grad`, as threads that share leaves may do at a time. Leaves share a few locks, and a step may
@@ -30,6 +42,7 @@ class GradSink final : public Sink {
     const Lock lock(mutex_of(leaf));
     Tensor kept = leaf.grad();
     add_gradient(kept, grad);
+    if (kept.requires_grad()) warn_of_cycle(leaf);
     leaf.set_grad(std::move(kept));
   }
   // Waits for nobody: a step may ask for several.
@@ -61,6 +74,11 @@ std::string subject(const char* part, size_t i, size_t count) {
 
 }  // namespace
 
+std::atomic<bool>& gradient_cycle_told() {
+  static std::atomic<bool> told{false};
+  return told;
+}
+
 std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
   if (roots.empty()) throw_invalid("[" + std::string(part) + "] the list of tensors is empty");
   std::vector<Edge> edges;
@@ -69,11 +87,8 @@ std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
     if (!roots[i].defined()) throw_invalid(subject(part, i, roots.size()) + " is undefined");
     Edge edge = roots[i].gradient_edge();
     if (!edge)
-      throw_invalid(
-          subject(part, i, roots.size()) + " (" + roots[i].summary() +
-          ") needs no gradient: nothing that it was computed from has requires_grad, or it was computed "
-          "while grad mode was off. The result of a remote call has a history only if the call was made "
-          "inside an autograd context");
+      throw_invalid(subject(part, i, roots.size()) + " (" + roots[i].summary() +
+                    ") needs no gradient: " + why_no_history());
     edges.push_back(std::move(edge));
   }
   return edges;

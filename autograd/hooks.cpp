@@ -2,6 +2,7 @@
 #include "autograd/hooks.h"
 
 #include "core/base/error.h"
+#include "core/graph/grad_mode_note.h"
 
 namespace troupe::autograd {
 
@@ -27,7 +28,9 @@ HookHandle register_hook(const Tensor& tensor, HookHandle::Function hook) {
   if (!tensor.defined()) throw_invalid("[register_hook] the tensor is undefined");
   HookHandle handle;
   handle.edge_ = tensor.gradient_edge();
-  if (!handle.edge_) throw_invalid("[register_hook] the tensor (" + tensor.summary() + ") needs no gradient");
+  if (!handle.edge_)
+    throw_invalid("[register_hook] the tensor (" + tensor.summary() +
+                  ") needs no gradient: " + why_no_history());
   if (!hook) throw_invalid("[register_hook] the function is empty");
   auto shared = std::make_shared<HookHandle::Shared>(std::make_shared<HookHandle::Function>(std::move(hook)));
   handle.edge_.node->add_hook(handle.edge_.input, [shared](const Tensor& grad) -> Tensor {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/cell/suspension.h"
+#include "core/graph/node.h"
 
 namespace troupe::internal::actors {
 
@@ -46,6 +47,7 @@ void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
       [this, &history, make, args = std::move(args)]() mutable {
         const TimePoint start = host_.clock.now();
         try {
+          const GradMode on(true);  // wherever it runs
           const ConstructionScope scope(std::make_shared<MadeParts>(), this);
           object_ = make(std::move(args));
         } catch (...) {

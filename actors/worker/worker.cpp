@@ -5,12 +5,22 @@
 #include "actors/worker/reports.h"
 #include "actors/worker/traffic_service.h"
 #include "core/base/thread.h"
+#include "core/graph/grad_mode_note.h"
 
 namespace troupe::internal::actors {
 
 static WorkerOptions with_runtime(WorkerOptions options) {
   if (!options.runtime) options.runtime = Runtime::make();
   return options;
+}
+
+// That the grad mode of a method came with its call, and from where, if it turned recording off.
+static std::string note_of_grad_mode(Invocation& call) {
+  if (call.call().grad_enabled) return {};
+  return "grad mode is off in " + (frame().what ? *frame().what : "this method") +
+         ": it came with the call from " + call.host().members.name_of(call.from()) +
+         ", which was made under a NoGradGuard, or in the shell outside a context. A method that uses gradients "
+         "of its own opens an EnableGradGuard";
 }
 
 Worker::Worker(WorkerOptions options)
@@ -31,6 +41,7 @@ Worker::Worker(WorkerOptions options)
                .interceptors = interceptors_,
                .actor_methods = actor_methods_,
                .tell_started = [this](WorkerId caller, uint64_t id) { tell_started(caller, id); }} {
+  set_grad_mode_note(note_of_grad_mode);
   install_traffic(*this);
   install_reports(*this);
   add_metrics([this](Metrics& m) {

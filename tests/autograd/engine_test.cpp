@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "autograd/accumulate.h"
+#include "autograd/hooks.h"
+#include "core/graph/enable_grad_guard.h"
 #include "tests/autograd/graph.h"
 
 using namespace troupe;
@@ -227,8 +229,17 @@ TEST_CASE("a tensor without history cannot be a root, and the error says why") {
              }),
              Contains("[grad] tensor 1 (float64 [1])"));
   CHECK_THAT(testing::text_of([&] { autograd::backward(Tensor()); }), Contains("undefined"));
+  CHECK_THAT(testing::text_of([&] { (void)autograd::register_hook(plain, {}); }),
+             Contains("[register_hook] the tensor (float64 [1]) needs no gradient: nothing that it was"));
   NoGradGuard off;
-  CHECK_THAT(testing::text_of([&] { autograd::backward(mul(x, x)); }), Contains("grad mode was off"));
+  CHECK_THAT(testing::text_of([&] { autograd::backward(mul(x, x)); }),
+             Contains("needs no gradient: grad mode is off here") && Contains("open an EnableGradGuard"));
+  {
+    EnableGradGuard on;
+    autograd::backward(mul(x, x));
+    CHECK(grad_of(x) == Values{2});
+  }
+  CHECK_FALSE(grad_enabled());
 }
 
 TEST_CASE("root gradients must fit the roots") {

@@ -1,6 +1,7 @@
 // Contexts and passes that actors start themselves; roots on other workers; who takes part in a context.
 #include <catch2/catch.hpp>
 
+#include "core/graph/enable_grad_guard.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
@@ -183,4 +184,68 @@ TEST_CASE("a context lists the workers that it was taken to, with and without gr
   }
   context.end().get();
   CHECK(error_of([&] { (void)context.workers(); }).kind() == ErrorKind::invalid);
+}
+
+namespace {
+
+/// Trains itself, whoever calls.
+struct Learner : Actor {
+  double learn() {
+    const Tensor loss = ops::mul(w, w).sum();
+    autograd::backward(loss);
+    NoGradGuard off;
+    w.sub_(ops::mul(w.grad(), 0.25));
+    w.set_grad({});
+    return w.item();
+  }
+  double learn_anyway() {
+    EnableGradGuard on;
+    return learn();
+  }
+  Task<double> learn_later(RRef<Learner> other) {
+    EnableGradGuard on;
+    (void)co_await other.call<&Learner::number>();
+    co_return learn();
+  }
+  double number() { return grad_enabled() ? 1 : 0; }
+  Tensor with_history() {
+    EnableGradGuard on;
+    return ops::mul(w, w);
+  }
+  Tensor w = full({1}, 64.0).requires_grad_();
+  static constexpr auto remote = methods<&Learner::learn, &Learner::learn_anyway, &Learner::learn_later,
+                                         &Learner::number, &Learner::with_history>;
+};
+
+}  // namespace
+
+TEST_CASE("a method that trains its actor is told that the caller's grad mode came with the call") {
+  auto cluster = Cluster::in_process(2, hosting<Learner>());
+  for (const char* where : {"w0", "w1"}) {
+    auto a = cluster->spawn<Learner>(where), b = cluster->spawn<Learner>("w1");
+    double want = 64;
+    const auto halves = [&](double got) { CHECK(got == (want /= 2)); };
+    halves(a.call<&Learner::learn>().get());
+    for (const bool in_context : {false, true}) {
+      std::optional<autograd::Context> context;
+      if (in_context) context.emplace(*cluster);
+      NoGradGuard off;
+      const std::string text = error_of([&] { a.call<&Learner::learn>().get(); }).what();
+      CHECK_THAT(text,
+                 Catch::Contains("[backward] the tensor (float32 []) needs no gradient: grad mode is off "
+                                 "in Learner::learn on " +
+                                 std::string(where)));
+      CHECK_THAT(text, Catch::Contains("it came with the call from w0, which was made under a NoGradGuard") &&
+                           Catch::Contains("opens an EnableGradGuard"));
+      halves(a.call<&Learner::learn_anyway>().get());
+      halves(a.call<&Learner::learn_later>(b).get());
+      CHECK(a.call<&Learner::number>().get() == 0);  // it travels on, and no guard of a method stays behind
+      CHECK_FALSE(a.call<&Learner::with_history>().get().requires_grad());
+    }
+    halves(a.call<&Learner::learn>().get());
+  }
+  auto here = cluster->spawn<Learner>("w0");
+  CHECK_THAT(error_of([&] { here.local([](Learner& l) { return l.learn(); }).get(); }).what(),
+             Catch::Contains("in a function that local() runs"));
+  CHECK(here.local([](Learner& l) { return l.learn_anyway(); }).get() == 32);
 }
