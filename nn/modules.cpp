@@ -35,7 +35,7 @@ struct Codec<Sides> {
   static Sides from(Value v) {
     if (const auto* side = v.get_if<int64_t>()) return {{*side, *side}};
     const auto* list = v.get_if<ValueList>();
-    if (!list || list->size() != 2) internal::mismatch(name(), v);
+    if (!list || list->size() != 2) internal::mismatch(&name, v);
     return {{Codec<int64_t>::from((*list)[0]), Codec<int64_t>::from((*list)[1])}};
   }
 };

@@ -51,7 +51,7 @@ struct Codec<ops::internal::Operand> {
     try {
       return {Codec<Scalar>::from(v)};
     } catch (const Error&) {
-      troupe::internal::mismatch(name(), v);
+      troupe::internal::mismatch(&name, v);
     }
   }
 };

@@ -43,7 +43,7 @@ template <>
 struct Codec<AnyRef> {
   static std::string name() { return "reference"; }
   static Value to(const AnyRef& r) { return internal::rref::to_value(r); }
-  static AnyRef from(Value v) { return AnyRef(internal::rref::from_value(std::move(v), name())); }
+  static AnyRef from(Value v) { return AnyRef(internal::rref::from_value(std::move(v), &name)); }
 };
 
 }  // namespace troupe

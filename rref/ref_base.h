@@ -57,7 +57,7 @@ inline Value to_value(const RefBase& ref) {
   return ref ? Value(RefValue{ref.id(), ref.type(), kNoWorker, 0, ref.handle()}) : Value();
 }
 /// Null for nothing. `type`: the only one that will do; empty: any.
-inline HandlePtr from_value(Value v, const std::string& expected, std::string_view type = {}) {
+inline HandlePtr from_value(Value v, troupe::internal::NameOf expected, std::string_view type = {}) {
   if (v.is_null()) return nullptr;
   auto ref = internal::take<RefValue>(v, expected);
   if (!type.empty() && ref.type != type) internal::mismatch(expected, Value(ref));

@@ -62,7 +62,7 @@ struct Codec<Remote<R>> {
   static std::string name() { return "reference to " + Remote<R>::type_name(); }
   static Value to(const Remote<R>& r) { return internal::rref::to_value(r); }
   static Remote<R> from(Value v) {
-    return Remote<R>(internal::rref::from_value(std::move(v), name(), Remote<R>::type_name()));
+    return Remote<R>(internal::rref::from_value(std::move(v), &name, Remote<R>::type_name()));
   }
 };
 

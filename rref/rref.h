@@ -288,7 +288,7 @@ struct Codec<RRef<T>> {
   static std::string name() { return "reference to " + std::string(internal::actors::type_name<T>()); }
   static Value to(const RRef<T>& r) { return internal::rref::to_value(r); }
   static RRef<T> from(Value v) {
-    return RRef<T>(internal::rref::from_value(std::move(v), name(), internal::actors::type_name<T>()));
+    return RRef<T>(internal::rref::from_value(std::move(v), &name, internal::actors::type_name<T>()));
   }
 };
 

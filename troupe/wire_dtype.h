@@ -32,7 +32,7 @@ struct Codec<OnWire<D>> {
   }
   static OnWire<D> from(Value v) {
     Tensor t = Codec<Tensor>::from(std::move(v));
-    if (t.defined() && t.dtype() != D) internal::mismatch(name(), Value(t));
+    if (t.defined() && t.dtype() != D) internal::mismatch(&name, Value(t));
     return t.defined() ? ops::to(t, float32) : t;
   }
 };

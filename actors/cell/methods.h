@@ -224,13 +224,22 @@ void add_defaults([[maybe_unused]] ValueList& args) {
   }
 }
 
+// How texts of errors begin.
+template <class T, auto M>
+std::string method_prefix() {
+  return "[" + std::string(type_name<T>()) + "::" + method_name<M>() + "]";
+}
+template <class T>
+std::string constructor_prefix() {
+  return "[" + std::string(type_name<T>()) + "] constructor";
+}
+
 template <class T, auto E>
 void invoke_method(Actor& actor, Invocation& invocation) {
   constexpr auto method = Entry<E>::kPointer;
   using Traits = MethodTraits<std::remove_cv_t<decltype(method)>>;
-  static const std::string what = "[" + std::string(type_name<T>()) + "::" + method_name<method>() + "]";
   add_defaults<T, method>(invocation.call().args);
-  auto args = Traits::Args::from(std::move(invocation.call().args), what);
+  auto args = Traits::Args::from(std::move(invocation.call().args), &method_prefix<T, method>);
   auto call = [&](auto&&... a) {
     if constexpr (std::is_member_pointer_v<std::remove_cv_t<decltype(method)>>)
       return (static_cast<T&>(actor).*method)(std::move(a)...);
@@ -268,7 +277,7 @@ std::vector<ActorType::Parameter> parameters_of(std::tuple<A...>*) {
 
 template <class T, class... A>
 std::unique_ptr<Actor> make_actor(ValueList&& args) {
-  auto values = ListCodec<A...>::from(std::move(args), "[" + std::string(type_name<T>()) + "] constructor");
+  auto values = ListCodec<A...>::from(std::move(args), &constructor_prefix<T>);
   return std::apply([](auto&&... a) { return std::make_unique<T>(std::move(a)...); }, std::move(values));
 }
 

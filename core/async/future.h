@@ -128,17 +128,9 @@ class [[nodiscard]] Future {
   /// The same for one who would like to know, and does not keep the call from being cancelled.
   template <class F>
   void watch(F f) const {
-    {
-      std::lock_guard lock(state("watch()").mutex);
-      if (!state_->result) {
-        state_->callbacks.push_back([f = std::move(f), at = frame().for_later()](const Result<T>& r) mutable {
-          FrameScope scope(at);
-          f(r);
-        });
-        return;
-      }
-    }
-    run_callback(f, *state_->result);
+    FutureState<T>& shared = state("watch()");
+    if (shared.ready.is_set()) return run_callback(f, *shared.result);
+    shared.add([f = std::move(f), &shared]() mutable { run_callback(f, *shared.result); });
   }
   /// Future of f(value), or of what the future that f returns gives; an error passes by f. What f throws
   /// becomes the new future's error.
@@ -172,8 +164,8 @@ class [[nodiscard]] Future {
   /// For futures that are made from this one: they want it until they have their result.
   Source as_source() const {
     state("as_source()").add_reader();
-    return {state_, 0,
-            [](void* state, uint64_t, bool) { static_cast<FutureState<T>*>(state)->drop_reader(); }};
+    return {std::static_pointer_cast<FutureCore>(state_), 0,
+            [](void* state, uint64_t, bool) { static_cast<FutureCore*>(state)->drop_reader(); }};
   }
 
  private:

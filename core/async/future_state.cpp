@@ -22,4 +22,48 @@ void throw_empty_promise(const char* use) {
   throw_invalid("[future] " + std::string(use) + " of an empty promise: it was moved from");
 }
 
+void FutureCore::add(std::function<void()> callback) {
+  {
+    std::lock_guard lock(mutex);
+    if (!ready.is_set()) {
+      callbacks_.push_back({std::move(callback), frame().for_later()});
+      return;
+    }
+  }
+  callback();
+}
+
+void FutureCore::completed(std::unique_lock<std::mutex> lock) {
+  ready.set();
+  const auto waiting = std::exchange(callbacks_, {});
+  Source done = std::exchange(source_, {});
+  lock.unlock();
+  for (const Callback& callback : waiting) {
+    FrameScope scope(callback.at);
+    callback.run();
+  }
+  done.end(true);
+}
+
+void FutureCore::wait_for_source(Source next) {
+  bool late;
+  {
+    std::lock_guard lock(mutex);
+    late = given_up_;
+    if (!late && !ready.is_set()) std::swap(next, source_);
+  }
+  next.end(!late);
+}
+
+void FutureCore::give_up() {
+  Source unwanted;
+  {
+    std::lock_guard lock(mutex);
+    if (ready.is_set() || !source_.let_go) return;
+    given_up_ = true;
+    unwanted = std::exchange(source_, {});
+  }
+  unwanted.end(false);
+}
+
 }  // namespace troupe

@@ -10,6 +10,7 @@
 
 #include "core/async/ready.h"
 #include "core/async/result.h"
+#include "core/base/call_frame.h"
 #include "core/base/error.h"
 
 namespace troupe {
@@ -42,57 +43,47 @@ void run_callback(F& f, const R& result) {
   }
 }
 
-/// Thread-safe. `readers` are those who want the result: the futures, and the callbacks of on_ready. When the
-/// last one goes before the result is there, its source is let go of.
-template <class T>
-struct FutureState {
-  using Callback = std::function<void(const Result<T>&)>;
+/// All of it that does not depend on the result's type. Thread-safe. `readers` are those who want the result:
+/// the futures, and the callbacks of on_ready. When the last one goes before the result is there, its source
+/// is let go of.
+class FutureCore {
+ public:
   std::mutex mutex;
-  std::optional<Result<T>> result;
-  Ready ready;                       // result is there, and can be read without the lock
+  Ready ready;                       // the result is there, and can be read without the lock
   std::atomic<uint32_t> writers{0};  // promises that can still complete it
   std::atomic<uint32_t> readers{0};
-  std::vector<Callback> callbacks;
-  Source source;
-  bool given_up = false;  // the source was let go of before the result was there
 
-  bool complete(Result<T> r) {
-    std::vector<Callback> waiting;
-    Source done;
-    {
-      std::lock_guard lock(mutex);
-      if (result) return false;
-      result.emplace(std::move(r));
-      ready.set();
-      waiting.swap(callbacks);
-      done = std::exchange(source, {});
-    }
-    for (auto& c : waiting) run_callback(c, *result);
-    done.end(true);
-    return true;
-  }
-  void wait_for_source(Source next) {
-    bool late;
-    {
-      std::lock_guard lock(mutex);
-      late = given_up;
-      if (!late && !result) std::swap(next, source);
-    }
-    next.end(!late);
-  }
-  void give_up() {
-    Source unwanted;
-    {
-      std::lock_guard lock(mutex);
-      if (result || !source.let_go) return;
-      given_up = true;
-      unwanted = std::exchange(source, {});
-    }
-    unwanted.end(false);
-  }
+  /// Runs the callback, in the frame of who adds it: when the result comes, or now if it has.
+  void add(std::function<void()> callback);
+  /// The result has been written, under the lock: lets who waits know.
+  void completed(std::unique_lock<std::mutex> lock);
+  void wait_for_source(Source next);
+  void give_up();
   void add_reader() { readers.fetch_add(1, std::memory_order_relaxed); }
   void drop_reader() {
     if (readers.fetch_sub(1, std::memory_order_acq_rel) == 1 && !ready.is_set()) give_up();
+  }
+
+ private:
+  struct Callback {
+    std::function<void()> run;
+    Frame at;
+  };
+  std::vector<Callback> callbacks_;
+  Source source_;
+  bool given_up_ = false;  // the source was let go of before the result was there
+};
+
+template <class T>
+struct FutureState : FutureCore {
+  std::optional<Result<T>> result;
+
+  bool complete(Result<T> r) {
+    std::unique_lock lock(mutex);
+    if (result) return false;
+    result.emplace(std::move(r));
+    completed(std::move(lock));
+    return true;
   }
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <optional>
@@ -46,15 +47,23 @@ constexpr void check_travels() {
       "value of a future (co_await it), not the future");
 }
 
-[[noreturn]] inline void mismatch(const std::string& expected, const Value& got) {
-  throw_invalid("expected " + expected + ", got " + got.describe());
-}
+/// Gives the name of a type, for an error text: made only where there is one.
+using NameOf = std::string (*)();
+/// "list of " and the name.
+std::string name_of(std::string what, NameOf of);
+std::string name_of_int(size_t bytes);
+/// "expected int64, got string".
+[[noreturn]] void mismatch(NameOf expected, const Value& got);
+[[noreturn]] void mismatch(const std::string& expected, const Value& got);
 template <class T>
-T take(Value& v, const std::string& expected) {
+T take(Value& v, NameOf expected) {
   auto* p = v.get_if<T>();
   if (!p) mismatch(expected, v);
   return std::move(*p);
 }
+/// "expected int32, got 4294967296".
+[[noreturn]] void out_of_range(NameOf expected, int64_t got);
+
 template <class T>
 Value to_value(T&& x) {
   check_travels<std::decay_t<T>>();
@@ -72,7 +81,7 @@ T from_value(Value v) {
 template <class T>
 struct PlainCodec {
   static Value to(T x) { return Value(std::move(x)); }
-  static T from(Value v) { return internal::take<T>(v, Codec<T>::name()); }
+  static T from(Value v) { return internal::take<T>(v, &Codec<T>::name); }
 };
 template <>
 struct Codec<bool> : PlainCodec<bool> {
@@ -92,7 +101,7 @@ struct Codec<Tensor> {
   static Value to(Tensor t) {
     return t.defined() ? Value(std::move(t)) : Value();
   }  // undefined travels as nothing
-  static Tensor from(Value v) { return v.is_null() ? Tensor() : internal::take<Tensor>(v, name()); }
+  static Tensor from(Value v) { return v.is_null() ? Tensor() : internal::take<Tensor>(v, &name); }
 };
 template <>
 struct Codec<Value> {
@@ -104,16 +113,15 @@ template <>
 struct Codec<Unit> {
   static std::string name() { return "nothing"; }
   static Value to(Unit) { return {}; }
-  static Unit from(Value v) { return v.is_null() ? Unit{} : (internal::mismatch(name(), v), Unit{}); }
+  static Unit from(Value v) { return v.is_null() ? Unit{} : (internal::mismatch(&name, v), Unit{}); }
 };
 template <class T>
 struct Codec<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
-  static std::string name() { return "int" + std::to_string(sizeof(T) * 8); }
+  static std::string name() { return internal::name_of_int(sizeof(T)); }
   static Value to(T x) { return Value(static_cast<int64_t>(x)); }
   static T from(Value v) {
-    const auto x = internal::take<int64_t>(v, name());
-    if (!std::in_range<T>(x) && sizeof(T) < 8)
-      throw_invalid("expected " + name() + ", got " + std::to_string(x));
+    const auto x = internal::take<int64_t>(v, &name);
+    if (!std::in_range<T>(x) && sizeof(T) < 8) internal::out_of_range(&name, x);
     return static_cast<T>(x);
   }
 };
@@ -123,13 +131,13 @@ struct Codec<T, std::enable_if_t<std::is_floating_point_v<T>>> {
   static Value to(T x) { return Value(static_cast<double>(x)); }
   static T from(Value v) {
     if (auto* i = v.get_if<int64_t>()) return static_cast<T>(*i);
-    return static_cast<T>(internal::take<double>(v, name()));
+    return static_cast<T>(internal::take<double>(v, &name));
   }
 };
 template <class T>
 struct Codec<T, std::enable_if_t<std::is_enum_v<T> && !std::is_same_v<T, std::byte>>> {
   using Number = std::underlying_type_t<T>;
-  static std::string name() { return "enum of " + Codec<Number>::name(); }
+  static std::string name() { return internal::name_of("enum of ", &Codec<Number>::name); }
   static Value to(T x) { return Codec<Number>::to(static_cast<Number>(x)); }
   static T from(Value v) { return static_cast<T>(Codec<Number>::from(std::move(v))); }
 };
@@ -138,59 +146,32 @@ template <>
 struct Codec<DType> {
   static std::string name() { return "dtype"; }
   static Value to(DType t) { return std::string(troupe::name(t)); }
-  static DType from(Value v) {
-    const auto text = internal::take<std::string>(v, "the name of a dtype");
-    std::string known;
-    for (int i = 0; i < kDTypeCount; ++i) {
-      const auto t = static_cast<DType>(i);
-      if (text == troupe::name(t)) return t;
-      known += (i ? ", " : "") + std::string(troupe::name(t));
-    }
-    throw_invalid("expected the name of a dtype (" + known + "), got \"" + text + "\"");
-  }
+  static DType from(Value v);
 };
 /// A number of any kind travels as the bool, int64 or double that it is.
 template <>
 struct Codec<Scalar> {
   static std::string name() { return "number"; }
-  static Value to(const Scalar& x) {
-    if (x.is_boolean()) return x.to<bool>();
-    return x.is_floating() ? Value(x.to<double>()) : Value(x.to<int64_t>());
-  }
-  static Scalar from(const Value& v) {
-    if (const auto* flag = v.get_if<bool>()) return *flag;
-    if (const auto* whole = v.get_if<int64_t>()) return *whole;
-    if (const auto* real = v.get_if<double>()) return *real;
-    internal::mismatch(name(), v);
-  }
+  static Value to(const Scalar& x);
+  static Scalar from(const Value& v);
 };
 /// A shape travels as the list of its sizes; one number is a shape of one dimension.
 template <>
 struct Codec<Shape> {
   static std::string name() { return "list of int64"; }
-  static Value to(const Shape& shape) { return ValueList(shape.begin(), shape.end()); }
-  static Shape from(Value v) {
-    Shape shape;
-    if (const auto* size = v.get_if<int64_t>()) return {*size};
-    for (const Value& size : internal::take<ValueList>(v, name())) {
-      if (const auto* n = size.get_if<int64_t>())
-        shape.push_back(*n);
-      else
-        internal::mismatch(name(), size);
-    }
-    return shape;
-  }
+  static Value to(const Shape& shape);
+  static Shape from(Value v);
 };
 template <class Rep, class Period>
 struct Codec<std::chrono::duration<Rep, Period>> {
   using T = std::chrono::duration<Rep, Period>;
-  static std::string name() { return "duration as " + Codec<Rep>::name(); }
+  static std::string name() { return internal::name_of("duration as ", &Codec<Rep>::name); }
   static Value to(T x) { return Codec<Rep>::to(x.count()); }
   static T from(Value v) { return T(Codec<Rep>::from(std::move(v))); }
 };
 template <class T>
 struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && Travels<T>>> {
-  static std::string name() { return "list of " + Codec<T>::name(); }
+  static std::string name() { return internal::name_of("list of ", &Codec<T>::name); }
   static Value to(std::vector<T> xs) {
     ValueList list;
     list.reserve(xs.size());
@@ -199,7 +180,7 @@ struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && T
     return list;
   }
   static std::vector<T> from(Value v) {
-    auto list = internal::take<ValueList>(v, name());
+    auto list = internal::take<ValueList>(v, &name);
     std::vector<T> xs;
     xs.reserve(list.size());
     for (auto& x : list) xs.push_back(Codec<T>::from(std::move(x)));
@@ -208,7 +189,9 @@ struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && T
 };
 template <class T, size_t N>
 struct Codec<std::array<T, N>> {
-  static std::string name() { return "list of " + std::to_string(N) + " times " + Codec<T>::name(); }
+  static std::string name() {
+    return internal::name_of("list of " + std::to_string(N) + " times ", &Codec<T>::name);
+  }
   static Value to(std::array<T, N> xs) {
     ValueList list;
     list.reserve(N);
@@ -216,8 +199,8 @@ struct Codec<std::array<T, N>> {
     return list;
   }
   static std::array<T, N> from(Value v) {
-    auto list = internal::take<ValueList>(v, name());
-    if (list.size() != N) internal::mismatch(name(), Value(std::move(list)));
+    auto list = internal::take<ValueList>(v, &name);
+    if (list.size() != N) internal::mismatch(&name, Value(std::move(list)));
     return [&]<size_t... I>(std::index_sequence<I...>) {
       return std::array<T, N>{Codec<T>::from(std::move(list[I]))...};
     }
@@ -230,7 +213,7 @@ namespace internal {
 template <class Set>
 struct SetCodec {
   using T = typename Set::value_type;
-  static std::string name() { return "set of " + Codec<T>::name(); }
+  static std::string name() { return internal::name_of("set of ", &Codec<T>::name); }
   static Value to(const Set& xs) {
     ValueList list;
     for (const T& x : xs) list.push_back(Codec<T>::to(x));
@@ -238,7 +221,7 @@ struct SetCodec {
   }
   static Set from(Value v) {
     Set xs;
-    for (auto& x : take<ValueList>(v, name())) xs.insert(Codec<T>::from(std::move(x)));
+    for (auto& x : take<ValueList>(v, &name)) xs.insert(Codec<T>::from(std::move(x)));
     return xs;
   }
 };
@@ -249,7 +232,10 @@ struct MapCodec {
   using T = typename Map::mapped_type;
   static constexpr bool kNamed = std::is_same_v<K, std::string>;
   static std::string name() {
-    return kNamed ? "map of " + Codec<T>::name() : "map from " + Codec<K>::name() + " to " + Codec<T>::name();
+    if constexpr (kNamed)
+      return name_of("map of ", &Codec<T>::name);
+    else
+      return name_of("map from ", &Codec<K>::name) + name_of(" to ", &Codec<T>::name);
   }
   static Value to(Map xs) {
     if constexpr (kNamed) {
@@ -265,11 +251,11 @@ struct MapCodec {
   static Map from(Value v) {
     Map xs;
     if constexpr (kNamed) {
-      for (auto& [k, x] : take<ValueMap>(v, name())) xs.emplace(k, Codec<T>::from(std::move(x)));
+      for (auto& [k, x] : take<ValueMap>(v, &name)) xs.emplace(k, Codec<T>::from(std::move(x)));
     } else {
-      for (auto& entry : take<ValueList>(v, name())) {
-        auto pair = take<ValueList>(entry, name());
-        if (pair.size() != 2) mismatch(name(), Value(std::move(pair)));
+      for (auto& entry : take<ValueList>(v, &name)) {
+        auto pair = take<ValueList>(entry, &name);
+        if (pair.size() != 2) mismatch(&name, Value(std::move(pair)));
         xs.emplace(Codec<K>::from(std::move(pair[0])), Codec<T>::from(std::move(pair[1])));
       }
     }
@@ -290,7 +276,7 @@ struct Codec<std::unordered_map<K, T>, std::enable_if_t<Travels<K> && Travels<T>
     : internal::MapCodec<std::unordered_map<K, T>> {};
 template <class T>
 struct Codec<std::optional<T>, std::enable_if_t<Travels<T>>> {
-  static std::string name() { return "optional " + Codec<T>::name(); }
+  static std::string name() { return internal::name_of("optional ", &Codec<T>::name); }
   static Value to(std::optional<T> x) { return x ? Codec<T>::to(std::move(*x)) : Value(); }
   static std::optional<T> from(Value v) {
     if (v.is_null()) return std::nullopt;
@@ -301,55 +287,66 @@ struct Codec<std::optional<T>, std::enable_if_t<Travels<T>>> {
 template <>
 struct Codec<Error> {
   static std::string name() { return "error"; }
-  static Value to(const Error& e) {
-    return ValueList{Value(static_cast<int64_t>(e.kind())), Value(e.message()), Value(e.worker()),
-                     Codec<std::vector<std::string>>::to(e.trail())};
-  }
-  static Error from(Value v) {
-    auto list = internal::take<ValueList>(v, name());
-    if (list.size() != 4) internal::mismatch(name(), Value(list));
-    const auto kind = Codec<uint8_t>::from(list[0]);
-    if (kind >= kErrorKindCount) throw_invalid("expected an error, got kind " + std::to_string(kind));
-    Error e = Error(static_cast<ErrorKind>(kind), Codec<std::string>::from(list[1]))
-                  .with_worker(Codec<std::string>::from(list[2]));
-    for (auto& call : Codec<std::vector<std::string>>::from(list[3]))
-      e = std::move(e).crossing(std::move(call));
-    return e;
-  }
+  static Value to(const Error& e);
+  static Error from(Value v);
 };
 
 namespace internal {
 
+/// "(tensor, int64)".
+std::string list_name(std::initializer_list<NameOf> types);
+/// How an error text begins: with a text, or with what is made where there is an error.
+class ErrorPrefix {
+ public:
+  ErrorPrefix(const char* text) : text_(text) {}
+  ErrorPrefix(NameOf make) : make_(make) {}
+  std::string str() const { return text_ ? text_ : make_(); }
+
+ private:
+  const char* text_ = nullptr;
+  NameOf make_ = nullptr;
+};
+/// "[call] Layer::forward takes 2 arguments (tensor, int64), got 1".
+[[noreturn]] void wrong_count(ErrorPrefix what, std::initializer_list<NameOf> types, size_t got);
+/// The error in flight, of the argument at this place: "[call] Layer::forward argument 2: ...".
+[[noreturn]] void argument_failed(ErrorPrefix what, size_t place, const Error& error);
+
 /// Values of the types Ts as a list, for tuples, structs and argument lists.
 template <class... Ts>
 struct ListCodec {
-  static std::string name() {
-    std::string out = "(";
-    ((out += (out.size() > 1 ? ", " : "") + Codec<Ts>::name()), ...);
-    return out + ")";
+  static std::string name() { return list_name({&Codec<Ts>::name...}); }
+  static Value to(Ts&&... xs) {
+    ValueList list;
+    list.reserve(sizeof...(Ts));
+    (list.push_back(Codec<Ts>::to(std::move(xs))), ...);
+    return list;
   }
   /// `what` starts the error text: "[call] Layer::forward".
-  static std::tuple<Ts...> from(ValueList&& list, const std::string& what) {
-    if (list.size() != sizeof...(Ts))
-      throw_invalid(what + " takes " + std::to_string(sizeof...(Ts)) + " arguments " + name() + ", got " +
-                    std::to_string(list.size()));
-    return unpack(list, what, std::index_sequence_for<Ts...>{});
+  static std::tuple<Ts...> from(ValueList&& list, ErrorPrefix what) {
+    if (list.size() != sizeof...(Ts)) wrong_count(what, {&Codec<Ts>::name...}, list.size());
+    size_t at = 0;
+    try {
+      return std::tuple<Ts...>{next<Ts>(list, at)...};  // braces: left to right
+    } catch (const Error& e) {
+      argument_failed(what, at, e);
+    }
+  }
+  /// The same into variables.
+  static void into(ValueList&& list, ErrorPrefix what, Ts&... xs) {
+    if (list.size() != sizeof...(Ts)) wrong_count(what, {&Codec<Ts>::name...}, list.size());
+    size_t at = 0;
+    try {
+      ((xs = next<Ts>(list, at)), ...);
+    } catch (const Error& e) {
+      argument_failed(what, at, e);
+    }
   }
 
  private:
-  template <size_t... I>
-  static std::tuple<Ts...> unpack([[maybe_unused]] ValueList& list, [[maybe_unused]] const std::string& what,
-                                  std::index_sequence<I...>) {
-    return std::tuple<Ts...>{one<Ts>(list[I], I, what)...};  // braces: left to right
-  }
   template <class T>
-  static T one(Value& v, size_t index, const std::string& what) {
+  static T next(ValueList& list, size_t& at) {
     check_travels<T>();
-    try {
-      return Codec<T>::from(std::move(v));
-    } catch (const Error& e) {
-      throw Error(e.kind(), what + " argument " + std::to_string(index + 1) + ": " + e.message());
-    }
+    return Codec<T>::from(std::move(list[at++]));
   }
 };
 
@@ -359,10 +356,10 @@ template <class... Ts>
 struct Codec<std::tuple<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
   static std::string name() { return "tuple " + internal::ListCodec<Ts...>::name(); }
   static Value to(std::tuple<Ts...> xs) {
-    return std::apply([](auto&&... x) { return ValueList{Codec<Ts>::to(std::move(x))...}; }, std::move(xs));
+    return std::apply([](Ts&... x) { return internal::ListCodec<Ts...>::to(std::move(x)...); }, xs);
   }
   static std::tuple<Ts...> from(Value v) {
-    return internal::ListCodec<Ts...>::from(internal::take<ValueList>(v, name()), "tuple");
+    return internal::ListCodec<Ts...>::from(internal::take<ValueList>(v, &name), "tuple");
   }
 };
 template <>
@@ -370,7 +367,7 @@ struct Codec<std::monostate> {
   static std::string name() { return "nothing"; }
   static Value to(std::monostate) { return {}; }
   static std::monostate from(Value v) {
-    if (!v.is_null()) internal::mismatch(name(), v);
+    if (!v.is_null()) internal::mismatch(&name, v);
     return {};
   }
 };
@@ -388,8 +385,8 @@ struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
         x);
   }
   static T from(Value v) {
-    auto list = internal::take<ValueList>(v, name());
-    if (list.size() != 2) internal::mismatch(name(), Value(std::move(list)));
+    auto list = internal::take<ValueList>(v, &name);
+    if (list.size() != 2) internal::mismatch(&name, Value(std::move(list)));
     const auto index = Codec<int64_t>::from(list[0]);
     std::optional<T> out;
     [&]<size_t... I>(std::index_sequence<I...>) {
@@ -408,7 +405,7 @@ template <class A, class B>
 struct Codec<std::pair<A, B>, std::enable_if_t<Travels<A> && Travels<B>>> {
   static std::string name() { return "pair " + internal::ListCodec<A, B>::name(); }
   static Value to(std::pair<A, B> x) {
-    return Codec<std::tuple<A, B>>::to({std::move(x.first), std::move(x.second)});
+    return internal::ListCodec<A, B>::to(std::move(x.first), std::move(x.second));
   }
   static std::pair<A, B> from(Value v) {
     auto t = Codec<std::tuple<A, B>>::from(std::move(v));

@@ -79,119 +79,127 @@ constexpr int field_count() {
   // clang-format on
 }
 
-/// References to the fields, as a tuple.
-template <class T>
-auto fields_of(T& whole) {
+/// Calls use with references to the fields.
+template <class T, class F>
+auto with_fields(T& whole, F use) {
   constexpr int N = field_count<std::remove_const_t<T>>();
   // clang-format off
   if constexpr (N == 0)
-    return std::tuple<>();
+    return use();
   else if constexpr (N == 1) {
     auto& [a] = whole;
-    return std::tie(a);
+    return use(a);
   }
   else if constexpr (N == 2) {
     auto& [a, b] = whole;
-    return std::tie(a, b);
+    return use(a, b);
   }
   else if constexpr (N == 3) {
     auto& [a, b, c] = whole;
-    return std::tie(a, b, c);
+    return use(a, b, c);
   }
   else if constexpr (N == 4) {
     auto& [a, b, c, d] = whole;
-    return std::tie(a, b, c, d);
+    return use(a, b, c, d);
   }
   else if constexpr (N == 5) {
     auto& [a, b, c, d, e] = whole;
-    return std::tie(a, b, c, d, e);
+    return use(a, b, c, d, e);
   }
   else if constexpr (N == 6) {
     auto& [a, b, c, d, e, f] = whole;
-    return std::tie(a, b, c, d, e, f);
+    return use(a, b, c, d, e, f);
   }
   else if constexpr (N == 7) {
     auto& [a, b, c, d, e, f, g] = whole;
-    return std::tie(a, b, c, d, e, f, g);
+    return use(a, b, c, d, e, f, g);
   }
   else if constexpr (N == 8) {
     auto& [a, b, c, d, e, f, g, h] = whole;
-    return std::tie(a, b, c, d, e, f, g, h);
+    return use(a, b, c, d, e, f, g, h);
   }
   else if constexpr (N == 9) {
     auto& [a, b, c, d, e, f, g, h, i] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i);
+    return use(a, b, c, d, e, f, g, h, i);
   }
   else if constexpr (N == 10) {
     auto& [a, b, c, d, e, f, g, h, i, j] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j);
+    return use(a, b, c, d, e, f, g, h, i, j);
   }
   else if constexpr (N == 11) {
     auto& [a, b, c, d, e, f, g, h, i, j, k] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+    return use(a, b, c, d, e, f, g, h, i, j, k);
   }
   else if constexpr (N == 12) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l);
   }
   else if constexpr (N == 13) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m);
   }
   else if constexpr (N == 14) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
   }
   else if constexpr (N == 15) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
   }
   else if constexpr (N == 16) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
   }
   else if constexpr (N == 17) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
   }
   else if constexpr (N == 18) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r);
   }
   else if constexpr (N == 19) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s);
   }
   else if constexpr (N == 20) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
   }
   else if constexpr (N == 21) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
   }
   else if constexpr (N == 22) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
   }
   else if constexpr (N == 23) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w);
   }
   else if constexpr (N == 24) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x] = whole;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x);
+    return use(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x);
   }
   // clang-format on
 }
 
-template <class Tuple>
-struct FieldCodec;
+/// The types of the fields.
 template <class... Fs>
-struct FieldCodec<std::tuple<Fs&...>> {
-  using List = std::tuple<Fs...>;
-  static constexpr bool kTravels = (Travels<Fs> && ...);
+struct Fields {
+  using Codec = ListCodec<Fs...>;
+  using Tuple = std::tuple<Fs...>;
+  static constexpr bool kTravel = (Travels<Fs> && ...);
 };
+struct TypesOfFields {
+  template <class... Fs>
+  Fields<Fs...> operator()(Fs&...) const {
+    return {};
+  }
+};
+template <class T>
+using FieldsOf = decltype(with_fields(std::declval<T&>(), TypesOfFields()));
 
 template <class T>
 constexpr bool kIsArray = false;
@@ -206,22 +214,22 @@ concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !kIsArray<
 template <class T>
 constexpr bool kOpaqueFields = false;
 template <PlainStruct T>
-constexpr bool kOpaqueFields<T> = !FieldCodec<decltype(fields_of(std::declval<T&>()))>::kTravels;
+constexpr bool kOpaqueFields<T> = !FieldsOf<T>::kTravel;
 
 }  // namespace internal
 
 template <class T>
 struct Codec<T, std::enable_if_t<internal::PlainStruct<T> && !internal::kOpaqueFields<T>>> {
-  using List = typename internal::FieldCodec<decltype(internal::fields_of(std::declval<T&>()))>::List;
-  static std::string name() { return "struct of " + Codec<List>::name(); }
+  using Fields = internal::FieldsOf<T>;
+  static std::string name() { return "struct of tuple " + Fields::Codec::name(); }
   static Value to(T x) {
-    return std::apply([](auto&... f) { return Codec<List>::to(List{std::move(f)...}); },
-                      internal::fields_of(x));
+    return internal::with_fields(x, [](auto&... field) { return Fields::Codec::to(std::move(field)...); });
   }
   static T from(Value v) {
-    List values = Codec<List>::from(std::move(v));
+    auto list = internal::take<ValueList>(v, &Codec<typename Fields::Tuple>::name);
     T x{};
-    std::apply([&](auto&... f) { std::tie(f...) = std::move(values); }, internal::fields_of(x));
+    internal::with_fields(x,
+                          [&](auto&... field) { Fields::Codec::into(std::move(list), "tuple", field...); });
     return x;
   }
 };

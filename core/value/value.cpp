@@ -2,6 +2,12 @@
 
 namespace troupe {
 
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
+
 std::string Value::describe() const {
   struct Visitor {
     std::string operator()(std::monostate) const { return "nothing"; }

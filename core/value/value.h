@@ -49,6 +49,12 @@ struct Value {
   Value() = default;
   template <class T>
   requires std::is_constructible_v<Variant, T> Value(T x) : v(std::move(x)) {}
+  // Compiled once: a copy of ten alternatives is long.
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
 
   bool is_null() const { return v.index() == 0; }
   template <class T>

@@ -39,7 +39,7 @@ struct Codec<parallel::Compression> {
   static std::string name() { return "compression"; }
   static Value to(const parallel::Compression& c) { return c.str(); }
   static parallel::Compression from(Value v) {
-    return parallel::Compression::parse(internal::take<std::string>(v, name()));
+    return parallel::Compression::parse(internal::take<std::string>(v, &name));
   }
 };
 }  // namespace troupe

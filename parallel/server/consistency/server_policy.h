@@ -39,7 +39,7 @@ struct Codec<parallel::ServerPolicy> {
   static std::string name() { return "policy"; }
   static Value to(const parallel::ServerPolicy& p) { return p.str(); }
   static parallel::ServerPolicy from(Value v) {
-    return parallel::ServerPolicy::parse(internal::take<std::string>(v, name()));
+    return parallel::ServerPolicy::parse(internal::take<std::string>(v, &name));
   }
 };
 }  // namespace troupe
