@@ -9,3 +9,4 @@
 #include "autograd/hooks.h"
 #include "autograd/opcheck.h"
 #include "autograd/ready_hooks.h"
+#include "core/graph/enable_grad_guard.h"

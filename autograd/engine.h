@@ -31,7 +31,9 @@ class Sink {
 
 struct RunOptions {
   bool retain_graph = false;  ///< keep what the nodes saved, for another pass over the same graph
-  bool create_graph = false;  ///< record the pass, so that gradients have gradients; implies retain_graph
+  /// Record the pass, so that gradients have gradients; implies retain_graph. For grad(): what backward()
+  /// leaves in `.grad` holds its leaf, and neither is freed until zero_grad().
+  bool create_graph = false;
 };
 
 /// Runs the part of the graph that is reachable from `roots`; gradient grads[i] enters at roots[i]

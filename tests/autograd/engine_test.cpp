@@ -5,7 +5,6 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/hooks.h"
-#include "core/graph/enable_grad_guard.h"
 #include "tests/autograd/graph.h"
 
 using namespace troupe;

@@ -1,7 +1,6 @@
 // Contexts and passes that actors start themselves; roots on other workers; who takes part in a context.
 #include <catch2/catch.hpp>
 
-#include "core/graph/enable_grad_guard.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
