@@ -70,8 +70,9 @@ std::string Trace::json() const {
     if (e.key.empty()) continue;
     if (at_sender(e)) out.arrow_begin(e.key, "message", at, begin);
     if (at_receiver(e)) out.arrow_end(e.key, "message", at, begin);
-    if (e.mode == "handle" && e.end > e.begin) out.arrow_begin(e.key + " back", "message", at, finish);
-    if (e.mode == "call" && e.end > e.begin) out.arrow_end(e.key + " back", "message", at, finish);
+    const double inside = finish - 1e-3;  // the box has ended at its end
+    if (e.mode == "handle" && e.end > e.begin) out.arrow_begin(e.key + " back", "message", at, inside);
+    if (e.mode == "call" && e.end > e.begin) out.arrow_end(e.key + " back", "message", at, inside);
   }
   return out.str({{"missed", missed_}});
 }

@@ -37,40 +37,57 @@ std::string json(const TraceJson::Fields& fields) {
 
 }  // namespace
 
-void TraceJson::add(const char* phase, const std::string& name, Place at, const Fields& more,
+void TraceJson::add(std::string& to, const char* phase, const std::string& name, Place at, const Fields& more,
                     const Fields& about) {
-  events_ += fmt::format("{}\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}",
-                         events_.empty() ? "" : ",", phase, in_quotes(name), at.process, at.row);
-  if (!more.empty()) events_ += ", " + json(more);
-  if (!about.empty()) events_ += ", \"args\": {" + json(about) + "}";
-  events_ += "}";
+  to += fmt::format(",\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}", phase, in_quotes(name),
+                    at.process, at.row);
+  if (!more.empty()) to += ", " + json(more);
+  if (!about.empty()) to += ", \"args\": {" + json(about) + "}";
+  to += "}";
+}
+
+// Perfetto takes numbers alone.
+size_t TraceJson::number_of(const std::string& id) {
+  const auto [at, fresh] = numbers_.try_emplace(id, numbers_.size() + 1);
+  if (fresh) arrows_.emplace_back();
+  return at->second;
 }
 
 void TraceJson::name_process(int64_t process, const std::string& name) {
-  add("M", "process_name", {process, 0}, {}, {{"name", name}});
+  add(events_, "M", "process_name", {process, 0}, {}, {{"name", name}});
 }
 
 void TraceJson::name_row(Place at, const std::string& name) {
-  add("M", "thread_name", at, {}, {{"name", name}});
+  add(events_, "M", "thread_name", at, {}, {{"name", name}});
 }
 
 void TraceJson::box(const std::string& name, const std::string& category, Place at, double begin,
                     double duration, const Fields& about) {
-  add("X", name, at, {{"cat", category}, {"ts", begin}, {"dur", duration}}, about);
+  add(events_, "X", name, at, {{"cat", category}, {"ts", begin}, {"dur", duration}}, about);
 }
 
 void TraceJson::arrow_begin(const std::string& id, const std::string& name, Place at, double time) {
-  add("s", name, at, {{"cat", "message"}, {"id", id}, {"ts", time}}, {});
+  const size_t number = number_of(id);
+  ++arrows_[number - 1].begins;
+  add(arrows_[number - 1].events, "s", name, at,
+      {{"cat", "message"}, {"id", static_cast<int64_t>(number)}, {"ts", time}}, {});
 }
 
 void TraceJson::arrow_end(const std::string& id, const std::string& name, Place at, double time,
                           const Fields& about) {
-  add("f", name, at, {{"cat", "message"}, {"id", id}, {"ts", time}, {"bp", "e"}}, about);
+  const size_t number = number_of(id);
+  ++arrows_[number - 1].ends;
+  add(arrows_[number - 1].events, "f", name, at,
+      {{"cat", "message"}, {"id", static_cast<int64_t>(number)}, {"ts", time}, {"bp", "e"}}, about);
 }
 
 std::string TraceJson::str(const Fields& about) const {
+  std::string all = events_;
+  for (const Arrow& a : arrows_)
+    if (a.begins && a.ends) all += a.events;
+  if (!all.empty()) all.erase(0, 1);  // the first comma
   return "{\"displayTimeUnit\": \"ms\", " + (about.empty() ? "" : "\"otherData\": {" + json(about) + "}, ") +
-         "\"traceEvents\": [" + events_ + "\n]}\n";
+         "\"traceEvents\": [" + all + "\n]}\n";
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,7 +24,8 @@ class TraceJson {
   /// `about`: what a click on it shows.
   void box(const std::string& name, const std::string& category, Place at, double begin, double duration,
            const Fields& about = {});
-  /// The two ends of an arrow have the same id and name; each lies in the box that is there at that time.
+  /// The two ends of an arrow have the same id and name; each lies in the box that is there at that time. One
+  /// without its other end is not drawn.
   void arrow_begin(const std::string& id, const std::string& name, Place at, double time);
   void arrow_end(const std::string& id, const std::string& name, Place at, double time,
                  const Fields& about = {});
@@ -32,8 +34,16 @@ class TraceJson {
   std::string str(const Fields& about = {}) const;
 
  private:
-  void add(const char* phase, const std::string& name, Place at, const Fields& more, const Fields& about);
+  struct Arrow {
+    int64_t begins = 0, ends = 0;
+    std::string events;
+  };
+  static void add(std::string& to, const char* phase, const std::string& name, Place at, const Fields& more,
+                  const Fields& about);
+  size_t number_of(const std::string& id);
   std::string events_;
+  std::vector<Arrow> arrows_;                        // by number, from 1
+  std::unordered_map<std::string, size_t> numbers_;  // by id
 };
 
 }  // namespace troupe

@@ -73,7 +73,7 @@ TEST_CASE("a timeline has a box for each action, which lie side by side") {
 TEST_CASE("a trace has an arrow for each message, from the box that sent it to the one that used it") {
   const StepReport report = report_of(zb_h1(3, 6));
   const auto trace = nlohmann::json::parse(tools::chrome_trace(report));
-  std::map<std::string, nlohmann::json> begins;
+  std::map<int64_t, nlohmann::json> begins;
   size_t boxes = 0, arrows = 0;
   const auto inside = [&](const nlohmann::json& arrow) {  // of a box of its row
     for (const auto& e : trace.at("traceEvents"))
@@ -85,10 +85,10 @@ TEST_CASE("a trace has an arrow for each message, from the box that sent it to t
   };
   for (const auto& e : trace.at("traceEvents")) {
     boxes += e.at("ph") == "X";
-    if (e.at("ph") == "s") begins[e.at("id")] = e;
+    if (e.at("ph") == "s") begins[e.at("id").get<int64_t>()] = e;
     if (e.at("ph") != "f") continue;
     ++arrows;
-    const auto& from = begins.at(e.at("id"));
+    const auto& from = begins.at(e.at("id").get<int64_t>());
     CHECK(double(from.at("ts")) <= double(e.at("ts")));
     CHECK(from.at("tid") != e.at("tid"));
     CHECK(inside(from));
