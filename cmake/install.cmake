@@ -101,6 +101,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/TroupeConfig.cmake.in 
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/TroupeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/TroupeConfig.cmake ${PROJECT_BINARY_DIR}/TroupeConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake ${PROJECT_SOURCE_DIR}/cmake/Finddnnl.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/coroutines.cmake ${PROJECT_SOURCE_DIR}/cmake/coroutine_probe.cpp
         DESTINATION ${package_folder} COMPONENT common)
 file(RELATIVE_PATH TROUPE_PC_INCLUDE ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/troupe.pc.in ${PROJECT_BINARY_DIR}/troupe.pc @ONLY)

@@ -3,9 +3,10 @@
 
     docs_blocks.py COMPILER ROOT [FLAG...]
 
-A block with `int main` is a program and is compiled as it is. Any other is a fragment: statements, which go into a function of
-their own, a coroutine if they have co_await. Names that they do not declare are those of tests/docs_prelude.h: of its namespace
-docs, and of docs::page_calls for docs/calls.md. A comment before a block says what else it is:
+A block with `int main` is a program and is compiled as it is, but for <troupe/...>, where an installed Troupe has all headers. Any
+other is a fragment: statements, which go into a function of their own, a coroutine if they have co_await. Names that they do not
+declare are those of tests/docs_prelude.h: of its namespace docs, and of docs::page_calls for docs/calls.md. A comment before a
+block says what else it is:
 
     <!-- compile: declarations -->         classes and functions: they stay in the page's namespace
     <!-- compile: in an actor -->          statements of a method
@@ -27,7 +28,8 @@ for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
             wrong.append(f"{name}: there is no {elsewhere[1]}")
         continue
     for found in BLOCK.finditer(text):
-        line, code, mark = text.count("\n", 0, found.start("code")) + 1, found["code"], found["mark"] or ""
+        line, mark = text.count("\n", 0, found.start("code")) + 1, found["mark"] or ""
+        code = re.sub(r"#include <troupe/(\w+/.*)>", r'#include "\1"', found["code"])
         at = f'#line {line} "{name}"\n'
         if re.fullmatch(r"not compiled: .+", mark):
             skipped += 1

@@ -13,7 +13,8 @@ environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC", "CX
 
 
 def run(*command, **options):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment, **options)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    done = subprocess.run([str(c) for c in command], text=True, env=environment, **options)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
@@ -21,8 +22,14 @@ def run(*command, **options):
 
 def made(project, prefix, cxx, folder):
     """The project's build folder."""
-    run("cmake", "-G", "Ninja", "-S", project, "-B", folder, f"-DCMAKE_CXX_COMPILER={cxx}", f"-DCMAKE_PREFIX_PATH={prefix}",
-        "-DCMAKE_BUILD_TYPE=Release")
+    said = run("cmake", "-G", "Ninja", "-S", project, "-B", folder, f"-DCMAKE_CXX_COMPILER={cxx}", f"-DCMAKE_PREFIX_PATH={prefix}",
+               stderr=subprocess.STDOUT)
+    # It gives no build type, and may have a compiler that miscompiles coroutines.
+    if "it is Release" not in said or "-O3" not in (pathlib.Path(folder) / "build.ninja").read_text():
+        sys.exit(f"{project}: the build type was not Release by default\n{said}")
+    wrong = "TROUPE_COROUTINES:INTERNAL=0" in (pathlib.Path(folder) / "CMakeCache.txt").read_text()
+    if wrong != ("miscompiles coroutines" in said):
+        sys.exit(f"{project} with {cxx}: what find_package(Troupe) said of coroutines is not what was found\n{said}")
     run("cmake", "--build", folder)
     return folder
 
@@ -43,7 +50,7 @@ with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
         shutil.move(first, prefix)
         same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, compiler, root / f"s-{kind}") / "starter")
         built = made(here / "projects", prefix, compiler, root / f"p-{kind}")
-        for program in ("experts", "mixed", "own_function"):
+        for program in ("experts", "mixed", "own_function", "quickstart"):
             same_alone_and_apart(prefix, built / program)
     prefix = root / "static"
     if other and shutil.which(other):
