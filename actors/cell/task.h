@@ -72,8 +72,9 @@ struct TaskPromise<void> : TaskPromiseBase<void> {
 
 }  // namespace internal::actors
 
-/// Lazy: runs when awaited (or when it is a method's result). Owns its coroutine. Arguments of a coroutine
-/// method are taken by value.
+/// Lazy: runs when awaited (or when it is a method's result), once. Owns its coroutine. Arguments of a
+/// coroutine method are taken by value. `co_await f()`, or later: `const Task<Tensor> m = f(); ... co_await
+/// m`.
 template <class T>
 class Task {
  public:
@@ -92,11 +93,11 @@ class Task {
                             : "[task] an empty task was awaited: it was moved from");
     return false;
   }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) {
+  std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) const {
     handle_.promise().continuation = caller;
     return handle_;
   }
-  T await_resume() {
+  T await_resume() const {
     if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
     return handle_.promise().take();
   }

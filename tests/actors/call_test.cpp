@@ -49,6 +49,12 @@ struct Echo : Actor {
     const int64_t got = co_await other.call<&Echo::add>(n);
     co_return got * 10;
   }
+  Task<int64_t> named(RRef<Echo> other) {
+    const auto task = relay(other, 1);  // begins when it is awaited
+    const auto future = other.call<&Echo::add>(2);
+    const int64_t first = co_await future, second = co_await task;
+    co_return first * 100 + second;
+  }
   Task<int64_t> ping_pong(RRef<Echo> other, RRef<Echo> self, int64_t depth) {
     if (depth == 0) co_return count;
     co_return co_await other.call<&Echo::ping_pong>(self, other, depth - 1) + 1;
@@ -66,7 +72,7 @@ struct Echo : Actor {
   static constexpr auto remote =
       methods<&Echo::add, &Echo::text, &Echo::tensor, &Echo::both, &Echo::nothing, &Echo::fails,
               &Echo::blocks, &Echo::blocks_late, &Echo::blocks_in_callback, &Echo::looks, &Echo::relay,
-              &Echo::ping_pong, &Echo::waits_twice, &Echo::never, &Echo::abandoned>;
+              &Echo::named, &Echo::ping_pong, &Echo::waits_twice, &Echo::never, &Echo::abandoned>;
 };
 
 struct Other : Actor {
@@ -87,6 +93,12 @@ TEST_CASE("calls reach actors on other workers and on the same one") {
     echo.call<&Echo::nothing>().get();
     CHECK(echo.owner_name() == name);
   }
+}
+
+TEST_CASE("a named task and a named future are awaited by their names, constants too") {
+  auto cluster = Cluster::in_process(2, hosting<Echo>());
+  auto here = cluster->spawn<Echo>("w0", 0), there = cluster->spawn<Echo>("w1", 4);
+  CHECK(here.call<&Echo::named>(there).get() == 6 * 100 + 7 * 10);
 }
 
 TEST_CASE("tensors arrive with their elements, whatever their dtype, size and strides") {
