@@ -8,7 +8,7 @@
 
 #include "actors/call_scope.h"
 #include "actors/cell/methods.h"
-#include "core/base/log.h"
+#include "actors/worker/undelivered.h"
 #include "core/graph/copy_on_write.h"
 #include "rref/remote.h"
 
@@ -208,12 +208,12 @@ class RRef : public internal::rref::RefBase {
       invoke(internal::actors::method_name<M>(),
              values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...), true)
           .on_ready([](const Result<Value>& r) {
-            if (!r.ok()) internal::log::warning(std::string("a message was not sent: ") + r.error().what());
+            if (!r.ok()) internal::actors::log_not_sent(r.error());
           });
   }
   /// By name, for tools and tests: what the compiler cannot check, the callee does.
   Future<Value> call_by_name(const std::string& method, ValueList args) const {
-    return invoke(method.c_str(), std::move(args));
+    return invoke(method, std::move(args));
   }
 
   /// The same reference, whose calls fail with `deadline` after `timeout` (zero: never; negative: at once).
@@ -246,15 +246,15 @@ class RRef : public internal::rref::RefBase {
   }
 
  private:
-  Future<Value> invoke(const char* method, ValueList args, bool one_way = false) const {
+  Future<Value> invoke(std::string_view method, ValueList args, bool one_way = false) const {
     if (!*this) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
     check_process("call");
     try {
       handle()->table().check(id());
-      return worker().call(id(), type() + "::" + method, internal::net::method_id(method), std::move(args),
-                           {.timeout = timeout_, .one_way = one_way, .on_full = on_full_});
+      return worker().call(id(), (type() + "::").append(method), internal::net::method_id(method),
+                           std::move(args), {.timeout = timeout_, .one_way = one_way, .on_full = on_full_});
     } catch (...) {
-      return Future<Value>::failed(current_error().crossing("call of " + type() + "::" + method));
+      return Future<Value>::failed(current_error().crossing(("call of " + type() + "::").append(method)));
     }
   }
   template <class Traits, size_t... I, class... A>

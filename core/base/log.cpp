@@ -5,7 +5,12 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string_view>
+#include <unordered_set>
+
+#include "core/base/repeats.h"
 
 namespace troupe::internal::log {
 namespace {
@@ -50,13 +55,58 @@ void write(Level level, const std::string& text) {
   logger().log(native(level), text);
 }
 
+// Those of this process; its end writes the counts that nobody has seen.
+struct Counted;
+Counted& counted();
+struct Counted {
+  std::mutex mutex;
+  std::map<Level, Repeats> repeats;
+  std::unordered_set<std::string> once;
+  Counted() {
+    (void)logger();  // which ends after this
+    std::atexit([] { counted().write_rest(); });
+  }
+  void write_rest() {
+    for (auto& [level, lines] : repeats)
+      for (const std::string& line : lines.rest()) write(level, line);
+  }
+};
+
+Counted& counted() {
+  static Counted& all = *new Counted;  // there may be something to say at the very end
+  return all;
+}
+
+void count(Level level, const std::string& text) {
+  Counted& all = counted();
+  std::unique_lock lock(all.mutex);
+  const std::string line = all.repeats[level].line(text, Clock::system().now());
+  lock.unlock();
+  if (!line.empty()) write(level, line);
+}
+
 }  // namespace
 
 void debug(const std::string& text) { write(Level::debug, text); }
 void info(const std::string& text) { write(Level::info, text); }
-void warning(const std::string& text) { write(Level::warning, text); }
-void error(const std::string& text) { write(Level::error, text); }
+void warning(const std::string& text) { count(Level::warning, text); }
+void error(const std::string& text) { count(Level::error, text); }
+void warning_once(const std::string& text) {
+  {
+    Counted& all = counted();
+    std::lock_guard lock(all.mutex);
+    if (all.once.size() < 1000 && !all.once.insert(text).second) return;
+  }
+  write(Level::warning, text);
+}
 void set_level(Level level) { logger().set_level(native(level)); }
-void set_sink(void (*sink)(Level, const std::string&)) { capture = sink; }
+void set_sink(void (*sink)(Level, const std::string&)) {
+  Counted& all = counted();
+  std::lock_guard lock(all.mutex);
+  if (!capture) all.write_rest();
+  all.repeats.clear();
+  all.once.clear();
+  capture = sink;
+}
 
 }  // namespace troupe::internal::log

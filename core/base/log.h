@@ -1,5 +1,5 @@
 // Log lines on standard error: "troupe info: text". Level from TROUPE_LOG (debug, info, warning, error, off;
-// default warning).
+// default warning). Warnings and errors that are the same are counted, not repeated.
 #pragma once
 #include <string>
 
@@ -12,9 +12,12 @@ void debug(const std::string& text);
 void info(const std::string& text);
 void warning(const std::string& text);
 void error(const std::string& text);
+/// A warning, if this process has not given it yet.
+void warning_once(const std::string& text);
 
 void set_level(Level level);
-/// A capture for tests: receives every line instead of standard error until reset with nullptr.
+/// A capture for tests: receives every line that would be written instead of standard error until reset with
+/// nullptr. What came before it is forgotten.
 void set_sink(void (*sink)(Level, const std::string&));
 
 }  // namespace troupe::internal::log

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "core/base/repeats.h"
 #include "core/tensor/dtype.h"
 #include "tests/support/error_of.h"
 #include "tests/support/stands_for.h"
@@ -136,4 +137,32 @@ TEST_CASE("log lines go to standard error as they are, from the set level on") {
   internal::log::set_level(internal::log::Level::off);
   CHECK(standard_error([] { internal::log::error("hidden"); }).empty());
   internal::log::set_level(internal::log::Level::warning);
+}
+
+TEST_CASE("lines that are the same are counted: at the 10th, the 100th, after a minute, and at the end") {
+  using std::chrono::seconds;
+  internal::log::Repeats log;
+  const TimePoint start{};
+  CHECK(log.line("a", start) == "a");
+  CHECK(log.line("b", start) == "b");
+  for (int i = 2; i < 10; ++i) CHECK(log.line("a", start).empty());
+  CHECK(log.line("a", start) == "a\n  [10 times so far]");
+  CHECK(log.line("b", start + seconds(59)).empty());
+  CHECK(log.line("b", start + seconds(61)) == "b\n  [3 times so far]");
+  CHECK(log.line("b", start + seconds(62)).empty());
+  for (int i = 11; i < 100; ++i) CHECK(log.line("a", start).empty());
+  CHECK(log.line("a", start) == "a\n  [100 times so far]");
+  CHECK(log.rest() == std::vector<std::string>{"b\n  [4 times so far]"});
+  CHECK(log.line("a", start) == "a");
+}
+
+TEST_CASE("warnings and errors that are the same are counted, each level for itself") {
+  CHECK(standard_error([] {
+          for (int i = 0; i < 12; ++i) internal::log::warning("the same");
+          internal::log::error("the same");
+          for (int i = 0; i < 3; ++i) internal::log::warning_once("once");
+          internal::log::set_sink(nullptr);  // as the end of the process: what is left
+        }) ==
+        "troupe warning: the same\ntroupe warning: the same\n  [10 times so far]\ntroupe error: the same\n"
+        "troupe warning: once\ntroupe warning: the same\n  [12 times so far]\n");
 }
