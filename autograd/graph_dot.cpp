@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "core/base/shown.h"
 #include "core/graph/node.h"
 
 namespace troupe::autograd {
@@ -65,6 +66,7 @@ const char* style_of(const Node& node) {
 }
 
 void write_file(const std::string& path, const std::string& text) {
+  refuse_nul("[save_graph]", path);
   std::ofstream out(path, std::ios::binary);
   out << text;
   if (!out.flush())

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/shown.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::datasets {
@@ -43,6 +44,7 @@ struct Descriptor {
 
 // Of a regular file; its size in bytes goes to `size`.
 int open_descriptor(const std::string& path, const char* tag, const std::string& expected, size_t& size) {
+  refuse_nul(std::string("[") + tag + "]", path);
   // Without O_NONBLOCK, opening a pipe waits for a writer.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) refuse(tag, path, "no such file");
@@ -148,6 +150,7 @@ int64_t find_bad_bool(std::span<const std::byte> bytes) {
 
 AtomicFile::AtomicFile(std::string path, const char* tag) : path_(std::move(path)), tag_(tag) {
   if (path_.empty()) refuse(tag_, path_, "cannot be written: the name is empty");
+  refuse_nul(std::string("[") + tag_ + "]", path_);
   target_ = behind_links(path_, tag_);
   std::error_code none;
   const fs::file_status status = fs::status(target_, none);

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "core/base/error.h"
+#include "core/base/shown.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -16,13 +17,6 @@ constexpr size_t kMaxUnixName = 107;  // sun_path holds 108 bytes, one of them t
 constexpr size_t kMaxHost = 253;      // of a DNS name
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-// An address that came from a file or the network may hold anything: show it on one short line.
-std::string shown(const std::string& text) {
-  std::string s = text.substr(0, 200);
-  std::replace_if(s.begin(), s.end(), is_control, '?');
-  return s;
-}
 
 [[noreturn]] void bad(const std::string& text, const std::string& why) {
   throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected unix:@name, unix:/path or tcp:host:port",

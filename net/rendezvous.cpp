@@ -14,21 +14,21 @@ std::string text_of_pipe(int descriptor) {
   return std::to_string(descriptor) + ":" + std::to_string(seen.st_dev) + ":" + std::to_string(seen.st_ino);
 }
 
-Rendezvous::Rendezvous() {
+Rendezvous::Rendezvous(RendezvousWords words) : words_(words) {
   const char* text = std::getenv(kRendezvousVariable);
   if (!text) return;
   const int named = std::atoi(text);
   if (named < 3 || text_of_pipe(named) != text) return;
   pipe_ = named;
   fcntl(pipe_, F_SETFD, FD_CLOEXEC);
-  say(kWaits);
+  say(words_.waits);
 }
 
 Rendezvous::~Rendezvous() {
   if (pipe_ >= 0) close(pipe_);
 }
 
-void Rendezvous::complete() { say(kComplete); }
+void Rendezvous::complete() { say(words_.complete); }
 
 void Rendezvous::say(char word) {
   if (pipe_ >= 0 && write(pipe_, &word, 1) != 1) {  // the launcher has gone, and we with it

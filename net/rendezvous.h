@@ -1,4 +1,4 @@
-// Worker 0 tells the launcher that started it when it begins to wait for the others, and when all have come.
+// Workers tell the launcher that started them when they begin to wait for each other, and when all have come.
 #pragma once
 #include <string>
 
@@ -6,22 +6,27 @@ namespace troupe::internal::net {
 
 /// Names the launcher's pipe, as text_of_pipe() has it.
 inline constexpr const char* kRendezvousVariable = "TROUPE_LAUNCHER_PIPE";
-inline constexpr char kWaits = 'w', kComplete = 'c';
+/// What worker 0 says, when it begins to wait and when all have come; and the others.
+struct RendezvousWords {
+  char waits, complete;
+};
+inline constexpr RendezvousWords kDriverWords{'w', 'c'}, kWorkerWords{'j', 'm'};
 
 /// The number of an open pipe, and what tells it from others that may have this number later.
 std::string text_of_pipe(int descriptor);
 
-/// One of them, on the side of worker 0. Without a launcher, or in a process that it did not start, it says
+/// Says so, on the side of a worker. Without a launcher, or in a process that it did not start, it says
 /// nothing.
 class Rendezvous {
  public:
-  Rendezvous();  ///< says that it waits
+  explicit Rendezvous(RendezvousWords words);  ///< says that it waits
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   void complete();
 
  private:
   void say(char word);
+  const RendezvousWords words_;
   int pipe_ = -1;
 };
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
+
 namespace troupe::internal::rref {
 
 std::pair<std::string, std::string> split_name(const std::string& full) {
   const size_t slash = full.find('/');
   if (slash == 0 || slash == std::string::npos)
-    throw_invalid("[names] '" + full +
+    throw_invalid("[names] '" + shown(full) +
                   "' does not say on which worker: expected WORKER/NAME, as in w1/server");
   std::string name = full.substr(slash + 1);
   check_name(name);
@@ -19,9 +21,9 @@ void check_name(const std::string& name) {
                     std::all_of(name.begin(), name.end(),
                                 [](unsigned char c) { return c > 0x20 && c != 0x7f && c != '/'; });
   if (!fits)
-    throw_invalid("[names] '" + name.substr(0, kMaxName) + "' (" + std::to_string(name.size()) +
+    throw_invalid("[names] '" + shown(name, kMaxName) + "' (" + std::to_string(name.size()) +
                   " bytes) cannot be a name: expected 1 to " + std::to_string(kMaxName) +
-                  " bytes, no spaces and no '/'");
+                  " bytes, no spaces, no control characters and no '/'");
 }
 
 void NameTable::give(const std::string& worker, const std::string& name, HandlePtr ref) {

@@ -12,7 +12,10 @@ void RefTable::check(const ObjectId& id) {
   std::lock_guard lock(mutex_);
   if (!worker_ || let_go_)
     throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
-  if (auto why = holder_.failure(id)) throw *why;
+  if (auto why = holder_.failure(id)) {
+    worker_->unheard().heard(id);
+    throw *why;
+  }
 }
 
 bool RefTable::is_here(const ObjectId& id) const {
@@ -59,7 +62,10 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
   if (!cell) {
     std::lock_guard lock(mutex_);
     const auto failed = failed_.find(id);
-    if (failed != failed_.end()) throw failed->second;
+    if (failed != failed_.end()) {
+      worker.unheard().heard(id);
+      throw failed->second;
+    }
     if (creations_.making(id))
       throw_invalid("[rref] " + handle.type() + " is still being made on " + worker.name() +
                     ": local access works once its constructor has ended");
@@ -70,6 +76,7 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
     try {
       actor = &cell->object();
     } catch (...) {
+      cell->failure_heard();
       actor = current_error();
     }
     f(actor);

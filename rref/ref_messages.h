@@ -18,6 +18,9 @@ inline constexpr const char* kLookup = "ref.lookup";       // anybody to owner: 
 inline constexpr const char* kNames = "ref.names";         // anybody to owner: all names and types
 inline constexpr const char* kObjects = "ref.objects";  // anybody to owner: what lives there, at most so many
 
+/// Of a failure that nobody was told of, as actors::kUnmade.
+inline constexpr const char* kUnfetched = "a result failed, and nobody fetched it";
+
 inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 
 }  // namespace troupe::internal::rref

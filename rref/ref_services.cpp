@@ -26,7 +26,9 @@ void RefTable::create(const ObjectId& id, const std::string& type, uint64_t cons
     cell = worker().make_actor(id, type, constructor, std::move(args), seed);
   } catch (...) {
     std::lock_guard lock(mutex_);
-    failed_.emplace(id, current_error());
+    const Error why = current_error();
+    failed_.emplace(id, why);
+    if (worker_) worker_->unheard().failed(id, actors::kUnmade, why);
     if (named) nameless = names_.find(name);
     if (nameless && nameless->id() == id) names_.drop(worker_->name(), name);
     named = false;
@@ -124,7 +126,10 @@ bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
     }
   }
   if (value) answer(invocation, value);
-  if (failure) invocation->fail(std::move(*failure));
+  if (failure) {
+    if (!invocation->cancelled()) invocation->worker().unheard().heard(id);
+    invocation->fail(std::move(*failure));
+  }
   if (waits) invocation->worker().watch(id.creator);  // what waits must hear of its end
   return true;
 }

@@ -157,6 +157,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
   if (const auto* result = sent.peek(); result && !result->ok()) {
     std::lock_guard lock(mutex_);
     holder_.not_made(id, result->error());
+    worker.unheard().failed(id, actors::kUnmade, result->error());
   }
   return handle;
 }
@@ -220,8 +221,10 @@ void RefTable::outgoing(WorkerId to, RefValue& ref) {
           .crossing("sending of a reference to " + ref.type);
     ref.pin = 0;
   } else {
-    if (auto why = holder_.hopeless(ref.id))
+    if (auto why = holder_.hopeless(ref.id)) {
+      worker_->unheard().heard(ref.id);
       throw std::move(*why).crossing("sending of a reference to " + ref.type);
+    }
     ref.pin = ++last_pin_;
     pins_.emplace(ref.pin, Pin{ref.hold, to});
   }
@@ -272,6 +275,8 @@ void RefTable::dropped(const ObjectId& id) {
       dead = owner_.give_back(id, id.owner, 1);
     else
       actions = holder_.dropped(id);
+    if (worker_->unheard().any() && id.owner != worker_->id() && !holder_.failure(id))
+      worker_->unheard().gone(id);
   }
   if (dead) release({id});
   perform(id, std::move(actions));
@@ -319,13 +324,16 @@ void RefTable::release(const std::vector<ObjectId>& ids) {
   for (const ObjectId& id : ids) {
     actors::Worker* worker;
     KeptPtr value;  // let go after the lock
+    bool failed;
     {
       std::lock_guard lock(mutex_);
-      failed_.erase(id);
+      failed = failed_.erase(id) > 0;
       value = values_.release(id);
       worker = worker_;
     }
-    if (worker) worker->release_actor(id);
+    if (!worker) continue;
+    if (failed || (value && value->error)) worker->unheard().gone(id);
+    worker->release_actor(id);
   }
 }
 

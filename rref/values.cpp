@@ -40,6 +40,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
   if (failure && !mine) {
     std::lock_guard lock(mutex_);
     holder_.not_made(id, *failure);
+    worker.unheard().failed(id, kUnfetched, *failure);
   }
   return handle;
 }
@@ -68,12 +69,19 @@ void RefTable::finish_value(const ObjectId& id, KeptPtr value) {
   {
     std::lock_guard lock(mutex_);
     waiting = values_.finish(id, value);
+    if (value->error && worker_) {
+      worker_->unheard().failed(id, kUnfetched, *value->error);
+      if (!values_.has(id) && waiting.empty()) worker_->unheard().gone(id);
+    }
   }
   for (auto& call : waiting) answer(call, value);
 }
 
 void RefTable::answer(const Ref<actors::Invocation>& call, const KeptPtr& value) {
-  if (value->error) return call->fail(*value->error);
+  if (value->error) {
+    if (!call->cancelled()) call->worker().unheard().heard(call->call().target);
+    return call->fail(*value->error);
+  }
   const uint64_t method = call->call().method;
   if (method == net::method_id(kReady)) return call->complete(Value());
   if (method != net::method_id(kFetch))

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <charconv>
+#include <optional>
 
 #include "actors/cluster/all_gather.h"
 #include "actors/cluster/join.h"
@@ -12,6 +13,7 @@
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/optimizer.h"
+#include "core/base/shown.h"
 #include "net/socket/transport.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
@@ -37,16 +39,19 @@ internal::actors::Hosting with_builtin(internal::actors::Hosting hosting) {
   return hosting;
 }
 
+// 2 for "w2"; empty for what is no worker's name.
+std::optional<uint32_t> number_of(const std::string& name) {
+  uint32_t number = 0;
+  if (name.starts_with('w')) std::from_chars(name.data() + 1, name.data() + name.size(), number);
+  return name == "w" + std::to_string(number) ? std::optional(number) : std::nullopt;
+}
+
 // `count`: of workers.
 void check_names(const std::vector<DeviceMap>& maps, int count) {
   for (const DeviceMap& m : maps)
     for (const std::string& name : {m.worker, m.other}) {
-      int number = -1;
-      const char* end = name.data() + name.size();
-      if (name.starts_with("w") && std::from_chars(name.data() + 1, end, number).ptr == end && number >= 0 &&
-          number < count)
-        continue;
-      throw_invalid("[cluster] a device map names worker '" + name + "'; there are w0 to w" +
+      if (const auto number = number_of(name); number && *number < static_cast<uint32_t>(count)) continue;
+      throw_invalid("[cluster] a device map names worker '" + shown(name) + "'; there are w0 to w" +
                     std::to_string(count - 1));
     }
 }
@@ -157,12 +162,18 @@ struct Process {
     if (!e.polling) limits.look = Duration::zero();
     limits.callers_read = e.callers_read;
     if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
+    const bool meets = e.rank != 0 || e.world > 1 || options.elastic;
+    if (meets && (e.address.empty() || e.token.empty()))
+      throw_invalid(
+          "[launch] an elastic cluster says where others join, and how they prove that they may: set "
+          "TROUPE_ADDRESS=tcp:HOST:PORT, and TROUPE_TOKEN_FILE to a file that only you can read");
     worker.set_transport(internal::net::make_socket_transport(
-        {.self = {e.rank, name}, .token = e.token, .limits = limits}, worker));
-    if (e.rank == 0 && (e.world > 1 || options.elastic)) listen_as_driver(e);
+        {.self = {e.rank, name}, .token = meets ? e.token : random_name() + random_name(), .limits = limits},
+        worker));
+    if (e.rank == 0 && meets) listen_as_driver(e);
     if (e.rank != 0) {
       listen("unix:@troupe-" + random_name());
-      if (!e.address.starts_with("unix:")) listen("tcp:" + (e.bind.empty() ? "127.0.0.1" : e.bind) + ":0");
+      if (!e.address.starts_with("unix:")) listen_at(e);
     }
   }
   void listen_as_driver(const Environment& e) {
@@ -171,6 +182,15 @@ struct Process {
     } catch (const Error& error) {
       if (e.address_note.empty()) throw;
       throw_error(error.kind(), error.message() + ". " + e.address_note);
+    }
+  }
+  void listen_at(const Environment& e) {
+    try {
+      listen(e.bind_address());
+    } catch (const Error& error) {
+      if (e.bind.empty()) throw;
+      throw_error(error.kind(), "[launch] TROUPE_BIND is '" + e.bind +
+                                    "'; expected an address of this host: " + error.message());
     }
   }
   void listen(const std::string& address) {
@@ -188,7 +208,8 @@ struct Process {
 
 class Coordinated final : public Cluster {
  public:
-  Coordinated(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options)
+  Coordinated(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options,
+              const Future<void>& stop)
       : Cluster(options),
         process_(e, std::move(hosting), options),
         coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world,
@@ -197,7 +218,7 @@ class Coordinated final : public Cluster {
     table_ = process_.table;
     try {
       process_.open(e, options);
-      coordinator_.wait(options.join_timeout);
+      coordinator_.wait(options.join_timeout, stop);
     } catch (...) {
       leave();
       throw;
@@ -239,6 +260,7 @@ class Joined final : public WorkerProcess {
   }
   ~Joined() override { disconnect(); }
   internal::actors::Worker& worker() override { return process_.worker; }
+  Future<int> ended() const override { return joiner_.ended(); }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
       // A Ctrl-C reaches all workers: worker 0 ends the cluster then, and should not see us leave before it
@@ -286,13 +308,16 @@ std::unique_ptr<Cluster> Cluster::in_process(int workers, internal::actors::Host
 }
 
 std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment,
-                                             internal::actors::Hosting hosting, ClusterOptions options) {
-  return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options);
+                                             internal::actors::Hosting hosting, ClusterOptions options,
+                                             const Future<void>& stop) {
+  options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
+  return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options, stop);
 }
 
 std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment,
                                                    internal::actors::Hosting hosting,
                                                    ClusterOptions options) {
+  options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
   return std::make_unique<Joined>(environment, with_builtin(std::move(hosting)), options);
 }
 
@@ -302,7 +327,14 @@ std::vector<std::string> Cluster::workers() const {
   return names;
 }
 
-Future<void> Cluster::joined(const std::string& worker) { return worker_->members().listed(worker); }
+Future<void> Cluster::joined(const std::string& worker) {
+  const auto number = number_of(worker);
+  if (!number) throw_invalid("[cluster] '" + shown(worker) + "' is no worker's name; expected w0, w1, ...");
+  if (!options_.elastic && !worker_->members().find(*number))
+    throw_invalid("[cluster] " + worker + " will never join: the cluster is not elastic. The workers are: " +
+                  worker_->members().who_is_there());
+  return worker_->members().listed(worker);
+}
 
 std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
   FrameScope neutral({worker_});

@@ -17,14 +17,6 @@
 
 namespace troupe {
 
-/// What happens if a graceful shutdown finds something alive that no code outside actors refers to: actors
-/// that hold each other, contexts that have not ended.
-enum class LeakCheck {
-  off,
-  warn,   ///< a log line lists it
-  error,  ///< shutdown() throws `failed`, listing it; a Cluster in this process looks in its destructor too
-};
-
 struct ShutdownOptions {
   bool graceful = true;                         ///< wait first until nothing is under way anywhere
   Duration timeout = std::chrono::seconds(60);  ///< for all of it
@@ -78,9 +70,12 @@ class Cluster {
   /// process boundary: the same program gives the same bits as over real processes.
   static std::unique_ptr<Cluster> in_process(int workers, internal::actors::Hosting hosting = {},
                                              ClusterOptions options = {});
-  /// This process is worker 0 of a cluster of processes; returns when all have joined.
+  /// This process is worker 0 of a cluster of processes; returns when all have joined. The environment's
+  /// join_timeout comes before that of the options. `stop`, once it has failed, ends the wait with its error:
+  /// somebody knows that one of them will not come.
   static std::unique_ptr<Cluster> coordinate(const Environment& environment,
-                                             internal::actors::Hosting hosting, ClusterOptions options = {});
+                                             internal::actors::Hosting hosting, ClusterOptions options = {},
+                                             const Future<void>& stop = {});
 
   /// Makes an actor of type T on a worker: Here::spawn, from worker w0.
   template <class T, class... A>
@@ -151,6 +146,9 @@ class WorkerProcess {
   /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and
   /// returns that. Throws `disconnected` if the driver is lost.
   virtual int serve(const Future<int>& stop) = 0;
+  /// Ready once the driver has ended the cluster, with its exit code, or was lost: serve() returns when the
+  /// method has that its thread runs.
+  virtual Future<int> ended() const = 0;
   /// Leaves an elastic cluster (ClusterOptions::elastic) before its end: serve() returns 0. What is under way
   /// here, and later uses of what lives here, fail elsewhere with `disconnected`: "w3 has left the cluster".
   /// `invalid` if the cluster is not elastic.

@@ -84,10 +84,13 @@ void complain(const std::string& who, const char* text) {
 
 int code_of(const Error& e) { return e.kind() == ErrorKind::disconnected ? kExitPeerLost : kExitFailed; }
 
-int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)>& driver,
+int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::function<void(Cluster&)>& driver,
           Duration shutdown_timeout) {
   int code = 0;
-  signals.on_signal([&cluster] { cluster.worker().interrupt("[launch] interrupted"); });
+  signals.on_signal([&] {
+    cluster.worker().interrupt("[launch] interrupted");
+    watch.driver_interrupted();
+  });
   try {
     driver(cluster);
     flush_output();
@@ -102,6 +105,7 @@ int drive(Cluster& cluster, Signals& signals, const std::function<void(Cluster&)
   signals.on_signal(nullptr);
   if (signals.received()) code = 128 + signals.received();
   cluster.set_exit_code(code);
+  watch.driver_returned();
   try {
     cluster.shutdown({.graceful = false, .timeout = shutdown_timeout});  // if it has not been
   } catch (const Error& e) {
@@ -138,11 +142,9 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
   int alone = 0;
   try {
     environment = Environment::read();
-    if (environment)
-      options.join_timeout = environment->join_timeout.value_or(options.join_timeout);
-    else
-      alone = Environment::workers();
+    if (!environment) alone = Environment::workers();
     ops::check_environment();
+    (void)Environment::leak_check();
     // Into a launcher's pipe, too, lines leave as they are written.
     if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   } catch (const Error& e) {
@@ -152,26 +154,49 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
   const std::string who = process_name = "w" + std::to_string(environment ? environment->rank : 0);
   bool joined = false;
   std::optional<EndWatch> watch;  // until the workers of this process have ended
-  const auto watch_end = [&](const std::vector<internal::actors::Worker*>& workers, int code) {
+  const auto watch_over = [&](const std::vector<internal::actors::Worker*>& workers) -> EndWatch& {
     const Duration patience = std::max<Duration>(options.shutdown_timeout, std::chrono::milliseconds(100));
-    watch.emplace(who, workers, patience, code);
+    return watch.emplace(who, workers, patience);
+  };
+  const auto ended = [&](int code) {
+    watch->end(code);
+    watch->workers_go();
     return code;
   };
   try {
     check_room_for_threads();
     if (environment && environment->rank > 0) {
       Promise<int> stop;
-      auto process = WorkerProcess::join(*environment, std::move(hosting), options);
+      std::unique_ptr<WorkerProcess> process;
+      {
+        internal::net::Rendezvous launcher(internal::net::kWorkerWords);
+        process = WorkerProcess::join(*environment, std::move(hosting), options);
+        launcher.complete();
+      }
       joined = true;
       check_room(kRoom);
-      signals.on_signal([&] { stop.set(128 + signals.received()); });
-      const int code = process->serve(stop.future());
+      EndWatch& watching = watch_over({&process->worker()});
+      signals.on_signal([&] {
+        watching.end(128 + signals.received());
+        stop.set(128 + signals.received());
+      });
+      // A method that this thread runs may keep serve() from returning.
+      process->ended().on_ready(
+          [&](const Result<int>& r) { watching.end(r.ok() ? r.value() : kExitPeerLost); });
+      int code;
+      try {
+        code = process->serve(stop.future());
+      } catch (...) {
+        const Error e = current_error();
+        code = signals.received() ? 128 + signals.received() : code_of(e);
+        if (!signals.received()) complain(who, e.what());
+      }
       signals.on_signal(nullptr);
-      return watch_end({&process->worker()}, code);
+      return ended(code);
     }
     std::unique_ptr<Cluster> cluster;
     if (environment) {
-      internal::net::Rendezvous launcher;
+      internal::net::Rendezvous launcher(internal::net::kDriverWords);
       cluster = Cluster::coordinate(*environment, std::move(hosting), options);
       launcher.complete();
     } else {
@@ -179,7 +204,8 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
     }
     joined = true;
     check_room(kRoom);
-    return watch_end(cluster->workers_here(), drive(*cluster, signals, driver, options.shutdown_timeout));
+    EndWatch& watching = watch_over(cluster->workers_here());
+    return ended(drive(*cluster, signals, watching, driver, options.shutdown_timeout));
   } catch (...) {  // std::bad_alloc, too
     const Error e = current_error();
     if (signals.received()) return 128 + signals.received();

@@ -1,9 +1,13 @@
 #include "troupe/launch_environment.h"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "core/base/shown.h"
+#include "net/address.h"
 #include "net/protocol/token.h"
 
 namespace troupe {
@@ -19,20 +23,40 @@ constexpr Dialect kDialects[] = {{"TROUPE_RANK", "TROUPE_WORLD_SIZE"},
                                  {"PMI_RANK", "PMI_SIZE"}};
 constexpr uint32_t kMaxWorld = 1 << 20;
 
-uint32_t parse(const char* name, const std::string& text) {
+[[noreturn]] void refuse(const char* name, const std::string& text, const std::string& expected) {
+  throw_invalid("[launch] " + std::string(name) + " is '" + shown(text) + "'; expected " + expected);
+}
+
+uint32_t parse(const char* name, const std::string& text, uint32_t least, uint32_t most) {
   uint32_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n > kMaxWorld)
-    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected a whole number up to " +
-                  std::to_string(kMaxWorld));
+  if (error != std::errc() || end != text.data() + text.size() || n < least || n > most)
+    refuse(name, text, "a whole number, " + std::to_string(least) + " to " + std::to_string(most));
   return n;
+}
+
+// "tcp:10.0.0.2:29500", "tcp:[::1]:0".
+std::string tcp_address(const char* name, const std::string& host, const std::string& port) {
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  const std::string bare = bracketed ? host.substr(1, host.size() - 2) : host;
+  in6_addr v6{};
+  const bool is_v6 = inet_pton(AF_INET6, bare.substr(0, bare.find('%')).c_str(), &v6) == 1;
+  if (bare.find(':') != std::string::npos ? !is_v6 : bracketed)
+    refuse(name, host, "a host alone, without a port or a scheme, as 10.0.0.2, node1 or ::1");
+  const std::string address = "tcp:" + (is_v6 ? "[" + bare + "]" : bare) + ":" + port;
+  try {
+    (void)internal::net::parse_address(address);
+  } catch (const Error&) {
+    refuse(name, host, "a host, as 10.0.0.2, node1 or ::1");
+  }
+  return address;
 }
 
 uint16_t parse_port(const char* name, const std::string& text) {
   uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (error != std::errc() || end != text.data() + text.size() || port == 0)
-    throw_invalid("[launch] " + std::string(name) + " is '" + text + "'; expected a port, 1 to 65535");
+    refuse(name, text, "a port, 1 to 65535");
   return port;
 }
 
@@ -40,15 +64,30 @@ Duration parse_seconds(const char* name, const std::string& text) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6))
-    throw_invalid("[launch] " + std::string(name) + " is '" + text +
-                  "'; expected seconds, above 0 and up to 1000000");
+    refuse(name, text, "seconds, above 0 and up to 1000000");
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
 bool parse_switch(const char* name, const std::optional<std::string>& text) {
   if (!text || *text == "1") return true;
   if (*text == "0") return false;
-  throw_invalid("[launch] " + std::string(name) + " is '" + *text + "'; expected 0 or 1");
+  refuse(name, *text, "0 or 1");
+}
+
+// The secret itself is not shown.
+std::string checked_token(const std::string& token) {
+  if (token.size() < internal::net::kMinTokenBytes)
+    throw_invalid("[launch] TROUPE_TOKEN has " + std::to_string(token.size()) + " bytes; at least " +
+                  std::to_string(internal::net::kMinTokenBytes) + " are needed");
+  return token;
+}
+
+std::string token_of_file(const std::string& path) {
+  try {
+    return internal::net::read_token_file(path);
+  } catch (const Error& e) {
+    throw_invalid("[launch] TROUPE_TOKEN_FILE: " + e.message());
+  }
 }
 
 std::optional<std::string> from_process(const std::string& name) {
@@ -68,22 +107,27 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
     if (!rank && !world) continue;
     if (!rank || !world)
       throw_invalid("[launch] " + std::string(rank ? rank_name : world_name) + " is set but " +
-                    (rank ? world_name : rank_name) + " is not: set both, or neither to run alone");
+                    (rank ? world_name : rank_name) +
+                    " is not, or is empty: set both, or neither to run alone");
     e.source = rank_name;
-    e.rank = parse(rank_name, *rank);
-    e.world = parse(world_name, *world);
+    e.rank = parse(rank_name, *rank, 0, kMaxWorld - 1);
+    e.world = parse(world_name, *world, 1, kMaxWorld);
     if (e.rank >= e.world)
       throw_invalid("[launch] " + std::string(rank_name) + "=" + *rank + " is not below " + world_name + "=" +
                     *world);
     if (auto address = lookup("TROUPE_ADDRESS")) {
+      try {
+        (void)internal::net::parse_address(*address);
+      } catch (const Error&) {
+        refuse("TROUPE_ADDRESS", *address, "unix:@name, unix:/path or tcp:host:port");
+      }
       e.address = *address;
     } else if (auto host = lookup("MASTER_ADDR"), port = lookup("MASTER_PORT"); host && port) {
-      const std::string at =
-          "tcp:" + (host->find(':') == std::string::npos ? *host : "[" + *host + "]") + ":";
-      e.address = at + *port;
+      const int given = parse_port("MASTER_PORT", *port);
+      e.address = tcp_address("MASTER_ADDR", *host, *port);
       if (lookup("TORCHELASTIC_USE_AGENT_STORE") == "True") {
-        const int taken = parse_port("MASTER_PORT", *port);
-        e.address = at + std::to_string(taken == 65535 ? taken - 1 : taken + 1);
+        const std::string at = e.address.substr(0, e.address.rfind(':') + 1);
+        e.address = at + std::to_string(given == 65535 ? given - 1 : given + 1);
         e.address_note = "torchrun's agent listens on MASTER_PORT (" + *port +
                          ") itself, so worker 0 takes the port beside it: set TROUPE_ADDRESS=" + at +
                          "PORT, the same for all workers, to choose another";
@@ -94,17 +138,17 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
                     "MASTER_ADDR and MASTER_PORT");
     }
     if (auto token = lookup("TROUPE_TOKEN"))
-      e.token = *token;
+      e.token = checked_token(*token);
     else if (auto file = lookup("TROUPE_TOKEN_FILE"))
-      e.token = internal::net::read_token_file(*file);
+      e.token = token_of_file(*file);
     else if (e.world > 1)
       throw_invalid(
           "[launch] no cluster token: set TROUPE_TOKEN_FILE to a file that only you can read (head -c 32 "
           "/dev/urandom | base64 > token; chmod 600 token), the same for all workers");
-    if (e.world > 1 && e.token.size() < internal::net::kMinTokenBytes)
-      throw_invalid("[launch] the cluster token has " + std::to_string(e.token.size()) + " bytes; at least " +
-                    std::to_string(internal::net::kMinTokenBytes) + " are needed");
-    if (auto bind = lookup("TROUPE_BIND")) e.bind = *bind;
+    if (auto bind = lookup("TROUPE_BIND")) {
+      (void)tcp_address("TROUPE_BIND", *bind, "0");
+      e.bind = *bind;
+    }
     if (auto seconds = lookup("TROUPE_JOIN_TIMEOUT"))
       e.join_timeout = parse_seconds("TROUPE_JOIN_TIMEOUT", *seconds);
     return e;
@@ -112,14 +156,24 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
   return std::nullopt;
 }
 
+std::string Environment::bind_address() const {
+  return tcp_address("TROUPE_BIND", bind.empty() ? "127.0.0.1" : bind, "0");
+}
+
 std::optional<Environment> Environment::read() { return read(from_process); }
 
 int Environment::workers(const Lookup& lookup) {
   const auto text = lookup("TROUPE_WORKERS");
   if (!text) return 3;
-  const uint32_t n = parse("TROUPE_WORKERS", *text);
-  if (n < 1 || n > 1024) throw_invalid("[launch] TROUPE_WORKERS is " + *text + "; expected 1 to 1024");
-  return static_cast<int>(n);
+  return static_cast<int>(parse("TROUPE_WORKERS", *text, 1, 1024));
+}
+
+LeakCheck Environment::leak_check() {
+  const std::string value = from_process("TROUPE_LEAK_CHECK").value_or("warn");
+  if (value == "warn") return LeakCheck::warn;
+  if (value == "off") return LeakCheck::off;
+  if (value == "error") return LeakCheck::error;
+  refuse("TROUPE_LEAK_CHECK", value, "off, warn or error");
 }
 
 int Environment::workers() { return workers(from_process); }

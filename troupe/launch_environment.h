@@ -10,10 +10,19 @@
 
 namespace troupe {
 
+/// What happens if a graceful shutdown finds something alive that no code outside actors refers to: actors
+/// that hold each other, contexts that have not ended.
+enum class LeakCheck {
+  off,
+  warn,   ///< a log line lists it
+  error,  ///< shutdown() throws `failed`, listing it; a Cluster in this process looks in its destructor too
+};
+
 /// Read from environment variables: TROUPE_RANK and TROUPE_WORLD_SIZE, or those of torchrun (RANK,
 /// WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK, _SIZE), PMIx/MPICH
 /// (PMI_RANK, PMI_SIZE), in this order; the address from TROUPE_ADDRESS, or MASTER_ADDR and MASTER_PORT; the
-/// secret from TROUPE_TOKEN, or the file named by TROUPE_TOKEN_FILE.
+/// secret from TROUPE_TOKEN, or the file named by TROUPE_TOKEN_FILE. A cluster of one needs neither. A
+/// variable that is empty counts as not set.
 ///
 /// Where torchrun's agent has MASTER_PORT for a store of its own, which it says with
 /// TORCHELASTIC_USE_AGENT_STORE=True, worker 0 has the port after it (65534 after 65535), on all hosts alike.
@@ -23,7 +32,7 @@ struct Environment {
   std::string address;       ///< of worker 0: "unix:@name" or "tcp:host:port"
   std::string address_note;  ///< why it is that, in a sentence, if nobody gave it so; empty: somebody did
   std::string token;
-  std::string bind;  ///< TROUPE_BIND: the address that this worker listens on; empty: loopback
+  std::string bind;  ///< TROUPE_BIND: the host that this worker listens on, of IPv4 or IPv6; empty: loopback
   std::optional<Duration>
       join_timeout;           ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
   bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
@@ -35,9 +44,13 @@ struct Environment {
   /// naming the variables.
   static std::optional<Environment> read(const Lookup& lookup);
   static std::optional<Environment> read();
+  /// Where this worker listens, on a port that the system chooses.
+  std::string bind_address() const;
   /// Workers of a program that runs alone: TROUPE_WORKERS, or 3. `invalid` unless a number from 1 to 1024.
   static int workers(const Lookup& lookup);
   static int workers();
+  /// TROUPE_LEAK_CHECK: off, warn (default), error. `invalid` if it is something else.
+  static LeakCheck leak_check();
 };
 
 }  // namespace troupe

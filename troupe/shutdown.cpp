@@ -1,5 +1,5 @@
 // The end of a cluster, in order.
-#include <cstdlib>
+#include <algorithm>
 #include <exception>
 
 #include "actors/cluster/quiesce.h"
@@ -8,15 +8,6 @@
 
 namespace troupe {
 namespace {
-
-LeakCheck leak_check_from_environment() {
-  const char* text = std::getenv("TROUPE_LEAK_CHECK");
-  const std::string value = text ? text : "";
-  if (value.empty() || value == "warn") return LeakCheck::warn;
-  if (value == "off") return LeakCheck::off;
-  if (value == "error") return LeakCheck::error;
-  throw_invalid("[cluster] TROUPE_LEAK_CHECK is '" + value + "'; expected off, warn or error");
-}
 
 std::string listed(const std::vector<std::string>& parts) {
   std::string text;
@@ -43,7 +34,7 @@ void Cluster::look_for_leaks() {
 }
 
 Cluster::Cluster(const ClusterOptions& options) : options_(options) {
-  if (!options_.leak_check) options_.leak_check = leak_check_from_environment();
+  if (!options_.leak_check) options_.leak_check = Environment::leak_check();
 }
 
 void Cluster::shutdown(const ShutdownOptions& options) {
@@ -73,14 +64,33 @@ void Cluster::drop_names(TimePoint deadline) {
   }
 }
 
+namespace {
+
+// Some of them, for one error.
+Error unheard_error(const std::vector<std::string>& texts) {
+  constexpr size_t kShown = 4;
+  std::string all = "[cluster] ";
+  for (size_t i = 0; i < std::min(texts.size(), kShown); ++i) all += (i ? "\n" : "") + texts[i];
+  if (texts.size() > kShown) all += "\nand " + std::to_string(texts.size() - kShown) + " more like these";
+  return Error(ErrorKind::failed, all);
+}
+
+}  // namespace
+
 std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
   // A newcomer that is being let in is asked like all others; should it not come to an end, so be it.
   (void)close_doors().wait_for(std::max<Duration>(deadline - worker_->clock().now(), Duration(0)));
   std::optional<Error> problem = internal::actors::quiesce(*worker_, deadline);
   if (problem && problem->kind() != ErrorKind::disconnected) return problem;
+  auto unheard = internal::actors::take_unheard(*worker_, deadline);  // before the log has it, too
   drop_names(deadline);
   table_->let_go();
   if (auto second = internal::actors::quiesce(*worker_, deadline); second && !problem) problem = second;
+  for (auto& text : internal::actors::take_unheard(*worker_, deadline)) unheard.push_back(std::move(text));
+  if (!unheard.empty()) {
+    if (problem) internal::log::error(problem->what());
+    problem = unheard_error(unheard);
+  }
   if (problem || *options_.leak_check == LeakCheck::off) return problem;
   const auto alive = internal::actors::alive_everywhere(*worker_, deadline);
   if (alive.empty()) return problem;

@@ -12,9 +12,10 @@
 namespace troupe::internal::actors {
 
 /// Services: a worker's TrafficReport (such calls are not counted), given the workers that the asker has
-/// lost: they are lost to this one as well; and what is alive on it, as texts.
+/// lost: they are lost to this one as well; what is alive on it, and what failed unheard, as texts.
 inline constexpr const char* kTraffic = "cluster.traffic";
 inline constexpr const char* kAlive = "cluster.alive";
+inline constexpr const char* kUnheard = "cluster.unheard";
 
 /// Counts calls to and from other workers, and what is being handled here. Thread-safe.
 class Traffic {

@@ -9,6 +9,7 @@
 #include "actors/cell/actor_type.h"
 #include "actors/cell/interceptor.h"
 #include "actors/cell/live_cells.h"
+#include "actors/cell/unheard.h"
 #include "actors/membership/members.h"
 #include "actors/runtime/runtime.h"
 #include "core/base/clock.h"
@@ -33,6 +34,7 @@ struct ActorHost {
   Traffic& traffic;
   const Members& members;
   LiveCells& live_cells;
+  Unheard& unheard;
   /// Set before the first message.
   const std::vector<std::unique_ptr<Interceptor>>& interceptors;
   const std::vector<ActorType::Method>& actor_methods;

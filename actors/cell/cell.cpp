@@ -52,6 +52,7 @@ void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
           object_ = make(std::move(args));
         } catch (...) {
           failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
+          host_.unheard.failed(id_, kUnmade, *failure_);
         }
         history.note(host_.clock.now() - start);
       },
@@ -136,6 +137,7 @@ void ActorCell::note_duration(size_t method, Duration took) {
 }
 
 void ActorCell::destroy() {
+  if (failure_) host_.unheard.gone(id_);
   attachments_.clear();
   object_.reset();
 }

@@ -75,6 +75,10 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   // ---- for jobs running in the mailbox
   /// Throws what the constructor threw.
   Actor& object();
+  /// What object() throws was told to who used the actor.
+  void failure_heard() {
+    if (failure_) host_.unheard.heard(id_);
+  }
   /// What upper layers keep with the actor, by name (an optimizer's state, say).
   std::map<std::string, std::any>& attachments() { return attachments_; }
   const ActorType::Method& method(size_t index) const;

@@ -171,6 +171,8 @@ void Invocation::run() {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
   } catch (...) {
+    if ((call_.id && !call_.quiet) || call_.keep)
+      cell_->failure_heard();  // its answer tells, or what is kept
     threw(current_error());
   }
   if (call_.tell_start && !(state_ & kCompleted)) host_.tell_started(from_, call_.id);

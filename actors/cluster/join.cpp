@@ -114,9 +114,18 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
   complete_.set();
 }
 
-void Coordinator::wait(Duration timeout) {
+void Coordinator::wait(Duration timeout, const Future<void>& stop) {
   const TimePoint deadline = worker_.clock().now() + timeout;
-  if (!complete_.future().wait_for(timeout)) {
+  Promise<void> news;
+  complete_.future().on_ready([news](const Result<void>&) { news.set(); });
+  if (stop.valid())
+    stop.on_ready([news](const Result<void>& r) {
+      if (!r.ok()) news.set();
+    });
+  if (news.future().wait_for(timeout)) {
+    // Without effect if all are there.
+    if (const auto* told = stop.valid() ? stop.peek() : nullptr; told && !told->ok()) give_up(told->error());
+  } else {
     std::string missing;
     {
       std::lock_guard lock(mutex_);

@@ -17,9 +17,9 @@ class Coordinator {
   /// `self` is worker 0. Installs its services on the worker before anybody can connect.
   Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false);
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
-  /// one that joined and left, `invalid` one that others could not reach. Those that wait to be let in are
-  /// told the same.
-  void wait(Duration timeout);
+  /// one that joined and left, `invalid` one that others could not reach; or the error of `stop`, once it has
+  /// one. Those that wait to be let in are told the same.
+  void wait(Duration timeout, const Future<void>& stop = {});
   /// Before the end: lets nobody in any more. Ready when nobody is being let in.
   Future<void> close() { return admission_.close(); }
   /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers. Those

@@ -63,16 +63,28 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
   }
 }
 
-std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline) {
+namespace {
+
+std::vector<std::string> ask_all(Worker& worker, const char* question, TimePoint deadline) {
   FrameScope neutral({&worker});
   std::vector<Future<Value>> asked;
   for (const WorkerId id : living(worker))
-    asked.push_back(worker.call_service(id, kAlive, {}, {.timeout = left_until(worker, deadline)}));
+    asked.push_back(worker.call_service(id, question, {}, {.timeout = left_until(worker, deadline)}));
   std::vector<std::string> all;
   for (const auto& answer : asked)
     if (const auto& result = answer.wait(); result.ok())
       for (auto& text : from_value<std::vector<std::string>>(result.value())) all.push_back(std::move(text));
   return all;
+}
+
+}  // namespace
+
+std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline) {
+  return ask_all(worker, kAlive, deadline);
+}
+
+std::vector<std::string> take_unheard(Worker& worker, TimePoint deadline) {
+  return ask_all(worker, kUnheard, deadline);
 }
 
 }  // namespace troupe::internal::actors

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
@@ -120,7 +121,7 @@ WorkerId Members::id_of(const std::string& name) const {
   std::lock_guard lock(mutex_);
   for (const auto& e : entries_)
     if (e.listed && e.member.name == name) return e.member.id;
-  throw_invalid("[cluster] no worker is named '" + name + "'. The workers are: " + names());
+  throw_invalid("[cluster] no worker is named '" + shown(name) + "'. The workers are: " + names());
 }
 
 std::string Members::who_is_there() const {

@@ -43,6 +43,9 @@ void install_traffic(Worker& worker) {
     report.waits = std::move(waits);
     call->complete(report.to_value());
   });
+  worker.add_service(kUnheard, [&worker](const Ref<Invocation>& call) {
+    call->complete(to_value(worker.unheard().take()));
+  });
   worker.add_service(kAlive, [&worker](const Ref<Invocation>& call) {
     std::vector<std::string> alive = worker.actor_labels();
     const auto metrics = worker.metrics();

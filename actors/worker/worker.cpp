@@ -38,6 +38,7 @@ Worker::Worker(WorkerOptions options)
                .traffic = traffic_,
                .members = members_,
                .live_cells = live_cells_,
+               .unheard = unheard_,
                .interceptors = interceptors_,
                .actor_methods = actor_methods_,
                .tell_started = [this](WorkerId caller, uint64_t id) { tell_started(caller, id); }} {
@@ -85,6 +86,7 @@ Worker::~Worker() {
   }
   actors.clear();
   live_cells_.wait_until_none();
+  unheard_.end();
   {
     std::lock_guard lock(timer_mutex_);
     stopping_ = true;

@@ -144,6 +144,8 @@ class Worker final : public net::Events {
   Metrics metrics() const;
   /// What is under way.
   Traffic& traffic() { return traffic_; }
+  /// What failed, and nobody knows yet.
+  Unheard& unheard() { return unheard_; }
   /// Labels of the calls that wait for their replies; of the actors in the table.
   std::vector<std::string> waits_for() const { return pending_.labels(); }
   std::vector<std::string> actor_labels() const;
@@ -196,6 +198,7 @@ class Worker final : public net::Events {
   Traffic traffic_;
   Members members_;
   LiveCells live_cells_;
+  Unheard unheard_;
   Links links_;
   PendingCalls pending_;
   IncomingCalls incoming_;

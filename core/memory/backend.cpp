@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/base/shown.h"
 
 namespace troupe {
 namespace {
@@ -31,21 +32,22 @@ std::string those_that_are_there() {
 Device device_named(const std::string& name) {
   const size_t colon = name.find(':');
   const std::string before = name.substr(0, colon);
-  int number = 0;
+  unsigned number = 0;
   if (colon != std::string::npos) {
     const char *from = name.data() + colon + 1, *to = name.data() + name.size();
     const auto [end, error] = std::from_chars(from, to, number);
-    if (from == to || end != to || error != std::errc() || number < 0 || number > INT8_MAX)
-      throw_invalid("[device] '" + name + "' names no device; write for example cpu or cuda:0");
+    if (end != to || error != std::errc() || number > INT8_MAX ||
+        name.substr(colon + 1) != std::to_string(number))
+      throw_invalid("[device] '" + shown(name) + "' names no device; write for example cpu or cuda:0");
   }
   for (int i = 0; i < kDeviceKinds; ++i) {
     const Backend* b = find(Device::Kind(i));
     if (!b || b->name() != before) continue;
-    if (i == 0 && number != 0) throw_invalid("[device] '" + name + "': there is one CPU, cpu");
+    if (i == 0 && number != 0) throw_invalid("[device] '" + shown(name) + "': there is one CPU, cpu");
     return Device(Device::Kind(i), static_cast<int8_t>(number));
   }
-  throw_error(ErrorKind::unimplemented,
-              "[device] '" + name + "': this program was built for " + those_that_are_there() + " only");
+  throw_error(ErrorKind::unimplemented, "[device] '" + shown(name) + "': this program was built for " +
+                                            those_that_are_there() + " only");
 }
 
 Device::Device(const std::string& name) {

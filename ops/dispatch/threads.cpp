@@ -28,7 +28,8 @@ int variable(const char* name, int otherwise) {
   int n = 0;
   const char* end = text + std::strlen(text);
   if (const auto [stop, error] = std::from_chars(text, end, n); error != std::errc{} || stop != end)
-    throw_invalid(fmt::format("[threads] {} is \"{}\", expected a number", name, text));
+    throw_invalid(
+        fmt::format("[threads] {} is \"{}\", expected a number from 1 to {}", name, text, kMaxThreads));
   check(name, n);
   return n;
 }

@@ -74,6 +74,7 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
     throw_invalid(fmt::format("[table] {} rows of width {} on {} workers; expected at least one of each",
                               rows, width, where.size()));
   check_pulls(options.pull, "[table]");
+  check_trainers(options.trainers);
   if (options.push.keeps_residual())
     throw_invalid(
         "[table] pushes compressed as \"" + options.push.str() +

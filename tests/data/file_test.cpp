@@ -127,6 +127,17 @@ TEST_CASE("writing through a symbolic link writes its target, and the link stays
              Catch::Contains("astray: cannot be written: No such file or directory"));
 }
 
+TEST_CASE("a name with a NUL, where the system would stop reading it, is refused", "[data]") {
+  Folder dir;
+  const std::string path = dir.path / "x", more = path + std::string("\0.bak", 5);
+  save(path, "old");
+  CHECK_THAT(invalid_text([&] { save(more, "new"); }),
+             Catch::Contains("x?.bak': byte ") && Catch::Contains("is NUL"));
+  CHECK_THAT(invalid_text([&] { datasets::MappedFile::open(more, "test", "a file"); }),
+             Catch::Contains("is NUL"));
+  CHECK(content(path) == "old");
+}
+
 TEST_CASE("a device is not replaced by a file", "[data]") {
   for (const std::string path : {"/dev/null", "/dev/full"}) {
     CHECK_THAT(invalid_text([&] { save(path, "x"); }), Catch::Contains("it is not a regular file"));

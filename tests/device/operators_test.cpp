@@ -95,8 +95,12 @@ TEST_CASE("errors of devices name them") {
         "[device] there is no null:2: this machine has 2 devices of the kind null");
   CHECK(testing::text_of([] { Device("nul"); }) ==
         "[device] 'nul': this program was built for " + testing::built_for() + " only");
-  CHECK(testing::text_of([] { Device("null:"); }) ==
-        "[device] 'null:' names no device; write for example cpu or cuda:0");
+  for (const std::string wrong : {"null:", "null:-0", "null:+0", "null:00", "null:0 ", "null: 0", "null:0x0",
+                                  "null:128", "null:-1", "null:99999999999"})
+    CHECK(testing::text_of([&] { (void)Device(wrong); }) ==
+          "[device] '" + wrong + "' names no device; write for example cpu or cuda:0");
+  CHECK(testing::text_of([] { (void)Device(std::string("null:0\0", 7)); }) ==
+        "[device] 'null:0?' names no device; write for example cpu or cuda:0");
   CHECK(testing::text_of([] {
           zeros({1}, {float32, Device(Device::Kind{6})});
         }) == "[device] no backend for device kind 6:0: this program was built for " + testing::built_for() +

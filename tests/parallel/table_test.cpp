@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "optim/optim.h"
+#include "parallel/server/served_parameters.h"
 #include "parallel/server/served_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
@@ -160,6 +161,21 @@ TEST_CASE("delayed reads of rows are those before the last update") {
   const Tensor moved = sub(start, client.pull(ids).get());
   CHECK(moved.sum({1}).to_vector<double>()[0] == Approx(kWidth));
   CHECK(moved.sum({1}).to_vector<double>()[1] == 0);
+}
+
+TEST_CASE("a table, and parameters, for no trainer are refused before anything is made") {
+  const auto cluster = Cluster::in_process(1, {});
+  for (const int64_t trainers : {-1, 0}) {
+    CHECK_THAT(invalid_text([&] {
+                 (void)serve(cluster->here(), {"w0"}, {zeros({2})}, with("sgd", {}, "bsp", trainers));
+               }),
+               Catch::Contains("trainers; expected at least 1"));
+    CHECK_THAT(invalid_text([&] {
+                 (void)serve_table(cluster->here(), {"w0"}, kRows, kWidth, with("sgd", {}, "bsp", trainers),
+                                   {});
+               }),
+               Catch::Contains("trainers; expected at least 1"));
+  }
 }
 
 TEST_CASE("rows out of range, gradients of another shape and NaN are refused, and the step stays open") {

@@ -216,6 +216,100 @@ TEST_CASE("torchrun starts a program", "[process]") {
   CHECK(job.line("address ") == "tcp:127.0.0.1:" + std::to_string(site.port + 1));
 }
 
+namespace {
+
+// One variable at a time, over those of a cluster that could meet.
+std::string reading(const std::string& name, const std::string& value,
+                    std::map<std::string, std::string> others) {
+  others[name] = value;
+  return text_of([&] {
+    (void)troupe::Environment::read([&](const std::string& wanted) {
+      const auto at = others.find(wanted);
+      return at == others.end() || at->second.empty() ? std::nullopt : std::optional(at->second);
+    });
+  });
+}
+
+}  // namespace
+
+TEST_CASE("the error of a variable names it and what it holds", "[process]") {
+  const std::map<std::string, std::string> good = {{"RANK", "0"},
+                                                   {"WORLD_SIZE", "3"},
+                                                   {"MASTER_ADDR", "host0"},
+                                                   {"MASTER_PORT", "29500"},
+                                                   {"TROUPE_TOKEN", kToken}};
+  const std::string huge = "99999999999999999999", number = "expected a whole number, 0 to 1048575",
+                    host = "expected a host", port = "expected a port, 1 to 65535", flag = "expected 0 or 1",
+                    seconds = "expected seconds, above 0 and up to 1000000";
+  const auto refuses = [&](const std::string& name, const std::vector<std::string>& values,
+                           const std::string& expected) {
+    for (const std::string& value : values) {
+      const std::string said = reading(name, value, good);
+      INFO(name << "=" << value << ": " << said);
+      CHECK(said.starts_with("[launch] " + name + " is '" + value + "'; "));
+      CHECK(said.find(expected) != std::string::npos);
+    }
+  };
+  refuses("RANK", {"-1", "one", "0x1", "1.5", " 1", huge}, number);
+  refuses("WORLD_SIZE", {"0", "-3", "three", huge}, "expected a whole number, 1 to 1048576");
+  refuses("MASTER_PORT", {"0", "-1", "65536", "http", "29500 ", huge}, port);
+  refuses("MASTER_ADDR", {"tcp://host0", "host0:29500", "a b", "[::1", "::g", "[host0]"}, host);
+  refuses("TROUPE_BIND", {"10.0.0.2:29500", "tcp:10.0.0.2", "::1:80:x", "[10.0.0.2]", "a b", "10.0.0.0/8"},
+          host);
+  refuses("TROUPE_ADDRESS", {"host0", "host0:29500", "tcp:host0", "tcp:host0:x", "unix:x", "http://x"},
+          "expected unix:@name, unix:/path or tcp:host:port");
+  refuses("TROUPE_JOIN_TIMEOUT", {"0", "-1", "soon", "1e9", "nan", "inf", huge}, seconds);
+  for (const char* name : {"TROUPE_POLLING", "TROUPE_CALLERS_READ", "TROUPE_SHARED_MEMORY"})
+    refuses(name, {"2", "-1", "yes", "true", huge}, flag);
+  CHECK(reading("TROUPE_TOKEN", "short", good) ==
+        "[launch] TROUPE_TOKEN has 5 bytes; at least 16 are needed");
+  auto file = good;
+  file.erase("TROUPE_TOKEN");
+  CHECK(reading("TROUPE_TOKEN_FILE", "/no/such", file)
+            .starts_with("[launch] TROUPE_TOKEN_FILE: [token] /no/such: "));
+  CHECK(reading("WORLD_SIZE", "", good) ==
+        "[launch] RANK is set but WORLD_SIZE is not, or is empty: set both, or neither to run alone");
+  for (const char* name : {"TROUPE_BIND", "TROUPE_JOIN_TIMEOUT", "TROUPE_POLLING", "TROUPE_ADDRESS"})
+    CHECK(reading(name, "", good) == "no error");  // as if it were not set
+  CHECK(reading("TROUPE_BIND", "::1", good) == "no error");
+  CHECK(reading("TROUPE_BIND", "[::1]", good) == "no error");
+  CHECK(reading("MASTER_ADDR", "[::1]", good) == "no error");
+}
+
+TEST_CASE("a cluster of one needs neither an address nor a secret, whoever starts it", "[process]") {
+  for (const auto& [rank, world] :
+       std::vector<std::pair<std::string, std::string>>{{"RANK", "WORLD_SIZE"},
+                                                        {"SLURM_PROCID", "SLURM_NTASKS"},
+                                                        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                        {"PMI_RANK", "PMI_SIZE"},
+                                                        {"TROUPE_RANK", "TROUPE_WORLD_SIZE"}}) {
+    Process p({program("endings"), "--mode", "alone"}, {rank + "=0", world + "=1"});
+    const int code = p.exit_code();
+    INFO(p.output << p.errors);
+    CHECK(code == 0);
+    CHECK(p.output == "workers 1\n");
+    CHECK(p.errors.empty());
+  }
+}
+
+TEST_CASE("workers listen on an address of IPv6, or say that TROUPE_BIND is none of theirs", "[process]") {
+  const Site site;
+  const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 here{};
+  here.sin6_family = AF_INET6;
+  here.sin6_addr = in6addr_loopback;
+  const bool has_v6 = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&here), sizeof here) == 0;
+  close(fd);
+  if (has_v6) {
+    Process driver({program("probe")}, site.of(0, 2)),
+        worker({program("probe")}, with(site.of(1, 2), "TROUPE_BIND=::1"));
+    ends_well(worker);
+    ends_well(driver);
+  }
+  refused(with(site.of(1, 2), "TROUPE_BIND=192.0.2.1"), 3,
+          {"TROUPE_BIND is '192.0.2.1'; expected an address of this host", "[net]"});
+}
+
 TEST_CASE("half-set and impossible variables end a program with 2, naming them", "[process]") {
   const Site site;
   refused({"RANK=1"}, 2, {"RANK", "WORLD_SIZE"});
@@ -232,6 +326,8 @@ TEST_CASE("half-set and impossible variables end a program with 2, naming them",
   refused({"TROUPE_WORKERS=many"}, 2, {"TROUPE_WORKERS is 'many'"});
   refused({"TROUPE_WORKERS=0"}, 2, {"TROUPE_WORKERS"});
   refused({"TROUPE_NUM_THREADS=many"}, 2, {"TROUPE_NUM_THREADS is \"many\""});
+  refused({"TROUPE_NUM_THREADS=-1"}, 2, {"TROUPE_NUM_THREADS is -1"});
+  refused({"TROUPE_LEAK_CHECK=often"}, 2, {"TROUPE_LEAK_CHECK is 'often'; expected off, warn or error"});
   refused({"TROUPE_TILES=no"}, 2, {"TROUPE_TILES is \"no\", expected 0 or 1"});
   refused({"TROUPE_AMX=no"}, 2, {"TROUPE_AMX is \"no\", expected 0 or 1"});
 }

@@ -172,6 +172,30 @@ TEST_CASE("a worker that ends before it has joined ends the job that waits for i
   }
 }
 
+TEST_CASE("a driver that ends before it has joined ends the job of those that wait for it", "[process]") {
+  for (const char* flag : {"--keep-going", "--prefix-all"}) {
+    auto job = Launcher({"-n", "3", "--grace", "86400", flag, "/bin/sh", "-c",
+                         "test $RANK = 0 && exit 0; exec " + program("quickstart")},
+                        {"TROUPE_JOIN_TIMEOUT=100000"});
+    const int code = job.exit_code();
+    INFO(flag << "\n" << job.output << job.errors);
+    CHECK(job.nothing_left());
+    CHECK(code == 3);
+    CHECK(job.errors.find("troupe run: w0 (pid ") != std::string::npos);
+    CHECK(
+        job.errors.find(") exited with code 0 before it had joined the cluster that the others were waiting "
+                        "for") != std::string::npos);
+  }
+}
+
+TEST_CASE("what does not end within the grace period is named when it is killed", "[process]") {
+  auto job = shell("trap '' TERM; echo ready; while :; do sleep 1000; done", {"-n", "2", "--grace", "0.1"});
+  job.await("ready", 2);
+  job.signal(SIGTERM);
+  CHECK(job.exit_code() == 143);
+  CHECK(job.errors == "troupe run: w0, w1 did not end within 0.1 s, and are killed\n");
+}
+
 TEST_CASE("a signal to the launcher alone reaches workers whose shell ignored it", "[process]") {
   for (const int number : {SIGQUIT, SIGINT}) {
     const auto before = signal(number, SIG_IGN);  // as for what a script starts in the background

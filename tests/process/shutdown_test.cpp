@@ -54,7 +54,7 @@ TEST_CASE("a method that does not return is named, and the program ends with its
     CHECK(failed.exit_code() == 1);
     INFO(failed.errors);
     CHECK_THAT(failed.errors, Contains("w0: error: std::runtime_error: the driver has had enough"));
-    if (alone) check_named(failed.errors);  // else the launcher ends the process of w2
+    check_named(failed.errors);
     CHECK(failed.nothing_left());
 
     Process stopped(command("spin", alone));
@@ -62,7 +62,7 @@ TEST_CASE("a method that does not return is named, and the program ends with its
     stopped.signal(SIGTERM);
     CHECK(stopped.exit_code() == 143);
     INFO(stopped.errors);
-    if (alone) check_named(stopped.errors);
+    check_named(stopped.errors);
     CHECK(stopped.nothing_left());
   }
 }
@@ -89,6 +89,45 @@ TEST_CASE("an exception that nobody catches on a thread of the program's own is 
       CHECK_THAT(job.output, Contains("a line before the end"));
       CHECK(job.nothing_left());
     }
+}
+
+TEST_CASE("Ctrl-C names at once the method that keeps a program from ending, and a second one ends it",
+          "[process]") {
+  for (const bool alone : {true, false}) {
+    for (const std::string mode : {"spin", "driver-spins"}) {
+      std::vector<std::string> command{program("endings"), "--timeout", "100", "--mode", mode};
+      if (!alone) command.insert(command.begin(), {kTroupeCommand, "run", "-n", "3", "--grace", "100"});
+      Process job(command);
+      job.await("spinning");
+      job.signal(SIGINT);
+      if (mode == "spin") {
+        job.await_error("[launch] Hopper::spin on w2 (Hopper#");
+        job.await_error("is still running; the program ends when it returns, or after 100 s");
+      } else {
+        job.await_error(
+            "w0: [launch] interrupted, and the driver goes on; the program ends when it returns (Ctrl-C "
+            "again ends it now)");
+      }
+      job.signal(SIGINT);
+      CHECK(job.exit_code() == 130);
+      CHECK(job.nothing_left());
+    }
+  }
+}
+
+TEST_CASE("a program whose actor could not be made, and that never uses it, does not end with 0",
+          "[process]") {
+  for (const bool alone : {true, false}) {
+    std::vector<std::string> command{program("endings"), "--mode", "unmade"};
+    if (!alone) command.insert(command.begin(), {kTroupeCommand, "run", "-n", "3"});
+    Process job(command);
+    CHECK(job.exit_code() == 1);
+    INFO(job.errors);
+    CHECK(Process::count(job.errors,
+                         "an actor could not be made, and nobody used it: std::runtime_error: "
+                         "cannot be made\n  in constructor of Broken on w1 (Broken#") == 1);
+    CHECK(job.nothing_left());
+  }
 }
 
 TEST_CASE("a worker that dies while the cluster ends is named, and all others end", "[process]") {
@@ -157,6 +196,24 @@ TEST_CASE("a cluster over sockets is made, ended and made again in one process, 
     second.thread.join();
     CHECK(second.code == round);
   }
+}
+
+TEST_CASE(
+    "who knows that a worker will not come ends the wait for it, and the environment says how long it may "
+    "take",
+    "[process]") {
+  Promise<void> stop;
+  std::thread teller([&] { stop.fail(Error(ErrorKind::failed, "w1 will not come")); });
+  CHECK(text_of([&] { Cluster::coordinate(environment_of(0, 2), hosting<Echo>(), {}, stop.future()); }) ==
+        "w1 will not come");
+  teller.join();
+  auto environment = environment_of(0, 2);
+  environment.join_timeout = std::chrono::milliseconds(20);
+  CHECK_THAT(text_of([&] { Cluster::coordinate(environment, hosting<Echo>()); }),
+             Contains("after 0.02 s these workers have not joined: w1"));
+  environment.rank = 1;
+  CHECK_THAT(text_of([&] { WorkerProcess::join(environment, hosting<Echo>()); }),
+             Contains("w1 has not reached worker 0 within 0.02 s"));
 }
 
 TEST_CASE("a newcomer to a complete cluster is refused with a message, and the cluster goes on",

@@ -125,9 +125,21 @@ TEST_CASE("bad names, wrong types and unknown names are errors that say what is 
     CHECK_THAT(says([&] { cluster->lookup<Server>("server").get(); }),
                Catch::Contains("expected WORKER/NAME"));
     CHECK_THAT(says([&] { cluster->spawn_named<Server>("w1/", 1); }), Catch::Contains("cannot be a name"));
-    for (const std::string& bad :
-         {std::string("a/b"), std::string("a b"), std::string(), std::string(300, 'x'), std::string("\n")})
+    for (const std::string& bad : {std::string("a/b"), std::string("a b"), std::string(),
+                                   std::string(300, 'x'), std::string("\n"), std::string("a\0b", 3)})
       CHECK_THAT(says([&] { cluster->set_name(server, bad).get(); }), Catch::Contains("cannot be a name"));
+    CHECK_THAT(says([&] { cluster->lookup<Server>(std::string("w1/server\0", 10)).get(); }),
+               Catch::Contains("'server?' (7 bytes) cannot be a name"));
+    CHECK_THAT(says([&] { cluster->spawn<Server>(std::string("w1\0", 3), 1); }),
+               Catch::Contains("no worker is named 'w1?'"));
+    CHECK_THAT(says([&] { server.call_by_name(std::string("get\0", 4), {}).get(); }),
+               Catch::Contains("has no such method"));
+    CHECK_THAT(says([&] { cluster->joined("w7").get(); }),
+               Catch::Contains("w7 will never join: the cluster is not elastic"));
+    for (const std::string& bad :
+         {std::string("w1\0", 3), std::string("w-0"), std::string("w01"), std::string("x")})
+      CHECK_THAT(says([&] { cluster->joined(bad).get(); }), Catch::Contains("is no worker's name"));
+    cluster->joined("w1").get();
     CHECK_THAT(says([&] { cluster->set_name(RRef<Server>(), "x").get(); }),
                Catch::Contains("empty reference"));
     // An actor that cannot be made has its name all the same, and says so to those who find it.

@@ -13,7 +13,7 @@ struct RunOptions {
   std::string master_addr;  ///< empty: this host only
   int64_t master_port = 29500;
   std::string token_file, log_dir;  ///< empty: none
-  double grace = 10;                ///< seconds between asking processes to end and killing them
+  double grace = 12;                ///< seconds between asking processes to end and killing them
   bool prefix_all = false, dry_run = false;
   bool keep_going = false;           ///< a worker that fails, other than w0, does not end the job
   std::vector<std::string> command;  ///< program and its arguments; never empty

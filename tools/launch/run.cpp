@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "net/rendezvous.h"
@@ -70,7 +71,7 @@ class Supervisor {
   void on_signal(const signalfd_siginfo& info);
   void on_stop_request(int signal, bool workers_have_it);
   void on_ended(Worker& worker, int status);
-  void hear_driver();
+  void hear_workers();
   void on_deadline();
   void reap();
   void end_all(Phase phase, int signal, Seconds grace);
@@ -97,10 +98,13 @@ class Supervisor {
   Phase phase_ = Phase::running;
   std::optional<SteadyClock::time_point> deadline_;
   std::vector<Ending> failures_;
-  Descriptor driver_says_;  // see net/rendezvous.h
+  Descriptor workers_say_, word_;  // both ends of the pipe of net/rendezvous.h
+  int64_t joining_ = 0;            // workers besides w0 that wait for the cluster to come together
+  std::optional<Ending> driver_;   // how w0 ended, if it did, well
   enum class Meeting { unknown, waiting, complete } meeting_ = Meeting::unknown;
   std::vector<Ending> ended_early_;  // workers besides w0, before it says that all have come together
   std::optional<Ending> never_came_;
+  Seconds given_{};            // to end in
   bool after_driver_ = false;  // w0 had ended well before they came
   int stop_signal_ = 0;
   bool keeper_ended_ = false;  // group_ is then good for waiting only
@@ -143,7 +147,9 @@ int Supervisor::run() {
     throw_error(ErrorKind::failed,
                 fmt::format("[run] --log-dir {}: {}", options_.log_dir, std::strerror(errno)));
   terminal_.emplace(group_);
+  std::tie(workers_say_, word_) = make_pipe();
   for (int64_t local = 0; local < options_.processes; ++local) start(local);
+  word_.reset();
   // With the terminal, workers may die of a Ctrl-C before the keeper has told us of it.
   while (!still_running().empty() || (phase_ == Phase::judging && terminal_->used())) step();
   sweep();
@@ -160,19 +166,13 @@ void Supervisor::start(int64_t local) {
   }
   const bool driver = worker.rank == 0;
   Variables variables = variables_of(options_, job_, local);
-  Descriptor word;
-  if (driver) {
-    auto [reader, writer] = make_pipe();
-    variables.emplace_back(internal::net::kRendezvousVariable, internal::net::text_of_pipe(writer.get()));
-    driver_says_ = std::move(reader);
-    word = std::move(writer);
-  }
+  variables.emplace_back(internal::net::kRendezvousVariable, internal::net::text_of_pipe(word_.get()));
   Start start{
       .arguments = options_.command,
       .environment = environment_with(variables, {"TROUPE_TOKEN_FILE", internal::net::kRendezvousVariable}),
       .group = group_,
       .in = driver ? STDIN_FILENO : nothing_.get(),
-      .keep = word.get(),
+      .keep = word_.get(),
       .files = files_};
   start.arguments[0] = job_.program;
   Descriptor ends[2];
@@ -214,7 +214,7 @@ void Supervisor::step() {
       streams.push_back(&stream);
     }
   }
-  if (driver_says_) polled.push_back({driver_says_.get(), POLLIN, 0});
+  if (workers_say_) polled.push_back({workers_say_.get(), POLLIN, 0});
   int timeout = -1;
   if (deadline_) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - SteadyClock::now());
@@ -229,7 +229,7 @@ void Supervisor::step() {
     if (polled[1 + sinks.size() + i].revents) streams[i]->read_some(64 << 10);
   signalfd_siginfo info;
   while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(info);
-  hear_driver();
+  hear_workers();
   if (deadline_ && SteadyClock::now() >= *deadline_) on_deadline();
 }
 
@@ -258,6 +258,7 @@ void Supervisor::end_all(Phase phase, int signal, Seconds grace) {
   phase_ = phase;
   if (signal) signal_all(signal);
   signal_all(SIGCONT);  // a stopped worker can end only once it runs again
+  given_ = grace;
   set_deadline(grace);
 }
 
@@ -269,7 +270,12 @@ void Supervisor::kill_all() {
 
 void Supervisor::on_deadline() {
   deadline_.reset();
-  if (phase_ == Phase::ending) return kill_all();
+  if (phase_ == Phase::ending) {
+    const auto names = still_running();
+    say(fmt::format("{} did not end within {:g} s, and {} killed", fmt::join(names, ", "), given_.count(),
+                    names.size() > 1 ? "are" : "is"));
+    return kill_all();
+  }
   if (phase_ == Phase::driver_ended)
     say(fmt::format("w0 ended with code 0, and {} did not end within {:g} s after it; stopping",
                     fmt::join(still_running(), ", "), options_.grace));
@@ -313,23 +319,33 @@ void Supervisor::on_ended(Worker& worker, int status) {
     failures_.push_back(ending);
   } else if (worker.rank == 0 && phase_ == Phase::running) {
     phase_ = Phase::driver_ended;
+    driver_ = ending;
     set_deadline(Seconds(options_.grace));
   } else if (phase_ == Phase::running && meeting_ != Meeting::complete) {
     ended_early_.push_back(ending);
   }
 }
 
-// A worker that has ended, well or not, before w0 has met all does not come any more.
-void Supervisor::hear_driver() {
-  char words[16];
-  for (ssize_t got; driver_says_ && (got = read(driver_says_.get(), words, sizeof words)) >= 0;) {
-    if (got == 0) driver_says_.reset();
-    for (const char word : std::string_view(words, size_t(got)))
-      meeting_ = word == internal::net::kWaits ? Meeting::waiting : Meeting::complete;
+// A worker that has ended, well or not, before w0 has met all does not come any more; nor does w0, for those
+// that wait for it.
+void Supervisor::hear_workers() {
+  using namespace internal::net;
+  char words[64];
+  for (ssize_t got; workers_say_ && (got = read(workers_say_.get(), words, sizeof words)) >= 0;) {
+    if (got == 0) workers_say_.reset();
+    for (const char word : std::string_view(words, size_t(got))) {
+      if (word == kDriverWords.waits) meeting_ = Meeting::waiting;
+      if (word == kDriverWords.complete) meeting_ = Meeting::complete;
+      joining_ += (word == kWorkerWords.waits) - (word == kWorkerWords.complete);
+    }
   }
   if (meeting_ == Meeting::complete) ended_early_.clear();
-  if (phase_ != Phase::running || meeting_ != Meeting::waiting || ended_early_.empty()) return;
-  never_came_ = ended_early_.front();
+  if (phase_ == Phase::running && meeting_ == Meeting::waiting && !ended_early_.empty())
+    never_came_ = ended_early_.front();
+  else if (phase_ == Phase::driver_ended && meeting_ != Meeting::complete && joining_ > 0)
+    never_came_ = driver_;
+  else
+    return;
   end_all(Phase::ending, SIGTERM, std::min(Seconds(options_.grace), kAfterFailure));
 }
 
@@ -358,8 +374,7 @@ int Supervisor::report() {
     }
     say(text);
   }
-  if (never_came_ && !stop_signal_)
-    say(never_came_->text() + " before it had joined the cluster that w0 was waiting for");
+  if (never_came_ && !stop_signal_) say(never_came_->never_joined());
   if (keeper_lost_) say("the keeper process was killed, so all workers were");
   // Nothing is left to clean up: a new Ctrl-C may now end us even in the middle of a write.
   signalfd_siginfo old;

@@ -17,6 +17,11 @@ std::string Ending::text() const {
                      name ? fmt::format(" (SIG{})", name) : "");
 }
 
+std::string Ending::never_joined() const {
+  return text() + " before it had joined the cluster that " + (rank ? "w0 was" : "the others were") +
+         " waiting for";
+}
+
 std::optional<Ending> likely_cause(const std::vector<Ending>& seen) {
   auto weight = [](const Ending& e) {
     return WIFSIGNALED(e.status) ? 3 : e.exit_code() == kLostPeer ? 1 : 2;

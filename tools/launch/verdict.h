@@ -26,6 +26,9 @@ struct Ending {
   int exit_code() const;
   /// "w2 (pid 123) was killed by signal 9 (SIGKILL)"
   std::string text() const;
+  /// The same of one that others, or worker 0, wait for in vain: "w2 (pid 123) exited with code 7 before it
+  /// had joined the cluster that w0 was waiting for".
+  std::string never_joined() const;
 };
 
 /// The likely cause among endings that came together, in the order in which they were seen: a signal before

@@ -10,6 +10,7 @@
 
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/optimizer.h"
+#include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
 #include "data/safetensors.h"
 #include "nn/module_registry.h"
@@ -150,6 +151,7 @@ constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the 
 
 void save(Actor&, internal::actors::Invocation& call) {
   auto [attached, folder, file] = arguments<std::string, std::string>(call, kSave);
+  refuse_nul("[optim]", folder);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)

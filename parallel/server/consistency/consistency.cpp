@@ -11,8 +11,12 @@ namespace troupe::parallel {
 
 using Kind = ServerPolicy::Kind;
 
-Consistency::Consistency(ServerPolicy policy, int64_t expected) : policy_(policy), expected_(expected) {
+void check_trainers(int64_t expected) {
   if (expected < 1) throw_invalid(fmt::format("[server] {} trainers; expected at least 1", expected));
+}
+
+Consistency::Consistency(ServerPolicy policy, int64_t expected) : policy_(policy), expected_(expected) {
+  check_trainers(expected);
   policy_ = ServerPolicy::parse(policy.str());  // made by hand, it may have any numbers
 }
 

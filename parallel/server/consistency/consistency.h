@@ -27,6 +27,9 @@ struct StalenessStatistics {
   int64_t lost = 0;                   ///< trainers
 };
 
+/// `invalid` unless at least one trainer is expected.
+void check_trainers(int64_t expected);
+
 /// One parameter's clock and its trainers. A pure state machine: it holds no gradients and does no waiting.
 /// Not synchronized. Steps and versions count from 0.
 ///

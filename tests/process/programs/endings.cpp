@@ -41,6 +41,12 @@ struct Hopper : Actor {
               blocking<&Hopper::spin>, blocking<&Hopper::fails_on_thread>>;
 };
 
+struct Broken : Actor {
+  Broken() { throw std::runtime_error("cannot be made"); }
+  void use() {}
+  static constexpr auto remote = methods<&Broken::use>;
+};
+
 int main(int argc, char** argv) {
   std::string mode = "chain";
   double timeout = 10;
@@ -48,15 +54,18 @@ int main(int argc, char** argv) {
   flags
       .add("--mode", mode, "what is left behind",
            {"chain", "never", "kill", "stop", "cycle", "say", "spin", "spin-and-fail", "thread",
-            "thread-there", "thread-forgotten"})
+            "thread-there", "thread-forgotten", "driver-spins", "unmade", "alone"})
       .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
   if (auto code = flags.parse(argc, argv)) return *code;
   ClusterOptions options;
   options.shutdown_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout));
   return launch(
-      hosting<Hopper>(),
+      hosting<Hopper, Broken>(),
       [&](Cluster& cluster) {
         std::vector<RRef<Hopper>> all;
+        if (mode == "alone") return (void)std::printf("workers %zu\n", cluster.workers().size());
+        if (mode == "driver-spins") Hopper().spin();
+        if (mode == "unmade") return (void)cluster.spawn<Broken>("w1");
         for (const auto& name : cluster.workers()) all.push_back(cluster.spawn<Hopper>(name));
         for (size_t i = 0; i + 1 < all.size(); ++i) all[i].call<&Hopper::meet>(all[i + 1]).get();
         all.back().call<&Hopper::meet>(mode == "cycle" ? all[1] : all[0]).get();
