@@ -115,6 +115,21 @@ TEST_CASE("Ctrl-C names at once the method that keeps a program from ending, and
   }
 }
 
+TEST_CASE("the line that names a lost worker stands above those of messages to it, which are counted",
+          "[process]") {
+  auto job = ending("tells");
+  CHECK(job.exit_code() == 137);
+  INFO(job.errors);
+  const size_t loss = job.errors.find("troupe warning: worker w2 was lost: "),
+               message =
+                   job.errors.find("troupe warning: a message to w2 was not sent\n  in call of Hopper::hop");
+  REQUIRE(message != std::string::npos);
+  CHECK(loss < message);
+  CHECK(Process::count(job.errors, "worker w2 was lost") == 2);  // and by the end of the cluster
+  CHECK(Process::count(job.errors, "a message to w2 was not sent") == 3);
+  CHECK_THAT(job.errors, Contains("[10 times so far]") && Contains("[50 times so far]"));
+}
+
 TEST_CASE("a program whose actor could not be made, and that never uses it, does not end with 0",
           "[process]") {
   for (const bool alone : {true, false}) {

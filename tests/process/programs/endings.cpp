@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   flags
       .add("--mode", mode, "what is left behind",
            {"chain", "never", "kill", "stop", "cycle", "say", "spin", "spin-and-fail", "thread",
-            "thread-there", "thread-forgotten", "driver-spins", "unmade", "alone"})
+            "thread-there", "thread-forgotten", "driver-spins", "tells", "unmade", "alone"})
       .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
   if (auto code = flags.parse(argc, argv)) return *code;
   ClusterOptions options;
@@ -81,9 +81,15 @@ int main(int argc, char** argv) {
         if (mode == "thread-forgotten") std::thread([] {});
         if (mode == "spin-and-fail") throw std::runtime_error("the driver has had enough");
         if (mode == "never" || mode == "kill" || mode == "stop") kept.push_back(last.call<&Hopper::never>());
-        if (mode != "kill" && mode != "stop") return;
+        if (mode != "kill" && mode != "stop" && mode != "tells") return;
         const auto pid = static_cast<pid_t>(last.call<&Hopper::pid>().get());
         if (mode == "stop") return (void)kill(pid, SIGSTOP);
+        if (mode == "tells") {
+          kill(pid, SIGKILL);
+          (void)last.call<&Hopper::pid>().wait();  // until its loss is known
+          for (int i = 0; i < 50; ++i) last.tell<&Hopper::hop>(1);
+          return;
+        }
         // Once the shutdown asks what is under way.
         std::thread([&worker = cluster.worker(), pid] {
           for (;; std::this_thread::yield())
