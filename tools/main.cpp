@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "core/base/error.h"
+#include "ops/environment.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/run.h"
 #ifdef TROUPE_REPL
@@ -25,14 +26,20 @@ int main(int argc, char** argv) {
   if (verb == "repl-worker") return troupe::repl::repl_worker_main();
 #endif
   if (verb == "--version") {
-    std::cout << "troupe " << troupe::tools::version() << "\n";
-    return 0;
+    try {
+      std::cout << "troupe " << troupe::tools::version() << "\ncpu level: " << troupe::ops::cpu_levels()
+                << "\n";
+      return 0;
+    } catch (const troupe::Error& e) {
+      std::cerr << "troupe: " << e.what() << "\n";
+      return 2;
+    }
   }
   if (verb == "--help" || verb == "-h") {
     std::cout << "Usage: troupe <verb> [arguments]\n\n"
                  "  run        start a program as several workers (troupe run --help)\n"
                  "  repl       a prompt and scripts that drive a cluster, in Lua (troupe repl --help)\n"
-                 "  --version  print the version\n"
+                 "  --version  print the version, and the instructions that operators use\n"
                  "  --help     print this help\n";
     return arguments.empty() ? 2 : 0;
   }

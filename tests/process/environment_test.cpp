@@ -329,7 +329,18 @@ TEST_CASE("half-set and impossible variables end a program with 2, naming them",
   refused({"TROUPE_NUM_THREADS=-1"}, 2, {"TROUPE_NUM_THREADS is -1"});
   refused({"TROUPE_LEAK_CHECK=often"}, 2, {"TROUPE_LEAK_CHECK is 'often'; expected off, warn or error"});
   refused({"TROUPE_TILES=no"}, 2, {"TROUPE_TILES is \"no\", expected 0 or 1"});
-  refused({"TROUPE_AMX=no"}, 2, {"TROUPE_AMX is \"no\", expected 0 or 1"});
+  refused({"TROUPE_CPU_LEVEL=sse9"}, 2,
+          {"TROUPE_CPU_LEVEL is \"sse9\", expected a level of this machine: baseline"});
+}
+
+TEST_CASE("the command names the levels of this machine, and refuses others", "[process]") {
+  Process version({kTroupeCommand, "--version"}, {"TROUPE_CPU_LEVEL=baseline"});
+  CHECK(version.exit_code() == 0);
+  CHECK(version.output.find("\ncpu level: baseline of baseline") != std::string::npos);
+  Process wrong({kTroupeCommand, "--version"}, {"TROUPE_CPU_LEVEL=sse9"});
+  CHECK(wrong.exit_code() == 2);
+  CHECK(wrong.errors.find("[cpu] TROUPE_CPU_LEVEL is \"sse9\", expected a level of this machine: baseline") !=
+        std::string::npos);
 }
 
 TEST_CASE("a token file that others can read, or that is not there, is refused by name", "[process]") {

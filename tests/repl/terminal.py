@@ -170,8 +170,9 @@ def lost_worker():
 
 def scripts():
     """Files, code and standard input: exit codes and where errors are."""
-    def run(arguments, text="", code=0, out=None, err=None):
-        done = subprocess.run([troupe, "repl", *arguments], input=text, capture_output=True, text=True, timeout=LIMIT)
+    def run(arguments, text="", code=0, out=None, err=None, **variables):
+        done = subprocess.run([troupe, "repl", *arguments], input=text, capture_output=True, text=True, timeout=LIMIT,
+                              env=os.environ | variables)
         expect(f"the exit code of {arguments}", done.returncode == code, done)
         expect(f"the output of {arguments}", out is None or done.stdout == out, done)
         expect(f"the error of {arguments}", err is None or err in done.stderr, done)
@@ -192,6 +193,9 @@ def scripts():
         run(["nofile.lua"], code=2, err="nofile.lua cannot be read")
         run(["./nofile"], code=1, err="no program at ./nofile")
         run(["--help"], out=None)
+        run(["-e", "print(1)"], code=2, out="", err="TROUPE_WORKERS is 'many'", TROUPE_WORKERS="many")
+        run(["-e", "print(1)"], code=2, out="", err='TROUPE_CPU_LEVEL is "sse9"', TROUPE_CPU_LEVEL="sse9")
+        run(["-n", "2", "-e", "print(1)"], code=2, out="", err='TROUPE_NUM_THREADS is "many"', TROUPE_NUM_THREADS="many")
         run(["-n", "3", "-e", "print(#workers())"], out="3\n")
         if len(sys.argv) > 2:  # a program of one's own, whose driver the shell replaces
             run(["-n", "3", "-e", "local a = spawn('Half', 'w1', 1, 4, true) print(a(tensor{{0.5}}).shape[2], a.worker)", sys.argv[2]], out="4\tw1\n")

@@ -56,7 +56,7 @@ if sys.argv[1] == "--self-test":
 
 write = sys.argv[1] == "--write"
 troupe, documents = os.path.abspath(sys.argv[1 + write]), sys.argv[2 + write:]
-environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")} | {"NO_COLOR": "1"}
+environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_") or k == "TROUPE_CPU_LEVEL"} | {"NO_COLOR": "1"}
 environment["PATH"] = os.path.dirname(os.path.abspath(troupe)) + ":" + environment["PATH"]
 failed = False
 places = [(r"\d[\d.]* (us|ms|s)\b", "~ \\1"), (r"context [0-9a-f]+", "context ~")]

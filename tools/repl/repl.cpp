@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "ops/environment.h"
 #include "script/show.h"
 #include "tools/launch/job.h"
 #include "tools/launch/process.h"
@@ -278,7 +279,14 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
 int repl_main(const std::vector<std::string>& arguments) {
   ReplOptions options;
   if (const auto code = parse_repl(arguments, options, std::cout, std::cerr)) return *code;
-  const int here = options.workers < 0 ? -options.workers : Environment::workers();
+  int here = -options.workers;
+  try {
+    if (options.workers >= 0) here = Environment::workers();
+    ops::check_environment();
+  } catch (const Error& e) {
+    std::fprintf(stderr, "troupe repl: %s\n", e.what());
+    return kExitUsage;
+  }
   options.workers = std::max(options.workers, 0);
   try {
     if (options.workers == 1) options.workers = 0;

@@ -50,17 +50,17 @@ void row_sums(int64_t m, int64_t k, const Matrix<double>& a, double* sums);
 void finish_rows(int64_t m, int64_t n, float* c, int64_t ldc, const Finish<float>& finish);
 void finish_rows(int64_t m, int64_t n, double* c, int64_t ldc, const Finish<double>& finish);
 
-/// Whether a variable of the environment (TROUPE_AMX, TROUPE_TILES) is 0; `invalid` unless it is 0, 1 or not
-/// set.
-bool is_switched_off(const char* variable);
+/// Whether products of our own may run beside oneDNN's: unless TROUPE_TILES is 0; `invalid` if it is neither
+/// 0 nor 1.
+bool may_use_tiles();
 
-/// Whether gemm_tiles() runs here: it needs AVX2, and TROUPE_TILES not 0.
+/// Whether gemm_tiles() runs here: it needs AVX2, and may_use_tiles().
 bool has_gemm_tiles();
 /// gemm() in tiles of its own. The bits of an element do not depend on m and n.
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
                 float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept = nullptr);
 
-/// Whether gemm_amx() runs here: it needs AMX, Linux 5.16 or later, and TROUPE_AMX not 0. Call it first.
+/// Whether gemm_amx() runs here: it needs the matrix unit, and may_use_tiles().
 bool has_gemm_amx();
 /// gemm() on the matrix unit, in three bfloat16 for each float32. Errors of sums are those of float32, but
 /// what is below 2^-126 counts as 0: of each factor, and of each product, that much more may be lost where

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 
 #include "core/base/error.h"
 #include "ops/cpu/gemm/gemm.h"
+#include "ops/cpu/loops/level.h"
 #include "ops/cpu/loops/parallel.h"
 #include "ops/cpu/loops/simd.h"
 
@@ -45,8 +45,7 @@ bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
                bool kept) {
   if (!has_gemm_tiles()) return false;
-  if (simd_level() == Simd::avx2)
-    return kept || work <= 16 * 16 * 16 || (n > 3 && m > (b.transposed ? 31 : 3));
+  if (level() == Level::avx2) return kept || work <= 16 * 16 * 16 || (n > 3 && m > (b.transposed ? 31 : 3));
   if (work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6)) return true;
   static const bool on_intel = is_intel();
   if (on_intel) return (kept && m < 48) || (b.transposed && m >= 32 && m <= 64 && work <= 8e6);
@@ -55,12 +54,23 @@ bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>
 
 }  // namespace
 
-bool is_switched_off(const char* variable) {
-  const char* text = std::getenv(variable);
-  const std::string_view value = text ? text : "1";
-  if (value != "0" && value != "1")
-    throw_invalid(std::string(variable) + " is \"" + std::string(value) + "\", expected 0 or 1");
-  return value == "0";
+bool may_use_tiles() {
+  static const bool may = [] {
+    const char* text = std::getenv("TROUPE_TILES");
+    const std::string_view value = text ? text : "1";
+    if (value != "0" && value != "1")
+      throw_invalid(fmt::format("TROUPE_TILES is \"{}\", expected 0 or 1", value));
+    return value == "1";
+  }();
+  return may;
+}
+bool has_gemm_tiles() {
+  static const bool has = may_use_tiles() && level() >= Level::avx2;
+  return has;
+}
+bool has_gemm_amx() {
+  static const bool has = may_use_tiles() && level() == Level::amx;
+  return has;
 }
 
 // Large products are cut along their longer side into an even number of pieces, the same whatever the number

@@ -12,10 +12,6 @@
 #include "ops/cpu/loops/simd.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <optional>
 
 namespace troupe::ops::on_cpu {
@@ -181,24 +177,7 @@ struct Product {
   }
 };
 
-// The processor has the unit, and the system lets this process use it.
-bool find_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
-  if (is_switched_off("TROUPE_AMX") || simd_level() != Simd::avx512 ||
-      !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-    return false;
-  if ((d & (kBf16 | kTile)) != (kBf16 | kTile)) return false;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of Linux 5.16
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 }  // namespace
-
-bool has_gemm_amx() {
-  static const bool has = find_amx();
-  return has;
-}
 
 void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
               float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
@@ -218,10 +197,6 @@ void gemm_amx(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Mat
 
 namespace troupe::ops::on_cpu {
 
-bool has_gemm_amx() {
-  (void)is_switched_off("TROUPE_AMX");  // what is wrong with the variable is said everywhere
-  return false;
-}
 void gemm_amx(int64_t, int64_t, int64_t, const Matrix<float>&, const Matrix<float>&, float, float*,
               const Finish<float>&, float*, PackedMatrix*) {}
 

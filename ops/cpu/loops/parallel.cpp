@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"
+#include "ops/cpu/loops/level.h"
 #include "ops/dispatch/threads.h"
 
 // Of GNU's OpenMP runtime, which Debian's oneDNN is linked with. Its header belongs to g++, and clang's would
@@ -148,7 +149,9 @@ void run_pieces(int64_t pieces, void (*f)(const void*, int64_t), const void* con
 // OpenMP keeps the number per calling thread.
 void keep_onednn_on_this_thread() {
   thread_local bool done = false;
-  if (!done) omp_set_num_threads(1);
+  if (done) return;
+  (void)level();
+  omp_set_num_threads(1);
   done = true;
 }
 

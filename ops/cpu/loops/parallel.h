@@ -36,7 +36,7 @@ void parallel_for(int64_t pieces, double piece_ns, const F& f) {
 }
 
 /// Lets oneDNN, which runs on OpenMP's threads, use only this one: how it cuts work, and so the bits, depends
-/// on their number. Call before each use of it.
+/// on their number. Holds it to level() as well. Call before each use of it.
 void keep_onednn_on_this_thread();
 
 }  // namespace troupe::ops::on_cpu

@@ -1,24 +1,11 @@
-// Runs a loop in the widest vector instructions of the machine, chosen at run time.
+// Runs a loop in the widest vector instructions of the level in use.
 #pragma once
 #include "core/base/compiler.h"
+#include "ops/cpu/loops/level.h"
 
 namespace troupe::ops::on_cpu {
 
 #if defined(__x86_64__)
-
-enum class Simd { baseline, avx2, avx512 };
-
-inline Simd simd_level() {
-  static const Simd level = [] {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("fma"))
-      return Simd::avx512;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Simd::avx2 : Simd::baseline;
-  }();
-  return level;
-}
 
 // flatten: one call left in a loop, and it is not vectorized. (With clang it is but the first level of calls:
 // it inlines by its own judgement what is below.)
@@ -41,12 +28,13 @@ template <class F>
 /// fused but by name).
 template <class F>
 void vectorized(const F& f) {
-  switch (simd_level()) {
-    case Simd::avx512:
+  switch (level()) {
+    case Level::amx:
+    case Level::avx512:
       return run_avx512(f);
-    case Simd::avx2:
+    case Level::avx2:
       return run_avx2(f);
-    case Simd::baseline:
+    case Level::baseline:
       return run_baseline(f);
   }
 }

@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Runs a test program once for each level of instructions that this machine has below its widest one, which all tests use.
+
+    levels.py TROUPE COMMAND...    exit code 1 if one of them fails
+"""
+import os, re, subprocess, sys
+
+troupe, command = sys.argv[1], sys.argv[2:]
+environment = {k: v for k, v in os.environ.items() if k != "TROUPE_CPU_LEVEL"}
+said = subprocess.run([troupe, "--version"], capture_output=True, text=True, check=True, env=environment).stdout
+found = re.search(r"^cpu level: (\w+) of ([\w, ]+)$", said, re.M)
+if not found:
+    sys.exit(f"{troupe} --version names no levels:\n{said}")
+widest, levels = found[1], found[2].split(", ")
+if levels[-1] != widest:
+    sys.exit(f"unless told otherwise, operators use {widest}, which is not the last of {levels}")
+if levels == [widest]:
+    print(f"test-skipped: {widest} is the only level of this machine")
+failed = []
+for level in levels[:-1]:
+    print(f"---- at level {level}", flush=True)
+    if subprocess.run(command, env=environment | {"TROUPE_CPU_LEVEL": level}).returncode:
+        failed.append(level)
+if failed:
+    sys.exit(f"failed at level {', '.join(failed)}")
