@@ -3,18 +3,39 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
 #include <latch>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/cpu_quota.h"
 #include "core/base/error.h"
 
 namespace troupe {
 
-int usable_cores() {
+namespace {
+
+std::optional<std::string> text_of(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return {};
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+int cores_of_mask() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // more than 1024 cores
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::thread::hardware_concurrency());  // more than 1024 cores
+}
+
+}  // namespace
+
+int usable_cores() {
+  const int most = cores_of_mask();
+  const double quota = std::min<double>(cpu_quota(text_of).value_or(most), most);
+  return std::max(1, static_cast<int>(std::ceil(quota)));
 }
 
 void throw_no_thread(const char* part, const std::system_error& why) {

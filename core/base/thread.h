@@ -6,7 +6,8 @@
 
 namespace troupe {
 
-/// Cores that this process may run on, at least 1.
+/// Cores that this process may use, at least 1: those that it may run on, or the quota of its container
+/// (rounded up) if that is less.
 int usable_cores();
 
 /// Throws `failed`: "[net] cannot start a thread: ...; ...", with the limits that are usual reasons.

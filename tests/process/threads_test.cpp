@@ -1,19 +1,12 @@
 // How many threads an operator may use: the cores of the process, shared by the workers of the host.
-#include <sched.h>
-
 #include <algorithm>
 
+#include "core/base/thread.h"
 #include "tests/process/launcher.h"
 
 using namespace troupe::testing;
 
 namespace {
-
-int cores() {
-  cpu_set_t set;
-  REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
-  return CPU_COUNT(&set);
-}
 
 std::string said(const std::vector<std::string>& variables) {
   Process p({program("threads")}, variables);
@@ -26,7 +19,7 @@ std::string line(int alone, int shared) {
 }
 
 TEST_CASE("threads: the cores, divided by the workers of the host and of the process") {
-  const int n = cores();
+  const int n = troupe::usable_cores();
   CHECK(said({}) == line(n, std::max(1, n / 2)));
   CHECK(said({"LOCAL_WORLD_SIZE=2"}) == line(std::max(1, n / 2), std::max(1, n / 4)));
   CHECK(said({"LOCAL_WORLD_SIZE=1000"}) == line(1, 1));
@@ -41,9 +34,10 @@ TEST_CASE("threads: TROUPE_NUM_THREADS decides, and a wrong one is an error") {
 }
 
 TEST_CASE("threads: troupe run divides the cores among its workers") {
+  const int n = troupe::usable_cores();
   Launcher job({"-n", "2", program("threads")});
   CHECK(job.exit_code() == 0);
-  const std::string expected = line(std::max(1, cores() / 2), std::max(1, cores() / 4));
+  const std::string expected = line(std::max(1, n / 2), std::max(1, n / 4));
   INFO(job.output << job.errors);
   CHECK(Process::count(job.output, expected) == 2);
 }
