@@ -139,7 +139,7 @@ double DistributedOptimizer::clip_grad_norm(const autograd::Context& context, do
 
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {
   std::vector<std::map<std::string, Tensor>> states;
-  for (Value& v : ask_all("the state", kState, [](size_t) { return ValueList{}; }))
+  for (Value& v : ask_all("the state", kState, [&](size_t) { return ValueList{Value(options_map(0))}; }))
     states.push_back(internal::from_value<std::map<std::string, Tensor>>(std::move(v)));
   return states;
 }
@@ -154,7 +154,7 @@ void DistributedOptimizer::load_state(const std::vector<std::map<std::string, Te
 
 void DistributedOptimizer::save(const std::string& folder) {
   ask_all("saving the state", kSave, [&](size_t i) {
-    return ValueList{Value(folder), Value(file_name(i, actors_.size()))};
+    return ValueList{Value(options_map(0)), Value(folder), Value(file_name(i, actors_.size()))};
   });
 }
 

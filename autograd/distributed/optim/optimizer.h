@@ -23,8 +23,9 @@ void install_distributed(internal::actors::Worker& worker);
 /// detach()ed handles keep the old elements. (An actor that steps itself calls replace_if_held().)
 void set_copy_on_write();
 
-/// See Distributed. One group of options, the same for all actors; every step takes them along, so what
-/// set_lr(), a Scheduler or a Plateau changes holds everywhere from the next step on.
+/// See Distributed. One group of options, the same for all actors; every step and every state takes them
+/// along, so what set_lr(), a Scheduler or a Plateau changes holds everywhere from the next step on, and is
+/// what is saved.
 ///
 /// What is asked of all actors waits for all. If it fails on some, the error names every one of them, and
 /// what the others did stands.

@@ -135,7 +135,8 @@ void scale(Actor&, internal::actors::Invocation& call) {
 }
 
 void state(Actor&, internal::actors::Invocation& call) {
-  auto [attached] = arguments<>(call, kState);
+  auto [attached, options] = arguments<ValueMap>(call, kState);
+  attached.optimizer->change_options(0, options);
   auto state = attached.optimizer->state();
   for (auto& [name, t] : state) t = t.data_on(cpu);  // who asks may have no such device
   call.complete(internal::to_value(std::move(state)));
@@ -150,8 +151,9 @@ void load_state(Actor&, internal::actors::Invocation& call) {
 constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the optimizer's name
 
 void save(Actor&, internal::actors::Invocation& call) {
-  auto [attached, folder, file] = arguments<std::string, std::string>(call, kSave);
+  auto [attached, options, folder, file] = arguments<ValueMap, std::string, std::string>(call, kSave);
   refuse_nul("[optim]", folder);
+  attached.optimizer->change_options(0, options);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)

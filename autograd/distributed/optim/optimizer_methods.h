@@ -9,9 +9,9 @@ inline constexpr const char* kCreate = "optim.create";         // optimizer name
 inline constexpr const char* kStep = "optim.step";             // options; gradients of the call's context
 inline constexpr const char* kSizes = "optim.sizes";           // largest?; a size for each parameter
 inline constexpr const char* kScale = "optim.scale";           // factor
-inline constexpr const char* kState = "optim.state";           // a map of tensors
+inline constexpr const char* kState = "optim.state";           // options; a map of tensors
 inline constexpr const char* kLoadState = "optim.load_state";  // a map of tensors; the options
-inline constexpr const char* kSave = "optim.save";             // folder, file name
+inline constexpr const char* kSave = "optim.save";             // options, folder, file name
 inline constexpr const char* kLoad = "optim.load";             // folder, file name; the options
 inline constexpr const char* kDrop = "optim.drop";
 
