@@ -95,7 +95,7 @@ class Context {
 /// Inside an actor's method: the gradient of a leaf of this worker in the context of the call being handled.
 Tensor context_gradient(const Tensor& leaf);
 /// The same, and puts `grad` in its place (undefined: none): for what changes gradients between the backward
-/// pass and the step. Undefined, with nothing changed, if the context has nothing on this worker.
+/// pass and the step. A worker that no pass came by can be given one, too.
 Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad);
 /// The gradient, which the context then has no more. After a recorded pass: so that the next one adds to
 /// nothing. Where the context is active, also outside actors.

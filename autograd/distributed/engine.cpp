@@ -202,7 +202,8 @@ Tensor DistEngine::gradient(uint64_t context, const Tensor& leaf) {
 }
 
 Tensor DistEngine::exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad) {
-  const auto state = live_state(context);
+  // A worker without a part in the pass is given a gradient all the same, and so state.
+  const auto state = grad.defined() ? this->state(context) : live_state(context);
   return state ? state->exchange_gradient(leaf, std::move(grad)) : Tensor();
 }
 

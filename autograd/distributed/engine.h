@@ -76,7 +76,7 @@ class DistEngine final : public internal::actors::Interceptor {
   /// The inputs of the calling actor, or of what runs outside actors here: tensors that need gradients.
   void set_inputs(uint64_t context, Tensors inputs);
   Tensors inputs(uint64_t context);
-  /// Puts another one in its place and returns what was there; does nothing without state of the context.
+  /// Puts another one in its place (undefined: none) and returns what was there. As gradient().
   Tensor exchange_gradient(uint64_t context, const Tensor& leaf, Tensor grad);
 
   // ---- internal::actors::Interceptor
