@@ -13,7 +13,12 @@ constexpr int64_t kContext = 64, kWidth = 128, kHeads = 4;
 
 struct Blocks : nn::Layer {  // [batch, time, width] -> the same
   explicit Blocks(int64_t count) {
-    for (int64_t i = 0; i < count; ++i) blocks.add(nn::TransformerBlock(kWidth, kHeads));
+    const nn::TransformerEncoderLayerOptions gpt{.dim_feedforward = 4 * kWidth,
+                                                 .dropout = 0,
+                                                 .activation = "gelu",
+                                                 .norm_first = true,
+                                                 .causal = true};
+    for (int64_t i = 0; i < count; ++i) blocks.add(nn::TransformerEncoderLayer(kWidth, kHeads, gpt));
     Generator random(1);
     blocks.reset(random);
   }

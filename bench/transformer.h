@@ -7,7 +7,9 @@ namespace troupe::bench {
 struct CharTransformer : nn::Module {
   CharTransformer(int64_t vocabulary, int64_t width, int64_t layers, int64_t heads, int64_t context)
       : tokens(vocabulary, width), positions(context, width), norm(width), head(width, vocabulary) {
-    for (int64_t i = 0; i < layers; ++i) blocks.add(nn::TransformerBlock(width, heads));
+    const nn::TransformerEncoderLayerOptions gpt{
+        .dim_feedforward = 4 * width, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
+    for (int64_t i = 0; i < layers; ++i) blocks.add(nn::TransformerEncoderLayer(width, heads, gpt));
   }
   void members(nn::Members& m) override {
     m("tokens", tokens), m("positions", positions), m("blocks", blocks), m("norm", norm), m("head", head);

@@ -19,7 +19,13 @@ struct Blocks : nn::Layer {  // blocks [begin, end): ids or activations in, acti
         tokens(sizes.vocabulary, sizes.width),
         positions(sizes.context, sizes.width),
         norm(sizes.width) {
-    for (int64_t i = begin; i < end; ++i) blocks.add(nn::TransformerBlock(sizes.width, sizes.heads));
+    const nn::TransformerEncoderLayerOptions gpt{.dim_feedforward = 4 * sizes.width,
+                                                 .dropout = 0,
+                                                 .activation = "gelu",
+                                                 .norm_first = true,
+                                                 .causal = true};
+    for (int64_t i = begin; i < end; ++i)
+      blocks.add(nn::TransformerEncoderLayer(sizes.width, sizes.heads, gpt));
     Generator random(static_cast<uint64_t>(begin));
     reset(random);
     // Small, since the matrix also ends the model; both, or the positions drown the characters.

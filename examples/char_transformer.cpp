@@ -8,7 +8,9 @@ using namespace troupe;
 struct Model : nn::Layer {  // ids [batch, time] -> logits [batch, time, vocabulary]
   Model(int64_t vocabulary, int64_t width, int64_t heads, int64_t layers, int64_t context)
       : tokens(vocabulary, width), positions(context, width), norm(width), head(width, vocabulary) {
-    for (int64_t i = 0; i < layers; ++i) blocks.add(nn::TransformerBlock(width, heads));
+    const nn::TransformerEncoderLayerOptions gpt{
+        .dim_feedforward = 4 * width, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
+    for (int64_t i = 0; i < layers; ++i) blocks.add(nn::TransformerEncoderLayer(width, heads, gpt));
   }
   Tensor forward(const Tensor& ids) override {
     Tensor x = tokens(ids) + positions.weight.slice(0, 0, ids.size(1));

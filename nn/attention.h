@@ -1,12 +1,12 @@
-// Attention, and the block that transformers are made of.
+// Attention in several heads.
 #pragma once
 #include "nn/dropout.h"
 #include "nn/linear.h"
-#include "nn/norm_layer.h"
 
 namespace troupe::nn {
 
 struct MultiheadAttentionOptions {
+  double dropout = 0;  ///< of the weights, while training
   bool bias = true;
   bool causal = false;  ///< query i sees keys 0 to i
   DType dtype = float32;
@@ -18,7 +18,7 @@ struct MultiheadAttentionOptions {
 class MultiheadAttention final : public Layer {
  public:
   using Options = MultiheadAttentionOptions;
-  /// Initial values as Linear's. `invalid` unless heads divide width.
+  /// Initial values as Linear's. `invalid` unless heads divide width, and as Dropout.
   MultiheadAttention(int64_t width, int64_t heads, const Options& options = {});
 
   /// Of x to itself.
@@ -35,38 +35,13 @@ class MultiheadAttention final : public Layer {
   Linear out_proj;
 
  private:
+  friend class TransformerEncoderLayer;
+  Tensor mixed(const Tensor& x);  // what goes into out_proj, of x to itself
+  Tensor together(const Tensor& q, const Tensor& k, const Tensor& v);
+
   int64_t heads_;
   bool causal_;
-};
-
-struct TransformerBlockOptions {
-  bool causal = true;
-  int64_t expansion = 4;  ///< hidden width of the second half, as a multiple
-  double dropout = 0;     ///< of what each half adds, while training
-  DType dtype = float32;
-};
-
-/// x + proj(attention(qkv(norm1(x)))), then x + down(gelu(up(norm2(x)))): x [batch, time, width]. Normalized
-/// before each half (Xiong et al. 2020), with the exact GELU.
-class TransformerBlock final : public Layer {
- public:
-  using Options = TransformerBlockOptions;
-  /// Initial values as Linear's. `invalid` unless heads divide width.
-  TransformerBlock(int64_t width, int64_t heads, const Options& options = {});
-
-  Tensor forward(const Tensor& x) override;
-  void members(Members& m) override;
-  std::string str() const override;
-
-  LayerNorm norm1;
-  Linear qkv, proj;  ///< to queries, keys and values side by side; and back
-  LayerNorm norm2;
-  Linear up, down;
-  Dropout dropout;
-
- private:
-  int64_t heads_;
-  bool causal_;
+  Dropout dropout_;
 };
 
 }  // namespace troupe::nn

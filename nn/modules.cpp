@@ -13,6 +13,7 @@
 #include "nn/norm_layer.h"
 #include "nn/rnn.h"
 #include "nn/sequential.h"
+#include "nn/transformer.h"
 
 namespace troupe {
 namespace {
@@ -189,32 +190,41 @@ void add_norms(Table& t) {
 
 void add_sequences(Table& t) {
   const MultiheadAttentionOptions attention;
-  static_assert(kComplete<MultiheadAttentionOptions, 3>);
+  static_assert(kComplete<MultiheadAttentionOptions, 4>);
   t.push_back(maker<Made>(
       "multihead_attention",
-      [](int64_t width, int64_t heads, bool bias, bool causal, DType dtype) {
-        return made<MultiheadAttention>(width, heads, MultiheadAttentionOptions{bias, causal, dtype});
+      [](int64_t width, int64_t heads, double dropout, bool bias, bool causal, DType dtype) {
+        return made<MultiheadAttention>(width, heads,
+                                        MultiheadAttentionOptions{dropout, bias, causal, dtype});
       },
       {{"width"},
        {"heads"},
+       with("dropout", attention.dropout),
        with("bias", attention.bias),
        with("causal", attention.causal),
        with("dtype", attention.dtype)},
       "Attention of x [batch, time, width] to itself, in several heads."));
-  const TransformerBlockOptions block;
-  static_assert(kComplete<TransformerBlockOptions, 4>);
+  const TransformerEncoderLayerOptions layer;
+  static_assert(kComplete<TransformerEncoderLayerOptions, 8>);
   t.push_back(maker<Made>(
-      "transformer_block",
-      [](int64_t width, int64_t heads, bool causal, int64_t expansion, double dropout, DType dtype) {
-        return made<TransformerBlock>(width, heads,
-                                      TransformerBlockOptions{causal, expansion, dropout, dtype});
+      "transformer_encoder_layer",
+      [](int64_t width, int64_t heads, int64_t dim_feedforward, double dropout, std::string activation,
+         double layer_norm_eps, bool norm_first, bool bias, bool causal, DType dtype) {
+        return made<TransformerEncoderLayer>(
+            width, heads,
+            TransformerEncoderLayerOptions{dim_feedforward, dropout, std::move(activation), layer_norm_eps,
+                                           norm_first, bias, causal, dtype});
       },
       {{"width"},
        {"heads"},
-       with("causal", block.causal),
-       with("expansion", block.expansion),
-       with("dropout", block.dropout),
-       with("dtype", block.dtype)},
+       with("dim_feedforward", layer.dim_feedforward),
+       with("dropout", layer.dropout),
+       with("activation", layer.activation),
+       with("layer_norm_eps", layer.layer_norm_eps),
+       with("norm_first", layer.norm_first),
+       with("bias", layer.bias),
+       with("causal", layer.causal),
+       with("dtype", layer.dtype)},
       "Attention and two linear layers, each added to its input: x [batch, time, width]."));
   const RecurrentOptions recurrent;
   static_assert(kComplete<RecurrentOptions, 4>);

@@ -101,6 +101,13 @@ Tensor scores_of(const Tensor& q, const Tensor& k, double scale, bool causal) {
   return where(tril(ones({q.size(-2), k.size(-2)}, {boolean, q.device()})), scores, -kInf);
 }
 
+// A query that sees nothing gives zeros.
+Tensor weights_of(const Tensor& scores) {
+  if (scores.size(-1) == 0) return scores;  // no key, whatever the mask
+  const Tensor nothing = eq(amax(scores.detach(), {-1}, true), -kInf);
+  return where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1));
+}
+
 // Gradients of q, k and v made of operators that have gradients themselves: all scores exist here.
 Tensors recorded_gradient(const Tensor& g, const Tensor& g_log, const Tensor& q, const Tensor& k,
                           const Tensor& v, bool causal) {
@@ -247,11 +254,13 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     const Tensor mask = expand(attn_mask, to_list(scores.shape()));
     scores = mask.dtype() == boolean ? where(mask, scores, -kInf) : add(scores, to(mask, scores.dtype()));
   }
-  if (scores.size(-1) == 0) return matmul(scores, v);  // no key, whatever the mask
-  // A query that sees nothing gets zeros.
-  const Tensor nothing = eq(amax(scores.detach(), {-1}, true), -kInf);
-  const Tensor p = where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1));
+  const Tensor p = weights_of(scores);
   return matmul(dropout_p == 0 ? p : dropout(p, dropout_p), v);
+}
+Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal) {
+  const Tensor inputs[] = {q, k, k};
+  check_attention({kScaledDotProductAttention, inputs, kCausal}, q, k, k);
+  return weights_of(scores_of(q, k, scale_of(q), is_causal));
 }
 Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal) {
   return apply1(kSelfAttention, {qkv}, {{"heads", heads}, {"causal", causal}});

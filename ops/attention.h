@@ -8,12 +8,15 @@ namespace troupe::ops {
 /// usually [batch, heads, time, width]; leading dimensions agree. is_causal: query i sees keys 0 to i.
 /// Strided inputs are read where they are as long as the width lies together. Memory grows with time, not
 /// with its square: scores exist in tiles only (Dao et al. 2022), the backward pass computes them anew.
-/// attn_mask [..., time, keys], broadcast: of bools those that a query sees, else numbers added to the scores;
-/// a query that sees nothing gets zeros. dropout_p: of the weights, as dropout(). With either all scores are
-/// in memory. `invalid` with attn_mask and is_causal.
+/// attn_mask [..., time, keys], broadcast: of bools those that a query sees, else numbers added to the
+/// scores; a query that sees nothing gets zeros. dropout_p: of the weights, as dropout(). With either all
+/// scores are in memory. `invalid` with attn_mask and is_causal.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& attn_mask = {}, double dropout_p = 0,
                                     bool is_causal = false);
+
+/// The weights by which it mixes the values, [..., time, keys], all in memory.
+Tensor attention_weights(const Tensor& q, const Tensor& k, bool is_causal = false);
 
 /// The same for queries, keys and values side by side, as one linear layer makes them: qkv [batch, time,
 /// 3 * heads * width] holds q, k and v of head 0, 1, ... in that order. Result [batch, time, heads * width].

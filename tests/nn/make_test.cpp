@@ -59,7 +59,7 @@ std::vector<Trial> trials() {
           {"group_norm", {two, four}, images},
           {"batch_norm2d", {four}, images},
           {"multihead_attention", {eight, two}, sequence},
-          {"transformer_block", {eight, two}, sequence},
+          {"transformer_encoder_layer", {eight, two, eight, 0.0}, sequence},
           {"lstm", {eight, five}, sequence},
           {"gru", {eight, five, two}, sequence},
           {"sequential", {std::string("tanh"), std::string("relu")}, rows}};

@@ -112,7 +112,10 @@ TEST_CASE("attention starts by Glorot's rule, without biases") {
 
 TEST_CASE("attention refuses shapes that do not fit") {
   CHECK_THAT(text_of([] { nn::MultiheadAttention(6, 4); }), Contains("4 heads do not divide a width of 6"));
-  CHECK_THAT(text_of([] { nn::TransformerBlock(6, 4); }), Contains("[transformer_block] 4 heads"));
+  CHECK_THAT(text_of([] { nn::TransformerEncoderLayer(6, 4); }),
+             Contains("4 heads do not divide a width of 6"));
+  CHECK_THAT(text_of([] { nn::TransformerEncoderLayer(4, 2, {.activation = "tanh"}); }),
+             Contains("the activation is \"tanh\", expected \"relu\" or \"gelu\""));
   nn::MultiheadAttention a(4, 2);
   CHECK_THAT(text_of([&] {
                a(zeros({2, 4}));
@@ -122,40 +125,56 @@ TEST_CASE("attention refuses shapes that do not fit") {
                a(zeros({1, 2, 4}), zeros({1, 2, 3}), zeros({1, 2, 4}));
              }),
              Contains("the key is float32 [1, 2, 3]"));
-  nn::TransformerBlock b(4, 2);
-  CHECK_THAT(text_of([&] { b(Tensor()); }), Contains("[transformer_block] the input is undefined"));
+  nn::TransformerEncoderLayer b(4, 2);
+  CHECK_THAT(text_of([&] { b(Tensor()); }), Contains("the input is undefined tensor, expected [batch, time, 4]"));
 }
 
-TEST_CASE("a transformer block has the values of its formula in PyTorch") {
-  auto causal = filled(nn::TransformerBlock(4, 2, {.dtype = float64}));
-  auto open = filled(nn::TransformerBlock(4, 2, {.causal = false, .dtype = float64}));
-  CHECK(names_of(causal.named_parameters()) == Names{"norm1.weight", "norm1.bias", "qkv.weight", "qkv.bias",
-                                                     "proj.weight", "proj.bias", "norm2.weight", "norm2.bias",
-                                                     "up.weight", "up.bias", "down.weight", "down.bias"});
+TEST_CASE("an encoder layer has PyTorch's values under each of its options") {
+  const auto made = [](bool norm_first, const char* activation, bool causal) {
+    return filled(nn::TransformerEncoderLayer(4, 2,
+                                              {.dim_feedforward = 6,
+                                               .dropout = 0,
+                                               .activation = activation,
+                                               .norm_first = norm_first,
+                                               .causal = causal,
+                                               .dtype = float64}));
+  };
+  const Tensor x = wave({2, 3, 4});
+  auto plain = made(false, "relu", false), gpt = made(true, "gelu", true);
+  check_values(plain(x), {0.389268229733164,  -0.139016765453131, -0.757656209679873, 0.52387863490432,
+                          0.418311180440036,  -0.291001137596878, -0.983472788786099, 0.292787669036118,
+                          0.284188694351448,  -0.212052183969076, -0.951315126491885, 0.413465826415871,
+                          0.671085841147033,  -0.310803305770244, -0.863819015848448, 0.303592020684749,
+                          0.0811034337734848, -0.261125196812581, -1.06171183652719,  0.173336700832228,
+                          0.811503427076651,  -0.246179855256439, -0.680784027720171, 0.433425619668712});
   check_values(
-      causal(wave({2, 3, 4})),
-      {2.02155011760729,   -0.989049553740943, 0.567904358914514,  -0.350474835466321, 0.140933049454606,
-       -2.7242030859323,   -0.103495079273615, 0.387993800641147,  1.83075217304892,   -0.781559763402991,
-       1.16063084270552,   0.319276168637423,  0.634776113269066,  -2.7128194217572,   -0.643787276776123,
-       -0.162392157927081, 1.27498286936644,   -0.989943215620938, 1.38061919509311,   0.937361904579898,
-       1.20254673314749,   -2.29549379685,     -0.584100493582617, -0.719862074277345});
+      made(false, "gelu", true)(x),
+      {0.678893417172222,  -0.212689623208126, -0.730763549716501, 0.498798197290799,  0.427352270292908,
+       -0.28786073798851,  -0.977397555252554, 0.305498010569004,  0.351737397112701,  -0.20558508647377,
+       -0.913118420284041, 0.452934951192776,  0.702034676207175,  -0.304010908303714, -0.838440335238182,
+       0.325070497063044,  0.0675623127386327, -0.236389753572647, -1.04355972559634,  0.228890865138658,
+       0.820180700530475,  -0.243172434248036, -0.6673779538199,   0.434571811153697});
   check_values(
-      open(wave({2, 3, 4})),
-      {2.04254289730313,   -1.00727188996871,   0.571096782357444,  -0.336405129315383, 0.116136974006772,
-       -2.72220595215578,  -0.0812637904175413, 0.356726431967044,  1.83075217304892,   -0.781559763402991,
-       1.16063084270552,   0.319276168637423,   0.551449643351374,  -2.71733116824854,  -0.553417820915167,
-       -0.277528322283729, 1.27071235727038,    -0.981199378141912, 1.37338041852952,   0.938102326341074,
-       1.20254673314749,   -2.29549379685,      -0.584100493582617, -0.719862074277345});
-  check_gradients(causal, wave({2, 3, 4}));
-}
-
-TEST_CASE("a transformer block drops what its halves add, while training only") {
-  nn::TransformerBlock a(4, 2, {.dropout = 0.5}), b(4, 2);
-  b.load_state_dict(a.state_dict());
-  const Tensor x = ops::to(wave({2, 3, 4}), float32);
-  CHECK_FALSE(bit_equal(a(x), b(x)));
-  a.eval();
-  CHECK(bit_equal(a(x), b(x)));
+      made(true, "relu", false)(x),
+      {1.5411884324107,   0.570115691444352,  1.16701970661453,   0.155821735458518, -0.324351174575161,
+       -1.07309647176501, 0.556543820046375,  0.874657253135928,  1.36642767452224,  0.854860665252827,
+       1.7879066272784,   0.842889473902438,  0.0373059875586215, -1.09325455471636, 0.0896816445235132,
+       0.1670007093346,   0.829518822005731,  0.722896724007937,  2.09317323204564,  1.44080253277675,
+       0.646856042019445, -0.706809364010406, 0.039170771431424,  -0.30114894880912});
+  check_values(gpt(x), {1.55535899878837,     0.50752105768328,  1.13423222970462,   0.114173309536032,
+                        -0.369995958311726,   -1.09676160772288, 0.526178539924068,  0.816685762124518,
+                        1.34101133644242,     0.814104603918285, 1.73505744716956,   0.782157110408302,
+                        -0.00959207265138445, -1.13030587984886, 0.101488421098969,  0.0935943870710697,
+                        0.781696907564894,    0.699844903640715, 2.01713945908721,   1.37926181004596,
+                        0.628406956686864,    -0.73472396051132, 0.0040143245159816, -0.340746703733023});
+  check_gradients(plain, x);
+  check_gradients(gpt, x);
+  nn::TransformerEncoderLayer bare(4, 2, {.dim_feedforward = 6, .bias = false});
+  CHECK(names_of(bare.named_parameters()) == Names{"self_attn.in_proj_weight", "self_attn.out_proj.weight",
+                                                   "linear1.weight", "linear2.weight", "norm1.weight",
+                                                   "norm2.weight"});
+  CHECK(bare(zeros({1, 2, 4})).shape() == Shape{1, 2, 4});
+  CHECK(bare.str() == "TransformerEncoderLayer(4, 2 heads)");
 }
 
 TEST_CASE("embedding bags have PyTorch's values") {

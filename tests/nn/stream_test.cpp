@@ -37,7 +37,7 @@ TEST_CASE("two layers of one kind start differently, and as before when the prog
   differ_and_repeat([] { return nn::LSTM(3, 4, {.layers = 2}); });
   differ_and_repeat([] { return nn::GRU(3, 4); });
   differ_and_repeat([] { return nn::MultiheadAttention(4, 2); });
-  differ_and_repeat([] { return nn::TransformerBlock(4, 2); });
+  differ_and_repeat([] { return nn::TransformerEncoderLayer(4, 2); });
   differ_and_repeat([] { return nn::Sequential(nn::Linear(4, 4), nn::ReLU(), nn::Linear(4, 4)); });
   nn::Sequential net(nn::Linear(4, 4), nn::Linear(4, 4));
   CHECK_FALSE(bit_equal(net.parameters()[0], net.parameters()[2]));

@@ -113,10 +113,12 @@ Audited make(const std::string& kind, const json& options) {
               return in.size() == 3 ? (*module)(in[0], in[1], in[2]) : (*module)(in[0]);
             }};
   }
-  if (kind == "transformer_block") {
-    nn::TransformerBlockOptions o{.dtype = float64};
-    n.set("causal", o.causal), n.set("expansion", o.expansion);
-    return layer(nn::TransformerBlock(n.whole("width"), n.whole("heads"), o));
+  if (kind == "transformer_encoder_layer") {
+    nn::TransformerEncoderLayerOptions o{.dtype = float64};
+    n.set("dim_feedforward", o.dim_feedforward), n.set("dropout", o.dropout),
+        n.set("activation", o.activation);
+    n.set("norm_first", o.norm_first), n.set("causal", o.causal);
+    return layer(nn::TransformerEncoderLayer(n.whole("width"), n.whole("heads"), o));
   }
   if (kind == "embedding") return layer(nn::Embedding(n.whole("count"), n.whole("width"), float64));
   if (kind == "embedding_bag") {

@@ -89,29 +89,27 @@ def attention(r):
     return o, Attention(o), dict(shapes=shapes)
 
 
-class Block(nn.Module):
-    """PyTorch's encoder layer, as Troupe's TransformerBlock names its parts."""
-
+class EncoderLayer(nn.Module):
     def __init__(self, o):
         super().__init__()
-        self.layer = nn.TransformerEncoderLayer(o["width"], o["heads"], o.get("expansion", 4) * o["width"], dropout=0.0,
-                                                activation="gelu", batch_first=True, norm_first=True)
-        self.causal = o.get("causal", True)
+        self.layer = nn.TransformerEncoderLayer(o["width"], o["heads"], o["dim_feedforward"], dropout=o["dropout"],
+                                                activation=o["activation"], batch_first=True, norm_first=o["norm_first"])
+        self.causal = o["causal"]
 
     def forward(self, x):
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype) if self.causal else None
         return self.layer(x, src_mask=mask, is_causal=self.causal)
 
 
-BLOCK = {"self_attn.in_proj_": "qkv.", "self_attn.out_proj.": "proj.", "linear1.": "up.", "linear2.": "down."}
-
-
-def block(r):
+def encoder_layer(r):
     o = dict(heads=r.randint(1, 2))
     o["width"] = max(2, o["heads"] * r.randint(1, 2))  # a norm over one element is constant: its gradients are noise
     maybe(r, o, "causal", [True, False])
-    maybe(r, o, "expansion", [1, 2, 3], 0.8)
-    return o, Block(o), dict(shapes=[[r.randint(1, 2), r.randint(2, 4), o["width"]]])
+    o.setdefault("causal", True)
+    maybe(r, o, "dim_feedforward", [o["width"], 2 * o["width"], 3 * o["width"]], 0.8)
+    o.setdefault("dim_feedforward", 4 * o["width"])
+    o.update(dropout=0.0, activation="gelu", norm_first=True)
+    return o, EncoderLayer(o), dict(shapes=[[r.randint(1, 2), r.randint(2, 4), o["width"]]])
 
 
 def embedding(r):
@@ -176,7 +174,7 @@ def recurrent(kind):
     return draw
 
 
-MODULES = dict(linear=linear, conv2d=conv2d, multihead_attention=attention, transformer_block=block, embedding=embedding,
+MODULES = dict(linear=linear, conv2d=conv2d, multihead_attention=attention, transformer_encoder_layer=encoder_layer, embedding=embedding,
                embedding_bag=embedding_bag, group_norm=group_norm, batch_norm2d=batch_norm, layer_norm=layer_norm,
                rms_norm=rms_norm, lstm=recurrent(nn.LSTM), gru=recurrent(nn.GRU))
 ACTIVATIONS = dict(relu=nn.ReLU(), tanh=nn.Tanh(), sigmoid=nn.Sigmoid(), gelu=nn.GELU())
@@ -249,11 +247,7 @@ def inputs_of(into, count, s):
 def state_of(m):
     out = {}
     for name, t in m.state_dict().items():
-        name = name.removeprefix("a.").removeprefix("layer.")
-        for theirs, ours in BLOCK.items() if isinstance(m, Block) else ():
-            if name.startswith(theirs):
-                name = ours + name[len(theirs):]
-        out[name] = T(t.clone())
+        out[name.removeprefix("a.").removeprefix("layer.")] = T(t.clone())
     return out
 
 

@@ -20,7 +20,9 @@ struct PieceNet : nn::Layer {
       : begin(begin), first(begin == 0), last(end == kBlocks), norm(64), head(64, vocabulary) {
     tok = zeros({vocabulary, 64}).requires_grad_();
     pos = zeros({64, 64}).requires_grad_();
-    for (int64_t i = begin; i < end; ++i) blocks.emplace_back(64, 4);
+    const nn::TransformerEncoderLayerOptions gpt{
+        .dim_feedforward = 256, .dropout = 0, .activation = "gelu", .norm_first = true, .causal = true};
+    for (int64_t i = begin; i < end; ++i) blocks.emplace_back(64, 4, gpt);
   }
   Tensor forward(const Tensor& in) override {
     const Tensor here = in.to(parameters().front().device());
@@ -40,7 +42,7 @@ struct PieceNet : nn::Layer {
   int64_t begin;
   bool first, last;
   Tensor tok, pos;
-  std::deque<nn::TransformerBlock> blocks;
+  std::deque<nn::TransformerEncoderLayer> blocks;
   nn::LayerNorm norm;
   nn::Linear head;
 };

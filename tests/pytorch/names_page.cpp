@@ -29,7 +29,7 @@ const std::vector<Counterpart>& modules_beside() {
       {"group_norm", "nn.GroupNorm", "nn::GroupNorm"},
       {"batch_norm2d", "nn.BatchNorm2d", "nn::BatchNorm2d"},
       {"multihead_attention", "nn.MultiheadAttention", "nn::MultiheadAttention"},
-      {"transformer_block", "nn.TransformerEncoderLayer, with norm_first", "nn::TransformerBlock"},
+      {"transformer_encoder_layer", "nn.TransformerEncoderLayer", "nn::TransformerEncoderLayer"},
       {"lstm", "nn.LSTM", "nn::LSTM"},
       {"gru", "nn.GRU", "nn::GRU"},
       {"sequential", "nn.Sequential", "nn::Sequential"},

@@ -74,7 +74,7 @@ inline std::vector<ModuleCase> module_cases() {
       {"relu", {}, rows},
       {"gelu", {}, rows},
       {"multihead_attention", {n(8), n(2)}, texts},
-      {"transformer_block", {n(8), n(2)}, texts},
+      {"transformer_encoder_layer", {n(8), n(2), n(16), Value(0.0)}, texts},
       {"lstm", {n(8), n(4)}, texts},
       {"gru", {n(8), n(4)}, texts},
   };

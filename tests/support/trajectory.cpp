@@ -98,6 +98,18 @@ std::string Run::str() const {
 
 namespace {
 
+// The file's name of a block's part, and ours.
+std::string name_here(std::string name) {
+  static const std::map<std::string, std::string> ours{{".qkv.", ".self_attn.in_proj_"},
+                                                       {".proj.", ".self_attn.out_proj."},
+                                                       {".up.", ".linear1."},
+                                                       {".down.", ".linear2."}};
+  for (const auto& [there, here] : ours)
+    if (const size_t at = name.find(there); at != std::string::npos)
+      return name.replace(at, there.size(), here);
+  return name;
+}
+
 std::vector<Run> runs_of(const std::string& model, const std::string& data) {
   std::vector<Run> runs;
   const auto file = read_oracle("trajectories.json");
@@ -112,7 +124,7 @@ std::vector<Run> runs_of(const std::string& model, const std::string& data) {
             json.at("losses64").get<std::vector<double>>()};
     for (const auto& p : json.at("parameters")) {
       const auto dims = p.at("shape").get<std::vector<int64_t>>();
-      Param param{p.at("name"), Shape(std::span<const int64_t>(dims)), {}, 0};
+      Param param{name_here(p.at("name")), Shape(std::span<const int64_t>(dims)), {}, 0};
       if (p.contains("scale"))
         param.scale = p.at("scale").get<double>();
       else

@@ -34,7 +34,7 @@ struct Run {
 /// The runs on these data of the model 784-128-64-10 with ReLU: parameters fc0.weight, ... fc2.bias.
 std::vector<Run> mlp_runs(const std::string& data);
 /// The runs on these data of the character transformer: width 64, 4 heads, 4 pre-norm blocks, context 64;
-/// parameters tok, pos, block0.norm1.weight, ... block3.down.bias, norm.weight, norm.bias, head.weight,
+/// parameters tok, pos, block0.norm1.weight, ... block3.linear2.bias, norm.weight, norm.bias, head.weight,
 /// head.bias.
 std::vector<Run> transformer_runs(const std::string& data);
 

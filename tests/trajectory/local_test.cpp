@@ -29,7 +29,13 @@ struct Transformer : nn::Layer {
       : norm(64, {.dtype = dtype}), head(64, vocabulary, true, dtype), recompute(recompute) {
     tok = zeros({vocabulary, 64}, dtype).requires_grad_();
     pos = zeros({64, 64}, dtype).requires_grad_();
-    for (int i = 0; i < 4; ++i) blocks.emplace_back(64, 4, nn::TransformerBlock::Options{.dtype = dtype});
+    const nn::TransformerEncoderLayerOptions gpt{.dim_feedforward = 256,
+                                                 .dropout = 0,
+                                                 .activation = "gelu",
+                                                 .norm_first = true,
+                                                 .causal = true,
+                                                 .dtype = dtype};
+    for (int i = 0; i < 4; ++i) blocks.emplace_back(64, 4, gpt);
   }
   Tensor forward(const Tensor& ids) override {
     Tensor x = ops::embedding(ids, tok) + pos;
@@ -43,7 +49,7 @@ struct Transformer : nn::Layer {
     m("norm", norm), m("head", head);
   }
   Tensor tok, pos;
-  std::deque<nn::TransformerBlock> blocks;
+  std::deque<nn::TransformerEncoderLayer> blocks;
   nn::LayerNorm norm;
   nn::Linear head;
   bool recompute;
