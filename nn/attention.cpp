@@ -39,8 +39,7 @@ MultiheadAttention::MultiheadAttention(int64_t width, int64_t heads, const Optio
       dropout_(o.dropout) {
   in_proj_weight = empty({3 * width, width}, o.dtype).requires_grad_();
   if (o.bias) in_proj_bias = empty({3 * width}, o.dtype).requires_grad_();
-  Generator start = next_generator();
-  reset(start);
+  start();
 }
 
 Tensor MultiheadAttention::forward(const Tensor& x) { return out_proj(mixed(x)); }

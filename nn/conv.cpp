@@ -22,8 +22,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, ops::Pair kernel, const Options& o) : op
         fmt::format("[conv2d] {} groups do not divide {} inputs and {} outputs", o.groups, in, out));
   weight = empty({out, in / o.groups, kernel[0], kernel[1]}, o.dtype).requires_grad_();
   if (o.bias) bias = empty({out}, o.dtype).requires_grad_();
-  Generator start = next_generator();
-  reset(start);
+  start();
 }
 
 Tensor Conv2d::forward(const Tensor& x) {

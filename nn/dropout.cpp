@@ -3,19 +3,16 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/base/seed_stream.h"
 #include "ops/dropout.h"
 
 namespace troupe::nn {
 
-Dropout::Dropout(double p, const Generator& generator)
-    : p_(p), generator_(std::make_shared<Generator>(generator)) {
+Dropout::Dropout(double p, uint64_t seed) : p_(p), generator_(std::make_shared<Generator>(seed)) {
   if (!(p >= 0 && p < 1))
     throw_invalid("[dropout] the probability must be in [0, 1), got " + std::to_string(p));
 }
 
-Dropout::Dropout(double p) : Dropout(p, next_generator()) {}
-Dropout::Dropout(double p, uint64_t seed) : Dropout(p, Generator(seed)) {}
+Dropout::Dropout(double p) : Dropout(p, 0) { start(); }
 
 Tensor Dropout::forward(const Tensor& x) { return idle() ? x : ops::dropout(x, p_, *generator_); }
 

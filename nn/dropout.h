@@ -11,8 +11,8 @@ namespace troupe::nn {
 /// calls. A copy shares the generator.
 class Dropout final : public Layer {
  public:
-  /// The generator is next_generator() (core/base/seed_stream.h): no two layers have the same masks, and a
-  /// program that runs again has the same ones. `invalid` unless 0 <= p < 1.
+  /// The generator's seed is drawn from current_stream() (core/base/seed_stream.h): no two layers have the
+  /// same masks, and a program that runs again has the same ones. `invalid` unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);
   /// The generator is Generator(seed).
   Dropout(double p, uint64_t seed);
@@ -25,7 +25,6 @@ class Dropout final : public Layer {
   std::string str() const override;
 
  private:
-  Dropout(double p, const Generator& generator);
   double p_;
   std::shared_ptr<Generator> generator_;
 };

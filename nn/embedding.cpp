@@ -15,15 +15,15 @@ namespace {
 Tensor table(const char* layer, int64_t count, int64_t width, DType dtype) {
   if (count < 1 || width < 1)
     throw_invalid(fmt::format("[{}] sizes must be at least 1, got {} x {}", layer, count, width));
-  const Tensor t = empty({count, width}, dtype);
-  init::normal_(t);
-  return Tensor(t).requires_grad_();
+  return empty({count, width}, dtype).requires_grad_();
 }
 
 }  // namespace
 
 Embedding::Embedding(int64_t count, int64_t width, DType dtype)
-    : weight(table("embedding", count, width, dtype)) {}
+    : weight(table("embedding", count, width, dtype)) {
+  start();
+}
 
 Tensor Embedding::forward(const Tensor& ids) { return ops::embedding(ids, weight); }
 
@@ -37,6 +37,7 @@ EmbeddingBag::EmbeddingBag(int64_t count, int64_t width, std::string mode, DType
     : weight(table("embedding_bag", count, width, dtype)), mode_(std::move(mode)) {
   if (mode_ != "sum" && mode_ != "mean")
     throw_invalid(fmt::format("[embedding_bag] mode must be \"sum\" or \"mean\", got \"{}\"", mode_));
+  start();
 }
 
 Tensor EmbeddingBag::forward(const Tensor& ids) {

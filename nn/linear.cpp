@@ -10,23 +10,23 @@
 
 namespace troupe::nn {
 
-namespace {
-
-Generator& kept(Generator&& generator) { return generator; }  // lives until the end of the constructor call
-
-}  // namespace
-
-Linear::Linear(int64_t in, int64_t out, AnyGenerator generator, bool with_bias, DType dtype) {
+void Linear::make(int64_t in, int64_t out, bool with_bias, DType dtype) {
   if (in < 1 || out < 1)
     throw_invalid("[linear] sizes must be at least 1, got in " + std::to_string(in) + ", out " +
                   std::to_string(out));
   weight = empty({out, in}, dtype).requires_grad_();
   if (with_bias) bias = empty({out}, dtype).requires_grad_();
-  reset(generator);
 }
 
-Linear::Linear(int64_t in, int64_t out, bool with_bias, DType dtype)
-    : Linear(in, out, kept(next_generator()), with_bias, dtype) {}
+Linear::Linear(int64_t in, int64_t out, AnyGenerator generator, bool with_bias, DType dtype) {
+  make(in, out, with_bias, dtype);
+  start(generator);
+}
+
+Linear::Linear(int64_t in, int64_t out, bool with_bias, DType dtype) {
+  make(in, out, with_bias, dtype);
+  start();
+}
 
 Tensor Linear::forward(const Tensor& x) { return ops::linear(x, weight, bias); }
 

@@ -20,6 +20,9 @@ class Linear final : public Layer {
 
   Tensor weight;  ///< [out, in]
   Tensor bias;    ///< [out]; undefined without
+
+ private:
+  void make(int64_t in, int64_t out, bool with_bias, DType dtype);
 };
 
 }  // namespace troupe::nn

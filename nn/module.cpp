@@ -10,10 +10,12 @@
 #include <typeinfo>
 
 #include "core/base/error.h"
+#include "core/base/seed_stream.h"
 #include "core/base/type_name.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
+#include "nn/draw_order.h"
 #include "nn/module_registry.h"
 #include "ops/random.h"
 
@@ -131,11 +133,13 @@ std::map<std::string, Tensor> state_of(Module& module) {
 // ---- where modules are
 
 Module::Module() { module_made(*this); }
-Module::Module(const Module& o) : training_(o.training_), observer_(o.observer_) { module_made(*this); }
+Module::Module(const Module& o) : training_(o.training_), drawn_(o.drawn_), observer_(o.observer_) {
+  module_made(*this);
+}
 Module::~Module() { module_gone(*this); }
 
 Module& Module::operator=(const Module& o) {
-  training_ = o.training_, observer_ = o.observer_;
+  training_ = o.training_, drawn_ = o.drawn_, observer_ = o.observer_;
   return *this;
 }
 
@@ -177,6 +181,25 @@ Tensor Layer::looked_at(const Tensor& x) {
           "of them would train it: list what it belongs to in members(), m(\"name\", member); or detach() it",
           str(), leaf.summary()));
   return seen(y);
+}
+
+void Module::start() {
+  Stream& stream = current_stream();
+  Generator generator(stream.next());
+  reset(generator);
+  const Generator::Position behind = stream.position();
+  drawn_ = {&stream, true, behind.seed, behind.counter - 1, behind.counter, DrawOrder::versions(*this)};
+}
+
+void Module::start(Generator& generator) {
+  const Generator::Position before = generator.position();
+  reset(generator);
+  drawn_ = {&generator,
+            false,
+            before.seed,
+            before.counter,
+            generator.position().counter,
+            DrawOrder::versions(*this)};
 }
 
 void Module::reset(Generator& generator) {

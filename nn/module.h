@@ -39,6 +39,14 @@ class Members {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
+/// Where the initial values of a layer come from: numbers [first, end) of a stream or generator.
+struct Drawn {
+  const void* source = nullptr;  ///< null: of nowhere that is known
+  bool of_stream = false;
+  uint64_t seed = 0, first = 0, end = 0;
+  uint64_t versions = 0;  ///< of the parameters then, added up: writes since then show
+};
+
 /// Base of everything with parameters. A subclass holds tensors and modules as plain members and lists them:
 ///
 ///   struct Net : nn::Layer {
@@ -122,10 +130,16 @@ class Module {
     return result;
   }
 
+  /// At the end of a layer's constructor: reset() with the next number of the current stream, or with a
+  /// generator. What is drawn so can be drawn again in another order (nn/draw_order.h).
+  void start();
+  void start(Generator& generator);
+
   bool training_ = true;
 
  private:
   friend class Layer;
+  friend class DrawOrder;
   void convert(const std::function<Tensor(const Tensor&)>& make);
   // Whether a call is to be looked at: calls 1, 2, 4, 8, ... of those that are recorded.
   bool due() {
@@ -135,6 +149,7 @@ class Module {
     return (n & (n - 1)) == 0;
   }
   std::atomic<uint32_t> calls_{0};  // that were recorded
+  Drawn drawn_;
   const Observer* observer_ = nullptr;
 };
 

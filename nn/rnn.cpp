@@ -38,8 +38,7 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t states, int64_t in
     if (o.bias) cell.b_ih = parameter({gates * hidden}), cell.b_hh = parameter({gates * hidden});
     cells.push_back(std::move(cell));
   }
-  Generator start = next_generator();
-  Recurrent::reset(start);
+  start();
 }
 
 Tensor Recurrent::forward(const Tensor& x) { return run(x, {})[0]; }

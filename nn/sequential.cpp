@@ -9,6 +9,7 @@ namespace troupe::nn {
 
 Sequential& Sequential::add(std::shared_ptr<Layer> layer) {
   if (!layer) throw_invalid("[nn] add() needs a layer, got a pointer to none");
+  DrawOrder::keep(*layer);
   layers_.push_back(std::move(layer));
   return *this;
 }

@@ -4,12 +4,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "nn/module.h"
+#include "nn/draw_order.h"
 
 namespace troupe::nn {
 
 /// Sequential net(Linear(784, 128), ReLU(), Linear(128, 10)): its children are "0", "1", "2". A copy shares
 /// the layers.
+///
+/// Layers that are made in the call, or moved into it, have the initial values that they would have if they
+/// had been made in this order: one seed, one model, whatever compiler (nn/draw_order.h).
 class Sequential : public Layer {
  public:
   Sequential() = default;
@@ -17,13 +20,20 @@ class Sequential : public Layer {
   requires(sizeof...(Layers) > 0 && (std::is_base_of_v<Layer, std::remove_cvref_t<Layers>> && ...) &&
            !(sizeof...(Layers) == 1 && (std::is_same_v<Sequential, std::remove_cvref_t<Layers>> &&
                                         ...))) explicit Sequential(Layers&&... layers) {
+    std::vector<Module*> made;  // here, as arguments
+    ((std::is_lvalue_reference_v<Layers> ? void()
+                                         : made.push_back(const_cast<std::remove_cvref_t<Layers>*>(&layers))),
+     ...);
+    DrawOrder::restore(made);
     (add(std::forward<Layers>(layers)), ...);
   }
 
   /// Appends a layer.
   template <class L>
   requires(std::is_base_of_v<Layer, std::remove_cvref_t<L>>) Sequential& add(L&& layer) {
-    layers_.push_back(std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer)));
+    auto added = std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(layer));
+    if (std::is_lvalue_reference_v<L>) DrawOrder::keep(*added);  // somebody has its tensors
+    layers_.push_back(std::move(added));
     return *this;
   }
   /// The same of a layer that is shared. `invalid` without one.
