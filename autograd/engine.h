@@ -17,6 +17,8 @@ class Sink {
   virtual ~Sink() = default;
   /// `grad` has the leaf's shape and dtype. What this throws ends the pass.
   virtual void accumulate(const Tensor& leaf, const Tensor& grad) = 0;
+  /// Whether whoever it hands its sums on to runs the hooks of the leaf, with the whole of what comes here.
+  virtual bool hooks_later(const Tensor& /*leaf*/) { return false; }
   /// What it keeps the sum of the leaf's gradients in; undefined: nothing yet, or accumulate() must see each
   /// gradient. A step that can, such as the product that makes the gradient of a weight, adds to it on the
   /// way, and accumulate() hears nothing.

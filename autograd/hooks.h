@@ -20,8 +20,8 @@ class HookHandle {
 
   /// Removes the hook now; also from inside the hook.
   void remove();
-  /// Leaves the hook in place for as long as the graph that holds it: that of a result, or the graphs that
-  /// reach the leaf now.
+  /// Leaves the hook in place: with a leaf as long as that lives, with a result as long as the graph that
+  /// holds it.
   void keep();
 
  private:
@@ -34,8 +34,8 @@ class HookHandle {
 /// Calls `hook` with the gradient of `tensor` in every backward pass that reaches it, on the thread of the
 /// pass, when that gradient is complete; for a leaf, before it is accumulated. A defined result replaces the
 /// gradient; it must have the same shape and dtype (`invalid` otherwise). Hooks of one tensor run in order of
-/// registration. A hook that holds the tensor itself keeps it alive. `invalid` if the tensor needs no
-/// gradient.
+/// registration. A hook that holds the tensor itself keeps it alive. Where a checkpoint runs its function
+/// again, nothing is registered: the first run did. `invalid` if the tensor needs no gradient.
 [[nodiscard]] HookHandle register_hook(const Tensor& tensor, HookHandle::Function hook);
 
 }  // namespace troupe::autograd

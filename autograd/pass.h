@@ -295,7 +295,7 @@ class Pass {
   void settle(uint32_t index) {
     ReadyNode& task = tasks_[index];
     Tensors grads = std::move(task.grads);
-    if (!grads.empty()) task.node->run_hooks(grads);
+    if (!grads.empty() && task.node->has_hooks() && !hooks_later(task)) task.node->run_hooks(grads);
     if (task.captured && !grads.empty()) capture(task.node, grads);
     if (!task.below) return;
     if (task.end == Node::End::exit) return leave(*task.node, std::move(grads));
@@ -320,6 +320,11 @@ class Pass {
       if (reached) arrive(to, task.node->next()[i].input, std::move(out[i]));
       served(to);
     }
+  }
+
+  bool hooks_later(const ReadyNode& task) const {
+    return task.end == Node::End::leaf && sink_ &&
+           sink_->hooks_later(static_cast<const Accumulate&>(*task.node).leaf());
   }
 
   Tensors apply(const ReadyNode& task, Tensors grads) {

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/construction_scope.h"
+#include "core/graph/kept_hooks.h"
 #include "core/graph/leaf_uses.h"
 #include "core/graph/node.h"
 #include "core/graph/view_history.h"
@@ -31,7 +32,9 @@ TensorImpl::TensorImpl(Ref<Storage> storage, const Shape& shape, const Shape& st
       offset(offset),
       dtype(dtype),
       contiguous(contiguous) {}
-TensorImpl::~TensorImpl() = default;
+TensorImpl::~TensorImpl() {
+  if (autograd) drop_kept_hooks(*this);
+}
 
 // ---- autograd
 
@@ -84,6 +87,7 @@ Edge Tensor::gradient_edge() const {
   std::lock_guard lock(meta.mutex);
   if (meta.accumulator && meta.accumulator->try_retain()) return {Ref<Node>::adopt(meta.accumulator), 0};
   auto accumulator = make_ref<Accumulate>(impl_);
+  add_kept_hooks(t, *accumulator);
   meta.accumulator = accumulator.get();
   return {std::move(accumulator), 0};
 }

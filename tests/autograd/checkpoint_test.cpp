@@ -259,3 +259,25 @@ TEST_CASE("inputs and parameters that were written in between are an error, with
   CHECK_FALSE(w.grad().defined());
   CHECK_THAT(testing::text_of([&] { checkpoint(f, Tensor()); }), Contains("undefined"));
 }
+
+TEST_CASE("hooks that the function keeps run once a pass, though it runs twice") {
+  for (const bool inner : {false, true}) {  // whether the input is a leaf, or a result
+    const Tensor leaf_x = leaf({4}, 1), w = leaf({4}, 2), x = inner ? ops::mul(leaf_x, 1.0) : leaf_x;
+    std::vector<int> ran(3);
+    const auto f = [&](const Tensor& in) {
+      const Tensor y = ops::mul(in, w);
+      const Tensor all[] = {in, w, y};
+      for (size_t i = 0; i < 3; ++i)
+        autograd::register_hook(all[i], [&ran, i](const Tensor& g) {
+          return ++ran[i], ops::mul(g, 0.5);
+        }).keep();
+      return ops::exp(y);
+    };
+    autograd::backward(ops::sum(checkpoint(f, x)));
+    CHECK(ran == std::vector<int>{1, 1, 1});
+    NoGradGuard guard;
+    const Tensor of_y = ops::mul(ops::exp(ops::mul(leaf_x, w)), 0.5);
+    CHECK(bit_equal(leaf_x.grad(), ops::mul(ops::mul(of_y, w), 0.5)));
+    CHECK(bit_equal(w.grad(), ops::mul(ops::mul(of_y, leaf_x), 0.5)));
+  }
+}

@@ -83,6 +83,33 @@ TEST_CASE("a hook goes with its handle, from inside itself too, unless kept") {
   CHECK(calls == 4);
 }
 
+TEST_CASE("a kept hook on a leaf stays as long as the leaf, whatever graphs there were when it was kept") {
+  const auto tripled = [](const Tensor& g) { return add(g, add(g, g)); };
+  std::weak_ptr<int> alive;
+  {
+    Tensor none = leaf({1}), held = leaf({1});
+    Tensor y = add(held, held);  // a graph that reaches it
+    auto counter = std::make_shared<int>(0);
+    alive = counter;
+    register_hook(none, tripled).keep();
+    register_hook(held, tripled).keep();
+    register_hook(held, [counter](const Tensor&) { return ++*counter, Tensor(); }).keep();
+    autograd::backward(y);
+    y = {};
+    for (int i = 0; i < 3; ++i) {  // graphs that come and go
+      autograd::backward(add(none, none));
+      autograd::backward(add(held, held));
+    }
+    CHECK(none.grad().item() == 3 * 2 * 3);
+    CHECK(held.grad().item() == 4 * 2 * 3);
+    CHECK(*counter == 4);
+    CHECK(autograd::grad({add(none, none)}, {none})[0].item() == 6);
+    counter.reset();
+    CHECK_FALSE(alive.expired());
+  }
+  CHECK(alive.expired());  // it went with the leaf
+}
+
 TEST_CASE("faulty hooks and hooks on tensors without gradient are errors") {
   Tensor x = leaf({1});
   const auto handle = register_hook(x, [](const Tensor&) { return tensor({1, 2}, float64); });

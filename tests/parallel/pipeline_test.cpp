@@ -341,6 +341,52 @@ TEST_CASE("hooks that wait for gradients run once for each step, with the sum ov
   }
 }
 
+TEST_CASE("kept hooks run once a piece on what a stage receives, and once a step on its parameters") {
+  const Tensor x = wave({8, kWidth}, 1), y = wave({8, kWidth}, 2);
+  Whole whole(2);
+  whole.backward(x, y);
+  const auto check = [&](const Fixture<>& f, const std::vector<Tensors>& grads, int64_t pieces) {
+    const auto& [first, last] = std::pair(whole.layers[0]->linear, whole.layers[1]->linear);
+    CHECK(difference(grads[0][0], mul(first.bias.grad(), 0.5), 1e-4, 1e-5) == "");
+    CHECK(difference(grads[0][1], mul(first.weight.grad(), 0.5), 1e-4, 1e-5) == "");
+    CHECK(difference(grads[1][0], last.bias.grad(), 1e-4, 1e-5) == "");
+    CHECK(difference(grads[1][1], mul(last.weight.grad(), 0.5), 1e-4, 1e-5) == "");
+    CHECK(f.blocks[1].call<&Block::times>().get() == std::vector<int64_t>{pieces, 1});
+  };
+  {
+    INFO("in plain calls");
+    Fixture f(2);
+    f.blocks[1].call<&Block::hook_weight>().get();
+    optim::Distributed<optim::SGD> sgd({f.blocks[0], f.blocks[1]}, {.lr = 1});
+    std::vector<std::map<std::string, Tensor>> before;
+    for (const auto& b : f.blocks) before.push_back(nn::remote_state_dict(b).get());
+    autograd::Context context(*f.cluster);
+    const Tensor out = f.blocks[1].call<&Block::hooked>(f.blocks[0].call<&Block::forward>(x)).get();
+    context.backward(mse_loss(out, y));
+    sgd.step(context);
+    std::vector<Tensors> grads;
+    for (size_t i = 0; i < 2; ++i) {
+      const auto after = nn::remote_state_dict(f.blocks[i]).get();
+      grads.emplace_back();
+      for (const auto& [name, value] : before[i]) grads.back().push_back(sub(value, after.at(name)));
+    }
+    check(f, grads, 1);
+  }
+  Fixture f(2);
+  f.blocks[1].call<&Block::hook_weight>().get();
+  std::vector<Stage> stages = f.stages();
+  stages[1] = stage<&Block::hooked>(f.blocks[1]).with_loss<&Block::loss>();
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "credits(3)"})
+    for (const Checkpoint checkpoint : {Checkpoint::never, Checkpoint::except_last, Checkpoint::always}) {
+      INFO(schedule << ", checkpoint " << int(checkpoint));
+      Pipeline pipeline(f.cluster->here(), stages,
+                        {.schedule = schedule, .micro_batches = 4, .checkpoint = checkpoint});
+      std::vector<Tensors> grads;
+      f.step(pipeline, x, y, &grads);
+      check(f, grads, 4);
+    }
+}
+
 TEST_CASE("a batch is cut into parts as even as can be, without copies") {
   const Tensor x = wave({7, 2}, 1);
   const auto parts = split_batch(Value(ValueList{Value(x), Value(int64_t{3})}), 3, "the batch");

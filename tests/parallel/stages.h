@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/accumulate.h"
+#include "autograd/hooks.h"
 #include "parallel/pipeline/pipeline.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
@@ -60,14 +61,28 @@ struct Block : nn::ModuleActor<Dense> {
     co_return net(add(x, y));
   }
   void ask(RRef<Block> block) { other = block; }
+  /// Halves the gradient of what it receives, by a hook that it keeps.
+  Tensor hooked(Tensor x) {
+    autograd::register_hook(x, [this](const Tensor& g) { return ++ran, mul(g, 0.5); }).keep();
+    return net(x);
+  }
+  /// The same with the gradient of its weight.
+  void hook_weight() {
+    autograd::register_hook(net.linear.weight, [this](const Tensor& g) {
+      return ++weight_ran, mul(g, 0.5);
+    }).keep();
+  }
+  /// How often these ran since the last time.
+  std::vector<int64_t> times() { return {std::exchange(ran, 0), std::exchange(weight_ran, 0)}; }
   Tensor added(Tensor x, Tensor y) { return net(add(x, y)); }
   std::vector<Tensor> both(Tensor x) { return {net(x), x}; }
-  int64_t left = 0;
+  int64_t left = 0, ran = 0, weight_ran = 0;
   Promise<void> opened;
   RRef<Block> other;
   static constexpr auto remote =
       methods<&Block::forward, &Block::loss, &Block::fails, &Block::fail_in, &Block::nan_loss, &Block::waits,
-              &Block::never, &Block::asks, &Block::ask, &Block::added, &Block::both>;
+              &Block::never, &Block::asks, &Block::ask, &Block::added, &Block::both, &Block::hooked,
+              &Block::hook_weight, &Block::times>;
 };
 
 /// Gradients of the whole model on the whole batch, and its loss.

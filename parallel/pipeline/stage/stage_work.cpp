@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,8 @@ class Sums final : public autograd::Sink {
     if (is_new) leaves.push_back(leaf), grads.emplace_back();
     autograd::add_gradient(grads[at->second], grad);
   }
+  // The context runs them, with the sum over all micro-batches.
+  bool hooks_later(const Tensor&) override { return true; }
   Tensor sum_of(const Tensor& leaf) override { return of(leaf); }
   Tensor of(const Tensor& leaf) const {
     const auto at = index_.find(leaf.impl());
@@ -166,6 +169,10 @@ class InputsApart final : public autograd::Sink {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (leaf.is_same(inputs_[i])) return autograd::add_gradient(grads[i], grad);
     others_.accumulate(leaf, grad);
+  }
+  bool hooks_later(const Tensor& leaf) override {
+    return std::none_of(inputs_.begin(), inputs_.end(), [&](const Tensor& in) { return leaf.is_same(in); }) &&
+           others_.hooks_later(leaf);
   }
   Tensor sum_of(const Tensor& leaf) override { return others_.sum_of(leaf); }
   Tensors grads;
