@@ -43,12 +43,13 @@ Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bo
     throw_invalid(what + " is " + (loss.defined() ? loss.summary() : "undefined") +
                   ": expected a tensor of one element");
   of.losses.at(index) = loss.item();
-  if (!std::isfinite(loss.item()))
+  const bool counts = of.weights.at(index) > 0;  // else it has no gradients, whatever it is
+  if (counts && !std::isfinite(loss.item()))
     throw_error(ErrorKind::failed,
                 fmt::format("{} is {}: no gradients were computed for it", what, loss.item()));
   const AnyRef last = of.last;  // the step may end meanwhile
   ValueList grads(leaves.size());
-  if (loss.requires_grad()) {
+  if (counts && loss.requires_grad()) {
     const Tensor weight = full_like(loss, of.weights.at(index));
     co_await autograd::context_backward(loss, weight);
     for (size_t i = 0; i < leaves.size(); ++i)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <numeric>
 
@@ -42,7 +43,8 @@ void ignore_result(const Future<void>& call) {
 
 double mean(const std::vector<double>& values, const std::vector<double>& parts) {
   double sum = 0;
-  for (size_t i = 0; i < values.size(); ++i) sum += values[i] * parts[i];
+  for (size_t i = 0; i < values.size(); ++i)
+    if (parts[i] > 0) sum += values[i] * parts[i];  // what counts for nothing may be NaN
   return sum;
 }
 
@@ -180,9 +182,15 @@ Pipeline::~Pipeline() {
 
 Policy Pipeline::policy(int micro_batches) {
   if (const auto at = policies_.find(micro_batches); at != policies_.end()) return at->second;
-  if (options_.schedule != "auto")
+  if (options_.schedule != "auto") {
+    const bool fewer = micro_batches < options_.micro_batches;
+    const bool table = options_.schedule.find(':') != std::string::npos;
+    const bool whole_rounds = options_.schedule == "interleaved";
     return policies_[micro_batches] =
-               make_policy(options_.schedule, workers_, micro_batches, options_.chunks);
+               fewer && (table || (whole_rounds && micro_batches % workers_ != 0))
+                   ? first_of(policy(options_.micro_batches), micro_batches)
+                   : make_policy(options_.schedule, workers_, micro_batches, options_.chunks);
+  }
   if (options_.chunks > 1) throw_invalid("[pipeline] \"auto\" is for one chunk on each worker");
   std::vector<int> most = options_.most_live;
   const StepReport measured = report_->get();
@@ -211,9 +219,14 @@ std::shared_ptr<Pipeline::Run> Pipeline::prepare(std::vector<Value> batch, const
       run->weights.push_back(static_cast<double>(rows_of(part, "a micro-batch")));
   if (run->weights.size() != count)
     throw_invalid(fmt::format("[pipeline] {} weights for {} micro-batches", run->weights.size(), count));
+  for (size_t m = 0; m < count; ++m)
+    if (!(run->weights[m] >= 0))
+      throw_invalid(fmt::format("[pipeline] micro-batch {} has a weight of {}; expected 0 or more", m,
+                                run->weights[m]));
   run->total = std::accumulate(run->weights.begin(), run->weights.end(), 0.0);
-  if (!(run->total > 0))
-    throw_invalid(fmt::format("[pipeline] the weights of the micro-batches add up to {}", run->total));
+  if (!(run->total > 0) || !std::isfinite(run->total))
+    throw_invalid(fmt::format(
+        "[pipeline] the weights of the micro-batches add up to {}; expected a number above 0", run->total));
   for (double& w : run->weights) w /= run->total;
 
   ++step_;
@@ -259,11 +272,18 @@ Future<std::vector<RunnerReport>> Pipeline::start(const std::shared_ptr<Run>& ru
       });
 }
 
+// A batch with few rows, such as the last one, is cut into as many parts as it has.
+int Pipeline::parts_of(int64_t rows) const {
+  if (rows < 1) throw_invalid("[pipeline] the batch has no rows");
+  return static_cast<int>(std::min<int64_t>(options_.micro_batches, rows));
+}
+
 Future<StepResult> Pipeline::step_async(const Value& batch, const Value& targets,
                                         const StepOptions& options) {
-  check_rows(batch, targets, options_.micro_batches);
-  std::vector<Value> parts = split_batch(batch, options_.micro_batches, "the batch");
-  return step_async(std::move(parts), split_batch(targets, options_.micro_batches, "the targets"), options);
+  const int count = parts_of(std::min(rows_of(batch, "the batch"), rows_of(targets, "the targets")));
+  check_rows(batch, targets, count);
+  std::vector<Value> parts = split_batch(batch, count, "the batch");
+  return step_async(std::move(parts), split_batch(targets, count, "the targets"), options);
 }
 
 Future<StepResult> Pipeline::step_async(std::vector<Value> batch, std::vector<Value> targets,
@@ -309,7 +329,8 @@ Future<void> Pipeline::keep_versions() {
 }
 
 Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const StepOptions& options) {
-  const auto run = prepare(split_batch(batch, options_.micro_batches, "the batch"), options, false);
+  const int count = parts_of(rows_of(batch, "the batch"));
+  const auto run = prepare(split_batch(batch, count, "the batch"), options, false);
   return start(run).then([run, kept = report_](const std::vector<RunnerReport>& parts) {
     kept->keep(join(parts, run->policy));
     return parts.back().outputs;

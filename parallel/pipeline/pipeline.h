@@ -76,7 +76,7 @@ enum class Checkpoint {
 struct PipelineOptions {
   /// As make_policy() takes it: "1f1b", "zb-h1", "credits(4)", a table, ...; or "auto".
   std::string schedule = "1f1b";
-  int micro_batches = 4;
+  int micro_batches = 4;  ///< of a batch that has as many rows; else as many as it has
   int chunks = 1;  ///< stages for each worker: stage s belongs to worker s mod (number of stages / chunks)
   /// The loss at the caller, mean over a micro-batch; where no stage has one. Runs in an actor of this
   /// worker.
@@ -96,8 +96,9 @@ struct StepOptions {
   /// By stage: a tree of tensors with the rows of the batch, whose parts are more arguments of the stage's
   /// method. A list is several of them.
   std::map<int, Value> inputs = {};
-  /// What each micro-batch counts for; empty: its rows. The loss of the step is the weighted mean, and so are
-  /// the gradients: the same as of the whole batch, however it is cut.
+  /// What each micro-batch counts for, 0 or more; empty: its rows. One that counts for nothing runs forward
+  /// only, and its loss may be NaN (no target in it, say). The loss of the step is the weighted mean, and so
+  /// are the gradients: the same as of the whole batch, however it is cut.
   std::vector<double> weights = {};
 };
 
@@ -160,6 +161,7 @@ class Pipeline {
   Future<std::vector<RunnerReport>> start(const std::shared_ptr<Run>& run);
   std::vector<AnyRef> peers_of(int worker) const;
   void connect();
+  int parts_of(int64_t rows) const;
   bool has_loss() const { return !stages_.back().part.loss.empty(); }
 
   Here here_;

@@ -313,7 +313,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
     for (const Link& user : to.links.gives[k]) send(run, user, m, true, skips.at(k));
   if (loss) {
     run.report.losses.at(index) = value.item();
-    if (!std::isfinite(value.item()))
+    if (!std::isfinite(value.item()) && run.order.weights.at(index) > 0)
       throw_error(ErrorKind::failed,
                   fmt::format("[pipeline] the loss is {}: no gradients were computed for it", value.item()));
     run.plan->arrived(Work::backward, static_cast<int>(m), static_cast<int>(stage / setup_.workers));

@@ -59,7 +59,7 @@ Task<Pulled> Server::read(int64_t at_least) {
 
 // ---- pushes
 
-void Server::check(const std::string& trainer, const Tensors& gradients) const {
+void Server::check(const std::string& trainer, const Tensors& gradients, bool counts) const {
   const auto refuse = [&](const std::string& why) {
     throw_invalid(fmt::format("[server] trainer \"{}\" pushes {}", trainer, why));
   };
@@ -72,6 +72,7 @@ void Server::check(const std::string& trainer, const Tensors& gradients) const {
         (g.dtype() != value.dtype() && g.dtype() != compute_dtype(value.dtype())))
       refuse(fmt::format("{} as gradient {}; expected {}", g.summary(), i, value.summary()));
   }
+  if (!counts) return;
   const std::vector<double> finite = optim::sizes_of(gradients, optim::Size::finite);
   for (size_t i = 0; i < finite.size(); ++i)
     if (finite[i] == 0)
@@ -83,7 +84,8 @@ void Server::check(const std::string& trainer, const Tensors& gradients) const {
 
 Pushed Server::take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients,
                               double weight) {
-  check(trainer, gradients);
+  check(trainer, gradients, weight != 0);
+  if (weight == 0) gradients.assign(values_.size(), {});  // NaN times 0 must not stay
   for (Tensor& g : gradients)
     if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
   return take(trainer, ticket, std::move(gradients), weight);

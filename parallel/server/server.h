@@ -48,7 +48,7 @@ class Server final : public ServerBase {
 
  private:
   void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;
-  void check(const std::string& trainer, const Tensors& gradients) const;
+  void check(const std::string& trainer, const Tensors& gradients, bool counts) const;
   Tensors pulled(const Consistency::Reading& reading) const;
   // With what became of a push before it, if there was one.
   Task<Pulled> pulling(std::string trainer, int64_t at_least, Compression how, Pushed pushed);

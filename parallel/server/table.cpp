@@ -104,6 +104,10 @@ Pushed Table::push(std::string trainer, Ticket ticket, Tensor ids, Packed packed
   if (!gradients.defined() || gradients.shape() != shape || gradients.dtype() != float32)
     refuse(fmt::format("{} for {} rows; expected float32 {}",
                        gradients.defined() ? gradients.str() : "nothing", at.numel(), shape.str()));
+  if (weight == 0) {  // NaN times 0 must not stay
+    const Rows none = sum({}, shard_.width);
+    return take(trainer, ticket, {none.ids, none.values}, 0);
+  }
   if (!optim::all_finite(gradients))
     refuse("gradients with NaN or infinite elements; the step is open: push others, or none with weight 0");
   return take(trainer, ticket, {at, gradients.detach().contiguous_data()}, weight);
@@ -117,6 +121,7 @@ Pushed Table::push_context(std::string trainer, Ticket ticket, double weight) {
     for (const Rows& rows : it->second.rows)
       if (const Tensor g = autograd::context_gradient(rows.values); g.defined())
         pulled.push_back({1, {rows.ids, g.detach().contiguous_data()}});
+  if (weight == 0) pulled.clear();
   Rows all = sum(pulled, shard_.width);
   if (!optim::all_finite(all.values))
     throw_invalid(fmt::format(

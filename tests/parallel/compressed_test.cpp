@@ -316,3 +316,19 @@ TEST_CASE("compression that cannot be is refused, with what to do") {
   CHECK_FALSE(client.push({ones({4})}).get().late);  // the step was open, and nothing bad is kept
   CHECK(read(served).get()[0].to_vector<float>() == std::vector<float>(4, -0.5f));
 }
+
+TEST_CASE("a push of weight 0 counts for nothing, whatever is in it") {
+  for (const char* how : {"none", "fp16", "1bit", "topk(1)"}) {
+    INFO(how);
+    const auto cluster = Cluster::in_process(2, {});
+    const Tensors start{zeros({4})};
+    const Served served = serve(cluster->here(), {"w1"}, start,
+                                {.options = {{"lr", 0.5}}, .trainers = 2, .push = Compression::parse(how)});
+    Client a(served, {.name = "a"}), b(served, {.name = "b"});
+    (void)a.pull().get(), (void)b.pull().get();
+    const auto nothing = a.push({full({4}, NAN)}, 0);
+    CHECK_FALSE(b.push({ones({4})}, 3).get().late);
+    CHECK_FALSE(nothing.get().late);
+    CHECK(read(served).get()[0].to_vector<float>()[0] == -0.5f);
+  }
+}

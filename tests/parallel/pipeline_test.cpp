@@ -91,6 +91,74 @@ TEST_CASE("weights make the step a weighted mean") {
   compare(grads, whole);
 }
 
+TEST_CASE("what counts for nothing may have a NaN loss, and leaves no trace") {
+  const Tensor x = wave({8, kWidth}, 1);
+  Tensor y = wave({8, kWidth}, 2);
+  slice(y, 0, 2, 4).fill_(std::nan(""));  // no targets in piece 1
+  const std::vector<double> weights{1, 0, 2, 2};
+  Whole whole(2);
+  double loss = 0;
+  for (auto& layer : whole.layers) layer->zero_grad();
+  for (const int64_t piece : {0, 2, 3}) {
+    const auto part = [&](const Tensor& t) { return slice(t, 0, 2 * piece, 2 * piece + 2); };
+    const Tensor mean = mul(mse_loss(whole.forward(part(x)), part(y)), weights[size_t(piece)] / 5);
+    autograd::backward(mean);
+    loss += mean.item();
+  }
+  Fixture f(2);
+  const auto mean = [](const Value& out, const Value& target) {
+    return mse_loss(*out.get_if<Tensor>(), *target.get_if<Tensor>());
+  };
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "credits(3)"})
+    for (const bool at_caller : {false, true})
+      for (const Checkpoint checkpoint : {Checkpoint::never, Checkpoint::always}) {
+        INFO(schedule << (at_caller ? ", loss at the caller" : "") << ", checkpoint " << int(checkpoint));
+        PipelineOptions options{.schedule = schedule, .micro_batches = 4, .checkpoint = checkpoint};
+        if (at_caller) options.loss = mean;
+        Pipeline pipeline(f.cluster->here(), f.stages(!at_caller), options);
+        std::vector<Tensors> grads;
+        CHECK(f.step(pipeline, x, y, &grads, {.weights = weights}) == Approx(loss).epsilon(1e-5));
+        compare(grads, whole);
+      }
+  Pipeline pipeline(f.cluster->here(), f.stages(), {.micro_batches = 4});
+  autograd::Context context(*f.cluster);
+  const StepResult result = pipeline.step(Value(x), Value(y), {.weights = weights});
+  CHECK(std::isnan(result.losses.at(1)));
+  CHECK(std::isfinite(result.losses.at(0)));
+  CHECK(result.weight == 5);
+}
+
+TEST_CASE("a batch with fewer rows than micro-batches is cut into as many as it has") {
+  const std::string table = "w0: F1 F0 F2 F3 B1 B0 B2 I3 W3\nw1: F1 B1 F0 B0 F2 B2 F3 I3 W3\n";
+  for (const int64_t rows : {1, 2, 3}) {
+    const Tensor x = wave({rows, kWidth}, 1), y = wave({rows, kWidth}, 2);
+    for (const auto& [stages, chunks] : {std::pair(2, 1), {4, 2}}) {
+      Whole whole(stages);
+      const double loss = whole.backward(x, y);
+      const Tensor expected = whole.forward(x).detach();
+      Fixture f(stages);
+      const auto schedules = chunks > 1 ? std::vector<std::string>{"interleaved"}
+                                        : std::vector<std::string>{"gpipe",      "1f1b", "zb-h1", "zb-h2",
+                                                                   "credits(2)", "auto", table};
+      for (const std::string& schedule : schedules) {
+        INFO(rows << " rows, " << schedule);
+        Pipeline pipeline(f.cluster->here(), f.stages(),
+                          {.schedule = schedule, .micro_batches = 4, .chunks = chunks});
+        std::vector<Tensors> grads;
+        CHECK(f.step(pipeline, x, y, &grads) == Approx(loss).epsilon(1e-5));
+        compare(grads, whole);
+        Tensors outputs;
+        for (const Value& v : pipeline.forward(Value(x))) outputs.push_back(*v.get_if<Tensor>());
+        CHECK(std::ssize(outputs) == rows);
+        CHECK(difference(ops::cat(outputs, 0), expected, 1e-5, 1e-6) == "");
+        const Tensor big = wave({8, kWidth}, 3);  // whole batches as before
+        autograd::Context context(*f.cluster);
+        CHECK(pipeline.step(Value(big), Value(big)).losses.size() == 4);
+      }
+    }
+  }
+}
+
 TEST_CASE("forward alone gives the outputs and records nothing") {
   const Tensor x = wave({5, kWidth}, 1);
   Whole whole(4);
@@ -238,7 +306,7 @@ TEST_CASE("what cannot be a pipeline, or a step, is refused") {
   const auto step = [&](Pipeline& p, const Value& a, const Value& b, const StepOptions& o = {}) {
     return invalid_text([&] { p.step(a, b, o); });
   };
-  CHECK(step(pipeline, Value(x), Value(x)) == "[pipeline] the batch: 3 rows, fewer than the 4 micro-batches");
+  CHECK(step(pipeline, Value(zeros({0, kWidth})), Value(x)) == "[pipeline] the batch has no rows");
   CHECK(step(pipeline, Value(wave({4, kWidth}, 1)), Value(x)) ==
         "[pipeline] the batch has 4 rows and the targets have 3: expected a target for each row");
   CHECK(step(pipeline, Value(wave({6, kWidth}, 1)), Value(wave({12, kWidth}, 1))) ==
@@ -251,6 +319,12 @@ TEST_CASE("what cannot be a pipeline, or a step, is refused") {
         std::string::npos);
   CHECK(step(pipeline, Value(big), Value(big), {.weights = {1, 1}}) ==
         "[pipeline] 2 weights for 4 micro-batches");
+  CHECK(step(pipeline, Value(x), Value(x), {.weights = {1, 1, 1, 1}}) ==
+        "[pipeline] 4 weights for 3 micro-batches");
+  CHECK(step(pipeline, Value(big), Value(big), {.weights = {1, -1, 2, 2}}) ==
+        "[pipeline] micro-batch 1 has a weight of -1; expected 0 or more");
+  CHECK(step(pipeline, Value(x), Value(x), {.inputs = {{1, Value(slice(x, 0, 0, 2))}}}) ==
+        "[pipeline] an input: 2 rows, fewer than the 3 micro-batches");
   CHECK(step(pipeline, Value(big), Value(big), {.weights = {0, 0, 0, 0}}).find("add up to 0") !=
         std::string::npos);
   CHECK(step(pipeline, Value(big), Value(big), {.inputs = {{5, Value(big)}}}).find("there are 2 stages") !=

@@ -139,6 +139,19 @@ TEST_CASE("every generated schedule can run, whatever its size", "[schedule]") {
   CHECK(invalid_text([] { (void)interleaved(4, 6, 2); }).find("no multiple") != std::string::npos);
 }
 
+TEST_CASE("the first micro-batches of a schedule are a schedule", "[schedule]") {
+  for (const int workers : {1, 2, 3, 4})
+    for (const int chunks : {1, 2, 3})
+      for (int few = 1; few <= 2 * workers; ++few) {
+        INFO(workers << " workers, " << chunks << " chunks, " << few);
+        const Policy first = first_of(interleaved(workers, 2 * workers, chunks), few);
+        CHECK(micro_batches_of(first) == few);
+        check(std::get<Schedule>(first));
+      }
+  CHECK(std::get<Schedule>(first_of(one_f_one_b(2, 3), 2)).rows == one_f_one_b(2, 2).rows);
+  CHECK(micro_batches_of(first_of(credits(2, 4, 3), 1)) == 1);
+}
+
 TEST_CASE("makespans are those of the formulae", "[schedule]") {
   for_each_size([](int p, int m) {
     CHECK(simulate(gpipe(p, m)).makespan == 3 * (m + p - 1));

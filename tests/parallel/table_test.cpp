@@ -199,6 +199,8 @@ TEST_CASE("rows out of range, gradients of another shape and NaN are refused, an
                client.push(ids, full({2, kWidth}, std::nan(""))).get();
              }),
              Catch::Contains("NaN or infinite"));
+  CHECK_FALSE(client.push(ids, full({2, kWidth}, std::nan("")), 0).get().late);  // counts for nothing
+  (void)client.pull(ids).get();
   CHECK_FALSE(client.push(ids, good).get().late);
   const auto& server = table.servers[0];
   CHECK_THAT(invalid_text([&] { (void)server.call<&Table::read>(tensor({1})).get(); }),

@@ -106,6 +106,14 @@ int chunks_of(const Policy& policy) {
   const auto* table = std::get_if<Schedule>(&policy);
   return table ? table->chunks : 1;
 }
+Policy first_of(Policy policy, int micro_batches) {
+  std::visit([&](auto& p) { p.micro_batches = micro_batches; }, policy);
+  if (auto* schedule = std::get_if<Schedule>(&policy))
+    for (Actions& row : schedule->rows)
+      std::erase_if(row, [&](const Action& a) { return a.micro_batch >= micro_batches; });
+  return policy;
+}
+
 int micro_batches_of(const Policy& policy) {
   return std::visit([](const auto& p) { return p.micro_batches; }, policy);
 }

@@ -23,6 +23,8 @@ using Policy = std::variant<Schedule, Credits>;
 int workers_of(const Policy& policy);
 int chunks_of(const Policy& policy);
 int micro_batches_of(const Policy& policy);
+/// The same for the first `micro_batches` alone, in the order that they have there.
+Policy first_of(Policy policy, int micro_batches);
 /// "1f1b", "credits(3)".
 std::string name_of(const Policy& policy);
 

@@ -211,7 +211,7 @@ Task<Tensors> input_gradients(BackwardOrder order) {
                               order.id.micro_batch, order.id.stage));
   Tensors roots, grads;
   if (live.loss.defined()) {
-    if (live.loss.requires_grad()) {
+    if (live.loss.requires_grad() && order.weight > 0) {  // else it has no gradients, not even NaN times 0
       roots.push_back(live.loss);
       grads.push_back(full_like(live.loss, order.weight));
     }
