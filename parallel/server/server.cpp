@@ -7,6 +7,7 @@
 #include "ops/arithmetic.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
+#include "optim/clip.h"
 #include "optim/gradient_norm.h"
 #include "parallel/server/served_module.h"
 #include "parallel/server/table.h"
@@ -103,6 +104,19 @@ Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
   Tensors gradients;
   for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
   return take_gradients(trainer, ticket, std::move(gradients), weight);
+}
+
+std::vector<double> Server::gradient_sizes(bool largest) {
+  Tensors gradients;
+  for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
+  return optim::gradient_sizes(gradients, largest);
+}
+
+void Server::scale_gradients(double factor) {
+  for (const Tensor& value : values_) {
+    Tensor grad = autograd::take_context_gradient(value);
+    if (grad.defined()) autograd::exchange_context_gradient(value, optim::clipped(std::move(grad), factor));
+  }
 }
 
 Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,

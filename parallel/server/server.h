@@ -37,6 +37,9 @@ class Server final : public ServerBase {
   Pushed push(std::string trainer, Ticket ticket, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the values.
   Pushed push_context(std::string trainer, Ticket ticket, double weight);
+  /// Of the gradients that push_context() would take: gradients_of() (parallel/server/served_gradients.h).
+  std::vector<double> gradient_sizes(bool largest);
+  void scale_gradients(double factor);
   /// push(), then pull(): one message each way.
   Task<Pulled> push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
                          Compression how);
@@ -44,7 +47,8 @@ class Server final : public ServerBase {
 
   static constexpr auto remote =
       methods<&Server::join, &Server::leave, &Server::set_policy, &Server::set_options, &Server::report,
-              &Server::pull, &Server::read, &Server::push, &Server::push_context, &Server::push_pull>;
+              &Server::pull, &Server::read, &Server::push, &Server::push_context, &Server::push_pull,
+              &Server::gradient_sizes, &Server::scale_gradients>;
 
  private:
   void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;

@@ -9,6 +9,7 @@
 #include "core/tensor/creation.h"
 #include "ops/inplace.h"
 #include "ops/view.h"
+#include "optim/clip.h"
 #include "optim/gradient_norm.h"
 
 namespace troupe::parallel {
@@ -115,20 +116,39 @@ Pushed Table::push(std::string trainer, Ticket ticket, Tensor ids, Packed packed
 
 Pushed Table::push_context(std::string trainer, Ticket ticket, double weight) {
   check_context_push(ticket, "[table]", "push()");
+  const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer);
+  if (!optim::all_finite(all.values))
+    throw_invalid(fmt::format(
+        "[table] trainer \"{}\" pushes gradients with NaN or infinite elements; the step is open", trainer));
+  const Pushed pushed = take(trainer, ticket, {all.ids, all.values}, weight);
+  recorded_.erase(trainer);
+  return pushed;
+}
+
+Table::Rows Table::context_gradients(const std::string& trainer) const {
   std::vector<Share> pulled;
   const auto it = recorded_.find(trainer);
   if (it != recorded_.end() && it->second.context == frame().context)
     for (const Rows& rows : it->second.rows)
       if (const Tensor g = autograd::context_gradient(rows.values); g.defined())
         pulled.push_back({1, {rows.ids, g.detach().contiguous_data()}});
-  if (weight == 0) pulled.clear();
-  Rows all = sum(pulled, shard_.width);
-  if (!optim::all_finite(all.values))
-    throw_invalid(fmt::format(
-        "[table] trainer \"{}\" pushes gradients with NaN or infinite elements; the step is open", trainer));
-  const Pushed pushed = take(trainer, ticket, {all.ids, all.values}, weight);
-  if (it != recorded_.end()) recorded_.erase(it);
-  return pushed;
+  return sum(pulled, shard_.width);
+}
+
+std::vector<double> Table::gradient_sizes(bool largest) {
+  Tensors gradients;
+  for (const auto& [trainer, recorded] : recorded_) gradients.push_back(context_gradients(trainer).values);
+  return optim::gradient_sizes(gradients, largest);
+}
+
+void Table::scale_gradients(double factor) {
+  for (const auto& [trainer, recorded] : recorded_)
+    if (recorded.context == frame().context)
+      for (const Rows& rows : recorded.rows) {
+        Tensor grad = autograd::take_context_gradient(rows.values);
+        if (grad.defined())
+          autograd::exchange_context_gradient(rows.values, optim::clipped(std::move(grad), factor));
+      }
 }
 
 // All rows that the shares have, each once, in the order of their appearance.

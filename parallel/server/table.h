@@ -48,10 +48,15 @@ class Table final : public ServerBase {
   /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
   /// in it.
   Pushed push_context(std::string trainer, Ticket ticket, double weight);
+  /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
+  /// (parallel/server/served_gradients.h).
+  std::vector<double> gradient_sizes(bool largest);
+  void scale_gradients(double factor);
 
   static constexpr auto remote =
       methods<&Table::join, &Table::leave, &Table::set_policy, &Table::set_options, &Table::report,
-              &Table::pull, &Table::read, &Table::push, &Table::push_context>;
+              &Table::pull, &Table::read, &Table::push, &Table::push_context, &Table::gradient_sizes,
+              &Table::scale_gradients>;
 
  private:
   struct Rows {
@@ -62,6 +67,8 @@ class Table final : public ServerBase {
   Tensor here(const Tensor& ids) const;
   Tensor values(const Tensor& ids, bool previous) const;
   static Rows sum(const std::vector<Share>& shares, int64_t width);
+  // Of what the trainer has pulled in the context of this call, added up.
+  Rows context_gradients(const std::string& trainer) const;
 
   TableShard shard_;
   Tensor table_;  // [count, width]

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "optim/optim.h"
+#include "parallel/server/served_gradients.h"
 #include "parallel/server/served_parameters.h"
 #include "parallel/server/served_table.h"
 #include "tests/support/error_of.h"
@@ -29,6 +30,11 @@ ServerOptions with(const std::string& optimizer, const ValueMap& options, const 
           .policy = ServerPolicy::parse(policy),
           .trainers = trainers};
 }
+struct Head : nn::ModuleActor<nn::Linear> {
+  Head() : ModuleActor(kWidth, int64_t{2}) {}
+  Tensor forward(Tensor x) { return net(x); }
+  static constexpr auto remote = methods<&Head::forward>;
+};
 Tensor some(const Shape& shape, uint64_t seed) {
   Generator random(seed);
   return randn(shape, random);
@@ -100,6 +106,55 @@ TEST_CASE(
   for (size_t i = 0; i < moved.size(); ++i)
     CHECK(moved[i] == Approx(i == 3 ? 2 * kWidth : i == 4 ? kWidth : 0).margin(1e-5));
   CHECK(parallel::report(table).get()[0].version == 1);
+}
+
+TEST_CASE("one norm over an optimizer's parameters, rows and values in servers, as of one model") {
+  const auto cluster = Cluster::in_process(3, hosting<Head>());
+  const Tensor ids = tensor({{4, 9, 4}, {4, 22, 9}}), more = tensor({9, 3, 4, 9});
+  for (const bool largest : {false, true})
+    for (const double most : {0.1, 100.0}) {
+      INFO((largest ? "largest, at most " : "Euclidean, at most ") << most);
+      const auto table =
+          serve_table(cluster->here(), {"w1", "w2"}, kRows, kWidth, with("sgd", {{"lr", 1.0}}), {});
+      const Tensor start = some({4, kWidth}, 2);
+      const Served served = serve(cluster->here(), {"w1", "w2"}, {start}, with("sgd", {{"lr", 1.0}}));
+      auto head = cluster->spawn<Head>("w2");
+      optim::Distributed<optim::SGD> optimizer({head}, {.lr = 1.0});
+      Tensor rows = read(table, all_ids()).get().clone_data().requires_grad_();
+      Tensor shift = start.clone_data().requires_grad_();
+      nn::Linear whole(kWidth, 2);
+      whole.load_state_dict(nn::remote_state_dict(head).get());
+      const auto loss = [&](const Tensor& two, const Tensor& four, const Tensor& moved, const auto& linear) {
+        return add(square(linear(add(four, moved))).sum(), mul(two.sum(), 3));
+      };
+      autograd::backward(loss(embedding(ids, rows), embedding(more, rows), shift,
+                              [&](const Tensor& x) { return whole(x); }));
+      const double wanted =
+          optim::clip_grad_norm_({rows, shift, whole.weight, whole.bias}, most, {.largest = largest});
+
+      TableClient words(table);
+      Client client(served);
+      autograd::Context context(*cluster);
+      const Tensor a = words.pull(ids).get(), b = words.pull(more).get(), c = client.pull().get()[0];
+      context.backward(loss(a, b, c, [&](const Tensor& x) { return head.call<&Head::forward>(x).get(); }));
+      const std::vector<optim::ContextGradients> all{optimizer.gradients(), gradients_of(table),
+                                                     gradients_of(served)};
+      CHECK(optim::clip_grad_norm(all, most, {.largest = largest}).get() == Approx(wanted));
+      CHECK(optimizer.clip_grad_norm(context, 1e9) < wanted * (largest ? 2 : 1));  // the head's alone
+      words.push_context().get();
+      client.push_context().get();
+      optimizer.step(context);
+      CHECK(difference(read(table, all_ids()).get(), sub(rows.detach(), rows.grad()), 1e-5, 1e-6) == "");
+      CHECK(difference(read(served).get()[0], sub(start, shift.grad()), 1e-5, 1e-6) == "");
+      CHECK(difference(nn::remote_state_dict(head).get().at("weight"),
+                       sub(whole.weight.detach(), whole.weight.grad()), 1e-5, 1e-6) == "");
+    }
+  const auto packed =
+      serve_table(cluster->here(), {"w1"}, kRows, kWidth, {.push = Compression::parse("bf16")}, {});
+  CHECK_THAT(invalid_text([&] { (void)gradients_of(packed); }), Catch::Contains("with the trainers"));
+  CHECK_THAT(invalid_text([&] { (void)optim::clip_grad_norm({}, 1.0); }),
+             Catch::Contains("no context is active here"));
+  nothing_left(*cluster);
 }
 
 TEST_CASE("each optimizer steps the rows that are named as it would step them alone") {

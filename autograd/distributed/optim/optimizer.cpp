@@ -100,14 +100,20 @@ Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const char* method,
   });
 }
 
+Future<ValueList> DistributedOptimizer::ask_all_async(const char* what, const char* method,
+                                                      const std::function<ValueList(size_t)>& args) {
+  return ask(method, args).then([owners = owners_, what](const std::vector<Result<Value>>& answers) {
+    if (auto error = report_of(owners, answers).error(what)) throw *error;
+    ValueList values;
+    for (const auto& answer : answers) values.push_back(answer.value());
+    return values;
+  });
+}
+
 ValueList DistributedOptimizer::ask_all(const char* what, const char* method,
                                         const std::function<ValueList(size_t)>& args) {
   check_may_block(what);
-  const auto answers = ask(method, args).get();
-  if (auto error = report_of(owners_, answers).error(what)) throw *error;
-  ValueList values;
-  for (const auto& answer : answers) values.push_back(answer.value());
-  return values;
+  return ask_all_async(what, method, args).get();
 }
 
 Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {
@@ -124,17 +130,28 @@ Future<void> DistributedOptimizer::step_async(const autograd::Context& context) 
 
 double DistributedOptimizer::clip_grad_norm(const autograd::Context& context, double max_norm,
                                             const ClipOptions& options) {
+  check_may_block("clip_grad_norm");
   autograd::Context::Guard guard(context);
-  (void)clip_factor(0, max_norm, options);  // bad arguments, before anything is sent
-  std::vector<double> sizes;
-  for (Value& v : ask_all("the norm of the gradients", kSizes,
-                          [&](size_t) { return ValueList{Value(options.largest)}; }))
-    for (const double size : internal::from_value<std::vector<double>>(std::move(v))) sizes.push_back(size);
-  const double norm = norm_of_sizes(sizes, options.largest);
-  const double factor = clip_factor(norm, max_norm, options);
-  if (factor < 1)
-    ask_all("the scaling of gradients", kScale, [&](size_t) { return ValueList{Value(factor)}; });
-  return norm;
+  return optim::clip_grad_norm({gradients()}, max_norm, options).get();
+}
+
+ContextGradients DistributedOptimizer::gradients() {
+  return {[this](bool largest) {
+            return ask_all_async("the norm of the gradients", kSizes,
+                                 [&](size_t) { return ValueList{Value(largest)}; })
+                .then([](const ValueList& answers) {
+                  std::vector<double> sizes;
+                  for (const Value& v : answers)
+                    for (const double size : internal::from_value<std::vector<double>>(v))
+                      sizes.push_back(size);
+                  return sizes;
+                });
+          },
+          [this](double factor) {
+            return ask_all_async("the scaling of gradients", kScale,
+                                 [&](size_t) { return ValueList{Value(factor)}; })
+                .then([](const ValueList&) {});
+          }};
 }
 
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {

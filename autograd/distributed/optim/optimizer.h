@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "autograd/distributed/context.h"
+#include "autograd/distributed/optim/context_gradients.h"
 #include "autograd/distributed/optim/step_report.h"
-#include "optim/clip.h"
 #include "optim/optimizer.h"
 #include "rref/any_ref.h"
 
@@ -45,8 +45,13 @@ class DistributedOptimizer : public Tunable {
   /// Scales the gradients that `context` has for the parameters of all actors so that their norm, as if they
   /// were one vector, is at most max_norm; returns the norm before. Bit for bit what clip_norm_ does with the
   /// gradients in the order of the actors; its errors, with nothing changed, as there. Two rounds of
-  /// messages, the second only if there is something to scale.
+  /// messages, the second only if there is something to scale. Gradients of values in servers are not those
+  /// of these actors, and so not in the norm: clip_grad_norm({optimizer.gradients(), gradients_of(served)},
+  /// ..) of optim counts both (parallel/server/served_gradients.h).
   double clip_grad_norm(const autograd::Context& context, double max_norm, const ClipOptions& options = {});
+
+  /// Those of all actors, for norms that count others besides; while this optimizer lives.
+  ContextGradients gradients();
 
   /// What steps have left behind: Optimizer::state() of each actor, in order.
   std::vector<std::map<std::string, Tensor>> state();
@@ -68,6 +73,8 @@ class DistributedOptimizer : public Tunable {
   /// The answers of all actors, once all have ended. `args`: of actor i, behind the key.
   Future<std::vector<Result<Value>>> ask(const char* method, const std::function<ValueList(size_t)>& args);
   /// The values, or the error that names all that failed.
+  Future<ValueList> ask_all_async(const char* what, const char* method,
+                                  const std::function<ValueList(size_t)>& args);
   ValueList ask_all(const char* what, const char* method, const std::function<ValueList(size_t)>& args);
   void take_options(ValueList of_owners);
 
