@@ -128,8 +128,8 @@ class Transport {
   virtual bool carries_devices() const { return false; }
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;
-  /// Processes of this host, this one included, that take part: threads that wait do not poll where there are
-  /// more of them than cores. 1 at first.
+  /// Processes of this host, this one included, that take part: threads that wait give way to others between
+  /// two looks where there are more of them than cores. 1 at first.
   virtual void set_processes_here(int processes) { (void)processes; }
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/async/future.h"
 #include "core/base/thread.h"
+#include "net/socket/connection/reactor.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;
@@ -80,12 +81,33 @@ TEST_CASE("a caller leaves reading to the transport's thread if it is told to") 
   CHECK(read_here(socket) == 0);
 }
 
-TEST_CASE("no caller polls while the processes of this host are more than its cores") {
+TEST_CASE("callers poll, too, while the processes of this host are more than its cores") {
   Link socket(100ms, true, kTcp);  // a caller reads a socket only while it polls
   socket.client->set_processes_here(usable_cores() + 1);
-  CHECK(read_here(socket) == 0);
+  CHECK(read_here(socket) > 0);
   socket.client->set_processes_here(usable_cores());
   CHECK(read_here(socket) > 0);
+}
+
+TEST_CASE(
+    "who polls gives way where processes are more than cores; elsewhere it stops for who takes its core") {
+  Recorder events;
+  TransportOptions options;
+  options.token = "sixteen bytes or more";
+  const auto core = std::make_shared<SocketCore>(options, events);
+  const TimePoint before = core->now(), after = before + 1ms;
+  core->set_processes_here(usable_cores() + 1);
+  CHECK(core->yields());
+  CHECK_FALSE(core->was_away(before, after));  // others were let in
+  CHECK(core->may_look(after));
+  core->set_processes_here(usable_cores());
+  CHECK_FALSE(core->yields());
+  CHECK(core->was_away(before, after));
+  CHECK_FALSE(core->may_look(after));
+  CHECK(core->may_look(after + 1s));
+  core->set_processes_here(usable_cores() + 1);
+  CHECK(core->may_look(after));
+  core->shut_down();
 }
 
 TEST_CASE("a caller that reads wakes for what comes by other ways, and leaves reading to others after it") {

@@ -3,7 +3,6 @@
 
 #include "net/socket/connection/connection.h"
 #include "net/socket/loop/cpu_affinity.h"
-#include "net/socket/loop/spin_pause.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -132,8 +131,8 @@ void SocketConnection::look_until(TimePoint end, const Over& over, const Look& l
   bool in_vain = false;
   for (int looks = 1; !over() && now < end && !in_vain; ++looks) {
     const bool came = look();
-    if (!came) relax();
-    if (!came && looks % kLooksPerTime != 0) continue;
+    if (!came) core_->rest();
+    if (!came && !core_->yields() && looks % kLooksPerTime != 0) continue;
     const TimePoint before = std::exchange(now, core_->now());
     const bool moved = has_ring_.load(std::memory_order_relaxed) && keep_apart(now, start);
     if (came) last = now;

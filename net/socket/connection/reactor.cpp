@@ -7,7 +7,6 @@
 #include "core/base/log.h"
 #include "core/base/thread.h"
 #include "net/socket/connection/connection.h"
-#include "net/socket/loop/spin_pause.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -76,7 +75,7 @@ std::vector<std::shared_ptr<SocketConnection>> SocketCore::connections() const {
 }
 
 bool SocketCore::was_away(TimePoint before, TimePoint now) {
-  if (now - before < kComputes) return false;
+  if (yields() || now - before < kComputes) return false;
   // Again soon after the last time: others go on computing.
   const TimePoint until{Duration(contended_until_.load(std::memory_order_relaxed))};
   const Duration last{contended_for_.load(std::memory_order_relaxed)};
@@ -112,7 +111,7 @@ bool SocketCore::look() {
     if (came || std::exchange(placed, true)) continue;
     for (const auto& c : looking_)
       if (c->keep_apart(now, now)) now = this->now();
-    relax();
+    rest();
   }
   for (const auto& c : std::exchange(looking_, {})) c->look_no_more();
   return false;

@@ -5,11 +5,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "net/protocol/handshake.h"
 #include "net/socket/loop/event_loop.h"
+#include "net/socket/loop/spin_pause.h"
 #include "net/transport.h"
 
 namespace troupe::internal::net {
@@ -40,17 +42,26 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   void looks_at(std::shared_ptr<SocketConnection> connection) { looking_.push_back(std::move(connection)); }
   /// A message came by a socket. Also from callers.
   void something_came() { came_.store(true, std::memory_order_relaxed); }
-  /// Whether looking is allowed: not where there are more processes than cores, since what looks takes the
-  /// core of one that computes; nor for a while after
-  /// somebody else computed on a core where we looked. A thread that sleeps is soon let in by the kernel when
-  /// it wakes; one that has used up its time looking waits behind others.
+  /// Whether looking is allowed: not for a while after somebody else computed on a core where we looked. A
+  /// thread that sleeps is soon let in by the kernel when it wakes; one that has used up its time looking
+  /// waits behind others. Where there are more processes than cores it always is: there rest() lets others
+  /// in.
   bool may_look(TimePoint now) const {
-    return options_.limits.look > Duration::zero() && !crowded_.load(std::memory_order_relaxed) &&
-           now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed);
+    return options_.limits.look > Duration::zero() &&
+           (yields() || now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed));
   }
   /// From a thread that looked at `before` and saw nothing by `now`: whether somebody else had its core
-  /// meanwhile.
+  /// meanwhile, uninvited.
   bool was_away(TimePoint before, TimePoint now);
+  /// Whether a look is followed by others' turns on this core: there are more processes than cores.
+  bool yields() const { return crowded_.load(std::memory_order_relaxed); }
+  /// Between two looks.
+  void rest() const {
+    if (yields())
+      std::this_thread::yield();
+    else
+      relax();
+  }
   /// Whether a thread that looks may go to another core: not too often, whatever it hopes for there.
   bool may_move(TimePoint now);
   /// Callers that wait and read rings themselves: meanwhile the delivery thread does not look.
