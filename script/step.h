@@ -1,6 +1,7 @@
 // An autograd::Context that is open across the lines of a prompt.
 #pragma once
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "autograd/distributed/context.h"
@@ -22,9 +23,13 @@ class Step {
   void close();
   /// The passes under way fail with `cancelled`, here and on other workers.
   void abandon();
+  /// What is under way and leaves gradients in the context: who uses these waits for it first.
+  void add_pass(Future<void> pass) { passes_.push_back(std::move(pass)); }
+  std::vector<Future<void>> take_passes() { return std::exchange(passes_, {}); }
 
  private:
   std::unique_ptr<autograd::Context> context_;
+  std::vector<Future<void>> passes_;
 };
 
 /// Makes calls on this thread part of a step for a scope; of none, without gradients, if it is null or has

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "core/base/error.h"
+#include "core/base/stdout.h"
 #include "ops/environment.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/run.h"
@@ -10,6 +11,7 @@
 #endif
 
 int main(int argc, char** argv) {
+  troupe::guard_output();
   const std::vector<std::string> arguments(argv + (argc > 0), argv + argc);
   const std::string verb = arguments.empty() ? "--help" : arguments[0];
   if (verb == "run") return troupe::tools::run_main({arguments.begin() + 1, arguments.end()});

@@ -247,7 +247,7 @@ int launch(internal::actors::Hosting hosting, const std::function<void(Cluster&)
            ClusterOptions options) {
   try {
     check_process("launch");
-    refuse_size_signal();
+    guard_output();
     std::set_terminate(terminate);
     load_unwinder();
     Signals signals;

@@ -1,6 +1,7 @@
 #include "core/base/error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <typeinfo>
 
 #include "core/base/type_name.h"
@@ -98,14 +99,29 @@ Error current_error() {
   }
 }
 
+namespace {
+
+// In lower case, without anything between.
+std::string letters_of(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (c != '_' && c != '-') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace
+
 void throw_error(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
 
 std::string nearest(std::string_view got, const std::vector<std::string>& known) {
   std::string best;
   if (got.empty()) return best;
+  for (const auto& candidate : known)
+    if (letters_of(candidate) == letters_of(got)) return candidate;  // LayerNorm, layer_norm
   // Near: a third of the letters, at least two, but never all of them.
   size_t best_distance = std::min(std::max<size_t>(2, got.size() / 3), got.size() - 1) + 1;
   for (const auto& candidate : known) {
+    if (got.size() > candidate.size() + best_distance) continue;
     std::vector<size_t> row(candidate.size() + 1);
     for (size_t j = 0; j < row.size(); ++j) row[j] = j;
     for (size_t i = 1; i <= got.size(); ++i) {

@@ -80,7 +80,10 @@ TEST_CASE("the nearest known name is suggested, if any is near") {
   CHECK(nearest("softmax", known) == "softmax");
   CHECK(nearest("log_sfotmx", known) == "log_softmax");
   CHECK(nearest("lt", known) == "lr");
+  CHECK(nearest("SGD", known) == "sgd");
+  CHECK(nearest("LogSoftmax", known) == "log_softmax");
   CHECK(nearest("convolution", known).empty());
+  CHECK(nearest(std::string(1 << 20, 'a'), known).empty());
   CHECK(nearest("xy", known).empty());
   CHECK(nearest("q", known).empty());
   CHECK(nearest("", known).empty());

@@ -332,6 +332,40 @@ TEST_CASE("an example whose picture finds no room has said its result before", "
   }
 }
 
+TEST_CASE("programs that cannot print say so, and end quietly where nobody reads", "[process]") {
+  const auto by = [](const std::string& behind, std::vector<std::string> command) {
+    command.insert(command.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + behind});
+    return command;
+  };
+  const std::string kCannot = ": error: standard output cannot be written: ";
+  std::vector<std::vector<std::string>> helps{{kTroupeCommand, "--help"},
+                                              {kTroupeCommand, "--version"},
+                                              {kTroupeCommand, "run", "--help"},
+                                              {program("quickstart"), "--help"}};
+  for (const Short& example : kShort) helps.push_back({program(example.name), "--help"});
+  for (const auto& command : helps) {
+    INFO(command[0] << " " << command[1]);
+    Process full(by(">/dev/full", command)), closed(by(">&-", command));
+    CHECK(full.exit_code() == 1);
+    CHECK(full.errors.find(kCannot + "No space left on device\n") != std::string::npos);
+    CHECK(closed.exit_code() == 1);
+    CHECK(closed.errors.find(kCannot + "Bad file descriptor\n") != std::string::npos);
+  }
+  const std::vector<std::string> digits{program("digits"), "--epochs", "1", "--json"};
+  Process closed(by(">&-", digits));  // no socket and no file gets its number
+  CHECK(closed.exit_code() == 1);
+  CHECK(closed.errors.find(kCannot + "Bad file descriptor\n") != std::string::npos);
+  for (std::vector<std::string> command : {std::vector<std::string>{}, {kTroupeCommand, "run", "-n", "2"}}) {
+    command.insert(command.end(), digits.begin(), digits.end());
+    std::vector<std::string> piped{"/bin/bash", "-c", "\"$0\" \"$@\" | true; exit ${PIPESTATUS[0]}"};
+    piped.insert(piped.end(), command.begin(), command.end());
+    Process unread(piped);
+    CHECK(unread.exit_code() == 128 + SIGPIPE);
+    CHECK(unread.errors.find("troupe") == std::string::npos);
+    CHECK(unread.errors.find("SIGPIPE") == std::string::npos);
+  }
+}
+
 TEST_CASE("examples refuse bad input with one line", "[process]") {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"char_pipeline", "--layout", "/no/such/file", kText},

@@ -220,7 +220,7 @@ TEST_CASE("output that cannot be written is an error of the job, and a log that 
   Process capped({"/bin/sh", "-c",
                   "ulimit -f 1; exec \"$0\" run -n 2 --log-dir \"$1\" /bin/sh -c '" + flood + "'",
                   kTroupeCommand, (folder.path / "logs").string()});
-  CHECK(capped.exit_code() == 0);
+  CHECK(capped.exit_code() == 1);
   CHECK(capped.errors.find("a log file is not written any more: File too large") != std::string::npos);
   CHECK(capped.output.find("line 299") != std::string::npos);
 }

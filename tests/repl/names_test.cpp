@@ -47,7 +47,7 @@ TEST_CASE("functions of the shell are described, and those that are described ex
     }
   for (const std::string& name : described) {
     INFO(name);
-    CHECK(lua_getglobal(L, name.c_str()) != LUA_TNIL);
+    CHECK(interpreter.run("assert(" + name + " ~= nil)", "=test", false).error == "");
   }
 }
 
@@ -59,9 +59,9 @@ TEST_CASE("methods of the shell's objects are described, and those that are desc
   for (const char* type : {"tensor", "future", "reference", "context", "module", "optimizer", "scheduler",
                            "dataset", "pipeline", "served", "client"}) {
     lua_settop(L, 0);
-    REQUIRE(luaL_getmetatable(L, type) == LUA_TTABLE);
-    for (const std::string& name : own_names(L, 1))
-      if (!name.starts_with("__")) there.insert(std::string(type) + ":" + name);
+    repl::push_methods(L, type);
+    REQUIRE(lua_istable(L, 1));
+    for (const std::string& name : own_names(L, 1)) there.insert(std::string(type) + ":" + name);
   }
   CHECK(described == there);
 }
@@ -117,6 +117,69 @@ TEST_CASE("what an actor is doing can be asked while it is stuck") {
   CHECK(outcome.error == "");
 }
 
+TEST_CASE("metatables of objects are closed, and what is freed is freed once") {
+  repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
+  CHECK(interpreter
+            .run(R"lua(
+    local m = nn.linear(2, 2)
+    local served = serve({tensor{1.0}}, {on = "w0"})
+    local opt = optim.sgd(m, {lr = 1})
+    local data_of = data.of(ops.ones({4, 2}), ops.ones({4}))
+    local step = context()
+    local objects = {
+      tensor = tensor{1.0}, reference = spawn("Module", "w0", m), context = step, module = m,
+      future = spawn("Module", "w0", m)(ops.ones({1, 2})), served = served, client = served:client("a"),
+      optimizer = opt, schedule = optim.exponential(0.5), scheduler = optim.scheduler(opt, optim.exponential(0.5)),
+      dataset = data_of, batches = select(2, data_of:batches()), pipeline = pipeline({spawn("Module", "w0", m)}, {}),
+    }
+    for name, object in pairs(objects) do
+      assert(getmetatable(object) == name, name)
+      assert(not pcall(setmetatable, {}, getmetatable(object)))
+      assert(not pcall(setmetatable, object, {}))
+      for _, field in ipairs{"__gc", "__index", "__name", "__metatable", "methods"} do
+        local there, got = pcall(function() return object[field] end)
+        assert(not there or got == nil, name .. "." .. field)
+      end
+    end
+    for _, name in ipairs{"ops", "nn", "optim", "data"} do
+      assert(getmetatable(_G[name]) == name and not pcall(setmetatable, _G[name], {}))
+    end
+    local open = {}
+    for name in pairs(debug) do open[#open + 1] = name end
+    table.sort(open)
+    assert(table.concat(open, " ") == "getinfo traceback", table.concat(open, " "))
+    step:close()
+  )lua",
+                 "=test", false)
+            .error == "");
+}
+
+TEST_CASE("values of errors, deep calls and long texts end in an error, or well") {
+  repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
+  const std::string long_name(1 << 20, 'a');
+  for (const auto& [text, error] : std::vector<std::pair<std::string, std::string>>{
+           {"error()", "nil"},
+           {"error({code = 2})", "{code = 2}"},
+           {"error(tensor{1.0})", "tensor([1.])"},
+           {"error(setmetatable({}, {__tostring = function() error('x') end}))", "x"},
+           {"error(setmetatable({}, {__tostring = function() return {} end}))", "must return a string"},
+           {"local function f() return 1 + f() end f()", "stack overflow"},
+           {"local function f(...) return no_grad(f, ...) end f()", "overflow"},
+           {"string.rep('x', 1 << 40)", "resulting string too large"},
+           {long_name + "()", "attempt to call a nil value"},
+           {"local " + long_name + " = 1", ""},
+           {"return " + std::string(100000, '('), ""},
+           {"return {" + std::string(1 << 20, '1') + "}", ""},
+           {"coroutine.wrap(function() error({1}) end)()", "{1}"},
+           {"local co = coroutine.wrap(function() local c <close> = context() error('x') end) co()", "x"},
+       }) {
+    INFO(text.substr(0, 200));
+    const auto outcome = interpreter.run(repl::at_prompt(text), "=test", true);
+    CHECK(outcome.error.find(error) != std::string::npos);
+    CHECK(interpreter.run("assert(1 + 1 == 2) collectgarbage()", "=test", false).error == "");
+  }
+}
+
 TEST_CASE("locals of a line stay at the prompt") {
   CHECK(repl::at_prompt("local a = 1") == "a = 1");
   CHECK(repl::at_prompt("local a, b = f()") == "a, b = f()");
@@ -125,4 +188,9 @@ TEST_CASE("locals of a line stay at the prompt") {
   CHECK(repl::at_prompt("local x") == "x = nil");
   CHECK(repl::at_prompt("do local x = 1 end") == "do local x = 1 end");
   CHECK(repl::at_prompt("a == 1") == "a == 1");
+  CHECK(repl::at_prompt("  local a <const>,b <close>=1, f()\n") == "a ,b =1, f()\n");
+  CHECK(repl::at_prompt("local a == 1") == "local a == 1");
+  CHECK(repl::at_prompt("local functional = 1") == "functional = 1");
+  CHECK(repl::at_prompt("localize = 1") == "localize = 1");
+  CHECK(repl::at_prompt("local") == "local");
 }

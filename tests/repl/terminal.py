@@ -111,6 +111,10 @@ def editing():
     s.type("\n")
     s.read_to("42")
     s.read_to(">> ")
+    expect("help alone", "Functions (" in s.line("help") and "data.*" in s.line("help"), "")
+    listed = s.line("help(data)")
+    expect("help of a table", "data.digits(" in listed and "data.of(" in listed and s.line('help("data")') == listed, listed)
+    expect("help of a full name", s.line('help("data.digits")').startswith("data.digits(count"), s.seen)
     out = s.line("ops.log_softmx(tensor{1})")
     expect("the nearest name", 'did you mean "log_softmax"?' in out, out)
     out = s.line('error("\\27[2Jboo")')
@@ -150,8 +154,34 @@ def interrupts(*arguments):
         took = s.interrupt()
         worst = max(worst, took)
         expect(f"the line after ^C in {what}", s.line("6 * 7").strip() == "42", s.seen)
+    for _ in range(20):  # coroutines that an interrupt has ended are forgotten
+        s.ready()
+        s.seen = ""
+        s.type("coroutine.wrap(function() coroutine.wrap(function() print('be' .. 'gun') while true do end end)() end)()\n")
+        s.read_to("begun")
+        s.interrupt()
+        s.line("collectgarbage()")
     print(f"interrupts {' '.join(arguments)}: at most {worst:.1f} ms")
     expect("the end", s.end() == 0, "exit code")
+
+
+def stuck():
+    """What cannot be interrupted: the second Ctrl-C says so, the third ends the shell."""
+    s = Session()
+    s.ready()
+    s.type("print('be' .. 'gun'); (('a'):rep(1 << 20)):find(('.-'):rep(30) .. 'b')\n")
+    s.read_to("begun")
+    def interrupt():  # and it has been delivered: two that wait are one
+        s.type("\x03")
+        s.read_to("^C")
+        while any(int(v, 16) & 2 for v in re.findall(r"(?:Sig|Shd)Pnd:\s*(\w+)", open(f"/proc/{s.pid}/status").read())):
+            pass
+    interrupt()
+    interrupt()
+    s.read_to("a third Ctrl-C ends the shell")
+    s.type("\x03")
+    expect("the third Ctrl-C", os.waitstatus_to_exitcode(os.waitpid(s.pid, 0)[1]) == 130, "")
+    os.close(s.fd)
 
 
 def lost_worker():
@@ -201,13 +231,112 @@ def scripts():
             run(["-n", "3", "-e", "local a = spawn('Half', 'w1', 1, 4, true) print(a(tensor{{0.5}}).shape[2], a.worker)", sys.argv[2]], out="4\tw1\n")
             run(["-n", "3", "-e", "spawn('Half', 'w1', 1)", sys.argv[2]], code=1, err="Half(int32, int32, bool)")
             run(["-n", "3", "-e", "spawn('Half', 'w0', 1, 4, true)", sys.argv[2]], code=1, err="w0 has no actor type")
+        for code, text in (  # what ends a script from within, where nothing may catch it
+            (3, "pcall(os.exit, 3) print('no')"),
+            (4, "coroutine.wrap(function() no_grad(function() os.exit(4) end) end)() print('no')"),
+            (5, "setmetatable({}, {__gc = function() os.exit(5) end}) collectgarbage() print('no')"),
+            (6, "x = setmetatable({}, {__gc = function() os.exit(6) end})"),
+            (0, "os.exit(true)"), (1, "os.exit(false)"), (0, "os.exit()")):
+            run(["-e", text], code=code, out="", err="")
+            run(["-n", "2", "-e", text], code=code, out="", err="")
+        # A byte order mark, and a first line for the system.
+        with open(file, "wb") as f:
+            f.write(b"\xef\xbb\xbf#!/usr/bin/env -S troupe repl\nprint(#arg)\nerror('here')")
+        run([file], code=1, out="0\n", err="script.lua:3: here")
+        run([], "\ufeffprint(1)", out="1\n")
+        run(["-i"], "\ufefflosses = {1, 2}\n#losses\n", out=">> losses = {1, 2}\n>> #losses\n2\n")
+        with open(file, "wb") as f:
+            f.write("print(1)".encode("utf-16"))
+        run([file], code=1, err="is UTF-16: a script is UTF-8 text")
+        run([folder + "/."], code=1)
     left = subprocess.run(["pgrep", "-f", "repl-worker"], capture_output=True, text=True).stdout.split()
     expect("nothing is left", left == [], left)
 
 
+def finalizers():
+    """What runs at the end, or in the middle of anything: an error or the work done, and Ctrl-C ends it."""
+    def run(text, code=0, out=None, err="", arguments=()):
+        done = subprocess.run([troupe, "repl", *arguments, "-e", text], capture_output=True, text=True, timeout=LIMIT)
+        expect(f"the exit code of {text}", done.returncode == code, done)
+        expect(f"the output of {text}", out is None or done.stdout == out, done)
+        expect(f"the error of {text}", done.stderr == err if err == "" else err in done.stderr, done)
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "a.safetensors")
+        for workers in (), ("-n", "2"):
+            at_end = "t = tensor{1.0} x = setmetatable({}, {__gc = function() %s end})"
+            run(at_end % f"save('{file}', {{a = t}}) print(load_tensors('{file}').a:item())", out="1.0\n", arguments=workers)
+            run(at_end % "print(#cluster(2), spawn('Module', 'w1', nn.linear(2, 2)).worker)", out="2\tw1\n", arguments=workers)
+            run(at_end % "error('no')", err="warning: error in __gc", arguments=workers)
+            run(at_end % "coroutine.yield()", err="a finalizer cannot yield", arguments=workers)
+        # What was made later has been freed before.
+        run("x = setmetatable({}, {__gc = function() print(pcall(function() return t:sum() end)) print(pcall(ops.sum, t)) end}) t = tensor{1.0}",
+            out="false\t-e:1: attempt to index a freed object value (global 't')\nfalse\ta freed object cannot travel; what can: nil, booleans, "
+                "numbers, strings, tensors, references, modules, tables of these\n")
+        run("x = setmetatable({}, {__gc = function() cluster(2) end}) x = nil time(function() collectgarbage() end)",
+            err="call it outside of that")
+        for text in ("x = setmetatable({}, {__gc = function() print('in') io.flush() while true do end end})",
+                     "setmetatable({}, {__gc = function() print('in') io.flush() while true do pcall(error) end end}) collectgarbage() print('no')",
+                     "f = serve({tensor{1.0}}, {on = 'w1', trainers = 2}):client('a'):pull() "
+                     "x = setmetatable({}, {__gc = function() print('in') io.flush() f:get() end})",
+                     "local co = coroutine.create(function() local x <close> = "
+                     "setmetatable({}, {__close = function() print('in') io.flush() while true do end end}) coroutine.yield() end) "
+                     "coroutine.resume(co) coroutine.close(co) print('no')"):
+            shell = subprocess.Popen([troupe, "repl", "-e", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            expect("the start", shell.stdout.readline() == "in\n", text)
+            shell.send_signal(signal.SIGINT)
+            out, err = shell.communicate(timeout=LIMIT)
+            expect(f"Ctrl-C in {text}", shell.returncode == 130 and out == "", (shell.returncode, out, err))
+
+
+def joining():
+    """Programs that do not join: said at once, with their code; Ctrl-C ends the wait."""
+    def run(arguments, code, err, **environment):
+        done = subprocess.run([troupe, *arguments], capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL,
+                              env={**os.environ, **environment})
+        expect(f"the exit code of {arguments}", done.returncode == code, done)
+        expect(f"the error of {arguments}", err in done.stderr, done)
+
+    began = time.monotonic()
+    run(["repl", "-n", "3", "-e", "print(1)", "/bin/true"], 3, "exited with code 0 before it had joined the cluster that w0 was waiting for; a program")
+    run(["repl", "-n", "3", "-e", "print(1)", "/bin/false"], 3, "exited with code 1 before it had joined the cluster")
+    run(["repl", "-n", "2", "-e", "print(1)", "/bin/sleep", "1000"], 3, "after 0.2 s these workers have not joined: w1", TROUPE_JOIN_TIMEOUT="0.2")
+    run(["run", "-n", "2", troupe, "repl"], 2, "it starts its workers itself, and was started as one of 2: write troupe repl -n 2")
+    shell = subprocess.Popen([troupe, "repl", "-n", "2", "-e", "print(1)", "/bin/sleep", "1000"], stderr=subprocess.PIPE, text=True)
+    while not (children := subprocess.run(["pgrep", "-P", str(shell.pid), "sleep"], capture_output=True, text=True).stdout.split()):
+        pass
+    shell.send_signal(signal.SIGINT)
+    expect("Ctrl-C while workers are waited for", shell.wait(LIMIT) == 130, shell.stderr.read())
+    expect("nothing is left", not os.path.exists(f"/proc/{children[0]}"), children)
+    expect("no deadline was waited for", time.monotonic() - began < 50, time.monotonic() - began)
+
+
+def unwritten():
+    """Standard output that is full, closed, or read by nobody."""
+    text = "for i = 1, 100000 do print(i) end"
+    def run(**options):
+        done = subprocess.run([troupe, "repl", "-e", text], stderr=subprocess.PIPE, text=True, timeout=LIMIT, **options)
+        return done.returncode, done.stderr
+
+    with open("/dev/full", "w") as full:
+        code, err = run(stdout=full)
+    expect("a full disk", code == 1 and "standard output cannot be written" in err, (code, err))
+    code, err = run(preexec_fn=lambda: os.close(1))
+    expect("a closed output", code == 1 and "standard output cannot be written" in err, (code, err))
+    reader, writer = os.pipe()
+    os.close(reader)
+    code, err = run(stdout=writer)
+    os.close(writer)
+    expect("nobody who reads", code == -signal.SIGPIPE and err == "", (code, err))
+
+
 scripts()
+finalizers()
+joining()
+unwritten()
 editing()
 interrupts()
 interrupts("-n", "3")
+stuck()
 lost_worker()
 print("terminal: all sessions went as they should")

@@ -281,11 +281,12 @@ std::optional<int> Flags::parse(const std::vector<std::string>& arguments, std::
 }
 
 std::optional<int> Flags::parse(int argc, const char* const* argv) {
+  guard_output();
   return parse({argv + std::min(argc, 1), argv + argc}, std::cout, std::cerr);
 }
 
 int run_main(const std::string& program, const std::function<void()>& body) {
-  refuse_size_signal();
+  guard_output();
   try {
     body();
     flush_output();

@@ -15,8 +15,7 @@ void Sink::write_some() {
   if (done >= 0) {
     pending_.erase(0, size_t(done));
   } else if (errno != EINTR && errno != EAGAIN) {
-    failure_ = errno;
-    pending_.clear();
+    drop(errno);
   }
 }
 
@@ -71,6 +70,7 @@ void Stream::log(std::string_view bytes) {
       errors_->add(std::string("troupe run: a log file is not written any more: ") + std::strerror(errno) +
                    "\n");
       log_ = -1;
+      log_lost_ = true;
       return;
     }
     bytes.remove_prefix(size_t(done));

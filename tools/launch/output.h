@@ -20,6 +20,11 @@ class Sink {
   }
   /// Why the rest of the text is dropped, as errno; 0: it is not.
   int failure() const { return failure_; }
+  /// Drops all text from now on.
+  void drop(int why) {
+    failure_ = why;
+    pending_.clear();
+  }
   std::string& pending() { return pending_; }
   bool full() const { return pending_.size() > kFull; }
   /// Writes one piece, small enough for a descriptor that poll() called writable not to block.
@@ -49,13 +54,15 @@ class Stream {
   void read_some(size_t limit);
   /// Reads what is left and shows a last line without an end.
   void finish();
+  /// Whether some of it is not in the log file.
+  bool log_lost() const { return log_lost_; }
   const std::deque<std::string>& last() const { return raw_ ? log_lines_.last() : lines_.last(); }
 
  private:
   void log(std::string_view bytes);
   Descriptor pipe_;
   Sink *sink_, *errors_;
-  bool raw_;
+  bool raw_, log_lost_ = false;
   int log_;
   Lines lines_, log_lines_{""};
 };

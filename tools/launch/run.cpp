@@ -52,6 +52,12 @@ enum class Phase {
   killed,
 };
 
+// As `| head -1` leaves it, once it has seen enough.
+bool nobody_reads(int fd) {
+  pollfd pipe{fd, 0, 0};
+  return poll(&pipe, 1, 0) == 1 && (pipe.revents & POLLERR);
+}
+
 bool coloured(int fd) {
   const char* no = std::getenv("NO_COLOR");
   return isatty(fd) && !(no && *no);
@@ -225,10 +231,10 @@ void Supervisor::step() {
 
   for (size_t i = 0; i < sinks.size(); ++i)
     if (polled[1 + i].revents) sinks[i]->write_some();
-  for (size_t i = 0; i < streams.size(); ++i)
-    if (polled[1 + sinks.size() + i].revents) streams[i]->read_some(64 << 10);
   signalfd_siginfo info;
   while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(info);
+  for (size_t i = 0; i < streams.size(); ++i)
+    if (polled[1 + sinks.size() + i].revents) streams[i]->read_some(64 << 10);
   hear_workers();
   if (deadline_ && SteadyClock::now() >= *deadline_) on_deadline();
 }
@@ -305,6 +311,9 @@ void Supervisor::on_ended(Worker& worker, int status) {
   worker.running = false;
   const Ending ending{worker.rank, worker.pid, status};
   if (phase_ == Phase::ending || phase_ == Phase::killed) return;
+  // The end that pipes have: nothing is said of it, and of what others make of it.
+  if (worker.rank == 0 && ending.exit_code() == 128 + SIGPIPE && nobody_reads(STDOUT_FILENO))
+    err_.drop(EPIPE);
   if (ending.failed() && options_.keep_going && worker.rank != 0 && meeting_ != Meeting::waiting) {
     say(ending.text() + "; the job goes on without it (--keep-going)");
     if (meeting_ == Meeting::unknown) ended_early_.push_back(ending);
@@ -360,8 +369,12 @@ void Supervisor::sweep() {
 }
 
 int Supervisor::report() {
+  bool lost = false;
   for (auto& worker : workers_)
-    for (auto& stream : worker.streams) stream.finish();
+    for (auto& stream : worker.streams) {
+      stream.finish();
+      lost |= stream.log_lost();
+    }
   const auto failure = likely_cause(failures_);
   if (failure && !stop_signal_) {
     std::string text = failure->text();
@@ -386,8 +399,10 @@ int Supervisor::report() {
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   out_.flush();
   // A reader that has gone has seen enough (EPIPE); a disk that is full has not.
-  const bool lost = out_.failure() && out_.failure() != EPIPE;
-  if (lost) say(fmt::format("standard output cannot be written: {}", std::strerror(out_.failure())));
+  if (out_.failure() && out_.failure() != EPIPE) {
+    lost = true;
+    say(fmt::format("standard output cannot be written: {}", std::strerror(out_.failure())));
+  }
   err_.flush();
   if (stop_signal_) return 128 + stop_signal_;
   if (keeper_lost_) return 128 + SIGKILL;

@@ -25,6 +25,13 @@ Value FutureObject::get(lua_State* L) {
   return value;
 }
 
+StepObject step_with_gradients(lua_State* L, int at) {
+  const StepObject step = lua_isnoneornil(L, at) ? of(L).step_of(L) : get<StepObject>(L, at);
+  if (step)
+    for (const auto& pass : step->take_passes()) of(L).session().get(pass);
+  return step;
+}
+
 namespace {
 
 // ---- futures: each use of one is a use of its value
@@ -79,12 +86,7 @@ int future_to_string(lua_State* L) {
 }
 // f:sum(), f[0], f.shape: of its value.
 int future_index(lua_State* L) {
-  if (lua_type(L, 2) == LUA_TSTRING) {
-    lua_getmetatable(L, 1);
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, -2) != LUA_TNIL) return 1;
-    lua_pop(L, 2);
-  }
+  if (push_method(L)) return 1;
   push(L, get<FutureObject>(L, 1).get(L));
   if (lua_isnil(L, -1) || lua_isnumber(L, -1) || lua_isboolean(L, -1))
     throw_invalid(std::string("the value of this future, a ") + luaL_typename(L, -1) + ", has no fields");
@@ -118,6 +120,17 @@ int future_arithmetic(lua_State* L) {
   lua_arith(L, Operation);
   return 1;
 }
+// Of two futures, or with < and <= of a future and a value: their values are compared.
+template <int Operation>
+int future_compare(lua_State* L) {
+  for (int i : {1, 2})
+    if (auto* f = get_if<FutureObject>(L, i)) {
+      push(L, f->get(L));
+      lua_replace(L, i);
+    }
+  lua_pushboolean(L, lua_compare(L, 1, 2, Operation));
+  return 1;
+}
 int future_length(lua_State* L) {
   push(L, get<FutureObject>(L, 1).get(L));
   lua_len(L, -1);
@@ -141,18 +154,18 @@ int push_call(lua_State* L, const AnyRef& actor, const std::string& method, int 
   ValueMap named;
   ValueList args = arguments_from(L, first, &named);
   auto step = interpreter.step_of(L);
-  // A list or map as the last argument may be meant as one.
-  if (!named.empty()) {
-    bool by_name = false;
-    for (const Entry& m : session.methods(actor))
-      if (m.name == method)
-        for (const Parameter& p : m.parameters) by_name |= named.contains(p.name);
-    if (!by_name) args.emplace_back(std::exchange(named, {}));
-  }
+  bool by_name = false, gives = true;
+  for (const Entry& m : session.methods(actor))
+    if (m.name == method) {
+      gives = !m.result.empty();
+      for (const Parameter& p : m.parameters) by_name |= named.contains(p.name);
+    }
+  // A map as the last argument may be meant as one.
+  if (!named.empty() && !by_name) args.emplace_back(std::exchange(named, {}));
   auto future = session.call(actor, method, std::move(args), std::move(named), step, std::move(later));
   const std::string what = actor.type() + "::" + method + " on " + actor.owner_name();
   const uint64_t number = session.keep(future, what);
-  put<FutureObject>(L, {std::move(future), what, false, std::move(step), number});
+  put<FutureObject>(L, {std::move(future), what, false, std::move(step), number, gives});
   return 1;
 }
 
@@ -174,9 +187,7 @@ int reference_index(lua_State* L) {
   bool own = false;
   for (const Entry& m : methods) own |= m.name == name;
   if (!own) {
-    lua_getmetatable(L, 1);
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+    if (push_method(L)) return 1;
     find_entry(methods, name, "[call] " + actor.type() + " has no method");
   }
   push(L, name);
@@ -204,13 +215,8 @@ int state_dict(lua_State* L) {
   return 1;
 }
 int load_state_dict(lua_State* L) {
-  std::map<std::string, Tensor> state;
-  for (auto& [name, value] : options_at(L, 2)) {
-    if (!value.get_if<Tensor>())
-      throw_invalid("a state is a table of tensors by name, got " + value.describe() + " as " + name);
-    state[name] = *value.get_if<Tensor>();
-  }
-  of(L).session().get(nn::load_remote_state_dict(get<AnyRef>(L, 1), std::move(state)));
+  of(L).session().get(
+      nn::load_remote_state_dict(get<AnyRef>(L, 1), state_at(L, 2, "a:load_state_dict(state)")));
   return 0;
 }
 int train(lua_State* L) {
@@ -256,7 +262,7 @@ int types(lua_State* L) {
   return 1;
 }
 int make_cluster(lua_State* L) {
-  of(L).remake_cluster(static_cast<int>(luaL_optinteger(L, 1, 0)));
+  of(L).remake_cluster(L, static_cast<int>(luaL_optinteger(L, 1, 0)));
   return workers(L);
 }
 // all{f, g}: the values of several futures, in order.
@@ -312,12 +318,13 @@ int context_backward(lua_State* L) {
   return 0;
 }
 int context_grad(lua_State* L) {
-  const StepObject step = get<StepObject>(L, 1);
+  const StepObject step = step_with_gradients(L, 1);
   // step:grad(w): of a leaf here; step:grad(outputs, inputs): of any inputs.
-  if (lua_isnoneornil(L, 3)) {
+  if (lua_isnone(L, 3)) {
     push_tensor(L, step->context().grad(tensor_at(L, 2)));
     return 1;
   }
+  if (lua_isnil(L, 3)) throw_invalid("step:grad(outputs, inputs): the inputs are nil");
   const Tensors outputs = tensors_at(L, 2), inputs = tensors_at(L, 3), grads = tensors_at(L, 4);
   const autograd::Context::Guard in(step->context());
   Tensors found =
@@ -338,42 +345,65 @@ int context_to_string(lua_State* L) {
 
 // ---- what goes on
 
-std::vector<script::WorkerReport> reports(lua_State* L) {
+// What each worker says.
+template <class Ask>
+auto ask_all(lua_State* L, Ask ask) {
   script::Session& session = of(L).session();
-  std::vector<Future<script::WorkerReport>> asked;
+  std::vector<decltype(ask(session.worker(), WorkerId()))> asked;
   for (const std::string& name : session.cluster().workers())
-    asked.push_back(
-        internal::actors::ask_report(session.worker(), Place(name).in(session.worker().members())));
-  std::vector<script::WorkerReport> out;
+    asked.push_back(ask(session.worker(), Place(name).in(session.worker().members())));
+  std::vector<std::decay_t<decltype(session.get(asked[0]))>> out;
   for (const auto& f : asked) out.push_back(session.get(f));
   return out;
 }
+void write(const std::string& text) {
+  const std::string out = script::harmless(text, 1 << 16);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+}
+
+// The actors behind a reference, a served, or a list of them.
+std::vector<AnyRef> actors_at(lua_State* L, int at, const char* call) {
+  if (auto* served = get_if<ServedObject>(L, at))
+    return {served->served.servers.begin(), served->served.servers.end()};
+  if (auto* actor = get_if<AnyRef>(L, at)) return {*actor};
+  if (!lua_istable(L, at))
+    throw_invalid(std::string(call) + " takes an actor, what serve() gave, or a list of these; got " +
+                  luaL_typename(L, at));
+  std::vector<AnyRef> out;
+  for (lua_Integer i = 1; i <= luaL_len(L, at); ++i) {
+    lua_geti(L, at, i);
+    for (AnyRef& actor : actors_at(L, lua_gettop(L), call)) out.push_back(std::move(actor));
+    lua_pop(L, 1);
+  }
+  return out;
+}
+// ps(), ps(actors)
 int ps(lua_State* L) {
+  std::optional<std::vector<AnyRef>> wanted;
+  if (!lua_isnone(L, 1)) wanted = actors_at(L, 1, "ps(actors)");
   std::string out = fmt::format("{:<8} {:<28} {:<30} {:>9}\n", "worker", "actor", "doing", "for");
-  for (const auto& report : reports(L)) {
-    if (report.actors.empty()) out += fmt::format("{:<8} {:<28}\n", report.worker, "-");
+  for (const auto& report : ask_all(L, internal::actors::ask_report)) {
+    if (report.actors.empty() && !wanted) out += fmt::format("{:<8} {:<28}\n", report.worker, "-");
     for (const auto& actor : report.actors) {
+      if (wanted && std::ranges::none_of(*wanted, [&](const AnyRef& a) { return a.id() == actor.id; }))
+        continue;
       const bool idle = actor.doing.empty() || actor.seconds < 0.01;  // what it has just begun, or just ended
       out += fmt::format("{:<8} {:<28} {:<30} {:>9}\n", report.worker, actor.label, idle ? "-" : actor.doing,
                          idle ? "" : fmt::format("{:.1f} s", actor.seconds));
     }
   }
-  out = script::harmless(out, 1 << 16);
-  std::fwrite(out.data(), 1, out.size(), stdout);
+  write(out);
   return 0;
 }
 int waits(lua_State* L) {
   std::string out;
-  for (const auto& report : reports(L))
+  for (const auto& report : ask_all(L, internal::actors::ask_report))
     for (const std::string& label : report.waits)
       out += fmt::format("{} waits for {}\n", report.worker, label);
-  if (out.empty()) out = "nobody waits\n";
-  out = script::harmless(out, 1 << 16);
-  std::fwrite(out.data(), 1, out.size(), stdout);
+  write(out.empty() ? "nobody waits\n" : out);
   return 0;
 }
-int inspect(lua_State* L) {
-  const AnyRef actor = get<AnyRef>(L, 1);
+Value inspected(lua_State* L, const AnyRef& actor) {
   script::Session& session = of(L).session();
   const auto report = session.get(internal::actors::ask_report(session.worker(), actor.owner()));
   ValueMap out{{"worker", report.worker}, {"type", actor.type()}, {"id", actor.str()}};
@@ -382,6 +412,15 @@ int inspect(lua_State* L) {
       out["doing"] = a.doing.empty() ? Value() : Value(a.doing);
       if (!a.doing.empty()) out["seconds"] = a.seconds;
     }
+  return out;
+}
+// inspect(actor), inspect(served)
+int inspect(lua_State* L) {
+  if (auto* actor = get_if<AnyRef>(L, 1)) return push(L, inspected(L, *actor)), 1;
+  if (!get_if<ServedObject>(L, 1)) luaL_typeerror(L, 1, "reference or served");
+  const parallel::Served served = get<ServedObject>(L, 1).served;
+  ValueList out;
+  for (const auto& server : served.servers) out.push_back(inspected(L, server));
   push(L, Value(std::move(out)));
   return 1;
 }
@@ -409,6 +448,9 @@ void open_cluster(lua_State* L) {
                               {"__mod", guarded<future_arithmetic<LUA_OPMOD>>},
                               {"__idiv", guarded<future_arithmetic<LUA_OPIDIV>>},
                               {"__unm", guarded<future_arithmetic<LUA_OPUNM>>},
+                              {"__eq", guarded<future_compare<LUA_OPEQ>>},
+                              {"__lt", guarded<future_compare<LUA_OPLT>>},
+                              {"__le", guarded<future_compare<LUA_OPLE>>},
                               {"__len", guarded<future_length>}});
   luaL_getmetatable(L, ObjectName<FutureObject>::value);
   lua_pushcfunction(L, guarded<future_index>);

@@ -29,7 +29,13 @@ constexpr Described kGlobals[] = {
     {"serve", "serve(tensors, options) -> served",
      "Puts tensors, or a module's parameters, into servers. Options: on (a worker or several), policy (bsp, "
      "ssp(3), async, quorum(2), delayed, local(8)), trainers, optimizer and its options."},
-    {"save", "save(path, {name = tensor, ...})", "Writes a safetensors file."},
+    {"optim.scheduler", "optim.scheduler(optimizer, schedule[, option]) -> scheduler",
+     "Sets an option of an optimizer, \"lr\" unless another one is named, by a schedule, from its step() "
+     "on."},
+    {"data.of", "data.of(x, y[, options]) -> dataset",
+     "Tensors as a data set. Options, of all data sets: batch, shuffle, drop_last, rank, ranks, order_seed."},
+    {"save", "save(path, {name = tensor, ...})",
+     "Writes a safetensors file: save(path, m:state_dict()) of a module."},
     {"load_tensors", "load_tensors(path) -> table", "Reads a safetensors file."},
     {"plot", "plot{name = numbers, ..., file = \"plot.svg\"}",
      "Draws lines as SVG, and on a terminal as characters. Also: x, title, x_label, y_label, and smooth: "
@@ -38,12 +44,16 @@ constexpr Described kGlobals[] = {
      "Draws what a tensor was computed by: .dot, or .svg with Graphviz."},
     {"trace", "trace(f[, file]) -> text",
      "Runs f and writes what all workers did meanwhile, for chrome://tracing."},
-    {"ps", "ps()", "Prints all actors and what they are doing; answers also while they are stuck."},
+    {"ps", "ps([actors])",
+     "Prints all actors and what they are doing, or those of a reference, of serve(), or of a list; answers "
+     "also while they are stuck."},
     {"waits", "waits()", "Prints which calls are waiting for their answers, on all workers."},
-    {"inspect", "inspect(reference) -> table", "What one actor is doing, and for how long."},
+    {"inspect", "inspect(reference or served) -> table",
+     "What one actor is doing, and for how long; of what serve() gave, a list for its servers."},
     {"metrics", "metrics(worker) -> table", "Counters of a worker."},
     {"time", "time(f, ...) -> ...", "Calls f, prints how long it took, and gives what f gives."},
-    {"help", "help([x])", "Describes a name (\"relu\"), a function (ops.relu), an actor, or everything."},
+    {"help", "help([x])",
+     "Describes a name (\"relu\"), a function (ops.relu), a table (data), an actor, or everything."},
     {"print", "print(...)", "Prints values, shortened."},
 };
 

@@ -16,7 +16,7 @@ namespace troupe::repl {
 namespace {
 
 std::string overview() {
-  std::string out = "Functions (help \"name\" says more):\n ";
+  std::string out = "Functions (help \"name\" says more, and so does a name alone at the prompt):\n ";
   size_t column = 1;
   for (const Described& g : globals()) {
     if (column + std::string_view(g.name).size() > 90) out += "\n ", column = 1;
@@ -39,20 +39,44 @@ std::string entry_text(const std::string& full, const Entry& entry) {
   return out;
 }
 
-std::string described(lua_State* L, const std::string& name) {
+// The sections behind a table: ops, nn, optim, data. Names alone where there are many.
+std::string section_text(std::string_view prefix) {
+  constexpr size_t kMany = 40;
   std::string out;
-  for (const auto& [full, entry] : script::find_everywhere(name)) out += entry_text(full, entry);
-  for (const auto list : {globals(), object_methods()})
-    for (const Described& d : list)
-      if (const std::string_view known = d.name;
-          known == name || (known.find(':') != known.npos && known.substr(known.find(':') + 1) == name))
-        out += fmt::format("{}\n  {}\n", d.signature, d.text);
-  if (!out.empty()) return out;
-  // A type of actors.
-  script::Session& session = of(L).session();
+  for (const auto& section : script::catalog()) {
+    if (section.prefix != prefix) continue;
+    out += section.title + "\n";
+    if (section.entries.size() <= kMany) {
+      for (const Entry& e : section.entries) out += fmt::format("  {}.{}\n", prefix, e.signature());
+      continue;
+    }
+    size_t column = 0;
+    for (const Entry& e : section.entries) {
+      if (column + e.name.size() > 90) out += "\n", column = 0;
+      out += (column ? " " : "  ") + e.name;
+      column += e.name.size() + 1;
+    }
+    out += fmt::format("\nhelp({}.{}) says more.\n", prefix, section.entries.front().name);
+  }
+  for (const Described& g : globals())
+    if (std::string_view(g.name).starts_with(std::string(prefix) + "."))
+      out += fmt::format("  {}\n", g.signature);
+  return out;
+}
+
+std::string methods_text(std::string_view type) {
+  std::string out;
+  for (const Described& d : object_methods())
+    if (std::string_view(d.name).starts_with(std::string(type) + ":"))
+      out += fmt::format("  {}\n    {}\n", d.signature, d.text);
+  return out;
+}
+
+std::string type_of_actors(script::Session& session, const std::string& name) {
   for (const auto& worker : session.cluster().workers())
     for (const auto& type : session.types(Place(worker).in(session.worker().members())))
       if (type.name == name) {
+        std::string out;
         for (const auto& c : type.constructors)
           out += fmt::format("spawn {}\n", c.entry.signature()) +
                  (c.entry.text.empty() ? "" : "  " + c.entry.text + "\n");
@@ -60,6 +84,21 @@ std::string described(lua_State* L, const std::string& name) {
           out += "  " + m.signature() + "\n" + (m.text.empty() ? "" : "    " + m.text + "\n");
         return out;
       }
+  return {};
+}
+
+std::string described(lua_State* L, const std::string& name) {
+  std::string out;
+  for (const auto& [full, entry] : script::find_everywhere(name.substr(name.rfind('.') + 1)))
+    if (full == name || name.find('.') == name.npos) out += entry_text(full, entry);
+  for (const auto list : {globals(), object_methods()})
+    for (const Described& d : list)
+      if (const std::string_view known = d.name;
+          known == name || (known.find(':') != known.npos && known.substr(known.find(':') + 1) == name))
+        out += fmt::format("{}\n  {}\n", d.signature, d.text);
+  out += section_text(name) + methods_text(name);
+  if (!out.empty()) return out;
+  if (out = type_of_actors(of(L).session(), name); !out.empty()) return out;
   std::vector<std::string> known;
   for (const auto& section : script::catalog())
     for (const Entry& e : section.entries) known.push_back(e.name);
@@ -69,36 +108,61 @@ std::string described(lua_State* L, const std::string& name) {
                             near.empty() ? "help() lists what there is" : "did you mean \"" + near + "\"?"));
 }
 
-int help(lua_State* L) {
+// Whether the value at an index is what a global name stands for: "spawn", "data.of".
+bool is_global(lua_State* L, int at, std::string_view name) {
+  const int top = lua_gettop(L);
+  lua_pushglobaltable(L);
+  while (!name.empty() && lua_istable(L, -1)) {
+    push(L, name.substr(0, name.find('.')));
+    lua_rawget(L, -2);
+    name = name.find('.') == name.npos ? std::string_view() : name.substr(name.find('.') + 1);
+  }
+  const bool same = lua_rawequal(L, at, -1);
+  lua_settop(L, top);
+  return same;
+}
+
+std::string function_text(lua_State* L, int at) {
+  for (const Described& g : globals())
+    if (is_global(L, at, g.name)) return fmt::format("{}\n  {}\n", g.signature, g.text);
   std::string out;
-  if (lua_isnoneornil(L, 1)) {
-    out = overview();
-  } else if (lua_type(L, 1) == LUA_TSTRING) {
-    out = described(L, std::string(text_at(L, 1)));
-  } else if (auto* actor = get_if<AnyRef>(L, 1)) {
+  if (lua_iscfunction(L, at) && lua_getupvalue(L, at, 1)) {
+    try {  // the name, if it is a function of a table of this shell
+      if (lua_type(L, -1) == LUA_TSTRING) out = described(L, std::string(text_at(L, -1)));
+    } catch (const Error&) {
+    }
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+std::string text_about(lua_State* L, int at) {
+  if (lua_type(L, at) == LUA_TSTRING) return described(L, std::string(text_at(L, at)));
+  if (auto* actor = get_if<AnyRef>(L, at)) {
     const AnyRef held = *actor;
-    out = held.str() + "\n";
+    std::string out = held.str() + "\n";
     for (const Entry& m : of(L).session().methods(held))
       out += "  " + m.signature() + "\n" + (m.text.empty() ? "" : "    " + m.text + "\n");
-  } else if (lua_iscfunction(L, 1) && lua_getupvalue(L, 1, 1) && lua_type(L, -1) == LUA_TSTRING) {
-    out = described(L, std::string(text_at(L, -1)));
-  } else if (lua_isfunction(L, 1)) {
-    for (const Described& g : globals()) {
-      lua_getglobal(L, g.name);
-      if (lua_rawequal(L, 1, -1)) out = fmt::format("{}\n  {}\n", g.signature, g.text);
-      lua_pop(L, 1);
-    }
-    if (out.empty()) out = "a function of Lua\n";
-  } else if (lua_type(L, 1) == LUA_TUSERDATA && luaL_getmetafield(L, 1, "__name") == LUA_TSTRING) {
-    const std::string type(text_at(L, -1));
-    out = type + "\n";
-    for (const Described& d : object_methods())
-      if (std::string_view(d.name).starts_with(type + ":"))
-        out += fmt::format("  {}\n    {}\n", d.signature, d.text);
-  } else {
-    out = fmt::format("a {}\n", luaL_typename(L, 1));
+    return out;
   }
-  out = script::harmless(out, 1 << 16);
+  if (lua_isfunction(L, at)) {
+    const std::string out = function_text(L, at);
+    return out.empty() ? "a function of Lua\n" : out;
+  }
+  if (lua_istable(L, at))
+    for (const auto& section : script::catalog())
+      if (is_global(L, at, section.prefix)) return section_text(section.prefix);
+  if (lua_type(L, at) == LUA_TUSERDATA && luaL_getmetafield(L, at, "__name") == LUA_TSTRING) {
+    const std::string type(text_at(L, -1));
+    lua_pop(L, 1);
+    return type + "\n" + methods_text(type);
+  }
+  if (lua_isnil(L, at)) return "nil: a name without a value\n";
+  return fmt::format("a {}\n", luaL_typename(L, at));
+}
+
+int help(lua_State* L) {
+  const std::string out = script::harmless(lua_isnone(L, 1) ? overview() : text_about(L, 1), 1 << 16);
   std::fwrite(out.data(), 1, out.size(), stdout);
   return 0;
 }
@@ -120,12 +184,17 @@ int time_of(lua_State* L) {
   return lua_gettop(L);
 }
 
-void names_of_metatable(lua_State* L, std::set<std::string>& out) {
+void names_of_table(lua_State* L, std::set<std::string>& out) {
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING && !text_at(L, -2).starts_with("__")) out.emplace(text_at(L, -2));
 }
 
 }  // namespace
+
+std::string about_function(lua_State* L, int at) {
+  if (!lua_iscfunction(L, at)) return {};
+  return is_global(L, at, "help") ? overview() : function_text(L, at);
+}
 
 std::vector<std::string> Interpreter::completions(const std::string& line) {
   std::set<std::string> found;
@@ -153,7 +222,7 @@ std::vector<std::string> Interpreter::completions(const std::string& line) {
           for (const Entry& e : section.entries) names.insert(e.name);
     } else if (stem.empty()) {
       lua_pushglobaltable(L_);
-      names_of_metatable(L_, names);
+      names_of_table(L_, names);
       for (const char* keyword :
            {"local", "function", "return", "while", "repeat", "until", "break", "false"})
         names.insert(keyword);
@@ -172,13 +241,13 @@ std::vector<std::string> Interpreter::completions(const std::string& line) {
         if (there) lua_rawget(L_, -2);
         at = end + 1;
       }
-      if (there && lua_istable(L_, -1)) names_of_metatable(L_, names);
+      if (there && lua_istable(L_, -1)) names_of_table(L_, names);
       if (there && lua_isuserdata(L_, -1)) {
         if (auto* actor = get_if<AnyRef>(L_, -1))
           for (const Entry& m : session().methods(*actor)) names.insert(m.name);
         if (get_if<Tensor>(L_, -1))
           for (const Entry& e : script::catalog()[0].entries) names.insert(e.name);
-        if (lua_getmetatable(L_, -1)) names_of_metatable(L_, names);
+        if (luaL_getmetafield(L_, -1, "methods") == LUA_TTABLE) names_of_table(L_, names);
       }
     }
   } catch (const std::exception&) {  // no cluster, an interrupt: then there is nothing to offer

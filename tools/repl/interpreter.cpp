@@ -1,14 +1,15 @@
 #include "tools/repl/interpreter.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
-#include <regex>
 
 #include "core/base/error.h"
-#include "script/catalog.h"
-#include "tools/repl/globals.h"
+#include "script/show.h"
+#include "tools/repl/hints.h"
 #include "tools/repl/objects.h"
 
 namespace troupe::repl {
@@ -22,30 +23,17 @@ constexpr int kMostRunning = 200;                // LUAI_MAXCCALLS: coroutines t
 lua_State* running[kMostRunning];
 std::atomic<int> running_count{0};
 
-// Ends whatever runs after an interrupt. It stays until the prompt is back, or pcall would swallow it.
+// Ends whatever runs after an interrupt, or os.exit(). It stays until the prompt is back, or pcall would
+// swallow it.
 void on_count(lua_State* L, lua_Debug*) {
+  if (of(L).exit_code()) luaL_error(L, "the script has called os.exit()");
   if (script::Session::interrupted()) luaL_error(L, "interrupted");
   lua_sethook(L, nullptr, 0, 0);
 }
-
-// Coroutines whose threads the signal handler knows.
-constexpr const char* kPrelude = R"lua(
-local push, pop, inherit = ...
-local resume, create = coroutine.resume, coroutine.create
-local function popped(...) pop() return ... end
-function coroutine.resume(co, ...) push(co) return popped(resume(co, ...)) end
-function coroutine.create(f) local co = create(f) inherit(co) return co end
-local function checked(ok, ...) if not ok then error((...), 0) end return ... end
-function coroutine.wrap(f)
-  local co = coroutine.create(f)
-  return function(...) return checked(coroutine.resume(co, ...)) end
-end
-)lua";
-
-lua_State* thread_at(lua_State* L, int at) {
-  lua_State* co = lua_tothread(L, at);
-  if (!co) luaL_typeerror(L, at, "coroutine");
-  return co;
+void set_hooks() {
+  const int n = std::min(running_count.load(), kMostRunning);
+  for (int i = 0; i < n; ++i)
+    lua_sethook(running[i], on_count, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
 int print(lua_State* L) {
@@ -63,30 +51,56 @@ int print(lua_State* L) {
   return 0;
 }
 
-// Suggests a name for a global that is nil: ops.randn for "randn".
-std::string meant(const std::string& error) {
-  static const std::regex nil("a nil value \\(global '(\\w+)'\\)$");
-  std::smatch match;
-  if (!std::regex_search(error, match, nil)) return "";
-  const std::string name = match[1];
-  std::string near;
-  if (const auto found = script::find_everywhere(name); !found.empty()) {
-    near = found.front().first;
-  } else {
-    std::vector<std::string> known;
-    for (const Described& g : globals()) known.emplace_back(g.name);
-    near = nearest(name, known);
-  }
-  return near.empty() ? "" : "; did you mean " + near + "?";
+// The value of an error that is no text, as text.
+int error_text(lua_State* L) {
+  if (!lua_isstring(L, 1)) push(L, std::string_view(shown(L, 1)));
+  return 1;
 }
 
-int with_traceback(lua_State* L) {
-  if (!lua_isstring(L, 1)) {
-    const std::string text = shown(L, 1);
-    push(L, std::string_view(text));
-    return 1;
+// What a line at the prompt gave: futures are waited for, and the first value stays as _.
+int print_results(lua_State* L) {
+  const int last = lua_gettop(L);
+  bool some = false;
+  for (int i = 1; i <= last; ++i) {
+    auto* f = get_if<FutureObject>(L, i);
+    const bool gives = !f || f->stays || f->gives;
+    if (f && !f->stays) {
+      push(L, f->get(L));
+      lua_replace(L, i);
+    }
+    some |= gives || !lua_isnil(L, i);
   }
-  return 1;
+  if (!some) return 0;
+  std::string line = last == 1 ? about_function(L, 1) : std::string();
+  if (line.empty()) {
+    for (int i = 1; i <= last; ++i) line += (i > 1 ? "\t" : "") + shown(L, i);
+    if (last == 1 && lua_isnil(L, 1)) line += hint_for_nil(std::string(text_at(L, lua_upvalueindex(1))));
+    line += "\n";
+  }
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  if (!lua_isnil(L, 1)) {
+    lua_pushvalue(L, 1);
+    lua_setglobal(L, "_");
+  }
+  return 0;
+}
+
+int os_exit(lua_State* L) {
+  const bool by_word = lua_isnoneornil(L, 1) || lua_isboolean(L, 1);
+  const auto code = by_word ? (lua_isboolean(L, 1) && !lua_toboolean(L, 1)) : luaL_checkinteger(L, 1);
+  of(L).exit(static_cast<int>(code & 0xff));
+  return luaL_error(L, "the script has called os.exit()");
+}
+
+// warn(), and what Lua warns of: errors of finalizers, which nobody catches.
+void warn(void* data, const char* message, int more) {
+  std::string& text = *static_cast<std::string*>(data);
+  text += message;
+  if (more) return;
+  const std::string whole = std::exchange(text, {});
+  if (whole.starts_with("@")) return;  // control messages
+  std::fflush(stdout);
+  std::fprintf(stderr, "warning: %s\n", script::harmless(whole, 1 << 14).c_str());
 }
 
 }  // namespace
@@ -94,9 +108,10 @@ int with_traceback(lua_State* L) {
 int protect(lua_State* L, int (*f)(lua_State*)) {
   std::string text;
   try {
+    const Interpreter::Inside inside(of(L));
     return f(L);
-  } catch (const Error& e) {
-    text = e.what();
+  } catch (const std::bad_alloc&) {
+    text = "not enough memory";
   } catch (const std::exception& e) {
     text = e.what();
   }
@@ -129,6 +144,7 @@ Interpreter::Interpreter(std::unique_ptr<Cluster> cluster, MakeCluster make_clus
   started_ = cluster_->workers().size();
   L_ = lua_newstate(allocate, this);
   if (!L_) throw_error(ErrorKind::failed, "[repl] no memory for Lua");
+  lua_setwarnf(L_, warn, &warning_);
   *static_cast<Interpreter**>(lua_getextraspace(L_)) = this;
   running[0] = L_;
   running_count = 1;
@@ -148,10 +164,25 @@ Interpreter::~Interpreter() {
   }
 }
 
-void Interpreter::end(bool in_order) {
+// Finalizers still have all that scripts have: the state is there until it is closed.
+void Interpreter::close_state() {
+  if (!L_) return;
+  lua_settop(L_, 0);
+  running_count = 1;
+  lua_close(L_);
+  L_ = nullptr;
   running_count = 0;
+}
+
+void Interpreter::exit(int code) {
+  if (!exit_code_) exit_code_ = code;
+  set_hooks();
+}
+
+void Interpreter::end(bool in_order) {
   steps_.clear();
-  if (L_) lua_close(std::exchange(L_, nullptr));
+  close_state();
+  steps_.clear();
   session_.reset();
   if (const auto cluster = std::exchange(cluster_, nullptr)) {
     const bool lost = cluster->workers().size() < started_;
@@ -161,33 +192,36 @@ void Interpreter::end(bool in_order) {
 
 void Interpreter::open_libraries() {
   luaL_openlibs(L_);
-  // Only source text: prepared bytecode can do anything to the process.
+  // Only source text: prepared bytecode can do anything to the process. So can most of debug.
   luaL_dostring(L_, R"lua(
     local load, loadfile = load, loadfile
-    function _G.load(chunk, name, mode, ...) return load(chunk, name, "t", ...) end
+    local files = {safetensors = "load_tensors", pt = "load_tensors", pth = "load_tensors",
+                   ckpt = "load_tensors", bin = "load_tensors", lua = "dofile"}
+    function _G.load(chunk, name, mode, ...)
+      local f, why = load(chunk, name, "t", ...)
+      if f then return f end
+      local reads = type(chunk) == "string" and files[chunk:match("^[^\n\"]+%.(%w+)$")]
+      if reads then error(("load(text) compiles Lua; %s(%q) reads a file"):format(reads, chunk), 2) end
+      return nil, why
+    end
     function _G.loadfile(name, mode, ...) return loadfile(name, "t", ...) end
     function _G.dofile(name) return assert(_G.loadfile(name))() end
     string.dump = nil
+    for name in pairs(debug) do
+      if name ~= "traceback" and name ~= "getinfo" then debug[name] = nil end
+    end
+    -- Names that would be nil, without a word, where false is meant.
+    local python = {True = "true", False = "false", None = "nil"}
+    setmetatable(_G, {__index = function(_, name)
+      if python[name] then error(("Python's %s is %s in Lua"):format(name, python[name]), 2) end
+    end})
   )lua");
-  lua_pushcfunction(L_, guarded<print>);
-  lua_setglobal(L_, "print");
-  luaL_loadstring(L_, kPrelude);
-  lua_pushcfunction(
-      L_, +[](lua_State* L) {
-        of(L).push_running(thread_at(L, 1));
-        return 0;
-      });
-  lua_pushcfunction(
-      L_, +[](lua_State* L) {
-        of(L).pop_running();
-        return 0;
-      });
-  lua_pushcfunction(
-      L_, +[](lua_State* L) {
-        of(L).inherit(L, thread_at(L, 1));
-        return 0;
-      });
-  lua_call(L_, 3, 0);
+  lua_register(L_, "print", guarded<print>);
+  lua_getglobal(L_, "os");
+  lua_pushcfunction(L_, os_exit);
+  lua_setfield(L_, -2, "exit");
+  lua_pop(L_, 1);
+  open_coroutines(L_);
   open_tensors(L_);
   open_modules(L_);
   open_cluster(L_);
@@ -203,14 +237,18 @@ script::Session& Interpreter::session() {
   return *session_;
 }
 
-void Interpreter::remake_cluster(int workers) {
+void Interpreter::remake_cluster(lua_State* L, int workers) {
+  if (depth_ > 1)
+    throw_invalid(
+        "[cluster] cluster() ends the cluster that a function around it still works with, like trace(f) or "
+        "time(f): call it outside of that");
   if (!make_cluster_) throw_invalid("[cluster] this interpreter makes no other cluster");
   if (workers == 0) workers = static_cast<int>(started_);
   if (workers < 1 || workers > 1024)
     throw_invalid("[cluster] a cluster has 1 to 1024 workers, got " + std::to_string(workers));
   steps_.clear();
   session_.reset();
-  lua_gc(L_, LUA_GCCOLLECT);
+  lua_gc(L, LUA_GCCOLLECT);
   try {
     if (cluster_) cluster_->shutdown({.graceful = false});
   } catch (const Error&) {  // it is why another one is wanted
@@ -233,25 +271,35 @@ void Interpreter::push_running(lua_State* L) {
   const int n = running_count.load();
   if (n < kMostRunning) running[n] = L;
   running_count = n + 1;
-  if (script::Session::interrupted()) lua_sethook(L, on_count, LUA_MASKCOUNT, 1);
+  if (script::Session::interrupted() || exit_code_) set_hooks();
 }
 void Interpreter::pop_running() { --running_count; }
 
 void Interpreter::interrupt(int) noexcept {
+  static volatile sig_atomic_t again = 0;
+  constexpr std::string_view kOnce =
+      "\nWhat runs now cannot be interrupted before its end; a third Ctrl-C ends the shell.\n";
+  again = script::Session::interrupted() ? again + 1 : 0;
+  if (again >= 2) _exit(130);
+  if (again == 1) {
+    const int before = errno;
+    const ssize_t ignored = write(STDERR_FILENO, kOnce.data(), kOnce.size());
+    (void)ignored;
+    errno = before;
+  }
   script::Session::interrupt();
-  const int n = std::min(running_count.load(), kMostRunning);
-  for (int i = 0; i < n; ++i)
-    lua_sethook(running[i], on_count, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  set_hooks();
 }
 
-void Interpreter::charge(size_t bytes) {
+void Interpreter::charge(lua_State* L, size_t bytes) {
   charged_ += bytes;
   if (charged_ < kStep) return;
-  lua_gc(L_, LUA_GCSTEP, static_cast<int>(std::min<size_t>(charged_ >> 10, 1 << 30)));
+  lua_gc(L, LUA_GCSTEP, static_cast<int>(std::min<size_t>(charged_ >> 10, 1 << 30)));
   charged_ = 0;
 }
 
 bool Interpreter::incomplete(const std::string& text) {
+  if (opens_python_block(text)) return false;
   bool more = false;
   for (const std::string& form : {"return " + text, text}) {
     const int status = luaL_loadbufferx(L_, form.data(), form.size(), "=prompt", "t");
@@ -263,60 +311,41 @@ bool Interpreter::incomplete(const std::string& text) {
   return more;
 }
 
-Outcome Interpreter::outcome_of(int status) {
+Outcome Interpreter::outcome_of(int status, const std::string& text) {
   Outcome out;
   if (status == LUA_OK) return out;
   out.ok = false;
   out.interrupted = script::Session::interrupted();
-  out.error = lua_type(L_, -1) == LUA_TSTRING ? std::string(text_at(L_, -1)) : shown(L_, -1);
-  out.error += meant(out.error);
+  out.error = lua_type(L_, -1) == LUA_TSTRING ? std::string(text_at(L_, -1)) : luaL_typename(L_, -1);
+  out.error += hint(out.error, text);
   lua_settop(L_, 0);
   return out;
 }
 
 Outcome Interpreter::run(const std::string& text, const std::string& name, bool at_prompt) {
   lua_settop(L_, 0);
-  lua_pushcfunction(L_, with_traceback);
-  const std::string chunk = text.starts_with("#") ? "--" + text : text;  // #!/usr/bin/env
+  running_count = 1;  // coroutines that an interrupt has ended are gone
+  lua_pushcfunction(L_, guarded<error_text>);
   int status = LUA_ERRSYNTAX;
   if (at_prompt) {
-    const std::string expression = "return " + chunk;
+    const std::string expression = "return " + text;
     status = luaL_loadbufferx(L_, expression.data(), expression.size(), name.c_str(), "t");
     if (status != LUA_OK) lua_pop(L_, 1);
   }
-  if (status != LUA_OK) status = luaL_loadbufferx(L_, chunk.data(), chunk.size(), name.c_str(), "t");
+  if (status != LUA_OK) status = luaL_loadbufferx(L_, text.data(), text.size(), name.c_str(), "t");
   if (status != LUA_OK) {
     const bool more = status == LUA_ERRSYNTAX && text_at(L_, -1).ends_with("<eof>");
-    Outcome out = outcome_of(status);
+    Outcome out = outcome_of(status, text);
     out.incomplete = more;
     return out;
   }
-  Outcome out = outcome_of(lua_pcall(L_, 0, LUA_MULTRET, 1));
+  Outcome out = outcome_of(lua_pcall(L_, 0, LUA_MULTRET, 1), text);
   if (out.ok && at_prompt) {
-    // What it gave: futures are waited for, and the last value stays as _.
     const int n = lua_gettop(L_);
-    lua_pushcfunction(L_, guarded<+[](lua_State* L) {
-                        const int last = lua_gettop(L);
-                        for (int i = 1; i <= last; ++i)
-                          if (auto* f = get_if<FutureObject>(L, i); f && !f->stays) {
-                            push(L, f->get(L));
-                            lua_replace(L, i);
-                          }
-                        std::string line;
-                        for (int i = 1; i <= last; ++i) line += (i > 1 ? "\t" : "") + shown(L, i);
-                        if (last == 1 && lua_isnil(L, 1)) line.clear();
-                        if (!line.empty()) {
-                          line += "\n";
-                          std::fwrite(line.data(), 1, line.size(), stdout);
-                        }
-                        if (last > 0 && !lua_isnil(L, 1)) {
-                          lua_pushvalue(L, 1);
-                          lua_setglobal(L, "_");
-                        }
-                        return 0;
-                      }>);
+    lua_pushstring(L_, text.size() < 100 ? text.c_str() : "");
+    lua_pushcclosure(L_, guarded<print_results>, 1);
     lua_insert(L_, 2);
-    out = outcome_of(lua_pcall(L_, n - 1, 0, 1));
+    out = outcome_of(lua_pcall(L_, n - 1, 0, 1), text);
   }
   lua_settop(L_, 0);
   return out;

@@ -62,25 +62,33 @@ struct Function {
   const char* name;
   lua_CFunction f;
 };
-/// Makes the metatable of a type: metamethods (names that begin with __) and methods. Where there is no
-/// __index among them, methods are found by name.
+/// What an object is called once it has been freed: finalizers that run later still see it.
+inline constexpr const char* kFreed = "freed object";
+
+template <class T>
+int free_object(lua_State* L) {
+  if (T* object = get_if<T>(L, 1)) {
+    lua_settop(L, 1);
+    luaL_setmetatable(L, kFreed);  // it is freed once, and nobody takes it for a T any more
+    object->~T();
+  }
+  return 0;
+}
+/// Makes a metatable that scripts can neither read nor change: metamethods (names that begin with __), and
+/// methods in a table of their own, which is __index unless that is among the metamethods.
+void make_type(lua_State* L, const char* name, lua_CFunction free_it,
+               std::initializer_list<Function> functions);
 template <class T>
 void make_type(lua_State* L, std::initializer_list<Function> functions) {
-  luaL_newmetatable(L, ObjectName<T>::value);
-  lua_pushcfunction(
-      L, +[](lua_State* s) {
-        static_cast<T*>(lua_touserdata(s, 1))->~T();
-        return 0;
-      });
-  lua_setfield(L, -2, "__gc");
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  for (const Function& f : functions) {
-    lua_pushcfunction(L, f.f);
-    lua_setfield(L, -2, f.name);
-  }
-  lua_pop(L, 1);
+  make_type(L, ObjectName<T>::value, free_object<T>, functions);
 }
+/// Pushes the method of the object at 1 whose name is at 2; false, and nothing pushed: it has none.
+bool push_method(lua_State* L);
+/// Pushes the methods of a type, by name.
+void push_methods(lua_State* L, const char* type);
+/// A global table with functions, whose other entries `index` finds by name.
+void open_table(lua_State* L, const char* name, lua_CFunction index,
+                std::initializer_list<Function> own = {});
 
 inline void push(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }
 inline std::string_view text_at(lua_State* L, int at) {
@@ -99,7 +107,7 @@ Value value_at(lua_State* L, int at);
 ValueList arguments_from(lua_State* L, int first, ValueMap* named);
 /// Pushes one value, or several as several results; nothing for none.
 int push_results(lua_State* L, ValueList values);
-/// A map at an index; empty if there is nothing.
+/// A map at an index; empty if there is no argument. nil is refused: it stands for a name that was mistyped.
 ValueMap options_at(lua_State* L, int at);
 
 }  // namespace troupe::repl

@@ -54,13 +54,7 @@ int module_state(lua_State* L) {
   return 1;
 }
 int module_load_state(lua_State* L) {
-  std::map<std::string, Tensor> state;
-  for (auto& [name, value] : options_at(L, 2)) {
-    if (!value.get_if<Tensor>())
-      throw_invalid("a state is a table of tensors by name, got " + value.describe() + " as " + name);
-    state[name] = *value.get_if<Tensor>();
-  }
-  get<ModuleObject>(L, 1).made().load_state_dict(state);
+  get<ModuleObject>(L, 1).made().load_state_dict(state_at(L, 2, "m:load_state_dict(state)"));
   return 0;
 }
 template <bool On>
@@ -95,12 +89,7 @@ void open_modules(lua_State* L) {
                               {"train", guarded<module_train<true>>},
                               {"eval", guarded<module_train<false>>},
                               {"spec", guarded<module_spec>}});
-  lua_newtable(L);
-  lua_newtable(L);
-  lua_pushcfunction(L, guarded<nn_index>);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
-  lua_setglobal(L, "nn");
+  open_table(L, "nn", guarded<nn_index>);
 }
 
 }  // namespace troupe::repl

@@ -1,5 +1,6 @@
 // The objects that scripts hold.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,7 @@ struct FutureObject {
   bool stays = false;                            ///< after async(): the prompt shows it as it is
   std::shared_ptr<script::Step> step = nullptr;  ///< that it is part of, until it is there
   uint64_t number = 0;                           ///< of Session::keep()
+  bool gives = true;                             ///< false: the method returns nothing
   Value get(lua_State* L);                       ///< waits
 };
 template <>
@@ -43,6 +45,10 @@ template <>
 struct ObjectName<StepObject> {
   static constexpr const char* value = "context";
 };
+
+/// The context at an index, or else the one that is open here, with all its gradients: steps of pipelines
+/// that nobody has waited for have ended. Null: there is none.
+StepObject step_with_gradients(lua_State* L, int at);
 
 /// A module: what it is made from, and, once it has been used here, the module itself.
 struct ModuleObject {
@@ -67,6 +73,8 @@ struct ObjectName<ServedObject> {
 void push_tensor(lua_State* L, Tensor tensor);
 /// A tensor at an index; a number becomes a 0-d one. A Lua error otherwise.
 Tensor tensor_at(lua_State* L, int at);
+/// Tensors by name at an index; `call` is what wants them: "m:load_state_dict(state)".
+std::map<std::string, Tensor> state_at(lua_State* L, int at, const char* call);
 /// The elements of a table that nests lists of numbers or booleans, as a tensor: int64, float32 or bool.
 Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype);
 

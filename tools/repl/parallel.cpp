@@ -12,7 +12,10 @@ template <>
 struct ObjectName<PipelineObject> {
   static constexpr const char* value = "pipeline";
 };
-using ClientObject = std::shared_ptr<parallel::Client>;
+struct ClientObject {
+  std::shared_ptr<parallel::Client> client;
+  std::optional<Future<Tensors>> pulled = {};  ///< the last pull, until somebody has waited for it
+};
 template <>
 struct ObjectName<ClientObject> {
   static constexpr const char* value = "client";
@@ -54,6 +57,7 @@ int pipeline_step(lua_State* L) {
         return Value(
             ValueMap{{"loss", result.loss}, {"losses", std::move(losses)}, {"weight", result.weight}});
       });
+  step->add_pass(done.then([](const Value&) {}));
   return push_future(L, done, "step of a pipeline");
 }
 int pipeline_forward(lua_State* L) {
@@ -63,8 +67,24 @@ int pipeline_forward(lua_State* L) {
   push(L, Value(ValueList(outputs.begin(), outputs.end())));
   return 1;
 }
+// The table at the top is shown as this text; its fields stay.
+void show_as(lua_State* L, const std::string& text) {
+  lua_createtable(L, 0, 1);
+  push(L, std::string_view(text));
+  lua_pushcclosure(
+      L,
+      +[](lua_State* s) {
+        lua_pushvalue(s, lua_upvalueindex(1));
+        return 1;
+      },
+      1);
+  lua_setfield(L, -2, "__tostring");
+  lua_setmetatable(L, -2);
+}
 int pipeline_report(lua_State* L) {
-  push(L, script::report_value(get<PipelineObject>(L, 1)->step_report()));
+  const parallel::StepReport report = get<PipelineObject>(L, 1)->step_report();
+  push(L, script::report_value(report));
+  show_as(L, report.str());
   return 1;
 }
 int pipeline_to_string(lua_State* L) {
@@ -134,7 +154,7 @@ int served_report(lua_State* L) {
 int served_client(lua_State* L) {
   parallel::ClientOptions options;
   if (!lua_isnoneornil(L, 2)) options.name = std::string(text_at(L, 2));
-  put<ClientObject>(L, std::make_shared<parallel::Client>(get<ServedObject>(L, 1).served, options));
+  put<ClientObject>(L, {std::make_shared<parallel::Client>(get<ServedObject>(L, 1).served, options)});
   return 1;
 }
 int served_to_string(lua_State* L) {
@@ -153,42 +173,51 @@ Tensors list_at(lua_State* L, int at) {
   return out;
 }
 int client_pull(lua_State* L) {
-  const ClientObject c = get<ClientObject>(L, 1);
+  ClientObject& c = get<ClientObject>(L, 1);
   const auto step = of(L).step_of(L);
   const script::InStep in(step.get());
-  return push_future(
-      L, c->pull(luaL_optinteger(L, 2, 0)).then([](const Tensors& t) { return Codec<Tensors>::to(t); }),
-      "pull of " + c->name());
+  c.pulled = c.client->pull(luaL_optinteger(L, 2, 0));
+  return push_future(L, c.pulled->then([](const Tensors& t) { return Codec<Tensors>::to(t); }),
+                     "pull of " + c.client->name());
 }
-int push_pushed(lua_State* L, const ClientObject& c, const Future<parallel::Pushed>& pushed) {
+// For what is pushed, which is computed on the last pull: that has come, in a script, too, where nobody has
+// waited for it.
+parallel::Client& pulled(lua_State* L) {
+  ClientObject& c = get<ClientObject>(L, 1);
+  if (const auto pull = std::exchange(c.pulled, {})) of(L).session().get(*pull);
+  return *c.client;
+}
+int push_pushed(lua_State* L, const parallel::Client& c, const Future<parallel::Pushed>& pushed) {
   return push_future(L, pushed.then([](const parallel::Pushed& p) {
     return Value(ValueMap{{"version", p.version}, {"late", p.late}});
   }),
-                     "push of " + c->name());
+                     "push of " + c.name());
 }
 int client_push(lua_State* L) {
-  const ClientObject c = get<ClientObject>(L, 1);
-  return push_pushed(L, c, c->push(list_at(L, 2), luaL_optnumber(L, 3, 1)));
+  const Tensors gradients = list_at(L, 2);
+  const parallel::Client& c = pulled(L);
+  return push_pushed(L, c, c.push(gradients, luaL_optnumber(L, 3, 1)));
 }
 int client_push_context(lua_State* L) {
-  const ClientObject c = get<ClientObject>(L, 1);
-  const auto step = of(L).step_of(L);
+  const auto step = step_with_gradients(L, lua_gettop(L) + 1);
   if (!step)
     throw_invalid(
         "push_context pushes the gradients of a context: local step <close> = context() before the pull");
+  const parallel::Client& c = pulled(L);
   const autograd::Context::Guard in(step->context());
-  return push_pushed(L, c, c->push_context(luaL_optnumber(L, 2, 1)));
+  return push_pushed(L, c, c.push_context(luaL_optnumber(L, 2, 1)));
 }
 int client_push_values(lua_State* L) {
-  const ClientObject c = get<ClientObject>(L, 1);
-  return push_pushed(L, c, c->push_values(list_at(L, 2), luaL_optnumber(L, 3, 1)));
+  const Tensors values = list_at(L, 2);
+  const parallel::Client& c = pulled(L);
+  return push_pushed(L, c, c.push_values(values, luaL_optnumber(L, 3, 1)));
 }
 int client_leave(lua_State* L) {
-  of(L).session().get(get<ClientObject>(L, 1)->leave());
+  of(L).session().get(get<ClientObject>(L, 1).client->leave());
   return 0;
 }
 int client_to_string(lua_State* L) {
-  const auto& c = *get<ClientObject>(L, 1);
+  const auto& c = *get<ClientObject>(L, 1).client;
   push(L, std::string_view("client " + c.name() + ", at version " + std::to_string(c.version())));
   return 1;
 }

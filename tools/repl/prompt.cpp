@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <regex>
 
 #include "script/show.h"
 
@@ -33,6 +33,10 @@ char* prompt_text(EditLine*) { return const_cast<char*>(current_prompt); }
 unsigned char complete_line(EditLine* editor, int) {
   const LineInfo* info = el_line(editor);
   const std::string line(info->buffer, info->cursor);
+  if (line.find_first_not_of(" \t") == std::string::npos) {  // of a pasted line, most likely
+    el_insertstr(editor, "  ");
+    return CC_REFRESH;
+  }
   const std::vector<std::string> found = interpreter_of(editor).completions(line);
   if (found.empty()) return CC_REFRESH_BEEP;
   std::string common = found[0];
@@ -91,12 +95,13 @@ void complain(const std::string& text) {
                colours ? "\x1b[0m" : "");
 }
 
-// Runs a whole chunk and says what went wrong; true if it went well.
-bool run_and_tell(Interpreter& interpreter, const std::string& text) {
+// Runs a whole chunk and says what went wrong.
+void run_and_tell(Interpreter& interpreter, const std::string& text) {
   const Outcome outcome = interpreter.run(at_prompt(text), "=prompt", true);
   std::fflush(stdout);
   const bool interrupted = script::Session::interrupted();
   script::Session::resume();
+  if (interpreter.exit_code()) return;
   if (interrupted && !outcome.ok)
     complain("interrupted");
   else if (!outcome.ok)
@@ -106,20 +111,38 @@ bool run_and_tell(Interpreter& interpreter, const std::string& text) {
       complain("a call that nobody waited for failed: " + failure);
   } catch (const Error&) {  // there is no cluster
   }
-  return outcome.ok;
 }
 
 }  // namespace
 
 std::string at_prompt(const std::string& line) {
-  static const std::regex function(R"(^\s*local\s+(function\b))");
-  static const std::regex variables(R"(^\s*local\s+([A-Za-z_][\w\s,<>]*?)\s*(=(?!=)|$))");
-  std::smatch match;
-  if (std::regex_search(line, match, function)) return match[1].str() + match.suffix().str();
-  if (!std::regex_search(line, match, variables)) return line;
-  const std::string names = std::regex_replace(match[1].str(), std::regex(R"(\s*<\s*\w+\s*>)"), "");
-  if (match[2].length() == 0) return names + " = nil";
-  return names + " =" + match.suffix().str();
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  size_t at = 0;
+  const auto skip = [&](const auto& what) {
+    const size_t from = at;
+    while (at < line.size() && what(line[at])) ++at;
+    return line.substr(from, at - from);
+  };
+  skip(is_space);
+  if (skip(is_letter) != "local" || skip(is_space).empty()) return line;
+  const size_t after = at;
+  if (at == line.size() || std::isdigit(static_cast<unsigned char>(line[at]))) return line;
+  if (skip(is_letter) == "function") return line.substr(after);
+  std::string names;
+  for (at = after; at < line.size(); ++at) {
+    if (line[at] == '<')  // an attribute
+      at = std::min(line.find('>', at), line.size() - 1);
+    else if (is_letter(line[at]) || is_space(line[at]) || line[at] == ',')
+      names += line[at];
+    else
+      break;
+  }
+  while (!names.empty() && is_space(names.back())) names.pop_back();
+  if (names.empty()) return line;
+  if (at == line.size()) return names + " = nil";
+  if (line[at] != '=' || line.compare(at, 2, "==") == 0) return line;
+  return names + " " + line.substr(at);
 }
 
 void read_eval_print(Interpreter& interpreter) {
@@ -158,7 +181,7 @@ void read_eval_print(Interpreter& interpreter) {
       continue;
     }
     if (!line || count <= 0) break;  // ^D
-    text += line;
+    text += std::string_view(line).starts_with(kByteOrderMark) ? line + kByteOrderMark.size() : line;
     if (text.find_first_not_of(" \t\n") == std::string::npos) {
       text.clear();
       continue;
@@ -169,8 +192,9 @@ void read_eval_print(Interpreter& interpreter) {
     ::history(history, &event, H_ENTER, entered.c_str());
     if (!path.empty()) ::history(history, &event, H_SAVE, path.c_str());
     run_and_tell(interpreter, std::exchange(text, {}));
+    if (interpreter.exit_code()) break;
   }
-  std::fputs("\n", stdout);
+  if (!interpreter.exit_code()) std::fputs("\n", stdout);
   history_end(history);
   el_end(editor);
 }
@@ -178,6 +202,7 @@ void read_eval_print(Interpreter& interpreter) {
 void replay(Interpreter& interpreter) {
   std::string text;
   for (std::string line; std::getline(std::cin, line);) {
+    if (line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     std::printf("%s%s\n", text.empty() ? ">> " : ".. ", line.c_str());
     text += line + "\n";
     if (text.find_first_not_of(" \t\n") == std::string::npos) {
@@ -187,6 +212,7 @@ void replay(Interpreter& interpreter) {
     if (interpreter.incomplete(at_prompt(text))) continue;
     run_and_tell(interpreter, std::exchange(text, {}));
     std::fflush(stderr);
+    if (interpreter.exit_code()) return;
   }
   if (!text.empty()) run_and_tell(interpreter, text);
 }

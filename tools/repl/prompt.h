@@ -6,6 +6,9 @@
 
 namespace troupe::repl {
 
+/// What some editors put before a text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 /// Reads lines from the terminal and runs them until end of file. Interrupts end what runs, and clear the
 /// line.
 void read_eval_print(Interpreter& interpreter);

@@ -7,19 +7,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "ops/environment.h"
 #include "script/show.h"
 #include "tools/launch/job.h"
 #include "tools/launch/process.h"
+#include "tools/launch/verdict.h"
 #include "tools/repl/prompt.h"
 #include "tools/repl/reference.h"
 #include "troupe/launch.h"
@@ -48,33 +52,46 @@ A prompt in Lua 5.4 that drives a cluster: actors, calls, gradients, pipelines a
   -h, --help           this text
 )";
 
-// A worker process that this shell has started.
+// Worker processes that this shell has started.
 class Children {
  public:
   Children() = default;
-  Children(Children&& o) noexcept : pids_(std::exchange(o.pids_, {})) {}
+  Children(Children&& o) noexcept : running_(std::exchange(o.running_, {})) {}
   Children& operator=(Children&& o) noexcept {
-    std::swap(pids_, o.pids_);
+    std::swap(running_, o.running_);
     return *this;
   }
   ~Children() { end(); }
-  void add(pid_t pid) { pids_.push_back(pid); }
-  pid_t group() const { return pids_.empty() ? 0 : pids_[0]; }
+  void add(int64_t rank, pid_t pid) { running_.push_back({rank, pid, 0}); }
+  pid_t group() const { return running_.empty() ? 0 : running_[0].pid; }
+  // One that has ended.
+  std::optional<tools::Ending> take_ended() {
+    for (tools::Ending& child : running_) {
+      if (waitpid(child.pid, &child.status, WNOHANG) != child.pid) continue;
+      const tools::Ending ended = child;
+      std::erase_if(running_, [&](const tools::Ending& c) { return c.pid == ended.pid; });
+      return ended;
+    }
+    return {};
+  }
+  void ask_to_end() {
+    for (const tools::Ending& child : running_) kill(child.pid, SIGTERM);
+  }
   // They end by themselves when the cluster has ended; whoever does not is killed.
   void end() {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-    while (!pids_.empty()) {
-      std::erase_if(pids_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
-      if (pids_.empty()) break;
+    while (!running_.empty()) {
+      std::erase_if(running_, [](const tools::Ending& c) { return waitpid(c.pid, nullptr, WNOHANG) != 0; });
+      if (running_.empty()) break;
       if (std::chrono::steady_clock::now() > give_up)
-        for (const pid_t pid : pids_) kill(pid, SIGKILL);
+        for (const tools::Ending& child : running_) kill(child.pid, SIGKILL);
       // waitpid has no deadline; the pause only spares the processor
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
 
  private:
-  std::vector<pid_t> pids_;
+  std::vector<tools::Ending> running_;
 };
 
 // SIGINT blocked, or not, on this thread for a scope, and on the threads that it makes meanwhile.
@@ -91,6 +108,47 @@ class SignalMask {
 
  private:
   sigset_t before_{};
+};
+
+// While workers come together: a Ctrl-C, or the end of one of them, ends the wait. SIGINT is blocked.
+class JoinWatch {
+ public:
+  explicit JoinWatch(Children& children) : children_(children) {
+    thread_ = start_thread("joining", [this] { watch(); });
+  }
+  ~JoinWatch() {
+    done_ = true;
+    thread_.join();
+  }
+  JoinWatch(const JoinWatch&) = delete;
+  Future<void> stop() const { return stop_.future(); }
+  bool interrupted() const { return interrupted_; }
+
+ private:
+  void watch() {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    const timespec look{.tv_sec = 0, .tv_nsec = 20'000'000};
+    while (!done_) {
+      if (sigtimedwait(&interrupt, nullptr, &look) == SIGINT) {
+        interrupted_ = true;
+        return give_up("interrupted");
+      }
+      // Whoever has ended does not come any more.
+      if (const auto ended = children_.take_ended())
+        return give_up(ended->never_joined() +
+                       (ended->failed() ? "" : "; a program of workers calls launch()"));
+    }
+  }
+  void give_up(const std::string& why) {
+    children_.ask_to_end();
+    stop_.fail(Error(ErrorKind::failed, why));
+  }
+  Children& children_;
+  Promise<void> stop_;
+  std::atomic<bool> done_{false}, interrupted_{false};
+  std::thread thread_;
 };
 
 std::string own_path() {
@@ -120,7 +178,7 @@ std::pair<Children, Environment> start_workers(const ReplOptions& options) {
     start.environment = tools::environment_with(tools::variables_of(run, job, local), {});
     start.group = children.group();
     start.in = nothing.get();
-    children.add(tools::start_process(start));
+    children.add(local, tools::start_process(start));
     // A group of their own: Ctrl-C at the terminal is the shell's alone.
   }
   Environment environment = *Environment::read([&](const std::string& name) -> std::optional<std::string> {
@@ -139,19 +197,31 @@ void banner(const ReplOptions& options, const Cluster& cluster) {
       cluster.workers().size(), options.workers ? "in as many processes" : "in this process");
 }
 
+// The text of a script, without a byte order mark; a first line for the system, "#!/usr/bin/env", is a
+// comment.
 std::optional<std::string> contents_of(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    std::ifstream file(path, std::ios::binary);
+    if (!file || std::filesystem::is_directory(path)) return {};
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    throw_invalid(path + " is UTF-16: a script is UTF-8 text");
+  if (text.starts_with("#")) text.insert(0, "--");
+  return text;
 }
 
 int run_chunk(Interpreter& interpreter, const std::string& text, const std::string& name) {
   const Outcome outcome = interpreter.run(text, name, false);
   std::fflush(stdout);
+  if (const auto code = interpreter.exit_code()) return *code;
   const bool interrupted = script::Session::interrupted();
   script::Session::resume();
-  if (interrupted && !outcome.ok) return 130;
+  if (interrupted && !outcome.ok) return kExitInterrupted;
   if (!outcome.ok) {
     std::fprintf(stderr, "%s\n", script::harmless(outcome.error, 1 << 14).c_str());
     return 1;
@@ -184,17 +254,34 @@ int drive(Interpreter& interpreter, const ReplOptions& options) {
     code = run_chunk(interpreter, *text, options.script == "-" ? "=stdin" : "@" + options.script);
     ran = true;
   }
-  if (ran && !options.interactive) return code;
+  if ((ran && !options.interactive) || interpreter.exit_code()) return code;
   if (terminal) {
     banner(options, interpreter.cluster());
     read_eval_print(interpreter);
-    return 0;
+    return interpreter.exit_code().value_or(0);
   }
   if (options.interactive) {
     replay(interpreter);
-    return 0;
+    return interpreter.exit_code().value_or(0);
   }
   return run_chunk(interpreter, *contents_of("-"), "=stdin");
+}
+
+// Under a launcher each process would be a shell with a cluster of its own.
+bool refused_launcher() {
+  try {
+    const auto launched = Environment::read();
+    if (!launched || launched->world < 2) return false;
+    if (launched->rank == 0)
+      std::fprintf(
+          stderr,
+          "troupe repl: it starts its workers itself, and was started as one of %u: write troupe repl "
+          "-n %u, with the program behind it, in place of the launcher\n",
+          launched->world, launched->world);
+    return true;
+  } catch (const Error&) {  // the shell does not read those variables
+    return false;
+  }
 }
 
 }  // namespace
@@ -279,6 +366,7 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
 int repl_main(const std::vector<std::string>& arguments) {
   ReplOptions options;
   if (const auto code = parse_repl(arguments, options, std::cout, std::cerr)) return *code;
+  if (refused_launcher()) return kExitUsage;
   int here = -options.workers;
   try {
     if (options.workers >= 0) here = Environment::workers();
@@ -304,24 +392,38 @@ int repl_main(const std::vector<std::string>& arguments) {
       as_asked.workers = workers;
       auto started = start_workers(as_asked);
       children = std::move(started.first);
-      return Cluster::coordinate(started.second, {}, cluster_options);
+      JoinWatch watch(children);
+      try {
+        return Cluster::coordinate(started.second, {}, cluster_options, watch.stop());
+      } catch (const Error&) {
+        if (watch.interrupted()) throw script::Interrupted();
+        throw;
+      }
     };
-    signal(SIGPIPE, SIG_IGN);
     const SignalMask none(SIG_BLOCK);
     int code = 0;
     {
-      Interpreter interpreter(make(options.workers ? options.workers : here), make, options.arguments);
+      std::unique_ptr<Cluster> first;
+      try {
+        first = make(options.workers ? options.workers : here);
+      } catch (const Error& e) {
+        std::fprintf(stderr, "troupe repl: %s\n", e.what());
+        return options.workers && e.kind() != ErrorKind::invalid ? kExitRendezvous : kExitFailed;
+      }
+      Interpreter interpreter(std::move(first), make, options.arguments);
       struct sigaction action {};
       action.sa_handler = Interpreter::interrupt;  // without SA_RESTART: reading a line ends, too
       sigaction(SIGINT, &action, nullptr);
-      {
-        const SignalMask open(SIG_UNBLOCK);
-        code = drive(interpreter, options);
-      }
+      const SignalMask open(SIG_UNBLOCK);
+      code = drive(interpreter, options);
       interpreter.end(code == 0);
+      if (interpreter.exit_code()) code = *interpreter.exit_code();  // of a finalizer, too
+      if (script::Session::interrupted()) code = kExitInterrupted;
     }
     children.end();
     return code;
+  } catch (const script::Interrupted&) {
+    return kExitInterrupted;
   } catch (const std::exception& e) {
     std::fflush(stdout);
     std::fprintf(stderr, "troupe repl: %s\n", e.what());

@@ -22,8 +22,8 @@ struct ReplOptions {
 std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOptions& options,
                               std::ostream& out, std::ostream& err);
 
-/// The verb: arguments after `repl`, to exit code: 0, 1 where a script failed, 2 for wrong flags, 130 after
-/// Ctrl-C.
+/// The verb: arguments after `repl`, to exit code: 0, what os.exit() was given, 1 where a script failed, 2
+/// for wrong flags, 3 where workers did not come together, 130 after Ctrl-C.
 int repl_main(const std::vector<std::string>& arguments);
 /// The hidden verb of workers that a shell starts of its own program.
 int repl_worker_main();

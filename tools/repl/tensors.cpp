@@ -49,6 +49,14 @@ int binary(lua_State* L) {
 constexpr char kAdd[] = "add", kSub[] = "sub", kMul[] = "mul", kDiv[] = "div", kPow[] = "pow",
                kMod[] = "remainder", kFloor[] = "floor_divide";
 
+// Lua makes a boolean of what a comparison gives.
+int no_comparison(lua_State*) {
+  throw_invalid(
+      "==, < and <= compare no elements of tensors; x:eq(y), x:ne(y), x:lt(y), x:le(y), x:gt(y), x:ge(y) do, "
+      "and "
+      "ops.allclose(x, y) gives true or false");
+}
+
 int negative(lua_State* L) { return push_results(L, run_operator("neg", {get<Tensor>(L, 1)})); }
 
 // ---- slicing
@@ -121,6 +129,15 @@ std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at) {
   return {};
 }
 
+constexpr const char* kSizes = "sizes";
+// x.shape[0], x.shape[-1]
+int size_not_there(lua_State* L) {
+  if (lua_isinteger(L, 2) && lua_tointeger(L, 2) < 1)
+    throw_invalid(
+        "x.shape is a table of Lua, which counts from 1; x:size(0) and x:size(-1) count as PyTorch does");
+  return 0;
+}
+
 int tensor_index(lua_State* L) {
   const Tensor& t = get<Tensor>(L, 1);
   if (const auto index = index_at(L, 2)) {
@@ -134,6 +151,7 @@ int tensor_index(lua_State* L) {
       lua_pushinteger(L, t.shape()[d]);
       lua_rawseti(L, -2, d + 1);
     }
+    luaL_setmetatable(L, kSizes);
     return 1;
   }
   if (name == "dtype") return push(L, std::string_view(troupe::name(t.dtype()))), 1;
@@ -145,9 +163,7 @@ int tensor_index(lua_State* L) {
     return 1;
   }
   if (name == "requires_grad") return lua_pushboolean(L, t.requires_grad()), 1;
-  lua_getmetatable(L, 1);
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+  if (push_method(L)) return 1;
   return operator_named(L, name);
 }
 
@@ -308,7 +324,7 @@ void push_tensor(lua_State* L, Tensor tensor) {
   const size_t bytes = tensor.storage()->size();
   const bool alone = tensor.storage()->use_count() == 1;
   put<Tensor>(L, std::move(tensor));
-  if (alone) of(L).charge(bytes);
+  if (alone) of(L).charge(L, bytes);
 }
 
 Tensor tensor_at(lua_State* L, int at) {
@@ -373,6 +389,9 @@ void open_tensors(lua_State* L) {
                      {"__mod", guarded<binary<kMod>>},
                      {"__idiv", guarded<binary<kFloor>>},
                      {"__unm", guarded<negative>},
+                     {"__eq", guarded<no_comparison>},
+                     {"__lt", guarded<no_comparison>},
+                     {"__le", guarded<no_comparison>},
                      {"__len", guarded<length>},
                      {"__tostring", guarded<to_string>},
                      {"item", guarded<item>},
@@ -390,13 +409,12 @@ void open_tensors(lua_State* L) {
   lua_setfield(L, -2, "__newindex");
   lua_pop(L, 1);
   make_type<Bytes>(L, {});
-
-  lua_newtable(L);  // ops
-  lua_newtable(L);
-  lua_pushcfunction(L, guarded<ops_index>);
+  luaL_newmetatable(L, kSizes);
+  lua_pushcfunction(L, guarded<size_not_there>);
   lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
-  lua_setglobal(L, "ops");
+  lua_pop(L, 1);
+
+  open_table(L, "ops", guarded<ops_index>);
   lua_register(L, "tensor", guarded<make_tensor>);
   lua_register(L, "no_grad", guarded<no_grad>);
   lua_register(L, "manual_seed", guarded<manual_seed_>);

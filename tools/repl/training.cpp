@@ -101,7 +101,7 @@ int make_optimizer(lua_State* L) {
 int optimizer_step(lua_State* L) {
   auto& o = get<OptimizerObject>(L, 1);
   if (o.distributed) {
-    const StepObject step = lua_isnoneornil(L, 2) ? of(L).step_of(L) : get<StepObject>(L, 2);
+    const StepObject step = step_with_gradients(L, 2);
     if (!step)
       throw_invalid(
           "the optimizer of actors steps with the gradients of a context: opt:step(step), where step is what "
@@ -124,7 +124,7 @@ int optimizer_clip(lua_State* L) {
     lua_pushnumber(L, optim::clip_grad_norm_(o.local->params(), most));
     return 1;
   }
-  const StepObject step = lua_isnoneornil(L, 3) ? of(L).step_of(L) : get<StepObject>(L, 3);
+  const StepObject step = step_with_gradients(L, 3);
   if (!step) throw_invalid("clip_grad_norm(most, step) of actors needs the context that has the gradients");
   lua_pushnumber(L, o.distributed->clip_grad_norm(step->context(), most));
   return 1;
@@ -286,10 +286,7 @@ int dataset_index(lua_State* L) {
   const std::string_view name = text_at(L, 2);
   if (name == "x") return push_tensor(L, d.set.x), 1;
   if (name == "y") return push_tensor(L, d.set.y), 1;
-  lua_getmetatable(L, 1);
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, -2) == LUA_TNIL)
-    throw_invalid("a data set has x, y, batches, rows; not \"" + std::string(name) + "\"");
+  if (!push_method(L)) throw_invalid("a data set has x, y, batches, rows; not \"" + std::string(name) + "\"");
   return 1;
 }
 int dataset_to_string(lua_State* L) {
@@ -301,13 +298,8 @@ int dataset_to_string(lua_State* L) {
 }
 
 int save(lua_State* L) {
-  std::map<std::string, Tensor> tensors;
-  for (auto& [name, v] : options_at(L, 2)) {
-    if (!v.get_if<Tensor>())
-      throw_invalid("save(path, {name = tensor, ...}): " + name + " is " + v.describe());
-    tensors[name] = *v.get_if<Tensor>();
-  }
-  datasets::write_safetensors(std::string(text_at(L, 1)), tensors);
+  const std::string path(text_at(L, 1));
+  datasets::write_safetensors(path, state_at(L, 2, "save(path, state)"));
   return 0;
 }
 int load_tensors(lua_State* L) {
@@ -315,19 +307,6 @@ int load_tensors(lua_State* L) {
   for (auto& [name, t] : datasets::read_safetensors(std::string(text_at(L, 1)))) out[name] = t;
   push(L, Value(std::move(out)));
   return 1;
-}
-
-void open_table(lua_State* L, const char* name, lua_CFunction index, std::initializer_list<Function> own) {
-  lua_newtable(L);
-  for (const Function& f : own) {
-    lua_pushcfunction(L, f.f);
-    lua_setfield(L, -2, f.name);
-  }
-  lua_newtable(L);
-  lua_pushcfunction(L, index);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
-  lua_setglobal(L, name);
 }
 
 }  // namespace

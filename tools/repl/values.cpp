@@ -10,6 +10,14 @@ namespace {
 
 constexpr int kDeepest = 64;
 
+// "number", "client"
+std::string type_at(lua_State* L, int at) {
+  if (luaL_getmetafield(L, at, "__name") != LUA_TSTRING) return luaL_typename(L, at);
+  std::string name(text_at(L, -1));
+  lua_pop(L, 1);
+  return name;
+}
+
 Value table_at(lua_State* L, int at, int depth);
 
 Value any_at(lua_State* L, int at, int depth) {
@@ -35,7 +43,7 @@ Value any_at(lua_State* L, int at, int depth) {
       if (auto* s = get_if<ServedObject>(L, at)) return Codec<parallel::Served>::to(s->served);
       [[fallthrough]];
     default:
-      throw_invalid(std::string("a ") + luaL_typename(L, at) +
+      throw_invalid("a " + type_at(L, at) +
                     " cannot travel; what can: nil, booleans, numbers, strings, tensors, references, "
                     "modules, tables of these");
   }
@@ -136,11 +144,33 @@ int push_results(lua_State* L, ValueList values) {
 }
 
 ValueMap options_at(lua_State* L, int at) {
-  if (lua_isnoneornil(L, at)) return {};
+  if (lua_isnone(L, at)) return {};
+  if (lua_isnil(L, at))
+    throw_invalid(
+        "the table of options is nil, as a name without a value is: leave it out, or write {lr = 0.1}");
   Value v = value_at(L, at);
   if (auto* map = v.get_if<ValueMap>()) return std::move(*map);
   if (auto* list = v.get_if<ValueList>(); list && list->empty()) return {};
   throw_invalid("expected a table of options, like {lr = 0.1}, got " + v.describe());
+}
+
+std::map<std::string, Tensor> state_at(lua_State* L, int at, const char* call) {
+  const auto refuse = [&](const std::string& got) __attribute__((noreturn)) {
+    throw_invalid(
+        std::string(call) +
+        " takes a table of tensors by name, as state_dict() gives it and load_tensors(path) reads it; got " +
+        got);
+  };
+  if (get_if<ModuleObject>(L, at)) refuse("a module; its state is m:state_dict()");
+  if (lua_type(L, at) == LUA_TSTRING)
+    refuse("a string; a file is read by load_tensors(\"" + std::string(text_at(L, at)) + "\")");
+  if (!lua_istable(L, at)) refuse(type_at(L, at));
+  std::map<std::string, Tensor> state;
+  for (auto& [name, value] : options_at(L, at)) {
+    if (!value.get_if<Tensor>()) refuse(value.describe() + " as " + name);
+    state[name] = *value.get_if<Tensor>();
+  }
+  return state;
 }
 
 }  // namespace troupe::repl

@@ -1,0 +1,69 @@
+// Types of objects in Lua: closed metatables, methods apart from metamethods.
+#include <string_view>
+
+#include "tools/repl/lua.h"
+
+namespace troupe::repl {
+namespace {
+
+constexpr const char* kMethods = "methods";  // of a metatable
+
+// The metatable at the top is seen as a name from now on, and cannot be given to anything.
+void close_metatable(lua_State* L, const char* name) {
+  lua_pushstring(L, name);
+  lua_setfield(L, -2, "__metatable");
+}
+
+}  // namespace
+
+void make_type(lua_State* L, const char* name, lua_CFunction free_it,
+               std::initializer_list<Function> functions) {
+  luaL_newmetatable(L, kFreed);
+  close_metatable(L, kFreed);
+  luaL_newmetatable(L, name);
+  close_metatable(L, name);
+  lua_pushcfunction(L, free_it);
+  lua_setfield(L, -2, "__gc");
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "__index");
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, kMethods);
+  for (const Function& f : functions) {
+    lua_pushcfunction(L, f.f);
+    lua_setfield(L, std::string_view(f.name).starts_with("__") ? -3 : -2, f.name);
+  }
+  lua_pop(L, 3);
+}
+
+bool push_method(lua_State* L) {
+  const int top = lua_gettop(L);
+  if (luaL_getmetafield(L, 1, kMethods) == LUA_TTABLE) {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, -2) != LUA_TNIL) return true;
+  }
+  lua_settop(L, top);
+  return false;
+}
+
+void push_methods(lua_State* L, const char* type) {
+  luaL_getmetatable(L, type);
+  lua_getfield(L, -1, kMethods);
+  lua_remove(L, -2);
+}
+
+void open_table(lua_State* L, const char* name, lua_CFunction index, std::initializer_list<Function> own) {
+  lua_newtable(L);
+  for (const Function& f : own) {
+    lua_pushcfunction(L, f.f);
+    lua_setfield(L, -2, f.name);
+  }
+  lua_newtable(L);
+  close_metatable(L, name);
+  lua_pushcfunction(L, index);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_setglobal(L, name);
+}
+
+}  // namespace troupe::repl
