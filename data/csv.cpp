@@ -1,6 +1,8 @@
 // Chooses columns by name, and turns their texts into numbers.
 #include "data/csv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/visible.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::datasets {
@@ -42,10 +45,6 @@ bool number(std::string_view text, T& value) {
   return error == std::errc() && stop == end;
 }
 
-std::string in_quotes(const std::string& text) {
-  return "\"" + text.substr(0, 40) + (text.size() > 40 ? "..." : "") + "\"";
-}
-
 std::string list(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < names.size() && i < 20; ++i) out += (i ? ", " : "") + in_quotes(names[i]);
@@ -61,8 +60,8 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
                   ", expected float32, float64 or int64");
   if (options_.dtype == int64 && options_.missing == Missing::fill &&
       !(std::abs(options_.fill) <= 0x1p53 && options_.fill == std::trunc(options_.fill)))
-    throw_invalid("[csv] the fill of missing int64 values is " + std::to_string(options_.fill) +
-                  ", expected a whole number");
+    throw_invalid(
+        fmt::format("[csv] the fill of missing int64 values is {}, expected a whole number", options_.fill));
   if (!records_.next(fields_)) throw_invalid("[csv] " + path + ": is empty, expected a CSV file");
   if (options_.header) {
     header_ = fields_;
@@ -119,7 +118,8 @@ bool CsvReader::is_missing(const std::string& text) const {
 }
 
 std::string CsvReader::column_text(size_t column) const {
-  return "column " + std::to_string(column + 1) + (options_.header ? " (" + header_[column] + ")" : "");
+  return "column " + std::to_string(column + 1) +
+         (options_.header ? " (" + visible(header_[column]) + ")" : "");
 }
 
 int64_t CsvReader::label() const {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/base/visible.h"
 
 namespace troupe::datasets {
 
@@ -15,6 +16,9 @@ CsvRecords::CsvRecords(std::string path, char separator, size_t max_record)
       file_(open_regular(path_, "csv", "a CSV file")) {
   if (separator == '"' || separator == '\n' || separator == '\r' || separator == '\0')
     throw_invalid("[csv] " + path_ + ": a quote, a line end or a zero byte cannot be the separator");
+  peek();
+  if (const std::string other = instead({buffer_.data(), size_}); !other.empty())
+    throw_invalid("[csv] " + path_ + ": no CSV file" + other);
   if (peek() == 0xEF) {
     std::string mark;
     for (int i = 0; i < 3; ++i) mark += static_cast<char>(get());
@@ -40,8 +44,23 @@ int CsvRecords::get() {
   const int c = peek();
   if (c == EOF) return c;
   ++at_;
-  if (c == '\n') ++line_;
+  if (c == '\n' || (c == '\r' && peek() != '\n')) ++line_;
   return c;
+}
+
+// Whether c, outside of quotes, ends a line; of CRLF both are read. Lines of one file end in one way: a CR in
+// a field, or one too many before an LF, would be rows that nobody wrote.
+bool CsvRecords::ends_line(int c) {
+  if (c != '\r' && c != '\n') return false;
+  if (c == '\r' && peek() == '\n') c = get();
+  if (end_ == 0) end_ = c;
+  if (end_ != c)
+    fail(c == '\r'
+             ? "a CR without LF outside of quotes, and the lines before it end with LF; put the field in "
+               "quotes, or let all lines end in one way"
+             : "a line that ends with LF, and those before it end with CR alone; let all lines end in "
+               "one way");
+  return true;
 }
 
 bool CsvRecords::next(std::vector<std::string>& fields) {
@@ -57,7 +76,7 @@ bool CsvRecords::next(std::vector<std::string>& fields) {
   record_line_ = line_;
   begin_field();
   for (;;) {
-    int c = get();
+    const int c = get();
     if (c == EOF) {
       if (at == At::quoted) fail("a quote is opened in field " + std::to_string(used) + " and never closed");
       if (used == 1 && at == At::begin) return false;
@@ -77,20 +96,19 @@ bool CsvRecords::next(std::vector<std::string>& fields) {
       }
       continue;
     }
-    if (c == '\r' && peek() == '\n') c = get();
-    if (c == '\n') {
+    if (ends_line(c)) {
       if (used > 1 || at != At::begin) break;
       record_line_ = line_;  // an empty line
       bytes = 0;
     } else if (c == static_cast<unsigned char>(separator_)) {
       begin_field();
     } else if (at == At::closed) {
-      fail("text after the closing quote of field " + std::to_string(used) + " (\"" + field->substr(0, 40) +
-           "\"), expected a separator or the end of the line");
+      fail("text after the closing quote of field " + std::to_string(used) + " (" + in_quotes(*field) +
+           "), expected a separator or the end of the line");
     } else if (c == '"' && at == At::begin) {
       at = At::quoted;
     } else if (c == '"') {
-      fail("a quote inside the unquoted field " + std::to_string(used) + " (" + field->substr(0, 40) +
+      fail("a quote inside the unquoted field " + std::to_string(used) + " (" + in_quotes(*field) +
            "); put the whole field in quotes and double the quotes in it");
     } else {
       *field += static_cast<char>(c);

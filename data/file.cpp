@@ -26,6 +26,9 @@ namespace {
 
 constexpr const char* kInfix = ".writing-";
 constexpr int kMostLinks = 40;  // as the system
+constexpr std::string_view kPickle =
+    "a Python pickle, which is a program and never read: load it in Python, and save its tensors with "
+    "safetensors";
 
 [[noreturn]] void refuse(const char* tag, const std::string& path, const std::string& what) {
   throw_invalid("[" + std::string(tag) + "] " + path + ": " + what);
@@ -104,6 +107,37 @@ class NoSizeSignal {
 };
 
 }  // namespace
+
+std::string instead(std::string_view head) {
+  using namespace std::string_view_literals;
+  struct Format {
+    std::string_view magic, what;
+  };
+  static constexpr Format formats[] = {
+      {"\x1f\x8b"sv, "gzip data: unpack it first (gunzip)"},
+      {"PK\3\4"sv,
+       "a ZIP archive, as .npz and .pt files are: unzip an .npz and read each .npy in it, or load it in "
+       "Python and "
+       "save its tensors with safetensors"},
+      {"PK\5\6"sv, "a ZIP archive without files"},
+      {"BZh91AY&SY"sv, "bzip2 data: unpack it first (bunzip2)"},
+      {"\xfd"
+       "7zXZ\0"sv,
+       "xz data: unpack it first (unxz)"},
+      {"\x28\xb5\x2f\xfd"sv, "zstd data: unpack it first (unzstd)"},
+      {"\x93NUMPY"sv, "an NPY file: read_npy() reads it"},
+      {"\x89HDF\r\n"sv, "an HDF5 file: load it in Python, and save its arrays as NPY or safetensors"},
+      {"\x80\2"sv, kPickle},
+      {"\x80\3"sv, kPickle},
+      {"\x80\4"sv, kPickle},
+      {"\x80\5"sv, kPickle},
+      {"\xff\xfe"sv, "text in UTF-16: save it as UTF-8"},
+      {"\xfe\xff"sv, "text in UTF-16: save it as UTF-8"},
+  };
+  for (const Format& f : formats)
+    if (head.starts_with(f.magic)) return ", it is " + std::string(f.what);
+  return {};
+}
 
 OpenFile open_regular(const std::string& path, const char* tag, const std::string& expected) {
   size_t size;

@@ -17,6 +17,11 @@ using OpenFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 /// cannot be opened; pipes and devices are refused without waiting for them. `expected`: "an IDX file".
 OpenFile open_regular(const std::string& path, const char* tag, const std::string& expected);
 
+/// What a file with these first bytes is, and what to do with it, for the error of a reader that cannot read
+/// it: ", it is gzip data: ..."; empty if no format is recognized. Archives, formats of tensors, UTF-16;
+/// never what may be a text.
+std::string instead(std::string_view head);
+
 /// The bytes of a file, mapped: pages come from the disk when they are touched. Writing to them changes this
 /// process's copy, never the file.
 ///

@@ -189,7 +189,8 @@ Shape read_header(const std::string& path, Source& source) {
   need(bytes.data(), 4, "the magic number");
   for (int i = 0; i < 2; ++i)
     if (bytes[i] != 0)
-      fail(path, "byte " + std::to_string(i) + " is " + hex(bytes[i]) + ", expected 0x00: not an IDX file");
+      fail(path, "byte " + std::to_string(i) + " is " + hex(bytes[i]) + ", expected 0x00: not an IDX file" +
+                     instead({reinterpret_cast<const char*>(bytes.data()), 4}));
   check_type(path, bytes[2]);
   const int rank = bytes[3];
   if (rank < 1 || rank > kMaxDims)

@@ -1,8 +1,10 @@
 // Finds the files of MNIST in a folder and checks that they fit together.
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/visible.h"
 #include "data/idx.h"
 
 namespace troupe::datasets {
@@ -44,8 +46,17 @@ void check_dir(const std::string& dir) {
 }
 
 [[noreturn]] void nothing_found(const std::string& dir) {
+  std::string near;  // a file of a set with names of its own, as emnist-letters-train-images-idx3-ubyte.gz
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(dir, ignored)) {
+    const std::string name = file.path().filename().string();
+    if (name.find("idx") != name.npos && (near.empty() || name < near)) near = name;
+  }
   fail("--data " + dir + ": no files found; looked for train-images-idx3-ubyte, train-labels-idx1-ubyte, " +
-       "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz");
+       "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz" +
+       (near.empty() ? ""
+                     : ". There is " + in_quotes(near, 80) +
+                           ": give its set these names, or read its files with images() and labels()"));
 }
 
 Dataset load(const Files& files) {
@@ -56,10 +67,16 @@ Dataset load(const Files& files) {
   if (set.size() == 0) fail(files.images + ": no images in it");
   if (set.x.size(1) == 0) fail(files.images + ": images without pixels");
   const int64_t* label = set.y.data<int64_t>();
-  for (int64_t i = 0; i < set.size(); ++i)
-    if (label[i] > 9)
-      fail(files.labels + ": label " + std::to_string(i) + " (byte " + std::to_string(8 + i) + ") is " +
-           std::to_string(label[i]) + ", expected 0 to 9");
+  const auto [least, most] = std::minmax_element(label, label + set.size());
+  if (*most > 9) {
+    const int64_t i = std::find_if(label, most, [](int64_t l) { return l > 9; }) - label;
+    fail(files.labels + ": label " + std::to_string(i) + " (byte " + std::to_string(8 + i) + ") is " +
+         std::to_string(label[i]) + ", expected 0 to 9. This set has labels from " + std::to_string(*least) +
+         " to " + std::to_string(*most) + (*least == 1 && *most == 26 ? ", as the letters of EMNIST" : "") +
+         ": read its files with images() and labels()" +
+         (*least > 0 ? ", and subtract " + std::to_string(*least) + " from the labels: classes count from 0"
+                     : ""));
+  }
   return set;
 }
 

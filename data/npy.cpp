@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/visible.h"
 #include "core/tensor/creation.h"
 #include "data/file.h"
 
@@ -41,14 +42,16 @@ class Parser {
       if (key == "descr" && !descr) {
         if (peek() == '[')
           throw_error(ErrorKind::unimplemented,
-                      where_ + "has records of several fields, only arrays of numbers are read");
+                      where_ +
+                          "has records of several fields, only arrays of numbers are read; save each field "
+                          "by itself: np.save(\"a.npy\", array[\"a\"])");
         descr = quoted("an element type");
       } else if (key == "fortran_order" && !fortran) {
         fortran = truth();
       } else if (key == "shape" && !shape) {
         shape = sizes();
       } else {
-        fail("the name '" + key.substr(0, 40) + "', expected descr, fortran_order and shape once each");
+        fail("the name " + in_quotes(key) + ", expected descr, fortran_order and shape once each");
       }
       if (accept(',')) continue;
       expect('}');
@@ -65,7 +68,8 @@ class Parser {
     throw_invalid(where_ + "the header has " + what + " at its character " + std::to_string(at_));
   }
   char peek() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+    while (at_ < text_.size() && std::string_view(" \t\n\r\f").find(text_[at_]) != std::string_view::npos)
+      ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
   bool accept(char c) {
@@ -83,6 +87,7 @@ class Parser {
     if (!accept(c)) fail(found() + ", expected '" + std::string(1, c) + "'");
   }
   std::string quoted(const char* what) {
+    if (peek() == 'u' && at_ + 1 < text_.size()) ++at_;  // as Python 2 writes texts
     const char quote = peek();
     if (quote != '\'' && quote != '"') fail(found() + ", expected " + what + " in quotes");
     const size_t from = ++at_, end = text_.find(quote, from);
@@ -110,6 +115,7 @@ class Parser {
       if (error == std::errc::result_out_of_range || value > INT64_MAX) fail("a size too large");
       if (error != std::errc()) fail(found() + ", expected a size");
       at_ = static_cast<size_t>(stop - text_.data());
+      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 writes numbers
       out.push_back(value);
       if (out.size() > kMaxDims) fail("more than " + std::to_string(kMaxDims) + " dimensions");
       if (accept(',')) continue;
@@ -131,21 +137,43 @@ struct Element {
   bool swapped;
 };
 
+// A name as np.dtype() knows it: a byte order, which may be missing, with a kind and size or NumPy's letter;
+// or a word.
+struct Spelling {
+  std::string_view code;     // f4
+  std::string_view letters;  // with an order, too
+  std::string_view words[3];
+};
+constexpr Spelling kSpellings[] = {
+    {"b1", "?", {"bool", "bool_"}},
+    {"i1", "b", {"int8", "byte"}},
+    {"i2", "h", {"int16", "short"}},
+    {"i4", "i", {"int32", "intc"}},
+    {"i8", "lqp", {"int64", "int", "long"}},
+    {"u1", "B", {"uint8", "ubyte"}},
+    {"u2", "H", {"uint16", "ushort"}},
+    {"u4", "I", {"uint32", "uintc"}},
+    {"u8", "LQP", {"uint64", "uint", "ulong"}},
+    {"f2", "e", {"float16", "half"}},
+    {"f4", "f", {"float32", "single"}},
+    {"f8", "d", {"float64", "double", "float"}},
+};
+
 Element element_of(const std::string& descr, const std::string& where) {
-  const char order = descr.empty() ? '\0' : descr[0];
-  const std::string_view type = std::string_view(descr).substr(descr.empty() ? 0 : 1);
-  for (const std::string_view known :
-       {"f2", "f4", "f8", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}) {
-    const size_t size = static_cast<size_t>(known[1] - '0');
-    const bool single = size == 1;  // '|': it has no byte order
-    if (type == known && (order == '<' || order == '>' || (single && order == '|')))
-      return {known[0], size, order == '>' && !single};
+  const bool ordered = !descr.empty() && std::string_view("<>=|").find(descr[0]) != std::string_view::npos;
+  const std::string_view type = std::string_view(descr).substr(ordered ? 1 : 0);
+  for (const Spelling& s : kSpellings) {
+    const size_t size = static_cast<size_t>(s.code[1] - '0');
+    const bool letter = type.size() == 1 && s.letters.find(type[0]) != s.letters.npos;
+    const bool word = !ordered && !type.empty() && std::ranges::find(s.words, type) != std::end(s.words);
+    if (type == s.code || letter || word) return {s.code[0], size, descr[0] == '>' && size > 1};
   }
   if (type.find('O') != type.npos)
-    throw_error(ErrorKind::unimplemented, where + "holds Python objects ('" + descr +
+    throw_error(ErrorKind::unimplemented, where + "holds Python objects ('" + visible(descr.substr(0, 40)) +
                                               "'), which are programs and never read; save numbers");
-  throw_error(ErrorKind::unimplemented, where + "has elements of type '" + descr.substr(0, 40) +
-                                            "', only f2, f4, f8, i1 to i8, u1 to u8 and b1 are read");
+  throw_error(ErrorKind::unimplemented, where + "has elements of type '" + visible(descr.substr(0, 40)) +
+                                            "', only f2, f4, f8, i1 to i8, u1 to u8 and b1 are read; convert "
+                                            "it in NumPy (astype) before it is saved");
 }
 
 // The numbers as they come, whatever their byte order.
@@ -210,7 +238,7 @@ std::pair<size_t, size_t> header_of(const MappedFile& file, const std::string& w
   const std::string_view text = file.text();
   if (text.size() < 8 || text.substr(0, 6) != kMagic)
     throw_invalid(where + "does not begin with \\x93NUMPY: not an NPY file" +
-                  (text.size() < 8 ? ", or cut short" : ""));
+                  (text.size() < 8 ? ", or cut short" : "") + instead(text));
   const int major = text[6], minor = text[7];
   if (major < 1 || major > 3 || minor != 0)
     throw_error(ErrorKind::unimplemented, where + "has version " + std::to_string(major) + "." +

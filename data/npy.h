@@ -6,10 +6,10 @@
 
 namespace troupe::datasets {
 
-/// Reads versions 1 to 3. f2, f4, f8, i4, i8, u1 and b1 keep their type: where the file has them
-/// little-endian, row by row and aligned, the tensor is a view of the mapped file (an in-place write changes
-/// the memory of this process only), else a contiguous copy. i1, i2, u2 and u4 come as int64, and u8 where
-/// its values fit.
+/// Reads versions 1 to 3, with the names of element types that NumPy knows ("<f4", "f4", "float32"). f2, f4,
+/// f8, i4, i8, u1 and b1 keep their type: where the file has them little-endian, row by row and aligned, the
+/// tensor is a view of the mapped file (an in-place write changes the memory of this process only), else a
+/// contiguous copy. i1, i2, u2 and u4 come as int64, and u8 where its values fit.
 ///
 /// `invalid`, naming file, what was found and what was expected: no NPY file, a header over 65,535 bytes or
 /// beyond the file, one that is no dictionary of descr, fortran_order and shape, more or fewer bytes than the

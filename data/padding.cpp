@@ -1,6 +1,8 @@
 // Fills a batch with the padding value, then copies each sequence to the start of its row.
 #include "data/padding.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -40,7 +42,7 @@ Padded pad_rows(const std::vector<Tensor>& sequences, const Order& rows, const P
   const Tensor& first = checked(sequences, rows[0]);
   if (first.dtype() == int64 &&
       !(std::abs(options.value) <= 0x1p53 && options.value == std::trunc(options.value)))
-    throw_invalid("[pad] the value " + std::to_string(options.value) + " cannot fill int64 sequences");
+    throw_invalid(fmt::format("[pad] the value {} cannot fill int64 sequences", options.value));
   int64_t longest = 0;
   for (const int64_t row : rows) {
     const Tensor& t = checked(sequences, row);

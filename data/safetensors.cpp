@@ -63,6 +63,10 @@ Safetensors::Safetensors(const std::string& path)
       file_(MappedFile::open(path, "safetensors", "a safetensors file")),
       views_(std::make_shared<Views>()) {
   const std::string where = "[safetensors] " + path_ + ": ";
+  const std::string_view text = file_->text();
+  if (file_->size() < 9 || text[8] != '{')
+    if (const std::string other = instead(text); !other.empty())
+      throw_invalid(where + "no safetensors file" + other);
   if (file_->size() < 8)
     throw_invalid(where + "has " + std::to_string(file_->size()) +
                   " bytes, expected 8 of header length and a header: not a safetensors file, or cut short");

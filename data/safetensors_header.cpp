@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/visible.h"
 
 namespace troupe::datasets::detail {
 namespace {
@@ -65,18 +66,18 @@ class Handler {
     if (at_ == At::top) {
       name_ = key;
       if (key != kMetadata) return go(At::tensor_value);
-      if (std::exchange(has_metadata_, true)) fail("the name " + quoted(key) + " appears twice");
+      if (std::exchange(has_metadata_, true)) fail("the name " + in_quotes(key, 80) + " appears twice");
       return go(At::metadata_value);
     }
     if (at_ == At::metadata) {
       if (!header_.metadata.emplace(key, "").second)
-        fail("__metadata__ has the name " + quoted(key) + " twice");
+        fail("__metadata__ has the name " + in_quotes(key, 80) + " twice");
       name_ = key;
       return go(At::metadata_text);
     }
     const auto field = std::find(kFields.begin(), kFields.end(), key);
     if (field == kFields.end())
-      fail(what() + " has " + quoted(key) + ", expected dtype, shape and data_offsets only");
+      fail(what() + " has " + in_quotes(key, 80) + ", expected dtype, shape and data_offsets only");
     const unsigned bit = 1u << (field - kFields.begin());
     if (seen_ & bit) fail(what() + " has \"" + key + "\" twice");
     seen_ |= bit;
@@ -116,7 +117,8 @@ class Handler {
     if (at_ != At::dtype) return unexpected("a text");
     const Known* const known = known_dtype(value);
     if (!known)
-      fail(what() + " has the unknown dtype " + quoted(value) + ", expected one as F32, F64, I64 or BOOL");
+      fail(what() + " has the unknown dtype " + in_quotes(value, 80) +
+           ", expected one as F32, F64, I64 or BOOL");
     entry_.dtype = known->name;
     return go(At::tensor);
   }
@@ -156,15 +158,14 @@ class Handler {
     return true;
   }
   [[noreturn]] void fail(const std::string& text) const { throw_invalid(where_ + text); }
-  static std::string quoted(const std::string& text) { return "\"" + text.substr(0, 80) + "\""; }
-  std::string what() const { return "tensor " + quoted(name_); }
+  std::string what() const { return "tensor " + in_quotes(name_, 80); }
 
   [[noreturn]] bool unexpected(const std::string& got) const {
     switch (at_) {
       case At::metadata_value:
         fail("__metadata__ is " + got + ", expected an object of texts");
       case At::metadata_text:
-        fail("__metadata__ " + quoted(name_) + " is " + got + ", expected a text");
+        fail("__metadata__ " + in_quotes(name_, 80) + " is " + got + ", expected a text");
       case At::tensor_value:
         fail(what() + " is " + got + ", expected an object");
       case At::dtype:
@@ -239,7 +240,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
   const auto name_of = [&](uint32_t i) -> const std::string& { return entries[i].name; };
   std::ranges::sort(by_name, {}, name_of);
   if (const auto twice = std::ranges::adjacent_find(by_name, {}, name_of); twice != by_name.end())
-    throw_invalid(where + "the name \"" + name_of(*twice).substr(0, 80) + "\" appears twice");
+    throw_invalid(where + "the name " + in_quotes(name_of(*twice), 80) + " appears twice");
   uint64_t covered = 0;
   for (const SafetensorsEntry& e : entries) {
     const std::string what = "tensor \"" + e.name + "\"";

@@ -129,17 +129,28 @@ std::string Vocabulary::decode(const Tensor& ids) const {
   return out;
 }
 
+namespace {
+
+std::shared_ptr<const MappedFile> open_text(const std::string& path, const std::string& where) {
+  auto file = MappedFile::open(path, "text", "a text file");
+  if (const std::string other = instead(file->text()); !other.empty())
+    throw_invalid(where + "no text" + other);
+  return file;
+}
+
+}  // namespace
+
 Text read_text(const std::string& path) {
-  const auto file = MappedFile::open(path, "text", "a text file");
   const std::string where = "[text] " + path + ": ";
+  const auto file = open_text(path, where);
   Vocabulary vocabulary(file->text(), where);
   Tensor ids = vocabulary.encode(file->text(), where);
   return {std::move(vocabulary), std::move(ids)};
 }
 
 Text read_text(const std::string& path, const Vocabulary& vocabulary) {
-  const auto file = MappedFile::open(path, "text", "a text file");
-  return {vocabulary, vocabulary.encode(file->text(), "[text] " + path + ": ")};
+  const std::string where = "[text] " + path + ": ";
+  return {vocabulary, vocabulary.encode(open_text(path, where)->text(), where)};
 }
 
 Dataset windows(const Tensor& ids, int64_t context, int64_t step) {

@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include "core/base/type_name.h"
+#include "core/base/visible.h"
 
 namespace troupe {
 
@@ -41,15 +42,17 @@ std::string shortened(std::string text, size_t most) {
          std::to_string(text.size()) + " bytes left out] ... " + text.substr(tail);
 }
 
-// Errors travel, so they are short.
+// Errors travel, so they are short, and end on terminals, so they hold nothing that those obey.
 constexpr size_t kMaxText = size_t{16} << 10;
 constexpr size_t kMaxTrail = 64;   // calls
 constexpr size_t kMaxName = 1024;  // of one
 constexpr std::string_view kLeftOut = "... calls left out: ";
 
+std::string readable(std::string text, size_t most) { return shortened(visible(text, "\n\t"), most); }
+
 // A long trail keeps its innermost and its outermost calls, and a count between them.
 void add_to(std::vector<std::string>& trail, std::string call) {
-  trail.push_back(shortened(std::move(call), kMaxName));
+  trail.push_back(readable(std::move(call), kMaxName));
   if (trail.size() <= kMaxTrail) return;
   const auto middle = trail.begin() + kMaxTrail / 2;
   const bool counts = middle->starts_with(kLeftOut);
@@ -61,12 +64,12 @@ void add_to(std::vector<std::string>& trail, std::string call) {
 }  // namespace
 
 Error::Error(ErrorKind kind, std::string message)
-    : kind_(kind), message_(shortened(std::move(message), kMaxText)) {
+    : kind_(kind), message_(readable(std::move(message), kMaxText)) {
   render();
 }
 
 Error::Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker)
-    : kind_(kind), message_(shortened(std::move(message), kMaxText)), worker_(std::move(worker)) {
+    : kind_(kind), message_(readable(std::move(message), kMaxText)), worker_(std::move(worker)) {
   for (auto& call : trail) add_to(trail_, std::move(call));
   render();
 }

@@ -43,6 +43,12 @@ TEST_CASE("an error gathers the calls that it crossed, innermost first") {
   CHECK(arrived.worker() == "w2");
 }
 
+TEST_CASE("an error holds nothing that a terminal obeys") {
+  const Error e =
+      Error(ErrorKind::invalid, "[x] \x1b[2J\r a\tb\n" + std::string(1, '\0') + "c\x7f").crossing("f\ron w1");
+  CHECK(std::string(e.what()) == "[x] \\x1b[2J\\r a\tb\n\\x00c\\x7f\n  in f\\ron w1");
+}
+
 TEST_CASE("an error can name the worker that was lost") {
   const Error e = Error(ErrorKind::disconnected, "[net] w1 is gone").with_worker("w1");
   CHECK(e.worker() == "w1");

@@ -1,6 +1,7 @@
 // CSV: what RFC 4180 allows is read, what is wrong is named by file, line, column and text.
 #include "data/csv.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -67,10 +68,50 @@ TEST_CASE("quotes, line ends and separators are those of RFC 4180", "[data][csv]
         Records{{"a", "b,\"c\"\r\nd", ""}, {"", "e"}});
   CHECK(records(dir.file("b", "x\ty\n\t"), '\t') == Records{{"x", "y"}, {"", ""}});
   CHECK(records(dir.file("c", "\"\"")) == Records{{""}});
-  CHECK(records(dir.file("d", "a\rb\n")) == Records{{"a\rb"}});
+  CHECK(records(dir.file("d", "\"a\rb\"\n")) == Records{{"a\rb"}});
   CHECK(records(dir.file("e", "")).empty());
   const std::string large(100'000, 'x');  // over the end of the buffer
   CHECK(records(dir.file("f", large + ",\"" + large + "\"\r\n1,2")) == Records{{large, large}, {"1", "2"}});
+}
+
+TEST_CASE("lines may all end with CR alone, and one among others is refused", "[data][csv]") {
+  Folder dir;
+  const datasets::CsvTable t = datasets::read_csv(dir.file("a", "a,b\r1,2\r\r3,4"));
+  CHECK(t.names == std::vector<std::string>{"a", "b"});
+  CHECK(t.values.to_vector<float>() == Floats{1, 2, 3, 4});
+  CHECK(records(dir.file("b", "\xEF\xBB\xBF\"x\ry\n\",\r2,\r")) == Records{{"x\ry\n", ""}, {"2", ""}});
+  CHECK(records(dir.file("c", "a\n\"1\r\"\r\n2")) == Records{{"a"}, {"1\r"}, {"2"}});
+  // A CR at the end of the buffer, and an LF that begins the next one.
+  const std::string fill((1 << 16) - 1, 'x');
+  CHECK(records(dir.file("d", fill + "\r\n1")) == Records{{fill}, {"1"}});
+  CHECK(records(dir.file("e", fill + "\r1\r2")) == Records{{fill}, {"1"}, {"2"}});
+  const auto text = [&](const std::string& bytes) {
+    const std::string said = invalid_text([&] { datasets::read_csv(dir.file("f.csv", bytes)); });
+    INFO(said);
+    CHECK(std::none_of(said.begin(), said.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }));
+    return said;
+  };
+  has(text("a,b\n1,2\r3,4\n"),
+      "f.csv:2: a CR without LF outside of quotes, and the lines before it end with LF");
+  has(text("a,b\r1,2\n3,4\n"), "f.csv:2: a line that ends with LF, and those before it end with CR alone");
+  has(text("a,b\r1,2\r3,x\r"), "f.csv:3: column 2 (b): \"x\" is no finite number");
+  has(text("a,b\r\r\n1,2\r\r\n"), "f.csv:2: a line that ends with LF");
+  has(text("a,\"b\r\"\r1,\"2\r\n\x1b[2J\"\r"), ":3: column 2 (b\\r): \"2\\r\\n\\x1b[2J\" is no finite");
+  has(text("a,a\x7f\n1,x\n"), "column 2 (a\\x7f): \"x\"");
+}
+
+TEST_CASE("what is no text is called by its name", "[data][csv]") {
+  Folder dir;
+  const auto text = [&](const std::string& bytes) {
+    return invalid_text([&] { datasets::read_csv(dir.file("f.csv", bytes)); });
+  };
+  has(text("\x1f\x8b\x08 and more"), "f.csv: no CSV file, it is gzip data: unpack it first (gunzip)");
+  has(text("PK\3\4 and more"), "it is a ZIP archive");
+  has(text(std::string("\xff\xfe"
+                       "a\0,\0",
+                       6)),
+      "it is text in UTF-16: save it as UTF-8");
+  has(text("\x93NUMPY\1"), "it is an NPY file: read_npy() reads it");
 }
 
 TEST_CASE("missing fields are refused, filled or their rows left out", "[data][csv]") {
@@ -117,7 +158,7 @@ TEST_CASE("errors name file, line, column and text", "[data][csv]") {
   };
   has(text("a,b\n1,2\n3,x4\n"),
       "[csv] " + (dir.path / "f.csv").string() + ":3: column 2 (b): \"x4\" is no finite number");
-  has(text("a\n\"1\n\"\n"), ":2: column 1 (a): \"1\n\"");
+  has(text("a\n\"1\n\"\n"), ":2: column 1 (a): \"1\\n\"");
   has(text("a\n1 2\n"), "\"1 2\" is no");
   has(text("a\n1e99\n"), "\"1e99\" is no finite number that fits float32");
   has(text("a\n1e999\n", {.dtype = float64}), "fits float64");
@@ -129,7 +170,7 @@ TEST_CASE("errors name file, line, column and text", "[data][csv]") {
   has(text("a\n9223372036854775808\n", {.dtype = int64}), "fits int64");
   has(text("a,b\n1\n"), ":2: 1 fields, expected 2 as in the first record");
   has(text("a,b\n1,2\n\n1,2,3\n"), ":4: 3 fields");
-  has(text("a\n1\"2\n"), ":2: a quote inside the unquoted field 1 (1)");
+  has(text("a\n1\"2\n"), ":2: a quote inside the unquoted field 1 (\"1\")");
   has(text("a\n\"1\"2\n"), ":2: text after the closing quote of field 1");
   has(text("a\n1\n\"2\n3\n"), ":3: a quote is opened in field 1 and never closed");
   has(text(std::string("a\n1\0\n", 5)), ":2: a zero byte in field 1");

@@ -3,11 +3,13 @@
 
 #include "core/tensor/creation.h"
 #include "data/csv.h"
+#include "data/idx.h"
 #include "data/loader.h"
 #include "data/npy.h"
 #include "data/prefetch.h"
 #include "data/safetensors.h"
 #include "data/text.h"
+#include "ops/operators.h"
 #include "tests/support/folder.h"
 
 using namespace troupe;
@@ -57,6 +59,12 @@ TEST_CASE("the guide's readers", "[data][guide]") {
   datasets::write_npy(path, weights);
   const Tensor same = datasets::read_npy(path);
   CHECK(bit_equal(same, weights));
+  {
+    const std::string images = dir.file("images", std::string("\0\0\x8\3\0\0\0\2\0\0\0\1\0\0\0\1\0\xff", 18)),
+                      labels = dir.file("labels", std::string("\0\0\x8\1\0\0\0\2\x1a\1", 10));
+    const datasets::Dataset letters{datasets::images(images), datasets::labels(labels) - 1};
+    CHECK(letters.y.to_vector<int64_t>() == std::vector<int64_t>{25, 0});
+  }
 }
 
 TEST_CASE("the guide's orders and prefetch", "[data][guide]") {

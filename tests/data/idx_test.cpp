@@ -243,12 +243,24 @@ TEST_CASE("an MNIST folder that does not fit together is refused", "[data]") {
   has(refusal([&] { datasets::mnist("/no/where"); }), "--data /no/where: no such directory");
   has(refusal([&] { datasets::mnist(dir.write("file", {1})); }), "not a directory");
   has(text(), "no files found; looked for train-images-idx3-ubyte");
+  dir.write("emnist-letters-train-images-idx3-ubyte.gz", {1});
+  has(text(), "There is \"emnist-letters-train-images-idx3-ubyte.gz\": give its set these names, or read");
   dir.write("t10k-images-idx3-ubyte", idx_bytes({2, 1, 1}, {1, 2}));
   has(text(), "but no t10k-labels-idx1-ubyte[.gz]");
   dir.write("t10k-labels-idx1-ubyte", idx_bytes({3}, {1, 2, 3}));
   has(text(), "has 2 images, but");
   dir.write("t10k-labels-idx1-ubyte", idx_bytes({2}, {1, 10}));
-  has(text(), "label 1 (byte 9) is 10, expected 0 to 9");
+  has(text(),
+      "label 1 (byte 9) is 10, expected 0 to 9. This set has labels from 1 to 10: read its files with");
+  dir.write("t10k-labels-idx1-ubyte", idx_bytes({2}, {26, 1}));
+  has(text(),
+      "label 0 (byte 8) is 26, expected 0 to 9. This set has labels from 1 to 26, as the letters of EMNIST: "
+      "read "
+      "its files with images() and labels(), and subtract 1 from the labels: classes count from 0");
+  dir.write("t10k-labels-idx1-ubyte", idx_bytes({2}, {46, 0}));
+  has(text(), "This set has labels from 0 to 46: read its files with images() and labels()");
+  dir.write("t10k-labels-idx1-ubyte", {'P', 'K', 3, 4, 0, 0, 0, 0, 0});
+  has(text(), "not an IDX file, it is a ZIP archive");
   dir.write("t10k-images-idx3-ubyte", idx_bytes({0, 1, 1}, {}));
   dir.write("t10k-labels-idx1-ubyte", idx_bytes({0}, {}));
   has(text(), "no images");

@@ -96,6 +96,30 @@ TEST_CASE("all number types, byte orders and both orders of elements are read", 
   CHECK(read(npy("{\"shape\":(1,),'fortran_order':True,'descr':'<f4'}", bytes_of<float>({1}))).item() == 1);
 }
 
+TEST_CASE("element types and sizes have the spellings that NumPy reads", "[data][npy]") {
+  Folder dir;
+  auto read = [&](const std::string& bytes) { return datasets::read_npy(dir.file("f", bytes)); };
+  for (const char* descr : {"=f4", "f4", "|f4", "float32", "single", "f", "=f", "<f"})
+    CHECK(bit_equal(read(npy(dict(descr, "(2,)"), bytes_of<float>({1, 2}))), tensor({1, 2}, float32)));
+  for (const char* descr : {">f4", ">f"})
+    CHECK(read(npy(dict(descr, "(1,)"), std::string("\x3f\xc0\0\0", 4))).item() == 1.5);
+  for (const char* descr : {"f8", "d", "double", "float", "float64", "|d"})
+    CHECK(read(npy(dict(descr, "()"), bytes_of<double>({3}))).summary() == "float64 []");
+  for (const char* descr : {"i8", "l", "q", "int", "long", "int64", "=i8"})
+    CHECK(read(npy(dict(descr, "()"), bytes_of<int64_t>({3}))).summary() == "int64 []");
+  for (const char* descr : {"?", "|?", "b1", "<?", "bool", "bool_"})
+    CHECK(read(npy(dict(descr, "(1,)"), "\1")).summary() == "bool [1]");
+  for (const char* descr : {"b", "int8", "byte", "|i1", ">i1"})
+    CHECK(read(npy(dict(descr, "()"), "\xfe")).item() == -2);
+  for (const char* descr : {"B", "uint8", "ubyte", "=u1"})
+    CHECK(read(npy(dict(descr, "()"), "\xfe")).item() == 254);
+  for (const char* shape : {"(2L, 3L)", "(2,3L,)", "(\t2 ,\t3\t)"})
+    CHECK(read(npy(dict("<f4", shape), std::string(24, '\0'))).summary() == "float32 [2, 3]");
+  CHECK(read(npy("\t{u'descr':\t'<f4',\r\n\t'fortran_order':\tTrue,\t'shape':\t(3L, 1L)}\t\n",
+                 bytes_of<float>({1, 2, 3}), 2))
+            .summary() == "float32 [3, 1]");
+}
+
 TEST_CASE("broken NPY files are refused", "[data][npy]") {
   Folder dir;
   auto read = [&](const std::string& bytes) {
@@ -113,8 +137,8 @@ TEST_CASE("broken NPY files are refused", "[data][npy]") {
   has(read(std::string("\x93NUMPY\2\0\x10", 9)), "ends at byte 9");
   has(head(""), "has its end, expected '{' at its character 0");
   has(head("{}"), "lacks descr");
-  has(head("{'descr': '<f4', 'descr': '<f4'}"), "the name 'descr', expected");
-  has(head("{'x': 1}"), "the name 'x'");
+  has(head("{'descr': '<f4', 'descr': '<f4'}"), "the name \"descr\", expected");
+  has(head("{'x': 1}"), "the name \"x\"");
   has(head("{'descr': '<f4'} x"), "more after the dictionary");
   has(head(dict("<f4", "(1)")), "expected ',' after the only size");
   has(head(dict("<f4", "(-1,)")), "'-', expected a size");
@@ -129,8 +153,16 @@ TEST_CASE("broken NPY files are refused", "[data][npy]") {
   has(head(dict("|O", "()")), "unimplemented: [npy] ");
   has(head(dict("|O", "()")), "Python objects ('|O'), which are programs");
   has(head(dict("<c8", "()")), "type '<c8'");
-  has(head(dict("|f4", "()")), "type '|f4'");
+  for (const char* none : {"", "<", "f3", "<float32", "bool8", "x4", "4f", "<f44", "U5", "M8[ns]", "f16"})
+    has(head(dict(none, "()")), "has elements of type '" + std::string(none) + "', only f2");
   has(head("{'descr': [('x', '<f4')]}"), "records of several fields");
+  has(head("{'descr': [('x', '<f4')]}"), "save each field by itself");
+  has(head(dict("<f4", "(LL,)")), "'L', expected a size");
+  has(head(dict("<f4", "(1LL,)")), "'L', expected");
+  has(head(dict("<f4\x1b[2J", "()")), "'<f4\\x1b[2J'");
+  has(read("PK\3\4aaaaaaaa"),
+      "it is a ZIP archive, as .npz and .pt files are: unzip an .npz and read each .npy");
+  has(read("\x1f\x8b\x08 aaaaaaaa"), "it is gzip data: unpack it first (gunzip)");
   has(read(npy(dict("|b1", "(2,)"), "\1\2")), "element 1 is 2, expected 0 or 1");
   has(read(npy(dict("<u8", "(1,)"), std::string(8, '\xff'))), "too large for int64");
   has(invalid_text([&] { datasets::read_npy(dir.path); }), "is a directory, expected an NPY file");

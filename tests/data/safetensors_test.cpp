@@ -122,7 +122,8 @@ TEST_CASE("other integers are widened, elements off their alignment are copied",
   CHECK(file.tensor("h").summary() == "int64 [1, 2]");
   CHECK(file.tensor("h").to_vector<int64_t>() == std::vector<int64_t>{-300, 7});
   CHECK(file.tensor("u").to_vector<int64_t>() == std::vector<int64_t>{4'000'000'000});
-  CHECK(reinterpret_cast<uintptr_t>(file.tensor("f").bytes()) % 4 == 0);
+  const Tensor f = file.tensor("f");
+  CHECK(reinterpret_cast<uintptr_t>(f.bytes()) % 4 == 0);
 }
 
 TEST_CASE("int32 and uint8 are written and read as they are", "[data][safetensors]") {
@@ -204,6 +205,25 @@ TEST_CASE("a header that does not fit its file is refused", "[data][safetensors]
   has(header(R"({"a":{"data_offsets":[0]}})", 4), "has 1 data_offsets, expected 2");
   has(header(R"({"a":{"data_offsets":[0,18446744073709551615]}})", 4), "too large");
   has(header(R"({"a":{"data_offsets":[0,99999999999999999999]}})", 4), "data_offsets holds the number");
+}
+
+TEST_CASE("files of other formats are called by their names", "[data][safetensors]") {
+  Folder dir;
+  const auto text = [&](const std::string& bytes) {
+    return invalid_text([&] { datasets::Safetensors file(dir.file("f", bytes)); });
+  };
+  const std::string rest(600'000, 'x');
+  CHECK_THAT(text("PK\3\4" + rest),
+             Catch::Contains("no safetensors file, it is a ZIP archive, as .npz and .pt"));
+  CHECK_THAT(text(std::string("\x1f\x8b\x08\0\0\0\0\0", 8) + rest), Catch::Contains("it is gzip data"));
+  CHECK_THAT(text("\x80\2}q"), Catch::Contains("it is a Python pickle, which is a program"));
+  // The length of a header may be the same bytes.
+  const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  const uint64_t length = 0x088b1f;
+  CHECK(datasets::Safetensors(dir.file("f", std::string(reinterpret_cast<const char*>(&length), 8) + header +
+                                                std::string(length - header.size(), ' ') + "\7"))
+            .tensor("a")
+            .item() == 7);
 }
 
 TEST_CASE("offsets that overlap, leave holes or leave the file are refused", "[data][safetensors]") {

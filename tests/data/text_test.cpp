@@ -79,6 +79,14 @@ TEST_CASE("a file is read with its own vocabulary or a given one", "[data][text]
   has(invalid_text([&] { datasets::read_text(dir.path); }), "is a directory, expected a text file");
 }
 
+TEST_CASE("packed files are called by their names", "[data][text]") {
+  Folder dir;
+  const std::string text =
+      invalid_text([&] { datasets::read_text(dir.file("t.gz", "\x1f\x8b\x08 packed")); });
+  CHECK(text ==
+        "[text] " + (dir.path / "t.gz").string() + ": no text, it is gzip data: unpack it first (gunzip)");
+}
+
 TEST_CASE("windows are followed by their targets", "[data][text]") {
   const datasets::Dataset set = datasets::windows(counting(10), 3);
   CHECK(set.x.shape() == Shape{3, 3});
