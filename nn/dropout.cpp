@@ -9,7 +9,7 @@ namespace troupe::nn {
 
 Dropout::Dropout(double p, uint64_t seed) : p_(p), generator_(std::make_shared<Generator>(seed)) {
   if (!(p >= 0 && p < 1))
-    throw_invalid("[dropout] the probability must be in [0, 1), got " + std::to_string(p));
+    throw_invalid(fmt::format("[dropout] the probability must be in [0, 1), got {}", p));
 }
 
 Dropout::Dropout(double p) : Dropout(p, 0) { start(); }

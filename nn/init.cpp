@@ -1,6 +1,8 @@
 // Each initializer is a rule for element i.
 #include "nn/init.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -63,13 +65,13 @@ void orthonormalize(std::vector<double>& m, size_t rows, size_t columns) {
 
 void uniform_(const Tensor& t, double low, double high, AnyGenerator generator) {
   if (!(low <= high))
-    throw_invalid("[uniform_] low " + std::to_string(low) + " is above high " + std::to_string(high));
+    throw_invalid(fmt::format("[uniform_] low {} is above high {}", low, high));
   fill("uniform_", t, [&](int64_t) { return generator.uniform(low, high); });
 }
 
 void normal_(const Tensor& t, double mean, double deviation, AnyGenerator generator) {
   if (!(deviation >= 0))
-    throw_invalid("[normal_] the deviation must be at least 0, got " + std::to_string(deviation));
+    throw_invalid(fmt::format("[normal_] the deviation must be at least 0, got {}", deviation));
   fill("normal_", t, [&](int64_t) { return mean + deviation * generator.normal(); });
 }
 
@@ -77,9 +79,10 @@ void trunc_normal_(const Tensor& t, double mean, double deviation, double low, d
                    AnyGenerator generator) {
   const double reach = 8 * deviation;
   if (!(deviation > 0) || !(low < high) || !(low < mean + reach) || !(high > mean - reach))
-    throw_invalid("[trunc_normal_] needs a deviation above 0 and low < high near the mean, got mean " +
-                  std::to_string(mean) + ", deviation " + std::to_string(deviation) + ", low " +
-                  std::to_string(low) + ", high " + std::to_string(high));
+    throw_invalid(
+        fmt::format("[trunc_normal_] needs a deviation above 0 and low < high near the mean, got mean {}, "
+                    "deviation {}, low {}, high {}",
+                    mean, deviation, low, high));
   // By inversion of the distribution function: bisection, so that far tails cost no more.
   const auto below = [&](double x) { return 0.5 * std::erfc((mean - x) / (deviation * std::sqrt(2.0))); };
   const double from = below(low), to = below(high);

@@ -17,11 +17,11 @@ void refuse_unknown_option(const char* optimizer, const std::string& name, std::
 
 void check_option(const char* optimizer, const char* name, double value, double low, double high) {
   if (std::isfinite(value) && value >= low && value < high) return;
-  throw_invalid("[" + std::string(optimizer) + "] option " + name + " must be " +
-                (std::isfinite(high)  ? "in [" + std::to_string(low) + ", " + std::to_string(high) + ")"
-                 : std::isfinite(low) ? "a finite number of at least " + std::to_string(low)
-                                      : "a finite number") +
-                ", got " + std::to_string(value));
+  throw_invalid(fmt::format("[{}] option {} must be {}, got {}", optimizer, name,
+                            std::isfinite(high)  ? fmt::format("in [{}, {})", low, high)
+                            : std::isfinite(low) ? fmt::format("a finite number of at least {}", low)
+                                                 : "a finite number",
+                            value));
 }
 
 }  // namespace troupe::optim

@@ -1,5 +1,6 @@
 // Rprop: steps whose size depends on the signs of gradients only.
 #pragma once
+#include "core/base/ascii.h"
 #include "optim/grouped.h"
 
 namespace troupe::optim {
@@ -14,8 +15,8 @@ struct RpropOptions {
 
   void check() const {
     if (step_min > step_max)
-      throw_invalid("[rprop] step_min must be at most step_max, got " + std::to_string(step_min) + " and " +
-                    std::to_string(step_max));
+      throw_invalid("[rprop] step_min must be at most step_max, got " + text_of(step_min) + " and " +
+                    text_of(step_max));
   }
   std::vector<std::string> slots() const { return {"prev", "step_size"}; }
   static void fields(auto& o, auto&& field) {

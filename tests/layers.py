@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that every file includes only its own layer and those that CMakeLists.txt allows, that vendor headers stay in
-their homes and out of our headers, and that no file is a pile.
+their homes and out of our headers, that no file is a pile, and that nothing depends on the locale.
 
     layers.py [ROOT]       prints violations as file:line; exit code 1 if there are any
     layers.py --self-test  plants one violation of each kind and checks that it is found
@@ -33,6 +33,11 @@ VENDOR = [
     (r"fmt/", [r""]),
     (r"troupe/", [r"examples/starter/", r"tests/install/"]),  # as an installed library's users write
 ]
+# What the locale of a program changes: "0.5" read as 0, printed as 0,5; letters. Numbers are read by std::from_chars and
+# number_in(), and printed by fmt; core/base/ascii.h knows letters.
+LOCALE = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[vfs]*scanf|is(?:alpha|alnum|digit|space|upper|lower|print|punct|cntrl|graph|xdigit)"
+                    r"|to(?:upper|lower)|setlocale|localeconv|strftime|put_time|imbue)\s*\(|printf\(.*%[-+ #0-9.*]*[aefgAEFG]")
+LOCALE_OF_TERMINAL = "tools/repl/prompt.cpp"  # what libedit edits is in its encoding
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -118,6 +123,8 @@ def violations(root):
         if file.suffix not in CODE or "/" not in path:
             continue
         for number, line in enumerate(lines, 1):
+            if path.split("/")[0] not in FREE and path != LOCALE_OF_TERMINAL and (match := LOCALE.search(line)):
+                found.append(f"{path}:{number}: {match[0].rstrip('( ')} depends on the locale; use std::from_chars, fmt or core/base/ascii.h")
             if match := INCLUDE.match(line):
                 kind, header = match.groups()
                 if wrong := wrong_include(path, kind, header, table):
@@ -142,6 +149,7 @@ GOOD = {
     "net/wire/wire.cpp": '#include "net/wire/wire.capnp.h"\n#include <capnp/serialize.h>\n',
     "tests/net/a.cpp": '#include <catch2/catch.hpp>\n#include "autograd/distributed/a.h"\n',
     "core/base/log.cpp": "#include <spdlog/spdlog.h>\n",
+    "tests/nn/b.cpp": "  const double x = std::stod(line);\n",
 }
 BAD = {
     "core/up.cpp": '#include "ops/a.h"\n',
@@ -157,6 +165,8 @@ BAD = {
     "core/new.cpp": "#include <unheard/of.h>\n",
     "core/near.cpp": '#include "tensor.h"\n',
     "core/pile.cpp": "\n" * 501,
+    "nn/locale.cpp": "  const double x = std::strtod(text, nullptr);\n",
+    "nn/comma.cpp": '  std::printf("%ld of %.2f", n, x);\n',
 }
 
 

@@ -1,5 +1,7 @@
 #include "core/tensor/difference.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace troupe {
@@ -12,9 +14,8 @@ std::string difference(const Tensor& got, const Tensor& wanted, double relative,
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
     if (a[i] == b[i] || std::fabs(a[i] - b[i]) <= absolute + relative * std::fabs(b[i])) continue;
-    return "element " + std::to_string(i) + " of " + got.summary() + " is " + std::to_string(a[i]) +
-           ", expected " + std::to_string(b[i]) + " (difference " + std::to_string((a[i] - b[i]) * 1e12) +
-           "e-12)";
+    return fmt::format("element {} of {} is {}, expected {} (difference {:.3g})", i, got.summary(), a[i], b[i],
+                       a[i] - b[i]);
   }
   return "";
 }

@@ -1,5 +1,7 @@
 #include "parallel/data/replicas.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "actors/cell/cell.h"
@@ -32,8 +34,8 @@ void check(const Replicas& group, const std::vector<Share>& shares) {
                     " of another; expected the same parameters everywhere");
   }
   if (!(total > 0) || !std::isfinite(total))
-    throw_invalid("[replicas] \"" + group.name + "\": the weights add up to " + std::to_string(total) +
-                  "; expected a number above 0");
+    throw_invalid(fmt::format("[replicas] \"{}\": the weights add up to {}; expected a number above 0", group.name,
+                              total));
 }
 
 // In the order of the workers' numbers, everywhere.
@@ -69,7 +71,7 @@ Tensors means_of(const Replicas& group, const ValueList& all) {
 
 Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
   if (!(weight >= 0) || !std::isfinite(weight))
-    throw_invalid("[replicas] a weight of " + std::to_string(weight) + "; expected 0 or more");
+    throw_invalid(fmt::format("[replicas] a weight of {}; expected 0 or more", weight));
   for (Tensor& t : tensors)
     if (t.defined()) t = t.detach();
   internal::actors::Worker& worker = worker_here();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <set>
 
+#include "core/base/ascii.h"
 #include "script/catalog.h"
 #include "script/show.h"
 #include "tools/repl/globals.h"
@@ -200,8 +201,7 @@ std::vector<std::string> Interpreter::completions(const std::string& line) {
   std::set<std::string> found;
   // The word at the end: names, with dots and colons between; or what follows an open quote.
   size_t begin = line.size();
-  while (begin > 0 && (std::isalnum(static_cast<unsigned char>(line[begin - 1])) || line[begin - 1] == '_' ||
-                       line[begin - 1] == '.' || line[begin - 1] == ':'))
+  while (begin > 0 && (is_word(line[begin - 1]) || line[begin - 1] == '.' || line[begin - 1] == ':'))
     --begin;
   const std::string word = line.substr(begin);
   const size_t last = word.find_last_of(".:");

@@ -17,6 +17,7 @@
 #include <iterator>
 #include <thread>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "ops/environment.h"
@@ -331,9 +332,8 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
       (a == "-n" || a == "--processes" ? options.workers : in_process) = static_cast<int>(n);
     } else if (a == "--timeout") {
       const auto text = next();
-      char* end = nullptr;
-      options.timeout = text ? std::strtod(text->c_str(), &end) : 0;
-      if (!text || *end || !(options.timeout > 0))
+      options.timeout = text ? number_in(*text).value_or(0) : 0;
+      if (!(options.timeout > 0))
         return usage("--timeout needs a number of seconds above 0");
     } else if (a == "-" || !a.starts_with("-")) {
       break;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/ascii.h"
 #include "script/show.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
@@ -21,8 +22,8 @@ std::string number_text(lua_State* L, int at) {
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
-         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+  return !text.empty() && !is_digit(text[0]) &&
+         std::ranges::all_of(text, is_word);
 }
 
 std::string shown_at(lua_State* L, int at, int depth);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "autograd/engine.h"
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "ops/ops.h"
 #include "script/operators.h"
@@ -123,7 +124,7 @@ std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at) {
   if (lua_istable(L, at)) return std::vector<TensorIndex>{tensor_of_table(L, at, {})};
   const std::string_view text = text_at(L, at);
   if (!text.empty() &&
-      (std::isdigit(static_cast<unsigned char>(text[0])) ||
+      (is_digit(text[0]) ||
        std::string_view("-:.").find(text[0]) != std::string_view::npos || text.starts_with("None")))
     return indices_of(text);
   return {};

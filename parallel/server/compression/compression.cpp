@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <string_view>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 
 namespace troupe::parallel {
@@ -38,11 +39,13 @@ Compression Compression::parse(const std::string& text) {
       out.kind = kind;
       return out;
     }
-  if (!text.starts_with(kTop)) unknown(text);
-  const char *begin = text.c_str() + std::string(kTop).size(), *end = begin;
+  if (!text.starts_with(kTop) || !text.ends_with(")")) unknown(text);
+  std::string_view fraction = text;
+  fraction.remove_prefix(std::string_view(kTop).size());
+  fraction.remove_suffix(1);
   out.kind = Kind::topk;
-  out.fraction = std::strtod(begin, const_cast<char**>(&end));
-  if (end == begin || std::string(end) != ")" || !(out.fraction > 0 && out.fraction <= 1)) unknown(text);
+  out.fraction = number_in(fraction).value_or(0);
+  if (!(out.fraction > 0 && out.fraction <= 1)) unknown(text);
   return out;
 }
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 
 namespace troupe::parallel {
@@ -28,15 +28,15 @@ constexpr double kMost = 1e9;  // of a bound
 std::optional<std::vector<double>> numbers_in(const std::string& text) {
   std::vector<double> numbers;
   if (text.empty()) return numbers;
-  if (text.front() != '(' || text.back() != ')') return std::nullopt;
-  const char* at = text.c_str() + 1;
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return std::nullopt;
+  std::string_view rest = std::string_view(text).substr(1, text.size() - 2);
   while (true) {
-    char* end = nullptr;
-    numbers.push_back(std::strtod(at, &end));
-    if (end == at || !std::isfinite(numbers.back())) return std::nullopt;
-    if (*end == ')') return end[1] == 0 ? std::optional(numbers) : std::nullopt;
-    if (*end != ',') return std::nullopt;
-    at = end + 1;
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const auto number = number_in(rest.substr(0, comma));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    if (comma == rest.size()) return numbers;
+    rest.remove_prefix(comma + 1);
   }
 }
 
