@@ -68,35 +68,38 @@ class Membership {
       : tickets(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
     internal::actors::Worker& worker = servers_[0].worker();
-    name_ = options.name.empty() ? worker.name() + "#" + std::to_string(worker.next_number()) : options.name;
+    const uint64_t number = worker.next_number();
+    who_ = {options.name.empty() ? worker.name() + "#" + std::to_string(number) : options.name,
+            uint64_t{worker.id()} << 32 | (number & 0xffffffff)};
     for (auto& server : servers_) {
       if (options.timeout) server = server.with_timeout(*options.timeout);
-      joins_.push_back(server.template call<&S::join>(name_, worker.id()));
+      joins_.push_back(server.template call<&S::join>(who_, worker.id()));
     }
   }
   Membership(const Membership&) = delete;
 
   Future<void> leave() {
     there_ = false;
-    return change_all(servers_, "leave", {Value(name_)}, timeout_);
+    return change_all(servers_, "leave", {Codec<TrainerId>::to(who_)}, timeout_);
   }
   /// Leaves without waiting, unless it has left.
   void part() {
     if (!std::exchange(there_, false)) return;
-    for (const auto& server : servers_) {
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      if (const auto* joined = joins_[i].peek(); joined && !joined->ok()) continue;  // it never was there
       try {
-        (void)AnyRef(server).call("leave", {Value(name_)}, {.one_way = true});
+        (void)AnyRef(servers_[i]).call("leave", {Codec<TrainerId>::to(who_)}, {.one_way = true});
       } catch (const Error&) {  // the cluster has ended
       }
     }
   }
 
-  /// Calls M(name, arguments...) on each server; arguments(i), a tuple, gives those for server i.
+  /// Calls M(who, arguments...) on each server; arguments(i), a tuple, gives those for server i.
   template <auto M, class F>
   auto ask(const F& arguments) const {
     const auto call = [&](size_t i) {
       return std::apply(
-          [&](auto&&... a) { return servers_[i].template call<M>(name_, std::forward<decltype(a)>(a)...); },
+          [&](auto&&... a) { return servers_[i].template call<M>(who_, std::forward<decltype(a)>(a)...); },
           arguments(i));
     };
     std::vector<decltype(call(0))> asked;
@@ -115,14 +118,15 @@ class Membership {
     return joined(pushes_);
   }
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const& { return who_.name; }
+  std::string name() && { return std::move(who_.name); }
 
   std::vector<Ticket> tickets;  ///< of each server: what its last pull said
 
  private:
   std::vector<RRef<S>> servers_;
   std::optional<Duration> timeout_;  // of calls; empty: the worker's
-  std::string name_;
+  TrainerId who_;
   bool there_ = true;
   // Kept: a call that nobody waits for may be cancelled.
   std::vector<Future<void>> joins_;

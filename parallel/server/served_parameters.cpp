@@ -158,7 +158,7 @@ struct Client::State {
       : served((check_servers(from.servers.size(), "[server]"), std::move(from))),
         servers(this->served.servers, options, "[server]"),
         residuals(this->served.servers.size()) {}
-  void check(const Tensors& tensors) const;
+  void check(const Tensors& tensors, bool counts) const;
   Packed packed(const Tensors& gradients, size_t b, double weight);
   Tensors take(const std::vector<Pulled>& blocks);
   bool compresses() const { return served.pull.on() || served.push.on(); }
@@ -183,7 +183,7 @@ struct Client::State {
   } leaves;  // where gradients stay here: what was pulled in the last context
 };
 
-void Client::State::check(const Tensors& tensors) const {
+void Client::State::check(const Tensors& tensors, bool counts) const {
   if (tensors.size() != served.shapes.size())
     throw_invalid(
         fmt::format("[server] {} gradients for {} parameters", tensors.size(), served.shapes.size()));
@@ -193,6 +193,11 @@ void Client::State::check(const Tensors& tensors) const {
                                 tensors[t].summary(), shape_of(served.shapes[t]).str()));
   if (servers.tickets[0].step < 0)
     throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
+  if (served.servers.size() == 1) return;  // it sees for itself
+  std::vector<Whole> values;
+  for (const auto& shape : served.shapes)
+    values.push_back({static_cast<DType>(served.dtype), shape_of(shape)});
+  check_gradients(servers.name(), tensors, values, counts);
 }
 
 // A push of weight 0 counts for nothing, so nothing is made good with it.
@@ -247,7 +252,7 @@ Future<Tensors> Client::pull(int64_t at_least) const {
 
 Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
   State& s = state();
-  s.check(gradients);
+  s.check(gradients, weight != 0);
   NoGradGuard guard;
   const auto lost = State::kept_if_lost<Pushed>(state_);
   return s.servers.push<&Server::push>(
@@ -257,7 +262,7 @@ Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
 
 Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const {
   State& s = state();
-  s.check(gradients);
+  s.check(gradients, weight != 0);
   NoGradGuard guard;
   const auto lost = State::kept_if_lost<Pulled>(state_);
   const auto blocks = s.servers.ask<&Server::push_pull>([&](size_t b) {
@@ -296,7 +301,7 @@ Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
   if (s.values.empty())
     throw_invalid(
         "[server] push_values() outside of local(H): the last pull was under a policy that takes gradients");
-  s.check(values);
+  s.check(values, weight != 0);
   NoGradGuard guard;
   Tensors differences;
   for (size_t t = 0; t < values.size(); ++t)

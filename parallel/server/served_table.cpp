@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/distributed/context.h"
 #include "core/graph/node.h"
@@ -73,6 +74,8 @@ ServedTable serve_table(const Here& here, const std::vector<Place>& where, int64
   if (where.empty() || rows < 1 || width < 1)
     throw_invalid(fmt::format("[table] {} rows of width {} on {} workers; expected at least one of each",
                               rows, width, where.size()));
+  if (!(table.scale >= 0) || !std::isfinite(table.scale))
+    throw_invalid(fmt::format("[table] a scale of {}; expected a finite number of at least 0", table.scale));
   check_pulls(options.pull, "[table]");
   check_trainers(options.trainers);
   if (options.push.keeps_residual())
@@ -183,6 +186,8 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
   int64_t distinct = 0;
   for (const Tensor& t : routed.ids) distinct += t.numel();
   const Tensor rows = zeros({distinct, s.table.width}), dense = gradients.data_on(cpu).contiguous_data();
+  if (weight != 0 && s.table.servers.size() > 1)
+    check_finite(s.servers.name(), dense);  // before one of them has a part
   for (int64_t i = 0; i < ids.numel(); ++i) {
     float* row = rows.data<float>() + routed.at.data<int64_t>()[i] * s.table.width;
     const float* g = dense.data<float>() + i * s.table.width;

@@ -42,13 +42,13 @@ Tensors Server::pulled(const Consistency::Reading& reading) const {
   return out;
 }
 
-Task<Pulled> Server::pulling(std::string trainer, int64_t at_least, Compression how, Pushed pushed) {
+Task<Pulled> Server::pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed) {
   check_pull(how, "[server]");
   const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
   co_return Pulled{reading.ticket, pack(pulled(reading), how), pushed.late};
 }
 
-Task<Pulled> Server::pull(std::string trainer, int64_t at_least, Compression how) {
+Task<Pulled> Server::pull(TrainerId trainer, int64_t at_least, Compression how) {
   return pulling(std::move(trainer), at_least, how, {});
 }
 
@@ -60,18 +60,19 @@ Task<Pulled> Server::read(int64_t at_least) {
 
 // ---- pushes
 
-void Server::check(const std::string& trainer, const Tensors& gradients, bool counts) const {
+void check_gradients(const std::string& trainer, const Tensors& gradients, const std::vector<Whole>& values,
+                     bool counts) {
   const auto refuse = [&](const std::string& why) {
     throw_invalid(fmt::format("[server] trainer \"{}\" pushes {}", trainer, why));
   };
-  if (gradients.size() != values_.size())
-    refuse(fmt::format("{} gradients; expected {}", gradients.size(), values_.size()));
+  if (gradients.size() != values.size())
+    refuse(fmt::format("{} gradients; expected {}", gradients.size(), values.size()));
   for (size_t i = 0; i < gradients.size(); ++i) {
-    const Tensor &g = gradients[i], &value = values_[i];
+    const Tensor& g = gradients[i];
     if (!g.defined()) continue;
-    if (g.shape() != value.shape() ||
-        (g.dtype() != value.dtype() && g.dtype() != compute_dtype(value.dtype())))
-      refuse(fmt::format("{} as gradient {}; expected {}", g.summary(), i, value.summary()));
+    const auto& [dtype, shape] = values[i];
+    if (g.shape() != shape || (g.dtype() != dtype && g.dtype() != compute_dtype(dtype)))
+      refuse(fmt::format("{} as gradient {}; expected {} {}", g.summary(), i, name(dtype), shape.str()));
   }
   if (!counts) return;
   const std::vector<double> finite = optim::sizes_of(gradients, optim::Size::finite);
@@ -83,23 +84,25 @@ void Server::check(const std::string& trainer, const Tensors& gradients, bool co
                       i));
 }
 
-Pushed Server::take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients,
+Pushed Server::take_gradients(const TrainerId& trainer, const Ticket& ticket, Tensors gradients,
                               double weight) {
-  check(trainer, gradients, weight != 0);
+  std::vector<Whole> values;
+  for (const Tensor& value : values_) values.push_back({value.dtype(), value.shape()});
+  check_gradients(trainer.name, gradients, values, weight != 0);
   if (weight == 0) gradients.assign(values_.size(), {});  // NaN times 0 must not stay
   for (Tensor& g : gradients)
     if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
   return take(trainer, ticket, std::move(gradients), weight);
 }
 
-Pushed Server::push(std::string trainer, Ticket ticket, Packed packed, double weight) {
+Pushed Server::push(TrainerId trainer, Ticket ticket, Packed packed, double weight) {
   if (packed.forms.empty()) return take_gradients(trainer, ticket, std::move(packed.parts), weight);
   std::vector<Whole> wholes;
   for (const Tensor& value : values_) wholes.push_back({compute_dtype(value.dtype()), value.shape()});
   return take_gradients(trainer, ticket, unpack(std::move(packed), wholes), weight);
 }
 
-Pushed Server::push_context(std::string trainer, Ticket ticket, double weight) {
+Pushed Server::push_context(TrainerId trainer, Ticket ticket, double weight) {
   check_context_push(ticket, "[server]", "push_values()");
   Tensors gradients;
   for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
@@ -119,7 +122,7 @@ void Server::scale_gradients(double factor) {
   }
 }
 
-Task<Pulled> Server::push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
+Task<Pulled> Server::push_pull(TrainerId trainer, Ticket ticket, Packed gradients, double weight,
                                Compression how) {
   const Pushed pushed = push(trainer, ticket, std::move(gradients), weight);
   return pulling(std::move(trainer), 0, how, pushed);

@@ -28,21 +28,20 @@ class Server final : public ServerBase {
   /// The values, as soon as the policy lets the trainer read, with `at_least` that many updates in them.
   /// `disconnected`, naming the lost worker, if the step that it waits for was aborted; `invalid` if it is
   /// compressed and to be recorded, or compressed in a way that leaves something out.
-  Task<Pulled> pull(std::string trainer, int64_t at_least, Compression how);
+  Task<Pulled> pull(TrainerId trainer, int64_t at_least, Compression how);
   /// For anybody, at any time: the values of that version or a later one.
   Task<Pulled> read(int64_t at_least);
   /// A gradient for each value (undefined: zeros), with the ticket of the pull that it was computed on. Under
   /// local(H): what the local steps took away, start - end. `invalid`, with nothing changed: other shapes or
   /// dtypes, elements that are not finite, and as unpack() and Consistency::push.
-  Pushed push(std::string trainer, Ticket ticket, Packed gradients, double weight);
+  Pushed push(TrainerId trainer, Ticket ticket, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the values.
-  Pushed push_context(std::string trainer, Ticket ticket, double weight);
+  Pushed push_context(TrainerId trainer, Ticket ticket, double weight);
   /// Of the gradients that push_context() would take: gradients_of() (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
   void scale_gradients(double factor);
   /// push(), then pull(): one message each way.
-  Task<Pulled> push_pull(std::string trainer, Ticket ticket, Packed gradients, double weight,
-                         Compression how);
+  Task<Pulled> push_pull(TrainerId trainer, Ticket ticket, Packed gradients, double weight, Compression how);
   Tensors parameters() override { return values_; }
 
   static constexpr auto remote =
@@ -52,15 +51,20 @@ class Server final : public ServerBase {
 
  private:
   void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;
-  void check(const std::string& trainer, const Tensors& gradients, bool counts) const;
   Tensors pulled(const Consistency::Reading& reading) const;
   // With what became of a push before it, if there was one.
-  Task<Pulled> pulling(std::string trainer, int64_t at_least, Compression how, Pushed pushed);
-  Pushed take_gradients(const std::string& trainer, const Ticket& ticket, Tensors gradients, double weight);
+  Task<Pulled> pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed);
+  Pushed take_gradients(const TrainerId& trainer, const Ticket& ticket, Tensors gradients, double weight);
 
   Tensors values_;    // leaves
   Tensors previous_;  // under delayed: before the last update
 };
+
+/// What a server says of such gradients, one for each value: `invalid` for other shapes or dtypes, and for
+/// elements that are not finite. A client of several servers asks before it sends them: what one of them
+/// would refuse would be a step of the others.
+void check_gradients(const std::string& trainer, const Tensors& gradients, const std::vector<Whole>& values,
+                     bool counts);
 
 /// Actor types that servers need on every worker. Part of every cluster.
 internal::actors::Hosting server_actors();

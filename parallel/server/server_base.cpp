@@ -79,20 +79,38 @@ TimePoint ServerBase::now() const { return worker_here().clock().now(); }
 
 // ---- who is there
 
-void ServerBase::join(std::string trainer, WorkerId worker) {
-  if (worker_here().members().loss(worker))
-    throw_invalid(fmt::format("[server] trainer \"{}\" is on {}, which is lost", trainer,
-                              worker_here().members().name_of(worker)));
-  state_.join(trainer);
+void ServerBase::join(TrainerId trainer, WorkerId worker) {
+  internal::actors::Members& members = worker_here().members();
+  if (members.loss(worker))
+    throw_invalid(fmt::format("[server] trainer \"{}\" is on {}, which is lost", trainer.name,
+                              members.name_of(worker)));
+  notice_losses();  // the name of a lost trainer is free
+  if (const auto taken = homes_.find(trainer.name); taken != homes_.end())
+    throw_invalid(
+        fmt::format("[server] a trainer \"{}\" has joined already, on {}; expected another name: each "
+                    "trainer has its own (ClientOptions::name)",
+                    trainer.name, members.name_of(taken->second.worker)));
+  state_.join(trainer.name);
   if (worker != worker_here().id()) worker_here().watch(worker);
-  homes_[trainer] = worker;
+  homes_[trainer.name] = {worker, trainer.client};
   bell_->ring();
 }
 
-void ServerBase::leave(std::string trainer) {
-  state_.leave(trainer);
-  homes_.erase(trainer);
-  gone(trainer);
+// Two of one name would act as one: a step would close on half of what was expected.
+void ServerBase::check_same(const TrainerId& trainer) const {
+  const auto home = homes_.find(trainer.name);
+  if (home == homes_.end() || home->second.client == trainer.client) return;  // state_ knows who is not there
+  throw_invalid(
+      fmt::format("[server] this trainer \"{}\" has not joined: another one of that name has, on {}; "
+                  "expected another name: each trainer has its own (ClientOptions::name)",
+                  trainer.name, worker_here().members().name_of(home->second.worker)));
+}
+
+void ServerBase::leave(TrainerId trainer) {
+  check_same(trainer);
+  state_.leave(trainer.name);
+  homes_.erase(trainer.name);
+  gone(trainer.name);
   close_steps();
 }
 
@@ -102,20 +120,20 @@ void ServerBase::notice_losses() {
   if (members_seen_ == epoch) return;
   members_seen_ = epoch;
   for (auto it = homes_.begin(); it != homes_.end();) {
-    const auto loss = members.loss(it->second);
+    const auto loss = members.loss(it->second.worker);
     if (!loss) {
       ++it;
       continue;
     }
     const std::string who =
-        fmt::format("trainer \"{}\" was lost with {}", it->first, members.name_of(it->second));
+        fmt::format("trainer \"{}\" was lost with {}", it->first, members.name_of(it->second.worker));
     const int64_t step = state_.open_step();
     if (state_.lose(it->first)) {
       held_.clear();
       abort_ =
           Error(ErrorKind::disconnected,
                 fmt::format("[server] step {} was aborted: {}; pull again, and do it without", step, who))
-              .with_worker(members.name_of(it->second));
+              .with_worker(members.name_of(it->second.worker));
       last_loss_ = abort_->message();
     } else {
       last_loss_ = fmt::format("[server] {}: step {} closes on the rest", who, step);
@@ -135,19 +153,20 @@ std::string ServerBase::awaited() const {
   for (const std::string& trainer : state_.missing()) {
     const auto home = homes_.find(trainer);
     missing += (missing.empty() ? "" : ", ") + fmt::format("\"{}\"", trainer);
-    if (home != homes_.end()) missing += " on " + worker_here().members().name_of(home->second);
+    if (home != homes_.end()) missing += " on " + worker_here().members().name_of(home->second.worker);
   }
   return fmt::format("the pushes of step {} under {}: missing is trainer {}", state_.open_step(),
                      state_.policy().str(), missing.empty() ? "none" : missing);
 }
 
-Task<Consistency::Reading> ServerBase::reading(std::string trainer, int64_t at_least) {
+Task<Consistency::Reading> ServerBase::reading(TrainerId trainer, int64_t at_least) {
   const int64_t aborted = state_.ledger().aborted;
   while (true) {
     const Future<void> changed = bell_->next();  // asked for before looking: no ring goes unheard
     notice_losses();
     if (state_.ledger().aborted != aborted) throw *abort_;
-    if (state_.may_read(trainer) && state_.version() >= at_least) co_return state_.read(trainer);
+    check_same(trainer);
+    if (state_.may_read(trainer.name) && state_.version() >= at_least) co_return state_.read(trainer.name);
     this_call::waits_for(awaited());
     co_await changed;
   }
@@ -165,13 +184,14 @@ Task<void> ServerBase::reached(int64_t version) {
 
 // ---- pushes, and the steps that they close
 
-Pushed ServerBase::take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight) {
+Pushed ServerBase::take(const TrainerId& trainer, const Ticket& ticket, Tensors what, double weight) {
   notice_losses();
-  const auto verdict = state_.push(trainer, ticket, weight);
+  check_same(trainer);
+  const auto verdict = state_.push(trainer.name, ticket, weight);
   if (verdict.taken == Consistency::Taken::now)
     apply({{verdict.factor, std::move(what)}}, static_cast<double>(verdict.delay));
   else if (verdict.taken == Consistency::Taken::later)
-    held_[verdict.step][trainer] = {weight, std::move(what)};
+    held_[verdict.step][trainer.name] = {weight, std::move(what)};
   close_steps();
   return {state_.version(), verdict.taken == Consistency::Taken::never};
 }

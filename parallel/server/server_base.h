@@ -10,6 +10,7 @@
 
 #include "actors/actor.h"
 #include "actors/cell/methods.h"
+#include "core/codec/codec.h"
 #include "optim/optimizer.h"
 #include "parallel/server/compression/compression.h"
 #include "parallel/server/consistency/consistency.h"
@@ -24,6 +25,15 @@ struct ServerOptions {
   int64_t trainers = 1;              ///< nobody reads before so many have joined
   bool lr_by_delay = false;          ///< a step with delay d has the rate lr / (1 + d) (Zhang et al. 2016)
   Compression pull = {}, push = {};  ///< of what trainers read, and of what they send
+};
+
+/// A trainer as servers know it: its name, and who speaks for it, so that two of one name are told apart.
+struct TrainerId {
+  TrainerId() = default;
+  TrainerId(std::string name, uint64_t client = 0) : name(std::move(name)), client(client) {}
+  TrainerId(const char* name) : name(name) {}
+  std::string name;
+  uint64_t client = 0;  ///< of a Client: its number in the cluster; 0: of who calls the server by itself
 };
 
 /// What became of a push.
@@ -51,9 +61,10 @@ void check_context_push(const Ticket& ticket, const std::string& what, const std
 /// kept and added up in the order of the trainers' names: the same bits whoever comes first.
 class ServerBase : public Actor {
  public:
-  /// `worker`: where the trainer lives; with that it is lost.
-  void join(std::string trainer, WorkerId worker);
-  void leave(std::string trainer);
+  /// `worker`: where the trainer lives; with that it is lost. `invalid`, naming who has it, if the name is
+  /// taken; what the second trainer asks for after that is `invalid`, too.
+  void join(TrainerId trainer, WorkerId worker);
+  void leave(TrainerId trainer);
   /// What is held for steps that close by this is used first.
   void set_policy(ServerPolicy policy);
   /// Options of the optimizer: the learning rate, say. From the next update on.
@@ -75,11 +86,11 @@ class ServerBase : public Actor {
   virtual void gone(const std::string& /*trainer*/) {}
 
   /// Goes on when the trainer may read, and the values have that version at least.
-  Task<Consistency::Reading> reading(std::string trainer, int64_t at_least);
+  Task<Consistency::Reading> reading(TrainerId trainer, int64_t at_least);
   /// Goes on when the values have that version.
   Task<void> reached(int64_t version);
   /// A push whose tensors have been checked.
-  Pushed take(const std::string& trainer, const Ticket& ticket, Tensors what, double weight);
+  Pushed take(const TrainerId& trainer, const Ticket& ticket, Tensors what, double weight);
   const Consistency& consistency() const { return state_; }
   TimePoint now() const;
   /// An update is that of an average, under local(H): by SGD with SlowMo's numbers.
@@ -87,6 +98,7 @@ class ServerBase : public Actor {
 
  private:
   struct Bell;
+  void check_same(const TrainerId& trainer) const;
   void notice_losses();
   std::string awaited() const;  // who has to do something before values change
   void close_steps();
@@ -97,7 +109,11 @@ class ServerBase : public Actor {
   Consistency state_;
   std::unique_ptr<optim::Optimizer> averager(const ServerPolicy& policy) const;
   std::unique_ptr<optim::Optimizer> optimizer_, averager_;  // averager_: under local(H)
-  std::map<std::string, WorkerId> homes_;
+  struct Home {
+    WorkerId worker = kNoWorker;
+    uint64_t client = 0;
+  };
+  std::map<std::string, Home> homes_;                     // by trainer
   std::map<int64_t, std::map<std::string, Share>> held_;  // by step and trainer; factor: the weight
   std::shared_ptr<Bell> bell_;
   std::optional<uint64_t> members_seen_;  // epoch
@@ -107,3 +123,19 @@ class ServerBase : public Actor {
 };
 
 }  // namespace troupe::parallel
+
+template <>
+struct troupe::Codec<troupe::parallel::TrainerId> {
+  static std::string name() { return "trainer"; }
+  static Value to(const parallel::TrainerId& t) {
+    if (t.client == 0) return t.name;
+    return ValueList{t.name, static_cast<int64_t>(t.client)};
+  }
+  /// A name alone will do.
+  static parallel::TrainerId from(Value v) {
+    if (auto* both = v.get_if<ValueList>(); both && both->size() == 2)
+      return {Codec<std::string>::from(std::move((*both)[0])),
+              static_cast<uint64_t>(Codec<int64_t>::from(std::move((*both)[1])))};
+    return Codec<std::string>::from(std::move(v));
+  }
+};

@@ -76,14 +76,14 @@ Tensor Table::values(const Tensor& ids, bool previous) const {
   return rows;
 }
 
-Task<PulledRows> Table::pull(std::string trainer, Tensor ids, Compression how) {
+Task<PulledRows> Table::pull(TrainerId trainer, Tensor ids, Compression how) {
   check_pull(how, "[table]");
   const Tensor at = here(ids);
   const Consistency::Reading reading = co_await this->reading(trainer, 0);
   Tensor rows = values(at, reading.previous);
   if (frame().context != 0 && grad_enabled()) {
     rows.requires_grad_();
-    Recorded& recorded = recorded_[trainer];
+    Recorded& recorded = recorded_[trainer.name];
     if (std::exchange(recorded.context, frame().context) != frame().context) recorded.rows.clear();
     recorded.rows.push_back({at, rows});
   }
@@ -94,11 +94,19 @@ Tensor Table::read(Tensor ids) { return values(here(ids), false); }
 
 // ---- pushes
 
-Pushed Table::push(std::string trainer, Ticket ticket, Tensor ids, Packed packed, double weight) {
+void check_finite(const std::string& trainer, const Tensor& gradients) {
+  if (optim::all_finite(gradients)) return;
+  throw_invalid(
+      fmt::format("[table] trainer \"{}\" pushes gradients with NaN or infinite elements; the step is open: "
+                  "push others, or none with weight 0",
+                  trainer));
+}
+
+Pushed Table::push(TrainerId trainer, Ticket ticket, Tensor ids, Packed packed, double weight) {
   const Tensor at = here(ids);
   const Shape shape{at.numel(), shard_.width};
   const auto refuse = [&](const std::string& what) {
-    throw_invalid(fmt::format("[table] trainer \"{}\" pushes {}", trainer, what));
+    throw_invalid(fmt::format("[table] trainer \"{}\" pushes {}", trainer.name, what));
   };
   const Tensors unpacked = unpack(std::move(packed), {{float32, shape}});
   const Tensor gradients = unpacked.size() == 1 ? unpacked[0] : Tensor();
@@ -109,19 +117,16 @@ Pushed Table::push(std::string trainer, Ticket ticket, Tensor ids, Packed packed
     const Rows none = sum({}, shard_.width);
     return take(trainer, ticket, {none.ids, none.values}, 0);
   }
-  if (!optim::all_finite(gradients))
-    refuse("gradients with NaN or infinite elements; the step is open: push others, or none with weight 0");
+  check_finite(trainer.name, gradients);
   return take(trainer, ticket, {at, gradients.detach().contiguous_data()}, weight);
 }
 
-Pushed Table::push_context(std::string trainer, Ticket ticket, double weight) {
+Pushed Table::push_context(TrainerId trainer, Ticket ticket, double weight) {
   check_context_push(ticket, "[table]", "push()");
-  const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer);
-  if (!optim::all_finite(all.values))
-    throw_invalid(fmt::format(
-        "[table] trainer \"{}\" pushes gradients with NaN or infinite elements; the step is open", trainer));
+  const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer.name);
+  check_finite(trainer.name, all.values);
   const Pushed pushed = take(trainer, ticket, {all.ids, all.values}, weight);
-  recorded_.erase(trainer);
+  recorded_.erase(trainer.name);
   return pushed;
 }
 

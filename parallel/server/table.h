@@ -21,6 +21,9 @@ struct TableShard {
   uint64_t seed = 0;
 };
 
+/// `invalid` if gradients of rows that a trainer pushes have elements that are not finite.
+void check_finite(const std::string& trainer, const Tensor& gradients);
+
 /// The first values of rows ids int64 [k] -> float32 [k, width], whichever server has them.
 Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t seed);
 
@@ -39,15 +42,15 @@ class Table final : public ServerBase {
 
   /// ids int64 [k], distinct -> rows [k, width], when the policy lets the trainer read. `invalid` for rows
   /// that are not here, and as Server::pull. Several pulls in a step read for the same step.
-  Task<PulledRows> pull(std::string trainer, Tensor ids, Compression how);
+  Task<PulledRows> pull(TrainerId trainer, Tensor ids, Compression how);
   /// For anybody: the values of now.
   Tensor read(Tensor ids);
   /// A gradient [k, width] for distinct rows, which may be none. `invalid`, with nothing changed: other
   /// shapes, rows that are not here, elements that are not finite, and as unpack() and Consistency::push.
-  Pushed push(std::string trainer, Ticket ticket, Tensor ids, Packed gradients, double weight);
+  Pushed push(TrainerId trainer, Ticket ticket, Tensor ids, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
   /// in it.
-  Pushed push_context(std::string trainer, Ticket ticket, double weight);
+  Pushed push_context(TrainerId trainer, Ticket ticket, double weight);
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);

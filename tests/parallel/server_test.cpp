@@ -1,12 +1,12 @@
-// Servers of dense parameters: exact updates, waiting, trainers that come and go, and input that is wrong.
+// Servers of dense parameters: exact updates, waiting, and input that is wrong.
 #include <catch2/catch.hpp>
 #include <latch>
 #include <thread>
 
 #include "optim/optim.h"
 #include "parallel/server/served_table.h"
+#include "tests/parallel/hands.h"
 #include "tests/support/error_of.h"
-#include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;
@@ -25,54 +25,6 @@ Tensors gradients_of(const Tensors& like, uint64_t seed) {
   for (const Tensor& t : like) out.push_back(some(t.shape(), seed++));
   return out;
 }
-ServerOptions with_policy(const std::string& text, int64_t trainers = 1) {
-  return {.options = {{"lr", 0.5}}, .policy = ServerPolicy::parse(text), .trainers = trainers};
-}
-
-// Holds a client on its worker, and does what the test tells it.
-struct Hand : Actor {
-  Hand(Served served, std::string name) : client(std::move(served), {.name = name}) {}
-  Task<Tensors> pull() {
-    const auto values = client.pull();
-    co_return co_await values;
-  }
-  Task<Pushed> push(Tensors gradients, double weight) {
-    const auto pushed = client.push(gradients, weight);
-    co_return co_await pushed;
-  }
-  Task<Tensors> push_pull(Tensors gradients, double weight) {
-    const auto values = client.push_pull(gradients, weight);
-    co_return co_await values;
-  }
-  Client client;
-  static constexpr auto remote = methods<&Hand::pull, &Hand::push, &Hand::push_pull>;
-};
-
-// Servers on w1, and hands on the workers from w2 on.
-struct Scene {
-  Scene(const Tensors& start, const ServerOptions& options, size_t count, int64_t block_bytes = 4 << 20)
-      : cluster(1, 6, hosting<Server, Hand>(), 0s) {
-    cluster.network().set_faults({.delay = 1ms});
-    served = serve(Here(internal::rref::RefTable::of(cluster.worker(0))), {"w1"}, start, options,
-                   {.bytes = block_bytes});
-    for (size_t i = 0; i < count; ++i) add(i);
-  }
-  void add(size_t i) { hands.push_back(cluster.spawn<Hand>(0, i + 2, served, "t" + std::to_string(i))); }
-  Tensors pull(size_t i) { return cluster.await(hands[i].call<&Hand::pull>()).value(); }
-  Pushed push(size_t i, const Tensors& gradients, double weight = 1) {
-    return cluster.await(hands[i].call<&Hand::push>(gradients, weight)).value();
-  }
-  std::string refusal(size_t i, const Tensors& gradients, double weight = 1) {
-    const auto r = cluster.await(hands[i].call<&Hand::push>(gradients, weight));
-    return r.ok() ? "no error" : std::string(name(r.error().kind())) + ": " + r.error().what();
-  }
-  Tensors values(int64_t at_least = 0) { return cluster.await(read(served, at_least)).value(); }
-  ServerReport report() { return cluster.await(parallel::report(served)).value().at(0); }
-  SimCluster cluster;
-  Served served;
-  std::vector<RRef<Hand>> hands;
-};
-
 bool same(const Tensors& a, const Tensors& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i)
@@ -291,58 +243,6 @@ TEST_CASE("a quorum step closes on the first, and the late one is told, and goes
   CHECK(s.values()[0].item() == -2);
 }
 
-TEST_CASE("trainers join and leave a running server") {
-  const Tensors start{zeros({1})}, one{ones({1})};
-  Scene s(start, with_policy("bsp", 1), 1);
-  s.pull(0), s.push(0, one);
-  s.add(1);
-  s.pull(0), s.pull(1);
-  s.push(0, one);
-  CHECK(s.values()[0].item() == -0.5);
-  s.push(1, {full({1}, 3.0)});
-  CHECK(s.values()[0].item() == -1.5);
-  s.pull(0);
-  s.push(0, one);
-  s.hands.pop_back();  // its actor goes, and its client with it
-  s.cluster.settle();
-  CHECK(s.values()[0].item() == -2);
-  CHECK(s.report().trainers == std::vector<std::string>{"t0"});
-}
-
-TEST_CASE("a lost worker's step closes on the rest or is done again, as chosen, and says so") {
-  const Tensors start{zeros({1})}, one{ones({1})};
-  for (const bool abort : {false, true}) {
-    Scene s(start, with_policy(abort ? "bsp or abort" : "bsp", 3), 3);
-    for (size_t i : {0, 1, 2}) s.pull(i);
-    s.push(0, one), s.push(1, one);
-    const auto a = s.hands[0].call<&Hand::pull>(), b = s.hands[1].call<&Hand::pull>();
-    s.cluster.settle();
-    REQUIRE_FALSE(a.is_ready());
-    s.cluster.network().crash("w4");
-    const auto ra = s.cluster.await(a), rb = s.cluster.await(b);
-    const ServerReport report = s.report();
-    CHECK(report.trainers == std::vector<std::string>{"t0", "t1"});
-    CHECK(report.lost == 1);
-    CHECK(report.aborted == abort);
-    CHECK_THAT(report.last_loss, Catch::Contains("trainer \"t2\" was lost with w4"));
-    if (abort) {
-      for (const auto& r : {ra, rb}) {
-        REQUIRE_FALSE(r.ok());
-        CHECK(r.error().kind() == ErrorKind::disconnected);
-        CHECK(r.error().worker() == "w4");
-        CHECK_THAT(r.error().what(), Catch::Contains("step 0 was aborted"));
-      }
-      CHECK(s.values()[0].item() == 0);
-      for (size_t i : {0, 1}) s.pull(i);
-      s.push(0, one), s.push(1, one);
-    } else {
-      CHECK_THAT(report.last_loss, Catch::Contains("step 0 closes on the rest"));
-      CHECK(ra.value()[0].item() == -0.5);
-    }
-    CHECK(s.values()[0].item() == -0.5);
-  }
-}
-
 TEST_CASE("what is wrong is refused with what was expected, and the step stays open") {
   const Tensors start{zeros({2, 3}), zeros({4})};
   Scene s(start, with_policy("bsp", 1), 1);
@@ -395,6 +295,19 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
                serve(here, {"w1", "w2"}, start, {.optimizer = "lamb"});
              }),
              Catch::Contains("lamb needs whole tensors"));
+}
+
+TEST_CASE("what one block would refuse is refused before any block has a part of it") {
+  const Tensors start{zeros({4}), zeros({4})}, good{ones({4}), ones({4})};
+  Scene s(start, with_policy("bsp"), 1, 8);  // four blocks of two elements
+  REQUIRE(s.served.servers.size() == 4);
+  s.pull(0);
+  CHECK_THAT(s.refusal(0, {good[0], tensor({1., 1., std::nan(""), 1.}, float32)}),
+             Catch::Contains("a gradient 1 with NaN or infinite elements; the step is open"));
+  CHECK_THAT(s.refusal(0, {good[0], good[1].to(float64)}),
+             Catch::Contains("pushes float64 [4] as gradient 1; expected float32 [4]"));
+  CHECK_FALSE(s.push(0, good).late);
+  for (const Tensor& value : s.values()) CHECK(value.to_vector<float>() == std::vector<float>(4, -0.5f));
 }
 
 TEST_CASE("the rate goes down with the delay, if it is told to") {

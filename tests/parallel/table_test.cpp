@@ -233,6 +233,21 @@ TEST_CASE("a table, and parameters, for no trainer are refused before anything i
   }
 }
 
+TEST_CASE("a step of no rows is a step") {
+  const auto cluster = Cluster::in_process(2, {});
+  const auto table = serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {}), {});
+  TableClient client(table);
+  for (const Shape& none : {Shape{0}, Shape{2, 0}}) {
+    const Tensor ids = zeros(none, int64), rows = client.pull(ids).get();
+    CHECK(rows.numel() == 0);
+    CHECK(rows.size(-1) == kWidth);
+    CHECK_FALSE(client.push(ids, rows).get().late);
+    CHECK(read(table, ids).get().shape() == rows.shape());
+  }
+  const auto report = parallel::report(table).get();
+  CHECK(report.at(0).open_step == 2);
+}
+
 TEST_CASE("rows out of range, gradients of another shape and NaN are refused, and the step stays open") {
   const auto cluster = Cluster::in_process(2, {});
   const auto table = serve_table(cluster->here(), {"w0", "w1"}, kRows, kWidth, with("sgd", {}), {});
@@ -245,13 +260,16 @@ TEST_CASE("rows out of range, gradients of another shape and NaN are refused, an
                Catch::Contains("row " + std::to_string(row) + " is out of range; the table has 23 rows"));
   CHECK_THAT(invalid_text([&] { (void)client.pull(zeros({2})); }), Catch::Contains("expected int64"));
   CHECK_THAT(invalid_text([&] { client.push(ids, good).get(); }), Catch::Contains("has not pulled"));
+  for (const double scale : {-1., std::nan(""), HUGE_VAL})
+    CHECK_THAT(invalid_text([&] { serve_table(cluster->here(), {"w0"}, 4, 2, {}, {.scale = scale}); }),
+               Catch::Contains("expected a finite number of at least 0"));
   (void)client.pull(ids).get();
   CHECK_THAT(invalid_text([&] {
                client.push(ids, zeros({2, 2})).get();
              }),
              Catch::Contains("expected float32 [2, 3]"));
   CHECK_THAT(invalid_text([&] {
-               client.push(ids, full({2, kWidth}, std::nan(""))).get();
+               client.push(ids, tensor({{std::nan(""), 0., 0.}, {1., 1., 1.}}, float32)).get();
              }),
              Catch::Contains("NaN or infinite"));
   CHECK_FALSE(client.push(ids, full({2, kWidth}, std::nan("")), 0).get().late);  // counts for nothing

@@ -11,6 +11,10 @@ namespace troupe::parallel {
 
 using Kind = ServerPolicy::Kind;
 
+namespace {
+constexpr double kLeastWeight = 1e-100, kMostWeight = 1e100;
+}
+
 void check_trainers(int64_t expected) {
   if (expected < 1) throw_invalid(fmt::format("[server] {} trainers; expected at least 1", expected));
 }
@@ -116,8 +120,9 @@ Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ti
   const auto refuse = [&](const std::string& why) {
     throw_invalid(fmt::format("[server] trainer \"{}\" pushes for step {}: {}", name, ticket.step, why));
   };
-  if (!(weight >= 0) || !std::isfinite(weight))
-    refuse(fmt::format("a weight of {}; expected 0 or more", weight));
+  // Their sum has an inverse, and the inverse a meaning.
+  if (weight != 0 && !(weight >= kLeastWeight && weight <= kMostWeight))
+    refuse(fmt::format("a weight of {}; expected 0, or {} to {}", weight, kLeastWeight, kMostWeight));
   if (!trainer.reading)
     refuse(ticket.step >= 0 && ticket.step < trainer.step
                ? "that step is closed for it; it is to pull first, for step " + std::to_string(trainer.step)

@@ -74,7 +74,7 @@ class Consistency {
     int64_t delay = 0;  ///< now
   };
   /// A gradient of that weight. `invalid`, with nothing changed, if the trainer is not there or has not read
-  /// for that step, if it has pushed it before, or if the weight is negative or not finite.
+  /// for that step, if it has pushed it before, or if the weight is not 0 or 1e-100 to 1e100.
   Verdict push(const std::string& trainer, const Ticket& ticket, double weight);
 
   // ---- steps that close
