@@ -179,6 +179,7 @@ std::span<const Op* const> all_ops() {
       &kEmbeddingGrad,
       &kEmbeddingBag,
       &kIndexSelect,
+      &kIndexSelectGrad,
       &kIndexAdd,
       &kIndexCopy,
       &kGather,

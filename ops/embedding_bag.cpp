@@ -40,7 +40,7 @@ Tensors bags_of(const Call& c) {
     });
   }
   const Tensor sums =
-      apply1(kIndexAdd, {embedding(ids, weight), bag.data_on(ids.device())}, {{"dim", 0}, {"size", bags}});
+      apply1(kIndexSelectGrad, {embedding(ids, weight), bag.data_on(ids.device())}, {{"dim", 0}, {"size", bags}});
   return {mode == "sum" ? sums : mul(sums, scale.data_on(weight.device()))};
 }
 

@@ -94,6 +94,32 @@ void add_products(Table& t) {
       {{"input"}, {"end"}, {"weight"}}, "input + weight (end - input).");
 }
 
+void add_losses(Table& t) {
+  const Parameter mean = with("reduction", std::string("mean")), ignored = with("ignore_index", -100);
+  add(
+      t, "cross_entropy",
+      [](Tensor x, Tensor target, Tensor weight, std::string reduction, int64_t ignore_index,
+         double label_smoothing) {
+        return cross_entropy(x, target, weight, reduction, ignore_index, label_smoothing);
+      },
+      {{"input"}, {"target"}, none("weight"), mean, ignored, with("label_smoothing", 0.0)},
+      "Loss of scores for classes, or for distributions over them; weight: of each class.");
+  add(
+      t, "nll_loss",
+      [](Tensor x, Tensor target, Tensor weight, std::string reduction, int64_t ignore_index) {
+        return nll_loss(x, target, weight, reduction, ignore_index);
+      },
+      {{"input"}, {"target"}, none("weight"), mean, ignored},
+      "Loss of log-probabilities for classes; weight: of each class.");
+  add(
+      t, "binary_cross_entropy_with_logits",
+      [](Tensor x, Tensor target, Tensor weight, Tensor pos_weight, std::string reduction) {
+        return binary_cross_entropy_with_logits(x, target, weight, pos_weight, reduction);
+      },
+      {{"input"}, {"target"}, none("weight"), none("pos_weight"), mean},
+      "Loss of scores for probabilities in [0, 1]; pos_weight: what a target of 1 counts.");
+}
+
 void add_values(Table& t) {
   const auto both = []<class F>(F f) { return f; };
   add_extremum(t, "max", both([](const Tensor& x) { return max(x); }),
@@ -154,13 +180,7 @@ void add_values(Table& t) {
       "the scores; is_causal: query i sees keys 0 to i.");
   add_logic(t);
   add_products(t);
-  add(t, "cross_entropy", &cross_entropy,
-      {{"input"},
-       {"target"},
-       with("reduction", std::string("mean")),
-       with("ignore_index", -100),
-       with("label_smoothing", 0.0)},
-      "Loss of scores for classes, or for distributions over them.");
+  add_losses(t);
   add(
       t, "layer_norm",
       [](Tensor x, Shape shape, Tensor weight, Tensor bias, double eps) {

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/tensor/creation.h"
+#include "ops/arithmetic.h"
 #include "ops/gradient_rules.h"
 #include "ops/min_max.h"
 #include "ops/view.h"
@@ -49,7 +50,7 @@ Specs index_spec(const Call& c, int64_t size) {
 
 Specs index_select_spec(const Call& c) { return index_spec(c, c.in[1].numel()); }
 
-Specs index_add_spec(const Call& c) {
+Specs index_select_grad_spec(const Call& c) {
   require_floating(c, c.in[0]);
   if (c.in[0].shape()[axis(c, c.in[0].shape())] != c.in[1].numel())
     reject(c, fmt::format("{} slices for {} indices", c.in[0].shape().str(), c.in[1].numel()));
@@ -170,6 +171,33 @@ Specs one_hot_spec(const Call& c) {
   return {{out, int64}};
 }
 
+// A 0-d tensor counts as [1], a 0-d index and its slice too.
+Tensors added_slices(const Call& c) {
+  const Shape shape = c.in[0].dim() ? c.in[0].shape() : Shape{1};
+  const int dim = shape.axis(c.attrs.integer("dim"), c.name());
+  const Tensor& index = c.in[1];
+  require_int64(c, index, "index");
+  if (index.dim() > 1) reject(c, "index must be 1-d, got " + index.summary());
+  Shape slices = shape;
+  slices[dim] = index.numel();
+  const Tensor& source = c.in[2];
+  if (source.dim() ? source.shape() != slices : slices != Shape{1})
+    reject(c, fmt::format("source must be {} for {} indices along dimension {} of {}, got {}", slices.str(),
+                          index.numel(), dim, c.in[0].summary(), source.summary()));
+  if (source.dtype() != c.in[0].dtype())
+    reject(c, fmt::format("inputs differ in dtype: {} and {}; use .to() on one of them", c.in[0].summary(),
+                          source.summary()));
+  const Scalar& alpha = c.attrs.scalar("alpha");
+  if (alpha.is_floating() && !is_floating(source.dtype()))
+    reject(c, fmt::format("alpha must be an integer for {}, got {}", source.summary(), alpha.str()));
+  Ints lie(static_cast<size_t>(shape.rank()), 1);
+  lie[static_cast<size_t>(dim)] = index.numel();
+  const Tensor sum =
+      scatter_add(reshape(c.in[0], to_list(shape)), dim, expand(reshape(index, lie), to_list(slices)),
+                  reshape(alpha == Scalar(1) ? source : mul(source, alpha), to_list(slices)));
+  return {reshape(sum, to_list(c.in[0].shape()))};
+}
+
 Tensor indices(const Ints& values, const Shape& shape) { return tensor(values).reshape(shape); }
 
 }  // namespace
@@ -213,7 +241,7 @@ const Op kIndexSelect{
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
       const int64_t dim = b.attrs.integer("dim");
-      return {apply1(kIndexAdd, {b.grads[0], b.in[1]},
+      return {apply1(kIndexSelectGrad, {b.grads[0], b.in[1]},
                      {{"dim", dim}, {"size", b.shape(0)[b.shape(0).axis(dim, "index_select")]}})};
     },
     .takes_half = true,
@@ -222,19 +250,32 @@ const Op kIndexSelect{
               {{sample({3, 4}), indices({3, 0}, {2})}, {{"dim", -1}}}};
     }};
 
-const Op kIndexAdd{.name = "index_add",
-                   .inputs = "source index",
-                   .text = "Zeros, with slices added along dim at the numbers index.",
-                   .internal = true,
-                   .attrs = {{"dim", 0}, {"size", 0}},
-                   .shape = index_add_spec,
-                   .saves_inputs = 0b10,
-                   .gradient = [](const Backward& b) -> Tensors {
-                     return {index_select(b.grads[0], b.attrs.integer("dim"), b.in[1])};
-                   },
-                   .samples = []() -> std::vector<Sample> {
-                     return {{{sample({3, 2}), indices({0, 2, 2}, {3})}, {{"dim", 0}, {"size", 4}}}};
-                   }};
+const Op kIndexSelectGrad{.name = "index_select_grad",
+                          .inputs = "source index",
+                          .text = "Zeros, with slices added along dim at the numbers index.",
+                          .internal = true,
+                          .attrs = {{"dim", 0}, {"size", 0}},
+                          .shape = index_select_grad_spec,
+                          .saves_inputs = 0b10,
+                          .gradient = [](const Backward& b) -> Tensors {
+                            return {index_select(b.grads[0], b.attrs.integer("dim"), b.in[1])};
+                          },
+                          .samples = []() -> std::vector<Sample> {
+                            return {{{sample({3, 2}), indices({0, 2, 2}, {3})}, {{"dim", 0}, {"size", 4}}}};
+                          }};
+
+const Op kIndexAdd{
+    .name = "index_add",
+    .inputs = "input index source",
+    .text = "A copy of input with alpha source added to its slices index along dim.",
+    .attrs = {{"dim", 0}, {"alpha", Scalar(1)}},
+    .order = "input dim index source alpha",
+    .compose = added_slices,
+    .samples = []() -> std::vector<Sample> {
+      return {{{sample({4, 3}), indices({2, 0, 2}, {3}), sample({3, 3}, -2, 2, 1)}},
+              {{sample({2, 4}), indices({1}, {1}), sample({2, 1}, -2, 2, 1)}, {{"dim", -1}, {"alpha", 0.5}}},
+              {{sample({}), indices({0}, {}), sample({}, -2, 2, 1)}}};
+    }};
 
 const Op kIndexCopy{.name = "index_copy",
                     .inputs = "input index source",
@@ -386,6 +427,9 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
     return x.dim() ? y : reshape(y, {});
   }
   return apply1(kIndexSelect, {x, index}, {{"dim", dim}});
+}
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+  return apply1(kIndexAdd, {x, index, source}, {{"dim", dim}, {"alpha", alpha}});
 }
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
   return apply1(kIndexCopy, {x, index, source}, {{"dim", dim}});

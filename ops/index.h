@@ -15,6 +15,9 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
 /// A copy of x whose slices along dim, numbered by the 1-d index, are those of source; of equal numbers the
 /// last.
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
+/// A copy of x with alpha source added to its slices along dim, numbered by the 1-d index; of equal numbers
+/// all count.
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1);
 /// Parts of one shape but for dim; a part [0] fits all.
 Tensor cat(const Tensors& tensors, int64_t dim = 0);
 /// Joins tensors of one shape along a new dimension.
@@ -27,7 +30,7 @@ Tensor pad(const Tensor& x, const IntList& pad, const std::string& mode = "const
 /// ids [..] in [0, num_classes) -> int64 [.., num_classes] of 0 and 1; of -1 classes, as many as ids has.
 Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);
 
-extern const Op kEmbedding, kEmbeddingGrad, kIndexSelect, kIndexAdd, kIndexCopy, kGather, kScatterAdd, kCat,
-    kStack, kSplit, kPad, kOneHot;
+extern const Op kEmbedding, kEmbeddingGrad, kIndexSelect, kIndexSelectGrad, kIndexAdd, kIndexCopy, kGather,
+    kScatterAdd, kCat, kStack, kSplit, kPad, kOneHot;
 
 }  // namespace troupe::ops

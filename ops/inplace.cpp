@@ -12,6 +12,7 @@
 #include "ops/arithmetic.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/dispatch/recorded.h"
+#include "ops/index.h"
 #include "ops/logic.h"
 #include "ops/unary.h"
 #include "ops/view.h"
@@ -172,6 +173,12 @@ void div_(const Tensor& a, const Tensor& b) {
 void div_(const Tensor& a, Scalar s) {
   unary("div_", a, Old::forgotten, [&](const Tensor& x) { return div(x, s); });
 }
+void remainder_(const Tensor& a, const Tensor& b) {
+  update("remainder_", a, {&b}, read_for(b), [&](const Tensor& x) { return remainder(x, b); });
+}
+void remainder_(const Tensor& a, Scalar s) {
+  unary("remainder_", a, Old::forgotten, [&](const Tensor& x) { return remainder(x, s); });
+}
 void pow_(const Tensor& a, const Tensor& exponent) {
   update("pow_", a, {&exponent}, Old::read, [&](const Tensor& x) { return pow(x, exponent); });
 }
@@ -213,6 +220,11 @@ void masked_fill_(const Tensor& a, const Tensor& mask, const Tensor& value) {
     check_castable("masked_fill_", x, value.dtype());
     return where(mask, to(value, x.dtype()), x);
   });
+}
+
+void index_add_(const Tensor& a, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+  update("index_add_", a, {&index, &source}, Old::forgotten,
+         [&](const Tensor& x) { return index_add(x, dim, index, source, alpha); });
 }
 
 void neg_(const Tensor& a) { unary("neg_", a, Old::forgotten, neg); }

@@ -24,6 +24,8 @@ void mul_(const Tensor& a, const Tensor& b);
 void mul_(const Tensor& a, Scalar s);
 void div_(const Tensor& a, const Tensor& b);
 void div_(const Tensor& a, Scalar s);
+void remainder_(const Tensor& a, const Tensor& b);
+void remainder_(const Tensor& a, Scalar s);
 void pow_(const Tensor& a, const Tensor& exponent);
 void pow_(const Tensor& a, Scalar exponent);
 void clamp_(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> max = {});
@@ -42,6 +44,9 @@ void lerp_(const Tensor& a, const Tensor& b, const Tensor& weight);
 void masked_fill_(const Tensor& a, const Tensor& mask, Scalar value);
 /// `value` is 0-d.
 void masked_fill_(const Tensor& a, const Tensor& mask, const Tensor& value);
+
+/// a += alpha source in its slices `index` along dim.
+void index_add_(const Tensor& a, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1);
 
 void neg_(const Tensor& a);
 void abs_(const Tensor& a);

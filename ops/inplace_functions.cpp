@@ -37,6 +37,9 @@ void add_in_place(Table& t) {
   add_binary_in_place(
       t, "div_", [](const Tensor& x, const auto& y) { return x.div_(y); }, "other", "input /= other.");
   add_binary_in_place(
+      t, "remainder_", [](const Tensor& x, const auto& y) { return remainder_(x, y), x; }, "other",
+      "input %= other.");
+  add_binary_in_place(
       t, "pow_", [](const Tensor& x, const auto& y) { return pow_(x, y), x; }, "exponent",
       "input to the power of exponent, in place.");
   add_binary_in_place(
@@ -73,6 +76,13 @@ void add_in_place(Table& t) {
         return x;
       },
       {{"input"}, {"end"}, {"weight"}}, "input += weight (end - input).");
+  add(
+      t, "index_add_",
+      [](Tensor x, int64_t dim, Tensor index, Tensor source, Scalar alpha) {
+        return index_add_(x, dim, index, source, alpha), x;
+      },
+      {{"input"}, {"dim"}, {"index"}, {"source"}, with("alpha", 1)},
+      "input += alpha source in its slices index along dim.");
   add(
       t, "masked_fill_",
       [](Tensor x, Tensor mask, Operand value) {

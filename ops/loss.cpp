@@ -159,6 +159,7 @@ const Attrs kCrossEntropyAttrs = reduction_and({{"ignore_index", -100}, {"label_
 const Op kNllLoss{.name = "nll_loss",
                   .inputs = "input target",
                   .text = "Loss of log-probabilities for classes.",
+                  .internal = true,
                   .attrs = reduction_and({{"ignore_index", -100}}),
                   .shape = nll_spec,
                   .saves_inputs = 0b10,
@@ -295,6 +296,7 @@ const Op kHuberLoss{.name = "huber_loss",
 const Op kBinaryCrossEntropyWithLogits{.name = "binary_cross_entropy_with_logits",
                                        .inputs = "input target",
                                        .text = "Loss of scores for probabilities in [0, 1].",
+                                       .internal = true,
                                        .attrs = reduction_and(),
                                        .compose = [](const Call& c) -> Tensors {
                                          check_pair(c);

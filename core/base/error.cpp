@@ -4,6 +4,7 @@
 #include <cctype>
 #include <typeinfo>
 
+#include "core/base/no_memory.h"
 #include "core/base/type_name.h"
 #include "core/base/visible.h"
 
@@ -95,6 +96,10 @@ Error current_error() {
     throw;
   } catch (Error& e) {
     return e;
+  } catch (const OutOfMemory& e) {
+    return Error(ErrorKind::failed, e.what());
+  } catch (const std::bad_alloc&) {  // has a name for a text
+    return Error(ErrorKind::failed, "out of memory");
   } catch (const std::exception& e) {
     return Error(ErrorKind::failed, readable_name(typeid(e)) + ": " + e.what());
   } catch (...) {

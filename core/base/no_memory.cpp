@@ -6,7 +6,7 @@
 namespace troupe {
 
 void end_without_memory() {
-  constexpr char text[] = "troupe: error: no memory is left (std::bad_alloc), and the program cannot go on\n";
+  constexpr char text[] = "troupe: error: no memory is left, and the program cannot go on\n";
   _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? 2 : 1);
 }
 

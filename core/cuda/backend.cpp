@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/base/error.h"
+#include "core/base/no_memory.h"
 #include "core/cuda/elements.h"
 #include "core/cuda/install.h"
 #include "core/cuda/pinned.h"
@@ -14,15 +15,6 @@ namespace troupe {
 namespace {
 
 using cuda::check, cuda::fail, cuda::OnStream, cuda::pool_of, cuda::stream_of, cuda::use;
-
-class OutOfMemory : public std::bad_alloc {
- public:
-  explicit OutOfMemory(std::string text) : text_(std::move(text)) {}
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  std::string text_;
-};
 
 const char* way_text(CopyWay way) {
   return way == CopyWay::from_host ? " bytes to the device"

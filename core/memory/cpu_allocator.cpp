@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <string>
 #include <vector>
 
+#include "core/base/no_memory.h"
 #include "core/memory/free_lists.h"
 
 namespace troupe {
@@ -68,7 +70,9 @@ class SharedBlocks {
       release();
       p = system_allocate(size);
     }
-    if (!p) throw std::bad_alloc();
+    if (!p)
+      throw OutOfMemory("[cpu] out of memory: " + std::to_string(size) + " bytes asked for, " +
+                        std::to_string(cpu_allocator_stats().in_use) + " used by tensors of this process");
     return p;
   }
 

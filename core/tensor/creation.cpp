@@ -137,6 +137,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& option
   if (t == boolean) throw_invalid("[arange] is not for bool: use .to(boolean) on its result");
   if (!std::isfinite(length) || length < 0)
     throw_invalid("[arange] step " + step.str() + " does not lead from " + start.str() + " to " + end.str());
+  if (length > 0x1p60)
+    throw_invalid("[arange] from " + start.str() + " to " + end.str() + " in steps of " + step.str() +
+                  " there are more numbers than a tensor can have");
   if (start.is_floating() || step.is_floating() || end.is_floating()) {
     const auto count = static_cast<int64_t>(std::ceil(length));
     if (count) require_fits(from + static_cast<double>(count - 1) * by, t, "arange");

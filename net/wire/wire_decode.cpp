@@ -202,9 +202,9 @@ class Reader {
         const Tensor there = went ? of(pinned->there, t) : sent_on(t, device);
         there.storage()->leaves();  // to the actor that it is for
         return there;
-      } catch (const std::exception& e) {  // no memory left there, or a device that has failed
+      } catch (const std::exception&) {  // no memory left there, or a device that has failed
         unplaced_ = Error(ErrorKind::failed, fmt::format("[wire] {} cannot be copied to {}: {}", t.summary(),
-                                                         device.str(), e.what()));
+                                                         device.str(), current_error().what()));
         return t;
       }
     std::string here;

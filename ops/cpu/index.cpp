@@ -106,7 +106,7 @@ void index_copy(const Call& c, Tensors& out) {
       std::memcpy(out[0].bytes() + static_cast<size_t>(o * a.size + at[i]) * bytes, from, bytes);
 }
 
-void index_add(const Call& c, Tensors& out) {
+void index_select_grad(const Call& c, Tensors& out) {
   const Tensor g = c.in[0].contiguous_data(), index = c.in[1].contiguous_data();
   clear(out[0]);
   const Around a = around(out[0].shape(), axis(c, out[0]));
@@ -190,7 +190,7 @@ KernelTable index_kernels() {
       {"embedding_grad", embedding_grad, embedding_grad_adding},
       {"index_select", index_select},
       {"index_copy", index_copy},
-      {"index_add", index_add},
+      {"index_select_grad", index_select_grad},
       {"gather", gather},
       {"scatter_add", scatter_add},
       {"cat", concat},

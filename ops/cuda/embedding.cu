@@ -158,7 +158,7 @@ struct AddParts {
     to = sum;
   }
 };
-void index_add(const Call& c, Tensors& out) {
+void index_select_grad(const Call& c, Tensors& out) {
   fill_elements(out[0], 0);
   add_slices(c, c.in[0], c.in[1], around_dim(c, out[0].shape()), out[0]);
 }
@@ -222,7 +222,7 @@ void add_slices(const Call& c, const Tensor& gradient, const Tensor& list, const
 KernelTable embedding_kernels() {
   static constexpr KernelEntry kTable[] = {
       {"embedding", embedding},       {"embedding_grad", embedding_grad, embedding_grad_adding},
-      {"index_select", index_select}, {"index_add", index_add},
+      {"index_select", index_select}, {"index_select_grad", index_select_grad},
       {"index_copy", index_copy},
   };
   return kTable;

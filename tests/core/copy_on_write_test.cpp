@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "core/graph/exposed.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "tests/support/error_of.h"
@@ -175,6 +176,32 @@ TEST_CASE("a loop of one's own announces its writes") {
   CHECK(copy.data<float>()[999] == 999);
   CHECK_THAT(invalid_text([&] { write_data<double>(t, "my loop"); }), Catch::Contains("float32"));
   CHECK_THAT(invalid_text([] { write_data<float>(Tensor(), "my loop"); }), Catch::Contains("[my loop]"));
+}
+
+TEST_CASE("elements that a pointer of the program's own is kept to are copied at once") {
+  Tensor t = counted(1000);
+  const Tensor before = lazy_copy(t);  // has the same bytes until now
+  float* x = expose_data<float>(t, "my array");
+  const Tensor view = t.alias({500}, {1}, 0), copy = lazy_copy(t), now = as_of_now(view);
+  x[0] = 9;
+  CHECK(t.data<float>() == x);
+  CHECK(view.data<float>()[0] == 9);
+  for (const Tensor& other : {before, copy, now}) CHECK(other.data<float>()[0] == 0);
+  const uint32_t version = t.version();
+  fill(t, 3);
+  CHECK(t.version() == version + 1);
+  CHECK(t.data<float>() == x);  // it stays good
+  const Tensor mine = t;
+  own_elements(t);
+  x[1] = 8;
+  CHECK(t.data<float>()[1] == 3);
+  CHECK(mine.data<float>()[1] == 8);
+  CHECK(expose_data<float>(mine, "my array") == x);  // once more changes nothing
+  const Tensor seen = counted(1000), part = seen.alias({10}, {1}, 0);
+  CHECK_THAT(invalid_text([&] { expose(seen, "my array"); }),
+             Catch::Contains("[my array] other tensors have the elements of float32 [1000]"));
+  CHECK_THAT(invalid_text([&] { expose_data<double>(mine, "my array"); }), Catch::Contains("float32"));
+  CHECK_THAT(invalid_text([] { expose_data<float>(Tensor(), "my array"); }), Catch::Contains("[my array]"));
 }
 
 TEST_CASE("both sides may be written, read and shared by threads of their own at the same time") {

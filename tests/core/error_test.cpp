@@ -1,5 +1,6 @@
 // Errors: kinds, trails, what is made of other exceptions, and suggestions.
 #include "core/base/error.h"
+#include "core/base/no_memory.h"
 
 #include <catch2/catch.hpp>
 #include <stdexcept>
@@ -65,6 +66,10 @@ TEST_CASE("the exception in flight becomes an error") {
   CHECK(standard.message() == "std::out_of_range: too far");
   CHECK_THAT(converted(Odd("strange")).message(), Catch::EndsWith("Odd: strange"));
   CHECK(converted(42).kind() == ErrorKind::failed);
+  CHECK(converted(std::bad_alloc()).message() == "out of memory");
+  CHECK(converted(std::bad_array_new_length()).message() == "out of memory");
+  CHECK(converted(OutOfMemory("[x] out of memory: 5 bytes asked for")).message() ==
+        "[x] out of memory: 5 bytes asked for");
   CHECK(converted(42).message() == "an exception that is no std::exception");
 }
 

@@ -220,6 +220,23 @@ TEST_CASE("operators on numbers and members read like arithmetic") {
   CHECK((x - 1.0).sum().item() == 3);
   const Tensor i = tensor({3, -4});
   CHECK((i * 2.0 + i).to_vector<int64_t>() == std::vector<int64_t>{9, -12});
+  // % has the sign of the divisor, as in Python.
+  CHECK((tensor({5, -5, 7}) % 3).to_vector<int64_t>() == std::vector<int64_t>{2, 1, 1});
+  CHECK((7 % tensor({2, -4})).to_vector<int64_t>() == std::vector<int64_t>{1, -1});
+  CHECK((tensor({5.5, -5.5}) % 2).to_vector<double>() == std::vector<double>{1.5, 0.5});
+  CHECK((tensor({5, -5}) % tensor({{3}, {-3}})).to_vector<int64_t>() == std::vector<int64_t>{2, 1, -1, -2});
+  Tensor rest = tensor({5, -5});
+  rest %= 3;
+  CHECK(rest.to_vector<int64_t>() == std::vector<int64_t>{2, 1});
+  Tensor y = tensor({4, -1}, float64).requires_grad_(), by = tensor({3, 3}, float64).requires_grad_();
+  (y % by).sum().backward();
+  CHECK(y.grad().to_vector<double>() == std::vector<double>{1, 1});
+  CHECK(by.grad().to_vector<double>() == std::vector<double>{-1, 1});
+  Tensor z = y * 1;
+  z %= by;
+  (z * z).sum().backward();
+  CHECK(y.grad().to_vector<double>() == std::vector<double>{3, 5});
+  CHECK(by.grad().to_vector<double>() == std::vector<double>{-3, 5});
 }
 
 }  // namespace

@@ -76,6 +76,12 @@ std::vector<Trial> trials() {
           {"dropout", {x(), 0.0}, {}, {2, 3}, {3, 1, 2, 6, 5, 4}},
           {"cross_entropy", {x(), tensor({0, 1})}, {}, {}},
           {"cross_entropy", {x(), ops::softmax(x(), 1)}, {{"reduction", std::string("none")}}, {2}},
+          {"nll_loss",
+           {x(), tensor({0, 1}), tensor({1, 2, 3}, float64), std::string("none")},
+           {},
+           {2},
+           {-3, -10}},
+          {"binary_cross_entropy_with_logits", {x(), ones}, {{"pos_weight", ones}}, {}},
           {"layer_norm", {x(), three}, {}, {2, 3}},
           {"layer_norm", {x(), list({3})}, {{"bias", full({3}, 9, float64)}}, {2, 3}},
           {"zeros", {list({2})}, {}, {2}, {0, 0}},
@@ -99,6 +105,12 @@ std::vector<Trial> trials() {
           {"minimum_", {x(), ones}, {}, {2, 3}, {1, 1, 1, 1, 1, 1}},
           {"addcmul_", {x(), ones, ones}, {{"value", two}}, {2, 3}, {5, 3, 4, 8, 7, 6}},
           {"addcdiv_", {x(), ones, ones}, {}, {2, 3}, {4, 2, 3, 7, 6, 5}},
+          {"remainder_", {x(), two}, {}, {2, 3}, {1, 1, 0, 0, 1, 0}},
+          {"index_add_",
+           {x(), zero, tensor({1}), troupe::ones({1, 3}, float64), two},
+           {},
+           {2, 3},
+           {3, 1, 2, 8, 7, 6}},
           {"lerp_", {x(), ones, 1.0}, {}, {2, 3}, {1, 1, 1, 1, 1, 1}},
           {"masked_fill_", {x(), mask(), zero}, {}, {2, 3}, {3, 1, 2, 0, 0, 0}},
           {"neg_", {x()}, {}, {2, 3}, {-3, -1, -2, -6, -5, -4}},
@@ -200,7 +212,7 @@ TEST_CASE("operators that are not to be called by name have a function, or none 
     INFO(name);
     const bool helper = name.find("_grad") != std::string::npos || name.ends_with("_scalar") ||
                         name.starts_with("channel_") || name.ends_with("_along") || name.ends_with("_pick");
-    CHECK((helper || name == "attention" || name == "index_add" || name == "soft_cross_entropy"));
+    CHECK((helper || name == "attention" || name == "soft_cross_entropy"));
   }
 }
 

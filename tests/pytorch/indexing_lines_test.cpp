@@ -83,6 +83,8 @@ TEST_CASE("joining, picking and placing") {
   LINE("tensor([[1, 0],\n        [0, 4]])", where(tensor({{true, false}, {false, true}}), x, 0));
   LINE("tensor([[1., 0., 0., 0.],\n        [0., 1., 0., 0.]])",
        zeros({2, 4}).scatter_add(1, tensor({{0}, {1}}), ones({2, 1})));
+  LINE("tensor([[ 6.,  8.],\n        [ 0.,  0.],\n        [12., 16.]])",
+       index_add(zeros({3, 2}), 0, tensor({2, 0, 2}), tensor({{1., 2.}, {3., 4.}, {5., 6.}}), 2));
   LINE("tensor([[1, 2, 1, 2]])", tensor({{1, 2}}).repeat({1, 2}));
   LINE("tensor([3, 1, 2])", roll(tensor({1, 2, 3}), 1));
   LINE("tensor([[2, 1],\n        [4, 3]])", flip(x, 1));

@@ -1,6 +1,7 @@
 // Placement changes nothing: arguments and results are as if they had been copied, wherever the actor lives.
 #include <catch2/catch.hpp>
 
+#include "core/graph/exposed.h"
 #include "tests/support/two_workers.h"
 #include "troupe/troupe.h"
 
@@ -78,6 +79,27 @@ TEST_CASE("what the caller writes to an argument after the call is not seen by t
     many.get();
     for (const Tensor& t : keeper.call<&Keeper::get_all>().get())
       CHECK(t.to_vector<float>() == std::vector<float>(static_cast<size_t>(t.numel()), 7));
+  }
+}
+
+TEST_CASE("what is written through a pointer that the program keeps is not seen by the actor") {
+  const Scene s;
+  for (const auto& keeper : s.both()) {
+    const Tensor x = all(1);
+    float* mine = expose_data<float>(x, "my array");
+    for (int round = 0; round < 3; ++round) {
+      const auto kept = keeper.call<&Keeper::keep>(x);
+      std::fill(mine, mine + kElements, 7.F + static_cast<float>(round));
+      kept.get();
+      CHECK(keeper.call<&Keeper::get>().get().to_vector<float>() ==
+            values(round ? 6.F + static_cast<float>(round) : 1));
+      CHECK(x.data<float>() == mine);
+    }
+    const Tensor y = all(2);
+    mine = expose_data<float>(y, "my array");
+    const Tensor result = keeper.call<&Keeper::same>(y).get();
+    mine[0] = -1;
+    CHECK(result.to_vector<float>() == values(2));
   }
 }
 

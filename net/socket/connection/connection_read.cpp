@@ -45,8 +45,8 @@ bool SocketConnection::read_socket() {
     size_t n = 0, direct = 0;
     try {
       n = reader_.direct({parts, kDirect});
-    } catch (const std::exception& e) {
-      finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), e.what())));
+    } catch (const std::exception&) {
+      finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), current_error().what())));
       return false;
     }
     for (size_t i = 0; i < n; ++i) direct += parts[i].iov_len;
@@ -69,8 +69,8 @@ bool SocketConnection::read_socket() {
     std::optional<ReadFrame> frame;
     try {
       frame = reader_.advance(placed);
-    } catch (const std::exception& e) {
-      finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), e.what())));
+    } catch (const std::exception&) {
+      finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), current_error().what())));
       return false;
     }
     if (frame && !arrived(std::move(*frame))) return false;

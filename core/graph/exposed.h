@@ -1,0 +1,23 @@
+// Elements that a program writes through a pointer which it keeps.
+#pragma once
+#include "core/graph/inplace_write.h"
+
+namespace troupe {
+
+/// Says that pointers to the elements of `t` are kept, and written through whenever the program likes:
+/// whoever is given them from now on, such as an actor of this worker in a message, has a copy at once, as of
+/// memory that Storage::wrap() was given. `invalid`, the text starting with [writer], if another tensor (a
+/// view, a recorded step) has them already: call it when the tensor is made. Not synchronized: as a write.
+void expose(const Tensor& t, const char* writer);
+
+/// The first element, for such a pointer: good as long as the tensor is kept, and not given other elements
+/// (core/graph/copy_on_write.h). It counts as a write now; passes see no later ones, unless
+/// Tensor::bump_version() says them. Errors as expose(), and if T is not the element type.
+template <class T>
+T* expose_data(const Tensor& t, const char* writer) {
+  T* const first = write_data<T>(t, writer);
+  expose(t, writer);
+  return first;
+}
+
+}  // namespace troupe
