@@ -47,36 +47,42 @@ std::string lua_text(const Arg& a) {
   }
 }
 
-// What stands between brackets.
+// What stands between brackets: a text, "0, 1:, None", or with tensors a table, {i, "1:", 0}.
 std::string index_text(const Arg& a) {
   if (a.kind == Arg::Kind::tensor) return a.text;
-  if (a.kind == Arg::Kind::list) {
-    std::string out;
-    for (const Arg& item : a.items) {
-      std::string one;
-      if (item.kind == Arg::Kind::none)
-        one = "None";
-      else if (item.kind == Arg::Kind::ellipsis)
-        one = "...";
-      else if (item.kind == Arg::Kind::integer)
-        one = fmt::format("{}", item.integer);
-      else if (item.kind == Arg::Kind::slice) {
-        for (size_t i = 0; i < item.items.size(); ++i)
-          one += (i ? ":" : "") + (item.items[i].kind == Arg::Kind::integer
-                                       ? fmt::format("{}", item.items[i].integer)
-                                       : std::string());
-      } else if (a.items.size() == 1)
-        return index_text(item);
-      else
-        throw NotHere("an index of several kinds");
-      out += (out.empty() ? "" : ", ") + one;
-    }
-    return "\"" + out + "\"";
+  if (a.kind != Arg::Kind::list) {
+    Arg list;
+    list.kind = Arg::Kind::list;
+    list.items = {a};
+    return index_text(list);
   }
-  Arg list;
-  list.kind = Arg::Kind::list;
-  list.items = {a};
-  return index_text(list);
+  if (a.items.size() == 1 && a.items[0].kind == Arg::Kind::list) return index_text(a.items[0]);
+  const bool table = std::any_of(a.items.begin(), a.items.end(), [](const Arg& item) {
+    return item.kind == Arg::Kind::tensor || item.kind == Arg::Kind::list;
+  });
+  std::string out;
+  for (const Arg& item : a.items) {
+    std::string one;
+    if (item.kind == Arg::Kind::none) {
+      one = "None";
+    } else if (item.kind == Arg::Kind::ellipsis) {
+      one = "...";
+    } else if (item.kind == Arg::Kind::integer) {
+      one = fmt::format("{}", item.integer);
+    } else if (item.kind == Arg::Kind::slice) {
+      for (size_t i = 0; i < item.items.size(); ++i)
+        one += (i ? ":" : "") + (item.items[i].kind == Arg::Kind::integer
+                                     ? fmt::format("{}", item.items[i].integer)
+                                     : std::string());
+    } else if (table) {
+      out += (out.empty() ? "" : ", ") + lua_text(item);
+      continue;
+    } else {
+      throw NotHere("an index that is no number, slice or tensor");
+    }
+    out += (out.empty() ? "" : ", ") + (table ? "\"" + one + "\"" : one);
+  }
+  return table ? "{" + out + "}" : "\"" + out + "\"";
 }
 
 std::string statement_text(const Statement& s) {

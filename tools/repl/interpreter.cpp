@@ -111,7 +111,7 @@ int protect(lua_State* L, int (*f)(lua_State*)) {
     const Interpreter::Inside inside(of(L));
     return f(L);
   } catch (const std::bad_alloc&) {
-    text = "not enough memory";
+    text = current_error().what();
   } catch (const std::exception& e) {
     text = e.what();
   }

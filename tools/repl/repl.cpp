@@ -424,9 +424,9 @@ int repl_main(const std::vector<std::string>& arguments) {
     return code;
   } catch (const script::Interrupted&) {
     return kExitInterrupted;
-  } catch (const std::exception& e) {
+  } catch (const std::exception&) {
     std::fflush(stdout);
-    std::fprintf(stderr, "troupe repl: %s\n", e.what());
+    std::fprintf(stderr, "troupe repl: %s\n", current_error().what());
     return 1;
   }
 }

@@ -1,4 +1,5 @@
 // Tensors in Lua: operators by name, arithmetic, slicing.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -62,12 +63,14 @@ int negative(lua_State* L) { return push_results(L, run_operator("neg", {get<Ten
 
 // ---- slicing
 
+std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at);
+
 // "1:, ::2, None, ..., 0" as PyTorch has it between brackets.
 std::vector<TensorIndex> indices_of(std::string_view text) {
   const auto refuse = [&]() __attribute__((noreturn)) {
-    throw_invalid(
-        "\"" + std::string(text) +
-        "\" is no index; what is: x[0], x[-1], x[\"1:, ::2\"], x[\"..., None\"], x[{0, 1}], x[mask]");
+    throw_invalid("\"" + std::string(text) +
+                  "\" is no index; what is: x[0], x[-1], x[\"1:, ::2\"], x[\"..., None\"], x[{0, 1}], "
+                  "x[mask], x[{i, j}]");
   };
   const auto number = [&](std::string_view s) -> std::optional<int64_t> {
     while (s.starts_with(" ")) s.remove_prefix(1);
@@ -112,6 +115,26 @@ std::vector<TensorIndex> indices_of(std::string_view text) {
   return out;
 }
 
+// {i, "1:", 0}, with a tensor or a text in it, is one index for each dimension; {0, 2} picks, and so does a
+// mask.
+std::vector<TensorIndex> indices_in(lua_State* L, int at) {
+  const Value value = value_at(L, at);
+  const auto* list = value.get_if<ValueList>();
+  const auto stands_alone = [](const Value& v) { return v.get_if<Tensor>() || v.get_if<std::string>(); };
+  if (!list || std::none_of(list->begin(), list->end(), stands_alone)) return {tensor_of_table(L, at, {})};
+  std::vector<TensorIndex> out;
+  for (size_t i = 0; i < list->size(); ++i) {
+    lua_rawgeti(L, at, static_cast<lua_Integer>(i + 1));
+    auto one = index_at(L, lua_gettop(L));
+    lua_pop(L, 1);
+    if (!one)
+      throw_invalid("an index of a dimension is a number, a tensor, a table or a text as \"1:\", got " +
+                    (*list)[i].describe());
+    out.insert(out.end(), one->begin(), one->end());
+  }
+  return out;
+}
+
 // What stands in brackets; none: it is the name of a method.
 std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at) {
   if (lua_isinteger(L, at)) return std::vector<TensorIndex>{int64_t{lua_tointeger(L, at)}};
@@ -121,7 +144,7 @@ std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at) {
     throw_invalid("an index has to be a whole number");
   }
   if (auto* t = get_if<Tensor>(L, at)) return std::vector<TensorIndex>{*t};
-  if (lua_istable(L, at)) return std::vector<TensorIndex>{tensor_of_table(L, at, {})};
+  if (lua_istable(L, at)) return indices_in(L, at);
   const std::string_view text = text_at(L, at);
   if (!text.empty() &&
       (is_digit(text[0]) ||
@@ -175,7 +198,7 @@ int tensor_newindex(lua_State* L) {
     if (const auto* source = value.get_if<Tensor>())
       t.index_put_(*index, *source);
     else if (value.get_if<ValueList>())
-      t.index_put_(*index, tensor_of_table(L, 3, {}));
+      t.index_put_(*index, tensor_of_table(L, 3, t.dtype()));
     else if (const auto* i = value.get_if<int64_t>())
       t.index_put_(*index, Scalar(*i));
     else if (const auto* d = value.get_if<double>())
@@ -256,6 +279,33 @@ int length(lua_State* L) {
   return 1;
 }
 
+// for i, row in ipairs(x): from 0 on, as x[i]. pairs(x) gives the same.
+int next_row(lua_State* L) {
+  const Tensor& t = get<Tensor>(L, 1);
+  const int64_t i = luaL_checkinteger(L, 2) + 1;
+  if (i >= t.size(0)) return 0;
+  lua_pushinteger(L, i);
+  push_tensor(L, std::as_const(t).index({i}));
+  return 2;
+}
+
+int rows(lua_State* L) {
+  (void)get<Tensor>(L, 1).size(0);  // refuses a 0-d one
+  lua_pushcfunction(L, guarded<next_row>);
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, -1);
+  return 3;
+}
+
+// Lua's own, which begins at 1, for all but tensors: it is the upvalue.
+int ipairs(lua_State* L) {
+  if (get_if<Tensor>(L, 1)) return rows(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
 int to_string(lua_State* L) {
   push(L, std::string_view(script::shown(get<Tensor>(L, 1))));
   return 1;
@@ -299,6 +349,9 @@ int make_tensor(lua_State* L) {
   }
   if (lua_istable(L, 1))
     push_tensor(L, tensor_of_table(L, 1, dtype));
+  else if (lua_type(L, 1) == LUA_TNUMBER || lua_isboolean(L, 1))
+    push_tensor(L,
+                tensor(Codec<Scalar>::from(value_at(L, 1)), dtype ? TensorOptions(*dtype) : TensorOptions()));
   else if (dtype)
     push_tensor(L, ops::to(tensor_at(L, 1), *dtype));
   else
@@ -338,14 +391,12 @@ Tensor tensor_at(lua_State* L, int at) {
 
 Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype) {
   const Value value = value_at(L, at);
-  std::vector<int64_t> shape;
-  std::vector<double> values;
-  std::vector<int64_t> integers;
-  bool floating = false, booleans = true;
-  const auto walk = [&](const auto& self, const Value& v, size_t depth) -> void {
+  Shape shape;
+  std::vector<Scalar> numbers;
+  const auto walk = [&](const auto& self, const Value& v, int depth) -> void {
     if (const auto* list = v.get_if<ValueList>()) {
-      if (depth == shape.size()) {
-        if (!values.empty()) throw_invalid("a table of a tensor has numbers and lists side by side");
+      if (depth == shape.rank()) {
+        if (!numbers.empty()) throw_invalid("a table of a tensor has numbers and lists side by side");
         shape.push_back(static_cast<int64_t>(list->size()));
       } else if (shape[depth] != static_cast<int64_t>(list->size())) {
         throw_invalid("the lists of a tensor have to be of one length: got " + std::to_string(list->size()) +
@@ -354,30 +405,30 @@ Tensor tensor_of_table(lua_State* L, int at, std::optional<DType> dtype) {
       for (const Value& element : *list) self(self, element, depth + 1);
       return;
     }
-    if (depth != shape.size()) throw_invalid("a table of a tensor has numbers and lists side by side");
-    if (const auto* b = v.get_if<bool>()) {
-      values.push_back(*b);
-      integers.push_back(*b);
-      return;
-    }
-    booleans = false;
-    if (const auto* i = v.get_if<int64_t>()) {
-      values.push_back(static_cast<double>(*i));
-      integers.push_back(*i);
-    } else if (const auto* d = v.get_if<double>()) {
-      floating = true;
-      values.push_back(*d);
-      integers.push_back(0);
-    } else {
+    if (depth != shape.rank()) throw_invalid("a table of a tensor has numbers and lists side by side");
+    if (const auto* b = v.get_if<bool>())
+      numbers.emplace_back(*b);
+    else if (const auto* i = v.get_if<int64_t>())
+      numbers.emplace_back(*i);
+    else if (const auto* d = v.get_if<double>())
+      numbers.emplace_back(*d);
+    else
       throw_invalid("elements of a tensor are numbers or booleans, got " + v.describe());
-    }
   };
   walk(walk, value, 0);
-  const Shape of_all(shape);
-  Tensor out = floating || values.empty() ? tensor(std::vector<double>(values), float64).reshape(of_all)
-                                          : tensor(integers).reshape(of_all);
-  const DType natural = floating || values.empty() ? float32 : booleans ? boolean : int64;
-  return ops::to(out, dtype.value_or(natural));
+  const auto is = [&](auto property) { return std::all_of(numbers.begin(), numbers.end(), property); };
+  const bool whole = !numbers.empty() && is([](const Scalar& n) { return !n.is_floating(); });
+  const DType standard = !whole                                               ? float32
+                         : is([](const Scalar& n) { return n.is_boolean(); }) ? boolean
+                                                                              : int64;
+  const DType t = dtype.value_or(standard);
+  const Tensor out = empty(shape, t);
+  for (const Scalar& number : numbers) require_fits(number, t, "tensor");
+  visit_dtype(t, [&](auto zero) {
+    auto* to = out.data<decltype(zero)>();
+    for (const Scalar& number : numbers) *to++ = number.to<decltype(zero)>();
+  });
+  return out;
 }
 
 void open_tensors(lua_State* L) {
@@ -394,6 +445,7 @@ void open_tensors(lua_State* L) {
                      {"__lt", guarded<no_comparison>},
                      {"__le", guarded<no_comparison>},
                      {"__len", guarded<length>},
+                     {"__pairs", guarded<rows>},
                      {"__tostring", guarded<to_string>},
                      {"item", guarded<item>},
                      {"tolist", guarded<to_table>},
@@ -417,6 +469,9 @@ void open_tensors(lua_State* L) {
 
   open_table(L, "ops", guarded<ops_index>);
   lua_register(L, "tensor", guarded<make_tensor>);
+  lua_getglobal(L, "ipairs");
+  lua_pushcclosure(L, guarded<ipairs>, 1);
+  lua_setglobal(L, "ipairs");
   lua_register(L, "no_grad", guarded<no_grad>);
   lua_register(L, "manual_seed", guarded<manual_seed_>);
 }
