@@ -135,9 +135,9 @@ void multiply(int rows, const Tile<typename L::Number>& t, std::integer_sequence
   (t.copy_b ? kCopied : packed ? kPacked : kLying)[rows - 1](t);
 }
 
-// As many rows of A, of `bytes` each, as take a quarter of the second-level cache or little more. Nothing
-// else depends on the machine: the depth of a block decides the bits, and what goes with it, a panel of B of
-// 16 KiB and a tile of A of 6, fits every first-level cache.
+// As many rows of A, of `bytes` each, as take half of the second-level cache or little more. Nothing else
+// depends on the machine: the depth of a block decides the bits. Its panel of B, 32 KiB, passes through the
+// first-level cache in order, in time for the twelve products of each row.
 int64_t rows_of_block(int64_t bytes) {
   static const int64_t cache = [] {
     constexpr int64_t kLeast = 256 << 10, kMost = 1 << 20;
@@ -147,7 +147,7 @@ int64_t rows_of_block(int64_t bytes) {
     return kLeast;
 #endif
   }();
-  return parts(cache / 4 / bytes, kRows) * kRows;
+  return parts(cache / 2 / bytes, kRows) * kRows;
 }
 
 // pack_across() of `count` rows, R if that is not 0.
@@ -173,7 +173,7 @@ template <class L, int R>
 template <class L>
 struct Kernel {
   using Number = typename L::Number;
-  static constexpr int64_t kTileM = kRows, kTileN = 2 * L::kCount, kBlockK = 256, kWide = 4096;
+  static constexpr int64_t kTileM = kRows, kTileN = 2 * L::kCount, kBlockK = 512, kWide = 4096;
   static constexpr int64_t kLanes = kLine<L>, kAcross = L::kCount, kPad = L::kCount, kChunk = 8;
   static constexpr bool kCopiesA = false;
   static int64_t block_m() { return rows_of_block(kBlockK * sizeof(Number)); }
