@@ -185,11 +185,24 @@ void PendingCalls::note_status(uint64_t id, std::string status) {
   if (auto at = calls_.find(id); at != calls_.end()) at->second.status = std::move(status);
 }
 
+PendingCalls::Made PendingCalls::made(uint64_t id, const PendingCall& call) {
+  return {call.caller.label, call.caller.to, id, call.status, call.limit.made, call.sent, call.local};
+}
+
+std::vector<PendingCalls::Made> PendingCalls::all() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Made> out;
+  for (const auto& [id, call] : calls_) out.push_back(made(id, call));
+  std::sort(out.begin(), out.end(),
+            [](const Made& a, const Made& b) { return std::tie(a.when, a.id) < std::tie(b.when, b.id); });
+  return out;
+}
+
 std::vector<PendingCalls::Made> PendingCalls::made_by(const void* invocation) const {
   std::lock_guard lock(mutex_);
   std::vector<Made> out;
   for (const auto& [id, call] : calls_)
-    if (call.by == invocation) out.push_back({call.caller.label, call.caller.to, id, call.status});
+    if (call.by == invocation) out.push_back(made(id, call));
   std::sort(out.begin(), out.end(), [](const Made& a, const Made& b) {
     return std::tie(a.label, a.to, a.id) < std::tie(b.label, b.to, b.id);
   });

@@ -110,15 +110,21 @@ class PendingCalls {
     WorkerId to = 0;
     uint64_t id = 0;
     std::string status;  ///< what its callee said of it; empty: nothing yet
+    TimePoint when{};
+    bool sent = false;
+    Ref<Cancellable> local = {};  ///< as in PendingCall
   };
   /// Those that were made by that Invocation, by label.
   std::vector<Made> made_by(const void* invocation) const;
+  /// All, the oldest first.
+  std::vector<Made> all() const;
   size_t size() const;
   Flow::Sums in_flight() const;
   /// Of all calls: "Layer::forward".
   std::vector<std::string> labels() const;
 
  private:
+  static Made made(uint64_t id, const PendingCall& call);
   using Calls = std::unordered_map<uint64_t, PendingCall>;
   struct Ghost {
     WorkerId to;

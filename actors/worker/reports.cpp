@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kTypes = "worker.types";
 constexpr const char* kReport = "worker.report";
+constexpr const char* kWaits = "worker.waits";
 
 // As they travel.
 struct Slot {
@@ -33,8 +34,11 @@ struct Doer {
 };
 struct Everything {
   std::vector<Doer> actors;
-  std::vector<std::string> waits;
   std::map<std::string, int64_t> metrics;
+};
+struct Waiting {
+  std::string label, to, status;
+  double seconds = 0;
 };
 
 std::vector<Slot> slots_of(const std::vector<ActorType::Parameter>& parameters) {
@@ -95,8 +99,6 @@ Everything everything_of(const Worker& worker) {
                           cell->type().name, what ? what : "", std::chrono::duration<double>(busy).count()});
   }
   std::ranges::sort(out.actors, {}, &Doer::number);
-  for (const std::string& label : worker.waits_for())
-    if (!label.starts_with("worker.")) out.waits.push_back(label);
   out.metrics = worker.metrics();
   return out;
 }
@@ -108,6 +110,15 @@ void install_reports(Worker& worker) {
                      [&worker](const Ref<Invocation>& call) { call->complete(to_value(all_of(worker))); });
   worker.add_service(
       kReport, [&worker](const Ref<Invocation>& call) { call->complete(to_value(everything_of(worker))); });
+  worker.add_service(kWaits, [&worker](const Ref<Invocation>& call) {
+    worker.tell_waits([&worker, call](const std::vector<Worker::Wait>& waits) {
+      std::vector<Waiting> out;
+      for (const auto& w : waits)
+        out.push_back({w.label, worker.members().name_of(w.to), w.status,
+                       std::chrono::duration<double>(w.age).count()});
+      call->complete(to_value(out));
+    });
+  });
 }
 
 Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of) {
@@ -119,13 +130,22 @@ Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of) {
 Future<WorkerReport> ask_report(Worker& worker, WorkerId of) {
   return worker.call_service(of, kReport, {}).then([name = worker.members().name_of(of)](const Value& v) {
     Everything all = from_value<Everything>(v);
-    WorkerReport out{name, {}, std::move(all.waits), std::move(all.metrics)};
+    WorkerReport out{name, {}, std::move(all.metrics)};
     for (Doer& d : all.actors)
       out.actors.push_back({{d.owner, d.creator, d.number},
                             std::move(d.label),
                             std::move(d.type),
                             std::move(d.doing),
                             d.seconds});
+    return out;
+  });
+}
+
+Future<std::vector<WaitReport>> ask_waits(Worker& worker, WorkerId of) {
+  return worker.call_service(of, kWaits, {}).then([name = worker.members().name_of(of)](const Value& v) {
+    std::vector<WaitReport> out;
+    for (Waiting& w : from_value<std::vector<Waiting>>(v))
+      out.push_back({name, std::move(w.label), std::move(w.to), w.seconds, std::move(w.status)});
     return out;
   });
 }

@@ -33,8 +33,16 @@ struct ActorReport {
 struct WorkerReport {
   std::string worker;
   std::vector<ActorReport> actors;
-  std::vector<std::string> waits;  ///< calls of this worker that have no answer yet: "Layer::forward"
   Worker::Metrics metrics;
+};
+
+/// A call that has no answer yet.
+struct WaitReport {
+  std::string worker;  ///< that waits
+  std::string label;   ///< "Layer::forward"
+  std::string to;      ///< the callee's worker
+  double seconds = 0;  ///< since when; 0: not known
+  std::string status;  ///< as in Worker::Wait
 };
 
 /// Registers the services behind the functions below, which answer on the thread that delivers: also while
@@ -44,6 +52,7 @@ void install_reports(Worker& worker);
 /// Asks worker `of`. Errors as of any call.
 Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of);
 Future<WorkerReport> ask_report(Worker& worker, WorkerId of);
+Future<std::vector<WaitReport>> ask_waits(Worker& worker, WorkerId of);
 
 /// The types of this program, and those of the worker's hosting list.
 std::vector<TypeReport> types_of(const Worker& worker);

@@ -148,6 +148,16 @@ class Worker final : public net::Events {
   Unheard& unheard() { return unheard_; }
   /// Labels of the calls that wait for their replies; of the actors in the table.
   std::vector<std::string> waits_for() const { return pending_.labels(); }
+  /// A call of this worker that waits for its reply.
+  struct Wait {
+    std::string label;  ///< "Layer::forward"
+    WorkerId to = 0;
+    Duration age{};      ///< zero: not known, of a call without a limit
+    std::string status;  ///< what its callee is doing, in a sentence; empty: it said nothing within a second
+  };
+  /// Gives them to `done`, the oldest first, on a thread that delivers or on this one; but questions of tools
+  /// are left out.
+  void tell_waits(std::function<void(std::vector<Wait>)> done);
   std::vector<std::string> actor_labels() const;
   /// Fails expired calls; returns when to come again. Called by the timer thread, or by a simulation.
   TimePoint tick();

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 
 #include "actors/calls/call_limit.h"
 #include "actors/worker/worker.h"
@@ -11,6 +13,9 @@ namespace {
 
 // Within the lead of the question (lead_of()), so that it is answered either way.
 constexpr Duration kNestedStatus = std::chrono::milliseconds(100);
+
+// Calls whose callees tell_waits() asks.
+constexpr size_t kMostQuestions = 64;
 
 // A time of the same clock may be a little later: another thread's.
 std::string ago(const Worker& worker, TimePoint since) {
@@ -68,6 +73,41 @@ void Worker::tell_status(const Ref<Invocation>& question) {
         const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
         complete(text ? *text : "");
       });
+}
+
+void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
+  struct Answers {
+    std::vector<Wait> waits;  // each by its own question
+    std::atomic<size_t> left{1};
+    std::function<void(std::vector<Wait>)> done;
+    void one() {
+      if (left.fetch_sub(1) == 1) done(std::move(waits));
+    }
+  };
+  auto answers = std::make_shared<Answers>();
+  answers->done = std::move(done);
+  std::vector<PendingCalls::Made> calls;
+  for (auto& call : pending_.all())
+    if (!call.label.starts_with("worker.") && call.label != kCallStatus) calls.push_back(std::move(call));
+  for (const auto& call : calls) {
+    const Duration age = call.when == TimePoint() ? Duration(0) : clock().now() - call.when;
+    answers->waits.push_back(
+        {call.label, call.to, std::max<Duration>(age, Duration(0)),
+         call.local ? status_of(static_cast<const Invocation&>(*call.local)) : call.status});
+  }
+  FrameScope scope(Frame{.worker = this, .callback = true});
+  for (size_t i = 0; i < std::min(calls.size(), kMostQuestions); ++i) {
+    if (calls[i].local || !calls[i].sent) continue;
+    ++answers->left;
+    call_service(calls[i].to, kCallStatus, {Value(static_cast<int64_t>(calls[i].id))},
+                 {.timeout = std::chrono::seconds(1)})
+        .watch([answers, i](const Result<Value>& r) {
+          const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
+          if (text) answers->waits[i].status = *text;
+          answers->one();
+        });
+  }
+  answers->one();
 }
 
 void Worker::ask_for_status(uint64_t id, WorkerId to) {

@@ -50,6 +50,9 @@ struct ServerReport {
   std::vector<std::pair<int64_t, int64_t>> delays;  ///< and how many gradients had it, as in Ledger
   int64_t late = 0, aborted = 0, lost = 0;          ///< as in Ledger
   std::string last_loss;                            ///< what losing a trainer meant, the last time
+  /// "ssp(2), version 12: trainers a, b; step 4 is open, b is missing; gradients by delay 0: 20, 1: 3; late
+  /// 0, aborted 0, lost 0".
+  std::string str() const;
 };
 
 /// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".

@@ -117,6 +117,50 @@ TEST_CASE("what an actor is doing can be asked while it is stuck") {
   CHECK(outcome.error == "");
 }
 
+TEST_CASE("waits and reports say at once what a pull waits for") {
+  repl::Interpreter interpreter(Cluster::in_process(2), {}, {});
+  CHECK(interpreter
+            .run(R"lua(
+    served = serve({tensor{1.0}}, {on = "w1", trainers = 2, policy = "ssp(2)"
+})
+    client = served:client("first")
+    pull = client:pull():async()
+  )lua",
+                 "=test", false)
+            .error == "");
+  internal::actors::Worker& w0 = interpreter.cluster().worker();
+  const std::string expected = "and it waits (co_await) for trainers to join: 1 of 2 have.";
+  std::vector<internal::actors::WaitReport> waits;
+  do waits = internal::actors::ask_waits(w0, 0).get();
+  while (waits.size() != 1 || !waits[0].status.ends_with(expected));
+  CHECK(waits[0].worker == "w0");
+  CHECK(waits[0].to == "w1");
+  CHECK(waits[0].label.ends_with("Server::pull"));
+  CHECK(internal::actors::ask_waits(w0, 1).get().empty());
+  const std::string report =
+      "ssp(2), version 0: trainers first; step 0 is open, first is missing; no gradients yet; late 0, "
+      "aborted 0, "
+      "lost 0";
+  CHECK(
+      interpreter
+          .run("waits() ps(served) ps({served}) local s = inspect(served) assert(#s == 1 and s[1].worker == "
+               "'w1')"
+               "assert(s[1].state == '" +
+                   report +
+                   "', s[1].state) assert(tostring(served:report()) == s[1].state)"
+                   "assert(tostring(served:report()[1]) == s[1].state and served:report()[1].late == 0)",
+               "=test", false)
+          .error == "");
+  parallel::ServerReport told;
+  told.policy = "async";
+  told.version = 7;
+  told.trainers = {"a", "b"};
+  told.delays = {{0, 4}, {2, 3}};
+  told.lost = 1;
+  CHECK(told.str() ==
+        "async, version 7: trainers a, b; gradients by delay 0: 4, 2: 3; late 0, aborted 0, lost 1");
+}
+
 TEST_CASE("metatables of objects are closed, and what is freed is freed once") {
   repl::Interpreter interpreter(Cluster::in_process(1), {}, {});
   CHECK(interpreter

@@ -397,9 +397,11 @@ int ps(lua_State* L) {
 }
 int waits(lua_State* L) {
   std::string out;
-  for (const auto& report : ask_all(L, internal::actors::ask_report))
-    for (const std::string& label : report.waits)
-      out += fmt::format("{} waits for {}\n", report.worker, label);
+  for (const auto& worker : ask_all(L, internal::actors::ask_waits))
+    for (const auto& w : worker)
+      out += fmt::format("{} waits for {} on {}{}{}\n", w.worker, w.label, w.to,
+                         w.seconds > 0 ? fmt::format(", since {:.1f} s", w.seconds) : "",
+                         w.status.empty() ? "" : ": " + w.status);
   write(out.empty() ? "nobody waits\n" : out);
   return 0;
 }
@@ -419,8 +421,13 @@ int inspect(lua_State* L) {
   if (auto* actor = get_if<AnyRef>(L, 1)) return push(L, inspected(L, *actor)), 1;
   if (!get_if<ServedObject>(L, 1)) luaL_typeerror(L, 1, "reference or served");
   const parallel::Served served = get<ServedObject>(L, 1).served;
+  const auto states = of(L).session().get(parallel::report(served));
   ValueList out;
-  for (const auto& server : served.servers) out.push_back(inspected(L, server));
+  for (size_t i = 0; i < served.servers.size(); ++i) {
+    Value one = inspected(L, served.servers[i]);
+    (*one.get_if<ValueMap>())["state"] = states[i].str();
+    out.push_back(std::move(one));
+  }
   push(L, Value(std::move(out)));
   return 1;
 }

@@ -47,9 +47,12 @@ constexpr Described kGlobals[] = {
     {"ps", "ps([actors])",
      "Prints all actors and what they are doing, or those of a reference, of serve(), or of a list; answers "
      "also while they are stuck."},
-    {"waits", "waits()", "Prints which calls are waiting for their answers, on all workers."},
+    {"waits", "waits()",
+     "Prints which calls are waiting for their answers, on all workers, since when, and what their callees "
+     "wait for."},
     {"inspect", "inspect(reference or served) -> table",
-     "What one actor is doing, and for how long; of what serve() gave, a list for its servers."},
+     "What one actor is doing, and for how long; of what serve() gave, a list with the state of each "
+     "server."},
     {"metrics", "metrics(worker) -> table", "Counters of a worker."},
     {"time", "time(f, ...) -> ...", "Calls f, prints how long it took, and gives what f gives."},
     {"help", "help([x])",
@@ -108,7 +111,8 @@ constexpr Described kMethods[] = {
     {"served:read", "s:read([at_least]) -> list", "The values, with so many updates in them."},
     {"served:set_policy", "s:set_policy(text)", "Another policy, while trainers go on."},
     {"served:set_options", "s:set_options(table)", "Other options of its optimizer: lr."},
-    {"served:report", "s:report() -> list", "Of each block: policy, version, trainers, missing, delays, ..."},
+    {"served:report", "s:report() -> list",
+     "Of each block: policy, version, trainers, missing, delays, ...; as text, a line."},
     {"served:client", "s:client([name]) -> client", "A trainer of these parameters."},
     {"client:pull", "c:pull([at_least]) -> future of list",
      "The values, when the policy lets this trainer read."},

@@ -148,7 +148,17 @@ int served_set_options(lua_State* L) {
   return 0;
 }
 int served_report(lua_State* L) {
-  push(L, script::report_value(of(L).session().get(parallel::report(get<ServedObject>(L, 1).served))));
+  const auto reports = of(L).session().get(parallel::report(get<ServedObject>(L, 1).served));
+  push(L, script::report_value(reports));
+  std::string all;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const std::string text = reports[i].str();
+    all += (i ? "\n" : "") + text;
+    lua_rawgeti(L, -1, static_cast<lua_Integer>(i) + 1);
+    show_as(L, text);
+    lua_pop(L, 1);
+  }
+  show_as(L, all);
   return 1;
 }
 int served_client(lua_State* L) {

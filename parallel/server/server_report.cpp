@@ -1,0 +1,23 @@
+// A server's report as text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "parallel/server/server_base.h"
+
+namespace troupe::parallel {
+
+std::string ServerReport::str() const {
+  std::string text = fmt::format("{}, version {}: ", policy, version);
+  text += trainers.empty() ? "no trainers" : fmt::format("trainers {}", fmt::join(trainers, ", "));
+  if (!missing.empty() && !trainers.empty())
+    text += fmt::format("; step {} is open, {} {} missing", open_step, fmt::join(missing, ", "),
+                        missing.size() == 1 ? "is" : "are");
+  text += delays.empty() ? "; no gradients yet" : "; gradients by delay";
+  for (size_t i = 0; i < delays.size(); ++i)
+    text += fmt::format("{} {}: {}", i ? "," : "", delays[i].first, delays[i].second);
+  text += fmt::format("; late {}, aborted {}, lost {}", late, aborted, lost);
+  if (!last_loss.empty()) text += "; " + last_loss;
+  return text;
+}
+
+}  // namespace troupe::parallel
