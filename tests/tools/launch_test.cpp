@@ -106,6 +106,8 @@ TEST_CASE("a job on several hosts offsets its ranks and meets over TCP", "[launc
 
   CHECK_THROWS_WITH(job_with(options, {}), Catch::Contains("several hosts need one secret"));
   CHECK_THROWS_WITH(job_with(options, {{"TROUPE_TOKEN", "short"}}), Catch::Contains("has 5 bytes"));
+  CHECK_THROWS_WITH(job_with(options, {{"TROUPE_TOKEN_FILE", "/no/such"}}),
+                    Catch::Contains("[run] TROUPE_TOKEN_FILE: [token] /no/such: No such file"));
   const auto v6 = parsed({"--nnodes", "2", "--master-addr", "::1", "sh"});
   CHECK(job_with(v6, {{"TROUPE_TOKEN", token}}).address == "tcp:[::1]:29500");
 }

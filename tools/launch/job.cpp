@@ -42,8 +42,13 @@ std::string choose_token(const RunOptions& options, const Getenv& env) {
                                 internal::net::kMinTokenBytes));
     return token;
   }
-  if (auto file = value_of(env, "TROUPE_TOKEN_FILE"); !file.empty())
-    return internal::net::read_token_file(file);
+  if (auto file = value_of(env, "TROUPE_TOKEN_FILE"); !file.empty()) {
+    try {
+      return internal::net::read_token_file(file);
+    } catch (const Error& e) {
+      throw_invalid("[run] TROUPE_TOKEN_FILE: " + e.message());
+    }
+  }
   if (options.nodes > 1)
     throw_invalid(
         "[run] several hosts need one secret: give --token-file, TROUPE_TOKEN or TROUPE_TOKEN_FILE on each");
