@@ -30,7 +30,7 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
 
 void FunctionCtx::save_for_backward(Tensors tensors) { saving_ = std::move(tensors); }
 void FunctionCtx::mark_non_differentiable(Tensors results) { without_gradient_ = std::move(results); }
-const Tensors& FunctionCtx::saved_tensors() const {
+const Tensors& FunctionCtx::saved_tensors() const& {
   if (!saved_) throw_invalid("[Function] saved_tensors() are there in backward() only");
   return *saved_;
 }

@@ -24,7 +24,7 @@ class FunctionCtx {
   /// results have their histories in backward(); other tensors count as constants there, as in PyTorch.
   void save_for_backward(Tensors tensors);
   /// In backward(): what was kept, in that order. `invalid` elsewhere.
-  const Tensors& saved_tensors() const;
+  const Tensors& saved_tensors() const&;
   /// In forward(): these results have no gradient. Those that are not floating have none anyway.
   void mark_non_differentiable(Tensors results);
   /// In forward(): whether backward() gets zeros for results that no gradient reached (true, until told

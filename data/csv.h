@@ -56,7 +56,8 @@ class CsvReader {
   /// and text: a field that is no number of the dtype or not finite, a missing one, an unknown label, a
   /// record with more or fewer fields than the first. Spaces around a number are skipped.
   CsvTable read(int64_t rows = std::numeric_limits<int64_t>::max());
-  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& names() const& { return names_; }
+  std::vector<std::string> names() && { return std::move(names_); }
 
  private:
   friend std::vector<std::string> csv_classes(const std::string&, CsvOptions);

@@ -29,7 +29,7 @@ Tensor gather(const Tensor& t, const Order& order, int64_t from, int64_t count) 
 
 }  // namespace
 
-const Order& Epoch::order() const {
+const Order& Epoch::order() const& {
   if (!order_) throw_invalid("[loader] an empty epoch was used: it was moved from");
   return *order_;
 }

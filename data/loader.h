@@ -53,13 +53,16 @@ class Epoch {
     int64_t index_;
   };
 
-  Iterator begin() const { return {this, 0}; }
-  Iterator end() const { return {this, batches_}; }
+  Iterator begin() const& { return {this, 0}; }
+  Iterator begin() const&& = delete;  // name the epoch: its iterators end with it
+  Iterator end() const& { return {this, batches_}; }
+  Iterator end() const&& = delete;  // name the epoch: its iterators end with it
   int64_t batches() const { return batches_; }
   /// Batch number `index`; `invalid` outside [0, batches()).
   Batch batch(int64_t index) const;
   /// Row numbers in the order of this epoch; empty if it is the order of the set.
-  const Order& order() const;
+  const Order& order() const&;
+  Order order() const&& { return order(); }
 
  private:
   friend class Loader;
@@ -88,7 +91,8 @@ class Loader {
   int64_t rows() const { return rows_; }
   /// Rows of the whole set.
   int64_t size() const { return set_.size(); }
-  const LoaderOptions& options() const { return options_; }
+  const LoaderOptions& options() const& { return options_; }
+  LoaderOptions options() const&& { return options_; }
   /// Pass number e (from 0), always with the same order for the same seed.
   Epoch epoch(int64_t e) const;
 

@@ -112,7 +112,8 @@ class Prefetch {
     Prefetch* from_;
     std::optional<T> item_;
   };
-  Iterator begin() { return Iterator(this); }
+  Iterator begin() & { return Iterator(this); }
+  Iterator begin() && = delete;  // name it: its iterators end with it
   std::default_sentinel_t end() const { return {}; }
 
  private:

@@ -31,9 +31,11 @@ class Safetensors {
   explicit Safetensors(const std::string& path);
 
   /// In the order of their bytes.
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const std::vector<SafetensorsEntry>& entries() const& { return entries_; }
+  std::vector<SafetensorsEntry> entries() && { return std::move(entries_); }
   /// The texts under "__metadata__".
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const& { return metadata_; }
+  std::map<std::string, std::string> metadata() && { return std::move(metadata_); }
   bool contains(const std::string& name) const { return find(name) != nullptr; }
   /// F32, F64, BF16, F16, I64, I32, U8 and BOOL are views of the file, the same storage each time; an
   /// in-place write changes the memory of this process only. I8, I16, U16 and U32 come as int64 copies.

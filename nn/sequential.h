@@ -39,7 +39,8 @@ class Sequential : public Layer {
   /// The same of a layer that is shared. `invalid` without one.
   Sequential& add(std::shared_ptr<Layer> layer);
   size_t size() const { return layers_.size(); }
-  Layer& operator[](size_t i) { return *layers_.at(i); }
+  Layer& operator[](size_t i) & { return *layers_.at(i); }
+  Layer& operator[](size_t i) && = delete;  // name the module: its layers go with its last copy
   /// Layers [begin, end), shared with this one, numbered from 0. `invalid` outside of it.
   Sequential slice(size_t begin, size_t end) const;
 

@@ -37,7 +37,8 @@ class Grouped final : public Optimizer {
   }
 
   /// As they are now: with the current learning rate.
-  const T& options(size_t group = 0) const { return options_.at(group); }
+  const T& options(size_t group = 0) const& { return options_.at(group); }
+  T options(size_t group = 0) && { return options_.at(group); }
 
  private:
   std::vector<std::string> slots(size_t group) const override { return options_.at(group).slots(); }

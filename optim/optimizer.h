@@ -43,7 +43,8 @@ class Optimizer : public Tunable {
   void set_names(std::vector<std::string> names);
 
   /// Of all groups, one after the other.
-  const Tensors& params() const { return params_; }
+  const Tensors& params() const& { return params_; }
+  Tensors params() && { return params_; }
   size_t group_count() const override { return group_count_; }
   ValueMap options_map(size_t group) const override;
   /// `invalid` also if a parameter of the group, having stepped, would need other state tensors.

@@ -15,6 +15,13 @@ void refuse_unknown_option(const char* optimizer, const std::string& name, std::
       near.empty() ? "known: " + all : fmt::format("did you mean \"{}\"? (known: {})", near, all)));
 }
 
+void check_order(const char* optimizer, const char* low_name, double low, const char* high_name,
+                 double high) {
+  if (low > high)
+    throw_invalid(
+        fmt::format("[{}] {} must be at most {}, got {} and {}", optimizer, low_name, high_name, low, high));
+}
+
 void check_option(const char* optimizer, const char* name, double value, double low, double high) {
   if (std::isfinite(value) && value >= low && value < high) return;
   throw_invalid(fmt::format("[{}] option {} must be {}, got {}", optimizer, name,

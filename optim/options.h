@@ -24,6 +24,8 @@ namespace troupe::optim {
 /// `invalid`: [optimizer] has no option of that name; it lists those that it has, the nearest first.
 [[noreturn]] void refuse_unknown_option(const char* optimizer, const std::string& name,
                                         std::vector<std::string> known);
+/// `invalid` unless low <= high.
+void check_order(const char* optimizer, const char* low_name, double low, const char* high_name, double high);
 
 /// `invalid` unless low <= value < high (high may be infinite) and value is finite.
 void check_option(const char* optimizer, const char* name, double value, double low, double high);

@@ -1,6 +1,5 @@
 // Rprop: steps whose size depends on the signs of gradients only.
 #pragma once
-#include "core/base/ascii.h"
 #include "optim/grouped.h"
 
 namespace troupe::optim {
@@ -13,11 +12,7 @@ struct RpropOptions {
   double step_min = 1e-6, step_max = 50;
   bool maximize = false;  ///< goes up instead of down: with the gradient times -1
 
-  void check() const {
-    if (step_min > step_max)
-      throw_invalid("[rprop] step_min must be at most step_max, got " + text_of(step_min) + " and " +
-                    text_of(step_max));
-  }
+  void check() const { check_order(kName, "step_min", step_min, "step_max", step_max); }
   std::vector<std::string> slots() const { return {"prev", "step_size"}; }
   static void fields(auto& o, auto&& field) {
     field("lr", o.lr, 0), field("eta_minus", o.eta_minus, 0, 1), field("eta_plus", o.eta_plus, 1);

@@ -25,9 +25,10 @@ class RefBase {
   std::string owner_name() const { return worker().members().name_of(owner()); }
   /// Does it live on this worker? False for ever once the cluster has been shut down.
   bool is_here() const { return checked().table().is_here(id()); }
-  const ObjectId& id() const { return checked().id(); }
+  ObjectId id() const { return checked().id(); }
   /// "Layer", or "Remote<tensor>" for a value.
-  const std::string& type() const { return checked().type(); }
+  const std::string& type() const& { return checked().type(); }
+  std::string type() const&& { return type(); }
   /// "Layer#0:3 on w1", and at another worker than its owner "Layer#0:3 on w1, used by w2": the third object
   /// that worker 0 made. For logs; never throws.
   std::string str() const { return handle_ ? handle_->table().describe(*handle_) : "empty reference"; }
@@ -35,7 +36,8 @@ class RefBase {
   /// ended, or the method whose result it is.
   Future<void> ready() const { return checked().table().ready(*handle_); }
 
-  const HandlePtr& handle() const { return handle_; }
+  const HandlePtr& handle() const& { return handle_; }
+  HandlePtr handle() const&& { return handle_; }
   /// `cancelled` once the cluster has been shut down.
   actors::Worker& worker() const { return checked().table().worker(); }
 

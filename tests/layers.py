@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that every file includes only its own layer and those that CMakeLists.txt allows, that vendor headers stay in
-their homes and out of our headers, that no file is a pile, and that nothing depends on the locale.
+their homes and out of our headers, that no file is a pile, that members that give references say what temporaries give, and that nothing depends on the locale.
 
     layers.py [ROOT]       prints violations as file:line; exit code 1 if there are any
     layers.py --self-test  plants one violation of each kind and checks that it is found
@@ -33,6 +33,16 @@ VENDOR = [
     (r"fmt/", [r""]),
     (r"troupe/", [r"examples/starter/", r"tests/install/"]),  # as an installed library's users write
 ]
+# What programs make on the spot. A member function there that gives a const reference is `const&`, and says beside it what a
+# temporary gives: a value, or `= delete` with the way out; `for (auto r : loader.epoch(0).order())` must not read freed memory.
+VALUES = re.compile(r"(core/(async|base|tensor|value)|ops/dispatch|autograd|nn|optim|data|rref|parallel/(data|server)|troupe|tools/flags)/[^/]+\.h")
+REFERENCE = re.compile(r"\s+const [\w:<>, ]+& (\w+)\([^()]*\) const\s*(?:noexcept\s*)?[{;]")
+# Of what others own, or private, or of a container (as std), or in classes of which there are no temporaries.
+ELSEWHERE = {
+    "ops/dispatch/op.h": {"shape"}, "ops/dispatch/attrs.h": {"find"}, "core/tensor/methods.h": {"self"}, "data/safetensors.h": {"find"},
+    "rref/any_ref.h": {"checked_as"}, "rref/handle.h": {"id", "type"}, "rref/here.h": {"name"}, "rref/name_table.h": {"all"},
+    "parallel/server/server_base.h": {"consistency"}, "core/base/small_vector.h": {"back"},
+}
 # What the locale of a program changes: "0.5" read as 0, printed as 0,5; letters. Numbers are read by std::from_chars and
 # number_in(), and printed by fmt; core/base/ascii.h knows letters.
 LOCALE = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[vfs]*scanf|is(?:alpha|alnum|digit|space|upper|lower|print|punct|cntrl|graph|xdigit)"
@@ -123,6 +133,8 @@ def violations(root):
         if file.suffix not in CODE or "/" not in path:
             continue
         for number, line in enumerate(lines, 1):
+            if VALUES.fullmatch(path) and (match := REFERENCE.match(line)) and match[1] not in ELSEWHERE.get(path, ()):
+                found.append(f"{path}:{number}: {match[1]}() gives a reference into a temporary: write `const&`, and what `&&` gives")
             if path.split("/")[0] not in FREE and path != LOCALE_OF_TERMINAL and (match := LOCALE.search(line)):
                 found.append(f"{path}:{number}: {match[0].rstrip('( ')} depends on the locale; use std::from_chars, fmt or core/base/ascii.h")
             if match := INCLUDE.match(line):
@@ -149,6 +161,7 @@ GOOD = {
     "net/wire/wire.cpp": '#include "net/wire/wire.capnp.h"\n#include <capnp/serialize.h>\n',
     "tests/net/a.cpp": '#include <catch2/catch.hpp>\n#include "autograd/distributed/a.h"\n',
     "core/base/log.cpp": "#include <spdlog/spdlog.h>\n",
+    "nn/value.h": "  const Shape& shape() const& { return s; }\n  Shape shape() && { return s; }\n",
     "tests/nn/b.cpp": "  const double x = std::stod(line);\n",
 }
 BAD = {
@@ -165,6 +178,7 @@ BAD = {
     "core/new.cpp": "#include <unheard/of.h>\n",
     "core/near.cpp": '#include "tensor.h"\n',
     "core/pile.cpp": "\n" * 501,
+    "nn/temporary.h": "  const Shape& shape() const { return s; }\n",
     "nn/locale.cpp": "  const double x = std::strtod(text, nullptr);\n",
     "nn/comma.cpp": '  std::printf("%ld of %.2f", n, x);\n',
 }

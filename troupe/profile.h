@@ -15,7 +15,8 @@ struct ProfileOptions {
 class Trace {
  public:
   explicit Trace(std::vector<internal::actors::TraceEvent> events, int64_t missed = 0);
-  const std::vector<internal::actors::TraceEvent>& events() const { return events_; }
+  const std::vector<internal::actors::TraceEvent>& events() const& { return events_; }
+  std::vector<internal::actors::TraceEvent> events() && { return std::move(events_); }
   /// Events for which there was no room (Profiler::kMaxEvents per worker).
   int64_t missed() const { return missed_; }
   /// In Chrome's trace format, for chrome://tracing or ui.perfetto.dev: a process per worker, arrows from

@@ -15,7 +15,8 @@ struct OnWire {
   static_assert(is_half(D), "OnWire is for bfloat16 and float16");
   OnWire() = default;
   OnWire(Tensor t) : tensor(std::move(t)) {}
-  operator const Tensor&() const { return tensor; }
+  operator const Tensor&() const& { return tensor; }
+  operator Tensor() && { return std::move(tensor); }
   Tensor tensor;
 };
 

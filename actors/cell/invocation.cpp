@@ -140,7 +140,7 @@ void Invocation::deliver(internal::net::Reply& reply) {
     for (; wanted && prepared < interceptors.size(); ++prepared)
       interceptors[prepared]->outgoing_reply(*this, reply);
     if (wanted && reply.result.ok()) {
-      Value&& value = std::move(reply.result).value();  // stays where it is
+      Value& value = reply.result.value();
       visit_tensors(value, own_elements);
     }
     deliver_(reply);

@@ -68,7 +68,7 @@ namespace {
 net::Message handed_over(net::Reply& reply, const net::DevicePlacing& placing) {
   net::Message message = net::encode(reply, placing);
   if (message.buffers.empty() || !reply.result.ok()) return message;
-  Value&& value = std::move(reply.result).value();  // stays where it is
+  Value& value = reply.result.value();
   visit_tensors(value, [](Tensor& t) { t = {}; });
   return message;
 }

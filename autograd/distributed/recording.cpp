@@ -105,7 +105,7 @@ void DistEngine::incoming_call(internal::actors::Invocation& invocation) {
 
 void DistEngine::outgoing_reply(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
   if (!reply.result.ok()) return;
-  Value&& value = std::move(reply.result).value();  // stays where it is: others undo, should this throw
+  Value& value = reply.result.value();  // stays where it is: others undo, should this throw
   GradMode mode(invocation.call().grad_enabled);
   reply.link = send_tensors(invocation.call().context, invocation.from(), invocation.from(), value,
                             {.cell = invocation.cell()}, "the result");
@@ -118,7 +118,7 @@ void DistEngine::reply_not_sent(internal::actors::Invocation& invocation, intern
 
 void DistEngine::incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) {
   if (!reply.result.ok() || !reply.link.pair) return;
-  Value&& value = std::move(reply.result).value();
+  Value& value = reply.result.value();
   receive_tensors(caller.context, caller.to, reply.link, value);
 }
 

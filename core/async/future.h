@@ -89,7 +89,7 @@ class [[nodiscard]] Future {
       return r.value();
   }
   /// Blocks until value or error is there; `invalid` as get().
-  const Result<T>& wait() const {
+  const Result<T>& wait() const& {
     const bool ready = state("get()").ready.is_set();
     check_may_block("Future::get");
     if (ready) return *state_->result;
@@ -97,6 +97,7 @@ class [[nodiscard]] Future {
     wait_until(state_->ready, TimePoint::max());
     return *state_->result;
   }
+  Result<T> wait() const&& { return wait(); }
   /// False if nothing arrived within `timeout`; `invalid` as get().
   bool wait_for(Duration timeout) const {
     const bool ready = state("wait_for()").ready.is_set();
@@ -108,7 +109,8 @@ class [[nodiscard]] Future {
     return wait_until(state_->ready, Clock::system().now() + timeout);
   }
   /// The result if it is there, else null. Valid as long as this future.
-  const Result<T>* peek() const { return state("peek()").ready.is_set() ? &*state_->result : nullptr; }
+  const Result<T>* peek() const& { return state("peek()").ready.is_set() ? &*state_->result : nullptr; }
+  const Result<T>* peek() const&& = delete;  // name the future: its result goes with the last handle on it
 
   /// Nobody wants the value any more, whoever else holds this future: it fails with `cancelled` unless it is
   /// ready, and so does the call that it comes from, unless that is waited for by other ways.

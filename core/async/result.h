@@ -27,11 +27,16 @@ class Result {
     if (!ok()) throw std::get<1>(v_);
     return std::get<0>(v_);
   }
-  NonVoid<T>&& value() && {
+  NonVoid<T>& value() & {
+    if (!ok()) throw std::get<1>(v_);
+    return std::get<0>(v_);
+  }
+  NonVoid<T> value() && {
     if (!ok()) throw std::get<1>(v_);
     return std::get<0>(std::move(v_));
   }
-  const Error& error() const { return std::get<1>(v_); }
+  const Error& error() const& { return std::get<1>(v_); }
+  Error error() && { return std::get<1>(std::move(v_)); }
 
  private:
   std::variant<NonVoid<T>, Error> v_;

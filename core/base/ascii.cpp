@@ -1,7 +1,5 @@
 #include "core/base/ascii.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -17,7 +15,5 @@ std::optional<double> number_in(std::string_view text) {
   if (error != std::errc() || stop != end || !std::isfinite(value)) return {};
   return value;
 }
-
-std::string text_of(double number) { return fmt::format("{}", number); }
 
 }  // namespace troupe

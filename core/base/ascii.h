@@ -1,7 +1,6 @@
 // Letters, digits and numbers in texts, whatever the locale of the program.
 #pragma once
 #include <optional>
-#include <string>
 #include <string_view>
 
 namespace troupe {
@@ -12,9 +11,10 @@ constexpr bool is_word(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 /// All of `text`, but for spaces around it, as a finite number ("0.5", "-1e-3"); nothing if it is none.
 std::optional<double> number_in(std::string_view text);
-/// In as few digits as say which number it is: "0.1", "1e-10". (std::to_string writes 0,100000 for a German.)
-std::string text_of(double number);
 
 }  // namespace troupe

@@ -1,9 +1,9 @@
 #include "core/base/error.h"
 
 #include <algorithm>
-#include <cctype>
 #include <typeinfo>
 
+#include "core/base/ascii.h"
 #include "core/base/no_memory.h"
 #include "core/base/type_name.h"
 #include "core/base/visible.h"
@@ -113,7 +113,7 @@ namespace {
 std::string letters_of(std::string_view name) {
   std::string out;
   for (const char c : name)
-    if (c != '_' && c != '-') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c != '_' && c != '-') out += lower(c);
   return out;
 }
 

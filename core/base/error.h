@@ -28,7 +28,8 @@ std::string_view name(ErrorKind kind);
 /// innermost first ("Layer::forward on w1"); `what()` is text and trail together.
 ///
 /// Errors travel, so they are short: of a text above 16 KiB head and tail are kept, and of a trail of more
-/// than 64 calls the innermost and the outermost.
+/// than 64 calls the innermost and the outermost. Control characters other than line ends and tabs are
+/// written out ("\r"), so that nothing that came from a file or another program moves a terminal's cursor.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message);
@@ -36,10 +37,13 @@ class Error : public std::exception {
   Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker);
 
   ErrorKind kind() const { return kind_; }
-  const std::string& message() const { return message_; }
-  const std::vector<std::string>& trail() const { return trail_; }
+  const std::string& message() const& { return message_; }
+  std::string message() && { return std::move(message_); }
+  const std::vector<std::string>& trail() const& { return trail_; }
+  std::vector<std::string> trail() && { return std::move(trail_); }
   /// Name of the worker that was lost; empty unless kind() is disconnected.
-  const std::string& worker() const { return worker_; }
+  const std::string& worker() const& { return worker_; }
+  std::string worker() && { return std::move(worker_); }
   const char* what() const noexcept override { return what_.c_str(); }
 
   Error with_worker(std::string worker) &&;

@@ -40,7 +40,8 @@ TensorImpl::~TensorImpl() {
 
 bool Tensor::requires_grad() const { return needs_gradient(made("requires_grad")); }
 
-Tensor& Tensor::requires_grad_(bool on) {
+Tensor Tensor::requires_grad_(bool on) && { return std::move(requires_grad_(on)); }
+Tensor& Tensor::requires_grad_(bool on) & {
   if (on && !is_floating(dtype())) throw_invalid("[requires_grad] needs a floating dtype, got " + summary());
   if (!is_leaf())
     throw_invalid("[requires_grad] is for leaves; this tensor was made by " + grad_fn().node->name());

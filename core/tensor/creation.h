@@ -33,8 +33,10 @@ class TensorData {
       : shape_{static_cast<int64_t>(list.size())} {
     for (const T number : list) values_.emplace_back(number);
   }
-  const Shape& shape() const { return shape_; }
-  const std::vector<Scalar>& values() const { return values_; }
+  const Shape& shape() const& { return shape_; }
+  Shape shape() && { return shape_; }
+  const std::vector<Scalar>& values() const& { return values_; }
+  std::vector<Scalar> values() && { return std::move(values_); }
 
  private:
   Shape shape_;

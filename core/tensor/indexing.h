@@ -45,7 +45,8 @@ class TensorIndex {
   TensorIndex(const char* text);
   TensorIndex(Tensor t) : any_(std::move(t)) {}
 
-  const Any& any() const { return any_; }
+  const Any& any() const& { return any_; }
+  Any any() && { return std::move(any_); }
 
  private:
   Any any_;

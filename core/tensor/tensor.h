@@ -56,6 +56,9 @@ struct TensorImpl : RefCounted {
 /// A value: copying copies the handle, not the elements. Element access and shape are const; the elements are
 /// shared, as in PyTorch. Not synchronized: threads that share a tensor must not write to it.
 ///
+/// What shape(), strides() and storage() refer to, and the elements, go with the last handle: of a temporary
+/// the first three are values, and its elements are asked for by name.
+///
 /// Members named like operators (transpose, matmul, ...) are in the base, and defined in ops/; backward() is
 /// defined in autograd/. Linking them needs that layer.
 class Tensor : public TensorMethods {
@@ -79,9 +82,12 @@ class Tensor : public TensorMethods {
   Device device() const { return made("device").storage->device(); }
   /// Its dtype and device, for another one: zeros({2}, x.options()).
   TensorOptions options() const { return {dtype(), device()}; }
-  const Shape& shape() const { return made("shape").shape; }
-  const Shape& sizes() const { return shape(); }
-  const Shape& strides() const { return made("strides").strides; }
+  const Shape& shape() const& { return made("shape").shape; }
+  Shape shape() const&& { return shape(); }
+  const Shape& sizes() const& { return shape(); }
+  Shape sizes() const&& { return shape(); }
+  const Shape& strides() const& { return made("strides").strides; }
+  Shape strides() const&& { return strides(); }
   int dim() const { return made("dim").shape.rank(); }
   /// d in [-dim, dim); `invalid` otherwise.
   int64_t size(int64_t d) const;
@@ -91,7 +97,8 @@ class Tensor : public TensorMethods {
   bool is_floating_point() const { return is_floating(dtype()); }
   size_t nbytes() const { return static_cast<size_t>(numel()) * item_size(dtype()); }
   bool is_contiguous() const { return made("is_contiguous").contiguous; }
-  const Ref<Storage>& storage() const { return made("storage").storage; }
+  const Ref<Storage>& storage() const& { return made("storage").storage; }
+  Ref<Storage> storage() const&& { return storage(); }
   int64_t storage_offset() const { return made("storage_offset").offset; }  ///< in elements
   /// True if this is the only handle on its elements.
   bool is_sole_handle() const;
@@ -108,23 +115,27 @@ class Tensor : public TensorMethods {
   /// First element; `invalid` if T is not the element type, or the tensor is not on the CPU: data_on(cpu) is
   /// a copy.
   template <class T>
-  T* data() const {
+  T* data() const& {
     if (!impl_ || impl_->dtype != dtype_of<T> || !impl_->storage->device().is_cpu()) [[unlikely]]
       no_elements(dtype_of<T>);
     return reinterpret_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
-  std::byte* bytes() const {
+  template <class T>
+  T* data() const&& = delete;  // name the tensor: the elements go with the last handle on them
+  std::byte* bytes() const& {
     if (!impl_ || !impl_->storage->device().is_cpu()) [[unlikely]]
       no_elements(impl_ ? impl_->dtype : float32);
     return impl_->storage->data() + impl_->offset * static_cast<int64_t>(item_size(impl_->dtype));
   }
+  std::byte* bytes() const&& = delete;  // name the tensor: the elements go with the last handle on them
   /// Where the first element is on its device: for the kernels of that device, which the calling thread
   /// launches next. Its stream waits for those that wrote the elements.
-  std::byte* address() const {
+  std::byte* address() const& {
     const TensorImpl& t = made("address");
     t.storage->used_here();
     return t.storage->data() + t.offset * static_cast<int64_t>(item_size(t.dtype));
   }
+  std::byte* address() const&& = delete;  // name the tensor: the elements go with the last handle on them
   /// The only element of a one-element tensor, as a double. From another device than the CPU it is copied,
   /// which waits for the work before it.
   double item() const;
@@ -151,7 +162,8 @@ class Tensor : public TensorMethods {
   /// True for a leaf marked by requires_grad_ and for every result of a recorded operator.
   bool requires_grad() const;
   /// Marks a leaf. `invalid` on a non-leaf or on a dtype that is not floating.
-  Tensor& requires_grad_(bool on = true);
+  Tensor& requires_grad_(bool on = true) &;
+  Tensor requires_grad_(bool on = true) &&;
   bool is_leaf() const;
   /// Node that made it, and which of its results it is. Empty for a leaf. Of a view it follows what is
   /// written in place through its base and other views (core/graph/view_history.h says what is refused).

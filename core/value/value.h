@@ -58,13 +58,15 @@ struct Value {
 
   bool is_null() const { return v.index() == 0; }
   template <class T>
-  const T* get_if() const {
+  const T* get_if() const& {
     return std::get_if<T>(&v);
   }
   template <class T>
-  T* get_if() {
+  T* get_if() & {
     return std::get_if<T>(&v);
   }
+  template <class T>
+  const T* get_if() const&& = delete;  // name the value, or take it: std::get<T>(std::move(value.v))
   /// "int64", "tensor float32 [3, 4]", "list of 2": for error texts.
   std::string describe() const;
 };

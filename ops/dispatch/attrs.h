@@ -38,20 +38,27 @@ class Attrs {
   Attrs(std::initializer_list<Attr> list) : list_(list) {}
 
   bool empty() const { return list_.empty(); }
-  const std::vector<Attr>& list() const { return list_; }
+  const std::vector<Attr>& list() const& { return list_; }
+  std::vector<Attr> list() && { return std::move(list_); }
   void add(Attr attr);
 
   /// The value of an attribute that the operator declares; its type is the one of the default.
   template <class T>
-  const T& get(std::string_view name) const {
+  const T& get(std::string_view name) const& {
+    return std::get<T>(find(name));
+  }
+  template <class T>
+  T get(std::string_view name) && {
     return std::get<T>(find(name));
   }
   bool flag(std::string_view name) const { return get<bool>(name); }
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
   double number(std::string_view name) const { return get<double>(name); }
-  const Scalar& scalar(std::string_view name) const { return get<Scalar>(name); }
-  const std::string& text(std::string_view name) const { return get<std::string>(name); }
-  const std::vector<int64_t>& ints(std::string_view name) const { return get<std::vector<int64_t>>(name); }
+  Scalar scalar(std::string_view name) const { return get<Scalar>(name); }
+  const std::string& text(std::string_view name) const& { return get<std::string>(name); }
+  std::string text(std::string_view name) && { return get<std::string>(name); }
+  const std::vector<int64_t>& ints(std::string_view name) const& { return get<std::vector<int64_t>>(name); }
+  std::vector<int64_t> ints(std::string_view name) && { return get<std::vector<int64_t>>(name); }
 
   /// These attributes in the order of `defaults`, missing ones filled in. Integers become numbers, and one
   /// integer a list of integers, where the default is one; all numbers become a Scalar. `invalid`, starting

@@ -318,6 +318,6 @@ int64_t Client::version() const {
 }
 int64_t Client::step() const { return state().servers.tickets[0].step; }
 int64_t Client::local_steps() const { return state().servers.tickets[0].local_steps; }
-const std::string& Client::name() const { return state().servers.name(); }
+const std::string& Client::name() const& { return state().servers.name(); }
 
 }  // namespace troupe::parallel

@@ -90,7 +90,8 @@ class Client {
   int64_t version() const;
   int64_t step() const;
   int64_t local_steps() const;
-  const std::string& name() const;
+  const std::string& name() const&;
+  std::string name() const&& { return name(); }
 
  private:
   struct State;

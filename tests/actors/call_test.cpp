@@ -125,7 +125,8 @@ TEST_CASE("a call within a worker moves tensors and copies nothing") {
   auto cluster = Cluster::in_process(1, hosting<Echo>());
   auto echo = cluster->spawn<Echo>("w0", 0);
   const Tensor t = zeros({100});
-  CHECK(echo.call<&Echo::tensor>(t).get().bytes() == t.bytes());
+  const Tensor back = echo.call<&Echo::tensor>(t).get();
+  CHECK(back.bytes() == t.bytes());
 }
 
 TEST_CASE("calls from one caller to one actor are handled in order") {

@@ -311,7 +311,7 @@ TEST_CASE("a detached call is run although its future went, was cancelled, or fa
     }
     const auto wanted = count();
     go_on.count_down();
-    CHECK(*wanted.get().get_if<int64_t>() == 6);
+    CHECK(std::get<int64_t>(wanted.get().v) == 6);
     holds.get();
   }
   until_zero(*cluster, "unanswered_calls");

@@ -38,7 +38,8 @@ void forward_to(Actor&, internal::actors::Invocation& call) {
 // The gradient of w, by a local pass from what the method gave.
 void gradient(Actor& actor, internal::actors::Invocation& call) {
   GradMode on(true);
-  const Value y = internal::actors::call_inline("scale", std::move(call.call().args)).peek()->value();
+  const Future<Value> called = internal::actors::call_inline("scale", std::move(call.call().args));
+  const Value y = called.peek()->value();
   autograd::backward(sum(*y.get_if<Tensor>()));
   call.complete(Value(static_cast<Scale&>(actor).w.grad()));
 }
@@ -70,7 +71,7 @@ TEST_CASE_METHOD(Fixture, "a coroutine method that runs in place gives its resul
   REQUIRE(ask("test.gradient", {Value(tensor({1, 1}, float64))}).ok());  // a later message has its turn
   CHECK_FALSE(waiting.is_ready());
   REQUIRE(ask("test.forward_to", {Value("open")}).ok());
-  CHECK(*cluster.await(waiting).value().get_if<int64_t>() == 7);
+  CHECK(std::get<int64_t>(cluster.await(waiting).value().v) == 7);
 }
 
 TEST_CASE_METHOD(Fixture, "errors of a method in place are those of a call") {

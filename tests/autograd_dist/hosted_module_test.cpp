@@ -21,7 +21,7 @@ AnyRef module_on(Cluster& cluster, const Place& where, const Value& spec) {
 }
 
 Tensor forward(const AnyRef& net, const Tensor& x) {
-  return *net.call("forward", {x}).get().get_if<Tensor>();
+  return std::get<Tensor>(net.call("forward", {x}).get().v);
 }
 
 Value hidden_spec() {
@@ -83,7 +83,7 @@ TEST_CASE("a Module tells what it is, and takes states and modes") {
   CHECK(!bit_equal(forward(a, x), x));
   nn::set_remote_training(a, false).get();
   CHECK(bit_equal(forward(a, x), x));
-  CHECK_THAT(*b.call("describe", {}).get().get_if<std::string>(), Contains("Linear(6, 16)"));
+  CHECK_THAT(std::get<std::string>(b.call("describe", {}).get().v), Contains("Linear(6, 16)"));
   const Data data;
   CHECK(!bit_equal(forward(b, data.x), forward(c, data.x)));
   nn::load_remote_state_dict(c, nn::remote_state_dict(b).get()).get();

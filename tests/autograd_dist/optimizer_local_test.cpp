@@ -126,7 +126,10 @@ struct Wide : Actor {
   Wide() : w(full({kSize}, 2.0).requires_grad_()) {}
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   /// Where the gradient of the context of the call lies.
-  int64_t place() { return reinterpret_cast<int64_t>(autograd::context_gradient(w).data<float>()); }
+  int64_t place() {
+    const Tensor gradient = autograd::context_gradient(w);
+    return reinterpret_cast<int64_t>(gradient.data<float>());
+  }
   /// Where the gradient of the parameter lay when the backward pass made it.
   int64_t made_at() { return made; }
   void watch() {

@@ -22,7 +22,7 @@ const auto kScaled = maker<Value>(
 std::string said(auto f) { return error_of(f).message(); }
 
 double scaled(ValueList positional, ValueMap named = {}) {
-  return *kScaled(std::move(positional), std::move(named)).get_if<double>();
+  return std::get<double>(kScaled(std::move(positional), std::move(named)).v);
 }
 
 }  // namespace

@@ -110,7 +110,8 @@ TEST_CASE("elements come only in the tensor's own type, and item() only from one
   const Tensor x = zeros({2}, int64);
   CHECK(invalid_text([&] { x.data<float>(); }) ==
         "[tensor] elements asked for as float32, but the tensor is int64 [2]");
-  CHECK(invalid_text([] { Tensor().data<float>(); }) == "[tensor] elements of an undefined tensor");
+  const Tensor none;
+  CHECK(invalid_text([&] { none.data<float>(); }) == "[tensor] elements of an undefined tensor");
   CHECK(invalid_text([&] { x.item(); }) == "[item] needs a tensor of one element, got int64 [2]");
   CHECK(invalid_text([] { Tensor().item(); }) ==
         "[item] needs a tensor of one element, got undefined tensor");

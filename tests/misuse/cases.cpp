@@ -1,8 +1,11 @@
-// Each case is a way to misuse actors, or functions of one's own, that must not compile; check.py compiles
-// them one by one and reads what the compiler says. "// CASE: sentence" starts one, and the sentence must
-// stand in the first ten lines.
+// Each case is a way to misuse actors, functions of one's own, or temporaries that must not compile; check.py
+// compiles them one by one and reads what the compiler says. "// CASE: sentence" starts one, and the sentence
+// must stand in the first ten lines.
 #include <mutex>
 
+#include "data/prefetch.h"
+#include "data/safetensors.h"
+#include "troupe/profile.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 
@@ -29,6 +32,30 @@ struct WithLock {
 #if CASE == 0
 // CASE: none, which compiles
 void use(Cluster& c, Tensor x) { c.spawn<Good>("w1", 3)(log(x)); }  // the operator, and no name of a layer
+
+// What an accessor of an object that is made on the spot gives: a value, which a loop may run over.
+template <class Given, class Expected>
+constexpr bool gives = std::is_same_v<Given, Expected>;
+template <class T>
+T made();
+static_assert(gives<decltype(made<Tensor>().shape()), Shape> &&
+              gives<decltype(made<const Tensor>().sizes()), Shape>);
+static_assert(gives<decltype(made<Tensor>().strides()), Shape>);
+static_assert(gives<decltype(made<Tensor>().storage()), Ref<Storage>>);
+static_assert(gives<decltype(made<Tensor>().requires_grad_()), Tensor>);
+static_assert(gives<decltype(made<datasets::Epoch>().order()), datasets::Order>);
+static_assert(gives<decltype(made<datasets::Loader>().options()), datasets::LoaderOptions>);
+static_assert(
+    gives<decltype(made<datasets::Safetensors>().entries()), std::vector<datasets::SafetensorsEntry>>);
+static_assert(gives<decltype(made<datasets::Safetensors>().metadata()), std::map<std::string, std::string>>);
+static_assert(gives<decltype(made<Future<Tensor>>().wait()), Result<Tensor>>);
+static_assert(gives<decltype(made<Result<Tensor>>().value()), Tensor>);
+static_assert(gives<decltype(made<Result<Tensor>>().error()), Error>);
+static_assert(gives<decltype(made<Error>().message()), std::string>);
+static_assert(gives<decltype(made<Error>().trail()), std::vector<std::string>>);
+static_assert(gives<decltype(made<optim::SGD>().params()), Tensors>);
+static_assert(gives<decltype(made<Trace>().events()), std::vector<internal::actors::TraceEvent>>);
+static_assert(gives<decltype(made<RRef<Good>>().type()), std::string>);
 
 #elif CASE == 1
 // CASE: a parameter of this remote method cannot travel in a message
@@ -117,7 +144,7 @@ void use(Cluster& c) { c.spawn<Bad>("w1"); }
 // CASE: a coroutine waits with co_await, so it is no blocking<> method
 struct Bad : Actor {
   Task<Tensor> forward(Tensor x) { co_return x; }
-  static constexpr auto remote = methods<blocking<&Bad::forward> >;
+  static constexpr auto remote = methods<blocking<&Bad::forward>>;
 };
 void use(Cluster& c) { c.spawn<Bad>("w1"); }
 
@@ -184,4 +211,28 @@ struct Bad : autograd::Function<Bad> {
   static void backward(Ctx& ctx, Tensors grads) {}
 };
 void use(Tensor x) { Bad::apply(x); }
+
+#elif CASE == 24
+// CASE: name the tensor: the elements go with the last handle on them
+const float* use(Tensor x) { return (x + x).data<float>(); }
+
+#elif CASE == 25
+// CASE: name the epoch: its iterators end with it
+auto use(datasets::Loader& loader) { return loader.epoch(0).begin(); }
+
+#elif CASE == 26
+// CASE: name it: its iterators end with it
+auto use(datasets::Loader& loader) { return datasets::prefetch(loader.epoch(0)).begin(); }
+
+#elif CASE == 27
+// CASE: name the future: its result goes with the last handle on it
+const Result<Tensor>* use(RRef<Good> a) { return a(Tensor()).peek(); }
+
+#elif CASE == 28
+// CASE: name the value, or take it: std::get<T>(std::move(value.v))
+const Tensor* use() { return Value(Tensor()).get_if<Tensor>(); }
+
+#elif CASE == 29
+// CASE: name the module: its layers go with its last copy
+nn::Layer& use() { return nn::Sequential(nn::Linear(2, 2))[0]; }
 #endif

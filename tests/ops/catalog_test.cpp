@@ -22,7 +22,7 @@ const Maker<Value>& function(const std::string& name) {
   std::abort();
 }
 Tensor call(const std::string& name, ValueList positional, ValueMap named = {}) {
-  return *function(name)(std::move(positional), std::move(named)).get_if<Tensor>();
+  return std::get<Tensor>(function(name)(std::move(positional), std::move(named)).v);
 }
 std::string signature(const std::string& op) { return ops::entry_of(*ops::find_op(op)).signature(); }
 

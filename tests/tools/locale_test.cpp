@@ -54,7 +54,6 @@ TEST_CASE("numbers are read and printed as ever in a program with a German local
 
   CHECK(number_in("0.5") == 0.5);
   CHECK(!number_in("0,5"));
-  CHECK(text_of(1e-10) == "1e-10");
   const auto policy = parallel::ServerPolicy::parse("local(8, 0.9, 0.5)");
   CHECK(policy.slow_momentum == 0.9);
   CHECK(policy.slow_rate == 0.5);
@@ -73,7 +72,7 @@ TEST_CASE("numbers are read and printed as ever in a program with a German local
         std::vector<float>{0.5, -125});
   CHECK_THAT(invalid_text([&] { datasets::read_csv(dir.file("b.csv", "a\n\"0,5\"\n")); }),
              Catch::Contains("\"0,5\" is no finite number"));
-  datasets::write_safetensors(dir.path / "t", {{"x", tensor({0.5})}}, {{"lr", text_of(0.1)}});
+  datasets::write_safetensors(dir.path / "t", {{"x", tensor({0.5})}}, {{"lr", "0.1"}});
   CHECK(datasets::Safetensors(dir.path / "t").metadata().at("lr") == "0.1");
   CHECK(tensor({0.5, 1234.5}).str() == "tensor([5.0000e-01, 1.2345e+03])");
   CHECK_THAT(invalid_text([] { nn::Dropout(1.5); }), Catch::Contains("got 1.5"));

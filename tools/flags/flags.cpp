@@ -183,38 +183,39 @@ Flags& Flags::add(const std::string& name, bool& value, const std::string& help)
   return *this;
 }
 
-const int64_t& Flags::whole(const std::string& name, int64_t initial, const std::string& help, Range range) {
+const int64_t& Flags::whole(const std::string& name, int64_t initial, const std::string& help,
+                            Range range) & {
   auto& value = parser_->keep(initial);
   return add(name, value, help, range), value;
 }
 
-const double& Flags::number(const std::string& name, double initial, const std::string& help, Range range) {
+const double& Flags::number(const std::string& name, double initial, const std::string& help, Range range) & {
   auto& value = parser_->keep(initial);
   return add(name, value, help, range), value;
 }
 
 const std::string& Flags::text(const std::string& name, std::string initial, const std::string& help,
-                               std::vector<std::string> choices) {
+                               std::vector<std::string> choices) & {
   auto& value = parser_->keep(std::move(initial));
   return add(name, value, help, std::move(choices)), value;
 }
 
-const bool& Flags::given(const std::string& name, const std::string& help) {
+const bool& Flags::given(const std::string& name, const std::string& help) & {
   auto& value = parser_->keep(false);
   return add(name, value, help), value;
 }
 
-const uint64_t& Flags::seed(const std::string& help) {
+const uint64_t& Flags::seed(const std::string& help) & {
   auto& value = parser_->keep(uint64_t{0});
   return add("--seed", value, help), value;
 }
 
-const std::string& Flags::picture(const std::string& name, std::string initial, const std::string& help) {
+const std::string& Flags::picture(const std::string& name, std::string initial, const std::string& help) & {
   auto& value = parser_->keep(std::move(initial));
   return output(name, value, help), value;
 }
 
-const std::string& Flags::file(const std::string& name, const std::string& help) {
+const std::string& Flags::file(const std::string& name, const std::string& help) & {
   auto& value = parser_->keep(std::string());
   parser_->only = &value;
   rest(name, parser_->files, help);
@@ -240,7 +241,7 @@ void Flags::check_outputs() const {
     if (!optional || !file->empty()) datasets::AtomicFile(*file, flag.c_str());
 }
 
-const std::string& Flags::program() const { return parser_->program; }
+const std::string& Flags::program() const& { return parser_->program; }
 
 Flags& Flags::reaches(const std::string& goal, const std::string& on) {
   auto& goals = parser_->goals;

@@ -46,20 +46,21 @@ class Flags {
              std::vector<std::string> choices = {});
   /// A switch: true when given.
   Flags& add(const std::string& name, bool& value, const std::string& help);
-  // The same for values that the Flags keep: references that are good as long as they are.
+  // The same for values that the Flags keep: references that are good as long as they are, so of Flags
+  // with a name only.
   ///
   ///     const auto& steps = flags.whole("--steps", 500, "training steps", {1, 1e7});
-  const int64_t& whole(const std::string& name, int64_t initial, const std::string& help, Range range = {});
-  const double& number(const std::string& name, double initial, const std::string& help, Range range = {});
+  const int64_t& whole(const std::string& name, int64_t initial, const std::string& help, Range range = {}) &;
+  const double& number(const std::string& name, double initial, const std::string& help, Range range = {}) &;
   const std::string& text(const std::string& name, std::string initial, const std::string& help,
-                          std::vector<std::string> choices = {});
-  const bool& given(const std::string& name, const std::string& help);
+                          std::vector<std::string> choices = {}) &;
+  const bool& given(const std::string& name, const std::string& help) &;
   /// "--seed", 0 unless given.
-  const uint64_t& seed(const std::string& help);
+  const uint64_t& seed(const std::string& help) &;
   /// As output().
-  const std::string& picture(const std::string& name, std::string initial, const std::string& help);
+  const std::string& picture(const std::string& name, std::string initial, const std::string& help) &;
   /// The one argument beside the flags, which must be there.
-  const std::string& file(const std::string& name, const std::string& help);
+  const std::string& file(const std::string& name, const std::string& help) &;
 
   /// Collects the arguments from the first one on that is no flag: flags end there. Without this, such
   /// arguments are errors.
@@ -80,7 +81,7 @@ class Flags {
   /// Before the work begins, in the process that writes them: `invalid`, naming flag and file, if one of the
   /// outputs cannot be written. Leaves nothing behind.
   void check_outputs() const;
-  const std::string& program() const;
+  const std::string& program() const&;
 
  private:
   Flags& bind(const std::string& name, const std::string& help, const std::string& type,

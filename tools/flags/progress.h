@@ -61,7 +61,8 @@ class Progress {
   /// Draws the final state and ends the line. Later calls do nothing.
   void finish();
 
-  const ProgressState& state() const { return state_; }
+  const ProgressState& state() const& { return state_; }
+  ProgressState state() && { return state_; }
 
  private:
   double elapsed() const;

@@ -2,11 +2,11 @@
 #include "tools/repl/hints.h"
 
 #include <algorithm>
-#include <cctype>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "script/catalog.h"
 #include "tools/repl/globals.h"
@@ -64,16 +64,13 @@ constexpr Instead kLone[] = {
     {"help", "help(\"relu\"), help(ops.relu)"},
 };
 
-bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-bool is_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
 std::string_view trimmed(std::string_view s) {
   while (!s.empty() && is_space(s.front())) s.remove_prefix(1);
   while (!s.empty() && is_space(s.back())) s.remove_suffix(1);
   return s;
 }
 std::string_view first_word(std::string_view line) {
-  return line.substr(0, static_cast<size_t>(std::ranges::find_if_not(line, is_letter) - line.begin()));
+  return line.substr(0, static_cast<size_t>(std::ranges::find_if_not(line, is_word) - line.begin()));
 }
 std::string_view found(std::span<const Instead> table, std::string_view word) {
   const auto it = std::ranges::find(table, word, &Instead::word);
@@ -91,7 +88,7 @@ std::string_view line_of(std::string_view error, std::string_view text) {
   size_t line = 0;
   for (size_t at = 0; (at = error.find(':', at)) != error.npos && line == 0;) {
     const size_t from = ++at;
-    while (at < error.size() && std::isdigit(static_cast<unsigned char>(error[at]))) ++at;
+    while (at < error.size() && is_digit(error[at])) ++at;
     if (at > from && at - from < 9 && at < error.size() && error[at] == ':')
       line = static_cast<size_t>(std::stoul(std::string(error.substr(from, at - from))));
   }

@@ -333,8 +333,7 @@ std::optional<int> parse_repl(const std::vector<std::string>& arguments, ReplOpt
     } else if (a == "--timeout") {
       const auto text = next();
       options.timeout = text ? number_in(*text).value_or(0) : 0;
-      if (!(options.timeout > 0))
-        return usage("--timeout needs a number of seconds above 0");
+      if (!(options.timeout > 0)) return usage("--timeout needs a number of seconds above 0");
     } else if (a == "-" || !a.starts_with("-")) {
       break;
     } else {

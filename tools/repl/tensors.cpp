@@ -147,8 +147,8 @@ std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at) {
   if (lua_istable(L, at)) return indices_in(L, at);
   const std::string_view text = text_at(L, at);
   if (!text.empty() &&
-      (is_digit(text[0]) ||
-       std::string_view("-:.").find(text[0]) != std::string_view::npos || text.starts_with("None")))
+      (is_digit(text[0]) || std::string_view("-:.").find(text[0]) != std::string_view::npos ||
+       text.starts_with("None")))
     return indices_of(text);
   return {};
 }

@@ -11,6 +11,6 @@ int main() {
                                  {nn::spec_of("linear", {int64_t{2}, int64_t{3}})}));
     const Value result = net.call("forward", {zeros({5, 2})}).get();
     std::printf("result %s\n", result.get_if<Tensor>()->shape().str().c_str());
-    std::printf("%s", net.call("describe", {}).get().get_if<std::string>()->c_str());
+    std::printf("%s", std::get<std::string>(net.call("describe", {}).get().v).c_str());
   });
 }
