@@ -1,8 +1,4 @@
-// The parts of `troupe run`: options, environment, lines, verdict; and what a shell shares with it.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// The pure parts of `troupe run`: options, environment, lines, verdict.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
@@ -11,10 +7,8 @@
 #include "core/base/error.h"
 #include "tools/launch/job.h"
 #include "tools/launch/lines.h"
-#include "tools/launch/meeting.h"
 #include "tools/launch/verdict.h"
 
-using namespace troupe;
 using namespace troupe::tools;
 
 namespace {
@@ -169,49 +163,4 @@ TEST_CASE("the cause is reported, not the consequence that was seen first", "[la
   CHECK(killed(2, 9).text() == "w2 (pid 102) was killed by signal 9 (SIGKILL)");
   CHECK(killed(2, 9).exit_code() == 137);
   CHECK(exited(1, 4).text() == "w1 (pid 101) exited with code 4");
-}
-
-namespace {
-
-pid_t child(void (*does)()) {
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) does(), _exit(0);
-  return pid;
-}
-
-std::string reason(const Meeting& meeting, ErrorKind kind) {
-  const auto& result = meeting.given_up().wait();
-  REQUIRE_FALSE(result.ok());
-  CHECK(result.error().kind() == kind);
-  return result.error().message();
-}
-
-}  // namespace
-
-TEST_CASE("who waits for workers that it has started hears at once of one that ends, and of Ctrl-C",
-          "[launch]") {
-  sigset_t interrupt, before;
-  sigemptyset(&interrupt);
-  sigaddset(&interrupt, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &interrupt, &before);
-  const pid_t first = child([] {}), second = child([] { pause(); });
-  {
-    Meeting meeting({{2, second}});
-    CHECK_FALSE(meeting.given_up().is_ready());
-    kill(getpid(), SIGINT);
-    CHECK(reason(meeting, ErrorKind::cancelled) == "[run] interrupted");
-  }
-  {
-    Meeting meeting({{1, first}, {2, second}});
-    CHECK(reason(meeting, ErrorKind::failed) == "[run] w1 (pid " + std::to_string(first) +
-                                                    ") exited with code 0 before it had joined the cluster "
-                                                    "that w0 was waiting for");
-  }
-  Meeting meeting({{2, second}});
-  kill(second, SIGKILL);
-  CHECK(reason(meeting, ErrorKind::failed).find("was killed by signal 9 (SIGKILL) before it had joined") !=
-        std::string::npos);
-  for (const pid_t pid : {first, second}) CHECK(waitpid(pid, nullptr, 0) == pid);  // they were left to us
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
