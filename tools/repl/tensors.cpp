@@ -191,6 +191,13 @@ int tensor_index(lua_State* L) {
   return operator_named(L, name);
 }
 
+// In the dtype of `t`, which must hold them; but fractions for integers stay what they are.
+Tensor elements_for(lua_State* L, int at, const Tensor& t) {
+  if (!is_floating(t.dtype()))
+    if (Tensor natural = tensor_of_table(L, at, {}); is_floating(natural.dtype())) return natural;
+  return tensor_of_table(L, at, t.dtype());
+}
+
 int tensor_newindex(lua_State* L) {
   Tensor& t = get<Tensor>(L, 1);
   if (const auto index = index_at(L, 2)) {
@@ -198,7 +205,7 @@ int tensor_newindex(lua_State* L) {
     if (const auto* source = value.get_if<Tensor>())
       t.index_put_(*index, *source);
     else if (value.get_if<ValueList>())
-      t.index_put_(*index, tensor_of_table(L, 3, t.dtype()));
+      t.index_put_(*index, elements_for(L, 3, t));
     else if (const auto* i = value.get_if<int64_t>())
       t.index_put_(*index, Scalar(*i));
     else if (const auto* d = value.get_if<double>())
