@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/fork.h"
+#include "core/base/log.h"
 #include "core/base/no_memory.h"
 #include "core/base/stdout.h"
 #include "core/base/thread.h"
@@ -145,6 +146,7 @@ int launch_with(Signals& signals, internal::actors::Hosting hosting,
     if (!environment) alone = Environment::workers();
     ops::check_environment();
     (void)Environment::leak_check();
+    internal::log::debug("[launch] begins");  // the first line says what is wrong with TROUPE_LOG
     // Into a launcher's pipe, too, lines leave as they are written.
     if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   } catch (const Error& e) {

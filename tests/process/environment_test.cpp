@@ -292,6 +292,17 @@ TEST_CASE("a cluster of one needs neither an address nor a secret, whoever start
   }
 }
 
+TEST_CASE("a level of the log that there is not is told at once, and an empty variable is none",
+          "[process]") {
+  Process p(
+      {program("endings"), "--mode", "alone"},
+      {"TROUPE_LOG=loud", "TROUPE_TILES=", "TROUPE_WORKERS=", "TROUPE_NUM_THREADS=", "TROUPE_CPU_LEVEL="});
+  CHECK(p.exit_code() == 0);
+  CHECK(p.output == "workers 3\n");
+  CHECK(p.errors ==
+        "troupe warning: [log] TROUPE_LOG is \"loud\", expected debug, info, warning, error or off\n");
+}
+
 TEST_CASE("workers listen on an address of IPv6, or say that TROUPE_BIND is none of theirs", "[process]") {
   const Site site;
   const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);

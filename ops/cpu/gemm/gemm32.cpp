@@ -57,7 +57,7 @@ bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>
 bool may_use_tiles() {
   static const bool may = [] {
     const char* text = std::getenv("TROUPE_TILES");
-    const std::string_view value = text ? text : "1";
+    const std::string_view value = text && *text ? text : "1";
     if (value != "0" && value != "1")
       throw_invalid(fmt::format("TROUPE_TILES is \"{}\", expected 0 or 1", value));
     return value == "1";
