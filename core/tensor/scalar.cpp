@@ -39,6 +39,7 @@ bool Scalar::fits(DType dtype) const {
 std::string Scalar::str() const {
   if (is_boolean()) return integer_ ? "true" : "false";
   if (!is_floating()) return std::to_string(integer_);
+  if (std::isnan(floating_)) return "nan";  // whatever its sign
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, floating_).ptr;
   return {text, end};
