@@ -179,7 +179,9 @@ struct Kernel {
   static int64_t block_m() { return rows_of_block(kBlockK * sizeof(Number)); }
   static bool packs_a(int64_t, int64_t n, const Matrix<Number>&) { return n > 2 * kTileN; }
   static bool packs_b(int64_t m, int64_t, const Matrix<Number>& b) { return b.transposed || m > 2 * kTileM; }
-  static bool shares_b(int64_t m, int64_t, const Matrix<Number>& b) { return b.transposed || m > block_m(); }
+  static bool shares_b(int64_t m, int64_t, const Matrix<Number>& b) {
+    return b.transposed || m > 4 * block_m();
+  }
 
   static void pack_across(const Number* x, int64_t ld, int64_t count, int64_t k, Number* out, int64_t step) {
     // Written out for as many rows as there are: whole vectors of B, and the rows of a tile of A.
