@@ -30,7 +30,7 @@ Files with(Files files, const Files& more) {
   return files;
 }
 
-TEST_CASE("a quota of version 2 is read from the group and from all around it; the least counts") {
+TEST_CASE("a quota of version 2 is read from the group and from all around it, the least counts") {
   const std::string at = "/sys/fs/cgroup";
   CHECK(quota(second("/")) == std::nullopt);
   CHECK(quota(with(second("/"), {{at + "/cpu.max", "200000 100000\n"}})) == 2);
@@ -56,7 +56,7 @@ TEST_CASE("a container that is mounted at its own group finds the quota there") 
   CHECK(quota(with(second("/../a", "/"), inside)) == 4);  // moved out of its namespace
 }
 
-TEST_CASE("a quota of version 1 is a quota and a period; -1 is none") {
+TEST_CASE("a quota of version 1 is a quota and a period, -1 is none") {
   const std::string at = "/sys/fs/cgroup/cpu,cpuacct";
   const auto first = [&](const std::string& path, const std::string& root) {
     return Files{
@@ -80,7 +80,7 @@ TEST_CASE("a quota of version 1 is a quota and a period; -1 is none") {
                                       {"/sys/fs/cgroup/cpuset/a/cpu.cfs_period_us", "1"}})) == std::nullopt);
 }
 
-TEST_CASE("both versions at once: the least; files that are missing or say nothing set no limit") {
+TEST_CASE("both versions at once: the least, files that are missing or say nothing set no limit") {
   Files both{{"/proc/self/cgroup", "1:cpu:/a\n0::/b\n"},
              {"/proc/self/mountinfo",
               "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"

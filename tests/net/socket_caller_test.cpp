@@ -90,7 +90,7 @@ TEST_CASE("callers poll, too, while the processes of this host are more than its
 }
 
 TEST_CASE(
-    "who polls gives way where processes are more than cores; elsewhere it stops for who takes its core") {
+    "who polls gives way where processes are more than cores, elsewhere it stops for who takes its core") {
   Recorder events;
   TransportOptions options;
   options.token = "sixteen bytes or more";
