@@ -29,8 +29,8 @@ int main(int argc, char** argv) {
 #endif
   if (verb == "--version") {
     try {
-      std::cout << "troupe " << troupe::tools::version() << "\ncpu level: " << troupe::ops::cpu_levels()
-                << "\n";
+      const std::string levels = troupe::ops::cpu_levels();
+      std::cout << "troupe " << troupe::tools::version() << "\ncpu level: " << levels << "\n";
       return 0;
     } catch (const troupe::Error& e) {
       std::cerr << "troupe: " << e.what() << "\n";

@@ -350,6 +350,7 @@ TEST_CASE("the command names the levels of this machine, and refuses others", "[
   CHECK(version.output.find("\ncpu level: baseline of baseline") != std::string::npos);
   Process wrong({kTroupeCommand, "--version"}, {"TROUPE_CPU_LEVEL=sse9"});
   CHECK(wrong.exit_code() == 2);
+  CHECK(wrong.output.empty());
   CHECK(wrong.errors.find("[cpu] TROUPE_CPU_LEVEL is \"sse9\", expected a level of this machine: baseline") !=
         std::string::npos);
 }
