@@ -15,6 +15,7 @@ MAY = {
     "autograd/gradcheck.cpp": "differences are taken of copies on the host",
     "autograd/opcheck.cpp": "differences are taken of samples on the host",
     "core/graph/copy_on_write.cpp": "gives addresses to the backend",
+    "core/graph/exposed.cpp": "a pointer that a program keeps is the host's",
     "core/graph/inplace_write.h": "write_data(), a user's loop on the host",
     "net/": "messages are host memory",
     "nn/init.cpp": "values are drawn on the host",
