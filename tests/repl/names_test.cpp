@@ -225,16 +225,27 @@ TEST_CASE("values of errors, deep calls and long texts end in an error, or well"
 }
 
 TEST_CASE("locals of a line stay at the prompt") {
-  CHECK(repl::at_prompt("local a = 1") == "a = 1");
-  CHECK(repl::at_prompt("local a, b = f()") == "a, b = f()");
-  CHECK(repl::at_prompt("local step <close> = context()") == "step = context()");
-  CHECK(repl::at_prompt("local function f(x) return x end") == "function f(x) return x end");
-  CHECK(repl::at_prompt("local x") == "x = nil");
-  CHECK(repl::at_prompt("do local x = 1 end") == "do local x = 1 end");
-  CHECK(repl::at_prompt("a == 1") == "a == 1");
-  CHECK(repl::at_prompt("  local a <const>,b <close>=1, f()\n") == "a ,b =1, f()\n");
-  CHECK(repl::at_prompt("local a == 1") == "local a == 1");
-  CHECK(repl::at_prompt("local functional = 1") == "functional = 1");
-  CHECK(repl::at_prompt("localize = 1") == "localize = 1");
-  CHECK(repl::at_prompt("local") == "local");
+  const std::pair<const char*, const char*> lines[] = {
+      {"local a = 1", "a = 1"},
+      {"local a, b = f()", "a, b = f()"},
+      {"local step <close> = context()", "step = context()"},
+      {"local function f(x) return x end", "function f(x) return x end"},
+      {"local x", "x = nil "},
+      {"local x; local y = 2 local z", "x = nil ; y = 2 z = nil "},
+      {"  local a <const>,b <close>=1, f()\n", "  a, b =1, f()\n"},
+      {"if a then local b = 1 end local c = 2", "if a then local b = 1 end c = 2"},
+      {"local f = function() local x = 1 return x end local y = f()",
+       "f = function() local x = 1 return x end y = f()"},
+      {"local s = 'local t = 1 end' -- local u = 1\nlocal v = [[ local w ]]",
+       "s = 'local t = 1 end' -- local u = 1\nv = [[ local w ]]"},
+      {"local functional = 1", "functional = 1"},
+      {"for i = 1, 2 do local x = i end", "for i = 1, 2 do local x = i end"},
+      {"repeat local x = 1 until x", "repeat local x = 1 until x"},
+      {"do local x = 1 end", "do local x = 1 end"},
+      {"a == 1", "a == 1"},
+      {"localize = 1", "localize = 1"},
+      {"local", "local"},
+      {"local 5 = 1", "local 5 = 1"},
+  };
+  for (const auto& [typed, run] : lines) CHECK(repl::at_prompt(typed) == run);
 }

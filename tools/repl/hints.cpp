@@ -139,6 +139,8 @@ std::string_view of_syntax(std::string_view error, std::string_view line, std::s
   if (near == "@") return "x:matmul(y)";
   if (near == "[") return "a list is {1, 2}, and a tensor is tensor{1, 2}";
   if (near == "*" && has(line, "**")) return "a power is x ^ 2";
+  if (near == "=" && (has(error, "'then' expected") || has(error, "'do' expected")))
+    return "a comparison is ==";
   if (near == "=" && has(error, "')' expected")) return "arguments by name stand in a table: {lr = 0.1}";
   if (has(line, "lambda ")) return "function(x) return x end";
   for (const std::string_view op : {"+=", "-=", "*=", "/="})
@@ -156,7 +158,12 @@ bool without_colon(std::string_view error, std::string_view line) {
   const size_t at = error.find(kBefore);
   if (at == error.npos) return false;
   const std::string_view name = error.substr(at + kBefore.size());
-  return has(error, " expected, got ") && has(line, "." + std::string(name.substr(0, name.find('\''))) + "(");
+  const size_t type = name.find("' (");
+  if (type == name.npos || !has(line, "." + std::string(name.substr(0, type)) + "(")) return false;
+  const std::string wanted(name.substr(type + 3, name.find(" expected, got ") - type - 3));
+  return std::ranges::any_of(object_methods(), [&](const Described& method) {
+    return std::string_view(method.name).starts_with(wanted + ":");
+  });
 }
 
 }  // namespace
@@ -177,10 +184,11 @@ std::string hint(const std::string& error, const std::string& text) {
     out = "of a tensor: x:select(dim, index)";
   } else if (has(error, "attempt to call a dataset value")) {
     out = "for x, y in d:batches() do ... end";
+  } else if (has(error, "a function cannot travel") && has(line, "nn.")) {
+    out = "a module is made by a call: nn.relu()";
   } else if (has(error, "attempt to concatenate a ")) {
     out = "tostring(x) is text, and x:item() a number";
-  } else if (has(error, "perform arithmetic on a string value") ||
-             has(error, "as \"input\", got string: add(")) {
+  } else if (has(error, "perform arithmetic on a string value") || has(error, "got string: add(")) {
     out = "texts are joined by ..";
   }
   return out.empty() ? out : "; " + out;

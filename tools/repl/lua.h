@@ -75,7 +75,7 @@ int free_object(lua_State* L) {
   return 0;
 }
 /// Makes a metatable that scripts can neither read nor change: metamethods (names that begin with __), and
-/// methods in a table of their own, which is __index unless that is among the metamethods.
+/// methods in a table of their own; what is neither is an error, unless __index is among the metamethods.
 void make_type(lua_State* L, const char* name, lua_CFunction free_it,
                std::initializer_list<Function> functions);
 template <class T>

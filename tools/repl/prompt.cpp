@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
@@ -114,36 +113,6 @@ void run_and_tell(Interpreter& interpreter, const std::string& text) {
 }
 
 }  // namespace
-
-std::string at_prompt(const std::string& line) {
-  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  size_t at = 0;
-  const auto skip = [&](const auto& what) {
-    const size_t from = at;
-    while (at < line.size() && what(line[at])) ++at;
-    return line.substr(from, at - from);
-  };
-  skip(is_space);
-  if (skip(is_letter) != "local" || skip(is_space).empty()) return line;
-  const size_t after = at;
-  if (at == line.size() || std::isdigit(static_cast<unsigned char>(line[at]))) return line;
-  if (skip(is_letter) == "function") return line.substr(after);
-  std::string names;
-  for (at = after; at < line.size(); ++at) {
-    if (line[at] == '<')  // an attribute
-      at = std::min(line.find('>', at), line.size() - 1);
-    else if (is_letter(line[at]) || is_space(line[at]) || line[at] == ',')
-      names += line[at];
-    else
-      break;
-  }
-  while (!names.empty() && is_space(names.back())) names.pop_back();
-  if (names.empty()) return line;
-  if (at == line.size()) return names + " = nil";
-  if (line[at] != '=' || line.compare(at, 2, "==") == 0) return line;
-  return names + " " + line.substr(at);
-}
 
 void read_eval_print(Interpreter& interpreter) {
   std::setlocale(LC_CTYPE, "");

@@ -18,7 +18,7 @@ void read_eval_print(Interpreter& interpreter);
 void replay(Interpreter& interpreter);
 
 /// What a line at the prompt becomes: `local x = 1` keeps x for the lines that follow, and `local step
-/// <close> = context()` stays open until step:close().
-std::string at_prompt(const std::string& line);
+/// <close> = context()` stays open until step:close(). In blocks nothing changes.
+std::string at_prompt(const std::string& text);
 
 }  // namespace troupe::repl

@@ -17,11 +17,26 @@ namespace {
 
 using script::run_operator;
 
+// zeros(2, 3) and x:view(3, -1), as PyTorch has them beside zeros({2, 3}).
+void gather_sizes(std::string_view name, ValueList& positional) {
+  constexpr std::string_view kMade[] = {"zeros", "ones", "empty", "rand", "randn"},
+                             kShaped[] = {"view", "reshape", "permute", "expand", "repeat", "tile", "flip"};
+  const bool made = std::ranges::find(kMade, name) != std::end(kMade);
+  if (!made && std::ranges::find(kShaped, name) == std::end(kShaped)) return;
+  const auto first = positional.begin() + (made || positional.empty() ? 0 : 1);
+  const auto last =
+      std::find_if(first, positional.end(), [](const Value& v) { return v.get_if<int64_t>() == nullptr; });
+  if (first == last) return;
+  *first = Value(ValueList(first, last));
+  positional.erase(first + 1, last);
+}
+
 // ops.NAME(...): the name is the function's upvalue.
 int call_operator(lua_State* L) {
   const std::string name(text_at(L, lua_upvalueindex(1)));
   ValueMap named;
   ValueList positional = arguments_from(L, 1, &named);
+  gather_sizes(name, positional);
   script::Session::check();
   return push_results(L, run_operator(name, std::move(positional), std::move(named)));
 }
@@ -153,7 +168,6 @@ std::optional<std::vector<TensorIndex>> index_at(lua_State* L, int at) {
   return {};
 }
 
-constexpr const char* kSizes = "sizes";
 // x.shape[0], x.shape[-1]
 int size_not_there(lua_State* L) {
   if (lua_isinteger(L, 2) && lua_tointeger(L, 2) < 1)
@@ -175,7 +189,7 @@ int tensor_index(lua_State* L) {
       lua_pushinteger(L, t.shape()[d]);
       lua_rawseti(L, -2, d + 1);
     }
-    luaL_setmetatable(L, kSizes);
+    luaL_setmetatable(L, "sizes");
     return 1;
   }
   if (name == "dtype") return push(L, std::string_view(troupe::name(t.dtype()))), 1;
@@ -469,7 +483,7 @@ void open_tensors(lua_State* L) {
   lua_setfield(L, -2, "__newindex");
   lua_pop(L, 1);
   make_type<Bytes>(L, {});
-  luaL_newmetatable(L, kSizes);
+  luaL_newmetatable(L, "sizes");
   lua_pushcfunction(L, guarded<size_not_there>);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);

@@ -1,6 +1,13 @@
 // Types of objects in Lua: closed metatables, methods apart from metamethods.
-#include <string_view>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
 #include "tools/repl/lua.h"
 
 namespace troupe::repl {
@@ -14,6 +21,24 @@ void close_metatable(lua_State* L, const char* name) {
   lua_setfield(L, -2, "__metatable");
 }
 
+// What is no method, for types that have no fields.
+int unknown_method(lua_State* L) {
+  if (push_method(L)) return 1;
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  const std::string name(text_at(L, 2));
+  luaL_getmetafield(L, 1, "__name");
+  const std::string type(text_at(L, -1));
+  push_methods(L, type.c_str());
+  std::vector<std::string> known;
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) known.emplace_back(text_at(L, -2));
+  std::ranges::sort(known);
+  const std::string near = nearest(name, known);
+  throw_invalid(fmt::format("{} has no method \"{}\"; {}", type, name,
+                            !near.empty()      ? "did you mean \"" + near + "\"?"
+                            : type == "module" ? "its tensors are in m:state_dict()"
+                                               : fmt::format("it has: {}", fmt::join(known, ", "))));
+}
+
 }  // namespace
 
 void make_type(lua_State* L, const char* name, lua_CFunction free_it,
@@ -24,9 +49,9 @@ void make_type(lua_State* L, const char* name, lua_CFunction free_it,
   close_metatable(L, name);
   lua_pushcfunction(L, free_it);
   lua_setfield(L, -2, "__gc");
+  lua_pushcfunction(L, guarded<unknown_method>);
+  lua_setfield(L, -2, "__index");
   lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -3, "__index");
   lua_pushvalue(L, -1);
   lua_setfield(L, -3, kMethods);
   for (const Function& f : functions) {
