@@ -28,7 +28,7 @@ TEST_CASE("threads: the cores, divided by the workers of the host and of the pro
 TEST_CASE("threads: TROUPE_NUM_THREADS decides, and a wrong one is an error") {
   CHECK(said({"TROUPE_NUM_THREADS=3", "LOCAL_WORLD_SIZE=2"}) == line(3, 3));
   CHECK(said({"TROUPE_NUM_THREADS=two"}) ==
-        "error [threads] TROUPE_NUM_THREADS is \"two\", expected a number\n");
+        "error [threads] TROUPE_NUM_THREADS is \"two\", expected a number from 1 to 1024\n");
   CHECK(said({"TROUPE_NUM_THREADS=0"}) == "error [threads] TROUPE_NUM_THREADS is 0, expected 1 to 1024\n");
   CHECK(said({"LOCAL_WORLD_SIZE=0"}) == "error [threads] LOCAL_WORLD_SIZE is 0, expected 1 to 1024\n");
 }
