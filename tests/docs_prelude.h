@@ -8,18 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "autograd/checkpoint.h"
-#include "autograd/hooks.h"
-#include "core/async/future_combinators.h"
-#include "core/graph/anomaly.h"
-#include "data/digits.h"
-#include "data/safetensors.h"
-#include "parallel/data/replicas.h"
-#include "parallel/pipeline/delayed_updates.h"
-#include "parallel/pipeline/split.h"
-#include "parallel/server/served_table.h"
-#include "troupe/profile.h"
-#include "troupe/troupe.h"
+#include <troupe/calls.h>
+#include <troupe/data.h>
+#include <troupe/gradients.h>
+#include <troupe/operators.h>
+#include <troupe/pipeline.h>
+#include <troupe/profile.h>
+#include <troupe/replicas.h>
+#include <troupe/server.h>
 
 namespace docs {
 using namespace troupe;

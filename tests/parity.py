@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/parity.md is true to the tests: every test that it cites is in the file that it names, every behaviour has one row
+"""tests/parity.md is true to the tests: every test that it cites is in the file that it names, every behaviour has one row
 in one of the four states, and the counts at its top are those of its rows.
 
     parity.py            prints what is wrong; exit code 1 if there is anything
@@ -8,7 +8,7 @@ in one of the four states, and the counts at its top are those of its rows.
 import pathlib, re, sys
 
 root = pathlib.Path(__file__).resolve().parent
-page = root.parent / "docs/parity.md"
+page = root / "parity.md"
 doc = page.read_text()
 states = ["shown", "not tested yet", "not there yet", "does not apply"]
 literal = r'"((?:[^"\\]|\\.)*)"'
@@ -58,5 +58,5 @@ for name, count in summary.items():
 if doc.count("_test.cpp") != cited:
     faults.append(f"{doc.count('_test.cpp')} files are named, but {cited} citations read `file`: \"test\"")
 if faults:
-    sys.exit("docs/parity.md:\n  " + "\n  ".join(faults))
-print(f"docs/parity.md: {counts['shown']} of {len(rows)} behaviours shown, {cited} citations in order")
+    sys.exit("tests/parity.md:\n  " + "\n  ".join(faults))
+print(f"tests/parity.md: {counts['shown']} of {len(rows)} behaviours shown, {cited} citations in order")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What people copy works: the program in README.md is examples/quickstart.cpp with the includes of an installed Troupe, character for
+"""What people copy works: README.md shows the program that ./dev new writes (tests/install/check.py builds and runs it), character for
 character, and every example of the pages below stands in a test, but for its line breaks."""
 import pathlib, re, sys
 
@@ -15,12 +15,12 @@ def words(text):
     return " ".join(text.split())
 
 
-program = re.sub(r'#include "(?:troupe/)?(.*)"', r"#include <troupe/\1>", (root / "examples/quickstart.cpp").read_text())
+program = (root / "examples/starter/main.cpp").read_text()
 if program not in blocks("README.md"):
-    sys.exit(f"README.md: no ```cpp block is examples/quickstart.cpp with installed headers; expected:\n{program}")
+    sys.exit(f"README.md: no ```cpp block is examples/starter/main.cpp; expected:\n{program}")
 for page, test in PAGES.items():
     guide = words((root / test).read_text())
     for block in blocks(page):
         if words(block) not in guide:
             sys.exit(f"{page}: an example is not in {test}; copy it there:\n{block}")
-print("README.md shows examples/quickstart.cpp;", ", ".join(f"{page} shows {test}" for page, test in PAGES.items()))
+print("README.md shows examples/starter/main.cpp;", ", ".join(f"{page} shows {test}" for page, test in PAGES.items()))

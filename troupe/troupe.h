@@ -1,5 +1,8 @@
-// Everything that a program needs.
+// What every program needs: tensors, operators, modules, optimizers, gradients, actors and calls, launch(). One header more for
+// each subject: pipeline.h, server.h, replicas.h, data.h, gradients.h, calls.h, operators.h, profile.h.
 #pragma once
+#include <cstdio>
+
 #include "actors/actor.h"
 #include "actors/cell/methods.h"
 #include "autograd/autograd.h"
