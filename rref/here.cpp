@@ -21,17 +21,21 @@ Future<void> Here::set_name(const AnyRef& ref, const std::string& name) const {
 }
 
 Future<AnyRef> Here::lookup_any(const std::string& name, Lookup how) const {
-  return internal::rref::convert<AnyRef>(table().lookup(name, {}, how.wait, {.timeout = how.timeout}));
+  return internal::rref::convert<AnyRef>(table().lookup(name, {}, how.wait, how.timeout));
 }
 
 Future<std::map<std::string, std::string>> Here::names(const Place& where) const {
-  return internal::rref::convert<std::map<std::string, std::string>>(
-      table().names(where.in(table().worker().members())));
+  return table().names(where.in(table().worker().members()));
 }
 
 Future<std::vector<ObjectInfo>> Here::objects(const Place& where, int64_t limit) const {
-  return internal::rref::convert<std::vector<ObjectInfo>>(
-      table().objects(where.in(table().worker().members()), limit));
+  return table()
+      .objects(where.in(table().worker().members()), limit)
+      .then([](const std::vector<internal::rref::RefTable::Described>& all) {
+        std::vector<ObjectInfo> out;
+        for (const auto& [what, names, holders] : all) out.push_back({what, names, holders});
+        return out;
+      });
 }
 
 Here here() {

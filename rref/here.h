@@ -77,8 +77,8 @@ class Here {
   /// called so (lists what there is), unless it is to be waited for; `deadline` if it does not come in time.
   template <class T>
   Future<RRef<T>> lookup(const std::string& name, Lookup how = {}) const {
-    return internal::rref::convert<RRef<T>>(table().lookup(
-        name, std::string(internal::actors::type_name<T>()), how.wait, {.timeout = how.timeout}));
+    return internal::rref::convert<RRef<T>>(
+        table().lookup(name, std::string(internal::actors::type_name<T>()), how.wait, how.timeout));
   }
   /// Whatever has that name.
   Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const;

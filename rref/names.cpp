@@ -3,16 +3,6 @@
 #include "rref/ref_table.h"
 
 namespace troupe::internal::rref {
-namespace {
-
-template <class T>
-const T& field(const Ref<actors::Invocation>& call, size_t index) {
-  const ValueList& args = call->call().args;
-  if (index >= args.size() || !args[index].get_if<T>()) throw_invalid("[names] malformed message");
-  return *args[index].get_if<T>();
-}
-
-}  // namespace
 
 // ---- asking
 
@@ -21,10 +11,9 @@ Future<void> RefTable::set_name(const Handle& handle, const std::string& name) {
   const ObjectId& id = handle.id();
   try {
     check(id);
-    return worker()
-        .call({id.owner, kNoWorker, 0}, "naming of " + handle.type() + " '" + name + "'",
-              net::method_id(kSetName),
-              {number(id.creator), number(id.number), Value(handle.type()), Value(name)}, {.detached = true})
+    return kSetName
+        .ask_as("naming of " + handle.type() + " '" + name + "'", worker(), id.owner, id.creator, id.number,
+                handle.type(), name)
         .then([](const Value&) {});
   } catch (...) {
     return Future<void>::failed(current_error());
@@ -34,21 +23,21 @@ Future<void> RefTable::set_name(const Handle& handle, const std::string& name) {
 Future<void> RefTable::drop_name(const std::string& full) {
   const auto [where, name] = split_name(full);
   actors::Worker& worker = this->worker();
-  return worker
-      .call({worker.members().id_of(where), kNoWorker, 0}, "dropping of " + full, net::method_id(kDropName),
-            {Value(name)}, {.detached = true})
+  return kDropName.ask_as("dropping of " + full, worker, worker.members().id_of(where), name)
       .then([](const Value&) {});
 }
 
 Future<Value> RefTable::lookup(const std::string& full, const std::string& type, bool wait,
-                               actors::CallOptions options) {
+                               std::optional<Duration> timeout) {
   const auto [where, name] = split_name(full);
   actors::Worker& worker = this->worker();
-  return worker.call({worker.members().id_of(where), kNoWorker, 0}, "lookup of " + full,
-                     net::method_id(kLookup), {Value(name), Value(type), Value(wait)}, options);
+  return kLookup.within(timeout).ask_as("lookup of " + full, worker, worker.members().id_of(where), name,
+                                        type, wait);
 }
 
-Future<Value> RefTable::names(WorkerId owner) { return worker().call_service(owner, kNames, {}); }
+Future<std::map<std::string, std::string>> RefTable::names(WorkerId owner) {
+  return kNames.ask(worker(), owner);
+}
 
 // ---- on the owner
 
@@ -71,9 +60,8 @@ void RefTable::name_given(const std::string& name) {
   for (auto& lookup : lookups) lookup->worker().dispatch(lookup);
 }
 
-void RefTable::on_set_name(const Ref<actors::Invocation>& call) {
-  const ObjectId id{call->worker().id(), static_cast<WorkerId>(field<int64_t>(call, 0)),
-                    static_cast<uint64_t>(field<int64_t>(call, 1))};
+void RefTable::on_set_name(const Ref<actors::Invocation>& call, const ObjectId& id, const std::string& type,
+                           const std::string& name) {
   bool waits;
   {
     std::lock_guard lock(mutex_);
@@ -81,25 +69,19 @@ void RefTable::on_set_name(const Ref<actors::Invocation>& call) {
     if (waits) creations_.wait(id, call);
   }
   if (waits) return call->worker().watch(id.creator);  // what waits must hear of its end
-  const std::string& name = field<std::string>(call, 3);
-  give_name(name, id, field<std::string>(call, 2));
+  give_name(name, id, type);
   name_given(name);
-  call->complete(Value());
+  kSetName.answer(*call, {});
 }
 
-void RefTable::on_drop_name(const Ref<actors::Invocation>& call) {
+void RefTable::on_drop_name(const actors::Worker& worker, const std::string& name) {
   HandlePtr dropped;  // let go after the lock
-  {
-    std::lock_guard lock(mutex_);
-    dropped = names_.drop(call->worker().name(), field<std::string>(call, 0));
-  }
-  call->complete(Value());
+  std::lock_guard lock(mutex_);
+  dropped = names_.drop(worker.name(), name);
 }
 
-void RefTable::on_lookup(const Ref<actors::Invocation>& call) {
-  const auto& name = field<std::string>(call, 0);
-  const auto& type = field<std::string>(call, 1);
-  const bool wait = field<bool>(call, 2);
+void RefTable::on_lookup(const Ref<actors::Invocation>& call, const std::string& name,
+                         const std::string& type, bool wait) {
   HandlePtr found;
   std::vector<Ref<actors::Invocation>> late;  // let go after the lock
   {
@@ -114,16 +96,14 @@ void RefTable::on_lookup(const Ref<actors::Invocation>& call) {
   if (!type.empty() && found->type() != type)
     throw_invalid("[names] " + call->worker().name() + "/" + name + " is a " + found->type() + ", not a " +
                   type);
-  call->complete(Value(RefValue{found->id(), found->type(), kNoWorker, 0, found}));
+  kLookup.answer(*call, Value(RefValue{found->id(), found->type(), kNoWorker, 0, found}));
 }
 
-void RefTable::on_names(const Ref<actors::Invocation>& call) {
-  ValueMap out;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [name, ref] : names_.all()) out.emplace(name, Value(ref->type()));
-  }
-  call->complete(Value(std::move(out)));
+std::map<std::string, std::string> RefTable::names_here() const {
+  std::map<std::string, std::string> types;
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, ref] : names_.all()) types.emplace(name, ref->type());
+  return types;
 }
 
 }  // namespace troupe::internal::rref

@@ -32,23 +32,23 @@ std::string RefTable::describe(const Handle& handle) const {
   return worker_->id() == id.owner ? text : text + ", used by " + worker_->name();
 }
 
-Future<Value> RefTable::ask(const Handle& handle, const char* question, const char* label,
+Future<Value> RefTable::ask(const Handle& handle, uint64_t question, const char* label,
                             const actors::CallOptions& options) {
   const std::string what = label + handle.type();
   try {
     check(handle.id());
-    return worker().call(handle.id(), what, net::method_id(question), {}, options);
+    return worker().call(handle.id(), what, question, {}, options);
   } catch (...) {
     return Future<Value>::failed(current_error().crossing(what));
   }
 }
 
 Future<void> RefTable::ready(const Handle& handle) {
-  return ask(handle, kReady, "creation of ", {}).then([](const Value&) {});
+  return ask(handle, kReady.method, "creation of ", {}).then([](const Value&) {});
 }
 
 Future<Value> RefTable::fetch(const Handle& value, const actors::CallOptions& options) {
-  return ask(value, kFetch, "fetch of ", options);
+  return ask(value, kFetch.method, "fetch of ", options);
 }
 
 void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Actor*>&)> f) {
@@ -86,20 +86,17 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
 
 // ---- what lives on a worker
 
-Future<Value> RefTable::objects(WorkerId owner, int64_t limit) {
-  return worker().call_service(owner, kObjects, {Value(limit)});
+Future<std::vector<RefTable::Described>> RefTable::objects(WorkerId owner, int64_t limit) {
+  return kObjects.ask(worker(), owner, limit);
 }
 
-void RefTable::on_objects(const Ref<actors::Invocation>& call) {
-  actors::Worker& worker = call->worker();
-  const ValueList& args = call->call().args;
-  if (args.size() != 1 || !args[0].get_if<int64_t>()) throw_invalid("[rref] malformed question");
-  const auto limit = static_cast<size_t>(std::max<int64_t>(0, *args[0].get_if<int64_t>()));
+std::vector<RefTable::Described> RefTable::objects_here(actors::Worker& worker, int64_t at_most) const {
+  const auto limit = static_cast<size_t>(std::max<int64_t>(0, at_most));
   struct Object {
     ObjectId id;
     KeptPtr value;
     bool is_value;
-    ValueList names, holders;
+    std::vector<std::string> names, holders;
   };
   std::vector<Object> objects;
   {
@@ -108,14 +105,12 @@ void RefTable::on_objects(const Ref<actors::Invocation>& call) {
     for (const ObjectId& id : owner_.some(limit)) {
       place.emplace(id, objects.size());
       objects.push_back({id, values_.peek(id), values_.has(id), {}, {}});
-      for (WorkerId w : owner_.holders_of(id))
-        objects.back().holders.push_back(Value(worker.members().name_of(w)));
+      for (WorkerId w : owner_.holders_of(id)) objects.back().holders.push_back(worker.members().name_of(w));
     }
     for (const auto& [name, ref] : names_.all())
-      if (const auto at = place.find(ref->id()); at != place.end())
-        objects[at->second].names.push_back(Value(name));
+      if (const auto at = place.find(ref->id()); at != place.end()) objects[at->second].names.push_back(name);
   }
-  ValueList out;
+  std::vector<Described> out;
   for (Object& o : objects) {
     std::string what = "an actor that could not be made";
     if (o.is_value)
@@ -125,10 +120,9 @@ void RefTable::on_objects(const Ref<actors::Invocation>& call) {
     else if (auto cell = worker.find_actor(o.id))
       what = cell->type().name;
     what += "#" + std::to_string(o.id.creator) + ":" + std::to_string(o.id.number);
-    out.push_back(
-        Value(ValueList{Value(std::move(what)), Value(std::move(o.names)), Value(std::move(o.holders))}));
+    out.emplace_back(std::move(what), std::move(o.names), std::move(o.holders));
   }
-  call->complete(Value(std::move(out)));
+  return out;
 }
 
 }  // namespace troupe::internal::rref

@@ -1,26 +1,45 @@
-// The messages of reference counting.
+// The messages of references.
 #pragma once
-#include "core/value/value.h"
+#include "actors/worker/common_method.h"
 
 namespace troupe::internal::rref {
 
-inline constexpr const char* kSpawn =
-    "ref.spawn";  // creator to owner: number, type, constructor, arguments, name or "", seed
-inline constexpr const char* kRegister = "ref.register";   // holder to owner: creator, number
-inline constexpr const char* kGiveBack = "ref.give_back";  // holder to owner: creator, number, grants
-inline constexpr const char* kUnpin = "ref.unpin";         // receiver to sender: pins
-inline constexpr const char* kReady =
-    "ref.ready";  // holder to owner, a call of the object: has it been made?
-inline constexpr const char* kFetch = "ref.fetch";         // holder to owner, a call of a value: what is it?
-inline constexpr const char* kSetName = "ref.set_name";    // holder to owner: creator, number, type, name
-inline constexpr const char* kDropName = "ref.drop_name";  // anybody to owner: name
-inline constexpr const char* kLookup = "ref.lookup";       // anybody to owner: name, type or "", wait?
-inline constexpr const char* kNames = "ref.names";         // anybody to owner: all names and types
-inline constexpr const char* kObjects = "ref.objects";  // anybody to owner: what lives there, at most so many
+using actors::Each;
+using actors::Service;
+
+/// Creator to owner: an actor is to be made. Without its contents it is one that could not be made. (`name`
+/// may be empty.)
+inline constexpr Service<void(uint64_t number, std::string type, uint64_t constructor, ValueList arguments,
+                              std::string name, uint64_t seed)>
+    kSpawn{"ref.spawn", {.takes_unplaced = true}};
+/// Holder to owner: another worker gave it its first reference to the object.
+inline constexpr Service<void(WorkerId creator, uint64_t number)> kRegister{"ref.register"};
+/// Holder to owner: it has no reference to the object any more. How often the owner granted it one.
+inline constexpr Service<void(WorkerId creator, uint64_t number, uint64_t grants)> kGiveBack{"ref.give_back"};
+/// Receiver to sender: references that it sent are registered; it need not hold them any longer.
+inline constexpr Service<void(Each<uint64_t> pins)> kUnpin{"ref.unpin"};
+/// Holder to owner: it gives the object a name.
+inline constexpr Service<void(WorkerId creator, uint64_t number, std::string type, std::string name)>
+    kSetName{"ref.set_name", {.in_context = true, .detached = true}};
+/// Anybody to owner: a name is taken from its object.
+inline constexpr Service<void(std::string name)> kDropName{"ref.drop_name",
+                                                           {.in_context = true, .detached = true}};
+/// Anybody to owner: which object has the name? A reference to it. (`type` may be empty: any.)
+inline constexpr Service<Value(std::string name, std::string type, bool wait)> kLookup{"ref.lookup",
+                                                                                       {.in_context = true}};
+/// Anybody to owner: a tool asks for all names, and the types of their objects.
+inline constexpr Service<std::map<std::string, std::string>()> kNames{"ref.names", {.in_context = true}};
+/// Anybody to owner: a tool asks what lives there. Of each object what it is, its names and its holders.
+inline constexpr Service<
+    std::vector<std::tuple<std::string, std::vector<std::string>, std::vector<std::string>>>(int64_t limit)>
+    kObjects{"ref.objects", {.in_context = true}};
+
+/// Holder to an object: has it been made?
+inline constexpr actors::CommonMethod<void()> kReady{"ref.ready"};
+/// Holder to a value: what is it?
+inline constexpr actors::CommonMethod<Value()> kFetch{"ref.fetch"};
 
 /// Of a failure that nobody was told of, as actors::kUnmade.
 inline constexpr const char* kUnfetched = "a result failed, and nobody fetched it";
-
-inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 
 }  // namespace troupe::internal::rref

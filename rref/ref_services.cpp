@@ -1,19 +1,8 @@
 // What one reference table asks of another, and the end of workers.
+#include "rref/ref_messages.h"
 #include "rref/ref_table.h"
 
 namespace troupe::internal::rref {
-namespace {
-
-// "creator, number" at the front of a service's arguments, as an object of this worker.
-ObjectId object_of(const actors::Invocation& call, WorkerId self, size_t fields) {
-  const ValueList& args = const_cast<actors::Invocation&>(call).call().args;
-  if (args.size() != fields || !args[0].get_if<int64_t>() || !args[1].get_if<int64_t>())
-    throw_invalid("[rref] malformed reference message");
-  return {self, static_cast<WorkerId>(*args[0].get_if<int64_t>()),
-          static_cast<uint64_t>(*args[1].get_if<int64_t>())};
-}
-
-}  // namespace
 
 // An actor that is in the table of objects, and being made: its constructor may refer to it already.
 void RefTable::create(const ObjectId& id, const std::string& type, uint64_t constructor, ValueList args,
@@ -37,28 +26,17 @@ void RefTable::create(const ObjectId& id, const std::string& type, uint64_t cons
   if (named) name_given(name);
 }
 
-void RefTable::on_spawn(const Ref<actors::Invocation>& call) {
-  ValueList& args = call->call().args;
-  if (args.size() != 6 || !args[0].get_if<int64_t>() || !args[1].get_if<std::string>() ||
-      !args[2].get_if<int64_t>() || !args[3].get_if<ValueList>() || !args[4].get_if<std::string>() ||
-      !args[5].get_if<int64_t>())
-    throw_invalid("[rref] malformed spawn message");
-  actors::Worker& worker = call->worker();
-  const ObjectId id{worker.id(), call->from(), static_cast<uint64_t>(*args[0].get_if<int64_t>())};
+void RefTable::on_spawn(actors::Invocation& call, uint64_t number, const std::string& type,
+                        uint64_t constructor, ValueList args, const std::string& name, uint64_t seed) {
+  const ObjectId id{call.worker().id(), call.from(), number};
+  const auto& unplaced = call.call().unplaced;  // its arguments, so calls to it fail with the reason
   {
     std::lock_guard lock(mutex_);
     if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
     creations_.begin(id);
-    if (const auto& why = call->call().unplaced) failed_.emplace(id, *why);
+    if (unplaced) failed_.emplace(id, *unplaced);
   }
-  if (call->call().unplaced) {  // its arguments could not be taken in: calls to it fail with the reason
-    let_in(id, nullptr);
-    return call->complete(Value());
-  }
-  create(id, *args[1].get_if<std::string>(), static_cast<uint64_t>(*args[2].get_if<int64_t>()),
-         std::move(*args[3].get_if<ValueList>()), *args[4].get_if<std::string>(),
-         static_cast<uint64_t>(*args[5].get_if<int64_t>()));
-  call->complete(Value());
+  unplaced ? let_in(id, nullptr) : create(id, type, constructor, std::move(args), name, seed);
 }
 
 // Calls that came before an actor go first; only then it can be found. No cell: a value, or a failure.
@@ -134,8 +112,7 @@ bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
   return true;
 }
 
-void RefTable::on_register(const Ref<actors::Invocation>& call) {
-  const ObjectId id = object_of(*call, call->worker().id(), 2);
+void RefTable::on_register(const Ref<actors::Invocation>& call, const ObjectId& id) {
   bool waits = false;
   {
     std::lock_guard lock(mutex_);
@@ -146,35 +123,29 @@ void RefTable::on_register(const Ref<actors::Invocation>& call) {
     }
   }
   if (waits) return call->worker().watch(id.creator);
-  call->complete(Value());
+  kRegister.answer(*call, {});
 }
 
-void RefTable::on_give_back(const Ref<actors::Invocation>& call) {
-  const ObjectId id = object_of(*call, call->worker().id(), 3);
-  const auto* count = call->call().args[2].get_if<int64_t>();
-  if (!count || *count <= 0) throw_invalid("[rref] malformed reference message");
+void RefTable::on_give_back(WorkerId from, const ObjectId& id, uint64_t grants) {
+  if (static_cast<int64_t>(grants) <= 0)
+    throw_invalid("ref.give_back argument 3: expected 1 or more, got " + std::to_string(grants));
   bool dead;
   {
     std::lock_guard lock(mutex_);
-    dead = owner_.give_back(id, call->from(), static_cast<uint64_t>(*count));
+    dead = owner_.give_back(id, from, grants);
   }
   if (dead) release({id});
-  call->complete(Value());
 }
 
-void RefTable::on_unpin(const Ref<actors::Invocation>& call) {
+void RefTable::on_unpin(WorkerId from, const std::vector<uint64_t>& pins) {
   std::vector<Pin> over;  // let go after the lock
-  {
-    std::lock_guard lock(mutex_);
-    for (const Value& pin : call->call().args) {
-      if (!pin.get_if<int64_t>()) throw_invalid("[rref] malformed reference message");
-      const auto at = pins_.find(static_cast<uint64_t>(*pin.get_if<int64_t>()));
-      if (at == pins_.end() || at->second.to != call->from()) continue;
-      over.push_back(std::move(at->second));
-      pins_.erase(at);
-    }
+  std::lock_guard lock(mutex_);
+  for (const uint64_t pin : pins) {
+    const auto at = pins_.find(pin);
+    if (at == pins_.end() || at->second.to != from) continue;
+    over.push_back(std::move(at->second));
+    pins_.erase(at);
   }
-  call->complete(Value());
 }
 
 // ---- the end of others, and of this worker

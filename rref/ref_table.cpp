@@ -71,24 +71,38 @@ class RefTable::Hook final : public actors::Interceptor {
   std::shared_ptr<RefTable> table_;
 };
 
+static void made() {}
+static Value no_value(Actor&, actors::Invocation& call) {
+  throw_invalid("[rref] " + call.cell()->label() + " is an actor, not a value: call its methods");
+}
+
 std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   std::shared_ptr<RefTable> table(new RefTable(worker));
   RefTable* t = table.get();
   worker.add_interceptor(std::make_unique<Hook>(table));
-  for (const char* as : {"", ".refused"})
-    worker.add_service(std::string(kSpawn) + as, [t](const auto& call) { t->on_spawn(call); });
-  worker.add_service(kRegister, [t](const auto& call) { t->on_register(call); });
-  worker.add_service(kGiveBack, [t](const auto& call) { t->on_give_back(call); });
-  worker.add_service(kUnpin, [t](const auto& call) { t->on_unpin(call); });
-  worker.add_service(kSetName, [t](const auto& call) { t->on_set_name(call); });
-  worker.add_service(kDropName, [t](const auto& call) { t->on_drop_name(call); });
-  worker.add_service(kLookup, [t](const auto& call) { t->on_lookup(call); });
-  worker.add_service(kObjects, [t](const auto& call) { t->on_objects(call); });
-  worker.add_service(kNames, [t](const auto& call) { t->on_names(call); });
-  worker.add_actor_method(kReady, [](Actor&, actors::Invocation& call) { call.complete(Value()); });
-  worker.add_actor_method(kFetch, [](Actor&, actors::Invocation& call) {
-    throw_invalid("[rref] " + call.cell()->label() + " is an actor, not a value: call its methods");
+  const WorkerId self = worker.id();
+  kSpawn.serve(worker, [t](actors::Invocation& call, uint64_t number, auto&&... made) {
+    t->on_spawn(call, number, std::move(made)...);
   });
+  kRegister.serve_later(worker, [t, self](const auto& call, WorkerId creator, uint64_t number) {
+    t->on_register(call, {self, creator, number});
+  });
+  kGiveBack.serve(worker,
+                  [t, self](actors::Invocation& call, WorkerId creator, uint64_t number, uint64_t grants) {
+                    t->on_give_back(call.from(), {self, creator, number}, grants);
+                  });
+  kUnpin.serve(worker,
+               [t](actors::Invocation& call, const Each<uint64_t>& pins) { t->on_unpin(call.from(), pins); });
+  kSetName.serve_later(worker, [t, self](const auto& call, WorkerId creator, uint64_t number,
+                                         const std::string& type, const std::string& name) {
+    t->on_set_name(call, {self, creator, number}, type, name);
+  });
+  kDropName.serve(worker, [t, &worker](const std::string& name) { t->on_drop_name(worker, name); });
+  kLookup.serve_later(worker, [t](const auto& call, const auto&... asked) { t->on_lookup(call, asked...); });
+  kObjects.serve(worker, [t, &worker](int64_t limit) { return t->objects_here(worker, limit); });
+  kNames.serve(worker, [t] { return t->names_here(); });
+  actors::serve<kReady, made>(worker);
+  actors::serve<kFetch, no_value>(worker);
   worker.add_metrics([t](actors::Worker::Metrics& m) {
     std::lock_guard lock(t->mutex_);
     m["owned_objects"] = static_cast<int64_t>(t->owner_.objects());
@@ -149,15 +163,11 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
     holder_.created(id);
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
-  FrameScope neutral({&worker});
-  const auto sent = worker.call_service(owner, kSpawn,
-                                        {number(id.number), Value(type), number(constructor),
-                                         Value(std::move(args)), Value(name), number(seed)},
-                                        {.one_way = true});
-  if (const auto* result = sent.peek(); result && !result->ok()) {
+  if (const auto why =
+          kSpawn.tell(worker, owner, id.number, type, constructor, std::move(args), name, seed)) {
     std::lock_guard lock(mutex_);
-    holder_.not_made(id, result->error());
-    worker.unheard().failed(id, actors::kUnmade, result->error());
+    holder_.not_made(id, *why);
+    worker.unheard().failed(id, actors::kUnmade, *why);
   }
   return handle;
 }
@@ -283,19 +293,20 @@ void RefTable::dropped(const ObjectId& id) {
 }
 
 void RefTable::unpin(const std::vector<Unpin>& unpins) {
-  std::map<WorkerId, ValueList> pins;
-  for (const Unpin& u : unpins) pins[u.to].push_back(number(u.pin));
-  for (auto& [to, list] : pins) notify(to, kUnpin, std::move(list));
+  std::map<WorkerId, Each<uint64_t>> pins;
+  for (const Unpin& u : unpins) pins[u.to].push_back(u.pin);
+  for (auto& [to, list] : pins)
+    if (actors::Worker* worker = living_worker()) kUnpin.tell(*worker, to, std::move(list));
 }
 
 void RefTable::perform(const ObjectId& id, HolderActions actions) {
   unpin(actions.unpins);
-  if (actions.give_back)
-    notify(id.owner, kGiveBack, {number(id.creator), number(id.number), number(actions.give_back)});
+  if (actors::Worker* worker = actions.give_back ? living_worker() : nullptr)
+    kGiveBack.tell(*worker, id.owner, id.creator, id.number, actions.give_back);
   if (!actions.register_at_owner) return;
   actors::Worker& worker = this->worker();
-  FrameScope neutral({&worker});
-  worker.call_service(id.owner, kRegister, {number(id.creator), number(id.number)})
+  FrameScope neutral({&worker});  // of the callback
+  kRegister.ask(worker, id.owner, id.creator, id.number)
       .on_ready([self = shared_from_this(), id](const Result<Value>& r) {
         HolderActions next;
         {
@@ -307,17 +318,10 @@ void RefTable::perform(const ObjectId& id, HolderActions actions) {
       });
 }
 
-// Reference messages have no part in the call, context and deadline that happen to be active.
-void RefTable::notify(WorkerId to, const char* service, ValueList args) {
-  actors::Worker* worker;
-  {
-    std::lock_guard lock(mutex_);
-    worker = worker_;
-  }
-  if (!worker) return;
-  FrameScope neutral({worker});
-  (void)worker->call_service(to, service, std::move(args),
-                             {.one_way = true});  // a lost peer needs no message
+// Null after stop(). (Peers that are lost need no message: that one could not be sent is nothing to know.)
+actors::Worker* RefTable::living_worker() const {
+  std::lock_guard lock(mutex_);
+  return worker_;
 }
 
 void RefTable::release(const std::vector<ObjectId>& ids) {

@@ -1,9 +1,12 @@
 // One worker's references: the owner's and the holder's tables put to work. Sees every message pass and
 // registers the references in it.
 #pragma once
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -64,11 +67,13 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   Future<void> drop_name(const std::string& full);
   /// A reference value. `type`: the only one that will do; empty: any. `wait`: until the name is given.
   Future<Value> lookup(const std::string& full, const std::string& type, bool wait,
-                       actors::CallOptions options);
+                       std::optional<Duration> timeout);
   /// Names and types of what a worker has given names to.
-  Future<Value> names(WorkerId worker);
-  /// What lives on a worker, at most `limit` objects: lists of text, names and holders.
-  Future<Value> objects(WorkerId worker, int64_t limit);
+  Future<std::map<std::string, std::string>> names(WorkerId worker);
+  /// Text, names and holders of an object.
+  using Described = std::tuple<std::string, std::vector<std::string>, std::vector<std::string>>;
+  /// What lives on a worker, at most `limit` objects.
+  Future<std::vector<Described>> objects(WorkerId worker, int64_t limit);
 
   // ---- asking about references
   bool is_here(const ObjectId& id) const;
@@ -100,7 +105,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
               const std::string& name, uint64_t seed);
   void give_name(const std::string& name, const ObjectId& id, const std::string& type);
   void name_given(const std::string& name);
-  Future<Value> ask(const Handle& handle, const char* question, const char* label,
+  Future<Value> ask(const Handle& handle, uint64_t question, const char* label,
                     const actors::CallOptions& options);
   void let_in(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
   bool may_come(const ObjectId& id) const;  // with mutex_: has an object of this worker not been made yet?
@@ -115,19 +120,22 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void dropped(const ObjectId& id);
   void perform(const ObjectId& id, HolderActions actions);
   void unpin(const std::vector<Unpin>& unpins);
-  void notify(WorkerId to, const char* service, ValueList args);
+  actors::Worker* living_worker() const;
   void release(const std::vector<ObjectId>& ids);
 
   // Services.
-  void on_spawn(const Ref<actors::Invocation>& call);
-  void on_register(const Ref<actors::Invocation>& call);
-  void on_give_back(const Ref<actors::Invocation>& call);
-  void on_unpin(const Ref<actors::Invocation>& call);
-  void on_set_name(const Ref<actors::Invocation>& call);
-  void on_drop_name(const Ref<actors::Invocation>& call);
-  void on_lookup(const Ref<actors::Invocation>& call);
-  void on_names(const Ref<actors::Invocation>& call);
-  void on_objects(const Ref<actors::Invocation>& call);
+  void on_spawn(actors::Invocation& call, uint64_t number, const std::string& type, uint64_t constructor,
+                ValueList args, const std::string& name, uint64_t seed);
+  void on_register(const Ref<actors::Invocation>& call, const ObjectId& id);
+  void on_give_back(WorkerId from, const ObjectId& id, uint64_t grants);
+  void on_unpin(WorkerId from, const std::vector<uint64_t>& pins);
+  void on_set_name(const Ref<actors::Invocation>& call, const ObjectId& id, const std::string& type,
+                   const std::string& name);
+  void on_drop_name(const actors::Worker& worker, const std::string& name);
+  void on_lookup(const Ref<actors::Invocation>& call, const std::string& name, const std::string& type,
+                 bool wait);
+  std::map<std::string, std::string> names_here() const;
+  std::vector<Described> objects_here(actors::Worker& worker, int64_t at_most) const;
 
   struct Pin {
     std::shared_ptr<void> hold;

@@ -83,8 +83,8 @@ void RefTable::answer(const Ref<actors::Invocation>& call, const KeptPtr& value)
     return call->fail(*value->error);
   }
   const uint64_t method = call->call().method;
-  if (method == net::method_id(kReady)) return call->complete(Value());
-  if (method != net::method_id(kFetch))
+  if (method == kReady.method) return call->complete(Value());
+  if (method != kFetch.method)
     return call->fail(Error(ErrorKind::invalid, "[rref] this is a value, not an actor: it has no methods"));
   call->set_target(value->cell, value->cell->find_method(method));
   value->cell->post([call, value] { call->complete(Value(value->value)); }, actors::DispatchTarget::caller);

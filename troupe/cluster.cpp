@@ -9,6 +9,7 @@
 #include "actors/cluster/all_gather.h"
 #include "actors/cluster/join.h"
 #include "actors/cluster/profiler.h"
+#include "actors/worker/reports.h"
 #include "autograd/distributed/engine.h"
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
@@ -337,9 +338,7 @@ Future<void> Cluster::joined(const std::string& worker) {
 }
 
 std::map<std::string, int64_t> Cluster::metrics(const std::string& worker) {
-  FrameScope neutral({worker_});
-  auto reply = worker_->call_service(worker_->members().id_of(worker), "metrics", {});
-  return internal::from_value<std::map<std::string, int64_t>>(reply.get());
+  return internal::actors::kMetrics.ask(*worker_, worker_->members().id_of(worker)).get();
 }
 
 }  // namespace troupe

@@ -86,13 +86,11 @@ void Trace::save(const std::string& path) const {
 
 Profile::Profile(Cluster& cluster, ProfileOptions options) : cluster_(cluster) {
   internal::actors::Worker& worker = cluster.worker();
-  FrameScope neutral({&worker});
-  std::vector<std::pair<WorkerId, Future<Value>>> begun;
+  std::vector<std::pair<WorkerId, Future<int64_t>>> begun;
   for (const auto& m : worker.members().all())
-    begun.emplace_back(m.id,
-                       worker.call_service(m.id, internal::actors::kProfileBegin, {Value(options.shapes)}));
+    begun.emplace_back(m.id, internal::actors::kProfileBegin.ask(worker, m.id, options.shapes));
   try {
-    for (auto& [id, future] : begun) parts_.emplace_back(id, internal::from_value<int64_t>(future.get()));
+    for (auto& [id, future] : begun) parts_.emplace_back(id, future.get());
   } catch (...) {
     (void)end();  // where it has begun
     throw;
@@ -110,16 +108,15 @@ Profile::~Profile() {
 Trace Profile::end() {
   if (std::exchange(ended_, true)) throw_invalid("[profile] has ended already: its trace was given then");
   internal::actors::Worker& worker = cluster_.worker();
-  FrameScope neutral({&worker});
-  std::vector<Future<Value>> noted;
+  std::vector<Future<std::pair<std::vector<TraceEvent>, int64_t>>> noted;
   for (const auto& [id, number] : parts_)
-    noted.push_back(worker.call_service(id, internal::actors::kProfileEnd, {Value(number)}));
+    noted.push_back(internal::actors::kProfileEnd.ask(worker, id, number));
   std::vector<TraceEvent> all;
   int64_t missed = 0;
   for (auto& future : noted) {
-    const Result<Value>& r = future.wait();
+    const auto& r = future.wait();
     if (!r.ok() && r.error().kind() == ErrorKind::disconnected) continue;
-    auto [events, more] = internal::from_value<std::pair<std::vector<TraceEvent>, int64_t>>(r.value());
+    auto [events, more] = r.value();
     all.insert(all.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
     missed += more;
   }

@@ -59,8 +59,7 @@ void Cluster::drop_names(TimePoint deadline) {
   for (const internal::actors::Member& m : worker_->members().all()) {
     const auto names = table_->names(m.id);
     if (!names.wait().ok()) continue;  // a lost worker
-    for (const auto& [name, type] : internal::from_value<ValueMap>(names.get()))
-      (void)table_->drop_name(m.name + "/" + name).wait();
+    for (const auto& [name, type] : names.get()) (void)table_->drop_name(m.name + "/" + name).wait();
   }
 }
 

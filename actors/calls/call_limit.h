@@ -7,9 +7,6 @@
 
 namespace troupe::internal::actors {
 
-/// A service: number of the caller's call -> what has become of it here, in a sentence.
-inline constexpr const char* kCallStatus = "call.status";
-
 /// How long a call may take, and who said so.
 struct Limit {
   enum class From : uint8_t {

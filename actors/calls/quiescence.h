@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/value/value.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 
@@ -66,3 +66,13 @@ class Quiescence {
 };
 
 }  // namespace troupe::internal::actors
+
+namespace troupe {
+template <>
+struct Codec<internal::actors::TrafficReport> {
+  using T = internal::actors::TrafficReport;
+  static std::string name() { return "report of what is under way"; }
+  static Value to(const T& report) { return report.to_value(); }
+  static T from(Value v) { return T::from_value(std::move(v)); }
+};
+}  // namespace troupe

@@ -3,24 +3,13 @@
 #include <algorithm>
 
 namespace troupe::internal::actors {
-namespace {
 
-bool counts(const net::Call& call) {
-  static const uint64_t asking = net::method_id(kTraffic);
-  return call.target.number != 0 || call.method != asking;
-}
-
-}  // namespace
-
-void Traffic::sent(const net::Call& call, int64_t n) {
-  if (!counts(call)) return;
+void Traffic::sent(WorkerId to, int64_t n) {
   std::lock_guard lock(mutex_);
-  calls_[call.target.owner].sent += static_cast<uint64_t>(n);
+  calls_[to].sent += static_cast<uint64_t>(n);
 }
 
-void Traffic::arrived(WorkerId from, const net::Packet& packet) {
-  const auto* call = std::get_if<net::Call>(&packet);  // replies end calls that are pending until then
-  if (!call || !counts(*call)) return;
+void Traffic::arrived(WorkerId from) {
   std::lock_guard lock(mutex_);
   ++calls_[from].arrived;
 }

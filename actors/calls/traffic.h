@@ -7,15 +7,8 @@
 #include <utility>
 
 #include "actors/calls/quiescence.h"
-#include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
-
-/// Services: a worker's TrafficReport (such calls are not counted), given the workers that the asker has
-/// lost: they are lost to this one as well; what is alive on it, and what failed unheard, as texts.
-inline constexpr const char* kTraffic = "cluster.traffic";
-inline constexpr const char* kAlive = "cluster.alive";
-inline constexpr const char* kUnheard = "cluster.unheard";
 
 /// Counts calls to and from other workers, and what is being handled here. Thread-safe.
 class Traffic {
@@ -34,8 +27,8 @@ class Traffic {
     Traffic* traffic_;
   };
 
-  void sent(const net::Call& call, int64_t n);
-  void arrived(WorkerId from, const net::Packet& packet);
+  void sent(WorkerId to, int64_t n);
+  void arrived(WorkerId from);
 
   /// busy and peers of the report. `others`: what else is under way, besides messages and jobs; called in
   /// between. `own`: how many Busy the caller holds.

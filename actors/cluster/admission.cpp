@@ -1,14 +1,16 @@
 #include "actors/cluster/admission.h"
 
 #include "core/async/future_combinators.h"
-#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 namespace {
 
-constexpr const char* kKnow = "cluster.know";  // member: messages may come from it, or be about it
-constexpr const char* kList = "cluster.list";  // number: it is a member
-constexpr const char* kGone = "cluster.gone";  // number: it has left
+/// w0 to all members: messages may soon come from a newcomer, or be about it.
+constexpr Service<void(Member newcomer)> kKnow{"cluster.know"};
+/// w0 to all members: the newcomer is a member.
+constexpr Service<void(WorkerId newcomer)> kList{"cluster.list"};
+/// w0 to all members: a worker has left.
+constexpr Service<void(WorkerId leaver)> kGone{"cluster.gone"};
 
 }  // namespace
 
@@ -16,16 +18,15 @@ Error departure(Worker& worker, WorkerId id) {
   return {ErrorKind::disconnected, worker.members().name_of(id) + " has left the cluster"};
 }
 
-Value roll(Worker& worker) {
-  ValueList members, lost;
-  for (const Member& m : worker.members().all()) members.push_back(m.to_value());
+Roll roll(Worker& worker) {
+  Roll roll{worker.members().all(), {}};
   for (const WorkerId id : worker.members().lost())
-    if (const auto m = worker.members().find(id)) lost.push_back(m->to_value());
-  return ValueList{Value(std::move(members)), Value(std::move(lost))};
+    if (auto m = worker.members().find(id)) roll.second.push_back(std::move(*m));
+  return roll;
 }
 
-void take_roll(Worker& worker, Value roll) {
-  auto [members, lost] = from_value<std::tuple<std::vector<Member>, std::vector<Member>>>(std::move(roll));
+void take_roll(Worker& worker, Roll roll) {
+  auto& [members, lost] = roll;
   for (Member& m : members) worker.members().add(std::move(m));
   for (Member& m : lost) {
     const WorkerId id = m.id;
@@ -94,11 +95,12 @@ void Admission::ended() {
   begin();
 }
 
-void Admission::tell_all(const char* service, const ValueList& args, WorkerId but,
+template <class Told>
+void Admission::tell_all(const Service<void(Told)>& message, const Told& what, WorkerId but,
                          std::function<void()> then) {
   std::vector<Future<Value>> answers;
   for (const Member& m : worker_.members().all())
-    if (m.id != worker_.id() && m.id != but) answers.push_back(worker_.call_service(m.id, service, args));
+    if (m.id != worker_.id() && m.id != but) answers.push_back(message.ask(worker_, m.id, what));
   if (answers.empty()) return then();
   all(std::move(answers)).on_ready([then = std::move(then)](const auto&) { then(); });
 }
@@ -111,44 +113,38 @@ void Admission::admit(const Change& change) {
     return ended();
   }
   worker_.members().add(member, Members::Listed::no);
-  tell_all(kKnow, {member.to_value()}, member.id, [this, change] {
+  tell_all(kKnow, member, member.id, [this, change] {
     const WorkerId id = change.newcomer->id;
-    change.call->complete(roll(worker_));
-    worker_.call_service(id, kReady, {}).on_ready([this, id](const Result<Value>& ready) {
+    kJoin.answer(*change.call, roll(worker_));
+    kReady.ask(worker_, id).on_ready([this, id](const Result<Value>& ready) {
       if (!ready.ok()) return ended();  // lost: nobody has heard of it
       worker_.members().list(id);
-      tell_all(kList, {Value(static_cast<int64_t>(id))}, id, [this] { ended(); });
+      tell_all(kList, id, id, [this] { ended(); });
     });
   });
 }
 
 void Admission::dismiss(const Change& change) {
   const WorkerId id = change.call->from();
-  tell_all(kGone, {Value(static_cast<int64_t>(id))}, id, [this, change, id] {
+  tell_all(kGone, id, id, [this, change, id] {
     worker_.members().leaves(id, departure(worker_, id));  // first: once answered it may close at any moment
-    change.call->complete(Value());
+    kLeave.answer(*change.call, {});
     worker_.lose(id, departure(worker_, id));
     ended();
   });
 }
 
 void follow_admissions(Worker& worker) {
-  const auto told = [&worker](const char* service, auto act) {
-    worker.add_service(service, [service, act](const Ref<Invocation>& call) {
-      if (call->from() != 0)
-        throw_invalid("[cluster] only worker 0 says who is a member: " + std::string(service));
-      auto [value] = ListCodec<Value>::from(std::move(call->call().args), service);
-      act(std::move(value));
-      call->complete(Value());
+  const auto told = [&worker](const auto& message, auto act) {
+    message.serve(worker, [name = message.name, act](Invocation& call, auto&& what) {
+      if (call.from() != 0)
+        throw_invalid("[cluster] only worker 0 says who is a member: " + std::string(name));
+      act(std::move(what));
     });
   };
-  told(kKnow,
-       [&worker](Value v) { worker.members().add(Member::from_value(std::move(v)), Members::Listed::no); });
-  told(kList, [&worker](Value v) { worker.members().list(from_value<WorkerId>(std::move(v))); });
-  told(kGone, [&worker](Value v) {
-    const auto id = from_value<WorkerId>(std::move(v));
-    worker.lose(id, departure(worker, id));
-  });
+  told(kKnow, [&worker](Member m) { worker.members().add(std::move(m), Members::Listed::no); });
+  told(kList, [&worker](WorkerId id) { worker.members().list(id); });
+  told(kGone, [&worker](WorkerId id) { worker.lose(id, departure(worker, id)); });
 }
 
 }  // namespace troupe::internal::actors

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "actors/worker/worker.h"
+#include "actors/worker/service.h"
 
 namespace troupe::internal::actors {
 
@@ -38,7 +38,9 @@ class Admission {
   void ended();
   /// Calls the service of all listed workers but this one and `but`, and goes on when each has answered or is
   /// lost.
-  void tell_all(const char* service, const ValueList& args, WorkerId but, std::function<void()> then);
+  template <class Told>
+  void tell_all(const Service<void(Told)>& message, const Told& what, WorkerId but,
+                std::function<void()> then);
 
   Worker& worker_;
   std::mutex mutex_;
@@ -50,13 +52,19 @@ class Admission {
 /// The other workers' part.
 void follow_admissions(Worker& worker);
 
-/// Answered by whoever has the list of members.
-inline constexpr const char* kReady = "cluster.ready";
+/// w0 to another worker: it has been told who is a member. Answered once it has the list.
+inline constexpr Service<void()> kReady{"cluster.ready"};
 
 /// What a newcomer is told: members, and those that were, of whom it may still hear.
-Value roll(Worker& worker);
+using Roll = std::pair<std::vector<Member>, std::vector<Member>>;
+Roll roll(Worker& worker);
 /// Takes what roll() gave.
-void take_roll(Worker& worker, Value roll);
+void take_roll(Worker& worker, Roll roll);
+
+/// Worker to w0: it wants to be a member. The members, once all are there; to a newcomer, once all know it.
+inline constexpr Service<Roll(Member newcomer, uint32_t world)> kJoin{"cluster.join"};
+/// Worker to w0, in an elastic cluster: it leaves. Answered when nobody takes that for a loss.
+inline constexpr Service<void()> kLeave{"cluster.leave"};
 
 /// "w3 has left the cluster".
 Error departure(Worker& worker, WorkerId id);

@@ -3,23 +3,25 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/codec/codec.h"
+#include "actors/worker/service.h"
 
 namespace troupe::internal::actors {
 namespace {
 
-constexpr const char* kArrive = "gather.arrive";      // name, members, ticket, value; all values
-constexpr const char* kWithdraw = "gather.withdraw";  // name, members, ticket; who is missing
+/// Member to leader: it has come to a gathering. All values, once all have come.
+constexpr Service<ValueList(std::string name, std::vector<WorkerId> members, uint64_t ticket, Value value)>
+    kArrive{"gather.arrive"};
+/// Member to leader: it has waited long enough. Who is missing.
+constexpr Service<std::vector<WorkerId>(std::string name, std::vector<WorkerId> members, uint64_t ticket)>
+    kWithdraw{"gather.withdraw"};
 
 using Key = std::pair<std::string, std::vector<WorkerId>>;
 
 // The gatherings that one worker leads. Thread-safe.
 class Leader {
  public:
-  void arrive(const Ref<Invocation>& call) {
-    auto [name, members, number, value] =
-        ListCodec<std::string, std::vector<WorkerId>, uint64_t, Value>::from(std::move(call->call().args),
-                                                                             kArrive);
+  void arrive(const Ref<Invocation>& call, const std::string& name, const std::vector<WorkerId>& members,
+              uint64_t number, Value value) {
     const WorkerId from = call->from();
     for (const WorkerId m : members) {
       call->worker().watch(m);
@@ -40,22 +42,21 @@ class Leader {
       for (const auto t : round->tickets) ready.push_back(std::move(waiting_.extract(t).mapped()));
       forget_if_empty({name, members});
     }
-    for (const auto& c : ready) c->complete(Value(values));
+    for (const auto& c : ready) kArrive.answer(*c, values);
   }
 
-  void withdraw(const Ref<Invocation>& call) {
-    auto [name, members, number] = ListCodec<std::string, std::vector<WorkerId>, uint64_t>::from(
-        std::move(call->call().args), kWithdraw);
-    const AllGather::Ticket ticket = ticket_of(call->from(), number);
+  std::vector<WorkerId> withdraw(WorkerId from, const std::string& name, const std::vector<WorkerId>& members,
+                                 uint64_t number) {
+    const AllGather::Ticket ticket = ticket_of(from, number);
     Ref<Invocation> late;  // let go after the lock
     std::vector<WorkerId> missing;
     {
       std::lock_guard lock(mutex_);
-      missing = at({name, members}).withdraw(call->from(), ticket);
+      missing = at({name, members}).withdraw(from, ticket);
       if (auto node = waiting_.extract(ticket); !node.empty()) late = std::move(node.mapped());
       forget_if_empty({name, members});
     }
-    call->complete(to_value(missing));
+    return missing;
   }
 
   void lost(WorkerId worker, const Error& why) {
@@ -176,9 +177,12 @@ bool AllGather::empty() const {
 
 void install_gathering(Worker& worker) {
   auto all = std::make_unique<Gatherings>();
-  worker.add_service(kArrive, [leader = all->leader](const Ref<Invocation>& call) { leader->arrive(call); });
-  worker.add_service(kWithdraw,
-                     [leader = all->leader](const Ref<Invocation>& call) { leader->withdraw(call); });
+  kArrive.serve_later(worker, [leader = all->leader](const auto& call, auto&&... arrival) {
+    leader->arrive(call, std::move(arrival)...);
+  });
+  kWithdraw.serve(worker, [leader = all->leader](Invocation& call, auto&&... arrival) {
+    return leader->withdraw(call.from(), std::move(arrival)...);
+  });
   worker.add_interceptor(std::move(all));
 }
 
@@ -193,21 +197,21 @@ Future<ValueList> gather(Worker& worker, const std::string& name, const std::set
   if (!members.contains(worker.id()))
     throw_invalid("[gather] worker " + worker.name() + " is no member of the gathering \"" + name + "\"");
   const WorkerId leader = *members.begin();
-  const Value key = to_value(std::vector<WorkerId>(members.begin(), members.end()));
-  const auto ticket = static_cast<int64_t>(worker.next_number());
+  const std::vector<WorkerId> all(members.begin(), members.end());
+  const uint64_t ticket = worker.next_number();
   Promise<ValueList> promise;
-  FrameScope neutral({&worker});
-  worker
-      .call_service(leader, kArrive, {Value(name), key, Value(ticket), std::move(value)},
-                    {.timeout = timeout})
-      .on_ready([=, &worker](const Result<Value>& r) {
-        if (r.ok()) return (void)promise.complete_with([&] { return from_value<ValueList>(r.value()); });
+  FrameScope neutral({&worker});  // of the callbacks
+  kArrive.within(timeout)
+      .ask(worker, leader, name, all, ticket, std::move(value))
+      .on_ready([=, &worker](const Result<ValueList>& r) {
+        if (r.ok()) return (void)promise.set(r.value());
         if (r.error().kind() != ErrorKind::deadline) return (void)promise.fail(r.error());
-        worker.call_service(leader, kWithdraw, {Value(name), key, Value(ticket)}, {.timeout = timeout})
-            .on_ready([=, &worker](const Result<Value>& who) {
+        kWithdraw.within(timeout)
+            .ask(worker, leader, name, all, ticket)
+            .on_ready([=, &worker](const Result<std::vector<WorkerId>>& who) {
               std::string missing;
               if (who.ok())
-                for (const WorkerId m : from_value<std::vector<WorkerId>>(who.value()))
+                for (const WorkerId m : who.value())
                   missing += (missing.empty() ? "" : ", ") + worker.members().name_of(m);
               promise.fail(Error(ErrorKind::deadline, "[gather] \"" + name + "\" gave up; missing: " +
                                                           (missing.empty() ? "unknown" : missing)));

@@ -7,16 +7,13 @@
 #include <fstream>
 
 #include "core/base/log.h"
-#include "core/codec/codec.h"
 #include "net/address.h"
 
 namespace troupe::internal::actors {
 namespace {
 
-// Of a member and the size of its cluster; answered with all members once all are there.
-constexpr const char* kJoin = "cluster.join";
-constexpr const char* kLeave = "cluster.leave";         // answered when nobody takes it for a loss
-constexpr const char* kShutDown = "cluster.shut_down";  // exit code
+/// w0 to all: the cluster ends.
+constexpr Service<void(int code)> kShutDown{"cluster.shut_down"};
 
 // By how much a worker waits longer than worker 0, which says who is missing.
 constexpr Duration kAnswers = std::chrono::seconds(5);
@@ -55,8 +52,10 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
     : worker_(worker), world_(world), elastic_(elastic), admission_(worker), joined_(world, false) {
   worker_.members().add(std::move(self));
   joined_[0] = true;
-  worker_.add_service(kJoin, [this](const Ref<Invocation>& call) { on_join(call); });
-  worker_.add_service(kLeave, [this](const Ref<Invocation>& call) {
+  kJoin.serve_later(worker_, [this](const auto& call, Member newcomer, uint32_t size) {
+    on_join(call, std::move(newcomer), size);
+  });
+  kLeave.serve_later(worker_, [this](const Ref<Invocation>& call) {
     if (!elastic_) throw_invalid("[cluster] is not elastic: nobody leaves before the end");
     admission_.leave(call);
   });
@@ -70,9 +69,7 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
   if (world == 1) complete_.set();
 }
 
-void Coordinator::on_join(const Ref<Invocation>& call) {
-  auto [value, world] = ListCodec<Value, uint32_t>::from(std::move(call->call().args), kJoin);
-  Member member = Member::from_value(std::move(value));
+void Coordinator::on_join(const Ref<Invocation>& call, Member member, uint32_t world) {
   std::vector<Ref<Invocation>> ready;
   bool newcomer = false;
   if (member.id != call->from())
@@ -110,7 +107,7 @@ void Coordinator::on_join(const Ref<Invocation>& call) {
   }
   if (newcomer) return admission_.join(call, std::move(member));
   if (ready.empty()) return;
-  for (auto& c : ready) c->complete(roll(worker_));
+  for (auto& c : ready) kJoin.answer(*c, roll(worker_));
   complete_.set();
 }
 
@@ -142,7 +139,7 @@ void Coordinator::wait(Duration timeout, const Future<void>& stop) {
   const auto left = std::max<Duration>(deadline - worker_.clock().now(), std::chrono::seconds(1));
   std::vector<Future<Value>> answers;
   for (const Member& m : worker_.members().all())
-    if (m.id != worker_.id()) answers.push_back(worker_.call_service(m.id, kReady, {}, {.timeout = left}));
+    if (m.id != worker_.id()) answers.push_back(kReady.within(left).ask(worker_, m.id));
   for (const auto& a : answers) a.get();
   admission_.open();
 }
@@ -159,12 +156,9 @@ void Coordinator::give_up(const Error& why) {
 }
 
 std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Duration grace) {
-  FrameScope neutral({&worker_});
   std::vector<std::pair<std::string, Future<Value>>> answers;
   for (const Member& m : worker_.members().all())
-    if (m.id != worker_.id())
-      answers.emplace_back(m.name, worker_.call_service(m.id, kShutDown, {Value(static_cast<int64_t>(code))},
-                                                        {.timeout = grace}));
+    if (m.id != worker_.id()) answers.emplace_back(m.name, kShutDown.within(grace).ask(worker_, m.id, code));
   std::vector<std::pair<std::string, Error>> silent;  // they end by losing us
   for (const auto& [name, answer] : answers)
     if (const auto& result = answer.wait(); !result.ok()) silent.emplace_back(name, result.error());
@@ -173,13 +167,12 @@ std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Dura
 
 Joiner::Joiner(Worker& worker) : worker_(worker) {
   follow_admissions(worker_);
-  worker_.add_service(kReady, [this](const Ref<Invocation>& call) {
-    complete_.future().on_ready([call](const Result<void>&) { call->complete(Value()); });
+  kReady.serve_later(worker_, [this](const Ref<Invocation>& call) {
+    complete_.future().on_ready([call](const Result<void>&) { kReady.answer(*call, {}); });
   });
-  worker_.add_service(kShutDown, [this](const Ref<Invocation>& call) {
-    auto [code] = ListCodec<int>::from(std::move(call->call().args), kShutDown);
+  kShutDown.serve_later(worker_, [this](const Ref<Invocation>& call, int code) {
     if (call->from() != 0) throw_invalid("[cluster] only worker 0 ends the cluster");
-    call->complete(Value());
+    kShutDown.answer(*call, {});  // first: then this process may end
     ended_.set(code);
   });
 }
@@ -216,19 +209,18 @@ void Joiner::join(const std::string& address, const Member& self, uint32_t world
 }
 
 Future<void> Joiner::announce(const Member& self, uint32_t world, Duration timeout) {
-  return worker_.call_service(0, kJoin, {self.to_value(), Value(int64_t{world})}, {.timeout = timeout})
-      .then([this, self](Value all) {
-        take_roll(worker_, std::move(all));
-        worker_.members().add(self);
-        complete_.set();
-      });
+  return kJoin.within(timeout).ask(worker_, 0, self, world).then([this, self](const Roll& all) {
+    take_roll(worker_, all);
+    worker_.members().add(self);
+    complete_.set();
+  });
 }
 
 Future<void> Joiner::leave(int code) {
   FrameScope neutral({&worker_});
   ++leaving_;
   Promise<void> done;
-  worker_.call_service(0, kLeave, {}).on_ready([this, code, done](const Result<Value>& answer) {
+  kLeave.ask(worker_, 0).on_ready([this, code, done](const Result<Value>& answer) {
     if (answer.ok()) ended_.set(code);
     --leaving_;
     if (const auto lost = worker_.members().loss(0)) ended_.fail(*lost);  // not if it has ended

@@ -27,7 +27,7 @@ class Coordinator {
   std::vector<std::pair<std::string, Error>> shut_down(int code, Duration grace);
 
  private:
-  void on_join(const Ref<Invocation>& call);
+  void on_join(const Ref<Invocation>& call, Member member, uint32_t world);
   void give_up(const Error& why);
   Worker& worker_;
   uint32_t world_;

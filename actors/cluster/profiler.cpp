@@ -1,7 +1,5 @@
 #include "actors/cluster/profiler.h"
 
-#include "core/codec/codec.h"
-
 namespace troupe::internal::actors {
 namespace {
 
@@ -22,38 +20,38 @@ Profiler& Profiler::install(Worker& worker) {
   auto owned = std::unique_ptr<Profiler>(new Profiler(worker));
   Profiler* profiler = owned.get();
   worker.add_interceptor(std::move(owned));
-  worker.add_service(kProfileBegin, [profiler](const auto& call) { profiler->on_begin(call); });
-  worker.add_service(kProfileEnd, [profiler](const auto& call) { profiler->on_end(call); });
+  kProfileBegin.serve(
+      worker, [profiler](Invocation& call, bool shapes) { return profiler->begin(call.from(), shapes); });
+  kProfileEnd.serve(
+      worker, [profiler](Invocation& call, int64_t number) { return profiler->end(call.from(), number); });
   return *profiler;
 }
 
 // ---- profiles
 
-void Profiler::on_begin(const Ref<Invocation>& call) {
-  const auto [shapes] = ListCodec<bool>::from(std::move(call->call().args), kProfileBegin);
+int64_t Profiler::begin(WorkerId owner, bool shapes) {
   int64_t number;
   {
     std::lock_guard lock(mutex_);
-    if (auto why = worker_.members().loss(call->from())) throw *why;  // worker_lost() has been here
+    if (auto why = worker_.members().loss(owner)) throw *why;  // worker_lost() has been here
     number = ++last_scope_;
-    scopes_.emplace(number, Scope{call->from(), first_ + events_.size(), missed_, shapes});
+    scopes_.emplace(number, Scope{owner, first_ + events_.size(), missed_, shapes});
     on_ = true;
     if (shapes) shapes_ = true;
   }
-  worker_.watch(call->from());  // nobody else would end it
-  call->complete(Value(number));
+  worker_.watch(owner);  // nobody else would end it
+  return number;
 }
 
-void Profiler::on_end(const Ref<Invocation>& call) {
-  const auto [number] = ListCodec<int64_t>::from(std::move(call->call().args), kProfileEnd);
+std::pair<std::vector<TraceEvent>, int64_t> Profiler::end(WorkerId owner, int64_t number) {
   std::vector<TraceEvent> events;
   uint64_t missed = 0;
   {
     std::lock_guard lock(mutex_);
     const auto at = scopes_.find(number);
-    if (at == scopes_.end() || at->second.owner != call->from())
+    if (at == scopes_.end() || at->second.owner != owner)
       throw_invalid("[profile] worker " + worker_.name() + " has no profile " + std::to_string(number) +
-                    " of " + worker_.members().name_of(call->from()) + ": it has ended");
+                    " of " + worker_.members().name_of(owner) + ": it has ended");
     const Scope& scope = at->second;
     events.assign(events_.begin() + static_cast<std::ptrdiff_t>(scope.first - first_), events_.end());
     if (!scope.shapes)
@@ -61,7 +59,7 @@ void Profiler::on_end(const Ref<Invocation>& call) {
     missed = missed_ - scope.missed;
     drop(at);
   }
-  call->complete(to_value(std::pair(std::move(events), static_cast<int64_t>(missed))));
+  return {std::move(events), static_cast<int64_t>(missed)};
 }
 
 void Profiler::drop(std::map<int64_t, Scope>::iterator scope) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "actors/cell/interceptor.h"
-#include "actors/worker/worker.h"
+#include "actors/worker/service.h"
 
 namespace troupe::internal::actors {
 
@@ -85,8 +85,8 @@ class Profiler final : public Interceptor {
                       ValueList& values) const;
   void drop(std::map<int64_t, Scope>::iterator scope);  // with mutex_
   int64_t now() const { return worker_.clock().now().time_since_epoch().count(); }
-  void on_begin(const Ref<Invocation>& call);
-  void on_end(const Ref<Invocation>& call);
+  int64_t begin(WorkerId owner, bool shapes);
+  std::pair<std::vector<TraceEvent>, int64_t> end(WorkerId owner, int64_t number);
 
   Worker& worker_;
   std::atomic<bool> on_{false}, shapes_{false};
@@ -99,9 +99,10 @@ class Profiler final : public Interceptor {
   std::unordered_map<const Invocation*, uint64_t> handling_;
 };
 
-/// Services: begin (shapes?) gives the number of a profile on that worker; end (number) its events, and how
-/// many there were besides.
-inline constexpr const char* kProfileBegin = "profile.begin";
-inline constexpr const char* kProfileEnd = "profile.end";
+/// Who profiles, to all: a profile begins. Its number on that worker.
+inline constexpr Service<int64_t(bool shapes)> kProfileBegin{"profile.begin"};
+/// Who profiles, to all: it ends. Its events, and how many there were besides.
+inline constexpr Service<std::pair<std::vector<TraceEvent>, int64_t>(int64_t number)> kProfileEnd{
+    "profile.end"};
 
 }  // namespace troupe::internal::actors

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "core/codec/codec.h"
+#include "actors/worker/traffic_service.h"
 
 namespace troupe::internal::actors {
 namespace {
@@ -33,15 +33,14 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
                                                         std::chrono::milliseconds(20))) {
     std::this_thread::sleep_for(pause);
     state.start_wave();
-    std::map<WorkerId, Future<Value>> asked;
+    std::map<WorkerId, Future<TrafficReport>> asked;
     for (const WorkerId id : state.missing())
       if (id != worker.id())
-        asked[id] = worker.call_service(id, kTraffic, {to_value(worker.members().lost())},
-                                        {.timeout = left_until(worker, deadline)});
-    const auto take = [&](WorkerId id, const Future<Value>& answer) {
-      const Result<Value>& result = answer.wait();
+        asked[id] = kTraffic.within(left_until(worker, deadline)).ask(worker, id, worker.members().lost());
+    const auto take = [&](WorkerId id, const Future<TrafficReport>& answer) {
+      const Result<TrafficReport>& result = answer.wait();
       if (result.ok()) {
-        TrafficReport report = TrafficReport::from_value(result.value());
+        TrafficReport report = result.value();
         report.worker = id;
         return state.report(std::move(report));
       }
@@ -52,7 +51,7 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
     };
     for (const auto& [id, answer] : asked) take(id, answer);
     // Last: the others' answers are no work left.
-    take(worker.id(), worker.call_service(worker.id(), kTraffic, {to_value(worker.members().lost())}));
+    take(worker.id(), kTraffic.ask(worker, worker.id(), worker.members().lost()));
     if (interrupted) return interrupted;
     if (state.at_rest()) return lost;
     if (worker.clock().now() < deadline) continue;
@@ -65,15 +64,15 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
 
 namespace {
 
-std::vector<std::string> ask_all(Worker& worker, const char* question, TimePoint deadline) {
-  FrameScope neutral({&worker});
-  std::vector<Future<Value>> asked;
+std::vector<std::string> ask_all(Worker& worker, const Service<std::vector<std::string>()>& question,
+                                 TimePoint deadline) {
+  std::vector<Future<std::vector<std::string>>> asked;
   for (const WorkerId id : living(worker))
-    asked.push_back(worker.call_service(id, question, {}, {.timeout = left_until(worker, deadline)}));
+    asked.push_back(question.within(left_until(worker, deadline)).ask(worker, id));
   std::vector<std::string> all;
   for (const auto& answer : asked)
     if (const auto& result = answer.wait(); result.ok())
-      for (auto& text : from_value<std::vector<std::string>>(result.value())) all.push_back(std::move(text));
+      all.insert(all.end(), result.value().begin(), result.value().end());
   return all;
 }
 

@@ -3,14 +3,9 @@
 #include <algorithm>
 
 #include "actors/cell/cell.h"
-#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 namespace {
-
-constexpr const char* kTypes = "worker.types";
-constexpr const char* kReport = "worker.report";
-constexpr const char* kWaits = "worker.waits";
 
 // As they travel.
 struct Slot {
@@ -40,6 +35,13 @@ struct Waiting {
   std::string label, to, status;
   double seconds = 0;
 };
+
+/// Anybody to any worker: a tool asks for the types of its program.
+constexpr Service<std::vector<Type>()> kTypes{"worker.types", {.in_context = true}};
+/// Anybody to any worker: a tool asks what it is doing.
+constexpr Service<Everything()> kReport{"worker.report", {.in_context = true}};
+/// Anybody to any worker: a tool asks for the calls that it waits for.
+constexpr Service<std::vector<Waiting>()> kWaits{"worker.waits", {.in_context = true}};
 
 std::vector<Slot> slots_of(const std::vector<ActorType::Parameter>& parameters) {
   std::vector<Slot> out;
@@ -106,48 +108,40 @@ Everything everything_of(const Worker& worker) {
 }  // namespace
 
 void install_reports(Worker& worker) {
-  worker.add_service(kTypes,
-                     [&worker](const Ref<Invocation>& call) { call->complete(to_value(all_of(worker))); });
-  worker.add_service(
-      kReport, [&worker](const Ref<Invocation>& call) { call->complete(to_value(everything_of(worker))); });
-  worker.add_service(kWaits, [&worker](const Ref<Invocation>& call) {
+  kMetrics.serve(worker, [&worker] { return worker.metrics(); });
+  kTypes.serve(worker, [&worker] { return all_of(worker); });
+  kReport.serve(worker, [&worker] { return everything_of(worker); });
+  kWaits.serve_later(worker, [&worker](const Ref<Invocation>& call) {
     worker.tell_waits([&worker, call](const std::vector<Worker::Wait>& waits) {
       std::vector<Waiting> out;
       for (const auto& w : waits)
         out.push_back({w.label, worker.members().name_of(w.to), w.status,
                        std::chrono::duration<double>(w.age).count()});
-      call->complete(to_value(out));
+      kWaits.answer(*call, std::move(out));
     });
   });
 }
 
 Future<std::vector<TypeReport>> ask_types(Worker& worker, WorkerId of) {
-  return worker.call_service(of, kTypes, {}).then([](const Value& v) {
-    return reports_of(from_value<std::vector<Type>>(v));
-  });
+  return kTypes.ask(worker, of).then([](const std::vector<Type>& types) { return reports_of(types); });
 }
 
 Future<WorkerReport> ask_report(Worker& worker, WorkerId of) {
-  return worker.call_service(of, kReport, {}).then([name = worker.members().name_of(of)](const Value& v) {
-    Everything all = from_value<Everything>(v);
-    WorkerReport out{name, {}, std::move(all.metrics)};
-    for (Doer& d : all.actors)
-      out.actors.push_back({{d.owner, d.creator, d.number},
-                            std::move(d.label),
-                            std::move(d.type),
-                            std::move(d.doing),
-                            d.seconds});
+  return kReport.ask(worker, of).then([name = worker.members().name_of(of)](const Everything& all) {
+    WorkerReport out{name, {}, all.metrics};
+    for (const Doer& d : all.actors)
+      out.actors.push_back({{d.owner, d.creator, d.number}, d.label, d.type, d.doing, d.seconds});
     return out;
   });
 }
 
 Future<std::vector<WaitReport>> ask_waits(Worker& worker, WorkerId of) {
-  return worker.call_service(of, kWaits, {}).then([name = worker.members().name_of(of)](const Value& v) {
-    std::vector<WaitReport> out;
-    for (Waiting& w : from_value<std::vector<Waiting>>(v))
-      out.push_back({name, std::move(w.label), std::move(w.to), w.seconds, std::move(w.status)});
-    return out;
-  });
+  return kWaits.ask(worker, of)
+      .then([name = worker.members().name_of(of)](const std::vector<Waiting>& waits) {
+        std::vector<WaitReport> out;
+        for (const Waiting& w : waits) out.push_back({name, w.label, w.to, w.seconds, w.status});
+        return out;
+      });
 }
 
 std::vector<TypeReport> types_of(const Worker& worker) { return reports_of(all_of(worker)); }

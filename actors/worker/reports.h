@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/worker/worker.h"
+#include "actors/worker/service.h"
 #include "core/async/future.h"
 #include "core/entry/entry.h"
 
@@ -44,6 +44,9 @@ struct WaitReport {
   double seconds = 0;  ///< since when; 0: not known
   std::string status;  ///< as in Worker::Wait
 };
+
+/// Anybody to any worker: Cluster::metrics().
+inline constexpr Service<Worker::Metrics()> kMetrics{"metrics"};
 
 /// Registers the services behind the functions below, which answer on the thread that delivers: also while
 /// actors are stuck. Part of every worker's set-up.

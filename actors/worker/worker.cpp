@@ -19,7 +19,8 @@ static std::string note_of_grad_mode(Invocation& call) {
   if (call.call().grad_enabled) return {};
   return "grad mode is off in " + (frame().what ? *frame().what : "this method") +
          ": it came with the call from " + call.host().members.name_of(call.from()) +
-         ", which was made under a NoGradGuard, or in the shell outside a context. A method that uses gradients "
+         ", which was made under a NoGradGuard, or in the shell outside a context. A method that uses "
+         "gradients "
          "of its own opens an EnableGradGuard";
 }
 
@@ -55,12 +56,7 @@ Worker::Worker(WorkerOptions options)
     m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
     m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());
   });
-  add_service("metrics", [this](const Ref<Invocation>& call) {
-    ValueMap out;
-    for (const auto& [k, v] : metrics()) out.emplace(k, Value(v));
-    call->complete(Value(std::move(out)));
-  });
-  add_service(kCallStatus, [this](const Ref<Invocation>& question) { tell_status(question); });
+  serve_status();
   if (options_.timer_thread) timer_ = start_thread("worker", [this] { timer_loop(); });
 }
 
@@ -127,8 +123,8 @@ void Worker::set_transport(std::unique_ptr<net::Transport> transport) {
   links_.count_processes();
 }
 void Worker::add_interceptor(std::unique_ptr<Interceptor> i) { interceptors_.push_back(std::move(i)); }
-void Worker::add_service(const std::string& name, Service service) {
-  services_[net::method_id(name)] = {name, std::move(service)};
+void Worker::add_service(const std::string& name, Handler handler, bool takes_unplaced) {
+  services_[net::method_id(name)] = {name, std::move(handler), takes_unplaced};
 }
 void Worker::add_actor_method(const std::string& name, ActorType::Invoke invoke) {
   actor_methods_.push_back({net::method_id(name), name, invoke});

@@ -57,7 +57,7 @@ struct CallOptions {
 /// Thread-safe.
 class Worker final : public net::Events {
  public:
-  using Service = std::function<void(const Ref<Invocation>&)>;
+  using Handler = std::function<void(const Ref<Invocation>&)>;
   using Metrics = std::map<std::string, int64_t>;
 
   explicit Worker(WorkerOptions options);
@@ -90,9 +90,10 @@ class Worker final : public net::Events {
       if (auto* t = dynamic_cast<T*>(i.get())) return t;
     return nullptr;
   }
-  /// Calls to `name` on this worker go to `service`, on the delivering thread: it must not block, and
-  /// completes the invocation now or later.
-  void add_service(const std::string& name, Service service);
+  /// Calls to `name` on this worker go to `handler`, on the delivering thread: it must not block, and
+  /// completes the invocation now or later. Messages are declared (Service in actors/worker/service.h), which
+  /// adds them here. `takes_unplaced`: also those whose contents could not be taken in.
+  void add_service(const std::string& name, Handler handler, bool takes_unplaced = false);
   /// A method that every actor of this worker has besides its own; runs in the actor's mailbox.
   void add_actor_method(const std::string& name, ActorType::Invoke invoke);
   const std::vector<ActorType::Method>& actor_methods() const { return actor_methods_; }
@@ -102,6 +103,7 @@ class Worker final : public net::Events {
   /// Calls method `method` (`label`: "Layer::forward", for errors) of an actor.
   Future<Value> call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
                      CallOptions options = {});
+  /// A service by its name, unchecked: for tests and tools.
   Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
                              CallOptions options = {});
   /// Nobody wants the result of call `id` of an actor's method: it fails with `cancelled`, and its callee is
@@ -199,7 +201,8 @@ class Worker final : public net::Events {
   void timer_loop();
   Limit limit_of(const CallOptions& options) const;
   void ask_for_status(uint64_t id, WorkerId to);
-  void tell_status(const Ref<Invocation>& question);
+  void serve_status();
+  void tell_status(const Ref<Invocation>& question, uint64_t id);
   std::string status_of(const Invocation& call) const;
 
   const RefuseChildren no_children_;
@@ -214,7 +217,12 @@ class Worker final : public net::Events {
   IncomingCalls incoming_;
   std::shared_ptr<Canceller> canceller_;
   std::vector<std::unique_ptr<Interceptor>> interceptors_;
-  std::unordered_map<uint64_t, std::pair<std::string, Service>> services_;
+  struct Served {
+    std::string name;
+    Handler handler;
+    bool takes_unplaced;
+  };
+  std::unordered_map<uint64_t, Served> services_;
   std::vector<ActorType::Method> actor_methods_;
   ActorHost as_host_;
   std::vector<std::function<void(Metrics&)>> metrics_;

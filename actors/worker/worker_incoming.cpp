@@ -8,9 +8,6 @@
 
 namespace troupe::internal::actors {
 
-// Behind the name of a service: the one for calls that it could not get, with the reason in `unplaced`.
-static constexpr const char* kRefused = ".refused";
-
 void Worker::dispatch(const Ref<Invocation>& invocation) {
   net::Call& call = invocation->call();
   try {
@@ -25,14 +22,11 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
         for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i)
           (*i)->incoming_call(*invocation);
       } catch (...) {
-        // Nobody waits for a reply with this error: where what the call brings must not be lost without a
-        // word, there is a service beside it.
-        const auto refused = services_.find(net::method_id(service->second.first + kRefused));
-        if (call.id || refused == services_.end()) throw;
+        // Nobody waits for a reply with this error; some messages must not be lost without a word.
+        if (call.id || !service->second.takes_unplaced) throw;
         call.unplaced = current_error();
-        return refused->second.second(invocation);
       }
-      return service->second.second(invocation);
+      return service->second.handler(invocation);
     }
     if (call.unplaced) throw Error(*call.unplaced);
     auto cell = find_actor(call.target);
@@ -147,7 +141,7 @@ void Worker::on_held_up(net::Connection& connection, Duration time) {
     const auto cell = find_actor(target);
     const size_t method = cell ? cell->find_method(handling->method()) : ActorCell::kUnknown;
     if (!target.number && service != services_.end())
-      what = "service " + service->second.first, advice = "a service must not block";
+      what = "service " + service->second.name, advice = "a service must not block";
     else
       what = method != ActorCell::kUnknown ? cell->method_label(method) : "a method",
       advice = "list methods that wait for anything but a future as blocking(&T::method)";

@@ -6,10 +6,15 @@
 #include <memory>
 
 #include "actors/calls/call_limit.h"
-#include "actors/worker/worker.h"
+#include "actors/worker/service.h"
 
 namespace troupe::internal::actors {
 namespace {
+
+/// Caller to callee: a call has no answer yet, and its time is nearly over, or somebody asks what is waited
+/// for. A sentence about what has become of it.
+constexpr Service<std::string(uint64_t call)> kCallStatus{"call.status",
+                                                          {.timeout = std::chrono::seconds(1)}};
 
 // Within the lead of the question (lead_of()), so that it is answered either way.
 constexpr Duration kNestedStatus = std::chrono::milliseconds(100);
@@ -48,31 +53,32 @@ std::string Worker::status_of(const Invocation& call) const {
                      waits.empty() ? "a future" : waits);
 }
 
+void Worker::serve_status() {
+  kCallStatus.serve_later(
+      *this, [this](const Ref<Invocation>& question, uint64_t id) { tell_status(question, id); });
+}
+
 // On the thread that delivers: the answer must not wait for what it is about.
-void Worker::tell_status(const Ref<Invocation>& question) {
-  const ValueList& args = question->call().args;
-  const auto* id = args.size() == 1 ? args[0].get_if<int64_t>() : nullptr;
-  if (!id) throw_invalid("[call] a question about no call");
-  const Ref<Cancellable> found = incoming_.find(question->from(), static_cast<uint64_t>(*id));
+void Worker::tell_status(const Ref<Invocation>& question, uint64_t id) {
+  const Ref<Cancellable> found = incoming_.find(question->from(), id);
   if (!found)
-    return question->complete(Value("Worker " + name() +
-                                    " is alive, and has no such call: it has not arrived, or its answer is "
-                                    "on its way."));
+    return kCallStatus.answer(*question,
+                              "Worker " + name() +
+                                  " is alive, and has no such call: it has not arrived, or its answer is "
+                                  "on its way.");
   const auto& call = static_cast<const Invocation&>(*found);
   const std::string status = status_of(call);
   const auto made = pending_.made_by(&call);
-  if (made.empty()) return question->complete(Value(status));
+  if (made.empty()) return kCallStatus.answer(*question, status);
   // The reason may lie with a callee of this one, which is asked in its turn.
   const auto complete = [question, status, label = made[0].label](const std::string& more) {
-    question->complete(Value(more.empty() ? status : fmt::format("{} Of {}: {}", status, label, more)));
+    kCallStatus.answer(*question, more.empty() ? status : fmt::format("{} Of {}: {}", status, label, more));
   };
   if (!made[0].status.empty()) return complete(made[0].status);
   FrameScope scope(Frame{.worker = this, .callback = true});
-  call_service(made[0].to, kCallStatus, {Value(static_cast<int64_t>(made[0].id))}, {.timeout = kNestedStatus})
-      .watch([complete](const Result<Value>& r) {
-        const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
-        complete(text ? *text : "");
-      });
+  kCallStatus.within(kNestedStatus)
+      .ask(*this, made[0].to, made[0].id)
+      .on_ready([complete](const Result<std::string>& r) { complete(r.ok() ? r.value() : ""); });
 }
 
 void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
@@ -88,7 +94,8 @@ void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
   answers->done = std::move(done);
   std::vector<PendingCalls::Made> calls;
   for (auto& call : pending_.all())
-    if (!call.label.starts_with("worker.") && call.label != kCallStatus) calls.push_back(std::move(call));
+    if (!call.label.starts_with("worker.") && call.label != kCallStatus.name)
+      calls.push_back(std::move(call));
   for (const auto& call : calls) {
     const Duration age = call.when == TimePoint() ? Duration(0) : clock().now() - call.when;
     answers->waits.push_back(
@@ -99,24 +106,19 @@ void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
   for (size_t i = 0; i < std::min(calls.size(), kMostQuestions); ++i) {
     if (calls[i].local || !calls[i].sent) continue;
     ++answers->left;
-    call_service(calls[i].to, kCallStatus, {Value(static_cast<int64_t>(calls[i].id))},
-                 {.timeout = std::chrono::seconds(1)})
-        .watch([answers, i](const Result<Value>& r) {
-          const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
-          if (text) answers->waits[i].status = *text;
-          answers->one();
-        });
+    kCallStatus.ask(*this, calls[i].to, calls[i].id).on_ready([answers, i](const Result<std::string>& r) {
+      if (r.ok()) answers->waits[i].status = r.value();
+      answers->one();
+    });
   }
   answers->one();
 }
 
 void Worker::ask_for_status(uint64_t id, WorkerId to) {
   FrameScope scope(Frame{.worker = this, .callback = true});
-  call_service(to, kCallStatus, {Value(static_cast<int64_t>(id))}, {.timeout = std::chrono::seconds(1)})
-      .watch([this, id](const Result<Value>& r) {
-        const std::string* text = r.ok() ? r.value().get_if<std::string>() : nullptr;
-        if (text) pending_.note_status(id, *text);
-      });
+  kCallStatus.ask(*this, to, id).on_ready([this, id](const Result<std::string>& r) {
+    if (r.ok()) pending_.note_status(id, r.value());
+  });
 }
 
 }  // namespace troupe::internal::actors

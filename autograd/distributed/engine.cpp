@@ -1,7 +1,5 @@
 #include "autograd/distributed/part.h"
 
-#include "core/codec/codec.h"
-
 namespace troupe::autograd {
 namespace {
 
@@ -18,15 +16,29 @@ DistEngine& DistEngine::install(internal::actors::Worker& worker) {
   auto owned = std::unique_ptr<DistEngine>(new DistEngine(worker));
   DistEngine* engine = owned.get();
   worker.add_interceptor(std::move(owned));
+  using internal::actors::Invocation;
   for (Kind kind : kKinds)
-    for (const char* as : {"", ".refused"})  // of either the pass has to hear
-      worker.add_service(std::string(service_of(kind)) + as,
-                         [engine, kind](const auto& call) { engine->on_message(kind, call); });
-  worker.add_service(kDrop, [engine](const auto& call) { engine->on_drop(call); });
-  worker.add_service(kReport, [engine](const auto& call) { engine->on_report(call); });
-  worker.add_service(kBroken, [engine](const auto& call) { engine->on_broken(call); });
-  worker.add_service(kJoined, [engine](const auto& call) { engine->on_joined(call); });
-  worker.add_service(kRelease, [engine](const auto& call) { engine->on_release(call); });
+    message_of(kind).serve(worker, [engine, kind](Invocation& call, auto&&... fields) {
+      engine->on_message(kind, call, std::move(fields)...);
+    });
+  kReport.serve(worker, [engine](Invocation& call, uint64_t context, uint64_t pass, const Report& report,
+                                 const std::optional<Error>& error) {
+    engine->note_report(context, pass, call.from(), report, error);
+  });
+  kDrop.serve(worker, [engine](uint64_t context, uint64_t pass, bool failed) {
+    if (auto state = engine->find_state(context)) failed ? state->drop_pass(pass) : state->forget_pass(pass);
+  });
+  kBroken.serve(worker,
+                [engine](uint64_t pass, const Error& why, const std::vector<GradMessageId>& messages) {
+                  engine->update(pass, [&](Pass& p) { p.termination.lost(messages, why); });
+                });
+  kJoined.serve(worker,
+                [engine](Invocation& call, uint64_t context) { engine->on_joined(call.from(), context); });
+  kRelease.serve_later(worker, [engine](const Ref<Invocation>& call, uint64_t context, uint64_t below) {
+    engine->forget(context, below, call->call().id != 0).on_ready([call](const Result<void>&) {
+      kRelease.answer(*call, {});
+    });
+  });
   worker.add_metrics([engine](internal::actors::Worker::Metrics& m) {
     std::lock_guard lock(engine->mutex_);
     m["contexts"] = static_cast<int64_t>(engine->contexts_.size());
@@ -103,11 +115,7 @@ DistEngine::StatePtr DistEngine::state(uint64_t context, WorkerId from) {
     contexts_.erase(context);
     throw_ended(context, ErrorKind::invalid);
   }
-  if (from != originator) {
-    FrameScope neutral({&worker_});
-    (void)worker_.call_service(originator, kJoined, {number(context)},
-                               {.timeout = Duration(0), .one_way = true});
-  }
+  if (from != originator) kJoined.tell(worker_, originator, context);
   return made;
 }
 
@@ -138,12 +146,15 @@ Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
     if (originator_of(context) == worker_.id()) below = lowest_live();
   }
   end_now(*state, Error(ErrorKind::cancelled, "[backward] the context ended while the pass was running"));
-  FrameScope neutral({&worker_});
+  FrameScope neutral({&worker_});  // of the callbacks
   std::vector<Future<Value>> told;
-  for (WorkerId peer : state->peers())
-    if (peer != originator_of(context) && !worker_.members().loss(peer))
-      told.push_back(
-          worker_.call_service(peer, kRelease, {number(context), number(below)}, {.one_way = !wait}));
+  for (WorkerId peer : state->peers()) {
+    if (peer == originator_of(context) || worker_.members().loss(peer)) continue;
+    if (wait)
+      told.push_back(kRelease.ask(worker_, peer, context, below));
+    else
+      kRelease.tell(worker_, peer, context, below);
+  }
   Promise<void> done;
   struct Left {
     std::atomic<size_t> n;
@@ -159,26 +170,14 @@ Future<void> DistEngine::forget(uint64_t context, uint64_t below, bool wait) {
   return done.future();
 }
 
-void DistEngine::on_release(const Ref<internal::actors::Invocation>& call) {
-  auto [context, below] =
-      internal::ListCodec<uint64_t, uint64_t>::from(std::move(call->call().args), kRelease);
-  forget(context, below, call->call().id != 0).on_ready([call](const Result<void>&) {
-    call->complete(Value());
-  });
-}
-
-void DistEngine::on_joined(const Ref<internal::actors::Invocation>& call) {
-  auto [context] = internal::ListCodec<uint64_t>::from(std::move(call->call().args), kJoined);
-  call->complete(Value());
+void DistEngine::on_joined(WorkerId from, uint64_t context) {
   uint64_t below = 0;
   {
     std::lock_guard lock(mutex_);
-    if (auto at = contexts_.find(context); at != contexts_.end()) return at->second->add_peer(call->from());
+    if (auto at = contexts_.find(context); at != contexts_.end()) return at->second->add_peer(from);
     below = lowest_live();
   }
-  FrameScope neutral({&worker_});  // it came too late to be told with the others
-  (void)worker_.call_service(call->from(), kRelease, {number(context), number(below)},
-                             {.timeout = Duration(0), .one_way = true});
+  kLateRelease.tell(worker_, from, context, below);
 }
 
 // Null if there is none here; throws for one that has ended, or never was.

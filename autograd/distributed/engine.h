@@ -94,6 +94,9 @@ class DistEngine final : public internal::actors::Interceptor {
 
   /// Of the messages of a pass.
   enum class Kind { gradient, reach, want, finish };
+  /// A message that was handled, those that it led to (id, worker), and the pair by which to tell of the end
+  /// of the pass, or 0.
+  using Report = std::tuple<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>, uint64_t>;
 
  private:
   explicit DistEngine(internal::actors::Worker& worker);
@@ -123,7 +126,7 @@ class DistEngine final : public internal::actors::Interceptor {
   void check_number(uint64_t context);
   Future<void> forget(uint64_t context, uint64_t below, bool wait);
   uint64_t lowest_live();  // with mutex_: of the contexts of this worker
-  void on_joined(const Ref<internal::actors::Invocation>& call);
+  void on_joined(WorkerId from, uint64_t context);
   StatePtr find_state(uint64_t context);  // null if there is none
   StatePtr live_state(uint64_t context);  // the same; `invalid` if it has ended or never was
   internal::net::GradLink record_send(uint64_t context, WorkerId to, WorkerId asked_by,
@@ -137,7 +140,9 @@ class DistEngine final : public internal::actors::Interceptor {
   void receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link, Tree& values);
 
   // ---- parts
-  void on_message(Kind kind, const Ref<internal::actors::Invocation>& call);
+  void on_message(Kind kind, internal::actors::Invocation& call, uint64_t pass, int64_t options,
+                  uint64_t message, uint64_t floor, uint64_t pair, ValueList values,
+                  const std::optional<Report>& report);
   void post_part(std::shared_ptr<Part> part);
   void run_part(Part& part);
   void run_outside(std::shared_ptr<Part> part, internal::actors::DispatchTarget where);
@@ -145,10 +150,6 @@ class DistEngine final : public internal::actors::Interceptor {
   void check_links(const Part& part, ContextState* state);
 
   // ---- passes that start here
-  /// A message that was handled, those that it led to: (id, worker), and the pair by which to tell of the end
-  /// of the pass, or 0.
-  using Report = std::tuple<uint64_t, std::vector<std::pair<uint64_t, WorkerId>>, uint64_t>;
-  void on_report(const Ref<internal::actors::Invocation>& call);
   void note_report(uint64_t context, uint64_t pass, WorkerId from, const Report& report,
                    const std::optional<Error>& error);
   std::shared_ptr<Pass> new_pass(uint64_t context, bool selects);
@@ -158,11 +159,8 @@ class DistEngine final : public internal::actors::Interceptor {
   void end_now(const ContextState& state, const Error& why);
   void tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed);
   void drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers);
-  void on_drop(const Ref<internal::actors::Invocation>& call);
-  void on_broken(const Ref<internal::actors::Invocation>& call);
   void tell_broken(ContextState& state, WorkerId lost, const Error& why);
   void fail_passes(const std::function<bool(const Pass&)>& which, const Error& why);
-  void on_release(const Ref<internal::actors::Invocation>& call);
   GradMessageId next_message() { return (uint64_t{worker_.id()} << 40) | ++last_message_; }
 
   internal::actors::Worker& worker_;

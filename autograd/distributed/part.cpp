@@ -1,9 +1,9 @@
 #include "autograd/distributed/part.h"
 
 #include "autograd/engine.h"
-#include "core/codec/codec.h"
 
 namespace troupe::autograd {
+
 void DistEngine::Part::run() {
   const GradMode mode(how().create_graph);  // of hooks, too
   if (kind == Kind::finish) {
@@ -86,7 +86,7 @@ void DistEngine::Part::send(WorkerId to, uint64_t pair, ValueList values) {
   held.emplace(Outgoing{{engine.next_message(), to}, pair, std::move(values)});
 }
 
-void DistEngine::Part::send_held(Value report) {
+void DistEngine::Part::send_held(std::optional<Report> report) {
   if (!held) return;
   Outgoing message = std::move(*held);
   held.reset();
@@ -95,13 +95,11 @@ void DistEngine::Part::send_held(Value report) {
   // The last one leaves when the pass has let go of its mode.
   const GradMode mode(how().create_graph);
   if (engine.profiler_ && engine.profiler_->on())
-    engine.profiler_->message(true, service_of(kind), message.to.to, message.to.id, context, message.values);
-  const auto handed_over =
-      engine.worker_.call_service(message.to.to, service_of(kind),
-                                  {number(pass), Value(options), number(message.to.id), number(floor),
-                                   number(message.pair), Value(std::move(message.values)), std::move(report)},
-                                  {.timeout = Duration(0), .one_way = true});
-  if (const auto* r = handed_over.peek(); r && !r->ok()) throw r->error();
+    engine.profiler_->message(true, message_of(kind).name, message.to.to, message.to.id, context,
+                              message.values);
+  if (auto why = message_of(kind).tell(engine.worker_, message.to.to, pass, options, message.to.id, floor,
+                                       message.pair, std::move(message.values), std::move(report)))
+    throw std::move(*why);
   sent.push_back(message.to);
 }
 
@@ -111,30 +109,28 @@ std::vector<SentGrad> DistEngine::Part::led_to() const {
   return all;
 }
 
-Value DistEngine::Part::report() const {
-  ValueList list;
-  for (const auto& c : led_to()) list.push_back(ValueList{number(c.id), number(c.to)});
-  return ValueList{number(message), Value(std::move(list)), number(watched ? entered : 0)};
+DistEngine::Report DistEngine::Part::report() const {
+  Report report{message, {}, watched ? entered : 0};
+  for (const auto& c : led_to()) std::get<1>(report).emplace_back(c.id, c.to);
+  return report;
 }
 
-void DistEngine::on_message(Kind kind, const Ref<internal::actors::Invocation>& call) {
-  const uint64_t context = call->call().context;
-  auto [pass, options, message, floor, pair, values, report] =
-      internal::ListCodec<uint64_t, int64_t, uint64_t, uint64_t, uint64_t, ValueList,
-                          std::optional<Report>>::from(std::move(call->call().args), service_of(kind));
+void DistEngine::on_message(Kind kind, internal::actors::Invocation& call, uint64_t pass, int64_t options,
+                            uint64_t message, uint64_t floor, uint64_t pair, ValueList values,
+                            const std::optional<Report>& report) {
+  const uint64_t context = call.call().context;
   if (profiler_ && profiler_->on())
-    profiler_->message(false, service_of(kind), call->from(), message, context, values);
-  if (report) note_report(context, pass, call->from(), *report, {});
+    profiler_->message(false, message_of(kind).name, call.from(), message, context, values);
+  if (report) note_report(context, pass, call.from(), *report, {});
   auto part = std::make_shared<Part>(*this, context, find_state(context));
   part->pass = pass;
   part->floor = floor;
   part->options = options;
   part->message = message;
   part->kind = kind;
-  call->complete(Value());
   try {
-    if (const auto& why = call->call().unplaced) throw Error(*why).crossing("backward on " + worker_.name());
-    part->enter(call->from(), pair, std::move(values));
+    if (const auto& why = call.call().unplaced) throw Error(*why).crossing("backward on " + worker_.name());
+    part->enter(call.from(), pair, std::move(values));
   } catch (...) {
     part->failure = current_error();
     return finish_part(*part);
@@ -231,21 +227,14 @@ void DistEngine::finish_part(Part& part) {
   if (state && !here) state->note_sent(part.pass, part.led_to());  // before it leaves: then the pass may end
   try {
     const bool takes_report = !here && !part.failure && part.takes_report();
-    if (!part.failure) part.send_held(takes_report ? part.report() : Value());
+    if (!part.failure) part.send_held(takes_report ? std::optional(part.report()) : std::nullopt);
     if (takes_report) return check_links(part, state.get());
   } catch (...) {
     part.failure = current_error();
   }
-  if (here) {
-    Report report{part.message, {}, part.watched ? part.entered : 0};
-    for (const auto& c : part.led_to()) std::get<1>(report).emplace_back(c.id, c.to);
-    return note_report(part.context, part.pass, worker_.id(), report, part.failure);
-  }
-  FrameScope neutral({&worker_});
-  (void)worker_.call_service(part.originator(), kReport,
-                             {number(part.context), number(part.pass), part.report(),
-                              part.failure ? internal::to_value(*part.failure) : Value()},
-                             {.timeout = Duration(0), .one_way = true});  // a lost originator needs none
+  if (here) return note_report(part.context, part.pass, worker_.id(), part.report(), part.failure);
+  kReport.tell(worker_, part.originator(), part.context, part.pass, part.report(),
+               part.failure);  // a lost originator needs none
   check_links(part, state.get());
 }
 
@@ -259,16 +248,9 @@ void DistEngine::check_links(const Part& part, ContextState* state) {
 // Only the two ends of a link know that it broke, and that messages on it may be lost: the originator may
 // have a good link to both. It hears of this after it has heard of the messages.
 void DistEngine::tell_broken(ContextState& state, WorkerId lost, const Error& why) {
-  FrameScope neutral({&worker_});
-  for (const auto& [pass, ids] : state.sent_to(lost)) {
-    ValueList list;
-    for (GradMessageId id : ids) list.push_back(number(id));
-    (void)worker_.call_service(
-        originator_of(pass), kBroken,
-        {number(pass), internal::to_value(Error(why).crossing("backward on " + worker_.name())),
-         Value(std::move(list))},
-        {.timeout = Duration(0), .one_way = true});
-  }
+  for (const auto& [pass, ids] : state.sent_to(lost))
+    kBroken.tell(worker_, originator_of(pass), pass, Error(why).crossing("backward on " + worker_.name()),
+                 ids);
 }
 
 }  // namespace troupe::autograd

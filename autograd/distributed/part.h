@@ -1,33 +1,54 @@
 // One message of a backward pass, or its roots, on the way through the part of the graph that it enters.
 #pragma once
+#include "actors/worker/service.h"
 #include "autograd/distributed/engine.h"
 
 namespace troupe::autograd {
 
-// Services that workers call on each other.
-inline constexpr const char* kBackward =
-    "grad.backward";  // pass, options, message, floor, pair, gradients, sender's report or nothing
-inline constexpr const char* kReach = "grad.reach";  // the same, without gradients
-inline constexpr const char* kWant =
-    "grad.want";  // the same; against the way of the gradients, or, with true in the list, from the inputs
-inline constexpr const char* kFinish = "grad.finish";  // the same: the pass is over
-inline constexpr const char* kReport =
-    "grad.report";  // context, pass, report: message, children (id, worker)..., to be told; error or nothing
-inline constexpr const char* kDrop = "grad.drop";  // context, pass, whether it failed
-inline constexpr const char* kBroken =
-    "grad.broken";  // pass, error, messages that may be lost because the link that they took broke
-inline constexpr const char* kJoined = "grad.joined";    // context: the caller has state of it
-inline constexpr const char* kRelease = "grad.release";  // context; all of its originator below are over
+using internal::actors::Service;
+using Report = DistEngine::Report;
+
+/// Messages of a pass leave in its context and have no deadline but that of whoever waits for the pass; the
+/// pass has to hear of those that could not be taken in. `report`: that of the sender's part, on the way
+/// home.
+inline constexpr internal::actors::MessageOptions kOfPass{
+    .timeout = Duration(0), .in_context = true, .takes_unplaced = true};
+inline constexpr internal::actors::MessageOptions kUntimed{.timeout = Duration(0)};
+using PassMessage = void(uint64_t pass, int64_t options, uint64_t message, uint64_t floor, uint64_t pair,
+                         ValueList values, std::optional<Report> report);
+
+/// Receiver of a recorded message to its sender: the pass has gradients of the tensors in it.
+inline constexpr Service<PassMessage> kBackward{"grad.backward", kOfPass};
+/// Receiver of a recorded message to its sender: in an exact pass, gradients will come this way. No values.
+inline constexpr Service<PassMessage> kReach{"grad.reach", kOfPass};
+/// Sender of a recorded message to its receiver: in an exact pass, these gradients are wanted. No values; but
+/// true from the originator to a worker whose actors have inputs, which begin.
+inline constexpr Service<PassMessage> kWant{"grad.want", kOfPass};
+/// Originator to a worker whose hooks wait for it: no more gradients come. No values.
+inline constexpr Service<PassMessage> kFinish{"grad.finish", kOfPass};
+
+/// Whoever handled a message of a pass, to its originator: what the message led to, or why it failed.
+inline constexpr Service<void(uint64_t context, uint64_t pass, Report report, std::optional<Error> error)>
+    kReport{"grad.report", kUntimed};
+/// Originator to all that took part: the pass is over; what is kept for it goes.
+inline constexpr Service<void(uint64_t context, uint64_t pass, bool failed)> kDrop{"grad.drop", kUntimed};
+/// An end of a link that broke to the originator: these messages may be lost.
+inline constexpr Service<void(uint64_t pass, Error why, std::vector<GradMessageId> messages)> kBroken{
+    "grad.broken", kUntimed};
+/// Worker to originator: others brought it into the context.
+inline constexpr Service<void(uint64_t context)> kJoined{"grad.joined", kUntimed};
+/// Originator to all that took part: the context is over, and so are all of the originator below `below`.
+inline constexpr Service<void(uint64_t context, uint64_t below)> kRelease{"grad.release"};
+/// Originator to one who joined too late to hear of the end with the others: the context is over.
+inline constexpr Service<void(uint64_t context, uint64_t below)> kLateRelease{"grad.release", kUntimed};
 
 inline constexpr DistEngine::Kind kKinds[] = {DistEngine::Kind::gradient, DistEngine::Kind::reach,
                                               DistEngine::Kind::want, DistEngine::Kind::finish};
-/// The service that takes messages of this kind.
-constexpr const char* service_of(DistEngine::Kind kind) {
-  constexpr const char* kNames[] = {kBackward, kReach, kWant, kFinish};
-  return kNames[static_cast<size_t>(kind)];
+inline const Service<PassMessage>& message_of(DistEngine::Kind kind) {
+  static constexpr const Service<PassMessage>* kMessages[] = {&kBackward, &kReach, &kWant, &kFinish};
+  return *kMessages[static_cast<size_t>(kind)];
 }
 
-inline Value number(uint64_t n) { return Value(static_cast<int64_t>(n)); }
 /// Of a context or of a pass.
 inline WorkerId originator_of(uint64_t number) { return static_cast<WorkerId>(number >> 40); }
 
@@ -73,14 +94,14 @@ struct DistEngine::Part final : Sink {
   void leave(Node& node, Tensors out) override;
 
   /// Sends the message that send() has kept, with the report of this part or nothing. Throws.
-  void send_held(Value report = {});
+  void send_held(std::optional<Report> report = {});
   /// The part has failed: the message that send() has kept never leaves.
   void drop_held() { held.reset(); }
   /// The last message waits for the end of the part: if it goes to the originator, it takes the report along.
   bool takes_report() const { return held && held->to.to == originator(); }
   /// What has left, and what is about to. Nobody may be told to wait for anything else.
   std::vector<SentGrad> led_to() const;
-  Value report() const;
+  Report report() const;
 
  private:
   struct Outgoing {

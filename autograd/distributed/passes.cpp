@@ -1,6 +1,5 @@
 // Backward passes that start on this worker.
 #include "autograd/distributed/part.h"
-#include "core/codec/codec.h"
 
 namespace troupe::autograd {
 namespace {
@@ -81,14 +80,6 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
     run_outside(std::move(first), internal::actors::DispatchTarget::caller);
   }
   return done;
-}
-
-void DistEngine::on_report(const Ref<internal::actors::Invocation>& call) {
-  auto [context, pass, report, error] =
-      internal::ListCodec<uint64_t, uint64_t, Report, std::optional<Error>>::from(
-          std::move(call->call().args), kReport);
-  call->complete(Value());
-  note_report(context, pass, call->from(), report, error);
 }
 
 void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, const Report& report,
@@ -174,11 +165,9 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
 
 // The workers have forgotten what they had of a failed pass when they answer.
 void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers) {
-  FrameScope neutral({&worker_});
+  FrameScope neutral({&worker_});  // of the callback
   for (WorkerId to : workers)
-    worker_
-        .call_service(to, kDrop, {number(pass.context), number(pass.number), Value(true)},
-                      {.timeout = Duration(0)})
+    kDrop.ask(worker_, to, pass.context, pass.number, true)
         .on_ready([this, number = pass.number](const Result<Value>&) {  // lost: it has forgotten, too
           update(number, [](Pass& p) { --p.unanswered; });
         });
@@ -206,25 +195,8 @@ void DistEngine::end_now(const ContextState& state, const Error& why) {
 // The workers forget what they keep for a pass that nobody waits for. What it recorded and added they keep
 // unless it failed.
 void DistEngine::tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed) {
-  FrameScope neutral({&worker_});
   for (WorkerId to : workers)
-    if (!worker_.members().loss(to))
-      (void)worker_.call_service(to, kDrop, {number(context), number(pass), Value(failed)},
-                                 {.timeout = Duration(0), .one_way = true});
-}
-
-void DistEngine::on_drop(const Ref<internal::actors::Invocation>& call) {
-  auto [context, pass, failed] =
-      internal::ListCodec<uint64_t, uint64_t, bool>::from(std::move(call->call().args), kDrop);
-  if (auto state = find_state(context)) failed ? state->drop_pass(pass) : state->forget_pass(pass);
-  call->complete(Value());
-}
-
-void DistEngine::on_broken(const Ref<internal::actors::Invocation>& call) {
-  auto [pass, why, ids] = internal::ListCodec<uint64_t, Error, std::vector<uint64_t>>::from(
-      std::move(call->call().args), kBroken);
-  call->complete(Value());
-  update(pass, [&, &why = why, &ids = ids](Pass& p) { p.termination.lost(ids, why); });
+    if (!worker_.members().loss(to)) kDrop.tell(worker_, to, context, pass, failed);
 }
 
 void DistEngine::fail_passes(const std::function<bool(const Pass&)>& which, const Error& why) {

@@ -7,7 +7,7 @@ namespace {
 
 // The pass whose gradients the message brings; 0: it is another call.
 uint64_t pass_of(const internal::net::Call& call) {
-  if (call.method != internal::net::method_id(kBackward) || call.target.number != 0) return 0;
+  if (call.method != kBackward.method || call.target.number != 0) return 0;
   const auto* pass = call.args.empty() ? nullptr : call.args[0].get_if<int64_t>();
   return pass ? static_cast<uint64_t>(*pass) : 0;
 }

@@ -56,8 +56,7 @@ Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bo
       grads[i] = internal::to_value(autograd::exchange_context_gradient(leaves[i], {}));
   }
   const int64_t now = frame().worker->clock().now().time_since_epoch().count();
-  ValueList answer = Runner::message(step, from, micro_batch, false, Value(std::move(grads)), now);
-  co_await last.call("receive", std::move(answer));
+  co_await kReceive.ask(last, step, from, micro_batch, false, Value(std::move(grads)), now);
 }
 
 }  // namespace troupe::parallel

@@ -141,13 +141,11 @@ void Pipeline::connect() {
     stages_[s].part.links = std::move(links[s]), stages_[s].part.ties = std::move(ties[s]);
   std::vector<Future<void>> told;
   for (const auto& copies : options_.tied) {
-    const auto value = actors[static_cast<size_t>(copies[0].stage)].call(kParameter, {Value(copies[0].name)});
+    const auto value = kParameter.ask(actors[static_cast<size_t>(copies[0].stage)], copies[0].name);
     for (size_t i = 1; i < copies.size(); ++i)
       told.push_back(value
                          .then([actor = actors[static_cast<size_t>(copies[i].stage)],
-                                name = copies[i].name](const Value& v) {
-                           return actor.call(kTie, {Value(name), v});
-                         })
+                                name = copies[i].name](const Tensor& v) { return kTie.ask(actor, name, v); })
                          .then([](const Value&) {}));
   }
   tied_ = all(told).then([](const std::vector<Unit>&) {});
@@ -323,8 +321,7 @@ Future<void> Pipeline::forwards_done() { return runners_.back().call<&Runner::af
 
 Future<void> Pipeline::keep_versions() {
   std::vector<Future<Value>> told;
-  for (const Stage& stage : stages_)
-    told.push_back(stage.part.actor.call(kKeepVersions, {}, {.detached = true}));
+  for (const Stage& stage : stages_) told.push_back(kKeepVersions.ask(stage.part.actor));
   return all(told).then([](const ValueList&) {});
 }
 

@@ -36,12 +36,6 @@ const char* verb(Work work) {
   return "";
 }
 
-// (Not in the coroutines: g++ 12 takes no list of initializers in an expression that waits.)
-template <class Order>
-Future<Value> ask(const StageActor& stage, const char* method, Order order) {
-  return stage.actor.call(method, ValueList{internal::to_value(std::move(order))});
-}
-
 // Of a stage's output, and of the skips behind it: those that several stages took have the sum.
 Tensors output_gradients(const StageLinks& links, ValueList parts) {
   if (parts.empty()) return {};  // the stage has the loss
@@ -116,16 +110,6 @@ void Runner::connect(std::vector<AnyRef> runners, AnyRef loss) {
   runners_ = std::move(runners), loss_ = std::move(loss);
 }
 
-ValueList Runner::message(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what,
-                          int64_t sent) {
-  return {Value(static_cast<int64_t>(step)),
-          internal::to_value(to),
-          Value(micro_batch),
-          Value(forward),
-          std::move(what),
-          Value(sent)};
-}
-
 void Runner::close() { runners_.clear(), loss_ = {}, setup_.chunks.clear(); }
 
 void Runner::receive(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what, int64_t sent) {
@@ -156,7 +140,7 @@ Task<void> Runner::drop(uint64_t step) {
   std::vector<Future<Value>> told;
   for (size_t c = 0; c < setup_.chunks.size(); ++c) {
     const int64_t stage = static_cast<int64_t>(c) * setup_.workers + setup_.worker;
-    told.push_back(ask(setup_.chunks[c], kDrop, WorkId{setup_.pipeline, step, stage, 0}));
+    told.push_back(kDrop.ask(setup_.chunks[c].actor, WorkId{setup_.pipeline, step, stage, 0}));
   }
   co_await all(told);
 }
@@ -239,7 +223,7 @@ Task<void> Runner::commit(Running& run) {
     if (stage.ties.empty() || !run.order.record) continue;
     for (const Tie& tie : stage.ties) orders[c].names.push_back(tie.name);
     SumsOrder sums{orders[c].id, orders[c].names};
-    own[c] = internal::from_value<Tensors>(co_await ask(stage, kSums, std::move(sums)));
+    own[c] = co_await kSums.ask(stage.actor, std::move(sums));
     for (size_t t = 0; t < stage.ties.size(); ++t)
       for (const Link& other : stage.ties[t].others)
         send(run, other, kOfTies, true, internal::to_value(own[c][t]));
@@ -254,7 +238,7 @@ Task<void> Runner::commit(Running& run) {
         came.push_back(internal::from_value<Tensor>(std::move(grad)));
       order.sums = sum_of_ties(setup_.chunks[c].ties, own[c], came);
     }
-    committed.push_back(ask(setup_.chunks[c], kCommit, std::move(order)));
+    committed.push_back(kCommit.ask(setup_.chunks[c].actor, std::move(order)));
   }
   co_await all(committed);
 }
@@ -268,7 +252,7 @@ Task<void> Runner::perform(Running& run, Action action) {
   } else if (action.work == Work::weight) {
     const WorkId id{setup_.pipeline, run.order.step, done.stage, done.micro_batch};
     done.begin = now();
-    co_await ask(actor_of(done.stage), kWeights, id);
+    co_await kWeights.ask(actor_of(done.stage).actor, id);
     done.end = now();
     --run.live;
   } else {
@@ -305,8 +289,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
   if (loss) order.loss = to.loss, order.target = std::move(run.order.targets.at(index));
   run.report.peak_live = std::max(run.report.peak_live, ++run.live);
   done.begin = now();
-  auto [output, value, skips] = internal::from_value<std::tuple<Value, Tensor, ValueList>>(
-      co_await ask(to, kForward, std::move(order)));
+  auto [output, value, skips] = co_await kForward.ask(to.actor, std::move(order));
   done.end = now();
   if (!run.order.record) --run.live;
   for (size_t k = 0; k < to.links.gives.size(); ++k)
@@ -320,7 +303,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
   } else if (!last) {
     send(run, {stage + 1, 0}, m, true, std::move(output));
   } else if (run.order.record) {
-    send_to(run, loss_, message(run.order.step, {stage, 0}, m, true, std::move(output), now()));
+    send_to(run, loss_, {stage, 0}, m, true, std::move(output));
   } else {
     run.report.outputs.resize(run.order.weights.size());
     run.report.outputs[index] = std::move(output);
@@ -337,23 +320,24 @@ Task<void> Runner::backward(Running& run, Done& done) {
   order.weight = run.order.weights.at(static_cast<size_t>(m));
   order.whole = whole;
   done.begin = now();
-  auto grads = internal::from_value<ValueList>(co_await ask(to, kBackward, std::move(order)));
+  auto grads = co_await kBackward.ask(to.actor, std::move(order));
   done.end = now();
   if (whole) --run.live;
-  if (stage > 0) send(run, {stage - 1, 0}, m, false, std::move(grads.at(0)));
+  if (stage > 0) send(run, {stage - 1, 0}, m, false, internal::to_value(std::move(grads.at(0))));
   for (size_t k = 0; k < to.links.takes.size(); ++k)
-    send(run, to.links.takes[k], m, false, std::move(grads.at(k + 1)));
+    send(run, to.links.takes[k], m, false, internal::to_value(std::move(grads.at(k + 1))));
 }
 
 void Runner::send(Running& run, Link to, int64_t micro_batch, bool forward, Value what) {
   const auto worker = static_cast<size_t>(to.stage % setup_.workers);
-  send_to(run, worker < runners_.size() ? runners_[worker] : AnyRef(),
-          message(run.order.step, to, micro_batch, forward, std::move(what), now()));
+  send_to(run, worker < runners_.size() ? runners_[worker] : AnyRef(), to, micro_batch, forward,
+          std::move(what));
 }
 
-void Runner::send_to(Running& run, const AnyRef& to, ValueList message) {
+void Runner::send_to(Running& run, const AnyRef& to, Link link, int64_t micro_batch, bool forward,
+                     Value what) {
   if (!to) throw_invalid("[pipeline] the pipeline has been closed");
-  const auto sent = to.call("receive", std::move(message));
+  const auto sent = kReceive.ask(to, run.order.step, link, micro_batch, forward, std::move(what), now());
   sent.watch([me = run.me, step = run.order.step](const Result<Value>& r) {
     if (!r.ok() && r.error().kind() != ErrorKind::cancelled) me.tell<&Runner::not_sent>(step, r.error());
   });

@@ -43,6 +43,12 @@ struct RunnerStep {
   std::vector<std::vector<ValueList>> given;  ///< by chunk and micro-batch; may be empty
 };
 
+/// Runner to runner, or to the DriverLoss at the caller and back: a part of what a stage there needs for a
+/// micro-batch. Both list a method receive.
+inline constexpr internal::actors::CommonMethod<void(uint64_t step, Link to, int64_t micro_batch,
+                                                     bool forward, Value what, int64_t sent)>
+    kReceive{"receive"};
+
 /// Not for users: a Pipeline makes one for each of its workers, beside the actors of the first stage there.
 class Runner final : public Actor {
  public:
@@ -62,9 +68,6 @@ class Runner final : public Actor {
   void not_sent(uint64_t step, Error why);
   /// A failed step is over: forgets what is left of it here and with the stages.
   Task<void> drop(uint64_t step);
-  /// Arguments of receive().
-  static ValueList message(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what,
-                           int64_t sent);
   /// Lets go of the other actors.
   void close();
 
@@ -97,7 +100,7 @@ class Runner final : public Actor {
   Task<void> forward(Running& run, Done& done);
   Task<void> backward(Running& run, Done& done);
   void send(Running& run, Link to, int64_t micro_batch, bool forward, Value what);
-  void send_to(Running& run, const AnyRef& to, ValueList message);
+  void send_to(Running& run, const AnyRef& to, Link link, int64_t micro_batch, bool forward, Value what);
   int64_t now() const;
 
   RunnerSetup setup_;

@@ -38,12 +38,23 @@ auto ask_all(const std::vector<RRef<S>>& servers, const A&... args) {
   return all(asked);
 }
 
-/// The same for what changes something, with the method's name: all servers handle it, whatever becomes of
-/// the future.
-template <class S>
-Future<void> change_all(const std::vector<RRef<S>>& servers, const std::string& method, const ValueList& args,
-                        std::optional<Duration> timeout = {}) {
+/// Arguments of the listed method M of S, as they travel.
+template <class S, auto M, class... A>
+ValueList arguments_of(const A&... args) {
+  static_assert(internal::rref::check_call<S, M, A...>());
+  using Params = typename internal::actors::MethodTraits<decltype(M)>::Tuple;
+  return [&]<size_t... I>(std::index_sequence<I...>) {
+    return ValueList{internal::rref::argument<std::tuple_element_t<I, Params>>(args)...};
+  }
+  (std::index_sequence_for<A...>());
+}
+
+/// The same as ask_all() for what changes something: all servers handle it, whatever becomes of the future.
+template <auto M, class S, class... A>
+Future<void> change_all(const std::vector<RRef<S>>& servers, std::optional<Duration> timeout, const A&... a) {
   check_servers(servers.size(), "[server]");
+  const ValueList args = arguments_of<S, M>(a...);
+  const char* method = internal::actors::method_name<M>();
   std::vector<Future<Value>> told;
   told.reserve(servers.size());
   for (const auto& server : servers) {
@@ -80,7 +91,7 @@ class Membership {
 
   Future<void> leave() {
     there_ = false;
-    return change_all(servers_, "leave", {Codec<TrainerId>::to(who_)}, timeout_);
+    return change_all<&S::leave>(servers_, timeout_, who_);
   }
   /// Leaves without waiting, unless it has left.
   void part() {
@@ -88,7 +99,9 @@ class Membership {
     for (size_t i = 0; i < servers_.size(); ++i) {
       if (const auto* joined = joins_[i].peek(); joined && !joined->ok()) continue;  // it never was there
       try {
-        (void)AnyRef(servers_[i]).call("leave", {Codec<TrainerId>::to(who_)}, {.one_way = true});
+        (void)AnyRef(servers_[i])
+            .call(internal::actors::method_name<&S::leave>(), arguments_of<S, &S::leave>(who_),
+                  {.one_way = true});
       } catch (const Error&) {  // the cluster has ended
       }
     }

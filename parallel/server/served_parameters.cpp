@@ -132,11 +132,11 @@ Future<Tensors> read(const Served& served, int64_t at_least) {
 }
 
 Future<void> set_policy(const Served& served, const ServerPolicy& policy) {
-  return change_all(served.servers, "set_policy", {internal::to_value(policy)});
+  return change_all<&Server::set_policy>(served.servers, {}, policy);
 }
 
 Future<void> set_options(const Served& served, const ValueMap& changed) {
-  return change_all(served.servers, "set_options", {Value(changed)});
+  return change_all<&Server::set_options>(served.servers, {}, changed);
 }
 
 Future<std::vector<ServerReport>> report(const Served& served) {

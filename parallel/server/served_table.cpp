@@ -109,10 +109,10 @@ Future<Tensor> read(const ServedTable& table, const Tensor& ids) {
 }
 
 Future<void> set_policy(const ServedTable& table, const ServerPolicy& policy) {
-  return change_all(table.servers, "set_policy", {internal::to_value(policy)});
+  return change_all<&Table::set_policy>(table.servers, {}, policy);
 }
 Future<void> set_options(const ServedTable& table, const ValueMap& changed) {
-  return change_all(table.servers, "set_options", {Value(changed)});
+  return change_all<&Table::set_options>(table.servers, {}, changed);
 }
 Future<std::vector<ServerReport>> report(const ServedTable& table) {
   return ask_all<&Table::report>(table.servers);

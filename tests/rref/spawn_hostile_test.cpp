@@ -31,9 +31,10 @@ TEST_CASE("a creation with missing fields or fields of other types is refused") 
                                                       {number, text, text, name, seed},
                                                       {number, text, none, number, seed},
                                                       {number, text, none, name, seed, seed}}) {
-    const Error e = error_of([&] { cluster->worker().call_service(1, internal::rref::kSpawn, args).get(); });
+    const Error e =
+        error_of([&] { cluster->worker().call_service(1, internal::rref::kSpawn.name, args).get(); });
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.what(), Contains("malformed spawn message"));
+    CHECK_THAT(e.what(), Contains("ref.spawn "));
   }
   CHECK(cluster->spawn<Item>("w1").call<&Item::number>().get() == 7);
 }

@@ -1,8 +1,7 @@
 #include "autograd/distributed/optim/module_actor.h"
 
 #include "actors/cell/cell.h"
-#include "actors/worker/worker.h"
-#include "core/codec/codec.h"
+#include "actors/worker/common_method.h"
 #include "nn/made_parts.h"
 #include "ops/random.h"
 
@@ -11,13 +10,27 @@ namespace {
 
 using State = std::map<std::string, Tensor>;
 
-constexpr const char* kParameters = "nn.parameters";
-constexpr const char* kStateDict = "nn.state_dict";
-constexpr const char* kLoad = "nn.load_state_dict";  // state
-constexpr const char* kTrain = "nn.train";           // on?
-constexpr const char* kTo = "nn.to";                 // device
-constexpr const char* kTraining = "nn.training";
-constexpr const char* kRngState = "nn.rng_state";  // a state to be loaded, or nothing; the state
+using internal::actors::CommonMethod;
+
+// Setters take effect although nobody keeps their future.
+constexpr internal::actors::MessageOptions kSets{.detached = true};
+
+/// Anybody to any actor: remote_parameters().
+constexpr CommonMethod<State()> kParameters{"nn.parameters"};
+/// Anybody to any actor: remote_state_dict().
+constexpr CommonMethod<State()> kStateDict{"nn.state_dict"};
+/// Anybody to any actor: load_remote_state_dict().
+constexpr CommonMethod<void(State state)> kLoad{"nn.load_state_dict", kSets};
+/// Anybody to any actor: set_remote_training().
+constexpr CommonMethod<void(bool on)> kTrain{"nn.train", kSets};
+/// Anybody to any actor: remote_to().
+constexpr CommonMethod<void(std::string device)> kTo{"nn.to", kSets};
+/// Anybody to any actor: remote_training().
+constexpr CommonMethod<bool()> kTraining{"nn.training"};
+/// Anybody to any actor: remote_rng_state(), with no state. The state.
+constexpr CommonMethod<State(std::optional<State> state)> kRngState{"nn.rng_state"};
+/// Anybody to any actor: load_remote_rng_state(). The state.
+constexpr CommonMethod<State(std::optional<State> state)> kLoadRngState{"nn.rng_state", kSets};
 
 // The module of an actor: its own, or what its constructor made.
 class Held {
@@ -44,46 +57,36 @@ class Held {
   Module* module_ = nullptr;
 };
 
-Value copies(const State& state) {
+State copies(const State& state) {
   State out;
   for (const auto& [name, tensor] : state) {
     const Tensor t = tensor.detach();
     out[name] = t.device().is_cpu() ? t.clone_data() : t.data_on(cpu);
   }
-  return internal::to_value(std::move(out));
+  return out;
 }
 
-void parameters(Actor& actor, internal::actors::Invocation& call) {
+State parameters(Actor& actor, internal::actors::Invocation& call) {
   State state;
   for (auto& [name, tensor] : Held(actor, call)->named_parameters()) state[name] = tensor;
-  call.complete(copies(state));
+  return copies(state);
 }
 
-void state_dict(Actor& actor, internal::actors::Invocation& call) {
-  call.complete(copies(Held(actor, call)->state_dict()));
+State state_dict(Actor& actor, internal::actors::Invocation& call) {
+  return copies(Held(actor, call)->state_dict());
 }
 
-void load(Actor& actor, internal::actors::Invocation& call) {
-  auto [state] = internal::ListCodec<State>::from(std::move(call.call().args), kLoad);
+void load(Actor& actor, internal::actors::Invocation& call, const State& state) {
   Held(actor, call)->load_state_dict(state);
-  call.complete(Value());
 }
 
-void train(Actor& actor, internal::actors::Invocation& call) {
-  auto [on] = internal::ListCodec<bool>::from(std::move(call.call().args), kTrain);
-  Held(actor, call)->train(on);
-  call.complete(Value());
-}
+void train(Actor& actor, internal::actors::Invocation& call, bool on) { Held(actor, call)->train(on); }
 
-void to_device(Actor& actor, internal::actors::Invocation& call) {
-  auto [device] = internal::ListCodec<std::string>::from(std::move(call.call().args), kTo);
+void to_device(Actor& actor, internal::actors::Invocation& call, const std::string& device) {
   Held(actor, call)->to(Device(device));
-  call.complete(Value());
 }
 
-void training(Actor& actor, internal::actors::Invocation& call) {
-  call.complete(Value(Held(actor, call)->training()));
-}
+bool training(Actor& actor, internal::actors::Invocation& call) { return Held(actor, call)->training(); }
 
 constexpr const char* kOfActor = "actor";
 constexpr const char* kOfModule = "net.";
@@ -117,57 +120,49 @@ void load_rng_state(Actor& actor, State state, const internal::actors::ActorCell
   }
 }
 
-void rng_state(Actor& actor, internal::actors::Invocation& call) {
-  auto [state] = internal::ListCodec<std::optional<State>>::from(std::move(call.call().args), kRngState);
+State rng_state(Actor& actor, internal::actors::Invocation& call, std::optional<State> state) {
   if (state) load_rng_state(actor, std::move(*state), *call.cell());
-  call.complete(internal::to_value(rng_state_of(actor)));
+  return rng_state_of(actor);
 }
 
-Future<State> asked_for(const AnyRef& actor, const char* method) {
-  return actor.call(method, {}).then([](const Value& v) { return internal::from_value<State>(v); });
+template <class T>
+Future<void> done(const Future<T>& answer) {
+  return answer.then([](const T&) {});
 }
 
 }  // namespace
 
 void install_modules(internal::actors::Worker& worker) {
   internal::actors::set_parameter_finder([](MadeParts& parts) { return MadeModule(parts).parameters(); });
-  worker.add_actor_method(kParameters, parameters);
-  worker.add_actor_method(kStateDict, state_dict);
-  worker.add_actor_method(kLoad, load);
-  worker.add_actor_method(kTrain, train);
-  worker.add_actor_method(kTo, to_device);
-  worker.add_actor_method(kTraining, training);
-  worker.add_actor_method(kRngState, rng_state);
+  using internal::actors::serve;
+  serve<kParameters, parameters>(worker);
+  serve<kStateDict, state_dict>(worker);
+  serve<kLoad, load>(worker);
+  serve<kTrain, train>(worker);
+  serve<kTo, to_device>(worker);
+  serve<kTraining, training>(worker);
+  serve<kRngState, rng_state>(worker);
 }
 
-// Setters take effect although nobody keeps their future.
-static Future<void> set(const AnyRef& actor, const char* method, Value what) {
-  return actor.call(method, {std::move(what)}, {.detached = true}).then([](const Value&) {});
-}
-
-Future<State> remote_parameters(const AnyRef& actor) { return asked_for(actor, kParameters); }
-Future<State> remote_state_dict(const AnyRef& actor) { return asked_for(actor, kStateDict); }
+Future<State> remote_parameters(const AnyRef& actor) { return kParameters.ask(actor); }
+Future<State> remote_state_dict(const AnyRef& actor) { return kStateDict.ask(actor); }
 
 Future<void> load_remote_state_dict(const AnyRef& actor, State state) {
-  return set(actor, kLoad, internal::to_value(std::move(state)));
+  return done(kLoad.ask(actor, std::move(state)));
 }
 
-Future<void> set_remote_training(const AnyRef& actor, bool on) { return set(actor, kTrain, Value(on)); }
+Future<void> set_remote_training(const AnyRef& actor, bool on) { return done(kTrain.ask(actor, on)); }
 
 Future<void> remote_to(const AnyRef& actor, const std::string& device) {
-  return set(actor, kTo, Value(device));
+  return done(kTo.ask(actor, device));
 }
 
-Future<bool> remote_training(const AnyRef& actor) {
-  return actor.call(kTraining, {}).then([](const Value& v) { return internal::from_value<bool>(v); });
-}
+Future<bool> remote_training(const AnyRef& actor) { return kTraining.ask(actor); }
 
-Future<State> remote_rng_state(const AnyRef& actor) {
-  return actor.call(kRngState, {Value()}).then([](const Value& v) { return internal::from_value<State>(v); });
-}
+Future<State> remote_rng_state(const AnyRef& actor) { return kRngState.ask(actor, std::nullopt); }
 
 Future<void> load_remote_rng_state(const AnyRef& actor, State state) {
-  return set(actor, kRngState, internal::to_value(std::move(state)));
+  return done(kLoadRngState.ask(actor, std::move(state)));
 }
 
 }  // namespace troupe::nn

@@ -58,27 +58,23 @@ DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std
   }
   internal::actors::Worker& worker = actors_.front().worker();
   key_ = "optim:" + worker.name() + ":" + std::to_string(worker.next_number());
-  for (const AnyRef& a : actors_)
-    created_.push_back(a.call(kCreate, {Value(key_), Value(name), Value(options_->options_map(0))}));
+  for (const AnyRef& a : actors_) created_.push_back(kCreate.send(a, key_, name, options_->options_map(0)));
 }
 
 DistributedOptimizer::~DistributedOptimizer() {
   for (const AnyRef& a : actors_) {
     try {
-      (void)a.call(kDrop, {Value(key_)}, {.one_way = true});
+      kDrop.tell(a, key_);
     } catch (const Error&) {  // the actor, or the cluster, is gone
     }
   }
 }
 
-Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const char* method,
-                                                             const std::function<ValueList(size_t)>& args) {
+Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const Send& send) {
   std::vector<Future<Value>> asked = created_;  // where it could not be made, that is what is told
   for (size_t i = 0; i < actors_.size(); ++i) {
     try {
-      ValueList list = args(i);
-      list.insert(list.begin(), Value(key_));
-      asked.push_back(actors_[i].call(method, std::move(list)));
+      asked.push_back(send(i));
     } catch (...) {
       asked.push_back(Future<Value>::failed(current_error()));
     }
@@ -100,9 +96,8 @@ Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const char* method,
   });
 }
 
-Future<ValueList> DistributedOptimizer::ask_all_async(const char* what, const char* method,
-                                                      const std::function<ValueList(size_t)>& args) {
-  return ask(method, args).then([owners = owners_, what](const std::vector<Result<Value>>& answers) {
+Future<ValueList> DistributedOptimizer::ask_all_async(const char* what, const Send& send) {
+  return ask(send).then([owners = owners_, what](const std::vector<Result<Value>>& answers) {
     if (auto error = report_of(owners, answers).error(what)) throw *error;
     ValueList values;
     for (const auto& answer : answers) values.push_back(answer.value());
@@ -110,15 +105,14 @@ Future<ValueList> DistributedOptimizer::ask_all_async(const char* what, const ch
   });
 }
 
-ValueList DistributedOptimizer::ask_all(const char* what, const char* method,
-                                        const std::function<ValueList(size_t)>& args) {
+ValueList DistributedOptimizer::ask_all(const char* what, const Send& send) {
   check_may_block(what);
-  return ask_all_async(what, method, args).get();
+  return ask_all_async(what, send).get();
 }
 
 Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {
   autograd::Context::Guard guard(context);
-  return ask(kStep, [this](size_t) { return ValueList{Value(options_->options_map(0))}; })
+  return ask([this](size_t i) { return kStep.send(actors_[i], key_, options_->options_map(0)); })
       .then([owners = owners_](const auto& answers) { return report_of(owners, answers); });
 }
 
@@ -137,27 +131,27 @@ double DistributedOptimizer::clip_grad_norm(const autograd::Context& context, do
 
 ContextGradients DistributedOptimizer::gradients() {
   return {[this](bool largest) {
-            return ask_all_async("the norm of the gradients", kSizes,
-                                 [&](size_t) { return ValueList{Value(largest)}; })
+            return ask_all_async("the norm of the gradients",
+                                 [&](size_t i) { return kSizes.send(actors_[i], key_, largest); })
                 .then([](const ValueList& answers) {
                   std::vector<double> sizes;
                   for (const Value& v : answers)
-                    for (const double size : internal::from_value<std::vector<double>>(v))
-                      sizes.push_back(size);
+                    for (const double size : kSizes.answer_in(v)) sizes.push_back(size);
                   return sizes;
                 });
           },
           [this](double factor) {
-            return ask_all_async("the scaling of gradients", kScale,
-                                 [&](size_t) { return ValueList{Value(factor)}; })
+            return ask_all_async("the scaling of gradients",
+                                 [&](size_t i) { return kScale.send(actors_[i], key_, factor); })
                 .then([](const ValueList&) {});
           }};
 }
 
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {
   std::vector<std::map<std::string, Tensor>> states;
-  for (Value& v : ask_all("the state", kState, [&](size_t) { return ValueList{Value(options_map(0))}; }))
-    states.push_back(internal::from_value<std::map<std::string, Tensor>>(std::move(v)));
+  for (Value& v :
+       ask_all("the state", [&](size_t i) { return kState.send(actors_[i], key_, options_map(0)); }))
+    states.push_back(kState.answer_in(std::move(v)));
   return states;
 }
 
@@ -165,27 +159,25 @@ void DistributedOptimizer::load_state(const std::vector<std::map<std::string, Te
   if (states.size() != actors_.size())
     throw_invalid("[optim] " + std::to_string(states.size()) + " states for " +
                   std::to_string(actors_.size()) + " actors");
-  take_options(ask_all("loading the state", kLoadState,
-                       [&](size_t i) { return ValueList{internal::to_value(states[i])}; }));
+  take_options(
+      ask_all("loading the state", [&](size_t i) { return kLoadState.send(actors_[i], key_, states[i]); }));
 }
 
 void DistributedOptimizer::save(const std::string& folder) {
-  ask_all("saving the state", kSave, [&](size_t i) {
-    return ValueList{Value(options_map(0)), Value(folder), Value(file_name(i, actors_.size()))};
+  ask_all("saving the state", [&](size_t i) {
+    return kSave.send(actors_[i], key_, options_map(0), folder, file_name(i, actors_.size()));
   });
 }
 
 void DistributedOptimizer::load(const std::string& folder) {
-  take_options(ask_all("loading the state", kLoad, [&](size_t i) {
-    return ValueList{Value(folder), Value(file_name(i, actors_.size()))};
+  take_options(ask_all("loading the state", [&](size_t i) {
+    return kLoad.send(actors_[i], key_, folder, file_name(i, actors_.size()));
   }));
 }
 
 // Of all actors, so the same; unless the states were put together by hand.
 void DistributedOptimizer::take_options(ValueList of_owners) {
-  const auto options = [](Value& v) {
-    return internal::from_value<std::map<std::string, Value>>(std::move(v));
-  };
+  const auto options = [](Value& v) { return kLoad.answer_in(std::move(v)); };
   const ValueMap first = options(of_owners.front());
   for (size_t i = 1; i < of_owners.size(); ++i)
     for (const auto& [name, value] : options(of_owners[i]))

@@ -70,12 +70,12 @@ class DistributedOptimizer : public Tunable {
   }
 
  private:
-  /// The answers of all actors, once all have ended. `args`: of actor i, behind the key.
-  Future<std::vector<Result<Value>>> ask(const char* method, const std::function<ValueList(size_t)>& args);
+  using Send = std::function<Future<Value>(size_t)>;  // a message to actor i
+  /// The answers of all actors, once all have ended.
+  Future<std::vector<Result<Value>>> ask(const Send& send);
   /// The values, or the error that names all that failed.
-  Future<ValueList> ask_all_async(const char* what, const char* method,
-                                  const std::function<ValueList(size_t)>& args);
-  ValueList ask_all(const char* what, const char* method, const std::function<ValueList(size_t)>& args);
+  Future<ValueList> ask_all_async(const char* what, const Send& send);
+  ValueList ask_all(const char* what, const Send& send);
   void take_options(ValueList of_owners);
 
   std::vector<AnyRef> actors_;

@@ -19,8 +19,6 @@
 namespace troupe::optim {
 namespace {
 
-using State = std::map<std::string, Tensor>;
-
 constexpr const char* kCopyOnWrite = "optim.copy_on_write";  // attached to an actor: its parameters are
 constexpr const char* kNotInNorms = "optim.not_in_norms";    // Tensors: leave_out_of_norms()
 
@@ -29,18 +27,12 @@ struct Attached {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// The arguments behind the key, and the optimizer that it names.
-template <class... Ts>
-std::tuple<Attached&, Ts...> arguments(internal::actors::Invocation& call, const char* method) {
-  auto all = internal::ListCodec<std::string, Ts...>::from(std::move(call.call().args), method);
+Attached& attached_to(const internal::actors::Invocation& call, const std::string& key) {
   auto& attachments = call.cell()->attachments();
-  const auto at = attachments.find(std::get<0>(all));
+  const auto at = attachments.find(key);
   if (at == attachments.end())
     throw_invalid("[optim] actor " + call.cell()->label() + " has no such optimizer");
-  Attached& attached = *std::any_cast<std::shared_ptr<Attached>&>(at->second);
-  return std::apply(
-      [&](std::string&, auto&... rest) { return std::tuple<Attached&, Ts...>(attached, std::move(rest)...); },
-      all);
+  return *std::any_cast<std::shared_ptr<Attached>&>(at->second);
 }
 
 Tensors gradients(const Optimizer& optimizer) {
@@ -91,67 +83,67 @@ std::vector<std::string> names_of(Actor& actor, const internal::actors::ActorCel
   return names;
 }
 
-void create(Actor& actor, internal::actors::Invocation& call) {
-  auto [key, name, options] =
-      internal::ListCodec<std::string, std::string, ValueMap>::from(std::move(call.call().args), kCreate);
+int64_t create(Actor& actor, internal::actors::Invocation& call, const std::string& key,
+               const std::string& name, const ValueMap& options) {
   const Tensors parameters = parameters_of(actor, *call.cell());
   auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
   optimizer->set_names(names_of(actor, *call.cell(), parameters));
   call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer)});
-  call.complete(Value(static_cast<int64_t>(parameters.size())));
+  return static_cast<int64_t>(parameters.size());
 }
 
-void step(Actor&, internal::actors::Invocation& call) {
-  auto [attached, options] = arguments<ValueMap>(call, kStep);
-  const Tensors grads = gradients(*attached.optimizer);
-  attached.optimizer->change_options(0, options);
+int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key, const ValueMap& options) {
+  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  const Tensors grads = gradients(optimizer);
+  optimizer.change_options(0, options);
   if (call.cell()->attachments().contains(kCopyOnWrite))
     for (size_t i = 0; i < grads.size(); ++i)
-      if (grads[i].defined()) replace_if_held(attached.optimizer->params()[i]);
-  attached.optimizer->step(grads);
+      if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
+  optimizer.step(grads);
   int64_t updated = 0;
   for (const Tensor& g : grads) updated += g.defined();
-  call.complete(Value(updated));
+  return updated;
 }
 
-void sizes(Actor&, internal::actors::Invocation& call) {
-  auto [attached, largest] = arguments<bool>(call, kSizes);
-  Tensors grads = gradients(*attached.optimizer);
+std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std::string& key, bool largest) {
+  const Optimizer& optimizer = *attached_to(call, key).optimizer;
+  Tensors grads = gradients(optimizer);
   if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
     for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
-        if (attached.optimizer->params()[i].is_same(elsewhere)) grads[i] = {};
-  call.complete(internal::to_value(gradient_sizes(grads, largest)));
+        if (optimizer.params()[i].is_same(elsewhere)) grads[i] = {};
+  return gradient_sizes(grads, largest);
 }
 
-void scale(Actor&, internal::actors::Invocation& call) {
-  auto [attached, factor] = arguments<double>(call, kScale);
-  for (const Tensor& p : attached.optimizer->params()) {
+void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor) {
+  for (const Tensor& p : attached_to(call, key).optimizer->params()) {
     // Out of the context first: what nobody else holds is scaled in place.
     Tensor grad = autograd::exchange_context_gradient(p, {});
     if (grad.defined()) autograd::exchange_context_gradient(p, clipped(std::move(grad), factor));
   }
-  call.complete(Value());
 }
 
-void state(Actor&, internal::actors::Invocation& call) {
-  auto [attached, options] = arguments<ValueMap>(call, kState);
-  attached.optimizer->change_options(0, options);
-  auto state = attached.optimizer->state();
+OptimizerState state(Actor&, internal::actors::Invocation& call, const std::string& key,
+                     const ValueMap& options) {
+  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  optimizer.change_options(0, options);
+  auto state = optimizer.state();
   for (auto& [name, t] : state) t = t.data_on(cpu);  // who asks may have no such device
-  call.complete(internal::to_value(std::move(state)));
+  return state;
 }
 
-void load_state(Actor&, internal::actors::Invocation& call) {
-  auto [attached, state] = arguments<State>(call, kLoadState);
-  attached.optimizer->load_state(state);
-  call.complete(Value(attached.optimizer->options_map(0)));
+ValueMap load_state(Actor&, internal::actors::Invocation& call, const std::string& key,
+                    const OptimizerState& state) {
+  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  optimizer.load_state(state);
+  return optimizer.options_map(0);
 }
 
 constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the optimizer's name
 
-void save(Actor&, internal::actors::Invocation& call) {
-  auto [attached, options, folder, file] = arguments<ValueMap, std::string, std::string>(call, kSave);
+void save(Actor&, internal::actors::Invocation& call, const std::string& key, const ValueMap& options,
+          const std::string& folder, const std::string& file) {
+  Attached& attached = attached_to(call, key);
   refuse_nul("[optim]", folder);
   attached.optimizer->change_options(0, options);
   std::error_code error;
@@ -160,11 +152,11 @@ void save(Actor&, internal::actors::Invocation& call) {
     throw_error(ErrorKind::failed, "[optim] cannot make the folder " + folder + ": " + error.message());
   datasets::write_safetensors((std::filesystem::path(folder) / file).string(), attached.optimizer->state(),
                               {{kKind, attached.name}});
-  call.complete(Value());
 }
 
-void load(Actor&, internal::actors::Invocation& call) {
-  auto [attached, folder, file] = arguments<std::string, std::string>(call, kLoad);
+ValueMap load(Actor&, internal::actors::Invocation& call, const std::string& key, const std::string& folder,
+              const std::string& file) {
+  Attached& attached = attached_to(call, key);
   const std::string path = (std::filesystem::path(folder) / file).string();
   const datasets::Safetensors source(path);
   const auto kind = source.metadata().find(kKind);
@@ -174,13 +166,11 @@ void load(Actor&, internal::actors::Invocation& call) {
         (kind == source.metadata().end() ? "no optimizer's state" : "the state of " + kind->second) +
         ", expected that of " + attached.name);
   attached.optimizer->load_state(source.tensors());
-  call.complete(Value(attached.optimizer->options_map(0)));
+  return attached.optimizer->options_map(0);
 }
 
-void drop(Actor&, internal::actors::Invocation& call) {
-  auto [key] = internal::ListCodec<std::string>::from(std::move(call.call().args), kDrop);
+void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
   call.cell()->attachments().erase(key);
-  call.complete(Value());
 }
 
 }  // namespace
@@ -201,15 +191,16 @@ void leave_out_of_norms(const Tensor& parameter) {
 }
 
 void install_distributed(internal::actors::Worker& worker) {
-  worker.add_actor_method(kCreate, create);
-  worker.add_actor_method(kStep, step);
-  worker.add_actor_method(kSizes, sizes);
-  worker.add_actor_method(kScale, scale);
-  worker.add_actor_method(kState, state);
-  worker.add_actor_method(kLoadState, load_state);
-  worker.add_actor_method(kSave, save);
-  worker.add_actor_method(kLoad, load);
-  worker.add_actor_method(kDrop, drop);
+  using internal::actors::serve;
+  serve<kCreate, create>(worker);
+  serve<kStep, step>(worker);
+  serve<kSizes, sizes>(worker);
+  serve<kScale, scale>(worker);
+  serve<kState, state>(worker);
+  serve<kLoadState, load_state>(worker);
+  serve<kSave, save>(worker);
+  serve<kLoad, load>(worker);
+  serve<kDrop, drop>(worker);
 }
 
 }  // namespace troupe::optim

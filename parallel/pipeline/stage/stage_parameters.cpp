@@ -4,7 +4,6 @@
 
 #include <charconv>
 
-#include "actors/cell/methods.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "autograd/distributed/optim/optimizer.h"
 #include "autograd/distributed/optim/optimizer_methods.h"
@@ -13,32 +12,18 @@
 namespace troupe::parallel {
 namespace {
 
-// Of a call's arguments, the name of a parameter.
-const std::string& name_in(const ValueList& args) {
-  const auto* name = args.empty() ? nullptr : args[0].get_if<std::string>();
-  if (!name) throw_invalid("[pipeline] expected the name of a parameter");
-  return *name;
-}
+Tensor give(Actor& actor, const std::string& name) { return parameter_of(actor, name).detach().clone_data(); }
 
-void give(Actor& actor, internal::actors::Invocation& call) {
-  const std::string& name = name_in(call.call().args);
-  call.complete(internal::to_value(parameter_of(actor, name).detach().clone_data()));
-}
-
-void tie(Actor& actor, internal::actors::Invocation& call) {
-  const ValueList& args = call.call().args;
-  const std::string& name = name_in(args);
-  const auto* value = args.size() > 1 ? args[1].get_if<Tensor>() : nullptr;
+void tie(Actor& actor, const std::string& name, const Tensor& value) {
   const Tensor mine = parameter_of(actor, name);
-  if (!value || mine.shape() != value->shape() || mine.dtype() != value->dtype())
+  if (!value.defined() || mine.shape() != value.shape() || mine.dtype() != value.dtype())
     throw_invalid(fmt::format("[pipeline] parameter {} is {}, and is tied to one that is {}", name,
-                              mine.summary(), value ? value->summary() : "undefined"));
+                              mine.summary(), value.summary()));
   {
     NoGradGuard off;
-    mine.copy_(*value);
+    mine.copy_(value);
   }
   optim::leave_out_of_norms(mine);
-  call.complete(Value());
 }
 
 }  // namespace
@@ -62,12 +47,10 @@ Tensor parameter_of(Actor& actor, const std::string& name) {
 }
 
 void install_parameters(internal::actors::Worker& worker) {
-  worker.add_actor_method(kParameter, give);
-  worker.add_actor_method(kTie, tie);
-  worker.add_actor_method(kKeepVersions, [](Actor&, internal::actors::Invocation& call) {
-    optim::set_copy_on_write();
-    call.complete(Value());
-  });
+  using internal::actors::serve;
+  serve<kParameter, give>(worker);
+  serve<kTie, tie>(worker);
+  serve<kKeepVersions, optim::set_copy_on_write>(worker);
 }
 
 }  // namespace troupe::parallel

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "actors/actor.h"
-#include "actors/worker/worker.h"
+#include "actors/worker/common_method.h"
 
 namespace troupe::parallel {
 
@@ -11,11 +11,15 @@ namespace troupe::parallel {
 /// that there are, if there is none.
 Tensor parameter_of(Actor& actor, const std::string& name);
 
-inline constexpr const char* kParameter = "pipeline.parameter";  // name -> its value, a copy
-/// Name and value: the parameter becomes a copy of one of another actor, which has its gradient and counts it
-/// in norms of all gradients.
-inline constexpr const char* kTie = "pipeline.tie";
-inline constexpr const char* kKeepVersions = "pipeline.keep_versions";  // optim::set_copy_on_write()
+/// Pipeline to stage: one of its parameters has copies elsewhere. A copy of its value.
+inline constexpr internal::actors::CommonMethod<Tensor(std::string name)> kParameter{"pipeline.parameter"};
+/// Pipeline to stage: a parameter becomes a copy of another actor's, which has its gradient and counts it in
+/// norms of all gradients.
+inline constexpr internal::actors::CommonMethod<void(std::string name, Tensor value)> kTie{"pipeline.tie"};
+/// Pipeline to stage: updates will be delayed, so that elements are read after they have changed
+/// (optim::set_copy_on_write()).
+inline constexpr internal::actors::CommonMethod<void()> kKeepVersions{"pipeline.keep_versions",
+                                                                      {.detached = true}};
 
 /// Part of install_pipeline().
 void install_parameters(internal::actors::Worker& worker);

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "actors/cell/call_inline.h"
-#include "actors/cell/methods.h"
 #include "autograd/accumulate.h"
 #include "autograd/distributed/context.h"
 #include "autograd/split_pass.h"
@@ -114,7 +113,7 @@ Tensor loss_of(const ForwardOrder& order, const Value& result) {
   return *loss;
 }
 
-Task<ValueList> forward(Actor& actor, ForwardOrder order) {
+Task<ForwardResult> forward(Actor& actor, ForwardOrder order) {
   GradMode mode(order.record);
   const auto norms = step_of(order.id).norms;
   const auto packed = step_of(order.id).packed;
@@ -156,8 +155,7 @@ Task<ValueList> forward(Actor& actor, ForwardOrder order) {
   };
   visit_tensors(output, leave);
   visit_tensors(skips, leave);
-  co_return ValueList{loss.defined() ? Value() : std::move(output), internal::to_value(loss),
-                      Value(std::move(skips))};
+  co_return ForwardResult{loss.defined() ? Value() : std::move(output), loss, std::move(skips)};
 }
 
 // Takes the gradients of the inputs, which are leaves, out of those that a whole pass brings.
@@ -295,38 +293,18 @@ Task<void> commit(Actor& actor, CommitOrder order) {
   if (!sums.leaves.empty()) co_await autograd::context_backward(sums.leaves, sums.grads);
 }
 
-template <class Order, class F>
-void run(internal::actors::Invocation& call, const char* method, F f) {
-  auto [order] = internal::ListCodec<Order>::from(std::move(call.call().args), method);
-  if constexpr (std::is_void_v<std::invoke_result_t<F, Order>>) {
-    f(std::move(order));
-    call.complete(Value());
-  } else {
-    internal::actors::finish(internal::actors::ActorCell::InUse(call.cell()),
-                             Ref<internal::actors::Invocation>(&call), f(std::move(order)));
-  }
-}
+void drop(const WorkId& id) { end(id, false); }
 
 }  // namespace
 
 void install_pipeline(internal::actors::Worker& worker) {
-  worker.add_actor_method(kForward, [](Actor& actor, internal::actors::Invocation& c) {
-    run<ForwardOrder>(c, kForward, [&](ForwardOrder order) { return forward(actor, std::move(order)); });
-  });
-  worker.add_actor_method(
-      kBackward, [](Actor&, internal::actors::Invocation& c) { run<BackwardOrder>(c, kBackward, backward); });
-  worker.add_actor_method(kWeights,
-                          [](Actor&, internal::actors::Invocation& c) { run<WorkId>(c, kWeights, weights); });
-  worker.add_actor_method(kSums, [](Actor& actor, internal::actors::Invocation& c) {
-    const auto [order] = internal::ListCodec<SumsOrder>::from(std::move(c.call().args), kSums);
-    c.complete(internal::to_value(sums_of(actor, order)));
-  });
-  worker.add_actor_method(kCommit, [](Actor& actor, internal::actors::Invocation& c) {
-    run<CommitOrder>(c, kCommit, [&](CommitOrder order) { return commit(actor, std::move(order)); });
-  });
-  worker.add_actor_method(kDrop, [](Actor&, internal::actors::Invocation& c) {
-    run<WorkId>(c, kDrop, [](const WorkId& id) { end(id, false); });
-  });
+  using internal::actors::serve;
+  serve<kForward, forward>(worker);
+  serve<kBackward, backward>(worker);
+  serve<kWeights, weights>(worker);
+  serve<kSums, sums_of>(worker);
+  serve<kCommit, commit>(worker);
+  serve<kDrop, drop>(worker);
   install_parameters(worker);
 }
 

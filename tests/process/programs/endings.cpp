@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "actors/worker/traffic_service.h"
 #include "tools/flags/flags.h"
 #include "troupe/troupe.h"
 using namespace troupe;
@@ -94,7 +95,7 @@ int main(int argc, char** argv) {
         std::thread([&worker = cluster.worker(), pid] {
           for (;; std::this_thread::yield())
             for (const std::string& label : worker.waits_for())
-              if (label == internal::actors::kTraffic) return (void)kill(pid, SIGKILL);
+              if (label == internal::actors::kTraffic.name) return (void)kill(pid, SIGKILL);
         }).detach();
       },
       options);
