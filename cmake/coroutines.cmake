@@ -20,5 +20,5 @@ if(NOT DEFINED CACHE{TROUPE_COROUTINES} AND CMAKE_CXX_COMPILER)
 endif()
 if("$CACHE{TROUPE_COROUTINES}" STREQUAL "0" AND NOT Troupe_FIND_QUIETLY)
   message(NOTICE
-    "Troupe: ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} miscompiles coroutines (temporaries within co_await); use clang++-19, or read \"Compilers\" in Troupe's docs/calls.md before you write one")
+    "Troupe: ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} miscompiles coroutines (temporaries within co_await); use clang++-19, or read \"Compilers\" in Troupe's docs/reference/platforms.md before you write one")
 endif()

@@ -3,8 +3,8 @@
 
     docs_blocks.py COMPILER ROOT INCLUDE [FLAG...]      INCLUDE: the folder that has troupe/, as it is installed
 
-A block with `int main(` is a program. Any other is a fragment: statements, which go into a function of their own, a coroutine if they
-have co_await. Names that they do not declare are those of tests/docs_prelude.h: of its namespace docs, and of
+A block with `int main(` is a program, which docs_programs.py builds and runs. Any other is a fragment: statements, which go into a
+function of their own, a coroutine if they have co_await. Names that they do not declare are those of tests/docs_prelude.h: of its namespace docs, and of
 docs::page_calls for the page calls.md. A comment before a block says what else it is:
 
     <!-- compile: declarations -->         classes and functions: they stay in the page's namespace
@@ -16,7 +16,7 @@ import concurrent.futures, os, pathlib, re, subprocess, sys, tempfile
 
 compiler, root, include, flags = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*?) -->\n+)?^```cpp[^\n]*\n(?P<code>.*?)^```$", re.S | re.M)
-programs, fragments, wrong, skipped = [], [], [], 0
+programs, fragments, wrong, skipped = 0, [], [], 0
 
 for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
     name, text = path.relative_to(root), path.read_text()
@@ -31,10 +31,10 @@ for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         at = f'#line {line} "{name}"\n'
         if re.fullmatch(r"not compiled: .+", mark):
             skipped += 1
-        elif mark not in ("", "compile: declarations", "compile: in an actor"):
+        elif mark not in ("", "compile: declarations", "compile: in an actor", "program: alone"):
             wrong.append(f"{name}:{line}: a comment before a block says '{mark}'; {pathlib.Path(__file__).name} lists what it may say")
         elif "int main(" in code:
-            programs.append((at, code))
+            programs += 1
         else:
             code = re.sub(r"^#include (.*)\n", "\n", code, flags=re.M)  # the prelude has them all
             if mark != "compile: declarations":
@@ -44,13 +44,6 @@ for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
                 code = f"struct Actor_{line} : Actor {{\n{code}}};\n"
             page = re.sub(r"\W", "_", path.stem)
             fragments.append(f"namespace docs::page_{page} {{\n{at}{code}}}\n")
-
-
-def unit_of(programs):
-    """All programs as one unit: their includes first, then each in a namespace of its own."""
-    includes = sorted({line for _, code in programs for line in re.findall(r"^#include .*$", code, re.M)})
-    parts = [f"namespace program_{i} {{\n{at}{re.sub('^#include .*$', '', code, flags=re.M)}}}\n" for i, (at, code) in enumerate(programs)]
-    return "\n".join([*includes, *parts])
 
 
 def compile_text(text):
@@ -63,9 +56,10 @@ def compile_text(text):
     return run.stderr if run.returncode else ""
 
 
-# Most of the time goes into the headers: one unit of fragments, one of programs.
-units = ['#include "docs_prelude.h"\n' + "".join(fragments), unit_of(programs)]
+# Most of the time goes into the headers: two units.
+half = (len(fragments) + 1) // 2
+units = ['#include "docs_prelude.h"\n' + "".join(part) for part in (fragments[:half], fragments[half:])]
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     wrong += [text for text in pool.map(compile_text, units) if text]
-print(*wrong, f"docs-blocks: {len(programs)} programs, {len(fragments)} fragments, {skipped} not compiled here", sep="\n")
+print(*wrong, f"docs-blocks: {len(fragments)} fragments compiled, {programs} programs and {skipped} blocks are not compiled here", sep="\n")
 sys.exit(bool(wrong))

@@ -36,66 +36,60 @@ struct Layer : Actor {
   static constexpr auto remote = methods<&Layer::forward, &Layer::loss, &Layer::forward_of>;
 };
 
-namespace page_autograd {
-extern Tensor t;
-extern nn::Sequential block;
-}  // namespace page_autograd
-
-namespace page_calls {
+namespace page_call_actors {
+extern RRef<Layer> a;
 struct Stage : Actor {
   void load(std::string path);
   static constexpr auto remote = methods<&Stage::load>;
 };
-struct Notes : Actor {
-  void add(std::string text);
-  static constexpr auto remote = methods<&Notes::add>;
-};
 extern std::vector<RRef<Stage>> stages;
-extern RRef<Notes> notes;
-extern std::string path, x, y;
-extern bool b;
-}  // namespace page_calls
+extern std::string path;
+}  // namespace page_call_actors
 
-namespace page_distributed_autograd {
+namespace page_checkpoints {
+extern optim::SGD optimizer;
+extern int64_t step;
+}  // namespace page_checkpoints
+
+namespace page_contexts {
 extern RRef<Layer> a, b;
 extern optim::Distributed<optim::SGD> optimizer;
+extern Tensor t;
 struct Server : Actor {
   Server();
   Tensor forward(Tensor x);
   nn::Linear fc;
   static constexpr auto remote = methods<&Server::forward>;
 };
-struct Embedding : Actor {
-  Tensor rows(Tensor ids);
-  static constexpr auto remote = methods<&Embedding::rows>;
-};
-struct Batch {
-  Tensor ids, y;
-  double size() const;
-};
 struct Trainer : Actor {
   Task<void> step(RRef<Server> server, Tensor x);
-  Task<void> step(RRef<Embedding> table, Batch batch);
   Tensor v;
-  nn::Linear dense;
 };
-}  // namespace page_distributed_autograd
+}  // namespace page_contexts
+
+namespace page_debug_gradients {
+extern nn::Sequential block;
+}
+
+namespace page_errors {
+extern RRef<Layer> a;
+}
 
 namespace page_parameter_server {
-using namespace troupe::parallel;
+extern autograd::Context context;
+}
+
+namespace page_policies {
 extern std::vector<Place> places;
 extern Tensors model_parameters;
-extern autograd::Context context;
-Tensor model(const Tensors& w, const Tensor& x);
-}  // namespace page_parameter_server
+}  // namespace page_policies
 
-namespace page_pipelines {
-using namespace troupe::parallel;
+namespace page_pipeline {
 using Hidden = Layer;
 using Output = Layer;
 extern RRef<Layer> a, b;
 extern optim::Distributed<optim::SGD> optimizer;
-extern Pipeline pipeline;
+extern parallel::Pipeline pipeline;
 struct Down : Actor {
   std::pair<Tensor, Tensor> forward(Tensor x);
   static constexpr auto remote = methods<&Down::forward>;
@@ -108,15 +102,17 @@ struct Up : Actor {
 extern RRef<Down> down;
 extern RRef<Middle> middle;
 extern RRef<Up> up;
-}  // namespace page_pipelines
+}  // namespace page_pipeline
 
-namespace page_profiling {
-void train_one_step();
-}
-
-namespace page_randomness {
-using Half = Layer;
-}
+namespace page_platforms {
+struct Notes : Actor {
+  void add(std::string text);
+  static constexpr auto remote = methods<&Notes::add>;
+};
+extern RRef<Notes> notes;
+extern std::string x, y;
+extern bool b;
+}  // namespace page_platforms
 
 namespace page_references {
 struct Layer : Actor {
@@ -129,12 +125,8 @@ using Server = Layer;
 extern RRef<Layer> a, b;
 }  // namespace page_references
 
-namespace page_running {
-void driver(Cluster& cluster);
-}
-
-namespace page_saving {
-extern optim::SGD optimizer;
-extern int64_t step;
-}  // namespace page_saving
+namespace page_second_derivatives {
+extern RRef<Layer> a, b;
+extern optim::Distributed<optim::SGD> optimizer;
+}  // namespace page_second_derivatives
 }  // namespace docs

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every message between workers is declared (actors/worker/service.h, common_method.h), and that docs/design.md has the
+"""Checks that every message between workers is declared (actors/worker/service.h, common_method.h), and that docs/explanation/messages.md has the
 table of all, as the declarations and the sentences above them say: who sends it to whom, when, with what, and what it is answered with.
 
     messages.py           prints what is wrong; exit code 1 if anything is
@@ -8,7 +8,7 @@ table of all, as the declarations and the sentences above them say: who sends it
 import pathlib, re, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/design.md"
+PAGE = ROOT / "docs/explanation/messages.md"
 BEGIN, END = "<!-- messages: tests/messages.py --write -->\n", "<!-- end of messages -->\n"
 FOLDERS = ("core", "ops", "net", "autograd", "actors", "nn", "optim", "data", "rref", "parallel", "script", "troupe", "tools")
 FRAME = re.compile(r"actors/worker/(service|common_method|worker\w*)\.(h|cpp)")  # where messages have no types yet
@@ -103,11 +103,11 @@ def main():
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        wrong.append(f"docs/design.md has no place for the table of messages: two lines, {BEGIN.strip()} and {END.strip()}")
+        wrong.append(f"docs/explanation/messages.md has no place for the table of messages: two lines, {BEGIN.strip()} and {END.strip()}")
     elif "--write" in sys.argv:
         PAGE.write_text(before + BEGIN + table + END + after)
     elif before + BEGIN + table + END + after != page:
-        wrong.append("docs/design.md: the table of messages is not what the declarations say: python3 tests/messages.py --write")
+        wrong.append("docs/explanation/messages.md: the table of messages is not what the declarations say: python3 tests/messages.py --write")
     print("".join(f"{w}\n" for w in wrong) + f"{len(rows)} messages")
     return 1 if wrong else 0
 

@@ -137,12 +137,12 @@ constexpr bool accept(Finding<F, Where>) {
       "a remote method cannot take a T&, since what a message brings is nobody's variable: take it by value, "
       "and return what changed");
   static_assert(F != Fault::field,
-                "a field of this struct cannot travel in a message: docs/what-travels.md lists the types "
+                "a field of this struct cannot travel in a message: docs/reference/types.md lists the types "
                 "that do; leave "
                 "it out, or give it such a type");
   static_assert(
       F != Fault::parameter,
-      "a parameter of this remote method cannot travel in a message: docs/what-travels.md lists the types "
+      "a parameter of this remote method cannot travel in a message: docs/reference/types.md lists the types "
       "that do");
   static_assert(
       F != Fault::future,
@@ -150,7 +150,7 @@ constexpr bool accept(Finding<F, Where>) {
       "the future");
   static_assert(
       F != Fault::result,
-      "the result of this remote method cannot travel in a message: docs/what-travels.md lists the types "
+      "the result of this remote method cannot travel in a message: docs/reference/types.md lists the types "
       "that do");
   static_assert(
       F != Fault::not_by_value,
@@ -159,10 +159,10 @@ constexpr bool accept(Finding<F, Where>) {
                 "a coroutine waits with co_await, so it is no blocking<> method: list it without");
   static_assert(F != Fault::names,
                 "doc<> gives another number of parameter names than the method has parameters");
-  static_assert(
-      F != Fault::argument,
-      "an argument of this constructor cannot travel in a message: docs/what-travels.md lists the types that "
-      "do");
+  static_assert(F != Fault::argument,
+                "an argument of this constructor cannot travel in a message: docs/reference/types.md lists "
+                "the types that "
+                "do");
   static_assert(
       F != Fault::no_constructor,
       "the actor has no constructor that takes these arguments: look at their number and their types");

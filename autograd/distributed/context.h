@@ -8,7 +8,7 @@ struct BackwardOptions {
   Duration timeout = std::chrono::seconds(60);  ///< of the wait; zero: none
   bool retain_graph = false;  ///< keep what the forward pass saved, for another pass over the same graph
   /// Record the pass on all workers, so that gradients have gradients; what the forward pass saved is kept.
-  /// docs/distributed-autograd.md#second-derivatives has examples.
+  /// docs/howto/second-derivatives.md has examples.
   bool create_graph = false;
   /// The gradients go to the tensors that actors gave set_context_inputs(), leaves or results, and nowhere
   /// else; only what leads to these runs. `invalid` if the pass comes by no actor that has any.

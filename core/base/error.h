@@ -8,7 +8,8 @@
 
 namespace troupe {
 
-/// What the caller does next. The numbers are those of `ErrorKind` in net/wire.capnp.
+/// What the caller does next. The numbers are those of `ErrorKind` in
+/// net/wire/wire.capnp. docs/reference/errors.md says more.
 enum class ErrorKind : uint8_t {
   invalid = 0,        ///< fix the call: bad argument, shape, name, file
   failed = 1,         ///< user code threw
@@ -60,8 +61,7 @@ class Error : public std::exception {
 /// The exception in flight as an Error: an Error itself, or `failed` with the exception's type name and text.
 Error current_error();
 
-/// throw Error(kind, fmt::format(...)) in .cpp files: fail(ErrorKind::invalid, "[op] got {}", x) is in
-/// core/format.h.
+/// throw Error(kind, message); a message with values is made with fmt::format(), in .cpp files.
 [[noreturn]] void throw_error(ErrorKind kind, std::string message);
 [[noreturn]] inline void throw_invalid(std::string message) {
   throw_error(ErrorKind::invalid, std::move(message));

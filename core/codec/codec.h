@@ -25,7 +25,7 @@
 namespace troupe {
 
 /// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected
-/// int64, got string"). docs/what-travels.md lists the types that do: numbers, bool, enums, std::string,
+/// int64, got string"). docs/reference/types.md lists the types that do: numbers, bool, enums, std::string,
 /// Bytes, Tensor, Value, std::chrono durations, std::vector, array, set, map, unordered_map, optional,
 /// variant, pair, tuple, RRef<T> (rref/), and plain structs of these (core/codec/plain_struct.h).
 template <class T, class = void>

@@ -1,4 +1,5 @@
-// Backend: memory and elements of one kind of device. docs/adding-a-device.md says how a kind is added.
+// Backend: memory and elements of one kind of device. docs/contributing/add-a-device.md says how a kind is
+// added.
 #pragma once
 #include <cstddef>
 #include <cstdint>

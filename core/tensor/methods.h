@@ -200,9 +200,10 @@ class TensorMethods {
   Tensor multinomial(int64_t num_samples, bool replacement = false) const;
   Tensor multinomial(int64_t num_samples, bool replacement, AnyGenerator generator) const;
 
-  // ---- writes in place, recorded as in PyTorch (docs/autograd.md); each gives the tensor itself. `invalid`,
-  // with nothing changed, for a result that has another shape or that the dtype cannot hold (float32 in
-  // int64), a leaf that requires a gradient or a view of one while grad mode is on, and elements that repeat.
+  // ---- writes in place, recorded as in PyTorch (docs/reference/contexts.md); each gives the tensor itself.
+  // `invalid`, with nothing changed, for a result that has another shape or that the dtype cannot hold
+  // (float32 in int64), a leaf that requires a gradient or a view of one while grad mode is on, and elements
+  // that repeat.
   Tensor copy_(const Tensor& source) const;  ///< broadcast to this shape, converted to this dtype
   Tensor fill_(Scalar value) const;
   Tensor fill_(const Tensor& value) const;  ///< 0-d

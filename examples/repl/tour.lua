@@ -1,4 +1,4 @@
--- The tutorial of docs/repl.md as one script: tensors, gradients, modules, actors, contexts, a pipeline and a server.
+-- The tutorial of docs/tutorial/shell.md as one script: tensors, gradients, modules, actors, contexts, a pipeline and a server.
 -- troupe repl -n 3 examples/repl/tour.lua [folder for its pictures]
 local folder = arg[1]
 manual_seed(1)

@@ -1,4 +1,4 @@
-// The messages between workers, as C++ values, and their translation from and to net/wire.capnp.
+// The messages between workers, as C++ values, and their translation from and to net/wire/wire.capnp.
 // This file is the only way to the wire format; no other header sees Cap'n Proto.
 #pragma once
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The operator of docs/adding-an-op.md is there, and does what the page says of it.
+// The operator of docs/contributing/add-an-operator.md is there, and does what the page says of it.
 #include <catch2/catch.hpp>
 
 #include "autograd/engine.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does what docs/adding-an-op.md says: copies the files that its code blocks name to OUT, each with its blocks put in.
+"""Does what docs/contributing/add-an-operator.md says: copies the files that its code blocks name to OUT, each with its blocks put in.
 
     follow.py OUT
 
@@ -10,16 +10,16 @@ import pathlib, re, sys
 
 root, out = pathlib.Path(__file__).resolve().parents[2], pathlib.Path(sys.argv[1])
 texts = {}
-for file, code in re.findall(r"```cpp (\S+)\n(.*?)```", (root / "docs/adding-an-op.md").read_text(), re.S):
+for file, code in re.findall(r"```cpp (\S+)\n(.*?)```", (root / "docs/contributing/add-an-operator.md").read_text(), re.S):
     text = texts.get(file) or (root / file).read_text()
     line = code.startswith("      ")
     end = "  };\n  return" if line else "}  // namespace\n\nKernelTable" if "\nKernelTable " in text else "}  // namespace"
     at = text.rfind(end)
     if at < 0:
-        sys.exit(f"docs/adding-an-op.md: {file} has no place for its block: {end!r} is missing")
+        sys.exit(f"docs/contributing/add-an-operator.md: {file} has no place for its block: {end!r} is missing")
     texts[file] = text[:at] + code + ("" if line else "\n") + text[at:]
 if not texts:
-    sys.exit("docs/adding-an-op.md: no block is marked ```cpp FILE")
+    sys.exit("docs/contributing/add-an-operator.md: no block is marked ```cpp FILE")
 for file, text in texts.items():
     path = out / file
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-// docs/own-functions.md, compiled and run: functions and operators of one's own, here and in actors of other
-// workers, beside those of Troupe that do the same.
+// docs/howto/custom-functions.md, compiled and run: functions and operators of one's own, here and in actors
+// of other workers, beside those of Troupe that do the same.
 #include <catch2/catch.hpp>
 #include <iostream>
 

@@ -1,4 +1,4 @@
-// The examples of docs/data.md, run (tests/readme.py checks that they are the same).
+// The examples of docs/howto/load-data.md, run (tests/readme.py checks that they are the same).
 #include <catch2/catch.hpp>
 
 #include "core/tensor/creation.h"

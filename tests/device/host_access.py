@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Where the library touches elements as the host (data<T>(), bytes(), data() of a storage, is_cpu()), apart from what is the
-CPU's: only the files below may, for the reason beside them. Checks docs/adding-a-device.md, too: its blocks are those of the
+CPU's: only the files below may, for the reason beside them. Checks docs/contributing/add-a-device.md, too: its blocks are those of the
 null device, and that has at most 250 lines.
 
     host_access.py ROOT
@@ -42,8 +42,8 @@ for layer in LAYERS:
 wrong += [f"{key} touches no elements any more: take it off the list" for key in MAY if key not in used]
 
 device = (root / "tests/support/null_device.cpp").read_text() + (root / "tests/support/null_device.h").read_text()
-for block in re.findall(r"```cpp\n(.*?)```", (root / "docs/adding-a-device.md").read_text(), re.S):
-    wrong += [f"docs/adding-a-device.md: not in the null device: {line}" for line in block.splitlines() if line not in device]
+for block in re.findall(r"```cpp\n(.*?)```", (root / "docs/contributing/add-a-device.md").read_text(), re.S):
+    wrong += [f"docs/contributing/add-a-device.md: not in the null device: {line}" for line in block.splitlines() if line not in device]
 if (lines := device.count("\n")) > 250:
     wrong.append(f"the null device has {lines} lines; the limit is 250")
 print("\n".join(wrong) or f"host access: nowhere but in {len(MAY)} known places; the null device has {lines} lines")

@@ -5,7 +5,7 @@
 
 BIN is a folder with cuda_tests, cuda_ops_tests, digits, troupe and bench_gpu. Every part has a limit in seconds (times
 --scale) and stands for itself: one that fails or takes too long does not keep the others from running. DIR (gpu-results)
-gets results.json, a log of each part, and performance.md, the table for docs/performance.md. Exit code 0 if no part failed,
+gets results.json, a log of each part, and performance.md, the table for docs/reference/figures.md. Exit code 0 if no part failed,
 1 if one did, 77 with a sentence if there is no GPU. Needs no network; PyTorch and compute-sanitizer are used where they are.
 
 --probe only says whether there is a GPU. --quick takes the benchmark's smallest sizes; --simulated tries the script with programs of a cuda-sim build.

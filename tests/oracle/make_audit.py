@@ -12,7 +12,7 @@ ids are (7 i + 3 s) mod count, the target's element i is sin(0.9 i + 0.5 s). The
 the result from the target, times -1 under maximize. "eval" is the result for step 0's input afterwards, in use.
 "input" says what goes in: {"shapes": [...]} or {"ids": shape, "offsets": [...]}, and "call", which of a module's calls.
 
-Not drawn: what Troupe does not have, in docs/pytorch.md. Draws whose result depends on rounding are drawn anew: each runs a
+Not drawn: what Troupe does not have, in docs/reference/pytorch-differences.md. Draws whose result depends on rounding are drawn anew: each runs a
 second time with gradients that are off by as much as another order of sums makes them (1e-15 of their size, and 1e-16).
 Rprop compares signs, which are noise where a gradient is zero but for rounding, as that of an attention's key bias.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds every module of docs/names.md with PyTorch's defaults, and writes what such a module has, starts with and computes.
+"""Builds every module of docs/reference/operators.md with PyTorch's defaults, and writes what such a module has, starts with and computes.
 
     python3 make_defaults.py --out .        # writes defaults.json
 

@@ -96,7 +96,7 @@ struct Trainer : Actor {
               &Trainer::mean, &Trainer::average>;
 };
 
-// As docs/data-parallel.md has it, but that one without rows skips its pass. In the caller's context.
+// As docs/howto/data-parallel.md has it, but that one without rows skips its pass. In the caller's context.
 struct Follower : Actor {
   explicit Follower(Tensor start) : w(leaf(start.detach().clone_data())), unused(leaf(ones({2}, kDouble))) {}
   Task<void> backward(Replicas group, Tensor x, Tensor y) {

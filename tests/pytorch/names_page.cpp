@@ -1,4 +1,4 @@
-// docs/names.md: what the registries have, with PyTorch's names beside.
+// docs/reference/operators.md: what the registries have, with PyTorch's names beside.
 #include <algorithm>
 #include <map>
 
@@ -88,12 +88,12 @@ std::vector<Entry> entries_of(const auto& makers) { return {makers.begin(), make
 
 // A row for each entry; `beside` names what is known of it.
 void table(std::string& out, std::span<const Entry> entries, const std::vector<Counterpart>& beside) {
-  out += "| C++ | PyTorch | by name |\n|---|---|---|\n";
+  out += "| C++ | PyTorch | by name | |\n|---|---|---|---|\n";
   for (const Entry& entry : entries) {
     const auto it =
         std::ranges::find(beside, entry.name, [](const Counterpart& c) { return std::string(c.name); });
     out += it == beside.end() ? "| ? | ? |" : std::string("| `") + it->troupe + "` | " + it->pytorch + " |";
-    out += " `" + entry.name + "` |\n";
+    out += " `" + cell(entry.signature()) + "` | " + cell(entry.text) + " |\n";
   }
 }
 
@@ -109,12 +109,19 @@ std::string names_page() {
   for (const auto& f : ops::functions()) entries.emplace(f.name, f);
 
   std::string out =
-      "# Names, with PyTorch's beside\n\nWritten from the registries by `pytorch_tests \"[write]\"`; a test "
-      "compares. Operators are functions of namespace `troupe` (and `troupe::ops`), methods of `Tensor`, or "
-      "both, as in PyTorch. [pytorch.md](pytorch.md) says what differs.\n\n## Operators and "
-      "functions\n\n| name | PyTorch | C++ | |\n|---|---|---|---|\n";
+      "# Operators, modules, optimizers\n\nWritten from the registries by `pytorch_tests \"[write]\"`; a "
+      "test "
+      "compares. In C++ operators are functions of namespace `troupe` (and `troupe::ops`), methods of "
+      "`Tensor`, or "
+      "both, as in PyTorch; in the shell they are `ops.NAME` and methods. Modules by name are `nn.NAME` in "
+      "the "
+      "shell and `nn::make` in C++, optimizers and schedules `optim.NAME`, `optim::make` and "
+      "`optim::make_schedule`. "
+      "[Differences from PyTorch](pytorch-differences.md) says what is not the same.\n\n## Operators and "
+      "functions\n\n"
+      "| by name | PyTorch | C++ | |\n|---|---|---|---|\n";
   for (const auto& [name, entry] : entries) {
-    out += "| `" + name + "` | ";
+    out += "| `" + cell(entry.signature()) + "` | ";
     if (const auto it = theirs.find(name); it != theirs.end())
       out += "`" + with_prefix(it->second) + "` | " + forms_of(it->second);
     else if (const auto mine = own.find(name); mine != own.end())

@@ -1,4 +1,4 @@
-// docs/names.md is what the registries say.
+// docs/reference/operators.md is what the registries say.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>
@@ -10,11 +10,11 @@ using namespace troupe;
 
 namespace {
 
-std::string path() { return testing::kSourceFolder + std::string("/docs/names.md"); }
+std::string path() { return testing::kSourceFolder + std::string("/docs/reference/operators.md"); }
 
 }  // namespace
 
-TEST_CASE("docs/names.md is what the registries say") {
+TEST_CASE("docs/reference/operators.md is what the registries say") {
   std::ifstream file(path());
   const std::string kept{std::istreambuf_iterator<char>(file), {}};
   INFO("pytorch_tests \"[write]\" writes it anew");
@@ -24,7 +24,7 @@ TEST_CASE("docs/names.md is what the registries say") {
   CHECK(whole);
 }
 
-TEST_CASE("writes docs/names.md", "[.write]") {
+TEST_CASE("writes docs/reference/operators.md", "[.write]") {
   std::ofstream(path()) << testing::names_page();
   CHECK(std::ifstream(path()).good());
 }

@@ -1,5 +1,5 @@
-// What PyTorch's functions, modules and optimizers can be told and Troupe's cannot is what docs/pytorch.md
-// lists, no more and no less.
+// What PyTorch's functions, modules and optimizers can be told and Troupe's cannot is what
+// docs/reference/pytorch-differences.md lists, no more and no less.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
@@ -131,7 +131,7 @@ std::vector<std::string> quoted(const std::string& cell) {
 }
 
 std::set<Option> listed_options() {
-  std::ifstream page(testing::kSourceFolder + std::string("/docs/pytorch.md"));
+  std::ifstream page(testing::kSourceFolder + std::string("/docs/reference/pytorch-differences.md"));
   std::set<Option> out;
   bool here = false;
   for (std::string line; std::getline(page, line);) {
@@ -151,7 +151,8 @@ std::set<Option> listed_options() {
 
 }  // namespace
 
-TEST_CASE("docs/pytorch.md lists every option of PyTorch that is not there, and no other") {
+TEST_CASE(
+    "docs/reference/pytorch-differences.md lists every option of PyTorch that is not there, and no other") {
   const std::set<Option> missing = missing_options(), listed = listed_options();
   for (const auto& [what, option] : missing)
     if (!listed.contains({what, option})) FAIL_CHECK(what << " lacks " << option << ", which is not said");

@@ -32,7 +32,7 @@ const std::vector<Counterpart>& modules_beside();
 const std::vector<Counterpart>& optimizers_beside();
 const std::vector<Counterpart>& schedules_beside();
 
-/// docs/names.md, from the registries.
+/// docs/reference/operators.md, from the registries.
 std::string names_page();
 
 /// An operator as a function and as a method: what both print, of the same tensors.

@@ -82,9 +82,9 @@ TEST_CASE("every entry of the catalogue can be called, completed and asked about
 }
 
 TEST_CASE("the reference is what the tables say") {
-  std::ifstream file(testing::kSourceFolder + std::string("/docs/repl-reference.md"));
+  std::ifstream file(testing::kSourceFolder + std::string("/docs/reference/shell.md"));
   const std::string kept{std::istreambuf_iterator<char>(file), {}};
-  INFO("troupe repl --reference > docs/repl-reference.md writes it anew");
+  INFO("troupe repl --reference > docs/reference/shell.md writes it anew");
   CHECK(kept == repl::reference_text());
 }
 

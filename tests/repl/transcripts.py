@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every block of docs/repl.md, and every transcript of this folder, and compares what is printed.
+"""Runs every block of docs/tutorial/shell.md, and every transcript of this folder, and compares what is printed.
 
     transcripts.py TROUPE DOCUMENT...      exit code 1 if something differs
     transcripts.py --write TROUPE DOCUMENT...   writes what was printed instead, where it differs

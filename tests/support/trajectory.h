@@ -51,8 +51,8 @@ std::pair<Tensor, Tensor> batch(const Run& run, int step);
 
 /// The losses that PyTorch had, in float32 or float64.
 const std::vector<double>& recorded(const Run& run, DType dtype);
-/// How far a loss may be from the recorded one (docs/decisions.md): one rounding can flip a hidden unit on
-/// real digits.
+/// How far a loss may be from the recorded one (docs/contributing/decisions.md): one rounding can flip a
+/// hidden unit on real digits.
 double tolerance(const Run& run, DType dtype);
 /// The largest distance from the recorded losses of the first steps, and the step where it is; NaN is
 /// farthest.

@@ -201,8 +201,7 @@ std::vector<std::string> Interpreter::completions(const std::string& line) {
   std::set<std::string> found;
   // The word at the end: names, with dots and colons between; or what follows an open quote.
   size_t begin = line.size();
-  while (begin > 0 && (is_word(line[begin - 1]) || line[begin - 1] == '.' || line[begin - 1] == ':'))
-    --begin;
+  while (begin > 0 && (is_word(line[begin - 1]) || line[begin - 1] == '.' || line[begin - 1] == ':')) --begin;
   const std::string word = line.substr(begin);
   const size_t last = word.find_last_of(".:");
   const std::string stem = last == std::string::npos ? "" : word.substr(0, last + 1),
@@ -265,9 +264,11 @@ void open_help(lua_State* L) {
 
 std::string reference_text() {
   std::string out =
-      "# Reference of the shell\n\n"
-      "Everything that scripts can name. Written by `troupe repl --reference`; a test compares it with the "
-      "tables that it comes from.\n\n"
+      "# The shell\n\n"
+      "What the shell has of its own. Written by `troupe repl --reference`; a test compares it with the "
+      "tables "
+      "that it comes from. `ops.*`, `nn.*` and `optim.*` have what [operators](operators.md) lists, with the "
+      "names and defaults there. [The tutorial](../tutorial/shell.md) shows how to use it.\n\n"
       "## Functions\n\n| | |\n|---|---|\n";
   const auto cell = [](std::string text) {
     for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
@@ -275,11 +276,12 @@ std::string reference_text() {
   };
   for (const Described& g : globals()) out += fmt::format("| `{}` | {} |\n", cell(g.signature), cell(g.text));
   out +=
-      "\n## Methods of objects\n\nTensors also have every operator below as a method: `x:relu()`, "
+      "\n## Methods of objects\n\nTensors also have every operator as a method: `x:relu()`, "
       "`x:sum()`.\n\n| | |\n|---|---|\n";
   for (const Described& m : object_methods())
     out += fmt::format("| `{}` | {} |\n", cell(m.signature), cell(m.text));
   for (const auto& section : script::catalog()) {
+    if (section.prefix != "data") continue;
     out += fmt::format("\n## {}\n\n| `{}.*` | |\n|---|---|\n", section.title, section.prefix);
     for (const Entry& e : section.entries)
       out += fmt::format("| `{}` | {} |\n", cell(e.signature()), cell(e.text));

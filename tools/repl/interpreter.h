@@ -21,7 +21,7 @@ struct Outcome {
   std::string error;
 };
 
-/// Runs Lua on the thread that made it. Global functions and tables are listed in docs/repl-reference.md.
+/// Runs Lua on the thread that made it. Global functions and tables are listed in docs/reference/shell.md.
 class Interpreter {
  public:
   /// Where cluster() may make another cluster, once the last one has ended; empty: it may not.

@@ -4,7 +4,7 @@
 
 namespace troupe::repl {
 
-/// As docs/repl-reference.md has it.
+/// As docs/reference/shell.md has it.
 std::string reference_text();
 
 }  // namespace troupe::repl

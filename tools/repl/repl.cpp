@@ -49,7 +49,7 @@ A prompt in Lua 5.4 that drives a cluster: actors, calls, gradients, pipelines a
   -e CODE              run this code, then end
   -i                   a prompt after file or code; standard input as if it were typed
   --timeout SECONDS    that a call may take (default 60)
-  --reference          print all that scripts can name, as docs/repl-reference.md
+  --reference          print all that scripts can name, as docs/reference/shell.md
   -h, --help           this text
 )";
 

@@ -41,7 +41,7 @@ bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
 // Whether gemm_tiles is the faster one of the rest. As above, by shapes, not by threads. In AVX2 the tiles
 // are, unless there is little to gain from them. In AVX-512 Intel's processors run oneDNN's kernels faster
 // but for the smallest products and B that is packed already, AMD's the tiles. A few shapes keep the tiles'
-// sums all the same (docs/decisions.md).
+// sums all the same (docs/contributing/decisions.md).
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
                bool kept) {
   if (!has_gemm_tiles()) return false;

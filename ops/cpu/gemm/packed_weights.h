@@ -17,7 +17,7 @@ struct Matrix;
 
 /// The parameters of linear layers, packed when a product first needs them and read by all that follow: for
 /// inference, for the micro-batches of one step, for the steps of a recurrent layer. What it saves is most
-/// where a product has few rows (docs/performance.md).
+/// where a product has few rows (docs/contributing/decisions.md).
 ///
 ///     ops::PackedWeights packed;
 ///     const ops::PackedWeights::Use use(packed);

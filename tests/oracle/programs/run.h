@@ -55,11 +55,12 @@ void run_program(const Program& p, const std::string& label, const RunOptions& o
 /// requires_grad).
 std::set<std::string> not_copies(const Program& p);
 
-/// Whether docs/pytorch.md says that `op` answers where PyTorch gives this error.
+/// Whether docs/reference/pytorch-differences.md says that `op` answers where PyTorch gives this error.
 bool documented_as_liberal(const std::string& op, const std::string& raises);
 
-/// Whether docs/pytorch.md says that PyTorch has the elements wrong that differ. It sums squares that leave
-/// the range of numbers where their root does not, and its gelu of infinity is NaN in float32.
+/// Whether docs/reference/pytorch-differences.md says that PyTorch has the elements wrong that differ. It
+/// sums squares that leave the range of numbers where their root does not, and its gelu of infinity is NaN in
+/// float32.
 bool wrong_in_pytorch(const Statement& s, const Tensor& result, const Wanted& wanted, double allowed);
 
 }  // namespace troupe::testing

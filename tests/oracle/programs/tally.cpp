@@ -41,7 +41,7 @@ std::string cut(const std::string& s) {
 
 // Operator and beginning of PyTorch's error, of each row of the table under "More liberal".
 std::vector<std::pair<std::string, std::string>> read_liberal() {
-  const std::string path = std::string(testing::kSourceFolder) + "/docs/pytorch.md";
+  const std::string path = std::string(testing::kSourceFolder) + "/docs/reference/pytorch-differences.md";
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
   std::vector<std::pair<std::string, std::string>> rows;
