@@ -1,7 +1,6 @@
 // Messages that workers exchange below the calls of actors' own methods. Each is declared once, for both
-// ends: its name, what it carries, what it is answered with, and how it is sent.
-// docs/explanation/messages.md has a table
-// of all, which tests/messages.py writes from the declarations and the sentences above them.
+// ends: its name, what it carries, what it is answered with, and how it is sent. tests/messages.py writes the
+// table of all in docs/explanation/messages.md from the declarations and the sentences above them.
 #pragma once
 #include <optional>
 #include <string>
