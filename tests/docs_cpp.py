@@ -7,7 +7,7 @@
 Left out: namespaces `internal` and `detail`, private and deleted members, destructors, and what has no text where nothing of its class has.
 Operators of tensors are in operators.md.
 """
-import pathlib, re, shutil, subprocess, sys, tempfile, xml.etree.ElementTree as tree
+import pathlib, re, shutil, subprocess, sys, tempfile, textwrap, xml.etree.ElementTree as tree
 
 VERSION = "1.9.4"  # Debian 12's; others may break lines in another way
 root = pathlib.Path(__file__).resolve().parent.parent
@@ -72,10 +72,10 @@ def text_of(node):
                 inner = "".join(child.itertext())
                 out += f"`{inner}`"
             elif child.tag in ("verbatim", "preformatted"):
-                out += f"\n\n```c++\n{(child.text or '').strip(chr(10))}\n```\n\n"
+                out += f"\n\n```c++\n{textwrap.dedent((child.text or '').strip(chr(10)))}\n```\n\n"
             elif child.tag == "programlisting":
                 lines = ["".join(line.itertext() if line.find('.//sp') is None else code(line)) for line in child]
-                out += "\n\n```c++\n" + "\n".join(lines) + "\n```\n\n"
+                out += "\n\n```c++\n" + textwrap.dedent("\n".join(lines)) + "\n```\n\n"
             elif child.tag in ("itemizedlist", "orderedlist"):
                 out += "\n\n" + "\n".join("- " + " ".join(inline(item).split()) for item in child) + "\n\n"
             elif child.tag == "simplesect":
@@ -115,7 +115,7 @@ def tidy(text):
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r" ([&*]+)(?=[\s,)>]|$)", r"\1", text)
     text = re.sub(r" ([&*]+)(\w)", r"\1 \2", text)
-    return re.sub(r"< (.*?) >", r"<\1>", re.sub(r"< (.*?) >", r"<\1>", text)).replace("troupe::", "")
+    return re.sub(r"< (.*?) >", r"<\1>", re.sub(r"< (.*?) >", r"<\1>", text)).replace("< ", "<").replace("troupe::", "")
 
 
 def template_of(node):
@@ -166,8 +166,8 @@ def entry(shown, words):
         return f"- `{shown}`"
     if "```" not in words and "\n- " not in words:
         return f"- `{shown}`: " + " ".join(words.split())
-    indented = "\n".join("  " + line if line else "" for line in words.splitlines())
-    return f"- `{shown}`:\n\n{indented}\n"
+    first, _, rest = words.partition("\n\n")
+    return f"- `{shown}`: {first}\n\n" + textwrap.indent(rest, "    ") + "\n"
 
 
 def members_of(members, owner):
