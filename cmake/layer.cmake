@@ -1,9 +1,9 @@
-# troupe_layer(folder [PRECOMPILE header...] [USES layer...] [LINK private...] [PUBLIC_LINK public...])
+# troupe_layer(folder PRECOMPILED group [APART regex] [USES layer...] [LINK private...] [PUBLIC_LINK public...])
 # One folder = one static library, named troupe_<folder> with '/' as '_'. Vendor libraries are linked privately:
 # their headers stay in .cpp files. Sub-folders belong to the layer unless they are layers themselves.
 # A folder whose main.cpp makes a program keeps that file out of its library.
 function(troupe_layer folder)
-  cmake_parse_arguments(ARG "" "" "PRECOMPILE;USES;LINK;PUBLIC_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED;APART" "USES;LINK;PUBLIC_LINK" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
@@ -42,9 +42,8 @@ function(troupe_layer folder)
   if(folder STREQUAL "net")
     target_include_directories(troupe_${name} PRIVATE ${PROJECT_BINARY_DIR}/generated)
   endif()
-  if(NOT folder STREQUAL "data" AND NOT folder STREQUAL "tools")
-    troupe_precompile(troupe_${name} ${ARG_PRECOMPILE})
-  endif()
+  troupe_use_precompiled(troupe_${name} ${ARG_PRECOMPILED})
+  troupe_unity(troupe_${name} APART "${ARG_APART}")
   target_link_libraries(troupe_${name} PUBLIC ${uses} ${ARG_PUBLIC_LINK} PRIVATE ${ARG_LINK})
   troupe_cuda_units(troupe_${name})
 endfunction()

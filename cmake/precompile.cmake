@@ -1,29 +1,81 @@
-# troupe_precompile(target [header...]): the standard headers that most units include, and these, compiled once for the
-# target. Units still include what they use; -DTROUPE_PRECOMPILE=OFF builds each by itself, which shows one that does not.
+# Headers that are precompiled once for several targets, and units compiled in batches.
+# Units still include what they use; -DTROUPE_PRECOMPILE=OFF -DTROUPE_UNITY=OFF builds each by itself, which shows one that does not.
 option(TROUPE_PRECOMPILE "precompile common headers, which takes a third off a build" ON)
+option(TROUPE_UNITY "compile units in batches, which takes half off a build; an edit compiles its batch" ON)
 
-function(troupe_precompile target)
+# troupe_precompile(group [PIE] [LINK target...] [HEADERS header...]): the standard headers that most units include, and these,
+# compiled once in this folder for the targets that say troupe_use_precompiled(). LINK: who knows where headers lie. PIE: for programs.
+# The group is a target of its own, so that who uses it waits for the headers, and for no library or program.
+function(troupe_precompile group)
+  cmake_parse_arguments(ARG "PIE" "" "LINK;HEADERS" ${ARGN})
   if(NOT TROUPE_PRECOMPILE)
     return()
   endif()
   set(standard algorithm array atomic chrono condition_variable cstdint cstring exception functional future limits map memory mutex
                numeric optional set span sstream string string_view thread tuple type_traits unordered_map utility variant vector)
   list(TRANSFORM standard REPLACE "(.+)" "<\\1>")
-  set(ours ${ARGN})
+  set(ours ${ARG_HEADERS})
   list(TRANSFORM ours REPLACE "(.+)" "<\\1>")  # relative to the source folder, whichever that is: caches can serve another checkout
-  target_precompile_headers(${target} PRIVATE ${standard} ${ours})
+  set(nothing ${PROJECT_BINARY_DIR}/generated/nothing.cpp)
+  file(CONFIGURE OUTPUT ${nothing} CONTENT "// A target has a unit; what counts are the headers precompiled for it.\n")
+  add_library(precompiled_${group} OBJECT ${nothing})
+  target_include_directories(precompiled_${group} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(precompiled_${group} PRIVATE ${ARG_LINK})
+  target_precompile_headers(precompiled_${group} PRIVATE ${standard} ${ours})
+  if(ARG_PIE)  # the words with which CMake compiles programs; a precompiled header holds for the same ones only
+    set_target_properties(precompiled_${group} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(precompiled_${group} PRIVATE -fPIE)
+  endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")  # or ccache could not use it again
+    target_compile_options(precompiled_${group} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")  # or ccache could not use it again
   endif()
 endfunction()
 
-# troupe_share_precompiled(program group [header...]): the first program of a group precompiles, the others use the same file.
-function(troupe_share_precompiled program group)
-  get_property(first GLOBAL PROPERTY troupe_precompiled_${group})
-  if(NOT first)
-    set_property(GLOBAL PROPERTY troupe_precompiled_${group} ${program})
-    troupe_precompile(${program} ${ARGN})
-  elseif(TROUPE_PRECOMPILE)
-    target_precompile_headers(${program} REUSE_FROM ${first})
+# troupe_use_precompiled(target group)
+function(troupe_use_precompiled target group)
+  if(TROUPE_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM precompiled_${group})
+    # The same macros as in the headers, or g++ would not take them.
+    target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:precompiled_${group},COMPILE_DEFINITIONS>)
   endif()
+endfunction()
+
+# troupe_unity(target [APART regex]): its units in batches of eight, so that headers and templates count once for each batch. What
+# is static or in an anonymous namespace must therefore have a name of its own in the whole target. Units whose paths match are
+# compiled by themselves: expensive ones, those with flags of their own, and those that a program replaces. (CMake's UNITY_BUILD
+# writes absolute paths into its units, and caches could not serve another checkout.)
+function(troupe_unity target)
+  cmake_parse_arguments(ARG "" "APART" "" ${ARGN})
+  if(NOT TROUPE_UNITY)
+    return()
+  endif()
+  set(units)
+  set(batch "")
+  set(in_batch 0)
+  set(batches 0)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources} END)
+    if(source STREQUAL "END" OR in_batch EQUAL 8)
+      if(in_batch GREATER 0)
+        set(unit ${PROJECT_BINARY_DIR}/generated/batches/${target}_${batches}.cpp)
+        file(CONFIGURE OUTPUT ${unit} CONTENT "${batch}" @ONLY)
+        list(APPEND units ${unit})
+        math(EXPR batches "${batches} + 1")
+      endif()
+      set(batch "")
+      set(in_batch 0)
+    endif()
+    if(source STREQUAL "END")
+      break()
+    endif()
+    get_filename_component(path ${source} ABSOLUTE)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
+    if(NOT path MATCHES "\\.cpp$" OR path MATCHES "^\\.\\./|/cuda/" OR (ARG_APART AND path MATCHES "${ARG_APART}"))
+      list(APPEND units ${source})
+    else()
+      string(APPEND batch "#include \"${path}\"\n")
+      math(EXPR in_batch "${in_batch} + 1")
+    endif()
+  endforeach()
+  set_property(TARGET ${target} PROPERTY SOURCES ${units})
 endfunction()

@@ -20,7 +20,7 @@ constexpr uint64_t kMaxValues = uint64_t{4} << 30;
 constexpr size_t kFirstBlock = size_t{1}
                                << 20;  // what a gzipped file may make us allocate before it delivers
 
-constexpr uint8_t kMagic[] = {0x1f, 0x8b};  // of gzip
+constexpr uint8_t kGzip[] = {0x1f, 0x8b};  // of gzip
 
 std::string hex(unsigned byte) {
   char text[8];
@@ -39,7 +39,7 @@ class Source {
   explicit Source(const std::string& path) : path_(path), file_(open_regular(path, "idx", "an IDX file")) {
     refill();
     if (size_ == 0) fail(path_, "is empty, expected an IDX file");
-    gzipped_ = size_ >= 2 && in_[0] == kMagic[0] && in_[1] == kMagic[1];
+    gzipped_ = size_ >= 2 && in_[0] == kGzip[0] && in_[1] == kGzip[1];
     if (!gzipped_) return;
     if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
     stream_.next_in = in_.data();
@@ -126,7 +126,7 @@ class Source {
       head[got] = *stream_.next_in++, --stream_.avail_in;
     }
     if (got == 0) return false;
-    if (got < 2 || head[0] != kMagic[0] || head[1] != kMagic[1])
+    if (got < 2 || head[0] != kGzip[0] || head[1] != kGzip[1])
       fail(path_, "bytes after the end of the gzip data, at byte " + std::to_string(end) +
                       ", expected none or more gzip data");
     if (inflateReset(&stream_) != Z_OK) throw std::bad_alloc();

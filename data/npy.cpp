@@ -17,8 +17,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "NPY is written as it lies in memory");
 
-constexpr size_t kMaxHeader = 65'535;
-constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr size_t kMaxNumpyHeader = 65'535;
+constexpr std::string_view kNumpy("\x93NUMPY", 6);
 
 struct Header {
   std::string descr;
@@ -236,7 +236,7 @@ std::optional<DType> same_type(const Element& e) {
 // Length of the header, and where it begins.
 std::pair<size_t, size_t> header_of(const MappedFile& file, const std::string& where) {
   const std::string_view text = file.text();
-  if (text.size() < 8 || text.substr(0, 6) != kMagic)
+  if (text.size() < 8 || text.substr(0, 6) != kNumpy)
     throw_invalid(where + "does not begin with \\x93NUMPY: not an NPY file" +
                   (text.size() < 8 ? ", or cut short" : "") + instead(text));
   const int major = text[6], minor = text[7];
@@ -248,9 +248,9 @@ std::pair<size_t, size_t> header_of(const MappedFile& file, const std::string& w
     throw_invalid(where + "ends at byte " + std::to_string(text.size()) + " in the header");
   uint32_t length = 0;
   std::memcpy(&length, text.data() + 8, start - 8);
-  if (length > kMaxHeader)
+  if (length > kMaxNumpyHeader)
     throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, expected at most " +
-                  std::to_string(kMaxHeader));
+                  std::to_string(kMaxNumpyHeader));
   if (length > text.size() - start)
     throw_invalid(where + "declares a header of " + std::to_string(length) + " bytes, but has only " +
                   std::to_string(text.size() - start) + " after byte " + std::to_string(start));
@@ -328,7 +328,7 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   header += '\n';
   const uint16_t length = static_cast<uint16_t>(header.size());
   AtomicFile file(path, "npy");
-  file.write(kMagic.data(), kMagic.size());
+  file.write(kNumpy.data(), kNumpy.size());
   file.write("\1\0", 2);
   file.write(&length, sizeof length);
   file.write(header.data(), header.size());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/shown.h"
 
@@ -15,8 +16,6 @@ namespace {
 
 constexpr size_t kMaxUnixName = 107;  // sun_path holds 108 bytes, one of them the NUL
 constexpr size_t kMaxHost = 253;      // of a DNS name
-
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 [[noreturn]] void bad(const std::string& text, const std::string& why) {
   throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected unix:@name, unix:/path or tcp:host:port",

@@ -33,7 +33,7 @@ std::string readable(int64_t bytes) {
 
 using Shapes = std::map<const Module*, Shape>;
 
-struct Table {
+struct SummaryTable {
   const Shapes* shapes = nullptr;
   std::vector<std::array<std::string, 5>> rows{{"layer", "what", "result", "parameters", "bytes"}};
   std::set<const TensorImpl*> counted;
@@ -107,7 +107,7 @@ class Watch {
 };
 
 std::string table(Module& module, const Shapes* shapes) {
-  Table out{.shapes = shapes};
+  SummaryTable out{.shapes = shapes};
   out.add(module, "model", 0);
   return out.str();
 }

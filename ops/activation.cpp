@@ -10,7 +10,7 @@
 namespace troupe::ops {
 namespace {
 
-std::vector<Sample> any() { return {{{sample({3, 4})}}, {{sample({0, 3})}}}; }
+std::vector<Sample> any_inputs() { return {{{sample({3, 4})}}, {{sample({0, 3})}}}; }
 std::vector<Sample> two() { return {{{sample({3, 4}), sample({3, 4}, 0.1, 0.9, 1)}}}; }
 
 Specs gradient_spec(const Call& c) {
@@ -54,7 +54,7 @@ const Op kRelu{.name = "relu",
                .gradient = [](const Backward& b) -> Tensors {
                  return {apply1(kReluGrad, {b.grads[0], b.out[0]})};
                },
-               .samples = any};
+               .samples = any_inputs};
 const Op kReluGrad{.name = "relu_grad",
                    .inputs = "grad result",
                    .text = "Gradient of relu from its result.",
@@ -74,7 +74,7 @@ const Op kTanh{.name = "tanh",
                  return {apply1(kTanhGrad, {b.grads[0], b.out[0]})};
                },
                .promotes = Promotion::floating,
-               .samples = any};
+               .samples = any_inputs};
 const Op kTanhGrad{.name = "tanh_grad",
                    .inputs = "grad result",
                    .text = "Gradient of tanh from its result.",
@@ -97,7 +97,7 @@ const Op kSigmoid{.name = "sigmoid",
                     return {apply1(kSigmoidGrad, {b.grads[0], b.out[0]})};
                   },
                   .promotes = Promotion::floating,
-                  .samples = any};
+                  .samples = any_inputs};
 const Op kSigmoidGrad{.name = "sigmoid_grad",
                       .inputs = "grad result",
                       .text = "Gradient of sigmoid from its result.",
@@ -121,7 +121,7 @@ const Op kSilu{.name = "silu",
                  const Tensor s = sigmoid(b.in[0]);
                  return {mul(b.grads[0], mul(s, add(mul(b.in[0], add(neg(s), 1.0)), 1.0)))};
                },
-               .samples = any};
+               .samples = any_inputs};
 
 const Op kSiluGrad{.name = "silu_grad",
                    .inputs = "grad input",
@@ -161,7 +161,7 @@ const Op kSoftplus{
     .shape = floating_unary,
     .saves_inputs = 1,
     .gradient = [](const Backward& b) -> Tensors { return {mul(b.grads[0], sigmoid(b.in[0]))}; },
-    .samples = any};
+    .samples = any_inputs};
 
 const Op kLeakyRelu{
     .name = "leaky_relu",
@@ -173,7 +173,7 @@ const Op kLeakyRelu{
       const Tensor &x = b.in[0], &g = b.grads[0];
       return {where(gt(x, tensor(0, x.options())), g, mul(g, b.attrs.number("negative_slope")))};
     },
-    .samples = any};
+    .samples = any_inputs};
 
 // exp is taken of 0 where its branch is not used, so that it stays finite there.
 const Op kElu{.name = "elu",
@@ -187,7 +187,7 @@ const Op kElu{.name = "elu",
                 const Tensor below = exp(where(lt(x, zero), x, zero));
                 return {where(le(x, zero), mul(mul(g, b.attrs.number("alpha")), below), g)};
               },
-              .samples = any};
+              .samples = any_inputs};
 
 Tensor relu(const Tensor& x) { return apply1(kRelu, {x}); }
 Tensor tanh(const Tensor& x) { return apply1(kTanh, {x}); }

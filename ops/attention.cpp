@@ -20,7 +20,7 @@ namespace troupe::ops {
 namespace {
 
 // Shape without its last dimension.
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 Shape without_width(Shape s) {
   s.erase(s.rank() - 1);
@@ -98,13 +98,13 @@ double scale_of(const Tensor& q) {
 Tensor scores_of(const Tensor& q, const Tensor& k, double scale, bool causal) {
   const Tensor scores = mul(matmul(q, transpose(k, -2, -1)), scale);
   if (!causal) return scores;
-  return where(tril(ones({q.size(-2), k.size(-2)}, {boolean, q.device()})), scores, -kInf);
+  return where(tril(ones({q.size(-2), k.size(-2)}, {boolean, q.device()})), scores, -kInfinite);
 }
 
 // A query that sees nothing gives zeros.
 Tensor weights_of(const Tensor& scores) {
   if (scores.size(-1) == 0) return scores;  // no key, whatever the mask
-  const Tensor nothing = eq(amax(scores.detach(), {-1}, true), -kInf);
+  const Tensor nothing = eq(amax(scores.detach(), {-1}, true), -kInfinite);
   return where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1));
 }
 
@@ -252,7 +252,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Tensor scores = scores_of(q, k, scale_of(q), is_causal);
   if (masked) {
     const Tensor mask = expand(attn_mask, to_list(scores.shape()));
-    scores = mask.dtype() == boolean ? where(mask, scores, -kInf) : add(scores, to(mask, scores.dtype()));
+    scores =
+        mask.dtype() == boolean ? where(mask, scores, -kInfinite) : add(scores, to(mask, scores.dtype()));
   }
   const Tensor p = weights_of(scores);
   return matmul(dropout_p == 0 ? p : dropout(p, dropout_p), v);

@@ -11,7 +11,7 @@
 namespace troupe::ops {
 namespace {
 
-std::vector<Sample> two_any() {
+std::vector<Sample> compared_samples() {
   return {{{sample({3, 4}), sample({3, 4}, -2, 2, 1)}},
           {{sample({3, 1}), sample({2, 1, 4}, -2, 2, 1)}},
           {{sample({}), sample({2, 3}, -2, 2, 1)}},
@@ -46,7 +46,7 @@ constexpr Op comparison_op(const char* name, const char* text) {
           .shape = comparison,
           .takes_half = true,
           .promotes = Promotion::common,
-          .samples = two_any};
+          .samples = compared_samples};
 }
 
 }  // namespace

@@ -12,5 +12,9 @@ Tensor restore_dims(const Tensor& x, const Shape& full, const std::array<bool, k
 Tensor spread_over(const Tensor& g, const Shape& full, const std::array<bool, kMaxDims>& reduced);
 /// Repeatable numbers in [low, high) for samples, float64.
 Tensor sample(const Shape& shape, double low = -2, double high = 2, uint64_t seed = 0);
+/// The attributes of what reduces some dimensions, or all.
+inline Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
+/// Two results by their names.
+inline ValuesAndIndices values_and_indices(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
 
 }  // namespace troupe::ops

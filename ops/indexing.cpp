@@ -29,7 +29,7 @@ namespace ops {
 namespace {
 
 using Ints = std::vector<int64_t>;
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+constexpr int64_t kToTheEnd = std::numeric_limits<int64_t>::max();
 
 [[noreturn]] void refuse(const std::string& text) { throw_invalid("[index] " + text); }
 
@@ -97,7 +97,7 @@ Basic basic(const Tensor& x, const std::vector<TensorIndex>& indices) {
     if (const auto* at = std::get_if<int64_t>(&index.any())) {
       b.view = select(b.view, dim, *at);
     } else if (const auto* s = std::get_if<Slice>(&index.any())) {
-      b.view = slice(b.view, dim++, s->start.value_or(0), s->stop.value_or(kEnd), s->step.value_or(1));
+      b.view = slice(b.view, dim++, s->start.value_or(0), s->stop.value_or(kToTheEnd), s->step.value_or(1));
     } else if (std::holds_alternative<NoneType>(index.any())) {
       b.view = unsqueeze(b.view, dim++);
     } else if (std::holds_alternative<EllipsisType>(index.any())) {

@@ -51,7 +51,7 @@ std::vector<Sample> with_special_values() {
           {{tensor({{0}, {3}})}},
           {{alternating({2})}}};
 }
-std::vector<Sample> over_dims() {
+std::vector<Sample> flags_over_dims() {
   const Tensor x = tensor({{0, 1}, {0, -2}, {0, 3}}, float64);
   return {{{x}},
           {{x}, {{"dim", std::vector<int64_t>{0}}}},
@@ -72,8 +72,6 @@ void require_one_dtype(const char* op, const Tensor& a, const Tensor& b) {
     throw_invalid(fmt::format("[{}] inputs differ in dtype: {} and {}; use .to() on one of them", op,
                               a.summary(), b.summary()));
 }
-
-Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
 
 }  // namespace
 
@@ -117,7 +115,7 @@ const Op kAny{
     .attrs = dims_and_keepdim(),
     .compose = [](const Call& c) -> Tensors { return {answer(c, ne(count(c, flags(c.in[0])), 0))}; },
     .takes_half = true,
-    .samples = over_dims};
+    .samples = flags_over_dims};
 
 const Op kAllOf{
     .name = "all",
@@ -125,7 +123,7 @@ const Op kAllOf{
     .attrs = dims_and_keepdim(),
     .compose = [](const Call& c) -> Tensors { return {answer(c, eq(count(c, logical_not(c.in[0])), 0))}; },
     .takes_half = true,
-    .samples = over_dims};
+    .samples = flags_over_dims};
 
 const Op kMaskedFill{.name = "masked_fill",
                      .inputs = "input mask",

@@ -81,9 +81,8 @@ Op of_lines(const char* name, const char* text) {
           }};
 }
 
-ValuesAndIndices both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
 ValuesAndIndices along(const Op& op, const Tensor& x, int64_t dim, bool keepdim) {
-  return both(apply(op, {&x, 1}, {{"dim", dim}, {"keepdim", keepdim}}));
+  return values_and_indices(apply(op, {&x, 1}, {{"dim", dim}, {"keepdim", keepdim}}));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ Specs avg_grad_spec(const Call& c) {
   return {{image, c.in[0].dtype()}};
 }
 
-Attrs shared_attrs(const Backward& b) {
+Attrs window_attrs(const Backward& b) {
   Attrs attrs;
   for (const char* name : {"kernel_size", "stride", "padding"}) attrs.add({name, b.attrs.ints(name)});
   return attrs;
@@ -89,7 +89,7 @@ const Op kMaxPool2d{.name = "max_pool2d",
                     .shape = pool_spec,
                     .saves_inputs = 1,
                     .gradient = [](const Backward& b) -> Tensors {
-                      return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[0]}, shared_attrs(b))};
+                      return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[0]}, window_attrs(b))};
                     },
                     .samples = images};
 
@@ -103,7 +103,7 @@ const Op kMaxPool2dGrad{
     .shape = max_grad_spec,
     .saves_inputs = 0b10,
     .gradient = [](const Backward& b) -> Tensors {
-      return {apply1(kMaxPool2dPick, {b.grads[0], b.in[1]}, shared_attrs(b)), Tensor()};
+      return {apply1(kMaxPool2dPick, {b.grads[0], b.in[1]}, window_attrs(b)), Tensor()};
     },
     .samples = []() -> std::vector<Sample> {
       return {{{sample({2, 3, 2, 3}), sample({2, 3, 4, 6}, -2, 2, 1)}, kernel({2})},
@@ -118,7 +118,7 @@ const Op kMaxPool2dPick{.name = "max_pool2d_pick",
                         .shape = pick_spec,
                         .saves_inputs = 0b10,
                         .gradient = [](const Backward& b) -> Tensors {
-                          return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[1]}, shared_attrs(b)), Tensor()};
+                          return {apply1(kMaxPool2dGrad, {b.grads[0], b.in[1]}, window_attrs(b)), Tensor()};
                         },
                         .samples = []() -> std::vector<Sample> {
                           std::vector<Sample> all = images();
@@ -131,7 +131,7 @@ const Op kAvgPool2d{.name = "avg_pool2d",
                     .attrs = pool_attrs(),
                     .shape = pool_spec,
                     .gradient = [](const Backward& b) -> Tensors {
-                      Attrs attrs = shared_attrs(b);
+                      Attrs attrs = window_attrs(b);
                       attrs.add({"input", Ints{b.shape(0)[2], b.shape(0)[3]}});
                       return {apply1(kAvgPool2dGrad, {b.grads[0]}, std::move(attrs))};
                     },
@@ -144,7 +144,7 @@ const Op kAvgPool2dGrad{.name = "avg_pool2d_grad",
                         .attrs = pool_attrs({{"input", Ints{}}}),
                         .shape = avg_grad_spec,
                         .gradient = [](const Backward& b) -> Tensors {
-                          return {apply1(kAvgPool2d, {b.grads[0]}, shared_attrs(b))};
+                          return {apply1(kAvgPool2d, {b.grads[0]}, window_attrs(b))};
                         },
                         .samples = []() -> std::vector<Sample> {
                           const auto with_input = [](Attrs attrs, int64_t h, int64_t w) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/tensor/convert.h"
 
 namespace troupe::ops {
 namespace {

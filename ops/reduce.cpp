@@ -138,8 +138,6 @@ std::vector<Sample> over_dims() {
           {{x}}};
 }
 
-Attrs dims_and_keepdim() { return {{"dim", std::vector<int64_t>{}}, {"keepdim", false}}; }
-
 Op extremum(const char* name, const char* text) {
   return {.name = name,
           .text = text,

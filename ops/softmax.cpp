@@ -13,7 +13,7 @@ Specs softmax_spec(const Call& c) {
   return floating_unary(c);
 }
 
-Specs gradient_spec(const Call& c) {
+Specs softmax_gradient_spec(const Call& c) {
   require_same_dtype(c);
   require_same_shape(c, c.in[0], c.in[1]);
   return softmax_spec(c);
@@ -58,7 +58,7 @@ const Op kSoftmaxGrad{.name = "softmax_grad",
                       .text = "Gradient of softmax from its result.",
                       .internal = true,
                       .attrs = kDim,
-                      .shape = gradient_spec,
+                      .shape = softmax_gradient_spec,
                       .saves_inputs = 0b11,
                       .gradient = [](const Backward& b) -> Tensors {
                         const Tensor &gg = b.grads[0], &g = b.in[0], &y = b.in[1];
@@ -86,7 +86,7 @@ const Op kLogSoftmaxGrad{.name = "log_softmax_grad",
                          .text = "Gradient of log_softmax from its result.",
                          .internal = true,
                          .attrs = kDim,
-                         .shape = gradient_spec,
+                         .shape = softmax_gradient_spec,
                          .saves_inputs = 0b11,
                          .gradient = [](const Backward& b) -> Tensors {
                            const Tensor &gg = b.grads[0], p = exp(b.in[1]);

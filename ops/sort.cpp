@@ -35,8 +35,6 @@ Tensors back_to_places(const Backward& b) {
                       b.grads[0])};
 }
 
-ValuesAndIndices both(Tensors out) { return {std::move(out[0]), std::move(out[1])}; }
-
 }  // namespace
 
 const Op kSort{.name = "sort",
@@ -77,13 +75,13 @@ const Op kTopk{.name = "topk",
                }};
 
 ValuesAndIndices sort(const Tensor& x, int64_t dim, bool descending) {
-  return both(apply(kSort, {&x, 1}, {{"dim", dim}, {"descending", descending}}));
+  return values_and_indices(apply(kSort, {&x, 1}, {{"dim", dim}, {"descending", descending}}));
 }
 Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
   return apply1(kArgsort, {x}, {{"dim", dim}, {"descending", descending}});
 }
 ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
-  return both(apply(kTopk, {&x, 1}, {{"k", k}, {"dim", dim}, {"largest", largest}}));
+  return values_and_indices(apply(kTopk, {&x, 1}, {{"k", k}, {"dim", dim}, {"largest", largest}}));
 }
 
 }  // namespace troupe::ops

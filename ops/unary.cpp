@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "core/base/error.h"
+#include "core/tensor/convert.h"
 #include "core/tensor/creation.h"
 #include "ops/arithmetic.h"
 #include "ops/dispatch/promote.h"

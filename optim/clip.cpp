@@ -21,7 +21,7 @@ void check(const char* name, const char* what, double limit) {
 }
 
 // In the dtype that it is computed in.
-Tensor widened(const Tensor& grad) { return ops::to(grad.detach(), compute_dtype(grad.dtype())); }
+Tensor as_computed(const Tensor& grad) { return ops::to(grad.detach(), compute_dtype(grad.dtype())); }
 
 Tensors grads_of(const Tensors& params) {
   Tensors grads;
@@ -38,7 +38,7 @@ void set_grads(const Tensors& params, const Tensors& grads) {
 
 Tensor scaled(const Tensor& grad, double by) {
   NoGradGuard off;
-  return ops::mul(widened(grad), by);
+  return ops::mul(as_computed(grad), by);
 }
 
 std::vector<double> gradient_sizes(const Tensors& grads, bool most) {
@@ -88,7 +88,7 @@ void clip_value_(Tensors& grads, double limit) {
   check("clip_value", "the limit", limit);
   NoGradGuard off;
   for (Tensor& g : grads)
-    if (g.defined()) g = ops::clamp(widened(g), -limit, limit).to(g.dtype());
+    if (g.defined()) g = ops::clamp(as_computed(g), -limit, limit).to(g.dtype());
 }
 
 double clip_grad_norm_(const Tensors& params, double max_norm, const ClipOptions& options) {

@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-std::string in_quotes(const std::string& text) {
+std::string json_string(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\')
@@ -22,7 +22,7 @@ std::string in_quotes(const std::string& text) {
 
 // JSON knows no infinity and no NaN.
 std::string json(const TraceJson::Field& field) {
-  if (const auto* text = std::get_if<std::string>(&field)) return in_quotes(*text);
+  if (const auto* text = std::get_if<std::string>(&field)) return json_string(*text);
   if (const auto* whole = std::get_if<int64_t>(&field)) return std::to_string(*whole);
   const double value = std::get<double>(field);
   return std::isfinite(value) ? fmt::format("{:.3f}", value) : "null";
@@ -31,7 +31,7 @@ std::string json(const TraceJson::Field& field) {
 std::string json(const TraceJson::Fields& fields) {
   std::string out;
   for (const auto& [name, value] : fields)
-    out += (out.empty() ? "" : ", ") + in_quotes(name) + ": " + json(value);
+    out += (out.empty() ? "" : ", ") + json_string(name) + ": " + json(value);
   return out;
 }
 
@@ -39,7 +39,7 @@ std::string json(const TraceJson::Fields& fields) {
 
 void TraceJson::add(std::string& to, const char* phase, const std::string& name, Place at, const Fields& more,
                     const Fields& about) {
-  to += fmt::format(",\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}", phase, in_quotes(name),
+  to += fmt::format(",\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}", phase, json_string(name),
                     at.process, at.row);
   if (!more.empty()) to += ", " + json(more);
   if (!about.empty()) to += ", \"args\": {" + json(about) + "}";

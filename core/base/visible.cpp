@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
+
 namespace troupe {
-namespace {
-
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-}  // namespace
 
 std::string visible(std::string_view text, std::string_view kept) {
   std::string out;

@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-std::string in_quotes(std::string_view text) { return fmt::format("{:?}", text); }
+std::string literal(std::string_view text) { return fmt::format("{:?}", text); }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ std::string text_of(const Value& value) {
         if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
           return fmt::format("{}", x);
         else if constexpr (std::is_same_v<T, std::string>)
-          return in_quotes(x);
+          return literal(x);
         else if constexpr (std::is_same_v<T, ValueList>) {
           std::vector<std::string> texts;
           for (const Value& element : x) texts.push_back(text_of(element));
@@ -78,9 +78,9 @@ const Entry& find_entry(std::span<const Entry> entries, std::string_view name, s
     known.resize(kMost);
     known.push_back("and " + std::to_string(more) + " more");
   }
-  throw_invalid(fmt::format("{} {}; {}", what, in_quotes(name),
+  throw_invalid(fmt::format("{} {}; {}", what, literal(name),
                             near.empty() ? fmt::format("there are: {}", fmt::join(known, ", "))
-                                         : "did you mean " + in_quotes(near) + "?"));
+                                         : "did you mean " + literal(near) + "?"));
 }
 
 ValueList complete(const Entry& entry, ValueList positional, ValueMap named) {
@@ -103,17 +103,16 @@ ValueList complete(const Entry& entry, ValueList positional, ValueMap named) {
     } else if (p.standard) {
       out.push_back(*p.standard);
     } else {
-      wrong(
-          fmt::format("{} needs {}", entry.name,
-                      p.name.empty() ? fmt::format("argument {}, a {}", i + 1, p.type) : in_quotes(p.name)));
+      wrong(fmt::format("{} needs {}", entry.name,
+                        p.name.empty() ? fmt::format("argument {}, a {}", i + 1, p.type) : literal(p.name)));
     }
   }
   if (!named.empty()) {
     std::vector<std::string> known;
     for (const Parameter& p : parameters) known.push_back(p.name);
     const std::string near = nearest(named.begin()->first, known);
-    wrong(fmt::format("{} has no parameter {}{}", entry.name, in_quotes(named.begin()->first),
-                      near.empty() ? "" : "; did you mean " + in_quotes(near) + "?"));
+    wrong(fmt::format("{} has no parameter {}{}", entry.name, literal(named.begin()->first),
+                      near.empty() ? "" : "; did you mean " + literal(near) + "?"));
   }
   return out;
 }

@@ -9,19 +9,19 @@
 namespace troupe {
 namespace {
 
-constexpr size_t kSmall = 512;     // bytes: of something larger, they are not worth keeping it
-constexpr size_t kAlignment = 64;  // of a storage
+constexpr size_t kSmallBytes = 512;       // bytes: of something larger, they are not worth keeping it
+constexpr size_t kStorageAlignment = 64;  // of a storage
 
 // Else others may look for what is written to memory of theirs, or a copy is as good.
 bool shares_well(const Tensor& t) {
-  return t.is_contiguous() && (t.nbytes() > kSmall || t.storage()->size() <= kSmall) &&
+  return t.is_contiguous() && (t.nbytes() > kSmallBytes || t.storage()->size() <= kSmallBytes) &&
          !t.storage()->wrapped();
 }
 
 // Its bytes in another storage, and its offset there.
 std::pair<Ref<Storage>, int64_t> shared(const Tensor& t) {
   const size_t item = item_size(t.dtype()), begin = static_cast<size_t>(t.storage_offset()) * item,
-               from = begin / kAlignment * kAlignment;
+               from = begin / kStorageAlignment * kStorageAlignment;
   return {t.storage()->share(from, begin - from + t.nbytes()), static_cast<int64_t>((begin - from) / item)};
 }
 

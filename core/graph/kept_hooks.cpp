@@ -6,13 +6,13 @@
 namespace troupe {
 namespace {
 
-struct Kept {
+struct KeptHooks {
   std::mutex mutex;
   std::unordered_map<const TensorImpl*, std::vector<Node::Hook>> of;
 };
 
-Kept& kept() {
-  static Kept& all = *new Kept;  // leaves may outlive everything
+KeptHooks& kept_hooks() {
+  static KeptHooks& all = *new KeptHooks;  // leaves may outlive everything
   return all;
 }
 
@@ -21,7 +21,7 @@ std::atomic<bool> any{false};  // most programs keep none, and take no lock
 }  // namespace
 
 void keep_hook(const Tensor& leaf, Node::Hook hook) {
-  Kept& all = kept();
+  KeptHooks& all = kept_hooks();
   std::lock_guard lock(all.mutex);
   all.of[leaf.impl()].push_back(std::move(hook));
   any = true;
@@ -29,7 +29,7 @@ void keep_hook(const Tensor& leaf, Node::Hook hook) {
 
 void add_kept_hooks(const TensorImpl& leaf, Accumulate& to) {
   if (!any.load(std::memory_order_acquire)) return;
-  Kept& all = kept();
+  KeptHooks& all = kept_hooks();
   std::lock_guard lock(all.mutex);
   const auto at = all.of.find(&leaf);
   if (at == all.of.end()) return;
@@ -38,7 +38,7 @@ void add_kept_hooks(const TensorImpl& leaf, Accumulate& to) {
 
 void drop_kept_hooks(const TensorImpl& leaf) {
   if (!any.load(std::memory_order_acquire)) return;
-  Kept& all = kept();
+  KeptHooks& all = kept_hooks();
   std::unordered_map<const TensorImpl*, std::vector<Node::Hook>>::node_type hooks;  // go after the lock
   std::lock_guard lock(all.mutex);
   hooks = all.of.extract(&leaf);

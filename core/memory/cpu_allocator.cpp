@@ -171,7 +171,7 @@ Threads& threads() {
 // Null before the first use, and when the thread ends: blocks that destructors of other thread-locals free go
 // to the shared ones.
 constinit thread_local ThreadBlocks* tls_blocks = nullptr;
-constinit thread_local bool tls_ended = false;
+constinit thread_local bool tls_blocks_ended = false;
 
 ThreadBlocks::ThreadBlocks() {
   std::lock_guard lock(threads().mutex);
@@ -185,11 +185,11 @@ ThreadBlocks::~ThreadBlocks() {
   std::erase(threads().all, this);
   threads().in_use += in_use.get();
   tls_blocks = nullptr;
-  tls_ended = true;
+  tls_blocks_ended = true;
 }
 
 ThreadBlocks* thread_blocks() {
-  if (tls_blocks || tls_ended) return tls_blocks;
+  if (tls_blocks || tls_blocks_ended) return tls_blocks;
   thread_local ThreadBlocks blocks;
   return tls_blocks;
 }

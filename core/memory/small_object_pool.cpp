@@ -22,20 +22,20 @@ constexpr size_t size_class(size_t bytes) { return (bytes + kStep - 1) / kStep; 
 // What the thread keeps. Null before the first use and when the thread ends: objects that are freed by
 // destructors of other thread-locals go to the system.
 constinit thread_local Lists* tls_lists = nullptr;
-constinit thread_local bool tls_ended = false;
+constinit thread_local bool tls_lists_ended = false;
 
 struct Owner {
   Lists lists;
   Owner() { tls_lists = &lists; }
   ~Owner() {
     tls_lists = nullptr;
-    tls_ended = true;
+    tls_lists_ended = true;
     lists.drain([](size_t, void* block) { ::operator delete(block); });
   }
 };
 
 Lists* lists() {
-  if (tls_lists || tls_ended) return tls_lists;
+  if (tls_lists || tls_lists_ended) return tls_lists;
   thread_local Owner owner;
   return tls_lists;
 }

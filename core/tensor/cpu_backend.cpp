@@ -128,15 +128,15 @@ class CpuBackend final : public Backend {
 };
 
 // Never destroyed: tensors may outlive main.
-union Kept {
+union KeptBackend {
   CpuBackend backend;
-  constexpr Kept() : backend() {}
-  constexpr ~Kept() {}
+  constexpr KeptBackend() : backend() {}
+  constexpr ~KeptBackend() {}
 };
-constinit Kept kept;
+constinit KeptBackend kept_backend;
 
 }  // namespace
 
-Backend& cpu_backend() { return kept.backend; }
+Backend& cpu_backend() { return kept_backend.backend; }
 
 }  // namespace troupe

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <new>
 
+#include "core/base/ascii.h"
+
 namespace troupe::internal::net {
 namespace {
 
@@ -17,8 +19,6 @@ constexpr char kMagic[] = {'T', 'R', 'O',  'U',
                            'P', 'E', '\r', '\n'};  // the line end shows text-mode mangling
 constexpr size_t kPreamble = 16, kMacBytes = 32;
 constexpr size_t kInfoBytes = 4 + 1 + kNameBytes;
-
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 std::vector<std::byte> preamble(uint32_t version) {
   std::vector<std::byte> out(kPreamble);

@@ -17,7 +17,7 @@ const char* kind(const AttrValue& value) {
 }
 
 // Gives `value` the type of `like` if that loses nothing.
-bool convert(AttrValue& value, const AttrValue& like) {
+bool take_type_of(AttrValue& value, const AttrValue& like) {
   if (value.index() == like.index()) return true;
   const bool wants_ints = std::holds_alternative<std::vector<int64_t>>(like);
   if (std::holds_alternative<Scalar>(like)) {
@@ -76,7 +76,7 @@ Attrs Attrs::complete(const Attrs& defaults, std::string_view op) && {
       continue;
     }
     ++used;
-    if (!convert(given->value, declared.value))
+    if (!take_type_of(given->value, declared.value))
       throw_invalid(fmt::format("[{}] attribute {} is {}, got {} ({})", op, declared.name,
                                 kind(declared.value), kind(given->value), str(given->value)));
     out.list_.emplace_back(declared.name, std::move(given->value));

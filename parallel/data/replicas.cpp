@@ -19,7 +19,7 @@ struct Share {
   std::vector<Tensor> tensors;
 };
 
-internal::actors::Worker& worker_here() {
+internal::actors::Worker& replica_worker() {
   if (!frame().worker) throw_invalid("[replicas] no worker is active here: all_reduce_mean() is for actors");
   return *frame().worker;
 }
@@ -34,8 +34,8 @@ void check(const Replicas& group, const std::vector<Share>& shares) {
                     " of another; expected the same parameters everywhere");
   }
   if (!(total > 0) || !std::isfinite(total))
-    throw_invalid(fmt::format("[replicas] \"{}\": the weights add up to {}; expected a number above 0", group.name,
-                              total));
+    throw_invalid(fmt::format("[replicas] \"{}\": the weights add up to {}; expected a number above 0",
+                              group.name, total));
 }
 
 // In the order of the workers' numbers, everywhere.
@@ -74,7 +74,7 @@ Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
     throw_invalid(fmt::format("[replicas] a weight of {}; expected 0 or more", weight));
   for (Tensor& t : tensors)
     if (t.defined()) t = t.detach();
-  internal::actors::Worker& worker = worker_here();
+  internal::actors::Worker& worker = replica_worker();
   const std::string name = "replicas " + group.name;
   if (const auto self = internal::actors::current_cell())
     internal::actors::take_part(worker, name, group.workers, self);

@@ -11,7 +11,7 @@
 namespace troupe::parallel {
 namespace {
 
-internal::actors::Worker& worker_here() {
+internal::actors::Worker& server_worker() {
   if (!frame().worker) throw_invalid("[server] no worker is active here: servers are actors");
   return *frame().worker;
 }
@@ -57,8 +57,8 @@ ServerBase::ServerBase(const ServerOptions& options)
     : options_(options),
       state_(options.policy, options.trainers),
       bell_(std::make_shared<Bell>()),
-      entry_(worker_here()) {
-  worker_here().on_lost(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
+      entry_(server_worker()) {
+  server_worker().on_lost(bell_, [bell = std::weak_ptr(bell_)](WorkerId, const Error&) {
     if (const auto alive = bell.lock()) alive->ring();
   });
 }
@@ -75,12 +75,12 @@ std::unique_ptr<optim::Optimizer> ServerBase::averager(const ServerPolicy& polic
   return all.empty() ? optim::make("sgd", options, optim::NoParameters()) : optim::make("sgd", options, all);
 }
 
-TimePoint ServerBase::now() const { return worker_here().clock().now(); }
+TimePoint ServerBase::now() const { return server_worker().clock().now(); }
 
 // ---- who is there
 
 void ServerBase::join(TrainerId trainer, WorkerId worker) {
-  internal::actors::Members& members = worker_here().members();
+  internal::actors::Members& members = server_worker().members();
   if (members.loss(worker))
     throw_invalid(fmt::format("[server] trainer \"{}\" is on {}, which is lost", trainer.name,
                               members.name_of(worker)));
@@ -91,7 +91,7 @@ void ServerBase::join(TrainerId trainer, WorkerId worker) {
                     "trainer has its own (ClientOptions::name)",
                     trainer.name, members.name_of(taken->second.worker)));
   state_.join(trainer.name);
-  if (worker != worker_here().id()) worker_here().watch(worker);
+  if (worker != server_worker().id()) server_worker().watch(worker);
   homes_[trainer.name] = {worker, trainer.client};
   bell_->ring();
 }
@@ -103,7 +103,7 @@ void ServerBase::check_same(const TrainerId& trainer) const {
   throw_invalid(
       fmt::format("[server] this trainer \"{}\" has not joined: another one of that name has, on {}; "
                   "expected another name: each trainer has its own (ClientOptions::name)",
-                  trainer.name, worker_here().members().name_of(home->second.worker)));
+                  trainer.name, server_worker().members().name_of(home->second.worker)));
 }
 
 void ServerBase::leave(TrainerId trainer) {
@@ -115,7 +115,7 @@ void ServerBase::leave(TrainerId trainer) {
 }
 
 void ServerBase::notice_losses() {
-  internal::actors::Members& members = worker_here().members();
+  internal::actors::Members& members = server_worker().members();
   const uint64_t epoch = members.epoch();
   if (members_seen_ == epoch) return;
   members_seen_ = epoch;
@@ -153,7 +153,7 @@ std::string ServerBase::awaited() const {
   for (const std::string& trainer : state_.missing()) {
     const auto home = homes_.find(trainer);
     missing += (missing.empty() ? "" : ", ") + fmt::format("\"{}\"", trainer);
-    if (home != homes_.end()) missing += " on " + worker_here().members().name_of(home->second.worker);
+    if (home != homes_.end()) missing += " on " + server_worker().members().name_of(home->second.worker);
   }
   return fmt::format("the pushes of step {} under {}: missing is trainer {}", state_.open_step(),
                      state_.policy().str(), missing.empty() ? "none" : missing);

@@ -356,7 +356,7 @@ auto ask_all(lua_State* L, Ask ask) {
   for (const auto& f : asked) out.push_back(session.get(f));
   return out;
 }
-void write(const std::string& text) {
+void write_out(const std::string& text) {
   const std::string out = script::harmless(text, 1 << 16);
   std::fwrite(out.data(), 1, out.size(), stdout);
 }
@@ -392,7 +392,7 @@ int ps(lua_State* L) {
                          idle ? "" : fmt::format("{:.1f} s", actor.seconds));
     }
   }
-  write(out);
+  write_out(out);
   return 0;
 }
 int waits(lua_State* L) {
@@ -402,7 +402,7 @@ int waits(lua_State* L) {
       out += fmt::format("{} waits for {} on {}{}{}\n", w.worker, w.label, w.to,
                          w.seconds > 0 ? fmt::format(", since {:.1f} s", w.seconds) : "",
                          w.status.empty() ? "" : ": " + w.status);
-  write(out.empty() ? "nobody waits\n" : out);
+  write_out(out.empty() ? "nobody waits\n" : out);
   return 0;
 }
 Value inspected(lua_State* L, const AnyRef& actor) {

@@ -19,7 +19,7 @@ struct Instead {
 };
 
 // Names of Python that a global may have been meant for.
-constexpr Instead kGlobals[] = {
+constexpr Instead kOfPython[] = {
     {"torch", "operators are in ops: ops.zeros({2, 3}); modules in nn, optimizers in optim"},
     {"np", "operators are in ops: ops.zeros({2, 3})"},
     {"F", "operators are in ops: ops.relu(x), or methods: x:relu()"},
@@ -113,7 +113,7 @@ std::string_view nil_global(std::string_view error) {
 std::string of_global(std::string_view name, std::string_view error = {}, std::string_view line = {}) {
   if (has(error, "attempt to get length of")) return "comments begin with --; #x is the length of x";
   if (name == "f" && (has(line, "f\"") || has(line, "f'"))) return "string.format(\"%d of %d\", a, b)";
-  if (const auto text = found(kGlobals, name); !text.empty()) return std::string(text);
+  if (const auto text = found(kOfPython, name); !text.empty()) return std::string(text);
   std::string near;
   if (const auto all = script::find_everywhere(std::string(name)); !all.empty()) {
     near = all.front().first;

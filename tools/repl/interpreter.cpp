@@ -283,7 +283,7 @@ void Interpreter::interrupt(int) noexcept {
   if (again >= 2) _exit(130);
   if (again == 1) {
     const int before = errno;
-    const ssize_t ignored = write(STDERR_FILENO, kOnce.data(), kOnce.size());
+    const ssize_t ignored = ::write(STDERR_FILENO, kOnce.data(), kOnce.size());
     (void)ignored;
     errno = before;
   }

@@ -13,7 +13,7 @@
 namespace troupe::repl {
 namespace {
 
-constexpr const char* kMethods = "methods";  // of a metatable
+constexpr const char* kMethodsField = "methods";  // of a metatable
 
 // The metatable at the top is seen as a name from now on, and cannot be given to anything.
 void close_metatable(lua_State* L, const char* name) {
@@ -53,7 +53,7 @@ void make_type(lua_State* L, const char* name, lua_CFunction free_it,
   lua_setfield(L, -2, "__index");
   lua_newtable(L);
   lua_pushvalue(L, -1);
-  lua_setfield(L, -3, kMethods);
+  lua_setfield(L, -3, kMethodsField);
   for (const Function& f : functions) {
     lua_pushcfunction(L, f.f);
     lua_setfield(L, std::string_view(f.name).starts_with("__") ? -3 : -2, f.name);
@@ -63,7 +63,7 @@ void make_type(lua_State* L, const char* name, lua_CFunction free_it,
 
 bool push_method(lua_State* L) {
   const int top = lua_gettop(L);
-  if (luaL_getmetafield(L, 1, kMethods) == LUA_TTABLE) {
+  if (luaL_getmetafield(L, 1, kMethodsField) == LUA_TTABLE) {
     lua_pushvalue(L, 2);
     if (lua_rawget(L, -2) != LUA_TNIL) return true;
   }
@@ -73,7 +73,7 @@ bool push_method(lua_State* L) {
 
 void push_methods(lua_State* L, const char* type) {
   luaL_getmetatable(L, type);
-  lua_getfield(L, -1, kMethods);
+  lua_getfield(L, -1, kMethodsField);
   lua_remove(L, -2);
 }
 

@@ -7,11 +7,11 @@
 namespace troupe::internal::net {
 namespace {
 
-constexpr size_t kTurn = 16;  // messages that a caller delivers before it looks at its own
+constexpr size_t kCallerTurn = 16;  // messages that a caller delivers before it looks at its own
 constexpr int kLooksPerTime = 32;
-constexpr Duration kSoon = std::chrono::microseconds(200);    // messages that follow each other
-constexpr Duration kRetry = std::chrono::milliseconds(1);     // to read, of who has nothing else to do
-constexpr Duration kShowsUp = std::chrono::microseconds(15);  // whoever was woken, where a core is free
+constexpr Duration kFollows = std::chrono::microseconds(200);  // messages that follow each other
+constexpr Duration kRetry = std::chrono::milliseconds(1);      // to read, of who has nothing else to do
+constexpr Duration kShowsUp = std::chrono::microseconds(15);   // whoever was woken, where a core is free
 
 }  // namespace
 
@@ -51,7 +51,7 @@ bool SocketConnection::keep_apart(TimePoint now, TimePoint since) {
 
 bool SocketConnection::look() {
   std::unique_lock reading(read_mutex_, std::try_to_lock);
-  return reading && read_ring(kTurn);
+  return reading && read_ring(kCallerTurn);
 }
 
 void SocketConnection::look_here() {
@@ -91,7 +91,7 @@ void SocketConnection::read_ring_until(const Ready& done, TimePoint end, bool lo
       break;
     } else if (sleep_until(done, end, chores)) {
       const bool relieves = chores && lookers_ > 1;  // the delivery thread, which stops where a caller looks
-      looks = relieves || core_->now() - now < kSoon;
+      looks = relieves || core_->now() - now < kFollows;
     } else {
       break;
     }

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kScratch = 64 << 10;
 constexpr size_t kReadBudget = 1 << 20;  // bytes of one connection before the next one has its turn
 constexpr size_t kDirect = 16;           // storages of one read
-constexpr size_t kTurn = 64;             // messages of the ring, likewise
+constexpr size_t kRingTurn = 64;         // messages of the ring, likewise
 
 }  // namespace
 
@@ -27,13 +27,13 @@ void SocketConnection::on_readable() {
   std::lock_guard reading(read_mutex_);
   look_here();
   read_socket();
-  if (read_ring(kTurn)) core_->something_came();
+  if (read_ring(kRingTurn)) core_->something_came();
 }
 
 void SocketConnection::on_bell() {
   std::lock_guard reading(read_mutex_);
   look_here();
-  if (read_ring(kTurn)) core_->something_came();
+  if (read_ring(kRingTurn)) core_->something_came();
 }
 
 // True if there may be more to read.
@@ -119,7 +119,7 @@ bool SocketConnection::arrived(ReadFrame frame) {
     return misused(Error(ErrorKind::invalid, fmt::format("[net] message number {} came in place of {}",
                                                          frame.number, expected_)));
   ++expected_;
-  return deliver(std::move(frame)) && (read_ring(kTurn), true);
+  return deliver(std::move(frame)) && (read_ring(kRingTurn), true);
 }
 
 bool SocketConnection::misused(const Error& e) {

@@ -12,7 +12,7 @@ namespace troupe::internal::net {
 namespace {
 
 constexpr int kWarningsPerSecond = 10;
-constexpr Duration kLinger = std::chrono::seconds(1);
+constexpr Duration kShutDown = std::chrono::seconds(1);
 constexpr Duration kSoon =
     std::chrono::microseconds(200);  // messages that follow each other are worth looking for
 constexpr Duration kLookTurn = std::chrono::microseconds(20);
@@ -155,7 +155,7 @@ void SocketCore::warn(const std::string& text) {
 
 void SocketCore::shut_down() {
   shutting_down_ = true;
-  const TimePoint deadline = now() + kLinger;
+  const TimePoint deadline = now() + kShutDown;
   for (const auto& c : connections()) c->close("the transport was shut down");
   {
     std::unique_lock lock(mutex_);

@@ -14,7 +14,7 @@ void check_counts(int workers, int micro_batches) {
                   " micro-batches: expected at least 1 of each");
 }
 
-Schedule empty(const char* name, int workers, int micro_batches, int chunks = 1) {
+Schedule empty_schedule(const char* name, int workers, int micro_batches, int chunks = 1) {
   check_counts(workers, micro_batches);
   return {name, micro_batches, chunks, std::vector<Actions>(static_cast<size_t>(workers))};
 }
@@ -22,7 +22,7 @@ Schedule empty(const char* name, int workers, int micro_batches, int chunks = 1)
 // Worker i starts with `depth` (p - 1 - i) forwards and puts weight gradients off by `depth` i micro-batches,
 // until nothing is left to fill.
 Schedule zero_bubble(const char* name, int workers, int micro_batches, int depth) {
-  Schedule schedule = empty(name, workers, micro_batches);
+  Schedule schedule = empty_schedule(name, workers, micro_batches);
   for (int i = 0; i < workers; ++i) {
     Actions& row = schedule.rows[static_cast<size_t>(i)];
     int forward = 0, input = 0, weight = 0;
@@ -42,7 +42,7 @@ Schedule zero_bubble(const char* name, int workers, int micro_batches, int depth
 }  // namespace
 
 Schedule gpipe(int workers, int micro_batches) {
-  Schedule schedule = empty("gpipe", workers, micro_batches);
+  Schedule schedule = empty_schedule("gpipe", workers, micro_batches);
   for (Actions& row : schedule.rows)
     for (const Work work : {Work::forward, Work::backward})
       for (int m = 0; m < micro_batches; ++m) row.push_back({work, m});
@@ -56,7 +56,7 @@ Schedule one_f_one_b(int workers, int micro_batches) {
 }
 
 Schedule interleaved(int workers, int micro_batches, int chunks) {
-  Schedule schedule = empty("interleaved", workers, micro_batches, chunks);
+  Schedule schedule = empty_schedule("interleaved", workers, micro_batches, chunks);
   if (chunks < 1) throw_invalid("[schedule] " + std::to_string(chunks) + " chunks: expected at least 1");
   if (chunks > 1 && micro_batches % workers != 0)
     throw_invalid("[schedule] interleaved: " + std::to_string(micro_batches) +

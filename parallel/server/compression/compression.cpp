@@ -17,7 +17,7 @@ constexpr std::pair<Kind, const char*> kNames[] = {
     {Kind::none, "none"}, {Kind::fp16, "fp16"}, {Kind::bf16, "bf16"}, {Kind::onebit, "1bit"}};
 constexpr const char* kTop = "topk(";
 
-[[noreturn]] void unknown(const std::string& text) {
+[[noreturn]] void unknown_compression(const std::string& text) {
   throw_invalid("[compression] \"" + text +
                 "\"; expected none, fp16, bf16, topk(fraction) with a fraction above 0 and at most 1, or "
                 "1bit");
@@ -39,13 +39,13 @@ Compression Compression::parse(const std::string& text) {
       out.kind = kind;
       return out;
     }
-  if (!text.starts_with(kTop) || !text.ends_with(")")) unknown(text);
+  if (!text.starts_with(kTop) || !text.ends_with(")")) unknown_compression(text);
   std::string_view fraction = text;
   fraction.remove_prefix(std::string_view(kTop).size());
   fraction.remove_suffix(1);
   out.kind = Kind::topk;
   out.fraction = number_in(fraction).value_or(0);
-  if (!(out.fraction > 0 && out.fraction <= 1)) unknown(text);
+  if (!(out.fraction > 0 && out.fraction <= 1)) unknown_compression(text);
   return out;
 }
 

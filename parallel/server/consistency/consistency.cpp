@@ -9,11 +9,10 @@
 
 namespace troupe::parallel {
 
-using Kind = ServerPolicy::Kind;
-
 namespace {
+using PolicyKind = ServerPolicy::Kind;
 constexpr double kLeastWeight = 1e-100, kMostWeight = 1e100;
-}
+}  // namespace
 
 void check_trainers(int64_t expected) {
   if (expected < 1) throw_invalid(fmt::format("[server] {} trainers; expected at least 1", expected));
@@ -92,11 +91,11 @@ bool Consistency::may_read(const std::string& trainer) const {
   const int64_t ahead = at(trainer).step - open_;
   if (joined_ < expected_) return false;
   switch (policy_.kind) {
-    case Kind::async:
+    case PolicyKind::async:
       return true;
-    case Kind::ssp:
+    case PolicyKind::ssp:
       return ahead <= policy_.bound;
-    case Kind::delayed:
+    case PolicyKind::delayed:
       return ahead <= 1;
     default:
       return ahead <= 0;
@@ -106,8 +105,9 @@ bool Consistency::may_read(const std::string& trainer) const {
 Consistency::Reading Consistency::read(const std::string& name) {
   at(name);
   Trainer& trainer = trainers_.at(name);
-  Reading reading{{trainer.step, version_, policy_.kind == Kind::local ? policy_.bound : 0}};
-  reading.previous = policy_.kind == Kind::delayed && trainer.step == open_ && version_ > first_delayed_;
+  Reading reading{{trainer.step, version_, policy_.kind == PolicyKind::local ? policy_.bound : 0}};
+  reading.previous =
+      policy_.kind == PolicyKind::delayed && trainer.step == open_ && version_ > first_delayed_;
   if (reading.previous) --reading.ticket.version;
   trainer.reading = reading.ticket;
   trainer.missed = false;
@@ -131,7 +131,7 @@ Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ti
     refuse(fmt::format("expected a gradient for step {}, which it has pulled for", trainer.reading->step));
   if (ticket.version < 0 || ticket.version > version_)
     refuse(fmt::format("computed on version {}; there are versions 0 to {}", ticket.version, version_));
-  const bool other_kind = (trainer.reading->local_steps > 0) != (policy_.kind == Kind::local);
+  const bool other_kind = (trainer.reading->local_steps > 0) != (policy_.kind == PolicyKind::local);
   trainer.reading.reset();
   if (trainer.missed || other_kind) {
     ++ledger_.late;
@@ -178,7 +178,7 @@ std::optional<Consistency::Closing> Consistency::close() {
   const size_t pushes = held == held_.end() ? 0 : held->second.versions.size();
   const size_t wanted = std::min(static_cast<size_t>(std::max<int64_t>(policy_.bound, 1)), trainers_.size());
   const bool all = missing().empty() && (pushes > 0 || !trainers_.empty());
-  if (!all && !(policy_.kind == Kind::quorum && pushes > 0 && pushes >= wanted)) return std::nullopt;
+  if (!all && !(policy_.kind == PolicyKind::quorum && pushes > 0 && pushes >= wanted)) return std::nullopt;
   const Held sum = held == held_.end() ? Held{} : held->second;
   held_.erase(open_);
   const Closing closing = closed(open_, sum, 1 / sum.weight);
@@ -193,7 +193,7 @@ std::optional<Consistency::Closing> Consistency::close() {
 
 std::vector<Consistency::Closing> Consistency::set_policy(const ServerPolicy& policy) {
   const ServerPolicy before = policy_, after = ServerPolicy::parse(policy.str());
-  const bool other_kind = (before.kind == Kind::local) != (after.kind == Kind::local);
+  const bool other_kind = (before.kind == PolicyKind::local) != (after.kind == PolicyKind::local);
   std::vector<Closing> closings;
   if (!after.holds() || other_kind) {
     for (const auto& [step, held] : held_) {
@@ -204,7 +204,7 @@ std::vector<Consistency::Closing> Consistency::set_policy(const ServerPolicy& po
     held_.clear();
   }
   policy_ = after;
-  if (after.kind == Kind::delayed && before.kind != Kind::delayed) first_delayed_ = version_;
+  if (after.kind == PolicyKind::delayed && before.kind != PolicyKind::delayed) first_delayed_ = version_;
   if (after.holds() && (!before.holds() || other_kind)) {
     for (const auto& [name, trainer] : trainers_) open_ = std::max(open_, trainer.step);
     for (auto& [name, trainer] : trainers_) trainer.step = open_;

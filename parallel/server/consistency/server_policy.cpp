@@ -10,19 +10,20 @@
 namespace troupe::parallel {
 namespace {
 
-using Kind = ServerPolicy::Kind;
+using PolicyKind = ServerPolicy::Kind;
 
-struct Form {
-  Kind kind;
+struct PolicyForm {
+  PolicyKind kind;
   const char* name;
   size_t least, most;  // numbers behind it
   double low;          // of the first
 };
-constexpr Form kForms[] = {{Kind::bsp, "bsp", 0, 0, 0},         {Kind::ssp, "ssp", 1, 1, 0},
-                           {Kind::async, "async", 0, 0, 0},     {Kind::quorum, "quorum", 1, 1, 1},
-                           {Kind::delayed, "delayed", 0, 0, 0}, {Kind::local, "local", 1, 3, 1}};
+constexpr PolicyForm kForms[] = {
+    {PolicyKind::bsp, "bsp", 0, 0, 0},         {PolicyKind::ssp, "ssp", 1, 1, 0},
+    {PolicyKind::async, "async", 0, 0, 0},     {PolicyKind::quorum, "quorum", 1, 1, 1},
+    {PolicyKind::delayed, "delayed", 0, 0, 0}, {PolicyKind::local, "local", 1, 3, 1}};
 constexpr const char* kAbort = " or abort";
-constexpr double kMost = 1e9;  // of a bound
+constexpr double kMostBound = 1e9;  // of a bound
 
 // "(1, 2.5)" as numbers; nothing if it is not that.
 std::optional<std::vector<double>> numbers_in(const std::string& text) {
@@ -40,7 +41,7 @@ std::optional<std::vector<double>> numbers_in(const std::string& text) {
   }
 }
 
-[[noreturn]] void unknown(const std::string& text) {
+[[noreturn]] void unknown_policy(const std::string& text) {
   throw_invalid(
       "[policy] \"" + text +
       "\"; expected bsp, ssp(s), async, quorum(k), delayed, local(H) or local(H, momentum, rate), "
@@ -50,10 +51,10 @@ std::optional<std::vector<double>> numbers_in(const std::string& text) {
 }  // namespace
 
 std::string ServerPolicy::str() const {
-  for (const Form& form : kForms) {
+  for (const PolicyForm& form : kForms) {
     if (form.kind != kind) continue;
     std::string text = form.name;
-    if (kind == Kind::local && (slow_momentum != 0 || slow_rate != 1))
+    if (kind == PolicyKind::local && (slow_momentum != 0 || slow_rate != 1))
       text += fmt::format("({}, {}, {})", bound, slow_momentum, slow_rate);
     else if (form.least > 0)
       text += fmt::format("({})", bound);
@@ -70,24 +71,25 @@ ServerPolicy ServerPolicy::parse(const std::string& text) {
     rest.resize(rest.size() - std::string(kAbort).size());
   }
   const size_t name_end = std::min(rest.find('('), rest.size());
-  for (const Form& form : kForms) {
+  for (const PolicyForm& form : kForms) {
     if (rest.substr(0, name_end) != form.name) continue;
     const auto numbers = numbers_in(rest.substr(name_end));
     if (!numbers || numbers->size() < form.least || numbers->size() > form.most || numbers->size() == 2)
-      unknown(text);
+      unknown_policy(text);
     policy.kind = form.kind;
     if (!numbers->empty()) {
       const double bound = numbers->front();
-      if (bound < form.low || bound > kMost || bound != std::floor(bound)) unknown(text);
+      if (bound < form.low || bound > kMostBound || bound != std::floor(bound)) unknown_policy(text);
       policy.bound = static_cast<int64_t>(bound);
     }
     if (numbers->size() == 3) {
       policy.slow_momentum = (*numbers)[1], policy.slow_rate = (*numbers)[2];
-      if (policy.slow_momentum < 0 || policy.slow_momentum >= 1 || policy.slow_rate <= 0) unknown(text);
+      if (policy.slow_momentum < 0 || policy.slow_momentum >= 1 || policy.slow_rate <= 0)
+        unknown_policy(text);
     }
     return policy;
   }
-  unknown(text);
+  unknown_policy(text);
 }
 
 }  // namespace troupe::parallel
