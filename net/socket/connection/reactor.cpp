@@ -75,7 +75,7 @@ std::vector<std::shared_ptr<SocketConnection>> SocketCore::connections() const {
 }
 
 bool SocketCore::was_away(TimePoint before, TimePoint now) {
-  if (yields() || now - before < kComputes) return false;
+  if (now - before < kComputes) return false;
   // Again soon after the last time: others go on computing.
   const TimePoint until{Duration(contended_until_.load(std::memory_order_relaxed))};
   const Duration last{contended_for_.load(std::memory_order_relaxed)};

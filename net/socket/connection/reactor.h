@@ -44,14 +44,13 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   void something_came() { came_.store(true, std::memory_order_relaxed); }
   /// Whether looking is allowed: not for a while after somebody else computed on a core where we looked. A
   /// thread that sleeps is soon let in by the kernel when it wakes; one that has used up its time looking
-  /// waits behind others. Where there are more processes than cores it always is: there rest() lets others
-  /// in.
+  /// waits behind others, and so does one that yields, from Linux 6.18 on for a whole time slice.
   bool may_look(TimePoint now) const {
     return options_.limits.look > Duration::zero() &&
-           (yields() || now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed));
+           now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed);
   }
   /// From a thread that looked at `before` and saw nothing by `now`: whether somebody else had its core
-  /// meanwhile, uninvited.
+  /// meanwhile.
   bool was_away(TimePoint before, TimePoint now);
   /// Whether a look is followed by others' turns on this core: there are more processes than cores.
   bool yields() const { return crowded_.load(std::memory_order_relaxed); }
