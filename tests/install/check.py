@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs the build to a folder of its own, moves that, and uses it as other projects do: the starter and the projects beside
-this file, against the static and the shared library, with the build's compiler and (the starter) with another one, and by
-pkg-config. Each prints the same alone and as three processes.
+this file, compiled once and linked with the shared and with the static library, by the build's compiler; the starter by another
+compiler and by pkg-config, too. Each prints the same alone and as three processes.
 
     check.py BUILD SOURCE COMPILER [OTHER COMPILER]
 """
@@ -34,32 +34,36 @@ def made(project, prefix, cxx, folder):
     return folder
 
 
-def same_alone_and_apart(prefix, program):
+def same_alone_and_apart(prefix, program, kind):
+    needs = "libtroupe.so" in run("ldd", program)
+    if needs != (kind == "shared"):
+        sys.exit(f"{program} is linked with the {'shared' if needs else 'static'} library, expected the {kind} one")
     alone, apart = run(program), run(prefix / "bin/troupe", "run", "-n", "3", program)
     if not alone or alone != apart:
         sys.exit(f"{program} prints alone\n{alone}\nand as three processes\n{apart}")
-    print(program.name, "with", prefix.name, "library: ok")
+    print(program.name, "with", kind, "library: ok")
 
 
 with tempfile.TemporaryDirectory(prefix="troupe-install-") as folder:
     root = pathlib.Path(folder)
-    for kind in ("static", "shared"):
-        first, prefix = root / "before the move" / kind, root / kind
+    prefix = root / "troupe"
+    for kind in ("shared", "static"):  # at one place, one after the other: programs are compiled once and linked twice
+        first = root / "before the move" / kind
         for component in ("common", kind):
             run("cmake", "--install", build, "--prefix", first, "--component", component)
+        shutil.rmtree(prefix, ignore_errors=True)
         shutil.move(first, prefix)
-        same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, compiler, root / f"s-{kind}") / "starter")
-        built = made(here / "projects", prefix, compiler, root / f"p-{kind}")
+        same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, compiler, root / "starter") / "starter", kind)
+        built = made(here / "projects", prefix, compiler, root / "projects")
         for program in ("experts", "mixed", "own_function", "quickstart"):
-            same_alone_and_apart(prefix, built / program)
-    prefix = root / "static"
+            same_alone_and_apart(prefix, built / program, kind)
     if other and shutil.which(other):
-        same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, other, root / "other") / "starter")
+        same_alone_and_apart(prefix, made(pathlib.Path(source) / "examples/starter", prefix, other, root / "other") / "starter", "static")
     if shutil.which("pkg-config"):
         environment["PKG_CONFIG_PATH"] = str(prefix / "lib/pkgconfig")
         flags = run("pkg-config", "--cflags", "--libs", "--static", "troupe").split()
-        run(compiler, pathlib.Path(source) / "examples/starter/main.cpp", "-O1", *flags, "-o", root / "by-pkg-config")
-        same_alone_and_apart(prefix, root / "by-pkg-config")
+        run(compiler, pathlib.Path(source) / "examples/starter/main.cpp", "-O0", *flags, "-o", root / "by-pkg-config")
+        same_alone_and_apart(prefix, root / "by-pkg-config", "static")
     # What lies on a user's include path: one name, and no vendor's header behind it.
     names = sorted(p.name for p in (prefix / "include").iterdir())
     if names != ["troupe"]:
