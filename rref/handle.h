@@ -30,8 +30,6 @@ class Handle {
 using HandlePtr = std::shared_ptr<Handle>;
 
 /// "Layer#0:3".
-inline std::string label(const Handle& h) {
-  return h.type() + "#" + std::to_string(h.id().creator) + ":" + std::to_string(h.id().number);
-}
+inline std::string label(const Handle& h) { return object_name(h.type(), h.id()); }
 
 }  // namespace troupe::internal::rref

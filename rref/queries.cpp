@@ -119,8 +119,7 @@ std::vector<RefTable::Described> RefTable::objects_here(actors::Worker& worker, 
                               : "value, " + o.value->value.describe();
     else if (auto cell = worker.find_actor(o.id))
       what = cell->type().name;
-    what += "#" + std::to_string(o.id.creator) + ":" + std::to_string(o.id.number);
-    out.emplace_back(std::move(what), std::move(o.names), std::move(o.holders));
+    out.emplace_back(object_name(what, o.id), std::move(o.names), std::move(o.holders));
   }
   return out;
 }

@@ -16,12 +16,12 @@ using SteadyClock = std::chrono::steady_clock;
 // What ends within this time needs no words.
 constexpr Duration kSoon = std::chrono::milliseconds(250);
 
-// "Layer::forward on w2 (Layer#3)"; empty: it is at work on nothing.
+// "Layer::forward on w2 (Layer#0:3)"; empty: it is at work on nothing.
 std::string work_of(internal::actors::ActorCell& cell) {
   const char* what = cell.doing().what();
   if (!what) return {};
   std::string text = what;  // a method's name says whose it is
-  if (text.find(cell.label()) == std::string::npos) text += " of " + cell.label();
+  if (text != cell.label() && text.find(cell.place()) == std::string::npos) text += " of " + cell.label();
   return text;
 }
 

@@ -9,11 +9,12 @@ namespace troupe::internal::actors {
 
 ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed)
     : host_(host), id_(id), type_(type), stream_(seed), mailbox_(host.runtime.make_mailbox()) {
-  label_ = host.name + " (" + type.name + "#" + std::to_string(id.number) + ")";
+  label_ = object_name(type.name, id) + " on " + host.name;
   // Most of what an actor takes: neither more of them nor longer ones than needed.
   method_labels_.reserve(type.methods.size() + host.actor_methods.size());
+  const std::string here = place();
   const auto add = [&](const std::string& method) {
-    method_labels_.push_back(method + " on " + label_);
+    method_labels_.push_back(method + " on " + here);
     method_labels_.back().shrink_to_fit();
   };
   for (const auto& m : type.methods) add(type.name + "::" + m.name);
@@ -29,6 +30,8 @@ ActorCell::~ActorCell() {
   object_.reset();  // released without a job only if the worker never started it
   host_.live_cells.destroyed();
 }
+
+std::string ActorCell::place() const { return host_.name + " (" + object_name(type_.name, id_) + ")"; }
 
 size_t ActorCell::find_method(uint64_t id) const {
   for (size_t i = 0; i < method_labels_.size(); ++i)
@@ -51,7 +54,7 @@ void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
           const ConstructionScope scope(std::make_shared<MadeParts>(), this);
           object_ = make(std::move(args));
         } catch (...) {
-          failure_ = current_error().crossing("constructor of " + type_.name + " on " + label_);
+          failure_ = current_error().crossing("constructor of " + type_.name + " on " + place());
           host_.unheard.failed(id_, kUnmade, *failure_);
         }
         history.note(host_.clock.now() - start);

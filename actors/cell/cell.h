@@ -67,9 +67,11 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   /// Position of a method among the type's and then the worker's actor methods; kUnknown if there is none.
   size_t find_method(uint64_t id) const;
   static constexpr size_t kUnknown = ~size_t{0};
-  /// "w1 (Layer#3)".
+  /// "Layer#0:3 on w1", as RRef::str().
   const std::string& label() const { return label_; }
-  /// "Layer::forward on w1 (Layer#3)".
+  /// The same behind a word: "w1 (Layer#0:3)", as in "backward on w1 (Layer#0:3)".
+  std::string place() const;
+  /// "Layer::forward on w1 (Layer#0:3)".
   const std::string& method_label(size_t method) const { return method_labels_[method]; }
 
   // ---- for jobs running in the mailbox

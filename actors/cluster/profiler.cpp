@@ -175,7 +175,7 @@ void Profiler::incoming_call(Invocation& invocation) {
   if (!on() || !invocation.cell()) return;
   net::Call& call = invocation.call();
   const ActorCell& cell = *invocation.cell();
-  const std::string& label = cell.method_label(invocation.method());  // "Layer::forward on w1 (Layer#3)"
+  const std::string& label = cell.method_label(invocation.method());  // "Layer::forward on w1 (Layer#0:3)"
   TraceEvent event =
       event_of("handle", label.substr(0, label.find(" on ")), invocation.from(), call.context, call.args);
   event.key = key_of_call(invocation.from(), call);

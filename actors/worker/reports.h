@@ -24,7 +24,7 @@ struct TypeReport {
 /// An actor, as it is now.
 struct ActorReport {
   ObjectId id;
-  std::string label;  ///< "w1 (Layer#3)"
+  std::string label;  ///< "Layer#0:3 on w1"
   std::string type;
   std::string doing;   ///< "Layer::forward"; empty: nothing
   double seconds = 0;  ///< for how long

@@ -159,7 +159,7 @@ void DistEngine::Part::enter(WorkerId from, uint64_t pair, ValueList values) {
       roots.push_back({send.node, i});
     if (kind == Kind::gradient) take_grads(*send.node, std::move(values));
   }
-  where = "backward on " + (cell ? cell->label() : here);
+  where = "backward on " + (cell ? cell->place() : here);
 }
 
 void DistEngine::Part::take_grads(const SendNode& node, ValueList values) {

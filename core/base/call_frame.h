@@ -23,7 +23,7 @@ struct Frame {
   internal::actors::Worker* worker = nullptr;    ///< on whose behalf the thread runs
   internal::actors::ActorCell* actor = nullptr;  ///< whose message is being handled; null outside actors
   const std::string* what =
-      nullptr;           ///< "Layer::forward of w1/Layer#3", while actor is set; outlives the frame
+      nullptr;           ///< "Layer::forward on w1 (Layer#0:3)", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();         ///< of the call being handled; nested calls inherit it
   internal::actors::Invocation* call = nullptr;  ///< being handled, while its method or coroutine runs

@@ -25,6 +25,10 @@ struct ObjectId {
   uint64_t number = 0;  ///< counts on the creator, from 1; 0: no object
   auto operator<=>(const ObjectId&) const = default;
 };
+/// "Layer#0:3": the third object that worker 0 made. Wherever an object is named, it is named so.
+inline std::string object_name(const std::string& type, const ObjectId& id) {
+  return type + "#" + std::to_string(id.creator) + ":" + std::to_string(id.number);
+}
 
 /// A remote reference on its way in a message.
 struct RefValue {

@@ -7,7 +7,7 @@
 
 namespace troupe::ops {
 
-/// "step 12 of its thread, in Layer::forward of w1/Layer#3": where the thread is, for a step with that
+/// "step 12 of its thread, in Layer::forward on w1 (Layer#0:3)": where the thread is, for a step with that
 /// sequence number.
 std::string place(uint64_t sequence);
 

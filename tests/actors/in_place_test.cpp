@@ -79,7 +79,7 @@ TEST_CASE_METHOD(Fixture, "errors of a method in place are those of a call") {
   CHECK(threw.kind() == ErrorKind::failed);
   CHECK(std::string(threw.what()).find("no scale") != std::string::npos);
   REQUIRE(threw.trail().size() >= 1);
-  CHECK(threw.trail()[0] == "Scale::fails on w1 (Scale#1)");
+  CHECK(threw.trail()[0] == "Scale::fails on w1 (Scale#0:1)");
   CHECK(ask("test.forward_to", {Value("weigh")}).error().message().find("has no such method") !=
         std::string::npos);
   CHECK(ask("test.forward_to", {Value("scale")}).error().message().find("takes 1 arguments") !=

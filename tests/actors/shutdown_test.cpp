@@ -117,11 +117,13 @@ TEST_CASE("what leaks is listed by worker and type: an error, a warning or nothi
     if (check == LeakCheck::error) {
       const Error e = error_of([&] { cluster->shutdown(); });
       CHECK(e.kind() == ErrorKind::failed);
-      CHECK_THAT(e.what(), Contains("leaked") && Contains("w1 (Runner#1)") && Contains("w2 (Runner#2)"));
+      CHECK_THAT(e.what(),
+                 Contains("leaked") && Contains("Runner#0:1 on w1") && Contains("Runner#0:2 on w2"));
     } else {
       cluster->shutdown();
     }
-    CHECK((warned.find("w1 (Runner#1), w2 (Runner#2)") != std::string::npos) == (check == LeakCheck::warn));
+    CHECK((warned.find("Runner#0:1 on w1, Runner#0:2 on w2") != std::string::npos) ==
+          (check == LeakCheck::warn));
     warned.clear();
   }
   {

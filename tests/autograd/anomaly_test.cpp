@@ -53,7 +53,7 @@ TEST_CASE("infinities are no error unless asked for") {
 
 TEST_CASE("a NaN that the backward pass makes names the forward step and where it was recorded") {
   Tensor x = leaf({0, 4});
-  const std::string what = "Layer::forward of w1/Layer#3";
+  const std::string what = "Layer::forward on w1 (Layer#0:3)";
   AnomalyGuard on;
   Tensor loss;
   uint64_t step = 0;
@@ -70,7 +70,7 @@ TEST_CASE("a NaN that the backward pass makes names the forward step and where i
   const std::string text = testing::text_of([&] { autograd::backward(loss); });
   CHECK_THAT(text, Contains("[sqrt] backward: the gradient of input 0 (float64 [2]) has a NaN at [0]"));
   CHECK_THAT(text, Contains("inputs of the step: float64 [2]; recorded as step " + std::to_string(step) +
-                            " of its thread, in Layer::forward of w1/Layer#3, in context 5"));
+                            " of its thread, in Layer::forward on w1 (Layer#0:3), in context 5"));
   CHECK_FALSE(x.grad().defined());
 }
 

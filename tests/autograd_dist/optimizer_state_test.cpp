@@ -196,9 +196,9 @@ TEST_CASE("states that do not fit are refused by the actors that they do not fit
   CHECK_THAT(invalid_text([&] {
                optimizer.load_state({states[1], states[0]});
              }),
-             Contains("loading the state failed on 2 of 2 actors: w1 (troupe::testing::Half#1): [optim] "
+             Contains("loading the state failed on 2 of 2 actors: troupe::testing::Half#0:1 on w1: [optim] "
                       "state 0.momentum_buffer "
-                      "is float32 [2, 5], expected float32 [5, 3]; w2 (troupe::testing::Half#2): "));
+                      "is float32 [2, 5], expected float32 [5, 3]; troupe::testing::Half#0:2 on w2: "));
   auto other = states;
   other[1]["group0.lr"] = tensor(0.5, float64);
   CHECK_THAT(invalid_text([&] { optimizer.load_state(other); }),
@@ -223,6 +223,6 @@ TEST_CASE("state files are named by actor and refused if they are missing or of 
   std::filesystem::remove(file(1));
   CHECK_THAT(
       invalid_text([&] { adam.load(folder.path.string()); }),
-      Contains("1 of 2 actors: w2 (troupe::testing::Half#2)") && Contains("optimizer-1-of-2.safetensors"));
+      Contains("1 of 2 actors: troupe::testing::Half#0:2 on w2") && Contains("optimizer-1-of-2.safetensors"));
   CHECK_THAT(text_of([&] { adam.save("/dev/null/nowhere"); }), Contains("cannot make the folder"));
 }

@@ -66,7 +66,7 @@ TEST_CASE("an optimizer that an actor cannot have is told by every step, and the
         ops::add(good.call<&TwoTensors::forward>(x).get(), bad.call<&TwoTensors::forward>(x).get()).sum());
     const Error e = error_of([&] { optimizer.step(context); });
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.what(), Catch::Contains("the step failed on 1 of 2 actors: w2 (TwoTensors#2): ") &&
+    CHECK_THAT(e.what(), Catch::Contains("the step failed on 1 of 2 actors: TwoTensors#0:2 on w2: ") &&
                              Catch::Contains("int64 [1]: not floating"));
     CHECK(good.call<&TwoTensors::values>().get()[0].to_vector<float>() ==
           std::vector<float>(2, 1 - 0.25f * float(step)));
@@ -85,7 +85,7 @@ TEST_CASE("a step reports per actor who was updated and who failed, and its erro
   CHECK_FALSE(report.ok());
   CHECK(report.updated() == 1);
   REQUIRE(report.owners.size() == 4);
-  CHECK(report.owners[0].actor == "w1 (TwoTensors#1)");
+  CHECK(report.owners[0].actor == "TwoTensors#0:1 on w1");
   CHECK(report.owners[0].worker == "w1");
   CHECK(report.owners[0].updated == 1);
   CHECK_FALSE(report.owners[0].error);
@@ -98,8 +98,8 @@ TEST_CASE("a step reports per actor who was updated and who failed, and its erro
   }
   const auto error = report.error("the step");
   REQUIRE(error);
-  CHECK_THAT(error->message(), Catch::Contains("2 of 4 actors: w2 (TwoTensors#3): [optim] parameter 1") &&
-                                   Catch::Contains("; w1 (TwoTensors#4): [optim] parameter 1"));
+  CHECK_THAT(error->message(), Catch::Contains("2 of 4 actors: TwoTensors#0:3 on w2: [optim] parameter 1") &&
+                                   Catch::Contains("; TwoTensors#0:4 on w1: [optim] parameter 1"));
   CHECK(one.call<&TwoTensors::values>().get()[0].to_vector<float>() == std::vector<float>(2, 0.75f));
 }
 
@@ -122,8 +122,8 @@ TEST_CASE("a step whose owners die names them all, and the others have stepped, 
     REQUIRE(error);
     CHECK(error->kind() == ErrorKind::disconnected);
     CHECK(error->worker() == "w1");
-    CHECK_THAT(error->message(), Catch::Contains("2 of 3 actors: w1 (TwoTensors#1): ") &&
-                                     Catch::Contains("; w3 (TwoTensors#3): "));
+    CHECK_THAT(error->message(), Catch::Contains("2 of 3 actors: TwoTensors#0:1 on w1: ") &&
+                                     Catch::Contains("; TwoTensors#0:3 on w3: "));
     CHECK(cluster.await(b.call<&TwoTensors::values>()).value()[0].to_vector<float>() ==
           std::vector<float>(2, dead ? 0.5f : 0.75f));
   }

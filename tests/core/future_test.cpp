@@ -362,12 +362,13 @@ TEST_CASE("callbacks run in the frame of whoever added them") {
 
 TEST_CASE("waiting inside an actor is refused whether the value is there or not, and looking is not") {
   const Promise<int> p;
-  const std::string what = "Layer::forward of w1/Layer#3";
+  const std::string what = "Layer::forward on w1 (Layer#0:3)";
   const Future<int> f = p.future();
   std::string in_callback;
   const FrameScope scope(Frame{.actor = testing::stands_for<internal::actors::ActorCell>(), .what = &what});
   const std::string advice =
-      " would block inside an actor (Layer::forward of w1/Layer#3): make the method a coroutine (Task<T>) "
+      " would block inside an actor (Layer::forward on w1 (Layer#0:3)): make the method a coroutine "
+      "(Task<T>) "
       "and co_await the future";
   f.on_ready([&](const Result<int>&) { in_callback = invalid_text([&] { f.get(); }); });
   for (const bool ready : {false, true}) {

@@ -46,7 +46,8 @@ TEST_CASE("a call past the cluster's limit is told limit, time, the callee's wor
   CHECK(cluster.now() - start == 60s);  // not a moment later, although the callee was asked
   CHECK_THAT(late, Contains("Trainer::train on w1 gave no answer within 60 s") &&
                        Contains("ClusterOptions::timeout") && Contains("60 s have passed") &&
-                       Contains("w1 (Trainer#") && Contains("began it") && Contains("with_timeout("));
+                       Contains("Trainer#") && Contains(" on w1 began it") && Contains("began it") &&
+                       Contains("with_timeout("));
 }
 
 TEST_CASE("a call past its own limit says whose limit it was, and the callee says what it waits for") {
@@ -181,5 +182,5 @@ TEST_CASE("a method that pulls names the trainers that are missing to its own ca
   names_b(late(a.with_timeout(2s).call<&Puller::pull>()));
   const std::string twice = late(outer.with_timeout(2s).call<&Puller::pull_by>(a));
   names_b(twice);
-  CHECK_THAT(twice, Contains("Of Puller::pull: w2 (Puller#"));
+  CHECK_THAT(twice, Contains("Of Puller::pull: Puller#"));
 }

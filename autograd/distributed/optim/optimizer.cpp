@@ -50,8 +50,7 @@ DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std
   if (actors_.empty()) throw_invalid("[optim] a distributed optimizer needs at least one actor");
   for (size_t i = 0; i < actors_.size(); ++i) {
     const AnyRef& a = actors_[i];
-    owners_.push_back(
-        {a.owner_name() + " (" + a.type() + "#" + std::to_string(a.id().number) + ")", a.owner_name()});
+    owners_.push_back({object_name(a.type(), a.id()) + " on " + a.owner_name(), a.owner_name()});
     for (size_t j = 0; j < i; ++j)
       if (a == actors_[j])
         throw_invalid("[optim] actors " + std::to_string(j) + " and " + std::to_string(i) + " are the same");

@@ -11,7 +11,7 @@ namespace troupe::optim {
 
 /// One actor's part in a step.
 struct OwnerReport {
-  std::string actor;    ///< "w1 (Layer#3)"
+  std::string actor;    ///< "Layer#0:3 on w1"
   std::string worker;   ///< "w1"
   int64_t updated = 0;  ///< parameters that had a gradient and were changed; 0 if it failed
   std::optional<Error> error;

@@ -32,8 +32,7 @@ StalenessMetrics::Entry::Entry(internal::actors::Worker& worker) {
   book_ = ledgers->book_;
   const std::string& type = cell->type().name;
   const size_t space = type.rfind(':');
-  name_ = type.substr(space == std::string::npos ? 0 : space + 1) + "#" + std::to_string(cell->id().creator) +
-          ":" + std::to_string(cell->id().number);
+  name_ = object_name(type.substr(space == std::string::npos ? 0 : space + 1), cell->id());
   std::lock_guard lock(book_->mutex);
   page_ = &book_->of[name_];
 }
