@@ -99,6 +99,11 @@ def faults(root):
             for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line):
                 if flag not in flags:
                     found.append(f"{at} nothing has the flag {flag}")
+            for quoted in re.findall(r'"([^"`]{8,})"', SPAN.sub("", line).split("|")[1]) if line.startswith("| ") and not code else []:
+                run = re.findall(r"\w+", quoted)  # what a reader has seen, in the first column of "If it fails"
+                threes = [" ".join(run[i:i + 3]) for i in range(len(run) - 2)]
+                if threes and not any(three in spoken for three in threes):
+                    found.append(f'{at} no source says "{quoted}"')
             for span in SPAN.findall(line):
                 for owner, last in re.findall(r"\b([a-z]\w*(?:::\w+)*)::(\w+)", span):
                     if owner.split("::")[0] in ("troupe", "nn", "optim", "ops", "autograd", "datasets", "parallel", "tools", "internal", "this_call"):
@@ -160,7 +165,7 @@ GOOD = {
     "core/a.h": 'struct Linear;  // docs/a.md\nfail("[op] got a wrong "\n     "number of {}");\nget("TROUPE_LOG"); // --keep\n',
 }
 BAD = {
-    "README.md": ["[x](docs/x.md)\n", "[x](docs/a.md#x)\n", "`core/x.h`\n", "`<troupe/x.h>`\n", "`--lose`\n", "`nn::Nonlinear`\n", "`TROUPE_NOTHING`\n"],
+    "README.md": ["[x](docs/x.md)\n", "[x](docs/a.md#x)\n", "`core/x.h`\n", "`<troupe/x.h>`\n", "`--lose`\n", "`nn::Nonlinear`\n", "`TROUPE_NOTHING`\n", '| "said by nobody at all" | x |\n'],
     "docs/a.md": ["```text\n[op] wrote another text than this one\n```\n"],
     "core/a.h": ["// docs/x.md\n", "// docs/a.md#x\n", 'get("TROUPE_NEW");\n'],
     "docs/c.md": ["# C\n"],
