@@ -6,7 +6,7 @@
 """
 import pathlib, re, sys, tempfile
 
-SOURCES = {".h", ".cpp", ".cu", ".cuh", ".capnp", ".py", ".cmake", ".txt", ".lua", ".sh", ""}
+SOURCES = {".h", ".cpp", ".cu", ".cuh", ".capnp", ".py", ".cmake", ".txt", ".lua", ".sh", ".yml", ""}
 HISTORY = "CHANGELOG.md"  # says what there was
 VARIABLES = "docs/reference/environment.md"
 OF_TESTS = ("TROUPE_TEST_ADDRESS",)  # between two programs of one test
@@ -153,6 +153,10 @@ def faults(root):
                 yield "/".join(parts)
     near = set(linked("README.md"))
     reached = near | {page for first in near for page in linked(first)}
+    if site := sources.get("tools/site/mkdocs.yml"):
+        listed = {f"docs/{page}" for page in re.findall(r"^ +- (\S+\.md)$", site, re.M)}
+        found += [f"tools/site/mkdocs.yml: there is no {page}" for page in sorted(listed - set(pages))]
+        found += [f"tools/site/mkdocs.yml: {page} is not in its nav" for page in sorted(p for p in guides if p.startswith("docs/") and p not in listed)]
     found += [f"{name}: it is more than two links from the README" for name in sorted(guides) if name.startswith("docs/") and name not in reached]
     return found
 
@@ -162,11 +166,13 @@ GOOD = {
     "docs/a.md": "# A\n## The end\n[b](b.md)\n```text\n[op] got a wrong number of 3\n```\n",
     "docs/b.md": "# B\n",
     VARIABLES: "`TROUPE_LOG`\n",
+    "tools/site/mkdocs.yml": "nav:\n  - a.md\n  - b.md\n  - reference/environment.md\n",
     "core/a.h": 'struct Linear;  // docs/a.md\nfail("[op] got a wrong "\n     "number of {}");\nget("TROUPE_LOG"); // --keep\n',
 }
 BAD = {
     "README.md": ["[x](docs/x.md)\n", "[x](docs/a.md#x)\n", "`core/x.h`\n", "`<troupe/x.h>`\n", "`--lose`\n", "`nn::Nonlinear`\n", "`TROUPE_NOTHING`\n", '| "said by nobody at all" | x |\n'],
     "docs/a.md": ["```text\n[op] wrote another text than this one\n```\n"],
+    "tools/site/mkdocs.yml": ["  - x.md\n"],
     "core/a.h": ["// docs/x.md\n", "// docs/a.md#x\n", 'get("TROUPE_NEW");\n'],
     "docs/c.md": ["# C\n"],
 }
@@ -185,7 +191,8 @@ def self_test():
         sys.exit(f"self-test: found in vain {found}")
     for name, lines in BAD.items():
         for line in lines:
-            if len(found := of(good | {name: good.get(name, "") + line})) != 1:
+            expected = 2 if name == "docs/c.md" else 1  # a new page is neither linked nor in the site's nav
+            if len(found := of(good | {name: good.get(name, "") + line})) != expected:
                 sys.exit(f"self-test: planted {line!r} in {name}, found {found}")
     print("self-test: every planted fault was found, and nothing else")
 
