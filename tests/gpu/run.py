@@ -3,7 +3,7 @@
 
     run.py BIN [--out DIR] [--parts contract,operators,...] [--scale X] [--quick] [--simulated]
 
-BIN is a folder with cuda_tests, cuda_ops_tests, digits, troupe and bench_gpu. Every part has a limit in seconds (times
+BIN is a folder with cuda_tests, cuda_ops_tests, cuda_train_tests, digits, troupe and bench_gpu. Every part has a limit in seconds (times
 --scale) and stands for itself: one that fails or takes too long does not keep the others from running. DIR (gpu-results)
 gets results.json, a log of each part, and performance.md, the table for docs/reference/figures.md. Exit code 0 if no part failed,
 1 if one did, 77 with a sentence if there is no GPU. Needs no network; PyTorch and compute-sanitizer are used where they are.
@@ -31,7 +31,8 @@ def environment():
     """Adds the folders where PyTorch's packages have cuBLASLt, in case the loader knows no other."""
     found = [os.path.dirname(f) for folder in sys.path for f in glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcublasLt.so.*"))]
     paths = [os.environ.get("LD_LIBRARY_PATH", ""), *sorted(set(found))]
-    return {**os.environ, "LD_LIBRARY_PATH": ":".join(p for p in paths if p)}
+    return {"TROUPE_TEST_SOURCE": os.path.dirname(os.path.dirname(HERE)),  # what tests read may have moved with this script
+            **os.environ, "LD_LIBRARY_PATH": ":".join(p for p in paths if p)}
 
 
 class Run:
@@ -165,6 +166,7 @@ def main():
     run = Run(args)
     run.part("contract", lambda: run.tests("cuda_tests", limit=200))
     run.part("operators", lambda: run.tests("cuda_ops_tests", limit=500))
+    run.part("training", lambda: run.tests("cuda_train_tests", limit=300))
     run.part("trajectory", lambda: run.trajectory("trajectory", 1))
     run.part("trajectory_over_calls", lambda: run.trajectory("trajectory_over_calls", 3))
     run.part("memcheck", lambda: run.sanitizer("memcheck", "so it does in float32,products*,attention over*,gradients of slices*"))
