@@ -12,7 +12,7 @@
 
 using namespace troupe;
 namespace fs = std::filesystem;
-using Bytes = std::vector<uint8_t>;
+using Octets = std::vector<uint8_t>;
 
 namespace {
 
@@ -25,25 +25,25 @@ struct Folder {
     path = name;
   }
   ~Folder() { fs::remove_all(path); }
-  std::string write(const std::string& name, const Bytes& bytes) const {
+  std::string write(const std::string& name, const Octets& bytes) const {
     std::ofstream(path / name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     return (path / name).string();
   }
 };
 
-Bytes idx_bytes(const std::vector<uint32_t>& sizes, const Bytes& values, uint8_t type = 8) {
-  Bytes out{0, 0, type, static_cast<uint8_t>(sizes.size())};
+Octets idx_bytes(const std::vector<uint32_t>& sizes, const Octets& values, uint8_t type = 8) {
+  Octets out{0, 0, type, static_cast<uint8_t>(sizes.size())};
   for (uint32_t s : sizes)
     for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<uint8_t>(s >> shift));
   out.insert(out.end(), values.begin(), values.end());
   return out;
 }
 
-Bytes gzip(const Bytes& in) {
+Octets gzip(const Octets& in) {
   z_stream z{};
   REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  Bytes out(deflateBound(&z, in.size()) + 64);
+  Octets out(deflateBound(&z, in.size()) + 64);
   z.next_in = const_cast<uint8_t*>(in.data());
   z.avail_in = static_cast<unsigned>(in.size());
   z.next_out = out.data();
@@ -54,8 +54,8 @@ Bytes gzip(const Bytes& in) {
   return out;
 }
 
-Bytes counting(size_t n, unsigned modulus = 256) {
-  Bytes v(n);
+Octets counting(size_t n, unsigned modulus = 256) {
+  Octets v(n);
   for (size_t i = 0; i < n; ++i) v[i] = static_cast<uint8_t>(i % modulus);
   return v;
 }
@@ -76,7 +76,7 @@ std::string idx_refusal(const std::string& path, ErrorKind kind = ErrorKind::inv
 }
 
 void write_part(const Folder& dir, const std::string& part, uint32_t n, bool zipped, uint32_t side = 3) {
-  const Bytes x = idx_bytes({n, side, side}, counting(n * side * side)), y = idx_bytes({n}, counting(n, 10));
+  const Octets x = idx_bytes({n, side, side}, counting(n * side * side)), y = idx_bytes({n}, counting(n, 10));
   dir.write(part + "-images-idx3-ubyte" + (zipped ? ".gz" : ""), zipped ? gzip(x) : x);
   dir.write(part + "-labels-idx1-ubyte" + (zipped ? ".gz" : ""), zipped ? gzip(y) : y);
 }
@@ -85,7 +85,7 @@ void write_part(const Folder& dir, const std::string& part, uint32_t n, bool zip
 
 TEST_CASE("an IDX file gives its sizes and bytes, gzipped or not", "[data]") {
   Folder dir;
-  const Bytes values = counting(2 * 3 * 4), plain = idx_bytes({2, 3, 4}, values);
+  const Octets values = counting(2 * 3 * 4), plain = idx_bytes({2, 3, 4}, values);
   // The content tells, not the name.
   for (const std::string& path : {dir.write("a.gz", plain), dir.write("b", gzip(plain))}) {
     const datasets::Idx idx = datasets::read_idx(path);
@@ -93,7 +93,7 @@ TEST_CASE("an IDX file gives its sizes and bytes, gzipped or not", "[data]") {
     CHECK(idx.values == values);
   }
   CHECK(datasets::read_idx(dir.write("none", idx_bytes({0, 3}, {}))).values.empty());
-  const Bytes large = counting(3'000'000, 251);  // more than one block of growth
+  const Octets large = counting(3'000'000, 251);  // more than one block of growth
   CHECK(datasets::read_idx(dir.write("large", gzip(idx_bytes({3'000'000}, large)))).values == large);
 }
 
@@ -113,45 +113,45 @@ TEST_CASE("images are rows in [0, 1] and labels are integers", "[data]") {
 
 TEST_CASE("a file cut at any byte is refused, and so is one that goes on", "[data]") {
   Folder dir;
-  const Bytes plain = idx_bytes({2, 3}, counting(6)), zipped = gzip(plain);
-  for (const Bytes& whole : {plain, zipped}) {
+  const Octets plain = idx_bytes({2, 3}, counting(6)), zipped = gzip(plain);
+  for (const Octets& whole : {plain, zipped}) {
     CHECK(idx_refusal(dir.write("f", whole)).empty());
     for (size_t n = 0; n < whole.size(); ++n) {
       INFO("cut to " << n << " of " << whole.size() << " bytes");
       const std::string text =
-          idx_refusal(dir.write("f", Bytes(whole.begin(), whole.begin() + static_cast<long>(n))));
+          idx_refusal(dir.write("f", Octets(whole.begin(), whole.begin() + static_cast<long>(n))));
       CHECK(text.find("[idx] " + (dir.path / "f").string() + ": ") == 0);
     }
-    Bytes longer = whole;
+    Octets longer = whole;
     longer.push_back(0);
     CHECK(idx_refusal(dir.write("f", longer)).find("byte " + std::to_string(whole.size())) !=
           std::string::npos);
   }
-  Bytes more = plain;
+  Octets more = plain;
   more.push_back(9);
   CHECK(idx_refusal(dir.write("f", gzip(more)))
             .find("goes on at byte 18, expected the end after the 18 bytes") != std::string::npos);
-  CHECK(idx_refusal(dir.write("f", Bytes(plain.begin(), plain.end() - 2)))
+  CHECK(idx_refusal(dir.write("f", Octets(plain.begin(), plain.end() - 2)))
             .find("ends at byte 16, expected the 18 bytes declared by sizes [2, 3]") != std::string::npos);
 }
 
 TEST_CASE("a gzipped file of several members is read to the end of the last", "[data]") {
   Folder dir;
   // Members end wherever they will in the blocks of 64 KiB that are read: 30,000 do not compress.
-  Bytes values(100'000);
+  Octets values(100'000);
   uint32_t state = 1;
   for (auto& v : values) v = static_cast<uint8_t>((state = state * 1664525 + 1013904223) >> 24);
-  const Bytes plain = idx_bytes({100'000}, values);
+  const Octets plain = idx_bytes({100'000}, values);
   for (const size_t piece :
        {size_t{1} << 12, size_t{30'000}, size_t{65'000}, size_t{65'513}, size_t{65'514}}) {
-    Bytes zipped = gzip({});  // an empty member is one, too
+    Octets zipped = gzip({});  // an empty member is one, too
     for (size_t at = 0; at < plain.size(); at += piece) {
-      const Bytes member = gzip(Bytes(plain.begin() + static_cast<long>(at),
+      const Octets member = gzip(Octets(plain.begin() + static_cast<long>(at),
                                       plain.begin() + static_cast<long>(std::min(plain.size(), at + piece))));
       zipped.insert(zipped.end(), member.begin(), member.end());
     }
     CHECK(datasets::read_idx(dir.write("f", zipped)).values == values);
-    Bytes longer = zipped;
+    Octets longer = zipped;
     longer.push_back(0x1f);
     CHECK(idx_refusal(dir.write("f", longer))
               .find("bytes after the end of the gzip data, at byte " + std::to_string(zipped.size())) !=
@@ -163,13 +163,13 @@ TEST_CASE("a gzipped file of several members is read to the end of the last", "[
 
 TEST_CASE("a flipped byte in a gzipped file is refused or changes nothing", "[data]") {
   Folder dir;
-  const Bytes values = counting(60), zipped = gzip(idx_bytes({60}, values));
+  const Octets values = counting(60), zipped = gzip(idx_bytes({60}, values));
   int refused = 0;
   for (size_t i = 0; i < zipped.size(); ++i) {
-    Bytes broken = zipped;
+    Octets broken = zipped;
     broken[i] ^= 0x55;
     try {
-      const Bytes got = datasets::read_idx(dir.write("f", broken)).values;
+      const Octets got = datasets::read_idx(dir.write("f", broken)).values;
       CHECK(got == values);  // header fields that do not matter, as the time
     } catch (const Error& e) {
       ++refused;
@@ -213,7 +213,7 @@ TEST_CASE("a header that declares too much is refused before anything is allocat
   CHECK(idx_refusal(dir.write("f", gzip(idx_bytes({65536, 65536}, {})))).find("ends at byte 12") !=
         std::string::npos);
   // A gzip bomb is left as soon as it has delivered one byte too many.
-  CHECK(idx_refusal(dir.write("f", gzip(idx_bytes({10}, Bytes(50'000'000))))).find("goes on at byte 18") !=
+  CHECK(idx_refusal(dir.write("f", gzip(idx_bytes({10}, Octets(50'000'000))))).find("goes on at byte 18") !=
         std::string::npos);
 }
 
