@@ -27,7 +27,7 @@ struct Randomness {
 class NoteGenerators final : public GeneratorWatch {
  public:
   Randomness noted;
-  uint64_t draw(Stream& stream) override {
+  uint64_t draw(SeedStream& stream) override {
     noted.drawn.push_back(outer() ? outer()->draw(stream) : stream.take());
     return noted.drawn.back();
   }
@@ -51,7 +51,7 @@ class ReplayGenerators final : public GeneratorWatch {
   ~ReplayGenerators() override {
     for (const Seen& s : seen_) s.generator->set_position(s.before);
   }
-  uint64_t draw(Stream&) override {
+  uint64_t draw(SeedStream&) override {
     if (drawn_ == noted_.drawn.size())
       throw_invalid(
           "[checkpoint] the function drew more random numbers the second time: it must compute the same");

@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/gradient_cycle.h"
 #include "autograd/pass.h"
 #include "autograd/ready_hooks.h"
@@ -34,7 +34,7 @@ void warn_of_cycle(const Tensor& leaf) {
 // come back here by a pass of its own.
 class GradSink final : public Sink {
  public:
-  WatchRound round;
+  HookBatch round;
   void settled(const Accumulate& leaf, bool came) override {
     if (is_watched(leaf)) round.settled(leaf, came ? sum_now(leaf.leaf()) : Tensor());
   }

@@ -82,7 +82,7 @@ class OpCheck {
     step("float32", &OpCheck::single_precision);
     step("bfloat16", &OpCheck::brain_float);
     step("float16", &OpCheck::half_precision);
-    step("adding kernel", &OpCheck::adding_kernel);
+    step("accumulating kernel", &OpCheck::accumulating_kernel);
   }
 
  private:
@@ -280,11 +280,11 @@ class OpCheck {
   }
 
   // Leaves the sum of what was there and what the kernel gives by itself.
-  void adding_kernel() {
-    if (const auto* entry = ops::find_kernels(op_, Device::Kind::cpu); !entry || !entry->adding) return;
+  void accumulating_kernel() {
+    if (const auto* entry = ops::find_kernels(op_, Device::Kind::cpu); !entry || !entry->accumulating) return;
     const Tensors alone = apply(sample_.inputs);
     const Tensor before = weights_for(alone[0], 3), sum = before.clone_data();
-    const Tensors got = ops::apply_adding(op_, sample_.inputs, sum, sample_.attrs);
+    const Tensors got = ops::apply_accumulating(op_, sample_.inputs, sum, sample_.attrs);
     if (got.size() != alone.size()) return complain("another number of results");
     expect(got[0].is_same(sum), "it gave another tensor than the sum");
     same("the sum", 0, sum, ops::add(before, alone[0]), 1e-13, 1e-13);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/engine.h"
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"

@@ -116,7 +116,7 @@ WatchHandle register_ready_hook(const Tensors& params, std::function<void(size_t
   return watch("register_ready_hook", params, std::move(hook), true);
 }
 
-void WatchRound::settled(const Accumulate& leaf, const Tensor& total) {
+void HookBatch::settled(const Accumulate& leaf, const Tensor& total) {
   for (const auto& [watch, index] : table().find(&leaf)) {
     {
       std::lock_guard lock(mutex_);
@@ -126,7 +126,7 @@ void WatchRound::settled(const Accumulate& leaf, const Tensor& total) {
   }
 }
 
-void WatchRound::finish() {
+void HookBatch::finish() {
   decltype(told_) told;
   {
     std::lock_guard lock(mutex_);

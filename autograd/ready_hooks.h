@@ -62,7 +62,7 @@ class WatchHandle {
                                               std::function<void(size_t index, const Tensor& grad)> hook);
 
 /// What the sets of watched leaves were told in one pass. Thread-safe; the hooks run outside its lock.
-class WatchRound {
+class HookBatch {
  public:
   /// The pass has nothing more for `leaf`, whose gradient is `total`, or undefined if it brought none.
   void settled(const Accumulate& leaf, const Tensor& total);

@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
   return launch(hosting<Peer>(), [&](Cluster& cluster) {
     const auto names = cluster.workers();
     if (names.size() < 2) throw_invalid("[bench] bench_latency needs 2 workers, got 1");
-    if (!Environment::read()) bench.set_placement("in-process");
+    if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const auto peer = cluster.spawn<Peer>(names[1]);
     bench.emit("raw_ping_pong_us", raw_ping_pong_us(bench), "us");
     bench.emit("rpc_echo_us", bench.median_us([&] { peer.call<&Peer::echo>(1).get(); }, 2000, 100), "us");

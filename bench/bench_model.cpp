@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     const auto names = cluster.workers();
     if (names.size() < 3)
       throw_invalid("[bench] bench_model needs 3 workers, got " + std::to_string(names.size()));
-    if (!Environment::read()) bench.set_placement("in-process");
+    if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const auto bottom = cluster.spawn<Stage>(names[1], 784, 512, true, 1);
     const auto top = cluster.spawn<Stage>(names[2], 512, 10, false, 2);
     optim::Distributed<optim::SGD> sgd({bottom, top}, {.lr = 0.01});

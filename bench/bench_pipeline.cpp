@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
     const auto names = cluster.workers();
     if (names.size() < 3)
       throw_invalid("[bench] bench_pipeline needs 3 workers, got " + std::to_string(names.size()));
-    if (!Environment::read()) bench.set_placement("in-process");
+    if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const Job job{cluster, bench};
     Generator random(0);
     const Tensor x = randn({32, kContext, kWidth}, random);

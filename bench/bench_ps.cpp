@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     const auto names = cluster.workers();
     if (names.size() < 3)
       throw_invalid("[bench] bench_ps needs 3 workers, got " + std::to_string(names.size()));
-    if (!Environment::read()) bench.set_placement("in-process");
+    if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     for (const auto& [n, steps] : {std::pair<int64_t, int>{1 << 10, 3000}, {1 << 20, 300}}) {
       const auto served = parallel::serve(
           cluster.here(), {names[0]}, {zeros({n})},

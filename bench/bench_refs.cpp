@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   return launch(hosting<Owner>(), [&](Cluster& cluster) {
     const auto names = cluster.workers();
     if (names.size() < 2) throw_invalid("[bench] bench_refs needs 2 workers, got 1");
-    if (!Environment::read()) bench.set_placement("in-process");
+    if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const auto owner = cluster.spawn<Owner>(names[1]);
     const auto batch = static_cast<size_t>(bench.count(1000));
     Refs refs;

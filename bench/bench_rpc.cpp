@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   return launch(hosting<Peer, Sum>(), [&](Cluster& cluster) {
     const auto names = cluster.workers();
     if (names.size() < 2) throw_invalid("[bench] bench_rpc needs 2 workers, got 1");
-    if (!Environment::read()) bench.set_placement("in-process");
+    if (!LaunchEnvironment::read()) bench.set_placement("in-process");
     const auto peer = cluster.spawn<Peer>(names[1]);
     calls(bench, cluster, names[1], peer);
     backward(bench, cluster, peer);

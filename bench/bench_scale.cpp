@@ -162,6 +162,6 @@ int main(int argc, char** argv) {
                        flags.add("--markdown", wanted.markdown, "a table instead of lines of JSON");
                      });
   if (bench.exit_code) return *bench.exit_code;
-  if (!Environment::read()) return tools::run_main("bench_scale", [&] { conduct(bench, wanted); });
+  if (!LaunchEnvironment::read()) return tools::run_main("bench_scale", [&] { conduct(bench, wanted); });
   return launch(hosting<bench::Peer>(), [&](Cluster& cluster) { measure(bench, wanted.part, cluster); });
 }

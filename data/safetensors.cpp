@@ -40,7 +40,7 @@ std::string_view name_of(DType dtype) {
 }
 
 template <class T>
-Tensor widened(const std::byte* from, const Shape& shape) {
+Tensor upcast(const std::byte* from, const Shape& shape) {
   const Tensor out = empty(shape, int64);
   int64_t* to = out.data<int64_t>();
   for (int64_t i = 0, n = shape.numel(); i < n; ++i, from += sizeof(T)) {
@@ -117,10 +117,10 @@ Tensor Safetensors::tensor(const std::string& name) const {
     if (!view.defined()) view = tensor_in(file_, e.begin, e.shape, *dtype);
     return view;
   }
-  if (e.dtype == "I8") return widened<int8_t>(from, e.shape);
-  if (e.dtype == "U16") return widened<uint16_t>(from, e.shape);
-  if (e.dtype == "I16") return widened<int16_t>(from, e.shape);
-  if (e.dtype == "U32") return widened<uint32_t>(from, e.shape);
+  if (e.dtype == "I8") return upcast<int8_t>(from, e.shape);
+  if (e.dtype == "U16") return upcast<uint16_t>(from, e.shape);
+  if (e.dtype == "I16") return upcast<int16_t>(from, e.shape);
+  if (e.dtype == "U32") return upcast<uint32_t>(from, e.shape);
   throw_error(ErrorKind::unimplemented, "[safetensors] " + path_ + ": tensor \"" + name +
                                             "\" has the dtype " + std::string(e.dtype) +
                                             ", which is not read; store it as F32 or I64");

@@ -14,7 +14,7 @@ struct Buffer {
   Ref<Storage> storage;
   size_t offset = 0, size = 0;
   /// Not 0: its bytes are at this place of memory that the receiver shares, and do not travel.
-  uint64_t lent = 0;
+  uint64_t exported = 0;
   /// Not null: the storage's memory, where its bytes are still arriving from a device (sent), or on their way
   /// to one (received).
   PinnedBuffer* pinned = nullptr;
@@ -23,7 +23,7 @@ struct Buffer {
   std::byte* data() const { return storage->data() + offset; }
   /// What goes in its place among the payload.
   std::span<const std::byte> travelling() const {
-    if (lent) return std::as_bytes(std::span(&lent, 1));
+    if (exported) return std::as_bytes(std::span(&exported, 1));
     return {size ? data() : nullptr, size};
   }
 };

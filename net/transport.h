@@ -46,8 +46,8 @@ struct Limits {
   /// Of addresses for large buffers in shared memory, for each direction likewise; memory is taken for those
   /// on their way, and held by the receiver. 0: none.
   size_t heap_bytes = size_t{16} << 30;
-  /// For how long a thread that has just had messages looks for more before it sleeps; 0: it sleeps at once.
-  Duration look = std::chrono::microseconds(100);
+  /// For how long a thread that has just had messages polls for more before it sleeps; 0: it sleeps at once.
+  Duration polling = std::chrono::microseconds(100);
   /// Whether a thread that waits for an answer reads the ring of its connection itself.
   bool callers_read = true;
 };
@@ -129,7 +129,7 @@ class Transport {
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;
   /// Processes of this host, this one included, that take part: threads that wait give way to others between
-  /// two looks where there are more of them than cores. 1 at first.
+  /// two polls where there are more of them than cores. 1 at first.
   virtual void set_processes_here(int processes) { (void)processes; }
 };
 

@@ -184,7 +184,7 @@ Tensor Layer::looked_at(const Tensor& x) {
 }
 
 void Module::start() {
-  Stream& stream = current_stream();
+  SeedStream& stream = current_stream();
   Generator generator(stream.next());
   reset(generator);
   const Generator::Position behind = stream.position();

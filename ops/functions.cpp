@@ -1,5 +1,5 @@
 // The functions by name that are no operators: views, values, logic and products.
-#include "ops/catalog.h"
+#include "ops/function_catalog.h"
 #include "ops/function_table.h"
 #include "ops/ops.h"
 

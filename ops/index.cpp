@@ -210,7 +210,7 @@ const Op kEmbedding{
     .saves_inputs = 0b01,
     .gradient = [](const Backward& b) -> Tensors {
       const Tensor inputs[] = {b.in[0], b.grads[0]};
-      return {Tensor(), apply_adding(kEmbeddingGrad, inputs, b.sum(1), {{"rows", b.shape(1)[0]}})[0]};
+      return {Tensor(), apply_accumulating(kEmbeddingGrad, inputs, b.sum(1), {{"rows", b.shape(1)[0]}})[0]};
     },
     .takes_half = true,
     .samples = []() -> std::vector<Sample> {

@@ -51,7 +51,7 @@ void check_fits(const char* name, const Tensor& a, const Tensor& result) {
 }
 
 // `a` takes over a result of its shape. `overwritten`: the result does not depend on what it was.
-void take_over(const char* name, const Tensor& a, const Tensor& result, bool recorded, bool overwritten) {
+void adopt(const char* name, const Tensor& a, const Tensor& result, bool recorded, bool overwritten) {
   const Tensor value = result.dtype() == a.dtype() || !recorded ? result : to(result, a.dtype());
   const Edge made = recorded ? value.gradient_edge() : Edge();
   copy_elements(a, value);
@@ -72,7 +72,7 @@ void update(const char* name, const Tensor& a, std::initializer_list<const Tenso
   }
   const Tensor result = f(before);
   check_fits(name, a, result);
-  take_over(name, a, result, recorded, false);
+  adopt(name, a, result, recorded, false);
 }
 
 // Whether a kernel may write to `a` while it reads the others.
@@ -127,7 +127,7 @@ void copy_(const Tensor& a, const Tensor& b) {
       throw_invalid(fmt::format("[copy_] shapes differ: {} from {}", a.shape().str(), b.shape().str()));
     value = expand(b, {a.shape().begin(), a.shape().end()});
   }
-  take_over("copy_", a, value, recorded, true);
+  adopt("copy_", a, value, recorded, true);
 }
 
 void fill_(const Tensor& a, Scalar value) {
@@ -141,7 +141,7 @@ void fill_(const Tensor& a, Scalar value) {
 void fill_(const Tensor& a, const Tensor& value) {
   const bool recorded = begin_recorded_write(a, "fill_", {&value}, Repeats::harmless);
   check_scalar("fill_", value);
-  take_over("fill_", a, expand(value, {a.shape().begin(), a.shape().end()}), recorded, true);
+  adopt("fill_", a, expand(value, {a.shape().begin(), a.shape().end()}), recorded, true);
 }
 
 void add_(const Tensor& a, const Tensor& b, Scalar alpha) {

@@ -1,4 +1,4 @@
-// The writes in place that core/tensor/methods.h declares as members of Tensor.
+// The writes in place that core/tensor/tensor_methods.h declares as members of Tensor.
 #include "core/base/error.h"
 #include "core/tensor/indexing.h"
 #include "ops/indexing.h"

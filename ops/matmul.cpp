@@ -84,7 +84,7 @@ Tensors linear_gradient(const Backward& b, const Tensor& g) {
   const bool bias = b.in.size() == 3 && b.needs(2);
   if (b.needs(1) && !grad_enabled()) {
     const Tensor inputs[] = {as_rows(g), as_rows(b.in[0])};
-    Tensors both = apply_adding(kLinearWeightGrad, inputs, b.sum(1), {{"bias", bias}});
+    Tensors both = apply_accumulating(kLinearWeightGrad, inputs, b.sum(1), {{"bias", bias}});
     out[1] = std::move(both[0]);
     if (bias) out[2] = std::move(both[1]);
     return out;

@@ -1,4 +1,4 @@
-// The operators that core/tensor/methods.h declares as members of Tensor.
+// The operators that core/tensor/tensor_methods.h declares as members of Tensor.
 #include "core/tensor/indexing.h"
 #include "ops/dispatch/check.h"
 #include "ops/ops.h"

@@ -9,7 +9,7 @@
 #include "ops/arithmetic.h"
 #include "optim/clip.h"
 #include "optim/gradient_norm.h"
-#include "optim/state_reader.h"
+#include "optim/saved_state.h"
 
 namespace troupe::optim {
 

@@ -3,8 +3,8 @@
 
 #include <type_traits>
 
-#include "optim/catalog.h"
 #include "optim/optim.h"
+#include "optim/optimizer_catalog.h"
 
 namespace troupe::optim {
 namespace {

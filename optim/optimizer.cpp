@@ -35,7 +35,7 @@ const ops::Op& update_op(const char* kind) {
 }
 
 // As optimizers compute with it: contiguous, float32 if it is bfloat16 or float16, without history.
-Tensor widened(const Tensor& t) { return ops::to(t.detach(), compute_dtype(t.dtype())).contiguous_data(); }
+Tensor upcast(const Tensor& t) { return ops::to(t.detach(), compute_dtype(t.dtype())).contiguous_data(); }
 
 void write(const Tensor& param, const Tensor& values) {
   copy_elements(param, values);
@@ -136,10 +136,10 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
       kept.push_back(p);
       masters.push_back(state.master);
     } else if (half) {
-      state.master = widened(p);
+      state.master = upcast(p);
     }
     const bool aliased = !half && g.storage() == p.storage();  // the kernels take them for distinct
-    in.push_back(half ? widened(g) : aliased ? g.clone_data() : g.contiguous_data());
+    in.push_back(half ? upcast(g) : aliased ? g.clone_data() : g.contiguous_data());
     out.push_back(half ? state.master : p.contiguous_data());
     steps.push_back(state.step + 1);
   }
@@ -182,7 +182,7 @@ void Optimizer::fit(State& state, const Tensor& p) {
   if (!is_half(p.dtype()))
     state.master = {};
   else if (state.step > 0 && !state.master.defined())
-    state.master = widened(p);
+    state.master = upcast(p);
 }
 
 void Optimizer::set_names(std::vector<std::string> names) { names_ = std::move(names); }

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
-#include "optim/state_reader.h"
+#include "optim/saved_state.h"
 
 namespace troupe::optim {
 namespace {

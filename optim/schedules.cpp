@@ -1,6 +1,6 @@
 // The table of schedules.
 #include "core/base/error.h"
-#include "optim/catalog.h"
+#include "optim/optimizer_catalog.h"
 
 namespace troupe::optim {
 namespace {

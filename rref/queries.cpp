@@ -10,7 +10,7 @@ namespace troupe::internal::rref {
 void RefTable::check(const ObjectId& id) {
   check_process("call");
   std::lock_guard lock(mutex_);
-  if (!worker_ || let_go_)
+  if (!worker_ || detached_)
     throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
   if (auto why = holder_.failure(id)) {
     worker_->unheard().heard(id);
@@ -66,7 +66,7 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
       worker.unheard().heard(id);
       throw failed->second;
     }
-    if (creations_.making(id))
+    if (creations_.constructing(id))
       throw_invalid("[rref] " + handle.type() + " is still being made on " + worker.name() +
                     ": local access works once its constructor has ended");
     throw_invalid("[rref] " + handle.type() + " is not, or no longer, an actor of " + worker.name());
@@ -94,7 +94,7 @@ std::vector<RefTable::Described> RefTable::objects_here(actors::Worker& worker, 
   const auto limit = static_cast<size_t>(std::max<int64_t>(0, at_most));
   struct Object {
     ObjectId id;
-    KeptPtr value;
+    StoredResultPtr value;
     bool is_value;
     std::vector<std::string> names, holders;
   };

@@ -20,10 +20,10 @@ inline constexpr Service<void(WorkerId creator, uint64_t number, uint64_t grants
 inline constexpr Service<void(Each<uint64_t> pins)> kUnpin{"ref.unpin"};
 /// Holder to owner: it gives the object a name.
 inline constexpr Service<void(WorkerId creator, uint64_t number, std::string type, std::string name)>
-    kSetName{"ref.set_name", {.in_context = true, .detached = true}};
+    kSetName{"ref.set_name", {.in_context = true, .uncancellable = true}};
 /// Anybody to owner: a name is taken from its object.
 inline constexpr Service<void(std::string name)> kDropName{"ref.drop_name",
-                                                           {.in_context = true, .detached = true}};
+                                                           {.in_context = true, .uncancellable = true}};
 /// Anybody to owner: which object has the name? A reference to it. (`type` may be empty: any.)
 inline constexpr Service<Value(std::string name, std::string type, bool wait)> kLookup{"ref.lookup",
                                                                                        {.in_context = true}};

@@ -22,7 +22,7 @@ void RefTable::create(const ObjectId& id, const std::string& type, uint64_t cons
     if (nameless && nameless->id() == id) names_.drop(worker_->name(), name);
     named = false;
   }
-  let_in(id, cell);
+  admit(id, cell);
   if (named) name_given(name);
 }
 
@@ -36,11 +36,11 @@ void RefTable::on_spawn(actors::Invocation& call, uint64_t number, const std::st
     creations_.begin(id);
     if (unplaced) failed_.emplace(id, *unplaced);
   }
-  unplaced ? let_in(id, nullptr) : create(id, type, constructor, std::move(args), name, seed);
+  unplaced ? admit(id, nullptr) : create(id, type, constructor, std::move(args), name, seed);
 }
 
 // Calls that came before an actor go first; only then it can be found. No cell: a value, or a failure.
-void RefTable::let_in(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell) {
+void RefTable::admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell) {
   for (bool over = false; !over;) {
     std::vector<Ref<actors::Invocation>> waiting;
     bool orphan;
@@ -61,7 +61,7 @@ void RefTable::let_in(const ObjectId& id, const std::shared_ptr<actors::ActorCel
 }
 
 bool RefTable::may_come(const ObjectId& id) const {
-  return worker_ && (creations_.making(id) || (id.creator != worker_->id() && creations_.due(id)));
+  return worker_ && (creations_.constructing(id) || (id.creator != worker_->id() && creations_.pending(id)));
 }
 
 bool RefTable::grant(const ObjectId& id, WorkerId holder) {
@@ -85,7 +85,7 @@ Error RefTable::gone(const ObjectId& id) const {
 bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
   const ObjectId id = invocation->call().target;
   std::optional<Error> failure;
-  KeptPtr value;
+  StoredResultPtr value;
   bool waits = false;
   {
     std::lock_guard lock(mutex_);

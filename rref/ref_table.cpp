@@ -36,7 +36,7 @@ class RefTable::Hook final : public actors::Interceptor {
     std::vector<Unpin> unpins;  // one message for all references of this one
     const auto take = [&](RefValue& r) { table_->incoming(from, r, unpins); };
     if (auto* call = std::get_if<net::Call>(&packet)) {
-      if (call->keep) table_->expect_value(from, call->keep);
+      if (call->store_as) table_->expect_value(from, call->store_as);
       visit_refs(call->args, take);
     } else if (auto* reply = std::get_if<net::Reply>(&packet)) {
       in_result(*reply, [&](Value& v) { visit_refs(v, take); });
@@ -50,8 +50,8 @@ class RefTable::Hook final : public actors::Interceptor {
     in_result(reply,
               [&](Value& v) { visit_refs(v, [&](RefValue& r) { table_->not_sent(invocation.from(), r); }); });
   }
-  void keep_result(actors::Invocation& call, const Result<Value>& result) override {
-    table_->keep_result(call, result);
+  void store_result(actors::Invocation& call, const Result<Value>& result) override {
+    table_->store_result(call, result);
   }
   void worker_lost(WorkerId id, const Error& why) override { table_->lost(id, why); }
   bool missing_object(const Ref<actors::Invocation>& invocation) override {
@@ -111,7 +111,7 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
     m["names"] = static_cast<int64_t>(t->names_.all().size());
     m["borrowed_references"] = static_cast<int64_t>(t->holder_.held());
     m["pending_references"] = static_cast<int64_t>(t->holder_.registering() + t->pins_.size() +
-                                                   t->creations_.waiting() + t->owner_.unborn());
+                                                   t->creations_.waiting() + t->owner_.pending());
   });
   return table;
 }
@@ -159,7 +159,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
   const ObjectId id{owner, worker.id(), worker.next_number()};
   {
     std::lock_guard lock(mutex_);
-    if (let_go_) throw_error(ErrorKind::cancelled, "[spawn] the cluster has been shut down");
+    if (detached_) throw_error(ErrorKind::cancelled, "[spawn] the cluster has been shut down");
     holder_.created(id);
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
@@ -179,15 +179,15 @@ HandlePtr RefTable::refer(const actors::ActorCell& cell) {
   return std::make_shared<Handle>(shared_from_this(), cell.id(), cell.type().name);
 }
 
-void RefTable::let_go() {
+void RefTable::detach() {
   std::vector<ObjectId> dead;
   std::vector<std::pair<ObjectId, HolderActions>> held;
   {
     std::lock_guard lock(mutex_);
-    if (!worker_ || let_go_) return;
-    let_go_ = true;
+    if (!worker_ || detached_) return;
+    detached_ = true;
     dead = owner_.lose(worker_->id());
-    held = holder_.let_go();
+    held = holder_.detach();
   }
   release(dead);
   for (auto& [id, actions] : held) perform(id, std::move(actions));
@@ -231,7 +231,7 @@ void RefTable::outgoing(WorkerId to, RefValue& ref) {
           .crossing("sending of a reference to " + ref.type);
     ref.pin = 0;
   } else {
-    if (auto why = holder_.hopeless(ref.id)) {
+    if (auto why = holder_.unshareable(ref.id)) {
       worker_->unheard().heard(ref.id);
       throw std::move(*why).crossing("sending of a reference to " + ref.type);
     }
@@ -268,7 +268,7 @@ void RefTable::incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins
       actions = holder_.imported(ref.id, from, ref.pin);
       unpins.insert(unpins.end(), actions.unpins.begin(), actions.unpins.end());
       actions.unpins.clear();
-      if (let_go_) actions.give_back = holder_.dropped(ref.id).give_back;
+      if (detached_) actions.give_back = holder_.dropped(ref.id).give_back;
     }
     ref.hold = std::make_shared<Handle>(shared_from_this(), ref.id, ref.type);
   }
@@ -280,7 +280,7 @@ void RefTable::dropped(const ObjectId& id) {
   bool dead = false;
   {
     std::lock_guard lock(mutex_);
-    if (!worker_ || let_go_) return;
+    if (!worker_ || detached_) return;
     if (id.owner == worker_->id())
       dead = owner_.give_back(id, id.owner, 1);
     else
@@ -305,7 +305,7 @@ void RefTable::perform(const ObjectId& id, HolderActions actions) {
     kGiveBack.tell(*worker, id.owner, id.creator, id.number, actions.give_back);
   if (!actions.register_at_owner) return;
   actors::Worker& worker = this->worker();
-  FrameScope neutral({&worker});  // of the callback
+  CallFrameScope neutral({&worker});  // of the callback
   kRegister.ask(worker, id.owner, id.creator, id.number)
       .on_ready([self = shared_from_this(), id](const Result<Value>& r) {
         HolderActions next;
@@ -327,7 +327,7 @@ actors::Worker* RefTable::living_worker() const {
 void RefTable::release(const std::vector<ObjectId>& ids) {
   for (const ObjectId& id : ids) {
     actors::Worker* worker;
-    KeptPtr value;  // let go after the lock
+    StoredResultPtr value;  // let go after the lock
     bool failed;
     {
       std::lock_guard lock(mutex_);

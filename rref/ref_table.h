@@ -23,14 +23,14 @@
 namespace troupe::internal::rref {
 
 /// What a method whose result stays returned, or threw.
-struct Kept {
+struct StoredResult {
   Value value;
   std::unique_ptr<const Error> error;  ///< set: there is no value
   /// The actor whose method it was, in whose mailbox the value is read: it may share tensors with the actor's
   /// state, and its history with later calls. Null with an error.
   std::shared_ptr<actors::ActorCell> cell;
 };
-using KeptPtr = std::shared_ptr<const Kept>;
+using StoredResultPtr = std::shared_ptr<const StoredResult>;
 
 /// Thread-safe.
 class RefTable : public std::enable_shared_from_this<RefTable> {
@@ -82,7 +82,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   actors::Worker& worker();
   /// Gives back every reference that this worker holds, as if all handles went, for the end of the cluster:
   /// later uses of them are `cancelled`.
-  void let_go();
+  void detach();
 
  private:
   friend class Handle;
@@ -107,15 +107,15 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void name_given(const std::string& name);
   Future<Value> ask(const Handle& handle, uint64_t question, const char* label,
                     const actors::CallOptions& options);
-  void let_in(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
+  void admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
   bool may_come(const ObjectId& id) const;  // with mutex_: has an object of this worker not been made yet?
   bool grant(const ObjectId& id, WorkerId holder);  // likewise; false: it is gone, or the holder lost
   std::optional<Error> gone_with_worker(const ObjectId& id) const;  // with mutex_
   Error gone(const ObjectId& id) const;                             // likewise
   void expect_value(WorkerId from, uint64_t number);
-  void keep_result(actors::Invocation& call, const Result<Value>& result);
-  void finish_value(const ObjectId& id, KeptPtr value);
-  static void answer(const Ref<actors::Invocation>& call, const KeptPtr& value);
+  void store_result(actors::Invocation& call, const Result<Value>& result);
+  void finish_value(const ObjectId& id, StoredResultPtr value);
+  static void answer(const Ref<actors::Invocation>& call, const StoredResultPtr& value);
   const std::string* keep_type(const std::string& type);
   void dropped(const ObjectId& id);
   void perform(const ObjectId& id, HolderActions actions);
@@ -144,14 +144,14 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   std::recursive_mutex spawn_mutex_;  // spawns leave in the order of their numbers
   mutable std::mutex mutex_;  // guards what follows; no handle is let go and nothing is sent while it is held
   actors::Worker* worker_;
-  bool let_go_ = false;
+  bool detached_ = false;
   OwnerTable owner_;
   HolderTable holder_;
   std::unordered_map<uint64_t, Pin> pins_;
   uint64_t last_pin_ = 0;
   std::mutex types_mutex_;
   std::unordered_set<std::string> types_;  // names of types are kept once, not by every handle
-  ValueTable<Kept, Ref<actors::Invocation>> values_;
+  ValueTable<StoredResult, Ref<actors::Invocation>> values_;
   NameTable names_;
   std::unordered_map<ObjectId, Error> failed_;  // creations that failed, while they are held
   Creations<Ref<actors::Invocation>> creations_;

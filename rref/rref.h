@@ -8,7 +8,7 @@
 
 #include "actors/call_scope.h"
 #include "actors/cell/methods.h"
-#include "actors/worker/undelivered.h"
+#include "actors/worker/log_not_sent.h"
 #include "core/graph/copy_on_write.h"
 #include "rref/remote.h"
 

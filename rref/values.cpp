@@ -5,8 +5,9 @@
 namespace troupe::internal::rref {
 namespace {
 
-KeptPtr failed(Error error) {
-  return std::make_shared<const Kept>(Kept{{}, std::make_unique<const Error>(std::move(error)), nullptr});
+StoredResultPtr failed(Error error) {
+  return std::make_shared<const StoredResult>(
+      StoredResult{{}, std::make_unique<const Error>(std::move(error)), nullptr});
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
   if (!failure) {
     options.one_way = true;
-    options.keep = id.number;
+    options.store_as = id.number;
     const auto sent = worker.call(actor.id(), actor.type() + "::" + method, net::method_id(method),
                                   std::move(args), options);
     if (const auto* result = sent.peek(); result && !result->ok()) failure = result->error();
@@ -55,16 +56,17 @@ void RefTable::expect_value(WorkerId from, uint64_t number) {
     if (!owner_.create(id, from)) return;  // a number used twice: its first value stays
     values_.expect(id);
   }
-  let_in(id, nullptr);
+  admit(id, nullptr);
 }
 
-void RefTable::keep_result(actors::Invocation& call, const Result<Value>& result) {
-  const ObjectId id{call.worker().id(), call.from(), call.call().keep};
-  finish_value(id, result.ok() ? std::make_shared<const Kept>(Kept{result.value(), nullptr, call.cell()})
+void RefTable::store_result(actors::Invocation& call, const Result<Value>& result) {
+  const ObjectId id{call.worker().id(), call.from(), call.call().store_as};
+  finish_value(id, result.ok() ? std::make_shared<const StoredResult>(
+                                     StoredResult{result.value(), nullptr, call.cell()})
                                : failed(result.error()));
 }
 
-void RefTable::finish_value(const ObjectId& id, KeptPtr value) {
+void RefTable::finish_value(const ObjectId& id, StoredResultPtr value) {
   std::vector<Ref<actors::Invocation>> waiting;
   {
     std::lock_guard lock(mutex_);
@@ -77,7 +79,7 @@ void RefTable::finish_value(const ObjectId& id, KeptPtr value) {
   for (auto& call : waiting) answer(call, value);
 }
 
-void RefTable::answer(const Ref<actors::Invocation>& call, const KeptPtr& value) {
+void RefTable::answer(const Ref<actors::Invocation>& call, const StoredResultPtr& value) {
   if (value->error) {
     if (!call->cancelled()) call->worker().unheard().heard(call->call().target);
     return call->fail(*value->error);

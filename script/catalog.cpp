@@ -1,9 +1,9 @@
 #include "script/catalog.h"
 
-#include "data/catalog.h"
+#include "data/set_catalog.h"
 #include "nn/make.h"
-#include "optim/catalog.h"
 #include "optim/optim.h"
+#include "optim/optimizer_catalog.h"
 #include "script/operators.h"
 
 namespace troupe::script {

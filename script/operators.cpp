@@ -7,9 +7,9 @@
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
-#include "ops/catalog.h"
 #include "ops/dispatch/op.h"
 #include "ops/dispatch/promote.h"
+#include "ops/function_catalog.h"
 
 namespace troupe::script {
 namespace {

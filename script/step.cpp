@@ -7,13 +7,13 @@ namespace troupe::script {
 // A Context takes its thread's frame and gives it back at its end, which has to come first in, last out. Here
 // it keeps neither: the frame is put back at once.
 Step::Step(internal::actors::Worker& worker) {
-  const Frame before = frame();
+  const CallFrame before = frame();
   context_ = std::make_unique<autograd::Context>(worker);
   frame() = before;
 }
 
 void Step::close() {
-  const Frame before = frame();
+  const CallFrame before = frame();
   context_.reset();
   frame() = before;
 }

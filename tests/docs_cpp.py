@@ -18,14 +18,14 @@ PAGES = [
     ("actors", "Actors and references", "troupe/troupe.h", "actors/actor.h actors/cell/method_list.h rref/here.h rref/rref.h rref/remote.h rref/any_ref.h "
      "rref/ref_base.h actors/cell/task.h"),
     ("calls", "Calls and futures", "troupe/calls.h", "core/async/future.h core/async/future_combinators.h actors/call_scope.h actors/cell/this_call.h"),
-    ("tensors", "Tensors", "troupe/troupe.h", "core/tensor/tensor.h core/tensor/creation.h core/tensor/indexing.h core/tensor/options.h core/tensor/dtype.h "
+    ("tensors", "Tensors", "troupe/troupe.h", "core/tensor/tensor.h core/tensor/creation.h core/tensor/indexing.h core/tensor/tensor_options.h core/tensor/dtype.h "
      "core/tensor/shape.h core/tensor/scalar.h core/memory/device.h core/base/generator.h core/base/seed_stream.h"),
-    ("gradients", "Gradients", "troupe/gradients.h", "autograd/distributed/context.h autograd/engine.h autograd/accumulate.h autograd/hooks.h autograd/ready_hooks.h "
+    ("gradients", "Gradients", "troupe/gradients.h", "autograd/distributed/context.h autograd/engine.h autograd/add_gradient.h autograd/hooks.h autograd/ready_hooks.h "
      "autograd/checkpoint.h autograd/function.h autograd/function_ctx.h autograd/gradcheck.h autograd/opcheck.h autograd/graph_dot.h autograd/split_pass.h "
      "core/graph/anomaly.h core/graph/enable_grad_guard.h core/graph/copy_on_write.h core/graph/exposed.h core/graph/inplace_write.h"),
     ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/linear.h nn/activation.h nn/conv.h nn/norm.h nn/norm_layer.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),
-    ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/optimizer.h autograd/distributed/optim/step_report.h "
+    ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
      "autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
     ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every file includes only its own layer and those that CMakeLists.txt allows, that vendor headers stay in
-their homes and out of our headers, that no file is a pile, that members that give references say what temporaries give, and that nothing depends on the locale.
+their homes and out of our headers, that no file is a pile, that members that give references say what temporaries give, that nothing
+depends on the locale, and that a header holds something of its name. (docs_names.py knows whether paths in comments exist.)
 
     layers.py [ROOT]       prints violations as file:line; exit code 1 if there are any
     layers.py --self-test  plants one violation of each kind and checks that it is found
@@ -39,7 +40,7 @@ VALUES = re.compile(r"(core/(async|base|tensor|value)|ops/dispatch|autograd|nn|o
 REFERENCE = re.compile(r"\s+const [\w:<>, ]+& (\w+)\([^()]*\) const\s*(?:noexcept\s*)?[{;]")
 # Of what others own, or private, or of a container (as std), or in classes of which there are no temporaries.
 ELSEWHERE = {
-    "ops/dispatch/op.h": {"shape"}, "ops/dispatch/attrs.h": {"find"}, "core/tensor/methods.h": {"self"}, "data/safetensors.h": {"find"},
+    "ops/dispatch/op.h": {"shape"}, "ops/dispatch/attrs.h": {"find"}, "core/tensor/tensor_methods.h": {"self"}, "data/safetensors.h": {"find"},
     "rref/any_ref.h": {"checked_as"}, "rref/handle.h": {"id", "type"}, "rref/here.h": {"name"}, "rref/name_table.h": {"all"},
     "parallel/server/server_base.h": {"consistency"}, "core/base/small_vector.h": {"back"},
 }
@@ -48,6 +49,25 @@ ELSEWHERE = {
 LOCALE = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[vfs]*scanf|is(?:alpha|alnum|digit|space|upper|lower|print|punct|cntrl|graph|xdigit)"
                     r"|to(?:upper|lower)|setlocale|localeconv|strftime|put_time|imbue)\s*\(|printf\(.*%[-+ #0-9.*]*[aefgAEFG]")
 LOCALE_OF_TERMINAL = "tools/repl/prompt.cpp"  # what libedit edits is in its encoding
+# How a header names what it declares; a word of the header's name has to be among them.
+NAMES = (re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|concept|namespace)\s+(?:\[\[\w+\]\]\s*)?(?:\w+::)*(\w+)", re.M),
+         re.compile(r"\busing\s+(\w+)\s*="), re.compile(r"#define (\w+)"), re.compile(r"\b(k[A-Z]\w*)\s*[{=\[;]"),
+         re.compile(r"[\w>&*\]]\s+[*&]*(?:\w+::)*(\w+)\s*\("))
+# Headers that hold nothing of their name, and why.
+UNNAMED = {
+    r"troupe/(calls|data|gradients|operators|pipeline|replicas|server)\.h|(autograd/autograd|nn/nn|ops/ops|optim/optim)\.h|ops/operators\.h":
+        "what programs include for a subject",
+    r"ops/(dispatch/(anomaly|check|geometry|recorded)|[a-z_]+)\.h": "families of operators, and what they share",
+    r"ops/cpu/(gradient_sizes|loops/[a-z_]+)\.h": "loops, by what they walk",
+    r"nn/(activation|rnn)\.h": "families of modules",
+    r"core/tensor/(creation|half)\.h|core/base/ascii\.h|core/async/future_combinators\.h": "families of functions or types",
+    r"core/base/(compiler|fork)\.h|core/cuda/runtime\.h|tools/repl/lua\.h": "about what others made: the compiler, fork(), the CUDA runtime, Lua",
+    r"autograd/(engine|once_differentiable)\.h|optim/gradient_norm\.h": "functions of one mechanism",
+    r"net/wire/wire(_rules)?\.h": "the packets themselves, and their bits",
+    r"parallel/pipeline/stage/stage_method\.h|script/parallel\.h": "functions around a subject of another header",
+    r"data/sampler\.h": "the field's word for what Order is",
+    r"tools/(launch/output|program)\.h": "a job's output; what every command's main() needs",
+}
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -112,6 +132,21 @@ def circles(arrows):
                 yield f'{place}: {folder} may not include "{header}": {other} includes {folder}'
 
 
+def stem(word):
+    """Without the ending of a plural or of a form of a verb."""
+    for ending in ("ies", "ing", "ers", "er", "es", "ed", "s", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[:-len(ending)]
+    return word
+
+
+def holds_its_name(header, text):
+    """Whether something that a header declares has a word of the header's name."""
+    text = re.sub(r'//[^\n]*|"[^"\n]*"|#include.*', "", text)
+    names = [name.lower().replace("_", "") for pattern in NAMES for name in pattern.findall(text)]
+    return any(stem(word) in name for word in header.split("_") for name in names)
+
+
 def files(root):
     """All but what builds make (which may hold whole systems) and hidden folders."""
     for entry in root.iterdir():
@@ -132,6 +167,9 @@ def violations(root):
             found.append(f"{path}:{len(lines)}: {len(lines)} lines; a file has at most {LONGEST}")
         if file.suffix not in CODE or "/" not in path:
             continue
+        if (file.suffix == ".h" and path.split("/")[0] not in FREE and not any(re.fullmatch(p, path) for p in UNNAMED)
+                and not holds_its_name(file.stem, "\n".join(lines))):
+            found.append(f"{path}:1: nothing here has the header's name, or a part of it: name it after what it holds, or say why in UNNAMED")
         for number, line in enumerate(lines, 1):
             if VALUES.fullmatch(path) and (match := REFERENCE.match(line)) and match[1] not in ELSEWHERE.get(path, ()):
                 found.append(f"{path}:{number}: {match[1]}() gives a reference into a temporary: write `const&`, and what `&&` gives")
@@ -157,17 +195,18 @@ troupe_layer(autograd/distributed USES core ops net autograd
 GOOD = {
     "ops/a.cpp": '#include "ops/a.h"\n#include "core/tensor/tensor.h"\n#include <fmt/format.h>\n#include <sys/stat.h>\n',
     "ops/cpu/a.cpp": "#include <oneapi/dnnl/dnnl.hpp>\n",
-    "autograd/distributed/a.h": '#include "autograd/engine.h"\n#include "net/transport.h"\n#include <vector>\n',
+    "autograd/distributed/a.h": '#include "autograd/engine.h"\n#include "net/transport.h"\n#include <vector>\nstruct A {};\n',
     "net/wire/wire.cpp": '#include "net/wire/wire.capnp.h"\n#include <capnp/serialize.h>\n',
     "tests/net/a.cpp": '#include <catch2/catch.hpp>\n#include "autograd/distributed/a.h"\n',
     "core/base/log.cpp": "#include <spdlog/spdlog.h>\n",
-    "nn/value.h": "  const Shape& shape() const& { return s; }\n  Shape shape() && { return s; }\n",
+    "nn/value.h": "class Value {\n  const Shape& shape() const& { return s; }\n  Shape shape() && { return s; }\n",
+    "nn/named_values.h": "using namespace a;\nint value_of(const Name& name);\n",
     "tests/nn/b.cpp": "  const double x = std::stod(line);\n",
 }
 BAD = {
     "core/up.cpp": '#include "ops/a.h"\n',
-    "autograd/up.h": '\n#include "autograd/distributed/a.h"\n',
-    "net/side.h": '#include "ops/a.h"\n',
+    "autograd/up.h": '\n#include "autograd/distributed/a.h"\nvoid up();\n',
+    "net/side.h": '#include "ops/a.h"\nvoid side();\n',
     "ops/caf.cpp": "#include <caf/all.hpp>\n",
     "ops/dnn.cpp": "#include <dnnl.hpp>\n",
     "ops/gpu.cpp": "#include <cuda_runtime.h>\n",
@@ -178,7 +217,8 @@ BAD = {
     "core/new.cpp": "#include <unheard/of.h>\n",
     "core/near.cpp": '#include "tensor.h"\n',
     "core/pile.cpp": "\n" * 501,
-    "nn/temporary.h": "  const Shape& shape() const { return s; }\n",
+    "nn/other.h": '// Others.\n#include "nn/value.h"\nclass Value {};\nint f(Other o);\n',
+    "nn/temporary.h": "class Temporary {\n  const Shape& shape() const { return s; }\n",
     "nn/locale.cpp": "  const double x = std::strtod(text, nullptr);\n",
     "nn/comma.cpp": '  std::printf("%ld of %.2f", n, x);\n',
 }

@@ -3,7 +3,7 @@
 character, and every example of the pages below stands in a test, but for its line breaks."""
 import pathlib, re, sys
 
-PAGES = {"docs/howto/load-data.md": "tests/data/guide_test.cpp", "docs/howto/custom-functions.md": "tests/autograd_dist/own_functions_test.cpp"}
+PAGES = {"docs/howto/load-data.md": "tests/data/guide_test.cpp", "docs/howto/custom-functions.md": "tests/autograd_distributed/own_functions_test.cpp"}
 root = pathlib.Path(__file__).resolve().parent.parent
 
 

@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "core/base/error.h"
-#include "core/base/stdout.h"
+#include "core/base/standard_output.h"
 #include "ops/environment.h"
 #include "tools/flags/flags.h"
 #include "tools/launch/run.h"

@@ -10,12 +10,12 @@
 #include "actors/cluster/join.h"
 #include "actors/cluster/profiler.h"
 #include "actors/worker/reports.h"
-#include "autograd/distributed/engine.h"
+#include "autograd/distributed/dist_engine.h"
+#include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
-#include "autograd/distributed/optim/optimizer.h"
 #include "core/base/shown.h"
-#include "net/socket/transport.h"
+#include "net/socket/socket_transport.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/server.h"
@@ -33,8 +33,8 @@ std::string random_name() {
 }
 
 // What a program hosts, and what layers above the workers need everywhere.
-internal::actors::Hosting with_builtin(internal::actors::Hosting hosting) {
-  for (auto& type : nn::module_actors(hosting)) hosting.push_back(std::move(type));
+internal::actors::TypeRegistry with_builtin(internal::actors::TypeRegistry hosting) {
+  for (auto& type : nn::hosted_module_types(hosting)) hosting.push_back(std::move(type));
   for (auto& type : parallel::builtin_actors()) hosting.push_back(std::move(type));
   for (auto& type : parallel::server_actors()) hosting.push_back(std::move(type));
   return hosting;
@@ -87,7 +87,7 @@ std::map<std::string, internal::net::DeviceMap> maps_of(const std::string& worke
 
 class InProcess final : public Cluster {
  public:
-  InProcess(int count, internal::actors::Hosting hosting, ClusterOptions options)
+  InProcess(int count, internal::actors::TypeRegistry hosting, ClusterOptions options)
       : Cluster(options), cores_(count) {
     if (count < 1) throw_invalid("[cluster] needs at least one worker, got " + std::to_string(count));
     auto runtime = internal::actors::Runtime::make(options.threads);
@@ -142,7 +142,7 @@ class InProcess final : public Cluster {
 
 // One worker of a cluster of processes: worker, transport, listeners.
 struct Process {
-  Process(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options)
+  Process(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting, const ClusterOptions& options)
       : name("w" + std::to_string(e.rank)),
         worker({.id = e.rank,
                 .name = name,
@@ -157,10 +157,10 @@ struct Process {
     table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.
-  void open(const Environment& e, const ClusterOptions& options) {
+  void open(const LaunchEnvironment& e, const ClusterOptions& options) {
     internal::net::Limits limits;
     limits.connect = std::min(limits.connect, options.join_timeout);
-    if (!e.polling) limits.look = Duration::zero();
+    if (!e.polling) limits.polling = Duration::zero();
     limits.callers_read = e.callers_read;
     if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
     const bool meets = e.rank != 0 || e.world > 1 || options.elastic;
@@ -177,7 +177,7 @@ struct Process {
       if (!e.address.starts_with("unix:")) listen_at(e);
     }
   }
-  void listen_as_driver(const Environment& e) {
+  void listen_as_driver(const LaunchEnvironment& e) {
     try {
       listen(e.address);
     } catch (const Error& error) {
@@ -185,7 +185,7 @@ struct Process {
       throw_error(error.kind(), error.message() + ". " + e.address_note);
     }
   }
-  void listen_at(const Environment& e) {
+  void listen_at(const LaunchEnvironment& e) {
     try {
       listen(e.bind_address());
     } catch (const Error& error) {
@@ -209,8 +209,8 @@ struct Process {
 
 class Coordinated final : public Cluster {
  public:
-  Coordinated(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options,
-              const Future<void>& stop)
+  Coordinated(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting,
+              const ClusterOptions& options, const Future<void>& stop)
       : Cluster(options),
         process_(e, std::move(hosting), options),
         coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world,
@@ -249,7 +249,7 @@ class Coordinated final : public Cluster {
 
 class Joined final : public WorkerProcess {
  public:
-  Joined(const Environment& e, internal::actors::Hosting hosting, const ClusterOptions& options)
+  Joined(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting, const ClusterOptions& options)
       : process_(e, std::move(hosting), options), joiner_(process_.worker) {
     try {
       process_.open(e, options);
@@ -270,8 +270,8 @@ class Joined final : public WorkerProcess {
       (void)joiner_.leave(code.value()).wait_for(std::chrono::seconds(5));
       joiner_.end(code.value());
     });
-    const auto chores = process_.worker.runtime().make_chores();
-    const ServeScope serving(chores.get());
+    const auto run_queue = process_.worker.runtime().make_run_queue();
+    const ServeScope serving(run_queue.get());
     return joiner_.ended().get();
   }
   void leave() override { joiner_.leave(0).get(); }
@@ -303,20 +303,20 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   return table;
 }
 
-std::unique_ptr<Cluster> Cluster::in_process(int workers, internal::actors::Hosting hosting,
+std::unique_ptr<Cluster> Cluster::in_process(int workers, internal::actors::TypeRegistry hosting,
                                              ClusterOptions options) {
   return std::make_unique<InProcess>(workers, with_builtin(std::move(hosting)), options);
 }
 
-std::unique_ptr<Cluster> Cluster::coordinate(const Environment& environment,
-                                             internal::actors::Hosting hosting, ClusterOptions options,
+std::unique_ptr<Cluster> Cluster::coordinate(const LaunchEnvironment& environment,
+                                             internal::actors::TypeRegistry hosting, ClusterOptions options,
                                              const Future<void>& stop) {
   options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
   return std::make_unique<Coordinated>(environment, with_builtin(std::move(hosting)), options, stop);
 }
 
-std::unique_ptr<WorkerProcess> WorkerProcess::join(const Environment& environment,
-                                                   internal::actors::Hosting hosting,
+std::unique_ptr<WorkerProcess> WorkerProcess::join(const LaunchEnvironment& environment,
+                                                   internal::actors::TypeRegistry hosting,
                                                    ClusterOptions options) {
   options.join_timeout = environment.join_timeout.value_or(options.join_timeout);
   return std::make_unique<Joined>(environment, with_builtin(std::move(hosting)), options);

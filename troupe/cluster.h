@@ -68,14 +68,14 @@ class Cluster {
 
   /// `workers` workers in this process, linked in memory. Their messages are copied as if they had crossed a
   /// process boundary: the same program gives the same bits as over real processes.
-  static std::unique_ptr<Cluster> in_process(int workers, internal::actors::Hosting hosting = {},
+  static std::unique_ptr<Cluster> in_process(int workers, internal::actors::TypeRegistry hosting = {},
                                              ClusterOptions options = {});
   /// This process is worker 0 of a cluster of processes; returns when all have joined. The environment's
   /// join_timeout comes before that of the options. `stop`, once it has failed, ends the wait with its error:
   /// somebody knows that one of them will not come.
-  static std::unique_ptr<Cluster> coordinate(const Environment& environment,
-                                             internal::actors::Hosting hosting, ClusterOptions options = {},
-                                             const Future<void>& stop = {});
+  static std::unique_ptr<Cluster> coordinate(const LaunchEnvironment& environment,
+                                             internal::actors::TypeRegistry hosting,
+                                             ClusterOptions options = {}, const Future<void>& stop = {});
 
   /// Makes an actor of type T on a worker: Here::spawn, from worker w0.
   template <class T, class... A>
@@ -139,8 +139,9 @@ class Cluster {
 class WorkerProcess {
  public:
   /// Joins; returns when all have. Throws as internal::actors::Joiner::join.
-  static std::unique_ptr<WorkerProcess> join(const Environment& environment,
-                                             internal::actors::Hosting hosting, ClusterOptions options = {});
+  static std::unique_ptr<WorkerProcess> join(const LaunchEnvironment& environment,
+                                             internal::actors::TypeRegistry hosting,
+                                             ClusterOptions options = {});
   virtual ~WorkerProcess() = default;
   virtual internal::actors::Worker& worker() = 0;
   /// Serves until the driver ends the cluster, whose exit code it returns; or until `stop` has a value, and

@@ -18,7 +18,7 @@ constexpr Duration kSoon = std::chrono::milliseconds(250);
 
 // "Layer::forward on w2 (Layer#0:3)"; empty: it is at work on nothing.
 std::string work_of(internal::actors::ActorCell& cell) {
-  const char* what = cell.doing().what();
+  const char* what = cell.activity().what();
   if (!what) return {};
   std::string text = what;  // a method's name says whose it is
   if (text != cell.label() && text.find(cell.place()) == std::string::npos) text += " of " + cell.label();

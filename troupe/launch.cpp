@@ -12,8 +12,8 @@
 
 #include "core/base/fork.h"
 #include "core/base/log.h"
-#include "core/base/no_memory.h"
-#include "core/base/stdout.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/standard_output.h"
 #include "core/base/thread.h"
 #include "net/rendezvous.h"
 #include "ops/environment.h"
@@ -136,16 +136,16 @@ void check_room(size_t mib) {
 // Before the threads of a cluster start: those of its pool, and some more.
 void check_room_for_threads() { check_room(kRoom + kThreadRoom * (static_cast<size_t>(usable_cores()) + 8)); }
 
-int launch_with(Signals& signals, internal::actors::Hosting hosting,
+int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
                 const std::function<void(Cluster&)>& driver, ClusterOptions options) {
   signals.on_signal([&] { _exit(128 + signals.received()); });  // until there is something to end in order
-  std::optional<Environment> environment;
+  std::optional<LaunchEnvironment> environment;
   int alone = 0;
   try {
-    environment = Environment::read();
-    if (!environment) alone = Environment::workers();
+    environment = LaunchEnvironment::read();
+    if (!environment) alone = LaunchEnvironment::workers();
     ops::check_environment();
-    (void)Environment::leak_check();
+    (void)LaunchEnvironment::leak_check();
     internal::log::debug("[launch] begins");  // the first line says what is wrong with TROUPE_LOG
     // Into a launcher's pipe, too, lines leave as they are written.
     if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
@@ -245,7 +245,7 @@ int launch(const std::function<void(Cluster&)>& driver, ClusterOptions options) 
   return launch({}, driver, options);
 }
 
-int launch(internal::actors::Hosting hosting, const std::function<void(Cluster&)>& driver,
+int launch(internal::actors::TypeRegistry hosting, const std::function<void(Cluster&)>& driver,
            ClusterOptions options) {
   try {
     check_process("launch");

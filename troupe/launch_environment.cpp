@@ -97,8 +97,8 @@ std::optional<std::string> from_process(const std::string& name) {
 
 }  // namespace
 
-std::optional<Environment> Environment::read(const Lookup& lookup) {
-  Environment e;  // a wrong switch is refused in a program that runs alone, too
+std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
+  LaunchEnvironment e;  // a wrong switch is refused in a program that runs alone, too
   e.polling = parse_switch("TROUPE_POLLING", lookup("TROUPE_POLLING"));
   e.callers_read = parse_switch("TROUPE_CALLERS_READ", lookup("TROUPE_CALLERS_READ"));
   e.shared_memory = parse_switch("TROUPE_SHARED_MEMORY", lookup("TROUPE_SHARED_MEMORY"));
@@ -156,19 +156,19 @@ std::optional<Environment> Environment::read(const Lookup& lookup) {
   return std::nullopt;
 }
 
-std::string Environment::bind_address() const {
+std::string LaunchEnvironment::bind_address() const {
   return tcp_address("TROUPE_BIND", bind.empty() ? "127.0.0.1" : bind, "0");
 }
 
-std::optional<Environment> Environment::read() { return read(from_process); }
+std::optional<LaunchEnvironment> LaunchEnvironment::read() { return read(from_process); }
 
-int Environment::workers(const Lookup& lookup) {
+int LaunchEnvironment::workers(const Lookup& lookup) {
   const auto text = lookup("TROUPE_WORKERS");
   if (!text) return 3;
   return static_cast<int>(parse("TROUPE_WORKERS", *text, 1, 1024));
 }
 
-LeakCheck Environment::leak_check() {
+LeakCheck LaunchEnvironment::leak_check() {
   const std::string value = from_process("TROUPE_LEAK_CHECK").value_or("warn");
   if (value == "warn") return LeakCheck::warn;
   if (value == "off") return LeakCheck::off;
@@ -176,6 +176,6 @@ LeakCheck Environment::leak_check() {
   refuse("TROUPE_LEAK_CHECK", value, "off, warn or error");
 }
 
-int Environment::workers() { return workers(from_process); }
+int LaunchEnvironment::workers() { return workers(from_process); }
 
 }  // namespace troupe

@@ -26,7 +26,7 @@ enum class LeakCheck {
 ///
 /// Where torchrun's agent has MASTER_PORT for a store of its own, which it says with
 /// TORCHELASTIC_USE_AGENT_STORE=True, worker 0 has the port after it (65534 after 65535), on all hosts alike.
-struct Environment {
+struct LaunchEnvironment {
   uint32_t rank = 0, world = 1;
   std::string source;        ///< which variables gave the rank: "RANK"
   std::string address;       ///< of worker 0: "unix:@name" or "tcp:host:port"
@@ -42,8 +42,8 @@ struct Environment {
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
   /// Empty if no launcher said anything: the program runs alone. `invalid` for half-set or impossible values,
   /// naming the variables.
-  static std::optional<Environment> read(const Lookup& lookup);
-  static std::optional<Environment> read();
+  static std::optional<LaunchEnvironment> read(const Lookup& lookup);
+  static std::optional<LaunchEnvironment> read();
   /// Where this worker listens, on a port that the system chooses.
   std::string bind_address() const;
   /// Workers of a program that runs alone: TROUPE_WORKERS, or 3. `invalid` unless a number from 1 to 1024.

@@ -49,16 +49,16 @@ Trace::Trace(std::vector<TraceEvent> events, int64_t missed) : events_(std::move
 std::string Trace::json() const {
   int64_t first = events_.empty() ? 0 : events_[0].begin, last = first;
   for (const auto& e : events_) first = std::min(first, e.begin), last = std::max({last, e.begin, e.end});
-  TraceJson out;
+  ChromeTrace out;
   std::map<int64_t, Lanes> lanes;
   const auto name_of = [](int64_t worker) { return "w" + std::to_string(worker); };
   for (const auto& e : events_) {
     if (lanes.find(e.worker) == lanes.end()) out.name_process(e.worker, name_of(e.worker));
     const int64_t end = e.end < 0 ? last : e.end;
     const auto lane = static_cast<int64_t>(lanes[e.worker].place(e.begin, std::max(end, e.begin + 1)));
-    const TraceJson::Place at{e.worker, lane};
-    TraceJson::Fields about{{"source", name_of(at_receiver(e) ? e.peer : e.worker)},
-                            {"destination", name_of(at_receiver(e) ? e.worker : e.peer)}};
+    const ChromeTrace::Place at{e.worker, lane};
+    ChromeTrace::Fields about{{"source", name_of(at_receiver(e) ? e.peer : e.worker)},
+                              {"destination", name_of(at_receiver(e) ? e.worker : e.peer)}};
     if (!e.key.empty()) about.emplace_back("key", e.key);
     if (!e.parent.empty()) about.emplace_back("parent", e.parent);
     if (e.context) about.emplace_back("context", e.context);

@@ -34,7 +34,7 @@ void Cluster::look_for_leaks() {
 }
 
 Cluster::Cluster(const ClusterOptions& options) : options_(options) {
-  if (!options_.leak_check) options_.leak_check = Environment::leak_check();
+  if (!options_.leak_check) options_.leak_check = LaunchEnvironment::leak_check();
 }
 
 void Cluster::shutdown(const ShutdownOptions& options) {
@@ -55,7 +55,7 @@ void Cluster::shutdown(const ShutdownOptions& options) {
 
 // A name keeps its object for whoever may look it up; nobody will.
 void Cluster::drop_names(TimePoint deadline) {
-  FrameScope neutral({.worker = worker_, .deadline = deadline});
+  CallFrameScope neutral({.worker = worker_, .deadline = deadline});
   for (const internal::actors::Member& m : worker_->members().all()) {
     const auto names = table_->names(m.id);
     if (!names.wait().ok()) continue;  // a lost worker
@@ -83,7 +83,7 @@ std::optional<Error> Cluster::settle_and_look(TimePoint deadline) {
   if (problem && problem->kind() != ErrorKind::disconnected) return problem;
   auto unheard = internal::actors::take_unheard(*worker_, deadline);  // before the log has it, too
   drop_names(deadline);
-  table_->let_go();
+  table_->detach();
   if (auto second = internal::actors::quiesce(*worker_, deadline); second && !problem) problem = second;
   for (auto& text : internal::actors::take_unheard(*worker_, deadline)) unheard.push_back(std::move(text));
   if (!unheard.empty()) {

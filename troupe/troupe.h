@@ -1,5 +1,6 @@
-// What every program needs: tensors, operators, modules, optimizers, gradients, actors and calls, launch(). One header more for
-// each subject: pipeline.h, server.h, replicas.h, data.h, gradients.h, calls.h, operators.h, profile.h.
+// What every program needs: tensors, operators, modules, optimizers, gradients, actors and calls, launch().
+// One header more for each subject: pipeline.h, server.h, replicas.h, data.h, gradients.h, calls.h,
+// operators.h, profile.h.
 #pragma once
 #include <cstdio>
 
@@ -7,8 +8,8 @@
 #include "actors/cell/methods.h"
 #include "autograd/autograd.h"
 #include "autograd/distributed/context.h"
+#include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
-#include "autograd/distributed/optim/optimizer.h"
 #include "core/base/generator.h"
 #include "core/tensor/tensor.h"
 #include "data/loader.h"
@@ -19,7 +20,7 @@
 #include "rref/here.h"
 #include "troupe/cluster.h"
 #include "troupe/launch.h"
-#include "troupe/wire_dtype.h"
+#include "troupe/on_wire.h"
 
 namespace troupe {
 using namespace ops;  // relu(x), cross_entropy(logits, labels), ...

@@ -7,7 +7,7 @@
 
 namespace troupe::internal::actors {
 
-Duration lead_of(const Limit& limit) {
+Duration lead_of(const CallLimit& limit) {
   return std::min<Duration>((limit.end - limit.made) / 8, std::chrono::milliseconds(250));
 }
 
@@ -16,7 +16,7 @@ std::string text_of(Duration d) {
   return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
 }
 
-std::string overdue(const std::string& call, const std::string& worker, const Limit& limit, TimePoint now,
+std::string overdue(const std::string& call, const std::string& worker, const CallLimit& limit, TimePoint now,
                     const std::string& status) {
   const std::string granted = text_of(limit.end - limit.made);
   const char* const advice[] = {
@@ -29,7 +29,7 @@ std::string overdue(const std::string& call, const std::string& worker, const Li
       "ref.with_timeout(std::chrono::hours(1)).call<...>(...), or with_timeout(0s) for no limit",
       call, granted, advice[static_cast<int>(limit.from)], text_of(now - limit.made),
       status.empty() ? "Worker " + worker + " has not said in time what it is doing." : status,
-      limit.from == Limit::From::caller ? "the outer call" : "it");
+      limit.from == CallLimit::From::caller ? "the outer call" : "it");
 }
 
 }  // namespace troupe::internal::actors

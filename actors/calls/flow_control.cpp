@@ -4,7 +4,7 @@
 
 namespace troupe::internal::actors {
 
-Flow::Ticket Flow::enter(const ObjectId& actor, size_t bytes) {
+FlowControl::Ticket FlowControl::enter(const ObjectId& actor, size_t bytes) {
   Peer& peer = peers_[actor.owner];
   if (peer.draining || !peer.waiting.empty()) return {};
   if (loads_.size() >= prune_at_) {
@@ -15,7 +15,7 @@ Flow::Ticket Flow::enter(const ObjectId& actor, size_t bytes) {
   return room(peer, load) ? take(peer, load, bytes) : Ticket();
 }
 
-Flow::Ticket Flow::take(Peer& peer, Load& load, size_t bytes) {
+FlowControl::Ticket FlowControl::take(Peer& peer, Load& load, size_t bytes) {
   Ticket ticket;
   ticket.peer_ = &peer;
   ticket.load_ = &load;
@@ -26,11 +26,11 @@ Flow::Ticket Flow::take(Peer& peer, Load& load, size_t bytes) {
   return ticket;
 }
 
-bool Flow::scarce(const Ticket& ticket) const {
+bool FlowControl::scarce(const Ticket& ticket) const {
   return ticket.peer_->bytes > limits_.bytes / 2 || ticket.load_->messages > limits_.messages / 2;
 }
 
-void Flow::leave(Ticket& ticket) {
+void FlowControl::leave(Ticket& ticket) {
   if (!ticket) return;
   ticket.peer_->bytes -= ticket.bytes_;
   --ticket.peer_->messages;
@@ -38,24 +38,24 @@ void Flow::leave(Ticket& ticket) {
   ticket = {};
 }
 
-void Flow::wait(uint64_t message, const ObjectId& actor, size_t bytes) {
+void FlowControl::wait(uint64_t message, const ObjectId& actor, size_t bytes) {
   peers_[actor.owner].waiting.push_back({message, actor, bytes});
 }
 
-bool Flow::begin_drain(WorkerId to) {
+bool FlowControl::begin_drain(WorkerId to) {
   auto at = peers_.find(to);
   if (at == peers_.end() || at->second.waiting.empty() || at->second.draining) return false;
   at->second.draining = true;
   return true;
 }
 
-Flow::Sums Flow::to(WorkerId peer) const {
+FlowControl::Sums FlowControl::to(WorkerId peer) const {
   auto at = peers_.find(peer);
   if (at == peers_.end()) return {};
   return {at->second.bytes, at->second.messages, at->second.waiting.size()};
 }
 
-Flow::Sums Flow::all() const {
+FlowControl::Sums FlowControl::all() const {
   Sums sums;
   for (const auto& [id, peer] : peers_) {
     sums.bytes += peer.bytes;

@@ -29,12 +29,12 @@ namespace internal::actors {
 /// came: behind one that waits all wait. What takes part is counted from leaving until it has begun, not
 /// until it has ended: methods never block, so what is on its way always begins, and calls that wait for
 /// calls, whatever their depth and direction, cannot wait for room that they take themselves.
-class Flow {
+class FlowControl {
   struct Peer;
   struct Load;
 
  public:
-  explicit Flow(FlowLimits limits) : limits_(limits) {}
+  explicit FlowControl(FlowLimits limits) : limits_(limits) {}
 
   /// The room that one message takes.
   class Ticket {
@@ -42,7 +42,7 @@ class Flow {
     explicit operator bool() const { return peer_; }
 
    private:
-    friend class Flow;
+    friend class FlowControl;
     Peer* peer_ = nullptr;
     Load* load_ = nullptr;
     size_t bytes_ = 0;

@@ -8,8 +8,8 @@ namespace {
 
 // Its deadline, or before that the time to ask what its callee is doing.
 TimePoint next_event(const PendingCall& call) {
-  const Limit& limit = call.limit;
-  const bool ask = call.to_actor && !call.quiet && !call.asked && limit.end != TimePoint::max();
+  const CallLimit& limit = call.limit;
+  const bool ask = call.to_actor && !call.no_result && !call.asked && limit.end != TimePoint::max();
   return ask ? limit.end - lead_of(limit) : limit.end;
 }
 
@@ -26,7 +26,7 @@ PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* 
   if (call.to_actor) {
     call.ticket = flow_.enter(actor, bytes);
     if (call.ticket) {
-      out.tell_start = flow_.scarce(call.ticket);
+      out.notify_start = flow_.scarce(call.ticket);
     } else if (on_full == OnFull::fail) {
       out.verdict = Added::refused;
       out.taken = flow_.to(actor.owner);
@@ -65,7 +65,7 @@ bool PendingCalls::sent(uint64_t id) {
 }
 
 // With mutex_.
-void PendingCalls::leave(Flow::Ticket& ticket, WorkerId to, bool& drain) {
+void PendingCalls::leave(FlowControl::Ticket& ticket, WorkerId to, bool& drain) {
   if (!ticket) return;
   flow_.leave(ticket);
   drain = flow_.begin_drain(to);
@@ -156,7 +156,7 @@ PendingCalls::Expired PendingCalls::expire(TimePoint now) {
     for (auto at = calls_.begin(); at != calls_.end();) {
       const auto entry = at++;
       PendingCall& call = entry->second;
-      if (call.limit.end <= now && !call.detached) {
+      if (call.limit.end <= now && !call.uncancellable) {
         out.calls.push_back(remove(entry));
         continue;
       }
@@ -221,7 +221,7 @@ size_t PendingCalls::size() const {
   return calls_.size();
 }
 
-Flow::Sums PendingCalls::in_flight() const {
+FlowControl::Sums PendingCalls::in_flight() const {
   std::lock_guard lock(mutex_);
   return flow_.all();
 }

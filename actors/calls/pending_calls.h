@@ -2,7 +2,7 @@
 // has ended, and who has to be told, is returned.
 //
 // A call ends once: with its reply, its deadline, the end of its callee, or because nobody wants it any more.
-// One that is detached (CallOptions) ends with its reply or its callee alone. Who gives it up tells the
+// One that is uncancellable (CallOptions) ends with its reply or its callee alone. Who gives it up tells the
 // callee, but never before the call itself has left: a call given up while another thread sends it is told by
 // that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
 #pragma once
@@ -28,17 +28,17 @@ namespace troupe::internal::actors {
 struct PendingCall {
   CallerState caller;
   Promise<Value> promise;
-  Limit limit;
+  CallLimit limit;
   const void* by = nullptr;     ///< the Invocation that made it, for comparison alone; null: none
   Ref<Cancellable> local = {};  ///< the call itself, if its callee is on this worker
   bool to_actor = false;        ///< services are not told, and take no room
-  bool quiet = false;           ///< nobody waits for the answer, but it gives back the room
-  bool detached = false;        ///< its callee handles it, whoever has given up waiting
+  bool no_result = false;       ///< nobody waits for the answer, but it gives back the room
+  bool uncancellable = false;   ///< its callee handles it, whoever has given up waiting
   // ---- of PendingCalls
   bool sent = false;
   bool asked = false;       ///< its callee, what it is doing
   std::string status = {};  ///< what that said
-  Flow::Ticket ticket = {};
+  FlowControl::Ticket ticket = {};
   std::unique_ptr<net::Call> unsent = {};  ///< while it waits for room, unless local
   std::optional<Promise<void>> left = {};  ///< ends when it has left, or never will; while it waits
 };
@@ -61,11 +61,11 @@ class PendingCalls {
   uint64_t next_id() { return ++last_; }
   struct Added {
     enum { leaves, waits, refused } verdict = leaves;
-    bool sooner = false;      ///< its deadline is before that of every sweep planned so far
-    bool tell_start = false;  ///< leaves: the callee has to say when it has begun
+    bool sooner = false;        ///< its deadline is before that of every sweep planned so far
+    bool notify_start = false;  ///< leaves: the callee has to say when it has begun
     bool drain = false;
     std::optional<Future<void>> left;  ///< waits: ready when it has left or ended
-    Flow::Sums taken;                  ///< refused: the room that is taken
+    FlowControl::Sums taken;           ///< refused: the room that is taken
   };
   /// `message` goes with a call that waits: it is taken then. `bytes`: of the message.
   Added add(uint64_t id, PendingCall call, net::Call* message, const ObjectId& actor, size_t bytes,
@@ -74,7 +74,7 @@ class PendingCalls {
     uint64_t id;
     Ref<Cancellable> local;
     std::unique_ptr<net::Call> message;
-    bool tell_start;
+    bool notify_start;
     Promise<void> left;
   };
   std::optional<Next> next(WorkerId to);
@@ -119,7 +119,7 @@ class PendingCalls {
   /// All, the oldest first.
   std::vector<Made> all() const;
   size_t size() const;
-  Flow::Sums in_flight() const;
+  FlowControl::Sums in_flight() const;
   /// Of all calls: "Layer::forward".
   std::vector<std::string> labels() const;
 
@@ -128,13 +128,13 @@ class PendingCalls {
   using Calls = std::unordered_map<uint64_t, PendingCall>;
   struct Ghost {
     WorkerId to;
-    Flow::Ticket ticket;
+    FlowControl::Ticket ticket;
   };
   GivenUp remove(Calls::iterator at);  // with mutex_
-  void leave(Flow::Ticket& ticket, WorkerId to, bool& drain);
+  void leave(FlowControl::Ticket& ticket, WorkerId to, bool& drain);
 
   mutable std::mutex mutex_;
-  Flow flow_;
+  FlowControl flow_;
   Calls calls_;
   std::unordered_map<uint64_t, Ghost> ghosts_;  // given up, but their messages take room still
   std::unordered_set<uint64_t> leaving_;        // given up while they were being sent

@@ -51,7 +51,7 @@ struct ActorType {
 };
 
 /// The actor types that a program names in launch() or when it makes a cluster: hosting<Layer, Server>().
-using Hosting = std::vector<std::shared_ptr<const ActorType>>;
+using TypeRegistry = std::vector<std::shared_ptr<const ActorType>>;
 
 /// The program knows this type: every worker of it can host it. Thread-safe.
 void register_type(const std::shared_ptr<const ActorType>& type);

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "actors/cell/cell.h"
+#include "actors/cell/actor_cell.h"
 #include "core/graph/node.h"
 
 namespace troupe::internal::actors {

@@ -28,7 +28,7 @@ class Interceptor {
   virtual void reply_not_sent(Invocation&, net::Reply&) {}
   /// Instead of a reply, for calls whose result stays on this worker; the result that it will have. On the
   /// completing thread.
-  virtual void keep_result(Invocation&, const Result<Value>&) {}
+  virtual void store_result(Invocation&, const Result<Value>&) {}
   /// On the delivering thread, before the caller's future is completed.
   virtual void incoming_reply(const CallerState&, net::Reply&) {}
   /// The worker is gone for good.

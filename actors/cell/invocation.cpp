@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "actors/calls/incoming_calls.h"
-#include "actors/cell/cell.h"
+#include "actors/cell/actor_cell.h"
 #include "actors/cell/suspension.h"
 #include "actors/cell/this_call.h"
 #include "core/base/log.h"
@@ -14,7 +14,7 @@
 namespace troupe {
 
 bool this_call::cancelled() {
-  const Frame& f = frame();
+  const CallFrame& f = frame();
   if (!f.call) return false;
   return f.call->cancelled() || f.call->host().clock.now() >= f.call->deadline();
 }
@@ -110,11 +110,11 @@ void Invocation::complete(Result<Value> result) {
   if (before & kCompleted) return;
   if (before & kListed) listed_in_->remove(from_, call_.id, *this);
   if (before & kCancelled && result.ok()) result = Result<Value>(not_wanted());
-  if (call_.keep) {
-    for (auto& i : host_.interceptors) i->keep_result(*this, result);
+  if (call_.store_as) {
+    for (auto& i : host_.interceptors) i->store_result(*this, result);
     return;
   }
-  if (call_.quiet && result.ok()) result = Result<Value>(Value());
+  if (call_.no_result && result.ok()) result = Result<Value>(Value());
   internal::net::Reply reply;
   reply.id = call_.id;
   reply.result = std::move(result);
@@ -136,7 +136,7 @@ void Invocation::deliver(internal::net::Reply& reply) {
   const auto& interceptors = host_.interceptors;
   size_t prepared = 0;  // interceptors that have to undo if the reply is not sent
   try {
-    const bool wanted = call_.id && !call_.quiet;
+    const bool wanted = call_.id && !call_.no_result;
     for (; wanted && prepared < interceptors.size(); ++prepared)
       interceptors[prepared]->outgoing_reply(*this, reply);
     if (wanted && reply.result.ok()) {
@@ -151,14 +151,14 @@ void Invocation::deliver(internal::net::Reply& reply) {
 }
 
 void Invocation::run() {
-  FrameScope scope({.worker = &host_.worker,
-                    .actor = cell_.get(),
-                    .what = &cell_->method_label(method_),
-                    .context = call_.context,
-                    .deadline = deadline_,
-                    .call = this,
-                    .stream = &cell_->stream(),
-                    .device_stream = cell_->device_stream()});
+  CallFrameScope scope({.worker = &host_.worker,
+                        .actor = cell_.get(),
+                        .what = &cell_->method_label(method_),
+                        .context = call_.context,
+                        .deadline = deadline_,
+                        .call = this,
+                        .seed_stream = &cell_->stream(),
+                        .device_stream = cell_->device_stream()});
   GradMode mode(call_.grad_enabled);
   if (cancelled()) return fail(not_wanted());
   const TimePoint start = host_.clock.now();
@@ -166,16 +166,16 @@ void Invocation::run() {
     return fail(
         Error(ErrorKind::deadline, "[call] the caller's deadline had passed before the method could start"));
   began_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
-  const Doing::Scope doing(cell_->doing(), cell_->method_label(method_).c_str(), this, start);
+  const CurrentActivity::Scope activity(cell_->activity(), cell_->method_label(method_).c_str(), this, start);
   try {
     Actor& actor = cell_->object();
     cell_->method(method_).invoke(actor, *this);
   } catch (...) {
-    if ((call_.id && !call_.quiet) || call_.keep)
+    if ((call_.id && !call_.no_result) || call_.store_as)
       cell_->failure_heard();  // its answer tells, or what is kept
     threw(current_error());
   }
-  if (call_.tell_start && !(state_ & kCompleted)) host_.tell_started(from_, call_.id);
+  if (call_.notify_start && !(state_ & kCompleted)) host_.notify_started(from_, call_.id);
   cell_->note_duration(method_, host_.clock.now() - start);
 }
 

@@ -37,7 +37,6 @@ class Invocation final : public Cancellable {
   void run() override;
   void cancel() override;
   bool cancelled() const { return state_.load(std::memory_order_acquire) & kCancelled; }
-  /// Of the caller, which the reply keeps alive; without one, it is a call of this worker.
   /// Into the table of calls that can be cancelled, until it is completed.
   bool list(IncomingCalls& calls);
 

@@ -25,7 +25,8 @@ struct MethodTraits<R (T::*)(A...)> {
   template <class P>
   static constexpr bool kTakes =
       !std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>;
-  static constexpr bool kTakesAll = (kTakes<A> && ...), kArgumentsTravel = (Travels<std::decay_t<A>> && ...),
+  static constexpr bool kTakesAll = (kTakes<A> && ...),
+                        kArgumentsSerializable = (Serializable<std::decay_t<A>> && ...),
                         kOpaqueFields = (internal::kOpaqueFields<std::decay_t<A>> || ...);
 };
 template <class T, class R, class... A>

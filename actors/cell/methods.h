@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "actors/call_scope.h"
+#include "actors/cell/actor_cell.h"
 #include "actors/cell/actor_type.h"
-#include "actors/cell/cell.h"
 #include "actors/cell/method_list.h"
 #include "actors/cell/task.h"
 #include "core/async/future_combinators.h"
@@ -44,9 +44,9 @@ constexpr Fault method_fault() {
   using Return = typename Traits::Return;
   if constexpr (!Traits::kTakesAll) return Fault::reference;
   if constexpr (Traits::kOpaqueFields) return Fault::field;
-  if constexpr (!Traits::kArgumentsTravel) return Fault::parameter;
+  if constexpr (!Traits::kArgumentsSerializable) return Fault::parameter;
   if constexpr (IsFuture<Return>::value) return Fault::future;
-  if constexpr (!std::is_void_v<Return> && !Travels<std::decay_t<Return>>) return Fault::result;
+  if constexpr (!std::is_void_v<Return> && !Serializable<std::decay_t<Return>>) return Fault::result;
   if constexpr (Traits::kTask && !Traits::kByValue) return Fault::not_by_value;
   if constexpr (Traits::kTask && Entry<E>::kBlocks) return Fault::blocking;
   if constexpr (Entry<E>::kParameters.size() != 0 && Entry<E>::kParameters.size() != Traits::kArity)
@@ -57,7 +57,7 @@ constexpr Fault method_fault() {
 template <class T, class... A>
 constexpr Fault constructor_fault() {
   if constexpr ((kOpaqueFields<A> || ...)) return Fault::field;
-  if constexpr (!(Travels<A> && ...)) return Fault::argument;
+  if constexpr (!(Serializable<A> && ...)) return Fault::argument;
   if constexpr (!std::is_constructible_v<T, A...>) return Fault::no_constructor;
   return Fault::none;
 }
@@ -347,7 +347,7 @@ using Stored = std::conditional_t<std::is_convertible_v<A, std::string_view> &&
 
 /// Actor types that the program makes by name only: each makes spawn<T>() known by itself.
 template <class... Ts>
-internal::actors::Hosting hosting() {
+internal::actors::TypeRegistry hosting() {
   if constexpr ((internal::actors::accept<Ts>(internal::actors::actor_fault<Ts>()) && ...))
     return {internal::actors::type_of<Ts>()...};
   return {};

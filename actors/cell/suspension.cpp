@@ -33,14 +33,14 @@ void Suspension::check() const {
 
 void Suspension::go_on() {
   auto run = [self = shared_from_this()] {
-    FrameScope scope(self->frame_);
+    CallFrameScope scope(self->frame_);
     GradMode mode(self->grad_);
     Invocation* call = self->frame_.call;
     if (call && call->cancelled()) return call->stop();
     if (!call || !call->cell()) return self->coroutine_.resume();
     ActorCell& cell = *call->cell();  // the job keeps it
-    const Doing::Scope doing(cell.doing(), cell.method_label(call->method()).c_str(), call,
-                             cell.host().clock.now());
+    const CurrentActivity::Scope activity(cell.activity(), cell.method_label(call->method()).c_str(), call,
+                                          cell.host().clock.now());
     self->coroutine_.resume();
   };
   if (auto cell = std::move(cell_))

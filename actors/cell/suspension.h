@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "actors/cell/cell.h"
+#include "actors/cell/actor_cell.h"
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
 
@@ -29,7 +29,7 @@ class Suspension : public std::enable_shared_from_this<Suspension> {
  private:
   void go_on();
   std::coroutine_handle<> coroutine_;
-  Frame frame_;
+  CallFrame frame_;
   bool grad_;
   std::shared_ptr<ActorCell> cell_;
   std::atomic<bool> ended_{false};

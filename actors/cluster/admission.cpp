@@ -73,7 +73,7 @@ void Admission::begin() {
     waiting_.pop_front();
     refused = closed_ && change.newcomer;
   }
-  FrameScope neutral({&worker_});
+  CallFrameScope neutral({&worker_});
   if (refused) {
     change.call->fail(Error(ErrorKind::cancelled,
                             "[cluster] is shutting down: " + change.newcomer->name + " is not let in"));

@@ -200,7 +200,7 @@ Future<ValueList> gather(Worker& worker, const std::string& name, const std::set
   const std::vector<WorkerId> all(members.begin(), members.end());
   const uint64_t ticket = worker.next_number();
   Promise<ValueList> promise;
-  FrameScope neutral({&worker});  // of the callbacks
+  CallFrameScope neutral({&worker});  // of the callbacks
   kArrive.within(timeout)
       .ask(worker, leader, name, all, ticket, std::move(value))
       .on_ready([=, &worker](const Result<ValueList>& r) {

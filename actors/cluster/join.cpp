@@ -217,7 +217,7 @@ Future<void> Joiner::announce(const Member& self, uint32_t world, Duration timeo
 }
 
 Future<void> Joiner::leave(int code) {
-  FrameScope neutral({&worker_});
+  CallFrameScope neutral({&worker_});
   ++leaving_;
   Promise<void> done;
   kLeave.ask(worker_, 0).on_ready([this, code, done](const Result<Value>& answer) {

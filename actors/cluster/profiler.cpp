@@ -5,7 +5,7 @@ namespace {
 
 std::string key_of_call(WorkerId caller, const net::Call& call) {
   const std::string from = "w" + std::to_string(caller);
-  if (call.keep) return from + ":value " + std::to_string(call.keep);
+  if (call.store_as) return from + ":value " + std::to_string(call.store_as);
   return call.id ? from + ":" + std::to_string(call.id) : std::string();
 }
 
@@ -141,12 +141,12 @@ void Profiler::message(bool sent, const char* kind, WorkerId peer, uint64_t numb
 
 void Profiler::outgoing_call(const CallerState& caller, net::Call& call) {
   if (!on() || !call.target.number) return;
-  TraceEvent event = event_of(call.keep    ? "remote"
-                              : call.quiet ? "tell"
-                                           : "call",
+  TraceEvent event = event_of(call.store_as    ? "remote"
+                              : call.no_result ? "tell"
+                                               : "call",
                               caller.label, caller.to, call.context, call.args);
   event.key = key_of_call(worker_.id(), call);
-  const bool waits = call.id && !call.quiet;
+  const bool waits = call.id && !call.no_result;
   if (waits) event.end = -1;
   const uint64_t number = note(std::move(event));
   if (!waits || !number) return;
@@ -180,7 +180,7 @@ void Profiler::incoming_call(Invocation& invocation) {
       event_of("handle", label.substr(0, label.find(" on ")), invocation.from(), call.context, call.args);
   event.key = key_of_call(invocation.from(), call);
   event.parent = {};
-  const bool answers = (call.id && !call.quiet) || call.keep;
+  const bool answers = (call.id && !call.no_result) || call.store_as;
   if (answers) event.end = -1;
   const uint64_t number = note(std::move(event));
   if (!answers || !number) return;
@@ -196,6 +196,6 @@ void Profiler::handled(const Invocation& invocation) {
 }
 
 void Profiler::outgoing_reply(Invocation& invocation, net::Reply&) { handled(invocation); }
-void Profiler::keep_result(Invocation& invocation, const Result<Value>&) { handled(invocation); }
+void Profiler::store_result(Invocation& invocation, const Result<Value>&) { handled(invocation); }
 
 }  // namespace troupe::internal::actors

@@ -63,7 +63,7 @@ class Profiler final : public Interceptor {
   void call_not_sent(net::Call& call) override;
   void incoming_call(Invocation& invocation) override;
   void outgoing_reply(Invocation& invocation, net::Reply& reply) override;
-  void keep_result(Invocation& invocation, const Result<Value>& result) override;
+  void store_result(Invocation& invocation, const Result<Value>& result) override;
   void incoming_reply(const CallerState& caller, net::Reply& reply) override;
   void worker_lost(WorkerId id, const Error&) override;
 

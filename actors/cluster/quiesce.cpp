@@ -24,7 +24,7 @@ Duration left_until(const Worker& worker, TimePoint deadline) {
 
 std::optional<Error> quiesce(Worker& worker, TimePoint deadline) {
   check_may_block("waiting for rest");
-  FrameScope neutral({&worker});
+  CallFrameScope neutral({&worker});
   const auto ids = living(worker), gone = worker.members().lost();
   Quiescence state({ids.begin(), ids.end()}, {gone.begin(), gone.end()});
   std::optional<Error> lost, interrupted;

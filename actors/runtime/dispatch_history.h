@@ -30,36 +30,36 @@ class DispatchHistory {
     where_.store(other.where_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
   /// It has run so few times that it says little by itself.
-  bool young() const { return noted_.load(std::memory_order_relaxed) < kYoung; }
+  bool is_new() const { return noted_.load(std::memory_order_relaxed) < kNew; }
   void note(Duration took) {
     const bool is_long = took > kShort;
-    if (young()) noted_.fetch_add(1, std::memory_order_relaxed);
+    if (is_new()) noted_.fetch_add(1, std::memory_order_relaxed);
     const auto runs = static_cast<uint8_t>(runs_.load(std::memory_order_relaxed) << 1 | is_long);
     runs_.store(runs, std::memory_order_relaxed);
     const int longs = std::popcount(runs);
-    uint8_t wary = wary_.load(std::memory_order_relaxed);
+    uint8_t probation = probation_.load(std::memory_order_relaxed);
     if (took > kVeryLong)
-      wary = kWary;
-    else if (wary && !is_long)
-      --wary;
-    wary_.store(wary, std::memory_order_relaxed);
-    if (longs == 0 && !wary)
+      probation = kProbation;
+    else if (probation && !is_long)
+      --probation;
+    probation_.store(probation, std::memory_order_relaxed);
+    if (longs == 0 && !probation)
       where_.store(static_cast<uint8_t>(DispatchTarget::caller), std::memory_order_relaxed);
-    if (longs >= kManyLong || wary)
+    if (longs >= kManyLong || probation)
       where_.store(static_cast<uint8_t>(DispatchTarget::pool), std::memory_order_relaxed);
   }
 
   static constexpr Duration kShort = std::chrono::microseconds(50);
   static constexpr int kManyLong = 3;  // of eight
   static constexpr Duration kVeryLong = std::chrono::milliseconds(20);
-  static constexpr uint8_t kWary = 255;  // short runs until one that was so long is forgiven
-  static constexpr int kYoung = 8;
+  static constexpr uint8_t kProbation = 255;  // short runs until one that was so long is forgiven
+  static constexpr int kNew = 8;
 
  private:
   std::atomic<uint8_t> where_{static_cast<uint8_t>(DispatchTarget::pool)};  // what never ran could take long
   std::atomic<uint8_t> runs_{0};   // the last eight, the newest lowest; 1: it was long
-  std::atomic<uint8_t> noted_{0};  // up to kYoung
-  std::atomic<uint8_t> wary_{0};
+  std::atomic<uint8_t> noted_{0};  // up to kNew
+  std::atomic<uint8_t> probation_{0};
 };
 
 }  // namespace troupe::internal::actors

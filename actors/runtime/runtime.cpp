@@ -88,16 +88,16 @@ class InlineUnit final : public caf::execution_unit {
 };
 
 // Keeps one mailbox that its thread has posted to the pool, for that thread to run.
-class Kept final : public caf::execution_unit, public LocalRunQueue {
+class ThreadRunQueue final : public caf::execution_unit, public LocalRunQueue {
  public:
-  explicit Kept(caf::actor_system& system) : caf::execution_unit(&system) { of_thread() = this; }
-  ~Kept() {
+  explicit ThreadRunQueue(caf::actor_system& system) : caf::execution_unit(&system) { of_thread() = this; }
+  ~ThreadRunQueue() {
     of_thread() = nullptr;
     if (mailbox_) system_->scheduler().enqueue(mailbox_);
   }
-  static Kept* of_thread_for(caf::actor_system& system) {
-    Kept* kept = of_thread();
-    return kept && kept->system_ == &system ? kept : nullptr;
+  static ThreadRunQueue* of_thread_for(caf::actor_system& system) {
+    ThreadRunQueue* mine = of_thread();
+    return mine && mine->system_ == &system ? mine : nullptr;
   }
   bool empty() const override { return !mailbox_; }
   void run() override {
@@ -115,9 +115,9 @@ class Kept final : public caf::execution_unit, public LocalRunQueue {
   }
 
  private:
-  static Kept*& of_thread() {
-    thread_local Kept* kept = nullptr;
-    return kept;
+  static ThreadRunQueue*& of_thread() {
+    thread_local ThreadRunQueue* mine = nullptr;
+    return mine;
   }
   caf::resumable* mailbox_ = nullptr;
 };
@@ -127,7 +127,9 @@ class CafRuntime final : public Runtime {
   explicit CafRuntime(int threads) : threads_(threads), config_(threads), system_(config_) {}
 
   std::unique_ptr<Mailbox> make_mailbox() override;
-  std::unique_ptr<LocalRunQueue> make_chores() override { return std::make_unique<Kept>(system_); }
+  std::unique_ptr<LocalRunQueue> make_run_queue() override {
+    return std::make_unique<ThreadRunQueue>(system_);
+  }
   caf::actor_system& system() { return system_; }
   int threads() const override { return threads_; }
 
@@ -175,7 +177,7 @@ class CafMailbox final : public Mailbox {
     auto* target = caf::actor_cast<caf::abstract_actor*>(actor_);
     happens_before(target);
     if (where == DispatchTarget::pool)
-      return target->enqueue(std::move(element), Kept::of_thread_for(system_));
+      return target->enqueue(std::move(element), ThreadRunQueue::of_thread_for(system_));
     if (auto* unit = InlineUnit::active_for(system_)) return target->enqueue(std::move(element), unit);
     InlineUnit unit(system_);
     target->enqueue(std::move(element), &unit);

@@ -46,7 +46,7 @@ class Runtime {
   /// For a thread that serves (core/async/waiting.h): as long as they are there it runs a mailbox itself that
   /// it would have handed to the pool, one at a time. To be made and destroyed by that thread. Null: there
   /// are none.
-  virtual std::unique_ptr<LocalRunQueue> make_chores() { return nullptr; }
+  virtual std::unique_ptr<LocalRunQueue> make_run_queue() { return nullptr; }
 };
 
 }  // namespace troupe::internal::actors

@@ -22,7 +22,7 @@ struct CommonMethod<R(Args...)> : Message<R(Args...)> {
   template <class Ref>
   Future<Value> send(const Ref& actor, Args... args) const {
     return actor.call(name, M::pack(std::move(args)...),
-                      {.timeout = options.timeout, .detached = options.detached});
+                      {.timeout = options.timeout, .uncancellable = options.uncancellable});
   }
   /// Nobody waits for an answer.
   template <class Ref>

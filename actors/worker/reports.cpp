@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "actors/cell/cell.h"
+#include "actors/cell/actor_cell.h"
 
 namespace troupe::internal::actors {
 namespace {
@@ -93,10 +93,10 @@ std::vector<TypeReport> reports_of(std::vector<Type> types) {
 Everything everything_of(const Worker& worker) {
   Everything out;
   for (const auto& cell : worker.actors()) {
-    Doing& doing = cell->doing();
-    const char* what = doing.what();
+    CurrentActivity& activity = cell->activity();
+    const char* what = activity.what();
     const Duration busy =
-        what ? std::max<Duration>(worker.clock().now() - doing.since(), Duration(0)) : Duration(0);
+        what ? std::max<Duration>(worker.clock().now() - activity.since(), Duration(0)) : Duration(0);
     out.actors.push_back({cell->id().owner, cell->id().creator, cell->id().number, cell->label(),
                           cell->type().name, what ? what : "", std::chrono::duration<double>(busy).count()});
   }

@@ -17,7 +17,7 @@ namespace troupe::internal::actors {
 struct MessageOptions {
   std::optional<Duration> timeout = {};  ///< empty: the worker's; zero: none
   bool in_context = false;  ///< part of what the sender does: with its autograd context, within its deadline
-  bool detached = false;    ///< CallOptions::detached
+  bool uncancellable = false;  ///< CallOptions::uncancellable
   /// The handler gets a message whose contents could not be taken in as well: Call::unplaced is the reason.
   bool takes_unplaced = false;
 };
@@ -160,9 +160,10 @@ struct Service<R(Args...)> : Message<R(Args...)> {
     at.add_service(name, std::move(f), options.takes_unplaced);
   }
   Future<Value> send(std::string label, Worker& from, WorkerId to, ValueList args, bool one_way) const {
-    FrameScope scope(options.in_context ? frame() : Frame{&from});
-    return from.call({to, kNoWorker, 0}, std::move(label), method, std::move(args),
-                     {.timeout = options.timeout, .one_way = one_way, .detached = options.detached});
+    CallFrameScope scope(options.in_context ? frame() : CallFrame{&from});
+    return from.call(
+        {to, kNoWorker, 0}, std::move(label), method, std::move(args),
+        {.timeout = options.timeout, .one_way = one_way, .uncancellable = options.uncancellable});
   }
 };
 

@@ -42,7 +42,7 @@ Worker::Worker(WorkerOptions options)
                .unheard = unheard_,
                .interceptors = interceptors_,
                .actor_methods = actor_methods_,
-               .tell_started = [this](WorkerId caller, uint64_t id) { tell_started(caller, id); }} {
+               .notify_started = [this](WorkerId caller, uint64_t id) { notify_started(caller, id); }} {
   set_grad_mode_note(note_of_grad_mode);
   install_traffic(*this);
   install_reports(*this);
@@ -51,7 +51,7 @@ Worker::Worker(WorkerOptions options)
     m["threads"] = options_.runtime->threads();
     m["timeout_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(timeout()).count();
     m["pending_calls"] = static_cast<int64_t>(pending_.size());
-    const Flow::Sums flow = pending_.in_flight();
+    const FlowControl::Sums flow = pending_.in_flight();
     m["in_flight_calls"] = static_cast<int64_t>(flow.messages);
     m["in_flight_bytes"] = static_cast<int64_t>(flow.bytes);
     m["unanswered_calls"] = static_cast<int64_t>(incoming_.size());

@@ -16,8 +16,8 @@
 #include "actors/calls/incoming_calls.h"
 #include "actors/calls/pending_calls.h"
 #include "actors/calls/traffic.h"
+#include "actors/cell/actor_cell.h"
 #include "actors/cell/actor_host.h"
-#include "actors/cell/cell.h"
 #include "actors/cell/interceptor.h"
 #include "actors/membership/links.h"
 #include "actors/membership/members.h"
@@ -31,7 +31,7 @@ struct WorkerOptions {
   WorkerId id = 0;
   std::string name = "w0";
   std::string host;  ///< equal for workers of one machine
-  Hosting hosting;
+  TypeRegistry hosting;
   std::shared_ptr<Runtime> runtime;  ///< null: one of its own
   Dispatch dispatch = Dispatch::adaptive;
   Duration timeout = std::chrono::seconds(60);        ///< of calls that name none; zero: none
@@ -47,10 +47,11 @@ struct CallOptions {
   /// deadline of the call being handled.
   std::optional<Duration> timeout;
   bool one_way = false;  ///< no reply: the future is ready at once
-  uint64_t keep = 0;     ///< one-way: the number, of this worker, of the object that the result becomes there
+  uint64_t store_as =
+      0;  ///< one-way: the number, of this worker, of the object that the result becomes there
   /// For what changes something: it is handled although its future has gone, was cancelled, or its time has
   /// passed. These end the wait for the answer alone.
-  bool detached = false;
+  bool uncancellable = false;
   std::optional<OnFull> on_full;  ///< empty: the worker's
 };
 
@@ -135,7 +136,7 @@ class Worker final : public net::Events {
   std::vector<std::shared_ptr<ActorCell>> actors() const;
   /// Those that may be at work: these, and the ones that are released.
   std::vector<std::weak_ptr<ActorCell>> cells() const;
-  const Hosting& hosting() const { return options_.hosting; }
+  const TypeRegistry& hosting() const { return options_.hosting; }
   /// Forgets the actor and destroys its object after what is in its mailbox.
   void release_actor(const ObjectId& id);
   /// A number for a new object, unique on this worker; starts at 1.
@@ -193,13 +194,13 @@ class Worker final : public net::Events {
   void drain(WorkerId to);
   void depart(WorkerId to, const PendingCalls::Next& next);
   void undo(const PendingCall& call);
-  void tell_started(WorkerId caller, uint64_t id);
-  Error overloaded(WorkerId to, const Flow::Sums& taken) const;
-  static Frame callback_frame();
+  void notify_started(WorkerId caller, uint64_t id);
+  Error overloaded(WorkerId to, const FlowControl::Sums& taken) const;
+  static CallFrame callback_frame();
   void log_unanswered(const net::Reply& reply) const;
   void send_cancel(WorkerId to, uint64_t id);
   void timer_loop();
-  Limit limit_of(const CallOptions& options) const;
+  CallLimit limit_of(const CallOptions& options) const;
   void ask_for_status(uint64_t id, WorkerId to);
   void serve_status();
   void tell_status(const Ref<Invocation>& question, uint64_t id);

@@ -22,33 +22,33 @@ net::DevicePlacing Worker::placing(WorkerId to) const {
   return placing;
 }
 
-Limit Worker::limit_of(const CallOptions& options) const {
+CallLimit Worker::limit_of(const CallOptions& options) const {
   const Duration timeout = options.timeout.value_or(this->timeout());
   if (timeout.count() < 0)
     throw_error(ErrorKind::deadline,
                 "[call] a timeout of " + text_of(timeout) +
                     " has passed before the call: nothing was sent; expected more than 0, "
                     "or 0 for no limit");
-  Limit limit{.from = options.timeout ? Limit::From::call : Limit::From::worker};
+  CallLimit limit{.from = options.timeout ? CallLimit::From::call : CallLimit::From::worker};
   const TimePoint outer = frame().deadline;
   if (timeout.count() == 0 && outer == TimePoint::max()) return limit;
   limit.made = clock().now();
   // A limit beyond what the clock can count is none.
   if (timeout.count() != 0 && timeout < TimePoint::max() - limit.made) limit.end = limit.made + timeout;
-  if (outer < limit.end) limit.end = outer, limit.from = Limit::From::caller;
+  if (outer < limit.end) limit.end = outer, limit.from = CallLimit::From::caller;
   return limit;
 }
 
 Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
                            CallOptions options) {
   const bool to_actor = target.number != 0, local = target.owner == id();
-  const bool told = options.one_way && to_actor && !options.keep;  // handled whatever becomes of who told
+  const bool told = options.one_way && to_actor && !options.store_as;  // handled whatever becomes of who told
   PendingCall pending;
   pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
   pending.to_actor = to_actor;
   pending.by = frame().call;
-  pending.quiet = told;
-  pending.detached = options.detached;
+  pending.no_result = told;
+  pending.uncancellable = options.uncancellable;
   const Promise<Value> promise = pending.promise;
   const auto future = promise.future();
   if (to_actor && !options.one_way) CallScope::gather(future);
@@ -65,15 +65,15 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.method = method;
     call.context = caller.context;
     call.grad_enabled = grad_enabled();
-    call.keep = options.keep;
-    call.quiet = told;
+    call.store_as = options.store_as;
+    call.no_result = told;
     call.args = std::move(args);
     if (!told) pending.limit = limit_of(options);
-    if (const Limit& limit = pending.limit; limit.end != TimePoint::max()) {
+    if (const CallLimit& limit = pending.limit; limit.end != TimePoint::max()) {
       const auto left = std::chrono::duration_cast<std::chrono::microseconds>(limit.end - limit.made);
-      if (left.count() <= 0 && !options.detached)
+      if (left.count() <= 0 && !options.uncancellable)
         throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
-      if (!options.detached) call.timeout_us = left.count();
+      if (!options.uncancellable) call.timeout_us = left.count();
     }
     call.id = !options.one_way || told ? pending_.next_id() : 0;
     for (auto& i : interceptors_) {
@@ -81,7 +81,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       ++prepared;
     }
     visit_tensors(call.args, own_elements);
-    const size_t bytes = to_actor && !options.keep ? net::packet_bytes(call) : 0;
+    const size_t bytes = to_actor && !options.store_as ? net::packet_bytes(call) : 0;
     id = call.id;
     if (local) {
       prepared = 0;
@@ -108,12 +108,12 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (added.verdict == PendingCalls::Added::waits) {
         prepared = 0;
         if (added.drain) drain(target.owner);
-        if (!told && !options.detached) promise.waits_for(Canceller::source(canceller_, id));
-        const Frame& at = frame();
+        if (!told && !options.uncancellable) promise.waits_for(Canceller::source(canceller_, id));
+        const CallFrame& at = frame();
         if (!at.actor && !at.callback && options_.timer_thread) (void)added.left->wait();
         return told ? Future<Value>::ready(Value()) : future;
       }
-      message.tell_start = added.tell_start;
+      message.notify_start = added.notify_start;
     }
     if (local) {
       dispatch(invocation);
@@ -126,7 +126,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (auto why = members_.loss(target.owner)) throw *why;
     }
     if (options.one_way) return Future<Value>::ready(Value());
-    if (to_actor && !options.detached && !future.is_ready())
+    if (to_actor && !options.uncancellable && !future.is_ready())
       promise.waits_for(Canceller::source(canceller_, id));
   } catch (...) {
     Error error = current_error();
@@ -168,7 +168,7 @@ void Worker::log_unanswered(const net::Reply& reply) const {
 void Worker::answered(WorkerId by, net::Reply reply) {
   bool room = false;
   const auto waiting = pending_.take(reply.id, by, room);  // empty if it came after the deadline
-  if (waiting && !waiting->quiet)
+  if (waiting && !waiting->no_result)
     deliver_reply(*waiting, std::move(reply));
   else if (waiting && by == id())
     log_unanswered(reply);  // another worker logs what fails on it
@@ -185,11 +185,11 @@ void Worker::drain(WorkerId to) {
 void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
   if (next.local) {
     auto& invocation = static_cast<Invocation&>(*next.local);
-    invocation.call().tell_start = next.tell_start;
+    invocation.call().notify_start = next.notify_start;
     dispatch(Ref<Invocation>(&invocation));
   } else {
     net::Call& call = *next.message;
-    call.tell_start = next.tell_start;
+    call.notify_start = next.notify_start;
     bool handed_over = false;
     try {
       if (auto why = members_.absence(to)) throw *why;
@@ -216,7 +216,7 @@ void Worker::undo(const PendingCall& call) {
   for (auto& i : interceptors_) i->call_not_sent(*call.unsent);
 }
 
-void Worker::tell_started(WorkerId caller, uint64_t call) {
+void Worker::notify_started(WorkerId caller, uint64_t call) {
   if (caller != id()) {
     try {
       links_.send(caller, net::encode(net::Started{call}));
@@ -229,7 +229,7 @@ void Worker::tell_started(WorkerId caller, uint64_t call) {
   if (room) drain(caller);
 }
 
-Error Worker::overloaded(WorkerId to, const Flow::Sums& taken) const {
+Error Worker::overloaded(WorkerId to, const FlowControl::Sums& taken) const {
   return Error(ErrorKind::overloaded,
                "[call] " + std::to_string(taken.bytes) + " bytes of " + std::to_string(taken.messages) +
                    " calls to worker " + members_.name_of(to) + " have not begun there, and " +
@@ -240,8 +240,8 @@ Error Worker::overloaded(WorkerId to, const Flow::Sums& taken) const {
 }
 
 // Others wait for threads that run callbacks: calls made there never block.
-Frame Worker::callback_frame() {
-  Frame at = frame();
+CallFrame Worker::callback_frame() {
+  CallFrame at = frame();
   at.callback = true;
   return at;
 }
@@ -275,7 +275,7 @@ void Worker::send_cancel(WorkerId to, uint64_t id) {
 // ---- deadlines
 
 TimePoint Worker::tick() {
-  FrameScope scope(callback_frame());
+  CallFrameScope scope(callback_frame());
   const TimePoint now = clock().now();
   const PendingCalls::Expired expired = pending_.expire(now);
   for (const auto& [id, to, local] : expired.to_ask)

@@ -14,9 +14,9 @@ void Worker::dispatch(const Ref<Invocation>& invocation) {
     if (call.target.number == 0) {
       auto service = services_.find(call.method);
       if (service == services_.end()) throw_invalid("[call] worker " + name() + " has no such service");
-      Frame at{this, nullptr, nullptr, call.context, invocation->deadline()};
+      CallFrame at{this, nullptr, nullptr, call.context, invocation->deadline()};
       at.callback = true;
-      FrameScope scope(at);
+      CallFrameScope scope(at);
       try {
         if (call.unplaced) throw Error(*call.unplaced);
         for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i)
@@ -70,14 +70,14 @@ net::Message handed_over(net::Reply& reply, const net::DevicePlacing& placing) {
 }  // namespace
 
 void Worker::receive_call(net::Connection& connection, net::Call call) {
-  const bool wanted = call.id != 0, quiet = call.quiet, to_actor = call.target.number != 0;
+  const bool wanted = call.id != 0, no_result = call.no_result, to_actor = call.target.number != 0;
   const WorkerId from = connection.peer().id;
   const Ref<Invocation> invocation(
       new Invocation(as_host_, from, std::move(call),
-                     [this, wanted, quiet, from, back = connection.share()](net::Reply& reply) {
-                       if (!wanted || quiet) log_unanswered(reply);
-                       if (wanted && !quiet) back->send(handed_over(reply, placing(from)));
-                       if (!quiet) return;
+                     [this, wanted, no_result, from, back = connection.share()](net::Reply& reply) {
+                       if (!wanted || no_result) log_unanswered(reply);
+                       if (wanted && !no_result) back->send(handed_over(reply, placing(from)));
+                       if (!no_result) return;
                        try {
                          back->send(net::encode(reply));
                        } catch (const Error&) {  // the connection is gone, and with it the room
@@ -106,7 +106,7 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
     const WorkerId from = connection.peer().id;
     if (from == kNoWorker) throw_invalid("a call or reply from a peer without a number");
     if (auto* handling = ConnectionState::of(connection)) handling->begins(packet);
-    FrameScope scope(callback_frame());
+    CallFrameScope scope(callback_frame());
     if (auto* started = std::get_if<net::Started>(&packet)) {
       bool room = false;
       pending_.started(started->id, from, room);
@@ -128,7 +128,7 @@ void Worker::on_message(net::Connection& connection, net::Message message) {
 }
 
 void Worker::on_closed(net::Connection& connection, const Error& reason) {
-  FrameScope scope(callback_frame());
+  CallFrameScope scope(callback_frame());
   if (!ConnectionState::refused(connection)) links_.closed(connection, reason);
 }
 

@@ -32,10 +32,10 @@ std::string ago(const Worker& worker, TimePoint since) {
 std::string Worker::status_of(const Invocation& call) const {
   const auto& cell = call.target_cell();
   if (!cell) return "Its actor, or the value that it asks for, is still being made on " + name() + ".";
-  const Doing& doing = cell->doing();
-  const char* what = doing.what();
-  const TimePoint since = doing.since();
-  if (doing.call() == &call)
+  const CurrentActivity& activity = cell->activity();
+  const char* what = activity.what();
+  const TimePoint since = activity.since();
+  if (activity.call() == &call)
     return fmt::format("{} is alive and at work on it: the method has been running for {}.", cell->label(),
                        ago(*this, since));
   const TimePoint began = call.began();
@@ -75,7 +75,7 @@ void Worker::tell_status(const Ref<Invocation>& question, uint64_t id) {
     kCallStatus.answer(*question, more.empty() ? status : fmt::format("{} Of {}: {}", status, label, more));
   };
   if (!made[0].status.empty()) return complete(made[0].status);
-  FrameScope scope(Frame{.worker = this, .callback = true});
+  CallFrameScope scope(CallFrame{.worker = this, .callback = true});
   kCallStatus.within(kNestedStatus)
       .ask(*this, made[0].to, made[0].id)
       .on_ready([complete](const Result<std::string>& r) { complete(r.ok() ? r.value() : ""); });
@@ -102,7 +102,7 @@ void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
         {call.label, call.to, std::max<Duration>(age, Duration(0)),
          call.local ? status_of(static_cast<const Invocation&>(*call.local)) : call.status});
   }
-  FrameScope scope(Frame{.worker = this, .callback = true});
+  CallFrameScope scope(CallFrame{.worker = this, .callback = true});
   for (size_t i = 0; i < std::min(calls.size(), kMostQuestions); ++i) {
     if (calls[i].local || !calls[i].sent) continue;
     ++answers->left;
@@ -115,7 +115,7 @@ void Worker::tell_waits(std::function<void(std::vector<Wait>)> done) {
 }
 
 void Worker::ask_for_status(uint64_t id, WorkerId to) {
-  FrameScope scope(Frame{.worker = this, .callback = true});
+  CallFrameScope scope(CallFrame{.worker = this, .callback = true});
   kCallStatus.ask(*this, to, id).on_ready([this, id](const Result<std::string>& r) {
     if (r.ok()) pending_.note_status(id, r.value());
   });

@@ -11,9 +11,9 @@ DistEngine& engine_of(internal::actors::Worker& worker) {
               "[autograd] worker " + worker.name() + " takes no part in distributed autograd");
 }
 
-Frame with_context(internal::actors::Worker& worker, uint64_t context) {
+CallFrame with_context(internal::actors::Worker& worker, uint64_t context) {
   check_process("autograd");
-  Frame f = frame();
+  CallFrame f = frame();
   f.worker = &worker;
   f.context = context;
   return f;
@@ -27,7 +27,7 @@ internal::actors::Worker& worker_here() {
 
 // The context of the call that the thread handles.
 std::pair<DistEngine&, uint64_t> here() {
-  const Frame& f = frame();
+  const CallFrame& f = frame();
   if (!f.worker || !f.context) throw_invalid("[autograd] no context is active here");
   return {engine_of(worker_here()), f.context};
 }

@@ -1,6 +1,6 @@
 // The scope of one distributed forward and backward pass.
 #pragma once
-#include "autograd/distributed/engine.h"
+#include "autograd/distributed/dist_engine.h"
 
 namespace troupe::autograd {
 
@@ -79,7 +79,7 @@ class Context {
     explicit Guard(const Context& context);
 
    private:
-    FrameScope scope_;
+    CallFrameScope scope_;
   };
 
  private:
@@ -89,7 +89,7 @@ class Context {
   internal::actors::Worker& worker_;
   DistEngine& engine_;
   uint64_t id_;
-  FrameScope scope_;
+  CallFrameScope scope_;
 };
 
 /// Inside an actor's method: the gradient of a leaf of this worker in the context of the call being handled.

@@ -1,6 +1,6 @@
 #include "autograd/distributed/context_state.h"
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "core/base/error.h"
 
 namespace troupe::autograd {
@@ -87,19 +87,20 @@ ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_
   return at == exits_.end() ? Exit{} : at->second;
 }
 
-std::pair<std::shared_ptr<WatchRound>, bool> ContextState::round(uint64_t pass,
-                                                                 const internal::actors::ActorCell* cell) {
+std::pair<std::shared_ptr<HookBatch>, bool> ContextState::hook_batch(
+    uint64_t pass, const internal::actors::ActorCell* cell) {
   std::lock_guard lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
-  auto& round = rounds_[{pass, cell}];
-  const bool made = !round;
-  if (made) round = std::make_shared<WatchRound>();
-  return {round, made};
+  auto& batch = hook_batches_[{pass, cell}];
+  const bool made = !batch;
+  if (made) batch = std::make_shared<HookBatch>();
+  return {batch, made};
 }
 
-std::shared_ptr<WatchRound> ContextState::end_round(uint64_t pass, const internal::actors::ActorCell* cell) {
+std::shared_ptr<HookBatch> ContextState::end_hook_batch(uint64_t pass,
+                                                        const internal::actors::ActorCell* cell) {
   std::lock_guard lock(mutex_);
-  auto node = rounds_.extract({pass, cell});
+  auto node = hook_batches_.extract({pass, cell});
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
@@ -122,8 +123,9 @@ void ContextState::forget_pass(uint64_t pass) {
 }
 
 void ContextState::forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion>>& gone) {
-  for (auto at = rounds_.lower_bound({pass, nullptr}); at != rounds_.end() && at->first.first == pass;)
-    at = rounds_.erase(at);
+  for (auto at = hook_batches_.lower_bound({pass, nullptr});
+       at != hook_batches_.end() && at->first.first == pass;)
+    at = hook_batches_.erase(at);
   for (auto at = exits_.lower_bound({pass, 0, 0}); at != exits_.end() && std::get<0>(at->first) == pass;)
     at = exits_.erase(at);
   for (auto at = regions_.lower_bound({pass, nullptr}); at != regions_.end() && at->first.first == pass;
@@ -166,12 +168,13 @@ void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& g
   add(open_[pass], leaf, grad);
 }
 
-void ContextState::settle(uint64_t floor) {
+void ContextState::commit(uint64_t low_watermark) {
   const GradMode on(true);  // sums that have a history keep it
   std::lock_guard lock(mutex_);
-  const uint64_t first = floor >> 40 << 40;  // of the same originator
-  recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(floor));
-  for (auto at = open_.lower_bound(first); at != open_.end() && at->first < floor; at = open_.erase(at)) {
+  const uint64_t first = low_watermark >> 40 << 40;  // of the same originator
+  recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(low_watermark));
+  for (auto at = open_.lower_bound(first); at != open_.end() && at->first < low_watermark;
+       at = open_.erase(at)) {
     if (settled_.empty()) {
       settled_ = std::move(at->second);
       continue;
@@ -195,7 +198,7 @@ Tensor ContextState::gradient(const Tensor& leaf) const {
 }
 
 std::pair<uint64_t, uint64_t> ContextState::begin_pass(const std::function<uint64_t()>& next) {
-  std::lock_guard lock(mutex_);  // no pass gets a number below the floor of another
+  std::lock_guard lock(mutex_);  // no pass gets a number below the low watermark of another
   const uint64_t pass = next();
   running_.insert(pass);
   return {pass, *running_.begin()};

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/cell/cell.h"
-#include "autograd/distributed/overlap.h"
+#include "actors/cell/actor_cell.h"
 #include "autograd/distributed/send_receive_nodes.h"
+#include "autograd/distributed/shared_subgraphs.h"
 #include "autograd/distributed/termination.h"
 #include "autograd/engine.h"
 #include "autograd/ready_hooks.h"
@@ -74,9 +74,10 @@ class ContextState {
   Exit find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const;
   /// What leaves of `cell` were told in a pass, made if new; and whether it was. The pass has to end it.
   /// `cancelled` if the pass was dropped.
-  std::pair<std::shared_ptr<WatchRound>, bool> round(uint64_t pass, const internal::actors::ActorCell* cell);
+  std::pair<std::shared_ptr<HookBatch>, bool> hook_batch(uint64_t pass,
+                                                         const internal::actors::ActorCell* cell);
   /// Null if there is none; forgets it.
-  std::shared_ptr<WatchRound> end_round(uint64_t pass, const internal::actors::ActorCell* cell);
+  std::shared_ptr<HookBatch> end_hook_batch(uint64_t pass, const internal::actors::ActorCell* cell);
   /// The pass failed: forgets its regions, its gradients and what it recorded, and takes part in it no more.
   void drop_pass(uint64_t pass);
   /// It has ended well: forgets its regions only.
@@ -90,10 +91,10 @@ class ContextState {
   std::map<uint64_t, std::vector<GradMessageId>> sent_to(WorkerId id) const;
 
   /// Adds to the gradient of a leaf of this worker; recorded while grad mode is on. It can be taken back, by
-  /// drop_pass(), until settle() says otherwise. `cancelled` if the pass was dropped.
+  /// drop_pass(), until commit() says otherwise. `cancelled` if the pass was dropped.
   void accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad);
-  /// Passes of one originator below `floor` have ended; those that failed were dropped here.
-  void settle(uint64_t floor);
+  /// Passes of one originator below `low_watermark` have ended; those that failed were dropped here.
+  void commit(uint64_t low_watermark);
   /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced. Sums of
   /// gradients that have a history keep it, whatever the thread's grad mode.
   Tensor gradient(const Tensor& leaf) const;
@@ -108,7 +109,7 @@ class ContextState {
 
   // ---- passes that start on this worker
   /// Takes a number from `next`, whose numbers grow. Returns it, and the lowest number of those that run,
-  /// itself included: a floor.
+  /// itself included: a low watermark.
   std::pair<uint64_t, uint64_t> begin_pass(const std::function<uint64_t()>& next);
   void end_pass(uint64_t pass);
   std::vector<uint64_t> running() const;
@@ -125,10 +126,10 @@ class ContextState {
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_;
   std::map<uint64_t, std::vector<uint64_t>> recorded_;  // their pairs, by pass: those that may be dropped
-  Overlap overlap_;
+  SharedSubgraphs overlap_;
   std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<ActorRegion>> regions_;
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
-  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<WatchRound>> rounds_;
+  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<HookBatch>> hook_batches_;
   std::set<uint64_t> dropped_, running_;
   Sums settled_;
   std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped

@@ -4,12 +4,12 @@
 
 namespace troupe::autograd {
 
-bool Ended::contains(uint64_t number) const {
+bool EndedContexts::contains(uint64_t number) const {
   auto at = runs_.upper_bound(number);
   return at != runs_.begin() && number < std::prev(at)->second;
 }
 
-void Ended::add(uint64_t first, uint64_t end) {
+void EndedContexts::add(uint64_t first, uint64_t end) {
   if (first >= end) return;
   auto at = runs_.upper_bound(first);
   if (at != runs_.begin() && std::prev(at)->second >= first) --at;

@@ -8,7 +8,7 @@ namespace troupe::autograd {
 
 /// A set of numbers in as many intervals as there are gaps: hardly more than contexts are alive at a time.
 /// Not synchronized.
-class Ended {
+class EndedContexts {
  public:
   void add(uint64_t number) { add(number, number + 1); }
   /// All below `number`.

@@ -1,5 +1,5 @@
 // Backward passes that start on this worker.
-#include "autograd/distributed/part.h"
+#include "autograd/distributed/backward_task.h"
 
 namespace troupe::autograd {
 namespace {
@@ -13,7 +13,7 @@ bool takes_long(ErrorKind kind) {
 
 std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool selects) {
   auto pass = std::make_shared<Pass>();
-  std::tie(pass->number, pass->floor) =
+  std::tie(pass->number, pass->low_watermark) =
       state(context)->begin_pass([this] { return (uint64_t{worker_.id()} << 40) | ++last_pass_; });
   pass->context = context;
   pass->selects = selects;
@@ -25,12 +25,15 @@ std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool se
 Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
                                   const RunOptions& how, bool only_inputs) {
   if (only_inputs)
-    return start(new_pass(context, true), {Kind::gradient, Kind::want, Kind::reach},
-                 Part::bits(how) | Part::kExact | Part::kSelect | Part::kInputs, roots, grads);
+    return start(
+        new_pass(context, true), {Kind::gradient, Kind::want, Kind::reach},
+        BackwardTask::bits(how) | BackwardTask::kExact | BackwardTask::kSelect | BackwardTask::kInputs, roots,
+        grads);
   if (!state(context)->shared_by(roots))
-    return start(new_pass(context, false), {Kind::finish, Kind::gradient}, Part::bits(how), roots, grads);
+    return start(new_pass(context, false), {Kind::finish, Kind::gradient}, BackwardTask::bits(how), roots,
+                 grads);
   return start(new_pass(context, false), {Kind::finish, Kind::gradient, Kind::reach},
-               Part::bits(how) | Part::kExact, roots, grads);
+               BackwardTask::bits(how) | BackwardTask::kExact, roots, grads);
 }
 
 Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
@@ -40,7 +43,7 @@ Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& root
                           ->region(pass->number, internal::actors::current_cell().get(),
                                    [&] { return std::make_shared<ActorRegion>(how, inputs); })
                           .first;
-  const int64_t options = Part::bits(how) | Part::kExact | Part::kSelect;
+  const int64_t options = BackwardTask::bits(how) | BackwardTask::kExact | BackwardTask::kSelect;
   return start(pass, {Kind::gradient, Kind::want, Kind::reach}, options, roots, grads).then([region] {
     return region->captured();
   });
@@ -50,11 +53,11 @@ Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& root
 Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vector<Kind>& kinds,
                                int64_t options, const std::vector<Edge>& roots, const Tensors& grads) {
   const StatePtr state = this->state(pass->context);
-  state->settle(pass->floor);
+  state->commit(pass->low_watermark);
   for (Kind kind : kinds) {
-    auto part = std::make_shared<Part>(*this, pass->context, state);
+    auto part = std::make_shared<BackwardTask>(*this, pass->context, state);
     part->pass = pass->number;
-    part->floor = pass->floor;
+    part->low_watermark = pass->low_watermark;
     part->options = options;
     part->message = next_message();
     part->kind = kind;
@@ -72,10 +75,10 @@ Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vec
     passes_.emplace(pass->number, pass);
   }
   if (first->cell) {  // the actor's own part; we are in its mailbox
-    Frame at = frame();
+    CallFrame at = frame();
     at.context = pass->context;
-    FrameScope scope(at);
-    run_part(*first);
+    CallFrameScope scope(at);
+    run_task(*first);
   } else {
     run_outside(std::move(first), internal::actors::DispatchTarget::caller);
   }
@@ -110,8 +113,8 @@ void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, c
 // Changes the state of a pass, and takes it further. Unknown passes have ended.
 void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& change) {
   std::shared_ptr<Pass> pass;
-  std::shared_ptr<Part> next;
-  std::vector<std::shared_ptr<Part>> given_up;  // let go after the lock
+  std::shared_ptr<BackwardTask> next;
+  std::vector<std::shared_ptr<BackwardTask>> given_up;  // let go after the lock
   std::set<WorkerId> drop;
   std::optional<Error> failure;
   bool ended = true, answer = true;
@@ -146,7 +149,7 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
       pass->total.end();
     }
   }
-  if (next) return post_part(std::move(next));
+  if (next) return post_task(std::move(next));
   given_up.clear();
   const StatePtr state = find_state(pass->context);
   if (state && failure) state->drop_pass(number);
@@ -165,7 +168,7 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
 
 // The workers have forgotten what they had of a failed pass when they answer.
 void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers) {
-  FrameScope neutral({&worker_});  // of the callback
+  CallFrameScope neutral({&worker_});  // of the callback
   for (WorkerId to : workers)
     kDrop.ask(worker_, to, pass.context, pass.number, true)
         .on_ready([this, number = pass.number](const Result<Value>&) {  // lost: it has forgotten, too

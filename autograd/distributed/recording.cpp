@@ -1,5 +1,5 @@
 // The engine's eyes on calls: send and receive nodes for the tensors that cross from one actor to another.
-#include "autograd/distributed/part.h"
+#include "autograd/distributed/backward_task.h"
 #include "core/graph/saved_tensor.h"
 
 namespace troupe::autograd {

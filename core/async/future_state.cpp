@@ -39,7 +39,7 @@ void FutureCore::completed(std::unique_lock<std::mutex> lock) {
   Source done = std::exchange(source_, {});
   lock.unlock();
   for (const Callback& callback : waiting) {
-    FrameScope scope(callback.at);
+    CallFrameScope scope(callback.at);
     callback.run();
   }
   done.end(true);

@@ -67,7 +67,7 @@ class FutureCore {
  private:
   struct Callback {
     std::function<void()> run;
-    Frame at;
+    CallFrame at;
   };
   std::vector<Callback> callbacks_;
   Source source_;

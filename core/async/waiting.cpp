@@ -12,14 +12,14 @@ namespace troupe {
 namespace {
 
 constexpr Duration kSoon = std::chrono::microseconds(200);  // after the last wait: waits follow each other
-constexpr Duration kLook = std::chrono::microseconds(20);
+constexpr Duration kPollTime = std::chrono::microseconds(20);
 
 struct Expected {
   std::weak_ptr<PollSource> from;
   const PollSource* who = nullptr;
   TimePoint last_end{};
   int undisturbed = 0;
-  LocalRunQueue* chores = nullptr;
+  LocalRunQueue* run_queue = nullptr;
 };
 
 Expected& expected() {
@@ -32,19 +32,19 @@ bool may_deliver() {
   return expected().undisturbed == 0 && !TensorStore::current() && !GeneratorWatch::current();
 }
 
-void look(const Ready& ready, TimePoint end) {
-  end = std::min(end, Clock::system().now() + kLook);
+void poll(const Ready& ready, TimePoint end) {
+  end = std::min(end, Clock::system().now() + kPollTime);
   while (!ready.is_set() && Clock::system().now() < end) continue;
 }
 
-void deliver(PollSource& from, const Ready& ready, TimePoint end, bool looks) {
-  Frame at;
+void deliver(PollSource& from, const Ready& ready, TimePoint end, bool polls) {
+  CallFrame at;
   at.callback = true;
-  FrameScope scope(at);
+  CallFrameScope scope(at);
   GradMode recording(true);
-  LocalRunQueue* chores = expected().chores;
-  from.deliver_until(ready, end, looks, chores);
-  while (chores && !chores->empty()) chores->run();
+  LocalRunQueue* run_queue = expected().run_queue;
+  from.deliver_until(ready, end, polls, run_queue);
+  while (run_queue && !run_queue->empty()) run_queue->run();
 }
 
 }  // namespace
@@ -57,19 +57,19 @@ void expect_from(const std::shared_ptr<PollSource>& from) {
   e.who = from.get();
 }
 
-ServeScope::ServeScope(LocalRunQueue* chores) { expected().chores = chores; }
-ServeScope::~ServeScope() { expected().chores = nullptr; }
+ServeScope::ServeScope(LocalRunQueue* run_queue) { expected().run_queue = run_queue; }
+ServeScope::~ServeScope() { expected().run_queue = nullptr; }
 
 NoReentry::NoReentry() { ++expected().undisturbed; }
 NoReentry::~NoReentry() { --expected().undisturbed; }
 
 bool wait_until(const Ready& ready, TimePoint end) {
   if (!ready.is_set() && !frame().actor && !frame().callback) {
-    const bool looks = Clock::system().now() - expected().last_end <= kSoon;
+    const bool polls = Clock::system().now() - expected().last_end <= kSoon;
     if (const auto from = expected().from.lock()) {
-      if (may_deliver()) deliver(*from, ready, end, looks);
-    } else if (looks) {
-      look(ready, end);
+      if (may_deliver()) deliver(*from, ready, end, polls);
+    } else if (polls) {
+      poll(ready, end);
     }
   }
   const bool in_time = ready.wait_until(end);

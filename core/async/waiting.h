@@ -1,4 +1,4 @@
-// How a thread waits: it looks for what it waits for, as long as that is likely to come, then it sleeps.
+// How a thread waits: it polls for what it waits for, as long as that is likely to come, then it sleeps.
 #pragma once
 #include <memory>
 
@@ -16,10 +16,10 @@ class LocalRunQueue {
 };
 
 /// While one is alive, its thread has nothing to do but to wait: where it waits for long, as workers do for
-/// their end, it does `chores` in between. Null: none.
+/// their end, it does `run_queue` in between. Null: none.
 class ServeScope {
  public:
-  explicit ServeScope(LocalRunQueue* chores);
+  explicit ServeScope(LocalRunQueue* run_queue);
   ~ServeScope();
   ServeScope(const ServeScope&) = delete;
 };
@@ -28,16 +28,16 @@ class ServeScope {
 class PollSource {
  public:
   virtual ~PollSource() = default;
-  /// Delivers what comes until `done` or `end`; comes back earlier if somebody else does it. `looks`: for a
-  /// while, and again after each message, before the thread sleeps. `chores`: done in between, while somebody
-  /// else reads; may be null. Any thread may call it.
-  virtual void deliver_until(const Ready& done, TimePoint end, bool looks, LocalRunQueue* chores) = 0;
+  /// Delivers what comes until `done` or `end`; comes back earlier if somebody else does it. `polls`: for a
+  /// while, and again after each message, before the thread sleeps. `run_queue`: done in between, while
+  /// somebody else reads; may be null. Any thread may call it.
+  virtual void deliver_until(const Ready& done, TimePoint end, bool polls, LocalRunQueue* run_queue) = 0;
 };
 
 /// What the current thread waits for next is likely to come by `from`, which is not kept alive.
 void expect_from(const std::shared_ptr<PollSource>& from);
 
-/// Waits; false at `end`. Outside actors and callbacks a thread whose last wait ended a moment ago looks
+/// Waits; false at `end`. Outside actors and callbacks a thread whose last wait ended a moment ago polls
 /// before it sleeps: waking a thread that sleeps on an idle core costs 10 to 50 us, more than a short call
 /// takes. And it reads the connection on which the answer is expected, so that no other thread has to be
 /// woken first.

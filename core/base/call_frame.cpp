@@ -4,13 +4,13 @@
 
 namespace troupe {
 
-Frame& frame() {
-  thread_local Frame current;
+CallFrame& frame() {
+  thread_local CallFrame current;
   return current;
 }
 
 void check_may_block(const char* what) {
-  const Frame& f = frame();
+  const CallFrame& f = frame();
   if (!f.actor) return;
   throw_invalid("[" + std::string(what) + "] would block inside an actor (" + (f.what ? *f.what : "?") +
                 "): make the method a coroutine (Task<T>) and co_await the future");

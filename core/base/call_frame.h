@@ -8,7 +8,7 @@
 namespace troupe {
 
 // Types of layers above, whose objects the frame points to. Nothing here looks inside.
-class Stream;
+class SeedStream;
 class CallScope;
 namespace internal::actors {
 class Worker;
@@ -19,7 +19,7 @@ namespace ops {
 class PackedWeights;
 }
 
-struct Frame {
+struct CallFrame {
   internal::actors::Worker* worker = nullptr;    ///< on whose behalf the thread runs
   internal::actors::ActorCell* actor = nullptr;  ///< whose message is being handled; null outside actors
   const std::string* what =
@@ -27,15 +27,15 @@ struct Frame {
   uint64_t context = 0;  ///< distributed autograd context; 0: none
   TimePoint deadline = TimePoint::max();         ///< of the call being handled; nested calls inherit it
   internal::actors::Invocation* call = nullptr;  ///< being handled, while its method or coroutine runs
-  Stream* stream = nullptr;                      ///< of random numbers: the actor's; null: the program's
+  SeedStream* seed_stream = nullptr;             ///< of random numbers: the actor's; null: the program's
   CallScope* scope = nullptr;                    ///< gathers the calls made here
   ops::PackedWeights* packed_weights = nullptr;  ///< in use
   bool callback = false;                         ///< on a thread that others wait for: a callback, a service
   uint8_t device_stream = 0;  ///< of devices, that the thread's work goes to: the actor's (StreamId)
 
   /// What a callback keeps that may run when the call is over.
-  Frame for_later() const {
-    Frame f = *this;
+  CallFrame for_later() const {
+    CallFrame f = *this;
     f.call = nullptr;
     f.scope = nullptr;
     f.packed_weights = nullptr;
@@ -45,18 +45,18 @@ struct Frame {
 };
 
 /// The current thread's frame.
-Frame& frame();
+CallFrame& frame();
 
 /// Sets the thread's frame for a scope.
-class FrameScope {
+class CallFrameScope {
  public:
-  explicit FrameScope(const Frame& f) : before_(frame()) { frame() = f; }
-  ~FrameScope() { frame() = before_; }
-  FrameScope(const FrameScope&) = delete;
-  FrameScope& operator=(const FrameScope&) = delete;
+  explicit CallFrameScope(const CallFrame& f) : before_(frame()) { frame() = f; }
+  ~CallFrameScope() { frame() = before_; }
+  CallFrameScope(const CallFrameScope&) = delete;
+  CallFrameScope& operator=(const CallFrameScope&) = delete;
 
  private:
-  Frame before_;
+  CallFrame before_;
 };
 
 /// Throws `invalid` if the thread is handling an actor's message: blocking there would stall the actor (and

@@ -21,14 +21,14 @@ std::string json_string(const std::string& text) {
 }
 
 // JSON knows no infinity and no NaN.
-std::string json(const TraceJson::Field& field) {
+std::string json(const ChromeTrace::Field& field) {
   if (const auto* text = std::get_if<std::string>(&field)) return json_string(*text);
   if (const auto* whole = std::get_if<int64_t>(&field)) return std::to_string(*whole);
   const double value = std::get<double>(field);
   return std::isfinite(value) ? fmt::format("{:.3f}", value) : "null";
 }
 
-std::string json(const TraceJson::Fields& fields) {
+std::string json(const ChromeTrace::Fields& fields) {
   std::string out;
   for (const auto& [name, value] : fields)
     out += (out.empty() ? "" : ", ") + json_string(name) + ": " + json(value);
@@ -37,8 +37,8 @@ std::string json(const TraceJson::Fields& fields) {
 
 }  // namespace
 
-void TraceJson::add(std::string& to, const char* phase, const std::string& name, Place at, const Fields& more,
-                    const Fields& about) {
+void ChromeTrace::add(std::string& to, const char* phase, const std::string& name, Place at,
+                      const Fields& more, const Fields& about) {
   to += fmt::format(",\n{{\"ph\": \"{}\", \"name\": {}, \"pid\": {}, \"tid\": {}", phase, json_string(name),
                     at.process, at.row);
   if (!more.empty()) to += ", " + json(more);
@@ -47,41 +47,41 @@ void TraceJson::add(std::string& to, const char* phase, const std::string& name,
 }
 
 // Perfetto takes numbers alone.
-size_t TraceJson::number_of(const std::string& id) {
+size_t ChromeTrace::number_of(const std::string& id) {
   const auto [at, fresh] = numbers_.try_emplace(id, numbers_.size() + 1);
   if (fresh) arrows_.emplace_back();
   return at->second;
 }
 
-void TraceJson::name_process(int64_t process, const std::string& name) {
+void ChromeTrace::name_process(int64_t process, const std::string& name) {
   add(events_, "M", "process_name", {process, 0}, {}, {{"name", name}});
 }
 
-void TraceJson::name_row(Place at, const std::string& name) {
+void ChromeTrace::name_row(Place at, const std::string& name) {
   add(events_, "M", "thread_name", at, {}, {{"name", name}});
 }
 
-void TraceJson::box(const std::string& name, const std::string& category, Place at, double begin,
-                    double duration, const Fields& about) {
+void ChromeTrace::box(const std::string& name, const std::string& category, Place at, double begin,
+                      double duration, const Fields& about) {
   add(events_, "X", name, at, {{"cat", category}, {"ts", begin}, {"dur", duration}}, about);
 }
 
-void TraceJson::arrow_begin(const std::string& id, const std::string& name, Place at, double time) {
+void ChromeTrace::arrow_begin(const std::string& id, const std::string& name, Place at, double time) {
   const size_t number = number_of(id);
   ++arrows_[number - 1].begins;
   add(arrows_[number - 1].events, "s", name, at,
       {{"cat", "message"}, {"id", static_cast<int64_t>(number)}, {"ts", time}}, {});
 }
 
-void TraceJson::arrow_end(const std::string& id, const std::string& name, Place at, double time,
-                          const Fields& about) {
+void ChromeTrace::arrow_end(const std::string& id, const std::string& name, Place at, double time,
+                            const Fields& about) {
   const size_t number = number_of(id);
   ++arrows_[number - 1].ends;
   add(arrows_[number - 1].events, "f", name, at,
       {{"cat", "message"}, {"id", static_cast<int64_t>(number)}, {"ts", time}, {"bp", "e"}}, about);
 }
 
-std::string TraceJson::str(const Fields& about) const {
+std::string ChromeTrace::str(const Fields& about) const {
   std::string all = events_;
   for (const Arrow& a : arrows_)
     if (a.begins && a.ends) all += a.events;

@@ -11,7 +11,7 @@ namespace troupe {
 
 /// Puts the JSON together. Times in microseconds, from any start; written to the nanosecond. Rows belong to
 /// processes; what overlaps in a row is drawn as nested.
-class TraceJson {
+class ChromeTrace {
  public:
   using Field = std::variant<int64_t, double, std::string>;
   using Fields = std::vector<std::pair<std::string, Field>>;

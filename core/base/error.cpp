@@ -4,7 +4,7 @@
 #include <typeinfo>
 
 #include "core/base/ascii.h"
-#include "core/base/no_memory.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/type_name.h"
 #include "core/base/visible.h"
 

@@ -17,7 +17,7 @@ constexpr uint64_t splitmix64(uint64_t z) {
 }
 
 class Generator;
-class Stream;
+class SeedStream;
 
 /// Is told of every generator that is about to be used on its thread, and of every one that goes away; and
 /// numbers of streams go through it. See autograd::checkpoint().
@@ -39,7 +39,7 @@ class GeneratorWatch {
     ended(generator);
   }
   /// The number that the stream gives to this thread.
-  virtual uint64_t draw(Stream& stream) = 0;
+  virtual uint64_t draw(SeedStream& stream) = 0;
   /// Whether what runs has run before, and is to get the same numbers.
   virtual bool repeats() const { return false; }
 

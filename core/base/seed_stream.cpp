@@ -4,20 +4,20 @@
 
 namespace troupe {
 
-uint64_t Stream::next() {
+uint64_t SeedStream::next() {
   if (GeneratorWatch* watch = GeneratorWatch::current()) [[unlikely]]
     return watch->draw(*this);
   return take();
 }
 
-void Stream::set_position(const Generator::Position& position) {
+void SeedStream::set_position(const Generator::Position& position) {
   if (const GeneratorWatch* watch = GeneratorWatch::current(); watch && watch->repeats()) return;
   seed_ = position.seed, counter_ = position.counter;
 }
 
-Stream& current_stream() {
-  static constinit Stream program(0);
-  Stream* of_actor = frame().stream;
+SeedStream& current_stream() {
+  static constinit SeedStream program(0);
+  SeedStream* of_actor = frame().seed_stream;
   return of_actor ? *of_actor : program;
 }
 

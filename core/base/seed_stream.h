@@ -10,10 +10,10 @@ namespace troupe {
 /// Seeds for what draws random numbers: number i is that of Generator(seed). Unlike a Generator's, its
 /// numbers may be drawn by several threads. So each use takes one number, and makes a Generator of its own
 /// from it.
-class Stream {
+class SeedStream {
  public:
-  constexpr explicit Stream(uint64_t seed) : seed_(splitmix64(seed)) {}
-  Stream(const Stream&) = delete;
+  constexpr explicit SeedStream(uint64_t seed) : seed_(splitmix64(seed)) {}
+  SeedStream(const SeedStream&) = delete;
 
   /// The next number. While the thread's GeneratorWatch repeats a function, the one that it drew then.
   uint64_t next();
@@ -33,7 +33,7 @@ class Stream {
 /// The program's starts from seed 0. An actor's starts from a number of the stream of whoever spawned it. So
 /// the program's seed, and the order of what draws in the program and in each actor, decide about all
 /// numbers, wherever the actors live.
-Stream& current_stream();
+SeedStream& current_stream();
 
 /// Starts the current stream anew.
 void manual_seed(uint64_t seed);

@@ -33,16 +33,16 @@ struct Codec {};
 
 /// Has a Codec. A future has none: as an argument of a call it is waited for, and its value travels.
 template <class T>
-concept Travels = requires {
+concept Serializable = requires {
   Codec<T>::name();
 };
 
 namespace internal {
 
 template <class T>
-constexpr void check_travels() {
+constexpr void check_serializable() {
   static_assert(
-      Travels<T>,
+      Serializable<T>,
       "this type cannot travel in a message: core/codec/codec.h lists those that can; a method gives the "
       "value of a future (co_await it), not the future");
 }
@@ -66,12 +66,12 @@ T take(Value& v, NameOf expected) {
 
 template <class T>
 Value to_value(T&& x) {
-  check_travels<std::decay_t<T>>();
+  check_serializable<std::decay_t<T>>();
   return Codec<std::decay_t<T>>::to(std::forward<T>(x));
 }
 template <class T>
 T from_value(Value v) {
-  check_travels<T>();
+  check_serializable<T>();
   return Codec<T>::from(std::move(v));
 }
 
@@ -170,7 +170,7 @@ struct Codec<std::chrono::duration<Rep, Period>> {
   static T from(Value v) { return T(Codec<Rep>::from(std::move(v))); }
 };
 template <class T>
-struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && Travels<T>>> {
+struct Codec<std::vector<T>, std::enable_if_t<!std::is_same_v<T, std::byte> && Serializable<T>>> {
   static std::string name() { return internal::name_of("list of ", &Codec<T>::name); }
   static Value to(std::vector<T> xs) {
     ValueList list;
@@ -264,18 +264,18 @@ struct MapCodec {
 };
 }  // namespace internal
 template <class T>
-struct Codec<std::set<T>, std::enable_if_t<Travels<T>>> : internal::SetCodec<std::set<T>> {};
+struct Codec<std::set<T>, std::enable_if_t<Serializable<T>>> : internal::SetCodec<std::set<T>> {};
 template <class T>
-struct Codec<std::unordered_set<T>, std::enable_if_t<Travels<T>>>
+struct Codec<std::unordered_set<T>, std::enable_if_t<Serializable<T>>>
     : internal::SetCodec<std::unordered_set<T>> {};
 template <class K, class T>
-struct Codec<std::map<K, T>, std::enable_if_t<Travels<K> && Travels<T>>>
+struct Codec<std::map<K, T>, std::enable_if_t<Serializable<K> && Serializable<T>>>
     : internal::MapCodec<std::map<K, T>> {};
 template <class K, class T>
-struct Codec<std::unordered_map<K, T>, std::enable_if_t<Travels<K> && Travels<T>>>
+struct Codec<std::unordered_map<K, T>, std::enable_if_t<Serializable<K> && Serializable<T>>>
     : internal::MapCodec<std::unordered_map<K, T>> {};
 template <class T>
-struct Codec<std::optional<T>, std::enable_if_t<Travels<T>>> {
+struct Codec<std::optional<T>, std::enable_if_t<Serializable<T>>> {
   static std::string name() { return internal::name_of("optional ", &Codec<T>::name); }
   static Value to(std::optional<T> x) { return x ? Codec<T>::to(std::move(*x)) : Value(); }
   static std::optional<T> from(Value v) {
@@ -345,7 +345,7 @@ struct ListCodec {
  private:
   template <class T>
   static T next(ValueList& list, size_t& at) {
-    check_travels<T>();
+    check_serializable<T>();
     return Codec<T>::from(std::move(list[at++]));
   }
 };
@@ -353,7 +353,7 @@ struct ListCodec {
 }  // namespace internal
 
 template <class... Ts>
-struct Codec<std::tuple<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
+struct Codec<std::tuple<Ts...>, std::enable_if_t<(Serializable<Ts> && ...)>> {
   static std::string name() { return "tuple " + internal::ListCodec<Ts...>::name(); }
   static Value to(std::tuple<Ts...> xs) {
     return std::apply([](Ts&... x) { return internal::ListCodec<Ts...>::to(std::move(x)...); }, xs);
@@ -373,7 +373,7 @@ struct Codec<std::monostate> {
 };
 /// The position of the alternative, and its value.
 template <class... Ts>
-struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
+struct Codec<std::variant<Ts...>, std::enable_if_t<(Serializable<Ts> && ...)>> {
   using T = std::variant<Ts...>;
   static std::string name() { return "one of " + internal::ListCodec<Ts...>::name(); }
   static Value to(T x) {
@@ -402,7 +402,7 @@ struct Codec<std::variant<Ts...>, std::enable_if_t<(Travels<Ts> && ...)>> {
   }
 };
 template <class A, class B>
-struct Codec<std::pair<A, B>, std::enable_if_t<Travels<A> && Travels<B>>> {
+struct Codec<std::pair<A, B>, std::enable_if_t<Serializable<A> && Serializable<B>>> {
   static std::string name() { return "pair " + internal::ListCodec<A, B>::name(); }
   static Value to(std::pair<A, B> x) {
     return internal::ListCodec<A, B>::to(std::move(x.first), std::move(x.second));

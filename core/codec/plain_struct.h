@@ -190,7 +190,7 @@ template <class... Fs>
 struct Fields {
   using Codec = ListCodec<Fs...>;
   using Tuple = std::tuple<Fs...>;
-  static constexpr bool kTravel = (Travels<Fs> && ...);
+  static constexpr bool kSerializable = (Serializable<Fs> && ...);
 };
 struct TypesOfFields {
   template <class... Fs>
@@ -214,7 +214,7 @@ concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !kIsArray<
 template <class T>
 constexpr bool kOpaqueFields = false;
 template <PlainStruct T>
-constexpr bool kOpaqueFields<T> = !FieldsOf<T>::kTravel;
+constexpr bool kOpaqueFields<T> = !FieldsOf<T>::kSerializable;
 
 }  // namespace internal
 

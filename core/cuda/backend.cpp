@@ -4,7 +4,7 @@
 #include <new>
 
 #include "core/base/error.h"
-#include "core/base/no_memory.h"
+#include "core/base/out_of_memory.h"
 #include "core/cuda/elements.h"
 #include "core/cuda/install.h"
 #include "core/cuda/pinned.h"

@@ -34,13 +34,13 @@ A argument_of(const Entry& entry, size_t i, ValueList& values) {
 
 template <class T, class F, class R, class... A>
 Maker<T> maker_of(Entry entry, F f, R (*)(A...)) {
-  (check_travels<std::decay_t<A>>(), ...);
+  (check_serializable<std::decay_t<A>>(), ...);
   const std::vector<std::string> types{Codec<std::decay_t<A>>::name()...};
   if (types.size() != entry.parameters.size())
     throw_invalid("entry " + entry.name + " names " + std::to_string(entry.parameters.size()) +
                   " parameters; its function has " + std::to_string(types.size()));
   for (size_t i = 0; i < types.size(); ++i) entry.parameters[i].type = types[i];
-  if constexpr (Travels<std::decay_t<R>>) entry.result = Codec<std::decay_t<R>>::name();
+  if constexpr (Serializable<std::decay_t<R>>) entry.result = Codec<std::decay_t<R>>::name();
   Maker<T> out{entry, {}};
   out.make = [entry = std::move(entry), f = std::move(f)](ValueList values) -> T {
     return [&]<size_t... I>(std::index_sequence<I...>)->T {

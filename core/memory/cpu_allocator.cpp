@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/no_memory.h"
+#include "core/base/out_of_memory.h"
 #include "core/memory/free_lists.h"
 
 namespace troupe {

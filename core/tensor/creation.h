@@ -5,8 +5,8 @@
 #include <initializer_list>
 #include <vector>
 
-#include "core/tensor/options.h"
 #include "core/tensor/tensor.h"
+#include "core/tensor/tensor_options.h"
 
 namespace troupe {
 

@@ -11,9 +11,9 @@
 
 #include "core/memory/ref.h"
 #include "core/memory/storage.h"
-#include "core/tensor/methods.h"
-#include "core/tensor/options.h"
 #include "core/tensor/shape.h"
+#include "core/tensor/tensor_methods.h"
+#include "core/tensor/tensor_options.h"
 
 namespace troupe {
 

@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "the wire is little-endian and so must be this machine");
 
 constexpr int kSizeBits = 48;
-constexpr uint16_t kLent = 0x80;  // in the byte of the device's kind
+constexpr uint16_t kExported = 0x80;  // in the byte of the device's kind
 constexpr uint64_t kSizeMask = (uint64_t{1} << kSizeBits) - 1;
 constexpr int kWordsBits = 28;
 constexpr uint32_t kWordsMask = (uint32_t{1} << kWordsBits) - 1;
@@ -95,8 +95,8 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
   throw_invalid(fmt::format("[net] a frame of unknown kind {}", w[2] >> kWordsBits));
 }
 
-uint64_t encode_size(size_t size, Device device, bool lent) {
-  const uint64_t tag = static_cast<uint64_t>(device.kind) | (lent ? kLent : 0) |
+uint64_t encode_size(size_t size, Device device, bool exported) {
+  const uint64_t tag = static_cast<uint64_t>(device.kind) | (exported ? kExported : 0) |
                        uint64_t{static_cast<uint8_t>(device.index)} << 8;
   return (size & kSizeMask) | tag << kSizeBits;
 }
@@ -107,15 +107,15 @@ std::vector<BufferSize> decode_sizes(std::span<const uint64_t> words, const Limi
   size_t total = 0;
   for (uint64_t word : words) {
     auto tag = static_cast<uint16_t>(word >> kSizeBits);
-    const bool lent = tag & kLent;
-    tag &= static_cast<uint16_t>(~kLent);
+    const bool exported = tag & kExported;
+    tag &= static_cast<uint16_t>(~kExported);
     if ((tag & 0xff) >= kDeviceKinds || (tag != 0 && (tag & 0xff) == 0))
       throw_invalid(
           fmt::format("[net] buffer {} of a message has the unknown device tag {:04x}", sizes.size(), tag));
     const size_t size = word & kSizeMask;
     add_buffer(size, sizes.size(), total, limits);
     sizes.push_back(
-        {size, lent, Device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8))});
+        {size, exported, Device(static_cast<Device::Kind>(tag & 0xff), static_cast<int8_t>(tag >> 8))});
   }
   return sizes;
 }
@@ -139,7 +139,7 @@ void write_head(std::byte* out, const Message& m, const Limits& limits, uint32_t
   for (const Buffer& b : m.buffers) {
     if (b.storage) check_device(b.storage->device(), i);
     add_buffer(b.size, i, total, limits);
-    const uint64_t word = encode_size(b.size, b.device, b.lent != 0);
+    const uint64_t word = encode_size(b.size, b.device, b.exported != 0);
     std::memcpy(out + kPrefixBytes + 8 * i++, &word, 8);
   }
 }

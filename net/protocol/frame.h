@@ -4,10 +4,10 @@
 //   prefix    16 bytes: u32 check, u32 number, u32 kind (4 bits) and header words (28), u32 buffers
 //             (little-endian, like all numbers here)
 //   sizes     8 bytes per buffer: size in the low 48 bits, kind and index of the device that needs it in the
-//             two bytes above; the highest bit of the kind is set if the buffer is lent
+//             two bytes above; the highest bit of the kind is set if the buffer is exported
 //             (net/socket/shared/shared_heap.h)
 //   header    8 bytes per word
-//   payload   the bytes of the buffers, one after the other; of a lent one 8 bytes, its place
+//   payload   the bytes of the buffers, one after the other; of an exported one 8 bytes, its place
 //
 // Messages and the goodbye are numbered along a connection, whose frames may come by two ways: a socket, and
 // a ring of shared memory (net/socket/shared/ring.h). A goodbye has its text (count in place of the buffers)
@@ -52,13 +52,13 @@ std::array<std::byte, kPrefixBytes> encode_prefix(const FramePrefix& prefix);
 /// Throws `invalid` for bytes that are no prefix, or that announce more than `limits` allow.
 FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const Limits& limits);
 
-/// Size of a buffer and the device that needs it in one word, and whether it is lent.
-uint64_t encode_size(size_t size, Device device, bool lent = false);
+/// Size of a buffer and the device that needs it in one word, and whether it is exported.
+uint64_t encode_size(size_t size, Device device, bool exported = false);
 struct BufferSize {
   size_t bytes = 0;
-  bool lent = false;
+  bool exported = false;
   Device device = cpu;  ///< that needs it; maybe not here
-  size_t travelling() const { return lent ? sizeof(uint64_t) : bytes; }
+  size_t travelling() const { return exported ? sizeof(uint64_t) : bytes; }
   bool operator==(const BufferSize&) const = default;
 };
 /// Turns the words of a message into sizes. Throws `invalid` if one, or their sum, is over `limits`.

@@ -4,7 +4,7 @@
 #include "core/base/call_frame.h"
 #include "core/base/log.h"
 #include "core/graph/node.h"
-#include "net/sim/connection.h"
+#include "net/sim/sim_connection.h"
 
 namespace troupe::internal::net::sim {
 namespace {
@@ -17,7 +17,7 @@ void trampoline(std::shared_ptr<SimConnection> end) {
   ready.push_back(std::move(end));
   if (running) return;
   running = true;
-  FrameScope no_frame{Frame{}};  // the receiver's code does not run on behalf of the sender
+  CallFrameScope no_frame{CallFrame{}};  // the receiver's code does not run on behalf of the sender
   GradMode recording(true);
   while (!ready.empty()) {
     auto next = std::move(ready.front());
@@ -112,8 +112,8 @@ void SimConnection::deliver_in_order(Item item) {
 bool SimConnection::lost_on_the_way(const Item& item) {
   if (!node_->world().virtual_time || !in_.cut || item.kind != Item::Kind::message) return false;
   in_.dropped++;
-  doom();
-  if (auto other = peer_.lock()) other->doom();
+  mark_lost();
+  if (auto other = peer_.lock()) other->mark_lost();
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "net/sim/connection.h"
+#include "net/sim/sim_connection.h"
 #include "net/sim/world.h"
 
 namespace troupe::internal::net {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "net/sim/connection.h"
+#include "net/sim/sim_connection.h"
 #include "net/sim/world.h"
 
 namespace troupe::internal::net::sim {

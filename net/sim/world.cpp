@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "core/base/thread.h"
-#include "net/sim/connection.h"
+#include "net/sim/sim_connection.h"
 
 namespace troupe::internal::net::sim {
 

@@ -269,10 +269,10 @@ size_t packet_bytes(const Call& call) {
 }
 
 Message encode(const Call& call, const DevicePlacing& placing) {
-  const uint64_t flags = (call.grad_enabled ? 0 : kGradDisabled) | (call.quiet ? kQuiet : 0) |
-                         (call.tell_start ? kTellStart : 0);
-  const uint64_t first = call.keep ? first_word(PacketKind::kept, call.keep, flags)
-                                   : first_word(PacketKind::call, call.id, flags);
+  const uint64_t flags = (call.grad_enabled ? 0 : kGradDisabled) | (call.no_result ? kNoResult : 0) |
+                         (call.notify_start ? kNotifyStart : 0);
+  const uint64_t first = call.store_as ? first_word(PacketKind::kept, call.store_as, flags)
+                                       : first_word(PacketKind::call, call.id, flags);
   return build<schema::Call>(first, words_of(call), placing, [&](schema::Call::Builder out, Writer& writer) {
     out.getTarget().setOwner(call.target.owner);
     out.getTarget().setCreator(call.target.creator);

@@ -24,16 +24,16 @@ struct GradLink {
 };
 
 struct Call {
-  uint64_t id = 0;           ///< of the caller, for the reply; 0: nobody waits for one; at most 56 bits
-  ObjectId target;           ///< actor; number 0: a service of the worker
-  uint64_t method = 0;       ///< method_id of the method's or service's name
-  int64_t timeout_us = 0;    ///< time left for the call when it was sent
-  uint64_t context = 0;      ///< distributed autograd context; 0: none
-  bool grad_enabled = true;  ///< the caller's grad mode
-  uint64_t keep = 0;         ///< number of the object that the result becomes, with the callee; 0: none.
-                             ///< At most 56 bits; `id` is 0 then
-  bool quiet = false;        ///< nobody wants the result: the reply only says that the call has ended
-  bool tell_start = false;   ///< a Started is wanted, if the call begins and does not end
+  uint64_t id = 0;            ///< of the caller, for the reply; 0: nobody waits for one; at most 56 bits
+  ObjectId target;            ///< actor; number 0: a service of the worker
+  uint64_t method = 0;        ///< method_id of the method's or service's name
+  int64_t timeout_us = 0;     ///< time left for the call when it was sent
+  uint64_t context = 0;       ///< distributed autograd context; 0: none
+  bool grad_enabled = true;   ///< the caller's grad mode
+  uint64_t store_as = 0;      ///< number of the object that the result becomes, with the callee; 0: none.
+                              ///< At most 56 bits; `id` is 0 then
+  bool no_result = false;     ///< nobody wants the result: the reply only says that the call has ended
+  bool notify_start = false;  ///< a Started is wanted, if the call begins and does not end
   GradLink link;
   ValueList args;
   std::optional<Error> unplaced = {};  ///< received only: an argument is for a device that is not here

@@ -48,7 +48,7 @@ class Reader {
  private:
   Call read(schema::Call::Reader in, bool kept, uint64_t flags, uint64_t id) {
     Call call;
-    (kept ? call.keep : call.id) = id;
+    (kept ? call.store_as : call.id) = id;
     call.target = {in.getTarget().getOwner(), in.getTarget().getCreator(), in.getTarget().getNumber()};
     call.method = in.getMethod();
     call.timeout_us = in.getTimeoutUs();
@@ -56,8 +56,8 @@ class Reader {
       throw_invalid(fmt::format("[wire] timeout of {} us; expected 0 to {}", call.timeout_us, kMaxTimeoutUs));
     call.context = in.getContext();
     call.grad_enabled = !(flags & kGradDisabled);
-    call.quiet = flags & kQuiet;
-    call.tell_start = flags & kTellStart;
+    call.no_result = flags & kNoResult;
+    call.notify_start = flags & kNotifyStart;
     call.args = read(in.getArgs(), 1);
     if (in.hasLink()) call.link = read(in.getLink());
     return call;
@@ -283,7 +283,7 @@ Packet decode(Message message) {
   const uint64_t flags = header[0] & kFlagMask, id = header[0] >> kIdShift;
   if (kind < PacketKind::call || kind > PacketKind::started)
     throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(kind)));
-  if (flags & ~(kind <= PacketKind::kept ? kGradDisabled | kQuiet | kTellStart : 0))
+  if (flags & ~(kind <= PacketKind::kept ? kGradDisabled | kNoResult | kNotifyStart : 0))
     throw_invalid(fmt::format("[wire] unknown flags {:#x} of a packet", flags));
   if (kind == PacketKind::kept && id == 0) throw_invalid("[wire] a result that stays, as no object");
   const bool one_word = kind >= PacketKind::cancel;

@@ -18,7 +18,7 @@ namespace {
 constexpr int kLanes = 16;
 
 // Contiguous, float32 if it is bfloat16 or float16.
-Tensor widened(const Tensor& t) {
+Tensor upcast(const Tensor& t) {
   if (!is_half(t.dtype())) return t.contiguous_data();
   const Tensor wide = empty(t.shape(), float32);
   copy_elements(wide, t);
@@ -28,7 +28,7 @@ Tensor widened(const Tensor& t) {
 // fold(sum, x) over the elements in 16 running sums, then over those in turn.
 template <class Fold>
 double reduce(const Tensor& t, const Fold& fold) {
-  const Tensor dense = widened(t);
+  const Tensor dense = upcast(t);
   double out = 0;
   with_type(dense, [&]<class T>(T) {
     const T* x = dense.data<T>();
@@ -65,7 +65,7 @@ struct Most {
 }
 
 bool all_finite(const Tensor& t) {
-  const Tensor dense = widened(t);
+  const Tensor dense = upcast(t);
   bool finite = true;
   with_type(dense, [&]<class T>(T) {
     using Bits = decltype(size_bits(T{}));

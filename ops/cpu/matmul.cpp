@@ -164,7 +164,7 @@ void matmul(const Call& c, Tensors& out) {
 
 namespace {
 
-void weight_grad(const Call& c, Tensors& out, bool adding) {
+void weight_grad(const Call& c, Tensors& out, bool accumulating) {
   const Tensor &g = c.in[0], &x = c.in[1];
   const int64_t rows = x.shape()[0], wide = x.shape()[1], high = g.shape()[1];
   visit_floating(out[0].dtype(), [&](auto zero) {
@@ -175,11 +175,11 @@ void weight_grad(const Call& c, Tensors& out, bool adding) {
                  right = readable(x, b);
     a.p = left.data<T>(), b.p = right.data<T>();
     if (rows == 0 || out[0].numel() == 0) {
-      if (!adding) std::fill_n(to, out[0].numel(), T{0});
+      if (!accumulating) std::fill_n(to, out[0].numel(), T{0});
       if (sums) row_sums(high, rows, a, sums);
       return;
     }
-    gemm(high, wide, rows, a, b, adding ? T{1} : T{0}, to, {}, sums);
+    gemm(high, wide, rows, a, b, accumulating ? T{1} : T{0}, to, {}, sums);
   });
 }
 

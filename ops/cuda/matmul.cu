@@ -12,7 +12,7 @@ enum class Activation : uint8_t { none, relu, gelu };
 struct Finish {
   Tensor bias = {}, residual = {}, slope = {};
   Activation activation = Activation::none;
-  bool adding = false;  // to what is in the result
+  bool accumulating = false;  // to what is in the result
 };
 
 // out[i] = activation(sums[i] + bias) + residual[i]. T: what is stored; A: what is computed with.
@@ -168,12 +168,12 @@ void multiply(const Call& c, Tensor a, Tensor b, const Tensor& out, const Finish
     sums = behind && half ? empty(out.shape(), {float32, device}) : out;
     g.in = a.dtype(), g.out = sums.dtype();
     g.bias = behind || !bias.defined() ? nullptr : bias.address();
-    g.c = finish.adding ? out.address() : !behind && residual.defined() ? residual.address() : nullptr;
+    g.c = finish.accumulating ? out.address() : !behind && residual.defined() ? residual.address() : nullptr;
     return multiply_batch(c.name(), device, g, batch, a, b, sums);
   };
   g.m = a.shape()[a.dim() - 2], g.n = b.shape().back(), g.k = a.shape().back();
   if (g.k == 0) {
-    if (finish.adding) return;
+    if (finish.accumulating) return;
     sums = half ? empty(out.shape(), {float32, device}) : out;
     fill_elements(sums, 0);
     return finish_product(c.name(), out, sums, bias, residual, finish.slope, finish.activation);
@@ -211,22 +211,22 @@ void linear_add(const Call& c, Tensors& out) {
 }
 
 // cuBLASLt sums the rows of the gradient while it reads them, where it can.
-bool with_row_sums(const Call& c, Tensors& out, bool adding) {
+bool with_row_sums(const Call& c, Tensors& out, bool accumulating) {
   const Tensor &g = c.in[0], &x = c.in[1];
   if (g.dtype() == float64 || out[0].numel() == 0 || g.shape()[0] == 0 || !aligned(out[1])) return false;
   Gemm product{.in = g.dtype(), .out = g.dtype(), .m = g.shape()[1], .n = x.shape()[1], .k = g.shape()[0]};
   const Tensor left = readable(flipped(g), product.a), right = readable(x, product.b);
   product.a.p = left.address(), product.b.p = right.address();
-  product.d = out[0].address(), product.c = adding ? out[0].address() : nullptr;
+  product.d = out[0].address(), product.c = accumulating ? out[0].address() : nullptr;
   product.row_sums = out[1].address();
   return gemm(c.name(), g.device(), product);
 }
 
-template <bool adding>
+template <bool accumulating>
 void linear_weight_grad(const Call& c, Tensors& out) {
   const Tensor& g = c.in[0];
-  if (out.size() > 1 && with_row_sums(c, out, adding)) return;
-  multiply(c, flipped(g), c.in[1], out[0], {.adding = adding});
+  if (out.size() > 1 && with_row_sums(c, out, accumulating)) return;
+  multiply(c, flipped(g), c.in[1], out[0], {.accumulating = accumulating});
   if (out.size() < 2) return;
   const Rows rows = rows_of(g, {true});
   visit_stored(g.dtype(), [&](auto stored, auto) {

@@ -20,7 +20,7 @@ struct InRule {
 }  // namespace
 
 std::string place(uint64_t sequence) {
-  const Frame& f = frame();
+  const CallFrame& f = frame();
   return fmt::format("step {} of its thread{}{}", sequence, f.actor && f.what ? ", in " + *f.what : "",
                      f.context ? fmt::format(", in context {}", f.context) : "");
 }
@@ -37,7 +37,7 @@ void check_results(std::string_view name, std::span<const Tensor> in, std::span<
       const std::string there = find_anomaly(t, mode);
       inputs += (inputs.empty() ? "" : ", ") + t.summary() + (there.empty() ? "" : " with " + there);
     }
-    const Frame& f = frame();
+    const CallFrame& f = frame();
     fail(fmt::format("[{}] result {} ({}) has {}; inputs: {}{}", name, i, results[i].summary(), found, inputs,
                      f.actor && f.what ? "; in " + *f.what : ""));
   }

@@ -24,7 +24,7 @@ namespace {
 
 bool keeps_all(const Op& op) { return op.takes_half || op.view; }
 
-DType widened(const Op& op, DType t) {
+DType upcast(const Op& op, DType t) {
   return t == boolean ? (op.widens_bool ? int64 : boolean) : compute_dtype(t);
 }
 
@@ -38,17 +38,17 @@ bool takes_half(const Op& op, Device device) {
 bool any_narrow(const Op& op, std::span<const Tensor> all) {
   if (keeps_all(op)) return false;
   for (const Tensor& t : all)
-    if (t.defined() && widened(op, t.dtype()) != t.dtype() &&
+    if (t.defined() && upcast(op, t.dtype()) != t.dtype() &&
         !(is_half(t.dtype()) && takes_half(op, t.device())))
       return true;
   return false;
 }
 
 // Recorded if grad mode is on.
-Tensors widened(const Op& op, std::span<const Tensor> all) {
+Tensors upcast(const Op& op, std::span<const Tensor> all) {
   Tensors out(all.begin(), all.end());
   for (Tensor& t : out)
-    if (t.defined()) t = to(t, widened(op, t.dtype()));
+    if (t.defined()) t = to(t, upcast(op, t.dtype()));
   return out;
 }
 
@@ -229,7 +229,7 @@ class OpNode final : public PartialNode, public SavesTensors {
                      std::span<const uint8_t> wanted) const {
     std::vector<Spec> specs(specs_.begin(), specs_.end());
     for (Spec& s : specs) s.dtype = compute_dtype(s.dtype);
-    Tensors result = differentiate(widened(op_, in), widened(op_, out), widened(op_, grads), specs, wanted);
+    Tensors result = differentiate(upcast(op_, in), upcast(op_, out), upcast(op_, grads), specs, wanted);
     for (size_t i = 0; i < result.size(); ++i)
       if (result[i].defined()) result[i] = to(result[i], specs_[i].dtype);
     return result;
@@ -324,10 +324,10 @@ void run_kernel(const Call& call, Tensors& out) {
   const bool narrow = any_narrow(call.op, call.in);
   out.reserve(specs.size());
   for (const Spec& s : specs)
-    out.push_back(empty(s.shape, {narrow ? widened(call.op, s.dtype) : s.dtype, device}));
+    out.push_back(empty(s.shape, {narrow ? upcast(call.op, s.dtype) : s.dtype, device}));
   if (!narrow) return kernel(call, out);
   NoGradGuard off;
-  kernel({call.op, widened(call.op, call.in), call.attrs}, out);
+  kernel({call.op, upcast(call.op, call.in), call.attrs}, out);
   for (size_t i = 0; i < out.size(); ++i) out[i] = to(out[i], specs[i].dtype);
 }
 
@@ -412,11 +412,11 @@ Tensors apply(const Op& op, std::span<const Tensor> inputs, Attrs attrs) {
   return out;
 }
 
-Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs) {
+Tensors apply_accumulating(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs) {
   if (!sum.defined() || any_narrow(op, inputs)) return apply(op, inputs, std::move(attrs));
   check_inputs(op, inputs);
   const KernelEntry* entry = find_kernels(op, sum.device().kind);
-  if (!entry || !entry->adding || inputs[0].device() != sum.device())
+  if (!entry || !entry->accumulating || inputs[0].device() != sum.device())
     return apply(op, inputs, std::move(attrs));
   if (!attrs.empty()) attrs = std::move(attrs).complete(op.attrs, op.name);
   const Call call{op, inputs, attrs.empty() ? op.attrs : attrs};
@@ -428,7 +428,7 @@ Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor&
   for (size_t i = 1; i < specs.size(); ++i)
     out.push_back(empty(specs[i].shape, {specs[i].dtype, sum.device()}));
   sum.storage()->written_here();
-  entry->adding(call, out);
+  entry->accumulating(call, out);
   return out;
 }
 

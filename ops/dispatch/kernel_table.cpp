@@ -30,7 +30,7 @@ void set_kernels(Device::Kind kind, std::span<const KernelTable> tables) {
   tables_of[static_cast<size_t>(kind)] = tables;
 }
 
-void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* adding) {
+void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* accumulating) {
   const auto refuse = [&](const std::string& why) { throw_invalid("[register_kernel] " + why); };
   if (!op.name) refuse("the operator is not made yet: register its kernel in main()");
   const std::string name = op.name;
@@ -46,7 +46,7 @@ void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* ad
   std::lock_guard lock(mutex);
   if (op.kernels.on[i].load() || std::count(all_ops().begin(), all_ops().end(), &op))
     refuse(name + " has a kernel for this kind of device already");
-  op.kernels.on[i].store(&entries->emplace_back(op.name, kernel, adding));
+  op.kernels.on[i].store(&entries->emplace_back(op.name, kernel, accumulating));
 }
 
 const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind) {

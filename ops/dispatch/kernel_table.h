@@ -10,7 +10,8 @@ namespace troupe::ops {
 struct KernelEntry {
   const char* op;  ///< the operator's name
   Kernel* kernel;
-  Kernel* adding = nullptr;  ///< as kernel, but adds result 0 to what is there; see apply_adding()
+  Kernel* accumulating =
+      nullptr;  ///< as kernel, but adds result 0 to what is there; see apply_accumulating()
   /// They take bfloat16 and float16 as they are, compute in float32, and round once.
   bool takes_half = false;
 };
@@ -20,9 +21,9 @@ using KernelTable = std::span<const KernelEntry>;
 void set_kernels(Device::Kind kind, std::span<const KernelTable> tables);
 
 /// Gives an operator that is defined elsewhere, in a program, its kernel for a kind of device, before it is
-/// first used there (at the start of main(), say). `adding`: see KernelEntry. `invalid` if `op` has kernels
-/// there already, needs none (view, compose), or has the name of an operator that is here.
-void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* adding = nullptr);
+/// first used there (at the start of main(), say). `accumulating`: see KernelEntry. `invalid` if `op` has
+/// kernels there already, needs none (view, compose), or has the name of an operator that is here.
+void register_kernel(const Op& op, Device::Kind kind, Kernel* kernel, Kernel* accumulating = nullptr);
 
 /// find_kernels(), when they were not looked for yet.
 const KernelEntry* look_for_kernels(const Op& op, Device::Kind kind);

@@ -110,7 +110,7 @@ struct Op {
   /// one name for all: "tensors".
   const char* inputs = "input";
   const char* text = "";  ///< one line: what it gives
-  /// Not to be called by name: it helps others, or a function has its name (ops/catalog.h).
+  /// Not to be called by name: it helps others, or a function has its name (ops/function_catalog.h).
   bool internal = false;
   int min_inputs = count_names(inputs), max_inputs = count_names(inputs);  ///< max_inputs -1: any number
   Attrs attrs = {};                                                        ///< names and defaults, in order
@@ -150,7 +150,7 @@ Tensor apply1(const Op& op, std::initializer_list<Tensor> inputs, Attrs attrs = 
 /// As apply(), and records nothing, but adds result 0 to `sum`, where the operator has a kernel for that, and
 /// gives `sum` back in its place. `sum`: undefined (then this is apply()), or contiguous, on the inputs'
 /// device, with the shape and dtype of result 0, and not an input.
-Tensors apply_adding(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs = {});
+Tensors apply_accumulating(const Op& op, std::span<const Tensor> inputs, const Tensor& sum, Attrs attrs = {});
 
 /// Runs an update: an operator without rules, whose kernels read and write tensors that are given. Its name
 /// ends with "_". It records nothing, checks nothing, and counts as no write: the caller sees to that, and

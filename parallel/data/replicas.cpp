@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "actors/cell/cell.h"
+#include "actors/cell/actor_cell.h"
 #include "actors/cluster/all_gather.h"
 #include "autograd/distributed/context.h"
 #include "core/codec/codec.h"

@@ -13,7 +13,7 @@ Future<StepResult> DelayedUpdates::step(const Value& batch, const Value& targets
     ready_.get();
     if (!flights_.empty()) wait_for_forwards(flights_.back());
     if (flights_.size() == 2) update_oldest();
-    const FrameScope frame_of_before(
+    const CallFrameScope frame_of_before(
         frame());  // contexts of this thread end in another order than they began
     Flight next;
     next.context = std::make_unique<autograd::Context>(here_.table().worker());
@@ -48,12 +48,12 @@ void DelayedUpdates::update_oldest() {
   if (flights_.size() > 1) wait_for_forwards(flights_[1]);
   flights_.front().result.get();
   optimizer_.step(*flights_.front().context);
-  const FrameScope frame_of_before(frame());
+  const CallFrameScope frame_of_before(frame());
   flights_.pop_front();
 }
 
 void DelayedUpdates::drop() {
-  const FrameScope frame_of_before(frame());
+  const CallFrameScope frame_of_before(frame());
   flights_.clear();
 }
 

@@ -3,7 +3,7 @@
 #include <deque>
 #include <memory>
 
-#include "autograd/distributed/optim/optimizer.h"
+#include "autograd/distributed/optim/distributed_optimizer.h"
 #include "parallel/pipeline/pipeline.h"
 
 namespace troupe::parallel {

@@ -334,6 +334,6 @@ Future<std::vector<Value>> Pipeline::forward_async(const Value& batch, const Ste
   });
 }
 
-internal::actors::Hosting builtin_actors() { return hosting<Runner, DriverLoss>(); }
+internal::actors::TypeRegistry builtin_actors() { return hosting<Runner, DriverLoss>(); }
 
 }  // namespace troupe::parallel

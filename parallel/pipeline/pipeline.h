@@ -177,6 +177,6 @@ class Pipeline {
 };
 
 /// Actor types that pipelines need on every worker. Part of every cluster.
-internal::actors::Hosting builtin_actors();
+internal::actors::TypeRegistry builtin_actors();
 
 }  // namespace troupe::parallel

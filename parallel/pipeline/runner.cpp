@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "core/async/future_combinators.h"
 #include "rref/here.h"
 
@@ -82,7 +82,7 @@ struct Runner::Running {
   RRef<Runner> me;
   std::shared_ptr<Inbox> box;
   std::unique_ptr<Plan> plan;
-  Arrivals arrivals;
+  JoinBuffer arrivals;
   std::set<int64_t> tied;  // stages that all gradients of ties have come to
   RunnerReport report;
   int64_t live = 0;

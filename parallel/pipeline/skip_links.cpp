@@ -78,7 +78,7 @@ std::vector<StageLinks> connect_skips(const std::vector<SkipNames>& stages) {
   return links;
 }
 
-bool Arrivals::put(bool forward, Link to, int64_t micro_batch, size_t slots, Value what) {
+bool JoinBuffer::put(bool forward, Link to, int64_t micro_batch, size_t slots, Value what) {
   Parts& parts = parts_[{forward, to.stage, micro_batch}];
   if (parts.values.empty()) parts.values.resize(slots), parts.here.resize(slots), parts.missing = slots;
   const auto slot = static_cast<size_t>(to.slot);
@@ -91,7 +91,7 @@ bool Arrivals::put(bool forward, Link to, int64_t micro_batch, size_t slots, Val
   return --parts.missing == 0;
 }
 
-ValueList Arrivals::take(bool forward, int64_t stage, int64_t micro_batch) {
+ValueList JoinBuffer::take(bool forward, int64_t stage, int64_t micro_batch) {
   auto node = parts_.extract({forward, stage, micro_batch});
   return node.empty() ? ValueList() : std::move(node.mapped().values);
 }

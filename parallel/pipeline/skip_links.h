@@ -49,7 +49,7 @@ struct SkipNames {
 std::vector<StageLinks> connect_skips(const std::vector<SkipNames>& stages);
 
 /// What has come for actions of one worker, from several stages, until all of it is there.
-class Arrivals {
+class JoinBuffer {
  public:
   /// True if that was the last of `slots` values. `invalid` if the slot is not one of them, or is taken.
   bool put(bool forward, Link to, int64_t micro_batch, size_t slots, Value what);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "core/base/error.h"
 
 namespace troupe::parallel {

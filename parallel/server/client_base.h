@@ -59,7 +59,7 @@ Future<void> change_all(const std::vector<RRef<S>>& servers, std::optional<Durat
   told.reserve(servers.size());
   for (const auto& server : servers) {
     try {
-      told.push_back(AnyRef(server).call(method, args, {.timeout = timeout, .detached = true}));
+      told.push_back(AnyRef(server).call(method, args, {.timeout = timeout, .uncancellable = true}));
     } catch (...) {
       told.push_back(Future<Value>::failed(current_error()));
     }
@@ -72,10 +72,10 @@ Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes);
 
 /// What Client and TableClient have in common, S being Server or Table. For one actor or thread.
 template <class S>
-class Membership {
+class ClientBase {
  public:
   /// Joins. `what` starts the text of errors: "[server]".
-  Membership(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
+  ClientBase(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
       : tickets(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
     internal::actors::Worker& worker = servers_[0].worker();
@@ -87,7 +87,7 @@ class Membership {
       joins_.push_back(server.template call<&S::join>(who_, worker.id()));
     }
   }
-  Membership(const Membership&) = delete;
+  ClientBase(const ClientBase&) = delete;
 
   Future<void> leave() {
     there_ = false;

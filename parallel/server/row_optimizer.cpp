@@ -53,14 +53,15 @@ void put_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
   table.bump_version("the optimizer's step");
 }
 
-RowSteps::RowSteps(std::string optimizer) : optimizer_(std::move(optimizer)) {
+RowOptimizer::RowOptimizer(std::string optimizer) : optimizer_(std::move(optimizer)) {
   if (optimizer_ == "lamb" || optimizer_ == "rprop")
     throw_invalid(
         "[table] " + optimizer_ +
         " does not work row by row; expected sgd, adam, adamw, adagrad, rmsprop, adamax or adadelta");
 }
 
-void RowSteps::step(const Tensor& table, const Tensor& ids, const Tensor& grads, const ValueMap& options) {
+void RowOptimizer::step(const Tensor& table, const Tensor& ids, const Tensor& grads,
+                        const ValueMap& options) {
   Tensor rows = rows_of(table, ids);
   const auto one = optim::make(optimizer_, options, {rows});
   if (steps_ > 0) {

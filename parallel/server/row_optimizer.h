@@ -12,11 +12,11 @@ namespace troupe::parallel {
 /// state, updated by the optimizer of optim/ as if they were all there is, and copied back. So weight decay
 /// and momentum reach a row only in steps that name it; what depends on the number of steps takes that of the
 /// table, as PyTorch's SparseAdam does.
-class RowSteps {
+class RowOptimizer {
  public:
   /// `optimizer`: a name that optim::make() knows. `invalid` for "lamb" and "rprop", which do not work row by
   /// row.
-  explicit RowSteps(std::string optimizer);
+  explicit RowOptimizer(std::string optimizer);
   /// table [rows, ..] contiguous, ids int64 [k] distinct and in range (the caller's to see to), grads [k, ..]
   /// of the table's dtype.
   void step(const Tensor& table, const Tensor& ids, const Tensor& grads, const ValueMap& options);

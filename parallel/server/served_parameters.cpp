@@ -174,7 +174,7 @@ struct Client::State {
   }
 
   Served served;
-  Membership<Server> servers;
+  ClientBase<Server> servers;
   Tensors values;                  // of the last pull, under local(H)
   std::vector<Tensors> residuals;  // of each block, where pushes leave something out
   struct {

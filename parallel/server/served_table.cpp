@@ -126,7 +126,7 @@ struct TableClient::State {
         servers(this->table.servers, options, "[table]") {}
   bool compresses() const { return table.pull.on() || table.push.on(); }
   ServedTable table;
-  Membership<Table> servers;
+  ClientBase<Table> servers;
   struct {
     uint64_t context = 0;
     std::vector<std::pair<Tensor, Tensor>> pulls;  // ids and rows

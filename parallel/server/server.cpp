@@ -150,6 +150,6 @@ void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& share
   optimizer.step(sums, scale);
 }
 
-internal::actors::Hosting server_actors() { return hosting<Server, Table, ServedModule>(); }
+internal::actors::TypeRegistry server_actors() { return hosting<Server, Table, ServedModule>(); }
 
 }  // namespace troupe::parallel

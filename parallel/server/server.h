@@ -67,6 +67,6 @@ void check_gradients(const std::string& trainer, const Tensors& gradients, const
                      bool counts);
 
 /// Actor types that servers need on every worker. Part of every cluster.
-internal::actors::Hosting server_actors();
+internal::actors::TypeRegistry server_actors();
 
 }  // namespace troupe::parallel

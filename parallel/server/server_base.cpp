@@ -160,11 +160,11 @@ std::string ServerBase::awaited() const {
 }
 
 Task<Consistency::Reading> ServerBase::reading(TrainerId trainer, int64_t at_least) {
-  const int64_t aborted = state_.ledger().aborted;
+  const int64_t aborted = state_.staleness().aborted;
   while (true) {
     const Future<void> changed = bell_->next();  // asked for before looking: no ring goes unheard
     notice_losses();
-    if (state_.ledger().aborted != aborted) throw *abort_;
+    if (state_.staleness().aborted != aborted) throw *abort_;
     check_same(trainer);
     if (state_.may_read(trainer.name) && state_.version() >= at_least) co_return state_.read(trainer.name);
     this_call::waits_for(awaited());
@@ -198,7 +198,7 @@ Pushed ServerBase::take(const TrainerId& trainer, const Ticket& ticket, Tensors 
 
 void ServerBase::close_steps() {
   while (const auto closing = state_.close()) apply(shares_of(*closing), closing->delay);
-  entry_.write(state_.ledger());
+  entry_.write(state_.staleness());
   bell_->ring();
 }
 
@@ -242,12 +242,12 @@ void ServerBase::set_options(std::map<std::string, Value> changed) {
 
 ServerReport ServerBase::report() {
   notice_losses();
-  const StalenessStatistics& ledger = state_.ledger();
+  const StalenessStatistics& staleness = state_.staleness();
   return {state_.policy().str(), state_.version(),
           state_.open_step(),    state_.trainers(),
-          state_.missing(),      {ledger.delays.begin(), ledger.delays.end()},
-          ledger.late,           ledger.aborted,
-          ledger.lost,           last_loss_};
+          state_.missing(),      {staleness.delays.begin(), staleness.delays.end()},
+          staleness.late,        staleness.aborted,
+          staleness.lost,        last_loss_};
 }
 
 }  // namespace troupe::parallel

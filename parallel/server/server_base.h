@@ -44,12 +44,13 @@ struct Pushed {
 
 struct ServerReport {
   std::string policy;
-  int64_t version = 0;                              ///< updates so far
-  int64_t open_step = 0;                            ///< the oldest that not all have pushed
-  std::vector<std::string> trainers, missing;       ///< that are there; of them, who has not pushed that step
-  std::vector<std::pair<int64_t, int64_t>> delays;  ///< and how many gradients had it, as in Ledger
-  int64_t late = 0, aborted = 0, lost = 0;          ///< as in Ledger
-  std::string last_loss;                            ///< what losing a trainer meant, the last time
+  int64_t version = 0;                         ///< updates so far
+  int64_t open_step = 0;                       ///< the oldest that not all have pushed
+  std::vector<std::string> trainers, missing;  ///< that are there; of them, who has not pushed that step
+  std::vector<std::pair<int64_t, int64_t>>
+      delays;                               ///< and how many gradients had it, as in StalenessStatistics
+  int64_t late = 0, aborted = 0, lost = 0;  ///< as in StalenessStatistics
+  std::string last_loss;                    ///< what losing a trainer meant, the last time
   /// "ssp(2), version 12: trainers a, b; step 4 is open, b is missing; gradients by delay 0: 20, 1: 3; late
   /// 0, aborted 0, lost 0".
   std::string str() const;

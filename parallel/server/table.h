@@ -32,10 +32,10 @@ struct PulledRows {
   Packed rows;  // one tensor
 };
 
-/// A part of a table under one policy, with one optimizer that steps row by row (RowSteps). Rows are numbered
-/// as in the whole table. As with a Server, a pull inside an autograd::Context is recorded: the rows that it
-/// gives are leaves of their own, so a gradient is as small as what was read. serve_table() makes one for
-/// each place, and a TableClient speaks to all of them (parallel/server/served_table.h).
+/// A part of a table under one policy, with one optimizer that steps row by row (RowOptimizer). Rows are
+/// numbered as in the whole table. As with a Server, a pull inside an autograd::Context is recorded: the rows
+/// that it gives are leaves of their own, so a gradient is as small as what was read. serve_table() makes one
+/// for each place, and a TableClient speaks to all of them (parallel/server/served_table.h).
 class Table final : public ServerBase {
  public:
   Table(TableShard shard, ServerOptions options);
@@ -75,7 +75,7 @@ class Table final : public ServerBase {
 
   TableShard shard_;
   Tensor table_;  // [count, width]
-  RowSteps steps_, averages_{"sgd"};
+  RowOptimizer steps_, averages_{"sgd"};
   Rows previous_;  // under delayed: what the last update changed, before it
   std::unordered_map<int64_t, int64_t> previous_at_;
   struct Recorded {

@@ -19,11 +19,11 @@ template <class Call>
 class Creations {
  public:
   /// Its creation is here.
-  void begin(const ObjectId& id) { making_.insert(id); }
-  bool making(const ObjectId& id) const { return making_.contains(id); }
+  void begin(const ObjectId& id) { constructing_.insert(id); }
+  bool constructing(const ObjectId& id) const { return constructing_.contains(id); }
   /// May an object of this number still come?
-  bool due(const ObjectId& id) const {
-    if (making(id)) return true;
+  bool pending(const ObjectId& id) const {
+    if (constructing(id)) return true;
     if (lost_.contains(id.creator)) return false;
     const auto at = last_.find(id.creator);
     return at == last_.end() || id.number > at->second;
@@ -36,9 +36,9 @@ class Creations {
     return node.empty() ? std::vector<Call>() : std::move(node.mapped());
   }
   /// From now on it is there, or not, and nothing waits for it. (Nor for an older one: see
-  /// HolderTable::hopeless.)
+  /// HolderTable::unshareable.)
   void made(const ObjectId& id) {
-    making_.erase(id);
+    constructing_.erase(id);
     last_[id.creator] = id.number;
   }
   /// The creator is gone: what waits for its creations waits in vain, but for those that are being made.
@@ -46,7 +46,7 @@ class Creations {
     lost_.insert(creator);
     std::vector<Call> out;
     for (auto at = waiting_.begin(); at != waiting_.end();) {
-      if (at->first.creator != creator || making(at->first)) {
+      if (at->first.creator != creator || constructing(at->first)) {
         ++at;
         continue;
       }
@@ -61,7 +61,7 @@ class Creations {
  private:
   std::unordered_map<WorkerId, uint64_t> last_;  // number that came last, by creator
   std::unordered_set<WorkerId> lost_;
-  std::unordered_set<ObjectId> making_;
+  std::unordered_set<ObjectId> constructing_;
   std::unordered_map<ObjectId, std::vector<Call>> waiting_;
 };
 

@@ -13,7 +13,7 @@ void HolderTable::not_made(const ObjectId& id, const Error& why) {
   entry.failed = std::make_shared<const Error>(why);
 }
 
-std::optional<Error> HolderTable::hopeless(const ObjectId& id) const {
+std::optional<Error> HolderTable::unshareable(const ObjectId& id) const {
   auto at = entries_.find(id);
   if (at == entries_.end() || !at->second.failed || at->second.grants) return std::nullopt;
   return *at->second.failed;
@@ -47,7 +47,7 @@ HolderActions HolderTable::dropped(const ObjectId& id) {
   return forget_if_unused(id);
 }
 
-std::vector<std::pair<ObjectId, HolderActions>> HolderTable::let_go() {
+std::vector<std::pair<ObjectId, HolderActions>> HolderTable::detach() {
   std::vector<std::pair<ObjectId, HolderActions>> out;
   for (const auto& [id, entry] : entries_) out.emplace_back(id, HolderActions{});
   for (auto& [id, actions] : out) {

@@ -43,13 +43,13 @@ class HolderTable {
   /// A handle is gone.
   HolderActions dropped(const ObjectId& id);
   /// All handles are gone.
-  std::vector<std::pair<ObjectId, HolderActions>> let_go();
+  std::vector<std::pair<ObjectId, HolderActions>> detach();
   /// The owner's answer to register_at_owner.
   HolderActions registered(const ObjectId& id, std::optional<Error> refused);
   /// Why a reference cannot be used, if it cannot.
   std::optional<Error> failure(const ObjectId& id) const;
   /// Why it cannot be passed on, if it cannot: the owner does not know of it, so nobody will ever use it.
-  std::optional<Error> hopeless(const ObjectId& id) const;
+  std::optional<Error> unshareable(const ObjectId& id) const;
   /// The owner is gone; its references stay until their handles go, and need no message then.
   void owner_lost(WorkerId owner, const Error& why);
 

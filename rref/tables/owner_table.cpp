@@ -34,7 +34,7 @@ bool OwnerTable::remove(Grants& grants, WorkerId holder, uint64_t count) {
 bool OwnerTable::create(const ObjectId& id, WorkerId creator) {
   auto [at, fresh] = objects_.try_emplace(id);
   if (!fresh) return false;
-  if (auto early = unborn_.extract(id); !early.empty()) at->second = std::move(early.mapped());
+  if (auto early = pending_.extract(id); !early.empty()) at->second = std::move(early.mapped());
   add(at->second, creator);
   return true;
 }
@@ -48,7 +48,7 @@ bool OwnerTable::grant(const ObjectId& id, WorkerId holder) {
 
 bool OwnerTable::grant_early(const ObjectId& id, WorkerId holder) {
   if (lost_.contains(holder)) return false;
-  add(unborn_[id], holder);
+  add(pending_[id], holder);
   return true;
 }
 
@@ -58,7 +58,8 @@ bool OwnerTable::give_back(const ObjectId& id, WorkerId holder, uint64_t count) 
     objects_.erase(at);
     return true;
   }
-  if (auto at = unborn_.find(id); at != unborn_.end() && remove(at->second, holder, count)) unborn_.erase(at);
+  if (auto at = pending_.find(id); at != pending_.end() && remove(at->second, holder, count))
+    pending_.erase(at);
   return false;
 }
 
@@ -81,11 +82,11 @@ std::vector<ObjectId> OwnerTable::lose(WorkerId holder) {
     at = objects_.erase(at);
   }
   while (lost_holders_.size() > 1000) lost_holders_.pop_front();
-  for (auto at = unborn_.begin(); at != unborn_.end();) {
+  for (auto at = pending_.begin(); at != pending_.end();) {
     Grants& grants = at->second;
     remove(grants, holder, ~uint64_t{0});
     if (at->first.creator == holder) holders_ -= grants.size(), grants.clear();  // they hold nothing
-    at = grants.empty() ? unborn_.erase(at) : std::next(at);
+    at = grants.empty() ? pending_.erase(at) : std::next(at);
   }
   return dead;
 }

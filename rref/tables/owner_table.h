@@ -41,7 +41,7 @@ class OwnerTable {
   bool owns(const ObjectId& id) const { return objects_.contains(id); }
   size_t objects() const { return objects_.size(); }
   /// Objects that have grants, and no creation yet.
-  size_t unborn() const { return unborn_.size(); }
+  size_t pending() const { return pending_.size(); }
   /// Entries over all objects.
   size_t holders() const { return holders_; }
   /// Who holds an object, by number.
@@ -54,7 +54,7 @@ class OwnerTable {
   static Grants::iterator find(Grants& grants, WorkerId holder);
   void add(Grants& grants, WorkerId holder);
   bool remove(Grants& grants, WorkerId holder, uint64_t count);
-  std::unordered_map<ObjectId, Grants> objects_, unborn_;
+  std::unordered_map<ObjectId, Grants> objects_, pending_;
   std::unordered_set<WorkerId> lost_;
   std::deque<std::pair<ObjectId, WorkerId>> lost_holders_;
   size_t holders_ = 0;

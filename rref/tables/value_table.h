@@ -10,15 +10,15 @@
 
 namespace troupe::internal::rref {
 
-/// Not synchronized. `Kept` is what there is to know of a value, `Call` what waits for it.
-template <class Kept, class Call>
+/// Not synchronized. `StoredResult` is what there is to know of a value, `Call` what waits for it.
+template <class StoredResult, class Call>
 class ValueTable {
  public:
-  using KeptPtr = std::shared_ptr<const Kept>;
+  using StoredResultPtr = std::shared_ptr<const StoredResult>;
   /// A value will be there, and has a reference.
   void expect(const ObjectId& id) { entries_.try_emplace(id); }
   /// It is there. The calls that waited for it.
-  std::vector<Call> finish(const ObjectId& id, KeptPtr value) {
+  std::vector<Call> finish(const ObjectId& id, StoredResultPtr value) {
     auto at = entries_.find(id);
     if (at == entries_.end() || at->second.value) return {};
     std::vector<Call> waiting = std::move(at->second.waiting);
@@ -30,26 +30,26 @@ class ValueTable {
   }
   bool has(const ObjectId& id) const { return entries_.contains(id); }
   /// The value, or null: then the call waits for it.
-  KeptPtr get(const ObjectId& id, const Call& call) {
+  StoredResultPtr get(const ObjectId& id, const Call& call) {
     Entry& entry = entries_.at(id);
     if (!entry.value) entry.waiting.push_back(call);
     return entry.value;
   }
   /// The value; null if it is not there yet, or unknown.
-  KeptPtr peek(const ObjectId& id) const {
+  StoredResultPtr peek(const ObjectId& id) const {
     const auto at = entries_.find(id);
     return at == entries_.end() ? nullptr : at->second.value;
   }
   /// Nobody refers to it any more. It is forgotten, but not before the calls that wait for it have it. What
   /// is returned is to be let go without any lock: values may hold references.
-  KeptPtr release(const ObjectId& id) {
+  StoredResultPtr release(const ObjectId& id) {
     auto at = entries_.find(id);
     if (at == entries_.end()) return nullptr;
     if (!at->second.waiting.empty()) {
       at->second.released = true;
       return nullptr;
     }
-    KeptPtr value = std::move(at->second.value);
+    StoredResultPtr value = std::move(at->second.value);
     entries_.erase(at);
     return value;
   }
@@ -57,7 +57,7 @@ class ValueTable {
 
  private:
   struct Entry {
-    KeptPtr value;  // null: the method has not ended
+    StoredResultPtr value;  // null: the method has not ended
     std::vector<Call> waiting;
     bool released = false;
   };

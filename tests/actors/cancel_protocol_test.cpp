@@ -192,14 +192,14 @@ TEST_CASE("calls of a worker that is gone are found together") {
   CHECK(calls.size() == 0);
 }
 
-TEST_CASE("a detached call past its deadline tells who waited, and goes on until it is answered") {
+TEST_CASE("an uncancellable call past its deadline tells who waited, and goes on until it is answered") {
   PendingCalls pending({.bytes = 1, .messages = 1});
   const ObjectId actor{kCallee, kCaller, 1};
-  const auto add = [&](bool detached) {
+  const auto add = [&](bool uncancellable) {
     PendingCall call;
     call.caller.to = kCallee;
     call.to_actor = true;
-    call.detached = detached;
+    call.uncancellable = uncancellable;
     call.limit = {.made = TimePoint(), .end = TimePoint() + 10ms};
     const uint64_t id = pending.next_id();
     internal::net::Call message;

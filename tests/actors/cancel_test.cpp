@@ -285,7 +285,7 @@ TEST_CASE("a call that is dropped before it has started is not run", "[calls]") 
   until_zero(*cluster, "pending_calls");
 }
 
-TEST_CASE("a detached call is run although its future went, was cancelled, or failed at its deadline",
+TEST_CASE("an uncancellable call is run although its future went, was cancelled, or failed at its deadline",
           "[calls]") {
   auto cluster = Cluster::in_process(2, hosting<Busy>());
   for (const char* where : {"w0", "w1"}) {
@@ -293,7 +293,7 @@ TEST_CASE("a detached call is run although its future went, was cancelled, or fa
     Busy::started = &started, Busy::go_on = &go_on, Busy::counted = 0;
     auto busy = cluster->spawn<Busy>(where);
     const auto count = [&](std::optional<Duration> timeout = {}) {
-      return AnyRef(busy).call("count", {}, {.timeout = timeout, .detached = true});
+      return AnyRef(busy).call("count", {}, {.timeout = timeout, .uncancellable = true});
     };
     const auto holds = busy.call<&Busy::holds>();
     started.wait();

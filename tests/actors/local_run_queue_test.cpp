@@ -29,7 +29,7 @@ struct Busy : Actor {
 
 }  // namespace
 
-TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time, the others go there") {
+TEST_CASE("a run queue has what its thread posts to the pool: one mailbox at a time, the others go there") {
   const auto runtime = Runtime::make(1);
   const auto here = std::this_thread::get_id();
   auto first = runtime->make_mailbox(), second = runtime->make_mailbox();
@@ -37,8 +37,8 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
   std::latch done(1), pool(1);
   const auto note = [&](size_t i) { ran[i] = std::this_thread::get_id(); };
   {
-    const auto chores = runtime->make_chores();
-    CHECK(chores->empty());
+    const auto run_queue = runtime->make_run_queue();
+    CHECK(run_queue->empty());
     first->post(internal::actors::make_job([&] { note(0); }), DispatchTarget::pool);
     first->post(internal::actors::make_job([&] { note(1); }), DispatchTarget::pool);
     second->post(internal::actors::make_job([&] {
@@ -49,9 +49,9 @@ TEST_CASE("chores are what their thread posts to the pool: one mailbox at a time
     pool.wait();
     CHECK(ran[2] != here);
     CHECK(ran[0] == std::thread::id());
-    REQUIRE_FALSE(chores->empty());
-    chores->run();
-    CHECK(chores->empty());
+    REQUIRE_FALSE(run_queue->empty());
+    run_queue->run();
+    CHECK(run_queue->empty());
     CHECK(ran[0] == here);
     CHECK(ran[1] == here);
     first->post(internal::actors::make_job([&] {
@@ -73,8 +73,8 @@ TEST_CASE("while a thread that serves runs a long method, others are answered on
     Busy::server = std::this_thread::get_id();
     // Whom it has asked something it reads from.
     two.worker(1).call_service(0, "metrics", {}).get();
-    const auto chores = two.worker(1).runtime().make_chores();
-    const ServeScope serving(chores.get());
+    const auto run_queue = two.worker(1).runtime().make_run_queue();
+    const ServeScope serving(run_queue.get());
     end.future().get();
   });
   int here = 0;

@@ -145,14 +145,14 @@ TEST_CASE(
 }
 
 TEST_CASE("a future is no value: it can be neither sent inside something nor returned", "[calls]") {
-  STATIC_REQUIRE_FALSE(Travels<Future<int64_t>>);
-  STATIC_REQUIRE_FALSE(Travels<Promise<int64_t>>);
-  STATIC_REQUIRE_FALSE(Travels<Task<int64_t>>);
-  STATIC_REQUIRE_FALSE(Travels<int64_t*>);
-  STATIC_REQUIRE(Travels<int64_t>);
-  STATIC_REQUIRE(Travels<std::vector<Tensor>>);
-  STATIC_REQUIRE(Travels<RRef<Where>>);
-  STATIC_REQUIRE(Travels<internal::actors::Member>);
+  STATIC_REQUIRE_FALSE(Serializable<Future<int64_t>>);
+  STATIC_REQUIRE_FALSE(Serializable<Promise<int64_t>>);
+  STATIC_REQUIRE_FALSE(Serializable<Task<int64_t>>);
+  STATIC_REQUIRE_FALSE(Serializable<int64_t*>);
+  STATIC_REQUIRE(Serializable<int64_t>);
+  STATIC_REQUIRE(Serializable<std::vector<Tensor>>);
+  STATIC_REQUIRE(Serializable<RRef<Where>>);
+  STATIC_REQUIRE(Serializable<internal::actors::Member>);
 }
 
 TEST_CASE(

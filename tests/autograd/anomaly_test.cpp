@@ -58,11 +58,11 @@ TEST_CASE("a NaN that the backward pass makes names the forward step and where i
   Tensor loss;
   uint64_t step = 0;
   {
-    Frame f;
+    CallFrame f;
     f.actor = testing::stands_for<internal::actors::ActorCell>();
     f.what = &what;
     f.context = 5;
-    FrameScope scope(f);
+    CallFrameScope scope(f);
     const Tensor root = ops::sqrt(x);  // gradient at 0: infinite; times 0: NaN
     step = root.grad_fn().node->sequence();
     loss = ops::sum(ops::mul(root, ops::mul(root, 0.0)));

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/hooks.h"
 #include "tests/autograd/graph.h"
 

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/checkpoint.h"
 #include "autograd/hooks.h"
 #include "core/graph/partial_node.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/hooks.h"
 #include "autograd/ready_hooks.h"
 #include "autograd/split_pass.h"

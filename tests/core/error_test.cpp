@@ -1,6 +1,6 @@
 // Errors: kinds, trails, what is made of other exceptions, and suggestions.
 #include "core/base/error.h"
-#include "core/base/no_memory.h"
+#include "core/base/out_of_memory.h"
 
 #include <catch2/catch.hpp>
 #include <stdexcept>

@@ -341,16 +341,16 @@ TEST_CASE("callbacks run in the frame of whoever added them") {
   const Promise<int> p;
   uint64_t first = 0, second = 0, chained = 0;
   {
-    const FrameScope scope(Frame{.context = 5});
+    const CallFrameScope scope(CallFrame{.context = 5});
     p.future().on_ready([&](const Result<int>&) { first = frame().context; });
   }
   {
-    const FrameScope scope(Frame{.context = 6});
+    const CallFrameScope scope(CallFrame{.context = 6});
     p.future().then([&](int) { chained = frame().context; }).on_ready([](const Result<void>&) {});
   }
   p.future().on_ready([&](const Result<int>&) { second = frame().context + 100; });
   std::thread([&] {
-    const FrameScope scope(Frame{.context = 9});
+    const CallFrameScope scope(CallFrame{.context = 9});
     p.set(1);
     CHECK(frame().context == 9);
   }).join();
@@ -365,7 +365,8 @@ TEST_CASE("waiting inside an actor is refused whether the value is there or not,
   const std::string what = "Layer::forward on w1 (Layer#0:3)";
   const Future<int> f = p.future();
   std::string in_callback;
-  const FrameScope scope(Frame{.actor = testing::stands_for<internal::actors::ActorCell>(), .what = &what});
+  const CallFrameScope scope(
+      CallFrame{.actor = testing::stands_for<internal::actors::ActorCell>(), .what = &what});
   const std::string advice =
       " would block inside an actor (Layer::forward on w1 (Layer#0:3)): make the method a coroutine "
       "(Task<T>) "
@@ -384,7 +385,7 @@ TEST_CASE("waiting inside an actor is refused whether the value is there or not,
   int given = 0;
   (void)f.then([&](int n) { given = n; });
   CHECK(given == 2);
-  const FrameScope outside{Frame()};
+  const CallFrameScope outside{CallFrame()};
   CHECK(f.get() == 2);
   CHECK(f.wait_for(Duration(1)));
 }

@@ -22,9 +22,9 @@ using testing::gpu0, testing::gpu1;
 // Runs f as an actor's method whose stream has that number.
 template <class F>
 auto on_stream(int number, F&& f) {
-  Frame at = frame();
+  CallFrame at = frame();
   at.device_stream = static_cast<uint8_t>(number);
-  const FrameScope scope(at);
+  const CallFrameScope scope(at);
   return f();
 }
 

@@ -32,7 +32,7 @@ struct MlpStage : nn::ModuleActor<MlpLayer> {
   static constexpr auto remote = methods<&MlpStage::forward, &MlpStage::loss>;
 };
 
-inline internal::actors::Hosting training_actors() { return hosting<MlpStage, Piece, Trainer>(); }
+inline internal::actors::TypeRegistry training_actors() { return hosting<MlpStage, Piece, Trainer>(); }
 
 /// Stage i is on the worker behind that of stage i - 1, and computes on devices[i]. They have the run's
 /// initial values.

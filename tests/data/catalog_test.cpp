@@ -1,6 +1,6 @@
 // Data sets by name.
-#include "data/catalog.h"
 #include "core/tensor/creation.h"
+#include "data/set_catalog.h"
 
 #include <catch2/catch.hpp>
 #include <set>

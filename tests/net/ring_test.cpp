@@ -79,8 +79,8 @@ TEST_CASE("a ring gives back what was written, in order, around its end, and ref
   CHECK(sent == got);
 }
 
-// The writer writes three times, and looks each time for a sleeper. The reader tries to sleep three times: it
-// says so, looks once more, then sleeps until a doorbell. All orders of these steps are tried.
+// The writer writes three times, and polls each time for a sleeper. The reader tries to sleep three times: it
+// says so, polls once more, then sleeps until a doorbell. All orders of these steps are tried.
 TEST_CASE("whatever the order of steps, a reader does not sleep while something waits for it") {
   int orders = 0, doorbells = 0, slept = 0;
   for (uint32_t order = 0; order < 1u << 12; ++order) {  // bit i: step i is the reader's
@@ -104,7 +104,7 @@ TEST_CASE("whatever the order of steps, a reader does not sleep while something 
         if (writes++ % 2 == 0) {
           REQUIRE(write(writer, bytes_of(8, 0)));
           ++written;
-        } else if (writer.rouse() != RingState::looks) {
+        } else if (writer.wake() != RingState::polls) {
           ++doorbells;
           rung = true;
         }
@@ -139,7 +139,7 @@ TEST_CASE("two threads: every message arrives, and the reader sleeps whenever th
       std::vector<std::byte> bytes(8 + i % 200);
       std::memcpy(bytes.data(), &i, 8);
       while (!write(writer, bytes)) std::this_thread::yield();
-      if (writer.rouse() != RingState::looks) doorbell.release();
+      if (writer.wake() != RingState::polls) doorbell.release();
     }
   });
   RingReader reader(mirror->memory());

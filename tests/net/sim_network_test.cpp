@@ -88,11 +88,11 @@ TEST_CASE("a receiver does not run in its sender's frame or grad mode", "[sim]")
   Network network;
   SimNode a(network, "a"), b(network, "b");
   auto there = a.transport->connect("sim:b").get();
-  Frame at_b;
+  CallFrame at_b;
   bool records = false;
   b.on_each = [&](Connection&, Message&) { at_b = frame(), records = grad_enabled(); };
   auto* const worker = testing::stands_for<internal::actors::Worker>();
-  FrameScope scope(Frame{worker, testing::stands_for<internal::actors::ActorCell>(), nullptr, 7});
+  CallFrameScope scope(CallFrame{worker, testing::stands_for<internal::actors::ActorCell>(), nullptr, 7});
   NoGradGuard no_grad;
   there->send(numbered(1));
   REQUIRE((at_b.worker == nullptr && at_b.actor == nullptr && at_b.context == 0 && records));

@@ -19,9 +19,10 @@ namespace {
 // Two transports of this process, whose messages go through sockets and rings as if they were two. The server
 // answers each message with the same number.
 struct Link {
-  explicit Link(Duration look = 0ns, bool callers_read = true, const std::string& address = fresh_address()) {
+  explicit Link(Duration polling = 0ns, bool callers_read = true,
+                const std::string& address = fresh_address()) {
     Limits limits;
-    limits.look = look;
+    limits.polling = polling;
     limits.callers_read = callers_read;
     to.handler = [this](Connection& c, Message& m) {
       if (answers) c.send(message(m.header[0]));
@@ -94,15 +95,15 @@ TEST_CASE("who polls gives way where processes are more than cores, and stops fo
     Recorder events;
     TransportOptions options;
     options.token = "sixteen bytes or more";
-    const auto core = std::make_shared<SocketCore>(options, events);
+    const auto core = std::make_shared<Reactor>(options, events);
     const TimePoint before = core->now(), after = before + 1ms;
     core->set_processes_here(usable_cores() + crowded);
     CHECK(core->yields() == crowded);
-    CHECK(core->may_look(after));
+    CHECK(core->may_poll(after));
     CHECK_FALSE(core->was_away(before, before + 1us));
     CHECK(core->was_away(before, after));
-    CHECK_FALSE(core->may_look(after));
-    CHECK(core->may_look(after + 1s));
+    CHECK_FALSE(core->may_poll(after));
+    CHECK(core->may_poll(after + 1s));
     core->shut_down();
   }
 }
@@ -149,9 +150,9 @@ TEST_CASE("callers that read are told when the peer has gone") {
 }
 
 TEST_CASE("callers of several threads all get their answers, whoever reads") {
-  for (const auto& [look, address] :
+  for (const auto& [polling, address] :
        {std::pair(Duration(0), fresh_address()), {100us, fresh_address()}, {100us, kTcp}}) {
-    Link link(look, true, address);
+    Link link(polling, true, address);
     std::vector<std::thread> callers;
     std::atomic<uint64_t> right{0};
     for (uint64_t t = 0; t < 4; ++t)

@@ -1,7 +1,7 @@
 // Sockets keep the contract of transports.
 #include <unistd.h>
 
-#include "net/socket/transport.h"
+#include "net/socket/socket_transport.h"
 #include "tests/contract/transport.h"
 #include "tests/net/socket_support.h"
 
@@ -11,7 +11,7 @@ using namespace troupe::internal::net;
 namespace {
 
 struct Kind {
-  bool tcp = false, ring = true, heap = true, look = true, callers = true;
+  bool tcp = false, ring = true, heap = true, polling = true, callers = true;
 };
 
 struct SocketBackend : contract::Backend {
@@ -20,7 +20,7 @@ struct SocketBackend : contract::Backend {
     if (!kind_.ring) options.limits.ring_bytes = 0;
     if (!kind_.heap) options.limits.heap_bytes = 0;
     options.limits.callers_read = kind_.callers;
-    if (!kind_.look) options.limits.look = Duration::zero();
+    if (!kind_.polling) options.limits.polling = Duration::zero();
     return make_socket_transport(std::move(options), events);
   }
   std::string listen_address(const std::string&) override {
@@ -41,16 +41,16 @@ TEST_CASE("Unix sockets with rings and heaps keep the contract", "[contract]") {
 TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({.heap = false}); }
 TEST_CASE("Unix sockets with heaps keep the contract", "[contract]") { keep_it({.ring = false}); }
 TEST_CASE("Unix sockets with rings whose readers sleep keep the contract", "[contract]") {
-  keep_it({.look = false});
+  keep_it({.polling = false});
 }
 TEST_CASE("Unix sockets with rings that only the transport's thread reads keep the contract", "[contract]") {
   keep_it({.callers = false});
 }
 TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false, .heap = false}); }
 TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract]") {
-  keep_it({.ring = false, .heap = false, .look = false});
+  keep_it({.ring = false, .heap = false, .polling = false});
 }
 TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
 TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {
-  keep_it({.tcp = true, .look = false});
+  keep_it({.tcp = true, .polling = false});
 }

@@ -23,15 +23,16 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 // A heap, and the other side of it.
 struct Pair {
-  explicit Pair(size_t bytes = 64 * kMiB, size_t most = 32 * kMiB) : lends(LendingHeap::create(bytes, most)) {
-    REQUIRE(lends);
+  explicit Pair(size_t bytes = 64 * kMiB, size_t most = 32 * kMiB)
+      : exporter(ExportedHeap::create(bytes, most)) {
+    REQUIRE(exporter);
     std::string why;
-    borrows = BorrowedHeap::open(lends->fd(), bytes, why);
+    importer = ImportedHeap::open(exporter->fd(), bytes, why);
     INFO(why);
-    REQUIRE(borrows);
+    REQUIRE(importer);
   }
-  std::unique_ptr<LendingHeap> lends;
-  std::unique_ptr<BorrowedHeap> borrows;
+  std::unique_ptr<ExportedHeap> exporter;
+  std::unique_ptr<ImportedHeap> importer;
 };
 
 std::string refusal(const std::function<void()>& f) {
@@ -45,79 +46,79 @@ std::string refusal(const std::function<void()>& f) {
 
 }  // namespace
 
-TEST_CASE("what is lent is there until it is let go of, and its place is used again") {
+TEST_CASE("what is exported is there until it is let go of, and its place is used again") {
   Pair p;
   const size_t before = allocator_stats().borrowed;
-  const auto place = p.lends->take(100000);
+  const auto place = p.exporter->take(100000);
   REQUIRE(place);
   std::memset(place->data, 7, 100000);
-  auto storage = p.borrows->borrow(place->word, 100000);
+  auto storage = p.importer->adopt(place->word, 100000);
   CHECK(storage->borrowed());
   CHECK(storage->data() != place->data);  // another mapping
   CHECK(storage->data()[99999] == std::byte{7});
   CHECK(allocator_stats().borrowed == before + 100000);
-  const auto other = p.lends->take(100000);
+  const auto other = p.exporter->take(100000);
   REQUIRE(other);
   CHECK(other->word != place->word);
   storage = {};
   CHECK(allocator_stats().borrowed == before);
-  CHECK(p.lends->take(100000)->word == place->word);
-  p.lends->give_back(other->word);  // never sent
-  CHECK(p.lends->take(100000)->word == other->word);
-  CHECK(p.lends->take(70000)->word != other->word);
+  CHECK(p.exporter->take(100000)->word == place->word);
+  p.exporter->give_back(other->word);  // never sent
+  CHECK(p.exporter->take(100000)->word == other->word);
+  CHECK(p.exporter->take(70000)->word != other->word);
 }
 
 TEST_CASE("blocks never overlap, whatever comes and goes") {
   Pair p;
   std::mt19937 random(11);
-  struct Lent {
+  struct Exported {
     Ref<Storage> storage;
     std::byte mark;
   };
-  std::vector<Lent> lent;
+  std::vector<Exported> exported;
   size_t refused = 0;
   for (int i = 0; i < 5000; ++i) {
-    if (!lent.empty() && random() % 2) {
-      const size_t k = random() % lent.size();
-      const Lent& l = lent[k];
+    if (!exported.empty() && random() % 2) {
+      const size_t k = random() % exported.size();
+      const Exported& l = exported[k];
       for (const size_t at : {size_t{0}, l.storage->size() / 2, l.storage->size() - 1})
         REQUIRE(l.storage->data()[at] == l.mark);
-      std::swap(lent[k], lent.back());
-      lent.pop_back();
+      std::swap(exported[k], exported.back());
+      exported.pop_back();
       continue;
     }
     const size_t size = 1 + random() % (random() % 10 ? 300000 : 9 * kMiB);
-    const auto place = p.lends->take(size);
+    const auto place = p.exporter->take(size);
     if (!place) {
       ++refused;
       continue;
     }
     const auto mark = static_cast<std::byte>(i);
     std::memset(place->data, i & 0xff, size);
-    lent.push_back({p.borrows->borrow(place->word, size), mark});
-    if (i % 100 == 0) p.lends->trim();
+    exported.push_back({p.importer->adopt(place->word, size), mark});
+    if (i % 100 == 0) p.exporter->trim();
   }
   CHECK(refused > 0);
 }
 
-TEST_CASE("a heap lends no more than it may, and gives pages back that nobody uses") {
+TEST_CASE("a heap exports no more than it may, and gives pages back that nobody uses") {
   Pair p(64 * kMiB, 4 * kMiB);
-  auto first = p.borrows->borrow(p.lends->take(2 * kMiB)->word, 2 * kMiB);
-  auto second = p.borrows->borrow(p.lends->take(2 * kMiB)->word, 2 * kMiB);
-  CHECK_FALSE(p.lends->take(kMiB));
+  auto first = p.importer->adopt(p.exporter->take(2 * kMiB)->word, 2 * kMiB);
+  auto second = p.importer->adopt(p.exporter->take(2 * kMiB)->word, 2 * kMiB);
+  CHECK_FALSE(p.exporter->take(kMiB));
   second = {};
-  CHECK(p.lends->take(kMiB));
-  CHECK(p.lends->resident() == 5 * kMiB);
-  for (int i = 0; i < 20; ++i) p.lends->trim();
-  CHECK(p.lends->resident() == 3 * kMiB);  // what is lent stays
+  CHECK(p.exporter->take(kMiB));
+  CHECK(p.exporter->resident() == 5 * kMiB);
+  for (int i = 0; i < 20; ++i) p.exporter->trim();
+  CHECK(p.exporter->resident() == 3 * kMiB);  // what is exported stays
   CHECK(first->data()[0] == std::byte{0});
-  CHECK_FALSE(p.lends->take(100 * kMiB));
+  CHECK_FALSE(p.exporter->take(100 * kMiB));
 }
 
 TEST_CASE("a place that is none is refused, and so is memory that is no heap") {
   Pair p;
-  const auto at = [&](uint64_t word, size_t size) { return refusal([&] { p.borrows->borrow(word, size); }); };
-  const uint64_t good = p.lends->take(kMiB)->word;
+  const auto at = [&](uint64_t word, size_t size) { return refusal([&] { p.importer->adopt(word, size); }); };
+  const uint64_t good = p.exporter->take(kMiB)->word;
   CHECK(at(good, kMiB) == "accepted");
   CHECK_THAT(at(0, 8), Contains("a buffer of 8 bytes at 0 of shared memory"));  // the table
   CHECK_THAT(at(good + 1, 8), Contains("a buffer of 8 bytes"));
@@ -127,14 +128,14 @@ TEST_CASE("a place that is none is refused, and so is memory that is no heap") {
   CHECK_THAT(at(uint64_t{HeapMemory::kBlocks} << 48 | HeapMemory::kTable, 8), Contains("a buffer of"));
 
   std::string why;
-  CHECK_FALSE(BorrowedHeap::open(p.lends->fd(), 1000, why));
+  CHECK_FALSE(ImportedHeap::open(p.exporter->fd(), 1000, why));
   CHECK_THAT(why, Contains("expected 16385 to 1000"));
-  CHECK_FALSE(BorrowedHeap::open(make_shared_memory("small", 4096), kMiB, why));
+  CHECK_FALSE(ImportedHeap::open(make_shared_memory("small", 4096), kMiB, why));
   const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  CHECK_FALSE(BorrowedHeap::open(unsealed, kMiB, why));
+  CHECK_FALSE(ImportedHeap::open(unsealed, kMiB, why));
   CHECK(why == "its size could change");
   const Fd file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  CHECK_FALSE(BorrowedHeap::open(file, kMiB, why));
+  CHECK_FALSE(ImportedHeap::open(file, kMiB, why));
 }
 
 TEST_CASE("messages with large buffers arrive whole and in order, with others between them") {

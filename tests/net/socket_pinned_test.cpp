@@ -98,9 +98,9 @@ TEST_CASE("a device that fails in the middle of a message ends the connection, a
 }
 
 TEST_CASE("a device that fails before anything is written is an error of send, and the connection stays") {
-  for (const bool lends : {false, true}) {
-    Two two(lends ? Limits{} : without_heap(32 << 20));
-    if (lends) two.warm();
+  for (const bool exports : {false, true}) {
+    Two two(exports ? Limits{} : without_heap(32 << 20));
+    if (exports) two.warm();
     two.link->send(message(1));
     two.right.wait_messages(1);
     Message m;
@@ -112,7 +112,7 @@ TEST_CASE("a device that fails before anything is written is an error of send, a
     } catch (const Error& e) {
       CHECK_THAT(e.message(), Contains("[test] the device has failed"));
     }
-    if (!lends) continue;  // where the ring was not accepted yet the socket had to take it
+    if (!exports) continue;  // where the ring was not accepted yet the socket had to take it
     two.link->send(message(3));
     two.right.wait_messages(2);
     CHECK(two.left.closed.empty());

@@ -12,7 +12,7 @@
 #include "net/protocol/frame.h"
 #include "net/protocol/handshake.h"
 #include "net/socket/loop/fd.h"
-#include "net/socket/transport.h"
+#include "net/socket/socket_transport.h"
 
 namespace troupe::internal::net::test {
 

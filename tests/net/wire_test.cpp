@@ -175,9 +175,9 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
   REQUIRE((c.id == 5 && c.target == ObjectId{1, 2, 3} && c.method == method_id("forward") && c.context == 9));
   REQUIRE((c.timeout_us == 60'000'000 && !c.grad_enabled && c.link.pair == 77));
   REQUIRE((c.link.shared && c.link.tensors == std::vector<uint32_t>{1, 0}));
-  REQUIRE((c.args.size() == 3 && c.keep == 0));
-  packet = decode(encode(Call{.target = {1, 2, 3}, .keep = uint64_t{1} << 40}));
-  REQUIRE(std::get<Call>(packet).keep == uint64_t{1} << 40);
+  REQUIRE((c.args.size() == 3 && c.store_as == 0));
+  packet = decode(encode(Call{.target = {1, 2, 3}, .store_as = uint64_t{1} << 40}));
+  REQUIRE(std::get<Call>(packet).store_as == uint64_t{1} << 40);
 
   Reply reply{.id = 6, .result = Value(ValueList{zeros({2})}), .link = {8, {0}}};
   packet = decode(encode(reply));

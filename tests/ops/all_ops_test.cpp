@@ -44,7 +44,7 @@ TEST_CASE("every operator passes the checks on its samples, and nothing leaks") 
     const std::vector<std::string> wrong = autograd::opcheck(*op);
     for (const std::string& text : wrong) FAIL_CHECK(text);
     const auto* kernels = ops::find_kernels(*op, Device::Kind::cpu);
-    adding += kernels && kernels->adding;
+    adding += kernels && kernels->accumulating;
   }
   CHECK(adding > 0);
   CHECK(allocator_stats().in_use == before);
@@ -52,11 +52,12 @@ TEST_CASE("every operator passes the checks on its samples, and nothing leaks") 
 
 TEST_CASE("a kernel that adds refuses a sum of another dtype") {
   for (const Op* op : ops::all_ops()) {
-    if (const auto* entry = ops::find_kernels(*op, Device::Kind::cpu); !entry || !entry->adding) continue;
+    if (const auto* entry = ops::find_kernels(*op, Device::Kind::cpu); !entry || !entry->accumulating)
+      continue;
     INFO(op->name);
     const auto s = op->samples()[0];
     const Tensor sum = ops::to(ops::apply(*op, s.inputs, s.attrs)[0], float32);
-    CHECK_THROWS_WITH(ops::apply_adding(*op, s.inputs, sum, s.attrs), Catch::Contains("cannot add"));
+    CHECK_THROWS_WITH(ops::apply_accumulating(*op, s.inputs, sum, s.attrs), Catch::Contains("cannot add"));
   }
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "ops/catalog.h"
+#include "ops/function_catalog.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/places.h"

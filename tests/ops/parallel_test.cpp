@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/loops/parallel_for.h"
 #include "ops/dispatch/threads.h"
 #include "ops/ops.h"
 

@@ -4,7 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "core/base/error.h"
-#include "ops/catalog.h"
+#include "ops/function_catalog.h"
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"

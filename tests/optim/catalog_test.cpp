@@ -3,8 +3,8 @@
 #include <set>
 
 #include "core/tensor/creation.h"
-#include "optim/catalog.h"
 #include "optim/optim.h"
+#include "optim/optimizer_catalog.h"
 #include "tests/support/error_of.h"
 
 using namespace troupe;

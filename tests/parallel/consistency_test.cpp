@@ -91,7 +91,7 @@ TEST_CASE("a bsp step closes with the sum of all weights, and not before all hav
     REQUIRE(m.closings.size() == size_t(step + 1));
     CHECK(m.closings.back().factor == 1. / 8);
   }
-  CHECK(m.state.ledger().delays == std::map<int64_t, int64_t>{{0, 9}});
+  CHECK(m.state.staleness().delays == std::map<int64_t, int64_t>{{0, 9}});
 }
 
 TEST_CASE("a step whose weights are all zero closes without an update") {
@@ -120,7 +120,7 @@ TEST_CASE("a delayed step reads the values of one step before: every delay but t
   m.tickets[1] = reading.ticket;
   m.push(1);
   CHECK(m.closings.back().delay == 1);
-  CHECK(m.state.ledger().delays == std::map<int64_t, int64_t>{{0, 2}, {1, 2}});
+  CHECK(m.state.staleness().delays == std::map<int64_t, int64_t>{{0, 2}, {1, 2}});
 }
 
 TEST_CASE("a quorum step closes on the first pushes, and drops those that come later") {
@@ -131,7 +131,7 @@ TEST_CASE("a quorum step closes on the first pushes, and drops those that come l
   CHECK(m.closings[0].factor == 0.25);
   m.read(0), m.read(1);
   CHECK(m.push(2, 100).taken == Taken::never);  // of step 0
-  CHECK(m.state.ledger().late == 1);
+  CHECK(m.state.staleness().late == 1);
   REQUIRE(m.may_read(2));
   CHECK(m.read(2).step == 1);
   CHECK(m.push(2).taken == Taken::later);
@@ -157,7 +157,7 @@ TEST_CASE("a lost trainer's step closes on the rest, or is begun again by all, a
   CHECK(again.state.lose("t2"));
   CHECK_FALSE(again.state.close());
   CHECK(again.state.version() == 0);
-  CHECK(again.state.ledger().aborted == 1);
+  CHECK(again.state.staleness().aborted == 1);
   REQUIRE(again.may_read(0));
   CHECK(again.read(0).step == 0);
   again.read(1);
@@ -240,7 +240,7 @@ TEST_CASE("ssp: nobody waits within the bound, everybody beyond it, and reads ho
     }
 }
 
-TEST_CASE("async never waits, and its ledger counts the updates in between") {
+TEST_CASE("async never waits, and its staleness counts the updates in between") {
   Model m("async", 2);
   const Ticket old = m.read(1);
   for (int i = 0; i < 5; ++i) {
@@ -252,7 +252,7 @@ TEST_CASE("async never waits, and its ledger counts the updates in between") {
   const auto verdict = m.push(1, 1);
   CHECK(verdict.delay == 5);
   CHECK(verdict.factor == 0.25);  // of the weights 3 and 1
-  CHECK(m.state.ledger().delays == std::map<int64_t, int64_t>{{0, 5}, {5, 1}});
+  CHECK(m.state.staleness().delays == std::map<int64_t, int64_t>{{0, 5}, {5, 1}});
 }
 
 TEST_CASE("a newcomer begins with the oldest open step, and who leaves is not waited for") {
@@ -364,13 +364,13 @@ TEST_CASE("in random histories of all policies somebody can always go on, and st
       REQUIRE(m.state.open_step() >= open);
       REQUIRE(m.state.version() >= version);
     }
-    const StalenessStatistics& ledger = m.state.ledger();
-    for (const auto& [delay, count] : ledger.delays) {
+    const StalenessStatistics& staleness = m.state.staleness();
+    for (const auto& [delay, count] : staleness.delays) {
       REQUIRE(delay >= 0);
       used += count;
     }
-    late += ledger.late, aborted += ledger.aborted;
-    REQUIRE(ledger.late <= pushes);
+    late += staleness.late, aborted += staleness.aborted;
+    REQUIRE(staleness.late <= pushes);
   }
   CHECK(used > 20000);
   CHECK(late > 100);

@@ -17,7 +17,7 @@ struct Scene {
     cluster.network().set_faults({.delay = 1ms});
     blocks = {cluster.spawn<Block>(0, 1, int64_t{0}), cluster.spawn<Block>(0, 2, int64_t{1})};
   }
-  static internal::actors::Hosting with_builtin() {
+  static internal::actors::TypeRegistry with_builtin() {
     auto all = hosting<Block>();
     for (auto& type : builtin_actors()) all.push_back(type);
     return all;

@@ -118,7 +118,7 @@ TEST_CASE("trainers converge under every policy, with stalls and with 10 % of th
   }
 }
 
-TEST_CASE("the ledger of SSP(s) stays within what its bound allows") {
+TEST_CASE("the staleness of SSP(s) stays within what its bound allows") {
   for (const int s : {1, 3}) {
     const auto delays = learn("ssp(" + std::to_string(s) + ")", 3, {.stalls = 0.2}, 600).report.delays;
     int64_t worst = 0, positive = 0;

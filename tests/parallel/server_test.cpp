@@ -323,7 +323,8 @@ TEST_CASE("the rate goes down with the delay, if it is told to") {
   CHECK(s.report().delays == std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}});
 }
 
-TEST_CASE("every server's ledger is in the metrics of its worker, as in its report, until the server goes") {
+TEST_CASE(
+    "every server's staleness is in the metrics of its worker, as in its report, until the server goes") {
   const auto cluster = Cluster::in_process(2, {});
   const Tensors start{zeros({2}), zeros({2})}, one{ones({2}), ones({2})};
   const auto shown = [&](const std::string& part) {

@@ -76,7 +76,7 @@ TEST_CASE("skips are connected by their names, and what cannot be is refused", "
 TEST_CASE("an action waits for all that it needs, in any order", "[schedule]") {
   for (const std::vector<int64_t>& order :
        std::vector<std::vector<int64_t>>{{0, 1, 2}, {2, 0, 1}, {1, 2, 0}}) {
-    parallel::Arrivals arrivals;
+    parallel::JoinBuffer arrivals;
     for (size_t i = 0; i < 3; ++i) {
       CHECK(arrivals.put(true, {4, order[i]}, 7, 3, Value(10 * order[i])) == (i == 2));
       CHECK_FALSE(arrivals.put(false, {4, order[i]}, 7, 4, Value()));  // of another action

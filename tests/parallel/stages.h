@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/hooks.h"
 #include "parallel/pipeline/pipeline.h"
 #include "tests/support/error_of.h"

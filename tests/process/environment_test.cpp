@@ -148,7 +148,7 @@ TEST_CASE("where torchrun's agent has MASTER_PORT, worker 0 has the port beside 
                                                   {"MASTER_PORT", "29500"},
                                                   {"TROUPE_TOKEN", kToken}};
   const auto read = [&] {
-    return troupe::Environment::read([&](const std::string& name) {
+    return troupe::LaunchEnvironment::read([&](const std::string& name) {
       const auto at = variables.find(name);
       return at == variables.end() ? std::nullopt : std::optional(at->second);
     });
@@ -223,7 +223,7 @@ std::string reading(const std::string& name, const std::string& value,
                     std::map<std::string, std::string> others) {
   others[name] = value;
   return text_of([&] {
-    (void)troupe::Environment::read([&](const std::string& wanted) {
+    (void)troupe::LaunchEnvironment::read([&](const std::string& wanted) {
       const auto at = others.find(wanted);
       return at == others.end() || at->second.empty() ? std::nullopt : std::optional(at->second);
     });

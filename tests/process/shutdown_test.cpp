@@ -180,7 +180,7 @@ struct Echo : Actor {
 
 namespace {
 
-Environment environment_of(uint32_t rank, uint32_t world) {
+LaunchEnvironment environment_of(uint32_t rank, uint32_t world) {
   return {.rank = rank,
           .world = world,
           .source = "test",

@@ -4,8 +4,8 @@
 
 #include "core/entry/maker.h"
 #include "nn/make.h"
-#include "ops/catalog.h"
-#include "optim/catalog.h"
+#include "ops/function_catalog.h"
+#include "optim/optimizer_catalog.h"
 #include "tests/pytorch/signatures.h"
 
 namespace troupe::testing {

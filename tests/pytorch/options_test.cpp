@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "nn/make.h"
-#include "ops/catalog.h"
-#include "optim/catalog.h"
+#include "ops/function_catalog.h"
+#include "optim/optimizer_catalog.h"
 #include "tests/pytorch/signatures.h"
 #include "tests/support/places.h"
 

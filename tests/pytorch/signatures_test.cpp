@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "ops/catalog.h"
+#include "ops/function_catalog.h"
 #include "tests/pytorch/line.h"
 #include "tests/pytorch/signatures.h"
 

@@ -46,19 +46,19 @@ void nothing_left(SimCluster& cluster, std::vector<size_t> on) {
 TEST_CASE("what comes while an object is being made waits, and goes behind what came before") {
   const ObjectId id{0, 1, 5}, next{0, 1, 6};
   internal::rref::Creations<int> creations;
-  REQUIRE(creations.due(id));
+  REQUIRE(creations.pending(id));
   creations.wait(id, 1);
   creations.wait(next, 10);
   creations.begin(id);
   CHECK(creations.take(id) == std::vector{1});
-  REQUIRE(creations.due(id));
+  REQUIRE(creations.pending(id));
   creations.wait(id, 2);
   CHECK(creations.lose(1) == std::vector{10});  // its creator has gone: this object is made nonetheless
   CHECK(creations.take(id) == std::vector{2});
-  REQUIRE(creations.due(id));
+  REQUIRE(creations.pending(id));
   CHECK(creations.take(id).empty());
   creations.made(id);
-  CHECK_FALSE(creations.due(id));
+  CHECK_FALSE(creations.pending(id));
   CHECK(creations.waiting() == 0);
 }
 

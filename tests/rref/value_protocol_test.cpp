@@ -39,7 +39,7 @@ class Simulation {
       for (uint64_t n = 1; n <= kObjects; ++n) finish(n);
     } while (deliver());
     REQUIRE(owner_.objects() == 0);
-    REQUIRE(owner_.unborn() == 0);
+    REQUIRE(owner_.pending() == 0);
     REQUIRE(owner_.holders() == 0);
     REQUIRE(values_.size() == 0);
     REQUIRE(creations_.waiting() == 0);
@@ -126,14 +126,14 @@ class Simulation {
       }
       return post(to, {Message::reference, from, n, 0});
     }
-    if (holders_[from].hopeless(id(n))) return;
+    if (holders_[from].unshareable(id(n))) return;
     holders_[from].copied(id(n));
     pins_[++last_pin_] = {from, to, n};
     post(to, {Message::reference, from, n, last_pin_});
   }
   bool granted(uint64_t n, WorkerId to) {
     return owner_.grant(id(n), to) ||
-           (!owner_.owns(id(n)) && creations_.due(id(n)) && owner_.grant_early(id(n), to));
+           (!owner_.owns(id(n)) && creations_.pending(id(n)) && owner_.grant_early(id(n), to));
   }
   void use(WorkerId from, uint64_t n) {
     if (handles_[from][n] == 0 || (from && holders_[from].failure(id(n)))) return;
@@ -217,7 +217,7 @@ class Simulation {
   }
   void enrolled(const Message& m) {
     if (owner_.grant(id(m.object), m.from)) return post(m.from, {Message::answer, kOwner, m.object});
-    creations_.due(id(m.object)) ? wait(m) : refuse(m);
+    creations_.pending(id(m.object)) ? wait(m) : refuse(m);
   }
   void used_at_owner(const Message& m) {
     if (values_.has(id(m.object))) {
@@ -225,7 +225,7 @@ class Simulation {
         reply(m, true);
       else
         ++waited;
-    } else if (creations_.due(id(m.object))) {
+    } else if (creations_.pending(id(m.object))) {
       wait(m);
       ++waited;
     } else {

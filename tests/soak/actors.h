@@ -193,8 +193,8 @@ struct Shard : Actor {
               &Shard::backward_of, &Shard::gradient, &Shard::weights>;
 };
 
-inline internal::actors::Hosting hosted() {
-  static const internal::actors::Hosting types = hosting<Unit, Shard>();
+inline internal::actors::TypeRegistry hosted() {
+  static const internal::actors::TypeRegistry types = hosting<Unit, Shard>();
   return types;
 }
 

@@ -11,7 +11,7 @@ thread_local Cluster* running = nullptr;
 
 Cluster* Cluster::current() { return running; }
 
-Cluster::Cluster(const Plan& plan, internal::actors::Hosting hosting, bool tracing)
+Cluster::Cluster(const Plan& plan, internal::actors::TypeRegistry hosting, bool tracing)
     : plan_(plan),
       hosting_(std::move(hosting)),
       outer_(std::exchange(running, this)),

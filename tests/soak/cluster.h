@@ -50,7 +50,7 @@ class Cluster final : public internal::net::Observer {
  public:
   using Watch = std::function<void(Moment, Process& from, Process& to, const internal::net::Packet*)>;
 
-  Cluster(const Plan& plan, internal::actors::Hosting hosting, bool tracing = false);
+  Cluster(const Plan& plan, internal::actors::TypeRegistry hosting, bool tracing = false);
   ~Cluster() override;
   /// The one that runs on this thread, or null.
   static Cluster* current();
@@ -128,7 +128,7 @@ class Cluster final : public internal::net::Observer {
   void note(const std::string& line);
 
   Plan plan_;
-  const internal::actors::Hosting hosting_;
+  const internal::actors::TypeRegistry hosting_;
   Cluster* const outer_;
   Generator random_;
   internal::net::Network network_;

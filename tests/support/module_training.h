@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "nn/make.h"
-#include "optim/catalog.h"
+#include "optim/optimizer_catalog.h"
 #include "troupe/troupe.h"
 
 namespace troupe::testing {

@@ -143,14 +143,16 @@ void run(ops::Kernel* kernel, const ops::Call& call, Tensors& out) {
 
 const ops::KernelEntry& on_cpu(const ops::Op& op) { return *ops::find_kernels(op, Device::Kind::cpu); }
 void through(const ops::Call& call, Tensors& out) { run(on_cpu(call.op).kernel, call, out); }
-void through_adding(const ops::Call& call, Tensors& out) { run(on_cpu(call.op).adding, call, out); }
+void through_accumulating(const ops::Call& call, Tensors& out) {
+  run(on_cpu(call.op).accumulating, call, out);
+}
 
 std::vector<ops::KernelEntry>& entries() {
   static std::vector<ops::KernelEntry> all = [] {
     std::vector<ops::KernelEntry> made;
     for (const ops::KernelTable table : ops::cpu_kernels())
       for (const ops::KernelEntry& e : table)
-        made.push_back({e.op, through, e.adding ? through_adding : nullptr});
+        made.push_back({e.op, through, e.accumulating ? through_accumulating : nullptr});
     return made;
   }();
   return all;

@@ -15,7 +15,7 @@ namespace troupe::testing {
 class SimCluster {
  public:
   /// `timeout`: of calls that name none. `limits`: of calls that have not begun.
-  SimCluster(uint64_t seed, int count, internal::actors::Hosting hosting,
+  SimCluster(uint64_t seed, int count, internal::actors::TypeRegistry hosting,
              Duration timeout = std::chrono::seconds(60), FlowLimits limits = {})
       : network_(seed, true), runtime_(std::make_shared<internal::actors::SerialRuntime>()) {
     for (int i = 0; i < count; ++i) {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "net/socket/transport.h"
+#include "net/socket/socket_transport.h"
 #include "troupe/troupe.h"
 
 namespace troupe::testing {
@@ -16,7 +16,7 @@ namespace troupe::testing {
 class TwoWorkers {
  public:
   /// `map`: of devices, from w0 to w1.
-  explicit TwoWorkers(const internal::actors::Hosting& hosting, const internal::net::DeviceMap& map = {},
+  explicit TwoWorkers(const internal::actors::TypeRegistry& hosting, const internal::net::DeviceMap& map = {},
                       const internal::net::Limits& limits = {}) {
     static std::atomic<int> scenes{0};
     const std::string scene =

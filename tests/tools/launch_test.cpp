@@ -5,9 +5,9 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "tools/launch/ending.h"
 #include "tools/launch/job.h"
 #include "tools/launch/lines.h"
-#include "tools/launch/verdict.h"
 
 using namespace troupe::tools;
 

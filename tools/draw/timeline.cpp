@@ -101,7 +101,7 @@ void write_timeline(const std::string& path, const StepReport& report) {
 
 std::string chrome_trace(const StepReport& report) {
   const auto us = [](double seconds) { return seconds * 1e6; };
-  TraceJson out;
+  ChromeTrace out;
   for (int w = 0; w < report.workers; ++w) out.name_row({0, w}, fmt::format("worker {}", w));
   for (const auto& e : report.events)
     out.box(e.action.str(), kNames[static_cast<size_t>(e.action.work)], {0, e.worker}, us(e.begin),

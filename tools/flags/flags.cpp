@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "core/base/error.h"
-#include "core/base/stdout.h"
+#include "core/base/standard_output.h"
 #include "data/file.h"
 
 namespace troupe::tools {

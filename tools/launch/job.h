@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/launch/options.h"
+#include "tools/launch/run_options.h"
 
 namespace troupe::tools {
 

@@ -10,7 +10,7 @@
 
 namespace troupe::tools {
 
-void Sink::write_some() {
+void OutputSink::write_some() {
   const ssize_t done = write(fd_, pending_.data(), std::min<size_t>(pending_.size(), PIPE_BUF));
   if (done >= 0) {
     pending_.erase(0, size_t(done));
@@ -19,7 +19,8 @@ void Sink::write_some() {
   }
 }
 
-Stream::Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log, Sink& errors)
+OutputStream::OutputStream(Descriptor pipe, OutputSink& sink, const std::string& prefix, int log,
+                           OutputSink& errors)
     : pipe_(std::move(pipe)),
       sink_(&sink),
       errors_(&errors),
@@ -27,7 +28,7 @@ Stream::Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log, 
       log_(log),
       lines_(prefix) {}
 
-void Stream::read_some(size_t limit) {
+void OutputStream::read_some(size_t limit) {
   char bytes[64 << 10];
   while (pipe_ && limit > 0) {
     const ssize_t got = read(pipe_.get(), bytes, std::min(limit, sizeof bytes));
@@ -51,7 +52,7 @@ void Stream::read_some(size_t limit) {
   }
 }
 
-void Stream::finish() {
+void OutputStream::finish() {
   read_some(size_t{2} << 20);  // more than a pipe holds
   pipe_.reset();
   std::string lines;
@@ -62,7 +63,7 @@ void Stream::finish() {
   log(lines);
 }
 
-void Stream::log(std::string_view bytes) {
+void OutputStream::log(std::string_view bytes) {
   while (log_ >= 0 && !bytes.empty()) {
     const ssize_t done = write(log_, bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;

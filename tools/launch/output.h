@@ -9,11 +9,11 @@
 namespace troupe::tools {
 
 /// One of our own outputs. Text waits here until the descriptor takes it.
-class Sink {
+class OutputSink {
  public:
   static constexpr size_t kFull = 1 << 20;  ///< above this, nothing more is read from the workers
 
-  explicit Sink(int fd) : fd_(fd) {}
+  explicit OutputSink(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
   void add(std::string_view text) {
     if (!failure_) pending_ += text;
@@ -41,11 +41,11 @@ class Sink {
 };
 
 /// Standard output or error of one worker, read from a pipe.
-class Stream {
+class OutputStream {
  public:
   /// `prefix` empty: bytes pass as they come. `log`: descriptor of the worker's log file, or -1;
   /// `errors` hears of it when that cannot be written.
-  Stream(Descriptor pipe, Sink& sink, const std::string& prefix, int log, Sink& errors);
+  OutputStream(Descriptor pipe, OutputSink& sink, const std::string& prefix, int log, OutputSink& errors);
 
   /// -1 once the worker's side is closed.
   int fd() const { return pipe_.get(); }
@@ -61,7 +61,7 @@ class Stream {
  private:
   void log(std::string_view bytes);
   Descriptor pipe_;
-  Sink *sink_, *errors_;
+  OutputSink *sink_, *errors_;
   bool raw_, log_lost_ = false;
   int log_;
   Lines lines_, log_lines_{""};

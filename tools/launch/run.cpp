@@ -21,10 +21,10 @@
 
 #include "core/base/error.h"
 #include "net/rendezvous.h"
+#include "tools/launch/ending.h"
 #include "tools/launch/output.h"
 #include "tools/launch/process.h"
 #include "tools/launch/terminal.h"
-#include "tools/launch/verdict.h"
 
 namespace troupe::tools {
 namespace {
@@ -41,7 +41,7 @@ struct Worker {
   pid_t pid = 0;
   bool running = true;
   Descriptor log{};
-  std::vector<Stream> streams;  // output, error; empty if they are ours
+  std::vector<OutputStream> streams;  // output, error; empty if they are ours
 };
 
 enum class Phase {
@@ -95,7 +95,7 @@ class Supervisor {
 
   const RunOptions& options_;
   const Job& job_;
-  Sink out_{STDOUT_FILENO}, err_{STDERR_FILENO};
+  OutputSink out_{STDOUT_FILENO}, err_{STDERR_FILENO};
   Descriptor signals_, nothing_;
   rlim_t files_ = 0;  // the limit that the workers get back
   pid_t group_ = 0;   // the keeper
@@ -184,7 +184,7 @@ void Supervisor::start(int64_t local) {
   Descriptor ends[2];
   if (!driver || options_.prefix_all || worker.log) {
     const bool prefixed = !driver || options_.prefix_all;
-    for (Sink* sink : {&out_, &err_}) {
+    for (OutputSink* sink : {&out_, &err_}) {
       auto [reader, writer] = make_pipe();
       const auto prefix = prefixed ? prefix_of(worker.rank, coloured(sink->fd())) : "";
       worker.streams.emplace_back(std::move(reader), *sink, prefix, worker.log.get(), err_);
@@ -206,9 +206,9 @@ std::vector<std::string> Supervisor::still_running() const {
 
 void Supervisor::step() {
   std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
-  std::vector<Sink*> sinks;
-  std::vector<Stream*> streams;
-  for (Sink* sink : {&out_, &err_}) {
+  std::vector<OutputSink*> sinks;
+  std::vector<OutputStream*> streams;
+  for (OutputSink* sink : {&out_, &err_}) {
     if (sink->pending().empty()) continue;
     polled.push_back({sink->fd(), POLLOUT, 0});
     sinks.push_back(sink);

@@ -1,7 +1,7 @@
 // `troupe run`: starts the workers, merges their output, ends them all when one fails or when asked.
 #pragma once
 #include "tools/launch/job.h"
-#include "tools/launch/options.h"
+#include "tools/launch/run_options.h"
 
 namespace troupe::tools {
 

@@ -22,9 +22,9 @@
 #include "core/base/thread.h"
 #include "ops/environment.h"
 #include "script/show.h"
+#include "tools/launch/ending.h"
 #include "tools/launch/job.h"
 #include "tools/launch/process.h"
-#include "tools/launch/verdict.h"
 #include "tools/repl/prompt.h"
 #include "tools/repl/reference.h"
 #include "troupe/launch.h"
@@ -161,7 +161,7 @@ std::string own_path() {
 }
 
 // Starts workers 1 to n - 1, and says where they meet. They die with the thread that calls this.
-std::pair<Children, Environment> start_workers(const ReplOptions& options) {
+std::pair<Children, LaunchEnvironment> start_workers(const ReplOptions& options) {
   tools::RunOptions run;
   run.processes = options.workers;
   run.command = {options.program.empty() ? own_path() : options.program};
@@ -182,12 +182,13 @@ std::pair<Children, Environment> start_workers(const ReplOptions& options) {
     children.add(local, tools::start_process(start));
     // A group of their own: Ctrl-C at the terminal is the shell's alone.
   }
-  Environment environment = *Environment::read([&](const std::string& name) -> std::optional<std::string> {
-    for (const auto& [key, value] : tools::variables_of(run, job, 0))
-      if (key == name) return value;
-    const char* value = std::getenv(name.c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  });
+  LaunchEnvironment environment =
+      *LaunchEnvironment::read([&](const std::string& name) -> std::optional<std::string> {
+        for (const auto& [key, value] : tools::variables_of(run, job, 0))
+          if (key == name) return value;
+        const char* value = std::getenv(name.c_str());
+        return value ? std::optional<std::string>(value) : std::nullopt;
+      });
   return {std::move(children), std::move(environment)};
 }
 
@@ -271,7 +272,7 @@ int drive(Interpreter& interpreter, const ReplOptions& options) {
 // Under a launcher each process would be a shell with a cluster of its own.
 bool refused_launcher() {
   try {
-    const auto launched = Environment::read();
+    const auto launched = LaunchEnvironment::read();
     if (!launched || launched->world < 2) return false;
     if (launched->rank == 0)
       std::fprintf(
@@ -368,7 +369,7 @@ int repl_main(const std::vector<std::string>& arguments) {
   if (refused_launcher()) return kExitUsage;
   int here = -options.workers;
   try {
-    if (options.workers >= 0) here = Environment::workers();
+    if (options.workers >= 0) here = LaunchEnvironment::workers();
     ops::check_environment();
   } catch (const Error& e) {
     std::fprintf(stderr, "troupe repl: %s\n", e.what());

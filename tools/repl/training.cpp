@@ -1,11 +1,11 @@
 // optim.* and data.* in Lua.
-#include "autograd/distributed/optim/optimizer.h"
-#include "data/catalog.h"
+#include "autograd/distributed/optim/distributed_optimizer.h"
 #include "data/loader.h"
 #include "data/safetensors.h"
-#include "optim/catalog.h"
+#include "data/set_catalog.h"
 #include "optim/clip.h"
 #include "optim/optim.h"
+#include "optim/optimizer_catalog.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
 

@@ -22,7 +22,7 @@ Future<double> clip_grad_norm(std::vector<ContextGradients> all, double max_norm
     const double norm = norm_of_sizes(sizes, options.largest);
     const double factor = clip_factor(norm, max_norm, options);
     std::vector<Future<void>> scaled;
-    const FrameScope scope(in);
+    const CallFrameScope scope(in);
     if (factor < 1)
       for (const ContextGradients& g : all) scaled.push_back(g.scale(factor));
     return troupe::all(scaled).then([norm](const std::vector<Unit>&) { return norm; });

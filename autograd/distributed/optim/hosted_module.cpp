@@ -26,14 +26,14 @@ struct Module final : troupe::nn::AnyModuleActor {
 
 namespace troupe::nn {
 
-internal::actors::Hosting module_actors(const internal::actors::Hosting& own) {
+internal::actors::TypeRegistry hosted_module_types(const internal::actors::TypeRegistry& own) {
   const auto called_so = [](const auto& type) { return type->name == "Module"; };
   if (std::any_of(own.begin(), own.end(), called_so)) return {};
   static const bool taken = [&] {  // asked before the one here is known, which then has the name, too
     const auto all = internal::actors::all_types();
     return std::any_of(all.begin(), all.end(), called_so);
   }();
-  return taken ? internal::actors::Hosting() : hosting<::Module>();
+  return taken ? internal::actors::TypeRegistry() : hosting<::Module>();
 }
 
 }  // namespace troupe::nn

@@ -16,6 +16,6 @@ namespace troupe::nn {
 ///
 /// Empty for a program that has an actor type called Module itself, in no namespace: that one has the name
 /// (`own` is what the program names, beside what its spawn<T>() mention).
-internal::actors::Hosting module_actors(const internal::actors::Hosting& own);
+internal::actors::TypeRegistry hosted_module_types(const internal::actors::TypeRegistry& own);
 
 }  // namespace troupe::nn

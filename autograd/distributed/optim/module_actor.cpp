@@ -1,6 +1,6 @@
 #include "autograd/distributed/optim/module_actor.h"
 
-#include "actors/cell/cell.h"
+#include "actors/cell/actor_cell.h"
 #include "actors/worker/common_method.h"
 #include "nn/made_parts.h"
 #include "ops/random.h"
@@ -13,7 +13,7 @@ using State = std::map<std::string, Tensor>;
 using internal::actors::CommonMethod;
 
 // Setters take effect although nobody keeps their future.
-constexpr internal::actors::MessageOptions kSets{.detached = true};
+constexpr internal::actors::MessageOptions kSets{.uncancellable = true};
 
 /// Anybody to any actor: remote_parameters().
 constexpr CommonMethod<State()> kParameters{"nn.parameters"};

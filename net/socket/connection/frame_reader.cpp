@@ -35,7 +35,7 @@ std::span<std::byte> FrameReader::target() {
     case Step::payload:
       break;
   }
-  if (sizes_[current_].lent) return std::as_writable_bytes(std::span(&place_, 1));
+  if (sizes_[current_].exported) return std::as_writable_bytes(std::span(&place_, 1));
   allocate(current_);
   return {frame_.message.buffers[current_].data(), sizes_[current_].bytes};
 }
@@ -85,7 +85,7 @@ std::optional<ReadFrame> FrameReader::next_step() {
       current_ = 0;
       break;
     case Step::payload:
-      if (sizes_[current_].lent) borrow();
+      if (sizes_[current_].exported) adopt();
       ++current_;
       break;
     case Step::reason:
@@ -102,14 +102,14 @@ void FrameReader::skip_empty() {
 void FrameReader::allocate(size_t index) {
   auto& buffers = frame_.message.buffers;
   while (buffers.size() <= index) {
-    const auto& [size, lent, device] = sizes_[buffers.size()];
+    const auto& [size, exported, device] = sizes_[buffers.size()];
     buffers.push_back(incoming(size, device));
   }
 }
 
 // Forwards the part of the current buffer that has arrived to its device.
 void FrameReader::forward() {
-  if (current_ >= frame_.message.buffers.size()) return;  // it is lent
+  if (current_ >= frame_.message.buffers.size()) return;  // it is exported
   PinnedBuffer* const pinned = frame_.message.buffers[current_].pinned;
   if (!pinned || !pinned->there) return;
   try {
@@ -119,17 +119,17 @@ void FrameReader::forward() {
   }
 }
 
-void FrameReader::borrow() {
+void FrameReader::adopt() {
   if (!heap_) throw_invalid("[net] a buffer in shared memory on a connection that has none");
   const size_t size = sizes_[current_].bytes;
-  frame_.message.buffers.push_back({heap_->borrow(place_, size), 0, size});
+  frame_.message.buffers.push_back({heap_->adopt(place_, size), 0, size});
 }
 
 size_t FrameReader::direct(std::span<iovec> out) {
   if (step_ != Step::payload) return 0;
   size_t n = 0, ahead = 0;
   for (size_t i = current_; i < sizes_.size() && n < out.size() && ahead < kAllocateAhead; ++i) {
-    if (sizes_[i].lent || (i > current_ && ahead + sizes_[i].bytes > kAllocateAhead)) break;
+    if (sizes_[i].exported || (i > current_ && ahead + sizes_[i].bytes > kAllocateAhead)) break;
     allocate(i);
     const size_t skip = i == current_ ? filled_ : 0;
     const size_t left = sizes_[i].bytes - skip;

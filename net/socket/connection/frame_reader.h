@@ -29,7 +29,7 @@ class FrameReader {
  public:
   explicit FrameReader(const Limits& limits) : limits_(limits) {}
   /// Lent buffers are there from now on; before, they are errors. `heap` outlives the reader.
-  void borrow_from(const BorrowedHeap& heap) { heap_ = &heap; }
+  void import_from(const ImportedHeap& heap) { heap_ = &heap; }
 
   /// Takes bytes from the front of `bytes`, up to the end of a frame, which is then returned.
   std::optional<ReadFrame> feed(std::span<const std::byte>& bytes);
@@ -50,7 +50,7 @@ class FrameReader {
   std::optional<ReadFrame> complete();
   void skip_empty();
   void allocate(size_t index);
-  void borrow();
+  void adopt();
   void forward();
 
   Limits limits_;
@@ -61,8 +61,8 @@ class FrameReader {
   std::vector<uint64_t> size_words_;
   std::vector<BufferSize> sizes_;
   size_t current_ = 0;  // buffer being filled
-  uint64_t place_ = 0;  // of a lent one
-  const BorrowedHeap* heap_ = nullptr;
+  uint64_t place_ = 0;  // of an exported one
+  const ImportedHeap* heap_ = nullptr;
   ReadFrame frame_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/base/thread.h"
-#include "net/socket/connection/connection.h"
+#include "net/socket/connection/socket_connection.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -14,39 +14,39 @@ namespace {
 constexpr int kWarningsPerSecond = 10;
 constexpr Duration kShutDown = std::chrono::seconds(1);
 constexpr Duration kSoon =
-    std::chrono::microseconds(200);  // messages that follow each other are worth looking for
-constexpr Duration kLookTurn = std::chrono::microseconds(20);
-constexpr Duration kComputes = std::chrono::microseconds(50);  // others, if a look takes longer
+    std::chrono::microseconds(200);  // messages that follow each other are worth polling for
+constexpr Duration kPollTurn = std::chrono::microseconds(20);
+constexpr Duration kComputes = std::chrono::microseconds(50);  // others, if a poll takes longer
 constexpr Duration kContended = std::chrono::milliseconds(1);  // at first; doubled while it goes on
 constexpr Duration kContendedMost = std::chrono::milliseconds(4);
 constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before looking for another one
 
 }  // namespace
 
-SocketCore::SocketCore(TransportOptions options, Events& events)
+Reactor::Reactor(TransportOptions options, Events& events)
     : options_(std::move(options)),
       events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
                                std::chrono::milliseconds(1))) {
-  delivery.post([this] { delivery.set_idle([this] { return look(); }); });
+  delivery.post([this] { delivery.set_idle([this] { return poll(); }); });
 }
 
-PeerInfo SocketCore::self() const {
+PeerInfo Reactor::self() const {
   std::lock_guard lock(mutex_);
   return options_.self;
 }
 
-void SocketCore::set_self(const PeerInfo& self) {
+void Reactor::set_self(const PeerInfo& self) {
   check_peer_info(self);
   std::lock_guard lock(mutex_);
   options_.self = self;
 }
 
-void SocketCore::set_processes_here(int processes) {
+void Reactor::set_processes_here(int processes) {
   crowded_.store(processes > usable_cores(), std::memory_order_relaxed);
 }
 
-void SocketCore::add(const std::shared_ptr<SocketConnection>& connection) {
+void Reactor::add(const std::shared_ptr<SocketConnection>& connection) {
   std::lock_guard lock(mutex_);
   connections_.emplace(connection.get(), connection);
   if (!std::exchange(ticking_, true))
@@ -56,7 +56,7 @@ void SocketCore::add(const std::shared_ptr<SocketConnection>& connection) {
     });
 }
 
-void SocketCore::remove(SocketConnection* connection) {
+void Reactor::remove(SocketConnection* connection) {
   std::shared_ptr<SocketConnection> let_go;
   std::lock_guard lock(mutex_);
   const auto it = connections_.find(connection);
@@ -66,7 +66,7 @@ void SocketCore::remove(SocketConnection* connection) {
   removed_.notify_all();
 }
 
-std::vector<std::shared_ptr<SocketConnection>> SocketCore::connections() const {
+std::vector<std::shared_ptr<SocketConnection>> Reactor::connections() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<SocketConnection>> all;
   all.reserve(connections_.size());
@@ -74,7 +74,7 @@ std::vector<std::shared_ptr<SocketConnection>> SocketCore::connections() const {
   return all;
 }
 
-bool SocketCore::was_away(TimePoint before, TimePoint now) {
+bool Reactor::was_away(TimePoint before, TimePoint now) {
   if (now - before < kComputes) return false;
   // Again soon after the last time: others go on computing.
   const TimePoint until{Duration(contended_until_.load(std::memory_order_relaxed))};
@@ -85,43 +85,43 @@ bool SocketCore::was_away(TimePoint before, TimePoint now) {
   return true;
 }
 
-bool SocketCore::may_move(TimePoint now) {
+bool Reactor::may_move(TimePoint now) {
   int64_t last = moved_at_.load(std::memory_order_relaxed);
   const int64_t at = now.time_since_epoch().count();
   return at - last >= kStay.count() && moved_at_.compare_exchange_strong(last, at, std::memory_order_relaxed);
 }
 
 // True: not yet asleep. A short turn, so that sockets, times and tasks are looked at in between.
-bool SocketCore::look() {
+bool Reactor::poll() {
   TimePoint now = this->now();
-  const TimePoint turn = now + kLookTurn;
+  const TimePoint turn = now + kPollTurn;
   for (bool placed = false;;) {
     bool came = came_.exchange(false, std::memory_order_relaxed);
-    for (const auto& c : looking_) came |= c->look();
+    for (const auto& c : polled_) came |= c->poll();
     const TimePoint before = std::exchange(now, this->now());
     if (came) {
-      busy_ = may_look(now) && now - last_came_ < kSoon;
+      busy_ = may_poll(now) && now - last_came_ < kSoon;
       last_came_ = now;
     } else if (busy_ && was_away(before, now)) {
       break;
     }
-    if (!busy_ || now - last_came_ >= options_.limits.look) break;
+    if (!busy_ || now - last_came_ >= options_.limits.polling) break;
     if (!came && waiting_callers.load(std::memory_order_relaxed) != 0) break;
-    if (looking_.empty() || now >= turn) return true;
+    if (polled_.empty() || now >= turn) return true;
     if (came || std::exchange(placed, true)) continue;
-    for (const auto& c : looking_)
+    for (const auto& c : polled_)
       if (c->keep_apart(now, now)) now = this->now();
     rest();
   }
-  for (const auto& c : std::exchange(looking_, {})) c->look_no_more();
+  for (const auto& c : std::exchange(polled_, {})) c->stop_polling();
   return false;
 }
 
-void SocketCore::schedule_tick() {
+void Reactor::schedule_tick() {
   upkeep.at(now() + tick_, [this] { tick(); });
 }
 
-void SocketCore::tick() {
+void Reactor::tick() {
   const TimePoint at = now();
   // This process itself was stopped or starved: what peers sent meanwhile may be anywhere. Begin to watch
   // anew.
@@ -134,7 +134,7 @@ void SocketCore::tick() {
   if (ticking_) schedule_tick();
 }
 
-void SocketCore::warn(const std::string& text) {
+void Reactor::warn(const std::string& text) {
   uint64_t suppressed = 0;
   {
     std::lock_guard lock(warn_mutex_);
@@ -153,7 +153,7 @@ void SocketCore::warn(const std::string& text) {
   log::warning(text);
 }
 
-void SocketCore::shut_down() {
+void Reactor::shut_down() {
   shutting_down_ = true;
   const TimePoint deadline = now() + kShutDown;
   for (const auto& c : connections()) c->close("the transport was shut down");
@@ -166,7 +166,7 @@ void SocketCore::shut_down() {
     for (const auto& c : connections()) c->abandon();
   });
   delivery.stop();
-  looking_.clear();  // they own this
+  polled_.clear();  // they own this
 }
 
 }  // namespace troupe::internal::net

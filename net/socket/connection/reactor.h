@@ -21,9 +21,9 @@ class SocketConnection;
 /// Two threads: `delivery` reads from connections and runs the user's callbacks. `upkeep` does all that must
 /// not wait for user code: it accepts, shakes hands, writes what callers could not, sends heartbeats, notices
 /// silence.
-class SocketCore : public std::enable_shared_from_this<SocketCore> {
+class Reactor : public std::enable_shared_from_this<Reactor> {
  public:
-  SocketCore(TransportOptions options, Events& events);
+  Reactor(TransportOptions options, Events& events);
 
   const Limits& limits() const { return options_.limits; }
   const std::string& token() const { return options_.token; }
@@ -37,33 +37,33 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   void add(const std::shared_ptr<SocketConnection>& connection);
   void remove(SocketConnection* connection);
 
-  // ---- looking for messages before the delivery thread sleeps; on that thread, but for the callers
-  /// Looks into the ring of that connection, too, until nothing comes for a while.
-  void looks_at(std::shared_ptr<SocketConnection> connection) { looking_.push_back(std::move(connection)); }
+  // ---- polling for messages before the delivery thread sleeps; on that thread, but for the callers
+  /// Polls the ring of that connection, too, until nothing comes for a while.
+  void polls(std::shared_ptr<SocketConnection> connection) { polled_.push_back(std::move(connection)); }
   /// A message came by a socket. Also from callers.
   void something_came() { came_.store(true, std::memory_order_relaxed); }
-  /// Whether looking is allowed: not for a while after somebody else computed on a core where we looked. A
-  /// thread that sleeps is soon let in by the kernel when it wakes; one that has used up its time looking
+  /// Whether polling is allowed: not for a while after somebody else computed on a core where we polled. A
+  /// thread that sleeps is soon let in by the kernel when it wakes; one that has used up its time polling
   /// waits behind others, and so does one that yields, from Linux 6.18 on for a whole time slice.
-  bool may_look(TimePoint now) const {
-    return options_.limits.look > Duration::zero() &&
+  bool may_poll(TimePoint now) const {
+    return options_.limits.polling > Duration::zero() &&
            now.time_since_epoch().count() >= contended_until_.load(std::memory_order_relaxed);
   }
-  /// From a thread that looked at `before` and saw nothing by `now`: whether somebody else had its core
+  /// From a thread that polled at `before` and saw nothing by `now`: whether somebody else had its core
   /// meanwhile.
   bool was_away(TimePoint before, TimePoint now);
-  /// Whether a look is followed by others' turns on this core: there are more processes than cores.
+  /// Whether a poll is followed by others' turns on this core: there are more processes than cores.
   bool yields() const { return crowded_.load(std::memory_order_relaxed); }
-  /// Between two looks.
+  /// Between two polls.
   void rest() const {
     if (yields())
       std::this_thread::yield();
     else
-      relax();
+      spin_pause();
   }
-  /// Whether a thread that looks may go to another core: not too often, whatever it hopes for there.
+  /// Whether a thread that polls may go to another core: not too often, whatever it hopes for there.
   bool may_move(TimePoint now);
-  /// Callers that wait and read rings themselves: meanwhile the delivery thread does not look.
+  /// Callers that wait and read rings themselves: meanwhile the delivery thread does not poll.
   std::atomic<int> waiting_callers{0};
 
   /// A line about somebody who was refused. At most ten a second; the rest is counted.
@@ -76,7 +76,7 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
  private:
   void tick();
   void schedule_tick();
-  bool look();
+  bool poll();
   std::vector<std::shared_ptr<SocketConnection>> connections() const;
 
   TransportOptions options_;
@@ -89,7 +89,7 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   Duration tick_;
   TimePoint last_tick_{}, watched_since_{};  // upkeep only
 
-  std::vector<std::shared_ptr<SocketConnection>> looking_;  // delivery only, as those below
+  std::vector<std::shared_ptr<SocketConnection>> polled_;  // delivery only, as those below
   std::atomic<bool> came_{false};
   std::atomic<bool> crowded_{false};
   std::atomic<int64_t> contended_until_{0};  // ns of the clock, as those below
@@ -104,7 +104,7 @@ class SocketCore : public std::enable_shared_from_this<SocketCore> {
   uint64_t suppressed_ = 0;
 
  public:
-  Loop delivery{"troupe-net"}, upkeep{"troupe-upkeep"};  // last: they stop before the rest goes away
+  EventLoop delivery{"troupe-net"}, upkeep{"troupe-upkeep"};  // last: they stop before the rest goes away
 };
 
 }  // namespace troupe::internal::net

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "net/socket/connection/connection.h"
+#include "net/socket/connection/socket_connection.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -17,7 +17,7 @@ constexpr Duration kFirstBackoff = std::chrono::milliseconds(10),
 
 }  // namespace
 
-Connector::Connector(std::shared_ptr<SocketCore> core, Address address, bool retry)
+Connector::Connector(std::shared_ptr<Reactor> core, Address address, bool retry)
     : core_(std::move(core)),
       address_(std::move(address)),
       retry_(retry),

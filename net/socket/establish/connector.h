@@ -11,7 +11,7 @@ namespace troupe::internal::net {
 /// On the upkeep thread, but for start(). The promise is completed on the delivery thread.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  Connector(std::shared_ptr<SocketCore> core, Address address, bool retry);
+  Connector(std::shared_ptr<Reactor> core, Address address, bool retry);
   Future<std::shared_ptr<Connection>> start();
   /// The transport goes away: fails with `disconnected`.
   void cancel();
@@ -27,7 +27,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void detach();
   bool ended() const { return ended_; }
 
-  std::shared_ptr<SocketCore> core_;
+  std::shared_ptr<Reactor> core_;
   const Address address_;
   const bool retry_;
   Promise<std::shared_ptr<Connection>> promise_;

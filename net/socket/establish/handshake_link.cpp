@@ -8,8 +8,7 @@
 
 namespace troupe::internal::net {
 
-HandshakeLink::HandshakeLink(std::shared_ptr<SocketCore> core, Fd fd, Handshake::Role role,
-                             TimePoint deadline)
+HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline)
     : core_(std::move(core)),
       fd_(std::move(fd)),
       machine_(role, core_->token(), core_->self(), random_nonce(), deadline),

@@ -20,7 +20,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   using Done = std::function<void(Fd fd, PeerInfo peer)>;
   using Failed = std::function<void(const Failure&)>;
 
-  HandshakeLink(std::shared_ptr<SocketCore> core, Fd fd, Handshake::Role role, TimePoint deadline);
+  HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline);
   /// Exactly one of the two is called, once, unless abandon() comes first.
   void start(Done done, Failed failed);
   /// Fails it now, as for a passed deadline.
@@ -36,7 +36,7 @@ class HandshakeLink : public std::enable_shared_from_this<HandshakeLink> {
   void fail(Failure failure);
   void detach();
 
-  std::shared_ptr<SocketCore> core_;
+  std::shared_ptr<Reactor> core_;
   Fd fd_;
   Handshake machine_;
   TimePoint deadline_, started_;

@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "core/base/log.h"
-#include "net/socket/connection/connection.h"
+#include "net/socket/connection/socket_connection.h"
 
 namespace troupe::internal::net {
 namespace {
@@ -21,7 +21,7 @@ constexpr int kPatience = 10;  // a dawdler has a tenth of the time while others
 
 }  // namespace
 
-ListenPoint::ListenPoint(std::shared_ptr<SocketCore> core, const Address& address) : core_(std::move(core)) {
+ListenPoint::ListenPoint(std::shared_ptr<Reactor> core, const Address& address) : core_(std::move(core)) {
   fd_ = listen_on(address, address_, core_->limits().connect);
   struct stat info {};
   if (address_.kind == Address::Kind::path && ::stat(address_.name.c_str(), &info) == 0)

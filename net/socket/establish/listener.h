@@ -16,7 +16,7 @@ namespace troupe::internal::net {
 class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
  public:
   /// Throws `failed` naming the address.
-  ListenPoint(std::shared_ptr<SocketCore> core, const Address& address);
+  ListenPoint(std::shared_ptr<Reactor> core, const Address& address);
   ~ListenPoint();
   void start();
   /// Frees the address before it returns.
@@ -32,7 +32,7 @@ class ListenPoint : public std::enable_shared_from_this<ListenPoint> {
   void pause(Duration time);
   void watch_house();
 
-  std::shared_ptr<SocketCore> core_;
+  std::shared_ptr<Reactor> core_;
   Address address_;
   std::mutex mutex_;  // of fd_ and watch_
   Fd fd_;

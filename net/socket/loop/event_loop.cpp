@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/no_memory.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/thread.h"
 
 namespace troupe::internal::net {
@@ -32,7 +32,7 @@ void guarded(F&& f) {
 
 }  // namespace
 
-Loop::Loop(const std::string& thread_name)
+EventLoop::EventLoop(const std::string& thread_name)
     : epoll_(::epoll_create1(EPOLL_CLOEXEC)), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event e{};
   e.events = EPOLLIN;
@@ -44,9 +44,9 @@ Loop::Loop(const std::string& thread_name)
   pthread_setname_np(thread_.native_handle(), thread_name.c_str());
 }
 
-Loop::~Loop() { stop(); }
+EventLoop::~EventLoop() { stop(); }
 
-void Loop::stop() {
+void EventLoop::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -62,14 +62,14 @@ void Loop::stop() {
   timer_times_.clear();  // cancel() may still come
 }
 
-void Loop::wake() {
+void EventLoop::wake() {
   if (asleep_until_ == TimePoint::min()) return;
   asleep_until_ = TimePoint::min();
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof one);  // full: already awake
 }
 
-uint64_t Loop::watch(int fd, uint32_t events, Handler handler) {
+uint64_t EventLoop::watch(int fd, uint32_t events, Handler handler) {
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_++;
   epoll_event e{};
@@ -81,14 +81,14 @@ uint64_t Loop::watch(int fd, uint32_t events, Handler handler) {
   return id;
 }
 
-void Loop::change(uint64_t id, int fd, uint32_t events) {
+void EventLoop::change(uint64_t id, int fd, uint32_t events) {
   epoll_event e{};
   e.events = events;
   e.data.u64 = id;
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &e);
 }
 
-void Loop::unwatch(uint64_t id, int fd) {
+void EventLoop::unwatch(uint64_t id, int fd) {
   std::shared_ptr<Handler> let_go;  // may hold the last reference to its owner
   std::lock_guard lock(mutex_);
   const auto it = handlers_.find(id);
@@ -98,14 +98,14 @@ void Loop::unwatch(uint64_t id, int fd) {
   handlers_.erase(it);
 }
 
-void Loop::post(Task task) {
+void EventLoop::post(Task task) {
   std::lock_guard lock(mutex_);
   if (stopping_) return;
   tasks_.push_back(std::move(task));
   wake();
 }
 
-uint64_t Loop::at(TimePoint when, Task task) {
+uint64_t EventLoop::at(TimePoint when, Task task) {
   std::lock_guard lock(mutex_);
   if (stopping_) return 0;
   const uint64_t id = next_id_++;
@@ -115,7 +115,7 @@ uint64_t Loop::at(TimePoint when, Task task) {
   return id;
 }
 
-void Loop::cancel(uint64_t timer) {
+void EventLoop::cancel(uint64_t timer) {
   Task let_go;
   std::lock_guard lock(mutex_);
   const auto it = timer_times_.find(timer);
@@ -126,7 +126,7 @@ void Loop::cancel(uint64_t timer) {
   timer_times_.erase(it);
 }
 
-bool Loop::run_tasks() {
+bool EventLoop::run_tasks() {
   std::vector<Task> tasks;
   bool stopping;
   {
@@ -142,7 +142,7 @@ bool Loop::run_tasks() {
 }
 
 // Returns the milliseconds to sleep, and notes that this thread sleeps.
-int Loop::run_timers() {
+int EventLoop::run_timers() {
   for (;;) {
     Task task;
     {
@@ -167,7 +167,7 @@ int Loop::run_timers() {
   }
 }
 
-void Loop::run() {
+void EventLoop::run() {
   { std::lock_guard lock(mutex_); }
   epoll_event events[64];
   while (run_tasks()) {

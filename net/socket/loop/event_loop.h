@@ -17,16 +17,16 @@ namespace troupe::internal::net {
 
 /// All members are thread-safe; tasks and handlers run on the loop's thread, one at a time. A loop with
 /// nothing to do sleeps without waking up.
-class Loop {
+class EventLoop {
  public:
   using Task = std::function<void()>;
   using Handler = std::function<void(uint32_t events)>;
 
   /// `thread_name`: at most 15 bytes. Throws `failed` if the system has no descriptors left.
-  explicit Loop(const std::string& thread_name);
-  ~Loop();  ///< stop()
-  Loop(const Loop&) = delete;
-  Loop& operator=(const Loop&) = delete;
+  explicit EventLoop(const std::string& thread_name);
+  ~EventLoop();  ///< stop()
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
 
   /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, ...). Returns a number, never 0, for the
   /// calls below. Throws `failed` if the system refuses.

@@ -1,4 +1,4 @@
-// A pause of a thread that looks at memory until somebody writes there.
+// A pause of a thread that polls memory until somebody writes there.
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -6,7 +6,7 @@
 
 namespace troupe::internal::net {
 
-inline void relax() {
+inline void spin_pause() {
 #if defined(__x86_64__)
   _mm_pause();
 #elif defined(__aarch64__)

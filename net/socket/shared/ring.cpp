@@ -30,12 +30,12 @@ bool RingWriter::write(std::span<const std::span<const std::byte>> parts) {
   return true;
 }
 
-RingState RingWriter::rouse() {
+RingState RingWriter::wake() {
   auto& reader = memory_.control->reader;
-  constexpr auto kLooks = static_cast<uint32_t>(RingState::looks);
-  const uint32_t was = reader.load() == kLooks ? kLooks : reader.exchange(kLooks);
-  // Whatever else the reader may have written there means that it does not look.
-  return was == kLooks                                      ? RingState::looks
+  constexpr auto kPolls = static_cast<uint32_t>(RingState::polls);
+  const uint32_t was = reader.load() == kPolls ? kPolls : reader.exchange(kPolls);
+  // Whatever else the reader may have written there means that it does not poll.
+  return was == kPolls                                      ? RingState::polls
          : was == static_cast<uint32_t>(RingState::on_word) ? RingState::on_word
                                                             : RingState::for_bell;
 }

@@ -3,10 +3,10 @@
 //
 //   tail    bytes written since the beginning; the writer's
 //   head    bytes read since the beginning; the reader's
-//   reader  what the reader does: it looks; or it has looked for the last time, and sleeps until a bell
+//   reader  what the reader does: it polls; or it has polled for the last time, and sleeps until a bell
 //   rings,
 //           or on this very word (a futex), and whoever writes now has to wake it
-//   core    the processor that the reader looks from, counted from 1; with kAway the one that it looked from
+//   core    the processor that the reader polls from, counted from 1; with kAway the one that it polled from
 //           before it went to sleep; 0: not known
 //   beats   counted up by the writer's process from time to time, as long as it lives and runs
 //
@@ -35,7 +35,7 @@ struct RingControl {
 
 /// RingControl::reader.
 enum class RingState : uint32_t {
-  looks = 0,     ///< nobody has to be woken
+  polls = 0,     ///< nobody has to be woken
   for_bell = 1,  ///< a thread that sleeps has to be woken with the doorbell
   on_word = 2    ///< a thread sleeps on the word
 };
@@ -58,7 +58,7 @@ class RingWriter {
   bool write(std::span<const std::span<const std::byte>> parts);
   /// After a write: what the reader was doing. It counts as awake from now on, so whoever is told that it
   /// sleeps has to wake it.
-  RingState rouse();
+  RingState wake();
   const std::atomic<uint32_t>& word() const { return memory_.control->reader; }
   void beat() const { memory_.control->beats.fetch_add(1, std::memory_order_relaxed); }
   /// RingControl::core; only a hint.
@@ -69,7 +69,7 @@ class RingWriter {
   uint64_t tail_ = 0, head_ = 0;  // head_: as it was last seen
 };
 
-/// Not thread-safe, but for sleep(), wake_up(), look_from(), word() and beats().
+/// Not thread-safe, but for sleep(), wake_up(), poll_from(), word() and beats().
 class RingReader {
  public:
   explicit RingReader(const RingMemory& memory) : memory_(memory) {}
@@ -80,19 +80,19 @@ class RingReader {
   /// Gives the first `n` bytes of unread() back to the writer.
   void take(size_t n);
 
-  /// Nobody looks any more: the writer has to wake somebody from now on. What it wrote before may not have
-  /// been seen: the caller looks once again after this.
+  /// Nobody polls any more: the writer has to wake somebody from now on. What it wrote before may not have
+  /// been seen: the caller polls once again after this.
   void sleep(RingState how) {
     memory_.control->core.fetch_or(RingControl::kAway, std::memory_order_relaxed);
     memory_.control->reader.store(static_cast<uint32_t>(how));
   }
-  /// Somebody looks.
+  /// Somebody polls.
   void wake_up() {
-    memory_.control->reader.store(static_cast<uint32_t>(RingState::looks), std::memory_order_relaxed);
+    memory_.control->reader.store(static_cast<uint32_t>(RingState::polls), std::memory_order_relaxed);
   }
   const std::atomic<uint32_t>& word() const { return memory_.control->reader; }
   uint32_t beats() const { return memory_.control->beats.load(std::memory_order_relaxed); }
-  void look_from(uint32_t core) { memory_.control->core.store(core, std::memory_order_relaxed); }
+  void poll_from(uint32_t core) { memory_.control->core.store(core, std::memory_order_relaxed); }
 
  private:
   RingMemory memory_;

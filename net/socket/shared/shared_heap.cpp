@@ -36,20 +36,20 @@ HeapMemory::~HeapMemory() { ::munmap(base_, bytes_); }
 
 // ---- the sender's side
 
-std::unique_ptr<LendingHeap> LendingHeap::create(size_t bytes, size_t most) {
+std::unique_ptr<ExportedHeap> ExportedHeap::create(size_t bytes, size_t most) {
   bytes = std::max(bytes / kPage * kPage, HeapMemory::kTable + kPage);
   Fd fd = make_shared_memory("troupe-heap", bytes);
   if (!fd) return nullptr;
   auto memory = HeapMemory::map(fd, bytes);
   if (!memory) return nullptr;
-  return std::unique_ptr<LendingHeap>(new LendingHeap(std::move(memory), std::move(fd), most));
+  return std::unique_ptr<ExportedHeap>(new ExportedHeap(std::move(memory), std::move(fd), most));
 }
 
-std::vector<uint32_t>& LendingHeap::home(size_t size) {
+std::vector<uint32_t>& ExportedHeap::home(size_t size) {
   return home_[static_cast<size_t>(std::countr_zero(size))];
 }
 
-std::optional<LendingHeap::Place> LendingHeap::take(size_t size) {
+std::optional<ExportedHeap::Place> ExportedHeap::take(size_t size) {
   std::lock_guard lock(mutex_);
   const size_t room = std::bit_ceil(std::max(size, kSmallest));
   if (home(room).empty() || lent_bytes_ + room > most_) collect();
@@ -67,12 +67,12 @@ std::optional<LendingHeap::Place> LendingHeap::take(size_t size) {
   home(room).pop_back();
   lent_bytes_ += room;
   lent_.push_back(i);
-  memory_->lent(i).store(1, std::memory_order_relaxed);  // who is told of it sees this
+  memory_->exported(i).store(1, std::memory_order_relaxed);  // who is told of it sees this
   return Place{uint64_t{i} << kOffsetBits | block.offset, memory_->at(block.offset)};
 }
 
 // With mutex_. The block is at home.
-bool LendingHeap::make_block(size_t size) {
+bool ExportedHeap::make_block(size_t size) {
   if (blocks_.size() == HeapMemory::kBlocks || size > memory_->bytes() - end_) return false;
   home(size).push_back(static_cast<uint32_t>(blocks_.size()));
   blocks_.push_back({.offset = end_, .size = size});
@@ -81,25 +81,25 @@ bool LendingHeap::make_block(size_t size) {
 }
 
 // With mutex_. What the receiver has given back.
-void LendingHeap::collect() {
+void ExportedHeap::collect() {
   std::erase_if(lent_, [&](uint32_t i) {
-    if (memory_->lent(i).load(std::memory_order_acquire)) return false;
+    if (memory_->exported(i).load(std::memory_order_acquire)) return false;
     free_block(i);
     return true;
   });
 }
 
 // With mutex_.
-void LendingHeap::free_block(uint32_t i) {
+void ExportedHeap::free_block(uint32_t i) {
   Block& b = blocks_[i];
   b.home_since = trims_;
   lent_bytes_ -= b.size;
   home(b.size).push_back(i);
 }
 
-void LendingHeap::give_back(uint64_t word) { memory_->lent(block_of(word)).store(0); }
+void ExportedHeap::give_back(uint64_t word) { memory_->exported(block_of(word)).store(0); }
 
-void LendingHeap::trim() {
+void ExportedHeap::trim() {
   std::lock_guard lock(mutex_);
   collect();
   ++trims_;
@@ -113,7 +113,7 @@ void LendingHeap::trim() {
     }
 }
 
-size_t LendingHeap::resident() const {
+size_t ExportedHeap::resident() const {
   std::lock_guard lock(mutex_);
   size_t bytes = 0;
   for (const Block& b : blocks_) bytes += b.backed;
@@ -122,7 +122,7 @@ size_t LendingHeap::resident() const {
 
 // ---- the receiver's side
 
-std::unique_ptr<BorrowedHeap> BorrowedHeap::open(const Fd& fd, size_t most, std::string& why) {
+std::unique_ptr<ImportedHeap> ImportedHeap::open(const Fd& fd, size_t most, std::string& why) {
   const size_t size = shared_memory_size(fd, why);
   if (!size) return nullptr;
   if (size <= HeapMemory::kTable || size > most)
@@ -130,19 +130,19 @@ std::unique_ptr<BorrowedHeap> BorrowedHeap::open(const Fd& fd, size_t most, std:
            nullptr;
   auto memory = HeapMemory::map(fd, size);
   if (!memory) return why = "it cannot be mapped: " + errno_text(errno), nullptr;
-  return std::unique_ptr<BorrowedHeap>(new BorrowedHeap(std::move(memory)));
+  return std::unique_ptr<ImportedHeap>(new ImportedHeap(std::move(memory)));
 }
 
-Ref<Storage> BorrowedHeap::borrow(uint64_t word, size_t size) const {
+Ref<Storage> ImportedHeap::adopt(uint64_t word, size_t size) const {
   const size_t block = block_of(word), offset = offset_of(word);
   if (block >= HeapMemory::kBlocks || offset < HeapMemory::kTable || offset % kPage != 0 ||
       offset > memory_->bytes() || size > memory_->bytes() - offset)
     throw_invalid(fmt::format("[net] a buffer of {} bytes at {} of shared memory that has {}", size, offset,
                               memory_->bytes()));
-  std::shared_ptr<void> lent(memory_->at(offset), [memory = memory_, block](void*) {
-    memory->lent(block).store(0, std::memory_order_release);
+  std::shared_ptr<void> exported(memory_->at(offset), [memory = memory_, block](void*) {
+    memory->exported(block).store(0, std::memory_order_release);
   });
-  return Storage::borrow(memory_->at(offset), size, std::move(lent));
+  return Storage::borrow(memory_->at(offset), size, std::move(exported));
 }
 
 }  // namespace troupe::internal::net

@@ -34,7 +34,9 @@ class HeapMemory {
   static std::shared_ptr<HeapMemory> map(const Fd& fd, size_t bytes);
   ~HeapMemory();
   HeapMemory(const HeapMemory&) = delete;
-  std::atomic<uint32_t>& lent(size_t block) { return reinterpret_cast<std::atomic<uint32_t>*>(base_)[block]; }
+  std::atomic<uint32_t>& exported(size_t block) {
+    return reinterpret_cast<std::atomic<uint32_t>*>(base_)[block];
+  }
   std::byte* at(size_t offset) { return base_ + offset; }
   size_t bytes() const { return bytes_; }
 
@@ -45,11 +47,11 @@ class HeapMemory {
 };
 
 /// The sender's side. Thread-safe.
-class LendingHeap {
+class ExportedHeap {
  public:
   /// A range of `bytes` addresses, of which the receiver has at most `most` bytes at a time. Null where the
   /// system does not give it.
-  static std::unique_ptr<LendingHeap> create(size_t bytes, size_t most);
+  static std::unique_ptr<ExportedHeap> create(size_t bytes, size_t most);
   const Fd& fd() const { return fd_; }
 
   struct Place {
@@ -63,7 +65,7 @@ class LendingHeap {
   /// To be called at regular times: gives the pages of blocks that have not been used for several of them
   /// back to the system.
   void trim();
-  /// Bytes of all blocks, lent or not, that have pages.
+  /// Bytes of all blocks, exported or not, that have pages.
   size_t resident() const;
 
  private:
@@ -72,7 +74,7 @@ class LendingHeap {
     size_t backed = 0;            // bytes that have pages
     uint32_t home_since = 0;      // by trims_
   };
-  LendingHeap(std::shared_ptr<HeapMemory> memory, Fd fd, size_t most)
+  ExportedHeap(std::shared_ptr<HeapMemory> memory, Fd fd, size_t most)
       : memory_(std::move(memory)), fd_(std::move(fd)), most_(most) {}
   void collect();
   void free_block(uint32_t block);
@@ -93,15 +95,15 @@ class LendingHeap {
 
 /// The receiver's side. Believes nothing that the sender writes: a place is checked, and what is used as an
 /// address or a size is to be copied first, since the sender could change it at any time.
-class BorrowedHeap {
+class ImportedHeap {
  public:
   /// Null, with the reason in `why`, if it is no such memory or has more than `most` bytes.
-  static std::unique_ptr<BorrowedHeap> open(const Fd& fd, size_t most, std::string& why);
+  static std::unique_ptr<ImportedHeap> open(const Fd& fd, size_t most, std::string& why);
   /// The bytes at a place, which go back to the sender with their storage. Throws `invalid` if it is none.
-  Ref<Storage> borrow(uint64_t word, size_t size) const;
+  Ref<Storage> adopt(uint64_t word, size_t size) const;
 
  private:
-  explicit BorrowedHeap(std::shared_ptr<HeapMemory> memory) : memory_(std::move(memory)) {}
+  explicit ImportedHeap(std::shared_ptr<HeapMemory> memory) : memory_(std::move(memory)) {}
   const std::shared_ptr<HeapMemory> memory_;  // as long as any storage in it
 };
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/cpu/conv/conv.h"
+#include "ops/cpu/conv/conv_kernels.h"
 #include "ops/cpu/gemm/gemm.h"
 
 namespace troupe::ops::on_cpu {

@@ -15,8 +15,8 @@
 
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
-#include "ops/cpu/conv/conv.h"
-#include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/conv/conv_kernels.h"
+#include "ops/cpu/loops/parallel_for.h"
 
 namespace troupe::ops::on_cpu {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/base/error.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/level.h"
-#include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/loops/parallel_for.h"
 #include "ops/cpu/loops/simd.h"
 
 namespace troupe::ops::on_cpu {

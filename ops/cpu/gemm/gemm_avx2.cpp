@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "ops/cpu/gemm/avx2_lanes.h"
-#include "ops/cpu/gemm/gemm_frame.h"
 #include "ops/cpu/gemm/gemm_kernels.h"
+#include "ops/cpu/gemm/tiled_product.h"
 
 #if defined(__x86_64__)
 namespace troupe::ops::on_cpu {

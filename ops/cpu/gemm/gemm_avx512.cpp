@@ -1,7 +1,7 @@
 // Tiles of float32 products in AVX-512: 8 x 48.
-#include "ops/cpu/gemm/gemm_frame.h"
 #include "ops/cpu/gemm/gemm_kernels.h"
 #include "ops/cpu/gemm/gemm_pack.h"
+#include "ops/cpu/gemm/tiled_product.h"
 
 #if defined(__x86_64__)
 #include <utility>

@@ -9,7 +9,7 @@
 #include "core/tensor/creation.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/gemm/panels.h"
-#include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/loops/parallel_for.h"
 
 namespace troupe::ops::on_cpu {
 

@@ -4,7 +4,7 @@
 
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/loops/math.h"
-#include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/loops/parallel_for.h"
 #include "ops/cpu/loops/simd.h"
 
 namespace troupe::ops::on_cpu {

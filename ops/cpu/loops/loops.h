@@ -4,7 +4,7 @@
 #include <array>
 
 #include "core/memory/streaming_copy.h"
-#include "ops/cpu/loops/parallel.h"
+#include "ops/cpu/loops/parallel_for.h"
 #include "ops/cpu/loops/simd.h"
 #include "ops/dispatch/geometry.h"
 #include "ops/dispatch/op.h"

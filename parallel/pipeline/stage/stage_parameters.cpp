@@ -4,9 +4,9 @@
 
 #include <charconv>
 
+#include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
-#include "autograd/distributed/optim/optimizer.h"
-#include "autograd/distributed/optim/optimizer_methods.h"
+#include "autograd/distributed/optim/optimizer_messages.h"
 #include "core/graph/node.h"
 
 namespace troupe::parallel {

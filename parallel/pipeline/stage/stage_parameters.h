@@ -19,7 +19,7 @@ inline constexpr internal::actors::CommonMethod<void(std::string name, Tensor va
 /// Pipeline to stage: updates will be delayed, so that elements are read after they have changed
 /// (optim::set_copy_on_write()).
 inline constexpr internal::actors::CommonMethod<void()> kKeepVersions{"pipeline.keep_versions",
-                                                                      {.detached = true}};
+                                                                      {.uncancellable = true}};
 
 /// Part of install_pipeline().
 void install_parameters(internal::actors::Worker& worker);

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "actors/cell/call_inline.h"
-#include "autograd/accumulate.h"
+#include "autograd/add_gradient.h"
 #include "autograd/distributed/context.h"
 #include "autograd/split_pass.h"
 #include "core/tensor/creation.h"

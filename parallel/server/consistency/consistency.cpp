@@ -66,10 +66,10 @@ bool Consistency::lose(const std::string& trainer) {
   if (it == trainers_.end()) return false;
   const bool in_open_step = it->second.step <= open_;
   trainers_.erase(it);
-  ++ledger_.lost;
+  ++staleness_.lost;
   if (!policy_.abort_on_loss || !policy_.holds() || !in_open_step) return find_open(), false;
   held_.clear();
-  ++ledger_.aborted;
+  ++staleness_.aborted;
   for (auto& [name, other] : trainers_)
     if (other.step > open_) {
       other.step = open_;
@@ -134,7 +134,7 @@ Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ti
   const bool other_kind = (trainer.reading->local_steps > 0) != (policy_.kind == PolicyKind::local);
   trainer.reading.reset();
   if (trainer.missed || other_kind) {
-    ++ledger_.late;
+    ++staleness_.late;
     return {Taken::never, trainer.step};
   }
   trainer.weight = weight;
@@ -148,7 +148,7 @@ Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ti
   const double total = weights(weight);
   Verdict verdict{Taken::now, step, total > 0 ? 1 / total : 0, version_ - ticket.version};
   verdict.factor *= weight;
-  ++ledger_.delays[verdict.delay];
+  ++staleness_.delays[verdict.delay];
   ++version_;
   find_open();
   return verdict;
@@ -165,7 +165,7 @@ double Consistency::weights(double of_newcomers) const {
 Consistency::Closing Consistency::closed(int64_t step, const Held& held, double factor) {
   Closing closing{step, held.weight > 0 ? factor : 0};
   for (const int64_t version : held.versions) {
-    ++ledger_.delays[version_ - version];
+    ++staleness_.delays[version_ - version];
     closing.delay += static_cast<double>(version_ - version) / static_cast<double>(held.versions.size());
   }
   if (closing.factor > 0) ++version_;

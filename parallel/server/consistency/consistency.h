@@ -18,7 +18,7 @@ struct Ticket {
   int64_t local_steps = 0;  ///< under local(H): H, and the push is what these changed; else 0
 };
 
-/// The ledger of one parameter.
+/// How late the gradients of one parameter were, and what was lost.
 struct StalenessStatistics {
   std::map<int64_t, int64_t> delays;  ///< gradients used, by updates between the values that they were
                                       ///< computed on and the update that used them
@@ -92,7 +92,7 @@ class Consistency {
   const ServerPolicy& policy() const { return policy_; }
   int64_t version() const { return version_; }
   int64_t open_step() const { return open_; }  ///< the oldest that not all have pushed
-  const StalenessStatistics& ledger() const { return ledger_; }
+  const StalenessStatistics& staleness() const { return staleness_; }
   /// Who is waited for: those that have not pushed the open step.
   std::vector<std::string> missing() const;
 
@@ -118,7 +118,7 @@ class Consistency {
   int64_t first_delayed_ = 0;  // the version that delayed() began with: there is none before it
   std::map<std::string, Trainer> trainers_;
   std::map<int64_t, Held> held_;  // by step
-  StalenessStatistics ledger_;
+  StalenessStatistics staleness_;
 };
 
 }  // namespace troupe::parallel

@@ -5,22 +5,22 @@
 
 namespace troupe::parallel {
 
-struct LedgerBook {
+struct StatisticsBook {
   std::mutex mutex;
   std::map<std::string, StalenessStatistics> of;  // by server
 };
 
 void StalenessMetrics::install(internal::actors::Worker& worker) {
-  const auto book = std::make_shared<LedgerBook>();
+  const auto book = std::make_shared<StatisticsBook>();
   worker.add_interceptor(std::unique_ptr<StalenessMetrics>(new StalenessMetrics(book)));
   worker.add_metrics([book](internal::actors::Worker::Metrics& m) {
     std::lock_guard lock(book->mutex);
-    for (const auto& [server, ledger] : book->of) {
-      for (const auto& [delay, gradients] : ledger.delays)
+    for (const auto& [server, staleness] : book->of) {
+      for (const auto& [delay, gradients] : staleness.delays)
         m[server + ".delay_" + std::to_string(delay)] = gradients;
-      m[server + ".late"] = ledger.late;
-      m[server + ".aborted"] = ledger.aborted;
-      m[server + ".lost"] = ledger.lost;
+      m[server + ".late"] = staleness.late;
+      m[server + ".aborted"] = staleness.aborted;
+      m[server + ".lost"] = staleness.lost;
     }
   });
 }
@@ -43,10 +43,10 @@ StalenessMetrics::Entry::~Entry() {
   book_->of.erase(name_);
 }
 
-void StalenessMetrics::Entry::write(const StalenessStatistics& ledger) {
+void StalenessMetrics::Entry::write(const StalenessStatistics& staleness) {
   if (!book_) return;
   std::lock_guard lock(book_->mutex);
-  *page_ = ledger;
+  *page_ = staleness;
 }
 
 }  // namespace troupe::parallel

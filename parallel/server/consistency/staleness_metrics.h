@@ -10,8 +10,8 @@ namespace troupe::parallel {
 
 /// What the servers of one worker have last written down. For each, named as Here::objects() does without
 /// namespaces, metrics() has "Server#0:3.delay_2", the gradients that were used two updates late, for every
-/// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in Ledger. They go with the
-/// server. Thread-safe. It sees no calls: interceptors are what a worker keeps for upper layers.
+/// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in StalenessStatistics. They go
+/// with the server. Thread-safe. It sees no calls: interceptors are what a worker keeps for upper layers.
 class StalenessMetrics final : public internal::actors::Interceptor {
  public:
   /// Part of every worker's set-up.
@@ -24,17 +24,17 @@ class StalenessMetrics final : public internal::actors::Interceptor {
     explicit Entry(internal::actors::Worker& worker);
     ~Entry();
     Entry(const Entry&) = delete;
-    void write(const StalenessStatistics& ledger);
+    void write(const StalenessStatistics& staleness);
 
    private:
-    std::shared_ptr<struct LedgerBook> book_;  // null: the worker shows none
+    std::shared_ptr<struct StatisticsBook> book_;  // null: the worker shows none
     std::string name_;
     StalenessStatistics* page_ = nullptr;
   };
 
  private:
-  explicit StalenessMetrics(std::shared_ptr<struct LedgerBook> book) : book_(std::move(book)) {}
-  std::shared_ptr<struct LedgerBook> book_;
+  explicit StalenessMetrics(std::shared_ptr<struct StatisticsBook> book) : book_(std::move(book)) {}
+  std::shared_ptr<struct StatisticsBook> book_;
 };
 
 }  // namespace troupe::parallel

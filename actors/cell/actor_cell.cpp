@@ -1,0 +1,164 @@
+#include "actors/cell/actor_cell.h"
+
+#include <algorithm>
+
+#include "actors/cell/suspension.h"
+#include "core/graph/node.h"
+
+namespace troupe::internal::actors {
+
+ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed)
+    : host_(host), id_(id), type_(type), stream_(seed), mailbox_(host.runtime.make_mailbox()) {
+  label_ = object_name(type.name, id) + " on " + host.name;
+  // Most of what an actor takes: neither more of them nor longer ones than needed.
+  method_labels_.reserve(type.methods.size() + host.actor_methods.size());
+  const std::string here = place();
+  const auto add = [&](const std::string& method) {
+    method_labels_.push_back(method + " on " + here);
+    method_labels_.back().shrink_to_fit();
+  };
+  for (const auto& m : type.methods) add(type.name + "::" + m.name);
+  for (const auto& m : host.actor_methods) add(m.name);
+  const size_t kinds = method_labels_.size() + 1;
+  histories_ = std::make_unique<DispatchHistory[]>(kinds);
+  of_type_ = host.live_cells.histories(type, kinds + 2);
+  for (size_t i = 0; i < kinds; ++i) histories_[i].begin_like(of_type_[i]);
+  host.live_cells.made();
+}
+
+ActorCell::~ActorCell() {
+  object_.reset();  // released without a job only if the worker never started it
+  host_.live_cells.destroyed();
+}
+
+std::string ActorCell::place() const { return host_.name + " (" + object_name(type_.name, id_) + ")"; }
+
+size_t ActorCell::find_method(uint64_t id) const {
+  for (size_t i = 0; i < method_labels_.size(); ++i)
+    if (method(i).id == id) return i;
+  return kUnknown;
+}
+
+const ActorType::Method& ActorCell::method(size_t index) const {
+  const size_t own = type_.methods.size();
+  return index < own ? type_.methods[index] : host_.actor_methods[index - own];
+}
+
+void ActorCell::construct(ActorType::Constructor::Make make, ValueList args) {
+  DispatchHistory& history = of_type_[method_labels_.size() + 1];
+  post(
+      [this, &history, make, args = std::move(args)]() mutable {
+        const TimePoint start = host_.clock.now();
+        try {
+          const GradMode on(true);  // wherever it runs
+          const ConstructionScope scope(std::make_shared<MadeParts>(), this);
+          object_ = make(std::move(args));
+        } catch (...) {
+          failure_ = current_error().crossing("constructor of " + type_.name + " on " + place());
+          host_.unheard.failed(id_, kUnmade, *failure_);
+        }
+        history.note(host_.clock.now() - start);
+      },
+      history.where(), "its constructor");
+}
+
+Actor& ActorCell::object() {
+  if (failure_) throw *failure_;
+  if (!object_ || released_) throw_invalid("[call] actor " + label_ + " was released");
+  return *object_;
+}
+
+void ActorCell::deliver(Ref<Invocation> invocation) {
+  const size_t index = invocation->method();
+  DispatchTarget where = method(index).blocks ? DispatchTarget::pool : histories_[index].where();
+  if (host_.dispatch == Dispatch::caller) where = DispatchTarget::caller;
+  mailbox_->post(std::move(invocation), where);
+}
+
+void ActorCell::post(std::function<void()> job, DispatchTarget where, const char* what) {
+  if (host_.dispatch == Dispatch::caller) where = DispatchTarget::caller;
+  CallFrame at = frame().for_later();
+  at.worker = &host_.worker;
+  at.actor = this;
+  at.what = &label_;
+  at.seed_stream = &stream_;
+  at.device_stream = device_stream_;
+  mailbox_->post(make_job([self = shared_from_this(), busy = Traffic::Busy(host_.traffic), at,
+                           job = std::move(job), what]() mutable {
+                   CallFrameScope scope(at);
+                   std::optional<CurrentActivity::Scope> activity;
+                   if (what) activity.emplace(self->activity_, what, nullptr, self->host_.clock.now());
+                   job();
+                 }),
+                 where);
+}
+
+void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
+  {
+    std::lock_guard lock(suspensions_mutex_);
+    if (!cancelled_) {
+      if (suspensions_.size() >= prune_at_) {
+        std::erase_if(suspensions_, [](const auto& s) { return s.expired(); });
+        prune_at_ = std::max<size_t>(16, 2 * suspensions_.size());
+      }
+      suspensions_.push_back(std::move(suspension));
+      return;
+    }
+  }
+  if (auto s = suspension.lock())
+    s->cancel(Error(ErrorKind::cancelled, "[call] worker " + host_.name + " is shutting down"));
+}
+
+void ActorCell::cancel_suspensions(const Error& why) {
+  std::vector<std::weak_ptr<Suspension>> waiting;
+  {
+    std::lock_guard lock(suspensions_mutex_);
+    cancelled_ = true;
+    waiting.swap(suspensions_);
+  }
+  for (auto& w : waiting)
+    if (auto s = w.lock()) s->cancel(why);
+}
+
+void ActorCell::release() {
+  DispatchHistory& history = of_type_[method_labels_.size() + 2];
+  post(
+      [this, &history] {
+        released_ = true;
+        if (in_use_ > 0) return;
+        const TimePoint start = host_.clock.now();
+        destroy();
+        history.note(host_.clock.now() - start);
+      },
+      // Not on a thread of the program that lets go: it may hold a lock that the destructor wants.
+      frame().callback ? history.where() : DispatchTarget::pool);
+}
+
+void ActorCell::note_duration(size_t method, Duration took) {
+  if (histories_[method].is_new()) of_type_[method].note(took);
+  histories_[method].note(took);
+}
+
+void ActorCell::destroy() {
+  if (failure_) host_.unheard.gone(id_);
+  attachments_.clear();
+  object_.reset();
+}
+
+void ActorCell::post_adaptive(std::function<void()> job) {
+  const size_t kind = method_labels_.size();
+  post(
+      [this, kind, job = std::move(job)] {
+        const TimePoint start = host_.clock.now();
+        job();
+        note_duration(kind, host_.clock.now() - start);
+      },
+      histories_[kind].where(), "its part of a backward pass");
+}
+
+std::shared_ptr<ActorCell> current_cell() {
+  auto* cell = frame().actor;
+  return cell ? cell->shared_from_this() : nullptr;
+}
+
+}  // namespace troupe::internal::actors

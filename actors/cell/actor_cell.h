@@ -1,0 +1,120 @@
+// An actor on its worker: the object, its mailbox, and what the framework keeps beside it.
+#pragma once
+#include <any>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/actor.h"
+#include "actors/calls/current_activity.h"
+#include "actors/cell/actor_host.h"
+#include "actors/cell/actor_type.h"
+#include "actors/cell/invocation.h"
+#include "actors/runtime/runtime.h"
+#include "core/base/seed_stream.h"
+
+namespace troupe::internal::actors {
+
+class Suspension;
+
+/// Owned by the worker's table and by the jobs in its mailbox. The object is made, used and destroyed in the
+/// mailbox.
+class ActorCell : public std::enable_shared_from_this<ActorCell> {
+ public:
+  /// `seed`: of its stream of random numbers.
+  ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed);
+  ~ActorCell();
+
+  /// Posts the construction; calls delivered later wait behind it.
+  void construct(ActorType::Constructor::Make make, ValueList args);
+  /// Runs the call, or fails it: unknown method, failed construction.
+  void deliver(Ref<Invocation> invocation);
+  /// Posts any job that needs the actor to itself. Runs in the frame of the caller of post(), as this actor.
+  /// `what`: for who asks what the actor is doing, a literal; null: the job says itself.
+  void post(std::function<void()> job, DispatchTarget where, const char* what = "a job of the framework");
+  /// The same for recurring work of upper layers, which runs where its pace so far suggests.
+  void post_adaptive(std::function<void()> job);
+  /// A coroutine of the actor waits.
+  void add_suspension(std::weak_ptr<Suspension> suspension);
+  /// Coroutines that wait give up: the worker stops.
+  void cancel_suspensions(const Error& why);
+  /// Destroys the object after what is in the mailbox, and after its coroutines that wait.
+  void release();
+  /// While one is alive, the object is. Made and destroyed in the mailbox.
+  class InUse {
+   public:
+    explicit InUse(std::shared_ptr<ActorCell> cell) : cell_(std::move(cell)) { ++cell_->in_use_; }
+    InUse(InUse&&) = default;
+    ~InUse() {
+      if (cell_ && --cell_->in_use_ == 0 && cell_->released_) cell_->destroy();
+    }
+
+   private:
+    std::shared_ptr<ActorCell> cell_;
+  };
+
+  Worker& worker() const { return host_.worker; }
+  ActorHost& host() const { return host_; }
+  ObjectId id() const { return id_; }
+  const ActorType& type() const { return type_; }
+  /// What the actor's random numbers come from: current while its constructor and methods run.
+  SeedStream& stream() { return stream_; }
+  StreamId device_stream() const { return device_stream_; }
+  /// Position of a method among the type's and then the worker's actor methods; kUnknown if there is none.
+  size_t find_method(uint64_t id) const;
+  static constexpr size_t kUnknown = ~size_t{0};
+  /// "Layer#0:3 on w1", as RRef::str().
+  const std::string& label() const { return label_; }
+  /// The same behind a word: "w1 (Layer#0:3)", as in "backward on w1 (Layer#0:3)".
+  std::string place() const;
+  /// "Layer::forward on w1 (Layer#0:3)".
+  const std::string& method_label(size_t method) const { return method_labels_[method]; }
+
+  // ---- for jobs running in the mailbox
+  /// Throws what the constructor threw.
+  Actor& object();
+  /// What object() throws was told to who used the actor.
+  void failure_heard() {
+    if (failure_) host_.unheard.heard(id_);
+  }
+  /// What upper layers keep with the actor, by name (an optimizer's state, say).
+  std::map<std::string, std::any>& attachments() { return attachments_; }
+  const ActorType::Method& method(size_t index) const;
+  /// The method took that long.
+  void note_duration(size_t method, Duration took);
+  /// What it is at work on; from any thread.
+  CurrentActivity& activity() { return activity_; }
+
+ private:
+  void destroy();
+  ActorHost& host_;
+  const ObjectId id_;
+  const ActorType& type_;
+  SeedStream stream_;
+  const StreamId device_stream_ = next_device_stream();
+  std::string label_;
+  std::vector<std::string> method_labels_;
+  // Of the methods, then of post_adaptive(). An actor's first runs go where its type's went.
+  std::unique_ptr<DispatchHistory[]> histories_;
+  DispatchHistory* of_type_;  // likewise, then of construction and destruction
+  std::unique_ptr<Actor> object_;
+  int in_use_ = 0;  // coroutines that run or wait
+  bool released_ = false;
+  std::optional<Error> failure_;
+  CurrentActivity activity_;
+  std::map<std::string, std::any> attachments_;
+  std::mutex suspensions_mutex_;
+  std::vector<std::weak_ptr<Suspension>> suspensions_;  // pruned when it has doubled
+  size_t prune_at_ = 16;
+  bool cancelled_ = false;
+  std::unique_ptr<Mailbox> mailbox_;
+};
+
+/// The actor whose message the current thread is handling, or null.
+std::shared_ptr<ActorCell> current_cell();
+
+}  // namespace troupe::internal::actors

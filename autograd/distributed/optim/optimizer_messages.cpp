@@ -1,0 +1,206 @@
+// A distributed optimizer beside an actor: an ordinary optimizer, used in the actor's mailbox.
+#include "autograd/distributed/optim/optimizer_messages.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "autograd/distributed/optim/distributed_optimizer.h"
+#include "autograd/distributed/optim/module_actor.h"
+#include "core/base/shown.h"
+#include "core/graph/copy_on_write.h"
+#include "data/safetensors.h"
+#include "nn/module_registry.h"
+#include "optim/optim.h"
+
+namespace troupe::optim {
+namespace {
+
+constexpr const char* kCopyOnWrite = "optim.copy_on_write";  // attached to an actor: its parameters are
+constexpr const char* kNotInNorms = "optim.not_in_norms";    // Tensors: leave_out_of_norms()
+
+struct Attached {
+  std::string name;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+Attached& attached_to(const internal::actors::Invocation& call, const std::string& key) {
+  auto& attachments = call.cell()->attachments();
+  const auto at = attachments.find(key);
+  if (at == attachments.end())
+    throw_invalid("[optim] actor " + call.cell()->label() + " has no such optimizer");
+  return *std::any_cast<std::shared_ptr<Attached>&>(at->second);
+}
+
+Tensors gradients(const Optimizer& optimizer) {
+  Tensors grads;
+  for (const Tensor& p : optimizer.params()) grads.push_back(autograd::context_gradient(p));
+  return grads;
+}
+
+// The tensors that the optimizer trains. `invalid` if that leaves out a module that is a member, or is
+// nothing; but a ModuleActor around activations has nothing, as its module says (a stage of a pipeline, say).
+Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
+  const Tensors all = actor.parameters();
+  auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor);
+  if (all.empty() && !(around && around->any_module().parameters().empty()))
+    throw_invalid("[optim] actor " + cell.label() +
+                  " has no parameters to train: its parameters() has to return them");
+  const auto given = [&](const Tensor& t) {
+    return std::any_of(all.begin(), all.end(), [&](const Tensor& p) { return p.is_same(t); });
+  };
+  void* object = dynamic_cast<void*>(&actor);  // of its own in memory: actors are made with new
+  const char* end = nullptr;                   // of the outermost module so far; it speaks for those inside
+  for (nn::Module* module : nn::modules_within(object, malloc_usable_size(object))) {
+    const auto* begin = static_cast<const char*>(dynamic_cast<const void*>(module));
+    if (std::less<>()(begin, end)) continue;
+    end = begin + module->object_size();
+    for (const auto& [name, t] : module->named_parameters())
+      if (t.requires_grad() && !given(t))
+        throw_invalid(
+            fmt::format("[optim] actor {} has a member {} whose {} ({}) would not be trained: parameters() "
+                        "has to return it, or requires_grad_(false) on it",
+                        cell.label(), module->str(), name, t.summary()));
+  }
+  return all;
+}
+
+// For the log.
+std::vector<std::string> names_of(Actor& actor, const internal::actors::ActorCell& cell,
+                                  const Tensors& parameters) {
+  nn::NamedTensors named;
+  if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor))
+    named = around->any_module().named_parameters();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto at = std::find_if(named.begin(), named.end(),
+                                 [&](const auto& entry) { return entry.second.is_same(parameters[i]); });
+    names.push_back((at == named.end() ? fmt::format("parameter {}", i) : at->first) + " of " + cell.label());
+  }
+  return names;
+}
+
+int64_t create(Actor& actor, internal::actors::Invocation& call, const std::string& key,
+               const std::string& name, const ValueMap& options) {
+  const Tensors parameters = parameters_of(actor, *call.cell());
+  auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
+  optimizer->set_names(names_of(actor, *call.cell(), parameters));
+  call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer)});
+  return static_cast<int64_t>(parameters.size());
+}
+
+int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key, const ValueMap& options) {
+  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  const Tensors grads = gradients(optimizer);
+  optimizer.change_options(0, options);
+  if (call.cell()->attachments().contains(kCopyOnWrite))
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
+  optimizer.step(grads);
+  int64_t updated = 0;
+  for (const Tensor& g : grads) updated += g.defined();
+  return updated;
+}
+
+std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std::string& key, bool largest) {
+  const Optimizer& optimizer = *attached_to(call, key).optimizer;
+  Tensors grads = gradients(optimizer);
+  if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
+    for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
+      for (size_t i = 0; i < grads.size(); ++i)
+        if (optimizer.params()[i].is_same(elsewhere)) grads[i] = {};
+  return gradient_sizes(grads, largest);
+}
+
+void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor) {
+  for (const Tensor& p : attached_to(call, key).optimizer->params()) {
+    // Out of the context first: what nobody else holds is scaled in place.
+    Tensor grad = autograd::exchange_context_gradient(p, {});
+    if (grad.defined()) autograd::exchange_context_gradient(p, clipped(std::move(grad), factor));
+  }
+}
+
+OptimizerState state(Actor&, internal::actors::Invocation& call, const std::string& key,
+                     const ValueMap& options) {
+  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  optimizer.change_options(0, options);
+  auto state = optimizer.state();
+  for (auto& [name, t] : state) t = t.data_on(cpu);  // who asks may have no such device
+  return state;
+}
+
+ValueMap load_state(Actor&, internal::actors::Invocation& call, const std::string& key,
+                    const OptimizerState& state) {
+  Optimizer& optimizer = *attached_to(call, key).optimizer;
+  optimizer.load_state(state);
+  return optimizer.options_map(0);
+}
+
+constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the optimizer's name
+
+void save(Actor&, internal::actors::Invocation& call, const std::string& key, const ValueMap& options,
+          const std::string& folder, const std::string& file) {
+  Attached& attached = attached_to(call, key);
+  refuse_nul("[optim]", folder);
+  attached.optimizer->change_options(0, options);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw_error(ErrorKind::failed, "[optim] cannot make the folder " + folder + ": " + error.message());
+  datasets::write_safetensors((std::filesystem::path(folder) / file).string(), attached.optimizer->state(),
+                              {{kKind, attached.name}});
+}
+
+ValueMap load(Actor&, internal::actors::Invocation& call, const std::string& key, const std::string& folder,
+              const std::string& file) {
+  Attached& attached = attached_to(call, key);
+  const std::string path = (std::filesystem::path(folder) / file).string();
+  const datasets::Safetensors source(path);
+  const auto kind = source.metadata().find(kKind);
+  if (kind == source.metadata().end() || kind->second != attached.name)
+    throw_invalid(
+        "[optim] " + path + " holds " +
+        (kind == source.metadata().end() ? "no optimizer's state" : "the state of " + kind->second) +
+        ", expected that of " + attached.name);
+  attached.optimizer->load_state(source.tensors());
+  return attached.optimizer->options_map(0);
+}
+
+void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
+  call.cell()->attachments().erase(key);
+}
+
+}  // namespace
+
+void set_copy_on_write() {
+  const auto cell = internal::actors::current_cell();
+  if (!cell) throw_invalid("[optim] set_copy_on_write() is for the constructor and the methods of an actor");
+  cell->attachments()[kCopyOnWrite] = true;
+}
+
+void leave_out_of_norms(const Tensor& parameter) {
+  std::any& kept = internal::actors::current_cell()->attachments()[kNotInNorms];
+  if (!kept.has_value()) kept = Tensors();
+  auto& all = std::any_cast<Tensors&>(kept);
+  for (const Tensor& t : all)
+    if (t.is_same(parameter)) return;
+  all.push_back(parameter);
+}
+
+void install_distributed(internal::actors::Worker& worker) {
+  using internal::actors::serve;
+  serve<kCreate, create>(worker);
+  serve<kStep, step>(worker);
+  serve<kSizes, sizes>(worker);
+  serve<kScale, scale>(worker);
+  serve<kState, state>(worker);
+  serve<kLoadState, load_state>(worker);
+  serve<kSave, save>(worker);
+  serve<kLoad, load>(worker);
+  serve<kDrop, drop>(worker);
+}
+
+}  // namespace troupe::optim

@@ -1,0 +1,284 @@
+#include "net/socket/connection/socket_connection.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+
+#include "core/base/log.h"
+
+namespace troupe::internal::net {
+namespace {
+
+constexpr Duration kHeldUp = std::chrono::seconds(1);  // before it is told of
+constexpr Duration kLinger = std::chrono::seconds(1);
+constexpr size_t kCallerBudget = 8 << 20;  // bytes that a caller writes before `upkeep` takes over
+constexpr size_t kTurnBudget = 4 << 20;  // bytes that `upkeep` writes for one connection before the next one
+
+std::string seconds(Duration d) { return fmt::format("{:g} s", std::chrono::duration<double>(d).count()); }
+
+}  // namespace
+
+SocketConnection::SocketConnection(std::shared_ptr<Reactor> core, Fd fd, PeerInfo peer, std::string address)
+    : core_(std::move(core)),
+      peer_(std::move(peer)),
+      address_(std::move(address)),
+      same_host_(is_unix(fd.get())),
+      last_heard_(core_->now().time_since_epoch().count()),
+      fd_(std::move(fd)),
+      last_sent_(core_->now()),
+      reader_(core_->limits()),
+      ring_frames_(core_->limits()) {}
+
+std::string SocketConnection::who() const {
+  return peer_.name.empty() ? fmt::format("the peer ({})", address_)
+                            : fmt::format("worker {} ({})", peer_.name, address_);
+}
+
+Error SocketConnection::lost(const std::string& what) const {
+  return Error(ErrorKind::disconnected, "[net] " + what).with_worker(peer_.name);
+}
+
+// With mutex_, where it is broken.
+Error SocketConnection::gone() const { return reason_ ? *reason_ : lost(who() + " is gone"); }
+
+bool SocketConnection::start(const std::function<void()>& announce) {
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::closed) return false;
+    offer_memory();
+    announced_ = true;
+  }
+  try {
+    announce();
+  } catch (...) {
+    log::error(fmt::format("[net] the handler of a new connection threw: {}", current_error().what()));
+  }
+  try {
+    std::lock_guard lock(mutex_);  // only this thread closes: it is open or closing
+    read_watch_ = core_->delivery.watch(fd_.get(), EPOLLIN,
+                                        [self = shared_from_this()](uint32_t) { self->on_readable(); });
+  } catch (const Error& e) {
+    finish_outside(lost(fmt::format("cannot read from {}: {}", who(), e.message())));
+  }
+  return true;
+}
+
+void SocketConnection::send(Message message) {
+  expect_from(shared_from_this());
+  try {
+    export_buffers(message);
+    hand_over(message);
+  } catch (...) {
+    take_back(message);
+    throw;
+  }
+}
+
+void SocketConnection::hand_over(Message& message) {
+  const size_t size = head_bytes(message) + 8 * message.header.size() + message.buffer_bytes();
+  std::lock_guard lock(mutex_);
+  if (state_ != State::open) throw Error(*reason_);
+  if (broken_) throw gone();
+  const bool first = queue_.empty();
+  if (write_ring(message, size)) {
+    for (Buffer& b : message.buffers) b.exported = 0;  // the receiver's now
+    if (first) wake_reader();                          // else what is queued will wake it
+    return;
+  }
+  if (!first && queue_.bytes() + size > core_->limits().queue_bytes)
+    throw_error(
+        ErrorKind::overloaded,
+        fmt::format("[net] {} bytes wait to be sent to {}; a message of {} more is over the limit of {}",
+                    queue_.bytes(), who(), size, core_->limits().queue_bytes));
+  auto head = message_head(message, core_->limits(), next_number_);
+  ++next_number_;
+  queue_.push(std::move(head), std::move(message));
+  if (first) flush(kCallerBudget);
+  queued_.store(queue_.bytes(), std::memory_order_relaxed);
+  if (first && broken_) throw gone();
+}
+
+void SocketConnection::flush(size_t budget) {
+  const size_t before = queue_.bytes();
+  WriteQueue::Outcome outcome;
+  try {
+    outcome = queue_.write_to(fd_.get(), budget);
+  } catch (const Error& e) {  // a device has failed, and part of a message is out
+    broken_ = true;
+    queue_.clear();
+    queued_.store(0, std::memory_order_relaxed);
+    reason_ = lost(fmt::format("the connection to {} broke: {}", who(), e.message()));
+    core_->delivery.post([self = shared_from_this(), why = *reason_] { self->finish_outside(why); });
+    return;
+  }
+  const int error = errno;
+  if (queue_.bytes() < before) last_sent_ = core_->now();
+  if (outcome == WriteQueue::Outcome::broken) {
+    // What the peer sent before it left is still to be read, and with it perhaps its reason.
+    broken_ = true;
+    queue_.clear();
+    core_->delivery.post([self = shared_from_this(), error] { self->after_failed_write(error); });
+  } else if (outcome != WriteQueue::Outcome::drained) {
+    const uint32_t events = EPOLLOUT | EPOLLONESHOT;
+    if (write_watch_ == 0)
+      write_watch_ = core_->upkeep.watch(fd_.get(), events,
+                                         [self = shared_from_this()](uint32_t) { self->on_writable(); });
+    else
+      core_->upkeep.change(write_watch_, fd_.get(), events);
+  }
+  queued_.store(queue_.bytes(), std::memory_order_relaxed);
+}
+
+void SocketConnection::on_writable() {
+  std::vector<Promise<void>> ready;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::closed || broken_ || queue_.empty()) return;
+    flush(kTurnBudget);
+    linger_if_drained();
+    if (state_ == State::open && queue_.bytes() <= core_->limits().queue_bytes / 2) ready.swap(waiting_);
+  }
+  if (!ready.empty())
+    core_->delivery.post([ready = std::move(ready)] {
+      for (const auto& p : ready) p.set();
+    });
+}
+
+// The goodbye is out: tell the kernel, and wait for the peer to close. Closing first could destroy what is on
+// its way.
+void SocketConnection::linger_if_drained() {
+  if (state_ == State::closing && queue_.empty() && !broken_) ::shutdown(fd_.get(), SHUT_WR);
+}
+
+Future<void> SocketConnection::writable() {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::open) return Future<void>::failed(*reason_);
+  if (broken_) return Future<void>::failed(gone());
+  if (queue_.bytes() <= core_->limits().queue_bytes / 2) return Future<void>::ready({});
+  return waiting_.emplace_back().future();
+}
+
+void SocketConnection::close(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::open) return;
+  state_ = State::closing;
+  reason_ = lost(fmt::format("the connection to {} was closed here: {}", who(), reason));
+  const auto self = shared_from_this();
+  if (!broken_) {
+    const bool first = queue_.empty();
+    queue_.push(goodbye_frame(reason, next_number_++));
+    if (first) flush(kCallerBudget);
+    queued_.store(queue_.bytes(), std::memory_order_relaxed);
+    linger_if_drained();
+  }
+  linger_timer_ = core_->upkeep.at(core_->now() + kLinger,
+                                   [self] { self->core_->delivery.post([self] { self->abandon(); }); });
+}
+
+void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
+  watch_delivery(now);
+  if (ExportedHeap* heap = exports_.load(std::memory_order_acquire)) heap->trim();
+  const RingWriter* towards = towards_.load(std::memory_order_acquire);
+  if (towards) towards->beat();
+  if (has_ring_.load(std::memory_order_acquire))
+    if (const uint32_t beats = ring_reader_->beats(); std::exchange(beats_, beats) != beats)
+      last_heard_.store(now.time_since_epoch().count());
+  // As a heartbeat on the socket would: a message that nobody was woken for waits no longer than this.
+  if (std::unique_lock reading(read_mutex_, std::try_to_lock);
+      reading && ring_reader_ && !ring_misused_ && !held_ && !ring_reader_->empty())
+    core_->delivery.post([self = shared_from_this()] { self->on_readable(); });
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || state_ != State::open || broken_) return;  // locked: somebody is sending
+  if (!towards && queue_.empty() && now - last_sent_ >= core_->limits().heartbeat / 2) {
+    queue_.push(heartbeat_frame());
+    flush(kTurnBudget);
+  }
+  if (!broken_ && !suspected_ && silent(now, watched_since)) {
+    suspected_ = true;
+    // Only the reader knows for sure: it may be about to read.
+    core_->delivery.post([self = shared_from_this(), watched_since] {
+      std::unique_lock again(self->mutex_);
+      self->suspected_ = false;
+      if (self->state_ != State::open || !self->silent(self->core_->now(), watched_since)) return;
+      again.unlock();
+      const auto after = seconds(self->core_->limits().dead_after);
+      self->finish_outside(self->lost(fmt::format("{} has been silent for {}", self->who(), after)));
+    });
+  }
+}
+
+// The numbers of two messages differ, so the same one is the same message.
+void SocketConnection::watch_delivery(TimePoint now) {
+  const uint32_t handled = handled_.load(std::memory_order_relaxed);
+  if (handled != watched_) {
+    watched_ = handled;
+    watched_since_ = now;
+  } else if (handled && watched_since_ != TimePoint::max() && now - watched_since_ >= kHeldUp) {
+    core_->events().on_held_up(*this, now - std::exchange(watched_since_, TimePoint::max()));
+  }
+}
+
+// A peer whose bytes wait to be read is not silent, however busy this side is.
+bool SocketConnection::silent(TimePoint now, TimePoint watched_since) {
+  const TimePoint heard{Duration(last_heard_.load())};
+  if (now - std::max(heard, watched_since) <= core_->limits().dead_after) return false;
+  int unread = 0;
+  return ::ioctl(fd_.get(), FIONREAD, &unread) != 0 || unread == 0;
+}
+
+void SocketConnection::abandon() {
+  std::optional<Error> reason;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::closed) return;
+    reason = reason_;
+  }
+  finish_outside(reason ? *reason : lost(fmt::format("the connection to {} was closed here", who())));
+}
+
+void SocketConnection::finish_outside(const Error& reason) {
+  std::lock_guard reading(read_mutex_);
+  finish(reason);
+}
+
+// Not on a thread of the user: who hears of the end may take its time.
+void SocketConnection::finish(Error reason) {
+  const auto self = shared_from_this();
+  if (!core_->delivery.on_thread()) {
+    finishing_ = true;
+    core_->delivery.post([self, reason] { self->finish_outside(reason); });
+    return;
+  }
+  std::vector<Promise<void>> waiting;
+  bool announced;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::closed) return;
+    state_ = State::closed;
+    reason_ = reason;
+    announced = announced_;
+    if (read_watch_) core_->delivery.unwatch(read_watch_, fd_.get());
+    if (write_watch_) core_->upkeep.unwatch(write_watch_, fd_.get());
+    if (bell_watch_) core_->delivery.unwatch(bell_watch_, bell_in_.get());
+    if (linger_timer_) core_->upkeep.cancel(linger_timer_);
+    fd_.reset();
+    bell_in_.reset();
+    bell_out_.reset();
+    queue_.clear();
+    queued_ = 0;
+    waiting.swap(waiting_);
+  }
+  for (const auto& p : waiting) p.fail(reason);
+  if (announced) {
+    try {
+      core_->events().on_closed(*this, reason);
+    } catch (...) {
+      log::error(fmt::format("[net] the handler of a closed connection threw: {}", current_error().what()));
+    }
+  }
+  core_->remove(this);
+}
+
+}  // namespace troupe::internal::net

@@ -1,0 +1,168 @@
+// One authenticated socket: callers write, `upkeep` writes the rest, `delivery` reads, or a caller that
+// waits.
+//
+// Between processes of one host, each direction also has a ring of shared memory (net/socket/shared/ring.h).
+// The sender offers it with its descriptor, the receiver maps it and says so. From then on messages that are
+// small and find room go by the ring, the others by the socket; their numbers tell in which order they are
+// delivered. A receiver that sleeps is woken by a doorbell (an eventfd), or, if it is a caller that waits, in
+// the ring itself. Heartbeats are counted there, too. The ring only ever makes things faster: where it is not
+// given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers are copied
+// into a heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/async/waiting.h"
+#include "net/socket/connection/frame_reader.h"
+#include "net/socket/connection/reactor.h"
+#include "net/socket/connection/write_queue.h"
+#include "net/socket/shared/shared_heap.h"
+#include "net/socket/shared/shared_memory.h"
+#include "net/socket/shared/shared_ring.h"
+
+namespace troupe::internal::net {
+
+class SocketConnection final : public Connection,
+                               public PollSource,
+                               public std::enable_shared_from_this<SocketConnection> {
+ public:
+  /// `fd` has a finished handshake behind it.
+  SocketConnection(std::shared_ptr<Reactor> core, Fd fd, PeerInfo peer, std::string address);
+  /// On the delivery thread: gives the connection to the user with `announce`, then begins to read. False,
+  /// and nothing done, if it is closed already.
+  bool start(const std::function<void()>& announce);
+
+  void send(Message message) override;
+  size_t queued_bytes() const override { return queued_.load(std::memory_order_relaxed); }
+  Future<void> writable() override;
+  void close(const std::string& reason) override;
+  const PeerInfo& peer() const override { return peer_; }
+  std::shared_ptr<Connection> share() override { return shared_from_this(); }
+  std::string address() const override { return address_; }
+
+  /// On the upkeep thread, at every tick: sends a heartbeat if nothing else was sent; suspects a silent peer,
+  /// where silence before `watched_since` does not count.
+  void keep_alive(TimePoint now, TimePoint watched_since);
+  /// On the delivery thread: closes now, whatever is queued.
+  void abandon();
+
+  // ---- polling for messages in the ring
+  /// A caller that waits reads the ring, and sleeps there; or, without one, reads the socket while it polls.
+  /// At once back if another one does.
+  void deliver_until(const Ready& done, TimePoint end, bool polls, LocalRunQueue* run_queue) override;
+  /// On the delivery thread, while it polls here: whether anything came.
+  bool poll();
+  /// On a thread that polls here: sees to it that the peer's does not have to wait for its core. Whether it
+  /// moved, which takes its time.
+  bool keep_apart(TimePoint now, TimePoint since);
+  /// On the delivery thread, which goes to sleep.
+  void stop_polling();
+
+ private:
+  enum class State { open, closing, closed };
+
+  // Writing, under mutex_.
+  void flush(size_t budget);
+  void on_writable();
+  void linger_if_drained();
+  bool silent(TimePoint now, TimePoint watched_since);
+  void watch_delivery(TimePoint now);
+
+  void hand_over(Message& message);
+  bool write_ring(const Message& message, size_t size);
+  void wake_reader();
+  void offer_memory();
+  void export_buffers(Message& message);   // without mutex_
+  void take_back(const Message& message);  // likewise
+
+  // Reading, under read_mutex_.
+  bool read_socket();
+  bool read_ring(size_t most);
+  bool take(std::span<const std::byte> bytes);
+  bool arrived(ReadFrame frame);
+  bool deliver(ReadFrame frame);
+  bool misused(const Error& e);
+  bool may_be_offered() const;
+  void take_ring();
+  bool register_doorbell(Fd bell, std::string& why);
+  void take_heap();
+  void answer(FrameKind kind, bool accepted, const std::string& why);
+  void ring_answered(bool accepted);
+  void heap_answered(bool accepted);
+  void on_read_error(int error);
+  void finish(Error reason);
+
+  // On the delivery thread.
+  void on_readable();
+  void on_bell();
+  void poll_here();
+  void after_failed_write(int error);
+  void finish_outside(const Error& reason);
+
+  void begin_polling();
+  void end_polling();
+  void read_ring_until(const Ready& done, TimePoint end, bool polls, LocalRunQueue* run_queue);
+  void read_socket_until(const Ready& done, TimePoint end);
+  template <class Over, class Poll>
+  void poll_until(TimePoint end, const Over& over, const Poll& poll);
+  bool sleep_until(const Ready& done, TimePoint end, bool stays);
+  bool watch_socket(bool on);
+  Error lost(const std::string& what) const;
+  Error gone() const;
+  std::string who() const;
+
+  const std::shared_ptr<Reactor> core_;
+  const PeerInfo peer_;
+  const std::string address_;
+  const bool same_host_;  // a Unix socket: rings may come
+  std::atomic<size_t> queued_{0};
+  std::atomic<int64_t> last_heard_;  // ns of the clock; stored by delivery
+
+  mutable std::mutex mutex_;
+  Fd fd_;
+  State state_ = State::open;
+  std::optional<Error> reason_;  // set once closing, or broken by this side
+  WriteQueue queue_;
+  bool broken_ = false;     // a write failed: delivery reads what is left, then closes
+  bool suspected_ = false;  // delivery has been asked to poll
+  bool announced_ = false;  // the user got the connection
+  uint64_t read_watch_ = 0, write_watch_ = 0, bell_watch_ = 0, linger_timer_ = 0;
+  TimePoint last_sent_;
+  std::vector<Promise<void>> waiting_;
+  uint32_t next_number_ = 0;
+  std::unique_ptr<SharedRing> out_;              // offered, and not declined
+  Fd bell_out_;                                  // of its reader
+  std::optional<RingWriter> ring_writer_;        // accepted
+  std::unique_ptr<ExportedHeap> heap_;           // offered, and not declined
+  std::atomic<ExportedHeap*> exports_{nullptr};  // heap_, accepted
+
+  std::mutex read_mutex_;                   // before mutex_; callbacks run under it
+  std::unique_ptr<ImportedHeap> imported_;  // before the readers, which use it
+  FrameReader reader_, ring_frames_;
+  uint32_t expected_ = 0;  // number of the next message
+  Passed passed_;          // came with an offer
+  std::unique_ptr<SharedRing> in_;
+  Fd bell_in_;                             // rings in the delivery thread
+  std::optional<RingReader> ring_reader_;  // stays once it is there
+  std::optional<ReadFrame> held_;          // from the ring: those before it come by the socket
+  std::atomic<bool> has_ring_{false};      // ring_reader_ is there
+  bool ring_misused_ = false;
+  bool finishing_ = false;  // the delivery thread has been asked to close it
+
+  std::atomic<int> pollers_{0};         // threads that poll the ring: none of them has to be woken
+  std::atomic<bool> sleeper_{false};    // a caller sleeps on the word, or is about to
+  std::atomic<bool> waited_on_{false};  // by a caller that polls or sleeps here
+  uint32_t beats_ = 0;                  // of the peer, as last seen; upkeep only
+  std::atomic<uint32_t> handled_{0};    // the message that is being delivered, counted from 1; or 0
+  uint32_t watched_ = 0;                // the same as last seen, and since when; upkeep only
+  TimePoint watched_since_{};
+  bool listed_ = false;                              // the delivery thread polls here
+  std::atomic<const RingWriter*> towards_{nullptr};  // ring_writer_, to ask where its reader polls from
+  std::atomic<bool> rang_{false};                    // the reader was woken, and has not been seen since
+};
+
+}  // namespace troupe::internal::net

@@ -1,0 +1,192 @@
+// The reading half of a connection.
+#include <fmt/format.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "core/base/log.h"
+#include "core/base/out_of_memory.h"
+#include "net/socket/connection/socket_connection.h"
+#include "net/socket/shared/shared_memory.h"
+
+namespace troupe::internal::net {
+namespace {
+
+constexpr size_t kScratch = 64 << 10;
+constexpr size_t kReadBudget = 1 << 20;  // bytes of one connection before the next one has its turn
+constexpr size_t kDirect = 16;           // storages of one read
+constexpr size_t kRingTurn = 64;         // messages of the ring, likewise
+
+}  // namespace
+
+void SocketConnection::on_readable() {
+  std::lock_guard reading(read_mutex_);
+  poll_here();
+  read_socket();
+  if (read_ring(kRingTurn)) core_->something_came();
+}
+
+void SocketConnection::on_bell() {
+  std::lock_guard reading(read_mutex_);
+  poll_here();
+  if (read_ring(kRingTurn)) core_->something_came();
+}
+
+// True if there may be more to read.
+bool SocketConnection::read_socket() {
+  // Shared by all connections of the thread: a reader keeps nothing in it.
+  static thread_local std::array<std::byte, kScratch> scratch;
+  for (size_t done = 0; done < kReadBudget && !finishing_;) {
+    iovec parts[kDirect + 1];
+    size_t n = 0, direct = 0;
+    try {
+      n = reader_.direct({parts, kDirect});
+    } catch (const std::exception&) {
+      finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), current_error().what())));
+      return false;
+    }
+    for (size_t i = 0; i < n; ++i) direct += parts[i].iov_len;
+    parts[n] = {scratch.data(), scratch.size()};
+    // Without mutex_: who closes the descriptor reads first.
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> passed;
+    msghdr m{};
+    m.msg_iov = parts;
+    m.msg_iovlen = n + 1;
+    if (may_be_offered()) m.msg_control = passed.data(), m.msg_controllen = passed.size();
+    const ssize_t got = ::recvmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const int error = errno;
+    if (got >= 0 && m.msg_controllen)
+      if (Passed fds = passed_with(m); fds.first) passed_ = std::move(fds);
+    if (got < 0 && error == EINTR) continue;
+    if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return false;
+    if (got <= 0) return on_read_error(got < 0 ? error : 0), false;
+    last_heard_.store(core_->now().time_since_epoch().count());
+    const size_t bytes = static_cast<size_t>(got), placed = std::min(bytes, direct);
+    std::optional<ReadFrame> frame;
+    try {
+      frame = reader_.advance(placed);
+    } catch (const std::exception&) {
+      finish(lost(fmt::format("{} sent a message that cannot be held: {}", who(), current_error().what())));
+      return false;
+    }
+    if (frame && !arrived(std::move(*frame))) return false;
+    if (!take({scratch.data(), bytes - placed})) return false;
+    if (bytes < direct + kScratch) return false;  // nothing is left in the socket
+    done += bytes;
+  }
+  return true;
+}
+
+// False once the connection is closed.
+bool SocketConnection::take(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    std::optional<ReadFrame> frame;
+    try {
+      frame = reader_.feed(bytes);
+    } catch (...) {
+      return misused(current_error());
+    }
+    if (frame && !arrived(std::move(*frame))) return false;
+  }
+  return true;
+}
+
+// By the socket. What was sent before it and is not here yet came by the ring.
+bool SocketConnection::arrived(ReadFrame frame) {
+  switch (frame.kind) {
+    case FrameKind::heartbeat:
+      return true;
+    case FrameKind::ring_offer:
+      return take_ring(), true;
+    case FrameKind::heap_offer:
+      return take_heap(), true;
+    case FrameKind::ring_answer:
+      return ring_answered(frame.accepted), true;
+    case FrameKind::heap_answer:
+      return heap_answered(frame.accepted), true;
+    case FrameKind::message:
+    case FrameKind::goodbye:
+      break;
+  }
+  core_->something_came();
+  while (frame.number != expected_)
+    if (!read_ring(1)) break;
+  if (frame.number != expected_)
+    return misused(Error(ErrorKind::invalid, fmt::format("[net] message number {} came in place of {}",
+                                                         frame.number, expected_)));
+  ++expected_;
+  return deliver(std::move(frame)) && (read_ring(kRingTurn), true);
+}
+
+bool SocketConnection::misused(const Error& e) {
+  core_->warn(fmt::format("[net] closes the connection to {}: {}", who(), e.what()));
+  finish(lost(fmt::format("{} sent a bad frame: {}", who(), e.what())));
+  return false;
+}
+
+bool SocketConnection::deliver(ReadFrame frame) {
+  State state;
+  {
+    std::lock_guard lock(mutex_);
+    state = state_;
+  }
+  if (state == State::closed) return false;
+  if (frame.kind == FrameKind::goodbye) {
+    if (state == State::closing) return true;  // both close at once: the end of the stream follows
+    std::replace_if(
+        frame.reason.begin(), frame.reason.end(),
+        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+    finish(lost(fmt::format("{} closed the connection: {}", who(), frame.reason)));
+    return false;
+  }
+  if (state == State::closing) return true;  // after close() nothing arrives
+  handled_.store(expected_, std::memory_order_relaxed);
+  try {
+    core_->events().on_message(*this, std::move(frame.message));
+  } catch (const std::bad_alloc&) {
+    end_without_memory();
+  } catch (...) {
+    log::error(
+        fmt::format("[net] the handler of a message from {} threw: {}", who(), current_error().what()));
+  }
+  handled_.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+// The peer is gone, but what it sent before, perhaps with its reason, is still to be read.
+void SocketConnection::after_failed_write(int error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::closed) return;
+  }
+  std::lock_guard reading(read_mutex_);
+  if (announced_ && read_socket())
+    core_->delivery.post([self = shared_from_this(), error] { self->after_failed_write(error); });
+  else
+    on_read_error(error);
+}
+
+// 0: end of the stream. What was sent before may lie in the ring.
+void SocketConnection::on_read_error(int error) {
+  if (ring_reader_) read_ring(in_->memory().capacity / kPrefixBytes);
+  std::optional<Error> reason;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::closed) return;
+    if (state_ == State::closing) reason = reason_;
+  }
+  if (reason) return finish(*reason);
+  const std::string where = reader_.in_the_middle() ? " in the middle of a message" : "";
+  if (error == 0)
+    finish(lost(fmt::format("{} closed the connection{}", who(), where)));
+  else if (error == ECONNRESET || error == EPIPE)
+    finish(lost(fmt::format("connection reset by {}{}", who(), where)));
+  else
+    finish(lost(fmt::format("the connection to {} broke{}: {}", who(), where, errno_text(error))));
+}
+
+}  // namespace troupe::internal::net

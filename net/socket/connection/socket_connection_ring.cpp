@@ -1,0 +1,226 @@
+// Shared memory of a connection: how it comes to be, and what goes by it.
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/log.h"
+#include "core/memory/streaming_copy.h"
+#include "net/socket/connection/socket_connection.h"
+#include "net/socket/shared/shared_memory.h"
+
+namespace troupe::internal::net {
+namespace {
+
+constexpr size_t kRingMost = size_t{64} << 20;  // of what a peer offers
+constexpr size_t kHeapMost = size_t{1} << 40;
+constexpr size_t kLend = size_t{64} << 10;  // buffers from here on are copied to where the receiver sees them
+constexpr size_t kAnswer = 16 << 10;        // bytes that are written at once with an answer
+constexpr size_t kParts = 8;                // buffers of a message that goes by the ring
+
+}  // namespace
+
+// ---- sending, under mutex_
+
+// The first frames of a connection, so the socket has room. Where anything is refused the socket does it all.
+void SocketConnection::offer_memory() {
+  if (!queue_.empty() || !same_host_) return;
+  const auto offer = [&](FrameKind kind, const Fd& memory, const Fd& bell) {
+    return send_with(fd_.get(), encode_prefix({.kind = kind}), memory, bell);
+  };
+  if (core_->limits().ring_bytes) {
+    auto ring = SharedRing::make(core_->limits().ring_bytes);
+    Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (ring && bell && offer(FrameKind::ring_offer, ring->fd(), bell)) {
+      ring->fd().reset();
+      out_ = std::move(ring);
+      bell_out_ = std::move(bell);
+    }
+  }
+  if (core_->limits().heap_bytes)
+    if (auto heap = ExportedHeap::create(core_->limits().heap_bytes, core_->limits().queue_bytes))
+      if (offer(FrameKind::heap_offer, heap->fd(), {})) heap_ = std::move(heap);
+}
+
+// While a device still writes the rest of them, if they are pinned.
+static void copy_arriving(std::byte* to, const Buffer& b) {
+  if (!b.pinned) return copy_large(to, b.data(), b.size);
+  for (size_t at = 0; at < b.size;) {
+    const size_t end = b.pinned->arrived(at + 1);
+    copy_large(to + at, b.data() + at, end - at);
+    at = end;
+  }
+}
+
+// Copies the large buffers to where the receiver sees them. Outside of all locks: others send meanwhile.
+void SocketConnection::export_buffers(Message& message) {
+  ExportedHeap* heap = exports_.load(std::memory_order_acquire);
+  if (!heap) return;
+  for (Buffer& b : message.buffers) {
+    if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
+    const auto place = heap->take(b.size);
+    if (!place) continue;  // by the socket
+    b.exported = place->word;
+    copy_arriving(place->data, b);
+    b.storage = {};
+    b.pinned = nullptr;
+  }
+}
+
+// It was not sent.
+void SocketConnection::take_back(const Message& message) {
+  for (const Buffer& b : message.buffers)
+    if (b.exported) heap_->give_back(b.exported);
+}
+
+// False: it goes by the socket.
+bool SocketConnection::write_ring(const Message& message, size_t size) {
+  if (!ring_writer_ || size > out_->memory().capacity / 4 || message.buffers.size() > kParts) return false;
+  std::array<std::byte, kPrefixBytes + 8 * kParts> head;
+  write_head(head.data(), message, core_->limits(), next_number_);
+  std::array<std::span<const std::byte>, kParts + 2> parts;
+  size_t n = 0;
+  parts[n++] = std::span(head).first(head_bytes(message));
+  parts[n++] = std::as_bytes(std::span(message.header));
+  for (const Buffer& b : message.buffers) {
+    if (b.pinned) b.pinned->arrived(b.size);
+    if (const auto bytes = b.travelling(); !bytes.empty()) parts[n++] = bytes;
+  }
+  try {
+    if (!ring_writer_->write(std::span(parts).first(n))) return false;
+  } catch (const Error& e) {
+    const Error why = lost(fmt::format("{} misuses the ring: {}", who(), e.message()));
+    core_->delivery.post([self = shared_from_this(), why] { self->finish_outside(why); });
+    throw why;
+  }
+  ++next_number_;
+  return true;
+}
+
+// Somebody who slept when the message was written.
+void SocketConnection::wake_reader() {
+  const RingState was = ring_writer_->wake();
+  if (was == RingState::polls) return;
+  rang_.store(true, std::memory_order_relaxed);
+  if (was == RingState::on_word) return wake_who_waits_for(ring_writer_->word());
+  const uint64_t once = 1;
+  [[maybe_unused]] const ssize_t n = ::write(bell_out_.get(), &once, sizeof once);  // full: it rings already
+}
+
+// ---- reading, under read_mutex_
+
+bool SocketConnection::may_be_offered() const {
+  return (core_->limits().ring_bytes && !ring_reader_) || (core_->limits().heap_bytes && !imported_);
+}
+
+void SocketConnection::take_ring() {
+  Passed fds = std::exchange(passed_, {});
+  std::string why = "no two descriptors came with it";
+  std::unique_ptr<SharedRing> ring;
+  if (!ring_reader_ && fds.second) ring = SharedRing::open(fds.first, kRingMost, why);
+  if (ring && !register_doorbell(std::move(fds.second), why)) ring.reset();
+  const bool accepted = ring != nullptr;
+  if (accepted) {
+    in_ = std::move(ring);
+    ring_reader_.emplace(in_->memory());
+    has_ring_.store(true, std::memory_order_release);
+    poll_here();
+  }
+  answer(FrameKind::ring_answer, accepted, why);
+}
+
+// Each ring wakes the delivery thread once; nothing is ever read from the bell.
+bool SocketConnection::register_doorbell(Fd bell, std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (state_ == State::closed) return why = "the connection is closed", false;
+  try {
+    bell_watch_ = core_->delivery.watch(bell.get(), EPOLLIN | EPOLLET,
+                                        [self = shared_from_this()](uint32_t) { self->on_bell(); });
+  } catch (const Error& e) {
+    return why = e.message(), false;
+  }
+  bell_in_ = std::move(bell);
+  return true;
+}
+
+void SocketConnection::take_heap() {
+  const Fd fd = std::exchange(passed_, {}).first;
+  std::string why = "no descriptor came with it";
+  const bool first = !imported_;
+  if (first && fd) imported_ = ImportedHeap::open(fd, kHeapMost, why);
+  const bool accepted = first && imported_;
+  if (accepted) {
+    reader_.import_from(*imported_);
+    ring_frames_.import_from(*imported_);
+  }
+  answer(FrameKind::heap_answer, accepted, why);
+}
+
+void SocketConnection::answer(FrameKind kind, bool accepted, const std::string& why) {
+  if (!accepted)
+    log::info(fmt::format("[net] does without the {} that {} offers: {}",
+                          kind == FrameKind::ring_answer ? "ring" : "heap", who(), why));
+  std::lock_guard lock(mutex_);
+  if (state_ != State::open || broken_) return;  // nothing is sent after a goodbye
+  const bool first = queue_.empty();
+  queue_.push(answer_frame(kind, accepted));
+  if (first) flush(kAnswer);
+}
+
+void SocketConnection::ring_answered(bool accepted) {
+  std::lock_guard lock(mutex_);
+  if (!out_ || ring_writer_) return;
+  if (accepted) {
+    ring_writer_.emplace(out_->memory());
+    towards_.store(&*ring_writer_, std::memory_order_release);
+  } else {
+    out_.reset();
+    bell_out_.reset();
+  }
+}
+
+void SocketConnection::heap_answered(bool accepted) {
+  std::lock_guard lock(mutex_);
+  if (heap_ && accepted) exports_.store(heap_.get(), std::memory_order_release);
+  if (heap_ && !exports_) heap_.reset();
+}
+
+// Delivers up to `most` messages; whether there was any.
+bool SocketConnection::read_ring(size_t most) {
+  if (!ring_reader_ || ring_misused_) return false;
+  size_t n = 0;
+  try {
+    while (n < most) {
+      if (!held_) {
+        if (ring_reader_->empty()) break;
+        auto bytes = ring_reader_->unread();
+        const size_t before = bytes.size();
+        held_ = ring_frames_.feed(bytes);
+        ring_reader_->take(before - bytes.size());
+        if (!held_) break;
+        if (held_->kind != FrameKind::message)
+          throw_invalid("[net] something other than a message in a ring");
+      }
+      if (held_->number != expected_) break;
+      ++expected_;
+      ++n;
+      ReadFrame frame = std::move(*held_);
+      held_.reset();
+      if (!deliver(std::move(frame))) break;
+    }
+  } catch (...) {
+    ring_misused_ = true;
+    // Not here: this may be a thread of the user.
+    core_->delivery.post([self = shared_from_this(), e = current_error()] {
+      std::lock_guard reading(self->read_mutex_);
+      self->misused(e);
+    });
+  }
+  return n > 0;
+}
+
+}  // namespace troupe::internal::net
