@@ -62,7 +62,7 @@ TEST_CASE(
   CHECK(pace.where() == DispatchTarget::pool);
   note(pace, 100, kQuick);
   pace.note(kSlow);  // as after any interruption
-  note(pace, DispatchHistory::kWary - 101, kQuick);
+  note(pace, DispatchHistory::kProbation - 101, kQuick);
   CHECK(pace.where() == DispatchTarget::pool);
   pace.note(kQuick);
   CHECK(pace.where() == DispatchTarget::caller);

@@ -211,7 +211,7 @@ TEST_CASE("gradients of passes count unless they are dropped, in any order of me
       uint64_t floor = pass(worker, next[worker]);
       for (const Pass& o : open)
         if (o.number >> 40 == worker) floor = std::min(floor, o.number);
-      state.settle(floor);
+      state.commit(floor);
       const Tensor sum = state.gradient(x);
       REQUIRE((sum.defined() ? sum.item() : 0) == want);
     }

@@ -141,7 +141,7 @@ TEST_CASE("what a pass that is dropped had recorded goes with it, and it records
   CHECK(*live == 3);
   state.forget_pass(pass(1, 2));  // it has ended well
   CHECK(*live == 3);
-  state.settle(pass(1, 3));
+  state.commit(pass(1, 3));
   state.drop_pass(pass(1, 2));  // no more: it has ended
   CHECK(state.find_send(3).node);
   CHECK(state.find_send(4).node);
@@ -171,7 +171,7 @@ TEST_CASE("sums of gradients with and without histories differentiate as they sh
       }
       if (fails) state.drop_pass(number);
       const GradMode mode(random.below(2) == 0);  // of whoever asks
-      state.settle(pass(worker, next[worker]));
+      state.commit(pass(worker, next[worker]));
       const bool take = random.below(5) == 0;
       const Tensor sum = take ? state.exchange_gradient(x, {}) : state.gradient(x);
       REQUIRE((sum.defined() ? sum.item() : 0) == value);
