@@ -1,24 +1,29 @@
 #include "tests/support/places.h"
 
+#include <cstdio>
 #include <cstdlib>
-#include <string>
 
 namespace troupe::testing {
 namespace {
 
-// TROUPE_TEST_SOURCE: where the files are on a machine that did not build this program.
-const std::string& source() {
-  static const char* const moved = std::getenv("TROUPE_TEST_SOURCE");
-  static const std::string folder = moved ? moved : TROUPE_SOURCE_DIR;
-  return folder;
+char source[1024] = TROUPE_SOURCE_DIR, oracle[1024] = TROUPE_SOURCE_DIR "/tests/oracle",
+     text[1024] = TROUPE_SOURCE_DIR "/LICENSE";
+
+// TROUPE_TEST_SOURCE: where the files are on a machine that did not build this program. Before variables of
+// tests are made, which may use the names.
+[[gnu::constructor(101)]] void move() {
+  const char* const moved = std::getenv("TROUPE_TEST_SOURCE");
+  if (!moved) return;
+  std::snprintf(source, sizeof source, "%s", moved);
+  std::snprintf(oracle, sizeof oracle, "%s/tests/oracle", moved);
+  std::snprintf(text, sizeof text, "%s/LICENSE", moved);
 }
-const char* in_source(const char* path) { return (new std::string(source() + path))->c_str(); }
 
 }  // namespace
 
-const char* const kSourceFolder = source().c_str();
-const char* const kOracleFolder = in_source("/tests/oracle");
+const char* const kSourceFolder = source;
+const char* const kOracleFolder = oracle;
 const char* const kTroupeCommand = TROUPE_BIN;
-const char* const kText = in_source("/LICENSE");
+const char* const kText = text;
 
 }  // namespace troupe::testing
