@@ -1,4 +1,4 @@
-// What an actor is at work on, for other threads that ask.
+// The present work of an actor, which other threads may read.
 #pragma once
 #include <atomic>
 

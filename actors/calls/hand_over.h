@@ -18,9 +18,8 @@ struct HandOver {
   bool grad_enabled = true;
 };
 
-/// Whoever asks for it before the call has ended decides where its result goes; afterwards the answer is on
-/// its way to the caller already. Thread-safe, without a lock: of two that come together, exactly one is
-/// served.
+/// The question where the result of a running call goes. It is answered once, and before the call has ended;
+/// afterwards the answer is on its way to the caller already. Thread-safe, without a lock.
 class HandOverSlot {
  public:
   HandOverSlot() = default;

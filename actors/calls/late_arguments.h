@@ -23,7 +23,7 @@ struct LatePlace {
   WorkerId from = kNoWorker;
 };
 
-/// What has come for such a place. An error is one of this worker, which could not take it in.
+/// An argument that has come for such a place. An error is one of this worker, which could not take it in.
 struct LateArgument {
   uint32_t index = 0;
   Result<Value> value = Value{};

@@ -2,9 +2,9 @@
 // has ended, and who has to be told, is returned.
 //
 // A call ends once: with its reply, its deadline, the end of its callee, or because nobody wants it any more.
-// One that is uncancellable (CallOptions) ends with its reply or its callee alone. Who gives it up tells the
-// callee, but never before the call itself has left: a call given up while another thread sends it is told by
-// that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
+// One that is uncancellable (CallOptions) ends with its reply or its callee alone. A caller that gives up
+// tells the callee, but never before the call itself has left: a call given up while another thread sends it
+// is told by that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
 #pragma once
 #include <atomic>
 #include <memory>

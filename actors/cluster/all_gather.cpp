@@ -11,7 +11,7 @@ namespace {
 /// Member to leader: it has come to a gathering. All values, once all have come.
 constexpr Service<ValueList(std::string name, std::vector<WorkerId> members, uint64_t ticket, Value value)>
     kArrive{"gather.arrive"};
-/// Member to leader: it has waited long enough. Who is missing.
+/// Member to leader: it has waited long enough. The answer names the members that are missing.
 constexpr Service<std::vector<WorkerId>(std::string name, std::vector<WorkerId> members, uint64_t ticket)>
     kWithdraw{"gather.withdraw"};
 

@@ -99,9 +99,9 @@ class Profiler final : public Interceptor {
   std::unordered_map<const Invocation*, uint64_t> handling_;
 };
 
-/// Who profiles, to all: a profile begins. Its number on that worker.
+/// The worker that profiles, to all: a profile begins. Its number on that worker.
 inline constexpr Service<int64_t(bool shapes)> kProfileBegin{"profile.begin"};
-/// Who profiles, to all: it ends. Its events, and how many there were besides.
+/// The worker that profiles, to all: it ends. Its events, and how many there were besides.
 inline constexpr Service<std::pair<std::vector<TraceEvent>, int64_t>(int64_t number)> kProfileEnd{
     "profile.end"};
 

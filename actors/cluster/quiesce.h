@@ -17,7 +17,7 @@ std::optional<Error> quiesce(Worker& worker, TimePoint deadline);
 /// What failed on all living workers and nobody was told of, once: who asks tells the user.
 std::vector<std::string> take_unheard(Worker& worker, TimePoint deadline);
 
-/// What is alive on all living workers: labels of actors ("Layer#0:3 on w1"), and counts of contexts.
+/// The things alive on all living workers: labels of actors ("Layer#0:3 on w1"), and counts of contexts.
 std::vector<std::string> alive_everywhere(Worker& worker, TimePoint deadline);
 
 }  // namespace troupe::internal::actors

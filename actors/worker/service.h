@@ -22,13 +22,13 @@ struct MessageOptions {
   bool takes_unplaced = false;
 };
 
-/// As what a message carries: the whole of it is a list of T, of any length.
+/// Stands for a list of T, of any length, that is all that a message carries.
 template <class T>
 struct Each : std::vector<T> {
   using std::vector<T>::vector;
 };
 
-/// What a message carries, as it travels.
+/// Packs the contents of a message as they travel, and unpacks them.
 template <class... Args>
 struct Contents {
   static ValueList pack(Args... args) {
@@ -60,7 +60,7 @@ struct Contents<Each<T>> {
   }
 };
 
-/// What a message is, whoever handles it.
+/// The declaration of a message, of either kind of handler.
 template <class Signature>
 struct Message;
 template <class R, class... Args>

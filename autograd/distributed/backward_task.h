@@ -27,7 +27,7 @@ inline constexpr Service<PassMessage> kWant{"grad.want", kOfPass};
 /// Originator to a worker whose hooks wait for it: no more gradients come. No values.
 inline constexpr Service<PassMessage> kFinish{"grad.finish", kOfPass};
 
-/// Whoever handled a message of a pass, to its originator: what the message led to, or why it failed.
+/// The worker that handled a message of a pass, to its originator: what the message led to, or why it failed.
 inline constexpr Service<void(uint64_t context, uint64_t pass, Report report, std::optional<Error> error)>
     kReport{"grad.report", kUntimed};
 /// Originator to all that took part: the pass is over; what is kept for it goes.
