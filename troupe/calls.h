@@ -1,4 +1,5 @@
-// Calls beyond troupe.h: all() and any() of futures, and what a method can ask about the call that it handles.
+// Calls beyond troupe.h: all() and any() of futures, and what a method can ask about the call that it
+// handles.
 #pragma once
 #include "actors/cell/this_call.h"
 #include "core/async/future_combinators.h"

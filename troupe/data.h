@@ -1,4 +1,5 @@
-// Data: readers and writers of files, orders of samples, padding, prefetching. The loader is in troupe.h, too.
+// Data: readers and writers of files, orders of samples, padding, prefetching. The loader is in troupe.h,
+// too.
 #pragma once
 #include "data/csv.h"
 #include "data/digits.h"

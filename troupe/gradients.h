@@ -1,4 +1,5 @@
-// Gradients beyond troupe.h: finding a NaN, writing through pointers, keeping old versions, passes in two parts.
+// Gradients beyond troupe.h: finding a NaN, writing through pointers, keeping old versions, passes in two
+// parts.
 #pragma once
 #include "autograd/split_pass.h"
 #include "core/graph/anomaly.h"

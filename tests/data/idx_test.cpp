@@ -146,8 +146,9 @@ TEST_CASE("a gzipped file of several members is read to the end of the last", "[
        {size_t{1} << 12, size_t{30'000}, size_t{65'000}, size_t{65'513}, size_t{65'514}}) {
     Octets zipped = gzip({});  // an empty member is one, too
     for (size_t at = 0; at < plain.size(); at += piece) {
-      const Octets member = gzip(Octets(plain.begin() + static_cast<long>(at),
-                                      plain.begin() + static_cast<long>(std::min(plain.size(), at + piece))));
+      const Octets member =
+          gzip(Octets(plain.begin() + static_cast<long>(at),
+                      plain.begin() + static_cast<long>(std::min(plain.size(), at + piece))));
       zipped.insert(zipped.end(), member.begin(), member.end());
     }
     CHECK(datasets::read_idx(dir.write("f", zipped)).values == values);
