@@ -17,8 +17,10 @@ constexpr Duration kSoon =
     std::chrono::microseconds(200);  // messages that follow each other are worth polling for
 constexpr Duration kPollTurn = std::chrono::microseconds(20);
 constexpr Duration kComputes = std::chrono::microseconds(50);  // others, if a poll takes longer
-constexpr Duration kContended = std::chrono::milliseconds(1);  // at first; doubled while it goes on
-constexpr Duration kContendedMost = std::chrono::milliseconds(4);
+// How long a thread that lost its core does not poll: at first, doubled while it goes on, and at most.
+constexpr Duration kContended = std::chrono::milliseconds(1), kContendedMost = std::chrono::milliseconds(4);
+// The same where threads yield: each time may cost a whole time slice (docs/contributing/decisions.md).
+constexpr Duration kCrowded = std::chrono::milliseconds(20), kCrowdedMost = std::chrono::milliseconds(200);
 constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before looking for another one
 
 }  // namespace
@@ -79,7 +81,8 @@ bool Reactor::was_away(TimePoint before, TimePoint now) {
   // Again soon after the last time: others go on computing.
   const TimePoint until{Duration(contended_until_.load(std::memory_order_relaxed))};
   const Duration last{contended_for_.load(std::memory_order_relaxed)};
-  const Duration next = now - until < 4 * last ? std::min(2 * last, kContendedMost) : kContended;
+  const Duration first = yields() ? kCrowded : kContended, most = yields() ? kCrowdedMost : kContendedMost;
+  const Duration next = now - until < 4 * last ? std::min(2 * last, most) : first;
   contended_for_.store(next.count(), std::memory_order_relaxed);
   contended_until_.store((now + next).time_since_epoch().count(), std::memory_order_relaxed);
   return true;
