@@ -3,6 +3,7 @@ option(TROUPE_TESTS "build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_EXAMPLES "build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BENCH "build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 set(TROUPE_SANITIZE "" CACHE STRING "sanitizers, as for -fsanitize= (for instance address,undefined)")
+option(TROUPE_CHECK_LOCKS "with clang: what reaches a member without its mutex (core/base/mutex.h) is an error" OFF)
 
 # Paths below the source folder count as relative ones, so that one checkout's results serve another.
 find_program(CCACHE ccache)
@@ -28,6 +29,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 else()
   troupe_compile_options(-Wno-pass-failed)  # loops that call std::exp(double) are not vectorized: that is known
   troupe_compile_options(-Wno-deprecated-declarations)  # libstdc++ 12 uses such a function in std::stable_sort
+endif()
+if(TROUPE_CHECK_LOCKS AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  troupe_compile_options(-Wthread-safety -Werror=thread-safety)
 endif()
 if(TROUPE_SANITIZE)
   troupe_compile_options(-fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -50,7 +50,7 @@ LOCALE = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[vfs]*scanf|is(?:alp
                     r"|to(?:upper|lower)|setlocale|localeconv|strftime|put_time|imbue)\s*\(|printf\(.*%[-+ #0-9.*]*[aefgAEFG]")
 LOCALE_OF_TERMINAL = "tools/repl/prompt.cpp"  # what libedit edits is in its encoding
 # How a header names what it declares; a word of the header's name has to be among them.
-NAMES = (re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|concept|namespace)\s+(?:\[\[\w+\]\]\s*)?(?:\w+::)*(\w+)", re.M),
+NAMES = (re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|concept|namespace)\s+(?:\[\[\w+\]\]\s*|TROUPE_\w+(?:\(\))? )?(?:\w+::)*(\w+)", re.M),
          re.compile(r"\busing\s+(\w+)\s*="), re.compile(r"#define (\w+)"), re.compile(r"\b(k[A-Z]\w*)\s*[{=\[;]"),
          re.compile(r"[\w>&*\]]\s+[*&]*(?:\w+::)*(\w+)\s*\("))
 # Headers that hold nothing of their name, and why.
