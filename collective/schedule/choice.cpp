@@ -1,0 +1,136 @@
+#include "collective/schedule/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "collective/schedule/block_steps.h"
+#include "core/base/error.h"
+
+namespace troupe::internal::collective {
+
+Cost cost(Collective c, Way way, size_t n, double all) {
+  if (!n || !offers(c, way)) return {};
+  if (n == 1) return {};
+  const size_t p = power_below(n), fold = n > p, up = static_cast<size_t>(std::bit_width(n - 1)),
+               low = static_cast<size_t>(std::bit_width(p) - 1);
+  const double others = static_cast<double>(n - 1), block = all / static_cast<double>(n);
+  using enum Way;
+  switch (c) {
+    case Collective::all_reduce:
+      if (way == whole) return {n - 1, others * all, 1};
+      if (way == direct) return {2 * (n - 1), 2 * others * block, 2};
+      if (way == ring) return {2 * (n - 1), 2 * others * block, 2 * (n - 1)};
+      if (way == doubling) return {low + fold, static_cast<double>(low + fold) * all, low + 2 * fold};
+      return {2 * low + fold,
+              (2 * static_cast<double>(p - 1) / static_cast<double>(p) + static_cast<double>(fold)) * all,
+              2 * low + 2 * fold};
+    case Collective::reduce:
+      if (way == whole) return {1, all, 1};
+      if (way == tree) return {1, all, low + fold};
+      return {n, all, way == direct ? 2 : n};
+    case Collective::broadcast:
+      if (way == whole) return {n - 1, others * all, 1};
+      if (way == tree) return {up, static_cast<double>(up) * all, up};
+      return {2 * (n - 1), 2 * others * block, way == direct ? 2 : n};
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      return {n - 1, others * block, way == direct ? 1 : n - 1};
+    case Collective::scatter:
+      return {n - 1, others * block, 1};
+    case Collective::gather:
+      return {1, block, 1};
+    case Collective::all_to_all:
+      return {n - 1, others * block / static_cast<double>(n), 1};
+    case Collective::barrier:
+      if (way == whole) return {n - 1, 0, 1};
+      return {up, 0, up};
+  }
+  return {};
+}
+
+namespace {
+
+std::string size_text(size_t bytes) {
+  if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20));
+  if (bytes >= 1 << 10) return fmt::format("{:.4g} KiB", static_cast<double>(bytes) / (1 << 10));
+  return fmt::format("{} bytes", bytes);
+}
+
+struct Reason {
+  Way way;
+  std::string why;
+};
+
+Reason few_rounds_or_few_bytes(const Setting& s) {
+  const size_t n = s.ranks;
+  const bool many = n > kManyRanks;
+  const bool lends = s.place == Place::shared && s.hosts == 1;
+  const size_t whole_up_to = n > 2 ? kWholeBytes : lends ? kLentBytes - 1 : kWholeBytesOfTwo;
+  const bool small = s.bytes <= whole_up_to;
+  const std::string size = size_text(s.bytes) + (small ? " are few bytes, so few rounds count"
+                                                       : " are many bytes, so they go in blocks");
+  const std::string of_many =
+      fmt::format("; {} ranks are more than the {} that may all be each other's peers", n, kManyRanks);
+  switch (s.collective) {
+    case Collective::barrier:
+      return {Way::doubling, "nobody waits for more than a message in each round"};
+    case Collective::scatter:
+    case Collective::gather:
+    case Collective::all_to_all:
+      return {Way::direct, "each block goes straight to where it is needed"};
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      if (many) return {Way::ring, of_many.substr(2)};
+      return {Way::direct, "each block goes straight to where it is needed"};
+    case Collective::all_reduce:
+      if (!many) return {small ? Way::whole : Way::direct, size};
+      if (small) return {Way::doubling, size + of_many};
+      if (std::has_single_bit(n) && s.bytes <= kHalvingBytes)
+        return {Way::halving, fmt::format("{} are at most {}, where the rounds of a ring take longer{}",
+                                          size_text(s.bytes), size_text(kHalvingBytes), of_many)};
+      return {Way::ring, size + of_many};
+    case Collective::reduce:
+      if (n == 2) return {Way::whole, "one sends to the other"};
+      if (small) return {many ? Way::tree : Way::whole, many ? size + of_many : size};
+      return {many ? Way::ring : Way::direct, many ? size + of_many : size};
+    case Collective::broadcast:
+      if (n == 2) return {Way::whole, "one sends to the other"};
+      if (small) return {Way::tree, size};
+      return {many ? Way::ring : Way::direct, many ? size + of_many : size};
+  }
+  return {};
+}
+
+}  // namespace
+
+Choice choose(const Setting& s) {
+  if (!s.ranks)
+    throw_invalid(fmt::format("[{}] a group has no ranks: it needs one member at least", name(s.collective)));
+  const Reason reason = few_rounds_or_few_bytes(s);
+  Choice choice{.way = reason.way};
+  const std::string ranks = fmt::format("{}: ", name(reason.way));
+  if (s.ranks == 1) {
+    choice.why = ranks + "a single rank has nobody to send to";
+    return choice;
+  }
+  choice.lends =
+      reason.way == Way::direct && s.place == Place::shared && s.hosts == 1 && s.bytes >= kLentBytes;
+  const size_t block = reason.way == Way::direct || reason.way == Way::ring ? s.bytes / s.ranks : s.bytes;
+  choice.piece_bytes = reason.way == Way::direct || reason.way == Way::ring
+                           ? std::clamp(block / kWindow, kLeastPiece, kLargestPiece)
+                           : kOnePiece;
+  if (choice.lends) choice.piece_bytes = kOnePiece;
+  const Cost c = cost(s.collective, reason.way, s.ranks, static_cast<double>(s.bytes));
+  choice.why = ranks + reason.why;
+  choice.why += choice.lends ? "; all members are on one host, so messages say where the bytes lie"
+                             : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
+                                           size_text(static_cast<size_t>(c.elements)), c.rounds,
+                                           c.rounds == 1 ? "" : "s");
+  if (s.place == Place::shared && s.hosts > 1)
+    choice.why += fmt::format("; {} hosts share no memory", s.hosts);
+  return choice;
+}
+
+}  // namespace troupe::internal::collective

@@ -1,0 +1,54 @@
+// Which way an operation is done, chosen from what all ranks know alike, and what each way costs.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "collective/schedule/schedule.h"
+
+namespace troupe::internal::collective {
+
+/// Of the busiest rank, if all blocks are of one size: what it sends, and how many messages at most wait for
+/// each other, which is exact for powers of two.
+struct Cost {
+  size_t messages = 0;
+  double elements = 0;  ///< or bytes, if `elements` below are bytes
+  size_t rounds = 0;
+  bool operator==(const Cost&) const = default;
+};
+/// The formulas. `elements`: those of the problem (of all blocks together).
+Cost cost(Collective c, Way way, size_t ranks, double elements);
+
+/// Where the tensors of an operation lie.
+enum class Place : uint8_t {
+  host,    ///< in memory of the process
+  shared,  ///< in memory that the other processes of the host can read
+  device,  ///< in memory of a GPU
+};
+/// All that the choice depends on: never measured time or a rank's state, so that all ranks choose alike.
+struct Setting {
+  Collective collective = Collective::all_reduce;
+  size_t ranks = 1;
+  size_t bytes = 0;  ///< of the problem
+  size_t hosts = 1;  ///< on which the members are
+  Place place = Place::host;
+};
+struct Choice {
+  Way way = Way::direct;
+  /// Messages say where the bytes lie in shared memory, and have none.
+  bool lends = false;
+  size_t piece_bytes = 0;  ///< of a block in one chunk
+  std::string why;         ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
+};
+Choice choose(const Setting& s);
+
+// What it is chosen by.
+inline constexpr size_t kManyRanks = 16;         ///< above: no rank has all others as peers
+inline constexpr size_t kWholeBytes = 32 << 10;  ///< up to that: few rounds count
+inline constexpr size_t kWholeBytesOfTwo = 128 << 10;
+inline constexpr size_t kLentBytes = 64 << 10;    ///< from there on: no bytes within a host
+inline constexpr size_t kHalvingBytes = 8 << 20;  ///< up to that: a ring of many ranks takes too many rounds
+inline constexpr size_t kLeastPiece = 128 << 10, kLargestPiece = 512 << 10;
+inline constexpr size_t kWindow = 3;  ///< chunks on their way at once
+
+}  // namespace troupe::internal::collective

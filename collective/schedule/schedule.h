@@ -1,0 +1,83 @@
+// Schedules as data: which elements each rank sends to whom, and what it does with those that come.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collective/schedule/problem.h"
+
+namespace troupe::internal::collective {
+
+/// How an operation is done. Sums have the same bits in all ways but `ring`: those of order_of_sum().
+enum class Way : uint8_t {
+  whole,     ///< one round: each sends all that it has to those that need it
+  direct,    ///< each adds its block, which the others send to it, and sends the sum to those that need it
+  ring,      ///< blocks go round; a rank has two peers, and the order of a sum depends on the block
+  doubling,  ///< with partners at distances 1, 2, 4, ...
+  halving,   ///< the same, of half as much each time, and back
+  tree,      ///< from the root or to it, along a binomial tree
+};
+inline constexpr int kWayCount = 6;
+std::string_view name(Way w);
+
+/// A message. `slot`: the k-th to a peer, which meets the k-th that the peer expects from this rank.
+struct Send {
+  size_t to = 0;
+  Range range;
+  uint32_t slot = 0;
+  bool operator==(const Send&) const = default;
+};
+enum class Take : uint8_t {
+  put,  ///< the elements are these
+  add,  ///< they are a summand: all of a step and the own ones are added in the order of ranks
+};
+struct Receive {
+  size_t from = 0;
+  Range range;
+  Take take = Take::put;
+  uint32_t slot = 0;
+  bool operator==(const Receive&) const = default;
+};
+/// A step begins when the one before is over: it sends, and is over when all that it expects has come and has
+/// been taken. All summands of a step are of one range, since each rank has a single place for its sum.
+struct Step {
+  std::vector<Send> sends;
+  std::vector<Receive> receives;
+  bool operator==(const Step&) const = default;
+};
+
+/// Of one rank and one chunk.
+using Schedule = std::vector<Step>;
+
+/// Large operations go in chunks, each with steps of its own, so that several are on their way at once.
+/// `piece`: elements of a block in one chunk; of a large block each chunk takes the next ones.
+inline constexpr size_t kOnePiece = SIZE_MAX;
+
+/// Whether an operation can be done that way.
+bool offers(Collective c, Way w);
+/// The ways of an operation, in words for errors: "whole, direct, ring".
+std::string ways_of(Collective c);
+size_t chunks(const Problem& problem, Way way, size_t piece = kOnePiece);
+/// What `rank` does for one chunk. `invalid` if the operation is not done that way, or the problem is none.
+/// An empty range is sent in the first chunk only: by that the ranks hear of each other whatever the sizes.
+Schedule steps(const Problem& problem, Way way, size_t rank, size_t piece = kOnePiece, size_t chunk = 0);
+/// The steps of all ranks as text, a line for each step of a rank.
+std::string table(const Problem& problem, Way way, size_t piece = kOnePiece);
+
+/// The order of a sum, whatever the way: first ranks beyond the largest power of two are added to their
+/// neighbours, then neighbours in pairs. `combine(i, j)` adds summand j to summand i, of n in the order of
+/// ranks; the sum is in summand 0.
+template <class F>
+void order_of_sum(size_t n, F combine) {
+  size_t power = 1;
+  while (power * 2 <= n) power *= 2;
+  const size_t folded = n - power;  // of the first 2 * folded ranks, each odd one stands for two
+  const auto real = [&](size_t v) { return v < folded ? 2 * v : v + folded; };
+  for (size_t v = 0; v < folded; ++v) combine(2 * v, 2 * v + 1);
+  for (size_t d = 1; d < power; d *= 2)
+    for (size_t v = 0; v + d < power; v += 2 * d) combine(real(v), real(v + d));
+}
+
+}  // namespace troupe::internal::collective

@@ -1,0 +1,423 @@
+// Schedules, run over an interpreter in memory: every operation, way, number of ranks and sizes that do not
+// divide.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "collective/schedule/choice.h"
+#include "collective/schedule/schedule.h"
+#include "core/base/error.h"
+#include "core/base/generator.h"
+
+using namespace troupe;
+using namespace troupe::internal::collective;
+using Catch::Contains;
+
+namespace {
+
+// What ranks have, element by element: nothing where they were given nothing and got nothing.
+using Elements = std::vector<std::optional<float>>;
+
+struct Sent {
+  size_t messages = 0, elements = 0;
+};
+struct Outcome {
+  std::vector<Elements> work;
+  std::vector<Sent> sent;
+  size_t rounds = 0;
+  bool over = true;
+};
+
+// Messages are delivered in an order that a seed decides, within a connection as they were sent. A rank sends
+// what it has, and never what it has not.
+class Interpreter {
+ public:
+  Interpreter(const Problem& p, Way way, size_t piece, std::vector<Elements> work, uint64_t seed)
+      : random_(seed), out_{std::move(work), std::vector<Sent>(p.ranks)} {
+    const size_t n = chunks(p, way, piece);
+    for (size_t r = 0; r < p.ranks; ++r)
+      for (size_t c = 0; c < n; ++c) runs_[{r, c}].steps = steps(p, way, r, piece, c);
+  }
+
+  Outcome run() {
+    for (auto& [at, run] : runs_) begin(at, run);
+    while (!links_.empty()) {
+      auto link = links_.lower_bound({random_.below(out_.sent.size()), random_.below(out_.sent.size())});
+      if (link == links_.end()) link = links_.begin();
+      const auto [from, to] = link->first;
+      Message m = std::move(link->second.front());
+      link->second.pop_front();
+      if (link->second.empty()) links_.erase(link);
+      Run& run = runs_.at({to, m.chunk});
+      const At at{to, m.chunk};
+      const std::pair slot(from, m.slot);
+      if (!run.came.emplace(slot, std::move(m)).second) FAIL("slot " << slot.second << " comes twice");
+      go_on(at, run);
+    }
+    for (const auto& [at, run] : runs_) out_.over &= run.at == run.steps.size() && run.came.empty();
+    return std::move(out_);
+  }
+
+ private:
+  using At = std::pair<size_t, size_t>;  // rank, chunk
+  struct Message {
+    size_t chunk;
+    uint32_t slot;
+    std::vector<float> data;
+    size_t depth;
+  };
+  struct Run {
+    Schedule steps;
+    size_t at = 0, depth = 0;
+    std::map<std::pair<size_t, uint32_t>, Message> came;
+  };
+
+  void begin(At at, Run& run) {
+    if (run.at < run.steps.size())
+      for (const Send& s : run.steps[run.at].sends) {
+        if (s.to == at.first) FAIL("rank " << s.to << " sends to itself");
+        Message m{at.second, s.slot, {}, run.depth + 1};
+        for (size_t i = s.range.from; i < s.range.end(); ++i) {
+          if (!out_.work[at.first][i])
+            FAIL("rank " << at.first << " sends element " << i << ", which it has not");
+          m.data.push_back(*out_.work[at.first][i]);
+        }
+        ++out_.sent[at.first].messages;
+        out_.sent[at.first].elements += m.data.size();
+        links_[{at.first, s.to}].push_back(std::move(m));
+      }
+    go_on(at, run);
+  }
+
+  void go_on(At at, Run& run) {
+    if (run.at == run.steps.size()) return;
+    const Step& step = run.steps[run.at];
+    const auto come = [&](const Receive& r) { return run.came.contains({r.from, r.slot}); };
+    if (!std::ranges::all_of(step.receives, come)) return;
+    Elements& work = out_.work[at.first];
+    std::map<size_t, std::vector<float>> summands;
+    Range of_sum;
+    for (const Receive& r : step.receives) {
+      const Message m = std::move(run.came.extract({r.from, r.slot}).mapped());
+      if (m.data.size() != r.range.size) FAIL(m.data.size() << " elements come for " << r.range.size);
+      run.depth = std::max(run.depth, m.depth);
+      if (r.take == Take::put) {
+        std::ranges::copy(m.data, work.begin() + static_cast<ptrdiff_t>(r.range.from));
+      } else {
+        if (!summands.empty() && of_sum != r.range) FAIL("summands of one step have several ranges");
+        of_sum = r.range;
+        summands.emplace(r.from, m.data);
+      }
+    }
+    if (!summands.empty()) {
+      std::vector<float>& own = summands[at.first];
+      for (size_t i = of_sum.from; i < of_sum.end(); ++i) own.push_back(work[i].value());
+      std::vector<std::vector<float>*> all;
+      for (auto& [rank, data] : summands) all.push_back(&data);
+      order_of_sum(all.size(), [&](size_t i, size_t j) {
+        for (size_t k = 0; k < of_sum.size; ++k) (*all[i])[k] += (*all[j])[k];
+      });
+      std::ranges::copy(*all[0], work.begin() + static_cast<ptrdiff_t>(of_sum.from));
+    }
+    out_.rounds = std::max(out_.rounds, run.depth);
+    ++run.at;
+    begin(at, run);
+  }
+
+  Generator random_;
+  Outcome out_;
+  std::map<At, Run> runs_;
+  std::map<std::pair<size_t, size_t>, std::deque<Message>> links_;
+};
+
+// Numbers whose sums are rounded, so that another order has other bits.
+float number(size_t rank, size_t i) {
+  return static_cast<float>(static_cast<double>(splitmix64(rank * 1'000'003 + i) >> 11) * 0x1p-53 - 0.5) *
+         (i % 3 ? 1.0f : 1000.0f);
+}
+
+std::vector<Elements> given(const Problem& p) {
+  std::vector<Elements> all(p.ranks, Elements(p.elements()));
+  for (size_t r = 0; r < p.ranks; ++r)
+    for (const Range& x : p.brings(r))
+      for (size_t i = x.from; i < x.end(); ++i) all[r][i] = number(p.adds() ? r : 0, i);
+  return all;
+}
+
+struct Sum {
+  float in_order = 0;  // of ranks, as order_of_sum() says
+  double plain = 0;
+};
+Sum sum_of(size_t ranks, size_t i) {
+  std::vector<float> x;
+  Sum sum;
+  for (size_t r = 0; r < ranks; ++r) x.push_back(number(r, i)), sum.plain += static_cast<double>(x.back());
+  order_of_sum(ranks, [&](size_t a, size_t b) { x[a] += x[b]; });
+  sum.in_order = x[0];
+  return sum;
+}
+
+uint32_t bits(float x) {
+  uint32_t b;
+  std::memcpy(&b, &x, sizeof b);
+  return b;
+}
+
+// Everybody has what it is to get: sums are near a plain sum in double, with the same bits everywhere; those
+// of the one order unless they went round a ring.
+Outcome check_run(const Problem& p, Way way, size_t piece, uint64_t seed) {
+  CAPTURE(name(p.collective), name(way), p.ranks, p.root, piece, seed);
+  Outcome out = Interpreter(p, way, piece, given(p), seed).run();
+  REQUIRE(out.over);
+  std::vector<Sum> sums;
+  if (p.adds())
+    for (size_t i = 0; i < p.elements(); ++i) sums.push_back(sum_of(p.ranks, i));
+  std::vector<std::optional<uint32_t>> first(p.elements());
+  for (size_t r = 0; r < p.ranks; ++r)
+    for (const Range& x : p.gets(r))
+      for (size_t i = x.from; i < x.end(); ++i) {
+        if (!out.work[r][i]) FAIL("rank " << r << " has no element " << i);
+        const float got = *out.work[r][i];
+        if (!p.adds()) {
+          if (bits(got) != bits(number(0, i))) FAIL("rank " << r << ", element " << i << ": " << got);
+          continue;
+        }
+        bool right = std::abs(static_cast<double>(got) - sums[i].plain) < 1e-3 * static_cast<double>(p.ranks);
+        if (way != Way::ring) right &= bits(got) == bits(sums[i].in_order);
+        if (first[i]) right &= bits(got) == *first[i];
+        first[i] = bits(got);
+        if (!right)
+          FAIL("rank " << r << ", element " << i << ": " << got << ", a plain sum is " << sums[i].plain);
+      }
+  return out;
+}
+
+std::vector<Collective> all_collectives() {
+  std::vector<Collective> all;
+  for (int i = 0; i < kCollectiveCount; ++i) all.push_back(static_cast<Collective>(i));
+  return all;
+}
+std::vector<Way> ways(Collective c) {
+  std::vector<Way> all;
+  for (int i = 0; i < kWayCount; ++i)
+    if (offers(c, static_cast<Way>(i))) all.push_back(static_cast<Way>(i));
+  return all;
+}
+
+bool is_one_tensor(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast;
+}
+// All blocks of `each` elements.
+Problem even(Collective c, size_t n, size_t each, size_t root = 0) {
+  Problem p{c, n, root};
+  if (is_one_tensor(c))
+    p.counts = {n * each};
+  else if (c == Collective::all_to_all)
+    p.counts.assign(n * n, each);
+  else if (c != Collective::barrier)
+    p.counts.assign(n, each);
+  return p;
+}
+// Blocks of any size, of which every third is empty.
+Problem uneven(Collective c, size_t n, size_t most, uint64_t seed) {
+  Generator random(seed);
+  Problem p = even(c, n, 0, random.below(n));
+  for (size_t& x : p.counts) x = random.below(3) ? random.below(most + 1) : 0;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("every way of every operation gives every rank its elements, whatever the sizes") {
+  for (const Collective c : all_collectives())
+    for (const Way w : ways(c))
+      for (size_t n = 1; n <= 17; ++n)
+        for (uint64_t seed = 0; seed < 3; ++seed) {
+          check_run(uneven(c, n, 9, seed), w, seed ? seed + 1 : kOnePiece, seed);
+          if (is_one_tensor(c)) {
+            const size_t total = seed ? 5 * n + seed : n / 2;  // some blocks are empty
+            check_run({c, n, n - 1, {total}}, w, seed ? 2 : kOnePiece, seed);
+          }
+        }
+}
+
+TEST_CASE("roots are any ranks") {
+  for (const Collective c :
+       {Collective::reduce, Collective::broadcast, Collective::scatter, Collective::gather})
+    for (const Way w : ways(c))
+      for (size_t n : {2, 3, 5, 6, 7, 8, 11, 16})
+        for (size_t root = 0; root < n; ++root) check_run(even(c, n, 3, root), w, 2, root);
+}
+
+TEST_CASE("64 and 256 ranks") {
+  for (const Collective c : all_collectives())
+    for (const Way w : ways(c)) {
+      check_run(even(c, 64, 1, 5), w, kOnePiece, 1);
+      if (c != Collective::all_to_all &&
+          (w == Way::ring || w == Way::doubling || w == Way::halving || w == Way::tree))
+        check_run(is_one_tensor(c) ? Problem{c, 256, 3, {300}} : even(c, 256, 1, 3), w, kOnePiece, 2);
+    }
+}
+
+TEST_CASE("what is sent, and in how many rounds, is what the formulas say") {
+  for (const Collective c : all_collectives())
+    for (const Way w : ways(c))
+      for (size_t n : {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 32}) {
+        CAPTURE(name(c), name(w), n);
+        const Problem p = even(c, n, 16, n / 2);  // 16: halving divides by powers of two up to 16 of n * 16
+        const Outcome out = check_run(p, w, kOnePiece, n);
+        const Cost formula = cost(c, w, n, static_cast<double>(p.elements()));
+        Sent most;
+        for (const Sent& s : out.sent) {
+          most.messages = std::max(most.messages, s.messages);
+          most.elements = std::max(most.elements, s.elements);
+        }
+        CHECK(most.messages == formula.messages);
+        CHECK(static_cast<double>(most.elements) == Approx(formula.elements).epsilon(1e-12));
+        CHECK(out.rounds <= formula.rounds);
+        CHECK(out.rounds + !std::has_single_bit(n) >= formula.rounds);
+        // In chunks there are more messages, and not more bytes.
+        const Outcome in_chunks = check_run(p, w, 5, n);
+        for (size_t r = 0; r < n; ++r) {
+          CHECK(in_chunks.sent[r].messages >= out.sent[r].messages);
+          CHECK(std::abs(static_cast<double>(in_chunks.sent[r].elements) -
+                         static_cast<double>(out.sent[r].elements)) <=
+                0.25 * static_cast<double>(p.elements()));
+        }
+      }
+}
+
+TEST_CASE("the bytes that each rank sends, to the element, where sizes do not divide") {
+  // all_reduce of a tensor whose blocks are bounded by count * k / n.
+  for (size_t n : {2, 3, 5, 8, 13}) {
+    const size_t count = 7 * n + n / 2;
+    const auto block = [&](size_t k) { return count * (k % n + 1) / n - count * (k % n) / n; };
+    const Problem p{Collective::all_reduce, n, 0, {count}};
+    const Outcome direct = check_run(p, Way::direct, kOnePiece, 1),
+                  ring = check_run(p, Way::ring, kOnePiece, 1);
+    for (size_t r = 0; r < n; ++r) {
+      CHECK(direct.sent[r].elements == count - block(r) + (n - 1) * block(r));
+      CHECK(ring.sent[r].elements == 2 * count - block(r) - block(r + 1));
+    }
+  }
+  // A reduce_scatter where one rank has no rows: the others send nothing for it, but a message that they are
+  // there.
+  const Problem p{Collective::reduce_scatter, 3, 0, {4, 0, 2}};
+  const Outcome out = check_run(p, Way::direct, kOnePiece, 1);
+  CHECK(out.sent[0].elements == 2);
+  CHECK(out.sent[1].elements == 6);
+  CHECK(out.sent[2].elements == 4);
+  for (const Sent& s : out.sent) CHECK(s.messages == 2);
+}
+
+TEST_CASE("a schedule joins all ranks, so that each hears of another's failure") {
+  for (const Collective c : all_collectives())
+    for (const Way w : ways(c))
+      for (size_t n = 2; n <= 17; ++n) {
+        CAPTURE(name(c), name(w), n);
+        std::vector<size_t> group(n);
+        std::iota(group.begin(), group.end(), size_t{0});
+        const Problem p = even(c, n, 0, n - 1);  // of empty tensors, too
+        for (size_t pass = 0; pass < n; ++pass)
+          for (size_t r = 0; r < n; ++r)
+            for (const Step& s : steps(p, w, r)) {
+              for (const Send& x : s.sends) group[r] = group[x.to] = std::min(group[r], group[x.to]);
+            }
+        CHECK(std::ranges::count(group, size_t{0}) == static_cast<ptrdiff_t>(n));
+      }
+}
+
+TEST_CASE("a ring of 256 has two peers per rank, and direct all others") {
+  for (const auto& [way, peers] : {std::pair{Way::ring, 2}, {Way::doubling, 8}, {Way::direct, 255}}) {
+    std::map<size_t, int> met;
+    for (const Step& s : steps({Collective::all_reduce, 256, 0, {1000}}, way, 7)) {
+      for (const Send& x : s.sends) ++met[x.to];
+      for (const Receive& x : s.receives) ++met[x.from];
+    }
+    CHECK(static_cast<int>(met.size()) == peers);
+  }
+}
+
+TEST_CASE("schedules print as tables") {
+  CHECK(table({Collective::all_reduce, 2, 0, {5}}, Way::direct) ==
+        "all_reduce by direct, 2 ranks\n"
+        "r0 step 0: [2, 5)->r1 +[0, 2)<-r1\n"
+        "r0 step 1: [0, 2)->r1 [2, 5)<-r1\n"
+        "r1 step 0: [0, 2)->r0 +[2, 5)<-r0\n"
+        "r1 step 1: [2, 5)->r0 [0, 2)<-r0\n");
+  CHECK(table({Collective::reduce, 3, 0, {4}}, Way::tree) ==
+        "reduce by tree, 3 ranks\n"
+        "r0 step 0: +[0, 4)<-r1\n"
+        "r0 step 1: +[0, 4)<-r2\n"
+        "r1 step 0: [0, 4)->r0\n"
+        "r2 step 0: [0, 4)->r0\n");
+  CHECK(table({Collective::all_gather, 2, 0, {3, 1}}, Way::ring, 2) ==
+        "all_gather by ring, 2 ranks\n"
+        "r0 chunk 0 step 0: [0, 2)->r1 [3, 4)<-r1\n"
+        "r1 chunk 0 step 0: [3, 4)->r0 [0, 2)<-r0\n"
+        "r0 chunk 1 step 0: [2, 3)->r1\n"
+        "r1 chunk 1 step 0: [2, 3)<-r0\n");
+}
+
+TEST_CASE("what is no operation is refused, and the way out is named") {
+  CHECK_THROWS_WITH(steps({Collective::all_gather, 2, 0, {1, 1}}, Way::tree, 0),
+                    Contains("[all_gather] it is not done by tree: choose one of direct, ring"));
+  CHECK_THROWS_WITH(steps({Collective::broadcast, 2, 2, {1}}, Way::tree, 0),
+                    Contains("the root is rank 2 of a group of 2"));
+  CHECK_THROWS_WITH(steps({Collective::all_to_all, 3, 0, {1, 1, 1}}, Way::direct, 0),
+                    Contains("3 sizes for a group of 3, which needs 9"));
+  CHECK_THROWS_WITH(steps({Collective::barrier, 0, 0, {}}, Way::whole, 0), Contains("no ranks"));
+  CHECK_THROWS_WITH(steps({Collective::barrier, 2, 0, {}}, Way::whole, 2),
+                    Contains("rank 2 of a group of 2"));
+  CHECK_THROWS_WITH(chunks({Collective::all_reduce, 2, 0, {1}}, Way::direct, 0), Contains("not 0"));
+}
+
+TEST_CASE("the way is chosen by size, ranks, hosts and where tensors lie, and says why") {
+  using enum Way;
+  const auto way = [](Collective c, size_t ranks, size_t bytes) { return choose({c, ranks, bytes}).way; };
+  const auto all_reduce = [&](size_t ranks, size_t bytes) {
+    return way(Collective::all_reduce, ranks, bytes);
+  };
+  CHECK(all_reduce(4, 32 << 10) == whole);
+  CHECK(all_reduce(4, (32 << 10) + 1) == direct);
+  CHECK(all_reduce(2, 128 << 10) == whole);
+  CHECK(all_reduce(16, 25 << 20) == direct);
+  CHECK(all_reduce(17, 4096) == doubling);
+  CHECK(all_reduce(32, 1 << 20) == halving);
+  CHECK(all_reduce(33, 1 << 20) == ring);
+  CHECK(all_reduce(32, 25 << 20) == ring);
+  CHECK(way(Collective::broadcast, 8, 100) == tree);
+  CHECK(way(Collective::broadcast, 8, 1 << 20) == direct);
+  CHECK(way(Collective::broadcast, 64, 1 << 20) == ring);
+  CHECK(way(Collective::reduce, 64, 100) == tree);
+  CHECK(way(Collective::all_gather, 64, 100) == ring);
+  CHECK(way(Collective::barrier, 3, 0) == doubling);
+  // Memory that the others can read is lent within a host, and not between hosts.
+  const Choice lent = choose({Collective::all_reduce, 2, 64 << 10, 1, Place::shared});
+  CHECK(lent.way == direct);
+  CHECK(lent.lends);
+  CHECK_THAT(lent.why, Contains("on one host"));
+  const Choice sent = choose({Collective::all_reduce, 4, 25 << 20, 2, Place::shared});
+  CHECK_FALSE(sent.lends);
+  CHECK(sent.piece_bytes == 512 << 10);
+  CHECK(sent.why ==
+        "direct: 25 MiB are many bytes, so they go in blocks; the busiest of 4 ranks sends 37.5 MiB in 2 "
+        "rounds; "
+        "2 hosts share no memory");
+  CHECK_FALSE(choose({Collective::all_reduce, 2, 25 << 20, 1, Place::device}).lends);
+  CHECK_THAT(choose({Collective::all_reduce, 20, 100}).why,
+             Contains("doubling: 100 bytes are few bytes, so few rounds count; 20 ranks "));
+  for (const Collective c : all_collectives())
+    for (size_t n = 1; n < 70; ++n)
+      for (size_t bytes = 1; bytes < 100 << 20; bytes *= 8) {
+        const Choice choice = choose({c, n, bytes});
+        if (!offers(c, choice.way) || choice.why.empty()) FAIL(name(c) << " of " << n << " ranks");
+      }
+}
