@@ -2,6 +2,7 @@
 #include "autograd/add_gradient.h"
 
 #include "core/base/error.h"
+#include "core/graph/copy_on_write.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
@@ -56,7 +57,9 @@ void add_gradient(Tensor& kept, const Tensor& grad) {
     if (grad.is_exclusive() && (keep_history || !grad.requires_grad()))
       kept = grad;
     else
-      kept = keep_history ? recorded_copy(grad) : grad.clone_data();
+      kept = keep_history                 ? recorded_copy(grad)
+             : grad.storage()->borrowed() ? lazy_copy(grad)  // until somebody adds to it
+                                          : grad.clone_data();
     return;
   }
   check_same(kept, grad);

@@ -46,7 +46,7 @@ struct Storage::SharedBytes {
   Device device;
   Ref<StreamUses> uses;
   std::shared_ptr<void> owner;
-  bool counts_borrowed;
+  bool borrowed;  // from another process
   std::atomic<uint32_t> holders;
 
   static void* operator new(size_t bytes) { return pool_allocate(bytes); }
@@ -57,7 +57,7 @@ struct Storage::SharedBytes {
     if (holders.load(std::memory_order_acquire) != 1 && holders.fetch_sub(1, std::memory_order_acq_rel) != 1)
       return;
     if (!owner) free_bytes(data, size, device, uses);
-    if (counts_borrowed) borrowed_now.fetch_sub(size, std::memory_order_relaxed);
+    if (borrowed) borrowed_now.fetch_sub(size, std::memory_order_relaxed);
     delete this;
   }
 };
@@ -72,19 +72,18 @@ Storage::~Storage() {
     return;
   }
   if (owner_.use_count() == 0) free_bytes(data_, size_, device_, uses_);
-  if (counts_borrowed_) borrowed_now.fetch_sub(size_, std::memory_order_relaxed);
 }
 
 bool Storage::shares_bytes() const {
   const SharedBytes* shared = shared_.load(std::memory_order_acquire);
-  return shared && shared->holders.load(std::memory_order_acquire) != 1;
+  return shared && (shared->borrowed || shared->holders.load(std::memory_order_acquire) != 1);
 }
 
 // With this storage as a holder. Several threads may come here with the same storage: one record wins.
 Storage::SharedBytes* Storage::shared() {
   SharedBytes* there = shared_.load(std::memory_order_acquire);
   if (there) return there;
-  auto* made = new SharedBytes{data_, size_, device_, uses_, owner_, counts_borrowed_, 1};
+  auto* made = new SharedBytes{data_, size_, device_, uses_, owner_, borrowed_, 1};
   if (shared_.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
   delete made;
   return there;
@@ -112,7 +111,7 @@ void Storage::leave_shared() {
   uses_ = std::move(uses);
   data_ = own;
   owner_.reset();
-  borrowed_ = counts_borrowed_ = false;
+  borrowed_ = false;
   shared_.store(nullptr, std::memory_order_release);
   before->let_go();
 }
@@ -132,7 +131,8 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, std::shared_ptr<void> owner
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {
   Ref<Storage> storage = wrap(data, bytes, std::move(owner));
-  storage->borrowed_ = storage->counts_borrowed_ = true;
+  storage->borrowed_ = true;
+  storage->shared();
   borrowed_now.fetch_add(bytes, std::memory_order_relaxed);
   return storage;
 }

@@ -28,19 +28,20 @@ class Storage : public RefCounted {
   static Ref<Storage> wrap(void* data, size_t bytes, std::shared_ptr<void> owner);
 
   /// The same for memory of another process, which has promised not to write there: what is used as an
-  /// address or a size is to be copied first.
+  /// address or a size is to be copied first. It cannot be written here, so it counts as shared: whoever
+  /// writes takes a copy first.
   static Ref<Storage> borrow(void* data, size_t bytes, std::shared_ptr<void> owner);
 
   /// Another storage with a version of its own and, until either of both is written to, bytes [from, from +
   /// bytes) of this one. `from` is a multiple of 64. Other threads may read and share meanwhile.
   Ref<Storage> share(size_t from, size_t bytes);
-  /// Before a write: copies the bytes if another storage has them, too. Two that share may do so at the same
+  /// Before a write: copies the bytes if somebody else has them, too. Two that share may do so at the same
   /// time, each on its thread.
   void own_bytes() {
     if (shared_.load(std::memory_order_relaxed)) [[unlikely]]
       leave_shared();
   }
-  /// Whether another storage has these bytes, too.
+  /// Whether another storage, or another process, has these bytes, too.
   bool shares_bytes() const;
   /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
   bool wrapped() const { return owner_ && !borrowed_; }
@@ -90,7 +91,7 @@ class Storage : public RefCounted {
   std::byte* data_;
   size_t size_;
   Device device_;
-  bool borrowed_ : 1 = false, counts_borrowed_ : 1 = false;
+  bool borrowed_ = false;
   std::atomic<uint32_t> version_{0};
   std::atomic<const char*> last_writer_{nullptr};
   std::atomic<SharedBytes*> shared_{nullptr};  // null: never shared

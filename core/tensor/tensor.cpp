@@ -59,11 +59,11 @@ bool Tensor::is_sole_handle() const {
   const bool of_base = t.base && t.base->use_count() == 1 && t.base->storage == t.storage;
   const bool alone = t.use_count() == 1 && t.storage->use_count() == (of_base ? 2u : 1u);
   std::atomic_thread_fence(std::memory_order_acquire);  // reads through handles that are gone are over
-  return alone && !t.storage->shares_bytes();
+  return alone;
 }
 
 bool Tensor::is_exclusive() const {
-  return is_sole_handle() && is_contiguous() && storage()->size() == nbytes();
+  return is_sole_handle() && is_contiguous() && storage()->size() == nbytes() && !storage()->shares_bytes();
 }
 
 Scalar Tensor::number() const {

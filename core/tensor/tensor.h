@@ -100,9 +100,10 @@ class Tensor : public TensorMethods {
   const Ref<Storage>& storage() const& { return made("storage").storage; }
   Ref<Storage> storage() const&& { return storage(); }
   int64_t storage_offset() const { return made("storage_offset").offset; }  ///< in elements
-  /// True if this is the only handle on its elements.
+  /// True if this is the only handle on its elements: nobody else sees a write that begin_write() announced.
   bool is_sole_handle() const;
-  /// True if it is, and they fill their storage in order: nobody else can see a write.
+  /// True if it is, they fill their storage in order, and no lazy copy or other process has the same bytes:
+  /// nobody else sees any write.
   bool is_exclusive() const;
   TensorImpl* impl() const { return impl_.get(); }
   /// As PyTorch prints it (core/graph/print.cpp); operator<< prints the same.

@@ -13,6 +13,7 @@
 #include "core/graph/anomaly.h"
 #include "ops/ops.h"
 #include "tests/support/near.h"
+#include "tests/support/received.h"
 
 using namespace troupe;
 using troupe::testing::difference;
@@ -184,4 +185,29 @@ TEST_CASE("the second part of a split pass adds as one pass does") {
     CHECK(difference(split.of.at(p.impl()), whole.of.at(p.impl()), 0, 0) == "");
   CHECK(split.told.at(w.impl()) == 1);
   CHECK(split.told.at(v.impl()) == 1);
+}
+
+TEST_CASE("gradients that another process has are kept as they are until somebody adds to them") {
+  using troupe::testing::received;
+  const Tensor a = random({100, 50}, 1), b = random({100, 50}, 2), sum = ops::add(a, b);
+  Tensor kept;
+  const Tensor came = received(a);
+  autograd::add_gradient(kept, came);
+  CHECK(kept.bytes() == came.bytes());
+  autograd::add_gradient(kept, received(b));
+  CHECK(bit_equal(kept, sum));
+  CHECK(bit_equal(came, a));
+  CHECK_FALSE(kept.storage()->borrowed());
+  CHECK(bit_equal(autograd::sum_gradients(received(a), received(b)), sum));
+  CHECK(bit_equal(autograd::sum_gradients(received(a), b), sum));
+
+  // The product adds to the sum, whoever made that.
+  const Tensor w = parameter({kOut, kIn}, 3), x = random({kRows, kIn}, 4), seed = random({kRows, kOut}, 5),
+               before = random({kOut, kIn}, 6);
+  Sums sums;
+  sums.of[w.impl()] = received(before);
+  const auto pass = [&] { return ops::linear(x, w); };
+  autograd::run({pass().gradient_edge()}, {received(seed)}, sums);
+  CHECK(sums.told[w.impl()] == 0);
+  CHECK(difference(sums.of[w.impl()], ops::add(before, gradient(pass(), w, seed)), 1e-5, 1e-5) == "");
 }

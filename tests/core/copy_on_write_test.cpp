@@ -11,6 +11,7 @@
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "tests/support/error_of.h"
+#include "tests/support/received.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -125,6 +126,40 @@ TEST_CASE("all bytes go back, in whatever order the sides end") {
   CHECK(owner.use_count() == 1);
   CHECK(allocator_stats().in_use == before.in_use);
   CHECK(allocator_stats().borrowed == before.borrowed);
+}
+
+TEST_CASE("what another process has is copied before it is written, though nobody here shares it") {
+  const size_t before = allocator_stats().borrowed;
+  const auto is_copied = [](const Tensor& t) {
+    CHECK(t.storage()->shares_bytes());
+    CHECK_FALSE(t.is_exclusive());
+    const std::byte* const there = t.bytes();
+    fill(t, 5);
+    CHECK(t.bytes() != there);
+    CHECK_FALSE(t.storage()->borrowed());
+    CHECK(t.to_vector<float>() == std::vector<float>(static_cast<size_t>(t.numel()), 5));
+  };
+  is_copied(received(counted(1000)));
+  Tensor first = received(counted(1000)), second = lazy_copy(first);
+  first = {};
+  is_copied(second);  // the last one that has these bytes
+  const Tensor whole = received(counted(1000)), view = whole.alias({500}, {2}, 0);
+  is_copied(view);
+  CHECK(whole.data<float>()[1] == 1);
+  CHECK(whole.data<float>()[2] == 5);
+  write_data<float>(received(counted(10)), "my loop")[0] = 3;
+  expose_data<float>(received(counted(10)), "my array")[0] = 3;
+  const Tensor leaf = received(counted(10));
+  replace_if_held(leaf);
+  is_copied(leaf);
+  Tensor given = received(counted(1000));
+  CHECK(given.is_sole_handle());
+  const TensorImpl* const impl = given.impl();
+  own_elements(given);  // whoever gets it copies before a write
+  CHECK(given.impl() == impl);
+  CHECK(given.storage()->borrowed());
+  given = second = first = {};
+  CHECK(allocator_stats().borrowed == before);
 }
 
 TEST_CASE("small parts, strided views and other people's memory are copied at once") {

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "core/tensor/creation.h"
@@ -44,7 +46,45 @@ std::string refusal(const std::function<void()>& f) {
   return "accepted";
 }
 
+// What the kernel says of the mapping around `address`: "r--s", and the flags of VmFlags.
+struct Mapping {
+  std::string access, flags;
+};
+Mapping mapping_of(const void* address) {
+  std::ifstream smaps("/proc/self/smaps");
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  Mapping found;
+  for (std::string line; std::getline(smaps, line);) {
+    uintptr_t begin = 0, end = 0;
+    char access[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) == 3) {
+      if (begin <= at && at < end) found.access = access;
+    } else if (!found.access.empty() && line.starts_with("VmFlags:")) {
+      found.flags = line.substr(8) + " ";
+      break;
+    }
+  }
+  return found;
+}
+
 }  // namespace
+
+TEST_CASE("blocks are written by the sender alone, and neither side's go into core dumps") {
+  Pair p;
+  const auto place = p.exporter->take(100000);
+  REQUIRE(place);
+  std::memset(place->data, 7, 100000);
+  const auto storage = p.importer->adopt(place->word, 100000);
+  CHECK(mapping_of(place->data).access == "rw-s");
+  CHECK(mapping_of(storage->data()).access == "r--s");
+  for (const std::byte* side : {place->data, storage->data()})
+    CHECK_THAT(mapping_of(side).flags, Contains(" dd "));
+  storage->own_bytes();  // before a write
+  CHECK(storage->data()[99999] == std::byte{7});
+  storage->data()[0] = std::byte{8};
+  CHECK(place->data[0] == std::byte{7});
+  CHECK(p.exporter->take(100000)->word == place->word);  // it came back with the copy
+}
 
 TEST_CASE("what is exported is there until it is let go of, and its place is used again") {
   Pair p;

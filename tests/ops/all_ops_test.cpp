@@ -6,6 +6,8 @@
 #include "autograd/opcheck.h"
 #include "ops/dispatch/kernel_table.h"
 #include "ops/ops.h"
+#include "tests/support/operator_passes.h"
+#include "tests/support/received.h"
 
 namespace troupe {
 namespace {
@@ -48,6 +50,20 @@ TEST_CASE("every operator passes the checks on its samples, and nothing leaks") 
   }
   CHECK(adding > 0);
   CHECK(allocator_stats().in_use == before);
+}
+
+TEST_CASE("no operator writes to an input that another process has, and neither do its gradients") {
+  for (const Op* op : ops::all_ops()) {
+    INFO(op->name);
+    for (const ops::Sample& s : op->samples()) {
+      const auto same = testing::run_passes(*op, s, cpu, [](const Tensor& t) { return t; });
+      const auto there = testing::run_passes(*op, s, cpu, testing::received);
+      REQUIRE(same.outputs.size() == there.outputs.size());
+      if (op->compose) continue;  // some draw numbers
+      for (size_t i = 0; i < same.outputs.size(); ++i)
+        if (same.outputs[i].defined()) CHECK(bit_equal(same.outputs[i], there.outputs[i]));
+    }
+  }
 }
 
 TEST_CASE("a kernel that adds refuses a sum of another dtype") {

@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/places.h"
+#include "tests/support/received.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -165,6 +166,34 @@ TEST_CASE("an operator's entry has its inputs, its attributes and their defaults
   CHECK(function("to").signature() == "to(input: tensor, dtype: dtype) -> tensor");
   CHECK(signature("cumsum") == "cumsum(input: tensor, dim: int64 = -1) -> tensor");
   CHECK(signature("gelu") == "gelu(input: tensor, approximate: string = \"none\") -> tensor");
+}
+
+TEST_CASE("no function writes to what another process has") {
+  const auto received = [](ValueList values) {
+    for (Value& v : values)
+      if (const Tensor* t = v.get_if<Tensor>()) v = testing::received(*t);
+    return values;
+  };
+  std::set<std::string> tried;
+  for (const Trial& t : trials()) {
+    INFO(t.name);
+    tried.insert(t.name);
+    const Value result = function(t.name)(received(t.positional), t.named);
+    if (const Tensor* got = result.get_if<Tensor>(); got && !t.elements.empty())
+      CHECK(numbers(*got) == t.elements);
+  }
+  for (const auto& f : ops::functions()) {
+    if (tried.count(f.name) || !f.name.ends_with("_")) continue;
+    INFO(f.name);
+    const Tensor there = testing::received(x());
+    const Tensor result = std::get<Tensor>(f(ValueList{there}, {}).v);
+    CHECK(result.is_same(there));
+    CHECK_FALSE(result.storage()->borrowed());
+  }
+  const Tensor put = testing::received(x());
+  ops::index_put_(put, {tensor({1})}, tensor({7}, float64));
+  put[0] = 2;
+  CHECK(numbers(put) == Numbers{2, 2, 2, 7, 7, 7});
 }
 
 TEST_CASE("every function of the table runs by name") {

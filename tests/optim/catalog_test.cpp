@@ -2,10 +2,13 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "core/base/generator.h"
 #include "core/tensor/creation.h"
+#include "ops/ops.h"
 #include "optim/optim.h"
 #include "optim/optimizer_catalog.h"
 #include "tests/support/error_of.h"
+#include "tests/support/received.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -48,6 +51,29 @@ TEST_CASE("every optimizer has an entry with its options, and is made from its d
   const std::string unknown =
       error_of([] { optim::make("adan", {}, {zeros({2}).requires_grad_()}); }).message();
   CHECK_THAT(unknown, Contains("did you mean \"adam\"?"));
+}
+
+TEST_CASE("no optimizer writes to parameters, gradients or state that another process has") {
+  using testing::received;
+  Generator g(1);
+  const Tensor value = ops::randn({40}, g), grad = ops::randn({40}, g);
+  for (const Entry& entry : optim::optimizers())
+    for (const DType dtype : {float32, bfloat16}) {
+      INFO(entry.name << " of " << troupe::name(dtype));
+      const auto stepped = [&](auto&& seen) {
+        const Tensor p = seen(ops::to(value, dtype)).requires_grad_();
+        const auto first = optim::make(entry.name, {}, {p}), second = optim::make(entry.name, {}, {p});
+        first->step({seen(ops::to(grad, dtype))});
+        auto state = first->state();
+        for (auto& [name, t] : state) t = seen(t);
+        second->load_state(state);
+        second->step({seen(ops::to(grad, dtype))});
+        return p.detach();
+      };
+      CHECK(bit_equal(stepped(received), stepped([](const Tensor& t) { return t.clone_data(); })));
+    }
+  const Tensor big = received(ops::mul(grad, 100)), scaled = optim::clipped(big, 0.5);
+  CHECK(bit_equal(scaled, ops::mul(big, 0.5)));
 }
 
 TEST_CASE("every schedule of the table is the function of its name") {

@@ -6,7 +6,9 @@
 
 #include "core/base/generator.h"
 #include "ops/ops.h"
+#include "parallel/server/row_optimizer.h"
 #include "tests/support/error_of.h"
+#include "tests/support/received.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -57,6 +59,22 @@ TEST_CASE("fp16 and bf16 round each element once, and what does not fit travels 
   }
   const Tensor half = x.to(bfloat16);  // cannot become smaller
   CHECK(pack({half}, Compression::parse("fp16")).parts[0].is_same(half));
+}
+
+TEST_CASE("neither compression nor a table's optimizer writes to what another process has") {
+  const Tensor gradient = some({30, 50}, 1), table = some({20, 50}, 2), ids = tensor({3, 7, 3 + 8});
+  for (const std::string how : {"fp16", "bf16", "topk(0.1)", "1bit"}) {
+    Tensors left, left_here;
+    for (int round = 0; round < 2; ++round)
+      CHECK(bit_equal(through(received(gradient), how, &left), through(gradient, how, &left_here)));
+  }
+  const auto updated = [&](auto&& seen) {
+    const Tensor t = seen(table);
+    RowOptimizer optimizer("adam");
+    for (int round = 0; round < 2; ++round) optimizer.step(t, ids, seen(ops::slice(gradient, 0, 0, 3)), {});
+    return t;
+  };
+  CHECK(bit_equal(updated(received), updated([](const Tensor& t) { return t.clone_data(); })));
 }
 
 TEST_CASE("top-k sends the largest elements exactly, of equal ones the first, and keeps the others") {

@@ -26,10 +26,15 @@ constexpr size_t offset_of(uint64_t word) { return word & ((uint64_t{1} << kOffs
 
 }  // namespace
 
-std::shared_ptr<HeapMemory> HeapMemory::map(const Fd& fd, size_t bytes) {
+std::shared_ptr<HeapMemory> HeapMemory::map(const Fd& fd, size_t bytes, Blocks access) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (base == MAP_FAILED) return nullptr;
-  return std::shared_ptr<HeapMemory>(new HeapMemory(static_cast<std::byte*>(base), bytes));
+  std::shared_ptr<HeapMemory> memory(new HeapMemory(static_cast<std::byte*>(base), bytes));
+  // A dump reads all of the range, which takes memory for every page of it, used or not.
+  ::madvise(base, bytes, MADV_DONTDUMP);
+  if (access == Blocks::read_only && ::mprotect(memory->at(kTable), bytes - kTable, PROT_READ) != 0)
+    return nullptr;
+  return memory;
 }
 
 HeapMemory::~HeapMemory() { ::munmap(base_, bytes_); }
@@ -40,7 +45,7 @@ std::unique_ptr<ExportedHeap> ExportedHeap::create(size_t bytes, size_t most) {
   bytes = std::max(bytes / kPage * kPage, HeapMemory::kTable + kPage);
   Fd fd = make_shared_memory("troupe-heap", bytes);
   if (!fd) return nullptr;
-  auto memory = HeapMemory::map(fd, bytes);
+  auto memory = HeapMemory::map(fd, bytes, HeapMemory::Blocks::written);
   if (!memory) return nullptr;
   return std::unique_ptr<ExportedHeap>(new ExportedHeap(std::move(memory), std::move(fd), most));
 }
@@ -128,7 +133,7 @@ std::unique_ptr<ImportedHeap> ImportedHeap::open(const Fd& fd, size_t most, std:
   if (size <= HeapMemory::kTable || size > most)
     return why = fmt::format("it has {} bytes; expected {} to {}", size, HeapMemory::kTable + 1, most),
            nullptr;
-  auto memory = HeapMemory::map(fd, size);
+  auto memory = HeapMemory::map(fd, size, HeapMemory::Blocks::read_only);
   if (!memory) return why = "it cannot be mapped: " + errno_text(errno), nullptr;
   return std::unique_ptr<ImportedHeap>(new ImportedHeap(std::move(memory)));
 }

@@ -30,8 +30,9 @@ class HeapMemory {
  public:
   static constexpr size_t kBlocks = 4096;
   static constexpr size_t kTable = kBlocks * sizeof(std::atomic<uint32_t>);  ///< the blocks begin behind it
-  /// Null if it cannot be mapped.
-  static std::shared_ptr<HeapMemory> map(const Fd& fd, size_t bytes);
+  enum class Blocks { written, read_only };
+  /// Null if it cannot be mapped. The table is always written.
+  static std::shared_ptr<HeapMemory> map(const Fd& fd, size_t bytes, Blocks access);
   ~HeapMemory();
   HeapMemory(const HeapMemory&) = delete;
   std::atomic<uint32_t>& exported(size_t block) {
@@ -93,8 +94,9 @@ class ExportedHeap {
   uint32_t trims_ = 1;
 };
 
-/// The receiver's side. Believes nothing that the sender writes: a place is checked, and what is used as an
-/// address or a size is to be copied first, since the sender could change it at any time.
+/// The receiver's side, which cannot write to blocks. Believes nothing that the sender writes: a place is
+/// checked, and what is used as an address or a size is to be copied first, since the sender could change it
+/// at any time.
 class ImportedHeap {
  public:
   /// Null, with the reason in `why`, if it is no such memory or has more than `most` bytes.
