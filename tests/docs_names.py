@@ -11,9 +11,10 @@ HISTORY = "CHANGELOG.md"  # says what there was
 VARIABLES = "docs/reference/environment.md"
 OF_TESTS = "TROUPE_TEST_"  # set by tests for programs of theirs
 # Flags of other programs that pages show.
-FOREIGN = set("""--build --preset --prefix --test-dir --fresh --output-on-failure --standalone --no-python --nproc-per-node --nnodes
+FOREIGN = set("""--build --preset --prefix --test-dir --fresh --output-on-failure --standalone --nnodes
 --node-rank --master-addr --master-port --ntasks --ntasks-per-node --nodes --export --host --rm --shm-size --network --env --cpus
---cpus-per-task --time --hostfile --parallel --restart --tool""".split())
+--cpus-per-task --time --hostfile --parallel --restart --tool --nproc_per_node --node_rank --master_addr --master_port --no_python
+--oversubscribe --redirects --tee""".split())
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?<![\w./<~$*-])((?:[\w-]+/)+[\w.-]+\.(?:h|cpp|cu|py|md|lua|json|cmake|capnp|sh|svg|txt))(?![\w*])")
@@ -58,7 +59,7 @@ def faults(root):
     every = {f.relative_to(root).as_posix() for f in files(root)}
     headers = {re.sub("^troupe/", "", name) for name in every if name.endswith(".h")}
     words = set(re.findall(r"\w+", " ".join(text for name, text in sources.items() if name.endswith((".h", ".lua")))))
-    flags = FOREIGN | set(re.findall(r"--[a-z][a-z0-9-]+", " ".join(text for name, text in sources.items()
+    flags = FOREIGN | set(re.findall(r"--[a-z][a-z0-9_-]+", " ".join(text for name, text in sources.items()
                                                                     if name != "tests/docs_names.py")))
     spoken = " ".join(re.findall(r"\w+", " ".join(literals(text) for name, text in sources.items() if name.endswith((".h", ".cpp")))))
     known_anchors = {name: anchors(text) for name, text in pages.items()}
@@ -96,7 +97,7 @@ def faults(root):
                     found.append(f"{at} no header is installed as <troupe/{header}>")
             if name not in guides:
                 continue
-            for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line):
+            for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9_-]+", line):
                 if flag not in flags:
                     found.append(f"{at} nothing has the flag {flag}")
             for quoted in re.findall(r'"([^"`]{8,})"', SPAN.sub("", line).split("|")[1]) if line.startswith("| ") and not code else []:
