@@ -381,25 +381,21 @@ std::vector<AnyRef> actors_at(lua_State* L, int at, const char* call) {
 int ps(lua_State* L) {
   std::optional<std::vector<AnyRef>> wanted;
   if (!lua_isnone(L, 1)) wanted = actors_at(L, 1, "ps(actors)");
-  struct Row {
-    std::string worker, actor, doing, time;
-  };
-  std::vector<Row> rows{{"worker", "actor", "doing", "for"}};
-  for (const auto& report : ask_all(L, internal::actors::ask_report)) {
-    if (report.actors.empty() && !wanted) rows.push_back({report.worker, "-", "", ""});
+  const auto reports = ask_all(L, internal::actors::ask_report);
+  size_t wide = 28;  // the column of actors
+  for (const auto& report : reports)
+    for (const auto& actor : report.actors) wide = std::max(wide, actor.label.size());
+  std::string out = fmt::format("{:<8} {:<{}} {:<30} {:>9}\n", "worker", "actor", wide, "doing", "for");
+  for (const auto& report : reports) {
+    if (report.actors.empty() && !wanted) out += fmt::format("{:<8} -\n", report.worker);
     for (const auto& actor : report.actors) {
       if (wanted && std::ranges::none_of(*wanted, [&](const AnyRef& a) { return a.id() == actor.id; }))
         continue;
       const bool idle = actor.doing.empty() || actor.seconds < 0.01;  // what it has just begun, or just ended
-      rows.push_back({report.worker, actor.label, idle ? "-" : actor.doing,
-                      idle ? "" : fmt::format("{:.1f} s", actor.seconds)});
+      out += fmt::format("{:<8} {:<{}} {:<30} {:>9}\n", report.worker, actor.label, wide,
+                         idle ? "-" : actor.doing, idle ? "" : fmt::format("{:.1f} s", actor.seconds));
     }
   }
-  size_t actor = 28, doing = 30;  // widths of the columns
-  for (const Row& r : rows) actor = std::max(actor, r.actor.size()), doing = std::max(doing, r.doing.size());
-  std::string out;
-  for (const Row& r : rows)
-    out += fmt::format("{:<8} {:<{}} {:<{}} {:>9}\n", r.worker, r.actor, actor, r.doing, doing, r.time);
   write_out(out);
   return 0;
 }
