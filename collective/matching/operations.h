@@ -1,0 +1,186 @@
+// The operations of the ranks of one worker: who has come, which parts are here, what is to be done next, and
+// how each of them ends on all ranks once it cannot go on.
+//
+// An operation is the n-th use of a tag by a rank in a group; other operations may begin and end in any
+// order. Parts that come before the rank's own call wait for it. When one rank gives up (a lost peer, a
+// deadline, a cancelled call, a peer that brings something else) it tells the ranks of its schedule, which
+// tell theirs.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collective/matching/signature.h"
+#include "core/base/error.h"
+#include "core/value/value.h"
+
+namespace troupe::internal::collective {
+
+struct Member {
+  WorkerId worker = kNoWorker;
+  std::string name;  ///< "w3", for errors
+};
+
+/// An operation of one rank.
+struct OperationId {
+  uint64_t group = 0;
+  size_t rank = 0;
+  std::string tag = {};
+  uint64_t use = 0;  ///< of the tag, by this rank, from 0
+  auto operator<=>(const OperationId&) const = default;
+};
+
+/// What travels beside the elements of a message.
+struct Part {
+  OperationId to;
+  size_t from = 0;  ///< the sender's rank
+  size_t chunk = 0;
+  uint32_t slot = 0;
+  size_t elements = 0;
+  Signature signature;
+};
+
+/// What ranks tell each other beside parts.
+struct Notice {
+  enum Kind : uint8_t {
+    abort,  ///< it has failed: with this error
+    ask,    ///< has the rank called it?
+    status  ///< the answer: `called`
+  } kind = abort;
+  WorkerId worker = kNoWorker;  ///< that it goes to
+  OperationId to;
+  size_t from = 0;
+  bool called = false;
+  std::optional<Error> error = {};
+};
+
+/// Pure, thread-safe. Whoever calls it does what `Out` says, after the call; `out` of a call is empty.
+class Operations {
+ public:
+  struct Taken {
+    Receive receive;
+    Value elements;
+  };
+  /// First what came is put in place or added (see order_of_sum()), then these ranges are sent; then done().
+  /// Works of one operation touch different elements.
+  struct Work {
+    OperationId id;
+    size_t chunk = 0;
+    std::vector<Taken> takes = {};
+    std::vector<Send> sends = {};
+  };
+  struct Finished {
+    OperationId id;
+    std::optional<Error> error;  ///< none: its elements are there
+  };
+  struct Out {
+    std::vector<Work> work;
+    std::vector<Notice> notices;
+    std::vector<Finished> finished;
+    std::optional<Error> refused;  ///< what came is no message of an honest peer, and nothing was done
+  };
+  struct Limits {
+    size_t early_parts = 10'000;  ///< of one sender
+    size_t failures = 256;        ///< that are remembered
+    size_t window = 3;            ///< chunks on their way at once
+  };
+  Operations() : Operations(Limits()) {}
+  explicit Operations(Limits limits) : limits_(limits) {}
+
+  /// `rank` calls an operation of a group, with members in the order of ranks. `finished` may be in `out`
+  /// already.
+  OperationId enter(uint64_t group, std::vector<Member> members, size_t rank, const std::string& tag,
+                    Signature signature, Out& out);
+  /// That of a chunk is done.
+  void done(const OperationId& id, size_t chunk, Out& out);
+  void part(WorkerId sender, const Part& part, Value elements, Out& out);
+  void notice(WorkerId sender, const Notice& notice, Out& out);
+  /// Nothing more comes from a worker.
+  void lost(WorkerId worker, const Error& why, Out& out);
+  /// Its time ("5 s") is over: asks all who has called it, and ends it when all have answered...
+  void overdue(const OperationId& id, const std::string& limit, Out& out);
+  /// ...or now: who has not answered has had its time.
+  void unanswered(const OperationId& id, Out& out);
+  void cancel(const OperationId& id, Out& out);
+  /// The group is used no more by this worker: what goes on is cancelled, and all that is known of it
+  /// forgotten.
+  void forget(uint64_t group, Out& out);
+
+  /// Operations that go on here, that others have called or given up, and groups that have lost a member.
+  struct Counts {
+    size_t running = 0, early = 0, given_up = 0, tags = 0, broken = 0;
+    bool operator==(const Counts&) const = default;
+  };
+  Counts counts() const;
+
+ private:
+  struct Came {
+    size_t elements;
+    Value value;
+  };
+  struct Chunk {
+    Schedule steps;
+    size_t at = 0;
+    bool has_begun = false, busy = false;
+    std::map<std::pair<size_t, uint32_t>, Came> came;  // by sender and slot
+  };
+  struct Running {
+    std::vector<Member> members;
+    Signature signature;
+    std::set<size_t> peers;
+    size_t chunks = 0, next = 0, over = 0, busy = 0;
+    std::map<size_t, Chunk> open;  // that have begun, or of which parts have come
+    std::optional<Error> error;    // it ends when nothing is busy
+    struct Question {
+      std::string limit;
+      std::map<size_t, bool> called;
+      std::set<size_t> open;
+    };
+    std::optional<Question> question;
+  };
+  struct Early {
+    WorkerId sender;
+    Part part;
+    Value elements;
+  };
+  using Table = std::map<OperationId, Running>;
+
+  // All with mutex_.
+  static bool is_sender(const Running& op, WorkerId sender, const Part& part);
+  void end_different(Table::iterator at, const Part& part, const std::set<size_t>& senders, Out& out);
+  void arrived(Table::iterator at, WorkerId sender, const Part& part, Value elements, Out& out);
+  Chunk& chunk_of(const OperationId& id, Running& op, size_t chunk);
+  static void begin_steps(Chunk& chunk, Work& work);
+  void advance(Table::iterator at, Out& out);
+  void go_on(const OperationId& id, Running& op, size_t number, Out& out);
+  void end(Table::iterator at, Error why, Out& out, const std::set<size_t>& also = {},
+           size_t except = SIZE_MAX);
+  void give_up_early(const OperationId& id, const Error& why, Out& out, WorkerId except = kNoWorker);
+  void finish(Table::iterator at, Out& out);
+  void answered(Table::iterator at, Out& out);
+  void abort_to(WorkerId worker, size_t rank, const OperationId& id, const Error& why, Out& out) const;
+  uint64_t& next_use(const OperationId& id) { return tags_[{id.group, id.rank}][id.tag]; }
+  bool has_called(const OperationId& id) const;
+  std::optional<Error> why_not(const OperationId& id) const;
+  Error why_over(const OperationId& id, const Part& part) const;
+
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  Table running_;
+  std::map<OperationId, std::vector<Early>> early_;
+  std::map<WorkerId, size_t> early_of_;    // parts, by sender
+  std::map<OperationId, Error> given_up_;  // by others, before the call
+  std::map<std::pair<uint64_t, size_t>, std::map<std::string, uint64_t>> tags_;
+  std::map<uint64_t, Error> broken_;
+  std::map<WorkerId, Error> lost_;
+  std::deque<std::pair<OperationId, Error>> failures_;  // the newest
+};
+
+}  // namespace troupe::internal::collective

@@ -1,0 +1,28 @@
+// What a rank brings to an operation: the same on all ranks, or an error says where two of them differ.
+#pragma once
+#include <string>
+
+#include "collective/schedule/schedule.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+
+namespace troupe::internal::collective {
+
+struct Signature {
+  Problem problem;
+  std::string reduction;  ///< "sum"; empty where nothing is added
+  DType dtype = DType::float32;
+  Shape shape;  ///< of the tensor that it is given, where that is the same for all
+  Way way = Way::direct;
+  size_t piece = kOnePiece;
+
+  bool operator==(const Signature&) const = default;
+  /// "all_reduce sum float32 [3, 4] by direct", "broadcast float32 [3] from rank 1 by tree".
+  std::string str() const;
+};
+
+/// The first of operation, root, reduction, dtype, shape, sizes and way in which they differ; empty if they
+/// are equal.
+std::string difference(const Signature& a, const Signature& b);
+
+}  // namespace troupe::internal::collective

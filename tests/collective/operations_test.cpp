@@ -1,0 +1,385 @@
+// Operations of groups, simulated: several ranks on each worker, messages in any order, work that takes time,
+// and workers that die, links that break, calls that do not come, are cancelled, or bring something else.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+#include "tests/collective/rank_world.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Contains;
+
+namespace {
+
+// TROUPE_TEST_SEEDS: how many runs; 500 in the test run.
+uint64_t seeds() {
+  const char* given = std::getenv("TROUPE_TEST_SEEDS");
+  return given ? std::strtoull(given, nullptr, 10) : 500;
+}
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Signature random_signature(Generator& random, size_t ranks) {
+  Signature s;
+  Problem& p = s.problem;
+  p.ranks = ranks;
+  p.collective = static_cast<Collective>(random.below(kCollectiveCount));
+  do s.way = static_cast<Way>(random.below(kWayCount));
+  while (!offers(p.collective, s.way));
+  if (p.has_root()) p.root = random.below(ranks);
+  size_t sizes = ranks;
+  if (p.collective == Collective::all_reduce || p.collective == Collective::reduce ||
+      p.collective == Collective::broadcast)
+    sizes = 1;
+  if (p.collective == Collective::all_to_all) sizes = ranks * ranks;
+  if (p.collective == Collective::barrier) sizes = 0;
+  for (size_t i = 0; i < sizes; ++i) p.counts.push_back(random.below(3) ? random.below(25) : 0);
+  if (p.adds()) s.reduction = "sum";
+  s.shape = Shape{static_cast<int64_t>(p.elements())};
+  s.piece = random.below(2) ? kOnePiece : 1 + random.below(6);
+  return s;
+}
+
+// `jobs` operations for each of some groups, which every rank calls in an order of its own (those of one tag
+// in one).
+void plan(RankWorld& world, uint64_t groups, size_t workers, size_t jobs) {
+  Generator& random = world.random();
+  uint64_t number = 0;
+  for (uint64_t g = 1; g <= groups; ++g) {
+    std::vector<size_t> where;
+    for (size_t i = 0, n = 2 + random.below(workers + 1); i < n; ++i) where.push_back(random.below(workers));
+    world.add_group(g, where);
+    std::vector<Job> all;
+    for (size_t j = 0; j < jobs; ++j)
+      all.push_back(
+          {g, "t" + std::to_string(random.below(4)), random_signature(random, where.size()), ++number});
+    for (size_t r = 0; r < where.size(); ++r) {
+      std::map<std::string, std::deque<Job>> by_tag;
+      for (const Job& j : all) by_tag[j.tag].push_back(j);
+      std::vector<Job>& own = world.rank(g, r).jobs;
+      while (!by_tag.empty()) {
+        const auto tag = std::next(by_tag.begin(), static_cast<ptrdiff_t>(random.below(by_tag.size())));
+        own.push_back(tag->second.front());
+        tag->second.pop_front();
+        if (tag->second.empty()) by_tag.erase(tag);
+      }
+      std::ranges::reverse(own);  // the last is called first
+    }
+  }
+}
+
+// Calls and everything else in random order, until all is called and nothing happens any more.
+template <class F>
+void run(RankWorld& world, F trouble) {
+  for (;;) {
+    std::vector<std::pair<uint64_t, size_t>> callers;
+    for (const auto& [at, rank] : world.ranks())
+      if (world.alive(rank.worker) && !rank.jobs.empty()) callers.push_back(at);
+    trouble();
+    if (!callers.empty() && world.random().below(3) == 0) {
+      const auto [group, rank] = callers[world.random().below(callers.size())];
+      if (world.alive(world.rank(group, rank).worker)) world.call(group, rank);
+    } else if (!world.step() && callers.empty()) {
+      return;
+    }
+  }
+}
+
+// Deadlines of what goes on, as they would pass.
+void let_time_pass(RankWorld& world) {
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<OperationId> open = world.open();
+    if (open.empty()) return;
+    for (const OperationId& id : open) {
+      world.overdue(id);
+      if (world.random().below(2)) world.step();
+    }
+    world.settle();
+    for (const OperationId& id : world.open()) world.unanswered(id);
+    world.settle();
+  }
+  FAIL("operations go on for ever");
+}
+
+bool no_errors(const RankWorld& world) {
+  for (const auto& [id, c] : world.called())
+    if (c.error) UNSCOPED_INFO(c.error->what());
+  return std::ranges::none_of(world.called(), [](const auto& x) { return x.second.error.has_value(); });
+}
+
+}  // namespace
+
+TEST_CASE("operations of overlapping groups in any order on each rank, matched by tag") {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+    CAPTURE(seed);
+    RankWorld world(seed, 2 + seed % 5);
+    plan(world, 1 + seed % 3, 2 + seed % 5, 1 + seed % 8);
+    run(world, [] {});
+    world.check_results();
+    if (!no_errors(world)) FAIL("an operation failed without a reason");
+    for (size_t w = 0; w < 2 + seed % 5; ++w) {
+      const auto c = world.table(w).counts();
+      if (c.running || c.early || c.given_up || c.broken) FAIL("something is left on worker " << w);
+    }
+    world.check_empty();
+  }
+}
+
+TEST_CASE("a worker that dies, or a link that breaks, ends what needs it with an error that names it") {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+    CAPTURE(seed);
+    const size_t workers = 3 + seed % 4;
+    RankWorld world(seed, workers);
+    plan(world, 1 + seed % 2, workers, 1 + seed % 5);
+    const bool breaks = seed % 3 == 0;
+    const size_t dead = world.random().below(workers),
+                 other = (dead + 1 + world.random().below(workers - 1)) % workers;
+    size_t at = world.random().below(80);
+    run(world, [&] {
+      if (at-- == 0) breaks ? world.cut(dead, other) : world.kill(dead);
+    });
+    if (at < 1000) breaks ? world.cut(dead, other) : world.kill(dead);
+    world.settle();
+    // A rank that knows no more of an operation than that its members have not come waits for its deadline.
+    let_time_pass(world);
+    world.check_results();
+    for (const auto& [id, c] : world.called())
+      if (c.error && c.error->kind() == ErrorKind::disconnected) {
+        const std::string text = c.error->what();
+        const auto names = [&](size_t w) {
+          return c.error->worker() == "w" + std::to_string(w) &&
+                 says(text, "(w" + std::to_string(w) + ") was lost");
+        };
+        if (!(names(dead) || (breaks && names(other)))) FAIL(text);
+      } else if (c.error && !(c.error->kind() == ErrorKind::deadline)) {
+        FAIL(c.error->what());
+      }
+    // A group of those that are left does everything.
+    std::vector<size_t> rest;
+    for (size_t w = 0; w < workers; ++w)
+      if (w != dead) rest.push_back(w);
+    world.add_group(99, rest);
+    for (size_t r = 0; r < rest.size(); ++r) {
+      Generator same(seed);
+      for (int j = 0; j < 4; ++j)
+        world.rank(99, r).jobs.push_back(
+            {99, std::to_string(j), random_signature(same, rest.size()), 1000 + static_cast<uint64_t>(j)});
+    }
+    run(world, [] {});
+    for (const auto& [id, c] : world.called())
+      if (id.group == 99 && (c.ended != 1 || c.error)) FAIL("the group of survivors fails");
+    world.check_results();
+    world.check_empty();
+  }
+}
+
+TEST_CASE("a rank that does not call is named by all that wait for it, and the next use works") {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+    CAPTURE(seed);
+    const size_t n = 2 + seed % 7;
+    RankWorld world(seed, n);
+    std::vector<size_t> where(n);
+    for (size_t i = 0; i < n; ++i) where[i] = i;
+    world.add_group(1, where);
+    const Signature first = random_signature(world.random(), n), second = random_signature(world.random(), n);
+    const size_t absent = world.random().below(n);
+    for (size_t r = 0; r < n; ++r) {
+      world.rank(1, r).jobs = {{1, "", second, 2}, {1, "", first, 1}};
+      if (r != absent) world.call(1, r);
+    }
+    world.settle();
+    let_time_pass(world);
+    world.call(1, absent);  // too late: it hears of it
+    world.settle();
+    let_time_pass(world);
+    world.check_results();
+    size_t failed = 0;
+    for (const auto& [id, c] : world.called())
+      if (c.error) {
+        ++failed;
+        if (c.error->kind() != ErrorKind::deadline) FAIL(c.error->what());
+        if (!says(c.error->what(),
+                  "rank " + std::to_string(absent) + " (w" + std::to_string(absent) + ") has not called it"))
+          FAIL(c.error->what());
+      }
+    if (first.problem.collective == Collective::all_reduce && failed != n)
+      FAIL("an all_reduce went well without a member");
+    for (size_t r = 0; r < n; ++r) world.call(1, r);
+    world.settle();
+    world.check_results();
+    for (const auto& [id, c] : world.called())
+      if (id.use == 1 && c.error) FAIL(c.error->what());
+    for (size_t w = 0; w < n; ++w)
+      if (world.table(w).counts().running || world.table(w).counts().early) FAIL("something is left");
+    world.check_empty();
+  }
+}
+
+TEST_CASE("a rank that brings something else fails the operation everywhere, and what two brought is said") {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+    CAPTURE(seed);
+    const size_t n = 2 + seed % 7, other = seed % n;
+    RankWorld world(seed, n);
+    std::vector<size_t> where(n);
+    for (size_t i = 0; i < n; ++i) where[i] = i;
+    world.add_group(1, where);
+    Signature same;
+    do same = random_signature(world.random(), n);
+    while (same.problem.collective != Collective::all_reduce);
+    Signature differs = same;
+    std::string what;
+    switch (seed / n % 5) {
+      case 0:
+        differs.dtype = float64, what = "dtypes";
+        break;
+      case 1:
+        differs.reduction = "max", what = "reductions";
+        break;
+      case 2:
+        differs.problem.counts = {26}, differs.shape = {26}, what = "shapes";
+        break;
+      case 3:
+        differs.problem = {Collective::barrier, n}, differs.way = Way::doubling, what = "operations";
+        break;
+      default:
+        differs.problem.collective = Collective::broadcast;
+        differs.problem.root = other;
+        differs.way = Way::tree;
+        what = "operations";
+    }
+    for (size_t r = 0; r < n; ++r) world.rank(1, r).jobs = {{1, "grads", r == other ? differs : same, 1}};
+    run(world, [] {});
+    const bool hangs = !world.open().empty();
+    if (hangs) FAIL("an operation goes on");
+    for (const auto& [id, c] : world.called()) {
+      if (id.rank == other && !c.error) continue;  // a root that sends, and is done
+      if (!c.error || c.error->kind() != ErrorKind::invalid)
+        FAIL("rank " << id.rank << " has no error of that kind");
+      const std::string text = c.error->what();
+      const bool right =
+          says(text, "ranks brought different " + what) && says(text, "use 0 of tag \"grads\"") &&
+          says(text, "rank " + std::to_string(other) + " (w" + std::to_string(other) + ") " + differs.str());
+      if (!right && !says(text, "they brought something different")) FAIL(text);
+    }
+    world.check_empty();
+  }
+}
+
+TEST_CASE("cancelled, or late, in the midst of others: all ranks hear, and the others go on") {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+    CAPTURE(seed);
+    const size_t workers = 2 + seed % 5;
+    RankWorld world(seed, workers);
+    plan(world, 1 + seed % 2, workers, 2 + seed % 5);
+    size_t at = world.random().below(60);
+    std::optional<OperationId> chosen;
+    run(world, [&] {
+      if (chosen || (at && at--)) return;
+      const auto open = world.open();
+      if (open.empty()) return;
+      chosen = open[world.random().below(open.size())];
+      seed % 2 ? world.cancel(*chosen) : world.overdue(*chosen);
+    });
+    world.settle();
+    if (!world.open().empty()) FAIL("an operation goes on");
+    world.check_results();
+    for (const auto& [id, c] : world.called()) {
+      if (!c.error) continue;
+      const bool same = chosen && id.group == chosen->group && id.tag == chosen->tag && id.use == chosen->use;
+      if (!same) FAIL("another operation failed: " << c.error->what());
+      if (c.error->kind() != (seed % 2 ? ErrorKind::cancelled : ErrorKind::deadline)) FAIL(c.error->what());
+    }
+    world.check_empty();
+  }
+}
+
+TEST_CASE("10,000 operations in a row leave nothing but the tag") {
+  RankWorld world(1, 2);
+  world.add_group(1, {0, 1});
+  const Signature s{{Collective::all_reduce, 2, 0, {4}}, "sum", float32, {4}, Way::whole};
+  for (uint64_t i = 0; i < 10'000; ++i)
+    for (size_t r = 0; r < 2; ++r) {
+      world.rank(1, r).jobs = {{1, "", s, i}};
+      world.call(1, r);
+      if (i % 16 == 0) world.settle();
+    }
+  world.settle();
+  world.check_results();
+  CHECK(world.table(0).counts() == Operations::Counts{.tags = 1});
+  CHECK(world.table(1).counts() == Operations::Counts{.tags = 1});
+}
+
+TEST_CASE("parts that do not belong are refused or end the operation, and are never taken") {
+  Operations table;
+  Operations::Out out;
+  const Signature s{{Collective::all_reduce, 3, 0, {4}}, "sum", float32, {4}, Way::whole};
+  const std::vector<Member> members{{0, "w0"}, {1, "w1"}, {2, "w2"}};
+  const OperationId id = table.enter(7, members, 0, "", s, out);
+  REQUIRE(out.work.size() == 1);
+  CHECK(out.work[0].sends.size() == 2);
+  const auto part = [&](WorkerId sender, Part p) {
+    Operations::Out o;
+    table.part(sender, p, {}, o);
+    return o;
+  };
+  const Part good{id, 1, 0, 0, 4, s};
+  SECTION("a sender that is not that rank") {
+    for (const WorkerId sender : {0u, 2u, 9u})
+      CHECK_THAT(part(sender, good).refused.value().what(), Contains("which it is not"));
+    Part p = good;
+    p.from = 3;
+    CHECK(part(1, p).refused);
+    Operations::Out o;
+    table.notice(9, {.kind = Notice::abort, .to = id, .from = 1}, o);
+    CHECK(o.refused);
+    CHECK(table.counts().running == 1);
+  }
+  Part p = good;
+  std::string text;
+  SECTION("an unknown chunk") { p.chunk = 1, text = "chunk 1 of 1"; }
+  SECTION("an unknown slot") { p.slot = 1, text = "part 1 of chunk 0, which is not expected"; }
+  SECTION("other elements") { p.elements = 5, text = "5 elements where 4 belong"; }
+  SECTION("twice") {
+    CHECK_FALSE(part(1, good).refused);
+    text = "has come";
+  }
+  if (!text.empty()) {
+    CHECK(part(1, p).finished.empty());  // what is being sent is touched until it is done
+    Operations::Out o;
+    table.done(id, 0, o);
+    REQUIRE(o.finished.size() == 1);
+    CHECK_THAT(o.finished[0].error.value().what(), Contains("rank 1 (w1) sent ") && Contains(text));
+    CHECK(table.counts().running == 0);
+  }
+}
+
+TEST_CASE("early parts are bounded, and their senders are told") {
+  Operations table(Operations::Limits{.early_parts = 2});
+  const Signature s{{Collective::all_reduce, 2, 0, {1}}, "sum", float32, {1}, Way::whole};
+  Operations::Out out;
+  for (const char* tag : {"a", "b", "c"}) table.part(1, Part{{7, 0, tag, 0}, 1, 0, 0, 1, s}, {}, out);
+  REQUIRE(out.notices.size() == 1);
+  CHECK(out.notices[0].to.tag == "c");
+  CHECK(out.notices[0].error.value().kind() == ErrorKind::overloaded);
+  CHECK(table.counts() == Operations::Counts{.early = 2, .given_up = 1});
+  Operations::Out late;
+  table.enter(7, {{0, "w0"}, {1, "w1"}}, 0, "c", s, late);
+  REQUIRE(late.finished.size() == 1);
+  CHECK(late.finished[0].error.value().kind() == ErrorKind::overloaded);
+}
+
+TEST_CASE("what cannot be is refused before anybody hears of it") {
+  Operations table;
+  Operations::Out out;
+  const Signature s{{Collective::all_reduce, 3, 0, {4}}, "sum", float32, {4}, Way::whole};
+  CHECK_THROWS_WITH(table.enter(7, {{0, "w0"}, {1, "w1"}}, 0, "", s, out),
+                    Contains("made for 3 ranks, and the group has 2"));
+  CHECK_THROWS_WITH(table.enter(7, {{0, "w0"}, {1, "w1"}, {2, "w2"}}, 3, "", s, out),
+                    Contains("rank 3 of a group of 3"));
+  CHECK(table.counts() == Operations::Counts{});
+  const OperationId alone = table.enter(7, {{0, "w0"}}, 0, "", {{Collective::all_reduce, 1, 0, {4}}}, out);
+  REQUIRE(out.finished.size() == 1);
+  CHECK(out.finished[0].id == alone);
+  CHECK_FALSE(out.finished[0].error);
+}

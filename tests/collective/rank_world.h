@@ -1,0 +1,305 @@
+// Ranks of groups on simulated workers: what they call, messages between them in any order, work that takes
+// time, workers that die and links that break; and what their operations should have given.
+#pragma once
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collective/matching/operations.h"
+#include "core/base/generator.h"
+
+namespace troupe::testing {
+
+using namespace internal::collective;
+
+using Numbers = std::vector<float>;
+inline Value to_payload(const float* x, size_t n) {
+  Bytes bytes(n * sizeof(float));
+  if (n) std::memcpy(bytes.data(), x, bytes.size());
+  return Value(std::move(bytes));
+}
+inline Numbers from_payload(const Value& v) {
+  const Bytes& bytes = *v.get_if<Bytes>();
+  Numbers x(bytes.size() / sizeof(float));
+  if (!x.empty()) std::memcpy(x.data(), bytes.data(), bytes.size());
+  return x;
+}
+// Sums of them are exact in any order.
+inline float number(uint64_t job, size_t rank, size_t i) {
+  return static_cast<float>(splitmix64(job * 1009 + rank * 31 + i) % 100);
+}
+
+// An operation that a group is to do.
+struct Job {
+  uint64_t group;
+  std::string tag;
+  Signature signature;
+  uint64_t number;
+};
+struct Rank {
+  size_t worker;
+  std::vector<Job> jobs;  // that it has not called yet, in its own order
+};
+struct Called {
+  Job job;
+  Numbers work;
+  int ended = 0;
+  std::optional<Error> error;
+};
+
+class RankWorld {
+ public:
+  RankWorld(uint64_t seed, size_t workers) : random_(seed), alive_(workers, true) {
+    for (size_t w = 0; w < workers; ++w) tables_.push_back(std::make_unique<Operations>());
+  }
+
+  // Ranks of a group, by worker.
+  void add_group(uint64_t group, const std::vector<size_t>& workers) {
+    for (size_t r = 0; r < workers.size(); ++r) ranks_[{group, r}] = {workers[r], {}};
+  }
+  size_t size(uint64_t group) const {
+    size_t n = 0;
+    while (ranks_.contains({group, n})) ++n;
+    return n;
+  }
+  Rank& rank(uint64_t group, size_t r) { return ranks_.at({group, r}); }
+  std::vector<Member> members(uint64_t group) const {
+    std::vector<Member> all;
+    for (size_t r = 0; r < size(group); ++r) {
+      const size_t w = ranks_.at({group, r}).worker;
+      all.push_back({static_cast<WorkerId>(w), "w" + std::to_string(w)});
+    }
+    return all;
+  }
+
+  void call(uint64_t group, size_t r) {
+    Rank& rank = ranks_.at({group, r});
+    const Job job = rank.jobs.back();
+    rank.jobs.pop_back();
+    Operations::Out out;
+    const Problem& p = job.signature.problem;
+    Called called{job, Numbers(p.elements(), -1)};
+    for (const Range& x : p.brings(r))
+      for (size_t i = x.from; i < x.end(); ++i) called.work[i] = number(job.number, p.adds() ? r : 0, i);
+    const OperationId id = tables_[rank.worker]->enter(group, members(group), r, job.tag, job.signature, out);
+    called_[id] = std::move(called);
+    take(rank.worker, std::move(out));
+  }
+
+  // One thing that can happen, but for calls. False: there is none.
+  bool step() {
+    std::vector<std::pair<size_t, size_t>> full;
+    for (auto& [link, queue] : links_)
+      if (!queue.empty()) full.push_back(link);
+    std::vector<std::pair<size_t, size_t>>
+        told;  // who, of whom: what came before the end of a connection comes first
+    for (const auto& x : losses_)
+      if (links_[{x.second, x.first}].empty()) told.push_back(x);
+    const size_t n = full.size() + told.size() + work_.size();
+    if (!n) return false;
+    size_t pick = random_.below(n);
+    if (pick < full.size()) {
+      const auto [from, to] = full[pick];
+      Packet p = std::move(links_[full[pick]].front());
+      links_[full[pick]].pop_front();
+      Operations::Out out;
+      const auto sender = static_cast<WorkerId>(from);
+      if (p.part)
+        tables_[to]->part(sender, *p.part, std::move(p.elements), out);
+      else
+        tables_[to]->notice(sender, *p.notice, out);
+      if (out.refused) FAIL(out.refused->what());
+      take(to, std::move(out));
+    } else if ((pick -= full.size()) < told.size()) {
+      const auto [who, whom] = told[pick];
+      losses_.erase(std::ranges::find(losses_, told[pick]));
+      Operations::Out out;
+      tables_[who]->lost(
+          static_cast<WorkerId>(whom),
+          Error(ErrorKind::disconnected, "the connection ended").with_worker("w" + std::to_string(whom)),
+          out);
+      take(who, std::move(out));
+    } else {
+      pick -= told.size();
+      std::swap(work_[pick], work_.back());
+      auto [worker, work] = std::move(work_.back());
+      work_.pop_back();
+      Operations::Out out;
+      do_work(worker, work);
+      tables_[worker]->done(work.id, work.chunk, out);
+      take(worker, std::move(out));
+    }
+    return true;
+  }
+  void settle() {
+    while (step()) {
+    }
+  }
+
+  void kill(size_t w) {
+    alive_[w] = false;
+    std::erase_if(work_, [w](const auto& x) { return x.first == w; });
+    std::erase_if(losses_, [w](const auto& x) { return x.first == w; });
+    for (size_t other = 0; other < alive_.size(); ++other)
+      if (alive_[other]) cut_off(other, w);
+    links_[{w, w}].clear();
+    std::erase_if(called_, [&](const auto& x) {
+      return ranks_.at({x.first.group, x.first.rank}).worker == w;
+    });
+  }
+  // A connection between two that live on.
+  void cut(size_t a, size_t b) {
+    cut_off(a, b);
+    cut_off(b, a);
+  }
+  bool alive(size_t w) const { return alive_[w]; }
+
+  void overdue(const OperationId& id) {
+    Operations::Out out;
+    const size_t w = worker_of(id);
+    tables_[w]->overdue(id, "5 s", out);
+    take(w, std::move(out));
+  }
+  void unanswered(const OperationId& id) {
+    Operations::Out out;
+    tables_[worker_of(id)]->unanswered(id, out);
+    take(worker_of(id), std::move(out));
+  }
+  void cancel(const OperationId& id) {
+    Operations::Out out;
+    tables_[worker_of(id)]->cancel(id, out);
+    take(worker_of(id), std::move(out));
+  }
+  std::vector<OperationId> open() const {
+    std::vector<OperationId> all;
+    for (const auto& [id, c] : called_)
+      if (!c.ended) all.push_back(id);
+    return all;
+  }
+  Operations& table(size_t w) { return *tables_[w]; }
+  const std::map<OperationId, Called>& called() const { return called_; }
+  std::map<std::pair<uint64_t, size_t>, Rank>& ranks() { return ranks_; }
+  Generator& random() { return random_; }
+
+  // What ended well is right.
+  void check_results() const {
+    for (const auto& [id, c] : called_) {
+      if (c.ended != 1)
+        FAIL("rank " << id.rank << ", group " << id.group << ", tag " << id.tag << " ended " << c.ended
+                     << " times");
+      if (c.error) continue;
+      const Problem& p = c.job.signature.problem;
+      for (const Range& x : p.gets(id.rank))
+        for (size_t i = x.from; i < x.end(); ++i) {
+          float expected = p.adds() ? 0 : number(c.job.number, 0, i);
+          if (p.adds())
+            for (size_t r = 0; r < p.ranks; ++r) expected += number(c.job.number, r, i);
+          if (c.work[i] != expected)
+            FAIL(c.job.signature.str() << ", rank " << id.rank << ": " << c.work[i] << ", not " << expected);
+        }
+    }
+  }
+  // Nothing is left where the groups are used no more.
+  void check_empty() {
+    std::set<uint64_t> groups;
+    for (const auto& [at, rank] : ranks_) groups.insert(at.first);
+    for (size_t w = 0; w < tables_.size(); ++w)
+      if (alive_[w])
+        for (const uint64_t g : groups) {
+          Operations::Out out;
+          tables_[w]->forget(g, out);
+          take(w, std::move(out));
+        }
+    for (auto& [link, queue] : links_) queue.clear();
+    for (size_t w = 0; w < tables_.size(); ++w)
+      if (alive_[w]) CHECK(tables_[w]->counts() == Operations::Counts{});
+  }
+
+ private:
+  struct Packet {
+    std::optional<Part> part;
+    Value elements;
+    std::optional<Notice> notice;
+  };
+
+  size_t worker_of(const OperationId& id) const { return ranks_.at({id.group, id.rank}).worker; }
+  // What was on its way to `who` arrives in part, and then `who` is told.
+  void cut_off(size_t who, size_t whom) {
+    auto& queue = links_[{whom, who}];
+    queue.resize(random_.below(queue.size() + 1));
+    links_[{who, whom}].clear();
+    broken_.insert({who, whom});
+    losses_.push_back({who, whom});
+  }
+  void send(size_t from, size_t to, Packet p) {
+    if (alive_[to] && !broken_.contains({from, to})) links_[{from, to}].push_back(std::move(p));
+  }
+  void take(size_t w, Operations::Out out) {
+    for (auto& x : out.work) work_.push_back({w, std::move(x)});
+    for (Notice& x : out.notices) {
+      const size_t to = x.worker;
+      send(w, to, {{}, {}, std::move(x)});
+    }
+    for (const auto& x : out.finished) finished_.push_back(x);
+    for (auto f = finished_.begin(); f != finished_.end();) {
+      const auto at = called_.find(f->id);
+      if (at == called_.end()) {  // it ended before enter() had returned
+        ++f;
+        continue;
+      }
+      ++at->second.ended;
+      at->second.error = f->error;
+      f = finished_.erase(f);
+    }
+  }
+  void do_work(size_t w, const Operations::Work& work) {
+    Called& c = called_.at(work.id);
+    if (c.ended) FAIL("elements of an operation that is over are touched");
+    std::map<size_t, Numbers> summands;
+    Range of_sum;
+    for (const auto& [receive, value] : work.takes) {
+      Numbers x = from_payload(value);
+      if (receive.take == Take::add) {
+        of_sum = receive.range;
+        summands.emplace(receive.from, std::move(x));
+      } else {
+        std::ranges::copy(x, c.work.begin() + static_cast<ptrdiff_t>(receive.range.from));
+      }
+    }
+    for (const auto& [from, x] : summands)
+      for (size_t i = 0; i < x.size(); ++i) c.work[of_sum.from + i] += x[i];
+    const auto all = members(work.id.group);
+    for (const Send& s : work.sends)
+      send(w, all[s.to].worker,
+           {Part{{work.id.group, s.to, work.id.tag, work.id.use},
+                 work.id.rank,
+                 work.chunk,
+                 s.slot,
+                 s.range.size,
+                 c.job.signature},
+            to_payload(c.work.data() + s.range.from, s.range.size),
+            {}});
+  }
+
+  Generator random_;
+  std::vector<bool> alive_;
+  std::vector<std::unique_ptr<Operations>> tables_;
+  std::map<std::pair<uint64_t, size_t>, Rank> ranks_;
+  std::map<std::pair<size_t, size_t>, std::deque<Packet>> links_;
+  std::set<std::pair<size_t, size_t>> broken_;
+  std::vector<std::pair<size_t, size_t>> losses_;
+  std::vector<std::pair<size_t, Operations::Work>> work_;
+  std::map<OperationId, Called> called_;
+  std::vector<Operations::Finished> finished_;
+};
+
+}  // namespace troupe::testing
