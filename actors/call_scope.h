@@ -30,10 +30,9 @@ class CallScope {
   template <class T>
   void add(const Future<T>& future) {
     if (!future.valid()) throw_invalid("[call] a scope was given an empty future");
-    if (!enter([future] { future.cancel(); })) return;
-    future.on_ready([group = group_](const Result<T>& r) {
-      group->ended(r.ok() ? std::nullopt : std::optional(r.error()));
-    });
+    if (!enter(future.canceller())) return;
+    future.on_end(
+        [group = group_](const Error* error) { group->ended(error ? std::optional(*error) : std::nullopt); });
   }
   /// Ready when all calls have ended, with the first error in time if there is one. Gathers no more.
   Future<void> joined();

@@ -94,6 +94,14 @@ std::vector<Edge> root_edges(const char* part, const Tensors& roots) {
   return edges;
 }
 
+std::vector<Edge> input_edges(const char* part, const Tensors& inputs) {
+  std::vector<Edge> edges = root_edges(part, inputs);
+  for (size_t i = 0; i < edges.size(); ++i)
+    if (const char* why = edges[i].node->partial())
+      throw_invalid(subject(part, i, inputs.size()) + " (" + inputs[i].summary() + ") " + why);
+  return edges;
+}
+
 Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history) {
   if (!grads.empty() && grads.size() != roots.size())
     throw_invalid("[" + std::string(part) + "] " + std::to_string(grads.size()) + " gradients for " +
@@ -209,7 +217,7 @@ void backward(const Tensors& roots, const Tensors& grads, RunOptions options) {
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, RunOptions options) {
   const std::vector<Edge> edges = root_edges("grad", outputs);
-  std::vector<Capture> captures = captures_of(root_edges("grad", inputs));
+  std::vector<Capture> captures = captures_of(input_edges("grad", inputs));
   Tensors grads = root_grads("grad", outputs, grad_outputs, options.create_graph);
   GradMode mode(options.create_graph);
   std::vector<Node*> exits;

@@ -89,6 +89,8 @@ class Region {
 /// Where a pass from `roots` starts; `invalid` for a root that needs no gradient and for no roots, the text
 /// starting with [part].
 std::vector<Edge> root_edges(const char* part, const Tensors& roots);
+/// The same of tensors whose gradients somebody wants to see.
+std::vector<Edge> input_edges(const char* part, const Tensors& inputs);
 /// What enters there: `grads` (one per root, or none), or 1 for a root of one element; checked.
 Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads, bool keep_history);
 

@@ -52,6 +52,8 @@ HookHandle register_hook(const Tensor& tensor, HookHandle::Function hook) {
   if (!handle.edge_)
     throw_invalid("[register_hook] the tensor (" + tensor.summary() +
                   ") needs no gradient: " + why_no_history());
+  if (const char* why = handle.edge_.node->partial())
+    throw_invalid("[register_hook] the tensor (" + tensor.summary() + ") " + why);
   if (!hook) throw_invalid("[register_hook] the function is empty");
   if (const GeneratorWatch* watch = GeneratorWatch::current(); watch && watch->repeats())
     return {};  // a checkpoint runs its function again: the hook is there

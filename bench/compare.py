@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain ...]
 
 tcp: ours as for rpc, but over TCP on loopback; the peer as for rpc, with its shared memory.
 
@@ -20,7 +20,7 @@ import argparse, os, statistics, sys, time
 
 from programs import PROCESSES, command, lines, lines_over_tcp
 
-MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula"}
+MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula", "through_caller_us"}
 TIMES = {"ns", "us", "ms", "s"}
 
 

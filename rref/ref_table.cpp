@@ -53,6 +53,9 @@ class RefTable::Hook final : public actors::Interceptor {
   void store_result(actors::Invocation& call, const Result<Value>& result) override {
     table_->store_result(call, result);
   }
+  std::optional<Value> keep_result(actors::Invocation& call, const Value& result) override {
+    return table_->keep_result(call, result);
+  }
   void worker_lost(WorkerId id, const Error& why) override { table_->lost(id, why); }
   bool missing_object(const Ref<actors::Invocation>& invocation) override {
     return table_->missing(invocation);

@@ -48,6 +48,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// Calls a method whose result stays with the actor's worker; a reference to it. Does not wait.
   HandlePtr remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
                    actors::CallOptions options);
+  /// The reference to a result that went elsewhere, if that is what a call gave; else null.
+  static HandlePtr kept_result(const Value& value);
   /// The value of such a reference, when it is there.
   Future<Value> fetch(const Handle& value, const actors::CallOptions& options);
   /// A reference to an actor of this worker.
@@ -114,6 +116,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   Error gone(const ObjectId& id) const;                             // likewise
   void expect_value(WorkerId from, uint64_t number);
   void store_result(actors::Invocation& call, const Result<Value>& result);
+  Value keep_result(const actors::Invocation& call, const Value& result);
   void finish_value(const ObjectId& id, StoredResultPtr value);
   static void answer(const Ref<actors::Invocation>& call, const StoredResultPtr& value);
   const std::string* keep_type(const std::string& type);

@@ -15,9 +15,9 @@ namespace internal::rref {
 template <class R>
 Future<R> convert(const Future<Value>& reply) {
   if constexpr (std::is_void_v<R>)
-    return reply.then([](const Value&) {});
+    return reply.in_form([](const Value&) {});
   else
-    return reply.then([](const Value& v) { return internal::from_value<R>(v); });
+    return reply.in_form([](const Value& v) { return internal::from_value<R>(v); });
 }
 
 }  // namespace internal::rref

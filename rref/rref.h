@@ -9,7 +9,8 @@
 #include "actors/call_scope.h"
 #include "actors/cell/methods.h"
 #include "actors/worker/log_not_sent.h"
-#include "core/graph/copy_on_write.h"
+#include "core/graph/node.h"
+#include "rref/invoke.h"
 #include "rref/remote.h"
 
 namespace troupe {
@@ -28,10 +29,21 @@ Value argument(A&& a) {
     return Codec<P>::to(P(std::forward<A>(a)));
 }
 
-/// An argument of type A, or the value of a future A, can be a parameter P. (A pointer is no number.)
+/// An argument of type A that stands for a parameter P which is not here: a future, or a reference to a P.
 template <class A, class P>
-concept Fits = std::is_convertible_v<typename IsFuture<std::decay_t<A>>::Value, P> ||
-    (std::is_constructible_v<P, typename IsFuture<std::decay_t<A>>::Value> && !std::is_arithmetic_v<P>);
+constexpr bool kElsewhere = IsFuture<std::decay_t<A>>::value || std::is_same_v<std::decay_t<A>, Remote<P>>;
+
+template <class Params, class... A, size_t... I>
+constexpr bool any_elsewhere(std::index_sequence<I...>) {
+  return (kElsewhere<A, std::tuple_element_t<I, Params>> || ...);
+}
+
+/// An argument of type A, or what it stands for, can be a parameter P. (A pointer is no number.)
+template <class A, class P>
+concept Fits = (kElsewhere<A, P> && !IsFuture<std::decay_t<A>>::value) ||
+               std::is_convertible_v<typename IsFuture<std::decay_t<A>>::Value, P> ||
+               (std::is_constructible_v<P, typename IsFuture<std::decay_t<A>>::Value> &&
+                !std::is_arithmetic_v<P>);
 
 template <class Params, size_t... I, class... A>
 constexpr bool all_fit(std::index_sequence<I...>, std::tuple<A...>*) {
@@ -64,75 +76,23 @@ constexpr bool check_call() {
   return false;
 }
 
-/// A call that waits for the futures among its arguments, one after the other; for as long as somebody wants
-/// its result.
-template <class T, auto M, class R, class... A>
-class DeferredCall : public std::enable_shared_from_this<DeferredCall<T, M, R, A...>> {
- public:
-  explicit DeferredCall(RRef<T> ref) : ref_(std::move(ref)) {}
-
-  template <class... X>
-  Future<R> start(X&&... x) {
-    const auto result = promise_.future();
-    const auto args = std::make_shared<Args>(kept(std::forward<X>(x))...);
-    args_ = args;
-    promise_.waits_for({args, 0, [](void*, uint64_t, bool) {}});
-    next<0>();
-    return result;
-  }
-
- private:
-  using Args = std::tuple<A...>;
-  // Arguments are what they are now, whatever is written to them before the call leaves.
-  template <class X>
-  static decltype(auto) kept(X&& x) {
-    if constexpr (std::is_same_v<std::decay_t<X>, Tensor>) {
-      return as_of_now(x);
-    } else if constexpr (std::is_same_v<std::decay_t<X>, Tensors>) {
-      Tensors all;
-      for (const Tensor& t : x) all.push_back(as_of_now(t));
-      return all;
-    } else {
-      return std::forward<X>(x);
-    }
-  }
-  template <size_t N>
-  void next() {
-    if constexpr (N == sizeof...(A)) {
-      send();
-    } else if constexpr (IsFuture<std::tuple_element_t<N, Args>>::value) {
-      const auto args = args_.lock();
-      if (!args) return;
-      std::get<N>(*args).watch([self = this->shared_from_this()](const auto& r) {
-        if (r.ok())
-          self->template next<N + 1>();
-        else
-          self->promise_.fail(r.error());
-      });
-    } else {
-      next<N + 1>();
-    }
-  }
-  template <class X>
-  static decltype(auto) value_of(X& x) {
-    if constexpr (IsFuture<X>::value)
-      return x.peek()->value();
-    else
-      return (x);
-  }
-  void send() {
-    const auto args = args_.lock();
-    if (!args) return;
-    GradMode mode(grad_);
-    promise_.template settle<Future<R>>(
-        [&] { return std::apply([&](auto&... a) { return ref_.template call<M>(value_of(a)...); }, *args); });
-  }
-
-  RRef<T> ref_;
-  std::weak_ptr<Args> args_;  // kept by the promise, while its future is wanted
-  Promise<R> promise_;
-  bool grad_ = grad_enabled();
-};
+/// The value that a future A gives, as that of a parameter P.
+template <class P, class A>
+Arguments::Later later_argument(size_t place, const Future<A>& a) {
+  if (!a.valid()) throw_invalid("[rref] an argument of the call is an empty future: it was moved from");
+  return {place, a.then([grad = grad_enabled()](const A& value) {
+            GradMode mode(grad);
+            return argument<P>(value);
+          })};
+}
+/// Of a future that nobody has any more: the reply itself, if that is what it gives.
+template <class P, class A>
+Arguments::Later later_argument(size_t place, Future<A>&& a) {
+  if constexpr (std::is_same_v<P, A>)
+    if (a.valid())
+      if (auto reply = a.template take_origin<Value>()) return {place, std::move(*reply), true};
+  return later_argument<P>(place, std::as_const(a));
+}
 
 }  // namespace internal::rref
 
@@ -145,8 +105,10 @@ class RRef : public internal::rref::RefBase {
   explicit RRef(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// Calls method M, which is listed in T::remote, with arguments that convert to its parameters. An argument
-  /// may be a Future: the call leaves when it is ready, without anybody waiting. Calls from one thread to one
-  /// actor are handled in order (those with futures that are not ready: when they leave).
+  /// may be a Future, or a Remote<P> for a parameter P: nobody waits for it. A result that nobody else can
+  /// ask for, b(a(x)), goes straight to the callee's worker, and so does what a Remote refers to; with a
+  /// future in a variable the call leaves when that is ready. Calls from one thread to one actor are handled
+  /// in order (those with futures that are not ready: when they leave).
   ///
   /// The future fails with `invalid` (bad arguments), `failed` (the method threw), `deadline`, `disconnected`
   /// (naming the lost worker), `overloaded` (no room, and OnFull::fail), `cancelled` (the cluster was shut
@@ -156,8 +118,9 @@ class RRef : public internal::rref::RefBase {
     using Traits = internal::actors::MethodTraits<decltype(M)>;
     if constexpr (!internal::rref::check_call<T, M, A...>())
       return Future<typename Traits::Return>();
-    else if constexpr ((IsFuture<std::decay_t<A>>::value || ...))
-      return call_when_ready<M, Traits>(std::forward<A>(args)...);
+    else if constexpr (internal::rref::any_elsewhere<typename Traits::Tuple, A...>(
+                           std::index_sequence_for<A...>{}))
+      return call_when_ready<M, Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
     else
       return internal::rref::convert<typename Traits::Return>(
           invoke(internal::actors::method_name<M>(),
@@ -178,8 +141,8 @@ class RRef : public internal::rref::RefBase {
   /// Calls method M, in order with other calls, but leaves its result where it is: gives a reference to it,
   /// at once. What goes wrong, the call itself included, shows when that reference is used, wherever it went.
   ///
-  ///   Remote<Tensor> h = a.remote<&Layer::forward>(x);  // b fetches it from a, without a way through here
-  ///   Tensor y = b.call<&Layer::forward_of>(h).get();
+  ///   Remote<Tensor> h = a.remote<&Layer::forward>(x);
+  ///   Tensor y = b(h).get();  // it goes from a's worker to b's, not through here
   template <auto M, class... A>
   auto remote(A&&... args) const {
     using Traits = internal::actors::MethodTraits<decltype(M)>;
@@ -189,6 +152,13 @@ class RRef : public internal::rref::RefBase {
                     "remote() leaves at once and takes no futures: co_await them, or pass Remote<T> on");
       return Remote<R>();
     } else if constexpr (!internal::rref::check_call<T, M, A...>()) {
+      return Remote<R>();
+    } else if constexpr (internal::rref::any_elsewhere<typename Traits::Tuple, A...>(
+                             std::index_sequence_for<A...>{})) {
+      static_assert(
+          internal::actors::kNever<T>,
+          "remote() leaves at once and takes no Remote<T> for a T: co_await its to_here(), or let the "
+          "method take the Remote<T>");
       return Remote<R>();
     } else {
       ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
@@ -247,15 +217,10 @@ class RRef : public internal::rref::RefBase {
 
  private:
   Future<Value> invoke(std::string_view method, ValueList args, bool one_way = false) const {
-    if (!*this) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
-    check_process("call");
-    try {
-      handle()->table().check(id());
-      return worker().call(id(), (type() + "::").append(method), internal::net::method_id(method),
-                           std::move(args), {.timeout = timeout_, .one_way = one_way, .on_full = on_full_});
-    } catch (...) {
-      return Future<Value>::failed(current_error().crossing(("call of " + type() + "::").append(method)));
-    }
+    return internal::rref::invoke(handle(), method, std::move(args), options(one_way));
+  }
+  internal::actors::CallOptions options(bool one_way = false) const {
+    return {.timeout = timeout_, .one_way = one_way, .on_full = on_full_};
   }
   template <class Traits, size_t... I, class... A>
   static ValueList values(std::index_sequence<I...>, A&&... args) {
@@ -265,18 +230,23 @@ class RRef : public internal::rref::RefBase {
     (list.push_back(internal::rref::argument<std::tuple_element_t<I, Params>>(std::forward<A>(args))), ...);
     return list;
   }
-  template <class A>
-  static void check_argument(const A& a) {
-    if constexpr (IsFuture<A>::value)
-      if (!a.valid()) throw_invalid("[rref] an argument of the call is an empty future: it was moved from");
+  template <class P, class A>
+  static void add_argument(internal::rref::Arguments& to, A&& a) {
+    if constexpr (std::is_same_v<std::decay_t<A>, Remote<P>>) {
+      add_argument<P>(to, a.to_here());
+    } else if constexpr (IsFuture<std::decay_t<A>>::value) {
+      to.later.push_back(internal::rref::later_argument<P>(to.values.size(), std::forward<A>(a)));
+      to.values.emplace_back();
+    } else {
+      to.values.push_back(internal::rref::argument<P>(std::forward<A>(a)));
+    }
   }
-  template <auto M, class Traits, class... A>
-  auto call_when_ready(A&&... args) const {
-    using Deferred = internal::rref::DeferredCall<T, M, typename Traits::Return, std::decay_t<A>...>;
-    (check_argument(args), ...);
-    const auto future = std::make_shared<Deferred>(*this)->start(std::forward<A>(args)...);
-    CallScope::gather(future);
-    return future;
+  template <auto M, class Traits, size_t... I, class... A>
+  auto call_when_ready(std::index_sequence<I...>, A&&... args) const {
+    internal::rref::Arguments all;
+    (add_argument<std::tuple_element_t<I, typename Traits::Tuple>>(all, std::forward<A>(args)), ...);
+    return internal::rref::convert<typename Traits::Return>(internal::rref::invoke_when_ready(
+        handle(), internal::actors::method_name<M>(), std::move(all), options()));
   }
 
   std::optional<Duration> timeout_;  // empty: the worker's

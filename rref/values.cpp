@@ -5,6 +5,9 @@
 namespace troupe::internal::rref {
 namespace {
 
+// The type that references to results say which went elsewhere; no type of C++ has such a name.
+const std::string kKeptResult = "result of a call";
+
 StoredResultPtr failed(Error error) {
   return std::make_shared<const StoredResult>(
       StoredResult{{}, std::make_unique<const Error>(std::move(error)), nullptr});
@@ -64,6 +67,23 @@ void RefTable::store_result(actors::Invocation& call, const Result<Value>& resul
   finish_value(id, result.ok() ? std::make_shared<const StoredResult>(
                                      StoredResult{result.value(), nullptr, call.cell()})
                                : failed(result.error()));
+}
+
+Value RefTable::keep_result(const actors::Invocation& call, const Value& result) {
+  actors::Worker& worker = this->worker();
+  const ObjectId id{worker.id(), worker.id(), worker.next_number()};
+  {
+    std::lock_guard lock(mutex_);
+    owner_.create(id, id.owner), values_.expect(id);
+  }
+  const auto handle = std::make_shared<Handle>(shared_from_this(), id, kKeptResult);
+  finish_value(id, std::make_shared<const StoredResult>(StoredResult{result, nullptr, call.cell()}));
+  return Value(RefValue{id, kKeptResult, kNoWorker, 0, handle});
+}
+
+HandlePtr RefTable::kept_result(const Value& value) {
+  const auto* ref = value.get_if<RefValue>();
+  return ref && ref->type == kKeptResult ? std::static_pointer_cast<Handle>(ref->hold) : nullptr;
 }
 
 void RefTable::finish_value(const ObjectId& id, StoredResultPtr value) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "core/async/future_combinators.h"
+#include "core/graph/node.h"
+#include "rref/ref_table.h"
 
 namespace troupe::script {
 namespace {
@@ -33,6 +35,38 @@ ValueList arranged(const Entry& entry, ValueList positional, ValueMap named) {
       text = text.substr(0, at) + entry.signature();
     throw_invalid(text);
   }
+}
+
+// What of the arguments the call leaves without; nothing if none of them can go straight.
+std::vector<internal::actors::LateReply> straight(const internal::actors::Worker& worker, const AnyRef& actor,
+                                                  const Session::Later& later) {
+  std::vector<internal::actors::LateReply> out;
+  bool any = false;
+  for (const auto& [place, future] : later) {
+    const auto index = static_cast<uint32_t>(place);
+    auto reply = worker.late_reply(future, index, actor.owner(), true);  // the script may look at it later
+    any |= reply.has_value();
+    out.push_back(reply ? std::move(*reply) : internal::actors::LateReply{future, index, worker.id()});
+  }
+  if (!any) out.clear();
+  return out;
+}
+
+struct CopyOfResult final : Node {
+  Tensors apply(Tensors&& grads) override { return std::move(grads); }
+  std::string name() const override { return "CopyOfResult"; }
+  const char* partial() const override {
+    return "is a copy of a result that went straight to another worker: gradients that come back from there "
+           "do not pass it; take the result with :get() first, and give that as the argument";
+  }
+};
+
+Tensor with_gradients_of_its_own(const Tensor& t) {
+  const auto node = make_ref<CopyOfResult>();
+  node->set_next({t.gradient_edge()});
+  const Tensor copy = t.detach();
+  copy.set_grad_fn({node, 0});
+  return copy;
 }
 
 }  // namespace
@@ -100,6 +134,21 @@ AnyRef Session::spawn(const std::string& type, const Place& where, ValueList arg
                                                : fmt::format("{}", fmt::join(signatures, ", "))));
 }
 
+Future<Value> Session::whole(const Future<Value>& future, const std::shared_ptr<Step>& step) const {
+  using internal::rref::RefTable;
+  return future.then([table = RefTable::of(cluster_.worker()), step](const Value& value) {
+    const auto kept = RefTable::kept_result(value);
+    if (!kept) return Future<Value>::ready(value);
+    const InStep in(step.get());
+    return table->fetch(*kept, {}).then([](Value copy) {
+      visit_tensors(copy, [](Tensor& t) {
+        if (t.defined() && t.requires_grad()) t = with_gradients_of_its_own(t);
+      });
+      return copy;
+    });
+  });
+}
+
 Future<Value> Session::call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
                             const std::shared_ptr<Step>& step, Later later) {
   check();
@@ -115,7 +164,9 @@ Future<Value> Session::call(const AnyRef& actor, const std::string& method, Valu
   }
   const InStep in(step.get());
   if (later.empty()) return actor.call(method, std::move(args));
-  // As in C++, b(a(x)): the call leaves on the thread that brings the argument.
+  if (auto replies = straight(worker(), actor, later); !replies.empty())
+    return actor.call(method, std::move(args), {.late = std::move(replies)});
+  // The call leaves on the thread that brings the argument.
   std::vector<Future<Value>> awaited;
   std::vector<size_t> places;
   for (auto& [place, future] : later) {

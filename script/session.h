@@ -42,11 +42,16 @@ class Session {
   AnyRef spawn(const std::string& type, const Place& where, ValueList args, ValueMap named = {},
                const std::string& name = {});
   /// Calls a method; arguments as of spawn(). `later`: positions of arguments that are still on their way,
-  /// for which the call waits without the thread. Without a step, no gradients are recorded. cancel() of the
-  /// future ends the call; dropping it does not, if keep() has it.
+  /// for which the call waits without the thread. Those of them that are results of calls go straight from
+  /// worker to worker, and their futures are to be looked at through whole() from then on. Without a step, no
+  /// gradients are recorded. cancel() of the future ends the call; dropping it does not, if keep() has it.
   using Later = std::vector<std::pair<size_t, Future<Value>>>;
   Future<Value> call(const AnyRef& actor, const std::string& method, ValueList args, ValueMap named,
                      const std::shared_ptr<Step>& step, Later later = {});
+
+  /// What call() gave, or, if that result went to another worker, another copy of it, fetched now. Gradients
+  /// of the copy are those of its own uses: hooks and grad() refuse it.
+  Future<Value> whole(const Future<Value>& future, const std::shared_ptr<Step>& step) const;
 
   // ---- waiting
   /// The result, once it is there. Interrupted after interrupt(), also if it was called before; the future

@@ -66,6 +66,7 @@ UNNAMED = {
     r"net/wire/wire(_rules)?\.h": "the packets themselves, and their bits",
     r"parallel/pipeline/stage/stage_method\.h|script/parallel\.h": "functions around a subject of another header",
     r"data/sampler\.h": "the field's word for what Order is",
+    r"actors/worker/late_messages\.h": "declarations of messages",
     r"tools/(launch/output|program)\.h": "a job's output; what every command's main() needs",
 }
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "core/value/value.h"
 
@@ -16,6 +15,7 @@ struct HandOver {
   uint32_t index = 0;   ///< of the argument
   uint64_t context = 0;
   bool grad_enabled = true;
+  bool keep = false;  ///< the result stays as well, and the caller is answered with a reference to it
 };
 
 /// The question where the result of a running call goes. It is answered once, and before the call has ended;
@@ -24,32 +24,23 @@ class HandOverSlot {
  public:
   HandOverSlot() = default;
   HandOverSlot(const HandOverSlot&) = delete;
-  ~HandOverSlot() { drop(state_.load()); }
+  ~HandOverSlot() { delete asked_.load(); }
 
-  /// False: the call has ended, or somebody has asked before.
+  /// False: somebody has asked before.
   bool ask(const HandOver& how) {
-    auto* asked = new HandOver(how);
-    HandOver* none = nullptr;
-    if (state_.compare_exchange_strong(none, asked)) return true;
-    delete asked;
-    return false;
+    auto asked = std::make_unique<const HandOver>(how);
+    const HandOver* none = nullptr;
+    if (!asked_.compare_exchange_strong(none, asked.get())) return false;
+    (void)asked.release();
+    return true;
   }
   /// The call has ended, once: what was asked until now, or null.
   std::unique_ptr<const HandOver> end() {
-    HandOver* asked = state_.exchange(ended());
-    return std::unique_ptr<const HandOver>(asked == ended() ? nullptr : asked);
+    return std::unique_ptr<const HandOver>(asked_.load() ? asked_.exchange(nullptr) : nullptr);
   }
 
  private:
-  // Marks that the call has ended; nothing points to it.
-  static HandOver* ended() {
-    static HandOver mark;
-    return &mark;
-  }
-  static void drop(HandOver* asked) {
-    if (asked != ended()) delete asked;
-  }
-  std::atomic<HandOver*> state_{nullptr};
+  std::atomic<const HandOver*> asked_{nullptr};
 };
 
 }  // namespace troupe::internal::actors

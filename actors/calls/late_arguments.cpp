@@ -1,6 +1,7 @@
 #include "actors/calls/late_arguments.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace troupe::internal::actors {
@@ -151,6 +152,25 @@ std::vector<LateArguments::Whole> LateArguments::lost(WorkerId worker, const Err
       fail_if_waits(at->second, worker, why);
       if (auto whole = settle(caller, at); whole.call) out.push_back(std::move(whole));
     }
+  return out;
+}
+
+void LateArguments::clear() {
+  std::map<WorkerId, Caller> gone;  // let go of after the lock
+  std::lock_guard lock(mutex_);
+  gone.swap(callers_);
+  rooms_.clear();
+}
+
+std::vector<LatePlace> LateArguments::missing(WorkerId caller, uint64_t number) const {
+  std::vector<LatePlace> out;
+  std::lock_guard lock(mutex_);
+  const auto from = callers_.find(caller);
+  if (from == callers_.end()) return out;
+  const auto at = from->second.calls.find(number);
+  if (at == from->second.calls.end()) return out;
+  std::ranges::copy_if(at->second.places, std::back_inserter(out),
+                       [&](const LatePlace& p) { return !has(at->second.arguments, p.index); });
   return out;
 }
 

@@ -13,15 +13,11 @@
 
 #include "actors/runtime/cancellable.h"
 #include "core/async/result.h"
-#include "core/value/value.h"
+#include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
 
-/// An argument of a call that its maker brings.
-struct LatePlace {
-  uint32_t index = 0;  ///< among the arguments
-  WorkerId from = kNoWorker;
-};
+using net::LatePlace;
 
 /// An argument that has come for such a place. An error is one of this worker, which could not take it in.
 struct LateArgument {
@@ -65,6 +61,11 @@ class LateArguments {
   /// Nothing more comes from that worker. Calls that still wait for it fail with this error.
   std::vector<Whole> lost(WorkerId worker, const Error& why);
 
+  /// Nothing waits here any more.
+  void clear();
+
+  /// Where the arguments are made that a call still waits for.
+  std::vector<LatePlace> missing(WorkerId caller, uint64_t number) const;
   size_t calls() const;
   size_t early() const;
 

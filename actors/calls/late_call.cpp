@@ -18,9 +18,9 @@ LateCall::Next LateCall::answered(size_t i, Answer answer) {
   return next;
 }
 
-std::vector<size_t> LateCall::ended(End how) {
+std::vector<size_t> LateCall::ended(bool well) {
   std::lock_guard lock(mutex_);
-  return over_ ? std::vector<size_t>{} : close(how != End::well);
+  return over_ ? std::vector<size_t>{} : close(!well);
 }
 
 bool LateCall::over() const {

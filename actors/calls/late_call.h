@@ -31,13 +31,9 @@ class LateCall {
   /// The call that makes argument `i` has been answered. A second answer is ignored.
   Next answered(size_t i, Answer answer);
 
-  enum class End : uint8_t {
-    well,     ///< it was answered, so its arguments were there: their answers are on the way
-    badly,    ///< it was answered with an error, or its callee was lost
-    unwanted  ///< nobody wants it any more
-  };
-  /// It has ended. Arguments whose calls nobody wants any more.
-  std::vector<size_t> ended(End how);
+  /// It has ended. `well`: with a result, so its arguments were there, and the answers of the calls that made
+  /// them are on the way; else with an error, or since nobody wants it. Arguments whose calls nobody wants.
+  std::vector<size_t> ended(bool well);
 
   bool over() const;
 

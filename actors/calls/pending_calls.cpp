@@ -53,7 +53,8 @@ std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
   if (!chosen) return std::nullopt;
   PendingCall& call = calls_.at(chosen->message);
   call.ticket = chosen->ticket;
-  Next next{chosen->message, call.local, std::move(call.unsent), flow_.scarce(call.ticket), *call.left};
+  Next next{chosen->message,           call.local, std::move(call.unsent),
+            flow_.scarce(call.ticket), *call.left, call.straight ? call.straight->late : nullptr};
   call.left.reset();
   return next;
 }
@@ -62,6 +63,36 @@ bool PendingCalls::sent(uint64_t id) {
   std::lock_guard lock(mutex_);
   if (auto at = calls_.find(id); at != calls_.end()) at->second.sent = true;
   return leaving_.empty() || leaving_.erase(id) == 0;
+}
+
+std::optional<WorkerId> PendingCalls::could_hand_over(uint64_t id) const {
+  std::lock_guard lock(mutex_);
+  const auto at = calls_.find(id);
+  if (at == calls_.end()) return {};
+  const PendingCall& call = at->second;
+  if (!call.to_actor || call.local || call.no_result || call.uncancellable) return {};
+  return call.caller.to;
+}
+
+bool PendingCalls::hand_over(uint64_t id, std::function<void()> done) {
+  std::lock_guard lock(mutex_);
+  const auto at = calls_.find(id);
+  if (at == calls_.end()) return false;
+  auto& straight = at->second.straight;
+  if (!straight) straight = std::make_unique<PendingCall::Straight>();
+  straight->handed_over = std::move(done);
+  return true;
+}
+
+bool PendingCalls::begin(uint64_t id, const CallLimit& limit) {
+  std::lock_guard lock(mutex_);
+  const auto at = calls_.find(id);
+  if (at == calls_.end()) return false;
+  at->second.limit = limit;
+  const TimePoint event = next_event(at->second);
+  if (event >= next_sweep_) return false;
+  next_sweep_ = event;
+  return true;
 }
 
 // With mutex_.

@@ -7,6 +7,7 @@
 // is told by that thread. Calls for which there is no room (actors/calls/flow_control.h) wait here.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,8 @@
 
 namespace troupe::internal::actors {
 
+class LateReplies;
+
 struct PendingCall {
   CallerState caller;
   Promise<Value> promise;
@@ -34,6 +37,12 @@ struct PendingCall {
   bool to_actor = false;        ///< services are not told, and take no room
   bool no_result = false;       ///< nobody waits for the answer, but it gives back the room
   bool uncancellable = false;   ///< its callee handles it, whoever has given up waiting
+  /// Of the few calls whose arguments or result go straight from worker to worker.
+  struct Straight {
+    std::shared_ptr<LateReplies> late;  ///< of one that leaves before its arguments are there
+    std::function<void()> handed_over;  ///< where its result goes was decided; called if it went there
+  };
+  std::unique_ptr<Straight> straight = {};
   // ---- of PendingCalls
   bool sent = false;
   bool asked = false;       ///< its callee, what it is doing
@@ -76,12 +85,20 @@ class PendingCalls {
     std::unique_ptr<net::Call> message;
     bool notify_start;
     Promise<void> left;
+    std::shared_ptr<LateReplies> late;
   };
   std::optional<Next> next(WorkerId to);
   /// The message has left. False if the call was given up before: then its callee has to be told now.
   bool sent(uint64_t id);
   /// The message did not leave, and will not.
   std::optional<PendingCall> not_sent(uint64_t id, bool& drain);
+  /// Who is called, if its result could go elsewhere: it is a method's, on another worker, and has no answer
+  /// yet.
+  std::optional<WorkerId> could_hand_over(uint64_t id) const;
+  /// The callee will be asked to send the result elsewhere. False if it has answered.
+  bool hand_over(uint64_t id, std::function<void()> done);
+  /// The time of a call that had none begins. True if its end is before that of every sweep planned so far.
+  bool begin(uint64_t id, const CallLimit& limit);
   /// The callee has begun.
   void started(uint64_t id, WorkerId to, bool& drain);
   /// The call `id` to worker `to`, which then waits no more; empty if it ended before, or went to another

@@ -23,6 +23,9 @@ enum class Dispatch {
   caller,    ///< always on the delivering thread: single-threaded, so deterministic, simulations
 };
 
+struct HandOver;
+class LateArguments;
+
 /// References into the worker, which owns this and outlives its actors.
 struct ActorHost {
   Worker& worker;
@@ -40,6 +43,10 @@ struct ActorHost {
   const std::vector<ActorType::Method>& actor_methods;
   /// Tells worker `caller` that the method of its call `id` has begun.
   const std::function<void(WorkerId caller, uint64_t id)> notify_started;
+  /// Sends a result where it was asked to go, and says so in the reply. False if it has to go to its caller.
+  const std::function<bool(const HandOver& how, Invocation& call, const Value& result, net::Reply& reply)>
+      pass_on;
+  LateArguments& late_arguments;
 };
 
 }  // namespace troupe::internal::actors

@@ -1,6 +1,8 @@
 // Where upper layers see calls pass: references and distributed autograd are interceptors, the worker knows
 // neither.
 #pragma once
+#include <optional>
+
 #include "actors/calls/caller_state.h"
 #include "actors/cell/invocation.h"
 #include "net/wire/wire.h"
@@ -29,6 +31,8 @@ class Interceptor {
   /// Instead of a reply, for calls whose result stays on this worker; the result that it will have. On the
   /// completing thread.
   virtual void store_result(Invocation&, const Result<Value>&) {}
+  /// A result that has gone elsewhere stays as well: a reference to it. On the completing thread.
+  virtual std::optional<Value> keep_result(Invocation&, const Value&) { return {}; }
   /// On the delivering thread, before the caller's future is completed.
   virtual void incoming_reply(const CallerState&, net::Reply&) {}
   /// The worker is gone for good.

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "actors/calls/incoming_calls.h"
+#include "actors/calls/late_arguments.h"
 #include "actors/cell/actor_cell.h"
 #include "actors/cell/suspension.h"
 #include "actors/cell/this_call.h"
@@ -46,9 +47,13 @@ Invocation::Invocation(const ActorHost& host, WorkerId from, internal::net::Call
       from_(from),
       call_(std::move(call)),
       deliver_(std::move(deliver)),
-      deadline_(call_.timeout_us > 0 ? host.clock.now() + std::chrono::microseconds(call_.timeout_us)
-                                     : TimePoint::max()),
+      deadline_(deadline_of_now()),
       busy_(host.traffic) {}
+
+TimePoint Invocation::deadline_of_now() const {
+  return call_.timeout_us > 0 ? host_.clock.now() + std::chrono::microseconds(call_.timeout_us)
+                              : TimePoint::max();
+}
 
 Worker& Invocation::worker() const { return host_.worker; }
 
@@ -74,6 +79,8 @@ void Invocation::cancel() {
   // What set_target() gives is there if its mark is; else the call has not started, and will see ours.
   const uint8_t before = state_.fetch_or(kCancelled);
   if (before & (kCancelled | kCompleted) || !(before & kTargeted)) return;
+  if (call_.late_number && host_.late_arguments.give_up(from_, call_.late_number))
+    return fail(not_wanted());  // it is in no mailbox
   cell_->post(
       [self = Ref<Invocation>(this)] {
         if (auto waiting = std::move(self->suspension_)) waiting->resume();  // which ends in stop()
@@ -109,6 +116,7 @@ void Invocation::complete(Result<Value> result) {
   const uint8_t before = state_.fetch_or(kCompleted);
   if (before & kCompleted) return;
   if (before & kListed) listed_in_->remove(from_, call_.id, *this);
+  if (call_.late_number) host_.late_arguments.ended(from_, call_.late_number);
   if (before & kCancelled && result.ok()) result = Result<Value>(not_wanted());
   if (call_.store_as) {
     for (auto& i : host_.interceptors) i->store_result(*this, result);
@@ -117,7 +125,9 @@ void Invocation::complete(Result<Value> result) {
   if (call_.no_result && result.ok()) result = Result<Value>(Value());
   internal::net::Reply reply;
   reply.id = call_.id;
-  reply.result = std::move(result);
+  const auto how = hand_over_.end();
+  if (!how || !result.ok() || !host_.pass_on(*how, *this, result.value(), reply))
+    reply.result = std::move(result);
   try {
     deliver(reply);
   } catch (...) {

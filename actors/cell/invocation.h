@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/calls/hand_over.h"
 #include "actors/calls/traffic.h"
 #include "actors/runtime/cancellable.h"
 #include "net/wire/wire.h"
@@ -37,6 +38,10 @@ class Invocation final : public Cancellable {
   void run() override;
   void cancel() override;
   bool cancelled() const { return state_.load(std::memory_order_acquire) & kCancelled; }
+  /// Its result goes there, if it has not ended.
+  void hand_over(const HandOver& how) { hand_over_.ask(how); }
+  /// Its last argument is here: its time begins now.
+  void begin_time() { deadline_ = deadline_of_now(); }
   /// Into the table of calls that can be cancelled, until it is completed.
   bool list(IncomingCalls& calls);
 
@@ -44,6 +49,7 @@ class Invocation final : public Cancellable {
   Worker& worker() const;
   WorkerId from() const { return from_; }
   net::Call& call() { return call_; }
+  const net::Call& call() const { return call_; }
   TimePoint deadline() const { return deadline_; }
   /// The actor called; null for a service.
   const std::shared_ptr<ActorCell>& cell() const { return cell_; }
@@ -71,6 +77,7 @@ class Invocation final : public Cancellable {
 
  private:
   void deliver(net::Reply& reply);
+  TimePoint deadline_of_now() const;
 
   const ActorHost& host_;
   WorkerId from_;
@@ -87,6 +94,7 @@ class Invocation final : public Cancellable {
   std::atomic<uint8_t> state_{0};
   std::atomic<int64_t> began_{TimePoint::min().time_since_epoch().count()};
   std::unique_ptr<std::string> waits_for_;  // under one mutex of all
+  HandOverSlot hand_over_;
 };
 
 }  // namespace troupe::internal::actors

@@ -1,5 +1,7 @@
 #include "actors/cluster/profiler.h"
 
+#include "actors/worker/late_messages.h"
+
 namespace troupe::internal::actors {
 namespace {
 
@@ -139,8 +141,19 @@ void Profiler::message(bool sent, const char* kind, WorkerId peer, uint64_t numb
   note(std::move(event));
 }
 
+// Of the workers' own messages only results are of interest here; gradients are noted where they are sent.
+void Profiler::service(bool sent, WorkerId peer, net::Call& call) {
+  if (call.method != kArgument.method || call.args.size() != 4) return;
+  TraceEvent event = event_of(sent ? "send" : "receive", kArgument.name, peer, call.context, call.args);
+  event.key = "argument of w" + std::to_string(sent ? peer : worker_.id());
+  for (size_t i = 0; i < 3; ++i)  // whose call, its number, and which argument
+    if (const auto* n = call.args[i].get_if<int64_t>()) event.key += " " + std::to_string(*n);
+  note(std::move(event));
+}
+
 void Profiler::outgoing_call(const CallerState& caller, net::Call& call) {
-  if (!on() || !call.target.number) return;
+  if (!on()) return;
+  if (!call.target.number) return service(true, caller.to, call);
   TraceEvent event = event_of(call.store_as    ? "remote"
                               : call.no_result ? "tell"
                                                : "call",
@@ -172,8 +185,9 @@ void Profiler::incoming_reply(const CallerState&, net::Reply& reply) {
 }
 
 void Profiler::incoming_call(Invocation& invocation) {
-  if (!on() || !invocation.cell()) return;
+  if (!on()) return;
   net::Call& call = invocation.call();
+  if (!invocation.cell()) return service(false, invocation.from(), call);
   const ActorCell& cell = *invocation.cell();
   const std::string& label = cell.method_label(invocation.method());  // "Layer::forward on w1 (Layer#0:3)"
   TraceEvent event =

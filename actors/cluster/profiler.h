@@ -18,7 +18,8 @@ namespace troupe::internal::actors {
 /// Something that took time on a worker, or (begin == end) happened at a moment.
 struct TraceEvent {
   /// call, tell, remote: at the caller, until its answer is there. handle: at the callee, from the arrival of
-  /// the call to its answer. send, receive: a message of a backward pass. backward, part, span: work.
+  /// the call to its answer. send, receive: a message of a backward pass, or a result that goes straight to
+  /// the call that takes it. backward, part, span: work.
   std::string mode;
   std::string name;     ///< "Layer::forward"
   int64_t begin = 0;    ///< ns of the worker's clock
@@ -81,6 +82,7 @@ class Profiler final : public Interceptor {
   void finish(uint64_t event);      // with mutex_
   void finish_call(const net::Call& call);
   void handled(const Invocation& invocation);
+  void service(bool sent, WorkerId peer, net::Call& call);
   TraceEvent event_of(const char* mode, std::string name, WorkerId peer, uint64_t context,
                       ValueList& values) const;
   void drop(std::map<int64_t, Scope>::iterator scope);  // with mutex_

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "core/async/future_state.h"
 
@@ -17,6 +18,12 @@ class Canceller {
   /// What the future of call `id` waits for: Worker::give_up(id), once nobody wants the result.
   static Source source(std::shared_ptr<Canceller> self, uint64_t id) {
     return {std::move(self), id, &let_go};
+  }
+  /// The call of this worker whose future that is, if it is one and has no result.
+  std::optional<uint64_t> call_of(FutureCore& future) const {
+    const Source source = future.source();
+    if (source.what.get() != this || source.let_go != &let_go) return {};
+    return source.number;
   }
   /// Waits for calls that are being given up right now; no others from now on.
   void close();

@@ -42,10 +42,14 @@ Worker::Worker(WorkerOptions options)
                .unheard = unheard_,
                .interceptors = interceptors_,
                .actor_methods = actor_methods_,
-               .notify_started = [this](WorkerId caller, uint64_t id) { notify_started(caller, id); }} {
+               .notify_started = [this](WorkerId caller, uint64_t id) { notify_started(caller, id); },
+               .pass_on = [this](const HandOver& how, Invocation& call, const Value& result,
+                                 net::Reply& reply) { return pass_on(how, call, result, reply); },
+               .late_arguments = late_arguments_} {
   set_grad_mode_note(note_of_grad_mode);
   install_traffic(*this);
   install_reports(*this);
+  install_late_arguments();
   add_metrics([this](Metrics& m) {
     m["actors"] = live_cells_.count();
     m["threads"] = options_.runtime->threads();
@@ -65,6 +69,7 @@ Worker::~Worker() {
   disconnect();
   canceller_->close();
   incoming_.clear();
+  late_arguments_.clear();
   for (auto& i : interceptors_) i->stop();
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
   std::vector<std::weak_ptr<ActorCell>> released;
@@ -158,6 +163,7 @@ void Worker::lose(WorkerId id, const Error& why) {
   }
   for (auto& call : incoming_.of(id)) call->cancel();
   if (!is_member) return;  // nobody holds anything of one that has not joined, and it may come again
+  for (auto& whole : late_arguments_.lost(id, lost)) enter(std::move(whole));
   for (auto& i : interceptors_) i->worker_lost(id, lost);
   std::vector<LossListener> listeners;
   {

@@ -14,6 +14,7 @@
 
 #include "actors/calls/call_limit.h"
 #include "actors/calls/incoming_calls.h"
+#include "actors/calls/late_arguments.h"
 #include "actors/calls/pending_calls.h"
 #include "actors/calls/traffic.h"
 #include "actors/cell/actor_cell.h"
@@ -22,6 +23,7 @@
 #include "actors/membership/links.h"
 #include "actors/membership/members.h"
 #include "actors/worker/canceller.h"
+#include "actors/worker/late_replies.h"
 #include "core/base/clock.h"
 #include "core/base/fork.h"
 
@@ -53,6 +55,8 @@ struct CallOptions {
   /// passed. These end the wait for the answer alone.
   bool uncancellable = false;
   std::optional<OnFull> on_full;  ///< empty: the worker's
+  /// Arguments that are null: results of other calls, which go straight from their workers to the callee.
+  std::vector<LateReply> late = {};
 };
 
 /// Thread-safe.
@@ -107,6 +111,10 @@ class Worker final : public net::Events {
   /// A service by its name, unchecked: for tests and tools.
   Future<Value> call_service(WorkerId to, const std::string& service, ValueList args,
                              CallOptions options = {});
+  /// For CallOptions::late: that reply, if its result can go straight to worker `to`. There must be no other
+  /// handle on it.
+  std::optional<LateReply> late_reply(const Future<Value>& reply, uint32_t index, WorkerId to,
+                                      bool keep = false) const;
   /// Nobody wants the result of call `id` of an actor's method: it fails with `cancelled`, and its callee is
   /// told. Nothing if it has ended.
   void give_up(uint64_t id);
@@ -186,10 +194,20 @@ class Worker final : public net::Events {
   void on_held_up(net::Connection& connection, Duration time) override;
 
  private:
+  friend class LateReplies;
   net::DevicePlacing placing(WorkerId to) const;
   void deliver_reply(const PendingCall& call, net::Reply reply);
   void receive_call(net::Connection& connection, net::Call call);
   void end(const GivenUp& call, Error why);
+  void tell(const GivenUp& call);
+  void install_late_arguments();
+  bool pass_on(const HandOver& how, Invocation& call, const Value& value, net::Reply& reply);
+  void send_late(WorkerId to, net::Call& call, const net::DevicePlacing& placing);
+  void fail_late(uint64_t call, const Error& why);
+  void begin_late(uint64_t call, CallLimit limit, TimePoint callers_end);
+  void arrives_late(WorkerId from, const net::Call& call);
+  void ready_late(const Ref<Invocation>& call);
+  void enter(LateArguments::Whole whole);
   void answered(WorkerId by, net::Reply reply);
   void drain(WorkerId to);
   void depart(WorkerId to, const PendingCalls::Next& next);
@@ -216,6 +234,10 @@ class Worker final : public net::Events {
   Links links_;
   PendingCalls pending_;
   IncomingCalls incoming_;
+  LateArguments late_arguments_;
+  std::recursive_mutex late_order_;  // late calls leave in the order of their numbers
+  std::unordered_map<WorkerId, uint64_t> late_numbers_;
+  std::atomic<int64_t> arguments_sent_{0}, arguments_passed_on_{0};
   std::shared_ptr<Canceller> canceller_;
   std::vector<std::unique_ptr<Interceptor>> interceptors_;
   struct Served {

@@ -56,7 +56,8 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   uint64_t id = 0;  // of the reply
   net::Call call;
   Ref<Invocation> invocation;  // of a local call
-  size_t prepared = 0;         // interceptors that have to undo if the call is not sent
+  std::shared_ptr<LateReplies> late;
+  size_t prepared = 0;  // interceptors that have to undo if the call is not sent
   try {
     check_process("call");
     if (stopped_) throw_error(ErrorKind::cancelled, "[call] worker " + name() + " has been shut down");
@@ -69,6 +70,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.no_result = told;
     call.args = std::move(args);
     if (!told) pending.limit = limit_of(options);
+    for (const LateReply& r : options.late) call.late.push_back({r.index, r.from});
     if (const CallLimit& limit = pending.limit; limit.end != TimePoint::max()) {
       const auto left = std::chrono::duration_cast<std::chrono::microseconds>(limit.end - limit.made);
       if (left.count() <= 0 && !options.uncancellable)
@@ -76,6 +78,14 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (!options.uncancellable) call.timeout_us = left.count();
     }
     call.id = !options.one_way || told ? pending_.next_id() : 0;
+    if (!options.late.empty()) {
+      late = std::make_shared<LateReplies>(*this, caller.label, std::move(options.late), pending.limit);
+      future.watch([late](const Result<Value>& r) { late->ended(r.ok()); });
+      pending.straight = std::make_unique<PendingCall::Straight>(late);
+      pending.limit = {};  // it counts from the last argument
+      if (frame().deadline != TimePoint::max())
+        pending.limit = {.made = clock().now(), .end = frame().deadline, .from = CallLimit::From::caller};
+    }
     for (auto& i : interceptors_) {
       i->outgoing_call(caller, call);
       ++prepared;
@@ -119,11 +129,15 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       dispatch(invocation);
     } else {
       if (auto why = members_.absence(target.owner)) throw *why;
-      links_.send(target.owner, net::encode(call, placing(target.owner)));
+      if (late)
+        send_late(target.owner, call, placing(target.owner));
+      else
+        links_.send(target.owner, net::encode(call, placing(target.owner)));
       prepared = 0;
       if (id && to_actor && !pending_.sent(id)) send_cancel(target.owner, id);
       // Lost while the message was handed over: nobody else would end this call.
       if (auto why = members_.loss(target.owner)) throw *why;
+      if (late) late->left(target.owner, id, call.late_number);
     }
     if (options.one_way) return Future<Value>::ready(Value());
     if (to_actor && !options.uncancellable && !future.is_ready())
@@ -152,6 +166,16 @@ void Worker::deliver_reply(const PendingCall& pending, net::Reply reply) {
       (*i)->incoming_reply(pending.caller, reply);
   } catch (...) {
     reply.result = Result<Value>(current_error());
+  }
+  if (reply.handed_over) {
+    const bool asked = pending.straight && pending.straight->handed_over;
+    if (asked) pending.straight->handed_over();
+    // Nobody looks at it, if the callee is honest, unless it is the reference that was asked for.
+    if (!asked || (reply.result.ok() && reply.result.value().is_null()))
+      reply.result =
+          Error(asked ? ErrorKind::cancelled : ErrorKind::invalid,
+                "[call] " + members_.name_of(pending.caller.to) + " has sent the result elsewhere" +
+                    (asked ? "" : ", which nobody had asked for"));
   }
   if (!reply.result.ok() && reply.result.error().trail().empty())  // it failed before it reached a method
     reply.result = Result<Value>(
@@ -190,16 +214,20 @@ void Worker::depart(WorkerId to, const PendingCalls::Next& next) {
   } else {
     net::Call& call = *next.message;
     call.notify_start = next.notify_start;
-    bool handed_over = false;
+    bool left = false;
     try {
       if (auto why = members_.absence(to)) throw *why;
-      links_.send(to, net::encode(call, placing(to)));
-      handed_over = true;
+      if (next.late)
+        send_late(to, call, placing(to));
+      else
+        links_.send(to, net::encode(call, placing(to)));
+      left = true;
       if (!pending_.sent(next.id)) send_cancel(to, next.id);
       if (auto why = members_.loss(to)) throw *why;
+      if (next.late) next.late->left(to, next.id, call.late_number);
     } catch (...) {
       Error why = current_error();
-      if (!handed_over)
+      if (!left)
         for (auto& i : interceptors_) i->call_not_sent(call);
       bool room = false;  // we are draining: the next one is looked for anyway
       if (auto waiting = pending_.not_sent(next.id, room))
@@ -255,13 +283,18 @@ void Worker::give_up(uint64_t id) {
                                                " was cancelled by its caller"));
 }
 
-void Worker::end(const GivenUp& given_up, Error why) {
+void Worker::tell(const GivenUp& given_up) {
   const PendingCall& call = given_up.call;
   if (call.local)
     call.local->cancel();
   else if (given_up.tell)
     send_cancel(call.caller.to, given_up.id);
   undo(call);
+}
+
+void Worker::end(const GivenUp& given_up, Error why) {
+  tell(given_up);
+  const PendingCall& call = given_up.call;
   call.promise.fail(std::move(why).crossing("call of " + call.caller.label + " from " + name()));
 }
 

@@ -49,7 +49,10 @@ void Worker::deliver(const std::shared_ptr<ActorCell>& cell, const Ref<Invocatio
     const size_t method = method_of(*cell, invocation->call().method);
     invocation->set_target(cell, method);
     for (auto i = interceptors_.rbegin(); i != interceptors_.rend(); ++i) (*i)->incoming_call(*invocation);
-    cell->deliver(invocation);
+    if (invocation->call().late_number)
+      ready_late(invocation);
+    else
+      cell->deliver(invocation);
   } catch (...) {
     invocation->fail(current_error());
   }
@@ -59,7 +62,7 @@ namespace {
 
 // The message alone has the tensors then, so they go as soon as they have been copied to where the caller
 // reads them, and not when the caller may have asked for the next ones.
-net::Message handed_over(net::Reply& reply, const net::DevicePlacing& placing) {
+net::Message message_of(net::Reply& reply, const net::DevicePlacing& placing) {
   net::Message message = net::encode(reply, placing);
   if (message.buffers.empty() || !reply.result.ok()) return message;
   Value& value = reply.result.value();
@@ -72,11 +75,12 @@ net::Message handed_over(net::Reply& reply, const net::DevicePlacing& placing) {
 void Worker::receive_call(net::Connection& connection, net::Call call) {
   const bool wanted = call.id != 0, no_result = call.no_result, to_actor = call.target.number != 0;
   const WorkerId from = connection.peer().id;
+  if (call.late_number) arrives_late(from, call);
   const Ref<Invocation> invocation(
       new Invocation(as_host_, from, std::move(call),
                      [this, wanted, no_result, from, back = connection.share()](net::Reply& reply) {
                        if (!wanted || no_result) log_unanswered(reply);
-                       if (wanted && !no_result) back->send(handed_over(reply, placing(from)));
+                       if (wanted && !no_result) back->send(message_of(reply, placing(from)));
                        if (!no_result) return;
                        try {
                          back->send(net::encode(reply));

@@ -32,6 +32,13 @@ std::string ago(const Worker& worker, TimePoint since) {
 std::string Worker::status_of(const Invocation& call) const {
   const auto& cell = call.target_cell();
   if (!cell) return "Its actor, or the value that it asks for, is still being made on " + name() + ".";
+  if (const uint64_t late = call.call().late_number) {
+    std::string waits;
+    for (const LatePlace& p : late_arguments_.missing(call.from(), late))
+      waits += fmt::format("{}argument {} from {}", waits.empty() ? "" : ", ", p.index + 1,
+                           members_.name_of(p.from));
+    if (!waits.empty()) return "It has not begun: it waits for " + waits + ".";
+  }
   const CurrentActivity& activity = cell->activity();
   const char* what = activity.what();
   const TimePoint since = activity.since();

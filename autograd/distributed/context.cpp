@@ -48,7 +48,7 @@ Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& ou
   if (options.only_inputs)
     throw_invalid(
         "[grad] only_inputs is for backward(): grad() gives the gradients of the inputs it is given");
-  const std::vector<Edge> edges = root_edges("grad", outputs), wanted = root_edges("grad", inputs);
+  const std::vector<Edge> edges = root_edges("grad", outputs), wanted = input_edges("grad", inputs);
   return engine.grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph), wanted,
                      how(options));
 }

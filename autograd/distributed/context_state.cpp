@@ -11,7 +11,7 @@ constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhe
 }  // namespace
 
 ActorRegion::ActorRegion(const RunOptions& how, Tensors inputs)
-    : Region(how, inputs.empty() ? std::vector<Edge>{} : root_edges("backward", inputs)),
+    : Region(how, inputs.empty() ? std::vector<Edge>{} : input_edges("backward", inputs)),
       inputs_(std::move(inputs)) {}
 
 bool ContextState::add_send(uint64_t pair, Send send) {

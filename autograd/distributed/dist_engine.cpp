@@ -207,7 +207,7 @@ Tensor DistEngine::exchange_gradient(uint64_t context, const Tensor& leaf, Tenso
 }
 
 void DistEngine::set_inputs(uint64_t context, Tensors inputs) {
-  if (!inputs.empty()) (void)root_edges("set_context_inputs", inputs);  // checks them
+  if (!inputs.empty()) (void)input_edges("set_context_inputs", inputs);  // checks them
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t k = 0; k < i; ++k)
       if (inputs[i].impl() == inputs[k].impl())

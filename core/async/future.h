@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -134,6 +135,26 @@ class [[nodiscard]] Future {
     if (shared.ready.is_set()) return run_callback(f, *shared.result);
     shared.add([f = std::move(f), &shared]() mutable { run_callback(f, *shared.result); });
   }
+  /// Calls f(const Error*) when the call has ended, null if well, for one who wants that it is made, but not
+  /// its result: that may go to another worker.
+  template <class F>
+  void on_end(F f) const {
+    FutureState<T>& shared = state("on_end()");
+    auto end = [f = std::move(f), &shared]() mutable {
+      const bool failed = shared.ready.is_set() && !shared.result->ok();
+      run_callback(f, static_cast<const Error*>(failed ? &shared.result->error() : nullptr));
+    };
+    if (shared.ready.is_set()) return end();
+    shared.add_reader();
+    shared.add_for_end(std::move(end));
+  }
+  /// cancel() of it, as long as there is somebody else who keeps it.
+  std::function<void()> canceller() const {
+    state("canceller()");
+    return [weak = std::weak_ptr(state_)] {
+      if (const auto shared = weak.lock()) Future(shared).cancel();
+    };
+  }
   /// Future of f(value), or of what the future that f returns gives; an error passes by f. What f throws
   /// becomes the new future's error.
   template <class F>
@@ -163,15 +184,52 @@ class [[nodiscard]] Future {
     });
   }
 
-  /// For futures that are made from this one: they want it until they have their result.
-  Source as_source() const {
-    state("as_source()").add_reader();
-    return {std::static_pointer_cast<FutureCore>(state_), 0,
-            [](void* state, uint64_t, bool) { static_cast<FutureCore*>(state)->drop_reader(); }};
+  /// then(f), for an f that only gives the value in another form, and is not called if nobody asks for that:
+  /// see take_origin().
+  template <class F>
+  auto in_form(F f) const {
+    using V = std::invoke_result_t<F&, const T&>;
+    Promise<V> promise;
+    const Future<V> made = promise.future();
+    if (!state("in_form()").ready.is_set()) promise.waits_for(as_source(kOtherForm));
+    watch([promise, f = std::move(f)](const Result<T>& r) mutable {
+      if (!promise.wanted()) return;
+      if (r.ok())
+        promise.complete_with([&] { return f(r.value()); });
+      else
+        promise.fail(r.error());
+    });
+    return made;
   }
+  /// The `Future<U>` whose in_form() gave this one, in its place, which is empty then; nothing, and this one
+  /// stays, if it is no such future, if the value is there, or if somebody else could ask for either of them.
+  template <class U>
+  std::optional<Future<U>> take_origin() {
+    if (!state("take_origin()").has_one_asker()) return {};
+    const Source source = state_->source();
+    if (source.let_go != &FutureCore::drop_reader_of || source.number != kOtherForm) return {};
+    auto origin = std::static_pointer_cast<FutureState<U>>(std::static_pointer_cast<FutureCore>(source.what));
+    if (origin->askers() != 1) return {};
+    Future<U> taken{std::move(origin)};
+    state_->goes_elsewhere();
+    *this = Future();
+    return taken;
+  }
+
+  /// For futures that are made from this one: they want it until they have their result. `number`: of the
+  /// source.
+  Source as_source(uint64_t number = 0) const {
+    state("as_source()").add_reader();
+    return {std::static_pointer_cast<FutureCore>(state_), number, &FutureCore::drop_reader_of};
+  }
+  /// What all handles on this value share.
+  FutureCore& core() const { return state("core()"); }
 
  private:
   friend class Promise<T>;
+  template <class>
+  friend class Future;
+  static constexpr uint64_t kOtherForm = 1;
   explicit Future(std::shared_ptr<FutureState<T>> s) : state_(std::move(s)) {
     if (state_) state_->add_reader();
   }
@@ -248,6 +306,8 @@ class Promise {
     }
   }
 
+  /// Whether there is a future of it, or there is somebody who wants its result.
+  bool wanted() const { return state("wanted()").readers != 0; }
   /// What the futures of this promise wait for, in place of what they waited for before. Only for promises
   /// whose future() was asked for once: the source is let go of when that has gone.
   void waits_for(Source source) const { state("waits_for()").wait_for_source(std::move(source)); }

@@ -1,5 +1,7 @@
 #include "core/async/future_state.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "core/base/log.h"
@@ -22,11 +24,39 @@ void throw_empty_promise(const char* use) {
   throw_invalid("[future] " + std::string(use) + " of an empty promise: it was moved from");
 }
 
-void FutureCore::add(std::function<void()> callback) {
+namespace {
+
+// A call that is given up gives up what it waits for, and so on. A long chain of them needs no more stack
+// than a short one: from a depth on, those that follow wait for their turn.
+void end_unwanted(Source source) {
+  constexpr int kDepth = 32;
+  static thread_local int depth = 0;
+  static thread_local std::vector<Source>* waiting = nullptr;
+  if (waiting) return waiting->push_back(std::move(source));
+  ++depth;
+  if (depth < kDepth) {
+    source.end(false);
+  } else {
+    std::vector<Source> chain;
+    waiting = &chain;
+    chain.push_back(std::move(source));
+    while (!chain.empty()) {
+      Source next = std::move(chain.back());
+      chain.pop_back();
+      next.end(false);
+    }
+    waiting = nullptr;
+  }
+  --depth;
+}
+
+}  // namespace
+
+void FutureCore::add(std::function<void()> callback, Asks asks) {
   {
     std::lock_guard lock(mutex);
     if (!ready.is_set()) {
-      callbacks_.push_back({std::move(callback), frame().for_later()});
+      callbacks_.push_back({std::move(callback), frame().for_later(), asks});
       return;
     }
   }
@@ -38,11 +68,37 @@ void FutureCore::completed(std::unique_lock<std::mutex> lock) {
   const auto waiting = std::exchange(callbacks_, {});
   Source done = std::exchange(source_, {});
   lock.unlock();
-  for (const Callback& callback : waiting) {
+  run(waiting);
+  done.end(true);
+}
+
+void FutureCore::run(const std::vector<Callback>& callbacks) {
+  for (const Callback& callback : callbacks) {
     CallFrameScope scope(callback.at);
     callback.run();
   }
-  done.end(true);
+}
+
+uint32_t FutureCore::ask_for_end() const {
+  return static_cast<uint32_t>(std::ranges::count(callbacks_, Asks::end, &Callback::asks));
+}
+
+uint32_t FutureCore::askers() {
+  std::lock_guard lock(mutex);
+  return readers - ask_for_end();
+}
+
+void FutureCore::goes_elsewhere() {
+  std::vector<Callback> hear;
+  {
+    std::lock_guard lock(mutex);
+    const auto end =
+        std::ranges::stable_partition(callbacks_, [](const Callback& c) { return c.asks == Asks::result; });
+    std::ranges::move(end, std::back_inserter(hear));
+    callbacks_.erase(end.begin(), end.end());
+  }
+  run(hear);
+  for (size_t i = 0; i < hear.size(); ++i) drop_reader();
 }
 
 void FutureCore::wait_for_source(Source next) {
@@ -55,6 +111,17 @@ void FutureCore::wait_for_source(Source next) {
   next.end(!late);
 }
 
+Source FutureCore::source() {
+  std::lock_guard lock(mutex);
+  return source_;
+}
+
+bool FutureCore::has_one_asker() {
+  std::lock_guard lock(mutex);
+  const uint32_t quiet = ask_for_end();
+  return !ready.is_set() && readers <= 1 + quiet && callbacks_.size() == quiet;
+}
+
 void FutureCore::give_up() {
   Source unwanted;
   {
@@ -63,7 +130,7 @@ void FutureCore::give_up() {
     given_up_ = true;
     unwanted = std::exchange(source_, {});
   }
-  unwanted.end(false);
+  end_unwanted(std::move(unwanted));
 }
 
 }  // namespace troupe

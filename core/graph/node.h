@@ -35,6 +35,9 @@ class Node : public RefCounted {
     exit,  ///< the gradients leave for another actor
   };
   virtual End end() const { return End::none; }
+  /// Why the gradients of its results are less than a reader would take them for, so that neither hooks nor
+  /// grad() may look at them; null: they are whole.
+  virtual const char* partial() const { return nullptr; }
   /// `invalid` if apply() could not run: what it needs was released, or was changed in place. Asked of all
   /// nodes of a pass before any of them runs, so that such an error changes nothing.
   virtual void check_saved() const {}

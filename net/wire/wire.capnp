@@ -27,10 +27,13 @@
 #               to its end. Ignored if the call has been answered, and for services.
 #   6  started  nothing else. The call of this id has begun: what it brought is no longer queued. Its answer
 #               follows some time later.
+#   7  handed_over  nothing else. The call of this id ended well, and its result has gone to the worker that
+#               uses it, since the caller asked for that (actors/calls/hand_over.h).
 #
 # Flags of calls: 16, the caller does not record (its grad mode); 32, nobody wants the result: the reply says
 # only that the call has ended; 64, the caller runs out of room for what has not begun: a started is wanted if
-# the call begins and does not end.
+# the call begins and does not end. Of replies: 16, the result has gone to the worker that uses it, and stays where
+# it was made, too: the value is a reference to it.
 #
 # The bytes of tensors are not in a packet: they travel beside it as buffers, which TensorInfo numbers.
 #
@@ -93,6 +96,20 @@ struct Call {
   # Null: nothing to link.
 
   args @7 :List(Value);
+
+  late @8 :Late;
+  # Null: all arguments are there.
+}
+
+struct Late {
+  # Arguments that are null here and that their makers bring by themselves.
+
+  number @0 :UInt64;
+  # Of the call among the caller's late calls to this worker: they leave, and so arrive, in the order of their
+  # numbers. Not 0.
+
+  places @1 :List(UInt64);
+  # Which arguments, in ascending order, and who brings them: place << 32 | worker. At least one.
 }
 
 struct Reply {

@@ -258,7 +258,10 @@ void check_booleans(const std::byte* bytes, size_t size) {
   if (all > 1) throw_invalid("[wire] a bool tensor has bytes other than 0 and 1");
 }
 
-static size_t words_of(const Call& call) { return words_of_link(call.link) + words_of_list(call.args, 1); }
+static size_t words_of(const Call& call) {
+  const size_t late = call.late.empty() ? 0 : capnp::sizeInWords<schema::Late>() + call.late.size();
+  return words_of_link(call.link) + words_of_list(call.args, 1) + late;
+}
 
 size_t packet_bytes(const Call& call) {
   size_t bytes = 8 * (capnp::sizeInWords<schema::Call>() + words_of(call));
@@ -282,10 +285,18 @@ Message encode(const Call& call, const DevicePlacing& placing) {
     out.setContext(call.context);
     writer.write(out.initArgs(static_cast<uint32_t>(call.args.size())), call.args);
     writer.write_link(out, call.link);
+    if (call.late.empty()) return;
+    auto late = out.initLate();
+    late.setNumber(call.late_number);
+    auto places = late.initPlaces(static_cast<uint32_t>(call.late.size()));
+    for (uint32_t i = 0; i < places.size(); ++i)
+      places.set(i, uint64_t{call.late[i].index} << 32 | call.late[i].from);
   });
 }
 
 Message encode(const Reply& reply, const DevicePlacing& placing) {
+  if (reply.handed_over && reply.result.ok() && reply.result.value().is_null())
+    return {{first_word(PacketKind::handed_over, reply.id)}, {}};
   if (!reply.result.ok()) {
     const Error& error = reply.result.error();
     return build<schema::Error>(
@@ -295,7 +306,8 @@ Message encode(const Reply& reply, const DevicePlacing& placing) {
   const Value& value = reply.result.value();
   const size_t words =
       capnp::sizeInWords<schema::Value>() + words_inside(value, 1) + words_of_link(reply.link);
-  return build<schema::Reply>(first_word(PacketKind::reply, reply.id), words, placing,
+  const uint64_t flags = reply.handed_over ? kElsewhere : 0;
+  return build<schema::Reply>(first_word(PacketKind::reply, reply.id, flags), words, placing,
                               [&](schema::Reply::Builder out, Writer& writer) {
                                 writer.write(out.initValue(), value);
                                 writer.write_link(out, reply.link);

@@ -23,6 +23,12 @@ struct GradLink {
   bool shared = false;  ///< parts of the graph that the sender knows of overlap
 };
 
+/// An argument of a call that its maker brings by itself.
+struct LatePlace {
+  uint32_t index = 0;  ///< among the arguments, where it is null
+  WorkerId from = kNoWorker;
+};
+
 struct Call {
   uint64_t id = 0;            ///< of the caller, for the reply; 0: nobody waits for one; at most 56 bits
   ObjectId target;            ///< actor; number 0: a service of the worker
@@ -36,13 +42,17 @@ struct Call {
   bool notify_start = false;  ///< a Started is wanted, if the call begins and does not end
   GradLink link;
   ValueList args;
+  std::vector<LatePlace> late = {};    ///< by index
+  uint64_t late_number = 0;            ///< among the sender's late calls to the receiver; 0: nothing is late
   std::optional<Error> unplaced = {};  ///< received only: an argument is for a device that is not here
 };
 
 struct Reply {
   uint64_t id = 0;
   Result<Value> result = Value{};
-  GradLink link;  ///< of a value; an error has none
+  GradLink link;             ///< of a value; an error has none
+  bool handed_over = false;  ///< the result has gone to the worker that uses it; here is none, or a
+                             ///< reference to it, where the caller asked for that
 };
 
 /// Nobody waits for call `id` of the sender any more.

@@ -28,7 +28,7 @@ class Reader {
         case PacketKind::kept:
           return read(in.getRoot<schema::Call>(), kind == PacketKind::kept, flags, id);
         case PacketKind::reply:
-          return read(in.getRoot<schema::Reply>(), id);
+          return read(in.getRoot<schema::Reply>(), flags, id);
         default:
           return Reply{.id = id, .result = read(in.getRoot<schema::Error>()), .link = {}};
       }
@@ -60,14 +60,36 @@ class Reader {
     call.notify_start = flags & kNotifyStart;
     call.args = read(in.getArgs(), 1);
     if (in.hasLink()) call.link = read(in.getLink());
+    if (in.hasLate()) read(in.getLate(), call);
     return call;
   }
 
-  Reply read(schema::Reply::Reader in, uint64_t id) {
+  static void read(schema::Late::Reader in, Call& call) {
+    const auto places = in.getPlaces();
+    if (!in.getNumber() || !places.size() || places.size() > call.args.size() || !call.id ||
+        !call.target.number)
+      throw_invalid(fmt::format("[wire] {} late arguments of {}, with the number {}, of call {} of object {}",
+                                places.size(), call.args.size(), in.getNumber(), call.id,
+                                call.target.number));
+    call.late_number = in.getNumber();
+    for (uint64_t place : places) {
+      const LatePlace next{static_cast<uint32_t>(place >> 32), static_cast<WorkerId>(place)};
+      if (next.index >= call.args.size() || !call.args[next.index].is_null() ||
+          (!call.late.empty() && next.index <= call.late.back().index))
+        throw_invalid(fmt::format("[wire] argument {} of {} is not late, or is named twice or out of order",
+                                  next.index, call.args.size()));
+      call.late.push_back(next);
+    }
+  }
+
+  Reply read(schema::Reply::Reader in, uint64_t flags, uint64_t id) {
     Reply reply;
     reply.id = id;
     reply.result = read(in.getValue(), 1);
     if (in.hasLink()) reply.link = read(in.getLink());
+    reply.handed_over = flags & kElsewhere;
+    if (reply.handed_over && !reply.result.value().get_if<RefValue>())
+      throw_invalid("[wire] a result that went elsewhere, and no reference to it");
     return reply;
   }
 
@@ -281,10 +303,12 @@ Packet decode(Message message) {
         fmt::format("[wire] a header of {} words; expected 1 to {}", header.size(), kMaxHeaderWords + 1));
   const auto kind = static_cast<PacketKind>(header[0] & kKindMask);
   const uint64_t flags = header[0] & kFlagMask, id = header[0] >> kIdShift;
-  if (kind < PacketKind::call || kind > PacketKind::started)
+  if (kind < PacketKind::call || kind > PacketKind::handed_over)
     throw_invalid(fmt::format("[wire] unknown kind of packet {}", static_cast<int>(kind)));
-  if (flags & ~(kind <= PacketKind::kept ? kGradDisabled | kNoResult | kNotifyStart : 0))
-    throw_invalid(fmt::format("[wire] unknown flags {:#x} of a packet", flags));
+  const uint64_t known = kind <= PacketKind::kept    ? kGradDisabled | kNoResult | kNotifyStart
+                         : kind == PacketKind::reply ? kElsewhere
+                                                     : 0;
+  if (flags & ~known) throw_invalid(fmt::format("[wire] unknown flags {:#x} of a packet", flags));
   if (kind == PacketKind::kept && id == 0) throw_invalid("[wire] a result that stays, as no object");
   const bool one_word = kind >= PacketKind::cancel;
   if (one_word != (header.size() == 1) || (one_word && !message.buffers.empty()))
@@ -292,6 +316,7 @@ Packet decode(Message message) {
                               static_cast<int>(kind), header.size(), message.buffers.size()));
   if (kind == PacketKind::cancel) return Cancel{id};
   if (kind == PacketKind::started) return Started{id};
+  if (kind == PacketKind::handed_over) return Reply{.id = id, .link = {}, .handed_over = true};
   try {
     capnp::ReaderOptions options;
     options.traversalLimitInWords = 2 * header.size() + 64;

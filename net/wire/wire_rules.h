@@ -8,9 +8,18 @@
 namespace troupe::internal::net {
 
 /// What a packet is: the low bits of its first word. See net/wire/wire.capnp for these and the flags.
-enum class PacketKind : uint8_t { call = 1, kept = 2, reply = 3, error = 4, cancel = 5, started = 6 };
+enum class PacketKind : uint8_t {
+  call = 1,
+  kept = 2,
+  reply = 3,
+  error = 4,
+  cancel = 5,
+  started = 6,
+  handed_over = 7
+};
 inline constexpr uint64_t kKindMask = 15, kFlagMask = 15 << 4;
-inline constexpr uint64_t kGradDisabled = 16, kNoResult = 32, kNotifyStart = 64;
+inline constexpr uint64_t kGradDisabled = 16, kNoResult = 32, kNotifyStart = 64;  // of calls
+inline constexpr uint64_t kElsewhere = 16;                                        // of replies
 inline constexpr int kIdShift = 8;
 
 /// Values in each other, counting the leaf.

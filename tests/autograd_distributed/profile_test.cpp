@@ -15,16 +15,22 @@ using testing::error_of;
 
 namespace {
 
+Promise<void> gate;
+
 struct Scale : Actor {
   explicit Scale(double start) : w(full({2}, start)) { w.requires_grad_(); }
   Tensor forward(Tensor x) { return ops::mul(x, w); }
   Task<Tensor> through(RRef<Scale> next, Tensor x) { co_return co_await next.call<&Scale::forward>(x); }
+  Task<Tensor> waits(Tensor x) {
+    co_await gate.future();
+    co_return ops::mul(x, w);
+  }
   int64_t number(int64_t n) { return n; }
   void note() {}
   void fails() { throw std::runtime_error("as asked"); }
   Tensor w;
   static constexpr auto remote =
-      methods<&Scale::forward, &Scale::through, &Scale::number, &Scale::note, &Scale::fails>;
+      methods<&Scale::forward, &Scale::through, &Scale::waits, &Scale::number, &Scale::note, &Scale::fails>;
 };
 
 std::vector<TraceEvent> of(const Trace& trace, const std::string& mode, const std::string& name = {}) {
@@ -88,6 +94,23 @@ TEST_CASE("a profile names every call by mode, method, source and destination, a
   const auto self = of(trace, "call", "Scale::number")[0];
   CHECK((self.worker == 0 && self.peer == 0));
   CHECK(trace.missed() == 0);
+}
+
+TEST_CASE("a result that goes straight is a message from the worker that made it to the one that uses it") {
+  auto cluster = Cluster::in_process(3, hosting<Scale>());
+  auto a = cluster->spawn<Scale>("w1", 2.0), b = cluster->spawn<Scale>("w2", 3.0);
+  NoGradGuard guard;
+  a.ready().get(), b.ready().get();
+  gate = {};
+  Profile profile(*cluster);
+  const auto y = b(a.call<&Scale::waits>(tensor({1, 2}, float32)));
+  gate.set();
+  CHECK(y.get().to_vector<float>() == std::vector<float>{6, 12});
+  const Trace trace = profile.end();
+  const auto sent = only(trace, "send", "call.argument"), got = only(trace, "receive", "call.argument");
+  CHECK((sent.worker == 1 && sent.peer == 2 && got.worker == 2 && got.peer == 1));
+  CHECK(sent.key == got.key);
+  CHECK(sent.bytes == 8);
 }
 
 TEST_CASE("a profiled backward pass shows what was sent and received, within its time") {

@@ -1,6 +1,5 @@
 // The runs of trajectories.json on GPUs: in one process, over calls, in a pipeline, with servers.
 #pragma once
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "tests/cuda/gpus.h"
 #include "tests/parallel/trainers.h"
 #include "tests/parallel/transformer.h"
+#include "tests/support/seeds.h"
 
 namespace troupe::testing {
 
@@ -148,12 +148,6 @@ inline std::vector<double> train_here(const Run& run, int steps, Device device, 
     losses.push_back(loss.item());
   }
   return losses;
-}
-
-/// How many schedules a test goes through: TROUPE_SEEDS, or 50.
-inline uint64_t seeds() {
-  const char* given = std::getenv("TROUPE_SEEDS");
-  return given ? std::strtoull(given, nullptr, 10) : 50;
 }
 
 /// What GPUs hold: all of it is to be given back.

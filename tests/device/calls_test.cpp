@@ -206,6 +206,22 @@ TEST_CASE("a device map takes tensors to another device of the receiver, and ans
       Catch::StartsWith("[wire] the device map from w0 to w1 has no null:1 (it has null:0 -> null:1)"));
 }
 
+TEST_CASE("with a device map a result that is an argument is placed as on the way through the caller") {
+  install_null_device();
+  const auto cluster =
+      Cluster::in_process(3, hosting<Half>(), {.device_maps = {{"w0", "w1", {{"null:0", "null:1"}}}}});
+  const NoGradGuard off;
+  const auto a = cluster->spawn<Half>(1, int64_t{1}, std::string("null:1"));
+  const auto b = cluster->spawn<Half>(2, int64_t{1}, std::string("null:0"));
+  const auto c = cluster->spawn<Half>(1, int64_t{1}, std::string("null:1"));
+  const Tensor x = wave({4, kWidth}, 1).to(null0);
+  const auto kept = a(x);
+  CHECK(b.call<&Half::place>(kept).get() == "null:0");
+  CHECK(b.call<&Half::place>(a(x)).get() == "null:0");  // straight from w1 to w2 it would be on null:1
+  CHECK(cluster->metrics("w1")["arguments_sent"] == 0);
+  CHECK(c.call<&Half::place>(a(x)).get() == "null:1");  // within w1 there is no map
+}
+
 TEST_CASE("gradients that cannot be sent end their pass with that error") {
   install_null_device();
   TwoWorkers two(hosting<Half>(), internal::net::DeviceMap({{null0, null1}}, "w0 to w1"));

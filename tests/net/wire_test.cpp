@@ -188,6 +188,52 @@ TEST_CASE("calls and replies keep all their fields", "[wire]") {
   REQUIRE(std::get<Reply>(packet).result.value().is_null());
 }
 
+TEST_CASE("late arguments are those that are null, each once, in order, of a call that has an answer",
+          "[wire]") {
+  const Call good{.id = 5,
+                  .target = {1, 2, 3},
+                  .args = {Value(), int64_t{4}, Value()},
+                  .late = {{0, 7}, {2, 0xfffffffe}},
+                  .late_number = uint64_t{1} << 40};
+  Packet packet = decode(encode(good));
+  const auto& c = std::get<Call>(packet);
+  REQUIRE((c.late_number == uint64_t{1} << 40 && c.late.size() == 2));
+  REQUIRE(
+      (c.late[0].index == 0 && c.late[0].from == 7 && c.late[1].index == 2 && c.late[1].from == 0xfffffffe));
+  REQUIRE(encode(good).header.capacity() == encode(good).header.size());
+  packet = decode(encode(Call{.id = 5, .target = {1, 2, 3}, .args = {Value()}}));
+  REQUIRE((std::get<Call>(packet).late_number == 0 && std::get<Call>(packet).late.empty()));
+  const auto with = [&](auto&& change) {
+    Call call = good;
+    change(call);
+    refusal([&] { decode(encode(call)); });
+  };
+  with([](Call& call) { call.late_number = 0; });
+  with([](Call& call) { call.id = 0; });
+  with([](Call& call) { call.target.number = 0; });  // a service
+  with([](Call& call) { call.late[1].index = 1; });  // is there
+  with([](Call& call) { call.late[1].index = 3; });
+  with([](Call& call) { call.late[1].index = 0; });
+  with([](Call& call) { std::swap(call.late[0], call.late[1]); });
+  with([](Call& call) { call.late.resize(4); });
+}
+
+TEST_CASE("that a result was handed over takes one word", "[wire]") {
+  const Message m = encode(Reply{.id = 9, .handed_over = true});
+  REQUIRE(m.header.size() == 1);
+  Packet packet = decode(m);
+  const auto& r = std::get<Reply>(packet);
+  REQUIRE((r.id == 9 && r.handed_over && r.result.value().is_null() && !r.link.pair));
+  // Or, where the caller wants to look at it as well, comes with a reference.
+  packet = decode(encode(Reply{.id = 9, .result = Value(RefValue{{1, 1, 7}, "T"}), .handed_over = true}));
+  REQUIRE(std::get<Reply>(packet).handed_over);
+  REQUIRE(std::get<Reply>(packet).result.value().get_if<RefValue>()->id.number == 7);
+  REQUIRE_FALSE(std::get<Reply>(decode(encode(Reply{.id = 9, .result = Value(int64_t{1})}))).handed_over);
+  Message wrong = encode(Reply{.id = 9, .result = Value(int64_t{1})});
+  wrong.header[0] |= 16;
+  REQUIRE_THROWS_AS(decode(std::move(wrong)), Error);
+}
+
 TEST_CASE("an error arrives with its kind, text, trail and worker", "[wire]") {
   for (int kind = 0; kind < kErrorKindCount; ++kind) {
     const Error sent = Error(static_cast<ErrorKind>(kind), "[matmul] inner dimensions differ")

@@ -12,19 +12,9 @@ std::vector<std::string> member(int rank) {
           "TROUPE_TOKEN=a token for the tests of kill points"};
 }
 
-}  // namespace
-
-TEST_CASE("a process that dies at an exact point is named, and the others forget it and train on",
-          "[process]") {
-  using Point = std::pair<std::string, std::string>;
-  const auto [point, victim] =
-      GENERATE(Point{"construction", "w1"}, Point{"construction", "w3"}, Point{"forward", "w1"},
-               Point{"forward", "w2"}, Point{"forward", "w3"}, Point{"answer", "w1"}, Point{"answer", "w2"},
-               Point{"answer", "w3"}, Point{"between", "w1"}, Point{"between", "w2"}, Point{"between", "w3"},
-               Point{"backward", "w1"}, Point{"backward", "w2"}, Point{"backward", "w3"},
-               Point{"optimizer", "w2"}, Point{"step", "w1"}, Point{"step", "w3"}, Point{"release", "w1"},
-               Point{"release", "w2"}, Point{"holding", "w1"}, Point{"holding", "w2"});
-  const std::vector<std::string> command{program("kill_points"), "--point", point, "--victim", victim};
+void dies(const std::string& point, const std::string& victim, bool straight) {
+  std::vector<std::string> command{program("kill_points"), "--point", point, "--victim", victim};
+  if (straight) command.emplace_back("--straight");
   Process driver(command, member(0));
   std::vector<std::unique_ptr<Process>> workers;
   for (int rank = 1; rank < 4; ++rank) workers.push_back(std::make_unique<Process>(command, member(rank)));
@@ -40,4 +30,29 @@ TEST_CASE("a process that dies at an exact point is named, and the others forget
     const bool died = victim == "w" + std::to_string(rank);
     CHECK(workers[static_cast<size_t>(rank - 1)]->exit_code() == (died ? 137 : 0));
   }
+}
+
+using Point = std::pair<std::string, std::string>;
+
+}  // namespace
+
+TEST_CASE("a process that dies at an exact point is named, and the others forget it and train on",
+          "[process]") {
+  const auto [point, victim] =
+      GENERATE(Point{"construction", "w1"}, Point{"construction", "w3"}, Point{"forward", "w1"},
+               Point{"forward", "w2"}, Point{"forward", "w3"}, Point{"answer", "w1"}, Point{"answer", "w2"},
+               Point{"answer", "w3"}, Point{"between", "w1"}, Point{"between", "w2"}, Point{"between", "w3"},
+               Point{"backward", "w1"}, Point{"backward", "w2"}, Point{"backward", "w3"},
+               Point{"optimizer", "w2"}, Point{"step", "w1"}, Point{"step", "w3"}, Point{"release", "w1"},
+               Point{"release", "w2"}, Point{"holding", "w1"}, Point{"holding", "w2"});
+  dies(point, victim, false);
+}
+
+TEST_CASE("a process that dies at an exact point of a chain whose results go straight is named",
+          "[process]") {
+  const auto [point, victim] =
+      GENERATE(Point{"forward", "w1"}, Point{"forward", "w2"}, Point{"forward", "w3"}, Point{"answer", "w1"},
+               Point{"answer", "w2"}, Point{"answer", "w3"}, Point{"backward", "w1"}, Point{"backward", "w2"},
+               Point{"backward", "w3"}, Point{"step", "w2"});
+  dies(point, victim, true);
 }

@@ -281,11 +281,23 @@ TEST_CASE("workers join an elastic cluster later, are used by old and new ones, 
     auto old = cluster->spawn<Echo>("w1"), late = cluster->spawn<Echo>("w2");
     CHECK(old.call<&Echo::by>(late, four).get().to_vector<float>() == std::vector<float>{4, 4});
     CHECK(late.call<&Echo::by>(old, four).get().to_vector<float>() == std::vector<float>{4, 4});
+    const auto straight = [&] {
+      return cluster->metrics("w1")["arguments_sent"] > 0 && cluster->metrics("w2")["arguments_sent"] > 0;
+    };
+    do {  // results go straight to it and from it
+      const auto there = late.call<&Echo::echo>(old.call<&Echo::echo>(four));
+      const auto back = old.call<&Echo::echo>(late.call<&Echo::echo>(old.call<&Echo::echo>(four)));
+      const auto again = late.call<&Echo::echo>(old.call<&Echo::echo>(late.call<&Echo::echo>(four)));
+      for (const auto& f : {there, back, again})
+        CHECK(f.get().to_vector<float>() == std::vector<float>{4, 4});
+    } while (!straight());
     CHECK_THAT(text_of([&] { Newcomer(1); }), Contains("w1"));
     third.process->leave();
     CHECK(cluster->workers() == std::vector<std::string>{"w0", "w1"});
     CHECK_THAT(text_of([&] { late.call<&Echo::echo>(four).get(); }), Contains("w2 has left the cluster"));
     CHECK_THAT(text_of([&] { old.call<&Echo::by>(late, four).get(); }), Contains("w2 has left the cluster"));
+    CHECK_THAT(text_of([&] { late.call<&Echo::echo>(old.call<&Echo::echo>(four)).get(); }),
+               Contains("w2 has left the cluster"));
   }
   Newcomer fourth(3);
   cluster->joined("w3").get();

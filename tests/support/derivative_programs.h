@@ -185,7 +185,7 @@ class OnActors {
     return wait_(units_[unit].template call<&Weighted::gradient_of_last>(take));
   }
 
- private:
+ protected:
   autograd::Context& context_;
   Spawn spawn_;
   Wait wait_;

@@ -224,6 +224,7 @@ void Interpreter::open_libraries() {
   open_coroutines(L_);
   open_tensors(L_);
   open_modules(L_);
+  open_futures(L_);
   open_cluster(L_);
   open_training(L_);
   open_parallel(L_);

@@ -101,7 +101,8 @@ std::string about_function(lua_State* L, int at);
 // ---- what each file of this folder adds to a state
 void open_coroutines(lua_State* L);  ///< coroutine.*, setmetatable, in place of Lua's
 void open_tensors(lua_State* L);     ///< Tensor, ops.*
-void open_cluster(lua_State* L);     ///< spawn, references, futures, contexts, workers, ps, inspect, waits
+void open_futures(lua_State* L);     ///< answers of calls
+void open_cluster(lua_State* L);     ///< spawn, references, contexts, workers, ps, inspect, waits
 void open_modules(lua_State* L);     ///< nn.*
 void open_training(lua_State* L);    ///< optim.*, data.*
 void open_parallel(lua_State* L);    ///< pipeline, serve

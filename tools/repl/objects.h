@@ -33,7 +33,10 @@ struct FutureObject {
   std::shared_ptr<script::Step> step = nullptr;  ///< that it is part of, until it is there
   uint64_t number = 0;                           ///< of Session::keep()
   bool gives = true;                             ///< false: the method returns nothing
+  bool argument = false;                         ///< of a call, to whose worker its result may go
   Value get(lua_State* L);                       ///< waits
+  /// After this the future is that of the value, wherever that went.
+  void look(lua_State* L);
 };
 template <>
 struct ObjectName<FutureObject> {

@@ -22,8 +22,7 @@ std::string number_text(lua_State* L, int at) {
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && !is_digit(text[0]) &&
-         std::ranges::all_of(text, is_word);
+  return !text.empty() && !is_digit(text[0]) && std::ranges::all_of(text, is_word);
 }
 
 std::string shown_at(lua_State* L, int at, int depth);

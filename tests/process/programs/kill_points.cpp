@@ -58,17 +58,28 @@ struct Part : Actor {
       methods<&Part::forward, &Part::keep, &Part::gradient, &Part::die, &Part::wait>;
 };
 
-// A whole step through the parts, each of which calls the next. `between` runs after the forward pass, and
+// Whether the driver calls one part after the other, so that results go straight from part to part; else each
+// calls the next.
+bool straight = false;
+
+Future<Tensor> forward(const std::vector<RRef<Part>>& parts) {
+  const Tensor x = tensor({1, 1}, float32);
+  if (!straight)
+    return parts[0].call<&Part::forward>(std::vector<RRef<Part>>(parts.begin() + 1, parts.end()), x);
+  auto y = parts[0].call<&Part::forward>(std::vector<RRef<Part>>(), x);
+  for (size_t i = 1; i < parts.size(); ++i)
+    y = parts[i].call<&Part::forward>(std::vector<RRef<Part>>(), std::move(y));
+  return y;
+}
+
+// A whole step through the parts. `between` runs after the forward pass, and
 // `before_step` after the backward pass. True if the gradient of the last one is right.
 bool step(
     Cluster& cluster, const std::vector<RRef<Part>>& parts, const std::function<void()>& between = [] {},
     const std::function<void()>& before_step = [] {}) {
   optim::Distributed<optim::SGD> optimizer(std::vector<AnyRef>(parts.begin(), parts.end()), {.lr = 0.5});
   autograd::Context context(cluster);
-  const Tensor y = parts[0]
-                       .call<&Part::forward>(std::vector<RRef<Part>>(parts.begin() + 1, parts.end()),
-                                             tensor({1, 1}, float32))
-                       .get();
+  const Tensor y = forward(parts).get();
   between();
   context.backward(y.sum());
   const auto gradient = parts.back().call<&Part::gradient>().get().to_vector<double>();
@@ -102,7 +113,8 @@ void break_one(Cluster& cluster, const std::string& victim, const std::string& p
 void all_zero(Cluster& cluster) {
   for (const auto& name : cluster.workers())
     for (const char* what : {"contexts", "send_nodes", "receive_nodes", "backward_passes", "owned_objects",
-                             "owned_references", "borrowed_references", "pending_references", "actors"})
+                             "owned_references", "borrowed_references", "pending_references", "actors",
+                             "late_calls", "early_arguments", "pending_calls"})
       while (cluster.metrics(name)[what] != 0) std::this_thread::yield();
 }
 
@@ -139,6 +151,7 @@ int main(int argc, char** argv) {
       .add("--point", point, "when",
            {"construction", "forward", "answer", "between", "backward", "optimizer", "step", "release",
             "holding"});
+  flags.add("--straight", straight, "results go straight from part to part");
   if (auto code = flags.parse(argc, argv)) return *code;
   return launch(hosting<Part>(), [&](Cluster& cluster) { run(cluster, victim, point); });
 }

@@ -1,0 +1,56 @@
+// A call of this worker that leaves before its arguments are there: what its callee still waits for.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/calls/call_limit.h"
+#include "actors/calls/late_call.h"
+#include "core/async/future.h"
+#include "core/base/call_frame.h"
+#include "core/value/value.h"
+
+namespace troupe::internal::actors {
+
+/// An argument that is there later.
+struct LateReply {
+  Future<Value> future;       ///< the only handle on the answer of a call, or any future
+  uint32_t index = 0;         ///< among the arguments
+  WorkerId from = kNoWorker;  ///< whose answer it is; this worker: its value is waited for here, and sent
+  uint64_t call = 0;          ///< of that answer
+  bool keep = false;          ///< others have it, too: it becomes a reference to the result
+};
+
+/// Puts a LateCall to work. Thread-safe.
+class LateReplies : public std::enable_shared_from_this<LateReplies> {
+ public:
+  /// In the frame and grad mode of the call, which are those of what is sent for it later. `own`: its limit,
+  /// which counts from its last argument; until then only that of its caller does.
+  LateReplies(Worker& worker, std::string label, std::vector<LateReply> replies, const CallLimit& own);
+
+  /// The call has left, as late call `number` of this worker to `to`: the results are asked to go there.
+  void left(WorkerId to, uint64_t call, uint64_t number);
+  /// It has its result, or will never leave.
+  void ended(bool well);
+
+ private:
+  void answered(size_t i, LateCall::Answer answer, const Result<Value>* result);
+  void pass_on(size_t i, const Value& value);
+  Future<Value> take(size_t i);
+
+  Worker& worker_;
+  const std::string label_;
+  const CallFrame at_;
+  const bool grad_;
+  const CallLimit own_;
+  const TimePoint callers_end_;
+  LateCall state_;
+  std::vector<uint32_t> indices_;
+  WorkerId to_ = kNoWorker;  // set once, before anything is asked
+  uint64_t call_ = 0, number_ = 0;
+  std::mutex mutex_;
+  std::vector<LateReply> replies_;
+};
+
+}  // namespace troupe::internal::actors

@@ -1,0 +1,103 @@
+#include "rref/invoke.h"
+
+#include <memory>
+#include <string>
+
+#include "actors/call_scope.h"
+#include "core/graph/copy_on_write.h"
+#include "core/graph/node.h"
+#include "rref/ref_table.h"
+
+namespace troupe::internal::rref {
+namespace {
+
+class DeferredCall : public std::enable_shared_from_this<DeferredCall> {
+ public:
+  DeferredCall(HandlePtr actor, std::string_view method, const actors::CallOptions& options)
+      : actor_(std::move(actor)), method_(method), options_(options) {}
+
+  Future<Value> start(Arguments arguments) {
+    const auto result = promise_.future();
+    const auto kept = std::make_shared<Arguments>(std::move(arguments));
+    arguments_ = kept;
+    promise_.waits_for({kept, 0, [](void*, uint64_t, bool) {}});
+    next(0);
+    return result;
+  }
+
+ private:
+  void next(size_t i) {
+    const auto arguments = arguments_.lock();
+    if (!arguments) return;
+    if (i == arguments->later.size()) return send(*arguments);
+    arguments->later[i].value.watch([self = shared_from_this(), i](const Result<Value>& r) {
+      if (r.ok())
+        self->next(i + 1);
+      else
+        self->promise_.fail(r.error());
+    });
+  }
+  void send(Arguments& arguments) {
+    for (const auto& l : arguments.later) arguments.values[l.place] = l.value.peek()->value();
+    GradMode mode(grad_);
+    promise_.settle<Future<Value>>(
+        [&] { return invoke(actor_, method_, std::move(arguments.values), options_); });
+  }
+
+  const HandlePtr actor_;
+  const std::string method_;
+  const actors::CallOptions options_;
+  const bool grad_ = grad_enabled();
+  std::weak_ptr<Arguments> arguments_;  // kept by the promise, while its future is wanted
+  Promise<Value> promise_;
+};
+
+// What the call leaves without: none if no result can go straight, so that nothing is gained.
+std::vector<actors::LateReply> replies_of(const Handle& actor, const Arguments& arguments) {
+  std::vector<actors::LateReply> out;
+  bool straight = false;
+  try {
+    const actors::Worker& worker = actor.table().worker();
+    for (const auto& l : arguments.later) {
+      const auto index = static_cast<uint32_t>(l.place);
+      auto reply = l.is_reply ? worker.late_reply(l.value, index, actor.id().owner) : std::nullopt;
+      straight |= reply.has_value();
+      out.push_back(reply ? std::move(*reply) : actors::LateReply{l.value, index, worker.id()});
+    }
+  } catch (const Error&) {  // the cluster has been shut down: the call itself says so
+    return {};
+  }
+  if (!straight) out.clear();
+  return out;
+}
+
+}  // namespace
+
+Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList args,
+                     actors::CallOptions options) {
+  if (!actor) throw_invalid("[rref] call of " + std::string(method) + " on an empty reference");
+  check_process("call");
+  std::string label = (actor->type() + "::").append(method);
+  try {
+    actor->table().check(actor->id());
+    return actor->table().worker().call(actor->id(), label, net::method_id(method), std::move(args),
+                                        std::move(options));
+  } catch (...) {
+    return Future<Value>::failed(current_error().crossing("call of " + label));
+  }
+}
+
+Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments arguments,
+                                actors::CallOptions options) {
+  if (actor) options.late = replies_of(*actor, arguments);
+  if (!options.late.empty()) {
+    arguments.later.clear();  // the only handles are with the call
+    return invoke(actor, method, std::move(arguments.values), std::move(options));
+  }
+  visit_tensors(arguments.values, [](Tensor& t) { t = as_of_now(t); });
+  auto result = std::make_shared<DeferredCall>(actor, method, options)->start(std::move(arguments));
+  CallScope::gather(result);
+  return result;
+}
+
+}  // namespace troupe::internal::rref

@@ -1,0 +1,38 @@
+// Calls of methods by name, at once or when the futures among their arguments are ready.
+#pragma once
+#include <cstddef>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/worker/worker.h"
+#include "rref/handle.h"
+
+namespace troupe::internal::rref {
+
+/// Calls a method of that actor. What goes wrong before the call leaves is the future's error, too; but an
+/// empty reference is `invalid` at once.
+Future<Value> invoke(const HandlePtr& actor, std::string_view method, ValueList args,
+                     actors::CallOptions options);
+
+/// The arguments of a call, of which some are there later.
+struct Arguments {
+  struct Later {
+    size_t place;
+    Future<Value> value;
+    bool is_reply = false;  ///< it is that of a call, and there is no other handle on it
+  };
+  ValueList values;          ///< null where a future gives one
+  std::vector<Later> later;  ///< by place
+};
+
+/// invoke(), when all arguments are there, for as long as somebody wants the result. They are waited for one
+/// after the other, so the error is that of the first in their order. Those that are there are what they are
+/// now, whatever is written to them before the call leaves; grad mode and context are those of now.
+///
+/// Replies that nobody else can ask for are not waited for: the call leaves at once, and they go to its
+/// worker straight from those that make them.
+Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments arguments,
+                                actors::CallOptions options);
+
+}  // namespace troupe::internal::rref
