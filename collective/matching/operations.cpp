@@ -52,10 +52,7 @@ OperationId Operations::enter(uint64_t group, std::vector<Member> members, size_
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
   Running& op = at->second;
   op.chunks = count;
-  for (const Step& s : first) {
-    for (const Send& x : s.sends) op.peers.insert(x.to);
-    for (const Receive& x : s.receives) op.peers.insert(x.from);
-  }
+  op.peers = peers(first);
   std::vector<Early> early;
   if (const auto e = early_.find(id); e != early_.end()) {
     early = std::move(e->second);
@@ -397,7 +394,7 @@ void Operations::overdue(const OperationId& id, const std::string& limit, Out& o
   const auto at = running_.find(id);
   if (at == running_.end() || at->second.error || at->second.question) return;
   Running& op = at->second;
-  op.question.emplace(Running::Question{limit, {}, {}});
+  op.question.emplace(Running::Question{limit, {}, {}, {}});
   for (size_t r = 0; r < op.members.size(); ++r) {
     const WorkerId worker = op.members[r].worker;
     if (r == id.rank || lost_.contains(worker)) continue;
@@ -408,13 +405,11 @@ void Operations::overdue(const OperationId& id, const std::string& limit, Out& o
   answered(at, out);
 }
 
-void Operations::unanswered(const OperationId& id, Out& out) {
+void Operations::unanswered(const OperationId& id, size_t rank, Out& out) {
   const Lock lock(mutex_);
   const auto at = running_.find(id);
-  if (at == running_.end() || !at->second.question) return;
-  Running::Question& q = *at->second.question;
-  const std::set<size_t> silent = std::exchange(q.open, {});
-  for (const size_t r : silent) q.limit += "; " + who(at->second.members, r) + " has not answered within 1 s";
+  if (at == running_.end() || !at->second.question || !at->second.question->open.erase(rank)) return;
+  at->second.question->silent.insert(rank);
   answered(at, out);
 }
 
@@ -434,9 +429,17 @@ void Operations::answered(Table::iterator at, Out& out) {
       what(id, op.signature) + " is not over on " + who(op.members, id.rank) + " within " + q.limit + ": ";
   if (!absent.empty())
     text += all_of(op.members, absent) + (absent.size() > 1 ? " have" : " has") + " not called it";
-  if (absent.empty()) text += "all that answered have called it";
+  if (!q.silent.empty())
+    text += (absent.empty() ? "" : "; ") + all_of(op.members, q.silent) +
+            (q.silent.size() > 1 ? " have" : " has") + " not answered";
+  if (absent.empty() && q.silent.empty()) text += "all that live have called it";
   if (!missing.empty()) text += "; parts are missing from " + all_of(op.members, missing);
   end(at, Error(ErrorKind::deadline, text), out, {absent.begin(), absent.end()});
+}
+
+void Operations::fail(const OperationId& id, const Error& why, Out& out) {
+  const Lock lock(mutex_);
+  if (const auto at = running_.find(id); at != running_.end() && !at->second.error) end(at, why, out);
 }
 
 void Operations::cancel(const OperationId& id, Out& out) {

@@ -106,8 +106,10 @@ class Operations {
   void lost(WorkerId worker, const Error& why, Out& out);
   /// Its time ("5 s") is over: asks all who has called it, and ends it when all have answered...
   void overdue(const OperationId& id, const std::string& limit, Out& out);
-  /// ...or now: who has not answered has had its time.
-  void unanswered(const OperationId& id, Out& out);
+  /// ...or have had their time: this one has not.
+  void unanswered(const OperationId& id, size_t rank, Out& out);
+  /// It cannot go on.
+  void fail(const OperationId& id, const Error& why, Out& out);
   void cancel(const OperationId& id, Out& out);
   /// The group is used no more by this worker: what goes on is cancelled, and all that is known of it
   /// forgotten.
@@ -141,7 +143,7 @@ class Operations {
     struct Question {
       std::string limit;
       std::map<size_t, bool> called;
-      std::set<size_t> open;
+      std::set<size_t> open, silent;
     };
     std::optional<Question> question;
   };

@@ -156,6 +156,15 @@ Schedule steps(const Problem& p, Way way, size_t rank, size_t piece, size_t chun
   return all;
 }
 
+std::set<size_t> peers(const Schedule& schedule) {
+  std::set<size_t> all;
+  for (const Step& s : schedule) {
+    for (const Send& x : s.sends) all.insert(x.to);
+    for (const Receive& x : s.receives) all.insert(x.from);
+  }
+  return all;
+}
+
 std::string table(const Problem& p, Way way, size_t piece) {
   const auto text = [](Range r) {
     return "[" + std::to_string(r.from) + ", " + std::to_string(r.end()) + ")";

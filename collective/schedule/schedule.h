@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,8 @@ size_t chunks(const Problem& problem, Way way, size_t piece = kOnePiece);
 /// What `rank` does for one chunk. `invalid` if the operation is not done that way, or the problem is none.
 /// An empty range is sent in the first chunk only: by that the ranks hear of each other whatever the sizes.
 Schedule steps(const Problem& problem, Way way, size_t rank, size_t piece = kOnePiece, size_t chunk = 0);
+/// The ranks that a schedule sends to, or expects something from.
+std::set<size_t> peers(const Schedule& schedule);
 /// The steps of all ranks as text, a line for each step of a rank.
 std::string table(const Problem& problem, Way way, size_t piece = kOnePiece);
 

@@ -2,21 +2,14 @@
 // and workers that die, links that break, calls that do not come, are cancelled, or bring something else.
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
-
 #include "tests/collective/rank_world.h"
+#include "tests/support/seeds.h"
 
 using namespace troupe;
 using namespace troupe::testing;
 using Catch::Contains;
 
 namespace {
-
-// TROUPE_TEST_SEEDS: how many runs; 500 in the test run.
-uint64_t seeds() {
-  const char* given = std::getenv("TROUPE_TEST_SEEDS");
-  return given ? std::strtoull(given, nullptr, 10) : 500;
-}
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -111,7 +104,7 @@ bool no_errors(const RankWorld& world) {
 }  // namespace
 
 TEST_CASE("operations of overlapping groups in any order on each rank, matched by tag") {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(500); ++seed) {
     CAPTURE(seed);
     RankWorld world(seed, 2 + seed % 5);
     plan(world, 1 + seed % 3, 2 + seed % 5, 1 + seed % 8);
@@ -127,7 +120,7 @@ TEST_CASE("operations of overlapping groups in any order on each rank, matched b
 }
 
 TEST_CASE("a worker that dies, or a link that breaks, ends what needs it with an error that names it") {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(500); ++seed) {
     CAPTURE(seed);
     const size_t workers = 3 + seed % 4;
     RankWorld world(seed, workers);
@@ -175,7 +168,7 @@ TEST_CASE("a worker that dies, or a link that breaks, ends what needs it with an
 }
 
 TEST_CASE("a rank that does not call is named by all that wait for it, and the next use works") {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(500); ++seed) {
     CAPTURE(seed);
     const size_t n = 2 + seed % 7;
     RankWorld world(seed, n);
@@ -217,7 +210,7 @@ TEST_CASE("a rank that does not call is named by all that wait for it, and the n
 }
 
 TEST_CASE("a rank that brings something else fails the operation everywhere, and what two brought is said") {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(500); ++seed) {
     CAPTURE(seed);
     const size_t n = 2 + seed % 7, other = seed % n;
     RankWorld world(seed, n);
@@ -267,7 +260,7 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
 }
 
 TEST_CASE("cancelled, or late, in the midst of others: all ranks hear, and the others go on") {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(500); ++seed) {
     CAPTURE(seed);
     const size_t workers = 2 + seed % 5;
     RankWorld world(seed, workers);

@@ -171,7 +171,7 @@ class RankWorld {
   }
   void unanswered(const OperationId& id) {
     Operations::Out out;
-    tables_[worker_of(id)]->unanswered(id, out);
+    for (size_t r = 0; r < size(id.group); ++r) tables_[worker_of(id)]->unanswered(id, r, out);
     take(worker_of(id), std::move(out));
   }
   void cancel(const OperationId& id) {
