@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "autograd/distributed/dist_engine.h"
+
 namespace troupe::script {
 
 // A Context takes its thread's frame and gives it back at its end, which has to come first in, last out. Here
@@ -25,7 +27,7 @@ autograd::Context& Step::context() const {
 
 void Step::abandon() {
   if (auto* engine = context().worker().interceptor<autograd::DistEngine>())
-    engine->abandon(context().id(), Error(ErrorKind::cancelled, "[backward] was interrupted"));
+    engine->passes().abandon(context().id(), Error(ErrorKind::cancelled, "[backward] was interrupted"));
 }
 
 InStep::InStep(const Step* step) {

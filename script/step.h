@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/distributed/context.h"
+#include "core/graph/node.h"
 
 namespace troupe::script {
 

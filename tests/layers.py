@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every file includes only its own layer and those that CMakeLists.txt allows, that vendor headers stay in
 their homes and out of our headers, that no file is a pile, that members that give references say what temporaries give, that nothing
-depends on the locale, and that a header holds something of its name. (docs_names.py knows whether paths in comments exist.)
+depends on the locale, that a header holds something of its name, and that a class lies in at most two .cpp files. (docs_names.py knows whether paths in comments exist.)
 
     layers.py [ROOT]       prints violations as file:line; exit code 1 if there are any
     layers.py --self-test  plants one violation of each kind and checks that it is found
@@ -68,6 +68,16 @@ UNNAMED = {
     r"data/sampler\.h": "the field's word for what Order is",
     r"actors/worker/late_messages\.h": "declarations of messages",
     r"tools/(launch/output|program)\.h": "a job's output; what every command's main() needs",
+}
+# A definition of a member, and the classes whose members lie in more .cpp files of a layer than two, and why.
+MEMBER = re.compile(r"^(?!using|namespace|template class|return|static_assert|extern|typedef)[^\s;={}#][^\n;={}#]*?\b([A-Z]\w*)(?:<[^<>\n]*>)?::"
+                    r"(?:[A-Z]\w*(?:<[^<>\n]*>)?::)*(?:~?\w+|operator[^\s(]+)\s*\(|^([A-Z]\w*)::(?:[A-Z]\w*::)*~?\w+\s*\(", re.M)
+CLASS_FILES = 2
+CUT = {
+    "Tensor": "methods lie by subject, so that core needs no operators",
+    "Worker": "the way of a call: out, in, and what it is doing; not yet classes of their own",
+    "RefTable": "owned and held references, names and stored results have one lock; not yet classes of their own",
+    "SocketConnection": "socket, ring and polling share one state; not yet classes of their own",
 }
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -148,6 +158,12 @@ def holds_its_name(header, text):
     return any(stem(word) in name for word in header.split("_") for name in names)
 
 
+def members(text):
+    """The classes of which a .cpp file defines members, outermost first."""
+    text = re.sub(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"', "", text)
+    return {first or second for first, second in MEMBER.findall(text)}
+
+
 def files(root):
     """All but what builds make (which may hold whole systems) and hidden folders."""
     for entry in root.iterdir():
@@ -158,7 +174,7 @@ def files(root):
 
 def violations(root):
     table = layers((root / "CMakeLists.txt").read_text())
-    found, arrows = [], {}
+    found, arrows, homes = [], {}, {}
     for file in sorted(files(root)):
         path = file.relative_to(root).as_posix()
         if file.suffix not in COUNTED or not file.is_file():
@@ -171,6 +187,11 @@ def violations(root):
         if (file.suffix == ".h" and path.split("/")[0] not in FREE and not any(re.fullmatch(p, path) for p in UNNAMED)
                 and not holds_its_name(file.stem, "\n".join(lines))):
             found.append(f"{path}:1: nothing here has the header's name, or a part of it: name it after what it holds, or say why in UNNAMED")
+        for name in sorted(members("\n".join(lines)) - set(CUT) if file.suffix == ".cpp" and path.split("/")[0] not in FREE else ()):
+            others = homes.setdefault((path.split("/")[0], name), [])
+            if len(others) == CLASS_FILES:
+                found.append(f"{path}:1: members of {name} are in {' and '.join(others)}, too: make it whole, or several classes, or say why in CUT")
+            others.append(path)
         for number, line in enumerate(lines, 1):
             if VALUES.fullmatch(path) and (match := REFERENCE.match(line)) and match[1] not in ELSEWHERE.get(path, ()):
                 found.append(f"{path}:{number}: {match[1]}() gives a reference into a temporary: write `const&`, and what `&&` gives")
@@ -202,6 +223,8 @@ GOOD = {
     "core/base/log.cpp": "#include <spdlog/spdlog.h>\n",
     "nn/value.h": "class Value {\n  const Shape& shape() const& { return s; }\n  Shape shape() && { return s; }\n",
     "nn/named_values.h": "using namespace a;\nint value_of(const Name& name);\n",
+    "nn/cut_a.cpp": "int Cut::a() { return 1; }\n",
+    "nn/cut_b.cpp": "Cut::Cut() {}\nstd::vector<int> Cut::Part::b(int x) {\n  return Cut::a();\n}\n",
     "tests/nn/b.cpp": "  const double x = std::stod(line);\n",
 }
 BAD = {
@@ -220,6 +243,7 @@ BAD = {
     "core/pile.cpp": "\n" * 501,
     "nn/other.h": '// Others.\n#include "nn/value.h"\nclass Value {};\nint f(Other o);\n',
     "nn/temporary.h": "class Temporary {\n  const Shape& shape() const { return s; }\n",
+    "nn/cut_c.cpp": "template <class T>\nconst Cut::Part& Cut::c() const {\n",
     "nn/locale.cpp": "  const double x = std::strtod(text, nullptr);\n",
     "nn/comma.cpp": '  std::printf("%ld of %.2f", n, x);\n',
 }

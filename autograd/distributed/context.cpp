@@ -1,5 +1,6 @@
 #include "autograd/distributed/context.h"
 
+#include "autograd/distributed/dist_engine.h"
 #include "autograd/engine.h"
 
 namespace troupe::autograd {
@@ -39,8 +40,8 @@ RunOptions how(const BackwardOptions& options) {
 Future<void> run_back(DistEngine& engine, uint64_t context, const Tensors& roots, const Tensors& grads,
                       const BackwardOptions& options) {
   const std::vector<Edge> edges = root_edges("backward", roots);
-  return engine.backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
-                         how(options), options.only_inputs);
+  return engine.passes().backward(context, edges, root_grads("backward", roots, grads, options.create_graph),
+                                  how(options), options.only_inputs);
 }
 
 Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& outputs, const Tensors& inputs,
@@ -49,8 +50,8 @@ Future<Tensors> run_grad(DistEngine& engine, uint64_t context, const Tensors& ou
     throw_invalid(
         "[grad] only_inputs is for backward(): grad() gives the gradients of the inputs it is given");
   const std::vector<Edge> edges = root_edges("grad", outputs), wanted = input_edges("grad", inputs);
-  return engine.grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph), wanted,
-                     how(options));
+  return engine.passes().grad(context, edges, root_grads("grad", outputs, grad_outputs, options.create_graph),
+                              wanted, how(options));
 }
 
 }  // namespace
@@ -60,25 +61,25 @@ Context::Context() : Context(worker_here()) {}
 Context::Context(internal::actors::Worker& worker)
     : worker_(worker),
       engine_(engine_of(worker)),
-      id_(engine_.new_context()),
+      id_(engine_.contexts().create()),
       scope_(with_context(worker, id_)) {}
 
-Context::~Context() { (void)engine_.release(id_, false); }
+Context::~Context() { (void)engine_.contexts().release(id_, false); }
 
-Future<void> Context::end() { return engine_.release(id_, true); }
+Future<void> Context::end() { return engine_.contexts().release(id_, true); }
 
 Future<void> Context::backward_async(const Tensor& root, const Tensor& grad, BackwardOptions options) {
   return backward_async(Tensors{root}, grad.defined() ? Tensors{grad} : Tensors{}, options);
 }
 
 Future<void> Context::backward_async(const Tensors& roots, const Tensors& grads, BackwardOptions options) {
-  engine_.check_live(id_);
+  engine_.contexts().check_live(id_);
   return run_back(engine_, id_, roots, grads, options);
 }
 
 Future<Tensors> Context::grad_async(const Tensors& outputs, const Tensors& inputs,
                                     const Tensors& grad_outputs, BackwardOptions options) {
-  engine_.check_live(id_);
+  engine_.contexts().check_live(id_);
   return run_grad(engine_, id_, outputs, inputs, grad_outputs, options);
 }
 
@@ -88,9 +89,12 @@ Tensors Context::grad(const Tensors& outputs, const Tensors& inputs, const Tenso
   return wait(grad_async(outputs, inputs, grad_outputs, options), "[grad]", options.timeout);
 }
 
+Tensor Context::grad(const Tensor& leaf) const { return engine_.contexts().find_live(id_)->gradient(leaf); }
+
 std::vector<std::string> Context::workers() const {
   std::vector<std::string> names;
-  for (WorkerId id : engine_.peers(id_)) names.push_back(worker_.members().name_of(id));
+  for (WorkerId id : engine_.contexts().find_live(id_)->peers())
+    names.push_back(worker_.members().name_of(id));
   return names;
 }
 
@@ -107,8 +111,8 @@ template <class T>
 T Context::wait(const Future<T>& done, const char* what, Duration timeout) {
   if (timeout.count() != 0 && !done.wait_for(timeout)) {
     std::string names;
-    for (const auto& n : engine_.waiting_for(id_)) names += (names.empty() ? "" : ", ") + n;
-    engine_.abandon(
+    for (const auto& n : engine_.passes().waiting_for(id_)) names += (names.empty() ? "" : ", ") + n;
+    engine_.passes().abandon(
         id_,
         Error(ErrorKind::deadline,
               std::string(what) + " gave up after " +
@@ -120,29 +124,37 @@ T Context::wait(const Future<T>& done, const char* what, Duration timeout) {
 }
 
 Context::Guard::Guard(const Context& context) : scope_(with_context(context.worker_, context.id_)) {
-  context.engine_.check_live(context.id_);
+  context.engine_.contexts().check_live(context.id_);
 }
 
 Tensor context_gradient(const Tensor& leaf) {
   const auto [engine, context] = here();
-  return engine.gradient(context, leaf);
+  return engine.contexts().find_live(context)->gradient(leaf);
 }
 
 Tensor exchange_context_gradient(const Tensor& leaf, Tensor grad) {
   const auto [engine, context] = here();
-  return engine.exchange_gradient(context, leaf, std::move(grad));
+  // A worker without a part in the pass is given a gradient all the same, and so state.
+  const auto state = grad.defined() ? engine.contexts().join(context) : engine.contexts().find_live(context);
+  return state->exchange_gradient(leaf, std::move(grad));
 }
 
 Tensor take_context_gradient(const Tensor& leaf) { return exchange_context_gradient(leaf, {}); }
 
 void set_context_inputs(Tensors inputs) {
   const auto [engine, context] = here();
-  engine.set_inputs(context, std::move(inputs));
+  if (!inputs.empty()) (void)input_edges("set_context_inputs", inputs);  // checks them
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (inputs[i].impl() == inputs[k].impl())
+        throw_invalid("[set_context_inputs] tensors " + std::to_string(k) + " and " + std::to_string(i) +
+                      " are the same: give each once");
+  engine.contexts().join(context)->set_inputs(internal::actors::current_cell(), std::move(inputs));
 }
 
 Tensors context_inputs() {
   const auto [engine, context] = here();
-  return engine.inputs(context);
+  return engine.contexts().find_live(context)->inputs(internal::actors::current_cell());
 }
 
 Future<Tensors> context_grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs,

@@ -1,8 +1,15 @@
 // The scope of one distributed forward and backward pass.
 #pragma once
-#include "autograd/distributed/dist_engine.h"
+#include <string>
+#include <vector>
+
+#include "actors/worker/worker.h"
+#include "core/async/future.h"
+#include "core/tensor/tensor.h"
 
 namespace troupe::autograd {
+
+class DistEngine;
 
 struct BackwardOptions {
   Duration timeout = std::chrono::seconds(60);  ///< of the wait; zero: none
@@ -60,7 +67,7 @@ class Context {
 
   /// Gradient of a leaf of this worker, as it is now, with a history after recorded passes; undefined if none
   /// arrived. `invalid` once the context has ended.
-  Tensor grad(const Tensor& leaf) const { return engine_.gradient(id_, leaf); }
+  Tensor grad(const Tensor& leaf) const;
 
   /// Ends the context now; ready when it has been freed on every worker.
   Future<void> end();

@@ -1,9 +1,13 @@
 #include "autograd/distributed/context_state.h"
 
 #include "autograd/add_gradient.h"
+#include "autograd/distributed/numbers.h"
 #include "core/base/error.h"
 
 namespace troupe::autograd {
+
+using internal::Lock;
+
 namespace {
 
 constexpr const char* kFailedElsewhere = "[backward] the pass has failed elsewhere";
@@ -15,7 +19,7 @@ ActorRegion::ActorRegion(const RunOptions& how, Tensors inputs)
       inputs_(std::move(inputs)) {}
 
 bool ContextState::add_send(uint64_t pair, Send send) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (send.pass) {
     if (dropped_.contains(send.pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
     recorded_[send.pass].push_back(pair);
@@ -27,35 +31,35 @@ bool ContextState::add_send(uint64_t pair, Send send) {
 
 void ContextState::drop_send(uint64_t pair) {
   std::unordered_map<uint64_t, Send>::node_type node;  // let go after the lock
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   node = sends_.extract(pair);
 }
 
 ContextState::Send ContextState::find_send(uint64_t pair) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto at = sends_.find(pair);
   return at == sends_.end() ? Send{} : at->second;
 }
 
 bool ContextState::shared() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return overlap_.found();
 }
 
 void ContextState::note_shared() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   overlap_.note();
 }
 
 bool ContextState::shared_by(const std::vector<Edge>& roots) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return overlap_.met_by(roots);
 }
 
 std::pair<std::shared_ptr<ActorRegion>, bool> ContextState::region(
     uint64_t pass, const internal::actors::ActorCell* cell,
     const std::function<std::shared_ptr<ActorRegion>()>& make) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& region = regions_[{pass, cell}];
   const bool made = !region;
@@ -65,31 +69,31 @@ std::pair<std::shared_ptr<ActorRegion>, bool> ContextState::region(
 
 std::shared_ptr<ActorRegion> ContextState::find_region(uint64_t pass,
                                                        const internal::actors::ActorCell* cell) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto at = regions_.find({pass, cell});
   return at == regions_.end() ? nullptr : at->second;
 }
 
 void ContextState::end_region(uint64_t pass, const internal::actors::ActorCell* cell) {
   decltype(regions_)::node_type node;  // let go after the lock
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   node = regions_.extract({pass, cell});
 }
 
 void ContextState::note_exit(uint64_t pass, WorkerId peer, uint64_t pair, Exit exit) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   exits_[{pass, peer, pair}] = std::move(exit);
 }
 
 ContextState::Exit ContextState::find_exit(uint64_t pass, WorkerId peer, uint64_t pair) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto at = exits_.find({pass, peer, pair});
   return at == exits_.end() ? Exit{} : at->second;
 }
 
 std::pair<std::shared_ptr<HookBatch>, bool> ContextState::hook_batch(
     uint64_t pass, const internal::actors::ActorCell* cell) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   auto& batch = hook_batches_[{pass, cell}];
   const bool made = !batch;
@@ -99,7 +103,7 @@ std::pair<std::shared_ptr<HookBatch>, bool> ContextState::hook_batch(
 
 std::shared_ptr<HookBatch> ContextState::end_hook_batch(uint64_t pass,
                                                         const internal::actors::ActorCell* cell) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto node = hook_batches_.extract({pass, cell});
   return node.empty() ? nullptr : std::move(node.mapped());
 }
@@ -108,7 +112,7 @@ void ContextState::drop_pass(uint64_t pass) {
   std::vector<std::shared_ptr<ActorRegion>> gone;  // let go after the lock
   std::map<uint64_t, Sums>::node_type sums;
   std::vector<decltype(sends_)::node_type> sends;
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   dropped_.insert(pass);
   sums = open_.extract(pass);
   if (const auto recorded = recorded_.extract(pass))
@@ -118,7 +122,7 @@ void ContextState::drop_pass(uint64_t pass) {
 
 void ContextState::forget_pass(uint64_t pass) {
   std::vector<std::shared_ptr<ActorRegion>> gone;  // let go after the lock
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   forget(pass, gone);
 }
 
@@ -134,20 +138,20 @@ void ContextState::forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion
 }
 
 bool ContextState::dropped(uint64_t pass) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return dropped_.contains(pass);
 }
 
 void ContextState::note_sent(uint64_t pass, const std::vector<SentGrad>& sent) {
   if (sent.empty()) return;
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const SentGrad& s : sent) sent_.emplace_back(pass, s);
   while (sent_.size() > 1000) sent_.pop_front();
 }
 
 std::map<uint64_t, std::vector<GradMessageId>> ContextState::sent_to(WorkerId id) const {
   std::map<uint64_t, std::vector<GradMessageId>> out;
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& [pass, sent] : sent_)
     if (sent.to == id) out[pass].push_back(sent.id);
   return out;
@@ -163,15 +167,15 @@ void ContextState::add(Sums& sums, const Tensor& leaf, const Tensor& grad) {
 }
 
 void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   add(open_[pass], leaf, grad);
 }
 
 void ContextState::commit(uint64_t low_watermark) {
   const GradMode on(true);  // sums that have a history keep it
-  std::lock_guard lock(mutex_);
-  const uint64_t first = low_watermark >> 40 << 40;  // of the same originator
+  const Lock lock(mutex_);
+  const uint64_t first = number_of(originator_of(low_watermark), 0);
   recorded_.erase(recorded_.lower_bound(first), recorded_.lower_bound(low_watermark));
   for (auto at = open_.lower_bound(first); at != open_.end() && at->first < low_watermark;
        at = open_.erase(at)) {
@@ -185,7 +189,7 @@ void ContextState::commit(uint64_t low_watermark) {
 
 Tensor ContextState::gradient(const Tensor& leaf) const {
   const GradMode on(true);
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Tensor out;
   const auto take = [&](const Sums& sums) {
     auto at = sums.find(leaf.impl());
@@ -198,25 +202,25 @@ Tensor ContextState::gradient(const Tensor& leaf) const {
 }
 
 std::pair<uint64_t, uint64_t> ContextState::begin_pass(const std::function<uint64_t()>& next) {
-  std::lock_guard lock(mutex_);  // no pass gets a number below the low watermark of another
+  const Lock lock(mutex_);  // no pass gets a number below the low watermark of another
   const uint64_t pass = next();
   running_.insert(pass);
   return {pass, *running_.begin()};
 }
 
 void ContextState::end_pass(uint64_t pass) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   running_.erase(pass);
 }
 
 std::vector<uint64_t> ContextState::running() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return {running_.begin(), running_.end()};
 }
 
 Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
   const GradMode on(true);
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Tensor out;
   const auto take = [&](Sums& sums) {
     auto found = sums.extract(leaf.impl());
@@ -231,23 +235,23 @@ Tensor ContextState::exchange_gradient(const Tensor& leaf, Tensor grad) {
 }
 
 void ContextState::set_inputs(std::shared_ptr<internal::actors::ActorCell> cell, Tensors inputs) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   inputs_[std::move(cell)].swap(inputs);  // those of before go after the lock
 }
 
 Tensors ContextState::inputs(const std::shared_ptr<internal::actors::ActorCell>& cell) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto at = inputs_.find(cell);
   return at == inputs_.end() ? Tensors() : at->second;
 }
 
 void ContextState::add_peer(WorkerId id) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   peers_.insert(id);
 }
 
 std::vector<WorkerId> ContextState::peers() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return {peers_.begin(), peers_.end()};
 }
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "autograd/distributed/termination.h"
 #include "autograd/engine.h"
 #include "autograd/ready_hooks.h"
+#include "core/base/mutex.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::autograd {
@@ -116,27 +116,31 @@ class ContextState {
 
   /// A worker that may have state of this context because of us.
   void add_peer(WorkerId id);
+  /// Those that this worker called, or that called it, and on the originator also those that keep something
+  /// of the context through others.
   std::vector<WorkerId> peers() const;
 
  private:
   using Sums = std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>>;  // leaf (kept alive), sum
   static void add(Sums& sums, const Tensor& leaf, const Tensor& grad);
-  void forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion>>& gone);  // with mutex_
+  void forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion>>& gone) TROUPE_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, Send> sends_;
-  std::map<uint64_t, std::vector<uint64_t>> recorded_;  // their pairs, by pass: those that may be dropped
-  SharedSubgraphs overlap_;
-  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<ActorRegion>> regions_;
-  std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_;
-  std::map<std::pair<uint64_t, const internal::actors::ActorCell*>, std::shared_ptr<HookBatch>> hook_batches_;
-  std::set<uint64_t> dropped_, running_;
-  Sums settled_;
-  std::map<uint64_t, Sums> open_;  // by pass: those that may still be dropped
+  mutable internal::Mutex mutex_;
+  std::unordered_map<uint64_t, Send> sends_ TROUPE_GUARDED_BY(mutex_);
+  // Their pairs, by pass: those that may be dropped.
+  std::map<uint64_t, std::vector<uint64_t>> recorded_ TROUPE_GUARDED_BY(mutex_);
+  SharedSubgraphs overlap_ TROUPE_GUARDED_BY(mutex_);
+  using OfActor = std::pair<uint64_t, const internal::actors::ActorCell*>;  // in a pass
+  std::map<OfActor, std::shared_ptr<ActorRegion>> regions_ TROUPE_GUARDED_BY(mutex_);
+  std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_ TROUPE_GUARDED_BY(mutex_);
+  std::map<OfActor, std::shared_ptr<HookBatch>> hook_batches_ TROUPE_GUARDED_BY(mutex_);
+  std::set<uint64_t> dropped_ TROUPE_GUARDED_BY(mutex_), running_ TROUPE_GUARDED_BY(mutex_);
+  Sums settled_ TROUPE_GUARDED_BY(mutex_);
+  std::map<uint64_t, Sums> open_ TROUPE_GUARDED_BY(mutex_);  // by pass: those that may still be dropped
   // By what keeps the actor's cell: another one must not come to the inputs of one that is gone.
-  std::map<std::shared_ptr<internal::actors::ActorCell>, Tensors> inputs_;
-  std::set<WorkerId> peers_;
-  std::deque<std::pair<uint64_t, SentGrad>> sent_;
+  std::map<std::shared_ptr<internal::actors::ActorCell>, Tensors> inputs_ TROUPE_GUARDED_BY(mutex_);
+  std::set<WorkerId> peers_ TROUPE_GUARDED_BY(mutex_);
+  std::deque<std::pair<uint64_t, SentGrad>> sent_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::autograd

@@ -1,5 +1,4 @@
-// Backward passes that start on this worker.
-#include "autograd/distributed/backward_task.h"
+#include "autograd/distributed/passes.h"
 
 namespace troupe::autograd {
 namespace {
@@ -11,82 +10,84 @@ bool takes_long(ErrorKind kind) {
 
 }  // namespace
 
-std::shared_ptr<DistEngine::Pass> DistEngine::new_pass(uint64_t context, bool selects) {
+using internal::Lock;
+
+Passes::Passes(Outbox& outbox, Contexts& contexts, TaskRunner& runner)
+    : worker_(outbox.worker()), outbox_(outbox), contexts_(contexts), runner_(runner) {
+  kReport.serve(worker_, [this](internal::actors::Invocation& call, uint64_t context, uint64_t pass,
+                                const Report& report, const std::optional<Error>& error) {
+    take_report(context, pass, call.from(), report, error);
+  });
+  kBroken.serve(worker_, [this](uint64_t pass, const Error& why, const std::vector<GradMessageId>& messages) {
+    update(pass, [&](Pass& p) { p.termination.lost(messages, why); });
+  });
+}
+
+std::shared_ptr<Passes::Pass> Passes::make(uint64_t context, bool selects) {
   auto pass = std::make_shared<Pass>();
   std::tie(pass->number, pass->low_watermark) =
-      state(context)->begin_pass([this] { return (uint64_t{worker_.id()} << 40) | ++last_pass_; });
+      contexts_.join(context)->begin_pass([this] { return number_of(worker_.id(), ++last_pass_); });
   pass->context = context;
   pass->selects = selects;
-  pass->total =
-      internal::actors::Profiler::Span(profiler_, "backward", selects ? "grad" : "backward", context);
+  pass->total = internal::actors::Profiler::Span(outbox_.profiler(), "backward",
+                                                 selects ? "grad" : "backward", context);
   return pass;
 }
 
-Future<void> DistEngine::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                                  const RunOptions& how, bool only_inputs) {
+Future<void> Passes::backward(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+                              const RunOptions& how, bool only_inputs) {
   if (only_inputs)
     return start(
-        new_pass(context, true), {Kind::gradient, Kind::want, Kind::reach},
+        make(context, true), {PassPhase::gradient, PassPhase::want, PassPhase::reach},
         BackwardTask::bits(how) | BackwardTask::kExact | BackwardTask::kSelect | BackwardTask::kInputs, roots,
         grads);
-  if (!state(context)->shared_by(roots))
-    return start(new_pass(context, false), {Kind::finish, Kind::gradient}, BackwardTask::bits(how), roots,
-                 grads);
-  return start(new_pass(context, false), {Kind::finish, Kind::gradient, Kind::reach},
+  if (!contexts_.join(context)->shared_by(roots))
+    return start(make(context, false), {PassPhase::finish, PassPhase::gradient}, BackwardTask::bits(how),
+                 roots, grads);
+  return start(make(context, false), {PassPhase::finish, PassPhase::gradient, PassPhase::reach},
                BackwardTask::bits(how) | BackwardTask::kExact, roots, grads);
 }
 
-Future<Tensors> DistEngine::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
-                                 const std::vector<Edge>& inputs, const RunOptions& how) {
-  const auto pass = new_pass(context, true);
-  const auto region = state(context)
+Future<Tensors> Passes::grad(uint64_t context, const std::vector<Edge>& roots, const Tensors& grads,
+                             const std::vector<Edge>& inputs, const RunOptions& how) {
+  const auto pass = make(context, true);
+  const auto region = contexts_.join(context)
                           ->region(pass->number, internal::actors::current_cell().get(),
                                    [&] { return std::make_shared<ActorRegion>(how, inputs); })
                           .first;
   const int64_t options = BackwardTask::bits(how) | BackwardTask::kExact | BackwardTask::kSelect;
-  return start(pass, {Kind::gradient, Kind::want, Kind::reach}, options, roots, grads).then([region] {
-    return region->captured();
-  });
+  return start(pass, {PassPhase::gradient, PassPhase::want, PassPhase::reach}, options, roots, grads)
+      .then([region] { return region->captured(); });
 }
 
-// `kinds`: the phases, last first. A phase begins when the one before is over everywhere.
-Future<void> DistEngine::start(const std::shared_ptr<Pass>& pass, const std::vector<Kind>& kinds,
-                               int64_t options, const std::vector<Edge>& roots, const Tensors& grads) {
-  const StatePtr state = this->state(pass->context);
+// `phases`: last first. A phase begins when the one before is over everywhere.
+Future<void> Passes::start(const std::shared_ptr<Pass>& pass, const std::vector<PassPhase>& phases,
+                           int64_t options, const std::vector<Edge>& roots, const Tensors& grads) {
+  const Contexts::StatePtr state = contexts_.join(pass->context);
   state->commit(pass->low_watermark);
-  for (Kind kind : kinds) {
-    auto part = std::make_shared<BackwardTask>(*this, pass->context, state);
-    part->pass = pass->number;
-    part->low_watermark = pass->low_watermark;
-    part->options = options;
-    part->message = next_message();
-    part->kind = kind;
-    part->cell = internal::actors::current_cell();
-    if (kind == Kind::gradient || kind == Kind::reach) part->roots = roots;
-    if (kind == Kind::gradient) part->grads = grads;
-    pass->parts.push_back(std::move(part));
+  for (PassPhase phase : phases) {
+    const TaskHead head{phase,   pass->context,         pass->number,
+                        options, outbox_.next_number(), pass->low_watermark};
+    auto task = std::make_shared<BackwardTask>(outbox_, head, state);
+    task->cell = internal::actors::current_cell();
+    if (phase == PassPhase::gradient || phase == PassPhase::reach) task->roots = roots;
+    if (phase == PassPhase::gradient) task->grads = grads;
+    pass->phases.push_back(std::move(task));
   }
-  auto first = std::move(pass->parts.back());
-  pass->parts.pop_back();
+  auto first = std::move(pass->phases.back());
+  pass->phases.pop_back();
   pass->termination = Termination({first->message, worker_.id()});
   const Future<void> done = pass->promise.future();
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     passes_.emplace(pass->number, pass);
   }
-  if (first->cell) {  // the actor's own part; we are in its mailbox
-    CallFrame at = frame();
-    at.context = pass->context;
-    CallFrameScope scope(at);
-    run_task(*first);
-  } else {
-    run_outside(std::move(first), internal::actors::DispatchTarget::caller);
-  }
+  runner_.start(std::move(first));
   return done;
 }
 
-void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, const Report& report,
-                             const std::optional<Error>& error) {
+void Passes::take_report(uint64_t context, uint64_t number, WorkerId from, const Report& report,
+                         const std::optional<Error>& error) {
   const auto& [message, led_to, watched] = report;
   std::vector<SentGrad> sent;
   std::set<WorkerId> workers{from};  // whoever sent it there may have died before saying so
@@ -111,7 +112,7 @@ void DistEngine::note_report(uint64_t context, uint64_t number, WorkerId from, c
 }
 
 // Changes the state of a pass, and takes it further. Unknown passes have ended.
-void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& change) {
+void Passes::update(uint64_t number, const std::function<void(Pass&)>& change) {
   std::shared_ptr<Pass> pass;
   std::shared_ptr<BackwardTask> next;
   std::vector<std::shared_ptr<BackwardTask>> given_up;  // let go after the lock
@@ -119,7 +120,7 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
   std::optional<Error> failure;
   bool ended = true, answer = true;
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     auto at = passes_.find(number);
     if (at == passes_.end()) return;
     pass = at->second;
@@ -127,16 +128,16 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
     if (!pass->termination.over()) return;
     failure = pass->termination.failure();
     if (failure) {
-      given_up.swap(pass->parts);
+      given_up.swap(pass->phases);
       for (WorkerId w : pass->workers)
         if (pass->told.insert(w).second) drop.insert(w);
       pass->unanswered += drop.size();
       ended = pass->termination.drained() && pass->unanswered == 0;
       answer = !pass->answered && (ended || pass->hurry || takes_long(failure->kind()));
-    } else if (!pass->parts.empty()) {
-      next = std::move(pass->parts.back());
-      pass->parts.pop_back();
-      if (next->kind == Kind::finish && pass->watching.empty()) {
+    } else if (!pass->phases.empty()) {
+      next = std::move(pass->phases.back());
+      pass->phases.pop_back();
+      if (next->phase == PassPhase::finish && pass->watching.empty()) {
         given_up.push_back(std::move(next));
       } else {
         next->targets = std::exchange(pass->watching, {});
@@ -149,9 +150,9 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
       pass->total.end();
     }
   }
-  if (next) return post_task(std::move(next));
+  if (next) return runner_.post(std::move(next));
   given_up.clear();
-  const StatePtr state = find_state(pass->context);
+  const Contexts::StatePtr state = contexts_.find(pass->context);
   if (state && failure) state->drop_pass(number);
   if (state && !failure && pass->selects) state->forget_pass(number);
   if (failure)
@@ -167,7 +168,7 @@ void DistEngine::update(uint64_t number, const std::function<void(Pass&)>& chang
 }
 
 // The workers have forgotten what they had of a failed pass when they answer.
-void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers) {
+void Passes::drop_everywhere(const Pass& pass, const std::set<WorkerId>& workers) {
   CallFrameScope neutral({&worker_});  // of the callback
   for (WorkerId to : workers)
     kDrop.ask(worker_, to, pass.context, pass.number, true)
@@ -176,13 +177,12 @@ void DistEngine::drop_everywhere(const Pass& pass, const std::set<WorkerId>& wor
         });
 }
 
-// The passes of a context that is over: nobody has to be told.
-void DistEngine::end_now(const ContextState& state, const Error& why) {
+void Passes::end(const ContextState& state, const Error& why) {
   for (uint64_t number : state.running()) {
     std::shared_ptr<Pass> pass;
     bool answer;
     {
-      std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       auto at = passes_.find(number);
       if (at == passes_.end()) continue;
       pass = std::move(at->second);
@@ -190,42 +190,53 @@ void DistEngine::end_now(const ContextState& state, const Error& why) {
       answer = !std::exchange(pass->answered, true);
       if (answer) pass->total.end();
     }
-    pass->parts.clear();
+    pass->phases.clear();
     if (answer) pass->promise.fail(pass->termination.failure().value_or(why));
   }
 }
 
 // The workers forget what they keep for a pass that nobody waits for. What it recorded and added they keep
 // unless it failed.
-void DistEngine::tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed) {
+void Passes::tell_over(uint64_t context, uint64_t pass, const std::set<WorkerId>& workers, bool failed) {
   for (WorkerId to : workers)
     if (!worker_.members().loss(to)) kDrop.tell(worker_, to, context, pass, failed);
 }
 
-void DistEngine::fail_passes(const std::function<bool(const Pass&)>& which, const Error& why) {
+std::vector<uint64_t> Passes::numbers() const {
   std::vector<uint64_t> numbers;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [number, pass] : passes_)
-      if (which(*pass)) numbers.push_back(number);
-  }
-  for (uint64_t n : numbers) update(n, [&](Pass& p) { p.termination.fail(why); });
+  const Lock lock(mutex_);
+  for (const auto& [number, pass] : passes_) numbers.push_back(number);
+  return numbers;
 }
 
-std::vector<std::string> DistEngine::waiting_for(uint64_t context) {
+void Passes::worker_lost(WorkerId id, const Error& why) {
+  for (uint64_t n : numbers()) update(n, [&](Pass& p) { p.termination.lost(id, why); });
+}
+
+void Passes::fail_all(const Error& why) {
+  for (uint64_t n : numbers()) update(n, [&](Pass& p) { p.termination.fail(why); });
+}
+
+size_t Passes::size() const {
+  const Lock lock(mutex_);
+  return passes_.size();
+}
+
+std::vector<std::string> Passes::waiting_for(uint64_t context) {
   std::vector<std::string> names;
-  const StatePtr state = find_state(context);
+  const Contexts::StatePtr state = contexts_.find(context);
   if (!state) return names;
-  std::lock_guard lock(mutex_);
-  for (uint64_t number : state->running())
+  const std::vector<uint64_t> running = state->running();
+  const Lock lock(mutex_);
+  for (uint64_t number : running)
     if (auto at = passes_.find(number); at != passes_.end())
       for (WorkerId id : at->second->termination.outstanding())
         names.push_back(worker_.members().name_of(id));
   return names;
 }
 
-void DistEngine::abandon(uint64_t context, const Error& why) {
-  const StatePtr state = find_state(context);
+void Passes::abandon(uint64_t context, const Error& why) {
+  const Contexts::StatePtr state = contexts_.find(context);
   if (!state) return;
   for (uint64_t number : state->running())
     update(number, [&](Pass& p) {

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "autograd/distributed/numbers.h"
+
 namespace troupe::autograd {
-namespace {
-
-WorkerId sender_of(GradMessageId id) { return static_cast<WorkerId>(id >> 40); }
-
-}  // namespace
 
 void Termination::announce(SentGrad sent) {
   Message& m = open_[sent.id];
@@ -41,7 +38,7 @@ void Termination::fail(const Error& why) {
 void Termination::lost(WorkerId worker, const Error& why) {
   std::vector<GradMessageId> gone;
   for (const auto& [id, m] : open_)
-    if (m.announced && (m.to == worker || sender_of(id) == worker)) gone.push_back(id);
+    if (m.announced && (m.to == worker || originator_of(id) == worker)) gone.push_back(id);
   lost(gone, why);
 }
 

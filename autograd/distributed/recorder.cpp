@@ -1,5 +1,6 @@
-// The engine's eyes on calls: send and receive nodes for the tensors that cross from one actor to another.
-#include "autograd/distributed/backward_task.h"
+#include "autograd/distributed/recorder.h"
+
+#include "autograd/distributed/messages.h"
 #include "core/graph/saved_tensor.h"
 
 namespace troupe::autograd {
@@ -14,15 +15,15 @@ uint64_t pass_of(const internal::net::Call& call) {
 
 }  // namespace
 
-internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
-                                                const std::vector<Tensor*>& tensors,
-                                                const std::vector<uint32_t>& indices, ContextState::Send send,
-                                                const char* what) {
+internal::net::GradLink Recorder::record_send(uint64_t context, WorkerId to, WorkerId asked_by,
+                                              const std::vector<Tensor*>& tensors,
+                                              const std::vector<uint32_t>& indices, ContextState::Send send,
+                                              const char* what) {
   if (!context)
     throw_invalid("[autograd] " + std::string(what) + " (" + tensors[0]->summary() +
                   ") needs gradients, but no autograd::Context "
                   "is active: make the call inside one, under NoGradGuard, or detach() the tensor");
-  auto state = this->state(context, asked_by);
+  auto state = contexts_.join(context, asked_by);
   Edges edges;
   std::vector<std::pair<DType, Shape>> kinds;
   for (Tensor* t : tensors) {
@@ -40,8 +41,8 @@ internal::net::GradLink DistEngine::record_send(uint64_t context, WorkerId to, W
 // elements travel; a call within the worker would share the tensor itself.) `asked_by`: who has called for
 // them in this context, and so knows of this worker; or nobody.
 template <class Tree>
-internal::net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by,
-                                                 Tree& values, ContextState::Send send, const char* what) {
+internal::net::GradLink Recorder::send_tensors(uint64_t context, WorkerId to, WorkerId asked_by, Tree& values,
+                                               ContextState::Send send, const char* what) {
   std::vector<Tensor*> tensors, all;
   std::vector<uint32_t> indices;
   uint32_t index = 0;
@@ -60,11 +61,11 @@ internal::net::GradLink DistEngine::send_tensors(uint64_t context, WorkerId to, 
 }
 
 template <class Tree>
-void DistEngine::receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link,
-                                 Tree& values) {
+void Recorder::receive_tensors(uint64_t context, WorkerId from, const internal::net::GradLink& link,
+                               Tree& values) {
   if (!link.pair) return;
   if (!context) throw_invalid("[autograd] a message with gradients outside any context");
-  auto state = this->state(context, from);
+  auto state = contexts_.join(context, from);
   if (from != worker_.id()) state->add_peer(from);
   if (link.shared) state->note_shared();
   std::vector<Tensor*> tensors;
@@ -80,7 +81,12 @@ void DistEngine::receive_tensors(uint64_t context, WorkerId from, const internal
   }
 }
 
-void DistEngine::outgoing_call(const internal::actors::CallerState& caller, internal::net::Call& call) {
+void Recorder::drop_send(uint64_t context, const internal::net::GradLink& link) {
+  if (!link.pair) return;
+  if (auto state = contexts_.find(context)) state->drop_send(link.pair);
+}
+
+void Recorder::outgoing_call(const internal::actors::CallerState& caller, internal::net::Call& call) {
   if (call.context && grad_enabled() && TensorStore::current())
     throw_error(
         ErrorKind::unimplemented,
@@ -89,21 +95,18 @@ void DistEngine::outgoing_call(const internal::actors::CallerState& caller, inte
   call.link = send_tensors(call.context, caller.to, kNoWorker, call.args,
                            {.cell = caller.cell, .pass = pass_of(call)}, "an argument");
   // The callee may make state of the context even if nothing here needs gradients.
-  if (call.context && caller.to != worker_.id())
-    if (auto state = find_state(call.context)) state->add_peer(caller.to);
+  if (!call.link.pair && call.context && caller.to != worker_.id())
+    if (auto state = contexts_.find(call.context)) state->add_peer(caller.to);
 }
 
-void DistEngine::call_not_sent(internal::net::Call& call) {
-  if (!call.link.pair) return;
-  if (auto state = find_state(call.context)) state->drop_send(call.link.pair);
-}
+void Recorder::call_not_sent(internal::net::Call& call) { drop_send(call.context, call.link); }
 
-void DistEngine::incoming_call(internal::actors::Invocation& invocation) {
+void Recorder::incoming_call(internal::actors::Invocation& invocation) {
   auto& call = invocation.call();
   receive_tensors(call.context, invocation.from(), call.link, call.args);
 }
 
-void DistEngine::outgoing_reply(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
+void Recorder::outgoing_reply(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
   if (!reply.result.ok()) return;
   Value& value = reply.result.value();  // stays where it is: others undo, should this throw
   GradMode mode(invocation.call().grad_enabled);
@@ -111,12 +114,11 @@ void DistEngine::outgoing_reply(internal::actors::Invocation& invocation, intern
                             {.cell = invocation.cell()}, "the result");
 }
 
-void DistEngine::reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
-  if (!reply.link.pair) return;
-  if (auto state = find_state(invocation.call().context)) state->drop_send(reply.link.pair);
+void Recorder::reply_not_sent(internal::actors::Invocation& invocation, internal::net::Reply& reply) {
+  drop_send(invocation.call().context, reply.link);
 }
 
-void DistEngine::incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) {
+void Recorder::incoming_reply(const internal::actors::CallerState& caller, internal::net::Reply& reply) {
   if (!reply.result.ok() || !reply.link.pair) return;
   Value& value = reply.result.value();
   receive_tensors(caller.context, caller.to, reply.link, value);
