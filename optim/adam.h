@@ -36,8 +36,10 @@ struct AdamWOptions {
 
 /// Adam with weight decay as part of the gradient.
 using Adam = Grouped<AdamOptions>;
+extern template class Grouped<AdamOptions>;
 
 /// Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the step.
 using AdamW = Grouped<AdamWOptions>;
+extern template class Grouped<AdamWOptions>;
 
 }  // namespace troupe::optim

@@ -16,5 +16,6 @@ struct AdamaxOptions {
 /// Kingma and Ba 2015, algorithm 2: m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);
 /// p -= lr / (1 - beta1^step) * m / u. eps is where PyTorch has it: the paper has none.
 using Adamax = Grouped<AdamaxOptions>;
+extern template class Grouped<AdamaxOptions>;
 
 }  // namespace troupe::optim

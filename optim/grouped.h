@@ -24,43 +24,75 @@ class Grouped final : public Optimizer {
   static constexpr const char* kName = T::kName;
 
   /// `invalid` on options out of range, without any parameter, and as Optimizer's.
-  explicit Grouped(Tensors params, T options = {}) : Grouped(one(std::move(params), std::move(options))) {}
+  explicit Grouped(Tensors params, T options = {});
   /// Of no parameters: it holds and checks options.
-  explicit Grouped(NoParameters, T options) : Optimizer(NoParameters()), options_{std::move(options)} {
-    check_options(options_.front());
-  }
-  explicit Grouped(std::vector<Group> groups) : Optimizer(params_of(groups)) {
-    for (const Group& g : groups) {
-      check_options(g.options);
-      options_.push_back(g.options);
-    }
-  }
+  explicit Grouped(NoParameters, T options);
+  explicit Grouped(std::vector<Group> groups);
+  ~Grouped() override;
 
   /// As they are now: with the current learning rate.
   const T& options(size_t group = 0) const& { return options_.at(group); }
   T options(size_t group = 0) && { return options_.at(group); }
 
+  /// options_map() of an optimizer that would have these; `invalid` on options out of range.
+  static ValueMap map_of(T options);
+
  private:
-  std::vector<std::string> slots(size_t group) const override { return options_.at(group).slots(); }
+  std::vector<std::string> slots(size_t group) const override;
   const char* kind() const override { return T::kName; }
-  void add_options(size_t group, ops::Attrs& to) const override {
-    T::fields(options_.at(group), [&](const char* name, auto value, auto...) { to.add({name, value}); });
-  }
+  void add_options(size_t group, ops::Attrs& to) const override;
   bool maximizes(size_t group) const override { return options_.at(group).maximize; }
-  void assign(size_t group, const ValueMap& changed) override {
-    options_.at(group) = options_from_map<T>(changed, options_.at(group));
-  }
-  static std::vector<Group> one(Tensors params, T options) {
-    std::vector<Group> groups(1);
-    groups[0] = {std::move(params), std::move(options)};
-    return groups;
-  }
-  static std::vector<Tensors> params_of(const std::vector<Group>& groups) {
-    std::vector<Tensors> out;
-    for (const Group& g : groups) out.push_back(g.params);
-    return out;
-  }
+  void assign(size_t group, const ValueMap& changed) override;
+  static std::vector<Group> one(Tensors params, T options);
+  static std::vector<Tensors> params_of(const std::vector<Group>& groups);
   std::vector<T> options_;
 };
+
+// Outside of the class, so that a unit that makes an optimizer of Troupe's own compiles none of it
+// (grouped.cpp does).
+
+template <class T>
+Grouped<T>::Grouped(Tensors params, T options) : Grouped(one(std::move(params), std::move(options))) {}
+template <class T>
+Grouped<T>::Grouped(NoParameters, T options) : Optimizer(NoParameters()), options_{std::move(options)} {
+  check_options(options_.front());
+}
+template <class T>
+Grouped<T>::Grouped(std::vector<Group> groups) : Optimizer(params_of(groups)) {
+  for (const Group& g : groups) {
+    check_options(g.options);
+    options_.push_back(g.options);
+  }
+}
+template <class T>
+Grouped<T>::~Grouped() = default;
+template <class T>
+ValueMap Grouped<T>::map_of(T options) {
+  return Grouped(NoParameters(), std::move(options)).options_map(0);
+}
+template <class T>
+std::vector<std::string> Grouped<T>::slots(size_t group) const {
+  return options_.at(group).slots();
+}
+template <class T>
+void Grouped<T>::add_options(size_t group, ops::Attrs& to) const {
+  T::fields(options_.at(group), [&](const char* name, auto value, auto...) { to.add({name, value}); });
+}
+template <class T>
+void Grouped<T>::assign(size_t group, const ValueMap& changed) {
+  options_.at(group) = options_from_map<T>(changed, options_.at(group));
+}
+template <class T>
+std::vector<typename Grouped<T>::Group> Grouped<T>::one(Tensors params, T options) {
+  std::vector<Group> groups(1);
+  groups[0] = {std::move(params), std::move(options)};
+  return groups;
+}
+template <class T>
+std::vector<Tensors> Grouped<T>::params_of(const std::vector<Group>& groups) {
+  std::vector<Tensors> out;
+  for (const Group& g : groups) out.push_back(g.params);
+  return out;
+}
 
 }  // namespace troupe::optim

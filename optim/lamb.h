@@ -17,5 +17,6 @@ struct LAMBOptions {
 /// You et al. 2020, algorithm 2, with bias correction: u = m̂ / (sqrt(v̂) + eps) + weight_decay * p;
 /// p -= lr * |p| / |u| * u, with the norms of the whole parameter; a ratio of 1 where one of them is zero.
 using LAMB = Grouped<LAMBOptions>;
+extern template class Grouped<LAMBOptions>;
 
 }  // namespace troupe::optim

@@ -25,6 +25,7 @@ struct RMSpropOptions {
 
 /// v = alpha v + (1 - alpha) g²;  d = g / (sqrt(v [- mean²]) + eps);  b = momentum * b + d;  p -= lr * b.
 using RMSprop = Grouped<RMSpropOptions>;
+extern template class Grouped<RMSpropOptions>;
 
 struct AdagradOptions {
   static constexpr const char* kName = "adagrad";
@@ -41,6 +42,7 @@ struct AdagradOptions {
 
 /// sum += g²;  p -= lr / (1 + (step - 1) lr_decay) * g / (sqrt(sum) + eps).
 using Adagrad = Grouped<AdagradOptions>;
+extern template class Grouped<AdagradOptions>;
 
 struct AdadeltaOptions {
   static constexpr const char* kName = "adadelta";
@@ -57,5 +59,6 @@ struct AdadeltaOptions {
 
 /// v = rho v + (1 - rho) g²;  d = g sqrt(u + eps) / sqrt(v + eps);  u = rho u + (1 - rho) d²;  p -= lr * d.
 using Adadelta = Grouped<AdadeltaOptions>;
+extern template class Grouped<AdadeltaOptions>;
 
 }  // namespace troupe::optim

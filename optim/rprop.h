@@ -25,5 +25,6 @@ struct RpropOptions {
 /// grows (times eta_plus) while the sign of its gradient stays, shrinks (times eta_minus) when it turns, and
 /// is kept in [step_min, step_max]; p -= sign(g) * step size, but where the sign has turned p waits once.
 using Rprop = Grouped<RpropOptions>;
+extern template class Grouped<RpropOptions>;
 
 }  // namespace troupe::optim

@@ -29,5 +29,6 @@ struct SGDOptions {
 /// g += weight_decay * p;  buf = momentum * buf + (1 - dampening) * g (at first: buf = g);
 /// p -= lr * (nesterov ? g + momentum * buf : buf).
 using SGD = Grouped<SGDOptions>;
+extern template class Grouped<SGDOptions>;
 
 }  // namespace troupe::optim

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "actors/call_scope.h"
+#include "core/base/fork.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "rref/ref_table.h"

@@ -14,6 +14,7 @@
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
+#include "core/async/waiting.h"
 #include "core/base/shown.h"
 #include "net/socket/socket_transport.h"
 #include "ops/dispatch/threads.h"

@@ -11,6 +11,7 @@
 
 #include "actors/cell/methods.h"
 #include "actors/worker/worker.h"
+#include "core/base/fork.h"
 #include "net/sim/network.h"
 #include "rref/here.h"
 #include "troupe/launch_environment.h"

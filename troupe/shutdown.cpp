@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "actors/cluster/quiesce.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
 #include "troupe/cluster.h"
 

@@ -27,6 +27,15 @@ std::string list_of(const std::vector<ActorType::Parameter>& parameters) {
   return out + ")";
 }
 
+std::vector<ActorType::Parameter> parameters_of(const ActorType::Signature& signature) {
+  std::vector<ActorType::Parameter> out;
+  for (const NameOf type : signature.types) {
+    const size_t at = out.size();
+    out.push_back({at < signature.names.size() ? signature.names[at] : "", type()});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ActorType::Method::signature() const { return name + list_of(parameters) + " -> " + result; }
@@ -51,12 +60,32 @@ std::vector<ActorType::Constructor> ActorType::all_constructors() const {
   return constructors;
 }
 
-void ActorType::add(Constructor constructor) {
+void ActorType::add_method(const char* of, Invoke invoke, bool blocks, const Signature& signature,
+                           NameOf result) {
+  methods.push_back(
+      {net::method_id(of), of, invoke, blocks, parameters_of(signature), result(), signature.text});
+}
+
+void ActorType::add_constructor(uint64_t id, Constructor::Make make, bool listed,
+                                const Signature& signature) {
+  Constructor constructor{id, make, listed, parameters_of(signature), signature.text};
   std::lock_guard lock(registry().mutex);
   const auto same = std::find_if(constructors.begin(), constructors.end(),
-                                 [&](const Constructor& c) { return c.id == constructor.id; });
+                                 [&](const Constructor& c) { return c.id == id; });
   if (same == constructors.end()) constructors.push_back(std::move(constructor));
 }
+
+std::shared_ptr<ActorType> new_type(std::string_view name) {
+  auto type = std::make_shared<ActorType>();
+  type->name = name;
+  return type;
+}
+
+std::string method_prefix_of(std::string_view type, const char* method) {
+  return "[" + std::string(type) + "::" + method + "]";
+}
+
+std::string constructor_prefix_of(std::string_view type) { return "[" + std::string(type) + "] constructor"; }
 
 void register_type(const std::shared_ptr<const ActorType>& type) {
   std::lock_guard lock(registry().mutex);

@@ -3,11 +3,14 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "actors/actor.h"
 #include "actors/cell/invocation.h"
+#include "core/codec/codec.h"
 
 namespace troupe::internal::actors {
 
@@ -46,9 +49,24 @@ struct ActorType {
   Constructor constructor(uint64_t id, size_t arguments) const;
   /// Those that there are now, a copy. Thread-safe.
   std::vector<Constructor> all_constructors() const;
-  /// Before main(), or as a library is loaded. Thread-safe.
-  void add(Constructor constructor);
+  /// What a class says of a method or constructor, in constants: the names are made when the type is.
+  struct Signature {
+    std::span<const NameOf> types;
+    std::span<const char* const> names;  ///< of the parameters; of the first ones, or none
+    const char* text;
+  };
+  /// Before main(), or as a library is loaded. add_constructor() is thread-safe, and does nothing if there is
+  /// one of that id.
+  void add_method(const char* name, Invoke invoke, bool blocks, const Signature& signature, NameOf result);
+  void add_constructor(uint64_t id, Constructor::Make make, bool listed, const Signature& signature);
 };
+
+/// Without methods and constructors yet.
+std::shared_ptr<ActorType> new_type(std::string_view name);
+
+// How texts of errors begin: "[Layer::forward]", "[Layer] constructor".
+std::string method_prefix_of(std::string_view type, const char* method);
+std::string constructor_prefix_of(std::string_view type);
 
 /// The actor types that a program names in launch() or when it makes a cluster: hosting<Layer, Server>().
 using TypeRegistry = std::vector<std::shared_ptr<const ActorType>>;

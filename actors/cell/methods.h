@@ -227,11 +227,11 @@ void add_defaults([[maybe_unused]] ValueList& args) {
 // How texts of errors begin.
 template <class T, auto M>
 std::string method_prefix() {
-  return "[" + std::string(type_name<T>()) + "::" + method_name<M>() + "]";
+  return method_prefix_of(type_name<T>(), method_name<M>());
 }
 template <class T>
 std::string constructor_prefix() {
-  return "[" + std::string(type_name<T>()) + "] constructor";
+  return constructor_prefix_of(type_name<T>());
 }
 
 template <class T, auto E>
@@ -239,21 +239,22 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   constexpr auto method = Entry<E>::kPointer;
   using Traits = MethodTraits<std::remove_cv_t<decltype(method)>>;
   add_defaults<T, method>(invocation.call().args);
-  auto args = Traits::Args::from(std::move(invocation.call().args), &method_prefix<T, method>);
-  auto call = [&](auto&&... a) {
+  [[maybe_unused]] auto args =
+      Traits::Args::from(std::move(invocation.call().args), &method_prefix<T, method>);
+  const auto call = [&]<size_t... I>(std::index_sequence<I...>) {
     if constexpr (std::is_member_pointer_v<std::remove_cv_t<decltype(method)>>)
-      return (static_cast<T&>(actor).*method)(std::move(a)...);
+      return (static_cast<T&>(actor).*method)(std::get<I>(std::move(args))...);
     else
-      return method(std::move(a)...);
+      return method(std::get<I>(std::move(args))...);
   };
+  constexpr std::make_index_sequence<Traits::kArity> all;
   if constexpr (Traits::kTask) {
-    finish(ActorCell::InUse(invocation.cell()), Ref<Invocation>(&invocation),
-           std::apply(call, std::move(args)));
+    finish(ActorCell::InUse(invocation.cell()), Ref<Invocation>(&invocation), call(all));
   } else if constexpr (std::is_void_v<typename Traits::Return>) {
-    std::apply(call, std::move(args));
+    call(all);
     invocation.complete(Value());
   } else {
-    invocation.complete(to_value(std::apply(call, std::move(args))));
+    invocation.complete(to_value(call(all)));
   }
 }
 
@@ -267,45 +268,50 @@ std::string travelling_name() {
     return Codec<T>::name();
 }
 
-template <auto E, class... A>
-std::vector<ActorType::Parameter> parameters_of(std::tuple<A...>*) {
-  std::vector<ActorType::Parameter> out{{"", Codec<A>::name()}...};
-  for (size_t i = 0; i < out.size() && i < Entry<E>::kParameters.size(); ++i)
-    out[i].name = Entry<E>::kParameters[i];
-  return out;
+template <class Tuple>
+struct NamesOf;
+template <class... A>
+struct NamesOf<std::tuple<A...>> {
+  static constexpr std::array<NameOf, sizeof...(A)> kNames{&Codec<A>::name...};
+};
+/// Those of entry E, whose types are those of a tuple.
+template <auto E, class Tuple>
+constexpr ActorType::Signature signature_of() {
+  return {NamesOf<Tuple>::kNames, Entry<E>::kParameters, Entry<E>::kText};
 }
 
 template <class T, class... A>
 std::unique_ptr<Actor> make_actor(ValueList&& args) {
-  auto values = ListCodec<A...>::from(std::move(args), &constructor_prefix<T>);
-  return std::apply([](auto&&... a) { return std::make_unique<T>(std::move(a)...); }, std::move(values));
+  [[maybe_unused]] auto values = ListCodec<A...>::from(std::move(args), &constructor_prefix<T>);
+  return [&]<size_t... I>(std::index_sequence<I...>)->std::unique_ptr<Actor> {
+    return std::make_unique<T>(std::get<I>(std::move(values))...);
+  }
+  (std::index_sequence_for<A...>());
 }
 
 template <class... A>
 uint64_t constructor_id() {
-  return internal::net::method_id(std::string(type_name<Constructor<A...>>()));
+  return internal::net::method_id(type_name<Constructor<A...>>());
 }
 
 template <class T, auto E>
 void add_entry(ActorType& type) {
   if constexpr (Entry<E>::kConstructor) {
     [&]<class... A>(Constructor<A...>) {
-      type.add({constructor_id<A...>(), &make_actor<T, A...>, true,
-                parameters_of<E>(static_cast<std::tuple<A...>*>(nullptr)), Entry<E>::kText});
+      type.add_constructor(constructor_id<A...>(), &make_actor<T, A...>, true,
+                           signature_of<E, std::tuple<A...>>());
     }(typename Entry<E>::Args{});
   } else {
     using Traits = MethodTraits<std::remove_cv_t<decltype(Entry<E>::kPointer)>>;
-    const char* name = method_name<Entry<E>::kPointer>();
-    type.methods.push_back({internal::net::method_id(name), name, &invoke_method<T, E>, Entry<E>::kBlocks,
-                            parameters_of<E>(static_cast<typename Traits::Tuple*>(nullptr)),
-                            travelling_name<std::decay_t<typename Traits::Return>>(), Entry<E>::kText});
+    type.add_method(method_name<Entry<E>::kPointer>(), &invoke_method<T, E>, Entry<E>::kBlocks,
+                    signature_of<E, typename Traits::Tuple>(),
+                    &travelling_name<std::decay_t<typename Traits::Return>>);
   }
 }
 
 template <class T, class Defaulted, auto... E>
 std::shared_ptr<ActorType> make_type(const MethodList<Defaulted, E...>&) {
-  auto type = std::make_shared<ActorType>();
-  type->name = type_name<T>();
+  auto type = new_type(type_name<T>());
   (add_entry<T, E>(*type), ...);
   register_type(type);
   return type;
@@ -320,12 +326,9 @@ const std::shared_ptr<ActorType>& type_of() {
 
 template <class T, class... A>
 uint64_t add_constructor() {
-  type_of<T>()->add({constructor_id<A...>(),
-                     &make_actor<T, A...>,
-                     false,
-                     {ActorType::Parameter{"", Codec<A>::name()}...},
-                     ""});
-  return constructor_id<A...>();
+  const uint64_t id = constructor_id<A...>();
+  type_of<T>()->add_constructor(id, &make_actor<T, A...>, false, {NamesOf<std::tuple<A...>>::kNames, {}, ""});
+  return id;
 }
 
 /// A program that mentions this anywhere can make a T from arguments of types A..., in each of its processes,

@@ -4,6 +4,7 @@
 
 #include "actors/worker/reports.h"
 #include "actors/worker/traffic_service.h"
+#include "core/base/fork.h"
 #include "core/base/thread.h"
 #include "core/graph/grad_mode_note.h"
 

@@ -1,6 +1,7 @@
 // Calls to others: how they leave, and how each of them ends.
 #include "actors/call_scope.h"
 #include "actors/worker/worker.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"

@@ -2,6 +2,7 @@
 
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/engine.h"
+#include "core/base/fork.h"
 
 namespace troupe::autograd {
 namespace {

@@ -1,19 +1,15 @@
 // A value that arrives later, or the error that it became.
 #pragma once
-#include <algorithm>
-#include <chrono>
-#include <exception>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "core/async/future_state.h"
-#include "core/async/waiting.h"
-#include "core/base/call_frame.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
 
 namespace troupe {
 
@@ -40,6 +36,108 @@ struct ThenResult<F, void> {
   using type = std::invoke_result_t<F&>;
 };
 
+/// What a Future has that does not depend on the type of its value.
+class FutureBase {
+ public:
+  bool valid() const { return static_cast<bool>(core_); }
+  bool is_ready() const { return state("is_ready()").ready.is_set(); }
+  /// False if nothing arrived within `timeout`; `invalid` as get().
+  bool wait_for(Duration timeout) const;
+  /// Nobody wants the value any more, whoever else holds this future: it fails with `cancelled` unless it is
+  /// ready, and so does the call that it comes from, unless that is waited for by other ways.
+  void cancel() const;
+  /// Calls f(const Error*) when the call has ended, null if well, for one who wants that it is made, but not
+  /// its result: that may go to another worker.
+  template <class F>
+  void on_end(F f) const {
+    FutureCore& core = state("on_end()");
+    const auto run = [](void* function, FutureCore& of) { (*static_cast<F*>(function))(of.error()); };
+    if (core.ready.is_set()) return core.run_now(&f, run);
+    core.add_reader();
+    core.add_for_end(FutureCallback(std::move(f), run));
+  }
+  /// cancel() of it, as long as there is somebody else who keeps it.
+  std::function<void()> canceller() const;
+  /// For futures that are made from this one: they want it until they have their result. `number`: of the
+  /// source.
+  Source as_source(uint64_t number = 0) const;
+  /// What all handles on this value share.
+  FutureCore& core() const { return state("core()"); }
+
+  FutureBase() : core_() {}
+  FutureBase(const FutureBase& o);
+  FutureBase(FutureBase&& o) noexcept : core_(std::move(o.core_)) {}
+  FutureBase& operator=(FutureBase o) noexcept {
+    core_.swap(o.core_);
+    return *this;
+  }
+  // An empty pointer needs no destructor: of the many futures that were moved from, nothing is left to
+  // compile.
+  ~FutureBase() {
+    if (core_) let_go();
+  }
+
+ protected:
+  explicit FutureBase(std::shared_ptr<FutureCore> core);
+  FutureCore& state(const char* use) const {
+    if (!core_) [[unlikely]]
+      throw_empty_future(use);
+    return *core_;
+  }
+  /// Blocks until it is ready.
+  FutureCore& wait_ready() const;
+  /// See Future::take_origin(); empty if there is none.
+  FutureBase take_origin_base();
+  static constexpr uint64_t kOtherForm = 1;  // number of a source
+
+  union {
+    std::shared_ptr<FutureCore> core_;
+  };
+
+ private:
+  void let_go();
+};
+
+/// What a Promise has that does not depend on the type of its value.
+class PromiseBase {
+ public:
+  bool fail(Error error) const;
+  /// Whether there is a future of it, or there is somebody who wants its result.
+  bool wanted() const { return state("wanted()").readers != 0; }
+  /// What the futures of this promise wait for, in place of what they waited for before. Only for promises
+  /// whose future() was asked for once: the source is let go of when that has gone.
+  void waits_for(Source source) const;
+  /// The same for a future, unless that is ready; `number`: of the source.
+  void waits_unless_ready(const FutureBase& future, uint64_t number = 0) const;
+
+  PromiseBase(const PromiseBase& o);
+  PromiseBase(PromiseBase&& o) noexcept : core_(std::move(o.core_)) {}
+  PromiseBase& operator=(PromiseBase o) noexcept {
+    core_.swap(o.core_);
+    return *this;
+  }
+  ~PromiseBase() {
+    if (core_) let_go();
+  }
+
+ protected:
+  explicit PromiseBase(std::shared_ptr<FutureCore> core) : core_(std::move(core)) {}  // has one writer
+  FutureCore& state(const char* use) const {
+    if (!core_) [[unlikely]]
+      throw_empty_promise(use);
+    return *core_;
+  }
+  /// With the exception in flight.
+  bool fail_with_current() const;
+
+  union {
+    std::shared_ptr<FutureCore> core_;
+  };
+
+ private:
+  void let_go();
+};
+
 /// Shared handle on a value that arrives later. Thread-safe; copies refer to the same value.
 ///
 /// Callbacks run once, in the order in which they were added: on the completing thread, or at once if the
@@ -53,19 +151,10 @@ struct ThenResult<F, void> {
 /// is no longer wanted: the call that it comes from is cancelled. Who waits in a callback of on_ready() wants
 /// it.
 template <class T>
-class [[nodiscard]] Future {
+class [[nodiscard]] Future : public FutureBase {
  public:
   using value_type = T;
   Future() = default;  ///< empty
-  Future(const Future& o) : Future(o.state_) {}
-  Future(Future&& o) noexcept = default;
-  Future& operator=(Future o) noexcept {
-    std::swap(state_, o.state_);
-    return *this;
-  }
-  ~Future() {
-    if (state_) state_->drop_reader();
-  }
   static Future ready(NonVoid<T> v) {
     Promise<T> p;
     p.set(std::move(v));
@@ -77,8 +166,6 @@ class [[nodiscard]] Future {
     return p.future();
   }
 
-  bool valid() const { return static_cast<bool>(state_); }
-  bool is_ready() const { return state("is_ready()").ready.is_set(); }
   /// Blocks until the value is there and returns it, or throws its Error. `invalid` inside an actor, in a
   /// callback that was added there too, and whether the value is there or not, so that no program works by
   /// luck: co_await instead, or peek().
@@ -90,70 +177,26 @@ class [[nodiscard]] Future {
       return r.value();
   }
   /// Blocks until value or error is there; `invalid` as get().
-  const Result<T>& wait() const& {
-    const bool ready = state("get()").ready.is_set();
-    check_may_block("Future::get");
-    if (ready) return *state_->result;
-    check_process("Future::get");
-    wait_until(state_->ready, TimePoint::max());
-    return *state_->result;
-  }
+  const Result<T>& wait() const& { return result_of(wait_ready()); }
   Result<T> wait() const&& { return wait(); }
-  /// False if nothing arrived within `timeout`; `invalid` as get().
-  bool wait_for(Duration timeout) const {
-    const bool ready = state("wait_for()").ready.is_set();
-    check_may_block("Future::wait_for");
-    if (ready) return true;
-    check_process("Future::wait_for");
-    timeout =
-        std::min<Duration>(timeout, std::chrono::hours(24 * 365 * 100));  // now + timeout must be a time
-    return wait_until(state_->ready, Clock::system().now() + timeout);
-  }
   /// The result if it is there, else null. Valid as long as this future.
-  const Result<T>* peek() const& { return state("peek()").ready.is_set() ? &*state_->result : nullptr; }
-  const Result<T>* peek() const&& = delete;  // name the future: its result goes with the last handle on it
-
-  /// Nobody wants the value any more, whoever else holds this future: it fails with `cancelled` unless it is
-  /// ready, and so does the call that it comes from, unless that is waited for by other ways.
-  void cancel() const {
-    state("cancel()");
-    const auto shared = state_;
-    shared->give_up();
-    shared->complete(Error(ErrorKind::cancelled, "[future] was cancelled by one who waited for it"));
+  const Result<T>* peek() const& {
+    FutureCore& core = state("peek()");
+    return core.ready.is_set() ? &result_of(core) : nullptr;
   }
+  const Result<T>* peek() const&& = delete;  // name the future: its result goes with the last handle on it
 
   /// Calls f(const Result<T>&) when the result is there. What f throws is logged.
   template <class F>
   void on_ready(F f) const {
-    if (!state("on_ready()").ready.is_set()) state_->add_reader();  // for ever: f wants the result
-    watch(std::move(f));
+    FutureCore& core = state("on_ready()");
+    if (!core.ready.is_set()) core.add_reader();  // for ever: f wants the result
+    call_with_result(core, f);
   }
   /// The same for one who would like to know, and does not keep the call from being cancelled.
   template <class F>
   void watch(F f) const {
-    FutureState<T>& shared = state("watch()");
-    if (shared.ready.is_set()) return run_callback(f, *shared.result);
-    shared.add([f = std::move(f), &shared]() mutable { run_callback(f, *shared.result); });
-  }
-  /// Calls f(const Error*) when the call has ended, null if well, for one who wants that it is made, but not
-  /// its result: that may go to another worker.
-  template <class F>
-  void on_end(F f) const {
-    FutureState<T>& shared = state("on_end()");
-    auto end = [f = std::move(f), &shared]() mutable {
-      const bool failed = shared.ready.is_set() && !shared.result->ok();
-      run_callback(f, static_cast<const Error*>(failed ? &shared.result->error() : nullptr));
-    };
-    if (shared.ready.is_set()) return end();
-    shared.add_reader();
-    shared.add_for_end(std::move(end));
-  }
-  /// cancel() of it, as long as there is somebody else who keeps it.
-  std::function<void()> canceller() const {
-    state("canceller()");
-    return [weak = std::weak_ptr(state_)] {
-      if (const auto shared = weak.lock()) Future(shared).cancel();
-    };
+    call_with_result(state("watch()"), f);
   }
   /// Future of f(value), or of what the future that f returns gives; an error passes by f. What f throws
   /// becomes the new future's error.
@@ -161,7 +204,10 @@ class [[nodiscard]] Future {
   auto then(F f) const {
     using U = typename ThenResult<F, T>::type;
     using V = typename IsFuture<U>::Value;
-    return follow<V>([f = std::move(f)](const Promise<V>& promise, const Result<T>& r) mutable {
+    state("then()");
+    Promise<V> promise;
+    promise.waits_unless_ready(*this);
+    watch([promise, f = std::move(f)](const Result<T>& r) mutable {
       if (!r.ok()) return (void)promise.fail(r.error());
       promise.template settle<U>([&]() -> U {
         if constexpr (std::is_void_v<T>)
@@ -170,6 +216,7 @@ class [[nodiscard]] Future {
           return f(r.value());
       });
     });
+    return promise.future();
   }
   /// The value if there is one; else f(const Error&) gives another, or a future of one, or throws an error in
   /// its place. An error that names what the caller can do next (ErrorKind) is worth keeping.
@@ -178,10 +225,14 @@ class [[nodiscard]] Future {
     using U = std::invoke_result_t<F&, const Error&>;
     static_assert(std::is_same_v<typename IsFuture<U>::Value, T>,
                   "recover: the function gives what the future would have given, or a future of that");
-    return follow<T>([f = std::move(f)](const Promise<T>& promise, const Result<T>& r) mutable {
+    state("recover()");
+    Promise<T> promise;
+    promise.waits_unless_ready(*this);
+    watch([promise, f = std::move(f)](const Result<T>& r) mutable {
       if (r.ok()) return (void)promise.complete(r);
       promise.template settle<U>([&]() -> U { return f(r.error()); });
     });
+    return promise.future();
   }
 
   /// then(f), for an f that only gives the value in another form, and is not called if nobody asks for that:
@@ -189,9 +240,10 @@ class [[nodiscard]] Future {
   template <class F>
   auto in_form(F f) const {
     using V = std::invoke_result_t<F&, const T&>;
+    state("in_form()");
     Promise<V> promise;
     const Future<V> made = promise.future();
-    if (!state("in_form()").ready.is_set()) promise.waits_for(as_source(kOtherForm));
+    promise.waits_unless_ready(*this, kOtherForm);
     watch([promise, f = std::move(f)](const Result<T>& r) mutable {
       if (!promise.wanted()) return;
       if (r.ok())
@@ -205,82 +257,47 @@ class [[nodiscard]] Future {
   /// stays, if it is no such future, if the value is there, or if somebody else could ask for either of them.
   template <class U>
   std::optional<Future<U>> take_origin() {
-    if (!state("take_origin()").has_one_asker()) return {};
-    const Source source = state_->source();
-    if (source.let_go != &FutureCore::drop_reader_of || source.number != kOtherForm) return {};
-    auto origin = std::static_pointer_cast<FutureState<U>>(std::static_pointer_cast<FutureCore>(source.what));
-    if (origin->askers() != 1) return {};
-    Future<U> taken{std::move(origin)};
-    state_->goes_elsewhere();
-    *this = Future();
-    return taken;
+    FutureBase origin = take_origin_base();
+    if (!origin.valid()) return {};
+    return Future<U>(std::move(origin));
   }
-
-  /// For futures that are made from this one: they want it until they have their result. `number`: of the
-  /// source.
-  Source as_source(uint64_t number = 0) const {
-    state("as_source()").add_reader();
-    return {std::static_pointer_cast<FutureCore>(state_), number, &FutureCore::drop_reader_of};
-  }
-  /// What all handles on this value share.
-  FutureCore& core() const { return state("core()"); }
 
  private:
   friend class Promise<T>;
   template <class>
   friend class Future;
-  static constexpr uint64_t kOtherForm = 1;
-  explicit Future(std::shared_ptr<FutureState<T>> s) : state_(std::move(s)) {
-    if (state_) state_->add_reader();
+  explicit Future(std::shared_ptr<FutureCore> core) : FutureBase(std::move(core)) {}
+  explicit Future(FutureBase&& of_this_type) noexcept : FutureBase(std::move(of_this_type)) {}
+  static const Result<T>& result_of(const FutureCore& core) {
+    return static_cast<const FutureState<T>&>(core).result;
   }
-  FutureState<T>& state(const char* use) const {
-    if (!state_) [[unlikely]]
-      throw_empty_future(use);
-    return *state_;
+  template <class F>
+  static void call_with_result(FutureCore& core, F& f) {
+    const auto run = [](void* function, FutureCore& of) { (*static_cast<F*>(function))(result_of(of)); };
+    if (core.ready.is_set())
+      core.run_now(&f, run);
+    else
+      core.add(FutureCallback(std::move(f), run));
   }
-
-  // The future that f(promise, result) completes.
-  template <class V, class F>
-  Future<V> follow(F f) const {
-    const bool now = state("then()").ready.is_set();
-    Promise<V> promise;
-    if (!now) promise.waits_for(as_source());
-    watch([promise, f = std::move(f)](const Result<T>& r) mutable { f(promise, r); });
-    return promise.future();
-  }
-
-  std::shared_ptr<FutureState<T>> state_;
 };
 
 /// The writing end of a Future. Copies refer to the same one. The first completion wins; later ones return
 /// false. If all copies go without a completion, the future fails with `cancelled`: nothing waits for ever.
 template <class T>
-class Promise {
+class Promise : public PromiseBase {
  public:
-  Promise() : state_(std::make_shared<FutureState<T>>()) { ++state_->writers; }
-  Promise(const Promise& o) : state_(o.state_) {
-    if (state_) ++state_->writers;
-  }
-  Promise(Promise&& o) noexcept : state_(std::move(o.state_)) {}
-  Promise& operator=(Promise o) noexcept {
-    std::swap(state_, o.state_);
-    return *this;
-  }
-  ~Promise() {
-    if (state_ && --state_->writers == 0) abandon();
-  }
+  Promise() : PromiseBase(make_future_state<T>()) {}
   Future<T> future() const {
     state("future()");
-    return Future<T>(state_);
+    return Future<T>(core_);
   }
 
   bool set(NonVoid<T> value) const { return complete(Result<T>(std::move(value))); }
   bool set() const requires std::is_void_v<T> { return set(Unit{}); }
-  bool fail(Error error) const { return complete(Result<T>(std::move(error))); }
   bool complete(Result<T> result) const {
     state("completion");
-    const auto shared = state_;  // whoever waits may let go of this promise once the lock is free
-    return shared->complete(std::move(result));
+    const auto shared = core_;  // whoever waits may let go of this promise once the lock is free
+    return static_cast<FutureState<T>&>(*shared).complete(std::move(result));
   }
   /// Completes with what f returns or throws.
   template <class F>
@@ -291,7 +308,7 @@ class Promise {
       else
         return set(f());
     } catch (...) {
-      return fail(current_error());
+      return fail_with_current();
     }
   }
   /// Completes when the future that f returns does, with the same; or now, with what f throws.
@@ -299,46 +316,28 @@ class Promise {
   void complete_from(F&& f) const {
     try {
       const Future<T> next = f();
-      if (!next.valid()) throw_invalid("[future] the function gave an empty future");
+      if (!next.valid()) throw_gave_empty_future();
       next.on_ready([promise = *this](const Result<T>& r) { promise.complete(r); });
     } catch (...) {
-      fail(current_error());
+      fail_with_current();
     }
   }
-
-  /// Whether there is a future of it, or there is somebody who wants its result.
-  bool wanted() const { return state("wanted()").readers != 0; }
-  /// What the futures of this promise wait for, in place of what they waited for before. Only for promises
-  /// whose future() was asked for once: the source is let go of when that has gone.
-  void waits_for(Source source) const { state("waits_for()").wait_for_source(std::move(source)); }
   /// Completes with what f, of result type U, gives or throws; if that is a future, waits for it.
   template <class U, class F>
   void settle(F&& f) const {
     if constexpr (IsFuture<U>::value) {
       try {
         const U next = f();
-        if (!next.valid()) throw_invalid("[future] the function gave an empty future");
+        if (!next.valid()) throw_gave_empty_future();
         waits_for(next.as_source());
         next.watch([promise = *this](const Result<T>& r) { promise.complete(r); });
       } catch (...) {
-        fail(current_error());
+        fail_with_current();
       }
     } else {
       complete_with(f);
     }
   }
-
- private:
-  FutureState<T>& state(const char* use) const {
-    if (!state_) [[unlikely]]
-      throw_empty_promise(use);
-    return *state_;
-  }
-  void abandon() {
-    if (!state_->ready.is_set())
-      fail(Error(ErrorKind::cancelled, "[future] whoever should have given the value has gone"));
-  }
-  std::shared_ptr<FutureState<T>> state_;
 };
 
 }  // namespace troupe

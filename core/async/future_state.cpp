@@ -8,11 +8,22 @@
 
 namespace troupe {
 
+void throw_result(const Error& error) { throw Error(error); }
+
+void throw_no_error() { throw_invalid("[future] the error of a result was asked for, which has a value"); }
+
+void throw_gave_empty_future() { throw_invalid("[future] the function gave an empty future"); }
+
+namespace {
+
+// The exception in flight: a callback threw it, and nobody else would hear of it.
 void log_thrown_by_callback() {
   internal::log::error(
       std::string("[future] a callback of on_ready() threw, which nobody sees; use then(): ") +
       current_error().what());
 }
+
+}  // namespace
 
 void throw_empty_future(const char* use) {
   throw_invalid(
@@ -52,7 +63,22 @@ void end_unwanted(Source source) {
 
 }  // namespace
 
-void FutureCore::add(std::function<void()> callback, Asks asks) {
+FutureCallback& FutureCallback::operator=(FutureCallback&& o) noexcept {
+  if (drop_) drop_(function());
+  run_ = o.run_;
+  drop_ = std::exchange(o.drop_, nullptr);
+  std::memcpy(room_, o.room_, kRoom);
+  return *this;
+}
+
+void* FutureCallback::function() const {
+  if (!drop_) return room_;
+  void* kept;
+  std::memcpy(&kept, room_, sizeof kept);
+  return kept;
+}
+
+void FutureCore::add(FutureCallback callback, Asks asks) {
   {
     std::lock_guard lock(mutex);
     if (!ready.is_set()) {
@@ -60,7 +86,25 @@ void FutureCore::add(std::function<void()> callback, Asks asks) {
       return;
     }
   }
-  callback();
+  try {
+    callback(*this);
+  } catch (...) {
+    log_thrown_by_callback();
+  }
+}
+
+void FutureCore::run_now(void* function, FutureCallback::Run run) {
+  try {
+    run(function, *this);
+  } catch (...) {
+    log_thrown_by_callback();
+  }
+}
+
+std::unique_lock<std::mutex> FutureCore::begin_completion() {
+  std::unique_lock lock(mutex);
+  if (ready.is_set()) lock.unlock();
+  return lock;
 }
 
 void FutureCore::completed(std::unique_lock<std::mutex> lock) {
@@ -75,7 +119,11 @@ void FutureCore::completed(std::unique_lock<std::mutex> lock) {
 void FutureCore::run(const std::vector<Callback>& callbacks) {
   for (const Callback& callback : callbacks) {
     CallFrameScope scope(callback.at);
-    callback.run();
+    try {
+      callback.run(*this);
+    } catch (...) {
+      log_thrown_by_callback();
+    }
   }
 }
 
@@ -132,5 +180,7 @@ void FutureCore::give_up() {
   }
   end_unwanted(std::move(unwanted));
 }
+
+template std::shared_ptr<FutureCore> make_future_state<void>();
 
 }  // namespace troupe

@@ -1,10 +1,11 @@
 // What a future and its promise share: the result, who waits for it, and what is waited for.
 #pragma once
 #include <atomic>
-#include <functional>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,36 +28,81 @@ struct Source {
   }
 };
 
-/// Logs the exception in flight: a callback threw it, and nobody else would hear of it.
-void log_thrown_by_callback();
 /// Throws `invalid`: an empty future or promise was used. `use`: "get".
 [[noreturn]] void throw_empty_future(const char* use);
 [[noreturn]] void throw_empty_promise(const char* use);
+/// Throws `invalid`: a function that was to give a future gave an empty one.
+[[noreturn]] void throw_gave_empty_future();
 
-/// Runs a callback of a future. What it throws is its own: others, and who completes the future, go on.
-template <class F, class R>
-void run_callback(F& f, const R& result) {
-  try {
-    f(result);
-  } catch (...) {
-    log_thrown_by_callback();
+class FutureCore;
+
+/// A function that is kept until the result is there. It is never copied, so that each costs the compiler two
+/// small functions: that which runs it, and that which destroys it.
+class FutureCallback {
+ public:
+  using Run = void (*)(void* function, FutureCore& core);
+
+  template <class F>
+  FutureCallback(F&& f, Run run) : run_(run) {
+    using Function = std::decay_t<F>;
+    if constexpr (sizeof(Function) <= kRoom && alignof(Function) <= alignof(void*) &&
+                  std::is_trivially_copyable_v<Function>) {
+      ::new (static_cast<void*>(room_)) Function(std::forward<F>(f));
+    } else {
+      drop_ = [](void* function) { delete static_cast<Function*>(function); };
+      place(new Function(std::forward<F>(f)));
+    }
   }
-}
+  FutureCallback(FutureCallback&& o) noexcept : run_(o.run_), drop_(std::exchange(o.drop_, nullptr)) {
+    std::memcpy(room_, o.room_, kRoom);
+  }
+  FutureCallback& operator=(FutureCallback&& o) noexcept;
+  ~FutureCallback() {
+    if (drop_) drop_(function());
+  }
+  void operator()(FutureCore& core) const { run_(function(), core); }
+
+ private:
+  static constexpr size_t kRoom = 2 * sizeof(void*);  // for a function without more than that, and no memory
+  void place(void* function) { std::memcpy(room_, &function, sizeof function); }
+  void* function() const;
+  Run run_;
+  void (*drop_)(void* function) = nullptr;
+  alignas(void*) mutable std::byte room_[kRoom];
+};
+
+/// What is known of the type of a result.
+struct ResultType {
+  bool (*fail)(FutureCore& core, Error&& error);
+  const Error* (*error)(const FutureCore& core);  ///< of a result that is there; null if it is well
+};
 
 /// All of it that does not depend on the result's type. Thread-safe. `readers` are those who want the result:
 /// the futures, and the callbacks of on_ready and of on_end. When the last one goes before the result is
 /// there, its source is let go of.
 class FutureCore {
  public:
+  explicit FutureCore(const ResultType& type) : type_(type) {}
+
   std::mutex mutex;
   Ready ready;                       // the result is there, and can be read without the lock
   std::atomic<uint32_t> writers{0};  // promises that can still complete it
   std::atomic<uint32_t> readers{0};
 
-  /// Runs the callback, in the frame of who adds it: when the result comes, or now if it has.
-  void add(std::function<void()> callback) { add(std::move(callback), Asks::result); }
+  /// Runs the callback, in the frame of who adds it: when the result comes, or now if it has. What it throws
+  /// is logged.
+  void add(FutureCallback callback) { add(std::move(callback), Asks::result); }
   /// The same for a reader who asks only whether it has ended: perhaps well, but elsewhere.
-  void add_for_end(std::function<void()> callback) { add(std::move(callback), Asks::end); }
+  void add_for_end(FutureCallback callback) { add(std::move(callback), Asks::end); }
+  /// Runs it: the result is there. What it throws is its own, and logged: others, and who completes the
+  /// future, go on.
+  void run_now(void* function, FutureCallback::Run run);
+  /// Completes with that error; false if the result is there.
+  bool fail(Error error) { return type_.fail(*this, std::move(error)); }
+  /// With which the call ended, as far as it is known here; null: well.
+  const Error* error() const { return ready.is_set() ? type_.error(*this) : nullptr; }
+  /// Locks, for who brings the result; unlocked if it is there.
+  std::unique_lock<std::mutex> begin_completion();
   /// The result has been written, under the lock: lets who waits know.
   void completed(std::unique_lock<std::mutex> lock);
   void wait_for_source(Source next);
@@ -79,13 +125,14 @@ class FutureCore {
  private:
   enum class Asks : uint8_t { result, end };
   struct Callback {
-    std::function<void()> run;
+    FutureCallback run;
     CallFrame at;
     Asks asks;
   };
-  void add(std::function<void()> callback, Asks asks);
-  static void run(const std::vector<Callback>& callbacks);
+  void add(FutureCallback callback, Asks asks);
+  void run(const std::vector<Callback>& callbacks);
   uint32_t ask_for_end() const;  // with mutex
+  const ResultType& type_;
   std::vector<Callback> callbacks_;
   Source source_;
   bool given_up_ = false;  // the source was let go of before the result was there
@@ -93,15 +140,40 @@ class FutureCore {
 
 template <class T>
 struct FutureState : FutureCore {
-  std::optional<Result<T>> result;
+  FutureState() : FutureCore(kType) {}
+  ~FutureState() {
+    if (ready.is_set()) std::destroy_at(&result);
+  }
+  union {
+    Result<T> result;  // once it is there
+  };
 
-  bool complete(Result<T> r) {
-    std::unique_lock lock(mutex);
-    if (result) return false;
-    result.emplace(std::move(r));
+  bool complete(Result<T>&& r) {
+    std::unique_lock lock = begin_completion();
+    if (!lock) return false;
+    std::construct_at(&result, std::move(r));
     completed(std::move(lock));
     return true;
   }
+
+ private:
+  static bool fail_with(FutureCore& core, Error&& error) {
+    return static_cast<FutureState&>(core).complete(Result<T>(std::move(error)));
+  }
+  static const Error* error_of(const FutureCore& core) {
+    const Result<T>& r = static_cast<const FutureState&>(core).result;
+    return r.ok() ? nullptr : &r.error();
+  }
+  static constexpr ResultType kType{&fail_with, &error_of};
 };
+
+/// A new state, with one promise. Compiled once for the most frequent types (codec.h has more).
+template <class T>
+std::shared_ptr<FutureCore> make_future_state() {
+  auto state = std::make_shared<FutureState<T>>();
+  state->writers = 1;
+  return state;
+}
+extern template std::shared_ptr<FutureCore> make_future_state<void>();
 
 }  // namespace troupe

@@ -75,6 +75,12 @@ Error::Error(ErrorKind kind, std::string message, std::vector<std::string> trail
   render();
 }
 
+Error::Error(const Error&) = default;
+Error::Error(Error&&) noexcept = default;
+Error& Error::operator=(const Error&) = default;
+Error& Error::operator=(Error&&) noexcept = default;
+Error::~Error() = default;
+
 Error Error::with_worker(std::string worker) && {
   worker_ = std::move(worker);
   return std::move(*this);

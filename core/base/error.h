@@ -36,6 +36,12 @@ class Error : public std::exception {
   Error(ErrorKind kind, std::string message);
   /// One that arrived from elsewhere, with what it had gathered.
   Error(ErrorKind kind, std::string message, std::vector<std::string> trail, std::string worker);
+  // Compiled once: each is long, and every call and future has several.
+  Error(const Error&);
+  Error(Error&&) noexcept;
+  Error& operator=(const Error&);
+  Error& operator=(Error&&) noexcept;
+  ~Error() override;
 
   ErrorKind kind() const { return kind_; }
   const std::string& message() const& { return message_; }

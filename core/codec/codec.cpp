@@ -1,6 +1,9 @@
 #include "core/codec/codec.h"
 
 namespace troupe {
+
+template std::shared_ptr<FutureCore> make_future_state<Value>();
+template std::shared_ptr<FutureCore> make_future_state<Tensor>();
 namespace internal {
 
 std::string name_of(std::string what, NameOf of) { return std::move(what) + of(); }

@@ -24,6 +24,9 @@
 
 namespace troupe {
 
+extern template std::shared_ptr<FutureCore> make_future_state<Value>();
+extern template std::shared_ptr<FutureCore> make_future_state<Tensor>();
+
 /// How a C++ type travels: `name()` for error texts, `to`, and `from`, which throws `invalid` ("expected
 /// int64, got string"). docs/reference/types.md lists the types that do: numbers, bool, enums, std::string,
 /// Bytes, Tensor, Value, std::chrono durations, std::vector, array, set, map, unordered_map, optional,

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "actors/runtime/runtime.h"
+#include "core/async/waiting.h"
 #include "tests/support/two_workers.h"
 
 using namespace troupe;

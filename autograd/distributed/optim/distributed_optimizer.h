@@ -92,8 +92,7 @@ class Distributed : public DistributedOptimizer {
  public:
   /// `invalid` on options out of range, and if an actor is given twice, at once.
   Distributed(std::vector<AnyRef> actors, typename O::Options options = {})
-      : DistributedOptimizer(std::move(actors), O::kName,
-                             O(NoParameters(), std::move(options)).options_map(0)) {}
+      : DistributedOptimizer(std::move(actors), O::kName, O::map_of(std::move(options))) {}
 };
 
 }  // namespace troupe::optim
