@@ -117,7 +117,7 @@ def wrong(text, expected):
         if line.get(key) != value:
             return f"{key} is {line.get(key)!r}, expected {value!r}"
     growth = bench.endswith("_growth")
-    measured = ["value", *(["fixed", "each", "steepest", "steepest_at"] if growth else []), *BESIDE.get(bench, []), *(["speedup"] if "stages" in keys else [])]
+    measured = ["value", *(["fixed", "each", "steepest", "steepest_at"] if growth else []), *BESIDE.get(bench, []), *(["speedup"] if "micro_batches" in keys else [])]
     for key in measured:
         value = line.get(key)
         if isinstance(value, (int, float)) and math.isfinite(value) and (growth or bench in SIGNED):

@@ -112,9 +112,9 @@ void break_one(Cluster& cluster, const std::string& victim, const std::string& p
 // Waits until nothing is left on the workers that live; a leak hangs.
 void all_zero(Cluster& cluster) {
   for (const auto& name : cluster.workers())
-    for (const char* what : {"contexts", "send_nodes", "receive_nodes", "backward_passes", "owned_objects",
-                             "owned_references", "borrowed_references", "pending_references", "actors",
-                             "late_calls", "early_arguments", "pending_calls"})
+    for (const char* what :
+         {"contexts", "send_nodes", "receive_nodes", "backward_passes", "owned_objects", "owned_references",
+          "borrowed_references", "pending_references", "actors", "late_calls", "early_arguments"})
       while (cluster.metrics(name)[what] != 0) std::this_thread::yield();
 }
 
