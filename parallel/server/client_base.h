@@ -97,7 +97,10 @@ class ClientBase {
   void part() {
     if (!std::exchange(there_, false)) return;
     for (size_t i = 0; i < servers_.size(); ++i) {
-      if (const auto* joined = joins_[i].peek(); joined && !joined->ok()) continue;  // it never was there
+      const auto* joined = joins_[i].peek();
+      if (joined && !joined->ok()) continue;  // it never was there
+      if (!joined)
+        joins_[i].on_ready([](const Result<void>&) {});  // a cancelled one would leave nobody to leave
       try {
         (void)AnyRef(servers_[i])
             .call(internal::actors::method_name<&S::leave>(), arguments_of<S, &S::leave>(who_),
