@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-CallScope::CallScope() : outer_(std::exchange(frame().scope, this)) {}
+CallScope::CallScope() : outer_(std::exchange(frame().scope, this).get()) {}
 
 CallScope::~CallScope() {
   if (joined_) return;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/frame_slots.h"
 #include "core/async/future.h"
 
 namespace troupe {
@@ -42,7 +43,7 @@ class CallScope {
   /// Adds a future to the scope that the thread is in, if it is in one.
   template <class T>
   static void gather(const Future<T>& future) {
-    if (auto* scope = frame().scope) scope->add(future);
+    if (auto* scope = frame().scope.get()) scope->add(future);
   }
 
  private:

@@ -157,7 +157,7 @@ void ActorCell::post_adaptive(std::function<void()> job) {
 }
 
 std::shared_ptr<ActorCell> current_cell() {
-  auto* cell = frame().actor;
+  auto* cell = frame().actor.get();
   return cell ? cell->shared_from_this() : nullptr;
 }
 

@@ -21,7 +21,7 @@ bool this_call::cancelled() {
 }
 TimePoint this_call::deadline() { return frame().deadline; }
 void this_call::waits_for(std::string what) {
-  if (auto* call = frame().call) call->set_waits_for(std::move(what));
+  if (auto* call = frame().call.get()) call->set_waits_for(std::move(what));
 }
 
 namespace internal::actors {

@@ -8,6 +8,7 @@
 
 #include "actors/calls/hand_over.h"
 #include "actors/calls/traffic.h"
+#include "actors/frame_slots.h"
 #include "actors/runtime/cancellable.h"
 #include "net/wire/wire.h"
 

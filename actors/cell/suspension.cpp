@@ -23,7 +23,7 @@ void Suspension::cancel(const Error& why) {
 }
 
 bool Suspension::stops_here() {
-  const Invocation* call = frame().call;
+  const Invocation* call = frame().call.get();
   return call && call->cancelled();
 }
 
@@ -35,7 +35,7 @@ void Suspension::go_on() {
   auto run = [self = shared_from_this()] {
     CallFrameScope scope(self->frame_);
     GradMode mode(self->grad_);
-    Invocation* call = self->frame_.call;
+    Invocation* call = self->frame_.call.get();
     if (call && call->cancelled()) return call->stop();
     if (!call || !call->cell()) return self->coroutine_.resume();
     ActorCell& cell = *call->cell();  // the job keeps it

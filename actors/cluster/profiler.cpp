@@ -12,7 +12,7 @@ std::string key_of_call(WorkerId caller, const net::Call& call) {
 }
 
 std::string parent_here() {
-  const auto* handled = frame().call;
+  const auto* handled = frame().call.get();
   return handled ? key_of_call(handled->from(), const_cast<Invocation*>(handled)->call()) : std::string();
 }
 

@@ -16,7 +16,8 @@ static WorkerOptions with_runtime(WorkerOptions options) {
 }
 
 // That the grad mode of a method came with its call, and from where, if it turned recording off.
-static std::string note_of_grad_mode(Invocation& call) {
+static std::string note_of_grad_mode() {
+  Invocation& call = *frame().call;
   if (call.call().grad_enabled) return {};
   return "grad mode is off in " + (frame().what ? *frame().what : "this method") +
          ": it came with the call from " + call.host().members.name_of(call.from()) +

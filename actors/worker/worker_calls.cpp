@@ -47,7 +47,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
   PendingCall pending;
   pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
   pending.to_actor = to_actor;
-  pending.by = frame().call;
+  pending.by = frame().call.get();
   pending.no_result = told;
   pending.uncancellable = options.uncancellable;
   const Promise<Value> promise = pending.promise;

@@ -1,5 +1,6 @@
 // The call that the current thread is handling: one of the two thread-locals (the other is the grad mode).
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -7,30 +8,60 @@
 
 namespace troupe {
 
-// Types of layers above, whose objects the frame points to. Nothing here looks inside.
 class SeedStream;
-class CallScope;
-namespace internal::actors {
-class Worker;
-class ActorCell;
-class Invocation;
-}  // namespace internal::actors
-namespace ops {
-class PackedWeights;
-}
+
+/// What an object of a layer above is to the thread whose frame points to it.
+enum class FrameRole : uint8_t { worker, actor, call, scope, packed_weights };
+
+/// The type of that object. The layer of the type says it, once:
+/// `template <> struct FrameSlotType<FrameRole::scope> : std::type_identity<CallScope> {};`
+template <FrameRole role>
+struct FrameSlotType;
+
+/// A frame's pointer to such an object. Who has the FrameSlotType uses it as a pointer of that type. Layers
+/// below see whether it is null, and whether it points to the same object as another one.
+template <FrameRole role>
+class FrameSlot {
+ public:
+  constexpr FrameSlot() = default;
+  constexpr FrameSlot(std::nullptr_t) {}
+  template <class T>
+  FrameSlot(T* object) {
+    typename FrameSlotType<role>::type* const typed = object;
+    object_ = typed;
+  }
+  explicit operator bool() const { return object_; }
+  bool operator==(const void* address) const { return object_ == address; }
+
+  template <FrameRole r = role>
+  auto* get() const {
+    return static_cast<typename FrameSlotType<r>::type*>(object_);
+  }
+  template <FrameRole r = role>
+  auto& operator*() const {
+    return *get<r>();
+  }
+  template <FrameRole r = role>
+  auto* operator->() const {
+    return get<r>();
+  }
+
+ private:
+  void* object_ = nullptr;
+};
 
 struct CallFrame {
-  internal::actors::Worker* worker = nullptr;    ///< on whose behalf the thread runs
-  internal::actors::ActorCell* actor = nullptr;  ///< whose message is being handled; null outside actors
+  FrameSlot<FrameRole::worker> worker;  ///< on whose behalf the thread runs
+  FrameSlot<FrameRole::actor> actor;    ///< whose message is being handled; null outside actors
   const std::string* what =
       nullptr;           ///< "Layer::forward on w1 (Layer#0:3)", while actor is set; outlives the frame
   uint64_t context = 0;  ///< distributed autograd context; 0: none
-  TimePoint deadline = TimePoint::max();         ///< of the call being handled; nested calls inherit it
-  internal::actors::Invocation* call = nullptr;  ///< being handled, while its method or coroutine runs
-  SeedStream* seed_stream = nullptr;             ///< of random numbers: the actor's; null: the program's
-  CallScope* scope = nullptr;                    ///< gathers the calls made here
-  ops::PackedWeights* packed_weights = nullptr;  ///< in use
-  bool callback = false;                         ///< on a thread that others wait for: a callback, a service
+  TimePoint deadline = TimePoint::max();  ///< of the call being handled; nested calls inherit it
+  FrameSlot<FrameRole::call> call;        ///< being handled, while its method or coroutine runs
+  SeedStream* seed_stream = nullptr;      ///< of random numbers: the actor's; null: the program's
+  FrameSlot<FrameRole::scope> scope;      ///< gathers the calls made here
+  FrameSlot<FrameRole::packed_weights> packed_weights;  ///< in use
+  bool callback = false;      ///< on a thread that others wait for: a callback, a service
   uint8_t device_stream = 0;  ///< of devices, that the thread's work goes to: the actor's (StreamId)
 
   /// What a callback keeps that may run when the call is over.

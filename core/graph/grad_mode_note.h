@@ -2,16 +2,14 @@
 #pragma once
 #include <string>
 
-#include "core/base/call_frame.h"
-
 namespace troupe {
 
 /// The end of a sentence, "...: grad mode is off here, ...". It names the call that the thread's mode came
 /// with, if it did.
 std::string why_no_history();
 
-/// How to say where the mode of a call came from, empty if it did not turn recording off. For the layer that
-/// knows calls, once.
-void set_grad_mode_note(std::string (*of)(internal::actors::Invocation& call));
+/// How to say where the mode came from of the call that the thread handles (CallFrame::call), empty if that
+/// did not turn recording off. For the layer that knows calls, once.
+void set_grad_mode_note(std::string (*of_call)());
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 // Addresses for frames whose workers and actors nobody looks into.
 #pragma once
+#include "actors/frame_slots.h"
 
 namespace troupe::testing {
 

@@ -1,17 +1,23 @@
 #include "ops/cpu/gemm/packed_weights.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "core/base/call_frame.h"
 #include "ops/cpu/gemm/gemm.h"
 #include "ops/cpu/gemm/panels.h"
 
+namespace troupe {
+template <>
+struct FrameSlotType<FrameRole::packed_weights> : std::type_identity<ops::PackedWeights> {};
+}  // namespace troupe
+
 namespace troupe::ops {
 
 PackedWeights::PackedWeights() = default;
 PackedWeights::~PackedWeights() = default;
 
-PackedWeights::Use::Use(PackedWeights& weights) : before_(frame().packed_weights) {
+PackedWeights::Use::Use(PackedWeights& weights) : before_(frame().packed_weights.get()) {
   if (!before_) frame().packed_weights = &weights;
 }
 PackedWeights::Use::~Use() { frame().packed_weights = before_; }
@@ -33,7 +39,7 @@ void PackedWeights::clear() {
 
 std::shared_ptr<on_cpu::PackedMatrix> PackedWeights::find(const Tensor& b,
                                                           const on_cpu::Matrix<float>& matrix, bool linear) {
-  auto* self = frame().packed_weights;
+  auto* self = frame().packed_weights.get();
   if (!self || !on_cpu::has_gemm_tiles()) return nullptr;
   int64_t rows = b.shape()[0], columns = b.shape()[1];
   if (matrix.transposed) std::swap(rows, columns);

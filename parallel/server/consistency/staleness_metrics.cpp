@@ -27,7 +27,7 @@ void StalenessMetrics::install(internal::actors::Worker& worker) {
 
 StalenessMetrics::Entry::Entry(internal::actors::Worker& worker) {
   const auto* ledgers = worker.interceptor<StalenessMetrics>();
-  const auto* cell = frame().actor;
+  const auto* cell = frame().actor.get();
   if (!ledgers || !cell) return;
   book_ = ledgers->book_;
   const std::string& type = cell->type().name;
