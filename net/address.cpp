@@ -18,8 +18,7 @@ constexpr size_t kMaxUnixName = 107;  // sun_path holds 108 bytes, one of them t
 constexpr size_t kMaxHost = 253;      // of a DNS name
 
 [[noreturn]] void bad(const std::string& text, const std::string& why) {
-  throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected unix:@name, unix:/path or tcp:host:port",
-                            shown(text), why));
+  throw_invalid(fmt::format("[net] bad address \"{}\": {}; expected {}", shown(text), why, kAddressForms));
 }
 
 Address parse_unix(const std::string& text) {
@@ -59,7 +58,7 @@ Address parse_tcp(const std::string& text) {
 std::string Address::str() const {
   switch (kind) {
     case Kind::abstract:
-      return "unix:@" + name;
+      return abstract_address(name);
     case Kind::path:
       return "unix:" + name;
     case Kind::tcp:
@@ -69,8 +68,14 @@ std::string Address::str() const {
   return v6 ? fmt::format("tcp:[{}]:{}", name, port) : fmt::format("tcp:{}:{}", name, port);
 }
 
+std::string abstract_address(const std::string& name) { return "unix:@" + name; }
+std::string tcp_address(const std::string& host, const std::string& port) {
+  return "tcp:" + host + ":" + port;
+}
+bool is_local(const std::string& address) { return address.starts_with("unix:"); }
+
 bool only_on_this_host(const std::string& address) {
-  if (address.starts_with("unix:")) return true;
+  if (is_local(address)) return true;
   if (!address.starts_with("tcp:")) return false;
   const std::string host = parse_address(address).name;
   in_addr v4{};

@@ -16,6 +16,17 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
+/// The forms above, for error texts.
+inline constexpr const char* kAddressForms = "unix:@name, unix:/path or tcp:host:port";
+
+/// Of the abstract Unix socket of that name.
+std::string abstract_address(const std::string& name);
+/// `host`: an IPv6 address in brackets.
+std::string tcp_address(const std::string& host, const std::string& port);
+
+/// Whether the same text would be another address on another host.
+bool is_local(const std::string& address);
+
 /// Throws `invalid` naming the text and what is wrong with it.
 Address parse_address(const std::string& text);
 

@@ -40,16 +40,6 @@ struct Limits {
   Duration connect = std::chrono::seconds(10);
   Duration heartbeat = std::chrono::seconds(1);
   Duration dead_after = std::chrono::seconds(5);
-  /// Of shared memory for each direction of a connection between processes of one host: messages of up to a
-  /// quarter of it go that way. 0: none, everything goes through sockets.
-  size_t ring_bytes = size_t{1} << 20;
-  /// Of addresses for large buffers in shared memory, for each direction likewise; memory is taken for those
-  /// on their way, and held by the receiver. 0: none.
-  size_t heap_bytes = size_t{16} << 30;
-  /// For how long a thread that has just had messages polls for more before it sleeps; 0: it sleeps at once.
-  Duration polling = std::chrono::microseconds(100);
-  /// Whether a thread that waits for an answer reads the ring of its connection itself.
-  bool callers_read = true;
 };
 
 class Connection;
@@ -128,9 +118,6 @@ class Transport {
   virtual bool carries_devices() const { return false; }
   /// What this side says of itself in handshakes from now on.
   virtual void set_self(const PeerInfo& self) = 0;
-  /// Processes of this host, this one included, that take part: threads that wait give way to others between
-  /// two polls where there are more of them than cores. 1 at first.
-  virtual void set_processes_here(int processes) { (void)processes; }
 };
 
 struct TransportOptions {

@@ -82,7 +82,7 @@ static Value no_value(Actor&, actors::Invocation& call) {
 std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   std::shared_ptr<RefTable> table(new RefTable(worker));
   RefTable* t = table.get();
-  worker.add_interceptor(std::make_unique<Hook>(table));
+  worker.add_extension(std::make_unique<Hook>(table));
   const WorkerId self = worker.id();
   kSpawn.serve(worker, [t](actors::Invocation& call, uint64_t number, auto&&... made) {
     t->on_spawn(call, number, std::move(made)...);
@@ -120,7 +120,7 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
 }
 
 std::shared_ptr<RefTable> RefTable::of(actors::Worker& worker) {
-  return worker.interceptor<Hook>()->table().shared_from_this();
+  return worker.extension<Hook>()->table().shared_from_this();
 }
 
 actors::Worker& RefTable::worker() {

@@ -26,7 +26,7 @@ autograd::Context& Step::context() const {
 }
 
 void Step::abandon() {
-  if (auto* engine = context().worker().interceptor<autograd::DistEngine>())
+  if (auto* engine = context().worker().extension<autograd::DistEngine>())
     engine->passes().abandon(context().id(), Error(ErrorKind::cancelled, "[backward] was interrupted"));
 }
 

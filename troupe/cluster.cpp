@@ -6,20 +6,17 @@
 #include <charconv>
 #include <optional>
 
-#include "actors/cluster/all_gather.h"
 #include "actors/cluster/join.h"
-#include "actors/cluster/profiler.h"
 #include "actors/worker/reports.h"
-#include "autograd/distributed/dist_engine.h"
-#include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/hosted_module.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "core/async/waiting.h"
 #include "core/base/shown.h"
-#include "net/socket/socket_transport.h"
+#include "net/address.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/server.h"
+#include "troupe/worker_stack.h"
 
 namespace troupe {
 namespace {
@@ -96,7 +93,7 @@ class InProcess final : public Cluster {
     check_names(options.device_maps, count);
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(std::make_unique<internal::actors::Worker>(internal::actors::WorkerOptions{
+      stacks_.push_back(std::make_unique<WorkerStack>(internal::actors::WorkerOptions{
           .id = id,
           .name = "w" + std::to_string(i),
           .host = "local",
@@ -106,17 +103,10 @@ class InProcess final : public Cluster {
           .device_maps = maps_of("w" + std::to_string(i), options.device_maps),
           .limits = options.limits,
           .on_full = options.on_full}));
-      auto table = install_layers(*workers_.back());
-      if (i == 0) table_ = table;
     }
-    for (auto& w : workers_) {
-      for (auto& other : workers_)
-        w->members().add({other->id(), other->name(), "local", {"sim:" + other->name()}});
-      w->set_transport(network_.make_transport(
-          w->name(), {.self = {w->id(), w->name()}, .token = token, .limits = {}}, *w));
-      listeners_.push_back(w->transport().listen("sim:" + w->name()));
-    }
-    worker_ = workers_.front().get();
+    connect_in_memory(stacks_, network_, token);
+    table_ = stacks_.front()->references();
+    worker_ = &stacks_.front()->worker();
   }
   ~InProcess() override {
     if (!begin_end()) return;
@@ -125,57 +115,48 @@ class InProcess final : public Cluster {
   }
   std::vector<internal::actors::Worker*> workers_here() const override {
     std::vector<internal::actors::Worker*> all;
-    for (auto& w : workers_) all.push_back(w.get());
+    for (auto& stack : stacks_) all.push_back(&stack->worker());
     return all;
   }
 
  private:
   std::vector<std::string> end(Duration) override {
-    for (auto& w : workers_) w->stop();  // all at once: none takes the end of another for a loss
-    listeners_.clear();
+    for (auto& stack : stacks_)
+      stack->worker().stop();  // all at once: none takes the end of another for a loss
+    for (auto& stack : stacks_) stack->stop_listening();
     return {};
   }
   ops::SharedCores cores_;
   internal::net::Network network_;
-  std::vector<std::unique_ptr<internal::actors::Worker>> workers_;
-  std::vector<std::unique_ptr<internal::net::Listener>> listeners_;
+  WorkerStacks stacks_;
 };
 
-// One worker of a cluster of processes: worker, transport, listeners.
-struct Process {
+// One worker of a cluster of processes.
+struct Process : WorkerStack {
   Process(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting, const ClusterOptions& options)
-      : name("w" + std::to_string(e.rank)),
-        worker({.id = e.rank,
-                .name = name,
-                .host = internal::actors::host_identity(),
-                .hosting = std::move(hosting),
-                .runtime = internal::actors::Runtime::make(options.threads),
-                .timeout = options.timeout,
-                .device_maps = maps_of("w" + std::to_string(e.rank), options.device_maps),
-                .limits = options.limits,
-                .on_full = options.on_full}) {
+      : WorkerStack({.id = e.rank,
+                     .name = "w" + std::to_string(e.rank),
+                     .host = internal::actors::host_identity(),
+                     .hosting = std::move(hosting),
+                     .runtime = internal::actors::Runtime::make(options.threads),
+                     .timeout = options.timeout,
+                     .device_maps = maps_of("w" + std::to_string(e.rank), options.device_maps),
+                     .limits = options.limits,
+                     .on_full = options.on_full}) {
     if (!options.elastic) check_names(options.device_maps, static_cast<int>(e.world));
-    table = install_layers(worker);
   }
   /// Opens the transport; everything that serves messages has been installed.
   void open(const LaunchEnvironment& e, const ClusterOptions& options) {
-    internal::net::Limits limits;
-    limits.connect = std::min(limits.connect, options.join_timeout);
-    if (!e.polling) limits.polling = Duration::zero();
-    limits.callers_read = e.callers_read;
-    if (!e.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
     const bool meets = e.rank != 0 || e.world > 1 || options.elastic;
     if (meets && (e.address.empty() || e.token.empty()))
       throw_invalid(
           "[launch] an elastic cluster says where others join, and how they prove that they may: set "
           "TROUPE_ADDRESS=tcp:HOST:PORT, and TROUPE_TOKEN_FILE to a file that only you can read");
-    worker.set_transport(internal::net::make_socket_transport(
-        {.self = {e.rank, name}, .token = meets ? e.token : random_name() + random_name(), .limits = limits},
-        worker));
+    use_launched(e, meets ? e.token : random_name() + random_name(), options.join_timeout);
     if (e.rank == 0 && meets) listen_as_driver(e);
     if (e.rank != 0) {
-      listen("unix:@troupe-" + random_name());
-      if (!e.address.starts_with("unix:")) listen_at(e);
+      listen(internal::net::abstract_address("troupe-" + random_name()));
+      if (!internal::net::is_local(e.address)) listen_at(e);
     }
   }
   void listen_as_driver(const LaunchEnvironment& e) {
@@ -195,17 +176,6 @@ struct Process {
                                     "'; expected an address of this host: " + error.message());
     }
   }
-  void listen(const std::string& address) {
-    listeners.push_back(worker.transport().listen(address));
-    addresses.push_back(listeners.back()->address());
-  }
-  internal::actors::Member self() const { return {worker.id(), name, worker.host(), addresses}; }
-
-  std::string name;
-  std::vector<std::string> addresses;
-  internal::actors::Worker worker;
-  std::vector<std::unique_ptr<internal::net::Listener>> listeners;
-  std::shared_ptr<internal::rref::RefTable> table;
 };
 
 class Coordinated final : public Cluster {
@@ -214,10 +184,10 @@ class Coordinated final : public Cluster {
               const ClusterOptions& options, const Future<void>& stop)
       : Cluster(options),
         process_(e, std::move(hosting), options),
-        coordinator_(process_.worker, {0, process_.name, process_.worker.host(), {e.address}}, e.world,
-                     options.elastic) {
-    worker_ = &process_.worker;
-    table_ = process_.table;
+        coordinator_(process_.worker(), {0, process_.worker().name(), process_.worker().host(), {e.address}},
+                     e.world, options.elastic) {
+    worker_ = &process_.worker();
+    table_ = process_.references();
     try {
       process_.open(e, options);
       coordinator_.wait(options.join_timeout, stop);
@@ -241,8 +211,7 @@ class Coordinated final : public Cluster {
     return silent;
   }
   void leave() {  // the coordinator's services end before it does
-    process_.listeners.clear();
-    process_.worker.disconnect();
+    process_.disconnect();
   }
   Process process_;
   internal::actors::Coordinator coordinator_;
@@ -251,17 +220,17 @@ class Coordinated final : public Cluster {
 class Joined final : public WorkerProcess {
  public:
   Joined(const LaunchEnvironment& e, internal::actors::TypeRegistry hosting, const ClusterOptions& options)
-      : process_(e, std::move(hosting), options), joiner_(process_.worker) {
+      : process_(e, std::move(hosting), options), joiner_(process_.worker()) {
     try {
       process_.open(e, options);
-      joiner_.join(e.address, process_.self(), e.world, options.join_timeout);
+      joiner_.join(e.address, process_.member(), e.world, options.join_timeout);
     } catch (...) {
       disconnect();
       throw;
     }
   }
   ~Joined() override { disconnect(); }
-  internal::actors::Worker& worker() override { return process_.worker; }
+  internal::actors::Worker& worker() override { return process_.worker(); }
   Future<int> ended() const override { return joiner_.ended(); }
   int serve(const Future<int>& stop) override {
     stop.on_ready([this](const Result<int>& code) {
@@ -271,7 +240,7 @@ class Joined final : public WorkerProcess {
       (void)joiner_.leave(code.value()).wait_for(std::chrono::seconds(5));
       joiner_.end(code.value());
     });
-    const auto run_queue = process_.worker.runtime().make_run_queue();
+    const auto run_queue = process_.worker().runtime().make_run_queue();
     const ServeScope serving(run_queue.get());
     return joiner_.ended().get();
   }
@@ -281,28 +250,13 @@ class Joined final : public WorkerProcess {
   void disconnect() {
     end_refused_child("the end of a worker");
     // The joiner's services end before it does.
-    process_.listeners.clear();
-    process_.worker.disconnect();
+    process_.disconnect();
   }
   Process process_;
   internal::actors::Joiner joiner_;
 };
 
 }  // namespace
-
-std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worker& worker) {
-  internal::actors::Profiler::install(
-      worker);  // first: it sees calls as they are made, and the others use it
-  autograd::DistEngine::install(worker);
-  auto table = internal::rref::RefTable::install(
-      worker);  // behind it: a result that autograd refuses is granted to nobody
-  optim::install_distributed(worker);
-  internal::actors::install_gathering(worker);
-  nn::install_modules(worker);
-  parallel::install_pipeline(worker);
-  parallel::StalenessMetrics::install(worker);
-  return table;
-}
 
 std::unique_ptr<Cluster> Cluster::in_process(int workers, internal::actors::TypeRegistry hosting,
                                              ClusterOptions options) {

@@ -157,7 +157,4 @@ class WorkerProcess {
   virtual void leave() = 0;
 };
 
-/// Everything that a worker consists of above the call layer: references, autograd, optimizers.
-std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worker& worker);
-
 }  // namespace troupe

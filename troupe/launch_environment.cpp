@@ -43,7 +43,7 @@ std::string tcp_address(const char* name, const std::string& host, const std::st
   const bool is_v6 = inet_pton(AF_INET6, bare.substr(0, bare.find('%')).c_str(), &v6) == 1;
   if (bare.find(':') != std::string::npos ? !is_v6 : bracketed)
     refuse(name, host, "a host alone, without a port or a scheme, as 10.0.0.2, node1 or ::1");
-  const std::string address = "tcp:" + (is_v6 ? "[" + bare + "]" : bare) + ":" + port;
+  const std::string address = internal::net::tcp_address(is_v6 ? "[" + bare + "]" : bare, port);
   try {
     (void)internal::net::parse_address(address);
   } catch (const Error&) {
@@ -119,7 +119,7 @@ std::optional<LaunchEnvironment> LaunchEnvironment::read(const Lookup& lookup) {
       try {
         (void)internal::net::parse_address(*address);
       } catch (const Error&) {
-        refuse("TROUPE_ADDRESS", *address, "unix:@name, unix:/path or tcp:host:port");
+        refuse("TROUPE_ADDRESS", *address, internal::net::kAddressForms);
       }
       e.address = *address;
     } else if (auto host = lookup("MASTER_ADDR"), port = lookup("MASTER_PORT"); host && port) {

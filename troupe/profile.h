@@ -60,7 +60,7 @@ class ProfileSpan {
   /// On the worker whose actor or context the thread runs; `invalid` if there is none.
   explicit ProfileSpan(const std::string& name);
   ProfileSpan(internal::actors::Worker& worker, const std::string& name)
-      : span_(worker.interceptor<internal::actors::Profiler>(), "span", name, frame().context) {}
+      : span_(worker.extension<internal::actors::Profiler>(), "span", name, frame().context) {}
 
  private:
   internal::actors::Profiler::Span span_;

@@ -39,7 +39,7 @@ struct ActorHost {
   LiveCells& live_cells;
   Unheard& unheard;
   /// Set before the first message.
-  const std::vector<std::unique_ptr<Interceptor>>& interceptors;
+  const std::vector<Interceptor*>& interceptors;
   const std::vector<ActorType::Method>& actor_methods;
   /// Tells worker `caller` that the method of its call `id` has begun.
   const std::function<void(WorkerId caller, uint64_t id)> notify_started;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "actors/calls/caller_state.h"
+#include "actors/cell/extension.h"
 #include "actors/cell/invocation.h"
 #include "net/wire/wire.h"
 
@@ -12,9 +13,8 @@ namespace troupe::internal::actors {
 /// Thread-safe: messages of different workers are delivered at the same time. Any of these may throw Error:
 /// the call then fails with it. Calls to an actor of the same worker pass through here too, in the same
 /// order.
-class Interceptor {
+class Interceptor : public Extension {
  public:
-  virtual ~Interceptor() = default;
   /// On the caller's thread, in its frame, before anything is encoded.
   virtual void outgoing_call(const CallerState&, net::Call&) {}
   /// The call could not be handed over after all: undo what outgoing_call did.
@@ -35,12 +35,6 @@ class Interceptor {
   virtual std::optional<Value> keep_result(Invocation&, const Value&) { return {}; }
   /// On the delivering thread, before the caller's future is completed.
   virtual void incoming_reply(const CallerState&, net::Reply&) {}
-  /// The worker is gone for good.
-  virtual void worker_lost(WorkerId, const Error&) {}
-  /// The user wants to stop: give up what is being waited for.
-  virtual void interrupted(const Error&) {}
-  /// The worker stops: let go of actors and invocations, and keep none from now on.
-  virtual void stop() {}
   /// A call to an object that was not here a moment ago. True: it is kept and will be dispatched again or
   /// failed. False: it is here now, or will never be.
   virtual bool missing_object(const Ref<Invocation>&) { return false; }

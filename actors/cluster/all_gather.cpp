@@ -117,7 +117,7 @@ class Participants {
   std::map<Key, std::weak_ptr<ActorCell>> by_key_;
 };
 
-struct Gatherings final : Interceptor {
+struct Gatherings final : Extension {
   void worker_lost(WorkerId id, const Error& why) override { leader->lost(id, why); }
   void stop() override { leader->stop(); }
   const std::shared_ptr<Leader> leader = std::make_shared<Leader>();
@@ -183,12 +183,12 @@ void install_gathering(Worker& worker) {
   kWithdraw.serve(worker, [leader = all->leader](Invocation& call, auto&&... arrival) {
     return leader->withdraw(call.from(), std::move(arrival)...);
   });
-  worker.add_interceptor(std::move(all));
+  worker.add_extension(std::move(all));
 }
 
 void take_part(Worker& worker, const std::string& name, const std::set<WorkerId>& members,
                const std::shared_ptr<ActorCell>& owner) {
-  if (auto* all = worker.interceptor<Gatherings>())
+  if (auto* all = worker.extension<Gatherings>())
     all->participants.add({name, {members.begin(), members.end()}}, owner);
 }
 

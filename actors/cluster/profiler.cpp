@@ -21,7 +21,7 @@ std::string parent_here() {
 Profiler& Profiler::install(Worker& worker) {
   auto owned = std::unique_ptr<Profiler>(new Profiler(worker));
   Profiler* profiler = owned.get();
-  worker.add_interceptor(std::move(owned));
+  worker.add_extension(std::move(owned));
   kProfileBegin.serve(
       worker, [profiler](Invocation& call, bool shapes) { return profiler->begin(call.from(), shapes); });
   kProfileEnd.serve(

@@ -2,6 +2,7 @@
 
 #include "actors/membership/connection_state.h"
 #include "core/base/fork.h"
+#include "net/address.h"
 
 namespace troupe::internal::actors {
 
@@ -13,7 +14,7 @@ std::vector<std::string> Links::addresses_of(WorkerId id) const {
   if (!member) throw_invalid("[cluster] no worker has number " + std::to_string(id));
   std::vector<std::string> usable;
   for (const auto& a : member->addresses)
-    if (!a.starts_with("unix:") || member->host == host_) usable.push_back(a);
+    if (!net::is_local(a) || member->host == host_) usable.push_back(a);
   if (usable.empty())
     throw Error(ErrorKind::disconnected,
                 "[cluster] worker " + member->name +
@@ -146,11 +147,6 @@ void Links::drop(WorkerId id, const std::string& why) {
   }
   if (own) own->close(why);
   if (accepted && accepted != own) accepted->close(why);
-}
-
-void Links::count_processes() {
-  std::lock_guard lock(mutex_);
-  if (transport_ && !stopped_) transport_->set_processes_here(members_.count_on(host_));
 }
 
 void Links::stop() {

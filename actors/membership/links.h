@@ -22,8 +22,6 @@ class Links {
   Links(const Members& members, const std::string& host, Lost lost);
 
   void set_transport(net::Transport& transport) { transport_ = &transport; }
-  /// Tells the transport how many members share this host.
-  void count_processes();
   /// Throws `disconnected` if the peer was lost, `overloaded`, `invalid`.
   void send(WorkerId to, net::Message message);
   /// Connects if need be, so that the peer's end will be noticed.

@@ -25,7 +25,7 @@ void install_traffic(Worker& worker) {
     const WorkerId self;
     Traffic& traffic;
   };
-  worker.add_interceptor(std::make_unique<Hook>(worker));
+  worker.add_extension(std::make_unique<Hook>(worker));
   kTraffic.serve(worker, [&worker](Invocation& call, const std::vector<WorkerId>& gone) {
     for (const WorkerId lost : gone)
       if (lost != worker.id())

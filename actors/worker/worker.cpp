@@ -72,7 +72,7 @@ Worker::~Worker() {
   canceller_->close();
   incoming_.clear();
   late_arguments_.clear();
-  for (auto& i : interceptors_) i->stop();
+  for (auto& added : extensions_) added.extension->stop();
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
   std::vector<std::weak_ptr<ActorCell>> released;
   {
@@ -115,7 +115,7 @@ void Worker::interrupt(const std::string& why) {
     undo(call);
     call.promise.fail(Error(error).crossing("call of " + call.caller.label + " from " + name()));
   }
-  for (auto& i : interceptors_) i->interrupted(error);
+  for (auto& added : extensions_) added.extension->interrupted(error);
 }
 
 void Worker::disconnect() {
@@ -126,10 +126,7 @@ void Worker::disconnect() {
 void Worker::set_transport(std::unique_ptr<net::Transport> transport) {
   transport_ = std::move(transport);
   links_.set_transport(*transport_);
-  members_.watch([this] { links_.count_processes(); });
-  links_.count_processes();
 }
-void Worker::add_interceptor(std::unique_ptr<Interceptor> i) { interceptors_.push_back(std::move(i)); }
 void Worker::add_service(const std::string& name, Handler handler, bool takes_unplaced) {
   services_[net::method_id(name)] = {name, std::move(handler), takes_unplaced};
 }
@@ -166,7 +163,7 @@ void Worker::lose(WorkerId id, const Error& why) {
   for (auto& call : incoming_.of(id)) call->cancel();
   if (!is_member) return;  // nobody holds anything of one that has not joined, and it may come again
   for (auto& whole : late_arguments_.lost(id, lost)) enter(std::move(whole));
-  for (auto& i : interceptors_) i->worker_lost(id, lost);
+  for (auto& added : extensions_) added.extension->worker_lost(id, lost);
   std::vector<LossListener> listeners;
   {
     std::lock_guard lock(lost_mutex_);

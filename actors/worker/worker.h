@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <typeinfo>
 #include <unordered_map>
 
 #include "actors/calls/call_limit.h"
@@ -86,13 +88,20 @@ class Worker final : public net::Events {
   // ---- set-up, before the first message
   void set_transport(std::unique_ptr<net::Transport> transport);
   net::Transport& transport() { return *transport_; }
-  /// Not owned by the caller afterwards. Outgoing: in order of addition; incoming: in reverse.
-  void add_interceptor(std::unique_ptr<Interceptor> interceptor);
-  /// The interceptor of type T, or null.
+  /// T: an Extension, which learns in order of addition what becomes of workers. An Interceptor sees outgoing
+  /// calls in that order, and incoming ones in reverse.
   template <class T>
-  T* interceptor() const {
-    for (const auto& i : interceptors_)
-      if (auto* t = dynamic_cast<T*>(i.get())) return t;
+  T& add_extension(std::unique_ptr<T> extension) {
+    T& added = *extension;
+    if constexpr (std::is_base_of_v<Interceptor, T>) interceptors_.push_back(&added);
+    extensions_.push_back({&typeid(T), std::move(extension)});
+    return added;
+  }
+  /// The extension that was added as a T, or null.
+  template <class T>
+  T* extension() const {
+    for (const auto& [type, extension] : extensions_)
+      if (*type == typeid(T)) return static_cast<T*>(extension.get());
     return nullptr;
   }
   /// Calls to `name` on this worker go to `handler`, on the delivering thread: it must not block, and
@@ -239,7 +248,12 @@ class Worker final : public net::Events {
   std::unordered_map<WorkerId, uint64_t> late_numbers_;
   std::atomic<int64_t> arguments_sent_{0}, arguments_passed_on_{0};
   std::shared_ptr<Canceller> canceller_;
-  std::vector<std::unique_ptr<Interceptor>> interceptors_;
+  struct Added {
+    const std::type_info* type;
+    std::unique_ptr<Extension> extension;
+  };
+  std::vector<Added> extensions_;
+  std::vector<Interceptor*> interceptors_;  // those of extensions_ that see calls
   struct Served {
     std::string name;
     Handler handler;

@@ -8,7 +8,7 @@ namespace troupe::autograd {
 namespace {
 
 DistEngine& engine_of(internal::actors::Worker& worker) {
-  if (auto* engine = worker.interceptor<DistEngine>()) return *engine;
+  if (auto* engine = worker.extension<DistEngine>()) return *engine;
   throw_error(ErrorKind::failed,
               "[autograd] worker " + worker.name() + " takes no part in distributed autograd");
 }

@@ -15,7 +15,7 @@ DistEngine::DistEngine(internal::actors::Worker& worker)
 DistEngine& DistEngine::install(internal::actors::Worker& worker) {
   auto owned = std::unique_ptr<DistEngine>(new DistEngine(worker));
   DistEngine& engine = *owned;
-  worker.add_interceptor(std::move(owned));
+  worker.add_extension(std::move(owned));
   return engine;
 }
 

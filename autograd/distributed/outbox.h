@@ -11,7 +11,7 @@ namespace troupe::autograd {
 class Outbox {
  public:
   explicit Outbox(internal::actors::Worker& worker)
-      : worker_(worker), profiler_(worker.interceptor<internal::actors::Profiler>()) {}
+      : worker_(worker), profiler_(worker.extension<internal::actors::Profiler>()) {}
 
   internal::actors::Worker& worker() const { return worker_; }
   internal::actors::Profiler* profiler() const { return profiler_; }  ///< null: there is none

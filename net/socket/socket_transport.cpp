@@ -25,7 +25,7 @@ class SocketListener final : public Listener {
 
 class SocketTransport final : public Transport {
  public:
-  SocketTransport(TransportOptions options, Events& events)
+  SocketTransport(SocketOptions options, Events& events)
       : core_(std::make_shared<Reactor>(std::move(options), events)) {}
 
   ~SocketTransport() override {
@@ -75,7 +75,6 @@ class SocketTransport final : public Transport {
   }
 
   void set_self(const PeerInfo& self) override { core_->set_self(self); }
-  void set_processes_here(int processes) override { core_->set_processes_here(processes); }
 
  private:
   template <class T>
@@ -92,7 +91,7 @@ class SocketTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_socket_transport(TransportOptions options, Events& events) {
+std::unique_ptr<Transport> make_socket_transport(SocketOptions options, Events& events) {
   check_token(options.token);
   check_peer_info(options.self);
   return std::make_unique<SocketTransport>(std::move(options), events);

@@ -2,11 +2,11 @@
 #pragma once
 #include <memory>
 
-#include "net/transport.h"
+#include "net/socket/connection/socket_options.h"
 
 namespace troupe::internal::net {
 
 /// `events` outlives the transport.
-std::unique_ptr<Transport> make_socket_transport(TransportOptions options, Events& events);
+std::unique_ptr<Transport> make_socket_transport(SocketOptions options, Events& events);
 
 }  // namespace troupe::internal::net

@@ -66,7 +66,7 @@ TEST_CASE("links that do not fit their message are refused, and a pair that is u
   auto cluster = Cluster::in_process(2, hosting<Scale>());
   auto a = cluster->spawn<Scale>("w1");
   internal::actors::Worker& worker = cluster->worker();
-  auto& engine = *worker.interceptor<autograd::DistEngine>();
+  auto& engine = *worker.extension<autograd::DistEngine>();
   {
     autograd::Context context(*cluster);
     const auto incoming = [&](internal::net::GradLink link, uint64_t in, Tensor argument) {

@@ -29,13 +29,13 @@ size_t pinned_bytes() { return allocator_stats(gpu0).pinned + allocator_stats(gp
 Tensor numbers(int64_t count, double first) { return arange(first, first + static_cast<double>(count), 1.0); }
 
 // By the socket alone, by the ring and the socket, and with the heap.
-std::vector<net::Limits> ways() {
-  net::Limits socket, ring;
+std::vector<net::SocketLimits> ways() {
+  net::SocketLimits socket, ring;
   socket.ring_bytes = socket.heap_bytes = ring.heap_bytes = 0;
   return {socket, ring, {}};
 }
 
-void echo_on(const net::Limits& limits) {
+void echo_on(const net::SocketLimits& limits) {
   TwoWorkers two(hosting<Echo>(), {}, limits);
   const auto echo = two.spawn<Echo>();
   const NoGradGuard off;
@@ -70,7 +70,7 @@ void echo_on(const net::Limits& limits) {
 TEST_CASE("tensors of GPUs go to another process and back, whichever way the bytes take") {
   if (!needs_gpus(2)) return;
   const std::vector<size_t> before = gpu_bytes();
-  for (const net::Limits& limits : ways()) echo_on(limits);
+  for (const net::SocketLimits& limits : ways()) echo_on(limits);
   CHECK(gpu_bytes() == before);
   CHECK(pinned_bytes() == 0);
 }
@@ -96,7 +96,7 @@ TEST_CASE("without pinned memory messages go by way of ordinary memory") {
   release_cached_memory("cuda:0");
   release_cached_memory("cuda:1");
   sim_cuda::set_pinned_memory(0);
-  for (const net::Limits& limits : ways()) echo_on(limits);
+  for (const net::SocketLimits& limits : ways()) echo_on(limits);
   sim_cuda::set_pinned_memory(SIZE_MAX);
   CHECK(gpu_bytes() == before);
 }

@@ -65,7 +65,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
 
 TEST_CASE("a name server that never answers is waited for no longer than said, and not by the caller") {
   const Closed closed;
-  Limits hurry;
+  SocketLimits hurry;
   hurry.connect = std::chrono::milliseconds(100);
   Recorder events;
   const auto t = transport(events, "w1", hurry);

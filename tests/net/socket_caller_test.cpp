@@ -21,7 +21,7 @@ namespace {
 struct Link {
   explicit Link(Duration polling = 0ns, bool callers_read = true,
                 const std::string& address = fresh_address()) {
-    Limits limits;
+    SocketLimits limits;
     limits.polling = polling;
     limits.callers_read = callers_read;
     to.handler = [this](Connection& c, Message& m) {
@@ -33,7 +33,7 @@ struct Link {
       waiting[number % waiting.size()].set(number);
     };
     server = transport(to, "w2", limits);
-    client = transport(from, "w1", limits);
+    client = make_socket_transport({{1, "w1"}, kToken, limits, processes_here}, from);
     listener = server->listen(address);
     connection = client->connect(listener->address()).get();
     // Rings are agreed upon by the time that a few answers have come.
@@ -49,6 +49,8 @@ struct Link {
   std::atomic<bool> answers{true};
   std::array<Promise<uint64_t>, 64> waiting;
   std::array<std::thread::id, 64> deliverer;
+  const std::shared_ptr<std::atomic<int>> processes_here =
+      std::make_shared<std::atomic<int>>(1);  // the client's
   Recorder to, from;
   std::unique_ptr<Transport> server, client;
   std::unique_ptr<Listener> listener;
@@ -85,7 +87,7 @@ TEST_CASE("a caller leaves reading to the transport's thread if it is told to") 
 TEST_CASE("callers poll, too, while the processes of this host are more than its cores") {
   for (const int processes : {usable_cores() + 1, usable_cores()}) {
     Link socket(100ms, true, kTcp);  // a caller reads a socket only while it polls
-    socket.client->set_processes_here(processes);
+    socket.processes_here->store(processes);
     int itself = 0;  // a caller that lost its core does not poll for up to 200 ms, some thousand answers
     for (int i = 0; i < 200 && itself == 0; ++i) itself = read_here(socket);
     CHECK(itself > 0);
@@ -95,11 +97,11 @@ TEST_CASE("callers poll, too, while the processes of this host are more than its
 TEST_CASE("who polls gives way where processes are more than cores, and stops for who takes its core") {
   for (const bool crowded : {false, true}) {
     Recorder events;
-    TransportOptions options;
+    SocketOptions options;
+    options.processes_here = std::make_shared<std::atomic<int>>(usable_cores() + crowded);
     options.token = "sixteen bytes or more";
     const auto core = std::make_shared<Reactor>(options, events);
     const TimePoint before = core->now(), after = before + 1ms;
-    core->set_processes_here(usable_cores() + crowded);
     CHECK(core->yields() == crowded);
     CHECK(core->may_poll(after));
     CHECK_FALSE(core->was_away(before, before + 1us));

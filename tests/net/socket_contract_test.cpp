@@ -16,7 +16,8 @@ struct Kind {
 
 struct SocketBackend : contract::Backend {
   explicit SocketBackend(Kind kind) : tcp_(kind.tcp), kind_(kind) {}
-  std::unique_ptr<Transport> make(const std::string&, TransportOptions options, Events& events) override {
+  std::unique_ptr<Transport> make(const std::string&, TransportOptions from, Events& events) override {
+    SocketOptions options{from.self, from.token, {from.limits}};
     if (!kind_.ring) options.limits.ring_bytes = 0;
     if (!kind_.heap) options.limits.heap_bytes = 0;
     options.limits.callers_read = kind_.callers;

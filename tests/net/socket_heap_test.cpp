@@ -253,7 +253,7 @@ TEST_CASE("numbers that could be indices are never left where the sender can cha
 
 TEST_CASE("a peer that names a place before there is a heap, or outside of it, is closed with the reason") {
   Recorder events;
-  Limits limits;
+  SocketLimits limits;
   limits.ring_bytes = 0;
   const auto server = transport(events, "w2", limits);
   const auto listener = server->listen(fresh_address());

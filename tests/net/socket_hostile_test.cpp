@@ -10,7 +10,7 @@ namespace {
 
 // A server with one honest client whose link must survive whatever the test does.
 struct House {
-  explicit House(const std::string& address, const Limits& limits = {}) {
+  explicit House(const std::string& address, const SocketLimits& limits = {}) {
     server = transport(server_events, "w2", limits);
     listener = server->listen(address);
     client = transport(client_events, "w1");
@@ -126,7 +126,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
 
 TEST_CASE("those that dawdle in the handshake lose their place, and the deadline ends them") {
   LogCapture lines;
-  Limits limits;
+  SocketLimits limits;
   limits.unauthenticated = 4;
   limits.handshake = std::chrono::seconds(10);
   House house(fresh_address(), limits);
@@ -150,7 +150,7 @@ TEST_CASE("those that dawdle in the handshake lose their place, and the deadline
 
 TEST_CASE("a peer that proved the token and then breaks the framing is closed, with the reason") {
   LogCapture lines;
-  Limits limits;
+  SocketLimits limits;
   limits.buffer_bytes = 1000;
   limits.ring_bytes = limits.heap_bytes =
       0;  // an offer that nobody reads would make the end of a stream a reset
@@ -191,7 +191,7 @@ TEST_CASE("a peer that proved the token and then breaks the framing is closed, w
 }
 
 TEST_CASE("a connection that carries heartbeats alone stays open, one that carries nothing does not") {
-  Limits limits;
+  SocketLimits limits;
   limits.heartbeat = std::chrono::milliseconds(20);
   limits.dead_after = std::chrono::seconds(1);
   limits.ring_bytes = limits.heap_bytes = 0;  // no offers

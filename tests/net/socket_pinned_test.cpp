@@ -40,8 +40,8 @@ Buffer arriving(size_t size, uint64_t value, size_t fails = SIZE_MAX) {
   return {.storage = Storage::wrap(pinned->data(), size, pinned), .size = size, .pinned = pinned.get()};
 }
 
-Limits without_heap(size_t ring) {
-  Limits limits;
+SocketLimits without_heap(size_t ring) {
+  SocketLimits limits;
   limits.heap_bytes = 0;
   limits.ring_bytes = ring;
   return limits;
@@ -99,7 +99,7 @@ TEST_CASE("a device that fails in the middle of a message ends the connection, a
 
 TEST_CASE("a device that fails before anything is written is an error of send, and the connection stays") {
   for (const bool exports : {false, true}) {
-    Two two(exports ? Limits{} : without_heap(32 << 20));
+    Two two(exports ? SocketLimits{} : without_heap(32 << 20));
     if (exports) two.warm();
     two.link->send(message(1));
     two.right.wait_messages(1);

@@ -78,7 +78,7 @@ struct RawPeer : RawClient {
 };
 
 struct Server {
-  explicit Server(Limits limits = {}) {
+  explicit Server(SocketLimits limits = {}) {
     limits.heap_bytes = 0;  // its offer would be one more frame
     transport = test::transport(events, "w2", limits);
     listener = transport->listen(fresh_address());
@@ -260,7 +260,7 @@ TEST_CASE("a peer that lies about a ring, or fills it with anything, is closed w
 }
 
 TEST_CASE("large and small messages of one sender keep their order over a ring that is often full") {
-  Limits small;
+  SocketLimits small;
   small.ring_bytes = 1 << 14;
   Recorder left, right;
   auto a = transport(left, "w1", small), b = transport(right, "w2", small);

@@ -68,7 +68,8 @@ class Recorder : public Events {
 };
 
 inline std::unique_ptr<Transport> transport(Events& events, const std::string& name,
-                                            const Limits& limits = {}, const std::string& token = kToken) {
+                                            const SocketLimits& limits = {},
+                                            const std::string& token = kToken) {
   return make_socket_transport({{static_cast<WorkerId>(name.back() - '0'), name}, token, limits}, events);
 }
 
@@ -88,7 +89,7 @@ inline Message message(uint64_t number, size_t bytes = 0) {
 
 /// Two transports of this process, connected.
 struct Two {
-  explicit Two(const Limits& limits = {}) {
+  explicit Two(const SocketLimits& limits = {}) {
     a = transport(left, "w1", limits), b = transport(right, "w2", limits);
     listener = b->listen(fresh_address());
     link = a->connect(listener->address()).get();

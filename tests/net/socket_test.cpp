@@ -21,15 +21,16 @@ namespace {
 
 // Two transports with a connection between them. `left` opened it.
 struct Pair {
-  explicit Pair(const std::string& address, const Limits& limits = {}, const Limits& left_limits = {}) {
+  explicit Pair(const std::string& address, const SocketLimits& limits = {},
+                const SocketLimits& left_limits = {}) {
     prepare(limits, left_limits, address);
   }
   Pair(const std::string& address, std::function<void(Connection&, Message&)> handler,
-       const Limits& limits = {}, const Limits& left_limits = {}) {
+       const SocketLimits& limits = {}, const SocketLimits& left_limits = {}) {
     right_events.handler = std::move(handler);
     prepare(limits, left_limits, address);
   }
-  void prepare(const Limits& limits, const Limits& left_limits, const std::string& address) {
+  void prepare(const SocketLimits& limits, const SocketLimits& left_limits, const std::string& address) {
     left = transport(left_events, "w1", left_limits);
     right = transport(right_events, "w2", limits);
     listener = right->listen(address);
@@ -47,8 +48,8 @@ std::string path_in_tmp(const char* name) {
   return "/tmp/troupe-socket-test-" + std::to_string(getpid()) + "-" + name;
 }
 
-Limits quick() {
-  Limits l;
+SocketLimits quick() {
+  SocketLimits l;
   l.heartbeat = std::chrono::milliseconds(50);
   l.dead_after = std::chrono::seconds(1);
   return l;
@@ -132,7 +133,7 @@ TEST_CASE("many threads send on one connection, each in its own order, in both d
 }
 
 TEST_CASE("a slow reader makes send refuse, and what was accepted arrives") {
-  Limits small;
+  SocketLimits small;
   small.queue_bytes = 1 << 20;
   std::promise<void> go;
   auto gate = go.get_future().share();
@@ -203,7 +204,7 @@ TEST_CASE("close tells the other side why, after what was sent before") {
 TEST_CASE("a reader that never reads delays close by no more than its second") {
   std::promise<void> go;
   auto gate = go.get_future().share();
-  Limits sockets;
+  SocketLimits sockets;
   sockets.heap_bytes = 0;  // the bytes themselves wait to be written
   Pair p(
       fresh_address(), [gate](Connection&, Message&) { gate.wait(); }, {}, sockets);
@@ -245,7 +246,7 @@ TEST_CASE("connect waits for a listener that comes later, if asked to") {
   const auto listener = b->listen(address);
   CHECK(later.get()->peer().name == "w2");
 
-  Limits hurry;
+  SocketLimits hurry;
   hurry.connect = std::chrono::milliseconds(100);
   auto c = transport(events, "w3", hurry);
   CHECK_THROWS_WITH(c->connect("unix:@nobody-listens-here", true).get(), Contains("tried for up to 0.1 s"));
@@ -303,7 +304,7 @@ TEST_CASE("a child connects and waits", "[.]") {
 TEST_CASE("the death of a peer's process is seen at once", "[process]") {
   for (const auto& address : {fresh_address(), std::string("tcp:127.0.0.1:0")}) {
     Recorder events;
-    Limits patient;  // so that no silence explains it
+    SocketLimits patient;  // so that no silence explains it
     patient.dead_after = std::chrono::hours(1);
     auto t = transport(events, "w1", patient);
     const auto listener = t->listen(address);
@@ -332,7 +333,7 @@ TEST_CASE("a peer that was stopped is found silent", "[process]") {
 
 TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   LogCapture lines;
-  Limits limits;
+  SocketLimits limits;
   // No shared memory: its descriptors are closed when it is mapped, at any moment.
   limits.ring_bytes = limits.heap_bytes = 0;
   Pair p(fresh_address(), limits, limits);

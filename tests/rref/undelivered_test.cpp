@@ -149,7 +149,7 @@ TEST_CASE("references in calls that reach no method are given back") {
         CHECK_THAT(r.error().what(), Catch::Contains("it was released"));
       }
       SECTION("an upper layer refuses it, item of " + std::to_string(owner)) {
-        f.cluster.worker(1).add_interceptor(std::make_unique<Refuser>());
+        f.cluster.worker(1).add_extension(std::make_unique<Refuser>());
         const auto r = f.cluster.await(f.box.call<&Box::take>(item, item));
         REQUIRE_FALSE(r.ok());
         CHECK_THAT(r.error().what(), Catch::Contains("refused"));
@@ -175,7 +175,7 @@ TEST_CASE("references in calls that reach no method are given back") {
 TEST_CASE("a call reaches an actor that is made while it is looked for") {
   SimCluster cluster(1, 2, hosting<Item>());
   internal::actors::Worker& worker = cluster.worker(1);
-  worker.add_interceptor(std::make_unique<Maker>());
+  worker.add_extension(std::make_unique<Maker>());
   const ObjectId id{1, 1, worker.next_number()};
   const auto r =
       cluster.await(cluster.worker(0).call(id, "Item::number", internal::net::method_id("number"), {}));

@@ -45,15 +45,15 @@ Process& Cluster::start() {
         });
         return true;
       });
-  p.worker =
-      std::make_unique<internal::actors::Worker>(internal::actors::WorkerOptions{.id = p.id,
-                                                                                 .name = p.name,
-                                                                                 .host = "sim",
-                                                                                 .hosting = hosting_,
-                                                                                 .runtime = p.runtime,
-                                                                                 .clock = &network_.clock(),
-                                                                                 .timer_thread = false});
-  p.references = install_layers(*p.worker);
+  p.stack = std::make_unique<WorkerStack>(internal::actors::WorkerOptions{.id = p.id,
+                                                                          .name = p.name,
+                                                                          .host = "sim",
+                                                                          .hosting = hosting_,
+                                                                          .runtime = p.runtime,
+                                                                          .clock = &network_.clock(),
+                                                                          .timer_thread = false});
+  p.worker = &p.stack->worker();
+  p.references = p.stack->references();
   p.worker->on_lost([this, &p](WorkerId id, const Error& why) { lost(p, id, why); });
   p.worker->members().add({p.id, p.name, "sim", {"sim:" + p.name}});
   for (auto& o : processes_) {
@@ -61,9 +61,7 @@ Process& Cluster::start() {
     o->worker->members().add({p.id, p.name, "sim", {"sim:" + p.name}});
     p.worker->members().add({o->id, o->name, "sim", {"sim:" + o->name}});
   }
-  p.worker->set_transport(network_.make_transport(
-      p.name, {.self = {p.id, p.name}, .token = "a token for simulations", .limits = {}}, *p.worker));
-  p.listener = p.worker->transport().listen("sim:" + p.name);
+  p.stack->use_memory(network_, "a token for simulations");
   processes_.push_back(std::move(made));
   note("starts " + p.name);
   return p;
@@ -78,7 +76,7 @@ void Cluster::crash(Process& process, internal::net::InFlight in_flight) {
 
 Process& Cluster::here() {
   for (auto& p : processes_)
-    if (p->worker.get() == frame().worker) return *p;
+    if (frame().worker == p->worker) return *p;
   throw_invalid("no worker is active here");
 }
 
@@ -92,8 +90,8 @@ void Cluster::end() {
     p->runtime->finish();
   }
   for (auto& p : processes_) {
-    p->listener.reset();
-    p->worker.reset();
+    p->worker = nullptr;
+    p->stack.reset();
     p->references.reset();
   }
   for (auto& p : processes_)

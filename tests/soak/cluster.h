@@ -17,6 +17,7 @@
 #include "net/wire/wire.h"
 #include "tests/soak/plan.h"
 #include "troupe/cluster.h"
+#include "troupe/worker_stack.h"
 
 namespace troupe::soak {
 
@@ -26,9 +27,9 @@ struct Process {
   std::string name;
   bool alive = true;
   std::shared_ptr<internal::actors::SerialRuntime> runtime;
-  std::unique_ptr<internal::actors::Worker> worker;
+  std::unique_ptr<WorkerStack> stack;
+  internal::actors::Worker* worker = nullptr;
   std::shared_ptr<internal::rref::RefTable> references;
-  std::unique_ptr<internal::net::Listener> listener;
   int programs = 0;  ///< that run on it
 
   template <class T, class... A>

@@ -48,7 +48,7 @@ Driven drive(std::shared_ptr<Script> script, Body body) {
 
 void start(Cluster& cluster, Process& process, Body body, uint64_t stream) {
   ++process.programs;
-  CallFrameScope scope({.worker = process.worker.get()});
+  CallFrameScope scope({.worker = process.worker});
   drive(std::make_shared<Script>(cluster, process, stream), body);
 }
 

@@ -9,6 +9,7 @@
 #include "actors/runtime/serial_runtime.h"
 #include "net/sim/network.h"
 #include "troupe/cluster.h"
+#include "troupe/worker_stack.h"
 
 namespace troupe::testing {
 
@@ -20,7 +21,7 @@ class SimCluster {
       : network_(seed, true), runtime_(std::make_shared<internal::actors::SerialRuntime>()) {
     for (int i = 0; i < count; ++i) {
       const auto id = static_cast<WorkerId>(i);
-      workers_.push_back(std::make_unique<internal::actors::Worker>(
+      stacks_.push_back(std::make_unique<WorkerStack>(
           internal::actors::WorkerOptions{.id = id,
                                           .name = "w" + std::to_string(i),
                                           .host = "sim",
@@ -31,26 +32,21 @@ class SimCluster {
                                           .limits = limits,
                                           .clock = &network_.clock(),
                                           .timer_thread = false}));
-      tables_.push_back(install_layers(*workers_.back()));
     }
-    for (auto& w : workers_) {
-      for (auto& o : workers_) w->members().add({o->id(), o->name(), "sim", {"sim:" + o->name()}});
-      w->set_transport(network_.make_transport(
-          w->name(), {.self = {w->id(), w->name()}, .token = "a token for simulations", .limits = {}}, *w));
-      listeners_.push_back(w->transport().listen("sim:" + w->name()));
-    }
+    connect_in_memory(stacks_, network_, "a token for simulations");
   }
   ~SimCluster() {
-    for (auto& w : workers_) w->stop();
+    for (auto& stack : stacks_) stack->worker().stop();
+    for (auto& stack : stacks_) stack->stop_listening();
   }
 
   internal::net::Network& network() { return network_; }
-  internal::actors::Worker& worker(size_t i) { return *workers_[i]; }
+  internal::actors::Worker& worker(size_t i) { return stacks_[i]->worker(); }
   Duration now() const { return network_.clock().now().time_since_epoch(); }
 
   template <class T, class... A>
   RRef<T> spawn(size_t from, size_t on, A... args) {
-    return Here(tables_[from]).template spawn<T>(on, std::move(args)...);
+    return Here(stacks_[from]->references()).template spawn<T>(on, std::move(args)...);
   }
 
   /// One event of the network, and the deadlines that have passed by then. False: nothing is left to happen.
@@ -80,15 +76,13 @@ class SimCluster {
  private:
   TimePoint tick() {
     TimePoint next = TimePoint::max();
-    for (auto& w : workers_) next = std::min(next, w->tick());
+    for (auto& stack : stacks_) next = std::min(next, stack->worker().tick());
     return next;
   }
   internal::net::Network network_;
   TimePoint wake_ = TimePoint::max();  // of the last deadline that was scheduled
   std::shared_ptr<internal::actors::Runtime> runtime_;
-  std::vector<std::unique_ptr<internal::actors::Worker>> workers_;
-  std::vector<std::shared_ptr<internal::rref::RefTable>> tables_;
-  std::vector<std::unique_ptr<internal::net::Listener>> listeners_;
+  WorkerStacks stacks_;
 };
 
 }  // namespace troupe::testing

@@ -10,6 +10,7 @@
 
 #include "net/socket/socket_transport.h"
 #include "troupe/troupe.h"
+#include "troupe/worker_stack.h"
 
 namespace troupe::testing {
 
@@ -17,42 +18,37 @@ class TwoWorkers {
  public:
   /// `map`: of devices, from w0 to w1.
   explicit TwoWorkers(const internal::actors::TypeRegistry& hosting, const internal::net::DeviceMap& map = {},
-                      const internal::net::Limits& limits = {}) {
+                      const internal::net::SocketLimits& limits = {}) {
     static std::atomic<int> scenes{0};
     const std::string scene =
         "unix:@troupe-two-" + std::to_string(::getpid()) + "-" + std::to_string(++scenes);
     for (WorkerId id = 0; id < 2; ++id) {
       const std::string name = "w" + std::to_string(id);
-      workers_[id] = std::make_unique<internal::actors::Worker>(internal::actors::WorkerOptions{
+      stacks_[id] = std::make_unique<WorkerStack>(internal::actors::WorkerOptions{
           .id = id,
           .name = name,
           .host = "here",
           .hosting = hosting,
           .device_maps = {{"w" + std::to_string(1 - id), id == 0 ? map : map.inverse("w1 to w0")}}});
-      tables_[id] = install_layers(*workers_[id]);
-      workers_[id]->set_transport(internal::net::make_socket_transport(
-          {{id, name}, "a token for two workers", limits}, *workers_[id]));
-      listeners_[id] = workers_[id]->transport().listen(scene + name);
+      stacks_[id]->use_sockets("a token for two workers", limits);
+      stacks_[id]->listen(scene + name);
     }
-    for (auto& w : workers_)
-      for (auto& o : workers_)
-        w->members().add({o->id(), o->name(), "here", {listeners_[o->id()]->address()}});
+    for (auto& stack : stacks_)
+      for (auto& other : stacks_) stack->worker().members().add(other->member());
   }
   ~TwoWorkers() {
-    for (auto& w : workers_) w->disconnect();
+    for (auto& stack : stacks_) stack->worker().disconnect();
   }
 
-  internal::actors::Worker& worker(size_t i) { return *workers_[i]; }
+  internal::actors::Worker& worker(size_t i) { return stacks_[i]->worker(); }
   /// An actor on w1, as w0 refers to it.
   template <class T, class... A>
   RRef<T> spawn(A... args) {
-    return Here(tables_[0]).template spawn<T>(1, std::move(args)...);
+    return Here(stacks_[0]->references()).template spawn<T>(1, std::move(args)...);
   }
 
  private:
-  std::array<std::unique_ptr<internal::actors::Worker>, 2> workers_;
-  std::array<std::shared_ptr<internal::rref::RefTable>, 2> tables_;
-  std::array<std::unique_ptr<internal::net::Listener>, 2> listeners_;
+  std::array<std::unique_ptr<WorkerStack>, 2> stacks_;
 };
 
 }  // namespace troupe::testing

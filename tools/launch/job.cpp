@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "net/address.h"
 #include "net/protocol/token.h"
 
 namespace troupe::tools {
@@ -111,7 +112,8 @@ Job make_job(const RunOptions& options, const Getenv& env) {
   } else {
     job.id = random_hex(8);
   }
-  job.address = host.empty() ? "unix:@troupe-" + job.id : fmt::format("tcp:{}:{}", host, options.master_port);
+  job.address = host.empty() ? internal::net::abstract_address("troupe-" + job.id)
+                             : internal::net::tcp_address(host, std::to_string(options.master_port));
   return job;
 }
 

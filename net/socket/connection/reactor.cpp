@@ -25,8 +25,9 @@ constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before l
 
 }  // namespace
 
-Reactor::Reactor(TransportOptions options, Events& events)
-    : options_(std::move(options)),
+Reactor::Reactor(SocketOptions options, Events& events)
+    : cores_(usable_cores()),
+      options_(std::move(options)),
       events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
                                std::chrono::milliseconds(1))) {
@@ -42,10 +43,6 @@ void Reactor::set_self(const PeerInfo& self) {
   check_peer_info(self);
   std::lock_guard lock(mutex_);
   options_.self = self;
-}
-
-void Reactor::set_processes_here(int processes) {
-  crowded_.store(processes > usable_cores(), std::memory_order_relaxed);
 }
 
 void Reactor::add(const std::shared_ptr<SocketConnection>& connection) {

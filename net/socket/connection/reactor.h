@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "net/protocol/handshake.h"
+#include "net/socket/connection/socket_options.h"
 #include "net/socket/loop/event_loop.h"
 #include "net/socket/loop/spin_pause.h"
-#include "net/transport.h"
 
 namespace troupe::internal::net {
 
@@ -23,13 +23,12 @@ class SocketConnection;
 /// silence.
 class Reactor : public std::enable_shared_from_this<Reactor> {
  public:
-  Reactor(TransportOptions options, Events& events);
+  Reactor(SocketOptions options, Events& events);
 
-  const Limits& limits() const { return options_.limits; }
+  const SocketLimits& limits() const { return options_.limits; }
   const std::string& token() const { return options_.token; }
   PeerInfo self() const;
   void set_self(const PeerInfo& self);
-  void set_processes_here(int processes);
   Events& events() { return events_; }
   TimePoint now() const { return Clock::system().now(); }
 
@@ -53,7 +52,9 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   /// meanwhile.
   bool was_away(TimePoint before, TimePoint now);
   /// Whether a poll is followed by others' turns on this core: there are more processes than cores.
-  bool yields() const { return crowded_.load(std::memory_order_relaxed); }
+  bool yields() const {
+    return options_.processes_here && options_.processes_here->load(std::memory_order_relaxed) > cores_;
+  }
   /// Between two polls.
   void rest() const {
     if (yields())
@@ -79,7 +80,8 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
   bool poll();
   std::vector<std::shared_ptr<SocketConnection>> connections() const;
 
-  TransportOptions options_;
+  const int cores_;
+  SocketOptions options_;
   Events& events_;
   mutable std::mutex mutex_;
   std::condition_variable removed_;
@@ -91,7 +93,6 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
 
   std::vector<std::shared_ptr<SocketConnection>> polled_;  // delivery only, as those below
   std::atomic<bool> came_{false};
-  std::atomic<bool> crowded_{false};
   std::atomic<int64_t> contended_until_{0};  // ns of the clock, as those below
   std::atomic<int64_t> contended_for_{0};
   std::atomic<int64_t> moved_at_{0};

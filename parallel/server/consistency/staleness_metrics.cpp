@@ -12,7 +12,7 @@ struct StatisticsBook {
 
 void StalenessMetrics::install(internal::actors::Worker& worker) {
   const auto book = std::make_shared<StatisticsBook>();
-  worker.add_interceptor(std::unique_ptr<StalenessMetrics>(new StalenessMetrics(book)));
+  worker.add_extension(std::unique_ptr<StalenessMetrics>(new StalenessMetrics(book)));
   worker.add_metrics([book](internal::actors::Worker::Metrics& m) {
     std::lock_guard lock(book->mutex);
     for (const auto& [server, staleness] : book->of) {
@@ -26,7 +26,7 @@ void StalenessMetrics::install(internal::actors::Worker& worker) {
 }
 
 StalenessMetrics::Entry::Entry(internal::actors::Worker& worker) {
-  const auto* ledgers = worker.interceptor<StalenessMetrics>();
+  const auto* ledgers = worker.extension<StalenessMetrics>();
   const auto* cell = frame().actor.get();
   if (!ledgers || !cell) return;
   book_ = ledgers->book_;

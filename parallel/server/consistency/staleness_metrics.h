@@ -11,8 +11,8 @@ namespace troupe::parallel {
 /// What the servers of one worker have last written down. For each, named as Here::objects() does without
 /// namespaces, metrics() has "Server#0:3.delay_2", the gradients that were used two updates late, for every
 /// delay that there was, and "Server#0:3.late", ".aborted" and ".lost", as in StalenessStatistics. They go
-/// with the server. Thread-safe. It sees no calls: interceptors are what a worker keeps for upper layers.
-class StalenessMetrics final : public internal::actors::Interceptor {
+/// with the server. Thread-safe.
+class StalenessMetrics final : public internal::actors::Extension {
  public:
   /// Part of every worker's set-up.
   static void install(internal::actors::Worker& worker);

@@ -1,0 +1,20 @@
+// What an upper layer keeps with a worker.
+#pragma once
+#include "core/base/error.h"
+#include "core/value/value.h"
+
+namespace troupe::internal::actors {
+
+/// Owned by its worker. Thread-safe. One that sees calls as well is an Interceptor.
+class Extension {
+ public:
+  virtual ~Extension() = default;
+  /// The worker is gone for good.
+  virtual void worker_lost(WorkerId, const Error&) {}
+  /// The user wants to stop: give up what is being waited for.
+  virtual void interrupted(const Error&) {}
+  /// The worker stops: let go of actors and invocations, and keep none from now on.
+  virtual void stop() {}
+};
+
+}  // namespace troupe::internal::actors

@@ -1,0 +1,33 @@
+// What a socket transport is made with: limits that other transports do not have, too.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "net/transport.h"
+
+namespace troupe::internal::net {
+
+struct SocketLimits : Limits {
+  /// Of shared memory for each direction of a connection between processes of one host: messages of up to a
+  /// quarter of it go that way. 0: none, everything goes through sockets.
+  size_t ring_bytes = size_t{1} << 20;
+  /// Of addresses for large buffers in shared memory, for each direction likewise; memory is taken for those
+  /// on their way, and held by the receiver. 0: none.
+  size_t heap_bytes = size_t{16} << 30;
+  /// For how long a thread that has just had messages polls for more before it sleeps; 0: it sleeps at once.
+  Duration polling = std::chrono::microseconds(100);
+  /// Whether a thread that waits for an answer reads the ring of its connection itself.
+  bool callers_read = true;
+};
+
+struct SocketOptions {
+  PeerInfo self;
+  std::string token;  ///< the cluster's secret; at least 16 bytes
+  SocketLimits limits;
+  /// Processes of this host, this one included, that take part: threads that wait give way to others between
+  /// two polls where there are more of them than cores. Its owner changes it at any time; null: 1.
+  std::shared_ptr<const std::atomic<int>> processes_here;
+};
+
+}  // namespace troupe::internal::net
