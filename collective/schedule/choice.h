@@ -37,8 +37,8 @@ struct Choice {
   Way way = Way::direct;
   /// Messages say where the bytes lie in shared memory, and have none.
   bool lends = false;
-  size_t piece_bytes = 0;  ///< of a block in one chunk
-  std::string why;         ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
+  size_t piece_bytes = kOnePiece;  ///< of a block in one chunk
+  std::string why;                 ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
 };
 Choice choose(const Setting& s);
 
