@@ -16,10 +16,7 @@ class AnyRef : public internal::rref::RefBase {
   /// Calls a method by name: what the compiler cannot check, the callee does.
   Future<Value> call(const std::string& method, ValueList args,
                      internal::actors::CallOptions options = {}) const {
-    internal::actors::Worker& worker = this->worker();
-    handle()->table().check(id());
-    return worker.call(id(), type() + "::" + method, internal::net::method_id(method), std::move(args),
-                       options);
+    return internal::rref::invoke_by_name(handle(), method, std::move(args), std::move(options));
   }
   /// With its type again, as a reference to an actor or to a value; `invalid` if it is another one, naming
   /// both.

@@ -1,6 +1,14 @@
 #include "rref/here.h"
 
+#include "actors/cell/actor_cell.h"
+#include "actors/membership/members.h"
+#include "actors/worker/worker.h"
+#include "rref/name_table.h"
+#include "rref/ref_table.h"
+
 namespace troupe {
+
+Place::Place(const internal::actors::Member& member) : id_(member.id), name_(member.name) {}
 
 WorkerId Place::in(const internal::actors::Members& members) const {
   if (id_ != kNoWorker && members.find(id_)) return id_;
@@ -18,6 +26,26 @@ std::vector<std::string> Here::workers() const {
 Future<void> Here::set_name(const AnyRef& ref, const std::string& name) const {
   ref.worker();  // says so if it is empty
   return ref.handle()->table().set_name(*ref.handle(), name);
+}
+
+Future<void> Here::drop_name(const std::string& name) const { return table().drop_name(name); }
+
+const std::string& Here::name() const { return table().worker().name(); }
+
+WorkerId Here::id() const { return table().worker().id(); }
+
+std::pair<std::string, std::string> Here::split_name(const std::string& full) {
+  return internal::rref::split_name(full);
+}
+
+internal::rref::HandlePtr Here::spawn_handle(const Place& where, std::string_view type, uint64_t constructor,
+                                             ValueList args, const std::string& name) const {
+  return table().spawn(where.in(table().worker().members()), std::string(type), constructor, std::move(args),
+                       name);
+}
+
+Future<Value> Here::lookup_value(const std::string& name, std::string_view type, Lookup how) const {
+  return table().lookup(name, std::string(type), how.wait, how.timeout);
 }
 
 Future<AnyRef> Here::lookup_any(const std::string& name, Lookup how) const {

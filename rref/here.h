@@ -1,15 +1,23 @@
 // Here: the cluster as the code on one of its workers sees it. What an actor uses to make other actors.
 #pragma once
 #include <concepts>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "rref/any_ref.h"
 
 namespace troupe {
+
+namespace internal::actors {
+struct Member;
+class Members;
+}  // namespace internal::actors
 
 /// Which worker: by its name, by its number, or by its description.
 class Place {
@@ -21,7 +29,7 @@ class Place {
       : id_(std::in_range<WorkerId>(number) ? static_cast<WorkerId>(number) : kNoWorker),
         name_(std::to_string(number)),
         by_number_(true) {}
-  Place(const internal::actors::Member& member) : id_(member.id), name_(member.name) {}
+  Place(const internal::actors::Member& member);
   /// `invalid` for an unknown worker, listing those that there are.
   WorkerId in(const internal::actors::Members& members) const;
 
@@ -63,7 +71,7 @@ class Here {
   /// made, and that shows when the reference is used.
   template <class T, class... A>
   RRef<T> spawn_named(const std::string& name, A&&... args) const {
-    const auto [worker, rest] = internal::rref::split_name(name);
+    const auto [worker, rest] = split_name(name);
     return spawn_from<T>(worker, rest, std::forward<A>(args)...);
   }
 
@@ -72,13 +80,12 @@ class Here {
   /// taken.
   Future<void> set_name(const AnyRef& ref, const std::string& name) const;
   /// `invalid` if there is no such name. References that were looked up go on.
-  Future<void> drop_name(const std::string& name) const { return table().drop_name(name); }
+  Future<void> drop_name(const std::string& name) const;
   /// The actor of that name: "w1/server". `invalid` if it has another type (says both), or if nothing is
   /// called so (lists what there is), unless it is to be waited for; `deadline` if it does not come in time.
   template <class T>
   Future<RRef<T>> lookup(const std::string& name, Lookup how = {}) const {
-    return internal::rref::convert<RRef<T>>(
-        table().lookup(name, std::string(internal::actors::type_name<T>()), how.wait, how.timeout));
+    return internal::rref::convert<RRef<T>>(lookup_value(name, internal::actors::type_name<T>(), how));
   }
   /// Whatever has that name.
   Future<AnyRef> lookup_any(const std::string& name, Lookup how = {}) const;
@@ -88,8 +95,8 @@ class Here {
   /// Names given on a worker, and the types of what has them.
   Future<std::map<std::string, std::string>> names(const Place& where) const;
 
-  const std::string& name() const { return table().worker().name(); }  ///< of this worker
-  WorkerId id() const { return table().worker().id(); }
+  const std::string& name() const;  ///< of this worker
+  WorkerId id() const;
   std::vector<std::string> workers() const;  ///< names of the living ones
   internal::rref::RefTable& table() const {
     if (!table_) throw_invalid("[here] an empty Here was used: it was moved from");
@@ -106,12 +113,16 @@ class Here {
                             internal::actors::constructor_fault<T, internal::actors::Stored<A>...>()>())) {
         ValueList list{
             Codec<internal::actors::Stored<A>>::to(internal::actors::Stored<A>(std::forward<A>(args)))...};
-        return RRef<T>(table().spawn(
-            where.in(table().worker().members()), std::string(internal::actors::type_name<T>()),
-            internal::actors::MadeFrom<T, internal::actors::Stored<A>...>::id, std::move(list), name));
+        return RRef<T>(spawn_handle(where, internal::actors::type_name<T>(),
+                                    internal::actors::MadeFrom<T, internal::actors::Stored<A>...>::id,
+                                    std::move(list), name));
       }
     return {};
   }
+  static std::pair<std::string, std::string> split_name(const std::string& full);  // "w1", "server"
+  internal::rref::HandlePtr spawn_handle(const Place& where, std::string_view type, uint64_t constructor,
+                                         ValueList args, const std::string& name) const;
+  Future<Value> lookup_value(const std::string& name, std::string_view type, Lookup how) const;
   std::shared_ptr<internal::rref::RefTable> table_;
 };
 

@@ -4,9 +4,11 @@
 #include <string>
 
 #include "actors/call_scope.h"
+#include "actors/worker/worker.h"
 #include "core/base/fork.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
+#include "rref/ref_base.h"
 #include "rref/ref_table.h"
 
 namespace troupe::internal::rref {
@@ -99,6 +101,31 @@ Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method,
   auto result = std::make_shared<DeferredCall>(actor, method, options)->start(std::move(arguments));
   CallScope::gather(result);
   return result;
+}
+
+HandlePtr invoke_remote(const HandlePtr& actor, const char* method, const std::string& type, ValueList args,
+                        actors::CallOptions options) {
+  (void)RefBase(actor).worker();  // says so if the cluster has been shut down, or the reference is empty
+  return actor->table().remote(*actor, method, type, std::move(args), std::move(options));
+}
+
+Future<Value> invoke_by_name(const HandlePtr& actor, const std::string& method, ValueList args,
+                             actors::CallOptions options) {
+  actors::Worker& worker = RefBase(actor).worker();
+  actor->table().check(actor->id());
+  return worker.call(actor->id(), actor->type() + "::" + method, net::method_id(method), std::move(args),
+                     std::move(options));
+}
+
+Future<Value> fetch(const HandlePtr& value, std::optional<Duration> timeout) {
+  if (!value)
+    return Future<Value>::failed(Error(ErrorKind::invalid, "[rref] to_here() of an empty reference"));
+  return value->table().fetch(*value, {.timeout = timeout});
+}
+
+void at_owner(const HandlePtr& actor, std::function<void(const Result<Actor*>&)> f) {
+  (void)RefBase(actor).worker();  // says so if the cluster has been shut down, or the reference is empty
+  actor->table().at_owner(*actor, std::move(f));
 }
 
 }  // namespace troupe::internal::rref

@@ -1,14 +1,21 @@
 // Calls of methods by name, at once or when the futures among their arguments are ready.
 #pragma once
 #include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "actors/worker/worker.h"
+#include "actors/calls/call_options.h"
 #include "rref/handle.h"
 
-namespace troupe::internal::rref {
+namespace troupe {
+
+class Actor;
+
+namespace internal::rref {
 
 /// Calls a method of that actor. What goes wrong before the call leaves is the future's error, too; but an
 /// empty reference is `invalid` at once.
@@ -35,4 +42,17 @@ struct Arguments {
 Future<Value> invoke_when_ready(const HandlePtr& actor, std::string_view method, Arguments arguments,
                                 actors::CallOptions options);
 
-}  // namespace troupe::internal::rref
+/// A call whose result stays where it is: RRef::remote(). `invalid` at once for an empty reference.
+HandlePtr invoke_remote(const HandlePtr& actor, const char* method, const std::string& type, ValueList args,
+                        actors::CallOptions options);
+/// Any actor: AnyRef::call().
+Future<Value> invoke_by_name(const HandlePtr& actor, const std::string& method, ValueList args,
+                             actors::CallOptions options);
+/// The value that a Remote refers to. Of an empty one the future fails.
+Future<Value> fetch(const HandlePtr& value, std::optional<Duration> timeout);
+/// Calls f with the actor, in its mailbox, or with the reason why not. `invalid` at once for an empty
+/// reference.
+void at_owner(const HandlePtr& actor, std::function<void(const Result<Actor*>&)> f);
+
+}  // namespace internal::rref
+}  // namespace troupe

@@ -1,15 +1,22 @@
 // What all references have in common, whatever they refer to.
 #pragma once
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "actors/worker/worker.h"
+#include "core/async/future.h"
 #include "core/codec/codec.h"
-#include "rref/ref_table.h"
+#include "rref/handle.h"
+
+namespace troupe::internal::actors {
+class Worker;
+}
 
 namespace troupe::internal::rref {
+
+[[noreturn]] void throw_empty_reference();
 
 /// A value: copy it, keep it, send it in a message. What it refers to lives while any reference to it does,
 /// anywhere in the cluster. Thread-safe as an int is. An empty one may only be assigned to, compared and
@@ -22,24 +29,24 @@ class RefBase {
   explicit operator bool() const { return static_cast<bool>(handle_); }
   /// The worker that it lives on. (An actor that moves to a restarted worker is another actor.)
   WorkerId owner() const { return id().owner; }
-  std::string owner_name() const { return worker().members().name_of(owner()); }
+  std::string owner_name() const;
   /// Does it live on this worker? False for ever once the cluster has been shut down.
-  bool is_here() const { return checked().table().is_here(id()); }
+  bool is_here() const;
   ObjectId id() const { return checked().id(); }
   /// "Layer", or "Remote<tensor>" for a value.
   const std::string& type() const& { return checked().type(); }
   std::string type() const&& { return type(); }
   /// "Layer#0:3 on w1", and at another worker than its owner "Layer#0:3 on w1, used by w2": the third object
   /// that worker 0 made. For logs; never throws.
-  std::string str() const { return handle_ ? handle_->table().describe(*handle_) : "empty reference"; }
+  std::string str() const;
   /// Ready once what it refers to has been made, with the error if that failed: an actor's constructor has
   /// ended, or the method whose result it is.
-  Future<void> ready() const { return checked().table().ready(*handle_); }
+  Future<void> ready() const;
 
   const HandlePtr& handle() const& { return handle_; }
   HandlePtr handle() const&& { return handle_; }
   /// `cancelled` once the cluster has been shut down.
-  actors::Worker& worker() const { return checked().table().worker(); }
+  actors::Worker& worker() const;
 
   /// The same object?
   friend bool operator==(const RefBase& a, const RefBase& b) {
@@ -49,21 +56,14 @@ class RefBase {
 
  private:
   Handle& checked() const {
-    if (!handle_) throw_invalid("[rref] an empty reference was used");
+    if (!handle_) throw_empty_reference();
     return *handle_;
   }
   HandlePtr handle_;
 };
 
-inline Value to_value(const RefBase& ref) {
-  return ref ? Value(RefValue{ref.id(), ref.type(), kNoWorker, 0, ref.handle()}) : Value();
-}
+Value to_value(const RefBase& ref);
 /// Null for nothing. `type`: the only one that will do; empty: any.
-inline HandlePtr from_value(Value v, troupe::internal::NameOf expected, std::string_view type = {}) {
-  if (v.is_null()) return nullptr;
-  auto ref = internal::take<RefValue>(v, expected);
-  if (!type.empty() && ref.type != type) internal::mismatch(expected, Value(ref));
-  return std::static_pointer_cast<Handle>(ref.hold);
-}
+HandlePtr from_value(Value v, troupe::internal::NameOf expected, std::string_view type = {});
 
 }  // namespace troupe::internal::rref

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/codec/codec.h"
+#include "rref/invoke.h"
 #include "rref/ref_base.h"
 
 namespace troupe {
@@ -36,12 +37,7 @@ class Remote : public internal::rref::RefBase {
   explicit Remote(internal::rref::HandlePtr handle) : RefBase(std::move(handle)) {}
 
   /// The value itself, when it is there. The future fails with what the method threw, and as calls do.
-  Future<R> to_here() const {
-    return internal::rref::convert<R>(
-        handle()
-            ? handle()->table().fetch(*handle(), {.timeout = timeout_})
-            : Future<Value>::failed(Error(ErrorKind::invalid, "[rref] to_here() of an empty reference")));
-  }
+  Future<R> to_here() const { return internal::rref::convert<R>(internal::rref::fetch(handle(), timeout_)); }
   /// The same reference, whose to_here() fails with `deadline` after `timeout` (zero: never; negative: at
   /// once).
   Remote with_timeout(Duration timeout) const {

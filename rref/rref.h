@@ -162,10 +162,9 @@ class RRef : public internal::rref::RefBase {
       return Remote<R>();
     } else {
       ValueList list = values<Traits>(std::index_sequence_for<A...>{}, std::forward<A>(args)...);
-      worker();  // says so if the cluster has been shut down, or the reference is empty
-      return Remote<R>(handle()->table().remote(*handle(), internal::actors::method_name<M>(),
-                                                Remote<R>::type_name(), std::move(list),
-                                                {.timeout = timeout_}));
+      return Remote<R>(internal::rref::invoke_remote(handle(), internal::actors::method_name<M>(),
+                                                     Remote<R>::type_name(), std::move(list),
+                                                     {.timeout = timeout_}));
     }
   }
   /// The same for a caller who wants no answer: it is handled all the same, and does not end with a deadline
@@ -206,8 +205,7 @@ class RRef : public internal::rref::RefBase {
   auto local(F f) const {
     using R = std::invoke_result_t<F&, T&>;
     Promise<R> promise;
-    worker();  // says so if the cluster has been shut down, or the reference is empty
-    handle()->table().at_owner(*handle(), [promise, f = std::move(f)](const Result<Actor*>& actor) mutable {
+    internal::rref::at_owner(handle(), [promise, f = std::move(f)](const Result<Actor*>& actor) mutable {
       if (!actor.ok()) return (void)promise.fail(actor.error());
       GradMode mode(false);
       promise.complete_with([&] { return f(static_cast<T&>(*actor.value())); });

@@ -13,9 +13,11 @@
 #include "core/async/waiting.h"
 #include "core/base/shown.h"
 #include "net/address.h"
+#include "net/sim/network.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/server.h"
+#include "rref/ref_table.h"
 #include "troupe/worker_stack.h"
 
 namespace troupe {

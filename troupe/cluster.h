@@ -9,10 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/calls/flow_limits.h"
 #include "actors/cell/methods.h"
-#include "actors/worker/worker.h"
 #include "core/base/fork.h"
-#include "net/sim/network.h"
 #include "rref/here.h"
 #include "troupe/launch_environment.h"
 

@@ -5,6 +5,7 @@
 #include "actors/cluster/quiesce.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
+#include "rref/ref_table.h"
 #include "troupe/cluster.h"
 
 namespace troupe {

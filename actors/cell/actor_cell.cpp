@@ -161,4 +161,10 @@ std::shared_ptr<ActorCell> current_cell() {
   return cell ? cell->shared_from_this() : nullptr;
 }
 
+InUse::InUse(std::shared_ptr<ActorCell> cell) : cell_(std::move(cell)) { ++cell_->in_use_; }
+
+InUse::~InUse() {
+  if (cell_ && --cell_->in_use_ == 0 && cell_->released_) cell_->destroy();
+}
+
 }  // namespace troupe::internal::actors

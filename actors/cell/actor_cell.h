@@ -13,6 +13,7 @@
 #include "actors/calls/current_activity.h"
 #include "actors/cell/actor_host.h"
 #include "actors/cell/actor_type.h"
+#include "actors/cell/in_use.h"
 #include "actors/cell/invocation.h"
 #include "actors/runtime/runtime.h"
 #include "core/base/seed_stream.h"
@@ -44,18 +45,6 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   void cancel_suspensions(const Error& why);
   /// Destroys the object after what is in the mailbox, and after its coroutines that wait.
   void release();
-  /// While one is alive, the object is. Made and destroyed in the mailbox.
-  class InUse {
-   public:
-    explicit InUse(std::shared_ptr<ActorCell> cell) : cell_(std::move(cell)) { ++cell_->in_use_; }
-    InUse(InUse&&) = default;
-    ~InUse() {
-      if (cell_ && --cell_->in_use_ == 0 && cell_->released_) cell_->destroy();
-    }
-
-   private:
-    std::shared_ptr<ActorCell> cell_;
-  };
 
   Worker& worker() const { return host_.worker; }
   ActorHost& host() const { return host_; }
@@ -90,6 +79,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   CurrentActivity& activity() { return activity_; }
 
  private:
+  friend class InUse;
   void destroy();
   ActorHost& host_;
   const ObjectId id_;

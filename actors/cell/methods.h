@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "actors/call_scope.h"
-#include "actors/cell/actor_cell.h"
 #include "actors/cell/actor_type.h"
+#include "actors/cell/in_use.h"
+#include "actors/cell/invocation.h"
 #include "actors/cell/method_list.h"
 #include "actors/cell/task.h"
 #include "core/async/future_combinators.h"
@@ -194,7 +195,7 @@ constexpr size_t default_count() {
 
 // Parameters end last to first: the object outlives the coroutine that works on it.
 template <class R>
-Detached finish(ActorCell::InUse, Ref<Invocation> invocation, Task<R> task) {
+Detached finish(InUse, Ref<Invocation> invocation, Task<R> task) {
   try {
     if constexpr (std::is_void_v<R>) {
       co_await std::move(task);
@@ -249,7 +250,7 @@ void invoke_method(Actor& actor, Invocation& invocation) {
   };
   constexpr std::make_index_sequence<Traits::kArity> all;
   if constexpr (Traits::kTask) {
-    finish(ActorCell::InUse(invocation.cell()), Ref<Invocation>(&invocation), call(all));
+    finish(InUse(invocation.cell()), Ref<Invocation>(&invocation), call(all));
   } else if constexpr (std::is_void_v<typename Traits::Return>) {
     call(all);
     invocation.complete(Value());

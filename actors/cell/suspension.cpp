@@ -1,5 +1,6 @@
 #include "actors/cell/suspension.h"
 
+#include "actors/cell/actor_cell.h"
 #include "core/graph/node.h"
 
 namespace troupe::internal::actors {

@@ -5,11 +5,12 @@
 #include <memory>
 #include <optional>
 
-#include "actors/cell/actor_cell.h"
 #include "core/base/call_frame.h"
 #include "core/base/error.h"
 
 namespace troupe::internal::actors {
+
+class ActorCell;
 
 /// Keeps frame and grad mode. Thread-safe; the first of resume() and cancel() wins.
 class Suspension : public std::enable_shared_from_this<Suspension> {

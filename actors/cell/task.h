@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "actors/cell/invocation.h"
 #include "actors/cell/suspension.h"
 #include "core/async/future.h"
 #include "core/graph/node.h"

@@ -6,21 +6,13 @@
 #include <vector>
 
 #include "actors/calls/call_limit.h"
+#include "actors/calls/call_options.h"
 #include "actors/calls/late_call.h"
 #include "core/async/future.h"
 #include "core/base/call_frame.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::actors {
-
-/// An argument that is there later.
-struct LateReply {
-  Future<Value> future;       ///< the only handle on the answer of a call, or any future
-  uint32_t index = 0;         ///< among the arguments
-  WorkerId from = kNoWorker;  ///< whose answer it is; this worker: its value is waited for here, and sent
-  uint64_t call = 0;          ///< of that answer
-  bool keep = false;          ///< others have it, too: it becomes a reference to the result
-};
 
 /// Puts a LateCall to work. Thread-safe.
 class LateReplies : public std::enable_shared_from_this<LateReplies> {

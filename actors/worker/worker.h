@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "actors/calls/call_limit.h"
+#include "actors/calls/call_options.h"
 #include "actors/calls/incoming_calls.h"
 #include "actors/calls/late_arguments.h"
 #include "actors/calls/pending_calls.h"
@@ -44,21 +45,6 @@ struct WorkerOptions {
   OnFull on_full = OnFull::wait;
   const Clock* clock = &Clock::system();
   bool timer_thread = true;  ///< false: whoever owns the clock calls tick()
-};
-
-struct CallOptions {
-  /// Empty: the worker's; zero: none; negative: it has passed, and the call fails at once. Never beyond the
-  /// deadline of the call being handled.
-  std::optional<Duration> timeout;
-  bool one_way = false;  ///< no reply: the future is ready at once
-  uint64_t store_as =
-      0;  ///< one-way: the number, of this worker, of the object that the result becomes there
-  /// For what changes something: it is handled although its future has gone, was cancelled, or its time has
-  /// passed. These end the wait for the answer alone.
-  bool uncancellable = false;
-  std::optional<OnFull> on_full;  ///< empty: the worker's
-  /// Arguments that are null: results of other calls, which go straight from their workers to the callee.
-  std::vector<LateReply> late = {};
 };
 
 /// Thread-safe.

@@ -1,10 +1,12 @@
 // The scope of one distributed forward and backward pass.
 #pragma once
+#include <chrono>
 #include <string>
 #include <vector>
 
-#include "actors/worker/worker.h"
 #include "core/async/future.h"
+#include "core/base/call_frame.h"
+#include "core/base/clock.h"
 #include "core/tensor/tensor.h"
 
 namespace troupe::autograd {

@@ -1,5 +1,7 @@
 #include "parallel/pipeline/delayed_updates.h"
 
+#include "rref/ref_table.h"
+
 namespace troupe::parallel {
 
 DelayedUpdates::DelayedUpdates(const Here& here, Pipeline& pipeline, optim::DistributedOptimizer& optimizer)

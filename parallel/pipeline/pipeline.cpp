@@ -13,6 +13,7 @@
 #include "parallel/pipeline/micro_batch.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
+#include "rref/ref_table.h"
 
 namespace troupe::parallel {
 namespace {

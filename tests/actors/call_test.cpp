@@ -3,7 +3,9 @@
 
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "core/tensor/creation.h"
+#include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "troupe/cluster.h"
 

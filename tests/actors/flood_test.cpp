@@ -4,6 +4,7 @@
 #include <latch>
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

@@ -1,6 +1,7 @@
 // Who is in the cluster: the list, and descriptions of workers as arguments.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "actors/worker/worker.h"
 #include "core/base/log.h"
 #include "tests/support/error_of.h"
 #include "tests/support/sim_cluster.h"

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "actors/worker/worker.h"
 #include "autograd/distributed/ended_contexts.h"
 #include "core/base/generator.h"
 #include "tests/support/error_of.h"

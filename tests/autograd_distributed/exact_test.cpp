@@ -1,6 +1,7 @@
 // Graphs whose parts on one worker overlap: gradients equal to a local run, and as many messages as edges.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"

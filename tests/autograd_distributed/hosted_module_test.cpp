@@ -3,6 +3,7 @@
 
 #include "nn/make.h"
 #include "parallel/pipeline/pipeline.h"
+#include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
 

@@ -1,6 +1,7 @@
 // Contexts and passes that actors start themselves; roots on other workers; who takes part in a context.
 #include <catch2/catch.hpp>
 
+#include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <latch>
 
+#include "actors/membership/members.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/membership/members.h"
 #include "core/base/log.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "autograd/hooks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"

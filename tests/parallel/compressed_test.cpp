@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "parallel/server/served_table.h"
+#include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "tests/support/near.h"
 #include "tests/support/nothing_left.h"

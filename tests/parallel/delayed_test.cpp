@@ -1,6 +1,7 @@
 // Updates one step late: the weights of every step, exactly, and that steps do overlap.
 #include "parallel/pipeline/delayed_updates.h"
 
+#include "rref/ref_table.h"
 #include "tests/parallel/stages.h"
 #include "tests/support/sim_cluster.h"
 

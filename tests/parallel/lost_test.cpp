@@ -1,6 +1,7 @@
 // Pipelines whose workers die, or whose links break: simulated, at every point of a step.
 #include <catch2/catch.hpp>
 
+#include "rref/ref_table.h"
 #include "tests/parallel/stages.h"
 #include "tests/support/sim_cluster.h"
 

@@ -1,6 +1,7 @@
 // Skip connections: from the stage that makes them to the stages that use them, past those in between.
 #include "parallel/pipeline/skip_links.h"
 
+#include "rref/ref_table.h"
 #include "tests/parallel/stages.h"
 #include "tests/support/sim_cluster.h"
 

@@ -1,6 +1,7 @@
 // How clusters of processes end when their driver does.
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "tests/process/launcher.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "rref/any_ref.h"
+#include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "troupe/cluster.h"
 

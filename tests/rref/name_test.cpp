@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "troupe/cluster.h"
 

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "actors/worker/worker.h"
+#include "rref/ref_table.h"
 #include "troupe/troupe.h"
 
 using namespace troupe;

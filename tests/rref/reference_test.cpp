@@ -1,5 +1,6 @@
 // References in messages between workers: who holds what, and when objects die.
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/support/error_of.h"
 #include "troupe/cluster.h"

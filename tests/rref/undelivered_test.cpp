@@ -2,6 +2,8 @@
 // back.
 #include <catch2/catch.hpp>
 
+#include "actors/cell/interceptor.h"
+#include "actors/worker/worker.h"
 #include "core/tensor/creation.h"
 #include "tests/support/sim_cluster.h"
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
+#include "rref/ref_table.h"
 #include "tests/support/error_of.h"
 #include "troupe/troupe.h"
 

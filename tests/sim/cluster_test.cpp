@@ -1,6 +1,7 @@
 // Whole clusters on a bad network, in virtual time: the same seed gives the same run.
 #include <catch2/catch.hpp>
 
+#include "actors/membership/members.h"
 #include "core/base/generator.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"

@@ -1,4 +1,5 @@
 // What must hold in every run, whatever breaks.
+#include "actors/worker/worker.h"
 #include "tests/soak/cluster.h"
 
 namespace troupe::soak {

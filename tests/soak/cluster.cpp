@@ -1,5 +1,7 @@
 #include "tests/soak/cluster.h"
 
+#include "actors/worker/worker.h"
+
 #include <algorithm>
 
 namespace troupe::soak {

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "actors/runtime/serial_runtime.h"
+#include "actors/worker/worker.h"
 #include "core/base/generator.h"
 #include "net/sim/network.h"
 #include "net/wire/wire.h"
+#include "rref/ref_table.h"
 #include "tests/soak/plan.h"
 #include "troupe/cluster.h"
 #include "troupe/worker_stack.h"

@@ -1,5 +1,7 @@
 #include "tests/soak/script.h"
 
+#include "actors/worker/worker.h"
+
 namespace troupe::soak {
 
 WorkerId Script::any_worker() {

@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "actors/cell/actor_host.h"
 #include "actors/runtime/serial_runtime.h"
+#include "actors/worker/worker.h"
 #include "net/sim/network.h"
+#include "rref/ref_table.h"
 #include "troupe/cluster.h"
 #include "troupe/worker_stack.h"
 

@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "actors/worker/worker.h"
 #include "net/socket/socket_transport.h"
+#include "rref/ref_table.h"
 #include "troupe/troupe.h"
 #include "troupe/worker_stack.h"
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

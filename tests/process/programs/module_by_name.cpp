@@ -1,5 +1,7 @@
 // Has no actor type of its own: a Module on another process, by name.
+#include "actors/worker/worker.h"
 #include "nn/make.h"
+#include "rref/ref_table.h"
 #include "troupe/troupe.h"
 using namespace troupe;
 

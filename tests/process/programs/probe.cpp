@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "actors/worker/worker.h"
 #include "tests/process/programs/stage.h"
 #include "tools/flags/flags.h"
 using namespace troupe;
