@@ -14,6 +14,7 @@
 #include "core/base/shown.h"
 #include "net/address.h"
 #include "net/sim/network.h"
+#include "net/socket/loop/own_address.h"
 #include "ops/dispatch/threads.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/server.h"
@@ -22,6 +23,8 @@
 
 namespace troupe {
 namespace {
+
+constexpr Duration kLastWords = std::chrono::seconds(1);  // to those that come to a meeting that has failed
 
 std::string random_name() {
   uint64_t bits = 0;
@@ -154,16 +157,28 @@ struct Process : WorkerStack {
       throw_invalid(
           "[launch] an elastic cluster says where others join, and how they prove that they may: set "
           "TROUPE_ADDRESS=tcp:HOST:PORT, and TROUPE_TOKEN_FILE to a file that only you can read");
+    const auto limit = std::min<Duration>(options.join_timeout, std::chrono::seconds(10));
     use_launched(e, meets ? e.token : random_name() + random_name(), options.join_timeout);
-    if (e.rank == 0 && meets) listen_as_driver(e);
+    if (e.rank == 0 && meets) listen_as_driver(e, limit);
     if (e.rank != 0) {
       listen(internal::net::abstract_address("troupe-" + random_name()));
-      if (!internal::net::is_local(e.address)) listen_at(e);
+      if (!e.bind.empty() && !internal::net::is_local(e.address)) listen_at(e);
     }
   }
-  void listen_as_driver(const LaunchEnvironment& e) {
+  /// Once worker 0 has been reached: listens where its host reaches this one, unless somebody has said where.
+  void listen_towards_driver(const LaunchEnvironment& e, internal::actors::Member& self, Duration limit) {
+    if (!e.bind.empty() || internal::net::is_local(e.address)) return;
+    const auto own = internal::net::own_address_towards(e.address, limit);
+    listen("tcp:" + (own.listen.empty() ? "127.0.0.1" : own.listen) + ":0");
+    const std::string actual = member().addresses.back(), port = actual.substr(actual.rfind(':'));
+    if (own.listen.empty()) self.addresses.push_back(actual);
+    for (const std::string& host : own.reached_at) self.addresses.push_back("tcp:" + host + port);
+  }
+  /// Once all have come.
+  void met() { ops::set_processes_here(worker().members().count_on(worker().host())); }
+  void listen_as_driver(const LaunchEnvironment& e, Duration limit) {
     try {
-      listen(e.address);
+      listen(internal::net::address_to_listen_on(e.address, limit));
     } catch (const Error& error) {
       if (e.address_note.empty()) throw;
       throw_error(error.kind(), error.message() + ". " + e.address_note);
@@ -193,7 +208,10 @@ class Coordinated final : public Cluster {
     try {
       process_.open(e, options);
       coordinator_.wait(options.join_timeout, stop);
+      process_.met();
     } catch (...) {
+      const ErrorKind kind = current_error().kind();
+      if (kind == ErrorKind::invalid || kind == ErrorKind::disconnected) coordinator_.tell_all(kLastWords);
       leave();
       throw;
     }
@@ -225,7 +243,16 @@ class Joined final : public WorkerProcess {
       : process_(e, std::move(hosting), options), joiner_(process_.worker()) {
     try {
       process_.open(e, options);
-      joiner_.join(e.address, process_.member(), e.world, options.join_timeout);
+      joiner_.join(e.address, process_.member(), e.world, options.join_timeout,
+                   [&](internal::actors::Member& self) {
+                     process_.listen_towards_driver(e, self, options.join_timeout);
+                   });
+      process_.met();
+    } catch (const Error& error) {
+      disconnect();
+      const bool of_token = error.message().find("the cluster token") != std::string::npos;
+      if (!of_token || e.token_note.empty()) throw;
+      throw_error(error.kind(), error.message() + ". " + e.token_note);
     } catch (...) {
       disconnect();
       throw;

@@ -147,6 +147,8 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
     ops::check_environment();
     (void)LaunchEnvironment::leak_check();
     internal::log::debug("[launch] begins");  // the first line says what is wrong with TROUPE_LOG
+    if (const auto why = environment ? "" : LaunchEnvironment::why_alone(); !why.empty())
+      internal::log::warning(why);
     // Into a launcher's pipe, too, lines leave as they are written.
     if (environment) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   } catch (const Error& e) {

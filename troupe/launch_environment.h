@@ -19,20 +19,25 @@ enum class LeakCheck {
 };
 
 /// Read from environment variables: TROUPE_RANK and TROUPE_WORLD_SIZE, or those of torchrun (RANK,
-/// WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK, _SIZE), PMIx/MPICH
-/// (PMI_RANK, PMI_SIZE), in this order; the address from TROUPE_ADDRESS, or MASTER_ADDR and MASTER_PORT; the
-/// secret from TROUPE_TOKEN, or the file named by TROUPE_TOKEN_FILE. A cluster of one needs neither. A
-/// variable that is empty counts as not set.
+/// WORLD_SIZE), a Kubernetes indexed Job (JOB_COMPLETION_INDEX, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK,
+/// _SIZE), MPICH (PMI_RANK, PMI_SIZE), a step of Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS), in this order;
+/// the address from TROUPE_ADDRESS, or MASTER_ADDR and MASTER_PORT, or what mpirun and srun say of the job;
+/// the secret from TROUPE_TOKEN, or the file named by TROUPE_TOKEN_FILE, or ~/.config/troupe/token, which is
+/// made if it is not there. A variable that is empty counts as not set. One process of a launcher that sets
+/// nothing of ours runs alone.
 ///
 /// Where torchrun's agent has MASTER_PORT for a store of its own, which it says with
 /// TORCHELASTIC_USE_AGENT_STORE=True, worker 0 has the port after it (65534 after 65535), on all hosts alike.
 struct LaunchEnvironment {
   uint32_t rank = 0, world = 1;
   std::string source;        ///< which variables gave the rank: "RANK"
+  std::string job;           ///< the same for all processes of the job, and no other; empty: unknown
   std::string address;       ///< of worker 0: "unix:@name" or "tcp:host:port"
   std::string address_note;  ///< why it is that, in a sentence, if nobody gave it so; empty: somebody did
   std::string token;
-  std::string bind;  ///< TROUPE_BIND: the host that this worker listens on, of IPv4 or IPv6; empty: loopback
+  std::string token_note;  ///< where it comes from, in a sentence, if nobody gave it; empty: somebody did
+  std::string bind;  ///< TROUPE_BIND: the host that this worker listens on, IPv4 or IPv6; empty: where worker
+                     ///< 0's host reaches it
   std::optional<Duration>
       join_timeout;           ///< TROUPE_JOIN_TIMEOUT, in seconds: how long all may take to come together
   bool polling = true;        ///< TROUPE_POLLING=0: every wait sleeps at once
@@ -44,8 +49,11 @@ struct LaunchEnvironment {
   /// naming the variables.
   static std::optional<LaunchEnvironment> read(const Lookup& lookup);
   static std::optional<LaunchEnvironment> read();
-  /// Where this worker listens, on a port that the system chooses.
+  /// TROUPE_BIND with a port that the system chooses.
   std::string bind_address() const;
+  /// A sentence for the log if read() was empty though somebody may have wanted a cluster; else empty.
+  static std::string why_alone(const Lookup& lookup);
+  static std::string why_alone();
   /// Workers of a program that runs alone: TROUPE_WORKERS, or 3. `invalid` unless a number from 1 to 1024.
   static int workers(const Lookup& lookup);
   static int workers();

@@ -22,25 +22,20 @@ constexpr Duration kLastWord = std::chrono::milliseconds(500);
 
 double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
-struct Unreachable {
-  WorkerId who = kNoWorker;
-  std::string text;  // empty: everybody can reach everybody
-};
-
-// Of a newcomer and those that are there, on other hosts: whether both can be reached. Everybody has reached
-// worker 0.
-Unreachable find_unreachable(const std::vector<Member>& there, const Member& newcomer) {
+// Of a newcomer and those that are there, on other hosts: which one cannot be reached; empty: all can.
+// Everybody has reached worker 0.
+std::string find_unreachable(const std::vector<Member>& there, const Member& newcomer) {
   for (const Member& other : there) {
     if (other.host == newcomer.host) continue;
     for (const Member* m : {&newcomer, &other}) {
       const auto& at = m->addresses;
       if (m->id == 0 || !std::all_of(at.begin(), at.end(), net::only_on_this_host)) continue;
       const Member& from = m == &other ? newcomer : other;
-      return {m->id,
-              fmt::format("[cluster] {} listens at {}, which only its own host can reach, and {} is on "
-                          "another one: set TROUPE_BIND for {} to the address of its host, as "
-                          "TROUPE_BIND=10.0.0.2",
-                          m->name, at.empty() ? "no address" : at.back(), from.name, m->name)};
+      return fmt::format(
+          "[cluster] {} listens at {}, which only its own host can reach, and {} is on "
+          "another one: set TROUPE_BIND for {} to the address of its host, as "
+          "TROUPE_BIND=10.0.0.2",
+          m->name, at.empty() ? "no address" : at.back(), from.name, m->name);
     }
   }
   return {};
@@ -49,9 +44,14 @@ Unreachable find_unreachable(const std::vector<Member>& there, const Member& new
 }  // namespace
 
 Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elastic)
-    : worker_(worker), world_(world), elastic_(elastic), admission_(worker), joined_(world, false) {
+    : worker_(worker),
+      world_(world),
+      elastic_(elastic),
+      admission_(worker),
+      joined_(world, false),
+      heard_(world, false) {
   worker_.members().add(std::move(self));
-  joined_[0] = true;
+  joined_[0] = heard_[0] = true;
   kJoin.serve_later(worker_, [this](const auto& call, Member newcomer, uint32_t size) {
     on_join(call, std::move(newcomer), size);
   });
@@ -63,6 +63,7 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
     {
       std::lock_guard lock(mutex_);
       if (id >= world_ || !joined_[id]) return;
+      heard_[id] = true;
     }
     give_up(why);  // without effect once all have joined
   });
@@ -74,36 +75,45 @@ void Coordinator::on_join(const Ref<Invocation>& call, Member member, uint32_t w
   bool newcomer = false;
   if (member.id != call->from())
     throw_invalid("[cluster] a worker joins as another one than it said when it connected");
-  Unreachable unreachable;
+  const WorkerId id = member.id;
+  std::string refusal;
+  std::optional<Error> failed;
   {
     std::lock_guard lock(mutex_);
-    const bool complete = std::find(joined_.begin(), joined_.end(), false) == joined_.end();
-    newcomer = elastic_ && (complete || member.id >= world_);
-    if (!newcomer) {
-      if (member.id >= world_)
-        throw_invalid("[cluster] rank " + std::to_string(member.id) + " cannot join a cluster of " +
-                      std::to_string(world_) + ": it is not elastic");
-      if (world != world_ && !elastic_)
-        throw_invalid("[cluster] " + member.name + " was started for a cluster of " + std::to_string(world) +
-                      " workers, this one has " + std::to_string(world_) +
-                      ": give all nodes the same number of workers");
-      if (joined_[member.id])
-        throw_invalid("[cluster] rank " + std::to_string(member.id) +
-                      " has joined already: is it used twice?");
+    if (!failed_) {
+      const bool complete = std::find(joined_.begin(), joined_.end(), false) == joined_.end();
+      newcomer = elastic_ && (complete || id >= world_);
+      if (newcomer) {
+        refusal = find_unreachable(worker_.members().all(), member);
+      } else if (id >= world_) {
+        refusal = "[cluster] rank " + std::to_string(id) + " cannot join a cluster of " +
+                  std::to_string(world_) + ": it is not elastic";
+      } else if (world != world_ && !elastic_) {
+        refusal = "[cluster] " + member.name + " was started for a cluster of " + std::to_string(world) +
+                  " workers, this one has " + std::to_string(world_) +
+                  ": give all nodes the same number of workers";
+        refused_[id] = refusal;
+      } else if (joined_[id]) {
+        refusal = "[cluster] rank " + std::to_string(id) + " has joined already: is it used twice?";
+      } else if (refusal = find_unreachable(worker_.members().all(), member); !refusal.empty()) {
+        failed_.emplace(ErrorKind::invalid, refusal);
+      } else {
+        joined_[id] = true;
+        worker_.members().add(std::move(member));
+        waiting_.push_back(call);
+        if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) ready.swap(waiting_);
+      }
     }
-    unreachable = find_unreachable(worker_.members().all(), member);
-    if (unreachable.text.empty() && !newcomer) {
-      joined_[member.id] = true;
-      worker_.members().add(std::move(member));
-      waiting_.push_back(call);
-      if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) ready.swap(waiting_);
-    }
+    failed = failed_;
   }
-  if (!unreachable.text.empty()) {
-    log::warning(unreachable.text);
-    // One that has joined cannot join again with another address.
-    if (!newcomer && unreachable.who != member.id) give_up(Error(ErrorKind::invalid, unreachable.text));
-    throw_invalid(unreachable.text);
+  if (!refusal.empty()) {
+    log::warning(refusal);
+    if (!failed) throw_invalid(refusal);
+  }
+  if (failed) {
+    call->fail(*failed);  // first: who waits for the meeting disconnects
+    heard(id);
+    return give_up(*failed);
   }
   if (newcomer) return admission_.join(call, std::move(member));
   if (ready.empty()) return;
@@ -123,16 +133,19 @@ void Coordinator::wait(Duration timeout, const Future<void>& stop) {
     // Without effect if all are there.
     if (const auto* told = stop.valid() ? stop.peek() : nullptr; told && !told->ok()) give_up(told->error());
   } else {
-    std::string missing;
+    std::string missing, reasons;
     {
       std::lock_guard lock(mutex_);
-      for (uint32_t i = 0; i < world_; ++i)
-        if (!joined_[i]) missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
+      for (uint32_t i = 0; i < world_; ++i) {
+        if (joined_[i]) continue;
+        missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
+        if (const auto at = refused_.find(i); at != refused_.end()) reasons += "; " + at->second;
+      }
     }
     if (!missing.empty())  // else the last one came just now
       give_up(
-          Error(ErrorKind::deadline, fmt::format("[cluster] after {:g} s these workers have not joined: {}",
-                                                 seconds(timeout), missing)));
+          Error(ErrorKind::deadline, fmt::format("[cluster] after {:g} s these workers have not joined: {}{}",
+                                                 seconds(timeout), missing, reasons)));
   }
   complete_.future().get();
   // Nobody may hear of a worker from another one before it has the list.
@@ -149,10 +162,26 @@ void Coordinator::give_up(const Error& why) {
   std::vector<Ref<Invocation>> waiting;
   {
     std::lock_guard lock(mutex_);
+    if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) return;
+    if (!failed_) failed_ = why;
     waiting.swap(waiting_);
   }
+  for (const auto& call : waiting) {
+    call->fail(why);
+    heard(call->from());
+  }
+  heard(worker_.id());
   complete_.fail(why);
-  for (const auto& call : waiting) call->fail(why);
+}
+
+void Coordinator::heard(WorkerId id) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed_ || id >= world_) return;
+    heard_[id] = true;
+    if (std::find(heard_.begin(), heard_.end(), false) != heard_.end()) return;
+  }
+  all_heard_.set();
 }
 
 std::vector<std::pair<std::string, Error>> Coordinator::shut_down(int code, Duration grace) {
@@ -177,7 +206,8 @@ Joiner::Joiner(Worker& worker) : worker_(worker) {
   });
 }
 
-void Joiner::join(const std::string& address, const Member& self, uint32_t world, Duration timeout) {
+void Joiner::join(const std::string& address, Member self, uint32_t world, Duration timeout,
+                  const std::function<void(Member& self)>& connected) {
   worker_.members().add({0, "w0", host_identity(), {address}});
   worker_.on_lost([this](WorkerId id, const Error& why) {
     if (id == 0 && !leaving_) ended_.fail(why);
@@ -205,6 +235,7 @@ void Joiner::join(const std::string& address, const Member& self, uint32_t world
                 fmt::format("[cluster] {} has not reached worker 0 within {:g} s: {}", self.name,
                             seconds(timeout), last));
   }
+  if (connected) connected(self);
   announce(self, world, timeout + kAnswers).get();
 }
 

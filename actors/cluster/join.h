@@ -1,8 +1,11 @@
 // How a cluster comes together: workers announce themselves to worker 0 and get the list of members.
 #pragma once
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +21,10 @@ class Coordinator {
   Coordinator(Worker& worker, Member self, uint32_t world, bool elastic = false);
   /// Waits until everybody is there and knows all others; `deadline` names the missing ones, `disconnected`
   /// one that joined and left, `invalid` one that others could not reach; or the error of `stop`, once it has
-  /// one. Those that wait to be let in are told the same.
+  /// one. Those that wait to be let in are told the same, and those that come while this lives.
   void wait(Duration timeout, const Future<void>& stop = {});
+  /// Once wait() has failed: until all others have been told why, for at most `limit`.
+  void tell_all(Duration limit) { (void)all_heard_.future().wait_for(limit); }
   /// Before the end: lets nobody in any more. Ready when nobody is being let in.
   Future<void> close() { return admission_.close(); }
   /// Tells every other worker to end with exit code `code`, waits at most `grace` for their answers. Those
@@ -29,6 +34,7 @@ class Coordinator {
  private:
   void on_join(const Ref<Invocation>& call, Member member, uint32_t world);
   void give_up(const Error& why);
+  void heard(WorkerId id);
   Worker& worker_;
   uint32_t world_;
   const bool elastic_;
@@ -36,7 +42,10 @@ class Coordinator {
   std::mutex mutex_;
   std::vector<Ref<Invocation>> waiting_;
   std::vector<bool> joined_;
-  Promise<void> complete_;
+  std::map<WorkerId, std::string> refused_;  // why, of those that may come again
+  std::optional<Error> failed_;              // why the meeting has
+  std::vector<bool> heard_;                  // who knows that, or is gone
+  Promise<void> complete_, all_heard_;
 };
 
 /// The part of the others.
@@ -46,8 +55,10 @@ class Joiner {
   /// Connects to worker 0 at `address`, which may take `timeout`, and waits until the cluster of `world`
   /// workers is complete. How long that may take, worker 0 decides: its time begins before ours ends.
   /// `disconnected`: nobody there; `invalid`: refused (token, version, number taken, another size, an address
-  /// that others cannot reach); `deadline`, naming those that are missing.
-  void join(const std::string& address, const Member& self, uint32_t world, Duration timeout);
+  /// that others cannot reach); `deadline`, naming those that are missing. `connected` is called once there
+  /// is a connection, and may add addresses that this worker listens at.
+  void join(const std::string& address, Member self, uint32_t world, Duration timeout,
+            const std::function<void(Member& self)>& connected = {});
   /// The part of join() once there is a connection. Ready when this worker knows all others.
   Future<void> announce(const Member& self, uint32_t world, Duration timeout);
   /// Waits for the end: the exit code that worker 0 gave, or `disconnected` if worker 0 was lost.

@@ -3,12 +3,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "core/base/error.h"
 
@@ -56,6 +59,41 @@ std::string read_token_file(const std::string& path) {
   if (std::any_of(token.begin(), token.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
     refuse("holds control characters; expected one line of text");
   return token;
+}
+
+std::string own_token_path(const std::string& home) { return home + "/.config/troupe/token"; }
+
+std::string own_token(const std::string& home) {
+  namespace fs = std::filesystem;
+  const std::string path = own_token_path(home);
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(path, ignored))) return read_token_file(path);
+  const auto refuse = [&](int error) {
+    throw_invalid(
+        fmt::format("[token] {} cannot be made: {}; set TROUPE_TOKEN_FILE to a file that only you can read, "
+                    "the same for all "
+                    "workers",
+                    path, std::strerror(error)));
+  };
+  std::array<unsigned char, 40> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) refuse(errno);
+  std::string text;
+  for (const unsigned char c : bytes) text += fmt::format("{:02x}", c);
+  fs::create_directories(fs::path(path).parent_path(), ignored);
+  // Written beside it and then linked: whoever looks sees a whole file or none, on a file server too.
+  const std::string draft = path + "." + text.substr(64);
+  text.resize(64);
+  int error = 0;
+  {
+    const Descriptor file{open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+    if (file.fd < 0) refuse(errno);
+    if (write(file.fd, text.data(), text.size()) != ssize_t(text.size()) || fsync(file.fd) != 0)
+      error = errno ? errno : EIO;
+  }
+  if (!error && link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) error = errno;
+  unlink(draft.c_str());
+  if (error) refuse(error);
+  return read_token_file(path);
 }
 
 }  // namespace troupe::internal::net

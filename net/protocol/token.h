@@ -13,4 +13,10 @@ inline constexpr size_t kMinTokenBytes = 16;
 /// inside).
 std::string read_token_file(const std::string& path);
 
+/// The user's own token, in this file of the home folder. Where there is none yet, it is made, with its
+/// folders and random content, for its owner alone; of processes that come at the same time, on hosts that
+/// share the folder too, all get the same one.
+std::string own_token_path(const std::string& home);
+std::string own_token(const std::string& home);
+
 }  // namespace troupe::internal::net

@@ -34,8 +34,9 @@ int variable(const char* name, int otherwise) {
   return n;
 }
 
-std::atomic<int> asked_for{0};  // 0: nothing
-std::atomic<int> workers_here{0};
+std::atomic<int> asked_for{0};       // 0: nothing
+std::atomic<int> workers_here{0};    // in this process
+std::atomic<int> processes_here{1};  // on this host
 
 }  // namespace
 
@@ -44,11 +45,16 @@ void set_num_threads(int n) {
   asked_for.store(n, std::memory_order_relaxed);
 }
 
+void set_processes_here(int processes) {
+  processes_here.store(std::max(1, processes), std::memory_order_relaxed);
+}
+
 int num_threads() {
   if (const int n = asked_for.load(std::memory_order_relaxed)) return n;
   static const int from_environment = variable("TROUPE_NUM_THREADS", 0);
   if (from_environment) return from_environment;
-  static const int share = std::min(kMaxThreads, usable_cores()) / variable("LOCAL_WORLD_SIZE", 1);
+  static const int cores = std::min(kMaxThreads, usable_cores()), said = variable("LOCAL_WORLD_SIZE", 0);
+  const int share = cores / (said ? said : processes_here.load(std::memory_order_relaxed));
   return std::max(1, share / std::max(1, workers_here.load(std::memory_order_relaxed)));
 }
 

@@ -5,9 +5,12 @@ namespace troupe::ops {
 
 /// Threads that one operator may use, its caller included. One number for the whole process: what
 /// set_num_threads() said; else TROUPE_NUM_THREADS; else the cores that this process may run on, divided by
-/// the workers on this host (LOCAL_WORLD_SIZE, which `troupe run` sets) and by those in this process; at
-/// least 1. Results have the same bits whatever it is. `invalid` if a variable is no number from 1 to 1024.
+/// the workers on this host (LOCAL_WORLD_SIZE; where no launcher says it, those of the cluster that are here)
+/// and by those in this process; at least 1. Results have the same bits whatever it is. `invalid` if a
+/// variable is no number from 1 to 1024.
 int num_threads();
+/// Processes of the cluster that are on this host, this one included.
+void set_processes_here(int processes);
 /// `invalid` unless 1 <= n <= 1024.
 void set_num_threads(int n);
 

@@ -73,17 +73,41 @@ TEST_CASE("a worker on another host that listens on loopback is refused, and tol
   for (const std::string address : {"tcp:127.0.0.1:4000", "tcp:[::1]:4000", "tcp:0.0.0.0:4000"}) {
     internal::net::Network network;
     Driver driver(network, 2);
-    auto formed = std::async(std::launch::async, [&] { driver.coordinator.wait(kLong); });
-    {
-      Newcomer forgot(network, 1, "B", {"unix:@troupe-b", address});
-      CHECK_THAT(forgot.join(2),
-                 Contains("w1 listens at " + address + ", which only its own host can reach") &&
-                     Contains("w0 is on another one") && Contains("set TROUPE_BIND for w1"));
-    }
-    Newcomer right(network, 1, "B", {"unix:@troupe-b", "tcp:10.0.0.2:4000"});  // started again
-    right.joiner.join("sim:w0", right.self, 2, kLong);
-    formed.get();
+    auto formed =
+        std::async(std::launch::async, [&] { return text_of([&] { driver.coordinator.wait(kLong); }); });
+    Newcomer forgot(network, 1, "B", {"unix:@troupe-b", address});
+    for (const std::string& said : {forgot.join(2), formed.get()})
+      CHECK_THAT(said, Contains("w1 listens at " + address + ", which only its own host can reach") &&
+                           Contains("w0 is on another one") && Contains("set TROUPE_BIND for w1"));
   }
+}
+
+TEST_CASE("those that come to a meeting that has failed hear why, too, and then all have been told",
+          "[actors]") {
+  internal::net::Network network;
+  Driver driver(network, 4);
+  Newcomer forgot(network, 1, "B", {"tcp:127.0.0.1:4000"}), second(network, 2, "A", {"tcp:10.0.0.1:4000"}),
+      third(network, 3, "A", {"tcp:10.0.0.1:4001"});
+  auto waiting = std::async(std::launch::async, [&] { return second.join(4); });
+  while (driver.worker.members().all().size() < 2) std::this_thread::yield();  // it has joined
+  const auto why = Contains("w1 listens at tcp:127.0.0.1:4000, which only its own host can reach");
+  CHECK_THAT(forgot.join(4), why);
+  CHECK_THAT(waiting.get(), why);
+  CHECK_THAT(text_of([&] { driver.coordinator.wait(kLong); }), why);
+  auto told = std::async(std::launch::async, [&] { driver.coordinator.tell_all(kLong); });
+  CHECK(told.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
+  CHECK_THAT(third.join(4), why);
+  told.get();
+}
+
+TEST_CASE("the last word on a worker that has not joined says why it was refused", "[actors]") {
+  internal::net::Network network;
+  Driver driver(network, 2);
+  Newcomer wrong(network, 1, "A", {"tcp:10.0.0.1:4000"});
+  const auto why = Contains("w1 was started for a cluster of 3 workers, this one has 2");
+  CHECK_THAT(wrong.join(3), why);
+  CHECK_THAT(text_of([&] { driver.coordinator.wait(std::chrono::milliseconds(1)); }),
+             Contains("these workers have not joined: w1; [cluster] w1 was started for") && why);
 }
 
 TEST_CASE("workers of one host may listen on loopback as long as nobody is elsewhere", "[actors]") {

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "net/socket/loop/fd.h"
+#include "net/socket/loop/own_address.h"
 #include "tests/net/socket_support.h"
 
 using namespace troupe;
@@ -60,6 +61,9 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
     g.moved.notify_all();
     return EAI_AGAIN;
   }
+  // What Debian's installer makes of the host's own name.
+  if (node && std::strcmp(node, "debian.test") == 0 && !(hints->ai_flags & AI_NUMERICHOST))
+    node = "127.0.1.1";
   return real(node, service, hints, out);
 }
 
@@ -88,4 +92,31 @@ TEST_CASE("an address that is a name for loopback is told as its number") {
   CHECK(only_on_this_host(actual.str()));
   CHECK(actual.name != "localhost");
   CHECK(actual.port != 0);
+}
+
+TEST_CASE("a worker listens where its packets to worker 0 leave from") {
+  for (const std::string host : {"127.0.0.1", "localhost", "[::1]"}) {
+    const OwnAddress own = own_address_towards("tcp:" + host + ":29500", kForever);
+    CAPTURE(host, own.listen);
+    if (host == "[::1]" && own.listen.empty()) continue;  // there is no IPv6
+    CHECK(only_on_this_host("tcp:" + own.listen + ":1"));
+    CHECK(own.reached_at == std::vector{own.listen});
+    Address actual;
+    CHECK(listen_on(parse_address("tcp:" + own.listen + ":0"), actual, kForever));
+  }
+  const Closed closed;
+  CHECK(own_address_towards("tcp:hangs.test:29500", std::chrono::milliseconds(50)).listen.empty());
+}
+
+TEST_CASE("where the name of worker 0's host means loopback, all listen on every interface") {
+  CHECK(address_to_listen_on("tcp:debian.test:29500", kForever) == "tcp:0.0.0.0:29500");
+  for (const std::string as_said : {"tcp:localhost:29500", "tcp:127.0.0.1:29500", "unix:@debian.test"})
+    CHECK(address_to_listen_on(as_said, kForever) == as_said);
+  const OwnAddress own = own_address_towards("tcp:debian.test:29500", kForever);
+  if (own.listen != "0.0.0.0") {  // no interface but loopback
+    CHECK(own.listen == "127.0.0.1");
+    return;
+  }
+  REQUIRE_FALSE(own.reached_at.empty());
+  for (const std::string& host : own.reached_at) CHECK_FALSE(only_on_this_host("tcp:" + host + ":1"));
 }

@@ -8,9 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <vector>
 
 #include "core/base/error.h"
 
+using troupe::internal::net::own_token;
+using troupe::internal::net::own_token_path;
 using troupe::internal::net::read_token_file;
 
 namespace {
@@ -39,6 +43,34 @@ TEST_CASE("a private token file gives its content without white space around it"
   Folder folder;
   CHECK(read_token_file(folder.file(kSecret, 0600)) == kSecret);
   CHECK(read_token_file(folder.file("  " + kSecret + "\r\n\n", 0400)) == kSecret);
+}
+
+TEST_CASE("the user's own token is made once, for its owner alone, whoever comes first", "[token]") {
+  Folder folder;
+  std::vector<std::future<std::string>> all;
+  for (int n = 0; n < 8; ++n) all.push_back(std::async(std::launch::async, own_token, folder.path.string()));
+  const std::string token = own_token(folder.path);
+  CHECK(token.size() == 64);
+  for (auto& other : all) CHECK(other.get() == token);
+  const auto path = own_token_path(folder.path);
+  CHECK(read_token_file(path) == token);
+  struct stat info {};
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0600);
+  const auto beside = std::filesystem::directory_iterator(std::filesystem::path(path).parent_path());
+  CHECK(std::distance(begin(beside), end(beside)) == 1);  // no draft is left
+
+  Folder other;
+  CHECK(own_token(other.path) != token);
+  chmod(path.c_str(), 0644);
+  CHECK_THROWS_WITH(own_token(folder.path), Catch::Contains(path) && Catch::Contains("0644"));
+}
+
+TEST_CASE("where the user's own token cannot be made, the file and what to set are named", "[token]") {
+  Folder folder;
+  const std::string home = folder.file("no folder", 0600);
+  CHECK_THROWS_WITH(own_token(home), Catch::Contains(own_token_path(home) + " cannot be made: ") &&
+                                         Catch::Contains("set TROUPE_TOKEN_FILE"));
 }
 
 TEST_CASE("a token file that others can get at is refused, naming file and mode", "[token]") {

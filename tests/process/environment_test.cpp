@@ -1,129 +1,11 @@
-// Processes started by hand, as other launchers start them: variables, tokens, and what goes wrong while
-// joining.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <deque>
-#include <map>
-#include <sstream>
-
-#include "tests/process/launcher.h"
-#include "tests/support/error_of.h"
-#include "tests/support/folder.h"
-#include "tests/support/skip.h"
-#include "troupe/launch_environment.h"
+// Variables of launchers, tokens, and what goes wrong while joining.
+#include "tests/process/by_hand.h"
 
 using namespace troupe::testing;
 
-namespace {
-
-using Variables = std::vector<std::string>;
-
-const std::string kToken = "0123456789abcdef0123456789abcdef",
-                  kOtherToken = "another secret, just as long as it";
-
-sockaddr_in loopback(int port) {
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_port = htons(static_cast<uint16_t>(port));
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return a;
-}
-
-// A port of the loopback interface, bound here as long as this lives.
-struct Port {
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), number = 0;
-  Port() {
-    sockaddr_in a = loopback(0);
-    socklen_t size = sizeof a;
-    REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&a), size) == 0);
-    REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) == 0);
-    number = ntohs(a.sin_port);
-  }
-  ~Port() { close(fd); }
-  Port(const Port&) = delete;
-};
-
-int free_port() { return Port().number; }
-
-// Two free ports side by side.
-int free_ports() {
-  for (;;) {
-    const Port first;
-    const sockaddr_in beside = loopback(first.number + 1);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool free =
-        first.number < 65535 && bind(fd, reinterpret_cast<const sockaddr*>(&beside), sizeof beside) == 0;
-    close(fd);
-    if (free) return first.number;
-  }
-}
-
-// The path of an installed torchrun; empty: there is none that works.
-std::string installed_torchrun() {
-  const char* path = getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/torchrun";
-    if (access(file.c_str(), X_OK) != 0) continue;
-    Process help({file, "--help"});
-    if (help.exit_code() == 0) return file;
-  }
-  return "";
-}
-
-// The variables of one process in torchrun's dialect, and a secret in a file.
-struct Site {
-  Folder folder;
-  int port = free_port();
-  std::string token = folder.file("token", kToken);
-  Variables of(int rank, int world) const {
-    return {"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(world), "MASTER_ADDR=127.0.0.1",
-            "MASTER_PORT=" + std::to_string(port), "TROUPE_TOKEN_FILE=" + token};
-  }
-};
-
-Variables with(Variables variables, const std::string& more) {
-  variables.push_back(more);
-  return variables;
-}
-
-Process start(const Variables& variables) { return Process({program("probe")}, variables); }
-
-// What a process says that ends before it joins anything.
-void refused(const Variables& variables, int code, const std::vector<std::string>& texts) {
-  Process p({program("probe")}, variables);
-  const int got = p.exit_code();
-  INFO(p.output << p.errors);
-  CHECK(got == code);
-  CHECK(Process::count(p.errors, "\n") == 1);
-  CHECK(p.output.empty());
-  for (const auto& text : texts) CHECK(p.errors.find(text) != std::string::npos);
-}
-
-// Waits until the driver listens.
-void await_driver(const Site& site) {
-  for (bool there = false; !there; usleep(1000)) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in a = loopback(site.port);
-    there = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
-    close(fd);
-  }
-}
-
-void ends_well(Process& p) {
-  const int code = p.exit_code();
-  INFO(p.output << p.errors);
-  CHECK(code == 0);
-  CHECK(p.nothing_left());
-}
-
-}  // namespace
-
 TEST_CASE("the variables of torchrun, Slurm, Open MPI and MPICH make a cluster over TCP", "[process]") {
   const auto [rank, world] = GENERATE(std::pair<std::string, std::string>("RANK=", "WORLD_SIZE="),
-                                      std::pair("SLURM_PROCID=", "SLURM_NTASKS="),
+                                      std::pair("SLURM_PROCID=", "SLURM_STEP_NUM_TASKS="),
                                       std::pair("OMPI_COMM_WORLD_RANK=", "OMPI_COMM_WORLD_SIZE="),
                                       std::pair("PMI_RANK=", "PMI_SIZE="));
   Site site;
@@ -200,7 +82,7 @@ TEST_CASE("programs meet beside the port that torchrun's agent has, or say which
 }
 
 TEST_CASE("torchrun starts a program", "[process]") {
-  const std::string torchrun = installed_torchrun();
+  const std::string torchrun = installed("torchrun");
   if (torchrun.empty()) return skip_test("there is no torchrun that works (Debian's python3-torch has one)");
   Site site;
   site.port = free_ports();
@@ -208,7 +90,7 @@ TEST_CASE("torchrun starts a program", "[process]") {
   Process job({torchrun, "--nproc_per_node=3", "--master_addr=127.0.0.1",
                "--master_port=" + std::to_string(site.port), "--redirects=9:1", "--tee=9:1", "--no_python",
                program("probe")},
-              {"TROUPE_TOKEN_FILE=" + site.token});
+              {"HOME=" + site.folder.path.string()});  // where it makes its secret
   const int code = job.exit_code();
   INFO(job.output << job.errors);
   CHECK(code == 0);
@@ -276,22 +158,6 @@ TEST_CASE("the error of a variable names it and what it holds", "[process]") {
   CHECK(reading("MASTER_ADDR", "[::1]", good) == "no error");
 }
 
-TEST_CASE("a cluster of one needs neither an address nor a secret, whoever starts it", "[process]") {
-  for (const auto& [rank, world] :
-       std::vector<std::pair<std::string, std::string>>{{"RANK", "WORLD_SIZE"},
-                                                        {"SLURM_PROCID", "SLURM_NTASKS"},
-                                                        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                                        {"PMI_RANK", "PMI_SIZE"},
-                                                        {"TROUPE_RANK", "TROUPE_WORLD_SIZE"}}) {
-    Process p({program("endings"), "--mode", "alone"}, {rank + "=0", world + "=1"});
-    const int code = p.exit_code();
-    INFO(p.output << p.errors);
-    CHECK(code == 0);
-    CHECK(p.output == "workers 1\n");
-    CHECK(p.errors.empty());
-  }
-}
-
 TEST_CASE("a level of the log that there is not is told at once, and an empty variable is none",
           "[process]") {
   Process p(
@@ -324,12 +190,11 @@ TEST_CASE("workers listen on an address of IPv6, or say that TROUPE_BIND is none
 TEST_CASE("half-set and impossible variables end a program with 2, naming them", "[process]") {
   const Site site;
   refused({"RANK=1"}, 2, {"RANK", "WORLD_SIZE"});
-  refused({"SLURM_NTASKS=2"}, 2, {"SLURM_PROCID", "SLURM_NTASKS"});
   refused(site.of(3, 3), 2, {"RANK=3", "WORLD_SIZE=3"});
   refused({"RANK=one", "WORLD_SIZE=3"}, 2, {"RANK is 'one'"});
   refused({"RANK=-1", "WORLD_SIZE=3"}, 2, {"RANK is '-1'"});
   refused({"RANK=0", "WORLD_SIZE=3"}, 2, {"TROUPE_ADDRESS", "MASTER_ADDR"});
-  refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x"}, 2, {"TROUPE_TOKEN_FILE"});
+  refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x", "HOME="}, 2, {"no HOME", "TROUPE_TOKEN_FILE"});
   refused({"RANK=0", "WORLD_SIZE=3", "TROUPE_ADDRESS=unix:@x", "TROUPE_TOKEN=short"}, 2, {"5 bytes", "16"});
   refused(with(site.of(0, 3), "TROUPE_JOIN_TIMEOUT=soon"), 2, {"TROUPE_JOIN_TIMEOUT is 'soon'"});
   refused(with(site.of(0, 3), "TROUPE_POLLING=often"), 2, {"TROUPE_POLLING is 'often'"});
@@ -383,6 +248,7 @@ TEST_CASE("a worker that was told of another number of workers is refused, and t
   Process driver({program("probe")}, site.of(0, 2));
   Process wrong = start(site.of(1, 3));
   CHECK(wrong.exit_code() == 3);
+  driver.await_error("w1 was started for a cluster of 3 workers, this one has 2");
   CHECK(wrong.errors.find("w1 was started for a cluster of 3 workers, this one has 2") != std::string::npos);
   auto worker = start(site.of(1, 2));
   ends_well(worker);

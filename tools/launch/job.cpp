@@ -50,10 +50,10 @@ std::string choose_token(const RunOptions& options, const Getenv& env) {
       throw_invalid("[run] TROUPE_TOKEN_FILE: " + e.message());
     }
   }
-  if (options.nodes > 1)
-    throw_invalid(
-        "[run] several hosts need one secret: give --token-file, TROUPE_TOKEN or TROUPE_TOKEN_FILE on each");
-  return random_hex(32);
+  if (options.nodes <= 1) return random_hex(32);
+  if (const auto home = value_of(env, "HOME"); !home.empty()) return internal::net::own_token(home);
+  throw_invalid(
+      "[run] several hosts need one secret, and there is no HOME to keep one in: give --token-file");
 }
 
 bool runnable(const fs::path& path) {

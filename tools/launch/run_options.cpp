@@ -27,11 +27,11 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
       .add("--prefix-all", options.prefix_all, "prefix the driver's output as well")
       .add("--dry-run", options.dry_run, "print what would be started, and start nothing");
   flags.footer(
-      "The secret: --token-file, else TROUPE_TOKEN, else TROUPE_TOKEN_FILE, else a random one (one host "
-      "only).\n"
+      "The secret: --token-file, else TROUPE_TOKEN, else TROUPE_TOKEN_FILE, else a random one; on "
+      "several hosts ~/.config/troupe/token.\n"
       "Exit code: the first failing worker's, 128+n for signal n; 130 after Ctrl-C; 2 for bad arguments.\n"
       "Examples:  troupe run -n 3 digits --epochs 2\n"
-      "           troupe run -n 4 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --token-file t ./prog");
+      "           troupe run -n 4 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 ./prog");
   if (auto code = flags.parse(arguments, out, err)) return code;
 
   std::string wrong;

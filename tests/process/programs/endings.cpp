@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   flags
       .add("--mode", mode, "what is left behind",
            {"chain", "never", "kill", "stop", "cycle", "say", "spin", "spin-and-fail", "thread",
-            "thread-there", "thread-forgotten", "driver-spins", "tells", "unmade", "alone"})
+            "thread-there", "thread-forgotten", "driver-spins", "tells", "unmade", "alone", "threads"})
       .add("--timeout", timeout, "seconds for the shutdown", {0.01, 100});
   if (auto code = flags.parse(argc, argv)) return *code;
   ClusterOptions options;
@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
       hosting<Hopper, Broken>(),
       [&](Cluster& cluster) {
         std::vector<RRef<Hopper>> all;
+        if (mode == "threads") return (void)std::printf("threads %d\n", ops::num_threads());
         if (mode == "alone") return (void)std::printf("workers %zu\n", cluster.workers().size());
         if (mode == "driver-spins") Hopper().spin();
         if (mode == "unmade") return (void)cluster.spawn<Broken>("w1");
