@@ -4,6 +4,23 @@
 # (X.pch.sum beside X.pch, see CCACHE_PCH_EXTSUM) is what units that use it are known by.
 checkout=$1
 shift
+# The cache knows a unit by the words of its command, so these name precompiled headers by a place that is the same in each
+# build, whether Troupe is all of it or a part of another project: below the folder where the compiler runs.
+for argument in "$@"; do
+  shift
+  case $argument in
+    /*/precompiled_*.dir/cmake_pch.hxx*)
+      folder=${argument%/cmake_pch.hxx*}
+      group=${folder##*/precompiled_}
+      link=troupe_units/${group%.dir}
+      if [ "$(readlink "$link")" != "$folder" ]; then
+        mkdir -p troupe_units
+        ln -s "$folder" "$link.$$" && mv -fT "$link.$$" "$link"
+      fi
+      argument=$link/${argument##*/} ;;
+  esac
+  set -- "$@" "$argument"
+done
 header= output= inputs= before=
 for argument in "$@"; do
   case $before in

@@ -60,7 +60,7 @@ function(troupe_unity target)
         list(APPEND units ${last})
       elseif(in_batch GREATER 1)
         # Below the outermost build folder, where the compiler runs: the cache knows units by their place from there.
-        set(unit ${CMAKE_BINARY_DIR}/troupe_batches/${target}_${batches}.cpp)
+        set(unit ${CMAKE_BINARY_DIR}/troupe_units/${target}_${batches}.cpp)
         file(CONFIGURE OUTPUT ${unit} CONTENT "${batch}" @ONLY)
         list(APPEND units ${unit})
         math(EXPR batches "${batches} + 1")
