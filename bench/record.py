@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
+
+    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, contexts, references, scale, shell
+
+Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
+"""
+import datetime, json, os, pathlib, re, subprocess, sys
+
+from programs import command, lines
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NUMBERS = {1: "one", 2: "two", 4: "four", 8: "eight", 16: "sixteen"}
+
+
+def text_of(*run):
+    done = subprocess.run([str(r) for r in run], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    if done.returncode:
+        sys.exit(f"record: {' '.join(map(str, run))} failed")
+    return done.stdout
+
+
+def machine(bin_dir):
+    processor = {}
+    for line in pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
+        key, _, value = line.partition(":")
+        processor[key.strip()] = value.strip()
+    level = re.search(r"cpu level: (\S+)", text_of(bin_dir / "troupe", "--version"))[1]
+    cores = os.cpu_count()
+    return (f"{processor['model name']} (family {processor['cpu family']} model {processor['model']}), {NUMBERS.get(cores, cores)} "
+            f"virtual cores, level {level}")
+
+
+def rows_of(markdown):
+    """The tables of a text: lists of rows, the head first."""
+    tables, rows = [], []
+    for line in markdown.splitlines() + [""]:
+        if line.startswith("|"):
+            if not re.fullmatch(r"[|\s:-]+", line):
+                rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+        elif rows:
+            tables.append(rows)
+            rows = []
+    return tables
+
+
+def printed(bin_dir, what, *flags):
+    found = lines(command(str(bin_dir), what, *flags))
+    return found if found is not None else sys.exit(f"record: bench_{what} failed")
+
+
+def short(x):
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.3g}"
+
+
+def compared(bin_dir, peer, entry):
+    flags = entry["command"].removeprefix("./dev bench compare").split()
+    (head, *rows), = rows_of(text_of(sys.executable, ROOT / "bench/compare.py", bin_dir, peer, "--markdown", *flags))
+    return [{"columns": head[:5], "rows": [row[:5] for row in rows]}]
+
+
+def chain(bin_dir, peer, entry):
+    ways = [[f"{line['bytes']:,.0f}", short(line["value"]), short(line["through_caller_us"])] for line in printed(bin_dir, "chain")]
+    return [*compared(bin_dir, peer, entry), {"columns": ["bytes of a result", "us, straight", "us, each kept in a variable"], "rows": ways}]
+
+
+def contexts(bin_dir, peer, entry):
+    steps = [line for line in printed(bin_dir, "contexts") if line["bench"] == "context_step_us"]
+    return [{"columns": ["other contexts", *(f"{line['live']:,.0f}" for line in steps)],
+             "rows": [["us a step", *(short(line["value"]) for line in steps)]]}]
+
+
+def references(bin_dir, peer, entry):
+    found = printed(bin_dir, "refs")
+    value = {(line["bench"], line.get("live")): line["value"] for line in found}
+    what = ("create", "copy", "pass", "drop", "fetch")
+    live = sorted({n for bench, n in value if bench == "refs_create_us"})
+    times = {"columns": ["live references", *what],
+             "rows": [[f"{n:,.0f}", *(short(value[f"refs_{w}_us", n]) for w in what)] for n in live]}
+    memory = [(text, next((v for (bench, _), v in value.items() if bench == name), None))
+              for text, name in (("on the holder", "refs_holder_bytes"), ("on the owner, the value (an integer) included", "refs_owner_bytes"))]
+    return [times, {"columns": ["memory of one, of a million", "bytes"], "rows": [[t, f"{v:.0f}"] for t, v in memory if v is not None]}]
+
+
+def scale(bin_dir, peer, entry):
+    text = text_of(*command(str(bin_dir), "scale", "--pictures", str(ROOT / "docs/pictures"), "--markdown"))
+    return [{"columns": head, "rows": rows} for head, *rows in rows_of(text)]
+
+
+def shell(bin_dir, peer, entry):
+    value = {(line["bench"], line.get("processes")): line for line in printed(bin_dir, "repl")}
+    start = lambda n: f"{value['repl_start_ms', n]['value']:.0f} ms"
+    both = lambda name: [f"{short(value[name, None][key])} us" for key in ("value", "cpp_us")]
+    kept = [row for row in entry["tables"][0]["rows"] if row[0].startswith("Ctrl-C")]  # tests/repl/terminal.py says it
+    return [{"columns": entry["tables"][0]["columns"],
+             "rows": [["start to the first answer, in one process", start(1), ""], ["start to the first answer, three processes", start(3), ""],
+                      ["call of a method, int64", *both("repl_call_us")], ["call of a method, tensor 64 x 32", *both("repl_tensor_call_us")],
+                      ["training step of the demo (784-128-10, batches of 64, two workers)", *both("repl_training_step_us")], *kept]}]
+
+
+MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "contexts": contexts, "references": references, "scale": scale,
+            "shell": shell}
+
+
+def main():
+    if len(sys.argv) < 4 or any(name not in MEASURED for name in sys.argv[3:]):
+        sys.exit(__doc__)
+    bin_dir, peer = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    for name in sys.argv[3:]:
+        file = ROOT / f"bench/results/{name}.json"
+        entry = json.loads(file.read_text())
+        tables = MEASURED[name](bin_dir, peer, entry)
+        entry.update(machine=machine(bin_dir), date=datetime.date.today().isoformat(),
+                     commit=text_of("git", "rev-parse", "--short", "HEAD").strip(), tables=tables)
+        file.write_text(json.dumps(entry, indent=1, ensure_ascii=False) + "\n")
+        print(f"record: {file.relative_to(ROOT)}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
