@@ -31,7 +31,8 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-constexpr Seconds kJudging(0.1);  // failures that come this close together are judged together
+constexpr Seconds kHeldBack(0.2);  // how long w0 may take to die of its pipe
+constexpr Seconds kJudging(0.1);   // failures that come this close together are judged together
 constexpr Seconds kJudgingLoss(
     1);  // the same while nobody but losers of a peer has failed: a cause should come
 constexpr Seconds kAfterFailure(2);  // the longest grace once a worker has failed
@@ -78,6 +79,7 @@ class Supervisor {
   void on_stop_request(int signal, bool workers_have_it);
   void on_ended(Worker& worker, int status);
   void hear_workers();
+  bool holds_back();
   void on_deadline();
   void reap();
   void end_all(Phase phase, int signal, Seconds grace);
@@ -102,7 +104,7 @@ class Supervisor {
   std::optional<Terminal> terminal_;
   std::vector<Worker> workers_;
   Phase phase_ = Phase::running;
-  std::optional<SteadyClock::time_point> deadline_;
+  std::optional<SteadyClock::time_point> deadline_, held_since_;
   std::vector<Ending> failures_;
   Descriptor workers_say_, word_;  // both ends of the pipe of net/rendezvous.h
   int64_t joining_ = 0;            // workers besides w0 that wait for the cluster to come together
@@ -204,12 +206,23 @@ std::vector<std::string> Supervisor::still_running() const {
   return names;
 }
 
+// Where nobody reads what w0 prints, it may be dying of that right now, and what others make of its end is
+// not shown: on_ended().
+bool Supervisor::holds_back() {
+  const bool dies = !err_.pending().empty() && workers_.front().rank == 0 && workers_.front().running &&
+                    nobody_reads(STDOUT_FILENO);
+  if (!dies) held_since_.reset();
+  if (dies && !held_since_) held_since_ = SteadyClock::now();
+  return dies && SteadyClock::now() - *held_since_ < kHeldBack;
+}
+
 void Supervisor::step() {
+  const bool held = holds_back();
   std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
   std::vector<OutputSink*> sinks;
   std::vector<OutputStream*> streams;
   for (OutputSink* sink : {&out_, &err_}) {
-    if (sink->pending().empty()) continue;
+    if (sink->pending().empty() || (held && sink == &err_)) continue;
     polled.push_back({sink->fd(), POLLOUT, 0});
     sinks.push_back(sink);
   }
@@ -226,6 +239,7 @@ void Supervisor::step() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - SteadyClock::now());
     timeout = int(std::clamp<int64_t>(left.count(), 0, 3600 * 1000));
   }
+  if (held) timeout = timeout < 0 ? 20 : std::min(timeout, 20);
   if (poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR)
     throw_error(ErrorKind::failed, fmt::format("[run] poll: {}", std::strerror(errno)));
 
