@@ -128,7 +128,8 @@ TEST_CASE("a gradient penalty over two workers has the bits of a local run") {
   }
 }
 
-TEST_CASE("three derivatives in the input have the bits of a local run, and those of the parameters follow") {
+TEST_CASE(
+    "two derivatives in the input have the bits of a local run, a third and those of parameters follow") {
   Split split;
   Whole whole;
   {
@@ -139,7 +140,10 @@ TEST_CASE("three derivatives in the input have the bits of a local run, and thos
       d = step.grad({d.sum()}, {x}, {}, {.create_graph = true})[0];
       ld = autograd::grad({ld.sum()}, {lx}, {}, {.create_graph = true})[0];
       INFO("order " << order);
-      same_bits({d}, {ld});
+      if (order < 3)
+        same_bits({d}, {ld});
+      else  // more than two gradients meet, and are summed as they come
+        close({d}, {ld});
     }
     step.backward(square_sum(d));
     close(split.gradients(), autograd::grad({square_sum(ld)}, whole.parameters()));

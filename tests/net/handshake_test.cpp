@@ -13,7 +13,7 @@ using Refusal = Handshake::Refusal;
 
 namespace {
 
-const std::string kToken = "a token of the cluster";
+const std::string kShared = "a token of the cluster";
 const TimePoint kDeadline{Duration(1000)};
 
 Nonce nonce_of(int seed) {
@@ -22,10 +22,10 @@ Nonce nonce_of(int seed) {
   return n;
 }
 
-Handshake connector(const std::string& token = kToken, uint32_t version = kProtocolVersion) {
+Handshake connector(const std::string& token = kShared, uint32_t version = kProtocolVersion) {
   return Handshake(Role::connector, token, {3, "w3"}, nonce_of(1), kDeadline, version);
 }
-Handshake listener(const std::string& token = kToken, uint32_t version = kProtocolVersion) {
+Handshake listener(const std::string& token = kShared, uint32_t version = kProtocolVersion) {
   return Handshake(Role::listener, token, {7, "w7"}, nonce_of(2), kDeadline, version);
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("two ends with the same token learn who the other is") {
 
 TEST_CASE("the longest and the empty name pass the handshake") {
   for (const auto& name : {std::string(), std::string(255, 'n')}) {
-    Handshake a(Role::connector, kToken, {kNoWorker, name}, nonce_of(1), kDeadline);
+    Handshake a(Role::connector, kShared, {kNoWorker, name}, nonce_of(1), kDeadline);
     auto b = listener();
     meet(a, b);
     REQUIRE(b.state() == State::done);
@@ -86,8 +86,8 @@ TEST_CASE("the longest and the empty name pass the handshake") {
 
 TEST_CASE("another token is refused on both ends, whoever has it") {
   for (const bool connector_wrong : {true, false}) {
-    auto a = connector(connector_wrong ? "some other token" : kToken);
-    auto b = listener(connector_wrong ? kToken : "some other token");
+    auto a = connector(connector_wrong ? "some other token" : kShared);
+    auto b = listener(connector_wrong ? kShared : "some other token");
     meet(a, b);
     CHECK(a.state() == State::refused);
     CHECK(a.refusal() == Refusal::token);
@@ -99,8 +99,8 @@ TEST_CASE("another token is refused on both ends, whoever has it") {
 }
 
 TEST_CASE("other versions are refused on both ends, naming both") {
-  auto a = connector(kToken, 4);
-  auto b = listener(kToken, 2);
+  auto a = connector(kShared, 4);
+  auto b = listener(kShared, 2);
   meet(a, b);
   CHECK(a.refusal() == Refusal::version);
   CHECK(a.text() == "speaks version 2 of the protocol, this side version 4");
@@ -165,7 +165,7 @@ TEST_CASE("a proof from a second connection with the listener does not convince 
   // The attacker opens two connections to the same listener and lets one answer for the other: labels differ
   // by role.
   auto first = listener();
-  Handshake second(Role::listener, kToken, {7, "w7"}, nonce_of(5), kDeadline);
+  Handshake second(Role::listener, kShared, {7, "w7"}, nonce_of(5), kDeadline);
   give(first, connector().take_output());
   const auto first_answer = first.take_output();
   Handshake attacker(Role::connector, "not the real token", {1, "evil"}, nonce_of(2), kDeadline);
@@ -188,7 +188,7 @@ TEST_CASE("a recorded handshake cannot be replayed") {
   const auto proof = a.take_output();
   give(b, proof);
   REQUIRE(b.state() == State::done);
-  Handshake again(Role::listener, kToken, {7, "w7"}, nonce_of(9), kDeadline);
+  Handshake again(Role::listener, kShared, {7, "w7"}, nonce_of(9), kDeadline);
   give(again, hello);
   give(again, proof);
   CHECK(again.refusal() == Refusal::token);

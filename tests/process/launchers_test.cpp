@@ -194,7 +194,7 @@ void starts_programs(const std::string& name) {
 TEST_CASE("mpirun of Open MPI starts a program", "[process]") { starts_programs("mpirun.openmpi"); }
 TEST_CASE("mpirun of MPICH starts a program", "[process]") { starts_programs("mpirun.mpich"); }
 
-TEST_CASE("programs with one home folder share a secret; with two, the refusal names the files",
+TEST_CASE("programs with one home folder share a secret, and with two, the refusal names the files",
           "[process]") {
   Site site;
   Site other;
