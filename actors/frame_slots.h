@@ -1,4 +1,4 @@
-// What the call frame points to of this layer (core/base/call_frame.h).
+// The types behind the slots of the call frame (core/base/call_frame.h) that are of this layer.
 #pragma once
 #include <type_traits>
 

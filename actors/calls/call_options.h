@@ -1,4 +1,4 @@
-// What a caller can ask of one call.
+// The options of one call.
 #pragma once
 #include <cstdint>
 #include <optional>

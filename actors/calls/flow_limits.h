@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-/// What becomes of a call for which there is no room.
+/// A call for which there is no room waits or fails.
 enum class OnFull {
   wait,  ///< it leaves when there is: the caller's thread blocks until then; in an actor or a callback, where
          ///< nobody may block, the call is kept, behind those that were made before it

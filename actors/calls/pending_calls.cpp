@@ -71,6 +71,7 @@ std::optional<WorkerId> PendingCalls::could_hand_over(uint64_t id) const {
   if (at == calls_.end()) return {};
   const PendingCall& call = at->second;
   if (!call.to_actor || call.local || call.no_result || call.uncancellable) return {};
+  if (call.straight && call.straight->handed_over) return {};  // its result has a place to go
   return call.caller.to;
 }
 

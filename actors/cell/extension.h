@@ -1,4 +1,4 @@
-// What an upper layer keeps with a worker.
+// An extension is the state that an upper layer keeps with a worker.
 #pragma once
 #include "core/base/error.h"
 #include "core/value/value.h"

@@ -10,7 +10,7 @@
 
 namespace troupe::autograd {
 
-/// What every message of a pass says.
+/// The head of every message of a pass.
 struct TaskHead {
   PassPhase phase;
   uint64_t context, pass;

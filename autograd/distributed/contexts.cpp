@@ -65,8 +65,8 @@ void Contexts::check_number(uint64_t context) const {
                   ", which is no member of this cluster");
 }
 
-// Whoever has state of a context watches its originator, and is known to it. Workers that it called, or that
-// called it, are; others say that they have joined.
+// A worker that has state of a context watches its originator, which knows of it. Workers that it called, or
+// that called it, are; others say that they have joined.
 Contexts::StatePtr Contexts::join(uint64_t context, WorkerId from) {
   const WorkerId originator = originator_of(context);
   StatePtr made;

@@ -16,7 +16,7 @@
 // A recorded pass (create_graph) needs nothing else: its parts run with grad mode on, so its messages leave
 // send and receive nodes as those of calls do, in the same actors, and a later pass runs over both graphs.
 //
-// What a pass adds to gradients is kept apart until it has ended well. One that fails is dropped everywhere
+// A pass keeps the gradients that it adds apart until it has ended well. One that fails is dropped everywhere
 // before its error is told, except where that could take long: when a worker is lost or the time is up.
 #pragma once
 #include <atomic>

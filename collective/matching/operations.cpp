@@ -137,7 +137,7 @@ bool Operations::is_sender(const Running& op, WorkerId sender, const Part& part)
   return part.from < op.members.size() && op.members[part.from].worker == sender;
 }
 
-// What a rank is told that sends to an operation that has ended here.
+// The error for a rank that sends to an operation that has ended here.
 Error Operations::why_over(const OperationId& id, const Part& part) const {
   if (const auto at = running_.find(id); at != running_.end() && at->second.error) return *at->second.error;
   const auto f = std::ranges::find(failures_, id, &std::pair<OperationId, Error>::first);
