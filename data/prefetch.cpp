@@ -16,7 +16,7 @@
 namespace troupe::datasets {
 namespace detail {
 
-struct Ahead::State {
+struct Prefetcher::State {
   struct Slot {
     bool done = false;
     std::shared_ptr<void> item;
@@ -79,7 +79,8 @@ struct Ahead::State {
   }
 };
 
-Ahead::Ahead(int64_t count, Make make, const PrefetchOptions& options) : state_(std::make_unique<State>()) {
+Prefetcher::Prefetcher(int64_t count, Make make, const PrefetchOptions& options)
+    : state_(std::make_unique<State>()) {
   const auto check = [](const char* what, int64_t got, int64_t least, int64_t most) {
     if (got < least || got > most)
       throw_invalid("[prefetch] " + std::string(what) + " " + std::to_string(got) + ", expected " +
@@ -101,9 +102,9 @@ Ahead::Ahead(int64_t count, Make make, const PrefetchOptions& options) : state_(
   }
 }
 
-Ahead::~Ahead() { state_->stop(); }
+Prefetcher::~Prefetcher() { state_->stop(); }
 
-std::shared_ptr<void> Ahead::next() {
+std::shared_ptr<void> Prefetcher::next() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   if (s.taken >= s.end) return nullptr;

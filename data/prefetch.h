@@ -26,14 +26,14 @@ struct PrefetchOptions {
 namespace detail {
 
 /// The queue behind Prefetch, for items of any type.
-class Ahead {
+class Prefetcher {
  public:
   /// Makes item number `index` and says its bytes; null: there is none, this is the end.
   using Make = std::function<std::shared_ptr<void>(int64_t index, size_t& bytes)>;
-  Ahead(int64_t count, Make make, const PrefetchOptions& options);
-  ~Ahead();
-  Ahead(const Ahead&) = delete;
-  Ahead& operator=(const Ahead&) = delete;
+  Prefetcher(int64_t count, Make make, const PrefetchOptions& options);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
   std::shared_ptr<void> next();
 
  private:
@@ -73,7 +73,7 @@ class Prefetch {
   explicit Prefetch(Make make, PrefetchOptions options = {},
                     int64_t count = std::numeric_limits<int64_t>::max(),
                     Bytes bytes_of = detail::held_bytes<T>)
-      : ahead_(std::make_unique<detail::Ahead>(
+      : ahead_(std::make_unique<detail::Prefetcher>(
             count,
             [make = std::move(make), bytes_of = std::move(bytes_of)](int64_t index, size_t& bytes) {
               std::shared_ptr<T> item;
@@ -117,7 +117,7 @@ class Prefetch {
   std::default_sentinel_t end() const { return {}; }
 
  private:
-  std::unique_ptr<detail::Ahead> ahead_;
+  std::unique_ptr<detail::Prefetcher> ahead_;
 };
 
 /// The batches of an epoch, gathered in the background: for (const Batch& b : prefetch(loader.epoch(e))).

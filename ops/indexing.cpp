@@ -274,8 +274,8 @@ void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, const 
 
 void index_put_(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar value) {
   const Basic b = basic(x, indices);
-  const bool recorded =
-      begin_recorded_write(b.view, "index_put_", {}, b.picks.empty() ? Repeats::harmless : Repeats::refused);
+  const bool recorded = begin_recorded_write(
+      b.view, "index_put_", {}, b.picks.empty() ? RepeatedElements::harmless : RepeatedElements::refused);
   if (b.picks.empty()) return fill_(b.view, value);
   const Tensor full = tensor(value, x.options());
   require_apart(b, full);

@@ -131,7 +131,7 @@ void copy_(const Tensor& a, const Tensor& b) {
 }
 
 void fill_(const Tensor& a, Scalar value) {
-  const bool recorded = begin_recorded_write(a, "fill_", {}, Repeats::harmless);
+  const bool recorded = begin_recorded_write(a, "fill_", {}, RepeatedElements::harmless);
   require_fits(value, a.dtype(), "fill_");
   fill_elements(a, value);
   a.bump_version("fill_");
@@ -139,7 +139,7 @@ void fill_(const Tensor& a, Scalar value) {
 }
 
 void fill_(const Tensor& a, const Tensor& value) {
-  const bool recorded = begin_recorded_write(a, "fill_", {&value}, Repeats::harmless);
+  const bool recorded = begin_recorded_write(a, "fill_", {&value}, RepeatedElements::harmless);
   check_scalar("fill_", value);
   adopt("fill_", a, expand(value, {a.shape().begin(), a.shape().end()}), recorded, true);
 }

@@ -15,7 +15,8 @@ inline constexpr Service<void(uint64_t number, std::string type, uint64_t constr
 /// Holder to owner: another worker gave it its first reference to the object.
 inline constexpr Service<void(WorkerId creator, uint64_t number)> kRegister{"ref.register"};
 /// Holder to owner: it has no reference to the object any more. How often the owner granted it one.
-inline constexpr Service<void(WorkerId creator, uint64_t number, uint64_t grants)> kGiveBack{"ref.give_back"};
+inline constexpr Service<void(WorkerId creator, uint64_t number, uint64_t grants)> kReleaseGrants{
+    "ref.give_back"};
 /// Receiver to sender: references that it sent are registered; it need not hold them any longer.
 inline constexpr Service<void(Each<uint64_t> pins)> kUnpin{"ref.unpin"};
 /// Holder to owner: it gives the object a name.

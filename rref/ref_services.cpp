@@ -47,7 +47,7 @@ void RefTable::admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell
     {
       std::lock_guard lock(mutex_);
       if (!worker_) return;
-      if (worker_->members().loss(id.creator)) owner_.give_back(id, id.creator, 1);
+      if (worker_->members().loss(id.creator)) owner_.release_grants(id, id.creator, 1);
       orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
       waiting = creations_.take(id);
       over = waiting.empty() || orphan || !cell;
@@ -126,13 +126,13 @@ void RefTable::on_register(const Ref<actors::Invocation>& call, const ObjectId& 
   kRegister.answer(*call, {});
 }
 
-void RefTable::on_give_back(WorkerId from, const ObjectId& id, uint64_t grants) {
+void RefTable::on_release_grants(WorkerId from, const ObjectId& id, uint64_t grants) {
   if (static_cast<int64_t>(grants) <= 0)
     throw_invalid("ref.give_back argument 3: expected 1 or more, got " + std::to_string(grants));
   bool dead;
   {
     std::lock_guard lock(mutex_);
-    dead = owner_.give_back(id, from, grants);
+    dead = owner_.release_grants(id, from, grants);
   }
   if (dead) release({id});
 }

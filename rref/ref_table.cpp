@@ -90,10 +90,10 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   kRegister.serve_later(worker, [t, self](const auto& call, WorkerId creator, uint64_t number) {
     t->on_register(call, {self, creator, number});
   });
-  kGiveBack.serve(worker,
-                  [t, self](actors::Invocation& call, WorkerId creator, uint64_t number, uint64_t grants) {
-                    t->on_give_back(call.from(), {self, creator, number}, grants);
-                  });
+  kReleaseGrants.serve(
+      worker, [t, self](actors::Invocation& call, WorkerId creator, uint64_t number, uint64_t grants) {
+        t->on_release_grants(call.from(), {self, creator, number}, grants);
+      });
   kUnpin.serve(worker,
                [t](actors::Invocation& call, const Each<uint64_t>& pins) { t->on_unpin(call.from(), pins); });
   kSetName.serve_later(worker, [t, self](const auto& call, WorkerId creator, uint64_t number,
@@ -252,7 +252,7 @@ void RefTable::not_sent(WorkerId to, RefValue& ref) {
     if (!worker_ || to == worker_->id()) return;
     if (ref.pin) {
       if (auto node = pins_.extract(ref.pin); !node.empty()) pin = std::move(node.mapped());
-    } else if (owner_.give_back(ref.id, to, 1)) {
+    } else if (owner_.release_grants(ref.id, to, 1)) {
       dead.push_back(ref.id);
     }
   }
@@ -271,7 +271,7 @@ void RefTable::incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins
       actions = holder_.imported(ref.id, from, ref.pin);
       unpins.insert(unpins.end(), actions.unpins.begin(), actions.unpins.end());
       actions.unpins.clear();
-      if (detached_) actions.give_back = holder_.dropped(ref.id).give_back;
+      if (detached_) actions.release_grants = holder_.dropped(ref.id).release_grants;
     }
     ref.hold = std::make_shared<Handle>(shared_from_this(), ref.id, ref.type);
   }
@@ -285,7 +285,7 @@ void RefTable::dropped(const ObjectId& id) {
     std::lock_guard lock(mutex_);
     if (!worker_ || detached_) return;
     if (id.owner == worker_->id())
-      dead = owner_.give_back(id, id.owner, 1);
+      dead = owner_.release_grants(id, id.owner, 1);
     else
       actions = holder_.dropped(id);
     if (worker_->unheard().any() && id.owner != worker_->id() && !holder_.failure(id))
@@ -304,8 +304,8 @@ void RefTable::unpin(const std::vector<Unpin>& unpins) {
 
 void RefTable::perform(const ObjectId& id, HolderActions actions) {
   unpin(actions.unpins);
-  if (actors::Worker* worker = actions.give_back ? living_worker() : nullptr)
-    kGiveBack.tell(*worker, id.owner, id.creator, id.number, actions.give_back);
+  if (actors::Worker* worker = actions.release_grants ? living_worker() : nullptr)
+    kReleaseGrants.tell(*worker, id.owner, id.creator, id.number, actions.release_grants);
   if (!actions.register_at_owner) return;
   actors::Worker& worker = this->worker();
   CallFrameScope neutral({&worker});  // of the callback

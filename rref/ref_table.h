@@ -130,7 +130,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void on_spawn(actors::Invocation& call, uint64_t number, const std::string& type, uint64_t constructor,
                 ValueList args, const std::string& name, uint64_t seed);
   void on_register(const Ref<actors::Invocation>& call, const ObjectId& id);
-  void on_give_back(WorkerId from, const ObjectId& id, uint64_t grants);
+  void on_release_grants(WorkerId from, const ObjectId& id, uint64_t grants);
   void on_unpin(WorkerId from, const std::vector<uint64_t>& pins);
   void on_set_name(const Ref<actors::Invocation>& call, const ObjectId& id, const std::string& type,
                    const std::string& name);

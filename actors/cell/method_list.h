@@ -116,13 +116,13 @@ struct Blocking {
 template <class... A>
 struct Constructor {};
 template <size_t N>
-struct Text {
+struct FixedText {
   char text[N];
-  constexpr Text(const char (&from)[N]) {
+  constexpr FixedText(const char (&from)[N]) {
     for (size_t i = 0; i < N; ++i) text[i] = from[i];
   }
 };
-template <auto E, Text text, Text... parameters>
+template <auto E, FixedText text, FixedText... parameters>
 struct Documented {
   static constexpr auto kEntry = E;
   static constexpr const char* kText = text.text;
@@ -136,25 +136,25 @@ concept IsDocumented = requires {
 
 /// One entry, whichever way it was written.
 template <auto E, class Kind = std::remove_cv_t<decltype(E)>>
-struct Entry {
+struct MethodEntry {
   static constexpr auto kPointer = E;
   static constexpr bool kConstructor = false, kBlocks = false;
   static constexpr const char* kText = "";
   static constexpr std::array<const char*, 0> kParameters{};
 };
 template <auto E, class M>
-struct Entry<E, Blocking<M>> : Entry<E.pointer> {
+struct MethodEntry<E, Blocking<M>> : MethodEntry<E.pointer> {
   static constexpr bool kBlocks = true;
 };
 template <auto E, class... A>
-struct Entry<E, Constructor<A...>> {
+struct MethodEntry<E, Constructor<A...>> {
   using Args = Constructor<A...>;
   static constexpr bool kConstructor = true;
   static constexpr const char* kText = "";
   static constexpr std::array<const char*, 0> kParameters{};
 };
 template <auto E, IsDocumented D>
-struct Entry<E, D> : Entry<D::kEntry> {
+struct MethodEntry<E, D> : MethodEntry<D::kEntry> {
   static constexpr const char* kText = D::kText;
   static constexpr auto kParameters = D::kParameters;
 };
@@ -188,10 +188,10 @@ struct Listed<MethodList<std::tuple<Ds...>, Entries...>, M> {
   template <auto E>
   static constexpr bool is() {
     // By type: with -fsanitize=undefined, g++ 12 takes no comparison of two functions for constant.
-    if constexpr (Entry<E>::kConstructor)
+    if constexpr (MethodEntry<E>::kConstructor)
       return false;
     else
-      return std::is_same_v<MethodConstant<Entry<E>::kPointer>, MethodConstant<M>>;
+      return std::is_same_v<MethodConstant<MethodEntry<E>::kPointer>, MethodConstant<M>>;
   }
   static constexpr bool value = (is<Entries>() || ...);
   /// Position among the defaults, or their number.
@@ -227,7 +227,7 @@ inline constexpr internal::actors::Constructor<A...> constructor{};
 /// tools.
 ///
 ///   doc<&Layer::loss, "Mean cross-entropy of a batch", "x", "labels">
-template <auto Entry, internal::actors::Text text, internal::actors::Text... parameters>
+template <auto Entry, internal::actors::FixedText text, internal::actors::FixedText... parameters>
 inline constexpr internal::actors::Documented<Entry, text, parameters...> doc{};
 
 }  // namespace troupe

@@ -41,7 +41,7 @@ enum class Fault {
 
 template <class T, auto E>
 constexpr Fault method_fault() {
-  using Traits = MethodTraits<std::remove_cv_t<decltype(Entry<E>::kPointer)>>;
+  using Traits = MethodTraits<std::remove_cv_t<decltype(MethodEntry<E>::kPointer)>>;
   using Return = typename Traits::Return;
   if constexpr (!Traits::kTakesAll) return Fault::reference;
   if constexpr (Traits::kOpaqueFields) return Fault::field;
@@ -49,8 +49,9 @@ constexpr Fault method_fault() {
   if constexpr (IsFuture<Return>::value) return Fault::future;
   if constexpr (!std::is_void_v<Return> && !Serializable<std::decay_t<Return>>) return Fault::result;
   if constexpr (Traits::kTask && !Traits::kByValue) return Fault::not_by_value;
-  if constexpr (Traits::kTask && Entry<E>::kBlocks) return Fault::blocking;
-  if constexpr (Entry<E>::kParameters.size() != 0 && Entry<E>::kParameters.size() != Traits::kArity)
+  if constexpr (Traits::kTask && MethodEntry<E>::kBlocks) return Fault::blocking;
+  if constexpr (MethodEntry<E>::kParameters.size() != 0 &&
+                MethodEntry<E>::kParameters.size() != Traits::kArity)
     return Fault::names;
   return Fault::none;
 }
@@ -65,19 +66,20 @@ constexpr Fault constructor_fault() {
 
 template <class T, auto E>
 constexpr Fault entry_fault() {
-  if constexpr (Entry<E>::kConstructor)
-    return
-        []<class... A>(Constructor<A...>) { return constructor_fault<T, A...>(); }(typename Entry<E>::Args{});
+  if constexpr (MethodEntry<E>::kConstructor)
+    return []<class... A>(Constructor<A...>) {
+      return constructor_fault<T, A...>();
+    }(typename MethodEntry<E>::Args{});
   else
     return method_fault<T, E>();
 }
 
 template <auto E>
 constexpr std::string_view name_of() {
-  if constexpr (Entry<E>::kConstructor)
+  if constexpr (MethodEntry<E>::kConstructor)
     return {};
   else
-    return method_name<Entry<E>::kPointer>();
+    return method_name<MethodEntry<E>::kPointer>();
 }
 
 /// What is wrong, and with which entry of the list.
@@ -237,7 +239,7 @@ std::string constructor_prefix() {
 
 template <class T, auto E>
 void invoke_method(Actor& actor, Invocation& invocation) {
-  constexpr auto method = Entry<E>::kPointer;
+  constexpr auto method = MethodEntry<E>::kPointer;
   using Traits = MethodTraits<std::remove_cv_t<decltype(method)>>;
   add_defaults<T, method>(invocation.call().args);
   [[maybe_unused]] auto args =
@@ -278,7 +280,7 @@ struct NamesOf<std::tuple<A...>> {
 /// Those of entry E, whose types are those of a tuple.
 template <auto E, class Tuple>
 constexpr ActorType::Signature signature_of() {
-  return {NamesOf<Tuple>::kNames, Entry<E>::kParameters, Entry<E>::kText};
+  return {NamesOf<Tuple>::kNames, MethodEntry<E>::kParameters, MethodEntry<E>::kText};
 }
 
 template <class T, class... A>
@@ -297,14 +299,14 @@ uint64_t constructor_id() {
 
 template <class T, auto E>
 void add_entry(ActorType& type) {
-  if constexpr (Entry<E>::kConstructor) {
+  if constexpr (MethodEntry<E>::kConstructor) {
     [&]<class... A>(Constructor<A...>) {
       type.add_constructor(constructor_id<A...>(), &make_actor<T, A...>, true,
                            signature_of<E, std::tuple<A...>>());
-    }(typename Entry<E>::Args{});
+    }(typename MethodEntry<E>::Args{});
   } else {
-    using Traits = MethodTraits<std::remove_cv_t<decltype(Entry<E>::kPointer)>>;
-    type.add_method(method_name<Entry<E>::kPointer>(), &invoke_method<T, E>, Entry<E>::kBlocks,
+    using Traits = MethodTraits<std::remove_cv_t<decltype(MethodEntry<E>::kPointer)>>;
+    type.add_method(method_name<MethodEntry<E>::kPointer>(), &invoke_method<T, E>, MethodEntry<E>::kBlocks,
                     signature_of<E, typename Traits::Tuple>(),
                     &travelling_name<std::decay_t<typename Traits::Return>>);
   }

@@ -203,14 +203,14 @@ void copy_as(const Tensor& to, const Tensor& from) {
 }
 
 // Dimensions of size > 1 by falling stride: whether two of their elements can be the same one.
-enum class Repeats { no, by_stride_0, otherwise };
-Repeats repeats_of(const Tensor& t) {
-  Repeats found = Repeats::no;
+enum class Overlap { no, by_stride_0, otherwise };
+Overlap repeats_of(const Tensor& t) {
+  Overlap found = Overlap::no;
   Shape sizes, strides;
   for (int d = 0; d < t.dim(); ++d) {
     if (t.shape()[d] <= 1) continue;
     if (t.strides()[d] == 0) {
-      found = Repeats::by_stride_0;
+      found = Overlap::by_stride_0;
       continue;
     }
     int at = 0;
@@ -220,7 +220,7 @@ Repeats repeats_of(const Tensor& t) {
   }
   int64_t reach = 0;  // of the dimensions with smaller strides
   for (int i = 0; i < sizes.rank(); ++i) {
-    if (std::abs(strides[i]) <= reach) return Repeats::otherwise;
+    if (std::abs(strides[i]) <= reach) return Overlap::otherwise;
     reach += (sizes[i] - 1) * std::abs(strides[i]);
   }
   return found;
@@ -296,12 +296,12 @@ void fill_elements(const Tensor& to, const Scalar& value) {
 
 void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) return;
-  const Repeats repeats = out.is_contiguous() ? Repeats::no : repeats_of(out);
+  const Overlap repeats = out.is_contiguous() ? Overlap::no : repeats_of(out);
   const Tensor first = apart_from(a, out), second = apart_from(b, out);
   visit_dtype(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if (repeats == Repeats::by_stride_0) return add_repeated<T>(out, second);
-    if (repeats == Repeats::otherwise)
+    if (repeats == Overlap::by_stride_0) return add_repeated<T>(out, second);
+    if (repeats == Overlap::otherwise)
       return in_parts<2>(out.shape(), {&out.strides(), &second.strides()},
                          [&](const Views<2>& views, const auto& at) {
                            launch("add_elements", out.device(), add_in_order_kernel<T>, dim3(1), dim3(1), 0,

@@ -106,10 +106,10 @@ void check_history(const Tensor& t, const char* writer) {
 
 }  // namespace
 
-void begin_write(const Tensor& t, const char* writer, Repeats repeats) {
+void begin_write(const Tensor& t, const char* writer, RepeatedElements repeats) {
   if (!t.defined()) [[unlikely]]
     complain(writer, "the tensor to write to is undefined");
-  if (repeats == Repeats::refused && repeats_elements(t)) [[unlikely]]
+  if (repeats == RepeatedElements::refused && repeats_elements(t)) [[unlikely]]
     complain(
         writer,
         "several elements of the tensor " + t.summary() + " with strides " + t.strides().str() +
@@ -118,7 +118,7 @@ void begin_write(const Tensor& t, const char* writer, Repeats repeats) {
 }
 
 bool begin_recorded_write(const Tensor& t, const char* writer, std::initializer_list<const Tensor*> sources,
-                          Repeats repeats) {
+                          RepeatedElements repeats) {
   begin_write(t, writer, repeats);
   bool recorded = t.requires_grad();
   for (const Tensor* source : sources) {

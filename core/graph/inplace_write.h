@@ -7,7 +7,7 @@
 namespace troupe {
 
 /// Several elements of a tensor that lie at one place in memory, as in an expanded view, while it is written.
-enum class Repeats {
+enum class RepeatedElements {
   refused,   ///< each element has a new value of its own
   harmless,  ///< all get the same value
 };
@@ -19,14 +19,14 @@ enum class Repeats {
 /// Storages whose bytes others have, too (core/graph/copy_on_write.h), have bytes of their own afterwards.
 ///
 /// `invalid`, the text starting with [writer], if `t` is undefined or its elements repeat.
-void begin_write(const Tensor& t, const char* writer, Repeats repeats = Repeats::refused);
+void begin_write(const Tensor& t, const char* writer, RepeatedElements repeats = RepeatedElements::refused);
 
 /// As above for an operator with these other inputs, which records the write if this gives true: grad mode is
 /// on and one of the tensors requires a gradient. Refuses also an undefined source, one that overlaps `t` in
 /// part, a leaf that requires a gradient, a view of one, and views that no write can be recorded for.
 bool begin_recorded_write(const Tensor& t, const char* writer,
                           std::initializer_list<const Tensor*> sources = {},
-                          Repeats repeats = Repeats::refused);
+                          RepeatedElements repeats = RepeatedElements::refused);
 
 /// The first element, for a program's own loops that write to `t`: announced, and counted as a write.
 /// `writer`: who writes, a literal. Errors as begin_write(), and if T is not the element type.

@@ -63,13 +63,13 @@ bool SimConnection::drain(int most) {
   return true;
 }
 
-// The callback is entered before the item is taken: once Node::wait_for_callbacks() returns, nothing is
+// The callback is entered before the item is taken: once SimNode::wait_for_callbacks() returns, nothing is
 // halfway.
 bool SimConnection::deliver_next() {
-  Node::Callback callback(*node_);
-  std::deque<Item> lost;
+  SimNode::Callback callback(*node_);
+  std::deque<InboxItem> lost;
   std::vector<Promise<void>> waiting;
-  std::optional<Item> item;
+  std::optional<InboxItem> item;
   {
     std::lock_guard lock(mutex_);
     if (!callback) {
@@ -83,8 +83,9 @@ bool SimConnection::deliver_next() {
       inbox_.pop_front();
       queued_ -= item->bytes;
       if (queued_ <= peer_node_->limits().queue_bytes / 2) waiting.swap(waiting_for_room_);
-      if (item->kind == Item::Kind::accepted || item->kind == Item::Kind::connected) announced_ = true;
-      if (item->kind == Item::Kind::closed) {
+      if (item->kind == InboxItem::Kind::accepted || item->kind == InboxItem::Kind::connected)
+        announced_ = true;
+      if (item->kind == InboxItem::Kind::closed) {
         state_ = State::closed;
         if (why_.empty()) why_ = item->reason;
       }
@@ -100,7 +101,7 @@ bool SimConnection::deliver_next() {
   return true;
 }
 
-void SimConnection::deliver_in_order(Item item) {
+void SimConnection::deliver_in_order(InboxItem item) {
   if (lost_on_the_way(item) || item.number <= last_delivered_) return;
   early_.emplace(item.number, std::move(item));  // without effect if it came twice
   while (!early_.empty() && early_.begin()->first == last_delivered_ + 1) {
@@ -109,30 +110,30 @@ void SimConnection::deliver_in_order(Item item) {
   }
 }
 
-bool SimConnection::lost_on_the_way(const Item& item) {
-  if (!node_->world().virtual_time || !in_.cut || item.kind != Item::Kind::message) return false;
+bool SimConnection::lost_on_the_way(const InboxItem& item) {
+  if (!node_->world().virtual_time || !in_.cut || item.kind != InboxItem::Kind::message) return false;
   in_.dropped++;
   mark_lost();
   if (auto other = peer_.lock()) other->mark_lost();
   return true;
 }
 
-void SimConnection::dispatch(Item item) {
+void SimConnection::dispatch(InboxItem item) {
   if (lost_on_the_way(item)) return;
   const auto self = shared_from_this();
   try {
     switch (item.kind) {
-      case Item::Kind::accepted: {
-        Item answer;  // ahead of whatever the callback sends
-        answer.kind = Item::Kind::connected;
+      case InboxItem::Kind::accepted: {
+        InboxItem answer;  // ahead of whatever the callback sends
+        answer.kind = InboxItem::Kind::connected;
         answer.promise = std::move(item.promise);
         push_over_link(std::move(answer), false);
         return node_->events().on_accepted(self);
       }
-      case Item::Kind::connected:
+      case InboxItem::Kind::connected:
         item.promise->set(self);
         return;
-      case Item::Kind::message:
+      case InboxItem::Kind::message:
         if (auto wrong = over_limits(item.message, node_->limits()); !wrong.empty())
           return end("it sent " + wrong, true);
         if (auto* observer = node_->world().observer) {
@@ -142,7 +143,7 @@ void SimConnection::dispatch(Item item) {
           return observer->handled(peer_node_->name(), node_->name());
         }
         return node_->events().on_message(*this, std::move(item.message));
-      case Item::Kind::closed: {
+      case InboxItem::Kind::closed: {
         std::vector<Promise<void>> waiting;
         auto other = peer_.lock();
         if (other) {

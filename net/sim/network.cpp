@@ -73,7 +73,7 @@ void Network::set_faults(const std::string& from, const std::string& to, const F
 }
 
 void Network::partition(const std::string& a, const std::string& b) {
-  sim::Link &there = core_->link(a, b), &back = core_->link(b, a);
+  sim::SimLink &there = core_->link(a, b), &back = core_->link(b, a);
   if (there.cut.exchange(true)) return;
   back.cut = true;
   const uint64_t cut = ++there.cuts;

@@ -12,21 +12,21 @@ namespace {
 constexpr std::string_view kScheme = "sim:";
 
 // The nodes whose callbacks this thread is inside of.
-thread_local std::vector<const Node*> inside;
+thread_local std::vector<const SimNode*> inside;
 
 class SimListener final : public Listener {
  public:
-  explicit SimListener(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  explicit SimListener(std::shared_ptr<SimNode> node) : node_(std::move(node)) {}
   ~SimListener() override { node_->listening = false; }
   std::string address() const override { return std::string(kScheme) + node_->name(); }
 
  private:
-  std::shared_ptr<Node> node_;
+  std::shared_ptr<SimNode> node_;
 };
 
 class SimTransport final : public Transport {
  public:
-  explicit SimTransport(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  explicit SimTransport(std::shared_ptr<SimNode> node) : node_(std::move(node)) {}
 
   ~SimTransport() override {
     const std::string reason = "transport destroyed";
@@ -66,7 +66,7 @@ class SimTransport final : public Transport {
   void set_self(const PeerInfo& self) override { node_->set_self(self); }
 
  private:
-  std::shared_ptr<Node> node_;
+  std::shared_ptr<SimNode> node_;
 };
 
 void check_name(const std::string& name, const char* what) {
@@ -75,32 +75,32 @@ void check_name(const std::string& name, const char* what) {
 
 }  // namespace
 
-Node::Node(std::shared_ptr<World> world, std::string name, TransportOptions options, Events& events)
+SimNode::SimNode(std::shared_ptr<World> world, std::string name, TransportOptions options, Events& events)
     : world_(std::move(world)),
       name_(std::move(name)),
       options_(std::move(options)),
       events_(events),
       self_(options_.self) {}
 
-PeerInfo Node::self() const {
+PeerInfo SimNode::self() const {
   std::lock_guard lock(mutex_);
   return self_;
 }
 
-void Node::set_self(const PeerInfo& self) {
+void SimNode::set_self(const PeerInfo& self) {
   check_name(self.name, "worker name");
   std::lock_guard lock(mutex_);
   self_ = self;
 }
 
-bool Node::add(uint64_t id, std::shared_ptr<SimConnection> connection) {
+bool SimNode::add(uint64_t id, std::shared_ptr<SimConnection> connection) {
   std::lock_guard lock(mutex_);
   if (leaving_) return false;
   connections_.emplace(id, std::move(connection));
   return true;
 }
 
-void Node::remove(uint64_t id) {
+void SimNode::remove(uint64_t id) {
   std::shared_ptr<SimConnection> last;  // dropped after the lock
   std::lock_guard lock(mutex_);
   auto it = connections_.find(id);
@@ -109,36 +109,36 @@ void Node::remove(uint64_t id) {
   connections_.erase(it);
 }
 
-std::vector<std::shared_ptr<SimConnection>> Node::connections() const {
+std::vector<std::shared_ptr<SimConnection>> SimNode::connections() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<SimConnection>> out;
   for (const auto& [id, c] : connections_) out.push_back(c);
   return out;
 }
 
-void Node::leave() {
+void SimNode::leave() {
   std::lock_guard lock(mutex_);
   leaving_ = true;
 }
 
-bool Node::leaving() const {
+bool SimNode::leaving() const {
   std::lock_guard lock(mutex_);
   return leaving_;
 }
 
-Node::Callback::Callback(Node& node) : node_(node) {
+SimNode::Callback::Callback(SimNode& node) : node_(node) {
   entered_ = !(node_.gate_.fetch_add(1) & kStopped);
   if (entered_) inside.push_back(&node_);
 }
 
-Node::Callback::~Callback() {
+SimNode::Callback::~Callback() {
   if (entered_) inside.erase(std::prev(std::find(inside.rbegin(), inside.rend(), &node_).base()));
   if (node_.gate_.fetch_sub(1) & kStopped) node_.gate_.notify_all();
 }
 
-void Node::stop_callbacks() { gate_.fetch_or(kStopped); }
+void SimNode::stop_callbacks() { gate_.fetch_or(kStopped); }
 
-void Node::wait_for_callbacks() {
+void SimNode::wait_for_callbacks() {
   // Those of this thread cannot end before we return; destroying a transport inside its own callback is an
   // error of its user, but not one to hang on.
   const auto mine = static_cast<uint32_t>(std::count(inside.begin(), inside.end(), this));
@@ -152,7 +152,7 @@ std::unique_ptr<Transport> make_transport(std::shared_ptr<World> world, const st
   check_name(options.self.name, "worker name");
   if (options.token.size() < 16)
     throw_invalid(fmt::format("[net] a token of {} bytes; at least 16 are needed", options.token.size()));
-  auto node = std::make_shared<Node>(world, name, std::move(options), events);
+  auto node = std::make_shared<SimNode>(world, name, std::move(options), events);
   world->add(node);
   return std::make_unique<SimTransport>(std::move(node));
 }

@@ -43,7 +43,7 @@ Error disconnected(const std::string& peer, const std::string& why) {
       .with_worker(peer);
 }
 
-SimConnection::SimConnection(std::shared_ptr<Node> node, std::shared_ptr<Node> peer_node)
+SimConnection::SimConnection(std::shared_ptr<SimNode> node, std::shared_ptr<SimNode> peer_node)
     : id_(node->world().next_id()),
       node_(std::move(node)),
       peer_node_(std::move(peer_node)),
@@ -51,7 +51,7 @@ SimConnection::SimConnection(std::shared_ptr<Node> node, std::shared_ptr<Node> p
       out_(node_->world().link(node_->name(), peer_node_->name())),
       in_(node_->world().link(peer_node_->name(), node_->name())) {}
 
-bool SimConnection::join(const std::shared_ptr<Node>& client, const std::shared_ptr<Node>& server,
+bool SimConnection::join(const std::shared_ptr<SimNode>& client, const std::shared_ptr<SimNode>& server,
                          ConnectionPromise promise) {
   std::shared_ptr<SimConnection> near(new SimConnection(client, server)),
       far(new SimConnection(server, client));
@@ -63,8 +63,8 @@ bool SimConnection::join(const std::shared_ptr<Node>& client, const std::shared_
     client->remove(near->id_);
     return false;
   }
-  Item item;
-  item.kind = Item::Kind::accepted;
+  InboxItem item;
+  item.kind = InboxItem::Kind::accepted;
   item.promise = std::move(promise);
   far->push(std::move(item), server->world().clock().now(), false, false);
   return true;
@@ -81,7 +81,7 @@ void SimConnection::send(Message message) {
     if (state_ != State::open) throw disconnected(who(), why_);
   }
   if (node_->leaving()) throw disconnected(who(), "this side has left the network");
-  Item item;
+  InboxItem item;
   item.bytes = message.header.size() * 8 + message.buffer_bytes();
   auto other = peer_.lock();
   if (!other) throw disconnected(who(), "it is gone");
@@ -130,19 +130,19 @@ bool SimConnection::has_room(size_t bytes) const {
 }
 
 // Puts an item into this inbox. False only if `check_room` and there is none.
-bool SimConnection::push(Item item, TimePoint when, bool overtake, bool check_room) {
+bool SimConnection::push(InboxItem item, TimePoint when, bool overtake, bool check_room) {
   std::unique_lock lock(mutex_);
   if (ended_ || state_ != State::open) {
     lock.unlock();
-    std::deque<Item> lost;
+    std::deque<InboxItem> lost;
     lost.push_back(std::move(item));
     discard(std::move(lost));
     return true;
   }
   if (check_room && queued_ > 0 && queued_ + item.bytes > peer_node_->limits().queue_bytes) return false;
   queued_ += item.bytes;
-  if (item.kind == Item::Kind::closed) ended_ = true;
-  if (overtake && !inbox_.empty() && inbox_.back().kind == Item::Kind::message) {
+  if (item.kind == InboxItem::Kind::closed) ended_ = true;
+  if (overtake && !inbox_.empty() && inbox_.back().kind == InboxItem::Kind::message) {
     in_.reordered++;
     inbox_.insert(inbox_.end() - 1, std::move(item));
   } else {
@@ -154,14 +154,14 @@ bool SimConnection::push(Item item, TimePoint when, bool overtake, bool check_ro
 }
 
 // Sends an item to the other end, with whatever the link does to it.
-bool SimConnection::push_over_link(Item item, bool check_room) {
+bool SimConnection::push_over_link(InboxItem item, bool check_room) {
   auto other = peer_.lock();
   if (!other) {
-    std::deque<Item> lost;
+    std::deque<InboxItem> lost;
     lost.push_back(std::move(item));
     return discard(std::move(lost)), true;
   }
-  const bool control = item.kind != Item::Kind::message;
+  const bool control = item.kind != InboxItem::Kind::message;
   const size_t bytes = item.bytes;
   if (!node_->world().virtual_time) {
     if (!other->push(std::move(item), {}, false, check_room)) return false;
@@ -171,7 +171,7 @@ bool SimConnection::push_over_link(Item item, bool check_room) {
   if (!control) out_.messages++, out_.bytes += bytes;
   if (out_.cut) {
     if (!control) out_.dropped++;
-    std::deque<Item> lost;
+    std::deque<InboxItem> lost;
     lost.push_back(std::move(item));
     discard(std::move(lost));
     other->mark_lost();
@@ -180,13 +180,13 @@ bool SimConnection::push_over_link(Item item, bool check_room) {
   }
   const Route route = node_->world().route(out_, bytes, control);
   if (route.drop) {
-    Item broken;
-    broken.kind = Item::Kind::closed;
+    InboxItem broken;
+    broken.kind = InboxItem::Kind::closed;
     broken.reason = "a message was lost";
     broken.tell_peer = true;
     return other->push(std::move(broken), route.arrival, false, false);
   }
-  std::optional<Item> twin;
+  std::optional<InboxItem> twin;
   if (route.numbered && !control) item.number = ++last_sent_;
   if (route.duplicate)
     twin.emplace(), twin->bytes = bytes, twin->number = item.number, twin->message = copy_of(item.message);
@@ -196,7 +196,7 @@ bool SimConnection::push_over_link(Item item, bool check_room) {
 }
 
 void SimConnection::end(const std::string& reason, bool tell_peer) {
-  std::deque<Item> lost;
+  std::deque<InboxItem> lost;
   std::vector<Promise<void>> waiting;
   auto other = peer_.lock();
   bool silent = false;
@@ -212,8 +212,8 @@ void SimConnection::end(const std::string& reason, bool tell_peer) {
     if (silent) {
       state_ = State::closed;
     } else {
-      Item item;
-      item.kind = Item::Kind::closed;
+      InboxItem item;
+      item.kind = InboxItem::Kind::closed;
       item.reason = reason;
       inbox_.push_back(std::move(item));
     }
@@ -241,7 +241,7 @@ void SimConnection::mark_lost() {
 }
 
 void SimConnection::shut(const std::string& reason) {
-  std::deque<Item> lost;
+  std::deque<InboxItem> lost;
   bool was_open = false;
   {
     std::lock_guard lock(mutex_);
@@ -256,8 +256,8 @@ void SimConnection::shut(const std::string& reason) {
 }
 
 void SimConnection::close_peer(const std::string& reason) {
-  Item item;
-  item.kind = Item::Kind::closed;
+  InboxItem item;
+  item.kind = InboxItem::Kind::closed;
   item.reason = reason;
   push_over_link(std::move(item), false);
 }
@@ -269,7 +269,7 @@ void SimConnection::finish(const std::string& reason, bool say) {
     waiting.swap(other->waiting_for_room_);
   }
   bool owed = false;
-  std::deque<Item> lost;
+  std::deque<InboxItem> lost;
   {
     std::lock_guard lock(mutex_);
     owed = announced_ && state_ != State::closed;
@@ -290,7 +290,7 @@ std::string SimConnection::who() const { return peer_info_.name.empty() ? addres
 
 void SimConnection::detach() { node_->remove(id_); }
 
-void SimConnection::discard(std::deque<Item> items) {
+void SimConnection::discard(std::deque<InboxItem> items) {
   for (auto& item : items)
     if (item.promise)
       item.promise->fail(Error(ErrorKind::disconnected, "[net] the connection ended before it was ready"));

@@ -14,7 +14,7 @@ namespace troupe::internal::net::sim {
 
 /// What arrives at an end, in order. `accepted` or `connected` is the first thing that does, `closed` the
 /// last.
-struct Item {
+struct InboxItem {
   enum class Kind { accepted, connected, message, closed };
   Kind kind = Kind::message;
   Message message;
@@ -31,7 +31,7 @@ struct Item {
 class SimConnection final : public Connection, public std::enable_shared_from_this<SimConnection> {
  public:
   /// Makes both ends and starts the handshake. False if one of the nodes is leaving.
-  static bool join(const std::shared_ptr<Node>& client, const std::shared_ptr<Node>& server,
+  static bool join(const std::shared_ptr<SimNode>& client, const std::shared_ptr<SimNode>& server,
                    ConnectionPromise promise);
 
   void send(Message message) override;
@@ -43,7 +43,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::string address() const override { return "sim:" + peer_node_->name(); }
 
   // ---- for the network
-  const Node& peer_node() const { return *peer_node_; }
+  const SimNode& peer_node() const { return *peer_node_; }
   std::shared_ptr<SimConnection> other_end() const { return peer_.lock(); }
   const Limits& limits() const { return node_->limits(); }
   /// This side has opened the connection.
@@ -64,27 +64,27 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
  private:
   enum class State { open, closing, closed };
-  SimConnection(std::shared_ptr<Node> node, std::shared_ptr<Node> peer_node);
-  bool push(Item item, TimePoint when, bool overtake, bool check_room);
-  bool push_over_link(Item item, bool check_room);
+  SimConnection(std::shared_ptr<SimNode> node, std::shared_ptr<SimNode> peer_node);
+  bool push(InboxItem item, TimePoint when, bool overtake, bool check_room);
+  bool push_over_link(InboxItem item, bool check_room);
   void schedule(std::unique_lock<std::mutex> lock, TimePoint when);
   bool deliver_next();
-  void deliver_in_order(Item item);
-  void dispatch(Item item);
-  bool lost_on_the_way(const Item& item);
+  void deliver_in_order(InboxItem item);
+  void dispatch(InboxItem item);
+  bool lost_on_the_way(const InboxItem& item);
   bool has_room(size_t bytes) const;
   void detach();
   std::string who() const;
-  static void discard(std::deque<Item> items);
+  static void discard(std::deque<InboxItem> items);
 
   const uint64_t id_;
-  const std::shared_ptr<Node> node_, peer_node_;
+  const std::shared_ptr<SimNode> node_, peer_node_;
   std::weak_ptr<SimConnection> peer_;
   PeerInfo peer_info_;
-  Link &out_, &in_;
+  SimLink &out_, &in_;
   bool opened_ = false;
   uint64_t last_sent_ = 0, last_delivered_ = 0;  // numbers of messages, on the one thread of virtual time
-  std::map<uint64_t, Item> early_;               // by number
+  std::map<uint64_t, InboxItem> early_;          // by number
 
   mutable std::mutex mutex_;  // guards what follows
   State state_ = State::open;
@@ -93,7 +93,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   bool ended_ = false;      // the inbox takes nothing more
   bool draining_ = false;   // some thread is at it
   bool marked_lost_ = false;
-  std::deque<Item> inbox_;
+  std::deque<InboxItem> inbox_;
   size_t queued_ = 0;                            // bytes in inbox_
   std::vector<Promise<void>> waiting_for_room_;  // of the other end
   TimePoint last_arrival_{};

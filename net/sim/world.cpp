@@ -45,7 +45,7 @@ bool World::pending() const {
   return !events_.empty();
 }
 
-Route World::route(Link& link, size_t bytes, bool control) {
+Route World::route(SimLink& link, size_t bytes, bool control) {
   std::lock_guard lock(mutex_);
   const Faults& f = link.faults ? *link.faults : faults_;
   Route route;
@@ -71,18 +71,18 @@ Route World::route(Link& link, size_t bytes, bool control) {
 
 // ---- links
 
-Link& World::link(const std::string& from, const std::string& to) {
+SimLink& World::link(const std::string& from, const std::string& to) {
   std::lock_guard lock(mutex_);
   auto& link = links_[{from, to}];
   if (!link) {
-    link = std::make_unique<Link>();
+    link = std::make_unique<SimLink>();
     link->from = from;
     link->to = to;
   }
   return *link;
 }
 
-const Link* World::find_link(const std::string& from, const std::string& to) const {
+const SimLink* World::find_link(const std::string& from, const std::string& to) const {
   std::lock_guard lock(mutex_);
   auto it = links_.find({from, to});
   return it == links_.end() ? nullptr : it->second.get();
@@ -108,14 +108,14 @@ void World::set_faults(const Faults& faults) {
   for (auto& [names, link] : links_) link->faults.reset();
 }
 
-void World::set_faults(Link& link, const Faults& faults) {
+void World::set_faults(SimLink& link, const Faults& faults) {
   std::lock_guard lock(mutex_);
   link.faults = faults;
 }
 
 // ---- nodes
 
-void World::add(const std::shared_ptr<Node>& node) {
+void World::add(const std::shared_ptr<SimNode>& node) {
   std::lock_guard lock(mutex_);
   auto& entry = nodes_[node->name()];
   if (!entry.expired())
@@ -123,13 +123,13 @@ void World::add(const std::shared_ptr<Node>& node) {
   entry = node;
 }
 
-void World::remove(const Node& node) {
+void World::remove(const SimNode& node) {
   std::lock_guard lock(mutex_);
   auto it = nodes_.find(node.name());
   if (it != nodes_.end() && it->second.lock().get() == &node) nodes_.erase(it);
 }
 
-std::shared_ptr<Node> World::find(const std::string& name) const {
+std::shared_ptr<SimNode> World::find(const std::string& name) const {
   std::lock_guard lock(mutex_);
   auto it = nodes_.find(name);
   return it == nodes_.end() ? nullptr : it->second.lock();
@@ -137,7 +137,7 @@ std::shared_ptr<Node> World::find(const std::string& name) const {
 
 // ---- connecting
 
-void World::connect(const std::shared_ptr<Node>& from, const std::string& to, bool retry,
+void World::connect(const std::shared_ptr<SimNode>& from, const std::string& to, bool retry,
                     ConnectionPromise promise) {
   Waiter waiter{next_id(), from, to, std::move(promise), later(from->limits().connect)};
   if (!virtual_time) return attempt(std::move(waiter), retry);
@@ -216,7 +216,7 @@ std::vector<World::Waiter> World::take_waiters(const std::function<bool(const Wa
       std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiter& w) { return !which(w); });
   std::vector<Waiter> out(std::make_move_iterator(taken), std::make_move_iterator(waiting_.end()));
   waiting_.erase(taken, waiting_.end());
-  for (Waiter& w : out) w.taken = std::make_unique<Node::Callback>(*w.from);
+  for (Waiter& w : out) w.taken = std::make_unique<SimNode::Callback>(*w.from);
   return out;
 }
 
@@ -248,7 +248,7 @@ void World::retry_waiting(const std::string& name) {
     attempt(std::move(w), true);
 }
 
-void World::fail_waiting(const Node* from, const std::string& why) {
+void World::fail_waiting(const SimNode* from, const std::string& why) {
   for (auto& w : take_waiters([&](const Waiter& w) { return !from || w.from.get() == from; }))
     w.promise.fail(
         Error(ErrorKind::disconnected, fmt::format("[net] cannot connect to sim:{}: {}", w.to, why)));

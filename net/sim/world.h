@@ -24,7 +24,7 @@ class World;
 using ConnectionPromise = Promise<std::shared_ptr<Connection>>;
 
 /// One direction between two nodes. Lives as long as the World.
-struct Link {
+struct SimLink {
   std::string from, to;
   std::atomic<uint64_t> messages{0}, bytes{0}, dropped{0}, duplicated{0}, reordered{0};
   std::atomic<bool> cut{false};   // partitioned
@@ -35,9 +35,9 @@ struct Link {
 };
 
 /// What a transport is to the network. Outlives the transport where connections or events still name it.
-class Node : public std::enable_shared_from_this<Node> {
+class SimNode : public std::enable_shared_from_this<SimNode> {
  public:
-  Node(std::shared_ptr<World> world, std::string name, TransportOptions options, Events& events);
+  SimNode(std::shared_ptr<World> world, std::string name, TransportOptions options, Events& events);
 
   const std::string& name() const { return name_; }
   const Limits& limits() const { return options_.limits; }
@@ -58,13 +58,13 @@ class Node : public std::enable_shared_from_this<Node> {
   /// A callback into `events` runs while this lives. False if callbacks are over.
   class Callback {
    public:
-    explicit Callback(Node& node);
+    explicit Callback(SimNode& node);
     ~Callback();
     Callback(const Callback&) = delete;
     explicit operator bool() const { return entered_; }
 
    private:
-    Node& node_;
+    SimNode& node_;
     bool entered_;
   };
   /// Callbacks are over.
@@ -119,27 +119,27 @@ class World : public std::enable_shared_from_this<World> {
   bool pending() const;
   /// Draws the fate of a message of `bytes`. Control messages (handshake, end of stream) are never lost or
   /// doubled.
-  Route route(Link& link, size_t bytes, bool control);
+  Route route(SimLink& link, size_t bytes, bool control);
 
   // ---- links
-  Link& link(const std::string& from, const std::string& to);
-  const Link* find_link(const std::string& from, const std::string& to) const;
+  SimLink& link(const std::string& from, const std::string& to);
+  const SimLink* find_link(const std::string& from, const std::string& to) const;
   LinkCounters all_counters() const;
   void set_faults(const Faults& faults);
-  void set_faults(Link& link, const Faults& faults);
+  void set_faults(SimLink& link, const Faults& faults);
 
   // ---- nodes
-  void add(const std::shared_ptr<Node>& node);
-  void remove(const Node& node);
-  std::shared_ptr<Node> find(const std::string& name) const;
+  void add(const std::shared_ptr<SimNode>& node);
+  void remove(const SimNode& node);
+  std::shared_ptr<SimNode> find(const std::string& name) const;
 
   // ---- connecting
-  void connect(const std::shared_ptr<Node>& from, const std::string& to, bool retry,
+  void connect(const std::shared_ptr<SimNode>& from, const std::string& to, bool retry,
                ConnectionPromise promise);
   /// Those who wait for `name` try again.
   void retry_waiting(const std::string& name);
   /// Ends what waits: from one node, or (null) everywhere.
-  void fail_waiting(const Node* from, const std::string& why);
+  void fail_waiting(const SimNode* from, const std::string& why);
 
   /// The Network is gone: nothing moves any more in virtual time, nobody waits.
   void stop();
@@ -155,12 +155,12 @@ class World : public std::enable_shared_from_this<World> {
   };
   struct Waiter {
     uint64_t number;
-    std::shared_ptr<Node> from;
+    std::shared_ptr<SimNode> from;
     std::string to;
     ConnectionPromise promise;
     TimePoint deadline;
-    bool travelling = false;                // virtual time: has not reached the other side for the first time
-    std::unique_ptr<Node::Callback> taken;  // its transport waits for whoever has taken it from the list
+    bool travelling = false;  // virtual time: has not reached the other side for the first time
+    std::unique_ptr<SimNode::Callback> taken;  // its transport waits for whoever has taken it from the list
   };
   void attempt(Waiter waiter, bool retry);
   bool enlist(Waiter waiter);  // false (and failed) if the network is gone
@@ -177,8 +177,8 @@ class World : public std::enable_shared_from_this<World> {
   std::vector<Event> events_;
   uint64_t events_made_ = 0;
   bool stopped_ = false;
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<Link>> links_;
-  std::map<std::string, std::weak_ptr<Node>> nodes_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<SimLink>> links_;
+  std::map<std::string, std::weak_ptr<SimNode>> nodes_;
   std::vector<Waiter> waiting_;
   std::condition_variable waiting_changed_;
   std::thread deadlines_;  // real time only, started by the first who waits

@@ -10,7 +10,7 @@ namespace {
 template <class F>
 void streamed(const F& f) {
 #if defined(__x86_64__)
-  if (level() != Level::baseline) return run_avx2(f);
+  if (level() != CpuLevel::baseline) return run_avx2(f);
 #endif
   vectorized(f);
 }

@@ -14,7 +14,7 @@ namespace troupe::parallel {
 namespace {
 
 // What one replica gives.
-struct Share {
+struct WeightedTensors {
   double weight;
   std::vector<Tensor> tensors;
 };
@@ -24,9 +24,9 @@ internal::actors::Worker& replica_worker() {
   return *frame().worker;
 }
 
-void check(const Replicas& group, const std::vector<Share>& shares) {
+void check(const Replicas& group, const std::vector<WeightedTensors>& shares) {
   double total = 0;
-  for (const Share& share : shares) {
+  for (const WeightedTensors& share : shares) {
     total += share.weight;
     if (share.tensors.size() != shares[0].tensors.size())
       throw_invalid("[replicas] \"" + group.name + "\" got " + std::to_string(share.tensors.size()) +
@@ -39,11 +39,11 @@ void check(const Replicas& group, const std::vector<Share>& shares) {
 }
 
 // In the order of the workers' numbers, everywhere.
-Tensor mean_of(const Replicas& group, const std::vector<Share>& shares, size_t index) {
+Tensor mean_of(const Replicas& group, const std::vector<WeightedTensors>& shares, size_t index) {
   double total = 0;
-  for (const Share& share : shares) total += share.weight;
+  for (const WeightedTensors& share : shares) total += share.weight;
   Tensor sum, first;
-  for (const Share& share : shares) {
+  for (const WeightedTensors& share : shares) {
     const Tensor& t = share.tensors[index];
     if (!t.defined()) continue;
     if (first.defined() && (t.shape() != first.shape() || t.dtype() != first.dtype()))
@@ -59,8 +59,8 @@ Tensor mean_of(const Replicas& group, const std::vector<Share>& shares, size_t i
 
 Tensors means_of(const Replicas& group, const ValueList& all) {
   NoGradGuard guard;
-  std::vector<Share> shares;
-  for (const Value& v : all) shares.push_back(internal::from_value<Share>(v));
+  std::vector<WeightedTensors> shares;
+  for (const Value& v : all) shares.push_back(internal::from_value<WeightedTensors>(v));
   check(group, shares);
   Tensors means;
   for (size_t i = 0; i < shares[0].tensors.size(); ++i) means.push_back(mean_of(group, shares, i));
@@ -78,7 +78,7 @@ Task<Tensors> all_reduce_mean(Replicas group, Tensors tensors, double weight) {
   const std::string name = "replicas " + group.name;
   if (const auto self = internal::actors::current_cell())
     internal::actors::take_part(worker, name, group.workers, self);
-  Value mine = internal::to_value(Share{weight, std::move(tensors)});
+  Value mine = internal::to_value(WeightedTensors{weight, std::move(tensors)});
   const Future<ValueList> given =
       internal::actors::gather(worker, name, group.workers, std::move(mine), group.timeout);
   const ValueList all = co_await given;

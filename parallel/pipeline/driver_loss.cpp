@@ -26,7 +26,8 @@ std::vector<double> DriverLoss::end(uint64_t step) {
   return entry.empty() ? std::vector<double>() : std::move(entry.mapped().losses);
 }
 
-Task<void> DriverLoss::receive(uint64_t step, Link from, int64_t micro_batch, bool, Value output, int64_t) {
+Task<void> DriverLoss::receive(uint64_t step, SkipLink from, int64_t micro_batch, bool, Value output,
+                               int64_t) {
   const auto found = steps_.find(step);
   if (found == steps_.end()) co_return;
   Step& of = found->second;

@@ -23,7 +23,8 @@ class DriverLoss final : public Actor {
   std::vector<double> end(uint64_t step);
 
   /// As Runner::receive: an output of the last stage. Sends the gradients back.
-  Task<void> receive(uint64_t step, Link from, int64_t micro_batch, bool forward, Value output, int64_t sent);
+  Task<void> receive(uint64_t step, SkipLink from, int64_t micro_batch, bool forward, Value output,
+                     int64_t sent);
 
   static constexpr auto remote = methods<&DriverLoss::receive>;
 

@@ -162,11 +162,11 @@ std::vector<AnyRef> Pipeline::peers_of(int worker) const {
     if (s > 0) meet(s - 1);
     if (s + 1 < stages()) meet(s + 1);
     const StageLinks& links = stages_[static_cast<size_t>(s)].part.links;
-    for (const Link& to : links.takes) meet(to.stage);
+    for (const SkipLink& to : links.takes) meet(to.stage);
     for (const auto& users : links.gives)
-      for (const Link& to : users) meet(to.stage);
+      for (const SkipLink& to : users) meet(to.stage);
     for (const Tie& tie : stages_[static_cast<size_t>(s)].part.ties)
-      for (const Link& to : tie.others) meet(to.stage);
+      for (const SkipLink& to : tie.others) meet(to.stage);
   }
   return peers;
 }

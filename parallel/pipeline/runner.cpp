@@ -112,7 +112,8 @@ void Runner::connect(std::vector<AnyRef> runners, AnyRef loss) {
 
 void Runner::close() { runners_.clear(), loss_ = {}, setup_.chunks.clear(); }
 
-void Runner::receive(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what, int64_t sent) {
+void Runner::receive(uint64_t step, SkipLink to, int64_t micro_batch, bool forward, Value what,
+                     int64_t sent) {
   if (step <= over_) return;
   const StageLinks& links = actor_of(to.stage).links;
   const bool skip = micro_batch != kOfTies && to.slot > 0;
@@ -225,7 +226,7 @@ Task<void> Runner::commit(Running& run) {
     SumsOrder sums{orders[c].id, orders[c].names};
     own[c] = co_await kSums.ask(stage.actor, std::move(sums));
     for (size_t t = 0; t < stage.ties.size(); ++t)
-      for (const Link& other : stage.ties[t].others)
+      for (const SkipLink& other : stage.ties[t].others)
         send(run, other, kOfTies, true, internal::to_value(own[c][t]));
   }
   std::vector<Future<Value>> committed;
@@ -293,7 +294,7 @@ Task<void> Runner::forward(Running& run, Done& done) {
   done.end = now();
   if (!run.order.record) --run.live;
   for (size_t k = 0; k < to.links.gives.size(); ++k)
-    for (const Link& user : to.links.gives[k]) send(run, user, m, true, skips.at(k));
+    for (const SkipLink& user : to.links.gives[k]) send(run, user, m, true, skips.at(k));
   if (loss) {
     run.report.losses.at(index) = value.item();
     if (!std::isfinite(value.item()) && run.order.weights.at(index) > 0)
@@ -328,13 +329,13 @@ Task<void> Runner::backward(Running& run, Done& done) {
     send(run, to.links.takes[k], m, false, internal::to_value(std::move(grads.at(k + 1))));
 }
 
-void Runner::send(Running& run, Link to, int64_t micro_batch, bool forward, Value what) {
+void Runner::send(Running& run, SkipLink to, int64_t micro_batch, bool forward, Value what) {
   const auto worker = static_cast<size_t>(to.stage % setup_.workers);
   send_to(run, worker < runners_.size() ? runners_[worker] : AnyRef(), to, micro_batch, forward,
           std::move(what));
 }
 
-void Runner::send_to(Running& run, const AnyRef& to, Link link, int64_t micro_batch, bool forward,
+void Runner::send_to(Running& run, const AnyRef& to, SkipLink link, int64_t micro_batch, bool forward,
                      Value what) {
   if (!to) throw_invalid("[pipeline] the pipeline has been closed");
   const auto sent = kReceive.ask(to, run.order.step, link, micro_batch, forward, std::move(what), now());

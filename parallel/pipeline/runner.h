@@ -45,7 +45,7 @@ struct RunnerStep {
 
 /// Runner to runner, or to the DriverLoss at the caller and back: a part of what a stage there needs for a
 /// micro-batch. Both list a method receive.
-inline constexpr internal::actors::CommonMethod<void(uint64_t step, Link to, int64_t micro_batch,
+inline constexpr internal::actors::CommonMethod<void(uint64_t step, SkipLink to, int64_t micro_batch,
                                                      bool forward, Value what, int64_t sent)>
     kReceive{"receive"};
 
@@ -63,7 +63,7 @@ class Runner final : public Actor {
   /// Ends when that step has done all its forwards here.
   Task<void> after_forwards(uint64_t step);
   /// A part of what a stage of this worker needs for its forward or backward of a micro-batch.
-  void receive(uint64_t step, Link to, int64_t micro_batch, bool forward, Value what, int64_t sent);
+  void receive(uint64_t step, SkipLink to, int64_t micro_batch, bool forward, Value what, int64_t sent);
   /// Something that this worker sent in that step could not be delivered.
   void not_sent(uint64_t step, Error why);
   /// A failed step is over: forgets what is left of it here and with the stages.
@@ -99,8 +99,8 @@ class Runner final : public Actor {
   Task<void> commit(Running& run);
   Task<void> forward(Running& run, Done& done);
   Task<void> backward(Running& run, Done& done);
-  void send(Running& run, Link to, int64_t micro_batch, bool forward, Value what);
-  void send_to(Running& run, const AnyRef& to, Link link, int64_t micro_batch, bool forward, Value what);
+  void send(Running& run, SkipLink to, int64_t micro_batch, bool forward, Value what);
+  void send_to(Running& run, const AnyRef& to, SkipLink link, int64_t micro_batch, bool forward, Value what);
   int64_t now() const;
 
   RunnerSetup setup_;

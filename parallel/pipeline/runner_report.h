@@ -16,7 +16,7 @@ struct Done {
 /// Something that came from another stage: outputs and skips, or their gradients.
 struct Came {
   bool forward = true;
-  Link to;
+  SkipLink to;
   int64_t micro_batch = 0, from = 0;  ///< from: a stage
   int64_t sent = 0, arrived = 0, bytes = 0;
 };

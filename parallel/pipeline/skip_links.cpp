@@ -8,12 +8,12 @@
 
 namespace troupe {
 
-Value Codec<parallel::Link>::to(parallel::Link link) {
+Value Codec<parallel::SkipLink>::to(parallel::SkipLink link) {
   ValueList both(2);
   both[0].v = link.stage, both[1].v = link.slot;
   return both;
 }
-parallel::Link Codec<parallel::Link>::from(Value value) {
+parallel::SkipLink Codec<parallel::SkipLink>::from(Value value) {
   auto both = Codec<std::vector<int64_t>>::from(std::move(value));
   if (both.size() != 2)
     throw_invalid("expected a " + name() + ", got " + std::to_string(both.size()) + " numbers");
@@ -72,13 +72,13 @@ std::vector<StageLinks> connect_skips(const std::vector<SkipNames>& stages) {
   for (size_t s = 0; s < stages.size(); ++s) {
     int64_t slot = 0;
     for (const auto& users : links[s].gives)
-      for (const Link& user : users)
+      for (const SkipLink& user : users)
         links[static_cast<size_t>(user.stage)].takes[static_cast<size_t>(user.slot) - 1].slot = ++slot;
   }
   return links;
 }
 
-bool JoinBuffer::put(bool forward, Link to, int64_t micro_batch, size_t slots, Value what) {
+bool JoinBuffer::put(bool forward, SkipLink to, int64_t micro_batch, size_t slots, Value what) {
   Parts& parts = parts_[{forward, to.stage, micro_batch}];
   if (parts.values.empty()) parts.values.resize(slots), parts.here.resize(slots), parts.missing = slots;
   const auto slot = static_cast<size_t>(to.slot);

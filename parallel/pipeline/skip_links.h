@@ -13,26 +13,26 @@ namespace troupe::parallel {
 /// k + 1 the k-th skip that the stage takes. Backward, slot 0 is the gradient of the stage's output, and
 /// those behind it are the gradients of its skips, in the order of StageLinks::gives, of each from all who
 /// take it.
-struct Link {
+struct SkipLink {
   int64_t stage = 0, slot = 0;
-  bool operator==(const Link&) const = default;
+  bool operator==(const SkipLink&) const = default;
 };
 
 }  // namespace troupe::parallel
 
 template <>
-struct troupe::Codec<troupe::parallel::Link> {
+struct troupe::Codec<troupe::parallel::SkipLink> {
   static std::string name() { return "link of a pipeline"; }
-  static Value to(parallel::Link link);
-  static parallel::Link from(Value value);
+  static Value to(parallel::SkipLink link);
+  static parallel::SkipLink from(Value value);
 };
 
 namespace troupe::parallel {
 
 /// The skip connections of one stage.
 struct StageLinks {
-  std::vector<std::vector<Link>> gives;  ///< where each skip that it makes goes (forward slots)
-  std::vector<Link> takes;               ///< where the gradient of each that it takes goes (backward slots)
+  std::vector<std::vector<SkipLink>> gives;  ///< where each skip that it makes goes (forward slots)
+  std::vector<SkipLink> takes;  ///< where the gradient of each that it takes goes (backward slots)
   /// How many values a forward or a backward of one micro-batch waits for.
   size_t slots(bool forward) const;
   /// Where that of a slot other than 0 comes from.
@@ -52,7 +52,7 @@ std::vector<StageLinks> connect_skips(const std::vector<SkipNames>& stages);
 class JoinBuffer {
  public:
   /// True if that was the last of `slots` values. `invalid` if the slot is not one of them, or is taken.
-  bool put(bool forward, Link to, int64_t micro_batch, size_t slots, Value what);
+  bool put(bool forward, SkipLink to, int64_t micro_batch, size_t slots, Value what);
   /// All values, by slot; empty if nothing came.
   ValueList take(bool forward, int64_t stage, int64_t micro_batch);
 

@@ -20,8 +20,8 @@ struct StageParameter {
 /// One of several copies, as its stage knows it.
 struct Tie {
   std::string name;
-  int64_t position = 0;      ///< among the copies: gradients are summed in their order, the same everywhere
-  std::vector<Link> others;  ///< where the others wait for the gradient of this one
+  int64_t position = 0;  ///< among the copies: gradients are summed in their order, the same everywhere
+  std::vector<SkipLink> others;  ///< where the others wait for the gradient of this one
 };
 
 /// What micro-batch gradients of ties come as: they belong to none.

@@ -76,7 +76,7 @@ class ClientBase {
  public:
   /// Joins. `what` starts the text of errors: "[server]".
   ClientBase(std::vector<RRef<S>> servers, const ClientOptions& options, const std::string& what)
-      : tickets(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
+      : stamps(servers.size()), servers_(std::move(servers)), timeout_(options.timeout) {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
     internal::actors::Worker& worker = servers_[0].worker();
     const uint64_t number = worker.next_number();
@@ -137,7 +137,7 @@ class ClientBase {
   const std::string& name() const& { return who_.name; }
   std::string name() && { return std::move(who_.name); }
 
-  std::vector<Ticket> tickets;  ///< of each server: what its last pull said
+  std::vector<VersionStamp> stamps;  ///< of each server: what its last pull said
 
  private:
   std::vector<RRef<S>> servers_;

@@ -191,7 +191,7 @@ void Client::State::check(const Tensors& tensors, bool counts) const {
     if (tensors[t].defined() && tensors[t].shape() != shape_of(served.shapes[t]))
       throw_invalid(fmt::format("[server] gradient {} is {}; its parameter has the shape {}", t,
                                 tensors[t].summary(), shape_of(served.shapes[t]).str()));
-  if (servers.tickets[0].step < 0)
+  if (servers.stamps[0].step < 0)
     throw_invalid("[server] a push before the first pull: there is nothing that it was computed on");
   if (served.servers.size() == 1) return;  // it sees for itself
   std::vector<Whole> values;
@@ -210,12 +210,12 @@ Packed Client::State::packed(const Tensors& gradients, size_t b, double weight) 
 Tensors Client::State::take(const std::vector<Pulled>& blocks) {
   std::vector<Tensors> values_of;
   for (size_t b = 0; b < blocks.size(); ++b) {
-    servers.tickets[b] = blocks[b].ticket;
+    servers.stamps[b] = blocks[b].stamp;
     values_of.push_back(compresses() ? unpack(blocks[b].values, wholes_of(served, b))
                                      : blocks[b].values.parts);
   }
   Tensors out = assembled(served, values_of);
-  values = servers.tickets[0].local_steps > 0 ? out : Tensors();
+  values = servers.stamps[0].local_steps > 0 ? out : Tensors();
   return out;
 }
 
@@ -256,7 +256,7 @@ Future<Pushed> Client::push(const Tensors& gradients, double weight) const {
   NoGradGuard guard;
   const auto lost = State::kept_if_lost<Pushed>(state_);
   return s.servers.push<&Server::push>(
-      [&](size_t b) { return std::tuple(s.servers.tickets[b], s.packed(gradients, b, weight), weight); },
+      [&](size_t b) { return std::tuple(s.servers.stamps[b], s.packed(gradients, b, weight), weight); },
       lost);
 }
 
@@ -266,7 +266,7 @@ Future<Tensors> Client::push_pull(const Tensors& gradients, double weight) const
   NoGradGuard guard;
   const auto lost = State::kept_if_lost<Pulled>(state_);
   const auto blocks = s.servers.ask<&Server::push_pull>([&](size_t b) {
-    return std::tuple(s.servers.tickets[b], s.packed(gradients, b, weight), weight, s.served.pull);
+    return std::tuple(s.servers.stamps[b], s.packed(gradients, b, weight), weight, s.served.pull);
   });
   for (size_t b = 0; lost && b < blocks.size(); ++b)
     blocks[b].watch([lost, b](const Result<Pulled>& result) { lost(b, result); });
@@ -281,8 +281,8 @@ Future<Pushed> Client::push_context(double weight) const {
   auto& servers = s.servers;
   if (!s.compresses())
     return servers.push<&Server::push_context>(
-        [&](size_t b) { return std::tuple(servers.tickets[b], weight); });
-  check_context_push(servers.tickets[0], "[server]", "push_values()");
+        [&](size_t b) { return std::tuple(servers.stamps[b], weight); });
+  check_context_push(servers.stamps[0], "[server]", "push_values()");
   Tensors sums(s.served.shapes.size());
   if (s.leaves.context == frame().context)
     for (const Tensors& pull : s.leaves.pulls)
@@ -311,13 +311,13 @@ Future<Pushed> Client::push_values(const Tensors& values, double weight) const {
 }
 
 int64_t Client::version() const {
-  const auto& tickets = state().servers.tickets;
-  return std::min_element(tickets.begin(), tickets.end(),
-                          [](const Ticket& a, const Ticket& b) { return a.version < b.version; })
+  const auto& stamps = state().servers.stamps;
+  return std::min_element(stamps.begin(), stamps.end(),
+                          [](const VersionStamp& a, const VersionStamp& b) { return a.version < b.version; })
       ->version;
 }
-int64_t Client::step() const { return state().servers.tickets[0].step; }
-int64_t Client::local_steps() const { return state().servers.tickets[0].local_steps; }
+int64_t Client::step() const { return state().servers.stamps[0].step; }
+int64_t Client::local_steps() const { return state().servers.stamps[0].local_steps; }
 const std::string& Client::name() const& { return state().servers.name(); }
 
 }  // namespace troupe::parallel

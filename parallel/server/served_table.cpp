@@ -159,7 +159,7 @@ Future<Tensor> TableClient::pull(const Tensor& ids) const {
     Tensors rows;
     const int64_t width = state->table.width;
     for (size_t i = 0; i < all.size(); ++i) {
-      state->servers.tickets[i] = all[i].ticket;
+      state->servers.stamps[i] = all[i].stamp;
       const Whole whole{float32, {routed.ids[i].numel(), width}};
       rows.push_back(state->compresses() ? unpack(all[i].rows, {whole}).at(0) : all[i].rows.parts.at(0));
     }
@@ -196,7 +196,7 @@ Future<Pushed> TableClient::push(const Tensor& ids, const Tensor& gradients, dou
   int64_t from = 0;
   return s.servers.push<&Table::push>([&](size_t i) {
     const int64_t begin = std::exchange(from, from + routed.ids[i].numel());
-    return std::tuple(s.servers.tickets[i], routed.ids[i],
+    return std::tuple(s.servers.stamps[i], routed.ids[i],
                       pack({ops::slice(rows, 0, begin, from)}, s.table.push), weight);
   });
 }
@@ -206,8 +206,8 @@ Future<Pushed> TableClient::push_context(double weight) const {
   auto& servers = s.servers;
   if (!s.compresses())
     return servers.push<&Table::push_context>(
-        [&](size_t i) { return std::tuple(servers.tickets[i], weight); });
-  check_context_push(servers.tickets[0], "[table]", "push()");
+        [&](size_t i) { return std::tuple(servers.stamps[i], weight); });
+  check_context_push(servers.stamps[0], "[table]", "push()");
   NoGradGuard guard;
   Tensors ids{zeros({0}, int64)}, gradients{zeros({0, s.table.width})};
   if (s.leaves.context == frame().context)

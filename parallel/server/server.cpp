@@ -45,7 +45,7 @@ Tensors Server::pulled(const Consistency::Reading& reading) const {
 Task<Pulled> Server::pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed) {
   check_pull(how, "[server]");
   const Consistency::Reading reading = co_await this->reading(std::move(trainer), at_least);
-  co_return Pulled{reading.ticket, pack(pulled(reading), how), pushed.late};
+  co_return Pulled{reading.stamp, pack(pulled(reading), how), pushed.late};
 }
 
 Task<Pulled> Server::pull(TrainerId trainer, int64_t at_least, Compression how) {
@@ -55,7 +55,7 @@ Task<Pulled> Server::pull(TrainerId trainer, int64_t at_least, Compression how) 
 Task<Pulled> Server::read(int64_t at_least) {
   co_await reached(at_least);
   const Consistency::Reading reading{{consistency().open_step(), consistency().version()}};
-  co_return Pulled{reading.ticket, {pulled(reading), {}}};
+  co_return Pulled{reading.stamp, {pulled(reading), {}}};
 }
 
 // ---- pushes
@@ -84,7 +84,7 @@ void check_gradients(const std::string& trainer, const Tensors& gradients, const
                       i));
 }
 
-Pushed Server::take_gradients(const TrainerId& trainer, const Ticket& ticket, Tensors gradients,
+Pushed Server::take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
                               double weight) {
   std::vector<Whole> values;
   for (const Tensor& value : values_) values.push_back({value.dtype(), value.shape()});
@@ -92,21 +92,21 @@ Pushed Server::take_gradients(const TrainerId& trainer, const Ticket& ticket, Te
   if (weight == 0) gradients.assign(values_.size(), {});  // NaN times 0 must not stay
   for (Tensor& g : gradients)
     if (g.defined()) g = ops::to(g.detach(), compute_dtype(g.dtype()));
-  return take(trainer, ticket, std::move(gradients), weight);
+  return take(trainer, stamp, std::move(gradients), weight);
 }
 
-Pushed Server::push(TrainerId trainer, Ticket ticket, Packed packed, double weight) {
-  if (packed.forms.empty()) return take_gradients(trainer, ticket, std::move(packed.parts), weight);
+Pushed Server::push(TrainerId trainer, VersionStamp stamp, Packed packed, double weight) {
+  if (packed.forms.empty()) return take_gradients(trainer, stamp, std::move(packed.parts), weight);
   std::vector<Whole> wholes;
   for (const Tensor& value : values_) wholes.push_back({compute_dtype(value.dtype()), value.shape()});
-  return take_gradients(trainer, ticket, unpack(std::move(packed), wholes), weight);
+  return take_gradients(trainer, stamp, unpack(std::move(packed), wholes), weight);
 }
 
-Pushed Server::push_context(TrainerId trainer, Ticket ticket, double weight) {
-  check_context_push(ticket, "[server]", "push_values()");
+Pushed Server::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+  check_context_push(stamp, "[server]", "push_values()");
   Tensors gradients;
   for (const Tensor& value : values_) gradients.push_back(autograd::context_gradient(value));
-  return take_gradients(trainer, ticket, std::move(gradients), weight);
+  return take_gradients(trainer, stamp, std::move(gradients), weight);
 }
 
 std::vector<double> Server::gradient_sizes(bool largest) {
@@ -122,24 +122,24 @@ void Server::scale_gradients(double factor) {
   }
 }
 
-Task<Pulled> Server::push_pull(TrainerId trainer, Ticket ticket, Packed gradients, double weight,
+Task<Pulled> Server::push_pull(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight,
                                Compression how) {
-  const Pushed pushed = push(trainer, ticket, std::move(gradients), weight);
+  const Pushed pushed = push(trainer, stamp, std::move(gradients), weight);
   return pulling(std::move(trainer), 0, how, pushed);
 }
 
-void Server::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {
+void Server::update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) {
   Tensors sums(values_.size());
-  const double scale = shares.size() == 1 ? shares[0].factor : 1;  // in the step itself
+  const double scale = contributions.size() == 1 ? contributions[0].factor : 1;  // in the step itself
   for (size_t i = 0; i < sums.size(); ++i) {
     Tensor& sum = sums[i];
-    for (const Share& share : shares) {
-      const Tensor& part = share.what[i];
+    for (const Contribution& contribution : contributions) {
+      const Tensor& part = contribution.what[i];
       if (!part.defined()) continue;
       if (sum.defined())
-        ops::add_(sum, part, share.factor);
+        ops::add_(sum, part, contribution.factor);
       else
-        sum = shares.size() == 1 ? part : ops::mul(part, share.factor);
+        sum = contributions.size() == 1 ? part : ops::mul(part, contribution.factor);
     }
   }
   previous_.clear();

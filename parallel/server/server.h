@@ -9,7 +9,7 @@
 namespace troupe::parallel {
 
 struct Pulled {
-  Ticket ticket;
+  VersionStamp stamp;
   Packed values;
   bool late = false;  ///< of push_pull(): as in Pushed
 };
@@ -31,17 +31,18 @@ class Server final : public ServerBase {
   Task<Pulled> pull(TrainerId trainer, int64_t at_least, Compression how);
   /// For anybody, at any time: the values of that version or a later one.
   Task<Pulled> read(int64_t at_least);
-  /// A gradient for each value (undefined: zeros), with the ticket of the pull that it was computed on. Under
+  /// A gradient for each value (undefined: zeros), with the stamp of the pull that it was computed on. Under
   /// local(H): what the local steps took away, start - end. `invalid`, with nothing changed: other shapes or
   /// dtypes, elements that are not finite, and as unpack() and Consistency::push.
-  Pushed push(TrainerId trainer, Ticket ticket, Packed gradients, double weight);
+  Pushed push(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the values.
-  Pushed push_context(TrainerId trainer, Ticket ticket, double weight);
+  Pushed push_context(TrainerId trainer, VersionStamp stamp, double weight);
   /// Of the gradients that push_context() would take: gradients_of() (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
   void scale_gradients(double factor);
   /// push(), then pull(): one message each way.
-  Task<Pulled> push_pull(TrainerId trainer, Ticket ticket, Packed gradients, double weight, Compression how);
+  Task<Pulled> push_pull(TrainerId trainer, VersionStamp stamp, Packed gradients, double weight,
+                         Compression how);
   Tensors parameters() override { return values_; }
 
   static constexpr auto remote =
@@ -50,11 +51,12 @@ class Server final : public ServerBase {
               &Server::gradient_sizes, &Server::scale_gradients>;
 
  private:
-  void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;
+  void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) override;
   Tensors pulled(const Consistency::Reading& reading) const;
   // With what became of a push before it, if there was one.
   Task<Pulled> pulling(TrainerId trainer, int64_t at_least, Compression how, Pushed pushed);
-  Pushed take_gradients(const TrainerId& trainer, const Ticket& ticket, Tensors gradients, double weight);
+  Pushed take_gradients(const TrainerId& trainer, const VersionStamp& stamp, Tensors gradients,
+                        double weight);
 
   Tensors values_;    // leaves
   Tensors previous_;  // under delayed: before the last update

@@ -26,11 +26,11 @@ void check_pull(const Compression& how, const std::string& what) {
                   "compression, or under NoGradGuard");
 }
 
-void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead) {
+void check_context_push(const VersionStamp& stamp, const std::string& what, const std::string& instead) {
   if (frame().context == 0)
     throw_invalid(what +
                   " push_context() outside of a context; expected an autograd::Context around pull and push");
-  if (ticket.local_steps > 0)
+  if (stamp.local_steps > 0)
     throw_invalid(what + " push_context() under local(H): expected what the local steps changed, by " +
                   instead);
 }
@@ -184,10 +184,10 @@ Task<void> ServerBase::reached(int64_t version) {
 
 // ---- pushes, and the steps that they close
 
-Pushed ServerBase::take(const TrainerId& trainer, const Ticket& ticket, Tensors what, double weight) {
+Pushed ServerBase::take(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight) {
   notice_losses();
   check_same(trainer);
-  const auto verdict = state_.push(trainer.name, ticket, weight);
+  const auto verdict = state_.push(trainer.name, stamp, weight);
   if (verdict.taken == Consistency::Taken::now)
     apply({{verdict.factor, std::move(what)}}, static_cast<double>(verdict.delay));
   else if (verdict.taken == Consistency::Taken::later)
@@ -197,35 +197,36 @@ Pushed ServerBase::take(const TrainerId& trainer, const Ticket& ticket, Tensors 
 }
 
 void ServerBase::close_steps() {
-  while (const auto closing = state_.close()) apply(shares_of(*closing), closing->delay);
+  while (const auto closing = state_.close()) apply(contributions_of(*closing), closing->delay);
   entry_.write(state_.staleness());
   bell_->ring();
 }
 
-std::vector<ServerBase::Share> ServerBase::shares_of(const Consistency::Closing& closing) {
-  std::vector<Share> shares;
-  for (auto& [trainer, share] : held_[closing.step])
-    if (share.factor > 0) shares.push_back({share.factor * closing.factor, std::move(share.what)});
+std::vector<ServerBase::Contribution> ServerBase::contributions_of(const Consistency::Closing& closing) {
+  std::vector<Contribution> contributions;
+  for (auto& [trainer, contribution] : held_[closing.step])
+    if (contribution.factor > 0)
+      contributions.push_back({contribution.factor * closing.factor, std::move(contribution.what)});
   held_.erase(closing.step);
-  return shares;
+  return contributions;
 }
 
-void ServerBase::apply(std::vector<Share> shares, double delay) {
-  std::erase_if(shares, [](const Share& share) { return share.factor == 0; });
-  if (shares.empty()) return;
+void ServerBase::apply(std::vector<Contribution> contributions, double delay) {
+  std::erase_if(contributions, [](const Contribution& contribution) { return contribution.factor == 0; });
+  if (contributions.empty()) return;
   NoGradGuard guard;
   optim::Optimizer& optimizer = averager_ ? *averager_ : *optimizer_;
   const double lr = optimizer.lr();
   const bool slower = options_.lr_by_delay && delay > 0;
   if (slower) optimizer.set_lr(lr / (1 + delay));
-  update(optimizer, shares);
+  update(optimizer, contributions);
   if (slower) optimizer.set_lr(lr);
 }
 
 // ---- changes while running
 
 void ServerBase::set_policy(ServerPolicy policy) {
-  for (const auto& closing : state_.set_policy(policy)) apply(shares_of(closing), closing.delay);
+  for (const auto& closing : state_.set_policy(policy)) apply(contributions_of(closing), closing.delay);
   // SlowMo (Wang et al. 2020): momentum over the averages, which are steps along the mean difference.
   if (policy.kind != ServerPolicy::Kind::local)
     averager_.reset();

@@ -59,7 +59,7 @@ struct ServerReport {
 /// `invalid` where what is pulled cannot be compressed so. `what` starts the text: "[server]".
 void check_pull(const Compression& how, const std::string& what);
 /// `invalid` where gradients of a context are no push; `instead`: the client's method that is one.
-void check_context_push(const Ticket& ticket, const std::string& what, const std::string& instead);
+void check_context_push(const VersionStamp& stamp, const std::string& what, const std::string& instead);
 
 /// Base of the actors that hold parameters for trainers. Where an update needs several gradients, they are
 /// kept and added up in the order of the trainers' names: the same bits whoever comes first.
@@ -81,11 +81,11 @@ class ServerBase : public Actor {
   void use(std::unique_ptr<optim::Optimizer> optimizer);
 
   /// A gradient is the sum of factor * what.
-  struct Share {
+  struct Contribution {
     double factor = 0;
     Tensors what;
   };
-  virtual void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) = 0;
+  virtual void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) = 0;
   /// A trainer has left, or was lost.
   virtual void gone(const std::string& /*trainer*/) {}
 
@@ -94,7 +94,7 @@ class ServerBase : public Actor {
   /// Goes on when the values have that version.
   Task<void> reached(int64_t version);
   /// A push whose tensors have been checked.
-  Pushed take(const TrainerId& trainer, const Ticket& ticket, Tensors what, double weight);
+  Pushed take(const TrainerId& trainer, const VersionStamp& stamp, Tensors what, double weight);
   const Consistency& consistency() const { return state_; }
   TimePoint now() const;
   /// An update is that of an average, under local(H): by SGD with SlowMo's numbers.
@@ -106,8 +106,8 @@ class ServerBase : public Actor {
   void notice_losses();
   std::string awaited() const;  // who has to do something before values change
   void close_steps();
-  void apply(std::vector<Share> shares, double delay);
-  std::vector<Share> shares_of(const Consistency::Closing& closing);
+  void apply(std::vector<Contribution> contributions, double delay);
+  std::vector<Contribution> contributions_of(const Consistency::Closing& closing);
 
   ServerOptions options_;
   Consistency state_;
@@ -117,8 +117,8 @@ class ServerBase : public Actor {
     WorkerId worker = kNoWorker;
     uint64_t client = 0;
   };
-  std::map<std::string, Home> homes_;                     // by trainer
-  std::map<int64_t, std::map<std::string, Share>> held_;  // by step and trainer; factor: the weight
+  std::map<std::string, Home> homes_;                            // by trainer
+  std::map<int64_t, std::map<std::string, Contribution>> held_;  // by step and trainer; factor: the weight
   std::shared_ptr<Bell> bell_;
   std::optional<uint64_t> members_seen_;  // epoch
   std::optional<Error> abort_;            // of the last step that was aborted

@@ -87,7 +87,7 @@ Task<PulledRows> Table::pull(TrainerId trainer, Tensor ids, Compression how) {
     if (std::exchange(recorded.context, frame().context) != frame().context) recorded.rows.clear();
     recorded.rows.push_back({at, rows});
   }
-  co_return PulledRows{reading.ticket, pack({rows}, how)};
+  co_return PulledRows{reading.stamp, pack({rows}, how)};
 }
 
 Tensor Table::read(Tensor ids) { return values(here(ids), false); }
@@ -102,7 +102,7 @@ void check_finite(const std::string& trainer, const Tensor& gradients) {
                   trainer));
 }
 
-Pushed Table::push(TrainerId trainer, Ticket ticket, Tensor ids, Packed packed, double weight) {
+Pushed Table::push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed packed, double weight) {
   const Tensor at = here(ids);
   const Shape shape{at.numel(), shard_.width};
   const auto refuse = [&](const std::string& what) {
@@ -115,23 +115,23 @@ Pushed Table::push(TrainerId trainer, Ticket ticket, Tensor ids, Packed packed, 
                        gradients.defined() ? gradients.str() : "nothing", at.numel(), shape.str()));
   if (weight == 0) {  // NaN times 0 must not stay
     const Rows none = sum({}, shard_.width);
-    return take(trainer, ticket, {none.ids, none.values}, 0);
+    return take(trainer, stamp, {none.ids, none.values}, 0);
   }
   check_finite(trainer.name, gradients);
-  return take(trainer, ticket, {at, gradients.detach().contiguous_data()}, weight);
+  return take(trainer, stamp, {at, gradients.detach().contiguous_data()}, weight);
 }
 
-Pushed Table::push_context(TrainerId trainer, Ticket ticket, double weight) {
-  check_context_push(ticket, "[table]", "push()");
+Pushed Table::push_context(TrainerId trainer, VersionStamp stamp, double weight) {
+  check_context_push(stamp, "[table]", "push()");
   const Rows all = weight == 0 ? sum({}, shard_.width) : context_gradients(trainer.name);
   check_finite(trainer.name, all.values);
-  const Pushed pushed = take(trainer, ticket, {all.ids, all.values}, weight);
+  const Pushed pushed = take(trainer, stamp, {all.ids, all.values}, weight);
   recorded_.erase(trainer.name);
   return pushed;
 }
 
 Table::Rows Table::context_gradients(const std::string& trainer) const {
-  std::vector<Share> pulled;
+  std::vector<Contribution> pulled;
   const auto it = recorded_.find(trainer);
   if (it != recorded_.end() && it->second.context == frame().context)
     for (const Rows& rows : it->second.rows)
@@ -156,19 +156,19 @@ void Table::scale_gradients(double factor) {
       }
 }
 
-// All rows that the shares have, each once, in the order of their appearance.
-Table::Rows Table::sum(const std::vector<Share>& shares, int64_t width) {
+// All rows that the contributions have, each once, in the order of their appearance.
+Table::Rows Table::sum(const std::vector<Contribution>& contributions, int64_t width) {
   std::unordered_map<int64_t, int64_t> at;
   std::vector<int64_t> ids;
-  for (const Share& share : shares)
-    for (const int64_t id : share.what[0].to_vector<int64_t>())
+  for (const Contribution& contribution : contributions)
+    for (const int64_t id : contribution.what[0].to_vector<int64_t>())
       if (at.try_emplace(id, static_cast<int64_t>(ids.size())).second) ids.push_back(id);
   Rows out{tensor(ids), zeros({static_cast<int64_t>(ids.size()), width})};
-  for (const Share& share : shares) {
-    const auto factor = static_cast<float>(share.factor);
-    const int64_t* id = share.what[0].data<int64_t>();
-    const float* g = share.what[1].data<float>();
-    for (int64_t k = 0; k < share.what[0].numel(); ++k) {
+  for (const Contribution& contribution : contributions) {
+    const auto factor = static_cast<float>(contribution.factor);
+    const int64_t* id = contribution.what[0].data<int64_t>();
+    const float* g = contribution.what[1].data<float>();
+    for (int64_t k = 0; k < contribution.what[0].numel(); ++k) {
       float* row = out.values.data<float>() + at[id[k]] * width;
       for (int64_t j = 0; j < width; ++j) row[j] += factor * g[k * width + j];
     }
@@ -176,8 +176,8 @@ Table::Rows Table::sum(const std::vector<Share>& shares, int64_t width) {
   return out;
 }
 
-void Table::update(optim::Optimizer& optimizer, const std::vector<Share>& shares) {
-  const Rows rows = sum(shares, shard_.width);
+void Table::update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) {
+  const Rows rows = sum(contributions, shard_.width);
   previous_at_.clear();
   if (consistency().policy().kind == ServerPolicy::Kind::delayed) {
     previous_ = {rows.ids, rows_of(table_, rows.ids)};

@@ -28,7 +28,7 @@ void check_finite(const std::string& trainer, const Tensor& gradients);
 Tensor initial_rows(const Tensor& ids, int64_t width, double scale, uint64_t seed);
 
 struct PulledRows {
-  Ticket ticket;
+  VersionStamp stamp;
   Packed rows;  // one tensor
 };
 
@@ -47,10 +47,10 @@ class Table final : public ServerBase {
   Tensor read(Tensor ids);
   /// A gradient [k, width] for distinct rows, which may be none. `invalid`, with nothing changed: other
   /// shapes, rows that are not here, elements that are not finite, and as unpack() and Consistency::push.
-  Pushed push(TrainerId trainer, Ticket ticket, Tensor ids, Packed gradients, double weight);
+  Pushed push(TrainerId trainer, VersionStamp stamp, Tensor ids, Packed gradients, double weight);
   /// The same with the gradients that the context of this call has for the rows that the trainer has pulled
   /// in it.
-  Pushed push_context(TrainerId trainer, Ticket ticket, double weight);
+  Pushed push_context(TrainerId trainer, VersionStamp stamp, double weight);
   /// Of the gradients that push_context() would take, each trainer's by itself: gradients_of()
   /// (parallel/server/served_gradients.h).
   std::vector<double> gradient_sizes(bool largest);
@@ -65,11 +65,11 @@ class Table final : public ServerBase {
   struct Rows {
     Tensor ids, values;  // ids: of this shard, from 0
   };
-  void update(optim::Optimizer& optimizer, const std::vector<Share>& shares) override;
+  void update(optim::Optimizer& optimizer, const std::vector<Contribution>& contributions) override;
   void gone(const std::string& trainer) override { recorded_.erase(trainer); }
   Tensor here(const Tensor& ids) const;
   Tensor values(const Tensor& ids, bool previous) const;
-  static Rows sum(const std::vector<Share>& shares, int64_t width);
+  static Rows sum(const std::vector<Contribution>& contributions, int64_t width);
   // Of what the trainer has pulled in the context of this call, added up.
   Rows context_gradients(const std::string& trainer) const;
 

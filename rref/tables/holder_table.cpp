@@ -81,7 +81,7 @@ HolderActions HolderTable::forget_if_unused(const ObjectId& id) {
   const Entry& entry = at->second;
   if (entry.handles || entry.registering) return {};
   HolderActions actions;
-  actions.give_back = entry.failed ? 0 : entry.grants;
+  actions.release_grants = entry.failed ? 0 : entry.grants;
   entries_.erase(at);
   return actions;
 }

@@ -25,7 +25,7 @@ struct Unpin {
 
 struct HolderActions {
   bool register_at_owner = false;  ///< ask the owner for a grant, then call registered()
-  uint64_t give_back = 0;          ///< tell the owner that so many grants are given back; 0: nothing
+  uint64_t release_grants = 0;     ///< tell the owner that so many grants are given back; 0: nothing
   std::vector<Unpin> unpins;
 };
 

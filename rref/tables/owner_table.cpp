@@ -52,7 +52,7 @@ bool OwnerTable::grant_early(const ObjectId& id, WorkerId holder) {
   return true;
 }
 
-bool OwnerTable::give_back(const ObjectId& id, WorkerId holder, uint64_t count) {
+bool OwnerTable::release_grants(const ObjectId& id, WorkerId holder, uint64_t count) {
   if (auto at = objects_.find(id); at != objects_.end()) {
     if (!remove(at->second, holder, count)) return false;
     objects_.erase(at);

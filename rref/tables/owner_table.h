@@ -30,7 +30,7 @@ class OwnerTable {
   bool grant_early(const ObjectId& id, WorkerId holder);
   /// `holder` gives back `count` references. True if nobody holds the object any more: it is forgotten here
   /// and to be released. What was granted to nobody is ignored.
-  bool give_back(const ObjectId& id, WorkerId holder, uint64_t count);
+  bool release_grants(const ObjectId& id, WorkerId holder, uint64_t count);
   /// The holder is gone, with all its references, for good. The objects that nobody holds now, forgotten
   /// here.
   std::vector<ObjectId> lose(WorkerId holder);

@@ -28,7 +28,7 @@ TEST_CASE("a tensor whose elements repeat is not written in place") {
   CHECK(refusal([&] { begin_write(wide, "step"); }) ==
         "[step] several elements of the tensor float32 [2, 3] with strides [1, 0] lie at one place in "
         "memory, as in an expanded view: clone() it first and write to the clone");
-  begin_write(wide, "step", Repeats::harmless);
+  begin_write(wide, "step", RepeatedElements::harmless);
   begin_write(wide.alias({1, 2}, {0, 1}, 0), "step");  // a stride of 0 over one element
 }
 

@@ -41,7 +41,7 @@ template <class T = float>
 std::vector<Way<T>> ways() {
   std::vector<Way<T>> all;
 #if defined(__x86_64__)
-  const bool avx2 = has_gemm_tiles(), avx512 = avx2 && level() >= Level::avx512;
+  const bool avx2 = has_gemm_tiles(), avx512 = avx2 && level() >= CpuLevel::avx512;
   if constexpr (std::is_same_v<T, float>) {
     if (avx2) all.push_back({"gemm_avx2", gemm_avx2});
     if (avx512) all.push_back({"gemm_avx512", gemm_avx512});

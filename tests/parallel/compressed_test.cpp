@@ -309,7 +309,7 @@ TEST_CASE("compression that cannot be is refused, with what to do") {
     CHECK_THAT(refused(server.call<&Server::pull>("t", 0, Compression::parse("fp16"))),
                Catch::Contains("gradients would not run back through it"));
   }
-  CHECK_THAT(refused(server.call<&Server::push>("t", Ticket{0, 0}, Packed{{start[0]}, {3}}, 1.0)),
+  CHECK_THAT(refused(server.call<&Server::push>("t", VersionStamp{0, 0}, Packed{{start[0]}, {3}}, 1.0)),
              Catch::Contains("tensor 0 of 1 does not unpack"));
   CHECK_THAT(invalid_text([&] { client.push_context().get(); }), Catch::Contains("outside of a context"));
   const Tensor bad = full({4}, NAN);

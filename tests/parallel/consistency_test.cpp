@@ -21,14 +21,14 @@ struct Model {
   }
   static std::string name(int i) { return "t" + std::to_string(i); }
   bool may_read(int i) const { return state.may_read(name(i)); }
-  Ticket read(int i) { return tickets[i] = state.read(name(i)).ticket; }
+  VersionStamp read(int i) { return stamps[i] = state.read(name(i)).stamp; }
   Consistency::Verdict push(int i, double weight = 1) {
-    const auto verdict = state.push(name(i), tickets[i], weight);
+    const auto verdict = state.push(name(i), stamps[i], weight);
     while (const auto closing = state.close()) closings.push_back(*closing);
     return verdict;
   }
   Consistency state;
-  std::map<int, Ticket> tickets;
+  std::map<int, VersionStamp> stamps;
   std::vector<Consistency::Closing> closings;
 };
 
@@ -116,8 +116,8 @@ TEST_CASE("a delayed step reads the values of one step before: every delay but t
   REQUIRE(m.closings.size() == 1);
   auto reading = m.state.read("t1");
   CHECK(reading.previous);  // not the first step's update, though it is there
-  CHECK(reading.ticket.version == 0);
-  m.tickets[1] = reading.ticket;
+  CHECK(reading.stamp.version == 0);
+  m.stamps[1] = reading.stamp;
   m.push(1);
   CHECK(m.closings.back().delay == 1);
   CHECK(m.state.staleness().delays == std::map<int64_t, int64_t>{{0, 2}, {1, 2}});
@@ -176,19 +176,19 @@ TEST_CASE("a lost trainer's step closes on the rest, or is begun again by all, a
 
 TEST_CASE("pushes that fit no step are refused, with nothing changed") {
   Model m("bsp", 2);
-  const auto text = [&](const std::string& who, Ticket ticket, double weight) {
-    return invalid_text([&] { (void)m.state.push(who, ticket, weight); });
+  const auto text = [&](const std::string& who, VersionStamp stamp, double weight) {
+    return invalid_text([&] { (void)m.state.push(who, stamp, weight); });
   };
   CHECK_THAT(text("t0", {0, 0}, 1), Catch::Contains("it has not pulled for that step"));
-  const Ticket ticket = m.read(0);
-  CHECK_THAT(text("t9", ticket, 1), Catch::Contains("no trainer \"t9\"; there are: t0, t1"));
+  const VersionStamp stamp = m.read(0);
+  CHECK_THAT(text("t9", stamp, 1), Catch::Contains("no trainer \"t9\"; there are: t0, t1"));
   CHECK_THAT(text("t0", {1, 0}, 1), Catch::Contains("expected a gradient for step 0"));
   CHECK_THAT(text("t0", {0, 7}, 1), Catch::Contains("versions 0 to 0"));
   CHECK_THAT(text("t0", {0, -1}, 1), Catch::Contains("version -1"));
   for (double weight : {-1., std::nan(""), HUGE_VAL, 1e-320, 1e200})
-    CHECK_THAT(text("t0", ticket, weight), Catch::Contains("expected 0, or 1e-100 to 1e+100"));
+    CHECK_THAT(text("t0", stamp, weight), Catch::Contains("expected 0, or 1e-100 to 1e+100"));
   m.push(0);
-  CHECK_THAT(text("t0", ticket, 1), Catch::Contains("that step is closed for it"));
+  CHECK_THAT(text("t0", stamp, 1), Catch::Contains("that step is closed for it"));
   CHECK_THAT(invalid_text([&] { m.state.join("t0"); }), Catch::Contains("has joined already"));
   CHECK_THAT(invalid_text([&] { m.state.leave("t7"); }), Catch::Contains("no trainer"));
   m.read(1);
@@ -242,13 +242,13 @@ TEST_CASE("ssp: nobody waits within the bound, everybody beyond it, and reads ho
 
 TEST_CASE("async never waits, and its staleness counts the updates in between") {
   Model m("async", 2);
-  const Ticket old = m.read(1);
+  const VersionStamp old = m.read(1);
   for (int i = 0; i < 5; ++i) {
     REQUIRE(m.may_read(0));
     m.read(0);
     CHECK(m.push(0, 3).delay == 0);
   }
-  m.tickets[1] = old;
+  m.stamps[1] = old;
   const auto verdict = m.push(1, 1);
   CHECK(verdict.delay == 5);
   CHECK(verdict.factor == 0.25);  // of the weights 3 and 1

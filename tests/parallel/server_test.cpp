@@ -269,9 +269,9 @@ TEST_CASE("what is wrong is refused with what was expected, and the step stays o
     const auto r = s.cluster.await(future);
     return r.ok() ? "no error" : std::string(r.error().what());
   };
-  CHECK_THAT(text(server.call<&Server::push>("t0", Ticket{}, Packed{{good[0]}, {}}, 1.0)),
+  CHECK_THAT(text(server.call<&Server::push>("t0", VersionStamp{}, Packed{{good[0]}, {}}, 1.0)),
              Catch::Contains("1 gradients; expected 2"));
-  CHECK_THAT(text(server.call<&Server::push>("t9", Ticket{}, Packed{good, {}}, 1.0)),
+  CHECK_THAT(text(server.call<&Server::push>("t9", VersionStamp{}, Packed{good, {}}, 1.0)),
              Catch::Contains("no trainer \"t9\"; there are: t0"));
   CHECK_THAT(text(server.call<&Server::pull>("t9", 0, parallel::Compression())),
              Catch::Contains("no trainer"));

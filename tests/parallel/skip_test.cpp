@@ -50,10 +50,10 @@ std::vector<Stage> forked(const std::vector<RRef<Fork>>& f) {
 
 TEST_CASE("skips are connected by their names, and what cannot be is refused", "[schedule]") {
   const auto links = connect_skips({{{"a", "b"}, {}}, {{"c"}, {}}, {{}, {"b"}}, {{}, {"c", "a", "b"}}});
-  CHECK(links[0].gives == std::vector<std::vector<Link>>{{{3, 2}}, {{2, 1}, {3, 3}}});
-  CHECK(links[1].gives == std::vector<std::vector<Link>>{{{3, 1}}});
-  CHECK(links[2].takes == std::vector<Link>{{0, 2}});
-  CHECK(links[3].takes == std::vector<Link>{{1, 1}, {0, 1}, {0, 3}});
+  CHECK(links[0].gives == std::vector<std::vector<SkipLink>>{{{3, 2}}, {{2, 1}, {3, 3}}});
+  CHECK(links[1].gives == std::vector<std::vector<SkipLink>>{{{3, 1}}});
+  CHECK(links[2].takes == std::vector<SkipLink>{{0, 2}});
+  CHECK(links[3].takes == std::vector<SkipLink>{{1, 1}, {0, 1}, {0, 3}});
   CHECK(links[0].slots(true) == 1);
   CHECK(links[0].slots(false) == 4);
   CHECK(links[3].slots(true) == 4);

@@ -56,11 +56,11 @@ TEST_CASE("ties are lists of copies, and what cannot be tied is refused", "[sche
   std::vector<AnyRef> actors;
   for (int64_t i = 0; i < 4; ++i) actors.push_back(cluster->spawn<Block>(0, i));
   const auto ties = connect_ties({{{0, "a"}, {3, "b"}, {1, "c"}}, {{3, "x"}, {1, "y"}}}, actors);
-  CHECK(ties[0][0].others == std::vector<Link>{{3, 0}, {1, 0}});
-  CHECK(ties[3][0].others == std::vector<Link>{{0, 0}, {1, 1}});
-  CHECK(ties[1][0].others == std::vector<Link>{{0, 1}, {3, 1}});
-  CHECK(ties[3][1].others == std::vector<Link>{{1, 2}});
-  CHECK(ties[1][1].others == std::vector<Link>{{3, 2}});
+  CHECK(ties[0][0].others == std::vector<SkipLink>{{3, 0}, {1, 0}});
+  CHECK(ties[3][0].others == std::vector<SkipLink>{{0, 0}, {1, 1}});
+  CHECK(ties[1][0].others == std::vector<SkipLink>{{0, 1}, {3, 1}});
+  CHECK(ties[3][1].others == std::vector<SkipLink>{{1, 2}});
+  CHECK(ties[1][1].others == std::vector<SkipLink>{{3, 2}});
   CHECK(slots_of(ties[3]) == 3);
   const auto number = [](double x) { return full({1}, x); };
   const Tensors sums = sum_of_ties(ties[3], {number(1), Tensor()}, {number(10), number(100), number(1000)});

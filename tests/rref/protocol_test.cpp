@@ -44,7 +44,7 @@ class Simulation {
 
  private:
   struct Message {
-    enum Kind { reference, enroll, answer, give_back, unpin } kind;
+    enum Kind { reference, enroll, answer, release_grants, unpin } kind;
     WorkerId from, to;
     uint64_t number = 0;  // pin, or grants
     bool refused = false;
@@ -99,14 +99,14 @@ class Simulation {
   void drop(WorkerId w) {
     --handles_[w];
     if (w == 0)
-      owner_.give_back(kObject, 0, 1);
+      owner_.release_grants(kObject, 0, 1);
     else
       perform(w, holders_[w].dropped(kObject));
   }
 
   void perform(WorkerId w, HolderActions actions) {
     for (const Unpin& u : actions.unpins) bag_.push_back({Message::unpin, w, u.to, u.pin});
-    if (actions.give_back) bag_.push_back({Message::give_back, w, 0, actions.give_back});
+    if (actions.release_grants) bag_.push_back({Message::release_grants, w, 0, actions.release_grants});
     if (actions.register_at_owner) bag_.push_back({Message::enroll, w, 0});
   }
 
@@ -140,8 +140,8 @@ class Simulation {
                     kObject, m.refused ? std::optional(Error(ErrorKind::invalid, "gone")) : std::nullopt));
         if (m.refused) REQUIRE(any_dead_);  // without deaths nobody is ever refused
         break;
-      case Message::give_back:
-        owner_.give_back(kObject, m.from, m.number);
+      case Message::release_grants:
+        owner_.release_grants(kObject, m.from, m.number);
         break;
       case Message::unpin:
         if (pins_.erase(m.number)) perform(m.to, holders_[m.to].dropped(kObject));

@@ -54,7 +54,7 @@ class Simulation {
 
  private:
   struct Message {
-    enum Kind { make, reference, enroll, answer, give_back, unpin, use, used } kind;
+    enum Kind { make, reference, enroll, answer, release_grants, unpin, use, used } kind;
     WorkerId from;
     uint64_t object = 0, number = 0;  // pin, grants, or number of the use
     bool refused = false;
@@ -144,7 +144,7 @@ class Simulation {
   void drop(WorkerId w, uint64_t n) {
     --handles_[w][n];
     if (w == kOwner)
-      gone(n, owner_.give_back(id(n), kOwner, 1));
+      gone(n, owner_.release_grants(id(n), kOwner, 1));
     else
       perform(w, n, holders_[w].dropped(id(n)));
   }
@@ -153,7 +153,7 @@ class Simulation {
   }
   void perform(WorkerId w, uint64_t n, HolderActions actions) {
     for (const Unpin& u : actions.unpins) post(u.to, {Message::unpin, w, n, u.pin});
-    if (actions.give_back) post(kOwner, {Message::give_back, w, n, actions.give_back});
+    if (actions.release_grants) post(kOwner, {Message::release_grants, w, n, actions.release_grants});
     if (actions.register_at_owner) post(kOwner, {Message::enroll, w, n});
   }
 
@@ -196,8 +196,8 @@ class Simulation {
         perform(to, m.object, holders_[to].registered(id(m.object), why));
         break;
       }
-      case Message::give_back:
-        gone(m.object, owner_.give_back(id(m.object), m.from, m.number));
+      case Message::release_grants:
+        gone(m.object, owner_.release_grants(id(m.object), m.from, m.number));
         break;
       case Message::unpin: {
         const auto pin = pins_.find(m.number);

@@ -37,7 +37,7 @@ constexpr Seconds kJudgingLoss(
     1);  // the same while nobody but losers of a peer has failed: a cause should come
 constexpr Seconds kAfterFailure(2);  // the longest grace once a worker has failed
 
-struct Worker {
+struct ChildWorker {
   int64_t rank = 0;
   pid_t pid = 0;
   bool running = true;
@@ -77,7 +77,7 @@ class Supervisor {
   void step();
   void on_signal(const signalfd_siginfo& info);
   void on_stop_request(int signal, bool workers_have_it);
-  void on_ended(Worker& worker, int status);
+  void on_ended(ChildWorker& worker, int status);
   void hear_workers();
   bool holds_back();
   void on_deadline();
@@ -102,7 +102,7 @@ class Supervisor {
   rlim_t files_ = 0;  // the limit that the workers get back
   pid_t group_ = 0;   // the keeper
   std::optional<Terminal> terminal_;
-  std::vector<Worker> workers_;
+  std::vector<ChildWorker> workers_;
   Phase phase_ = Phase::running;
   std::optional<SteadyClock::time_point> deadline_, held_since_;
   std::vector<Ending> failures_;
@@ -165,7 +165,7 @@ int Supervisor::run() {
 }
 
 void Supervisor::start(int64_t local) {
-  Worker worker{.rank = rank_of(options_, local)};
+  ChildWorker worker{.rank = rank_of(options_, local)};
   if (!options_.log_dir.empty()) {
     const auto path = fmt::format("{}/w{}.log", options_.log_dir, worker.rank);
     worker.log = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
@@ -321,7 +321,7 @@ void Supervisor::reap() {
   }
 }
 
-void Supervisor::on_ended(Worker& worker, int status) {
+void Supervisor::on_ended(ChildWorker& worker, int status) {
   worker.running = false;
   const Ending ending{worker.rank, worker.pid, status};
   if (phase_ == Phase::ending || phase_ == Phase::killed) return;

@@ -3,7 +3,7 @@
 namespace troupe::repl {
 namespace {
 
-constexpr Described kGlobals[] = {
+constexpr HelpEntry kGlobals[] = {
     {"spawn", "spawn(type, worker, ...) -> reference",
      "Makes an actor of a type that the worker's program has, or \"Module\" around a module, on a worker: "
      "\"w1\", or its number."},
@@ -60,7 +60,7 @@ constexpr Described kGlobals[] = {
     {"print", "print(...)", "Prints values, shortened."},
 };
 
-constexpr Described kMethods[] = {
+constexpr HelpEntry kMethods[] = {
     {"tensor:item", "x:item() -> number", "The only element."},
     {"tensor:tolist", "x:tolist() -> table", "All elements, as nested tables."},
     {"tensor:size", "x:size([dim]) -> number or list", "The size of a dimension, or of all."},
@@ -126,7 +126,7 @@ constexpr Described kMethods[] = {
 
 }  // namespace
 
-std::span<const Described> globals() { return kGlobals; }
-std::span<const Described> object_methods() { return kMethods; }
+std::span<const HelpEntry> globals() { return kGlobals; }
+std::span<const HelpEntry> object_methods() { return kMethods; }
 
 }  // namespace troupe::repl

@@ -4,14 +4,14 @@
 
 namespace troupe::repl {
 
-struct Described {
+struct HelpEntry {
   const char* name;       ///< "spawn", "context:backward"
   const char* signature;  ///< "spawn(type, worker, ...) -> reference"
   const char* text;
 };
 
 /// By theme; a test compares them with what a state has.
-std::span<const Described> globals();
-std::span<const Described> object_methods();
+std::span<const HelpEntry> globals();
+std::span<const HelpEntry> object_methods();
 
 }  // namespace troupe::repl

@@ -19,7 +19,7 @@ namespace {
 std::string overview() {
   std::string out = "Functions (help \"name\" says more, and so does a name alone at the prompt):\n ";
   size_t column = 1;
-  for (const Described& g : globals()) {
+  for (const HelpEntry& g : globals()) {
     if (column + std::string_view(g.name).size() > 90) out += "\n ", column = 1;
     out += std::string(" ") + g.name;
     column += std::string_view(g.name).size() + 1;
@@ -59,7 +59,7 @@ std::string section_text(std::string_view prefix) {
     }
     out += fmt::format("\nhelp({}.{}) says more.\n", prefix, section.entries.front().name);
   }
-  for (const Described& g : globals())
+  for (const HelpEntry& g : globals())
     if (std::string_view(g.name).starts_with(std::string(prefix) + "."))
       out += fmt::format("  {}\n", g.signature);
   return out;
@@ -67,7 +67,7 @@ std::string section_text(std::string_view prefix) {
 
 std::string methods_text(std::string_view type) {
   std::string out;
-  for (const Described& d : object_methods())
+  for (const HelpEntry& d : object_methods())
     if (std::string_view(d.name).starts_with(std::string(type) + ":"))
       out += fmt::format("  {}\n    {}\n", d.signature, d.text);
   return out;
@@ -93,7 +93,7 @@ std::string described(lua_State* L, const std::string& name) {
   for (const auto& [full, entry] : script::find_everywhere(name.substr(name.rfind('.') + 1)))
     if (full == name || name.find('.') == name.npos) out += entry_text(full, entry);
   for (const auto list : {globals(), object_methods()})
-    for (const Described& d : list)
+    for (const HelpEntry& d : list)
       if (const std::string_view known = d.name;
           known == name || (known.find(':') != known.npos && known.substr(known.find(':') + 1) == name))
         out += fmt::format("{}\n  {}\n", d.signature, d.text);
@@ -103,7 +103,7 @@ std::string described(lua_State* L, const std::string& name) {
   std::vector<std::string> known;
   for (const auto& section : script::catalog())
     for (const Entry& e : section.entries) known.push_back(e.name);
-  for (const Described& g : globals()) known.emplace_back(g.name);
+  for (const HelpEntry& g : globals()) known.emplace_back(g.name);
   const std::string near = nearest(name, known);
   throw_invalid(fmt::format("help: nothing is called {:?}; {}", std::string_view(name),
                             near.empty() ? "help() lists what there is" : "did you mean \"" + near + "\"?"));
@@ -124,7 +124,7 @@ bool is_global(lua_State* L, int at, std::string_view name) {
 }
 
 std::string function_text(lua_State* L, int at) {
-  for (const Described& g : globals())
+  for (const HelpEntry& g : globals())
     if (is_global(L, at, g.name)) return fmt::format("{}\n  {}\n", g.signature, g.text);
   std::string out;
   if (lua_iscfunction(L, at) && lua_getupvalue(L, at, 1)) {
@@ -274,11 +274,11 @@ std::string reference_text() {
     for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
     return text;
   };
-  for (const Described& g : globals()) out += fmt::format("| `{}` | {} |\n", cell(g.signature), cell(g.text));
+  for (const HelpEntry& g : globals()) out += fmt::format("| `{}` | {} |\n", cell(g.signature), cell(g.text));
   out +=
       "\n## Methods of objects\n\nTensors also have every operator as a method: `x:relu()`, "
       "`x:sum()`.\n\n| | |\n|---|---|\n";
-  for (const Described& m : object_methods())
+  for (const HelpEntry& m : object_methods())
     out += fmt::format("| `{}` | {} |\n", cell(m.signature), cell(m.text));
   for (const auto& section : script::catalog()) {
     if (section.prefix != "data") continue;

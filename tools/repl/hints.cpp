@@ -119,7 +119,7 @@ std::string of_global(std::string_view name, std::string_view error = {}, std::s
     near = all.front().first;
   } else {
     std::vector<std::string> known;
-    for (const Described& g : globals()) known.emplace_back(g.name);
+    for (const HelpEntry& g : globals()) known.emplace_back(g.name);
     near = nearest(name, known);
   }
   return near.empty() ? "" : "did you mean " + near + "?";
@@ -161,7 +161,7 @@ bool without_colon(std::string_view error, std::string_view line) {
   const size_t type = name.find("' (");
   if (type == name.npos || !has(line, "." + std::string(name.substr(0, type)) + "(")) return false;
   const std::string wanted(name.substr(type + 3, name.find(" expected, got ") - type - 3));
-  return std::ranges::any_of(object_methods(), [&](const Described& method) {
+  return std::ranges::any_of(object_methods(), [&](const HelpEntry& method) {
     return std::string_view(method.name).starts_with(wanted + ":");
   });
 }

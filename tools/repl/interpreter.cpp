@@ -312,8 +312,8 @@ bool Interpreter::incomplete(const std::string& text) {
   return more;
 }
 
-Outcome Interpreter::outcome_of(int status, const std::string& text) {
-  Outcome out;
+ChunkOutcome Interpreter::outcome_of(int status, const std::string& text) {
+  ChunkOutcome out;
   if (status == LUA_OK) return out;
   out.ok = false;
   out.interrupted = script::Session::interrupted();
@@ -323,7 +323,7 @@ Outcome Interpreter::outcome_of(int status, const std::string& text) {
   return out;
 }
 
-Outcome Interpreter::run(const std::string& text, const std::string& name, bool at_prompt) {
+ChunkOutcome Interpreter::run(const std::string& text, const std::string& name, bool at_prompt) {
   lua_settop(L_, 0);
   running_count = 1;  // coroutines that an interrupt has ended are gone
   lua_pushcfunction(L_, guarded<error_text>);
@@ -336,11 +336,11 @@ Outcome Interpreter::run(const std::string& text, const std::string& name, bool 
   if (status != LUA_OK) status = luaL_loadbufferx(L_, text.data(), text.size(), name.c_str(), "t");
   if (status != LUA_OK) {
     const bool more = status == LUA_ERRSYNTAX && text_at(L_, -1).ends_with("<eof>");
-    Outcome out = outcome_of(status, text);
+    ChunkOutcome out = outcome_of(status, text);
     out.incomplete = more;
     return out;
   }
-  Outcome out = outcome_of(lua_pcall(L_, 0, LUA_MULTRET, 1), text);
+  ChunkOutcome out = outcome_of(lua_pcall(L_, 0, LUA_MULTRET, 1), text);
   if (out.ok && at_prompt) {
     const int n = lua_gettop(L_);
     lua_pushstring(L_, text.size() < 100 ? text.c_str() : "");

@@ -14,7 +14,7 @@
 namespace troupe::repl {
 
 /// What became of a chunk.
-struct Outcome {
+struct ChunkOutcome {
   bool ok = true;
   bool interrupted = false;
   bool incomplete = false;  ///< not compiled: the text goes on (an open block, an open string)
@@ -33,7 +33,7 @@ class Interpreter {
 
   /// Compiles and runs; `name` stands in messages ("=stdin", "@file.lua"). At a prompt, an expression alone
   /// is evaluated, and what a line gives is printed, nil as well.
-  Outcome run(const std::string& text, const std::string& name, bool at_prompt);
+  ChunkOutcome run(const std::string& text, const std::string& name, bool at_prompt);
   /// Whether the text, an expression or a chunk, goes on: an open block, an open string.
   bool incomplete(const std::string& text);
   /// Names that may stand for the end of `line`, each a replacement for its last word.
@@ -77,7 +77,7 @@ class Interpreter {
  private:
   void open_libraries();
   void close_state();
-  Outcome outcome_of(int status, const std::string& text);
+  ChunkOutcome outcome_of(int status, const std::string& text);
 
   std::unique_ptr<Cluster> cluster_;
   MakeCluster make_cluster_;

@@ -96,7 +96,7 @@ void complain(const std::string& text) {
 
 // Runs a whole chunk and says what went wrong.
 void run_and_tell(Interpreter& interpreter, const std::string& text) {
-  const Outcome outcome = interpreter.run(at_prompt(text), "=prompt", true);
+  const ChunkOutcome outcome = interpreter.run(at_prompt(text), "=prompt", true);
   std::fflush(stdout);
   const bool interrupted = script::Session::interrupted();
   script::Session::resume();

@@ -218,7 +218,7 @@ std::optional<std::string> contents_of(const std::string& path) {
 }
 
 int run_chunk(Interpreter& interpreter, const std::string& text, const std::string& name) {
-  const Outcome outcome = interpreter.run(text, name, false);
+  const ChunkOutcome outcome = interpreter.run(text, name, false);
   std::fflush(stdout);
   if (const auto code = interpreter.exit_code()) return *code;
   const bool interrupted = script::Session::interrupted();

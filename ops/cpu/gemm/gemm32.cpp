@@ -45,7 +45,8 @@ bool use_amx(int64_t m, int64_t n, int64_t k, double work) {
 bool use_tiles(int64_t m, int64_t n, int64_t k, double work, const Matrix<float>& a, const Matrix<float>& b,
                bool kept) {
   if (!has_gemm_tiles()) return false;
-  if (level() == Level::avx2) return kept || work <= 16 * 16 * 16 || (n > 3 && m > (b.transposed ? 31 : 3));
+  if (level() == CpuLevel::avx2)
+    return kept || work <= 16 * 16 * 16 || (n > 3 && m > (b.transposed ? 31 : 3));
   if (work <= 64 * 64 * 64 || (m >= 8 && work <= 2e6)) return true;
   static const bool on_intel = is_intel();
   if (on_intel) return (kept && m < 48) || (b.transposed && m >= 32 && m <= 64 && work <= 8e6);
@@ -65,11 +66,11 @@ bool may_use_tiles() {
   return may;
 }
 bool has_gemm_tiles() {
-  static const bool has = may_use_tiles() && level() >= Level::avx2;
+  static const bool has = may_use_tiles() && level() >= CpuLevel::avx2;
   return has;
 }
 bool has_gemm_amx() {
-  static const bool has = may_use_tiles() && level() == Level::amx;
+  static const bool has = may_use_tiles() && level() == CpuLevel::amx;
   return has;
 }
 

@@ -88,7 +88,7 @@ void blocked(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Mat
 void gemm(int64_t m, int64_t n, int64_t k, const Matrix<double>& a, const Matrix<double>& b, double beta,
           double* c, const Finish<double>& finish, double* sums) {
 #if defined(__x86_64__)
-  if (has_gemm_tiles() && level() == Level::avx2) return gemm_avx2(m, n, k, a, b, beta, c, finish, sums);
+  if (has_gemm_tiles() && level() == CpuLevel::avx2) return gemm_avx2(m, n, k, a, b, beta, c, finish, sums);
 #endif
   if (sums) row_sums(m, k, a, sums);
   const int64_t ldc = finish.ldc ? finish.ldc : n;

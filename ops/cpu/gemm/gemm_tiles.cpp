@@ -8,7 +8,7 @@ namespace troupe::ops::on_cpu {
 
 void gemm_tiles(int64_t m, int64_t n, int64_t k, const Matrix<float>& a, const Matrix<float>& b, float beta,
                 float* c, const Finish<float>& finish, float* sums, PackedMatrix* kept) {
-  if (level() >= Level::avx512) return gemm_avx512(m, n, k, a, b, beta, c, finish, sums, kept);
+  if (level() >= CpuLevel::avx512) return gemm_avx512(m, n, k, a, b, beta, c, finish, sums, kept);
   gemm_avx2(m, n, k, a, b, beta, c, finish, sums, kept);
 }
 

@@ -16,7 +16,7 @@
 namespace troupe::ops::on_cpu {
 namespace {
 
-constexpr Level kAll[] = {Level::baseline, Level::avx2, Level::avx512, Level::amx};
+constexpr CpuLevel kAll[] = {CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx};
 
 #if defined(__x86_64__)
 
@@ -29,30 +29,30 @@ bool has_amx() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-Level find_widest() {
+CpuLevel find_widest() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Level::baseline;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::baseline;
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
       !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq"))
-    return Level::avx2;
-  return has_amx() ? Level::amx : Level::avx512;
+    return CpuLevel::avx2;
+  return has_amx() ? CpuLevel::amx : CpuLevel::avx512;
 }
 
-dnnl_cpu_isa_t most_for_onednn(Level level) {
+dnnl_cpu_isa_t most_for_onednn(CpuLevel level) {
   switch (level) {
-    case Level::baseline:
+    case CpuLevel::baseline:
       return dnnl_cpu_isa_sse41;
-    case Level::avx2:
+    case CpuLevel::avx2:
       return dnnl_cpu_isa_avx2;
-    case Level::avx512:
+    case CpuLevel::avx512:
       return dnnl_cpu_isa_avx512_core_bf16;
-    case Level::amx:
+    case CpuLevel::amx:
       break;
   }
   return dnnl_cpu_isa_all;
 }
 
-void hold_onednn_to(Level level) {
+void hold_onednn_to(CpuLevel level) {
   if (const dnnl_status_t s = dnnl_set_max_cpu_isa(most_for_onednn(level)); s != dnnl_success)
     throw_error(
         ErrorKind::failed,
@@ -63,40 +63,40 @@ void hold_onednn_to(Level level) {
 
 #else
 
-Level find_widest() { return Level::baseline; }
-void hold_onednn_to(Level) {}
+CpuLevel find_widest() { return CpuLevel::baseline; }
+void hold_onednn_to(CpuLevel) {}
 
 #endif
 
 }  // namespace
 
-std::string_view name(Level level) {
+std::string_view name(CpuLevel level) {
   static constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512", "amx"};
   return kNames[static_cast<size_t>(level)];
 }
 
-Level widest_level() {
-  static const Level widest = find_widest();
+CpuLevel widest_level() {
+  static const CpuLevel widest = find_widest();
   return widest;
 }
 
-std::string levels_up_to(Level widest) {
+std::string levels_up_to(CpuLevel widest) {
   std::string text;
-  for (const Level l : kAll)
+  for (const CpuLevel l : kAll)
     if (l <= widest) text.append(text.empty() ? "" : ", ").append(name(l));
   return text;
 }
 
-Level parse_level(const char* text, Level widest) {
+CpuLevel parse_level(const char* text, CpuLevel widest) {
   if (!text || !*text) return widest;
-  for (const Level l : kAll)
+  for (const CpuLevel l : kAll)
     if (l <= widest && name(l) == text) return l;
   throw_invalid(fmt::format("[cpu] TROUPE_CPU_LEVEL is \"{}\", expected a level of this machine: {}", text,
                             levels_up_to(widest)));
 }
 
-Level choose_level() {
-  const Level chosen = parse_level(std::getenv("TROUPE_CPU_LEVEL"), widest_level());
+CpuLevel choose_level() {
+  const CpuLevel chosen = parse_level(std::getenv("TROUPE_CPU_LEVEL"), widest_level());
   if (chosen != widest_level()) hold_onednn_to(chosen);
   return chosen;
 }

@@ -29,12 +29,12 @@ template <class F>
 template <class F>
 void vectorized(const F& f) {
   switch (level()) {
-    case Level::amx:
-    case Level::avx512:
+    case CpuLevel::amx:
+    case CpuLevel::avx512:
       return run_avx512(f);
-    case Level::avx2:
+    case CpuLevel::avx2:
       return run_avx2(f);
-    case Level::baseline:
+    case CpuLevel::baseline:
       return run_baseline(f);
   }
 }

@@ -185,7 +185,7 @@ Packed pack(const Tensors& tensors, const Compression& how, Tensors* residual) {
   NoGradGuard guard;
   Packed out;
   if (residual && residual->empty()) residual->resize(tensors.size());
-  const auto send = [&](Form form, const Tensors& parts) {
+  const auto send = [&](PackedForm form, const Tensors& parts) {
     out.forms.push_back(static_cast<int64_t>(form));
     out.parts.insert(out.parts.end(), parts.begin(), parts.end());
   };
@@ -198,24 +198,24 @@ Packed pack(const Tensors& tensors, const Compression& how, Tensors* residual) {
                          packed_bytes(how, t.numel(), dtype) < static_cast<int64_t>(t.nbytes()) &&
                          t.numel() <= std::numeric_limits<uint32_t>::max();
     if (!owes && !smaller) {
-      send(Form::plain, {t});
+      send(PackedForm::plain, {t});
       continue;
     }
     if (!how.keeps_residual() && !owes) {
       const Tensor half = ops::to(t.detach(), how.kind == Compression::Kind::fp16 ? float16 : bfloat16);
       const bool fits = optim::all_finite(half);
-      send(fits ? Form::half : Form::plain, {fits ? half.contiguous_data() : t});
+      send(fits ? PackedForm::half : PackedForm::plain, {fits ? half.contiguous_data() : t});
       continue;
     }
     const Tensor x = ops::to(t.detach(), dtype).clone_data();
     if (owes) ops::add_(x, *left);
     if (!optim::all_finite(x)) {
-      send(Form::plain, {t});
+      send(PackedForm::plain, {t});
     } else if (smaller && how.keeps_residual()) {
-      send(how.kind == Compression::Kind::topk ? Form::top : Form::signs, take(x, how));
+      send(how.kind == Compression::Kind::topk ? PackedForm::top : PackedForm::signs, take(x, how));
       if (left) *left = x;
     } else {
-      send(Form::plain, {x});
+      send(PackedForm::plain, {x});
       *left = Tensor();
     }
   }
@@ -245,18 +245,18 @@ Tensors unpack(Packed packed, const std::vector<Whole>& wholes) {
     const int64_t n = shape.numel();
     check(at < packed.parts.size(), "a part is missing");
     const Tensor first = packed.parts[at];
-    switch (static_cast<Form>(packed.forms[tensor])) {
-      case Form::plain:
+    switch (static_cast<PackedForm>(packed.forms[tensor])) {
+      case PackedForm::plain:
         ++at;
         out.push_back(first);
         break;
-      case Form::half:
+      case PackedForm::half:
         ++at;
         check(first.defined() && is_half(first.dtype()) && first.shape() == shape,
               "expected bfloat16 or float16 of its shape");
         out.push_back(ops::to(first, dtype));
         break;
-      case Form::top: {
+      case PackedForm::top: {
         check(at + 1 < packed.parts.size() && packed.parts[at + 1].defined(), "a part is missing");
         const int64_t k = packed.parts[at + 1].numel();
         const Tensor places = part(int64, (k + 1) / 2, "expected two places in each int64"),
@@ -274,7 +274,7 @@ Tensors unpack(Packed packed, const std::vector<Whole>& wholes) {
         out.push_back(std::move(whole));
         break;
       }
-      case Form::signs: {
+      case PackedForm::signs: {
         const Tensor signs = part(int64, words(n), "expected a sign for each element"),
                      means = part(dtype, 2, "expected two means");
         Tensor whole = empty(shape, dtype);

@@ -12,12 +12,12 @@ namespace troupe::parallel {
 /// finite, goes as it is.
 struct Packed {
   Tensors parts;               ///< of all tensors in a row
-  std::vector<int64_t> forms;  ///< of each tensor (Form); empty: all travel as they are, one part each
+  std::vector<int64_t> forms;  ///< of each tensor (PackedForm); empty: all travel as they are, one part each
   int64_t bytes() const;       ///< of the parts
 };
 
 /// The numbers travel.
-enum class Form : int64_t {
+enum class PackedForm : int64_t {
   plain = 0,
   half = 1,   ///< one part in bfloat16 or float16
   top = 2,    ///< places in ascending order, two of 32 bits in each int64; and the elements there

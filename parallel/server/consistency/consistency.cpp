@@ -108,29 +108,29 @@ Consistency::Reading Consistency::read(const std::string& name) {
   Reading reading{{trainer.step, version_, policy_.kind == PolicyKind::local ? policy_.bound : 0}};
   reading.previous =
       policy_.kind == PolicyKind::delayed && trainer.step == open_ && version_ > first_delayed_;
-  if (reading.previous) --reading.ticket.version;
-  trainer.reading = reading.ticket;
+  if (reading.previous) --reading.stamp.version;
+  trainer.reading = reading.stamp;
   trainer.missed = false;
   return reading;
 }
 
-Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ticket, double weight) {
+Consistency::Verdict Consistency::push(const std::string& name, const VersionStamp& stamp, double weight) {
   at(name);
   Trainer& trainer = trainers_.at(name);
   const auto refuse = [&](const std::string& why) {
-    throw_invalid(fmt::format("[server] trainer \"{}\" pushes for step {}: {}", name, ticket.step, why));
+    throw_invalid(fmt::format("[server] trainer \"{}\" pushes for step {}: {}", name, stamp.step, why));
   };
   // Their sum has an inverse, and the inverse a meaning.
   if (weight != 0 && !(weight >= kLeastWeight && weight <= kMostWeight))
     refuse(fmt::format("a weight of {}; expected 0, or {} to {}", weight, kLeastWeight, kMostWeight));
   if (!trainer.reading)
-    refuse(ticket.step >= 0 && ticket.step < trainer.step
+    refuse(stamp.step >= 0 && stamp.step < trainer.step
                ? "that step is closed for it; it is to pull first, for step " + std::to_string(trainer.step)
                : "it has not pulled for that step");
-  if (ticket.step != trainer.reading->step)
+  if (stamp.step != trainer.reading->step)
     refuse(fmt::format("expected a gradient for step {}, which it has pulled for", trainer.reading->step));
-  if (ticket.version < 0 || ticket.version > version_)
-    refuse(fmt::format("computed on version {}; there are versions 0 to {}", ticket.version, version_));
+  if (stamp.version < 0 || stamp.version > version_)
+    refuse(fmt::format("computed on version {}; there are versions 0 to {}", stamp.version, version_));
   const bool other_kind = (trainer.reading->local_steps > 0) != (policy_.kind == PolicyKind::local);
   trainer.reading.reset();
   if (trainer.missed || other_kind) {
@@ -142,11 +142,11 @@ Consistency::Verdict Consistency::push(const std::string& name, const Ticket& ti
   if (policy_.holds()) {
     Held& held = held_[step];
     held.weight += weight;
-    held.versions.push_back(ticket.version);
+    held.versions.push_back(stamp.version);
     return {Taken::later, step};
   }
   const double total = weights(weight);
-  Verdict verdict{Taken::now, step, total > 0 ? 1 / total : 0, version_ - ticket.version};
+  Verdict verdict{Taken::now, step, total > 0 ? 1 / total : 0, version_ - stamp.version};
   verdict.factor *= weight;
   ++staleness_.delays[verdict.delay];
   ++version_;

@@ -12,7 +12,7 @@ namespace troupe::parallel {
 
 /// What a trainer is told with the values that it reads, and sends back with the gradient that it makes of
 /// them.
-struct Ticket {
+struct VersionStamp {
   int64_t step = -1;        ///< the trainer's: how many it has done or missed
   int64_t version = 0;      ///< updates that are in the values
   int64_t local_steps = 0;  ///< under local(H): H, and the push is what these changed; else 0
@@ -56,7 +56,7 @@ class Consistency {
   /// Whether it may read what it needs for its next step now. `invalid` if it is not there.
   bool may_read(const std::string& trainer) const;
   struct Reading {
-    Ticket ticket;
+    VersionStamp stamp;
     bool previous = false;  ///< the values before the last update
   };
   /// It reads; only if may_read().
@@ -75,7 +75,7 @@ class Consistency {
   };
   /// A gradient of that weight. `invalid`, with nothing changed, if the trainer is not there or has not read
   /// for that step, if it has pushed it before, or if the weight is not 0 or 1e-100 to 1e100.
-  Verdict push(const std::string& trainer, const Ticket& ticket, double weight);
+  Verdict push(const std::string& trainer, const VersionStamp& stamp, double weight);
 
   // ---- steps that close
   struct Closing {
@@ -99,9 +99,9 @@ class Consistency {
  private:
   struct Trainer {
     int64_t step = 0;
-    std::optional<Ticket> reading;  // told, and not pushed yet
-    bool missed = false;            // the step that it reads for has closed
-    std::optional<double> weight;   // of its last push
+    std::optional<VersionStamp> reading;  // told, and not pushed yet
+    bool missed = false;                  // the step that it reads for has closed
+    std::optional<double> weight;         // of its last push
   };
   struct Held {
     double weight = 0;

@@ -26,10 +26,10 @@ void StalenessMetrics::install(internal::actors::Worker& worker) {
 }
 
 StalenessMetrics::Entry::Entry(internal::actors::Worker& worker) {
-  const auto* ledgers = worker.extension<StalenessMetrics>();
+  const auto* metrics = worker.extension<StalenessMetrics>();
   const auto* cell = frame().actor.get();
-  if (!ledgers || !cell) return;
-  book_ = ledgers->book_;
+  if (!metrics || !cell) return;
+  book_ = metrics->book_;
   const std::string& type = cell->type().name;
   const size_t space = type.rfind(':');
   name_ = object_name(type.substr(space == std::string::npos ? 0 : space + 1), cell->id());

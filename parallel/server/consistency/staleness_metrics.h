@@ -1,4 +1,4 @@
-// The ledgers of a worker's servers, where its metrics() shows them.
+// How stale the gradients of a worker's servers were, where its metrics() shows it.
 #pragma once
 #include <memory>
 #include <string>
