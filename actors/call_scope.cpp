@@ -23,7 +23,7 @@ Future<void> CallScope::joined() {
 // A call more, that is not left to itself if it is late. False: it has been cancelled.
 bool CallScope::enter(std::function<void()> cancel) {
   {
-    std::lock_guard lock(group_->mutex);
+    internal::Lock lock(group_->mutex);
     if (!group_->error) {
       ++group_->open;
       group_->cancel.push_back(std::move(cancel));
@@ -39,7 +39,7 @@ void CallScope::Group::ended(std::optional<Error> why) {
   std::optional<Error> first;
   bool last;
   {
-    std::lock_guard lock(mutex);
+    internal::Lock lock(mutex);
     if (why && !error) {
       error = std::move(why);
       others.swap(cancel);

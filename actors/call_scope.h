@@ -2,12 +2,12 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "actors/frame_slots.h"
 #include "core/async/future.h"
+#include "core/base/mutex.h"
 
 namespace troupe {
 
@@ -49,10 +49,10 @@ class CallScope {
  private:
   struct Group {
     void ended(std::optional<Error> error);
-    std::mutex mutex;
-    size_t open = 1;  // calls that have not ended, and the scope until it is joined
-    std::optional<Error> error;
-    std::vector<std::function<void()>> cancel;
+    internal::Mutex mutex;
+    size_t open TROUPE_GUARDED_BY(mutex) = 1;  // calls that have not ended, and the scope until it is joined
+    std::optional<Error> error TROUPE_GUARDED_BY(mutex);
+    std::vector<std::function<void()>> cancel TROUPE_GUARDED_BY(mutex);
     Promise<void> promise;
   };
   bool enter(std::function<void()> cancel);

@@ -45,7 +45,7 @@ Future<std::map<std::string, std::string>> RefTable::names(WorkerId owner) {
 void RefTable::give_name(const std::string& name, const ObjectId& id, const std::string& type) {
   check_name(name);
   HandlePtr handle;  // if refused, let go after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!worker_ || !owner_.grant(id, id.owner)) throw gone(id);
   handle = std::make_shared<Handle>(shared_from_this(), id, type);
   names_.give(worker_->name(), name, handle);
@@ -54,7 +54,7 @@ void RefTable::give_name(const std::string& name, const ObjectId& id, const std:
 void RefTable::name_given(const std::string& name) {
   std::vector<Ref<actors::Invocation>> lookups;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     lookups = names_.arrived(name);
   }
   for (auto& lookup : lookups) lookup->worker().dispatch(lookup);
@@ -64,7 +64,7 @@ void RefTable::on_set_name(const Ref<actors::Invocation>& call, const ObjectId& 
                            const std::string& name) {
   bool waits;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     waits = !owner_.owns(id) && may_come(id);
     if (waits) creations_.wait(id, call);
   }
@@ -76,7 +76,7 @@ void RefTable::on_set_name(const Ref<actors::Invocation>& call, const ObjectId& 
 
 void RefTable::on_drop_name(const actors::Worker& worker, const std::string& name) {
   HandlePtr dropped;  // let go after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   dropped = names_.drop(worker.name(), name);
 }
 
@@ -85,7 +85,7 @@ void RefTable::on_lookup(const Ref<actors::Invocation>& call, const std::string&
   HandlePtr found;
   std::vector<Ref<actors::Invocation>> late;  // let go after the lock
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!worker_) return;
     found = names_.find(name);
     if (!found && !wait) throw names_.unknown(worker_->name(), name);
@@ -101,7 +101,7 @@ void RefTable::on_lookup(const Ref<actors::Invocation>& call, const std::string&
 
 std::map<std::string, std::string> RefTable::names_here() const {
   std::map<std::string, std::string> types;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (const auto& [name, ref] : names_.all()) types.emplace(name, ref->type());
   return types;
 }

@@ -9,7 +9,7 @@ namespace troupe::internal::rref {
 
 void RefTable::check(const ObjectId& id) {
   check_process("call");
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!worker_ || detached_)
     throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
   if (auto why = holder_.failure(id)) {
@@ -19,13 +19,13 @@ void RefTable::check(const ObjectId& id) {
 }
 
 bool RefTable::is_here(const ObjectId& id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return worker_ && worker_->id() == id.owner;
 }
 
 std::string RefTable::describe(const Handle& handle) const {
   const ObjectId& id = handle.id();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::string text = label(handle) + " on ";
   if (!worker_) return text + "worker " + std::to_string(id.owner) + " of a cluster that was shut down";
   text += worker_->members().name_of(id.owner);
@@ -60,7 +60,7 @@ void RefTable::at_owner(const Handle& handle, std::function<void(const Result<Ac
                   ": call a method instead");
   auto cell = worker.find_actor(id);
   if (!cell) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const auto failed = failed_.find(id);
     if (failed != failed_.end()) {
       worker.unheard().heard(id);
@@ -100,7 +100,7 @@ std::vector<RefTable::Described> RefTable::objects_here(actors::Worker& worker, 
   };
   std::vector<Object> objects;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     std::unordered_map<ObjectId, size_t> place;
     for (const ObjectId& id : owner_.some(limit)) {
       place.emplace(id, objects.size());

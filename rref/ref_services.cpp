@@ -14,7 +14,7 @@ void RefTable::create(const ObjectId& id, const std::string& type, uint64_t cons
     if (!name.empty()) give_name(name, id, type), named = true;
     cell = worker().make_actor(id, type, constructor, std::move(args), seed);
   } catch (...) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const Error why = current_error();
     failed_.emplace(id, why);
     if (worker_) worker_->unheard().failed(id, actors::kUnmade, why);
@@ -31,7 +31,7 @@ void RefTable::on_spawn(actors::Invocation& call, uint64_t number, const std::st
   const ObjectId id{call.worker().id(), call.from(), number};
   const auto& unplaced = call.call().unplaced;  // its arguments, so calls to it fail with the reason
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!owner_.create(id, id.creator)) throw_invalid("[rref] object number given twice");
     creations_.begin(id);
     if (unplaced) failed_.emplace(id, *unplaced);
@@ -45,7 +45,7 @@ void RefTable::admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell
     std::vector<Ref<actors::Invocation>> waiting;
     bool orphan;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       if (!worker_) return;
       if (worker_->members().loss(id.creator)) owner_.release_grants(id, id.creator, 1);
       orphan = !owner_.owns(id);  // its creator was lost before, or meanwhile
@@ -88,7 +88,7 @@ bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
   StoredResultPtr value;
   bool waits = false;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (values_.has(id)) {
       value = values_.get(id, invocation);
       if (!value) return true;
@@ -115,7 +115,7 @@ bool RefTable::missing(const Ref<actors::Invocation>& invocation) {
 void RefTable::on_register(const Ref<actors::Invocation>& call, const ObjectId& id) {
   bool waits = false;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!owner_.grant(id, call->from())) {
       if (owner_.owns(id) || !may_come(id)) throw gone(id);
       creations_.wait(id, call);
@@ -131,7 +131,7 @@ void RefTable::on_release_grants(WorkerId from, const ObjectId& id, uint64_t gra
     throw_invalid("ref.give_back argument 3: expected 1 or more, got " + std::to_string(grants));
   bool dead;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     dead = owner_.release_grants(id, from, grants);
   }
   if (dead) release({id});
@@ -139,7 +139,7 @@ void RefTable::on_release_grants(WorkerId from, const ObjectId& id, uint64_t gra
 
 void RefTable::on_unpin(WorkerId from, const std::vector<uint64_t>& pins) {
   std::vector<Pin> over;  // let go after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (const uint64_t pin : pins) {
     const auto at = pins_.find(pin);
     if (at == pins_.end() || at->second.to != from) continue;
@@ -155,7 +155,7 @@ void RefTable::lost(WorkerId id, const Error& why) {
   std::vector<Pin> pins;
   std::vector<Ref<actors::Invocation>> orphans, lookups;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     lookups = names_.lose(id);
     dead = owner_.lose(id);
     holder_.owner_lost(id, why);
@@ -178,7 +178,7 @@ void RefTable::stop() {
   decltype(creations_) creations;
   decltype(values_) values;
   NameTable names;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   worker_ = nullptr;
   pins.swap(pins_);
   std::swap(creations, creations_);

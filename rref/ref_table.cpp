@@ -17,7 +17,7 @@ Handle::~Handle() {
 }
 
 const std::string* RefTable::keep_type(const std::string& type) {
-  std::lock_guard lock(types_mutex_);
+  Lock lock(types_mutex_);
   return &*types_.insert(type).first;
 }
 
@@ -107,7 +107,7 @@ std::shared_ptr<RefTable> RefTable::install(actors::Worker& worker) {
   actors::serve<kReady, made>(worker);
   actors::serve<kFetch, no_value>(worker);
   worker.add_metrics([t](actors::Worker::Metrics& m) {
-    std::lock_guard lock(t->mutex_);
+    Lock lock(t->mutex_);
     m["owned_objects"] = static_cast<int64_t>(t->owner_.objects());
     m["owned_references"] = static_cast<int64_t>(t->owner_.holders());
     m["owned_values"] = static_cast<int64_t>(t->values_.size());
@@ -125,7 +125,7 @@ std::shared_ptr<RefTable> RefTable::of(actors::Worker& worker) {
 
 actors::Worker& RefTable::worker() {
   check_process("rref");
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!worker_) throw_error(ErrorKind::cancelled, "[rref] the cluster of this reference has been shut down");
   return *worker_;
 }
@@ -150,7 +150,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
     visit_tensors(args, own_elements);
     const ObjectId id{owner, owner, worker.next_number()};
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       owner_.create(id, owner);
       creations_.begin(id);
     }
@@ -161,14 +161,14 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
   std::lock_guard order(spawn_mutex_);
   const ObjectId id{owner, worker.id(), worker.next_number()};
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (detached_) throw_error(ErrorKind::cancelled, "[spawn] the cluster has been shut down");
     holder_.created(id);
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
   if (const auto why =
           kSpawn.tell(worker, owner, id.number, type, constructor, std::move(args), name, seed)) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     holder_.not_made(id, *why);
     worker.unheard().failed(id, actors::kUnmade, *why);
   }
@@ -176,7 +176,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
 }
 
 HandlePtr RefTable::refer(const actors::ActorCell& cell) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!worker_ || !owner_.grant(cell.id(), cell.id().owner))
     throw_invalid("[rref] actor " + cell.label() + " is no longer referred to by anybody");
   return std::make_shared<Handle>(shared_from_this(), cell.id(), cell.type().name);
@@ -186,7 +186,7 @@ void RefTable::detach() {
   std::vector<ObjectId> dead;
   std::vector<std::pair<ObjectId, HolderActions>> held;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!worker_ || detached_) return;
     detached_ = true;
     dead = owner_.lose(worker_->id());
@@ -224,7 +224,7 @@ void RefTable::outgoing_all(WorkerId to, Tree& tree) {
 }
 
 void RefTable::outgoing(WorkerId to, RefValue& ref) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!worker_ || to == worker_->id()) return;
   if (ref.id.owner == worker_->id()) {
     if (!grant(ref.id, to))
@@ -248,7 +248,7 @@ void RefTable::not_sent(WorkerId to, RefValue& ref) {
   std::vector<ObjectId> dead;
   Pin pin;  // let go after the lock
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!worker_ || to == worker_->id()) return;
     if (ref.pin) {
       if (auto node = pins_.extract(ref.pin); !node.empty()) pin = std::move(node.mapped());
@@ -262,7 +262,7 @@ void RefTable::not_sent(WorkerId to, RefValue& ref) {
 void RefTable::incoming(WorkerId from, RefValue& ref, std::vector<Unpin>& unpins) {
   HolderActions actions;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!worker_ || from == worker_->id()) return;  // a local call brings its handle along
     if (ref.id.owner == worker_->id()) {
       if (ref.pin) unpins.push_back({from, ref.pin});
@@ -282,7 +282,7 @@ void RefTable::dropped(const ObjectId& id) {
   HolderActions actions;
   bool dead = false;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!worker_ || detached_) return;
     if (id.owner == worker_->id())
       dead = owner_.release_grants(id, id.owner, 1);
@@ -313,7 +313,7 @@ void RefTable::perform(const ObjectId& id, HolderActions actions) {
       .on_ready([self = shared_from_this(), id](const Result<Value>& r) {
         HolderActions next;
         {
-          std::lock_guard lock(self->mutex_);
+          Lock lock(self->mutex_);
           if (!self->worker_) return;
           next = self->holder_.registered(id, r.ok() ? std::nullopt : std::optional(r.error()));
         }
@@ -323,7 +323,7 @@ void RefTable::perform(const ObjectId& id, HolderActions actions) {
 
 // Null after stop(). (Peers that are lost need no message: that one could not be sent is nothing to know.)
 actors::Worker* RefTable::living_worker() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return worker_;
 }
 
@@ -333,7 +333,7 @@ void RefTable::release(const std::vector<ObjectId>& ids) {
     StoredResultPtr value;  // let go after the lock
     bool failed;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       failed = failed_.erase(id) > 0;
       value = values_.release(id);
       worker = worker_;

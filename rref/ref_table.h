@@ -13,6 +13,7 @@
 
 #include "actors/cell/interceptor.h"
 #include "actors/worker/worker.h"
+#include "core/base/mutex.h"
 #include "rref/handle.h"
 #include "rref/name_table.h"
 #include "rref/tables/creations.h"
@@ -110,10 +111,12 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   Future<Value> ask(const Handle& handle, uint64_t question, const char* label,
                     const actors::CallOptions& options);
   void admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
-  bool may_come(const ObjectId& id) const;  // with mutex_: has an object of this worker not been made yet?
-  bool grant(const ObjectId& id, WorkerId holder);  // likewise; false: it is gone, or the holder lost
-  std::optional<Error> gone_with_worker(const ObjectId& id) const;  // with mutex_
-  Error gone(const ObjectId& id) const;                             // likewise
+  bool may_come(const ObjectId& id) const
+      TROUPE_REQUIRES(mutex_);  // has an object of this worker not been made yet?
+  bool grant(const ObjectId& id, WorkerId holder)
+      TROUPE_REQUIRES(mutex_);  // false: it is gone, or the holder lost
+  std::optional<Error> gone_with_worker(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
+  Error gone(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
   void expect_value(WorkerId from, uint64_t number);
   void store_result(actors::Invocation& call, const Result<Value>& result);
   Value keep_result(const actors::Invocation& call, const Value& result);
@@ -145,19 +148,21 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
     WorkerId to;
   };
   std::recursive_mutex spawn_mutex_;  // spawns leave in the order of their numbers
-  mutable std::mutex mutex_;  // guards what follows; no handle is let go and nothing is sent while it is held
-  actors::Worker* worker_;
-  bool detached_ = false;
-  OwnerTable owner_;
-  HolderTable holder_;
-  std::unordered_map<uint64_t, Pin> pins_;
-  uint64_t last_pin_ = 0;
-  std::mutex types_mutex_;
-  std::unordered_set<std::string> types_;  // names of types are kept once, not by every handle
-  ValueTable<StoredResult, Ref<actors::Invocation>> values_;
-  NameTable names_;
-  std::unordered_map<ObjectId, Error> failed_;  // creations that failed, while they are held
-  Creations<Ref<actors::Invocation>> creations_;
+  mutable Mutex mutex_;               // no handle is let go and nothing is sent while it is held
+  actors::Worker* worker_ TROUPE_GUARDED_BY(mutex_);
+  bool detached_ TROUPE_GUARDED_BY(mutex_) = false;
+  OwnerTable owner_ TROUPE_GUARDED_BY(mutex_);
+  HolderTable holder_ TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Pin> pins_ TROUPE_GUARDED_BY(mutex_);
+  uint64_t last_pin_ TROUPE_GUARDED_BY(mutex_) = 0;
+  Mutex types_mutex_;
+  // Names of types are kept once, not by every handle.
+  std::unordered_set<std::string> types_ TROUPE_GUARDED_BY(types_mutex_);
+  ValueTable<StoredResult, Ref<actors::Invocation>> values_ TROUPE_GUARDED_BY(mutex_);
+  NameTable names_ TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<ObjectId, Error> failed_
+      TROUPE_GUARDED_BY(mutex_);  // creations that failed, while they are held
+  Creations<Ref<actors::Invocation>> creations_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::rref

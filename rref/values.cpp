@@ -25,7 +25,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
   const ObjectId id{owner, worker.id(), worker.next_number()};
   std::optional<Error> failure;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (mine)
       owner_.create(id, owner), values_.expect(id);
     else
@@ -42,7 +42,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
   }
   if (failure && mine) finish_value(id, failed(std::move(*failure)));
   if (failure && !mine) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     holder_.not_made(id, *failure);
     worker.unheard().failed(id, kUnfetched, *failure);
   }
@@ -53,7 +53,7 @@ HandlePtr RefTable::remote(const Handle& actor, const char* method, const std::s
 void RefTable::expect_value(WorkerId from, uint64_t number) {
   ObjectId id;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!worker_) return;
     id = {worker_->id(), from, number};
     if (!owner_.create(id, from)) return;  // a number used twice: its first value stays
@@ -73,7 +73,7 @@ Value RefTable::keep_result(const actors::Invocation& call, const Value& result)
   actors::Worker& worker = this->worker();
   const ObjectId id{worker.id(), worker.id(), worker.next_number()};
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     owner_.create(id, id.owner), values_.expect(id);
   }
   const auto handle = std::make_shared<Handle>(shared_from_this(), id, kKeptResult);
@@ -89,7 +89,7 @@ HandlePtr RefTable::kept_result(const Value& value) {
 void RefTable::finish_value(const ObjectId& id, StoredResultPtr value) {
   std::vector<Ref<actors::Invocation>> waiting;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     waiting = values_.finish(id, value);
     if (value->error && worker_) {
       worker_->unheard().failed(id, kUnfetched, *value->error);

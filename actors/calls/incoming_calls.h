@@ -1,11 +1,11 @@
 // Calls of other workers that have arrived and have not been answered: the callee's half of cancellation.
 #pragma once
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "actors/runtime/cancellable.h"
+#include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::actors {
@@ -25,8 +25,8 @@ class IncomingCalls {
   size_t size() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::pair<WorkerId, uint64_t>, Ref<Cancellable>> calls_;
+  mutable Mutex mutex_;
+  std::map<std::pair<WorkerId, uint64_t>, Ref<Cancellable>> calls_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

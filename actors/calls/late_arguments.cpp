@@ -15,7 +15,7 @@ bool has(const std::vector<LateArgument>& arguments, uint32_t index) {
 
 bool LateArguments::arrived(WorkerId caller, uint64_t number, std::vector<LatePlace> places) {
   std::vector<Early> dropped;  // let go of after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Caller& from = callers_[caller];
   if (number <= from.newest) return false;
   from.newest = number;
@@ -39,7 +39,7 @@ bool LateArguments::arrived(WorkerId caller, uint64_t number, std::vector<LatePl
 }
 
 LateArguments::Whole LateArguments::ready(WorkerId caller, uint64_t number, const Ref<Cancellable>& call) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Caller& from = callers_[caller];
   const auto at = from.calls.find(number);
   if (at == from.calls.end()) return {};
@@ -49,7 +49,7 @@ LateArguments::Whole LateArguments::ready(WorkerId caller, uint64_t number, cons
 
 LateArguments::Whole LateArguments::came(WorkerId sender, WorkerId caller, uint64_t number,
                                          LateArgument argument) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (lost_.contains(caller)) return {};
   Caller& from = callers_[caller];
   const auto at = from.calls.find(number);
@@ -111,7 +111,7 @@ void LateArguments::leave(const Early& early) {
 
 bool LateArguments::give_up(WorkerId caller, uint64_t number) {
   Call gone;  // let go of after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto from = callers_.find(caller);
   if (from == callers_.end()) return false;
   const auto at = from->second.calls.find(number);
@@ -123,7 +123,7 @@ bool LateArguments::give_up(WorkerId caller, uint64_t number) {
 
 void LateArguments::ended(WorkerId caller, uint64_t number) {
   Call gone;  // let go of after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto from = callers_.find(caller);
   if (from == callers_.end()) return;
   const auto at = from->second.calls.find(number);
@@ -140,7 +140,7 @@ void LateArguments::fail_if_waits(Call& call, WorkerId worker, const Error& why)
 std::vector<LateArguments::Whole> LateArguments::lost(WorkerId worker, const Error& why) {
   std::multimap<uint64_t, Early> gone;  // let go of after the lock
   std::vector<Whole> out;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   lost_.emplace(worker, why);
   if (const auto from = callers_.find(worker); from != callers_.end()) {
     for (const auto& [number, early] : from->second.early) leave(early);
@@ -157,14 +157,14 @@ std::vector<LateArguments::Whole> LateArguments::lost(WorkerId worker, const Err
 
 void LateArguments::clear() {
   std::map<WorkerId, Caller> gone;  // let go of after the lock
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   gone.swap(callers_);
   rooms_.clear();
 }
 
 std::vector<LatePlace> LateArguments::missing(WorkerId caller, uint64_t number) const {
   std::vector<LatePlace> out;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto from = callers_.find(caller);
   if (from == callers_.end()) return out;
   const auto at = from->second.calls.find(number);
@@ -175,14 +175,14 @@ std::vector<LatePlace> LateArguments::missing(WorkerId caller, uint64_t number) 
 }
 
 size_t LateArguments::calls() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   size_t n = 0;
   for (const auto& [id, caller] : callers_) n += caller.calls.size();
   return n;
 }
 
 size_t LateArguments::early() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   size_t n = 0;
   for (const auto& [id, caller] : callers_) n += caller.early.size();
   return n;

@@ -7,12 +7,12 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "actors/runtime/cancellable.h"
 #include "core/async/result.h"
+#include "core/base/mutex.h"
 #include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
@@ -88,18 +88,18 @@ class LateArguments {
   struct Room {
     size_t bytes = 0, arguments = 0;
   };
-  // All with mutex_.
-  void put(WorkerId sender, WorkerId caller, Call& call, LateArgument argument);
-  Whole settle(Caller& caller, std::map<uint64_t, Call>::iterator at);
-  void keep_early(WorkerId sender, Caller& caller, uint64_t number, LateArgument argument);
-  void leave(const Early& early);
+  void put(WorkerId sender, WorkerId caller, Call& call, LateArgument argument) TROUPE_REQUIRES(mutex_);
+  Whole settle(Caller& caller, std::map<uint64_t, Call>::iterator at) TROUPE_REQUIRES(mutex_);
+  void keep_early(WorkerId sender, Caller& caller, uint64_t number, LateArgument argument)
+      TROUPE_REQUIRES(mutex_);
+  void leave(const Early& early) TROUPE_REQUIRES(mutex_);
   static void fail_if_waits(Call& call, WorkerId worker, const Error& why);
 
   const Limits limits_;
-  mutable std::mutex mutex_;
-  std::map<WorkerId, Caller> callers_;
-  std::map<WorkerId, Room> rooms_;  // by sender
-  std::map<WorkerId, Error> lost_;
+  mutable Mutex mutex_;
+  std::map<WorkerId, Caller> callers_ TROUPE_GUARDED_BY(mutex_);
+  std::map<WorkerId, Room> rooms_ TROUPE_GUARDED_BY(mutex_);  // by sender
+  std::map<WorkerId, Error> lost_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

@@ -3,7 +3,7 @@
 namespace troupe::internal::actors {
 
 LateCall::Next LateCall::answered(size_t i, Answer answer) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Next next;
   if (over_ || !open_[i]) return next;
   open_[i] = false;
@@ -19,12 +19,12 @@ LateCall::Next LateCall::answered(size_t i, Answer answer) {
 }
 
 std::vector<size_t> LateCall::ended(bool well) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return over_ ? std::vector<size_t>{} : close(!well);
 }
 
 bool LateCall::over() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return over_;
 }
 

@@ -8,8 +8,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
+
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -38,11 +39,11 @@ class LateCall {
   bool over() const;
 
  private:
-  std::vector<size_t> close(bool give_up);  // with mutex_
-  mutable std::mutex mutex_;
-  std::vector<bool> open_;  // not answered yet
-  size_t left_;             // of those
-  bool over_ = false;
+  std::vector<size_t> close(bool give_up) TROUPE_REQUIRES(mutex_);
+  mutable Mutex mutex_;
+  std::vector<bool> open_ TROUPE_GUARDED_BY(mutex_);  // not answered yet
+  size_t left_ TROUPE_GUARDED_BY(mutex_);             // of those
+  bool over_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace troupe::internal::actors

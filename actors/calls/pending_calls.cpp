@@ -22,7 +22,7 @@ PendingCalls::~PendingCalls() = default;
 PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* message,
                                       const ObjectId& actor, size_t bytes, OnFull on_full) {
   Added out;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (call.to_actor) {
     call.ticket = flow_.enter(actor, bytes);
     if (call.ticket) {
@@ -48,7 +48,7 @@ PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* 
 }
 
 std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   auto chosen = flow_.next(to, [&](uint64_t id) { return calls_.contains(id); });
   if (!chosen) return std::nullopt;
   PendingCall& call = calls_.at(chosen->message);
@@ -60,13 +60,13 @@ std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
 }
 
 bool PendingCalls::sent(uint64_t id) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (auto at = calls_.find(id); at != calls_.end()) at->second.sent = true;
   return leaving_.empty() || leaving_.erase(id) == 0;
 }
 
 std::optional<WorkerId> PendingCalls::could_hand_over(uint64_t id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto at = calls_.find(id);
   if (at == calls_.end()) return {};
   const PendingCall& call = at->second;
@@ -76,7 +76,7 @@ std::optional<WorkerId> PendingCalls::could_hand_over(uint64_t id) const {
 }
 
 bool PendingCalls::hand_over(uint64_t id, std::function<void()> done) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto at = calls_.find(id);
   if (at == calls_.end()) return false;
   auto& straight = at->second.straight;
@@ -86,7 +86,7 @@ bool PendingCalls::hand_over(uint64_t id, std::function<void()> done) {
 }
 
 bool PendingCalls::begin(uint64_t id, const CallLimit& limit) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto at = calls_.find(id);
   if (at == calls_.end()) return false;
   at->second.limit = limit;
@@ -96,7 +96,6 @@ bool PendingCalls::begin(uint64_t id, const CallLimit& limit) {
   return true;
 }
 
-// With mutex_.
 void PendingCalls::leave(FlowControl::Ticket& ticket, WorkerId to, bool& drain) {
   if (!ticket) return;
   flow_.leave(ticket);
@@ -104,7 +103,7 @@ void PendingCalls::leave(FlowControl::Ticket& ticket, WorkerId to, bool& drain) 
 }
 
 std::optional<PendingCall> PendingCalls::not_sent(uint64_t id, bool& drain) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   leaving_.erase(id);
   if (auto ghost = ghosts_.extract(id); !ghost.empty())
     leave(ghost.mapped().ticket, ghost.mapped().to, drain);
@@ -115,7 +114,7 @@ std::optional<PendingCall> PendingCalls::not_sent(uint64_t id, bool& drain) {
 }
 
 void PendingCalls::started(uint64_t id, WorkerId to, bool& drain) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (auto at = calls_.find(id); at != calls_.end() && at->second.caller.to == to) {
     leave(at->second.ticket, to, drain);
   } else if (auto ghost = ghosts_.find(id); ghost != ghosts_.end() && ghost->second.to == to) {
@@ -125,7 +124,7 @@ void PendingCalls::started(uint64_t id, WorkerId to, bool& drain) {
 }
 
 std::optional<PendingCall> PendingCalls::take(uint64_t id, WorkerId to, bool& drain) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   auto at = calls_.find(id);
   if (at == calls_.end()) {
     auto ghost = ghosts_.find(id);
@@ -140,7 +139,7 @@ std::optional<PendingCall> PendingCalls::take(uint64_t id, WorkerId to, bool& dr
 }
 
 std::vector<PendingCall> PendingCalls::take_all(WorkerId to) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<PendingCall> out;
   for (auto at = calls_.begin(); at != calls_.end();) {
     if (to != kNoWorker && at->second.caller.to != to) {
@@ -174,14 +173,14 @@ GivenUp PendingCalls::remove(Calls::iterator at) {
 }
 
 std::optional<GivenUp> PendingCalls::give_up(uint64_t id) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   auto at = calls_.find(id);
   if (at == calls_.end()) return std::nullopt;
   return remove(at);
 }
 
 PendingCalls::Expired PendingCalls::expire(TimePoint now) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Expired out;
   if (now >= next_sweep_) {
     next_sweep_ = TimePoint::max();
@@ -213,7 +212,7 @@ PendingCalls::Expired PendingCalls::expire(TimePoint now) {
 }
 
 void PendingCalls::note_status(uint64_t id, std::string status) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (auto at = calls_.find(id); at != calls_.end()) at->second.status = std::move(status);
 }
 
@@ -222,7 +221,7 @@ PendingCalls::Made PendingCalls::made(uint64_t id, const PendingCall& call) {
 }
 
 std::vector<PendingCalls::Made> PendingCalls::all() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<Made> out;
   for (const auto& [id, call] : calls_) out.push_back(made(id, call));
   std::sort(out.begin(), out.end(),
@@ -231,7 +230,7 @@ std::vector<PendingCalls::Made> PendingCalls::all() const {
 }
 
 std::vector<PendingCalls::Made> PendingCalls::made_by(const void* invocation) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<Made> out;
   for (const auto& [id, call] : calls_)
     if (call.by == invocation) out.push_back(made(id, call));
@@ -242,19 +241,19 @@ std::vector<PendingCalls::Made> PendingCalls::made_by(const void* invocation) co
 }
 
 std::vector<std::string> PendingCalls::labels() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<std::string> out;
   for (const auto& [id, call] : calls_) out.push_back(call.caller.label);
   return out;
 }
 
 size_t PendingCalls::size() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return calls_.size();
 }
 
 FlowControl::Sums PendingCalls::in_flight() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return flow_.all();
 }
 

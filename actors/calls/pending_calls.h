@@ -9,7 +9,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -22,6 +21,7 @@
 #include "actors/calls/flow_control.h"
 #include "actors/runtime/cancellable.h"
 #include "core/async/future.h"
+#include "core/base/mutex.h"
 #include "net/wire/wire.h"
 
 namespace troupe::internal::actors {
@@ -147,16 +147,17 @@ class PendingCalls {
     WorkerId to;
     FlowControl::Ticket ticket;
   };
-  GivenUp remove(Calls::iterator at);  // with mutex_
-  void leave(FlowControl::Ticket& ticket, WorkerId to, bool& drain);
+  GivenUp remove(Calls::iterator at) TROUPE_REQUIRES(mutex_);
+  void leave(FlowControl::Ticket& ticket, WorkerId to, bool& drain) TROUPE_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  FlowControl flow_;
-  Calls calls_;
-  std::unordered_map<uint64_t, Ghost> ghosts_;  // given up, but their messages take room still
-  std::unordered_set<uint64_t> leaving_;        // given up while they were being sent
+  mutable Mutex mutex_;
+  FlowControl flow_ TROUPE_GUARDED_BY(mutex_);
+  Calls calls_ TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Ghost> ghosts_
+      TROUPE_GUARDED_BY(mutex_);  // given up, but their messages take room still
+  std::unordered_set<uint64_t> leaving_ TROUPE_GUARDED_BY(mutex_);  // given up while they were being sent
   std::atomic<uint64_t> last_ = 0;
-  TimePoint next_sweep_ = TimePoint::max();
+  TimePoint next_sweep_ TROUPE_GUARDED_BY(mutex_) = TimePoint::max();
 };
 
 }  // namespace troupe::internal::actors

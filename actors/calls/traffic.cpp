@@ -5,17 +5,17 @@
 namespace troupe::internal::actors {
 
 void Traffic::sent(WorkerId to, int64_t n) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   calls_[to].sent += static_cast<uint64_t>(n);
 }
 
 void Traffic::arrived(WorkerId from) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   ++calls_[from].arrived;
 }
 
 std::map<WorkerId, TrafficReport::Calls> Traffic::calls() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return calls_;
 }
 

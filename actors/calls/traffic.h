@@ -3,10 +3,10 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "actors/calls/quiescence.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -37,8 +37,8 @@ class Traffic {
  private:
   std::map<WorkerId, TrafficReport::Calls> calls() const;
   std::atomic<int64_t> busy_{0};
-  mutable std::mutex mutex_;
-  std::map<WorkerId, TrafficReport::Calls> calls_;
+  mutable Mutex mutex_;
+  std::map<WorkerId, TrafficReport::Calls> calls_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

@@ -95,7 +95,7 @@ void ActorCell::post(std::function<void()> job, DispatchTarget where, const char
 
 void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
   {
-    std::lock_guard lock(suspensions_mutex_);
+    Lock lock(suspensions_mutex_);
     if (!cancelled_) {
       if (suspensions_.size() >= prune_at_) {
         std::erase_if(suspensions_, [](const auto& s) { return s.expired(); });
@@ -112,7 +112,7 @@ void ActorCell::add_suspension(std::weak_ptr<Suspension> suspension) {
 void ActorCell::cancel_suspensions(const Error& why) {
   std::vector<std::weak_ptr<Suspension>> waiting;
   {
-    std::lock_guard lock(suspensions_mutex_);
+    Lock lock(suspensions_mutex_);
     cancelled_ = true;
     waiting.swap(suspensions_);
   }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "actors/cell/in_use.h"
 #include "actors/cell/invocation.h"
 #include "actors/runtime/runtime.h"
+#include "core/base/mutex.h"
 #include "core/base/seed_stream.h"
 
 namespace troupe::internal::actors {
@@ -97,10 +97,11 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::optional<Error> failure_;
   CurrentActivity activity_;
   std::map<std::string, std::any> attachments_;
-  std::mutex suspensions_mutex_;
-  std::vector<std::weak_ptr<Suspension>> suspensions_;  // pruned when it has doubled
-  size_t prune_at_ = 16;
-  bool cancelled_ = false;
+  Mutex suspensions_mutex_;
+  std::vector<std::weak_ptr<Suspension>> suspensions_
+      TROUPE_GUARDED_BY(suspensions_mutex_);  // pruned when it has doubled
+  size_t prune_at_ TROUPE_GUARDED_BY(suspensions_mutex_) = 16;
+  bool cancelled_ TROUPE_GUARDED_BY(suspensions_mutex_) = false;
   std::unique_ptr<Mailbox> mailbox_;
 };
 

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 namespace {
 
 // Filled by static initializers, so it is made when it is first used, and never destroyed.
 struct Registry {
-  std::mutex mutex;
-  std::multimap<std::string, std::shared_ptr<const ActorType>> types;
+  Mutex mutex;
+  std::multimap<std::string, std::shared_ptr<const ActorType>> types TROUPE_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -41,7 +41,7 @@ std::vector<ActorType::Parameter> parameters_of(const ActorType::Signature& sign
 std::string ActorType::Method::signature() const { return name + list_of(parameters) + " -> " + result; }
 
 ActorType::Constructor ActorType::constructor(uint64_t id, size_t arguments) const {
-  std::lock_guard lock(registry().mutex);
+  Lock lock(registry().mutex);
   std::string known;
   for (const Constructor& c : constructors) {
     if (id ? c.id == id : c.listed && c.parameters.size() == arguments) return c;
@@ -56,7 +56,7 @@ ActorType::Constructor ActorType::constructor(uint64_t id, size_t arguments) con
 }
 
 std::vector<ActorType::Constructor> ActorType::all_constructors() const {
-  std::lock_guard lock(registry().mutex);
+  Lock lock(registry().mutex);
   return constructors;
 }
 
@@ -69,7 +69,7 @@ void ActorType::add_method(const char* of, Invoke invoke, bool blocks, const Sig
 void ActorType::add_constructor(uint64_t id, Constructor::Make make, bool listed,
                                 const Signature& signature) {
   Constructor constructor{id, make, listed, parameters_of(signature), signature.text};
-  std::lock_guard lock(registry().mutex);
+  Lock lock(registry().mutex);
   const auto same = std::find_if(constructors.begin(), constructors.end(),
                                  [&](const Constructor& c) { return c.id == id; });
   if (same == constructors.end()) constructors.push_back(std::move(constructor));
@@ -88,12 +88,12 @@ std::string method_prefix_of(std::string_view type, const char* method) {
 std::string constructor_prefix_of(std::string_view type) { return "[" + std::string(type) + "] constructor"; }
 
 void register_type(const std::shared_ptr<const ActorType>& type) {
-  std::lock_guard lock(registry().mutex);
+  Lock lock(registry().mutex);
   registry().types.emplace(type->name, type);
 }
 
 std::shared_ptr<const ActorType> find_type(const std::string& name) {
-  std::lock_guard lock(registry().mutex);
+  Lock lock(registry().mutex);
   const auto [begin, end] = registry().types.equal_range(name);
   if (begin == end) return nullptr;
   if (std::next(begin) != end)
@@ -105,7 +105,7 @@ std::shared_ptr<const ActorType> find_type(const std::string& name) {
 }
 
 std::vector<std::shared_ptr<const ActorType>> all_types() {
-  std::lock_guard lock(registry().mutex);
+  Lock lock(registry().mutex);
   std::vector<std::shared_ptr<const ActorType>> out;
   for (const auto& [name, type] : registry().types) out.push_back(type);
   return out;

@@ -1,13 +1,12 @@
 #include "actors/cell/invocation.h"
 
-#include <mutex>
-
 #include "actors/calls/incoming_calls.h"
 #include "actors/calls/late_arguments.h"
 #include "actors/cell/actor_cell.h"
 #include "actors/cell/suspension.h"
 #include "actors/cell/this_call.h"
 #include "core/base/log.h"
+#include "core/base/mutex.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
 #include "net/transport.h"
@@ -26,15 +25,15 @@ void this_call::waits_for(std::string what) {
 
 namespace internal::actors {
 
-static std::mutex waits_for_mutex;
+static Mutex waits_for_mutex;
 
 std::string Invocation::waits_for() const {
-  std::lock_guard lock(waits_for_mutex);
+  Lock lock(waits_for_mutex);
   return waits_for_ ? *waits_for_ : "";
 }
 void Invocation::set_waits_for(std::string what) {
   auto next = std::make_unique<std::string>(std::move(what));
-  std::lock_guard lock(waits_for_mutex);
+  Lock lock(waits_for_mutex);
   waits_for_.swap(next);
 }
 

@@ -3,10 +3,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
 #include "actors/runtime/dispatch_history.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -24,10 +24,11 @@ class LiveCells {
   DispatchHistory* histories(const ActorType& type, size_t kinds);
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable none_;
-  int64_t count_ = 0;
-  std::unordered_map<const ActorType*, std::unique_ptr<DispatchHistory[]>> histories_;
+  int64_t count_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<const ActorType*, std::unique_ptr<DispatchHistory[]>> histories_
+      TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

@@ -8,26 +8,26 @@ namespace troupe::internal::actors {
 
 void Unheard::failed(const ObjectId& id, const std::string& what, const Error& why) {
   if (why.kind() == ErrorKind::disconnected || why.kind() == ErrorKind::cancelled) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (failures_.size() < kMost) failures_.try_emplace(id, Failure{what + ": " + why.what()});
   count_ = failures_.size();
 }
 
 void Unheard::heard(const ObjectId& id) {
   if (count_ == 0) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   failures_.erase(id);
   count_ = failures_.size();
 }
 
 void Unheard::gone(const ObjectId& id) {
   if (count_ == 0) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (const auto at = failures_.find(id); at != failures_.end()) log(at->second);
 }
 
 std::vector<std::string> Unheard::take() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<std::string> texts;
   size_t logged = 0;
   for (auto& [id, failure] : failures_)
@@ -42,7 +42,7 @@ std::vector<std::string> Unheard::take() {
 }
 
 void Unheard::end() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (auto& [id, failure] : failures_) log(failure);
 }
 

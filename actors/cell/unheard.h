@@ -1,12 +1,12 @@
 // What failed on a worker where nobody waits for an answer, until somebody is told of it.
 #pragma once
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::actors {
@@ -37,11 +37,11 @@ class Unheard {
     std::string text;
     bool logged = false;
   };
-  void log(Failure& failure);
+  void log(Failure& failure) TROUPE_REQUIRES(mutex_);
   static constexpr size_t kMost = 1000;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<size_t> count_{0};  // of failures_: mostly none, and then nobody locks
-  std::unordered_map<ObjectId, Failure> failures_;
+  std::unordered_map<ObjectId, Failure> failures_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

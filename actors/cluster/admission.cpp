@@ -37,14 +37,14 @@ void take_roll(Worker& worker, Roll roll) {
 
 void Admission::open() {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     open_ = true;
   }
   begin();
 }
 
 Future<void> Admission::close() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   closed_ = true;
   if (!busy_) return Future<void>::ready({});
   return closing_.emplace_back().future();
@@ -56,7 +56,7 @@ void Admission::leave(const Ref<Invocation>& call) { add({call, std::nullopt}); 
 
 void Admission::add(Change change) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     waiting_.push_back(std::move(change));
   }
   begin();
@@ -66,7 +66,7 @@ void Admission::begin() {
   Change change;
   bool refused = false;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!open_ || busy_ || waiting_.empty()) return;
     busy_ = true;
     change = std::move(waiting_.front());
@@ -87,7 +87,7 @@ void Admission::begin() {
 void Admission::ended() {
   std::vector<Promise<void>> closing;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     busy_ = false;
     closing.swap(closing_);
   }

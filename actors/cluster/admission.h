@@ -5,10 +5,10 @@
 // that it has it; then everybody lists it. One change after the other: the next list has the last newcomer.
 #pragma once
 #include <deque>
-#include <mutex>
 #include <vector>
 
 #include "actors/worker/service.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -43,10 +43,12 @@ class Admission {
                 std::function<void()> then);
 
   Worker& worker_;
-  std::mutex mutex_;
-  bool open_ = false, busy_ = false, closed_ = false;
-  std::vector<Promise<void>> closing_;  // wait for the change under way
-  std::deque<Change> waiting_;
+  Mutex mutex_;
+  bool open_ TROUPE_GUARDED_BY(mutex_) = false;
+  bool busy_ TROUPE_GUARDED_BY(mutex_) = false;
+  bool closed_ TROUPE_GUARDED_BY(mutex_) = false;
+  std::vector<Promise<void>> closing_ TROUPE_GUARDED_BY(mutex_);  // wait for the change under way
+  std::deque<Change> waiting_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// The other workers' part.

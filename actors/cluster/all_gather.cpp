@@ -1,9 +1,9 @@
 #include "actors/cluster/all_gather.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "actors/worker/service.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 namespace {
@@ -31,7 +31,7 @@ class Leader {
     std::vector<Ref<Invocation>> ready;
     ValueList values;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       for (const WorkerId m : members)  // lost() has been here, or will be
         if (auto why = call->worker().members().loss(m)) throw *why;
       AllGather& gathering = at({name, members});
@@ -51,7 +51,7 @@ class Leader {
     Ref<Invocation> late;  // let go after the lock
     std::vector<WorkerId> missing;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       missing = at({name, members}).withdraw(from, ticket);
       if (auto node = waiting_.extract(ticket); !node.empty()) late = std::move(node.mapped());
       forget_if_empty({name, members});
@@ -62,7 +62,7 @@ class Leader {
   void lost(WorkerId worker, const Error& why) {
     std::vector<Ref<Invocation>> in_vain;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       for (auto next = gatherings_.begin(); next != gatherings_.end();) {
         const auto at = next++;
         for (const auto ticket : at->second.lost(worker))
@@ -76,7 +76,7 @@ class Leader {
 
   void stop() {
     std::map<AllGather::Ticket, Ref<Invocation>> waiting;  // let go after the lock
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     waiting.swap(waiting_);
     gatherings_.clear();
   }
@@ -85,24 +85,24 @@ class Leader {
   static AllGather::Ticket ticket_of(WorkerId from, uint64_t number) {
     return (uint64_t{from} << 40) | number;
   }
-  AllGather& at(const Key& key) {
+  AllGather& at(const Key& key) TROUPE_REQUIRES(mutex_) {
     return gatherings_.try_emplace(key, std::set<WorkerId>(key.second.begin(), key.second.end()))
         .first->second;
   }
-  void forget_if_empty(const Key& key) {
+  void forget_if_empty(const Key& key) TROUPE_REQUIRES(mutex_) {
     if (const auto found = gatherings_.find(key); found != gatherings_.end() && found->second.empty())
       gatherings_.erase(found);
   }
-  std::mutex mutex_;
-  std::map<Key, AllGather> gatherings_;
-  std::map<AllGather::Ticket, Ref<Invocation>> waiting_;
+  Mutex mutex_;
+  std::map<Key, AllGather> gatherings_ TROUPE_GUARDED_BY(mutex_);
+  std::map<AllGather::Ticket, Ref<Invocation>> waiting_ TROUPE_GUARDED_BY(mutex_);
 };
 
 // Which actor of a worker takes part in which gathering. Thread-safe.
 class Participants {
  public:
   void add(const Key& key, const std::shared_ptr<ActorCell>& owner) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto& known = by_key_[key];
     if (const auto other = known.lock(); other && other != owner)
       throw_invalid("[gather] \"" + key.first + "\": " + other->label() + " and " + owner->label() +
@@ -113,8 +113,8 @@ class Participants {
   }
 
  private:
-  std::mutex mutex_;
-  std::map<Key, std::weak_ptr<ActorCell>> by_key_;
+  Mutex mutex_;
+  std::map<Key, std::weak_ptr<ActorCell>> by_key_ TROUPE_GUARDED_BY(mutex_);
 };
 
 struct Gatherings final : Extension {

@@ -61,7 +61,7 @@ Coordinator::Coordinator(Worker& worker, Member self, uint32_t world, bool elast
   });
   worker_.on_lost([this](WorkerId id, const Error& why) {
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       if (id >= world_ || !joined_[id]) return;
       heard_[id] = true;
     }
@@ -79,7 +79,7 @@ void Coordinator::on_join(const Ref<Invocation>& call, Member member, uint32_t w
   std::string refusal;
   std::optional<Error> failed;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!failed_) {
       const bool complete = std::find(joined_.begin(), joined_.end(), false) == joined_.end();
       newcomer = elastic_ && (complete || id >= world_);
@@ -135,7 +135,7 @@ void Coordinator::wait(Duration timeout, const Future<void>& stop) {
   } else {
     std::string missing, reasons;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       for (uint32_t i = 0; i < world_; ++i) {
         if (joined_[i]) continue;
         missing += (missing.empty() ? "w" : ", w") + std::to_string(i);
@@ -161,7 +161,7 @@ void Coordinator::wait(Duration timeout, const Future<void>& stop) {
 void Coordinator::give_up(const Error& why) {
   std::vector<Ref<Invocation>> waiting;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) return;
     if (!failed_) failed_ = why;
     waiting.swap(waiting_);
@@ -176,7 +176,7 @@ void Coordinator::give_up(const Error& why) {
 
 void Coordinator::heard(WorkerId id) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!failed_ || id >= world_) return;
     heard_[id] = true;
     if (std::find(heard_.begin(), heard_.end(), false) != heard_.end()) return;

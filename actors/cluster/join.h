@@ -4,12 +4,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/cluster/admission.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -39,12 +39,13 @@ class Coordinator {
   uint32_t world_;
   const bool elastic_;
   Admission admission_;
-  std::mutex mutex_;
-  std::vector<Ref<Invocation>> waiting_;
-  std::vector<bool> joined_;
-  std::map<WorkerId, std::string> refused_;  // why, of those that may come again
-  std::optional<Error> failed_;              // why the meeting has
-  std::vector<bool> heard_;                  // who knows that, or is gone
+  Mutex mutex_;
+  std::vector<Ref<Invocation>> waiting_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<bool> joined_ TROUPE_GUARDED_BY(mutex_);
+  // Why workers were refused that may come again.
+  std::map<WorkerId, std::string> refused_ TROUPE_GUARDED_BY(mutex_);
+  std::optional<Error> failed_ TROUPE_GUARDED_BY(mutex_);  // why the meeting has
+  std::vector<bool> heard_ TROUPE_GUARDED_BY(mutex_);      // who knows that, or is gone
   Promise<void> complete_, all_heard_;
 };
 

@@ -34,7 +34,7 @@ Profiler& Profiler::install(Worker& worker) {
 int64_t Profiler::begin(WorkerId owner, bool shapes) {
   int64_t number;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (auto why = worker_.members().loss(owner)) throw *why;  // worker_lost() has been here
     number = ++last_scope_;
     scopes_.emplace(number, Scope{owner, first_ + events_.size(), missed_, shapes});
@@ -49,7 +49,7 @@ std::pair<std::vector<TraceEvent>, int64_t> Profiler::end(WorkerId owner, int64_
   std::vector<TraceEvent> events;
   uint64_t missed = 0;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const auto at = scopes_.find(number);
     if (at == scopes_.end() || at->second.owner != owner)
       throw_invalid("[profile] worker " + worker_.name() + " has no profile " + std::to_string(number) +
@@ -78,7 +78,7 @@ void Profiler::drop(std::map<int64_t, Scope>::iterator scope) {
 }
 
 void Profiler::worker_lost(WorkerId id, const Error&) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (auto at = scopes_.begin(); at != scopes_.end();) {
     const auto next = std::next(at);
     if (at->second.owner == id) drop(at);
@@ -108,7 +108,7 @@ TraceEvent Profiler::event_of(const char* mode, std::string name, WorkerId peer,
 }
 
 uint64_t Profiler::note(TraceEvent event) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (scopes_.empty()) return 0;
   if (events_.size() >= kMaxEvents) return ++missed_, 0;
   events_.push_back(std::move(event));
@@ -130,7 +130,7 @@ Profiler::Span::Span(Profiler* profiler, const char* mode, const std::string& na
 
 void Profiler::Span::end() {
   if (!profiler_) return;
-  std::lock_guard lock(profiler_->mutex_);
+  Lock lock(profiler_->mutex_);
   std::exchange(profiler_, nullptr)->finish(event_);
 }
 
@@ -163,12 +163,12 @@ void Profiler::outgoing_call(const CallerState& caller, net::Call& call) {
   if (waits) event.end = -1;
   const uint64_t number = note(std::move(event));
   if (!waits || !number) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   calls_[call.id] = number;
 }
 
 void Profiler::finish_call(const net::Call& call) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto node = calls_.extract(call.id);
   if (!node.empty()) finish(node.mapped());
 }
@@ -179,7 +179,7 @@ void Profiler::call_not_sent(net::Call& call) {
 
 void Profiler::incoming_reply(const CallerState&, net::Reply& reply) {
   if (!on()) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto node = calls_.extract(reply.id);
   if (!node.empty()) finish(node.mapped());
 }
@@ -198,13 +198,13 @@ void Profiler::incoming_call(Invocation& invocation) {
   if (answers) event.end = -1;
   const uint64_t number = note(std::move(event));
   if (!answers || !number) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   handling_[&invocation] = number;
 }
 
 void Profiler::handled(const Invocation& invocation) {
   if (!on()) return;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto node = handling_.extract(&invocation);
   if (!node.empty()) finish(node.mapped());
 }

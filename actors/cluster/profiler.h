@@ -4,7 +4,6 @@
 #include <atomic>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 
 #include "actors/cell/interceptor.h"
 #include "actors/worker/service.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -79,26 +79,28 @@ class Profiler final : public Interceptor {
     bool shapes;
   };
   uint64_t note(TraceEvent event);  // its number; 0: not kept
-  void finish(uint64_t event);      // with mutex_
+  void finish(uint64_t event) TROUPE_REQUIRES(mutex_);
   void finish_call(const net::Call& call);
   void handled(const Invocation& invocation);
   void service(bool sent, WorkerId peer, net::Call& call);
   TraceEvent event_of(const char* mode, std::string name, WorkerId peer, uint64_t context,
                       ValueList& values) const;
-  void drop(std::map<int64_t, Scope>::iterator scope);  // with mutex_
+  void drop(std::map<int64_t, Scope>::iterator scope) TROUPE_REQUIRES(mutex_);
   int64_t now() const { return worker_.clock().now().time_since_epoch().count(); }
   int64_t begin(WorkerId owner, bool shapes);
   std::pair<std::vector<TraceEvent>, int64_t> end(WorkerId owner, int64_t number);
 
   Worker& worker_;
   std::atomic<bool> on_{false}, shapes_{false};
-  mutable std::mutex mutex_;
-  std::map<int64_t, Scope> scopes_;
-  int64_t last_scope_ = 0;
-  uint64_t first_ = 1, missed_ = 0;  // number of the first event kept
-  std::deque<TraceEvent> events_;
-  std::unordered_map<uint64_t, uint64_t> calls_;  // without an answer yet: their events
-  std::unordered_map<const Invocation*, uint64_t> handling_;
+  mutable Mutex mutex_;
+  std::map<int64_t, Scope> scopes_ TROUPE_GUARDED_BY(mutex_);
+  int64_t last_scope_ TROUPE_GUARDED_BY(mutex_) = 0;
+  uint64_t first_ TROUPE_GUARDED_BY(mutex_) = 1;  // number of the first event kept
+  uint64_t missed_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::deque<TraceEvent> events_ TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, uint64_t> calls_
+      TROUPE_GUARDED_BY(mutex_);  // without an answer yet: their events
+  std::unordered_map<const Invocation*, uint64_t> handling_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// The worker that profiles, to all: a profile begins. Its number on that worker.

@@ -37,7 +37,7 @@ void Links::submit(WorkerId to, std::vector<net::Message> messages) {
   std::shared_ptr<net::Connection> connection;
   std::vector<std::string> addresses;  // to open the link now, if there are any
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (stopped_) throw_error(ErrorKind::cancelled, "[cluster] this worker is shutting down");
     auto at = links_.find(to);
     if (at == links_.end() || (!at->second.connection && !at->second.opening)) {
@@ -88,7 +88,7 @@ void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connecti
     std::vector<net::Message> waiting;
     bool lost = false;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       lost = members_.loss(to).has_value();
       if (!lost) {
         Link& link = links_[to];
@@ -111,7 +111,7 @@ void Links::opened(WorkerId to, const std::shared_ptr<net::Connection>& connecti
 std::optional<std::string> Links::accepted(const std::shared_ptr<net::Connection>& connection) {
   const WorkerId from = connection->peer().id;
   if (from == kNoWorker) return {};
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (const auto why = members_.loss(from)) return why->message();
   if (!accepted_.emplace(from, connection).second)
     return "there is a w" + std::to_string(from) +
@@ -127,7 +127,7 @@ std::optional<std::string> Links::accepted(const std::shared_ptr<net::Connection
 void Links::closed(net::Connection& connection, const Error& why) {
   const WorkerId peer = connection.peer().id;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (stopped_) return;
     const auto link = links_.find(peer);
     const auto other = accepted_.find(peer);
@@ -141,7 +141,7 @@ void Links::closed(net::Connection& connection, const Error& why) {
 void Links::drop(WorkerId id, const std::string& why) {
   std::shared_ptr<net::Connection> own, accepted;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (auto link = links_.extract(id)) own = std::move(link.mapped().connection);
     if (auto other = accepted_.extract(id)) accepted = std::move(other.mapped());
   }
@@ -150,7 +150,7 @@ void Links::drop(WorkerId id, const std::string& why) {
 }
 
 void Links::stop() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   stopped_ = true;
   links_.clear();
   accepted_.clear();

@@ -2,13 +2,13 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "actors/membership/members.h"
+#include "core/base/mutex.h"
 #include "net/transport.h"
 
 namespace troupe::internal::actors {
@@ -52,10 +52,11 @@ class Links {
   const std::string& host_;
   Lost lost_;
   net::Transport* transport_ = nullptr;
-  std::mutex mutex_;
-  std::unordered_map<WorkerId, Link> links_;
-  std::unordered_map<WorkerId, std::shared_ptr<net::Connection>> accepted_;  // a peer opens one at most
-  bool stopped_ = false;
+  Mutex mutex_;
+  std::unordered_map<WorkerId, Link> links_ TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<WorkerId, std::shared_ptr<net::Connection>> accepted_
+      TROUPE_GUARDED_BY(mutex_);  // a peer opens one at most
+  bool stopped_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace troupe::internal::actors

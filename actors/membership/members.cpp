@@ -27,7 +27,7 @@ const Members::Entry* Members::locate(WorkerId id) const {
 void Members::add(Member member, Listed listed) {
   std::vector<Promise<void>> waiting;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (listed == Listed::yes) waiting = take_waiting(member.name);
     auto at = std::lower_bound(entries_.begin(), entries_.end(), member.id,
                                [](const Entry& e, WorkerId wanted) { return e.member.id < wanted; });
@@ -44,7 +44,7 @@ void Members::add(Member member, Listed listed) {
 }
 
 int Members::count_on(const std::string& host) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
     return e.member.host == host && !e.leaving && !e.lost;
   }));
@@ -53,7 +53,7 @@ int Members::count_on(const std::string& host) const {
 void Members::list(WorkerId id) {
   std::vector<Promise<void>> waiting;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto* entry = const_cast<Entry*>(locate(id));
     if (!entry) return;
     entry->listed = true;
@@ -71,7 +71,7 @@ std::vector<Promise<void>> Members::take_waiting(const std::string& name) {
 Future<void> Members::listed(const std::string& name) {
   const Promise<void> promise;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const bool there = std::any_of(entries_.begin(), entries_.end(),
                                    [&](const Entry& e) { return e.listed && e.member.name == name; });
     if (there)
@@ -84,7 +84,7 @@ Future<void> Members::listed(const std::string& name) {
 
 void Members::leaves(WorkerId id, const Error& why) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto* entry = const_cast<Entry*>(locate(id));
     if (!entry) return;
     entry->leaving = why;
@@ -94,14 +94,14 @@ void Members::leaves(WorkerId id, const Error& why) {
 }
 
 std::optional<Error> Members::leaving(WorkerId id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Entry* entry = locate(id);
   return entry ? entry->leaving : std::nullopt;
 }
 
 bool Members::mark_lost(WorkerId id, const Error& why) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto* entry = const_cast<Entry*>(locate(id));
     if (!entry || entry->lost) return false;
     entry->lost = why;
@@ -112,24 +112,24 @@ bool Members::mark_lost(WorkerId id, const Error& why) {
 }
 
 std::optional<Member> Members::find(WorkerId id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Entry* entry = locate(id);
   return entry ? std::optional(entry->member) : std::nullopt;
 }
 
 WorkerId Members::id_of(const std::string& name) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (const auto& e : entries_)
     if (e.listed && e.member.name == name) return e.member.id;
   throw_invalid("[cluster] no worker is named '" + shown(name) + "'. The workers are: " + names());
 }
 
 std::string Members::who_is_there() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return names();
 }
 
-// With mutex_. Of many, the first and the last.
+// Of many, the first and the last.
 std::string Members::names() const {
   constexpr size_t kAll = 32, kEnds = 8;
   std::vector<const std::string*> all;
@@ -147,26 +147,26 @@ std::string Members::names() const {
 }
 
 std::string Members::name_of(WorkerId id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Entry* entry = locate(id);
   return entry ? entry->member.name : "worker " + std::to_string(id);
 }
 
 std::optional<Error> Members::loss(WorkerId id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Entry* entry = locate(id);
   return entry ? entry->lost : std::nullopt;
 }
 
 std::optional<Error> Members::absence(WorkerId id) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Entry* entry = locate(id);
   if (!entry) return std::nullopt;
   return entry->lost ? entry->lost : entry->leaving;
 }
 
 std::vector<Member> Members::all() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<Member> out;
   for (const auto& e : entries_)
     if (e.listed && !e.leaving && !e.lost) out.push_back(e.member);
@@ -174,7 +174,7 @@ std::vector<Member> Members::all() const {
 }
 
 std::vector<WorkerId> Members::lost() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<WorkerId> out;
   for (const auto& e : entries_)
     if (e.lost) out.push_back(e.member.id);
@@ -182,7 +182,7 @@ std::vector<WorkerId> Members::lost() const {
 }
 
 uint64_t Members::epoch() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return epoch_;
 }
 

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/async/future.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/codec/codec.h"
 #include "core/value/value.h"
 
@@ -66,15 +66,15 @@ class Members {
     bool listed = true;
     std::optional<Error> leaving, lost;
   };
-  const Entry* locate(WorkerId id) const;
-  std::string names() const;
+  const Entry* locate(WorkerId id) const TROUPE_REQUIRES(mutex_);
+  std::string names() const TROUPE_REQUIRES(mutex_);
   /// Who waits for that name, to be told once mutex_ is free.
-  std::vector<Promise<void>> take_waiting(const std::string& name);
+  std::vector<Promise<void>> take_waiting(const std::string& name) TROUPE_REQUIRES(mutex_);
   std::function<void()> changed_ = [] {};
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  // by id
-  std::map<std::string, std::vector<Promise<void>>> waiting_;
-  uint64_t epoch_ = 0;
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ TROUPE_GUARDED_BY(mutex_);  // by id
+  std::map<std::string, std::vector<Promise<void>>> waiting_ TROUPE_GUARDED_BY(mutex_);
+  uint64_t epoch_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace troupe::internal::actors

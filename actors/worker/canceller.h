@@ -2,10 +2,10 @@
 #pragma once
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "core/async/future_state.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -34,10 +34,10 @@ class Canceller {
   }
   void give_up(uint64_t id);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable left_;
-  Worker* worker_;
-  int inside_ = 0;
+  Worker* worker_ TROUPE_GUARDED_BY(mutex_);
+  int inside_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace troupe::internal::actors

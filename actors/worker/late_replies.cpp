@@ -50,7 +50,7 @@ void LateReplies::left(WorkerId to, uint64_t call, uint64_t number) {
   GradMode mode(grad_);
   std::vector<LateReply> replies;  // kept meanwhile: nobody may want them any more
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     replies = replies_;
   }
   for (size_t i = 0; i < replies.size(); ++i) {
@@ -95,7 +95,7 @@ void LateReplies::ended(bool well) {
 
 // The only handle: whoever lets it go gives the call up.
 Future<Value> LateReplies::take(size_t i) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return std::exchange(replies_[i].future, {});
 }
 
@@ -131,7 +131,7 @@ void Worker::begin_late(uint64_t call, CallLimit limit, TimePoint callers_end) {
   limit.end = limit.made + time;
   if (callers_end < limit.end) limit.end = callers_end, limit.from = CallLimit::From::caller;
   if (!pending_.begin(call, limit)) return;
-  std::lock_guard lock(timer_mutex_);
+  Lock lock(timer_mutex_);
   timer_poked_ = true;
   timer_wake_.notify_one();
 }

@@ -1,7 +1,6 @@
 // A call of this worker that leaves before its arguments are there: what its callee still waits for.
 #pragma once
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "actors/calls/late_call.h"
 #include "core/async/future.h"
 #include "core/base/call_frame.h"
+#include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::actors {
@@ -41,8 +41,8 @@ class LateReplies : public std::enable_shared_from_this<LateReplies> {
   std::vector<uint32_t> indices_;
   WorkerId to_ = kNoWorker;  // set once, before anything is asked
   uint64_t call_ = 0, number_ = 0;
-  std::mutex mutex_;
-  std::vector<LateReply> replies_;
+  Mutex mutex_;
+  std::vector<LateReply> replies_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::internal::actors

@@ -76,7 +76,7 @@ Worker::~Worker() {
   std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors;
   std::vector<std::weak_ptr<ActorCell>> released;
   {
-    std::lock_guard lock(actors_mutex_);
+    Lock lock(actors_mutex_);
     actors.swap(actors_);
     released.swap(released_);
   }
@@ -91,7 +91,7 @@ Worker::~Worker() {
   live_cells_.wait_until_none();
   unheard_.end();
   {
-    std::lock_guard lock(timer_mutex_);
+    Lock lock(timer_mutex_);
     stopping_ = true;
   }
   timer_wake_.notify_one();
@@ -166,7 +166,7 @@ void Worker::lose(WorkerId id, const Error& why) {
   for (auto& added : extensions_) added.extension->worker_lost(id, lost);
   std::vector<LossListener> listeners;
   {
-    std::lock_guard lock(lost_mutex_);
+    Lock lock(lost_mutex_);
     listeners = on_lost_;
   }
   for (auto& listener : listeners)
@@ -174,12 +174,12 @@ void Worker::lose(WorkerId id, const Error& why) {
 }
 
 void Worker::on_lost(std::function<void(WorkerId, const Error&)> f) {
-  std::lock_guard lock(lost_mutex_);
+  Lock lock(lost_mutex_);
   on_lost_.push_back({std::move(f), {}});
 }
 
 void Worker::on_lost(std::weak_ptr<const void> owner, std::function<void(WorkerId, const Error&)> f) {
-  std::lock_guard lock(lost_mutex_);
+  Lock lock(lost_mutex_);
   std::erase_if(on_lost_, [](const LossListener& listener) { return listener.gone(); });
   on_lost_.push_back({std::move(f), std::move(owner)});
 }
@@ -210,12 +210,12 @@ std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::str
 }
 
 void Worker::add_actor(const std::shared_ptr<ActorCell>& cell) {
-  std::lock_guard lock(actors_mutex_);
+  Lock lock(actors_mutex_);
   actors_.emplace(cell->id(), cell);
 }
 
 std::shared_ptr<ActorCell> Worker::find_actor(const ObjectId& id) const {
-  std::lock_guard lock(actors_mutex_);
+  Lock lock(actors_mutex_);
   auto at = actors_.find(id);
   return at == actors_.end() ? nullptr : at->second;
 }
@@ -223,7 +223,7 @@ std::shared_ptr<ActorCell> Worker::find_actor(const ObjectId& id) const {
 void Worker::release_actor(const ObjectId& id) {
   std::shared_ptr<ActorCell> cell;
   {
-    std::lock_guard lock(actors_mutex_);
+    Lock lock(actors_mutex_);
     auto node = actors_.extract(id);
     if (node.empty()) return;
     cell = std::move(node.mapped());
@@ -237,21 +237,21 @@ void Worker::release_actor(const ObjectId& id) {
 }
 
 std::vector<std::shared_ptr<ActorCell>> Worker::actors() const {
-  std::lock_guard lock(actors_mutex_);
+  Lock lock(actors_mutex_);
   std::vector<std::shared_ptr<ActorCell>> out;
   for (const auto& [id, cell] : actors_) out.push_back(cell);
   return out;
 }
 
 std::vector<std::weak_ptr<ActorCell>> Worker::cells() const {
-  std::lock_guard lock(actors_mutex_);
+  Lock lock(actors_mutex_);
   std::vector<std::weak_ptr<ActorCell>> out = released_;
   for (const auto& [id, cell] : actors_) out.push_back(cell);
   return out;
 }
 
 std::vector<std::string> Worker::actor_labels() const {
-  std::lock_guard lock(actors_mutex_);
+  Lock lock(actors_mutex_);
   std::vector<std::string> labels;
   for (const auto& [id, cell] : actors_) labels.push_back(cell->label());
   return labels;

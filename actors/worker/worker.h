@@ -29,6 +29,7 @@
 #include "actors/worker/late_replies.h"
 #include "core/base/clock.h"
 #include "core/base/fork.h"
+#include "core/base/mutex.h"
 
 namespace troupe::internal::actors {
 
@@ -251,22 +252,24 @@ class Worker final : public net::Events {
   std::vector<std::function<void(Metrics&)>> metrics_;
   std::atomic<uint64_t> last_number_{0};
 
-  mutable std::mutex actors_mutex_;
-  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_;
-  std::vector<std::weak_ptr<ActorCell>> released_;  // no reference is left, but a coroutine may wait
-  size_t prune_released_at_ = 64;
+  mutable Mutex actors_mutex_;
+  std::unordered_map<ObjectId, std::shared_ptr<ActorCell>> actors_ TROUPE_GUARDED_BY(actors_mutex_);
+  // No reference is left, but a coroutine may wait.
+  std::vector<std::weak_ptr<ActorCell>> released_ TROUPE_GUARDED_BY(actors_mutex_);
+  size_t prune_released_at_ TROUPE_GUARDED_BY(actors_mutex_) = 64;
 
-  std::mutex lost_mutex_;
+  Mutex lost_mutex_;
   struct LossListener {
     std::function<void(WorkerId, const Error&)> told;
     std::optional<std::weak_ptr<const void>> owner;
     bool gone() const { return owner && owner->expired(); }
   };
-  std::vector<LossListener> on_lost_;
+  std::vector<LossListener> on_lost_ TROUPE_GUARDED_BY(lost_mutex_);
 
-  std::mutex timer_mutex_;
+  Mutex timer_mutex_;
   std::condition_variable timer_wake_;
-  bool timer_poked_ = false, stopping_ = false;
+  bool timer_poked_ TROUPE_GUARDED_BY(timer_mutex_) = false;
+  bool stopping_ TROUPE_GUARDED_BY(timer_mutex_) = false;
   std::thread timer_;
   std::atomic<bool> stopped_{false}, interrupted_{false};
   std::unique_ptr<net::Transport> transport_;

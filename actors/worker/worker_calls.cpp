@@ -110,7 +110,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       const auto added = pending_.add(id, std::move(pending), &call, target, bytes,
                                       options.on_full.value_or(options_.on_full));
       if (added.sooner) {
-        std::lock_guard lock(timer_mutex_);
+        Lock lock(timer_mutex_);
         timer_poked_ = true;
         timer_wake_.notify_one();
       }
@@ -335,12 +335,12 @@ TimePoint Worker::tick() {
 void Worker::timer_loop() {
   for (;;) {
     const TimePoint next = tick();
-    std::unique_lock lock(timer_mutex_);
-    auto woken = [&] { return stopping_ || timer_poked_; };
+    Lock lock(timer_mutex_);
+    const auto woken = [&]() TROUPE_REQUIRES(timer_mutex_) { return stopping_ || timer_poked_; };
     if (next == TimePoint::max())
-      timer_wake_.wait(lock, woken);
+      timer_wake_.wait(lock.native(), woken);
     else
-      timer_wake_.wait_until(lock, next, woken);
+      timer_wake_.wait_until(lock.native(), next, woken);
     timer_poked_ = false;
     if (stopping_) return;
   }
