@@ -111,10 +111,10 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   Future<Value> ask(const Handle& handle, uint64_t question, const char* label,
                     const actors::CallOptions& options);
   void admit(const ObjectId& id, const std::shared_ptr<actors::ActorCell>& cell);
-  bool may_come(const ObjectId& id) const
-      TROUPE_REQUIRES(mutex_);  // has an object of this worker not been made yet?
-  bool grant(const ObjectId& id, WorkerId holder)
-      TROUPE_REQUIRES(mutex_);  // false: it is gone, or the holder lost
+  // Has an object of this worker not been made yet?
+  bool may_come(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
+  // False: it is gone, or the holder lost.
+  bool grant(const ObjectId& id, WorkerId holder) TROUPE_REQUIRES(mutex_);
   std::optional<Error> gone_with_worker(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
   Error gone(const ObjectId& id) const TROUPE_REQUIRES(mutex_);
   void expect_value(WorkerId from, uint64_t number);
@@ -160,8 +160,8 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   std::unordered_set<std::string> types_ TROUPE_GUARDED_BY(types_mutex_);
   ValueTable<StoredResult, Ref<actors::Invocation>> values_ TROUPE_GUARDED_BY(mutex_);
   NameTable names_ TROUPE_GUARDED_BY(mutex_);
-  std::unordered_map<ObjectId, Error> failed_
-      TROUPE_GUARDED_BY(mutex_);  // creations that failed, while they are held
+  // Creations that failed, while they are held.
+  std::unordered_map<ObjectId, Error> failed_ TROUPE_GUARDED_BY(mutex_);
   Creations<Ref<actors::Invocation>> creations_ TROUPE_GUARDED_BY(mutex_);
 };
 

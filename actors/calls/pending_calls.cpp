@@ -49,7 +49,8 @@ PendingCalls::Added PendingCalls::add(uint64_t id, PendingCall call, net::Call* 
 
 std::optional<PendingCalls::Next> PendingCalls::next(WorkerId to) {
   Lock lock(mutex_);
-  auto chosen = flow_.next(to, [&](uint64_t id) { return calls_.contains(id); });
+  const auto* calls = &calls_;  // clang does not see that the lambda runs while the mutex is held
+  auto chosen = flow_.next(to, [&](uint64_t id) { return calls->contains(id); });
   if (!chosen) return std::nullopt;
   PendingCall& call = calls_.at(chosen->message);
   call.ticket = chosen->ticket;

@@ -153,8 +153,8 @@ class PendingCalls {
   mutable Mutex mutex_;
   FlowControl flow_ TROUPE_GUARDED_BY(mutex_);
   Calls calls_ TROUPE_GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, Ghost> ghosts_
-      TROUPE_GUARDED_BY(mutex_);  // given up, but their messages take room still
+  // Given up, but their messages take room still.
+  std::unordered_map<uint64_t, Ghost> ghosts_ TROUPE_GUARDED_BY(mutex_);
   std::unordered_set<uint64_t> leaving_ TROUPE_GUARDED_BY(mutex_);  // given up while they were being sent
   std::atomic<uint64_t> last_ = 0;
   TimePoint next_sweep_ TROUPE_GUARDED_BY(mutex_) = TimePoint::max();

@@ -98,8 +98,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   CurrentActivity activity_;
   std::map<std::string, std::any> attachments_;
   Mutex suspensions_mutex_;
-  std::vector<std::weak_ptr<Suspension>> suspensions_
-      TROUPE_GUARDED_BY(suspensions_mutex_);  // pruned when it has doubled
+  // Pruned when it has doubled.
+  std::vector<std::weak_ptr<Suspension>> suspensions_ TROUPE_GUARDED_BY(suspensions_mutex_);
   size_t prune_at_ TROUPE_GUARDED_BY(suspensions_mutex_) = 16;
   bool cancelled_ TROUPE_GUARDED_BY(suspensions_mutex_) = false;
   std::unique_ptr<Mailbox> mailbox_;

@@ -129,9 +129,10 @@ Profiler::Span::Span(Profiler* profiler, const char* mode, const std::string& na
 }
 
 void Profiler::Span::end() {
-  if (!profiler_) return;
-  Lock lock(profiler_->mutex_);
-  std::exchange(profiler_, nullptr)->finish(event_);
+  Profiler* const profiler = std::exchange(profiler_, nullptr);
+  if (!profiler) return;
+  Lock lock(profiler->mutex_);
+  profiler->finish(event_);
 }
 
 void Profiler::message(bool sent, const char* kind, WorkerId peer, uint64_t number, uint64_t context,

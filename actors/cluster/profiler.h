@@ -98,8 +98,8 @@ class Profiler final : public Interceptor {
   uint64_t first_ TROUPE_GUARDED_BY(mutex_) = 1;  // number of the first event kept
   uint64_t missed_ TROUPE_GUARDED_BY(mutex_) = 0;
   std::deque<TraceEvent> events_ TROUPE_GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, uint64_t> calls_
-      TROUPE_GUARDED_BY(mutex_);  // without an answer yet: their events
+  // Without an answer yet: their events.
+  std::unordered_map<uint64_t, uint64_t> calls_ TROUPE_GUARDED_BY(mutex_);
   std::unordered_map<const Invocation*, uint64_t> handling_ TROUPE_GUARDED_BY(mutex_);
 };
 

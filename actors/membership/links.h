@@ -54,8 +54,8 @@ class Links {
   net::Transport* transport_ = nullptr;
   Mutex mutex_;
   std::unordered_map<WorkerId, Link> links_ TROUPE_GUARDED_BY(mutex_);
-  std::unordered_map<WorkerId, std::shared_ptr<net::Connection>> accepted_
-      TROUPE_GUARDED_BY(mutex_);  // a peer opens one at most
+  // A peer opens one at most.
+  std::unordered_map<WorkerId, std::shared_ptr<net::Connection>> accepted_ TROUPE_GUARDED_BY(mutex_);
   bool stopped_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 

@@ -43,12 +43,13 @@ CallLimit Worker::limit_of(const CallOptions& options) const {
 Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t method, ValueList args,
                            CallOptions options) {
   const bool to_actor = target.number != 0, local = target.owner == id();
-  const bool told = options.one_way && to_actor && !options.store_as;  // handled whatever becomes of who told
+  const bool no_result =
+      options.one_way && to_actor && !options.store_as;  // handled whatever becomes of who told
   PendingCall pending;
   pending.caller = {target.owner, frame().context, current_cell(), std::move(label)};
   pending.to_actor = to_actor;
   pending.by = frame().call.get();
-  pending.no_result = told;
+  pending.no_result = no_result;
   pending.uncancellable = options.uncancellable;
   const Promise<Value> promise = pending.promise;
   const auto future = promise.future();
@@ -68,9 +69,9 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
     call.context = caller.context;
     call.grad_enabled = grad_enabled();
     call.store_as = options.store_as;
-    call.no_result = told;
+    call.no_result = no_result;
     call.args = std::move(args);
-    if (!told) pending.limit = limit_of(options);
+    if (!no_result) pending.limit = limit_of(options);
     for (const LateReply& r : options.late) call.late.push_back({r.index, r.from});
     if (const CallLimit& limit = pending.limit; limit.end != TimePoint::max()) {
       const auto left = std::chrono::duration_cast<std::chrono::microseconds>(limit.end - limit.made);
@@ -78,7 +79,7 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
         throw_error(ErrorKind::deadline, "[call] the deadline of the call being handled has passed");
       if (!options.uncancellable) call.timeout_us = left.count();
     }
-    call.id = !options.one_way || told ? pending_.next_id() : 0;
+    call.id = !options.one_way || no_result ? pending_.next_id() : 0;
     if (!options.late.empty()) {
       late = std::make_shared<LateReplies>(*this, caller.label, std::move(options.late), pending.limit);
       future.watch([late](const Result<Value>& r) { late->ended(r.ok()); });
@@ -119,10 +120,10 @@ Future<Value> Worker::call(const ObjectId& target, std::string label, uint64_t m
       if (added.verdict == PendingCalls::Added::waits) {
         prepared = 0;
         if (added.drain) drain(target.owner);
-        if (!told && !options.uncancellable) promise.waits_for(Canceller::source(canceller_, id));
+        if (!no_result && !options.uncancellable) promise.waits_for(Canceller::source(canceller_, id));
         const CallFrame& at = frame();
         if (!at.actor && !at.callback && options_.timer_thread) (void)added.left->wait();
-        return told ? Future<Value>::ready(Value()) : future;
+        return no_result ? Future<Value>::ready(Value()) : future;
       }
       message.notify_start = added.notify_start;
     }

@@ -9,6 +9,10 @@
 #include "core/base/clock.h"
 #include "core/tensor/tensor.h"
 
+namespace troupe::internal::actors {
+class Worker;
+}  // namespace troupe::internal::actors
+
 namespace troupe::autograd {
 
 class DistEngine;

@@ -35,7 +35,7 @@ class Pool {
       block.data = free.back();
       free.pop_back();
     } else {
-      if (size > kMost - taken_) give_back();
+      if (size > kMost - taken_) release_cached();
       if (size > kMost - taken_) return {};
       use(device);
       if (cudaHostAlloc(&block.data, size, cudaHostAllocDefault) != cudaSuccess) {
@@ -78,7 +78,7 @@ class Pool {
   void release(Device device) {
     std::lock_guard lock(mutex_);
     collect(device);
-    give_back();
+    release_cached();
   }
 
  private:
@@ -112,7 +112,7 @@ class Pool {
     });
   }
 
-  void give_back() {
+  void release_cached() {
     for (size_t i = 0; i < free_.size(); ++i) {
       for (void* data : free_[i]) {
         if (cudaFreeHost(data) != cudaSuccess) cudaGetLastError();

@@ -13,18 +13,18 @@ namespace troupe::ops::on_cpu {
 namespace {
 
 TEST_CASE("a level is one that the machine has, or refused with those that it has") {
-  CHECK(parse_level(nullptr, Level::avx512) == Level::avx512);
-  CHECK(parse_level("", Level::avx2) == Level::avx2);
-  for (const Level widest : {Level::baseline, Level::avx2, Level::avx512, Level::amx})
-    for (const Level l : {Level::baseline, Level::avx2, Level::avx512, Level::amx})
+  CHECK(parse_level(nullptr, CpuLevel::avx512) == CpuLevel::avx512);
+  CHECK(parse_level("", CpuLevel::avx2) == CpuLevel::avx2);
+  for (const CpuLevel widest : {CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+    for (const CpuLevel l : {CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
       if (l <= widest)
         CHECK(parse_level(std::string(name(l)).c_str(), widest) == l);
       else
         CHECK_THROWS_AS(parse_level(std::string(name(l)).c_str(), widest), Error);
-  CHECK(levels_up_to(Level::baseline) == "baseline");
-  CHECK(levels_up_to(Level::amx) == "baseline, avx2, avx512, amx");
+  CHECK(levels_up_to(CpuLevel::baseline) == "baseline");
+  CHECK(levels_up_to(CpuLevel::amx) == "baseline, avx2, avx512, amx");
   for (const char* wrong : {"AVX2", "avx", "avx2 ", "0", "widest"}) {
-    const Error e = testing::error_of([&] { parse_level(wrong, Level::avx2); });
+    const Error e = testing::error_of([&] { parse_level(wrong, CpuLevel::avx2); });
     CHECK(e.message() == "[cpu] TROUPE_CPU_LEVEL is \"" + std::string(wrong) +
                              "\", expected a level of this machine: baseline, avx2");
   }
@@ -36,10 +36,11 @@ TEST_CASE("oneDNN uses no instructions beyond the level in use") {
   CHECK(cpu_levels() == std::string(name(level())) + " of " + levels_up_to(widest_level()));
 #if defined(__x86_64__)
   const int may = dnnl_get_effective_cpu_isa();
-  if (level() < Level::avx2) CHECK((may & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_sse41);
-  if (level() < Level::avx512) CHECK((may & dnnl_cpu_isa_avx512_core & ~dnnl_cpu_isa_avx2) == 0);
-  if (level() < Level::amx) CHECK((may & dnnl_cpu_isa_avx512_core_amx & ~dnnl_cpu_isa_avx512_core_bf16) == 0);
-  if (level() >= Level::avx2) CHECK((may & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2);
+  if (level() < CpuLevel::avx2) CHECK((may & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_sse41);
+  if (level() < CpuLevel::avx512) CHECK((may & dnnl_cpu_isa_avx512_core & ~dnnl_cpu_isa_avx2) == 0);
+  if (level() < CpuLevel::amx)
+    CHECK((may & dnnl_cpu_isa_avx512_core_amx & ~dnnl_cpu_isa_avx512_core_bf16) == 0);
+  if (level() >= CpuLevel::avx2) CHECK((may & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2);
 #endif
 }
 
