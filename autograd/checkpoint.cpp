@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "core/base/error.h"
 #include "core/base/generator.h"
+#include "core/base/mutex.h"
 #include "core/base/seed_stream.h"
 #include "core/graph/copy_on_write.h"
 #include "core/graph/node.h"
@@ -137,13 +137,13 @@ class Recomputation final : public TensorStore {
   }
 
   Tensor get(uint32_t number) override {
-    std::lock_guard lock(mutex_);
+    internal::Lock lock(mutex_);
     if (!made_) make();
     return tensors_[number];
   }
 
   void drop(uint32_t number) override {
-    std::lock_guard lock(mutex_);
+    internal::Lock lock(mutex_);
     if (made_) tensors_[number] = {};
   }
 
@@ -170,7 +170,7 @@ class Recomputation final : public TensorStore {
   }
 
  private:
-  void make() {
+  void make() TROUPE_REQUIRES(mutex_) {
     Tensors inputs;
     for (const auto& [saved, has_history, leaf] : inputs_) {
       if (saved.changed())
@@ -219,9 +219,9 @@ class Recomputation final : public TensorStore {
   std::vector<std::pair<DType, Shape>> kinds_;          // of the saved tensors, by number
   std::vector<std::pair<Tensor, SavedTensor>> leaves_;  // parameters that steps read
 
-  std::mutex mutex_;  // passes on several threads may share the graph
-  Tensors tensors_;   // by number, while made_
-  bool made_ = false;
+  internal::Mutex mutex_;                      // passes on several threads may share the graph
+  Tensors tensors_ TROUPE_GUARDED_BY(mutex_);  // by number, while made_
+  bool made_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 uint32_t Collector::put(const Tensor& t) {

@@ -14,25 +14,25 @@ class Table {
  public:
   using Watched = std::pair<std::shared_ptr<LeafWatch>, size_t>;  // the set, and the leaf's number in it
   void add(const Node* leaf, Watched w) {
-    std::lock_guard lock(mutex_);
+    internal::Lock lock(mutex_);
     table_[leaf].push_back(std::move(w));
   }
   void remove(const Node* leaf, const LeafWatch* watch) {
-    std::lock_guard lock(mutex_);
+    internal::Lock lock(mutex_);
     auto at = table_.find(leaf);
     if (at == table_.end()) return;
     std::erase_if(at->second, [&](const Watched& w) { return w.first.get() == watch; });
     if (at->second.empty()) table_.erase(at);
   }
   std::vector<Watched> find(const Node* leaf) {
-    std::lock_guard lock(mutex_);
+    internal::Lock lock(mutex_);
     auto at = table_.find(leaf);
     return at == table_.end() ? std::vector<Watched>() : at->second;
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<const Node*, std::vector<Watched>> table_;
+  internal::Mutex mutex_;
+  std::unordered_map<const Node*, std::vector<Watched>> table_ TROUPE_GUARDED_BY(mutex_);
 };
 
 Table& table() {
@@ -119,7 +119,7 @@ WatchHandle register_ready_hook(const Tensors& params, std::function<void(size_t
 void HookBatch::settled(const Accumulate& leaf, const Tensor& total) {
   for (const auto& [watch, index] : table().find(&leaf)) {
     {
-      std::lock_guard lock(mutex_);
+      internal::Lock lock(mutex_);
       if (!told_[watch].insert(index).second) continue;
     }
     watch->told(index, total);
@@ -129,7 +129,7 @@ void HookBatch::settled(const Accumulate& leaf, const Tensor& total) {
 void HookBatch::finish() {
   decltype(told_) told;
   {
-    std::lock_guard lock(mutex_);
+    internal::Lock lock(mutex_);
     told.swap(told_);
   }
   for (const auto& [watch, known] : told)

@@ -3,10 +3,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/graph/node.h"
 
 namespace troupe::autograd {
@@ -70,8 +70,8 @@ class HookBatch {
   void finish();
 
  private:
-  std::mutex mutex_;
-  std::map<std::shared_ptr<LeafWatch>, std::set<size_t>> told_;
+  internal::Mutex mutex_;
+  std::map<std::shared_ptr<LeafWatch>, std::set<size_t>> told_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::autograd
