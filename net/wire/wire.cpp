@@ -243,6 +243,7 @@ Message build(uint64_t first, size_t words, const DevicePlacing& placing, Fill&&
 void check_link(const GradLink& link, size_t tensors) {
   if (link.pair == 0 && !link.tensors.empty())
     throw_invalid(fmt::format("[wire] a gradient link without a pair names {} tensors", link.tensors.size()));
+  if (link.tensors.empty()) return;
   std::vector<bool> seen(tensors);
   for (uint32_t i : link.tensors) {
     if (i >= tensors)

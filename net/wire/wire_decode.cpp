@@ -19,7 +19,7 @@ std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.siz
 
 class Reader {
  public:
-  explicit Reader(Message& message) : message_(message), used_(message.buffers.size()) {}
+  explicit Reader(Message& message) : message_(message) {}
 
   Packet read(PacketKind kind, uint64_t flags, uint64_t id, capnp::MessageReader& in) {
     Packet packet = [&]() -> Packet {
@@ -33,9 +33,9 @@ class Reader {
           return Reply{.id = id, .result = read(in.getRoot<schema::Error>()), .link = {}};
       }
     }();
-    for (size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i])
-        throw_invalid(fmt::format("[wire] buffer {} of {} belongs to no tensor", i, used_.size()));
+    if (used_ != message_.buffers.size())
+      throw_invalid(
+          fmt::format("[wire] buffer {} of {} belongs to no tensor", used_, message_.buffers.size()));
     if (!unplaced_) return packet;
     if (auto* call = std::get_if<Call>(&packet)) call->unplaced = std::move(unplaced_);
     if (auto* reply = std::get_if<Reply>(&packet)) {
@@ -189,11 +189,10 @@ class Reader {
       if (sizes.size() != 0) throw_invalid("[wire] an undefined tensor has a shape");
       return {};
     }
-    if (number >= used_.size())
-      throw_invalid(fmt::format("[wire] a tensor uses buffer {} of a message with {}", number, used_.size()));
-    if (used_[number]) throw_invalid(fmt::format("[wire] two tensors use buffer {}", number));
-    used_[number] = true;
-
+    if (number != used_ || used_ == message_.buffers.size())
+      throw_invalid(fmt::format("[wire] a tensor uses buffer {} of a message with {}, where its own is {}",
+                                number, message_.buffers.size(), used_));
+    ++used_;
     const auto type = static_cast<uint16_t>(in.getDtype());
     if (type >= kDTypeCount) throw_invalid(fmt::format("[wire] unknown dtype {}", type));
     const auto dtype = static_cast<DType>(type);
@@ -289,7 +288,7 @@ class Reader {
   }
 
   Message& message_;
-  std::vector<bool> used_;  // buffers that a tensor has
+  size_t used_ = 0;  // buffers that tensors have: they lie in the order of these
   size_t values_ = 0, tensors_ = 0;
   std::optional<Error> unplaced_;
 };

@@ -187,6 +187,24 @@ TEST_CASE("a dtype is one of those that there are, and fits the bytes", "[wire][
   }
 }
 
+TEST_CASE("each tensor has the buffer at its place", "[wire][fuzz]") {
+  const Message good = encode(Call{.args = {zeros({1}), ones({1})}});
+  // The words that say float32 (1) and a buffer.
+  const auto says = [&](uint64_t buffer) { return buffer << 32 | static_cast<uint64_t>(DType::float32); };
+  const auto at = [&](uint64_t buffer) {
+    const auto found = std::find(good.header.begin(), good.header.end(), says(buffer));
+    REQUIRE(found != good.header.end());
+    return static_cast<size_t>(found - good.header.begin());
+  };
+  for (uint64_t first = 0; first < 4; ++first)
+    for (uint64_t second = 0; second < 4; ++second) {
+      Message m = good;
+      m.header[at(0)] = says(first), m.header[at(1)] = says(second);
+      CAPTURE(first, second);
+      REQUIRE((try_decode(std::move(m)) == Verdict::decoded) == (first == 0 && second == 1));
+    }
+}
+
 TEST_CASE("shapes that cannot be are refused", "[wire][fuzz]") {
   const Message good = encode(Call{.args = {empty({0, 3})}});
   const auto at = std::find(good.header.begin(), good.header.end(), 3) - good.header.begin();
