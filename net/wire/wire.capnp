@@ -163,8 +163,8 @@ struct Entry {
 
 struct TensorInfo {
   # A row-major tensor whose bytes are buffer number `buffer`: exactly product(shape) elements, little-endian;
-  # a boolean is a byte, 0 or 1. Each buffer belongs to one tensor;
-  # they lie in the order of these.
+  # a boolean is a byte, 0 or 1. Each buffer belongs to one tensor; they lie
+  # in the order of these.
 
   dtype @0 :DType;
 

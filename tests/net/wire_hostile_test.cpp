@@ -188,9 +188,9 @@ TEST_CASE("a dtype is one of those that there are, and fits the bytes", "[wire][
 }
 
 TEST_CASE("each tensor has the buffer at its place", "[wire][fuzz]") {
-  const Message good = encode(Call{.args = {zeros({1}), ones({1})}});
-  // The words that say float32 (1) and a buffer.
-  const auto says = [&](uint64_t buffer) { return buffer << 32 | static_cast<uint64_t>(DType::float32); };
+  const Message good = encode(Call{.args = {zeros({1}, bfloat16), ones({1}, bfloat16)}});
+  // The words that say bfloat16 (4) and a buffer.
+  const auto says = [&](uint64_t buffer) { return buffer << 32 | 4; };
   const auto at = [&](uint64_t buffer) {
     const auto found = std::find(good.header.begin(), good.header.end(), says(buffer));
     REQUIRE(found != good.header.end());
