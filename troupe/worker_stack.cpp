@@ -6,7 +6,7 @@
 #include "actors/cluster/profiler.h"
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
-#include "autograd/distributed/optim/hosted_module.h"
+#include "autograd/distributed/optim/module_actor.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
 #include "parallel/pipeline/pipeline.h"
@@ -43,7 +43,8 @@ void WorkerStack::use_memory(internal::net::Network& network, const std::string&
   listen(address_in_memory(name));
 }
 
-void WorkerStack::use_sockets(const std::string& token, const internal::net::SocketLimits& limits) {
+void WorkerStack::use_sockets(const std::string& token, const internal::net::SocketLimits& limits,
+                              const std::string& job) {
   const auto processes = std::make_shared<std::atomic<int>>(1);
   const auto count = [&members = worker_.members(), host = worker_.host(), processes] {
     *processes = members.count_on(host);
@@ -51,7 +52,7 @@ void WorkerStack::use_sockets(const std::string& token, const internal::net::Soc
   worker_.members().watch(count);
   count();
   worker_.set_transport(internal::net::make_socket_transport(
-      {{worker_.id(), worker_.name()}, token, limits, processes}, worker_));
+      {{worker_.id(), worker_.name()}, token, limits, processes, job}, worker_));
 }
 
 void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::string& token,
@@ -61,7 +62,7 @@ void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::
   if (!environment.polling) limits.polling = Duration::zero();
   limits.callers_read = environment.callers_read;
   if (!environment.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
-  use_sockets(token, limits);
+  use_sockets(token, limits, environment.job);
 }
 
 void WorkerStack::listen(const std::string& address) {

@@ -19,6 +19,9 @@ constexpr char kMagic[] = {'T', 'R', 'O',  'U',
                            'P', 'E', '\r', '\n'};  // the line end shows text-mode mangling
 constexpr size_t kPreamble = 16, kMacBytes = 32;
 constexpr size_t kInfoBytes = 4 + 1 + kNameBytes;
+constexpr size_t kHelloBytes = sizeof(Nonce) + sizeof(uint64_t);  // behind the preamble
+constexpr const char* kOtherJob =
+    "belongs to another job, which has the same token: give each job an address of its own";
 
 std::vector<std::byte> preamble(uint32_t version) {
   std::vector<std::byte> out(kPreamble);
@@ -46,6 +49,18 @@ Nonce random_nonce() {
   return n;
 }
 
+uint64_t job_number(const std::string& token, const std::string& job) {
+  if (job.empty()) return 0;
+  const std::string text = "troupe job " + job;
+  unsigned char out[kMacBytes];
+  if (!HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
+            reinterpret_cast<const unsigned char*>(text.data()), text.size(), out, nullptr))
+    throw std::bad_alloc();  // check_token() has seen that it is there
+  uint64_t number = 0;
+  std::memcpy(&number, out, sizeof number);
+  return number;
+}
+
 void check_peer_info(const PeerInfo& info) {
   if (info.name.size() > kNameBytes)
     throw_invalid(
@@ -67,16 +82,29 @@ void check_token(const std::string& token) {
 }
 
 Handshake::Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
-                     uint32_t version)
-    : role_(role), token_(std::move(token)), nonce_(nonce), deadline_(deadline), version_(version) {
+                     uint64_t job, uint32_t version)
+    : role_(role),
+      token_(std::move(token)),
+      nonce_(nonce),
+      deadline_(deadline),
+      job_(job),
+      version_(version) {
   check_token(token_);
   check_peer_info(self);
   self_ = encode_info(self);
   expect(Step::hello, kPreamble);
-  if (role_ == Role::connector) {
-    put(preamble(version_));
-    put(nonce_);
-  }
+  if (role_ == Role::connector) put_hello();
+}
+
+void Handshake::put_hello() {
+  put(preamble(version_));
+  put(nonce_);
+  put(std::as_bytes(std::span(&job_, 1)));
+}
+
+void Handshake::take_hello() {
+  std::copy_n(input_.begin(), sizeof(Nonce), other_nonce_.begin());
+  std::memcpy(&other_job_, input_.data() + sizeof(Nonce), sizeof other_job_);
 }
 
 size_t Handshake::wanted() const { return state_ == State::waiting ? expected_ - input_.size() : 0; }
@@ -101,9 +129,8 @@ void Handshake::advance() {
       return on_hello();
     case Step::nonce:
       if (role_ == Role::connector) return on_listener_proof();
-      std::copy(input_.begin(), input_.end(), other_nonce_.begin());
-      put(preamble(version_));
-      put(nonce_);
+      take_hello();
+      put_hello();
       put(mac("listener", {}));
       return expect(Step::proof, kInfoBytes + kMacBytes);
     case Step::proof:
@@ -126,25 +153,27 @@ void Handshake::on_hello() {
     return refuse(Refusal::version,
                   fmt::format("speaks version {} of the protocol, this side version {}", version, version_));
   }
-  expect(Step::nonce, role_ == Role::listener ? sizeof(Nonce) : sizeof(Nonce) + kMacBytes);
+  expect(Step::nonce, role_ == Role::listener ? kHelloBytes : kHelloBytes + kMacBytes);
 }
 
 void Handshake::on_listener_proof() {
-  std::copy_n(input_.begin(), sizeof(Nonce), other_nonce_.begin());
-  // A proof of zeros tells the listener why this side leaves, and gives nothing away.
+  take_hello();
   const bool reflected = other_nonce_ == nonce_;
-  if (reflected || !matches(mac("listener", {}), sizeof(Nonce))) {
+  // A proof of zeros tells the listener why this side leaves, and gives nothing away.
+  if (reflected || !matches(mac("listener", {}), kHelloBytes)) {
     put(std::vector<std::byte>(kInfoBytes + kMacBytes));
     return refuse(Refusal::token, "refused the cluster token");
   }
   put(self_);
   put(mac("connector", self_));
+  if (other_job()) return refuse(Refusal::job, kOtherJob);  // so does the listener, now that it trusts us
   expect(Step::welcome, kInfoBytes + kMacBytes);
 }
 
 void Handshake::on_connector_proof() {
   if (!matches(mac("connector", std::span(input_).first(kInfoBytes)), kInfoBytes))
     return refuse(Refusal::token, "does not have the cluster token");
+  if (other_job()) return refuse(Refusal::job, kOtherJob);
   if (!read_peer()) return;
   peer_bytes_.insert(peer_bytes_.end(), self_.begin(), self_.end());
   put(self_);
@@ -198,6 +227,8 @@ Handshake::Mac Handshake::mac(std::string_view label, std::span<const std::byte>
   add(&version_, 4);
   add(first.data(), first.size());
   add(second.data(), second.size());
+  add(connector ? &job_ : &other_job_, sizeof job_);
+  add(connector ? &other_job_ : &job_, sizeof job_);
   add(more.data(), more.size());
   Mac out;
   unsigned size = 0;

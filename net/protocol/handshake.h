@@ -1,9 +1,9 @@
 // How two ends prove to each other that they know the cluster's token, before anything else is believed.
 //
-//   connector -> listener   hello:  magic (8), version (4), zero (4), nonce (32)
-//   listener -> connector   hello, then HMAC(token, "listener", version, both nonces)
-//   connector -> listener   who it is (260), HMAC(token, "connector", version, both nonces, who it is)
-//   listener -> connector   who it is (260), HMAC(token, "welcome", version, both nonces, both peers)
+//   connector -> listener   hello:  magic (8), version (4), zero (4), nonce (32), job (8)
+//   listener -> connector   hello, then HMAC(token, "listener", version, both nonces, both jobs)
+//   connector -> listener   who it is (260), HMAC(token, "connector", version, both nonces, jobs, who it is)
+//   listener -> connector   who it is (260), HMAC(token, "welcome", version, both nonces, jobs, both peers)
 //
 // A pure state machine: bytes in, bytes out; time and randomness are inputs. All fields have fixed sizes, so
 // an unauthenticated peer can make this side hold less than a kilobyte. The token itself never travels. Each
@@ -21,13 +21,16 @@
 namespace troupe::internal::net {
 
 /// Spoken by this build. The first 16 bytes of a hello have the same form in every version.
-inline constexpr uint32_t kProtocolVersion = 9;
+inline constexpr uint32_t kProtocolVersion = 10;
 inline constexpr size_t kNameBytes = 255;  ///< longest PeerInfo::name
 inline constexpr size_t kTokenBytes = 16;  ///< shortest token
 
 using Nonce = std::array<std::byte, 32>;
 /// From the system's random generator.
 Nonce random_nonce();
+/// What a hello says of the job with that name: nothing to those without the token. 0 for an empty name,
+/// which goes with every job.
+uint64_t job_number(const std::string& token, const std::string& job);
 
 /// Throws `invalid` unless the name is at most 255 bytes without control characters.
 void check_peer_info(const PeerInfo& info);
@@ -39,11 +42,11 @@ class Handshake {
  public:
   enum class Role { connector, listener };
   enum class State { waiting, done, refused };
-  enum class Refusal { none, garbage, version, token, timeout };
+  enum class Refusal { none, garbage, version, token, job, timeout };
 
-  /// `deadline`: see tick(). `version` is kProtocolVersion but in tests.
+  /// `deadline`: see tick(). `job`: of job_number(). `version` is kProtocolVersion but in tests.
   Handshake(Role role, std::string token, PeerInfo self, const Nonce& nonce, TimePoint deadline,
-            uint32_t version = kProtocolVersion);
+            uint64_t job = 0, uint32_t version = kProtocolVersion);
 
   /// How many bytes may be received now, at least 1 while waiting. Reading no more leaves what follows the
   /// handshake to the connection.
@@ -73,6 +76,9 @@ class Handshake {
   void on_welcome();
   void refuse(Refusal why, std::string text);
   void expect(Step step, size_t bytes);
+  void put_hello();
+  void take_hello();
+  bool other_job() const { return job_ && other_job_ && job_ != other_job_; }
   void put(std::span<const std::byte> bytes) { output_.insert(output_.end(), bytes.begin(), bytes.end()); }
   Mac mac(std::string_view label, std::span<const std::byte> more) const;
   bool matches(const Mac& expected, size_t offset) const;
@@ -83,6 +89,7 @@ class Handshake {
   std::vector<std::byte> self_;  // encoded
   Nonce nonce_, other_nonce_{};
   TimePoint deadline_;
+  uint64_t job_, other_job_ = 0;
   uint32_t version_;
 
   Step step_ = Step::hello;

@@ -23,10 +23,10 @@ Nonce nonce_of(int seed) {
 }
 
 Handshake connector(const std::string& token = kShared, uint32_t version = kProtocolVersion) {
-  return Handshake(Role::connector, token, {3, "w3"}, nonce_of(1), kDeadline, version);
+  return Handshake(Role::connector, token, {3, "w3"}, nonce_of(1), kDeadline, 0, version);
 }
 Handshake listener(const std::string& token = kShared, uint32_t version = kProtocolVersion) {
-  return Handshake(Role::listener, token, {7, "w7"}, nonce_of(2), kDeadline, version);
+  return Handshake(Role::listener, token, {7, "w7"}, nonce_of(2), kDeadline, 0, version);
 }
 
 // Gives all of `bytes` that `to` still wants.
@@ -63,7 +63,7 @@ std::vector<size_t> meet(Handshake& a, Handshake& b, std::optional<Flip> flip = 
 
 TEST_CASE("two ends with the same token learn who the other is") {
   auto a = connector(), b = listener();
-  CHECK(meet(a, b) == std::vector<size_t>{48, 80, 292, 292});
+  CHECK(meet(a, b) == std::vector<size_t>{56, 88, 292, 292});
   REQUIRE(a.state() == State::done);
   REQUIRE(b.state() == State::done);
   CHECK(a.peer().id == 7);
@@ -98,6 +98,35 @@ TEST_CASE("another token is refused on both ends, whoever has it") {
   }
 }
 
+TEST_CASE("ends of two jobs that have one token refuse each other, and say so") {
+  const auto meet_in = [](const std::string& one, const std::string& other) {
+    Handshake a(Role::connector, kShared, {3, "w3"}, nonce_of(1), kDeadline, job_number(kShared, one));
+    Handshake b(Role::listener, kShared, {7, "w7"}, nonce_of(2), kDeadline, job_number(kShared, other));
+    meet(a, b);
+    return std::pair(a, b);
+  };
+  const auto [a, b] = meet_in("slurm-1.0", "slurm-2.0");
+  for (const Handshake* end : {&a, &b}) {
+    CHECK(end->state() == State::refused);
+    CHECK(end->refusal() == Refusal::job);
+    CHECK(end->text() ==
+          "belongs to another job, which has the same token: give each job an address of its own");
+  }
+  for (const auto& [one, other] :
+       {std::pair("slurm-1.0", "slurm-1.0"), std::pair("", "slurm-1.0"), std::pair("slurm-1.0", "")}) {
+    const auto [c, d] = meet_in(one, other);
+    CHECK(c.state() == State::done);
+    CHECK(d.state() == State::done);
+  }
+  // Without the token nobody learns of the job, nor is it what he is told.
+  CHECK(job_number(kShared, "slurm-1.0") != job_number("some other token", "slurm-1.0"));
+  Handshake stranger(Role::connector, "some other token", {3, "w3"}, nonce_of(1), kDeadline, 17);
+  Handshake listening(Role::listener, kShared, {7, "w7"}, nonce_of(2), kDeadline, 18);
+  meet(stranger, listening);
+  CHECK(stranger.refusal() == Refusal::token);
+  CHECK(listening.refusal() == Refusal::token);
+}
+
 TEST_CASE("other versions are refused on both ends, naming both") {
   auto a = connector(kShared, 4);
   auto b = listener(kShared, 2);
@@ -109,7 +138,7 @@ TEST_CASE("other versions are refused on both ends, naming both") {
 }
 
 TEST_CASE("no changed bit survives the handshake") {
-  const size_t sizes[] = {48, 80, 292, 292};
+  const size_t sizes[] = {56, 88, 292, 292};
   for (int message = 0; message < 4; ++message)
     for (size_t byte = 0; byte < sizes[message]; ++byte)
       for (const int bit : {0, 3, 7}) {
@@ -134,7 +163,7 @@ TEST_CASE("a part of a message just waits, at every length") {
       REQUIRE(to.state() == State::waiting);
       REQUIRE(to.wanted() >= 1);
       REQUIRE(to.wanted() <= 292);
-      if (i < 48 || turn > 0) CHECK(to.take_output().empty());
+      if (i < 56 || turn > 0) CHECK(to.take_output().empty());
       to.receive(std::span(out).subspan(i, 1));
     }
   }

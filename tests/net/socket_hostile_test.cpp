@@ -47,7 +47,7 @@ TEST_CASE("garbage, other protocols and half handshakes are refused and disturb 
     zeros.send(std::string(100000, '\0'));
     CHECK(zeros.closed_by_peer());
 
-    for (const size_t n : {0, 1, 15, 16, 40, 48}) {  // leaves in the middle of its hello
+    for (const size_t n : {0, 1, 15, 16, 40, 48, 56}) {  // leaves in the middle of its hello
       RawClient half(house.listener->address());
       Handshake h(Handshake::Role::connector, kToken, {}, random_nonce(), TimePoint::max());
       const auto hello = h.take_output();
@@ -94,8 +94,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   RawClient future(house.listener->address());
   const auto h = future.shake(kToken, kProtocolVersion + 1);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 9 of the protocol, this side version 10");
-  lines.wait_for("it speaks version 10 of the protocol, this side version 9");
+  CHECK(h.text() == "speaks version 10 of the protocol, this side version 11");
+  lines.wait_for("it speaks version 11 of the protocol, this side version 10");
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -103,7 +103,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   const auto connecting = house.client->connect(actual.str(), true);
   Fd accepted;
   while (!accepted) accepted = Fd(::accept4(old.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(),
+  Handshake machine(Handshake::Role::listener, kToken, {}, random_nonce(), TimePoint::max(), 0,
                     kProtocolVersion + 1);
   while (machine.state() == Handshake::State::waiting) {
     std::array<std::byte, 16> bytes;
@@ -119,7 +119,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 10 of the protocol, this side version 9"));
+    CHECK_THAT(e.message(), Contains("speaks version 11 of the protocol, this side version 10"));
   }
   house.check_undisturbed();
 }

@@ -74,7 +74,7 @@ bool RawClient::closed_by_peer() {
 }
 
 Handshake RawClient::shake(const std::string& token, uint32_t version) {
-  Handshake h(Handshake::Role::connector, token, {9, "raw9"}, random_nonce(), TimePoint::max(), version);
+  Handshake h(Handshake::Role::connector, token, {9, "raw9"}, random_nonce(), TimePoint::max(), 0, version);
   send(h.take_output());
   while (h.state() == Handshake::State::waiting) {
     const auto got = receive(h.wanted());

@@ -255,6 +255,19 @@ TEST_CASE("a worker that was told of another number of workers is refused, and t
   ends_well(driver);
 }
 
+TEST_CASE("a worker of another job is told so where two jobs have one address and one secret", "[process]") {
+  Site site;
+  Process driver({program("probe")}, with(site.of(0, 2), "TROUPE_JOB=first"));
+  await_driver(site);
+  refused(with(site.of(1, 2), "TROUPE_JOB=second"), 3,
+          {"tcp:127.0.0.1:" + std::to_string(site.port) + " belongs to another job, which has the same token",
+           "give each job an address of its own"});
+  driver.await_error("belongs to another job");
+  auto worker = start(site.of(1, 2));  // one that knows of no job
+  ends_well(worker);
+  ends_well(driver);
+}
+
 TEST_CASE("of two processes with one rank the second is refused, and the cluster forms with the first",
           "[process]") {
   Site site;

@@ -107,8 +107,9 @@ Job make_job(const RunOptions& options, const Getenv& env) {
   auto host = options.master_addr;
   if (host.find(':') != std::string::npos && host[0] != '[') host = "[" + host + "]";  // IPv6
   if (options.nodes > 1) {
-    // No message passes between launchers, so the id comes from what they share.
-    job.id = fmt::format("{}-{}", options.master_addr, options.master_port);
+    // No message passes between launchers, so the id comes from what they share. The hosts may know host 0 by
+    // several names.
+    job.id = fmt::format("port-{}", options.master_port);
   } else {
     job.id = random_hex(8);
   }

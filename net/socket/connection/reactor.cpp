@@ -28,6 +28,7 @@ constexpr Duration kStay = std::chrono::milliseconds(1);  // on a core, before l
 Reactor::Reactor(SocketOptions options, Events& events)
     : cores_(usable_cores()),
       options_(std::move(options)),
+      job_(job_number(options_.token, options_.job)),
       events_(events),
       tick_(std::max<Duration>(std::min(options_.limits.heartbeat, options_.limits.dead_after / 4),
                                std::chrono::milliseconds(1))) {

@@ -27,6 +27,7 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
 
   const SocketLimits& limits() const { return options_.limits; }
   const std::string& token() const { return options_.token; }
+  uint64_t job() const { return job_; }
   PeerInfo self() const;
   void set_self(const PeerInfo& self);
   Events& events() { return events_; }
@@ -82,6 +83,7 @@ class Reactor : public std::enable_shared_from_this<Reactor> {
 
   const int cores_;
   SocketOptions options_;
+  const uint64_t job_;
   Events& events_;
   mutable std::mutex mutex_;
   std::condition_variable removed_;

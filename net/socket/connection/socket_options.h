@@ -28,6 +28,7 @@ struct SocketOptions {
   /// Processes of this host, this one included, that take part: threads that wait give way to others between
   /// two polls where there are more of them than cores. Its owner changes it at any time; null: 1.
   std::shared_ptr<const std::atomic<int>> processes_here;
+  std::string job;  ///< ends that name two jobs refuse each other; empty: goes with every job
 };
 
 }  // namespace troupe::internal::net

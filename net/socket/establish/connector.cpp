@@ -117,6 +117,7 @@ void Connector::shake_hands() {
         switch (failure.refusal) {
           case Refusal::version:
           case Refusal::token:
+          case Refusal::job:
           case Refusal::garbage:
             return self->give_up(ErrorKind::invalid, fmt::format("{} {}", where, failure.text));
           case Refusal::timeout:

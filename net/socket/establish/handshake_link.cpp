@@ -11,7 +11,7 @@ namespace troupe::internal::net {
 HandshakeLink::HandshakeLink(std::shared_ptr<Reactor> core, Fd fd, Handshake::Role role, TimePoint deadline)
     : core_(std::move(core)),
       fd_(std::move(fd)),
-      machine_(role, core_->token(), core_->self(), random_nonce(), deadline),
+      machine_(role, core_->token(), core_->self(), random_nonce(), deadline, core_->job()),
       deadline_(deadline),
       started_(core_->now()) {}
 
