@@ -15,7 +15,7 @@ endif()
 # Headers include each other from the root of the source folder: "core/tensor/tensor.h". Others see them below troupe/, so that
 # none of these names lies on their include path.
 set(public_include ${PROJECT_BINARY_DIR}/include)
-set(layers core ops net autograd actors nn optim data rref parallel tools)
+set(layers core ops net autograd actors nn optim data rref collective parallel tools)
 string(JOIN "|" layer_pattern ${layers})
 set(headers)
 foreach(layer ${layers} troupe)
@@ -54,7 +54,7 @@ endfunction()
 function(troupe_products kind type)
   troupe_product(troupe_${kind} ${type} troupe PUBLIC_LINK Threads::Threads
     LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
-    OBJECTS core ops net autograd actors nn optim data rref autograd_distributed parallel troupe)
+    OBJECTS core ops net autograd actors nn optim data rref autograd_distributed collective parallel troupe)
   set_target_properties(troupe_${kind} PROPERTIES OUTPUT_NAME troupe)
   if(TROUPE_CUDA)  # of an archive the linker takes what it is asked for
     target_link_options(troupe_${kind} INTERFACE -Wl,-u,troupe_device_cuda)

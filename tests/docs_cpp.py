@@ -35,6 +35,7 @@ PAGES = [
      "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),
     ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/replicas.h"),
+    ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/dataset.h data/loader.h data/sampler.h data/padding.h data/prefetch.h data/csv.h data/text.h data/safetensors.h data/npy.h "
      "data/idx.h data/digits.h"),
     ("profiles", "Profiles", "troupe/profile.h", "troupe/profile.h"),

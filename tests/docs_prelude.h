@@ -11,6 +11,7 @@
 #include <troupe/calls.h>
 #include <troupe/data.h>
 #include <troupe/gradients.h>
+#include <troupe/groups.h>
 #include <troupe/operators.h>
 #include <troupe/pipeline.h>
 #include <troupe/profile.h>

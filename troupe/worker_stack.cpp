@@ -7,6 +7,7 @@
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
+#include "collective/engine.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
 #include "parallel/pipeline/pipeline.h"
@@ -23,6 +24,7 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
       worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
   internal::actors::install_gathering(worker);
+  internal::collective::GroupEngine::install(worker);
   nn::install_modules(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);

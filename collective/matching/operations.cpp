@@ -8,12 +8,12 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-std::string who(const std::vector<Member>& members, size_t rank) {
+std::string who(const std::vector<GroupMember>& members, size_t rank) {
   return "rank " + std::to_string(rank) + " (" + members[rank].name + ")";
 }
 
 template <class Ranks>
-std::string all_of(const std::vector<Member>& members, const Ranks& ranks) {
+std::string all_of(const std::vector<GroupMember>& members, const Ranks& ranks) {
   std::string all;
   for (const size_t r : ranks) all += (all.empty() ? "" : ", ") + who(members, r);
   return all;
@@ -25,8 +25,8 @@ std::string what(const OperationId& id, const Signature& s) {
          (id.tag.empty() ? " without a tag" : " of tag \"" + id.tag + "\"");
 }
 
-Error lost_error(const OperationId& id, const Signature& s, const std::vector<Member>& members, size_t rank,
-                 const Error& why) {
+Error lost_error(const OperationId& id, const Signature& s, const std::vector<GroupMember>& members,
+                 size_t rank, const Error& why) {
   return Error(ErrorKind::disconnected,
                what(id, s) + ": " + who(members, rank) + " was lost: " + why.message() +
                    "; make a group of the members that are left: this one cannot be used any more")
@@ -35,7 +35,7 @@ Error lost_error(const OperationId& id, const Signature& s, const std::vector<Me
 
 }  // namespace
 
-OperationId Operations::enter(uint64_t group, std::vector<Member> members, size_t rank,
+OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, size_t rank,
                               const std::string& tag, Signature signature, Out& out) {
   const size_t n = members.size();
   if (signature.problem.ranks != n)
@@ -381,7 +381,7 @@ void Operations::lost(WorkerId worker, const Error& why, Out& out) {
     if (const auto x = std::ranges::find(parts, worker, &Early::sender); x != parts.end())
       given_up.emplace_back(id, x->part);
   for (const auto& [id, part] : given_up) {
-    std::vector<Member> members(part.from + 1);
+    std::vector<GroupMember> members(part.from + 1);
     members[part.from] = {worker, why.worker().empty() ? "worker " + std::to_string(worker) : why.worker()};
     const Error lost = lost_error(id, part.signature, members, part.from, why);
     broken_.emplace(id.group, lost);

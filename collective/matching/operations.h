@@ -23,7 +23,7 @@
 
 namespace troupe::internal::collective {
 
-struct Member {
+struct GroupMember {
   WorkerId worker = kNoWorker;
   std::string name;  ///< "w3", for errors
 };
@@ -96,7 +96,7 @@ class Operations {
 
   /// `rank` calls an operation of a group, with members in the order of ranks. `finished` may be in `out`
   /// already.
-  OperationId enter(uint64_t group, std::vector<Member> members, size_t rank, const std::string& tag,
+  OperationId enter(uint64_t group, std::vector<GroupMember> members, size_t rank, const std::string& tag,
                     Signature signature, Out& out);
   /// That of a chunk is done.
   void done(const OperationId& id, size_t chunk, Out& out);
@@ -134,7 +134,7 @@ class Operations {
     std::map<std::pair<size_t, uint32_t>, Came> came;  // by sender and slot
   };
   struct Running {
-    std::vector<Member> members;
+    std::vector<GroupMember> members;
     Signature signature;
     std::set<size_t> peers;
     size_t chunks = 0, next = 0, over = 0, busy = 0;

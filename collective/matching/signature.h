@@ -1,6 +1,7 @@
 // What a rank brings to an operation: the same on all ranks, or an error says where two of them differ.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "collective/schedule/schedule.h"
 #include "core/tensor/dtype.h"
@@ -12,12 +13,12 @@ struct Signature {
   Problem problem;
   std::string reduction;  ///< "sum"; empty where nothing is added
   DType dtype = DType::float32;
-  Shape shape;  ///< of the tensor that it is given, where that is the same for all
+  std::vector<Shape> shapes;  ///< of the tensors that it is given, where they are the same for all
   Way way = Way::direct;
   size_t piece = kOnePiece;
 
   bool operator==(const Signature&) const = default;
-  /// "all_reduce sum float32 [3, 4] by direct", "broadcast float32 [3] from rank 1 by tree".
+  /// "all_reduce sum float32 [3, 4] by direct", "broadcast float32 [3], [2], ... (5) from rank 1 by tree".
   std::string str() const;
 };
 

@@ -66,7 +66,7 @@ struct Reason {
 Reason few_rounds_or_few_bytes(const Setting& s) {
   const size_t n = s.ranks;
   const bool many = n > kManyRanks;
-  const bool lends = s.place == Place::shared && s.hosts == 1;
+  const bool lends = s.place == MemoryKind::shared && s.hosts == 1;
   const size_t whole_up_to = n > 2 ? kWholeBytes : lends ? kLentBytes - 1 : kWholeBytesOfTwo;
   const bool small = s.bytes <= whole_up_to;
   const std::string size = size_text(s.bytes) + (small ? " are few bytes, so few rounds count"
@@ -108,7 +108,10 @@ Reason few_rounds_or_few_bytes(const Setting& s) {
 Choice choose(const Setting& s) {
   if (!s.ranks)
     throw_invalid(fmt::format("[{}] a group has no ranks: it needs one member at least", name(s.collective)));
-  const Reason reason = few_rounds_or_few_bytes(s);
+  if (s.way && !offers(s.collective, *s.way))
+    throw_invalid(fmt::format("[{}] it is not done by {}: choose one of {}", name(s.collective), name(*s.way),
+                              ways_of(s.collective)));
+  const Reason reason = s.way ? Reason{*s.way, "it was asked for"} : few_rounds_or_few_bytes(s);
   Choice choice{.way = reason.way};
   const std::string ranks = fmt::format("{}: ", name(reason.way));
   if (s.ranks == 1) {
@@ -116,7 +119,7 @@ Choice choose(const Setting& s) {
     return choice;
   }
   choice.lends =
-      reason.way == Way::direct && s.place == Place::shared && s.hosts == 1 && s.bytes >= kLentBytes;
+      reason.way == Way::direct && s.place == MemoryKind::shared && s.hosts == 1 && s.bytes >= kLentBytes;
   const size_t block = reason.way == Way::direct || reason.way == Way::ring ? s.bytes / s.ranks : s.bytes;
   choice.piece_bytes = reason.way == Way::direct || reason.way == Way::ring
                            ? std::clamp(block / kWindow, kLeastPiece, kLargestPiece)
@@ -128,7 +131,7 @@ Choice choose(const Setting& s) {
                              : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
                                            size_text(static_cast<size_t>(c.elements)), c.rounds,
                                            c.rounds == 1 ? "" : "s");
-  if (s.place == Place::shared && s.hosts > 1)
+  if (s.place == MemoryKind::shared && s.hosts > 1)
     choice.why += fmt::format("; {} hosts share no memory", s.hosts);
   return choice;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "collective/schedule/schedule.h"
@@ -20,7 +21,7 @@ struct Cost {
 Cost cost(Collective c, Way way, size_t ranks, double elements);
 
 /// Where the tensors of an operation lie.
-enum class Place : uint8_t {
+enum class MemoryKind : uint8_t {
   host,    ///< in memory of the process
   shared,  ///< in memory that the other processes of the host can read
   device,  ///< in memory of a GPU
@@ -31,7 +32,8 @@ struct Setting {
   size_t ranks = 1;
   size_t bytes = 0;  ///< of the problem
   size_t hosts = 1;  ///< on which the members are
-  Place place = Place::host;
+  MemoryKind place = MemoryKind::host;
+  std::optional<Way> way = {};  ///< that somebody asks for
 };
 struct Choice {
   Way way = Way::direct;

@@ -29,7 +29,7 @@ Signature random_signature(Generator& random, size_t ranks) {
   if (p.collective == Collective::barrier) sizes = 0;
   for (size_t i = 0; i < sizes; ++i) p.counts.push_back(random.below(3) ? random.below(25) : 0);
   if (p.adds()) s.reduction = "sum";
-  s.shape = Shape{static_cast<int64_t>(p.elements())};
+  s.shapes = {Shape{static_cast<int64_t>(p.elements())}};
   s.piece = random.below(2) ? kOnePiece : 1 + random.below(6);
   return s;
 }
@@ -230,7 +230,7 @@ TEST_CASE("a rank that brings something else fails the operation everywhere, and
         differs.reduction = "max", what = "reductions";
         break;
       case 2:
-        differs.problem.counts = {26}, differs.shape = {26}, what = "shapes";
+        differs.problem.counts = {26}, differs.shapes = {Shape{26}}, what = "shapes";
         break;
       case 3:
         differs.problem = {Collective::barrier, n}, differs.way = Way::doubling, what = "operations";
@@ -307,7 +307,7 @@ TEST_CASE("parts that do not belong are refused or end the operation, and are ne
   Operations table;
   Operations::Out out;
   const Signature s{{Collective::all_reduce, 3, 0, {4}}, "sum", float32, {4}, Way::whole};
-  const std::vector<Member> members{{0, "w0"}, {1, "w1"}, {2, "w2"}};
+  const std::vector<GroupMember> members{{0, "w0"}, {1, "w1"}, {2, "w2"}};
   const OperationId id = table.enter(7, members, 0, "", s, out);
   REQUIRE(out.work.size() == 1);
   CHECK(out.work[0].sends.size() == 2);

@@ -72,8 +72,8 @@ class RankWorld {
     return n;
   }
   Rank& rank(uint64_t group, size_t r) { return ranks_.at({group, r}); }
-  std::vector<Member> members(uint64_t group) const {
-    std::vector<Member> all;
+  std::vector<GroupMember> members(uint64_t group) const {
+    std::vector<GroupMember> all;
     for (size_t r = 0; r < size(group); ++r) {
       const size_t w = ranks_.at({group, r}).worker;
       all.push_back({static_cast<WorkerId>(w), "w" + std::to_string(w)});

@@ -400,18 +400,18 @@ TEST_CASE("the way is chosen by size, ranks, hosts and where tensors lie, and sa
   CHECK(way(Collective::all_gather, 64, 100) == ring);
   CHECK(way(Collective::barrier, 3, 0) == doubling);
   // Memory that the others can read is lent within a host, and not between hosts.
-  const Choice lent = choose({Collective::all_reduce, 2, 64 << 10, 1, Place::shared});
+  const Choice lent = choose({Collective::all_reduce, 2, 64 << 10, 1, MemoryKind::shared});
   CHECK(lent.way == direct);
   CHECK(lent.lends);
   CHECK_THAT(lent.why, Contains("on one host"));
-  const Choice sent = choose({Collective::all_reduce, 4, 25 << 20, 2, Place::shared});
+  const Choice sent = choose({Collective::all_reduce, 4, 25 << 20, 2, MemoryKind::shared});
   CHECK_FALSE(sent.lends);
   CHECK(sent.piece_bytes == 512 << 10);
   CHECK(sent.why ==
         "direct: 25 MiB are many bytes, so they go in blocks; the busiest of 4 ranks sends 37.5 MiB in 2 "
         "rounds; "
         "2 hosts share no memory");
-  CHECK_FALSE(choose({Collective::all_reduce, 2, 25 << 20, 1, Place::device}).lends);
+  CHECK_FALSE(choose({Collective::all_reduce, 2, 25 << 20, 1, MemoryKind::device}).lends);
   CHECK_THAT(choose({Collective::all_reduce, 20, 100}).why,
              Contains("doubling: 100 bytes are few bytes, so few rounds count; 20 ranks "));
   for (const Collective c : all_collectives())

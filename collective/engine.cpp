@@ -1,0 +1,475 @@
+#include "collective/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collective/schedule/choice.h"
+#include "core/graph/node.h"
+
+namespace troupe::internal::collective {
+
+namespace {
+
+SentSignature to_wire(const Signature& s) {
+  return {s.problem.collective,
+          s.problem.ranks,
+          s.problem.root,
+          {s.problem.counts.begin(), s.problem.counts.end()},
+          s.reduction,
+          s.dtype,
+          s.shapes,
+          s.way,
+          s.piece};
+}
+
+Signature from_wire(SentSignature s) {
+  if (static_cast<int>(s.collective) >= kCollectiveCount || static_cast<int>(s.way) >= kWayCount)
+    throw_invalid("collective.part: no operation has the number " +
+                  std::to_string(static_cast<int>(s.collective)) + ", or no way " +
+                  std::to_string(static_cast<int>(s.way)));
+  return {{s.collective, s.ranks, s.root, {s.counts.begin(), s.counts.end()}},
+          std::move(s.reduction),
+          s.dtype,
+          std::move(s.shapes),
+          s.way,
+          s.piece};
+}
+
+OperationId id_of(const RankAddress& a) { return {a.group, a.to, a.tag, a.use}; }
+
+// Groups of one name and members are one, on all workers.
+uint64_t number_of(const Group& group) {
+  uint64_t number = net::method_id(group.name());
+  for (const ObjectId& m : group.members())
+    for (const uint64_t x : {uint64_t{m.owner}, uint64_t{m.creator}, m.number})
+      number = splitmix64(number ^ x);
+  return number;
+}
+
+std::string seconds(Duration d) { return fmt::format("{:.4g} s", std::chrono::duration<double>(d).count()); }
+
+std::optional<Way> way_called(const std::string& called, Collective c) {
+  if (called.empty()) return {};
+  for (int i = 0; i < kWayCount; ++i)
+    if (const auto w = static_cast<Way>(i); name(w) == called && offers(c, w)) return w;
+  throw_invalid(fmt::format("[{}] it is not done by \"{}\": choose one of {}", name(c), called, ways_of(c)));
+}
+
+// Parts of the tag that a user gave it are those of the operation itself.
+std::string tag_of_sizes(const std::string& tag) { return tag + "\nsizes"; }
+
+}  // namespace
+
+void GroupEngine::install(actors::Worker& worker) {
+  GroupEngine* const e = &worker.add_extension(std::make_unique<GroupEngine>(worker));
+  kPart.serve(worker,
+              [e](actors::Invocation& call, auto&&... part) { e->part(call.from(), std::move(part)...); });
+  kAbort.serve(
+      worker, [e](actors::Invocation& call, auto&&... abort) { e->abort(call.from(), std::move(abort)...); });
+  kAsk.serve(worker, [e](actors::Invocation& call, const RankAddress& a) { return e->ask(call.from(), a); });
+  kOver.serve_later(worker,
+                    [e](const Ref<actors::Invocation>& call, const RankAddress& a) { e->over(call, a); });
+  kSend.serve_later(worker, [e](const Ref<actors::Invocation>& call, RankAddress a, Tensor x) {
+    e->mailbox_.arrived({a.group, a.to, a.from, std::move(a.tag), call->from()}, call, std::move(x));
+  });
+  kReceive.serve_later(worker, [e](const Ref<actors::Invocation>& call, RankAddress a, WorkerId sender) {
+    if (call->from() != e->worker_.id()) throw_invalid("collective.receive is for a worker's own ranks");
+    e->mailbox_.wanted({a.group, a.to, a.from, std::move(a.tag), sender}, a.use, call);
+  });
+  worker.add_metrics([e](actors::Worker::Metrics& m) {
+    const auto counts = e->operations_.counts();
+    m["collectives"] = static_cast<int64_t>(counts.running);
+    m["early_collectives"] = static_cast<int64_t>(counts.early);
+    m["group_mail"] = static_cast<int64_t>(e->mailbox_.size());
+  });
+}
+
+GroupEngine& GroupEngine::of(actors::Worker& worker) {
+  GroupEngine* const engine = worker.extension<GroupEngine>();
+  if (!engine) throw_invalid("[group] worker " + worker.name() + " was set up without groups");
+  return *engine;
+}
+
+// ---- what members call
+
+Duration GroupEngine::limit_of(const std::optional<Duration>& timeout) const {
+  Duration limit = timeout.value_or(worker_.timeout());
+  if (frame().deadline != TimePoint::max()) {
+    const Duration left = std::max(frame().deadline - worker_.clock().now(), Duration(1));
+    limit = limit == Duration(0) ? left : std::min(limit, left);
+  }
+  return limit;
+}
+
+GroupCallPtr GroupEngine::call(const Group& group, Collective what, const CollectiveOptions& options) {
+  std::vector<GroupMember> members;
+  for (size_t r = 0; r < group.size(); ++r) members.push_back({group.members()[r].owner, group.label(r)});
+  const Duration limit = limit_of(options.timeout);
+  const TimePoint now = worker_.clock().now();
+  const bool endless = limit == Duration(0) || limit >= TimePoint::max() - now;
+  return GroupCallPtr(new GroupCall{.engine = *this,
+                                    .what = std::string(name(what)),
+                                    .group = number_of(group),
+                                    .at = {group.rank(), group.size()},
+                                    .members = std::move(members),
+                                    .hosts = group.hosts(),
+                                    .way = way_called(options.way, what),
+                                    .tag = options.tag,
+                                    .limit = limit,
+                                    .end = endless ? TimePoint::max() : now + limit});
+}
+
+void GroupEngine::begin(const GroupCallPtr& call, Request request) {
+  const auto run = std::make_shared<Run>();
+  run->call = call;
+  run->request = std::move(request);
+  run->done = std::move(call->done);
+  enter(run, call->tag);
+}
+
+void GroupEngine::begin(const GroupCallPtr& call, Described own,
+                        std::optional<std::vector<Description>> known) {
+  if (known) return begin(call, request_of(own, *known, call->at, call->members));
+  const auto sized = std::make_shared<Sized>(Sized{call, std::move(own)});
+  const auto run = std::make_shared<Run>();
+  run->call = call;
+  run->request = exchange_of(sized->own.description, call->at);
+  run->done = [this, sized](Result<Tensors> sizes) {
+    const GroupCall& c = *sized->call;
+    const Queue queue{c.group, c.at.rank, c.tag};
+    {
+      const Lock lock(mutex_);
+      sized->sizes = std::move(sizes);
+    }
+    begin_sized(queue);
+  };
+  enter(run, call->tag, sized);
+}
+
+// Operations whose sizes are known, in the order of their calls: that is the one of all ranks.
+void GroupEngine::begin_sized(const Queue& queue) {
+  for (;;) {
+    SizedPtr next;
+    {
+      const Lock lock(mutex_);
+      const auto at = sized_.find(queue);
+      if (at == sized_.end() || !at->second.front()->sizes) return;
+      next = std::move(at->second.front());
+      at->second.pop_front();
+      if (at->second.empty()) sized_.erase(at);
+    }
+    begin_sized(next);
+  }
+}
+
+void GroupEngine::begin_sized(const SizedPtr& next) {
+  const GroupCallPtr& call = next->call;
+  const auto run = std::make_shared<Run>();
+  run->call = call;
+  run->done = std::move(call->done);
+  std::optional<Error> why;
+  try {
+    const Tensor sizes = next->sizes->value()[0];
+    run->request = request_of(next->own, descriptions_in(sizes, call->at), call->at, call->members);
+  } catch (const Error& e) {
+    why = e;
+  }
+  // Others may go on, and count the uses of the tag: it has one here as well, which has failed.
+  if (why) run->request = barrier_of(call->at);
+  enter(run, tag_of_sizes(call->tag), nullptr, why);
+}
+
+void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPtr& sized,
+                        const std::optional<Error>& fails) {
+  GroupCall& call = *run->call;
+  Signature& s = run->request.signature;
+  const size_t item = item_size(s.dtype);
+  const bool tells_sizes = sized || fails;
+  const Choice choice = choose({s.problem.collective, call.at.ranks, run->request.bytes(), call.hosts,
+                                MemoryKind::host, tells_sizes ? std::nullopt : call.way});
+  s.way = choice.way;
+  s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
+  Out out;
+  OperationId id;
+  {
+    // Whoever brings a part finds the run, or waits here.
+    const Lock lock(mutex_);
+    id = operations_.enter(call.group, call.members, call.at.rank, tag, s, out);
+    if (fails) operations_.fail(id, *fails, out);
+    runs_[id] = run;
+    if (sized) sized_[{call.group, call.at.rank, call.tag}].push_back(sized);
+  }
+  bool cancelled;
+  {
+    const Lock lock(call.mutex);
+    call.now = id;
+    cancelled = call.cancelled;
+  }
+  for (const size_t r : peers(steps(s.problem, s.way, call.at.rank, s.piece)))
+    worker_.watch(call.members[r].worker);
+  perform(std::move(out));
+  if (cancelled) cancel(id);
+  {
+    const Lock lock(run->mutex);
+    if (run->over) return;
+  }
+  wait_until_over(id, call);
+}
+
+// A call of the worker to itself that is answered at the end: it is listed among those that wait, and has a
+// deadline.
+void GroupEngine::wait_until_over(const OperationId& id, const GroupCall& call) {
+  Duration left{0};
+  if (call.end != TimePoint::max()) left = std::max(call.end - worker_.clock().now(), Duration(1));
+  std::string label = call.what + " of";
+  for (const GroupMember& m : call.members) label += " " + m.name;
+  CallFrameScope neutral({&worker_});
+  kOver.within(left)
+      .ask_as(std::move(label), worker_, worker_.id(), {id.group, id.rank, id.rank, id.tag, id.use})
+      .on_ready([this, id, limit = call.limit](const Result<Value>& r) {
+        if (r.ok()) return;
+        Out out;
+        if (r.error().kind() == ErrorKind::deadline)
+          operations_.overdue(id, seconds(limit), out);
+        else
+          operations_.fail(id, r.error(), out);
+        perform(std::move(out));
+      });
+}
+
+void GroupCall::cancel() {
+  std::optional<OperationId> id;
+  {
+    const Lock lock(mutex);
+    cancelled = true;
+    id = now;
+  }
+  if (id) engine.cancel(*id);
+}
+
+void GroupEngine::cancel(const OperationId& id) {
+  Out out;
+  operations_.cancel(id, out);
+  perform(std::move(out));
+}
+
+Future<void> GroupEngine::send(const Group& group, Tensor x, size_t to, const std::string& tag,
+                               const std::optional<Duration>& timeout) {
+  const size_t rank = group.rank();
+  CallFrameScope neutral({&worker_});
+  return kSend.within(limit_of(timeout))
+      .ask_as(fmt::format("send to rank {} ({})", to, group.label(to)), worker_, group.members()[to].owner,
+              {number_of(group), to, rank, tag, 0}, std::move(x))
+      .then([](const Value&) {});
+}
+
+Future<Tensor> GroupEngine::receive(const Group& group, size_t from, const std::string& tag,
+                                    const std::optional<Duration>& timeout) {
+  const RankAddress a{number_of(group), group.rank(), from, tag, ++tickets_};
+  const WorkerId sender = group.members()[from].owner;
+  const Duration limit = limit_of(timeout);
+  worker_.watch(sender);
+  CallFrameScope neutral({&worker_});
+  const auto came = kReceive.within(limit).ask_as(
+      fmt::format("receive from rank {} ({})", from, group.label(from)), worker_, worker_.id(), a, sender);
+  came.watch([this, a, sender](const Result<Tensor>& r) {
+    if (!r.ok()) mailbox_.withdraw({a.group, a.to, a.from, a.tag, sender}, a.use);
+  });
+  if (const auto why = worker_.members().loss(sender)) mailbox_.lost(sender, *why);
+  return came;
+}
+
+// ---- messages
+
+void GroupEngine::over(const Ref<actors::Invocation>& call, const RankAddress& address) {
+  if (call->from() != worker_.id()) throw_invalid("collective.over is for a worker's own operations");
+  if (const auto run = find(id_of(address))) {
+    const Lock lock(run->mutex);
+    if (!run->over) return (void)(run->waits = call);
+  }
+  call->complete(Value());
+}
+
+GroupEngine::RunPtr GroupEngine::find(const OperationId& id) const {
+  const Lock lock(mutex_);
+  const auto at = runs_.find(id);
+  return at == runs_.end() ? nullptr : at->second;
+}
+
+void GroupEngine::part(WorkerId sender, RankAddress a, SentSignature sent, uint64_t chunk, uint32_t slot,
+                       Tensor elements) {
+  Signature signature = from_wire(std::move(sent));
+  if (!elements.defined() || elements.dim() != 1 || elements.dtype() != signature.dtype ||
+      !elements.device().is_cpu())
+    throw_invalid("collective.part brings " +
+                  (elements.defined() ? elements.summary() : std::string("no tensor")) +
+                  " for an operation of " + std::string(name(signature.dtype)) + " elements");
+  const Part part{id_of(a), a.from, chunk, slot, static_cast<size_t>(elements.numel()), std::move(signature)};
+  Out out;
+  operations_.part(sender, part, Value(std::move(elements)), out);
+  perform(std::move(out));
+}
+
+void GroupEngine::abort(WorkerId sender, RankAddress a, ErrorKind kind, std::string message,
+                        std::string lost) {
+  Out out;
+  operations_.notice(sender,
+                     {.kind = Notice::abort,
+                      .to = id_of(a),
+                      .from = a.from,
+                      .error = Error(kind, std::move(message), {}, std::move(lost))},
+                     out);
+  perform(std::move(out));
+}
+
+bool GroupEngine::ask(WorkerId sender, const RankAddress& a) {
+  Out out;
+  operations_.notice(sender, {.kind = Notice::ask, .to = id_of(a), .from = a.from}, out);
+  return !out.notices.empty() && out.notices[0].called;
+}
+
+void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
+  mailbox_.lost(worker, why);
+  Out out;
+  operations_.lost(worker, why, out);
+  perform(std::move(out));
+}
+
+void GroupEngine::stop() {
+  std::map<OperationId, RunPtr> runs;
+  std::map<Queue, std::deque<SizedPtr>> sized;
+  {
+    const Lock lock(mutex_);
+    runs.swap(runs_);
+    sized.swap(sized_);
+  }
+  mailbox_.stop();
+  const auto stopped = [this](const std::string& what) {
+    return Error(ErrorKind::cancelled, fmt::format("[{}] worker {} has stopped", what, worker_.name()));
+  };
+  for (const auto& [id, run] : runs) run->done(stopped(run->call->what));
+  for (const auto& [queue, calls] : sized)
+    for (const SizedPtr& x : calls)
+      if (const auto done = std::move(x->call->done)) done(stopped(x->call->what));
+}
+
+// ---- what is to be done
+
+// Does what is to be done, and what follows from it. One thread at a time: whatever comes meanwhile, by other
+// threads or by a send that is delivered at once, waits its turn, so that no stack grows with the number of
+// messages.
+void GroupEngine::perform(Out out) {
+  if (out.refused) throw *out.refused;
+  {
+    const Lock lock(queue_mutex_);
+    queue_.push_back(std::move(out));
+    if (performs_) return;
+    performs_ = true;
+  }
+  for (;;) {
+    Out next;
+    {
+      const Lock lock(queue_mutex_);
+      if (queue_.empty()) return (void)(performs_ = false);
+      next = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    try {
+      do_all(std::move(next));
+    } catch (...) {
+      const Lock lock(queue_mutex_);
+      performs_ = false;
+      throw;
+    }
+  }
+}
+
+void GroupEngine::do_all(Out out) {
+  for (const auto& work : out.work) {
+    Out then;
+    try {
+      if (const auto run = find(work.id)) do_work(work, *run);
+    } catch (const Error& e) {
+      operations_.fail(work.id, e, then);
+    } catch (const std::exception& e) {
+      operations_.fail(work.id, Error(ErrorKind::failed, e.what()), then);
+    }
+    Out after;
+    operations_.done(work.id, work.chunk, after);
+    const Lock lock(queue_mutex_);
+    queue_.push_back(std::move(then));
+    queue_.push_back(std::move(after));
+  }
+  for (const Notice& notice : out.notices) tell(notice);
+  for (const auto& finished : out.finished) finish(finished);
+}
+
+void GroupEngine::do_work(const Operations::Work& work, Run& run) {
+  const NoGradGuard guard;
+  run.request.take(work.takes, work.id.rank);
+  std::map<Range, Tensor> read;
+  for (const Send& s : work.sends) {
+    Tensor& elements = read[s.range];
+    if (!elements.defined()) elements = run.request.elements.read(s.range);
+    const RankAddress to{work.id.group, s.to, work.id.rank, work.id.tag, work.id.use};
+    const auto failed = kPart.tell(worker_, run.call->members[s.to].worker, to,
+                                   to_wire(run.request.signature), work.chunk, s.slot, elements);
+    if (failed && failed->kind() != ErrorKind::disconnected)
+      throw *failed;  // of a loss all are told in its time
+  }
+}
+
+void GroupEngine::tell(const Notice& n) {
+  const RankAddress to{n.to.group, n.to.rank, n.from, n.to.tag, n.to.use};
+  if (n.kind == Notice::abort) {
+    (void)kAbort.tell(worker_, n.worker, to, n.error->kind(), n.error->message(), n.error->worker());
+    return;
+  }
+  CallFrameScope neutral({&worker_});
+  const OperationId own{n.to.group, n.from, n.to.tag, n.to.use};
+  kAsk.ask(worker_, n.worker, to)
+      .on_ready([this, own, worker = n.worker, rank = n.to.rank](const Result<bool>& called) {
+        Out out;
+        if (called.ok())
+          operations_.notice(
+              worker, {.kind = Notice::status, .to = own, .from = rank, .called = called.value()}, out);
+        else
+          operations_.unanswered(own, rank, out);
+        perform(std::move(out));
+      });
+}
+
+void GroupEngine::finish(const Operations::Finished& finished) {
+  RunPtr run;
+  {
+    const Lock lock(mutex_);
+    const auto at = runs_.find(finished.id);
+    if (at == runs_.end()) return;
+    run = std::move(at->second);
+    runs_.erase(at);
+  }
+  Ref<actors::Invocation> waits;
+  {
+    const Lock lock(run->mutex);
+    run->over = true;
+    waits = std::move(run->waits);
+  }
+  const auto done = std::move(run->done);
+  Result<Tensors> result = [&]() -> Result<Tensors> {
+    if (finished.error) return *finished.error;
+    try {
+      const NoGradGuard guard;
+      return run->request.results(finished.id.rank);
+    } catch (const Error& e) {
+      return e;
+    } catch (const std::exception& e) {
+      return Error(ErrorKind::failed, e.what());
+    }
+  }();
+  run->request = {};
+  done(std::move(result));
+  if (waits) waits->complete(Value());
+}
+
+}  // namespace troupe::internal::collective

@@ -1,0 +1,128 @@
+// What a worker does for operations of groups: tensors, messages and futures around the table of operations.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/cell/extension.h"
+#include "collective/collective_messages.h"
+#include "collective/group.h"
+#include "collective/mailbox.h"
+#include "collective/request.h"
+
+namespace troupe::internal::collective {
+
+class GroupEngine;
+
+/// What a member has called, until it is over.
+struct GroupCall {
+  using Done = std::function<void(Result<Tensors>)>;
+
+  GroupEngine& engine;
+  const std::string what;  ///< "all_reduce"
+  const uint64_t group;
+  const Standing at;
+  const std::vector<GroupMember> members;
+  const size_t hosts;
+  const std::optional<Way> way;
+  const std::string tag;
+  const Duration limit;  ///< zero: none
+  const TimePoint end;
+  Done done;
+
+  Mutex mutex;
+  std::optional<OperationId> now TROUPE_GUARDED_BY(mutex);  // the operation that is under way for it
+  bool cancelled TROUPE_GUARDED_BY(mutex) = false;
+
+  /// Ends it on all ranks.
+  void cancel();
+};
+using GroupCallPtr = std::shared_ptr<GroupCall>;
+
+/// Thread-safe. One of each worker.
+class GroupEngine final : public actors::Extension {
+ public:
+  explicit GroupEngine(actors::Worker& worker) : worker_(worker) {}
+  /// Part of every worker's set-up.
+  static void install(actors::Worker& worker);
+  static GroupEngine& of(actors::Worker& worker);
+
+  GroupCallPtr call(const Group& group, Collective what, const CollectiveOptions& options);
+  /// Does what was called, and tells call->done of the result.
+  void begin(const GroupCallPtr& call, Request request);
+  /// The same after the ranks have told each other their sizes; unless `known`.
+  void begin(const GroupCallPtr& call, Described own, std::optional<std::vector<Description>> known = {});
+
+  Future<void> send(const Group& group, Tensor x, size_t to, const std::string& tag,
+                    const std::optional<Duration>& timeout);
+  Future<Tensor> receive(const Group& group, size_t from, const std::string& tag,
+                         const std::optional<Duration>& timeout);
+
+  void worker_lost(WorkerId id, const Error& why) override;
+  void stop() override;
+
+ private:
+  friend struct GroupCall;
+  // An operation of this worker.
+  struct Run {
+    GroupCallPtr call;
+    Request request;
+    GroupCall::Done done;
+    Mutex mutex;
+    Ref<actors::Invocation> waits TROUPE_GUARDED_BY(mutex);  // of kOver
+    bool over TROUPE_GUARDED_BY(mutex) = false;
+  };
+  using RunPtr = std::shared_ptr<Run>;
+  // An operation that begins when the sizes are known.
+  struct Sized {
+    GroupCallPtr call;
+    Described own;
+    std::optional<Result<Tensors>> sizes = {};
+  };
+  using SizedPtr = std::shared_ptr<Sized>;
+  struct Queue {
+    uint64_t group;
+    size_t rank;
+    std::string tag;
+    auto operator<=>(const Queue&) const = default;
+  };
+  using Out = Operations::Out;
+
+  void part(WorkerId sender, RankAddress address, SentSignature signature, uint64_t chunk, uint32_t slot,
+            Tensor elements);
+  void abort(WorkerId sender, RankAddress address, ErrorKind kind, std::string message, std::string lost);
+  bool ask(WorkerId sender, const RankAddress& address);
+  void over(const Ref<actors::Invocation>& call, const RankAddress& address);
+  void cancel(const OperationId& id);
+
+  Duration limit_of(const std::optional<Duration>& timeout) const;
+  void enter(const RunPtr& run, const std::string& tag, const SizedPtr& sized = nullptr,
+             const std::optional<Error>& fails = {});
+  void begin_sized(const Queue& queue);
+  void begin_sized(const SizedPtr& next);
+  RunPtr find(const OperationId& id) const;
+  void wait_until_over(const OperationId& id, const GroupCall& call);
+  void perform(Out out);
+  void do_all(Out out);
+  void do_work(const Operations::Work& work, Run& run);
+  void tell(const Notice& notice);
+  void finish(const Operations::Finished& finished);
+
+  actors::Worker& worker_;
+  Operations operations_;
+  Mailbox mailbox_;
+  std::atomic<uint64_t> tickets_{0};
+  mutable Mutex mutex_;
+  std::map<OperationId, RunPtr> runs_ TROUPE_GUARDED_BY(mutex_);
+  std::map<Queue, std::deque<SizedPtr>> sized_ TROUPE_GUARDED_BY(mutex_);  // in the order of their calls
+  Mutex queue_mutex_;
+  std::deque<Out> queue_ TROUPE_GUARDED_BY(queue_mutex_);
+  bool performs_ TROUPE_GUARDED_BY(queue_mutex_) = false;
+};
+
+}  // namespace troupe::internal::collective

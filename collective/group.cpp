@@ -1,0 +1,278 @@
+#include "collective/group.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "collective/engine.h"
+#include "collective/schedule/choice.h"
+
+namespace troupe {
+
+using namespace internal::collective;
+
+namespace {
+
+internal::actors::Worker& worker_here(std::string_view what) {
+  if (!frame().worker)
+    throw_invalid("[" + std::string(what) +
+                  "] no worker runs on this thread: call it in a method of an actor");
+  return *frame().worker;
+}
+GroupEngine& engine_here(std::string_view what) { return GroupEngine::of(worker_here(what)); }
+
+void check_options(Collective c, const CollectiveOptions& options) {
+  const bool adds = Problem{.collective = c}.adds();
+  if (!adds && options.op != ReduceOp::sum)
+    throw_invalid("[" + std::string(name(c)) +
+                  "] nothing is reduced: leave out .op = ReduceOp::" + std::string(name(options.op)));
+  const bool divides = c == Collective::reduce_scatter || c == Collective::scatter ||
+                       c == Collective::gather || c == Collective::all_gather;
+  if (!divides && !options.rows.empty())
+    throw_invalid("[" + std::string(name(c)) + "] nothing is divided into rows: leave out .rows");
+}
+
+// Of a coroutine that is destroyed since its call was cancelled. One that was dropped goes on.
+void let_go(void* call, uint64_t, bool done) {
+  if (!done && frame().call && frame().call->cancelled()) static_cast<GroupCall*>(call)->cancel();
+}
+
+// Begins what `bring` gives for the call: a Request, or a Described.
+template <class T, class F>
+Future<T> start(const Group& group, Collective c, const CollectiveOptions& options, F bring) {
+  check_options(c, options);
+  GroupEngine& engine = engine_here(name(c));
+  const GroupCallPtr call = engine.call(group, c, options);
+  auto brought = bring(call->at);
+  const Promise<T> promise;
+  const Future<T> future = promise.future();
+  promise.waits_for({call, 0, &let_go});
+  call->done = [promise](Result<Tensors> r) {
+    if (!r.ok()) return (void)promise.fail(r.error());
+    if constexpr (std::is_void_v<T>)
+      promise.set();
+    else if constexpr (std::is_same_v<T, Tensor>)
+      promise.set(r.value().at(0));
+    else
+      promise.set(r.value());
+  };
+  future.watch([call](const Result<T>& r) {
+    if (!r.ok() && r.error().kind() == ErrorKind::cancelled) call->cancel();
+  });
+  try {
+    std::apply([&](auto&&... what) { engine.begin(call, std::move(what)...); }, std::move(brought));
+  } catch (...) {
+    call->done = nullptr;
+    throw;
+  }
+  return future;
+}
+
+// What all know, if each has been told the rows of all.
+std::optional<std::vector<Description>> told(const Description& own, const std::vector<int64_t>& rows,
+                                             Standing at) {
+  if (rows.empty()) return {};
+  const int64_t mine = own.rows.at(0);
+  if (rows.size() != at.ranks || rows[at.rank] != mine)
+    throw_invalid("[" + std::string(name(own.collective)) + "] .rows has " + std::to_string(rows.size()) +
+                  " numbers for " + std::to_string(at.ranks) + " ranks" +
+                  (rows.size() == at.ranks
+                       ? ", and " + std::to_string(rows[at.rank]) + " for rank " + std::to_string(at.rank) +
+                             ", which brings " + std::to_string(mine) + " rows"
+                       : ""));
+  std::vector<Description> all(at.ranks, own);
+  for (size_t k = 0; k < at.ranks; ++k) all[k].rows = {rows[k]};
+  return all;
+}
+
+}  // namespace
+
+Group::Group(internal::actors::Worker& cluster, const std::vector<Place>& workers, std::string name)
+    : name_(std::move(name)) {
+  std::set<std::string> hosts;
+  for (const Place& p : workers) {
+    const WorkerId id = p.in(cluster.members());
+    const std::string label = cluster.members().name_of(id);
+    if (std::ranges::find(labels_, label) != labels_.end())
+      throw_invalid("[group] " + label + " is there twice: a worker has one rank");
+    members_.push_back({id, kNoWorker, 0});
+    labels_.push_back(label);
+    const auto known = cluster.members().find(id);
+    hosts.insert(known ? known->host : "");
+  }
+  hosts_ = hosts.size();
+}
+
+Group::Group(const std::vector<internal::rref::RefBase>& actors, std::string name) : name_(std::move(name)) {
+  std::set<std::string> hosts;
+  for (const auto& actor : actors) {
+    const ObjectId id = actor.id();
+    const std::string label = object_name(actor.type(), id) + " on " + actor.owner_name();
+    if (std::ranges::find(members_, id) != members_.end())
+      throw_invalid("[group] " + label + " is there twice: an actor has one rank");
+    members_.push_back(id);
+    labels_.push_back(label);
+    const auto known = actor.worker().members().find(id.owner);
+    hosts.insert(known ? known->host : "");
+  }
+  hosts_ = hosts.size();
+}
+
+size_t Group::rank() const {
+  const internal::actors::Worker& worker = worker_here("group");
+  const auto& actor = frame().actor;
+  for (size_t r = 0; r < members_.size(); ++r) {
+    const ObjectId& m = members_[r];
+    if (m.number ? actor && actor->id() == m : m.owner == worker.id()) return r;
+  }
+  std::string all;
+  for (const std::string& l : labels_) all += (all.empty() ? "" : ", ") + l;
+  throw_invalid("[group] " + (actor ? actor->label() : "worker " + worker.name()) +
+                " is no member. The members are: " + (all.empty() ? "none" : all));
+}
+
+std::string Group::print(size_t bytes) const {
+  std::string all;
+  for (int i = 0; i < kCollectiveCount && size(); ++i) {
+    const auto c = static_cast<Collective>(i);
+    all += std::string(internal::collective::name(c)) + " by " +
+           choose({c, size(), c == Collective::barrier ? 0 : bytes, hosts_, MemoryKind::host}).why +
+           ". Ways: " + ways_of(c) + "\n";
+  }
+  return all;
+}
+
+Future<Tensor> Group::all_reduce(Tensor x, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::all_reduce, options, [&](Standing at) {
+    Tensors xs;
+    xs.push_back(std::move(x));
+    return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
+  });
+}
+
+Future<Tensors> Group::all_reduce(Tensors xs, CollectiveOptions options) const {
+  return start<Tensors>(*this, Collective::all_reduce, options, [&](Standing at) {
+    return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
+  });
+}
+
+Future<Tensor> Group::reduce(Tensor x, size_t root, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::reduce, options, [&](Standing at) {
+    Tensors xs;
+    xs.push_back(std::move(x));
+    return std::tuple(reduction_of(Collective::reduce, std::move(xs), options.op, root, at));
+  });
+}
+
+Future<Tensor> Group::reduce_scatter(Tensor x, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::reduce_scatter, options, [&](Standing at) {
+    return std::tuple(reduce_scatter_of(std::move(x), options.op, options.rows, at));
+  });
+}
+
+Future<Tensor> Group::broadcast(Tensor x, size_t root, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::broadcast, options,
+                       [&](Standing at) { return std::tuple(broadcast_of({x}, root, at)); });
+}
+
+Future<Tensors> Group::broadcast(Tensors xs, size_t root, CollectiveOptions options) const {
+  return start<Tensors>(*this, Collective::broadcast, options,
+                        [&](Standing at) { return std::tuple(broadcast_of(std::move(xs), root, at)); });
+}
+
+Future<Tensor> Group::scatter(Tensor x, size_t root, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::scatter, options,
+                       [&](Standing at) { return std::tuple(scatter_of(x, root, options.rows, at)); });
+}
+
+Future<Tensor> Group::gather(Tensor x, size_t root, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::gather, options, [&](Standing at) {
+    Described d = gather_of(Collective::gather, x, root, at);
+    auto known = told(d.description, options.rows, at);
+    return std::tuple(std::move(d), std::move(known));
+  });
+}
+
+Future<Tensor> Group::all_gather(Tensor x, CollectiveOptions options) const {
+  return start<Tensor>(*this, Collective::all_gather, options, [&](Standing at) {
+    Described d = gather_of(Collective::all_gather, x, 0, at);
+    auto known = told(d.description, options.rows, at);
+    return std::tuple(std::move(d), std::move(known));
+  });
+}
+
+Future<Tensors> Group::all_to_all(Tensors xs, CollectiveOptions options) const {
+  return start<Tensors>(*this, Collective::all_to_all, options,
+                        [&](Standing at) { return std::tuple(all_to_all_of(std::move(xs), at)); });
+}
+
+Future<void> Group::barrier(CollectiveOptions options) const {
+  return start<void>(*this, Collective::barrier, options,
+                     [](Standing at) { return std::tuple(barrier_of(at)); });
+}
+
+namespace {
+
+void check_peer(const char* what, const Group& group, size_t rank) {
+  if (rank >= group.size())
+    throw_invalid("[" + std::string(what) + "] rank " + std::to_string(rank) + " of a group of " +
+                  std::to_string(group.size()) + ": give one below that");
+  if (rank == group.rank())
+    throw_invalid("[" + std::string(what) + "] rank " + std::to_string(rank) + " is the caller itself");
+}
+
+}  // namespace
+
+Future<void> Group::send(Tensor x, size_t to, const std::string& tag, std::optional<Duration> timeout) const {
+  GroupEngine& engine = engine_here("send");
+  check_peer("send", *this, to);
+  if (!x.defined()) throw_invalid("[send] the tensor is undefined");
+  if (x.requires_grad())
+    throw_error(ErrorKind::unimplemented, "[send] no gradient goes through groups: bring x.detach()");
+  return engine.send(*this, std::move(x), to, tag, timeout);
+}
+
+Future<Tensor> Group::receive(size_t from, const std::string& tag, std::optional<Duration> timeout) const {
+  GroupEngine& engine = engine_here("receive");
+  check_peer("receive", *this, from);
+  return engine.receive(*this, from, tag, timeout);
+}
+
+namespace {
+
+// As a group travels.
+struct Sent {
+  std::string name;
+  std::vector<WorkerId> owners, creators;
+  std::vector<uint64_t> numbers;
+  std::vector<std::string> labels;
+  uint64_t hosts = 0;
+};
+
+}  // namespace
+
+Value Codec<Group>::to(Group g) {
+  Sent s{std::move(g.name_), {}, {}, {}, std::move(g.labels_), g.hosts_};
+  for (const ObjectId& m : g.members_) {
+    s.owners.push_back(m.owner);
+    s.creators.push_back(m.creator);
+    s.numbers.push_back(m.number);
+  }
+  return internal::to_value(std::move(s));
+}
+
+Group Codec<Group>::from(Value v) {
+  auto s = internal::from_value<Sent>(std::move(v));
+  const size_t n = s.owners.size();
+  if (s.creators.size() != n || s.numbers.size() != n || s.labels.size() != n)
+    throw_invalid("a group came with " + std::to_string(n) + " members and " +
+                  std::to_string(s.labels.size()) + " labels");
+  Group g;
+  g.name_ = std::move(s.name);
+  for (size_t r = 0; r < n; ++r) g.members_.push_back({s.owners[r], s.creators[r], s.numbers[r]});
+  g.labels_ = std::move(s.labels);
+  g.hosts_ = s.hosts;
+  return g;
+}
+
+}  // namespace troupe

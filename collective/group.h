@@ -1,0 +1,126 @@
+// Process groups: workers, or actors, that do something together, each by a call of its own.
+#pragma once
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collective/reduction.h"
+#include "core/async/future.h"
+#include "core/codec/codec.h"
+#include "core/tensor/tensor.h"
+#include "rref/here.h"
+#include "rref/rref.h"
+
+namespace troupe {
+
+/// How an operation of a group is done. All members give the same.
+struct CollectiveOptions {
+  /// What all_reduce, reduce and reduce_scatter make of the elements.
+  ReduceOp op = ReduceOp::sum;
+  /// Operations of one tag belong together in the order in which each member calls them; those of different
+  /// tags in any.
+  std::string tag = {};
+  /// Empty: as calls; zero: none. Never beyond the call's that waits for it.
+  std::optional<Duration> timeout = {};
+  /// One of those that Group::print() names, such as "ring"; empty: the best for the size.
+  std::string way = {};
+  /// How many rows each rank has of it, for reduce_scatter, scatter, gather and all_gather. Empty: they are
+  /// divided as evenly as they can be, and gathered as they are.
+  std::vector<int64_t> rows = {};
+};
+
+/// Some workers, or actors, in the order of their ranks. A value: it can be copied, kept and sent as an
+/// argument, and costs nothing to make. Equal groups are one group: several with the same members need
+/// different names. It keeps no actor alive.
+///
+/// Each member calls an operation in a method of an actor:
+///
+///   Tensor sum = co_await group.all_reduce(x, {.tag = "loss"});
+///
+/// Tensors are on the CPU and of any dtype; a tensor that is moved in, and that nobody else has, is used in
+/// place. All members get the same bits, in every run. Any number of operations may be under way.
+///
+/// They fail on all members: `invalid`, with what two of them brought, if that does not fit together;
+/// `deadline`, naming members that have not called it; `cancelled`, when one of them cancels the future, or
+/// the call that waits for it is cancelled; `disconnected`, naming it, when a member is lost: from then on
+/// all operations of the group fail. A future that is dropped goes on, since the others need this member.
+class Group {
+ public:
+  Group() = default;  ///< without members
+  /// `invalid` if a worker is unknown or there twice.
+  Group(internal::actors::Worker& cluster, const std::vector<Place>& workers, std::string name = {});
+  /// Of actors, several of which may live on one worker.
+  template <class T>
+  explicit Group(const std::vector<RRef<T>>& actors, std::string name = {})
+      : Group(std::vector<internal::rref::RefBase>(actors.begin(), actors.end()), std::move(name)) {}
+  template <class T>
+  Group(std::initializer_list<RRef<T>> actors, std::string name = {})
+      : Group(std::vector<internal::rref::RefBase>(actors.begin(), actors.end()), std::move(name)) {}
+
+  size_t size() const { return members_.size(); }
+  const std::string& name() const& { return name_; }
+  std::string name() && { return std::move(name_); }
+  /// Of the actor whose method this thread runs, or of its worker. `invalid` elsewhere, and if it is no
+  /// member.
+  size_t rank() const;
+  /// "w1", or "Layer#0:3 on w1".
+  const std::string& label(size_t rank) const& { return labels_.at(rank); }
+  std::string label(size_t rank) && { return labels_.at(rank); }
+  /// On how many machines the members are.
+  size_t hosts() const { return hosts_; }
+  bool operator==(const Group& o) const { return name_ == o.name_ && members_ == o.members_; }
+  /// How a tensor of that many bytes is sent by each operation, and why: "all_reduce by direct: ...", a line
+  /// for each.
+  std::string print(size_t bytes) const;
+
+  /// The sum of the tensors of all members, or what options.op says.
+  Future<Tensor> all_reduce(Tensor x, CollectiveOptions options = {}) const;
+  /// The same for a list, of one dtype, where the tensors lie.
+  Future<Tensors> all_reduce(Tensors xs, CollectiveOptions options = {}) const;
+  /// The same for the root alone; the others get an undefined tensor.
+  Future<Tensor> reduce(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  /// This member's rows of it.
+  Future<Tensor> reduce_scatter(Tensor x, CollectiveOptions options = {}) const;
+  /// The root's tensor. The others bring one of its dtype and shape, whose elements do not count.
+  Future<Tensor> broadcast(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  Future<Tensors> broadcast(Tensors xs, size_t root, CollectiveOptions options = {}) const;
+  /// This member's rows of the root's tensor. The others bring an undefined one.
+  Future<Tensor> scatter(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  /// The rows of all members, of which each may have another number, one behind the other, for the root; the
+  /// others get an undefined tensor.
+  Future<Tensor> gather(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  /// The same for all members.
+  Future<Tensor> all_gather(Tensor x, CollectiveOptions options = {}) const;
+  /// Each brings a tensor for each rank, and gets one from each. Numbers of rows may differ.
+  Future<Tensors> all_to_all(Tensors xs, CollectiveOptions options = {}) const;
+  /// Ready when all members have called it.
+  Future<void> barrier(CollectiveOptions options = {}) const;
+
+  /// From one member to another, which asks for it by the same tag; in order. Ready when it has been taken.
+  Future<void> send(Tensor x, size_t to, const std::string& tag = {},
+                    std::optional<Duration> timeout = {}) const;
+  Future<Tensor> receive(size_t from, const std::string& tag = {},
+                         std::optional<Duration> timeout = {}) const;
+
+  /// Not for users: the workers of a group of workers have number 0.
+  const std::vector<ObjectId>& members() const& { return members_; }
+  std::vector<ObjectId> members() && { return std::move(members_); }
+
+ private:
+  friend Codec<Group>;
+  Group(const std::vector<internal::rref::RefBase>& actors, std::string name);
+  std::string name_;
+  std::vector<ObjectId> members_;
+  std::vector<std::string> labels_;
+  size_t hosts_ = 0;
+};
+
+template <>
+struct Codec<Group> {
+  static std::string name() { return "group"; }
+  static Value to(Group g);
+  static Group from(Value v);
+};
+
+}  // namespace troupe
