@@ -5,9 +5,12 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "tests/support/folder.h"
+#include "tools/launch/assignment.h"
 #include "tools/launch/ending.h"
 #include "tools/launch/job.h"
 #include "tools/launch/lines.h"
+#include "tools/launch/remote_host.h"
 
 using namespace troupe::tools;
 
@@ -31,7 +34,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 }
 
 std::map<std::string, std::string> environment(const RunOptions& options, int64_t local, const Job& job) {
-  const auto list = variables_of(options, job, local);
+  const auto list = variables_of(options, job, share_of(options, options.node_rank), local);
   return {list.begin(), list.end()};
 }
 
@@ -106,10 +109,174 @@ TEST_CASE("a job on several hosts offsets its ranks and meets over TCP", "[launc
   CHECK(job_with(v6, {{"TROUPE_TOKEN", token}}).address == "tcp:[::1]:29500");
 }
 
+TEST_CASE("torchrun's flags mean the same here, with - or _ in their names", "[launch]") {
+  const auto options = parsed({"--nproc_per_node=4", "--nnodes", "3", "--node_rank", "2", "--rdzv_endpoint",
+                               "10.0.0.1:4000", "--rdzv-id", "mine", "sh"});
+  CHECK(options.processes == 4);
+  CHECK(options.master_addr == "10.0.0.1");
+  const auto job = job_with(options, {{"TROUPE_TOKEN", std::string(32, 't')}});
+  CHECK(job.address == "tcp:10.0.0.1:4000");
+  CHECK(job.id == "mine");
+  CHECK(share_of(options, 2).first == 8);
+  CHECK(parsed({"--rdzv-endpoint", "[::1]:4000", "sh"}).master_addr == "::1");
+  CHECK(parsed({"--rdzv-endpoint", "fd00::2", "sh"}).master_addr == "fd00::2");
+  CHECK(parsed({"--standalone", "-n", "2", "sh"}).world_size() == 2);
+  CHECK(refusal({"--nnodes", "2", "--rdzv-endpoint", "a:1", "sh"}).find("give --node-rank as well") !=
+        std::string::npos);
+  CHECK(refusal({"--standalone", "--nnodes", "2", "sh"}).find("--standalone means") != std::string::npos);
+  for (const char* endpoint : {":1", "a:0", "a:70000", "a:", "[::1"})
+    CHECK(refusal({"--rdzv-endpoint", endpoint, "sh"}).find("expected host 0 and a port") !=
+          std::string::npos);
+}
+
+TEST_CASE("log files get the streams that --tee and --redirects choose", "[launch]") {
+  const auto places = [](const std::vector<std::string>& flags, int64_t local) {
+    auto all = flags;
+    all.insert(all.end(), {"--log-dir", "logs", "sh"});
+    const auto options = parsed(all);
+    std::string text;
+    for (int stream : {0, 1}) {
+      const auto p = options.places(local, stream);
+      text += std::string(p.shown ? "s" : "-") + (p.logged ? "l" : "-");
+    }
+    return text;
+  };
+  CHECK(places({}, 0) == "slsl");
+  CHECK(places({"--tee", "1"}, 0) == "sls-");
+  CHECK(places({"--tee", "0"}, 0) == "s-s-");
+  CHECK(places({"--redirects", "3"}, 5) == "-l-l");
+  CHECK(places({"--redirects", "2", "--tee", "1"}, 0) == "sl-l");
+  CHECK(places({"--tee", "0:3,1:2"}, 0) == "slsl");
+  CHECK(places({"--tee", "0:3,1:2"}, 1) == "s-sl");
+  CHECK(places({"--tee", "0:3,1:2"}, 2) == "s-s-");
+  CHECK_FALSE(parsed({"sh"}).places(0, 0).logged);
+  for (const char* wrong : {"4", "-1", "x", "0:", "0:4", "0:1,", ":1", "1024:1"})
+    CHECK(refusal({"--log-dir", "logs", "--tee", wrong, "sh"}).find("--tee is '") != std::string::npos);
+  CHECK(refusal({"--tee", "1", "sh"}).find("give --log-dir as well") != std::string::npos);
+}
+
+namespace {
+
+std::string hosts_text(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const auto& h : hosts) text += h.name + "/" + std::to_string(h.processes) + " ";
+  return text;
+}
+
+std::string hostfile_text(const std::string& content) {
+  const troupe::testing::Folder folder;
+  return hosts_text(read_hostfile(folder.file("hosts", content)));
+}
+
+}  // namespace
+
+TEST_CASE("hosts are named as Open MPI and MPICH name them", "[launch]") {
+  CHECK(hosts_text(parse_hosts("a:4,b")) == "a/4 b/0 ");
+  CHECK(hosts_text(parse_hosts("me@10.0.0.2:2,[fd00::2]:3,fe80::1%eth0,me@[::2]")) ==
+        "me@10.0.0.2/2 fd00::2/3 fe80::1%eth0/0 me@::2/0 ");
+  CHECK(hostfile_text("# ours\na slots=4  # a comment\n\n b:2\n\tc\r\n[fd00::2] slots=1") ==
+        "a/4 b/2 c/0 fd00::2/1 ");
+  for (const char* wrong : {"", "a,,b", "a:0", "a:x", "a:1025", "-oProxyCommand=x", "me@-a", "@a", "a@b@c",
+                            "a;b", "a b", "[a]:2", "[::1", "[::1]2", "a:2:3", "$(a)"})
+    CHECK_THROWS_WITH(parse_hosts(wrong), Catch::StartsWith("[run] -H: "));
+  CHECK_THROWS_WITH(parse_hosts("a:2,b,a"), Catch::Contains("a is there already: name each host once"));
+  CHECK_THROWS_WITH(parse_hosts("a,me@a"), Catch::Contains("a is there already"));
+  CHECK_THROWS_WITH(hostfile_text("a\nb\na slots=2"),
+                    Catch::Contains("/hosts:3: a is there already") && Catch::Contains("/hosts:1)"));
+  CHECK_THROWS_WITH(hostfile_text("a slots=2 max_slots=4"),
+                    Catch::Contains("'max_slots=4' is not known here"));
+  CHECK_THROWS_WITH(hostfile_text("a:2 slots=2"), Catch::Contains("is there twice"));
+  CHECK_THROWS_WITH(hostfile_text("# nobody\n"), Catch::Contains("names no host"));
+  CHECK_THROWS_WITH(read_hostfile("/no/such"), Catch::Contains("/no/such: No such file"));
+  CHECK(is_this_host({"localhost"}));
+  CHECK(is_this_host({"127.0.0.5"}));
+  CHECK(is_this_host({"::1"}));
+  CHECK_FALSE(is_this_host({"me@localhost"}));
+  CHECK_FALSE(is_this_host({"192.0.2.1"}));
+  CHECK_FALSE(is_this_host({"host.invalid"}));
+}
+
+TEST_CASE("a job on listed hosts has its workers in their order, and a secret of its own", "[launch]") {
+  const auto options = parsed({"-H", "one.invalid:2,two.invalid:3,three.invalid", "-n", "4", "prog"});
+  CHECK(options.world_size() == 9);
+  CHECK(share_of(options, 1).first == 2);
+  CHECK(share_of(options, 2).first == 5);
+  CHECK(share_of(options, 2).processes == 4);
+  const auto job = job_with(options, {}), other = job_with(options, {});
+  CHECK(job.address.starts_with("tcp:one.invalid:2"));
+  CHECK(job.id != other.id);
+  CHECK(job.token.size() == 64);
+  CHECK(job_with(parsed({"-H", "a.invalid", "--master-port", "4000", "--master-addr", "::1", "prog"}), {})
+            .address == "tcp:[::1]:4000");
+  CHECK(job_with(parsed({"-H", "localhost,127.0.0.1", "prog"}), {}).address.starts_with("unix:@troupe-"));
+  CHECK_THROWS_WITH(job_with(parsed({"-H", "localhost,far.invalid", "prog"}), {}),
+                    Catch::Contains("the first host is localhost, where far.invalid does not find it"));
+  CHECK(refusal({"-H", "a:2,b:2", "-n", "3", "sh"}).find("4 in all; -n 3 is for hosts that do not") !=
+        std::string::npos);
+  CHECK(refusal({"-H", "a", "--nnodes", "2", "sh"}).find("start all hosts from here") != std::string::npos);
+  CHECK(refusal({"-H", "a", "--hostfile", "b", "sh"}).find("give one") != std::string::npos);
+  CHECK(refusal({"-H", "a", "--standalone", "sh"}).find("--standalone means") != std::string::npos);
+  CHECK(refusal({"-H", "a", "--rsh", " ", "sh"}).find("--rsh is empty") != std::string::npos);
+}
+
+TEST_CASE("the remote shell asks for no password, and its words are quoted", "[launch]") {
+  const auto command = agent_command("/usr/bin/ssh -p 22", {"far.invalid"});
+  REQUIRE(command.size() == 8);
+  CHECK(command[4] == "-oBatchMode=yes");
+  CHECK(command[6] == "far.invalid");
+  CHECK(command[7].starts_with("exec /bin/sh -c 'test -x "));
+  CHECK(command[7].ends_with("; exec troupe run --agent'"));
+  CHECK(agent_command("rsh", {"far.invalid"}).size() == 3);
+  CHECK(agent_command("rsh", {"localhost"}).back() == kAgentFlag);
+  CHECK_THROWS_WITH(variables_to_send({"NO_SUCH_VARIABLE"}), Catch::Contains("which is not set here"));
+}
+
+TEST_CASE("what launcher and agent say is read back however it is cut, and anything else is refused",
+          "[launch]") {
+  const Assignment a{.folder = "/a b",
+                     .command = {"prog", "", "x=y\n"},
+                     .first = 3,
+                     .count = 2,
+                     .variables = {{"TROUPE_TOKEN", "secret=1"}, {"EMPTY", ""}},
+                     .grace = 0.25};
+  const auto text = a.encode();
+  const auto b = Assignment::decode(text);
+  CHECK(b.folder == a.folder);
+  CHECK(b.command == a.command);
+  CHECK(b.first == 3);
+  CHECK(b.count == 2);
+  CHECK(b.variables == a.variables);
+  CHECK(b.grace == 0.25);
+  CHECK_FALSE(b.check);
+  for (size_t n = 0; n < text.size();
+       ++n)  // whole fields may be missing at the end, which is an assignment, too
+    if (n > 0 && text[n - 1] != '\0') CHECK_THROWS_AS(Assignment::decode(text.substr(0, n)), troupe::Error);
+  CHECK_THROWS_AS(Assignment::decode(""), troupe::Error);
+  CHECK_THROWS_AS(Assignment::decode(text + "other=1" + '\0'), troupe::Error);
+  CHECK_THROWS_AS(Assignment::decode(text + "count=0" + '\0'), troupe::Error);
+  CHECK_THROWS_AS(Assignment::decode(text + "count=x" + '\0'), troupe::Error);
+
+  const std::string stream = AgentFrame{AgentFrame::output, 2, "bytes\n"}.encode() +
+                             AgentFrame{AgentFrame::ended, 258, "0"}.encode() +
+                             AgentFrame{AgentFrame::errors, 0, ""}.encode();
+  for (size_t piece = 1; piece <= stream.size(); ++piece) {
+    AgentFrames frames;
+    std::string seen;
+    for (size_t at = 0; at < stream.size(); at += piece)
+      CHECK(frames.feed(std::string_view(stream).substr(at, piece), [&](const AgentFrame& f) {
+        seen += std::string(1, f.kind) + std::to_string(f.local) + std::string(f.bytes) + ".";
+      }));
+    CHECK(seen == "o2bytes\n.x2580.e0.");
+  }
+  AgentFrames frames;
+  CHECK_FALSE(frames.feed("Last login: today\n", [](const AgentFrame&) {}));
+  CHECK_FALSE(AgentFrames().feed(std::string("o\0\0\0\0\xff\xff\xff\xff", 9), [](const AgentFrame&) {}));
+}
+
 TEST_CASE("a dry run quotes arguments and hides the secret", "[launch]") {
   const auto options = parsed({"-n", "2", "sh", "-c", "it's $HOME"});
   const auto job = job_with(options, {{"TROUPE_TOKEN", std::string(32, 'z')}});
-  const auto line = dry_run_line(options, job, 1);
+  const auto line = dry_run_line(options, job, share_of(options, 0), 1);
   CHECK(line.find("RANK=1 WORLD_SIZE=2") == 0);
   CHECK(line.find("zzz") == std::string::npos);
   CHECK(line.ends_with("/sh -c 'it'\\''s $HOME'"));
@@ -163,4 +330,7 @@ TEST_CASE("the cause is reported, not the consequence that was seen first", "[la
   CHECK(killed(2, 9).text() == "w2 (pid 102) was killed by signal 9 (SIGKILL)");
   CHECK(killed(2, 9).exit_code() == 137);
   CHECK(exited(1, 4).text() == "w1 (pid 101) exited with code 4");
+  CHECK(Ending{1, 101, 4 << 8, "far"}.text() == "w1 (pid 101 on far) exited with code 4");
+  CHECK(Ending{1, 101, 9, "far", "ssh ended with code 255"}.text() ==
+        "w1 (pid 101 on far) was lost: ssh ended with code 255");
 }

@@ -26,6 +26,14 @@ struct BadValue {
 
 std::string longest(const std::string& name) { return name.substr(name.rfind(',') + 1); }
 
+// "-x,--some-name,--some_name" for "-x,--some-name".
+std::string with_underscores(const std::string& name) {
+  std::string other = longest(name);
+  if (!other.starts_with("--")) return name;
+  std::replace(other.begin() + 2, other.end(), '-', '_');
+  return other == longest(name) ? name : name + "," + other;
+}
+
 std::string bounds(const Range& range) {
   const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
   if (low && high) return fmt::format(" from {} to {}", range.low, range.high);
@@ -142,13 +150,20 @@ Flags& Flags::bind(const std::string& name, const std::string& help, const std::
     if (text.starts_with("--")) throw BadValue{fmt::format("{} needs a value, got the flag {}", flag, text)};
     set(text);
   };
-  parser_->app.add_option_function<std::string>(name, std::move(checked))
+  parser_->app.add_option_function<std::string>(with_underscores(name), std::move(checked))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   return *this;
 }
 
 Flags& Flags::add(const std::string& name, int64_t& value, const std::string& help, Range range) {
   return bind(name, help, "N", std::to_string(value), [=, &value](const std::string& text) {
+    value = parsed<int64_t>(longest(name), text, range, "a whole number");
+  });
+}
+
+Flags& Flags::add(const std::string& name, std::optional<int64_t>& value, const std::string& help,
+                  Range range) {
+  return bind(name, help, "N", "", [=, &value](const std::string& text) {
     value = parsed<int64_t>(longest(name), text, range, "a whole number");
   });
 }
@@ -179,7 +194,7 @@ Flags& Flags::add(const std::string& name, std::string& value, const std::string
 
 Flags& Flags::add(const std::string& name, bool& value, const std::string& help) {
   parser_->remember(name, "", help, "");
-  parser_->app.add_flag_callback(name, [&value] { value = true; });
+  parser_->app.add_flag_callback(with_underscores(name), [&value] { value = true; });
   return *this;
 }
 

@@ -28,8 +28,8 @@ struct Range {
 ///         .add("--json", json, "print the result as one JSON line");
 ///     if (auto exit_code = flags.parse(argc, argv)) return *exit_code;
 ///
-/// A name is "--name" or "-n,--name". Values are given as `--name value` or `--name=value`; the last one
-/// wins.
+/// A name is "--name" or "-n,--name"; whoever types "--some_name" means "--some-name". Values are given as
+/// `--name value` or `--name=value`; the last one wins.
 /// --help and --version are there without being added.
 class Flags {
  public:
@@ -39,6 +39,9 @@ class Flags {
   Flags& operator=(const Flags&) = delete;
 
   Flags& add(const std::string& name, int64_t& value, const std::string& help, Range range = {});
+  /// One that is empty unless given; `help` says what then holds.
+  Flags& add(const std::string& name, std::optional<int64_t>& value, const std::string& help,
+             Range range = {});
   Flags& add(const std::string& name, uint64_t& value, const std::string& help, Range range = {});
   Flags& add(const std::string& name, double& value, const std::string& help, Range range = {});
   /// `choices`: what it may be; empty for anything.

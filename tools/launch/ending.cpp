@@ -10,10 +10,12 @@ namespace troupe::tools {
 int Ending::exit_code() const { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 std::string Ending::text() const {
-  if (!WIFSIGNALED(status))
-    return fmt::format("w{} (pid {}) exited with code {}", rank, pid, WEXITSTATUS(status));
+  const std::string who = host.empty() ? fmt::format("w{} (pid {})", rank, pid)
+                                       : fmt::format("w{} (pid {} on {})", rank, pid, host);
+  if (!lost.empty()) return who + " was lost: " + lost;
+  if (!WIFSIGNALED(status)) return fmt::format("{} exited with code {}", who, WEXITSTATUS(status));
   const char* name = sigabbrev_np(WTERMSIG(status));
-  return fmt::format("w{} (pid {}) was killed by signal {}{}", rank, pid, WTERMSIG(status),
+  return fmt::format("{} was killed by signal {}{}", who, WTERMSIG(status),
                      name ? fmt::format(" (SIG{})", name) : "");
 }
 

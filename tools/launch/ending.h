@@ -19,7 +19,9 @@ inline constexpr int kNeverMet = 3;
 struct Ending {
   int64_t rank = 0;
   pid_t pid = 0;
-  int status = 0;  ///< as from waitpid
+  int status = 0;    ///< as from waitpid
+  std::string host;  ///< empty: this one
+  std::string lost;  ///< why nobody saw how it ended; empty: somebody did
 
   bool failed() const { return status != 0; }
   /// 128 + n for signal n.

@@ -35,31 +35,59 @@ std::string value_of(const Getenv& env, const char* name) {
   return value ? value : "";
 }
 
-std::string choose_token(const RunOptions& options, const Getenv& env) {
-  if (!options.token_file.empty()) return internal::net::read_token_file(options.token_file);
+void choose_token(Job& job, const RunOptions& options, const Getenv& env) {
+  const auto from_file = [&](const std::string& file) {
+    job.token = internal::net::read_token_file(file);
+    job.secret_from = file;
+  };
+  if (!options.token_file.empty()) return from_file(options.token_file);
   if (auto token = value_of(env, "TROUPE_TOKEN"); !token.empty()) {
     if (token.size() < internal::net::kMinTokenBytes)
       throw_invalid(fmt::format("[run] TROUPE_TOKEN has {} bytes, expected at least {}", token.size(),
                                 internal::net::kMinTokenBytes));
-    return token;
+    job.token = token;
+    job.secret_from = "TROUPE_TOKEN";
+    return;
   }
   if (auto file = value_of(env, "TROUPE_TOKEN_FILE"); !file.empty()) {
     try {
-      return internal::net::read_token_file(file);
+      return from_file(file);
     } catch (const Error& e) {
       throw_invalid("[run] TROUPE_TOKEN_FILE: " + e.message());
     }
   }
-  if (options.nodes <= 1) return random_hex(32);
-  if (const auto home = value_of(env, "HOME"); !home.empty()) return internal::net::own_token(home);
-  throw_invalid(
-      "[run] several hosts need one secret, and there is no HOME to keep one in: give --token-file");
+  if (options.nodes <= 1 || !options.hosts.empty()) {
+    job.token = random_hex(32);
+    job.secret_from = "made for this job";
+    return;
+  }
+  const auto home = value_of(env, "HOME");
+  if (home.empty())
+    throw_invalid(
+        "[run] several hosts need one secret, and there is no HOME to keep one in: give --token-file");
+  job.token = internal::net::own_token(home);
+  job.secret_from = internal::net::own_token_path(home);
+}
+
+// Where w0 listens for workers that -H starts: by its host's name, as long as others know it by that.
+std::string first_host(const RunOptions& options) {
+  const auto elsewhere = std::find_if_not(options.hosts.begin(), options.hosts.end(), is_this_host);
+  if (elsewhere == options.hosts.end()) return "";
+  const std::string first = options.hosts[0].address();
+  if (is_this_host(options.hosts[0]) && (first == "localhost" || first == "::1" || first.starts_with("127.")))
+    throw_invalid(
+        fmt::format("[run] the first host is {}, where {} does not find it: name it as the others do, "
+                    "or give --master-addr",
+                    first, elsewhere->address()));
+  return first;
 }
 
 bool runnable(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
 }
+
+}  // namespace
 
 std::string shell_quoted(const std::string& text) {
   constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-";
@@ -68,8 +96,6 @@ std::string shell_quoted(const std::string& text) {
   for (char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }
-
-}  // namespace
 
 std::string find_program(const std::string& name, const std::string& beside, const std::string& path) {
   if (name.find('/') != std::string::npos) {
@@ -102,41 +128,64 @@ Job make_job(const RunOptions& options, const Getenv& env) {
   Job job;
   std::error_code ignored;
   const auto self = fs::read_symlink("/proc/self/exe", ignored);
-  job.program = find_program(options.command.at(0), self.parent_path(), value_of(env, "PATH"));
-  job.token = choose_token(options, env);
-  auto host = options.master_addr;
+  if (options.hosts.empty() && !options.command.empty())
+    job.program = find_program(options.command[0], self.parent_path(), value_of(env, "PATH"));
+  choose_token(job, options, env);
+  job.id = options.id;
+  // No message passes between launchers, so the id comes from what they share. The hosts may know host 0 by
+  // several names.
+  job.port = options.master_port.value_or(29500);
+  if (job.id.empty() && options.nodes > 1 && options.hosts.empty()) job.id = fmt::format("port-{}", job.port);
+  if (job.id.empty()) job.id = random_hex(8);
+  job.master_addr = options.master_addr;
+  if (!options.hosts.empty() && job.master_addr.empty()) job.master_addr = first_host(options);
+  // Several jobs may have w0 on one host; below the ports that systems give out.
+  if (!options.hosts.empty() && !options.master_port)
+    job.port = 20000 + std::stol(random_hex(3), nullptr, 16) % 10000;
+  auto host = job.master_addr;
   if (host.find(':') != std::string::npos && host[0] != '[') host = "[" + host + "]";  // IPv6
-  if (options.nodes > 1) {
-    // No message passes between launchers, so the id comes from what they share. The hosts may know host 0 by
-    // several names.
-    job.id = fmt::format("port-{}", options.master_port);
-  } else {
-    job.id = random_hex(8);
-  }
-  job.address = host.empty() ? internal::net::abstract_address("troupe-" + job.id)
-                             : internal::net::tcp_address(host, std::to_string(options.master_port));
+  job.address =
+      host.empty()
+          ? internal::net::abstract_address("troupe-" + (options.id.empty() ? job.id : random_hex(8)))
+          : internal::net::tcp_address(host, std::to_string(job.port));
   return job;
 }
 
-Variables variables_of(const RunOptions& options, const Job& job, int64_t local) {
+Share share_of(const RunOptions& options, int64_t node) {
+  if (options.hosts.empty()) return {node, node * options.processes, options.processes};
+  Share share{node, 0, options.hosts[size_t(node)].processes};
+  for (int64_t before = 0; before < node; ++before) share.first += options.hosts[size_t(before)].processes;
+  return share;
+}
+
+Variables common_variables(const RunOptions& options, const Job& job, const Share& share) {
   auto text = [](int64_t n) { return std::to_string(n); };
-  return {{"RANK", text(rank_of(options, local))},
-          {"WORLD_SIZE", text(options.world_size())},
-          {"LOCAL_RANK", text(local)},
-          {"LOCAL_WORLD_SIZE", text(options.processes)},
-          {"GROUP_RANK", text(options.node_rank)},
-          {"MASTER_ADDR", options.master_addr.empty() ? "127.0.0.1" : options.master_addr},
-          {"MASTER_PORT", text(options.master_port)},
+  return {{"WORLD_SIZE", text(options.world_size())},
+          {"LOCAL_WORLD_SIZE", text(share.processes)},
+          {"GROUP_RANK", text(share.node)},
+          {"MASTER_ADDR", job.master_addr.empty() ? "127.0.0.1" : job.master_addr},
+          {"MASTER_PORT", text(job.port)},
           {"TROUPE_ADDRESS", job.address},
           {"TROUPE_JOB", job.id},
           {"TROUPE_TOKEN", job.token}};
 }
 
-std::string dry_run_line(const RunOptions& options, const Job& job, int64_t local) {
+Variables numbers_of(int64_t rank, int64_t local) {
+  return {{"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(local)}};
+}
+
+Variables variables_of(const RunOptions& options, const Job& job, const Share& share, int64_t local) {
+  auto all = numbers_of(share.first + local, local);
+  const auto common = common_variables(options, job, share);
+  all.insert(all.begin() + 1, common.begin(), common.end());
+  return all;
+}
+
+std::string dry_run_line(const RunOptions& options, const Job& job, const Share& share, int64_t local) {
   std::string line;
-  for (const auto& [name, value] : variables_of(options, job, local))
+  for (const auto& [name, value] : variables_of(options, job, share, local))
     line += name + "=" + (name == "TROUPE_TOKEN" ? "..." : shell_quoted(value)) + " ";
-  line += shell_quoted(job.program);
+  line += shell_quoted(job.program.empty() ? options.command.at(0) : job.program);
   for (size_t i = 1; i < options.command.size(); ++i) line += " " + shell_quoted(options.command[i]);
   return line;
 }

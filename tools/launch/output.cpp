@@ -19,10 +19,10 @@ void OutputSink::write_some() {
   }
 }
 
-OutputStream::OutputStream(Descriptor pipe, OutputSink& sink, const std::string& prefix, int log,
+OutputStream::OutputStream(Descriptor pipe, OutputSink* sink, const std::string& prefix, int log,
                            OutputSink& errors)
     : pipe_(std::move(pipe)),
-      sink_(&sink),
+      sink_(sink),
       errors_(&errors),
       raw_(prefix.empty()),
       log_(log),
@@ -35,20 +35,23 @@ void OutputStream::read_some(size_t limit) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) return pipe_.reset();
-    const std::string_view text(bytes, size_t(got));
-    limit -= text.size();
-    if (raw_)
-      sink_->add(text);
-    else {
-      std::string lines;
-      lines_.feed(text, lines);
-      sink_->add(lines);
-    }
-    if (log_ >= 0 || raw_) {
-      std::string lines;
-      log_lines_.feed(text, lines);
-      log(lines);
-    }
+    take({bytes, size_t(got)});
+    limit -= size_t(got);
+  }
+}
+
+void OutputStream::take(std::string_view text) {
+  if (raw_) {
+    show(text);
+  } else {
+    std::string lines;
+    lines_.feed(text, lines);
+    show(lines);
+  }
+  if (log_ >= 0 || raw_) {
+    std::string lines;
+    log_lines_.feed(text, lines);
+    log(lines);
   }
 }
 
@@ -57,7 +60,7 @@ void OutputStream::finish() {
   pipe_.reset();
   std::string lines;
   lines_.finish(lines);
-  sink_->add(lines);
+  show(lines);
   lines.clear();
   log_lines_.finish(lines);
   log(lines);

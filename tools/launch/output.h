@@ -40,18 +40,19 @@ class OutputSink {
   std::string pending_;
 };
 
-/// Standard output or error of one worker, read from a pipe.
+/// Standard output or error of one worker, read from a pipe, or told by an agent.
 class OutputStream {
  public:
-  /// `prefix` empty: bytes pass as they come. `log`: descriptor of the worker's log file, or -1;
-  /// `errors` hears of it when that cannot be written.
-  OutputStream(Descriptor pipe, OutputSink& sink, const std::string& prefix, int log, OutputSink& errors);
+  /// `sink` null: not shown. `prefix` empty: bytes pass as they come. `log`: descriptor of the worker's log
+  /// file, or -1; `errors` hears of it when that cannot be written.
+  OutputStream(Descriptor pipe, OutputSink* sink, const std::string& prefix, int log, OutputSink& errors);
 
   /// -1 once the worker's side is closed.
   int fd() const { return pipe_.get(); }
-  bool wanted() const { return bool(pipe_) && !sink_->full(); }
+  bool wanted() const { return bool(pipe_) && !(sink_ && sink_->full()); }
   /// Reads what is there, at most `limit` bytes.
   void read_some(size_t limit);
+  void take(std::string_view text);
   /// Reads what is left and shows a last line without an end.
   void finish();
   /// Whether some of it is not in the log file.
@@ -59,6 +60,9 @@ class OutputStream {
   const std::deque<std::string>& last() const { return raw_ ? log_lines_.last() : lines_.last(); }
 
  private:
+  void show(std::string_view text) {
+    if (sink_) sink_->add(text);
+  }
   void log(std::string_view bytes);
   Descriptor pipe_;
   OutputSink *sink_, *errors_;
