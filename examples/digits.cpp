@@ -1,6 +1,4 @@
 // A digit classifier whose two halves live on two workers: alone (`digits`), or `troupe run -n 3 digits`.
-#include <nlohmann/json.hpp>
-
 #include "data/digits.h"
 #include "data/idx.h"
 #include "tools/program.h"
@@ -64,12 +62,12 @@ int main(int argc, char** argv) {
           set.test, [&](const Tensor& x) { return top(bottom(x.to(place))).get().to(cpu); }));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const nlohmann::json result{{"test_accuracy", training.measured()},
-                                {"final_loss", training.loss()},
-                                {"steps", steps},
-                                {"samples_per_s", static_cast<double>(epochs * loader.size()) / seconds},
-                                {"seconds", seconds}};
-    if (json) training.set_last_line(result.dump());
+    if (json)
+      training.set_json_line({{"test_accuracy", training.measured()},
+                              {"final_loss", training.loss()},
+                              {"steps", steps},
+                              {"samples_per_s", static_cast<double>(epochs * loader.size()) / seconds},
+                              {"seconds", seconds}});
     training.finish("test accuracy %.2f %% after %ld steps in %.1f s", 100 * training.measured(), steps,
                     seconds);
   });

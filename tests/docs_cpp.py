@@ -32,7 +32,7 @@ PAGES = [
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "
      "parallel/pipeline/schedule/simulate.h"),
     ("servers", "Parameter servers", "troupe/server.h", "parallel/server/served_parameters.h parallel/server/served_table.h parallel/server/served_module.h "
-     "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
+     "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),
     ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/replicas.h"),
     ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/reduction.h"),
@@ -44,7 +44,7 @@ PAGES = [
 ]
 HIDDEN = re.compile(r"\b(internal|detail|testing)\b")
 # Public for the library's own sake: programs do not use them.
-OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "sources_of", "check_valid", "install_distributed", "install_modules",
+OURS = {"Edge", "ViewOrigin", "TensorImpl", "TensorData", "ThenResult", "install_distributed", "install_modules",
         "builtin_actors", "count_names", "FoundKernels", "refer_to_self", "set_parameter_finder", "as_source", "made_parts", "Drawn", "core_"}
 SETTINGS = """FULL_PATH_NAMES = YES
 STRIP_FROM_PATH = {root}

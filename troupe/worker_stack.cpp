@@ -10,7 +10,7 @@
 #include "collective/engine.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
-#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
 
 namespace troupe {

@@ -58,7 +58,7 @@ void FutureBase::cancel() const {
 
 std::function<void()> FutureBase::canceller() const {
   state("canceller()");
-  return [weak = std::weak_ptr(core_)] {
+  return [weak = weak_core()] {
     if (const auto core = weak.lock()) cancel_core(core);
   };
 }

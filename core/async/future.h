@@ -63,6 +63,8 @@ class FutureBase {
   Source as_source(uint64_t number = 0) const;
   /// What all handles on this value share.
   FutureCore& core() const { return state("core()"); }
+  /// The same for one who does not keep it.
+  std::weak_ptr<FutureCore> weak_core() const { return core_; }
 
   FutureBase() : core_() {}
   FutureBase(const FutureBase& o);

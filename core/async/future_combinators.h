@@ -1,9 +1,7 @@
 // Many futures as one: all of them, or the first.
 #pragma once
-#include <atomic>
+#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,51 +15,45 @@ enum class OnError {
   at_once,  ///< as soon as one fails: the first in time; those that nobody else waits for are cancelled
 };
 
-/// Interest in several futures, until the one that is made from them has its result.
-template <class T>
-Source sources_of(const std::vector<Future<T>>& futures) {
-  return {std::make_shared<std::vector<Future<T>>>(futures), 0, [](void*, uint64_t, bool) {}};
-}
+namespace internal {
 
 /// Before anything waits for them: `invalid` if one is empty, naming its place. `what`: "all()".
+void check_valid(const char* what, const std::vector<FutureBase>& futures);
+
+/// Of futures of one type, all of which have their results.
+using ReadyCores = std::vector<std::shared_ptr<FutureCore>>;
+/// The part of all() that does not depend on the type: calls complete() if all end well, or fails the
+/// promise.
+void join(const std::vector<FutureBase>& futures, OnError on_error, const PromiseBase& promise,
+          std::function<void(const ReadyCores&)> complete);
+/// The same of any(): calls complete() for each that ends well.
+void race(const std::vector<FutureBase>& futures, const PromiseBase& promise,
+          std::function<void(size_t index, const FutureCore&)> complete);
+
+/// The same futures without their type.
 template <class T>
-void check_valid(const char* what, const std::vector<Future<T>>& futures) {
-  for (size_t i = 0; i < futures.size(); ++i)
-    if (!futures[i].valid())
-      throw_invalid("[future] " + std::string(what) + ": future " + std::to_string(i) +
-                    " is empty: it was made by default, or moved from");
+std::vector<FutureBase> bases_of(const std::vector<Future<T>>& futures) {
+  std::vector<FutureBase> out;
+  out.reserve(futures.size());
+  for (const FutureBase& future : futures) out.push_back(future);
+  return out;
 }
+
+}  // namespace internal
 
 /// The values of all futures, in their order; or an error if any of them fails.
 template <class T>
 Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnError on_error = OnError::wait) {
-  check_valid("all()", futures);
-  struct Join {
-    std::vector<std::optional<Result<T>>> results;
-    std::atomic<size_t> left;
-    Promise<std::vector<NonVoid<T>>> promise;
-    void finish() {
-      std::vector<NonVoid<T>> values;
-      for (auto& r : results) {
-        if (!r->ok()) return (void)promise.fail(r->error());
-        values.push_back(std::move(*r).value());
-      }
-      promise.set(std::move(values));
-    }
-  };
-  auto join = std::make_shared<Join>();
-  join->results.resize(futures.size());
-  join->left = futures.size();
-  const auto joined = join->promise.future();
-  if (futures.empty()) join->promise.set({});
-  join->promise.waits_for(sources_of(futures));
-  for (size_t i = 0; i < futures.size(); ++i) {
-    futures[i].watch([join, i, on_error](const Result<T>& r) {
-      join->results[i] = r;
-      if (!r.ok() && on_error == OnError::at_once) join->promise.fail(r.error());
-      if (--join->left == 0) join->finish();
-    });
-  }
+  const std::vector<FutureBase> bases = internal::bases_of(futures);
+  internal::check_valid("all()", bases);
+  const Promise<std::vector<NonVoid<T>>> promise;
+  const auto joined = promise.future();
+  internal::join(bases, on_error, promise, [promise](const internal::ReadyCores& ready) {
+    std::vector<NonVoid<T>> values;
+    values.reserve(ready.size());
+    for (const auto& core : ready) values.push_back(static_cast<const FutureState<T>&>(*core).result.value());
+    promise.set(std::move(values));
+  });
   return joined;
 }
 
@@ -71,25 +63,13 @@ Future<std::vector<NonVoid<T>>> all(const std::vector<Future<T>>& futures, OnErr
 template <class T>
 Future<std::pair<size_t, NonVoid<T>>> any(const std::vector<Future<T>>& futures) {
   if (futures.empty()) throw_invalid("[future] any() of no futures: nothing would ever arrive");
-  check_valid("any()", futures);
-  struct Race {
-    std::optional<Error> first;  // error of the first future
-    std::atomic<size_t> left;
-    Promise<std::pair<size_t, NonVoid<T>>> promise;
-  };
-  auto race = std::make_shared<Race>();
-  race->left = futures.size();
-  const auto winner = race->promise.future();
-  race->promise.waits_for(sources_of(futures));
-  for (size_t i = 0; i < futures.size(); ++i) {
-    futures[i].watch([race, i](const Result<T>& r) {
-      if (r.ok())
-        race->promise.set({i, r.value()});
-      else if (i == 0)
-        race->first = r.error();
-      if (--race->left == 0 && race->first) race->promise.fail(*race->first);
-    });
-  }
+  const std::vector<FutureBase> bases = internal::bases_of(futures);
+  internal::check_valid("any()", bases);
+  const Promise<std::pair<size_t, NonVoid<T>>> promise;
+  const auto winner = promise.future();
+  internal::race(bases, promise, [promise](size_t i, const FutureCore& core) {
+    promise.set({i, static_cast<const FutureState<T>&>(core).result.value()});
+  });
   return winner;
 }
 

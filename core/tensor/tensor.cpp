@@ -78,6 +78,17 @@ Scalar Tensor::number() const {
   });
 }
 
+void Tensor::copy_elements_to(DType type, void* array) const {
+  const Tensor c = data_on(cpu).contiguous_data();
+  visit_dtype(type, [&](auto wanted) {
+    using T = decltype(wanted);
+    visit_dtype(dtype(), [&](auto zero) {
+      const auto* p = c.data<decltype(zero)>();
+      std::transform(p, p + numel(), static_cast<T*>(array), [](auto x) { return convert<T>(x); });
+    });
+  });
+}
+
 double Tensor::item() const {
   if (!defined() || numel() != 1) throw_invalid("[item] needs a tensor of one element, got " + summary());
   const Tensor here = data_on(cpu);

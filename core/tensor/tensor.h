@@ -143,7 +143,7 @@ class Tensor : public TensorMethods {
   /// The same as a T, with all its digits; `invalid` if T cannot hold it.
   template <class T>
   T item() const;
-  /// All elements in row-major order, converted to T; copied as by item().
+  /// All elements in row-major order, converted to T, an element type; copied as by item().
   template <class T>
   std::vector<T> to_vector() const;
 
@@ -202,6 +202,8 @@ class Tensor : public TensorMethods {
  private:
   [[noreturn]] void no_elements(DType as) const;
   Scalar number() const;
+  /// All elements in row-major order, converted to that type: an array of as many there.
+  void copy_elements_to(DType type, void* array) const;
   [[noreturn]] static void undefined(const char* method);
   TensorImpl& made(const char* method) const {
     if (!impl_) [[unlikely]]
@@ -235,15 +237,15 @@ T Tensor::item() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor c = data_on(cpu).contiguous_data();
-  std::vector<T> out;
-  out.reserve(static_cast<size_t>(numel()));
-  visit_dtype(dtype(), [&](auto zero) {
-    using S = decltype(zero);
-    const S* p = c.data<S>();
-    for (int64_t i = 0, n = numel(); i < n; ++i) out.push_back(convert<T>(p[i]));
-  });
-  return out;
+  if constexpr (std::is_same_v<T, bool>) {  // whose vector has bits
+    const auto truths = std::make_unique<bool[]>(static_cast<size_t>(numel()));
+    copy_elements_to(boolean, truths.get());
+    return {truths.get(), truths.get() + numel()};
+  } else {
+    std::vector<T> out(static_cast<size_t>(numel()));
+    copy_elements_to(dtype_of<T>, out.data());
+    return out;
+  }
 }
 
 inline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }

@@ -11,6 +11,7 @@
 #include "core/async/future_combinators.h"
 #include "parallel/pipeline/driver_loss.h"
 #include "parallel/pipeline/micro_batch.h"
+#include "parallel/pipeline/runner.h"
 #include "parallel/pipeline/schedule/choose_policy.h"
 #include "parallel/pipeline/stage/stage_parameters.h"
 #include "rref/ref_table.h"

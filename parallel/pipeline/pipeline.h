@@ -7,13 +7,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "parallel/pipeline/runner.h"
+#include "parallel/pipeline/stage_actor.h"
 #include "parallel/pipeline/step_report.h"
 #include "rref/here.h"
 
 namespace troupe::parallel {
 
 class DriverLoss;
+class Runner;
+struct RunnerReport;
 
 /// A stage: a method of an actor, which may live anywhere. Make it with stage().
 struct Stage {

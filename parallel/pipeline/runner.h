@@ -9,22 +9,10 @@
 #include "actors/actor.h"
 #include "parallel/pipeline/runner_report.h"
 #include "parallel/pipeline/schedule/plan.h"
-#include "parallel/pipeline/skip_links.h"
 #include "parallel/pipeline/stage/stage_work.h"
-#include "parallel/pipeline/tied_parameters.h"
-#include "rref/any_ref.h"
+#include "parallel/pipeline/stage_actor.h"
 
 namespace troupe::parallel {
-
-/// A stage as its runner knows it.
-struct StageActor {
-  AnyRef actor;
-  std::string method;
-  int64_t arity = 1;
-  std::string loss;  ///< method; empty: none
-  StageLinks links;
-  std::vector<Tie> ties;
-};
 
 struct RunnerSetup {
   uint64_t pipeline = 0;

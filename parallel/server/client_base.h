@@ -8,19 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "actors/worker/worker.h"
 #include "core/async/future_combinators.h"
 #include "core/base/error.h"
+#include "parallel/server/client_options.h"
 #include "parallel/server/server_base.h"
 #include "rref/any_ref.h"
 #include "rref/rref.h"
 
 namespace troupe::parallel {
-
-struct ClientOptions {
-  std::string name;  ///< of the trainer; empty: that of the worker and a number
-  /// Of calls, waiting for other trainers included; empty: the worker's; zero: none.
-  std::optional<Duration> timeout = {};
-};
 
 /// `what` starts the text: "[server]". Throws `invalid`.
 inline void check_servers(size_t servers, const std::string& what) {

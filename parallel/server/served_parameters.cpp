@@ -9,6 +9,7 @@
 #include "ops/arithmetic.h"
 #include "ops/index.h"
 #include "ops/view.h"
+#include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
 
 namespace troupe::parallel {

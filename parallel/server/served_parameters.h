@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/server/client_base.h"
+#include "parallel/server/client_options.h"
 #include "parallel/server/server.h"
 #include "rref/here.h"
+#include "rref/rref.h"
 
 namespace troupe::parallel {
 

@@ -10,6 +10,7 @@
 #include "core/tensor/creation.h"
 #include "ops/index.h"
 #include "ops/view.h"
+#include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
 
 namespace troupe::parallel {

@@ -1,5 +1,6 @@
 // Pipelines over real actors: the gradients of the whole model, whatever the schedule.
 #include "parallel/pipeline/micro_batch.h"
+#include "parallel/pipeline/runner_report.h"
 #include "tests/parallel/stages.h"
 
 using namespace troupe;

@@ -34,7 +34,10 @@ TEST_CASE("a training run without a measure draws its loss alone") {
   tools::Training training(picture, "A run", 1);
   training.step(4, 10);
   training.step(3, 10);  // one more than was said
-  training.set_last_line("that was all");
+  training.set_json_line({{"loss", 3.0}, {"steps", int64_t{2}}});
+  CHECK(invalid_text([&] {
+          training.set_json_line({{"all", ValueList{}}});
+        }) == "[training] \"all\" of the JSON line is neither a number nor a text nor a truth");
   training.finish("loss %.0f", 3.0);
   CHECK(content(picture).find("training loss") != std::string::npos);
 }

@@ -2,6 +2,9 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
 
 namespace troupe::tools {
 
@@ -23,6 +26,24 @@ void Training::step(double loss, int64_t samples, const Progress::Metrics& more)
   bar_.update(done_, metrics, samples);
 }
 
+void Training::set_json_line(const ValueMap& result) {
+  nlohmann::json json;
+  for (const auto& [name, value] : result) {
+    if (const auto* truth = value.get_if<bool>())
+      json[name] = *truth;
+    else if (const auto* whole = value.get_if<int64_t>())
+      json[name] = *whole;
+    else if (const auto* number = value.get_if<double>())
+      json[name] = *number;
+    else if (const auto* text = value.get_if<std::string>())
+      json[name] = *text;
+    else
+      throw_invalid("[training] \"" + name +
+                    "\" of the JSON line is neither a number nor a text nor a truth");
+  }
+  json_line_ = json.dump();
+}
+
 void Training::finish(const char* result, ...) {
   bar_.finish();
   va_list arguments;
@@ -30,7 +51,7 @@ void Training::finish(const char* result, ...) {
   std::vprintf(result, arguments);
   va_end(arguments);
   std::printf("; picture: %s\n", picture_.c_str());
-  if (!last_line_.empty()) std::printf("%s\n", last_line_.c_str());
+  if (!json_line_.empty()) std::printf("%s\n", json_line_.c_str());
   Chart chart{.title = title_, .x_label = "step", .left_label = "loss", .series = {losses_}};
   if (!measures_.name.empty()) chart.series.push_back(measures_);
   if (measures_.right) chart.right_label = measures_.name;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/value/value.h"
 #include "tools/draw/chart.h"
 #include "tools/flags/progress.h"
 
@@ -26,8 +27,9 @@ class Training {
   void measure(double value) { measures_.add(static_cast<double>(done_), value); }
   /// Prints a line on standard output, above the bar.
   void print(const std::string& line) { bar_.print(line); }
-  /// A line that finish() prints behind its own.
-  void set_last_line(std::string line) { last_line_ = std::move(line); }
+  /// What finish() prints behind its own line, as one line of JSON. `invalid` for other values than numbers,
+  /// texts and truths.
+  void set_json_line(const ValueMap& result);
   /// Ends the bar, prints "<result>; picture: <file>", the result as printf does, and writes the chart.
   void finish(const char* result, ...) __attribute__((format(printf, 2, 3)));
 
@@ -36,7 +38,7 @@ class Training {
   double measured() const { return measures_.mean_of_last(1); }
 
  private:
-  std::string picture_, title_, last_line_;
+  std::string picture_, title_, json_line_;
   int64_t steps_, epochs_, done_ = 0;
   Progress bar_;
   Series losses_, measures_;

@@ -3,6 +3,8 @@
 #include <map>
 #include <mutex>
 
+#include "actors/worker/worker.h"
+
 namespace troupe::parallel {
 
 struct StatisticsBook {

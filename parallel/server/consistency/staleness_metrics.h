@@ -3,7 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "actors/worker/worker.h"
+#include "actors/cell/extension.h"
+#include "actors/frame_slots.h"
 #include "parallel/server/consistency/consistency.h"
 
 namespace troupe::parallel {

@@ -1,0 +1,23 @@
+// A stage of a pipeline and the actor that does its work.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/pipeline/skip_links.h"
+#include "parallel/pipeline/tied_parameters.h"
+#include "rref/any_ref.h"
+
+namespace troupe::parallel {
+
+/// A stage as its runner knows it.
+struct StageActor {
+  AnyRef actor;
+  std::string method;
+  int64_t arity = 1;
+  std::string loss;  ///< method; empty: none
+  StageLinks links;
+  std::vector<Tie> ties;
+};
+
+}  // namespace troupe::parallel
