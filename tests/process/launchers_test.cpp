@@ -145,6 +145,41 @@ TEST_CASE("a pod of an indexed Job is one of a cluster where its template says h
   CHECK(Reading(pod).error == "[launch] JOB_COMPLETION_INDEX=3 is not below WORLD_SIZE=3");
 }
 
+TEST_CASE("the templates for Kubernetes and Slurm start a cluster", "[process]") {
+  const std::string deploy = std::string(kSourceFolder) + "/deploy/";
+  std::istringstream yaml(content(deploy + "indexed-job.yaml"));
+  std::map<std::string, std::string> pod{{"JOB_COMPLETION_INDEX", "2"}};
+  for (std::string line; std::getline(yaml, line);) {
+    const size_t at = line.find("- {name: ");
+    if (at == std::string::npos) continue;
+    const std::string entry = line.substr(at + 9);
+    const size_t value = entry.find("value: ");
+    std::string text = value == std::string::npos ? kToken : entry.substr(value + 7);
+    text = text.substr(text.starts_with('"'), text.find_first_of("\"}", 1) - text.starts_with('"'));
+    pod[entry.substr(0, entry.find(','))] = text;
+  }
+  const Reading whole(pod);
+  INFO(whole.error);
+  REQUIRE(whole.found);
+  CHECK(whole.found->rank == 2);
+  CHECK(whole.found->world == 3);
+  CHECK(whole.found->address == "tcp:mine-0.mine:29500");
+  CHECK(whole.found->token == kToken);
+
+  const Folder folder;  // with what stands for srun, on one node
+  folder.file("srun",
+              "#!/bin/sh\nshift\nfor i in 0 1 2 3; do\n  SLURM_PROCID=$i SLURM_STEP_NUM_TASKS=4 "
+              "SLURM_STEP_NUM_NODES=1 SLURM_STEP_ID=0 \"$@\" &\ndone\nwait\n",
+              0700);
+  Process batch({"/bin/bash", deploy + "slurm.sh", program("probe")},
+                {"PATH=" + folder.path.string() + ":/usr/bin:/bin", "HOME=" + folder.path.string(),
+                 "SLURM_CPUS_PER_TASK=1", "SLURM_JOB_ID=" + std::to_string(getpid())});
+  const int code = batch.exit_code();
+  INFO(batch.output << batch.errors);
+  CHECK(code == 0);
+  CHECK(batch.line("together") == " w0 w1 w2 w3");
+}
+
 TEST_CASE("variables that say half, or contradict each other, are both named", "[process]") {
   CHECK(Reading({{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "host0"}}).error ==
         "[launch] MASTER_ADDR is set but MASTER_PORT is not: set both, or TROUPE_ADDRESS in their place");
