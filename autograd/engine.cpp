@@ -36,7 +36,7 @@ class GradSink final : public Sink {
  public:
   HookBatch round;
   void settled(const Accumulate& leaf, bool came) override {
-    if (is_watched(leaf)) round.settled(leaf, came ? sum_now(leaf.leaf()) : Tensor());
+    if (is_watched(leaf)) (void)round.settled(leaf, came ? sum_now(leaf.leaf()) : Tensor());
   }
   void accumulate(const Tensor& leaf, const Tensor& grad) override {
     const Lock lock(mutex_of(leaf));
@@ -66,6 +66,24 @@ class GradSink final : public Sink {
   }
   std::vector<Lock> held_;
 };
+
+[[noreturn]] void refuse_waiting(const char* part, const Node& step) {
+  throw_invalid(
+      "[" + std::string(part) + "] the graph has a step that waits for others (" + step.name() +
+      "), which a local pass cannot do: use the backward() or grad() of the autograd::Context that it "
+      "was recorded in");
+}
+
+// Of a pass that nothing can come to later.
+void refuse_waiting(const char* part, Pass& pass) {
+  if (const Node* step = pass.waiting_step()) refuse_waiting(part, *step);
+}
+
+void check_count(const std::vector<Edge>& roots, const Tensors& grads) {
+  if (roots.size() != grads.size())
+    throw_invalid("[backward] " + std::to_string(grads.size()) + " gradients for " +
+                  std::to_string(roots.size()) + " roots");
+}
 
 // "[backward] tensor 2": the beginning of a complaint about one of `count` tensors.
 std::string subject(const char* part, size_t i, size_t count) {
@@ -132,13 +150,14 @@ void Sink::leave(Node& node, Tensors) {
                 "were made in");
 }
 
+void Sink::later(Node& node, Tensors, uint32_t) { refuse_waiting("backward", node); }
+
 void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options) {
-  if (roots.size() != grads.size())
-    throw_invalid("[backward] " + std::to_string(grads.size()) + " gradients for " +
-                  std::to_string(roots.size()) + " roots");
+  check_count(roots, grads);
   GradMode mode(options.create_graph);
   Pass pass(nullptr, nullptr, options);
   for (const Edge& root : roots) pass.expect(root);
+  refuse_waiting("backward", pass);
   pass.check();
   pass.run(roots, std::move(grads), &sink);
 }
@@ -151,12 +170,12 @@ struct Region::Impl {
   Pass pass;
   size_t expected = 0;
   explicit Impl(RunOptions options)
-      : selects(false), records(options.create_graph), pass(nullptr, &exits, options) {}
+      : selects(false), records(options.create_graph), pass(nullptr, &exits, options, nullptr, true) {}
   Impl(RunOptions options, std::vector<Capture> inputs)
       : captures(std::move(inputs)),
         selects(true),
         records(options.create_graph),
-        pass(&captures, &exits, options) {}
+        pass(&captures, &exits, options, nullptr, true) {}
 };
 
 Region::Region(RunOptions options) : impl_(std::make_unique<Impl>(options)) {}
@@ -166,7 +185,7 @@ Region::~Region() = default;
 
 std::vector<Node*> Region::expect(const std::vector<Edge>& roots) {
   for (const Edge& root : roots) impl_->pass.expect(root);
-  if (!impl_->selects) impl_->pass.check();
+  if (!impl_->selects || impl_->pass.has_waiting_steps()) impl_->pass.check();
   impl_->roots.insert(impl_->roots.end(), roots.begin(), roots.end());
   impl_->expected += roots.size();
   return std::exchange(impl_->exits, {});
@@ -175,12 +194,20 @@ std::vector<Node*> Region::expect(const std::vector<Edge>& roots) {
 void Region::supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink) {
   if (roots.size() > impl_->expected)
     throw_invalid("[backward] gradients came for a root that none were expected for");
+  check_count(roots, grads);
   impl_->expected -= roots.size();
   GradMode mode(impl_->records);
   impl_->pass.run(roots, std::move(grads), &sink);
 }
 
-bool Region::done() const { return impl_->expected == 0; }
+void Region::resume(uint32_t ticket, Tensors out, Sink& sink) {
+  GradMode mode(impl_->records);
+  impl_->pass.resume(ticket, std::move(out), &sink);
+}
+
+bool Region::done() const { return impl_->expected == 0 && !impl_->pass.waits(); }
+bool Region::leads_on(const Edge& root) { return impl_->pass.leads_on(root); }
+bool Region::has_waiting_steps() const { return impl_->pass.has_waiting_steps(); }
 std::vector<Node*> Region::wanted() { return impl_->pass.wanted(); }
 std::vector<Node*> Region::want(Node* exit) { return impl_->pass.want(exit); }
 
@@ -210,9 +237,16 @@ void backward(const Tensors& roots, const Tensors& grads, RunOptions options) {
   for (const Edge& edge : edges) pass.expect(edge);
   GradSink sink;
   for (Node* exit : exits) sink.leave(*exit, {});  // throws
+  refuse_waiting("backward", pass);
+  for (const Accumulate* leaf : pass.hooked())
+    if (has_waiting_hook(*leaf))
+      throw_invalid(
+          "[backward] a leaf (" + leaf->leaf().summary() +
+          ") has a ready hook that may wait, which a local pass cannot do: use the backward() of an "
+          "autograd::Context");
   pass.check();
   pass.run(edges, std::move(entering), &sink);
-  sink.round.finish();
+  (void)sink.round.finish();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, RunOptions options) {
@@ -230,6 +264,7 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
                       ") may lie behind a call to another actor, where a local grad() cannot go: use the "
                       "grad() of the autograd::Context that the calls were made in, or detach() what they "
                       "gave");
+  refuse_waiting("grad", pass);
   pass.check();
   pass.run(edges, std::move(grads), nullptr);
   Tensors out;

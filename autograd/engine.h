@@ -29,6 +29,9 @@ class Sink {
   virtual void settled(const Accumulate& /*leaf*/, bool /*came*/) {}
   /// Gradients (undefined: none) that leave the local graph through `node`, whose end() is `exit`.
   virtual void leave(Node& node, Tensors grads);
+  /// All has come for a step that waits (its end() is `later`): `grads`, undefined where nothing came. What
+  /// it gives has to reach the pass as number `ticket`, by Region::resume().
+  virtual void later(Node& node, Tensors grads, uint32_t ticket);
 };
 
 struct RunOptions {
@@ -46,15 +49,18 @@ struct RunOptions {
 /// which they arrive, so the same graph gives the same bits. A node that no gradient reaches is passed over.
 /// Runs on the calling thread and may be called again from inside a node or a hook. Throws `invalid` on a
 /// gradient of the wrong shape or dtype at a leaf, and whatever nodes, hooks and the sink throw; leaves that
-/// were served before keep what they got.
+/// were served before keep what they got. `invalid`, before anything has run, for a graph with a step that
+/// waits.
 void run(const std::vector<Edge>& roots, Tensors grads, Sink& sink, RunOptions options = {});
 
 /// A pass whose roots become known, and get their gradients, over time: first all are expected, then each is
 /// supplied once. A node runs when all gradients that can reach it from the expected roots have come. Holds
-/// the graph. Not synchronized.
+/// the graph. Not synchronized. It may wait: what a step of which Sink::later() hears gives is brought by
+/// resume().
 ///
-/// A selecting region runs only what leads to its inputs, and to exits of which want() says so once all roots
-/// are expected; leaves get nothing. Then only the roots that want() and wanted() gave are supplied.
+/// A selecting region runs only what leads to its inputs, to steps that wait, and to exits of which want()
+/// says so once all roots are expected; leaves get nothing. Then only the roots that want() and wanted() gave
+/// are supplied.
 class Region {
  public:
   explicit Region(RunOptions options);
@@ -68,10 +74,17 @@ class Region {
   /// exit, also of those that no gradient reaches (then its gradients are empty). Throws as run() does; the
   /// region is of no use afterwards.
   void supply(const std::vector<Edge>& roots, Tensors grads, Sink& sink);
-  /// All that were expected have been supplied.
+  /// The gradients of the inputs of the step of which Sink::later() heard: runs what waits for nothing more,
+  /// as supply() does.
+  void resume(uint32_t ticket, Tensors out, Sink& sink);
+  /// All that were expected have been supplied, and all that waited was resumed.
   bool done() const;
+  /// Some step that waits lies behind the roots.
+  bool has_waiting_steps() const;
+  /// Whether something that is wanted lies at `root`, which was expected, or beyond.
+  bool leads_on(const Edge& root);
 
-  /// Of a selecting region: the nodes of roots that lead to an input.
+  /// Of a selecting region: the nodes of roots that lead to an input or to a step that waits.
   std::vector<Node*> wanted();
   /// Something that is wanted lies beyond `exit`, which expect() gave. Returns the nodes of roots that are
   /// newly found to lead there. `invalid` if a step on the way has been freed, or for an unknown exit.
@@ -96,15 +109,15 @@ Tensors root_grads(const char* part, const Tensors& roots, const Tensors& grads,
 
 /// Adds the gradients of `root` with respect to all leaves that it was computed from into their `.grad`.
 /// `grad`: gradient of root, same shape and dtype; may be undefined for a root of one element (then 1).
-/// `invalid`, before anything has run, if the graph goes on in another actor.
+/// `invalid`, before anything has run, if the graph goes on in another actor or has a step that waits.
 void backward(const Tensor& root, const Tensor& grad = {}, RunOptions options = {});
 /// Of the sum over all roots. `grads`: one per root, or empty.
 void backward(const Tensors& roots, const Tensors& grads, RunOptions options = {});
 
 /// Gradients of `outputs` (weighted by `grad_outputs`) with respect to `inputs`, which may be results of
 /// operators. Touches no `.grad`, and runs only the nodes between the two. Undefined where an input is not
-/// reached. `invalid`, before anything has run, if the graph goes on in another actor and an input may lie
-/// behind it: Context::grad follows it there.
+/// reached. `invalid`, before anything has run, if a step on the way to an input waits, or if the graph goes
+/// on in another actor and an input may lie behind it: Context::grad follows it there.
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
              RunOptions options = {});
 

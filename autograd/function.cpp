@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "autograd/once_differentiable.h"
+#include "autograd/waiting_step.h"
 #include "core/base/error.h"
 #include "core/base/type_name.h"
 #include "core/graph/node.h"
@@ -37,7 +38,7 @@ const Tensors& FunctionCtx::saved_tensors() const& {
 
 // A recorded apply(). Results are saved without their history: with it, the step would own itself. Passes on
 // several threads take turns: they share its Ctx.
-class FunctionStep final : public PartialNode, public SavesTensors {
+class FunctionStep final : public PartialNode, public SavesTensors, public WaitingRule {
  public:
   FunctionStep(const FunctionType& type, const FunctionArguments& arguments)
       : type_(type), is_tensor_(arguments.is_tensor), ctx_(type.make_ctx()) {
@@ -81,6 +82,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
   }
 
   std::string name() const override { return type_.name; }
+  End end() const override { return type_.begin ? End::later : End::none; }
   std::string detail() const override {
     std::string text;
     for (size_t i = 0; i < inputs_.size(); ++i)
@@ -111,19 +113,39 @@ class FunctionStep final : public PartialNode, public SavesTensors {
       return Tensors(inputs_.size());
     const bool refuses_second = type_.once_differentiable && grad_enabled();
     Edges leads = refuses_second ? edges_of(grads) : Edges();
-    if (ctx_->materialize_)
-      for (size_t i = 0; i < grads.size(); ++i)
-        if (!grads[i].defined() && results_[i].there) grads[i] = results_[i].zero_gradient();
+    materialize(grads);
     const std::vector<uint8_t> wanted = needs(request.wanted);
     Tensors out;
     {
       GradMode mode(grad_enabled() && !type_.once_differentiable);
-      const InBackward now(*ctx_, restore(), wanted);
-      out = differentiate(std::move(grads), wanted);
+      const InBackward now(*ctx_, restore(grad_enabled()), wanted);
+      out = differentiate(std::move(grads), wanted,
+                          [&](Tensors in) { return type_.backward(*ctx_, std::move(in)); });
       check(out, wanted);
     }
     if (refuses_second) end_at(type_.name, std::move(leads), out);
     return out;
+  }
+
+  // Several passes may run it at a time: whoever takes turns here may wait for one who waits for the other.
+  Future<Tensors> begin(Tensors grads) override {
+    const std::lock_guard turn(turn_);
+    check_saved();
+    const bool refuses_second = type_.once_differentiable && grad_enabled();
+    Edges leads = refuses_second ? edges_of(grads) : Edges();
+    materialize(grads);
+    const GradMode mode(grad_enabled() && !type_.once_differentiable);
+    const auto running = std::make_shared<Running>(*this);
+    const Tensors came = anomaly_mode() == Anomaly::off ? Tensors() : grads;
+    return type_.begin(*ctx_, std::move(grads), [running, came, refuses_second, leads](Tensors out) {
+      FunctionStep& step = *running->step;
+      const std::lock_guard turn(step.turn_);
+      const std::vector<uint8_t> wanted = step.needs({});
+      out = step.differentiate(Tensors(came), wanted, [&](const Tensors&) { return std::move(out); });
+      step.check(out, wanted);
+      if (refuses_second) end_at(step.type_.name, leads, out);
+      return out;
+    });
   }
 
   void detach_saved(const TensorImpl& base) override {
@@ -160,6 +182,25 @@ class FunctionStep final : public PartialNode, public SavesTensors {
           needs(std::exchange(c.needs_, std::move(n))) {}
     ~InBackward() { ctx.saved_ = std::move(saved), ctx.needs_ = std::move(needs); }
   };
+
+  // A backward() that waits: what ctx says is the same for all that do at a time.
+  struct Running {
+    const Ref<FunctionStep> step;
+    explicit Running(FunctionStep& s) : step(&s) {
+      if (step->running_++ == 0) step->ctx_->saved_ = step->restore(true);
+    }
+    ~Running() {
+      std::optional<Tensors> gone;  // let go after the lock
+      const std::lock_guard turn(step->turn_);
+      if (--step->running_ == 0) gone.swap(step->ctx_->saved_);
+    }
+  };
+
+  void materialize(Tensors& grads) const {
+    if (!ctx_->materialize_) return;
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (!grads[i].defined() && results_[i].there) grads[i] = results_[i].zero_gradient();
+  }
 
   static Kind kind_of(const Tensor& t) { return {{t.shape(), t.dtype()}, t.device(), true}; }
 
@@ -220,12 +261,11 @@ class FunctionStep final : public PartialNode, public SavesTensors {
     }
   }
 
-  // With their histories if the pass is recorded.
-  Tensors restore() {
+  Tensors restore(bool with_histories) {
     Tensors out;
     for (const Saved& s : saved_) {
       Tensor t = s.tensor.defined() ? s.tensor.get() : Tensor();
-      if (t.defined() && grad_enabled() && !t.requires_grad()) {
+      if (t.defined() && with_histories && !t.requires_grad()) {
         const Edge edge = s.result >= 0 ? Edge{Ref<Node>(this), static_cast<uint32_t>(s.result)} : s.history;
         if (edge) {
           t = t.detach();
@@ -237,14 +277,15 @@ class FunctionStep final : public PartialNode, public SavesTensors {
     return out;
   }
 
-  Tensors differentiate(Tensors&& grads, const std::vector<uint8_t>& wanted) {
-    if (anomaly_mode() == Anomaly::off) return type_.backward(*ctx_, std::move(grads));
+  Tensors differentiate(Tensors&& grads, const std::vector<uint8_t>& wanted,
+                        const std::function<Tensors(Tensors)>& rule) {
+    if (anomaly_mode() == Anomaly::off) return rule(std::move(grads));
     std::vector<ops::Spec> specs;
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (inputs_[i].there) specs.push_back(inputs_[i].spec);
     return ops::checked_gradient(
         {type_.name, specs, where_}, grads, [&](size_t i) { return i < wanted.size() && wanted[i]; },
-        [&] { return type_.backward(*ctx_, Tensors(grads)); });
+        [&] { return rule(Tensors(grads)); });
   }
 
   // As PyTorch: gradients may be there too many if they are undefined, and are summed over what was
@@ -291,6 +332,7 @@ class FunctionStep final : public PartialNode, public SavesTensors {
   std::vector<Saved> saved_;
   std::string where_;  // it was recorded; with anomaly checks only
   bool released_ = false;
+  size_t running_ = 0;                 // backward()s that wait
   mutable std::recursive_mutex turn_;  // backward() may get here again by a pass of its own
 };
 

@@ -30,6 +30,11 @@ namespace troupe::autograd {
 ///
 /// Both may run on any thread, at different times, and backward() again under retain_graph; passes on several
 /// threads take turns. `invalid` errors start with [Square].
+///
+/// A backward() that waits for others is a Task: `static Task<Tensors> backward(Ctx&, Tensors grads)`, with
+/// co_await. It runs as work of the actor that called apply(), once in each pass of a context that reaches
+/// it, also if no gradient came (then with zeros, or undefined ones); several passes run it at a time. A pass
+/// that fails ends it where it waits. A local backward() or grad() refuses it before anything has run.
 template <class T>
 struct Function {
   using Ctx = FunctionCtx;

@@ -12,15 +12,28 @@
 #include <vector>
 
 #include "autograd/function_ctx.h"
+#include "core/async/future.h"
 
 namespace troupe::autograd {
+
+/// Checks what a backward() gave in the end. It is kept as long as that runs.
+using FinishGradients = std::function<Tensors(Tensors)>;
 
 /// The type of a function, for FunctionStep.
 struct FunctionType {
   std::string name;
   std::unique_ptr<FunctionCtx> (*make_ctx)();
   Tensors (*backward)(FunctionCtx&, Tensors&&);
+  /// In place of backward(), of one that waits; else null.
+  Future<Tensors> (*begin)(FunctionCtx&, Tensors&&, FinishGradients);
   bool once_differentiable;
+};
+
+/// How what a backward() of type R gives is awaited, where it is. Specialized where such types are known: for
+/// Task in autograd/distributed/later_gradients.h, with `static Future<Tensors> begin(R, FinishGradients)`.
+template <class R>
+struct LaterGradients {
+  static constexpr bool kLater = false;
 };
 
 /// The arguments of one apply(): undefined tensors stand for those that are none.
@@ -88,7 +101,7 @@ struct FunctionCall<T, R (*)(C&, P...)> {
   using Kept = std::conditional_t<kWrites<V>, V, std::remove_cvref_t<V>>;
 
   static R run_with(std::tuple<Kept<P>...> kept) {
-    static const FunctionType type{function_name(typeid(T)), make_ctx, backward, once()};
+    static const FunctionType type{function_name(typeid(T)), make_ctx, backward_rule(), begin_rule(), once()};
     FunctionArguments all;
     std::apply([&](const auto&... one) { (all.add(one), ...); }, kept);
     Tensors out = apply_function(type, all, [&kept](FunctionCtx& ctx) -> Tensors {
@@ -107,14 +120,41 @@ struct FunctionCall<T, R (*)(C&, P...)> {
       return std::move(out[0]);
   }
   static std::unique_ptr<FunctionCtx> make_ctx() { return std::make_unique<C>(); }
-  static Tensors backward(FunctionCtx& ctx, Tensors&& grads) {
-    using Result = decltype(T::backward(static_cast<C&>(ctx), std::move(grads)));
-    static_assert(std::is_same_v<Result, Tensor> || std::is_same_v<Result, Tensors>,
-                  "backward() is `static Tensors backward(Ctx&, Tensors grads)`");
-    if constexpr (std::is_same_v<Result, Tensor>)
-      return {T::backward(static_cast<C&>(ctx), std::move(grads))};
-    else if constexpr (std::is_same_v<Result, Tensors>)
-      return T::backward(static_cast<C&>(ctx), std::move(grads));
+  using Gradients = decltype(T::backward(std::declval<C&>(), std::declval<Tensors>()));
+  static constexpr bool kLater = LaterGradients<Gradients>::kLater;
+  static_assert(std::is_same_v<Gradients, Tensor> || std::is_same_v<Gradients, Tensors> || kLater,
+                "backward() is `static Tensors backward(Ctx&, Tensors grads)`, or gives Task<Tensors>");
+  template <class V>
+  static constexpr bool kByValue = true;
+  template <class Result, class Ctx, class Grads>
+  static constexpr bool kByValue<Result (*)(Ctx, Grads)> = !std::is_reference_v<Grads>;
+
+  static constexpr auto backward_rule() -> Tensors (*)(FunctionCtx&, Tensors&&) {
+    if constexpr (kLater)
+      return nullptr;
+    else
+      return [](FunctionCtx& ctx, Tensors&& grads) -> Tensors {
+        if constexpr (std::is_same_v<Gradients, Tensor>)
+          return {T::backward(static_cast<C&>(ctx), std::move(grads))};
+        else if constexpr (std::is_same_v<Gradients, Tensors>)
+          return T::backward(static_cast<C&>(ctx), std::move(grads));
+        else
+          return {};
+      };
+  }
+  static constexpr auto begin_rule() -> Future<Tensors> (*)(FunctionCtx&, Tensors&&, FinishGradients) {
+    if constexpr (kLater) {
+      static_assert(
+          kByValue<decltype(&T::backward)>,
+          "a backward() that is a Task takes its gradients by value, since it outlives who calls it: "
+          "`static Task<Tensors> backward(Ctx&, Tensors grads)`");
+      return [](FunctionCtx& ctx, Tensors&& grads, FinishGradients finish) {
+        return LaterGradients<Gradients>::begin(T::backward(static_cast<C&>(ctx), std::move(grads)),
+                                                std::move(finish));
+      };
+    } else {
+      return nullptr;
+    }
   }
   static constexpr bool once() {
     if constexpr (requires { T::once_differentiable; })

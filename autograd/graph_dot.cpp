@@ -59,6 +59,8 @@ const char* style_of(const Node& node) {
       return "fillcolor=\"#d8ead3\", color=\"#6a9955\", style=\"filled,rounded\"";
     case Node::End::exit:
       return "fillcolor=\"#fde4cf\", color=\"#d08030\", style=\"filled,dashed\"";
+    case Node::End::later:
+      return "fillcolor=\"#e8eef7\", color=\"#5b7db1\", style=\"filled,dashed\"";
     case Node::End::none:
       break;
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <memory_resource>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "autograd/add_gradient.h"
 #include "autograd/engine.h"
+#include "autograd/waiting_step.h"
 #include "core/base/error.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/partial_node.h"
@@ -120,12 +122,14 @@ class Pass {
   /// `exits`: where gradients leave, as they are discovered. Then the sink hears of each of them, also of
   /// those that no gradient reaches.
   /// `left_out`: with captures, what it leaves out, to be done later; such steps keep what they saved.
+  /// `waits`: it may wait, and runs each step that does, whatever the captures.
   Pass(std::vector<Capture>* captures, std::vector<Node*>* exits, RunOptions options,
-       std::vector<LeftOut>* left_out = nullptr)
+       std::vector<LeftOut>* left_out = nullptr, bool waits = false)
       : captures_(captures),
         exits_(exits),
         left_out_(left_out),
-        keep_saved_(options.retain_graph || options.create_graph) {
+        keep_saved_(options.retain_graph || options.create_graph),
+        may_wait_(waits) {
     if (captures_)
       for (const Capture& c : *captures_) tasks_[tasks_.find_or_add(c.edge.node.get())].captured = true;
   }
@@ -143,9 +147,19 @@ class Pass {
   void check() {
     for (; checked_ < tasks_.size(); ++checked_) {
       const ReadyNode& task = tasks_[checked_];
-      if (task.below && task.seen && task.end == Node::End::none) task.node->check_saved();
+      if (task.below && task.seen && is_step(task)) task.node->check_saved();
     }
   }
+  /// A step that waits, among those that will run; null: none.
+  const Node* waiting_step() {
+    for (uint32_t i = 0; has_waiting_steps_ && i < tasks_.size(); ++i)
+      if (tasks_[i].end == Node::End::later && tasks_[i].below) return tasks_[i].node;
+    return nullptr;
+  }
+  /// Such a step was reached, wanted or not.
+  bool has_waiting_steps() const { return has_waiting_steps_; }
+  /// The leaves with hooks that were reached.
+  const std::pmr::vector<const Accumulate*>& hooked() const { return hooked_; }
   /// Whether something that is wanted lies at `root`, which was expected, or beyond.
   bool leads_on(const Edge& root) {
     const ReadyNode& task = tasks_[tasks_.find_or_add(root.node.get())];
@@ -170,7 +184,7 @@ class Pass {
       open.pop_back();
       if (task.below) continue;
       task.below = true;
-      if (task.end == Node::End::none) task.node->check_saved();
+      if (is_step(task)) task.node->check_saved();
       if (task.root && !task.captured) out.push_back(task.node);
       const auto& above = above_[tasks_.find_or_add(task.node)];
       open.insert(open.end(), above.begin(), above.end());
@@ -200,13 +214,17 @@ class Pass {
       if (roots[i]) arrive(tasks_.find_or_add(roots[i].node.get()), roots[i].input, std::move(grads[i]));
     for (const Edge& root : roots)
       if (root) served(tasks_.find_or_add(root.node.get()));
-    while (!ready_.empty()) {
-      std::pop_heap(ready_.begin(), ready_.end());
-      const uint32_t next = ready_.back().task;
-      ready_.pop_back();
-      settle(next);
-    }
+    run_ready();
   }
+  /// What step number `ticket` waited for has come: runs all that waits for nothing now.
+  void resume(uint32_t ticket, Tensors out, Sink* sink) {
+    sink_ = sink;
+    --waiting_;
+    hand_on(ticket, std::move(out), !keep_saved_);
+    run_ready();
+  }
+  /// Steps have begun that were not resumed.
+  bool waits() const { return waiting_ != 0; }
 
  private:
   struct Ready {
@@ -253,9 +271,13 @@ class Pass {
   void visit(uint32_t index) {
     ReadyNode& task = tasks_[index];
     task.seen = true;
-    task.below = !captures_;
     task.end = task.node->end();
+    const bool waits = task.end == Node::End::later;
+    task.below = !captures_ || (waits && may_wait_);
+    has_waiting_steps_ |= waits;
     if (exits_ && task.end == Node::End::exit) exits_->push_back(task.node);
+    if (task.end == Node::End::leaf && task.node->has_hooks())
+      hooked_.push_back(static_cast<const Accumulate*>(task.node));
     task.first_edge = static_cast<uint32_t>(successors_.size());
     successors_.resize(successors_.size() + task.node->next().size(), kNone);
   }
@@ -291,6 +313,19 @@ class Pass {
     std::push_heap(ready_.begin(), ready_.end());
   }
 
+  static bool is_step(const ReadyNode& task) {
+    return task.end == Node::End::none || task.end == Node::End::later;
+  }
+
+  void run_ready() {
+    while (!ready_.empty()) {
+      std::pop_heap(ready_.begin(), ready_.end());
+      const uint32_t next = ready_.back().task;
+      ready_.pop_back();
+      settle(next);
+    }
+  }
+
   // All gradients of the node are there.
   void settle(uint32_t index) {
     ReadyNode& task = tasks_[index];
@@ -300,24 +335,33 @@ class Pass {
     if (!task.below) return;
     if (task.end == Node::End::exit) return leave(*task.node, std::move(grads));
     if (task.end == Node::End::leaf) return deliver(*static_cast<Accumulate*>(task.node), std::move(grads));
-
-    const size_t count = task.node->next().size();
-    Tensors out;
-    bool release = !keep_saved_;
-    const bool reached = std::any_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); });
-    if (reached) {
-      out = captures_ ? apply_wanted(task, std::move(grads), release) : apply(task, std::move(grads));
-      if (out.size() != count)
-        throw_error(ErrorKind::failed, "[backward] " + task.node->name() + " gave " +
-                                           std::to_string(out.size()) + " gradients for its " +
-                                           std::to_string(count) + " inputs");
+    if (task.end == Node::End::later) {
+      ++waiting_;
+      grads.resize(task.node->num_inputs());
+      return sink_->later(*task.node, std::move(grads), index);
     }
+
+    std::optional<Tensors> out;
+    bool release = !keep_saved_;
+    if (std::any_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
+      out = captures_ ? apply_wanted(task, std::move(grads), release) : apply(task, std::move(grads));
     grads.clear();
+    hand_on(index, std::move(out), release);
+  }
+
+  // What a step gave goes to those that wait for it; nothing: no gradient reached it.
+  void hand_on(uint32_t index, std::optional<Tensors> out, bool release) {
+    const ReadyNode& task = tasks_[index];
+    const size_t count = task.node->next().size();
+    if (out && out->size() != count)
+      throw_error(ErrorKind::failed, "[backward] " + task.node->name() + " gave " +
+                                         std::to_string(out->size()) + " gradients for its " +
+                                         std::to_string(count) + " inputs");
     if (release) task.node->release_saved();
     for (size_t i = 0; i < count; ++i) {
       const uint32_t to = successors_[task.first_edge + i];
       if (to == kNone) continue;
-      if (reached) arrive(to, task.node->next()[i].input, std::move(out[i]));
+      if (out) arrive(to, task.node->next()[i].input, std::move((*out)[i]));
       served(to);
     }
   }
@@ -395,9 +439,12 @@ class Pass {
   std::vector<Capture>* captures_;
   std::vector<Node*>* exits_;
   std::vector<LeftOut>* left_out_;
+  std::pmr::vector<const Accumulate*> hooked_{&memory_};
   std::vector<std::vector<uint32_t>> above_;  // tasks with an edge to each; made by the first want()
   uint32_t checked_ = 0;
-  bool keep_saved_;
+  uint32_t waiting_ = 0;  // steps that have begun, and were not resumed
+  bool keep_saved_, may_wait_;
+  bool has_waiting_steps_ = false;
 };
 
 }  // namespace troupe::autograd

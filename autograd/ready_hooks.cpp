@@ -44,23 +44,33 @@ Table& table() {
 
 bool is_watched(const Accumulate& leaf) { return !table().find(&leaf).empty(); }
 
+bool has_waiting_hook(const Accumulate& leaf) {
+  for (const auto& [watch, index] : table().find(&leaf))
+    if (watch->may_wait()) return true;
+  return false;
+}
+
 // The table has it for each of its leaves; empty once removed.
 class WatchHandle::Set final : public LeafWatch {
  public:
-  using Function = std::function<void(size_t, const Tensor&)>;
-  Set(Function f, size_t count, bool without)
-      : function_(std::make_shared<Function>(std::move(f))), count_(count), without_(without) {}
-  void told(size_t index, const Tensor& total) override {
+  Set(WaitingHook f, size_t count, bool without, bool may_wait)
+      : function_(std::make_shared<WaitingHook>(std::move(f))),
+        count_(count),
+        without_(without),
+        may_wait_(may_wait) {}
+  Future<void> told(size_t index, const Tensor& total, const std::shared_ptr<PassGradients>& pass) override {
     const auto function = function_;  // survives a remove() from inside
-    if (function && (without_ || total.defined())) (*function)(index, total);
+    return function && (without_ || total.defined()) ? (*function)(index, total, pass) : Future<void>();
   }
+  bool may_wait() const override { return may_wait_; }
   size_t count() const override { return count_; }
   void remove() { function_.reset(); }
 
  private:
-  std::shared_ptr<Function> function_;
+  std::shared_ptr<WaitingHook> function_;
   size_t count_;
   bool without_;  // call it without a gradient, too
+  bool may_wait_;
 };
 
 WatchHandle& WatchHandle::operator=(WatchHandle&& o) noexcept {
@@ -80,8 +90,7 @@ void WatchHandle::remove() {
   edges_.clear();
 }
 
-WatchHandle watch(const char* what, const Tensors& leaves, std::function<void(size_t, const Tensor&)> hook,
-                  bool without) {
+WatchHandle watch(const char* what, const Tensors& leaves, WaitingHook hook, bool without, bool may_wait) {
   const std::string part = "[" + std::string(what) + "] ";
   if (!hook) throw_invalid(part + "the function is empty");
   if (leaves.empty()) throw_invalid(part + "the list of tensors is empty");
@@ -97,7 +106,7 @@ WatchHandle watch(const char* what, const Tensors& leaves, std::function<void(si
         throw_invalid(part + "tensors " + std::to_string(k) + " and " + std::to_string(i) + " are the same");
     handle.edges_.push_back(leaf.gradient_edge());
   }
-  handle.set_ = std::make_shared<WatchHandle::Set>(std::move(hook), leaves.size(), without);
+  handle.set_ = std::make_shared<WatchHandle::Set>(std::move(hook), leaves.size(), without, may_wait);
   for (size_t i = 0; i < leaves.size(); ++i) {
     Node& node = *handle.edges_[i].node;
     table().add(&node, {handle.set_, i});
@@ -107,26 +116,44 @@ WatchHandle watch(const char* what, const Tensors& leaves, std::function<void(si
 }
 
 WatchHandle register_post_accumulate_grad_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
-  std::function<void(size_t, const Tensor&)> of_one;
-  if (hook) of_one = [hook = std::move(hook)](size_t, const Tensor& grad) { hook(grad); };
-  return watch("register_post_accumulate_grad_hook", {leaf}, std::move(of_one), false);
+  WaitingHook of_one;
+  if (hook)
+    of_one = [hook = std::move(hook)](size_t, const Tensor& grad, const auto&) {
+      hook(grad);
+      return Future<void>();
+    };
+  return watch("register_post_accumulate_grad_hook", {leaf}, std::move(of_one), false, false);
 }
 
 WatchHandle register_ready_hook(const Tensors& params, std::function<void(size_t, const Tensor&)> hook) {
-  return watch("register_ready_hook", params, std::move(hook), true);
+  WaitingHook at_once;
+  if (hook)
+    at_once = [hook = std::move(hook)](size_t i, const Tensor& grad, const auto&) {
+      hook(i, grad);
+      return Future<void>();
+    };
+  return watch("register_ready_hook", params, std::move(at_once), true, false);
 }
 
-void HookBatch::settled(const Accumulate& leaf, const Tensor& total) {
+WatchHandle register_ready_hook(const Tensors& params, WaitingHook hook) {
+  return watch("register_ready_hook", params, std::move(hook), true, true);
+}
+
+std::vector<Future<void>> HookBatch::settled(const Accumulate& leaf, const Tensor& total,
+                                             const std::shared_ptr<PassGradients>& pass) {
+  std::vector<Future<void>> waiting;
   for (const auto& [watch, index] : table().find(&leaf)) {
     {
       internal::Lock lock(mutex_);
       if (!told_[watch].insert(index).second) continue;
     }
-    watch->told(index, total);
+    if (Future<void> end = watch->told(index, total, pass); end.valid()) waiting.push_back(std::move(end));
   }
+  return waiting;
 }
 
-void HookBatch::finish() {
+std::vector<Future<void>> HookBatch::finish(const std::shared_ptr<PassGradients>& pass) {
+  std::vector<Future<void>> waiting;
   decltype(told_) told;
   {
     internal::Lock lock(mutex_);
@@ -134,7 +161,9 @@ void HookBatch::finish() {
   }
   for (const auto& [watch, known] : told)
     for (size_t i = 0; i < watch->count(); ++i)
-      if (!known.contains(i)) watch->told(i, {});
+      if (!known.contains(i))
+        if (Future<void> end = watch->told(i, {}, pass); end.valid()) waiting.push_back(std::move(end));
+  return waiting;
 }
 
 }  // namespace troupe::autograd

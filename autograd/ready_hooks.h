@@ -6,24 +6,46 @@
 #include <set>
 #include <vector>
 
+#include "core/async/future.h"
 #include "core/base/mutex.h"
 #include "core/graph/node.h"
 
 namespace troupe::autograd {
+
+/// What a pass of a context has brought to leaves of this worker so far, and drops if it fails: then its use
+/// is `cancelled`. For a hook, until that waits no more. Thread-safe.
+class PassGradients {
+ public:
+  virtual ~PassGradients() = default;
+  /// What the pass has brought to the leaf, which then has nothing of the pass; undefined: nothing. Other
+  /// passes keep what they brought.
+  virtual Tensor take(const Tensor& leaf) = 0;
+  /// Adds to it.
+  virtual void add(const Tensor& leaf, const Tensor& grad) = 0;
+};
+
+/// A ready hook that may wait: the pass is over when the future is ready. An empty one: at once.
+using WaitingHook =
+    std::function<Future<void>(size_t index, const Tensor& grad, const std::shared_ptr<PassGradients>& pass)>;
 
 /// Hears of a set of leaves, once per pass and leaf, when nothing more can come for it.
 class LeafWatch {
  public:
   virtual ~LeafWatch() = default;
   /// `total`: the gradient of leaf number `index` with what the pass has added; undefined: it added none. On
-  /// a thread of the pass. What it throws fails the pass.
-  virtual void told(size_t index, const Tensor& total) = 0;
+  /// a thread of the pass. What it throws fails the pass, which is over when the future is ready; empty: at
+  /// once. `pass`: null in a local one, which hears of no set that may_wait().
+  virtual Future<void> told(size_t index, const Tensor& total,
+                            const std::shared_ptr<PassGradients>& pass) = 0;
+  virtual bool may_wait() const = 0;
   /// How many leaves are in the set.
   virtual size_t count() const = 0;
 };
 
 /// Whether a LeafWatch was registered for the leaf.
 bool is_watched(const Accumulate& leaf);
+/// Whether one of them may wait.
+bool has_waiting_hook(const Accumulate& leaf);
 
 /// Owns a registration; its hooks are removed when it goes. Movable. Not to be used while a backward pass on
 /// another thread may reach the hook.
@@ -38,7 +60,7 @@ class WatchHandle {
 
  private:
   class Set;
-  friend WatchHandle watch(const char*, const Tensors&, std::function<void(size_t, const Tensor&)>, bool);
+  friend WatchHandle watch(const char*, const Tensors&, WaitingHook, bool without, bool may_wait);
   std::vector<Edge> edges_;  // keep the accumulators of the leaves, which only graphs hold otherwise
   std::shared_ptr<Set> set_;
 };
@@ -60,14 +82,20 @@ class WatchHandle {
 /// before the forward pass. A pass that fails leaves out the rest.
 [[nodiscard]] WatchHandle register_ready_hook(const Tensors& params,
                                               std::function<void(size_t index, const Tensor& grad)> hook);
+/// The same for a hook that waits, or that takes gradients out of the pass while that runs: for a reduction
+/// over other workers, say. `pass` moves the pass's own part, so a pass that fails still leaves gradients as
+/// they were. Only passes of contexts have such hooks; a local one is `invalid` before anything has run.
+[[nodiscard]] WatchHandle register_ready_hook(const Tensors& params, WaitingHook hook);
 
 /// What the sets of watched leaves were told in one pass. Thread-safe; the hooks run outside its lock.
 class HookBatch {
  public:
-  /// The pass has nothing more for `leaf`, whose gradient is `total`, or undefined if it brought none.
-  void settled(const Accumulate& leaf, const Tensor& total);
+  /// The pass has nothing more for `leaf`, whose gradient is `total`, or undefined if it brought none. Gives
+  /// what hooks wait for.
+  std::vector<Future<void>> settled(const Accumulate& leaf, const Tensor& total,
+                                    const std::shared_ptr<PassGradients>& pass = {});
   /// The pass is over: tells of the leaves that it did not reach.
-  void finish();
+  std::vector<Future<void>> finish(const std::shared_ptr<PassGradients>& pass = {});
 
  private:
   internal::Mutex mutex_;

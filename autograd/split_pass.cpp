@@ -11,6 +11,7 @@ struct SplitPass::Impl {
   std::vector<Edge> roots;
   std::vector<Capture> captures;
   std::vector<Node*> exits;
+  bool has_waiting_steps = false;
   std::vector<LeftOut> left_out;
   std::vector<Edge> aside;  // roots that lead to no input
   Tensors aside_grads;
@@ -24,15 +25,21 @@ SplitPass::SplitPass(const Tensors& roots, const Tensors& inputs) : impl_(std::m
     for (Edge& edge : input_edges("backward", inputs)) impl_->captures.push_back({std::move(edge), {}});
   impl_->pass.emplace(&impl_->captures, &impl_->exits, RunOptions{}, &impl_->left_out);
   for (const Edge& root : impl_->roots) impl_->pass->expect(root);
+  impl_->has_waiting_steps = impl_->pass->has_waiting_steps();
 }
 
 SplitPass::~SplitPass() = default;
 
-bool SplitPass::leaves_actor() const { return !impl_->exits.empty(); }
+bool SplitPass::leaves_actor() const { return !impl_->exits.empty() || impl_->has_waiting_steps; }
 
 Tensors SplitPass::inputs(const Tensors& grads) {
   Impl& it = *impl_;
   if (it.roots.empty()) throw_invalid("[backward] the first part of this pass was already run");
+  if (leaves_actor())
+    throw_invalid(
+        "[backward] the graph goes on in another actor, or has a step that waits for others, which a pass in "
+        "two "
+        "parts cannot do: use the backward() of the autograd::Context that it was recorded in");
   Tensors entering = root_grads("backward", it.root_tensors, grads, false);
   GradMode off(false);
   Pass& pass = *it.pass;

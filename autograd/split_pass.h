@@ -18,10 +18,11 @@ class SplitPass {
   /// inputs: the first part does nothing.
   SplitPass(const Tensors& roots, const Tensors& inputs);
   ~SplitPass();
-  /// The graph goes on in other actors: then this cannot run, but Context::backward can.
+  /// The graph goes on in other actors, or waits for them: then this cannot run, but Context::backward can.
   bool leaves_actor() const;
   /// The first part, with the gradients of the roots as backward() takes them. Gives those of the inputs;
   /// undefined where an input is not reached. Throws as autograd::grad; nothing may follow then.
+  /// `invalid`, before anything has run, if leaves_actor().
   Tensors inputs(const Tensors& grads = {});
   /// The second: what all other leaves get goes into `sink`. Throws as run(). The graph is let go of.
   void rest(Sink& sink);

@@ -21,7 +21,7 @@ PAGES = [
     ("tensors", "Tensors", "troupe/troupe.h", "core/tensor/tensor.h core/tensor/creation.h core/tensor/indexing.h core/tensor/tensor_options.h core/tensor/dtype.h "
      "core/tensor/shape.h core/tensor/scalar.h core/memory/device.h core/base/generator.h core/base/seed_stream.h"),
     ("gradients", "Gradients", "troupe/gradients.h", "autograd/distributed/context.h autograd/engine.h autograd/add_gradient.h autograd/hooks.h autograd/ready_hooks.h "
-     "autograd/checkpoint.h autograd/function.h autograd/function_ctx.h autograd/gradcheck.h autograd/opcheck.h autograd/graph_dot.h autograd/split_pass.h "
+     "autograd/checkpoint.h autograd/function.h autograd/function_ctx.h autograd/waiting_step.h autograd/gradcheck.h autograd/opcheck.h autograd/graph_dot.h autograd/split_pass.h "
      "core/graph/anomaly.h core/graph/enable_grad_guard.h core/graph/copy_on_write.h core/graph/exposed.h core/graph/inplace_write.h"),
     ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/linear.h nn/activation.h nn/conv.h nn/norm.h nn/norm_layer.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),

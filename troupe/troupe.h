@@ -8,6 +8,7 @@
 #include "actors/cell/methods.h"
 #include "autograd/autograd.h"
 #include "autograd/distributed/context.h"
+#include "autograd/distributed/later_gradients.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "core/base/generator.h"

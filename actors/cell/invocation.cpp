@@ -25,7 +25,7 @@ void this_call::waits_for(std::string what) {
 
 namespace internal::actors {
 
-static Mutex waits_for_mutex;
+static Mutex waits_for_mutex, without_actor_mutex;
 
 std::string Invocation::waits_for() const {
   Lock lock(waits_for_mutex);
@@ -77,7 +77,16 @@ bool Invocation::list(IncomingCalls& calls) {
 void Invocation::cancel() {
   // What set_target() gives is there if its mark is; else the call has not started, and will see ours.
   const uint8_t before = state_.fetch_or(kCancelled);
-  if (before & (kCancelled | kCompleted) || !(before & kTargeted)) return;
+  if (before & (kCancelled | kCompleted)) return;
+  if (!(before & kTargeted)) {
+    std::shared_ptr<Suspension> waiting;
+    {
+      const Lock lock(without_actor_mutex);
+      waiting = std::move(suspension_);
+    }
+    if (waiting) waiting->resume();  // which ends in stop()
+    return;
+  }
   if (call_.late_number && host_.late_arguments.give_up(from_, call_.late_number))
     return fail(not_wanted());  // it is in no mailbox
   cell_->post(
@@ -88,8 +97,17 @@ void Invocation::cancel() {
 }
 
 void Invocation::waits_in(std::shared_ptr<Suspension> suspension) {
-  suspension_ = std::move(suspension);
-  if (cancelled()) suspension_->resume();
+  const Ref<Invocation> self(this);  // it may be the coroutine's, which is ended
+  if (cell_) {
+    suspension_ = std::move(suspension);
+    if (cancelled()) suspension_->resume();
+    return;
+  }
+  {
+    const Lock lock(without_actor_mutex);
+    suspension_ = suspension;
+  }
+  if (cancelled()) suspension->resume();
 }
 
 void Invocation::stop() {

@@ -68,7 +68,7 @@ class Invocation final : public Cancellable {
   std::string waits_for() const;
   void set_waits_for(std::string what);
 
-  // ---- for coroutine methods, in the mailbox
+  // ---- for coroutines: of methods, in the mailbox; or of a call without an actor (start_task.h), anywhere
   /// The outermost coroutine: destroying it destroys all those that it waits for.
   void runs_as(std::coroutine_handle<> coroutine) { coroutine_ = coroutine; }
   /// The coroutine waits.

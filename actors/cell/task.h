@@ -26,11 +26,12 @@ struct FutureAwaiter {
   bool await_ready() const { return future.is_ready() && !Suspension::stops_here(); }
   void await_suspend(std::coroutine_handle<> coroutine) {
     suspension = std::make_shared<Suspension>(coroutine);
-    suspension->announce();
-    // `this` may be gone as soon as the coroutine goes on, on another thread. The future is the coroutine's:
-    // if that is destroyed, nobody wants the value.
+    // `this` may be gone as soon as the coroutine goes on or is ended, on another thread or by announce().
+    // The future is the coroutine's: if that is destroyed, nobody wants the value.
     auto waiting = suspension;
-    Future<T>(future).watch([waiting](const Result<T>&) { waiting->resume(); });
+    const Future<T> awaited = future;
+    waiting->announce();
+    awaited.watch([waiting](const Result<T>&) { waiting->resume(); });
   }
   T await_resume() const {
     if (suspension) suspension->check();
@@ -125,8 +126,8 @@ namespace internal::actors {
 /// The outermost coroutine of a call; frees itself.
 struct Detached {
   struct promise_type {
-    template <class InUse, class Task>
-    promise_type(InUse&, Ref<Invocation>& invocation, Task&) {
+    template <class InUse, class... Rest>
+    promise_type(InUse&, Ref<Invocation>& invocation, Rest&...) {
       invocation->runs_as(std::coroutine_handle<promise_type>::from_promise(*this));
     }
     Detached get_return_object() { return {}; }

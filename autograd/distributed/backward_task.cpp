@@ -1,35 +1,121 @@
 #include "autograd/distributed/backward_task.h"
 
+#include <algorithm>
+
 #include "autograd/engine.h"
+#include "autograd/waiting_step.h"
 
 namespace troupe::autograd {
+namespace {
+
+// What hooks see of a pass. Whatever keeps it does not keep the context.
+class GradientsInPass final : public PassGradients {
+ public:
+  GradientsInPass(const std::shared_ptr<ContextState>& state, uint64_t pass) : state_(state), pass_(pass) {}
+  Tensor take(const Tensor& leaf) override { return state()->take(pass_, leaf); }
+  void add(const Tensor& leaf, const Tensor& grad) override {
+    if (!leaf.is_leaf() || !leaf.requires_grad() || grad.shape() != leaf.shape() ||
+        grad.dtype() != leaf.dtype())
+      throw_invalid("[backward] a hook cannot add " + grad.summary() + " to the gradient of " +
+                    leaf.summary() +
+                    ": a gradient of the shape and dtype of a leaf that needs one is expected");
+    state()->accumulate(pass_, leaf, grad);
+  }
+
+ private:
+  std::shared_ptr<ContextState> state() const {
+    if (auto state = state_.lock()) return state;
+    throw_error(ErrorKind::cancelled, "[backward] the context of the pass has ended");
+  }
+  const std::weak_ptr<ContextState> state_;
+  const uint64_t pass_;
+};
+
+}  // namespace
 
 void BackwardTask::run() {
   const GradMode mode(how().create_graph);  // of hooks, too
-  if (phase == PassPhase::finish) {
-    if (const auto batch = state->end_hook_batch(pass, cell.get())) batch->finish();
+  if (came) {
+    go_on();
+  } else if (phase == PassPhase::finish) {
+    if (const auto batch = state->end_hook_batch(pass, cell.get()))
+      wait_for(batch->finish(std::make_shared<GradientsInPass>(state, pass)));
     for (const auto& [to, pair] : targets)
-      if (pair != kRoots) send(to, pair, {});
-    return;
+      if (pair != kRoots) send(phase, to, pair, {});
+  } else if (options & kExact) {
+    run_exact();
+  } else {
+    run_fast();
   }
-  if (options & kExact) return run_exact();
-  autograd::run(roots, std::move(grads), *this, how());
+  go_on_with_ready();
+  if (region && (options & kExact) && phase == PassPhase::gradient && region->done())
+    state->end_region(pass, cell.get());
+}
+
+void BackwardTask::run_fast() {
+  region = std::make_shared<ActorRegion>(how());
+  region->expect(roots);
+  region->supply(roots, std::move(grads), *this);
 }
 
 void BackwardTask::run_exact() {
   if (phase == PassPhase::reach) return expect();
-  const auto region = state->find_region(pass, cell.get());
+  region = state->find_region(pass, cell.get());
   if (!region) throw_invalid("[backward] gradients came for a part that none were expected for");
-  if (phase == PassPhase::want) return want(*region);
-  supply(*region);
-  if (region->done()) state->end_region(pass, cell.get());
+  if (phase == PassPhase::want) return want();
+  region->supply(roots, std::move(grads), *this);
+  take_captured();
+}
+
+void BackwardTask::later(Node& node, Tensors out, uint32_t number) {
+  waiting.push_back({dynamic_cast<WaitingRule&>(node).begin(std::move(out)), number});
+  if (!waiting.back().result.valid())
+    throw_invalid("[backward] " + node.name() + " gave an empty future for its gradients");
+}
+
+void BackwardTask::wait_for(std::vector<Future<void>> hooks) {
+  for (const Future<void>& hook : hooks) waiting.push_back({hook.then([] { return Tensors(); }), {}});
+}
+
+// What is there now goes on in this task.
+void BackwardTask::go_on_with_ready() {
+  const auto ready = [](const Waiting& w) { return w.result.is_ready(); };
+  for (auto at = waiting.begin();
+       (at = std::find_if(waiting.begin(), waiting.end(), ready)) != waiting.end();) {
+    came = *at->result.peek();
+    ticket = at->ticket;
+    waiting.erase(at);
+    go_on();
+  }
+}
+
+void BackwardTask::go_on() {
+  if (state->dropped(pass)) throw_error(ErrorKind::cancelled, "[backward] the pass has failed elsewhere");
+  Tensors out = std::exchange(came, {})->value();  // throws
+  if (!ticket) return;
+  region->resume(*ticket, std::move(out), *this);
+  take_captured();
+}
+
+std::shared_ptr<BackwardTask> BackwardTask::next_of(const Waiting& of) {
+  TaskHead head = *this;
+  head.message = outbox.next_number();
+  sent.push_back({head.message, outbox.worker().id()});
+  auto next = std::make_shared<BackwardTask>(outbox, head, state);
+  next->cell = cell;
+  next->entered = entered;
+  next->where = where;
+  next->region = region;
+  next->ticket = of.ticket;
+  return next;
 }
 
 void BackwardTask::expect() {
   const bool selects = (options & kSelect) != 0;
   Tensors inputs;  // asked for before the state is locked
   if (selects && (options & kInputs)) inputs = state->inputs(cell);
-  const auto [region, made] = state->region(pass, cell.get(), [&] {
+  bool made;
+  std::tie(region, made) = state->region(pass, cell.get(), [&] {
     return selects ? std::make_shared<ActorRegion>(how(), std::move(inputs))
                    : std::make_shared<ActorRegion>(how());
   });
@@ -39,34 +125,40 @@ void BackwardTask::expect() {
     if (selects) state->note_exit(pass, receive.peer(), receive.pair(), {cell, node});
     send_back(*node, {});
   }
+  // A step that waits is wanted whatever the inputs. Of what else is, the next wave tells.
+  if (!selects || roots.empty() || !region->has_waiting_steps() || !region->leads_on(roots[0])) return;
+  if (auto* root = dynamic_cast<SendNode*>(roots[0].node.get()))
+    send(PassPhase::want, root->peer(), root->pair(), {});
 }
 
-void BackwardTask::want(ActorRegion& region) {
+void BackwardTask::want() {
   if (entered == kRoots && !exit && (options & kInputs) && targets.empty())
     throw_invalid(
         "[backward] only_inputs is set, but no actor that the pass came by has inputs in this context: call "
         "set_context_inputs() in one first");
-  for (Node* node : exit ? region.want(exit) : region.wanted())
-    if (auto* root = dynamic_cast<SendNode*>(node)) send(root->peer(), root->pair(), {});
+  for (Node* node : exit ? region->want(exit) : region->wanted())
+    if (auto* root = dynamic_cast<SendNode*>(node)) send(phase, root->peer(), root->pair(), {});
   for (const auto& [to, pair] : targets)
-    if (pair != kRoots) send(to, pair, {Value(true)});
+    if (pair != kRoots) send(phase, to, pair, {Value(true)});
 }
 
-void BackwardTask::supply(ActorRegion& region) {
-  region.supply(roots, std::move(grads), *this);
-  if (region.inputs().empty()) return;  // those of grad() are given back to its caller
-  for (auto& [i, grad] : region.take_captured()) accumulate(region.inputs()[i], std::exchange(grad, {}));
+void BackwardTask::take_captured() {
+  if (region->inputs().empty()) return;  // those of grad() are given back to its caller
+  for (auto& [i, grad] : region->take_captured()) accumulate(region->inputs()[i], std::exchange(grad, {}));
 }
 
-void BackwardTask::settled(const Accumulate& leaf, bool came) {
+void BackwardTask::settled(const Accumulate& leaf, bool added) {
   if (!is_watched(leaf)) return;
   const auto [batch, made] = state->hook_batch(pass, cell.get());
   watched |= made;
-  batch->settled(leaf, came ? state->gradient(leaf.leaf()) : Tensor());
+  wait_for(batch->settled(leaf, added ? state->gradient(leaf.leaf()) : Tensor(),
+                          std::make_shared<GradientsInPass>(state, pass)));
 }
 
 void BackwardTask::leave(Node& node, Tensors out) {
+  const bool none = std::none_of(out.begin(), out.end(), [](const Tensor& g) { return g.defined(); });
   out.resize(node.num_inputs());
+  if (none && !(options & kExact) && dynamic_cast<ReceiveNode&>(node).context() != context) return;
   ValueList values;
   for (auto& g : out) values.push_back(g.defined() ? Value(std::move(g)) : Value());
   send_back(node, std::move(values));
@@ -78,25 +170,25 @@ void BackwardTask::send_back(Node& node, ValueList values) {
     throw_invalid(
         "[backward] the graph leads into another autograd context: a tensor received in one context was "
         "used in a loss of another; detach() it");
-  send(receive.peer(), receive.pair(), std::move(values));
+  send(phase, receive.peer(), receive.pair(), std::move(values));
 }
 
-void BackwardTask::send(WorkerId to, uint64_t pair, ValueList values) {
+void BackwardTask::send(PassPhase as, WorkerId to, uint64_t pair, ValueList values) {
   send_held();
-  held.emplace(Outgoing{{outbox.next_number(), to}, pair, std::move(values)});
+  held.emplace(Outgoing{as, {outbox.next_number(), to}, pair, std::move(values)});
 }
 
 void BackwardTask::send_held(std::optional<Report> report) {
   if (!held) return;
   Outgoing message = std::move(*held);
   held.reset();
-  outbox.note(phase, message.to, context, message.values);
+  outbox.note(message.phase, message.to, context, message.values);
   // A recorded pass has its messages recorded, as calls are: the first part of what second derivatives need.
   // The last one leaves when the pass has let go of its mode.
   const GradMode mode(how().create_graph);
-  if (auto why =
-          message_of(phase).tell(outbox.worker(), message.to.to, pass, options, message.to.id, low_watermark,
-                                 message.pair, std::move(message.values), std::move(report)))
+  if (auto why = message_of(message.phase)
+                     .tell(outbox.worker(), message.to.to, pass, options, message.to.id, low_watermark,
+                           message.pair, std::move(message.values), std::move(report)))
     throw std::move(*why);
   sent.push_back(message.to);
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "autograd/distributed/context_state.h"
@@ -40,7 +41,18 @@ struct BackwardTask final : TaskHead, Sink {
   bool watched = false;       // its actor has to be told when the pass goes on: it is over, or wants inputs
   std::vector<std::pair<WorkerId, uint64_t>> targets;  // who has to be told so, and by which pair
   Tensors grads;
-  std::string where;  // for the error's trail
+  std::string where;                    // for the error's trail
+  std::shared_ptr<ActorRegion> region;  // what it runs; of an exact pass, the one that the context keeps
+
+  /// What the pass waits for before this task's part of it is over.
+  struct Waiting {
+    Future<Tensors> result;          // of a hook: nothing
+    std::optional<uint32_t> ticket;  // of the step that it is; none: a hook
+  };
+  std::vector<Waiting> waiting;
+  /// Of a task that goes on from there: what has come.
+  std::optional<Result<Tensors>> came;
+  std::optional<uint32_t> ticket;
   std::optional<Error> failure;
 
   BackwardTask(Outbox& o, const TaskHead& head, std::shared_ptr<ContextState> s)
@@ -54,7 +66,10 @@ struct BackwardTask final : TaskHead, Sink {
   void accumulate(const Tensor& leaf, const Tensor& grad) override { state->accumulate(pass, leaf, grad); }
   void settled(const Accumulate& leaf, bool came) override;
   void leave(Node& node, Tensors out) override;
+  void later(Node& node, Tensors out, uint32_t number) override;
 
+  /// The task that goes on when that is there. It counts as handling a message that this one has sent.
+  std::shared_ptr<BackwardTask> next_of(const Waiting& of);
   /// Sends the message that send() has kept, with the report of this task or nothing. Throws.
   void send_held(std::optional<Report> report = {});
   /// The task has failed: the message that send() has kept never leaves.
@@ -67,17 +82,22 @@ struct BackwardTask final : TaskHead, Sink {
 
  private:
   struct Outgoing {
+    PassPhase phase;
     SentGrad to;
     uint64_t pair;
     ValueList values;
   };
   void take_grads(const SendNode& node, ValueList values);
+  void run_fast();
   void run_exact();
+  void go_on();
+  void go_on_with_ready();
+  void take_captured();
+  void wait_for(std::vector<Future<void>> hooks);
   void expect();
-  void want(ActorRegion& region);
-  void supply(ActorRegion& region);
+  void want();
   void send_back(Node& receive, ValueList values);
-  void send(WorkerId to, uint64_t pair, ValueList values);
+  void send(PassPhase as, WorkerId to, uint64_t pair, ValueList values);
   std::vector<SentGrad> sent;
   std::optional<Outgoing> held;
 };

@@ -112,12 +112,18 @@ void ContextState::drop_pass(uint64_t pass) {
   std::vector<std::shared_ptr<ActorRegion>> gone;  // let go after the lock
   std::map<uint64_t, Sums>::node_type sums;
   std::vector<decltype(sends_)::node_type> sends;
-  const Lock lock(mutex_);
-  dropped_.insert(pass);
-  sums = open_.extract(pass);
-  if (const auto recorded = recorded_.extract(pass))
-    for (uint64_t pair : recorded.mapped()) sends.push_back(sends_.extract(pair));
-  forget(pass, gone);
+  decltype(waiting_)::node_type waiting;
+  {
+    const Lock lock(mutex_);
+    dropped_.insert(pass);
+    sums = open_.extract(pass);
+    if (const auto recorded = recorded_.extract(pass))
+      for (uint64_t pair : recorded.mapped()) sends.push_back(sends_.extract(pair));
+    forget(pass, gone);
+    waiting = waiting_.extract(pass);
+  }
+  if (waiting)
+    for (const auto& [message, future] : waiting.mapped()) future.cancel();
 }
 
 void ContextState::forget_pass(uint64_t pass) {
@@ -140,6 +146,33 @@ void ContextState::forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion
 bool ContextState::dropped(uint64_t pass) const {
   const Lock lock(mutex_);
   return dropped_.contains(pass);
+}
+
+bool ContextState::add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future) {
+  const Lock lock(mutex_);
+  if (ended_ || dropped_.contains(pass)) return false;
+  waiting_[pass].emplace(message, future);
+  return true;
+}
+
+void ContextState::end_waiting(uint64_t pass, GradMessageId message) {
+  Waiting::node_type gone;  // let go after the lock
+  const Lock lock(mutex_);
+  const auto at = waiting_.find(pass);
+  if (at == waiting_.end()) return;
+  gone = at->second.extract(message);
+  if (at->second.empty()) waiting_.erase(at);
+}
+
+void ContextState::end() {
+  decltype(waiting_) all;
+  {
+    const Lock lock(mutex_);
+    ended_ = true;
+    all.swap(waiting_);
+  }
+  for (const auto& [pass, waiting] : all)
+    for (const auto& [message, future] : waiting) future.cancel();
 }
 
 void ContextState::note_sent(uint64_t pass, const std::vector<SentGrad>& sent) {
@@ -170,6 +203,16 @@ void ContextState::accumulate(uint64_t pass, const Tensor& leaf, const Tensor& g
   const Lock lock(mutex_);
   if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
   add(open_[pass], leaf, grad);
+}
+
+Tensor ContextState::take(uint64_t pass, const Tensor& leaf) {
+  Sums::node_type found;  // let go after the lock
+  const Lock lock(mutex_);
+  if (dropped_.contains(pass)) throw_error(ErrorKind::cancelled, kFailedElsewhere);
+  const auto at = open_.find(pass);
+  if (at == open_.end()) return {};
+  found = at->second.extract(leaf.impl());
+  return found ? std::move(found.mapped().second) : Tensor();
 }
 
 void ContextState::commit(uint64_t low_watermark) {

@@ -14,6 +14,7 @@
 #include "autograd/distributed/termination.h"
 #include "autograd/engine.h"
 #include "autograd/ready_hooks.h"
+#include "core/async/future.h"
 #include "core/base/mutex.h"
 #include "core/tensor/tensor.h"
 
@@ -84,6 +85,14 @@ class ContextState {
   void forget_pass(uint64_t pass);
   bool dropped(uint64_t pass) const;
 
+  /// Something that a pass waits for here, under the number of a message. It is cancelled by drop_pass() and
+  /// by end(); false: that was before, so whoever asks cancels it.
+  bool add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future);
+  /// It has come.
+  void end_waiting(uint64_t pass, GradMessageId message);
+  /// The context is over: cancels what passes wait for.
+  void end();
+
   /// Messages that were sent to other workers. (The last thousand are kept: enough to tell of a broken link
   /// what it may have lost.)
   void note_sent(uint64_t pass, const std::vector<SentGrad>& sent);
@@ -93,6 +102,9 @@ class ContextState {
   /// Adds to the gradient of a leaf of this worker; recorded while grad mode is on. It can be taken back, by
   /// drop_pass(), until commit() says otherwise. `cancelled` if the pass was dropped.
   void accumulate(uint64_t pass, const Tensor& leaf, const Tensor& grad);
+  /// What the pass has brought to a leaf, which then has nothing of it; undefined: nothing. `cancelled` if
+  /// the pass was dropped.
+  Tensor take(uint64_t pass, const Tensor& leaf);
   /// Passes of one originator below `low_watermark` have ended; those that failed were dropped here.
   void commit(uint64_t low_watermark);
   /// Undefined if none arrived. It is not changed later: a sum that somebody else holds is replaced. Sums of
@@ -134,6 +146,9 @@ class ContextState {
   std::map<OfActor, std::shared_ptr<ActorRegion>> regions_ TROUPE_GUARDED_BY(mutex_);
   std::map<std::tuple<uint64_t, WorkerId, uint64_t>, Exit> exits_ TROUPE_GUARDED_BY(mutex_);
   std::map<OfActor, std::shared_ptr<HookBatch>> hook_batches_ TROUPE_GUARDED_BY(mutex_);
+  using Waiting = std::map<GradMessageId, FutureBase>;
+  std::map<uint64_t, Waiting> waiting_ TROUPE_GUARDED_BY(mutex_);  // by pass
+  bool ended_ TROUPE_GUARDED_BY(mutex_) = false;
   std::set<uint64_t> dropped_ TROUPE_GUARDED_BY(mutex_), running_ TROUPE_GUARDED_BY(mutex_);
   Sums settled_ TROUPE_GUARDED_BY(mutex_);
   std::map<uint64_t, Sums> open_ TROUPE_GUARDED_BY(mutex_);  // by pass: those that may still be dropped

@@ -34,6 +34,7 @@ void DistEngine::worker_lost(WorkerId id, const Error& why) {
   passes_.worker_lost(id, why);
   for (const auto& state : lost.ended) {
     passes_.end(*state, why);
+    state->end();
     runner_.tell_broken(*state, id, why);  // the pass may be another worker's
   }
   for (const auto& state : lost.others) runner_.tell_broken(*state, id, why);
@@ -42,6 +43,7 @@ void DistEngine::worker_lost(WorkerId id, const Error& why) {
 void DistEngine::stop() {
   const auto contexts = contexts_.stop();  // they go when nobody works in them
   passes_.fail_all(Error(ErrorKind::cancelled, "[backward] worker " + worker_.name() + " is shutting down"));
+  for (const auto& [number, state] : contexts) state->end();
   runner_.wait_until_idle();
 }
 

@@ -62,7 +62,7 @@ void TaskRunner::start(std::shared_ptr<BackwardTask> task) {
 void TaskRunner::run_outside(std::shared_ptr<BackwardTask> task, DispatchTarget where) {
   {
     const Lock lock(mutex_);
-    ++outside_jobs_;
+    ++jobs_;
   }
   outside_->post(internal::actors::make_job([this, task = std::move(task)]() mutable {
                    {
@@ -72,10 +72,30 @@ void TaskRunner::run_outside(std::shared_ptr<BackwardTask> task, DispatchTarget 
                      task.reset();
                      outside_history_.note(worker_.clock().now() - start);
                    }
-                   const Lock lock(mutex_);
-                   if (--outside_jobs_ == 0) idle_.notify_all();
+                   end_job();
                  }),
                  where);
+}
+
+void TaskRunner::end_job() {
+  const Lock lock(mutex_);
+  if (--jobs_ == 0) idle_.notify_all();
+}
+
+// The pass has heard of the task that goes on; a pass that fails, and a context that ends, cancel the result.
+void TaskRunner::wait_for(std::shared_ptr<BackwardTask> next, const Future<Tensors>& result) {
+  {
+    const Lock lock(mutex_);
+    ++jobs_;
+  }
+  if (!next->state->add_waiting(next->pass, next->message, result)) result.cancel();
+  const CallFrameScope neutral({.worker = &worker_});
+  result.on_ready([this, next = std::move(next)](const Result<Tensors>& came) mutable {
+    next->state->end_waiting(next->pass, next->message);
+    next->came = came;
+    post(std::move(next));
+    end_job();
+  });
 }
 
 void TaskRunner::run(BackwardTask& task) {
@@ -90,11 +110,20 @@ void TaskRunner::run(BackwardTask& task) {
 }
 
 void TaskRunner::finish(BackwardTask& task) {
+  std::vector<std::pair<std::shared_ptr<BackwardTask>, Future<Tensors>>> next;
+  for (const auto& w : std::exchange(task.waiting, {}))
+    if (task.failure)
+      w.result.cancel();
+    else
+      next.emplace_back(task.next_of(w), w.result);
   task.roots.clear();  // before anybody hears of the end: nothing of the graph is held here any more
   task.grads.clear();
+  task.region.reset();
   if (task.failure) task.drop_held();
   const Contexts::StatePtr state = std::exchange(task.state, nullptr);
   task.cell.reset();
+  for (auto& [on, result] : next) wait_for(std::move(on), result);
+  next.clear();
   const bool here = task.originator() == worker_.id();
   if (state && !here) state->note_sent(task.pass, task.led_to());  // before it leaves: then the pass may end
   try {
@@ -112,7 +141,7 @@ void TaskRunner::finish(BackwardTask& task) {
 
 void TaskRunner::wait_until_idle() {
   Lock lock(mutex_);
-  idle_.wait(lock.native(), [&]() TROUPE_REQUIRES(mutex_) { return outside_jobs_ == 0; });
+  idle_.wait(lock.native(), [&]() TROUPE_REQUIRES(mutex_) { return jobs_ == 0; });
 }
 
 // A link that broke before the messages were noted.

@@ -28,7 +28,8 @@ class TaskRunner {
   /// Only the two ends of a link know that it broke, and that messages on it may be lost: the originator may
   /// have a good link to both. It hears of this after it has heard of the messages.
   void tell_broken(ContextState& state, WorkerId lost, const Error& why);
-  /// Returns when no job outside actors needs this object any more.
+  /// Returns when no job outside actors needs this object any more, and nothing is waited for: the contexts
+  /// have ended.
   void wait_until_idle();
 
  private:
@@ -38,6 +39,8 @@ class TaskRunner {
   void run_outside(std::shared_ptr<BackwardTask> task, internal::actors::DispatchTarget where)
       TROUPE_EXCLUDES(mutex_);
   void run(BackwardTask& task);
+  void wait_for(std::shared_ptr<BackwardTask> next, const Future<Tensors>& result) TROUPE_EXCLUDES(mutex_);
+  void end_job() TROUPE_EXCLUDES(mutex_);
   void finish(BackwardTask& task);
   void check_links(const BackwardTask& task, ContextState* state);
 
@@ -50,7 +53,7 @@ class TaskRunner {
 
   internal::Mutex mutex_;
   std::condition_variable idle_;
-  int64_t outside_jobs_ TROUPE_GUARDED_BY(mutex_) = 0;
+  int64_t jobs_ TROUPE_GUARDED_BY(mutex_) = 0;  // outside actors; and those that wait to be posted
 };
 
 }  // namespace troupe::autograd

@@ -28,11 +28,13 @@ class Node : public RefCounted {
   virtual std::string name() const = 0;
   /// More for a picture of the graph: shapes of inputs, attributes. May be empty.
   virtual std::string detail() const { return {}; }
-  /// Where the local graph ends, the engine hands the gradients to its sink instead of calling apply().
+  /// Where the local graph ends, or waits, the engine hands the gradients to its sink instead of calling
+  /// apply().
   enum class End {
-    none,  ///< an ordinary step
-    leaf,  ///< Accumulate: the gradient of a leaf is complete
-    exit,  ///< the gradients leave for another actor
+    none,   ///< an ordinary step
+    leaf,   ///< Accumulate: the gradient of a leaf is complete
+    exit,   ///< the gradients leave for another actor
+    later,  ///< a WaitingRule: its gradients come later, from elsewhere
   };
   virtual End end() const { return End::none; }
   /// Why the gradients of its results are less than a reader would take them for, so that neither hooks nor

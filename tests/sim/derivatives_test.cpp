@@ -1,9 +1,11 @@
 // Random programs with recorded passes on the simulated network: the numbers of one thread whatever the
-// delays, and where a worker dies, at any event, an error that names it, and nothing left on the others.
+// delays, and where a worker dies, at any event, an error that names it, and nothing left on the others. With
+// steps that wait, too.
 #include <catch2/catch.hpp>
 
 #include "core/base/log.h"
 #include "tests/support/derivative_programs.h"
+#include "tests/support/seeds.h"
 #include "tests/support/sim_cluster.h"
 
 using namespace troupe;
@@ -18,6 +20,51 @@ struct Quiet {
   ~Quiet() { internal::log::set_level(internal::log::Level::warning); }
 };
 
+// The network and the waits of the program that runs.
+internal::net::Network* network = nullptr;
+int waits_left = -1;  // until one fails; negative: none does
+int begun = 0, now_waiting = 0;
+
+struct Counted {
+  Counted() { ++now_waiting; }
+  Counted(const Counted&) = delete;
+  ~Counted() { --now_waiting; }
+};
+
+// Its tensor, whose gradient comes when some time has passed, or at once.
+struct Waits : autograd::Function<Waits> {
+  struct Ctx : autograd::FunctionCtx {
+    int number = 0;
+  };
+  static Tensor forward(Ctx& ctx, Tensor x) {
+    static int made = 0;
+    ctx.number = made++;
+    ctx.set_materialize_grads(ctx.number % 2 == 0);
+    return x * 1;
+  }
+  static Task<Tensor> backward(Ctx& ctx, Tensors grads) {
+    const Counted counted;
+    ++begun;
+    const int number = ctx.number;
+    if (number % 5) {
+      Promise<void> later;
+      network->schedule(number % 7 * 500us, [later] { later.set(); });
+      co_await later.future();
+    }
+    if (waits_left == 0) throw_error(ErrorKind::failed, "[waits] out of luck");
+    --waits_left;
+    co_return std::move(grads[0]);
+  }
+};
+
+// Programs do so while one is alive.
+struct Waiting {
+  Waiting() {
+    result_step = [](const Tensor& t) { return Waits::apply(t); };
+  }
+  ~Waiting() { result_step = nullptr; }
+};
+
 struct Played {
   std::optional<Numbers> numbers;
   std::optional<Error> error;
@@ -28,6 +75,7 @@ struct Played {
 Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
   SimCluster cluster(seed, 4, hosting<Weighted>());
   cluster.network().set_faults({.delay = 1ms, .jitter = seed % 2 ? 2ms : 0ms});
+  network = &cluster.network();
   const std::string name = "w" + std::to_string(victim);
   Played out;
   const auto wait = [&](const auto& future) {
@@ -52,8 +100,9 @@ Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
     } catch (const Error& e) {
       out.error = e;
     }
-    if (dies >= 0) {  // others go on in the same context
+    if (dies >= 0 || out.error) {  // others go on in the same context
       cluster.settle();
+      waits_left = -1;
       const WorkerId other = victim % 3 + 1;
       auto unit = cluster.spawn<Weighted>(0, other, int64_t{3}, false);
       const Tensor x = numbers(1, 2).requires_grad_();
@@ -68,6 +117,7 @@ Played play_simulated(uint64_t seed, int dies, WorkerId victim) {
     }
   }
   cluster.settle();
+  REQUIRE((now_waiting == 0 || dies >= 0));
   for (size_t w = 0; w < 4; ++w) {
     if (dies >= 0 && w == victim) continue;
     auto m = cluster.worker(w).metrics();
@@ -168,4 +218,71 @@ TEST_CASE("a recorded pass whose worker dies takes back what it recorded and add
       for (size_t w : {0, 1, 3}) REQUIRE(cluster.worker(w).metrics()["send_nodes"] == 0);
     }
   CHECK(failed > 10);
+}
+
+TEST_CASE("random programs with steps that wait have the numbers of those without") {
+  Waiting waiting;
+  begun = 0;
+  size_t compared = 0;
+  for (uint64_t seed = 50000; seed < 50000 + seeds(200); ++seed) {
+    INFO("seed " << seed);
+    const Numbers want = here(seed);
+    if (too_large(want)) continue;
+    ++compared;
+    const Played got = play_simulated(seed, -1, 1);
+    if (got.error) FAIL(got.error->what());
+    REQUIRE(*got.numbers == want);
+  }
+  CHECK(compared > seeds(200) / 2);
+  CHECK(begun > int(compared));
+}
+
+TEST_CASE("a step that waits and fails fails its pass, and leaves nothing") {
+  Waiting waiting;
+  int failed = 0;
+  for (uint64_t seed = 60000; seed < 60000 + seeds(40); ++seed) {
+    const Numbers want = here(seed);
+    if (too_large(want)) continue;
+    begun = 0;
+    (void)play_simulated(seed, -1, 1);
+    for (int at = 0, all = begun; at < all; ++at) {
+      INFO("seed " << seed << ", wait " << at << " of " << all);
+      waits_left = at;
+      const Played got = play_simulated(seed, -1, 1);
+      waits_left = -1;
+      if (!got.error) continue;
+      ++failed;
+      REQUIRE_THAT(got.error->what(), Catch::Contains("[waits] out of luck"));
+    }
+  }
+  CHECK(failed > int(seeds(40)));
+}
+
+TEST_CASE("a worker that dies at any event of a program with steps that wait is named, and leaves nothing") {
+  Quiet quiet;
+  Waiting waiting;
+  int died = 0, went_on = 0;
+  for (uint64_t seed = 70000; seed < 70000 + seeds(8); ++seed) {
+    const Numbers want = here(seed);
+    if (too_large(want)) continue;
+    const int events = play_simulated(seed, -1, 1).events;
+    for (int i = 0; i < 3 * events; ++i) {
+      const int at = i / 3;
+      const auto victim = static_cast<WorkerId>(1 + i % 3);
+      INFO("seed " << seed << ", event " << at << " of " << events << ", w" << victim);
+      const Played got = play_simulated(seed, at, victim);
+      REQUIRE(now_waiting == 0);
+      if (got.error) {
+        ++died;
+        INFO(got.error->what());
+        REQUIRE(got.error->kind() == ErrorKind::disconnected);
+        REQUIRE(got.error->worker() == "w" + std::to_string(victim));
+      } else {
+        ++went_on;
+        REQUIRE(*got.numbers == want);
+      }
+    }
+  }
+  CHECK(died > int(seeds(8)));
+  CHECK(went_on > int(seeds(8)));
 }

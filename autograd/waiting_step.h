@@ -1,0 +1,33 @@
+// A recorded step whose gradient rule waits: for other workers, for a file, for parameters to be gathered.
+#pragma once
+#include "core/async/future.h"
+#include "core/graph/node.h"
+
+namespace troupe::autograd {
+
+/// What a Node has whose end() is `later`.
+///
+/// A pass of a context begins it once, when nothing more can come for its results, and also if nothing came
+/// at all, so that its partners on other workers do not wait in vain: a pass for given inputs
+/// (Context::grad), too, though none of them lies behind it. It begins in the mailbox and frame of the actor
+/// that recorded it. What lies behind it runs when the future is ready, as work of the same actor; everything
+/// else goes on meanwhile, other passes over the same step included. A pass that fails or is given up cancels
+/// the future. Local passes refuse such a graph before anything has run.
+class WaitingRule {
+ public:
+  /// Gradients of the results (undefined: none came), one per result, to gradients of the inputs (undefined:
+  /// none). What it throws, and what the future fails with, fails the pass.
+  virtual Future<Tensors> begin(Tensors grads) = 0;
+
+ protected:
+  ~WaitingRule() = default;
+};
+
+/// A step that does nothing else. Users write an autograd::Function whose backward() is a Task.
+class WaitingStep : public Node, public WaitingRule {
+ public:
+  End end() const final { return End::later; }
+  Tensors apply(Tensors&&) final { throw_invalid("[" + name() + "] its gradient comes later: begin() it"); }
+};
+
+}  // namespace troupe::autograd
