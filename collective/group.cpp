@@ -1,6 +1,7 @@
 #include "collective/group.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -85,11 +86,18 @@ std::optional<std::vector<Description>> told(const Description& own, const std::
   return all;
 }
 
+// Counted from 0 in the order in which they are met.
+uint32_t number_of_host(std::map<std::string, uint32_t>& hosts, internal::actors::Worker& cluster,
+                        WorkerId worker) {
+  const auto known = cluster.members().find(worker);
+  return hosts.emplace(known ? known->host : "", static_cast<uint32_t>(hosts.size())).first->second;
+}
+
 }  // namespace
 
 Group::Group(internal::actors::Worker& cluster, const std::vector<Place>& workers, std::string name)
     : name_(std::move(name)) {
-  std::set<std::string> hosts;
+  std::map<std::string, uint32_t> hosts;
   for (const Place& p : workers) {
     const WorkerId id = p.in(cluster.members());
     const std::string label = cluster.members().name_of(id);
@@ -97,14 +105,12 @@ Group::Group(internal::actors::Worker& cluster, const std::vector<Place>& worker
       throw_invalid("[group] " + label + " is there twice: a worker has one rank");
     members_.push_back({id, kNoWorker, 0});
     labels_.push_back(label);
-    const auto known = cluster.members().find(id);
-    hosts.insert(known ? known->host : "");
+    hosts_.push_back(number_of_host(hosts, cluster, id));
   }
-  hosts_ = hosts.size();
 }
 
 Group::Group(const std::vector<internal::rref::RefBase>& actors, std::string name) : name_(std::move(name)) {
-  std::set<std::string> hosts;
+  std::map<std::string, uint32_t> hosts;
   for (const auto& actor : actors) {
     const ObjectId id = actor.id();
     const std::string label = object_name(actor.type(), id) + " on " + actor.owner_name();
@@ -112,10 +118,38 @@ Group::Group(const std::vector<internal::rref::RefBase>& actors, std::string nam
       throw_invalid("[group] " + label + " is there twice: an actor has one rank");
     members_.push_back(id);
     labels_.push_back(label);
-    const auto known = actor.worker().members().find(id.owner);
-    hosts.insert(known ? known->host : "");
+    hosts_.push_back(number_of_host(hosts, actor.worker(), id.owner));
   }
-  hosts_ = hosts.size();
+}
+
+size_t Group::hosts() const { return std::set<uint32_t>(hosts_.begin(), hosts_.end()).size(); }
+
+Group Group::subset(const std::vector<size_t>& ranks, std::string name) const {
+  Group g;
+  g.name_ = std::move(name);
+  for (const size_t r : ranks) {
+    if (r >= size())
+      throw_invalid("[group] rank " + std::to_string(r) + " of a group of " + std::to_string(size()) +
+                    ": give one below that");
+    if (std::ranges::find(g.members_, members_[r]) != g.members_.end())
+      throw_invalid("[group] rank " + std::to_string(r) + " (" + labels_[r] + ") is there twice");
+    g.members_.push_back(members_[r]);
+    g.labels_.push_back(labels_[r]);
+    g.hosts_.push_back(hosts_[r]);
+  }
+  return g;
+}
+
+Group Group::survivors() const {
+  internal::actors::Worker& worker = worker_here("group");
+  std::vector<size_t> ranks;
+  std::string name = name_ + " without";
+  for (size_t r = 0; r < size(); ++r)
+    if (worker.members().loss(members_[r].owner))
+      name += " " + labels_[r];
+    else
+      ranks.push_back(r);
+  return ranks.size() == size() ? *this : subset(ranks, std::move(name));
 }
 
 size_t Group::rank() const {
@@ -136,7 +170,7 @@ std::string Group::print(size_t bytes) const {
   for (int i = 0; i < kCollectiveCount && size(); ++i) {
     const auto c = static_cast<Collective>(i);
     all += std::string(internal::collective::name(c)) + " by " +
-           choose({c, size(), c == Collective::barrier ? 0 : bytes, hosts_, MemoryKind::host}).why +
+           choose({c, size(), c == Collective::barrier ? 0 : bytes, hosts(), MemoryKind::host}).why +
            ". Ways: " + ways_of(c) + "\n";
   }
   return all;
@@ -246,13 +280,13 @@ struct Sent {
   std::vector<WorkerId> owners, creators;
   std::vector<uint64_t> numbers;
   std::vector<std::string> labels;
-  uint64_t hosts = 0;
+  std::vector<uint32_t> hosts;
 };
 
 }  // namespace
 
 Value Codec<Group>::to(Group g) {
-  Sent s{std::move(g.name_), {}, {}, {}, std::move(g.labels_), g.hosts_};
+  Sent s{std::move(g.name_), {}, {}, {}, std::move(g.labels_), std::move(g.hosts_)};
   for (const ObjectId& m : g.members_) {
     s.owners.push_back(m.owner);
     s.creators.push_back(m.creator);
@@ -264,14 +298,14 @@ Value Codec<Group>::to(Group g) {
 Group Codec<Group>::from(Value v) {
   auto s = internal::from_value<Sent>(std::move(v));
   const size_t n = s.owners.size();
-  if (s.creators.size() != n || s.numbers.size() != n || s.labels.size() != n)
+  if (s.creators.size() != n || s.numbers.size() != n || s.labels.size() != n || s.hosts.size() != n)
     throw_invalid("a group came with " + std::to_string(n) + " members and " +
                   std::to_string(s.labels.size()) + " labels");
   Group g;
   g.name_ = std::move(s.name);
   for (size_t r = 0; r < n; ++r) g.members_.push_back({s.owners[r], s.creators[r], s.numbers[r]});
   g.labels_ = std::move(s.labels);
-  g.hosts_ = s.hosts;
+  g.hosts_ = std::move(s.hosts);
   return g;
 }
 

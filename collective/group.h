@@ -68,7 +68,12 @@ class Group {
   const std::string& label(size_t rank) const& { return labels_.at(rank); }
   std::string label(size_t rank) && { return labels_.at(rank); }
   /// On how many machines the members are.
-  size_t hosts() const { return hosts_; }
+  size_t hosts() const;
+  /// A group of those members, in that order. `invalid` if one is there twice.
+  Group subset(const std::vector<size_t>& ranks, std::string name) const;
+  /// A group of those that the worker here has not lost, to go on with after `disconnected`. All members that are left have
+  /// to know of the same losses.
+  Group survivors() const;
   bool operator==(const Group& o) const { return name_ == o.name_ && members_ == o.members_; }
   /// How a tensor of that many bytes is sent by each operation, and why: "all_reduce by direct: ...", a line
   /// for each.
@@ -113,7 +118,7 @@ class Group {
   std::string name_;
   std::vector<ObjectId> members_;
   std::vector<std::string> labels_;
-  size_t hosts_ = 0;
+  std::vector<uint32_t> hosts_;  // of the members, counted from 0
 };
 
 template <>

@@ -3,7 +3,7 @@
 // `troupe run -n 7 recommender`, a worker for each part, with the same bits.
 #include <deque>
 
-#include "parallel/data/replicas.h"
+#include "parallel/data/average_gradients.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/server/served_table.h"
 #include "tools/program.h"
@@ -43,7 +43,7 @@ double area_under_curve(const Tensor& odds, const Tensor& clicked) {
 struct Half : nn::ModuleActor<nn::Sequential> {  // of a tower; there are two towers
   using ModuleActor::ModuleActor;
   // In place of this context's gradients, their mean over the same halves.
-  Task<void> average(Replicas group) { co_await average_gradients(group, parameters()); }
+  Task<void> average(Group group) { co_await average_gradients(group, parameters()); }
 };
 
 struct Bottom : Half {  // ids -> the first layer; and the wide part, a weight for each pair of kinds
@@ -100,8 +100,7 @@ int main(int argc, char** argv) {
     // The second tower starts as the first.
     nn::load_remote_state_dict(bottoms[1], nn::remote_state_dict(bottoms[0]).get()).get();
     nn::load_remote_state_dict(tops[1], nn::remote_state_dict(tops[0]).get()).get();
-    const Replicas lower{"bottoms", {bottoms[0].owner(), bottoms[1].owner()}},
-        upper{"tops", {tops[0].owner(), tops[1].owner()}};
+    const Group lower(bottoms), upper(tops);
     optim::Distributed<optim::Adam> optimizer({bottoms[0], bottoms[1], tops[0], tops[1]}, {.lr = lr});
     Generator random(seed);
     const auto [test, test_clicked, hidden] = show(4000, random);

@@ -34,8 +34,8 @@ PAGES = [
     ("servers", "Parameter servers", "troupe/server.h", "parallel/server/served_parameters.h parallel/server/served_table.h parallel/server/served_module.h "
      "parallel/server/served_gradients.h parallel/server/server.h parallel/server/client_options.h parallel/server/client_base.h parallel/server/consistency/server_policy.h "
      "parallel/server/compression/compression.h"),
-    ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/replicas.h"),
-    ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/reduction.h"),
+    ("replicas", "Replicas", "troupe/replicas.h", "parallel/data/average_gradients.h"),
+    ("groups", "Groups", "troupe/groups.h", "collective/group.h collective/mesh.h collective/reduction.h"),
     ("data", "Data", "troupe/data.h", "data/dataset.h data/loader.h data/sampler.h data/padding.h data/prefetch.h data/csv.h data/text.h data/safetensors.h data/npy.h "
      "data/idx.h data/digits.h"),
     ("profiles", "Profiles", "troupe/profile.h", "troupe/profile.h"),

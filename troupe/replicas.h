@@ -1,4 +1,4 @@
-// Data parallel training: replicas that average their gradients.
+// Data parallel training: replicas, members of a group, average their gradients.
 #pragma once
-#include "parallel/data/replicas.h"
-#include "troupe/troupe.h"
+#include "parallel/data/average_gradients.h"
+#include "troupe/groups.h"

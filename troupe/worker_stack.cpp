@@ -2,7 +2,6 @@
 
 #include <atomic>
 
-#include "actors/cluster/all_gather.h"
 #include "actors/cluster/profiler.h"
 #include "autograd/distributed/dist_engine.h"
 #include "autograd/distributed/optim/distributed_optimizer.h"
@@ -23,7 +22,6 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   auto table = internal::rref::RefTable::install(
       worker);  // behind it: a result that autograd refuses is granted to nobody
   optim::install_distributed(worker);
-  internal::actors::install_gathering(worker);
   internal::collective::GroupEngine::install(worker);
   nn::install_modules(worker);
   parallel::install_pipeline(worker);

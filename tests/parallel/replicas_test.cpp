@@ -1,15 +1,13 @@
 // Replicas beside a remote part: gradients and training as of one model on the whole batch.
-#include <atomic>
 #include <catch2/catch.hpp>
 
-#include "parallel/data/replicas.h"
+#include "actors/worker/worker.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nothing_left.h"
 #include "tests/support/sim_cluster.h"
-#include "troupe/troupe.h"
+#include "troupe/replicas.h"
 
 using namespace troupe;
-using parallel::Replicas;
 using testing::SimCluster;
 
 namespace {
@@ -47,7 +45,8 @@ Tensor loss_of(const Tensor& rows, const Tensor& w, const Tensor& y) {
 
 struct Trainer : Actor {
   Trainer(Tensor start, std::string group, std::vector<int64_t> workers)
-      : w(leaf(start.detach().clone_data())), group{group, {workers.begin(), workers.end()}} {}
+      : w(leaf(start.detach().clone_data())),
+        group(*frame().worker, {workers.begin(), workers.end()}, group) {}
   /// Forward and backward pass of its rows (none: it only takes part), then the mean, unless told not to. The
   /// gradients stay in its context until finish().
   Task<Tensor> train(RRef<Table> table, Tensor ids, Tensor y, bool average) {
@@ -80,8 +79,18 @@ struct Trainer : Actor {
   }
   void finish() { context.reset(); }
   Tensor value() { return w.detach(); }
-  Task<Tensors> mean(std::vector<Tensor> tensors, double weight) {
-    co_return co_await parallel::all_reduce_mean(group, tensors, weight);
+  /// Of gradients that it is given.
+  Task<Tensors> mean(std::vector<Tensor> gradients, double weight) {
+    const autograd::Context own;
+    Tensors leaves;
+    for (const Tensor& g : gradients) {
+      leaves.push_back(leaf(g.defined() ? zeros(g.shape(), kDouble) : zeros({2}, kDouble)));
+      if (g.defined()) (void)autograd::exchange_context_gradient(leaves.back(), g);
+    }
+    co_await parallel::average_gradients(group, leaves, weight);
+    Tensors means;
+    for (const Tensor& l : leaves) means.push_back(autograd::context_gradient(l));
+    co_return means;
   }
   Task<void> average() {
     const Tensors leaves{w};  // g++ 12 takes no lists in a co_await
@@ -89,7 +98,7 @@ struct Trainer : Actor {
   }
   Tensors parameters() override { return {w}; }
   Tensor w;
-  Replicas group;
+  Group group;
   std::unique_ptr<autograd::Context> context;
   static constexpr auto remote =
       methods<&Trainer::train, &Trainer::table_gradient, &Trainer::step, &Trainer::finish, &Trainer::value,
@@ -99,7 +108,7 @@ struct Trainer : Actor {
 // As docs/howto/data-parallel.md has it, but that one without rows skips its pass. In the caller's context.
 struct Follower : Actor {
   explicit Follower(Tensor start) : w(leaf(start.detach().clone_data())), unused(leaf(ones({2}, kDouble))) {}
-  Task<void> backward(Replicas group, Tensor x, Tensor y) {
+  Task<void> backward(Group group, Tensor x, Tensor y) {
     const auto rows = double(x.size(0));
     if (rows > 0) {
       const auto back = autograd::context_backward(loss_of(x, w, y));
@@ -159,9 +168,9 @@ TEST_CASE("replicas with even, uneven and no rows have the gradients of one mode
 TEST_CASE("replicas that have no rows and skip their pass step as the others do") {
   auto cluster = Cluster::in_process(4, hosting<Follower>());
   Tensor local = leaf(numbers({3, 2}, 4));
-  Replicas group{"dense", {1, 2, 3}};
   std::vector<RRef<Follower>> all;
-  for (size_t i = 1; i <= 3; ++i) all.push_back(cluster->spawn<Follower>(i, local.detach()));
+  for (size_t i = 1; i <= 3; ++i) all.push_back(cluster->spawn<Follower>(i / 2 + 1, local.detach()));
+  const Group group(all);  // two of them on one worker
   optim::Distributed<optim::SGD> optimizer({all.begin(), all.end()}, {.lr = 0.1, .momentum = 0.9});
   for (const std::vector<int64_t>& cut : {std::vector<int64_t>{0, 2, 4, 6}, {0, 0, 1, 1}, {0, 0, 0, 2}}) {
     const Tensor x = numbers({cut[3], 3}, 1), y = numbers({cut[3], 2}, 2);
@@ -192,42 +201,10 @@ TEST_CASE("an average of gradients outside a context says what to write") {
   auto cluster = Cluster::in_process(2, hosting<Table, Trainer>());
   const auto trainer = cluster->spawn<Trainer>("w1", numbers({3, 2}, 4), "dense", std::vector<int64_t>{1});
   CHECK(testing::error_of([&] { trainer.call<&Trainer::average>().get(); }).message() ==
-        "[replicas] average_gradients averages the gradients of a context, and this method was called "
-        "outside of one: call it between "
+        "[average_gradients] it averages the gradients of a context, and this method was called outside of "
+        "one: call "
+        "it between "
         "step.backward(loss) and optimizer.step(step), where autograd::Context step(cluster) is alive");
-}
-
-TEST_CASE("two replicas on one worker are told at once, by their labels") {
-  auto cluster = Cluster::in_process(3, hosting<Table, Trainer>());
-  const Tensor one = ones({2}, kDouble);
-  const auto spawn = [&](const char* worker, const char* group) {
-    return cluster->spawn<Trainer>(worker, numbers({3, 2}, 4), group, std::vector<int64_t>{1, 2});
-  };
-  auto first = spawn("w1", "pair"), second = spawn("w1", "pair"), other = spawn("w2", "pair");
-  const auto mean = [&](const RRef<Trainer>& t) { return t.call<&Trainer::mean>(std::vector{one}, 1.0); };
-  // Whichever of the two comes second is told; the other one waits for w2.
-  const auto a = mean(first), b = mean(second);
-  const Promise<bool> told;
-  std::atomic<bool> is_told{false};
-  const auto tell = [&](bool which) {
-    return [&, which](const auto&) {
-      if (!is_told.exchange(true)) told.set(which);
-    };
-  };
-  a.on_ready(tell(true));
-  b.on_ready(tell(false));
-  const bool a_is_refused = told.future().get();
-  const Error refused = testing::error_of([&] { (a_is_refused ? a : b).get(); });
-  CHECK(refused.kind() == ErrorKind::invalid);
-  CHECK_THAT(refused.message(),
-             Catch::Contains("\"replicas pair\": Trainer#") &&
-                 Catch::Contains("are on one worker, and each member of a group has a worker"));
-  CHECK(mean(other).get()[0].to_vector<double>() == std::vector<double>{1, 1});
-  CHECK((a_is_refused ? b : a).get()[0].to_vector<double>() == std::vector<double>{1, 1});
-  auto third = spawn("w1", "another"), fourth = spawn("w2", "another");  // a group of another name
-  const auto there = mean(third);
-  CHECK(mean(fourth).get().size() == 1);
-  CHECK(there.get().size() == 1);
 }
 
 TEST_CASE("replicas whose inputs are each other's opposites: their mean is zero, the remote part's is not") {
@@ -327,7 +304,7 @@ TEST_CASE(
   };
   for (const auto& r : all({{one}, {full({2}, std::nan(""), kDouble)}, {ops::mul(one, 3.0)}}, {1, 0, 1}))
     CHECK(r.value()[0].to_vector<double>() == std::vector<double>{2, 2});
-  refused(all({{one}, {one}, {one, one}}, {1, 1, 1}), "expected the same parameters everywhere");
+  refused(all({{one}, {one}, {one, one}}, {1, 1, 1}), "ranks brought different shapes");
   refused(all({{one}, {zeros({3}, kDouble)}, {one}}, {1, 1, 1}), "float64 [3]");
   refused(all({{one}, {one}, {one}}, {0, 0, 0}), "the weights add up to 0");
   const auto first = trainers[0].call<&Trainer::mean>(std::vector{one}, 1.0),

@@ -1,0 +1,58 @@
+// Meshes: workers or actors in several dimensions, with a group along each.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collective/group.h"
+
+namespace troupe {
+
+/// A dimension of a mesh.
+struct MeshDim {
+  std::string name;  ///< "dp"
+  size_t size = 0;
+};
+
+/// Members in rows and columns, the last dimension first: with {{"dp", 2}, {"pp", 3}} member number dp * 3 +
+/// pp is at (dp, pp). A value, as Group.
+///
+///   const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2}});
+///   co_await mesh["dp"].all_reduce(gradients);  // in a method: with those that differ in "dp" alone
+class Mesh {
+ public:
+  Mesh() = default;  ///< without members
+  /// `workers`: empty for all. `invalid`, saying what is needed, unless the sizes have their number as product.
+  Mesh(internal::actors::Worker& cluster, std::vector<MeshDim> dims, const std::vector<Place>& workers = {},
+       const std::string& name = "mesh");
+  Mesh(Group all, std::vector<MeshDim> dims);
+
+  /// Of the member that asks (Group::rank()): those that differ from it in that dimension alone.
+  Group operator[](std::string_view dim) const;
+  /// All groups along that dimension.
+  std::vector<Group> groups(std::string_view dim) const;
+  /// All members, in one group.
+  const Group& all() const& { return all_; }
+  Group all() && { return std::move(all_); }
+  const std::vector<MeshDim>& dims() const& { return dims_; }
+  std::vector<MeshDim> dims() && { return std::move(dims_); }
+  size_t size(std::string_view dim) const { return dims_[index(dim)].size; }
+  /// Where the member that asks is in that dimension.
+  size_t coordinate(std::string_view dim) const;
+
+ private:
+  size_t index(std::string_view dim) const;
+  size_t stride(size_t dim) const;
+  Group along(size_t dim, size_t rank) const;
+  Group all_;
+  std::vector<MeshDim> dims_;
+};
+
+template <>
+struct Codec<Mesh> {
+  static std::string name() { return "mesh"; }
+  static Value to(Mesh m);
+  static Mesh from(Value v);
+};
+
+}  // namespace troupe
