@@ -49,7 +49,7 @@ struct FarSite {
 }  // namespace
 
 TEST_CASE("workers of several hosts are numbered from the first on, and print as on one", "[process]") {
-  const FarSite site("echo 'Welcome to this host.'; cd /");
+  const FarSite site("echo 'Welcome to this host.'; printf 'no end'; cd /");
   auto job = site.shell(
       "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, host $GROUP_RANK, $TROUPE_LOG, $MINE, "
       "$(pwd); "
@@ -65,7 +65,8 @@ TEST_CASE("workers of several hosts are numbered from the first on, and print as
   CHECK(Process::count(job.output, "[w2] 2 of 3, 0 of 1, host 1" + rest) == 1);
   CHECK(Process::count(job.output, "\n") == 3);
   CHECK(Process::count(job.errors, "[w2] no end\n") == 1);
-  CHECK(Process::count(job.errors, "[east] Welcome to this host.\n") == 1);
+  for (const char* chatter : {"[east] Welcome to this host.\n", "[east] no end\n"})
+    CHECK(Process::count(job.errors, chatter) == 1);
   // The secret is in no command line.
   const std::string command = content(site.folder.path / "west.command");
   CHECK(command.find("run --agent") != std::string::npos);
@@ -202,7 +203,12 @@ TEST_CASE("a host that cannot take part is named with the reason, and nothing is
     job.await_nothing_left();  // an agent that was about to answer finds its lifeline cut
     CHECK(job.errors.find(text) != std::string::npos);
   }
-  // A program and a folder that the hosts do not have.
+  const FarSite waits("test $host = east || exec sleep 1000");
+  auto silent = waits.shell("exec sleep 1000", {}, {"TROUPE_JOIN_TIMEOUT=0.5"});
+  CHECK(silent.exit_code() == 1);
+  silent.await_nothing_left();
+  CHECK(silent.errors.find("west: nothing answers there within 0.5 s") != std::string::npos);
+  // A program that the hosts do not have.
   const FarSite site;
   auto arguments = site.flags();
   arguments.push_back("./nothing-of-that-name");

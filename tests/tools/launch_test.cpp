@@ -221,11 +221,11 @@ TEST_CASE("a job on listed hosts has its workers in their order, and a secret of
 
 TEST_CASE("the remote shell asks for no password, and its words are quoted", "[launch]") {
   const auto command = agent_command("/usr/bin/ssh -p 22", {"far.invalid"});
-  REQUIRE(command.size() == 8);
+  REQUIRE(command.size() == 9);
   CHECK(command[4] == "-oBatchMode=yes");
-  CHECK(command[6] == "far.invalid");
-  CHECK(command[7].starts_with("exec /bin/sh -c 'test -x "));
-  CHECK(command[7].ends_with("; exec troupe run --agent'"));
+  CHECK(command[7] == "far.invalid");
+  CHECK(command[8].starts_with("exec /bin/sh -c 'test -x "));
+  CHECK(command[8].ends_with("; exec troupe run --agent'"));
   CHECK(agent_command("rsh", {"far.invalid"}).size() == 3);
   CHECK(agent_command("rsh", {"localhost"}).back() == kAgentFlag);
   CHECK_THROWS_WITH(variables_to_send({"NO_SUCH_VARIABLE"}), Catch::Contains("which is not set here"));

@@ -213,7 +213,8 @@ void Agent::on_ended(pid_t pid, int status) {
 
 int agent_main() {
   signal(SIGPIPE, SIG_IGN);
-  std::cout << agent_hello() << std::endl;
+  std::cout << "\n"
+            << agent_hello() << std::endl;  // on a line of its own, whatever a login shell has printed
   std::string length(4, '\0');
   if (!read_whole(length.data(), length.size())) return 1;
   std::string bytes(std::min<size_t>(decode_length(length.data()), kMostAssigned), '\0');

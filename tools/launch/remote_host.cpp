@@ -20,6 +20,8 @@
 namespace troupe::tools {
 namespace {
 
+constexpr size_t kMostChatter = 64 << 10;  // in a line
+
 std::string own_path() {
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored);
@@ -51,9 +53,10 @@ Assignment assignment_of(const RunOptions& options, const Job& job, const Share&
 std::vector<std::string> agent_command(const std::string& rsh, const Host& host) {
   if (is_this_host(host)) return {own_path(), "run", kAgentFlag};
   auto command = words_of(rsh);
-  // Nobody is there to type a password; and a host that does not answer is named in time.
+  // Nobody is there to type a password; and a host that does not answer, or not any more, is named in time.
   if (is_ssh(command.at(0)))
-    for (const char* flag : {"-T", "-oBatchMode=yes", "-oConnectTimeout=15"}) command.push_back(flag);
+    for (const char* flag : {"-T", "-oBatchMode=yes", "-oConnectTimeout=15", "-oServerAliveInterval=10"})
+      command.push_back(flag);
   command.push_back(host.name);
   const std::string path = shell_quoted(own_path()), rest = fmt::format(" run {}", kAgentFlag);
   command.push_back("exec /bin/sh -c " +
@@ -138,6 +141,7 @@ void RemoteHost::read_some(size_t limit, const std::function<void(const AgentFra
         begin_.erase(0, end + 1);
       }
       rest = begin_;
+      if (!answers_ && begin_.size() > kMostChatter) wrong_ = "what answers there is no troupe run";
     }
     if (answers_ && wrong_.empty() && !frames_.feed(rest, take))
       wrong_ = "what came from there is no output of troupe run";
@@ -151,6 +155,7 @@ void RemoteHost::read_some(size_t limit, const std::function<void(const AgentFra
 
 // A login shell may print lines of its own before.
 void RemoteHost::greet(std::string_view line) {
+  if (line.empty()) return;
   if (!line.starts_with(kAgentGreeting)) return chatter_->take(std::string(line) + "\n");
   if (line != agent_hello()) {
     wrong_ = fmt::format("it has {}, and this host {}: install the same version on both", shown(line),

@@ -156,9 +156,11 @@ void Supervisor::step() {
   }
   wait_for(workers_say_.get(), POLLIN, [] {});
   int timeout = -1;
-  if (deadline_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - SteadyClock::now());
-    timeout = int(std::clamp<int64_t>(left.count(), 0, 3600 * 1000));
+  for (const auto& until : {deadline_, answer_until_}) {
+    if (!until) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - SteadyClock::now());
+    const int ms = int(std::clamp<int64_t>(left.count(), 0, 3600 * 1000));
+    timeout = timeout < 0 ? ms : std::min(timeout, ms);
   }
   if (held) timeout = timeout < 0 ? 20 : std::min(timeout, 20);
   if (poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR)
@@ -166,6 +168,7 @@ void Supervisor::step() {
   for (size_t i = 0; i < polled.size(); ++i)
     if (polled[i].revents) actions[i]();
   hear_workers();
+  watch_silent_hosts();
   // A worker of this host would die of that itself.
   if (!hosts_.empty() && out_.failure() == EPIPE && phase_ == JobPhase::running) {
     err_.drop(EPIPE);

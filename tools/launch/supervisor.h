@@ -53,6 +53,7 @@ class Supervisor {
   void hear_host(RemoteHost& host);
   void on_frame(RemoteHost& host, const AgentFrame& frame);
   void on_host_ended(RemoteHost& host, int status);
+  void watch_silent_hosts();
   void refuse_host(const RemoteHost& host, const std::string& why, int code);
   bool has_workers(const RemoteHost& host) const;
   void forget_workers(const RemoteHost& host);
@@ -80,6 +81,8 @@ class Supervisor {
   WorkerGroup group_;                 // of workers, or of what leads to other hosts
   std::optional<Terminal> terminal_;  // empty with other hosts: no worker reads the keyboard
   std::vector<std::unique_ptr<RemoteHost>> hosts_;
+  Seconds patience_{60};                                 // with hosts that do not answer
+  std::optional<SteadyClock::time_point> answer_until_;  // empty: all have answered
   std::vector<SupervisedWorker> workers_;
   JobPhase phase_ = JobPhase::running;
   std::optional<SteadyClock::time_point> deadline_, held_since_;

@@ -4,7 +4,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "tools/launch/supervisor.h"
 
@@ -22,6 +24,14 @@ void Supervisor::start_hosts() {
     }
   }
   for (auto& host : hosts_) host->start(group_);
+  // As long as workers wait for each other.
+  if (const char* text = std::getenv("TROUPE_JOIN_TIMEOUT")) {
+    double seconds = 0;
+    if (std::from_chars(text, text + std::strlen(text), seconds).ec == std::errc() && seconds > 0 &&
+        seconds <= 1e6)
+      patience_ = Seconds(seconds);
+  }
+  answer_until_ = SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(patience_);
 }
 
 void Supervisor::hear_host(RemoteHost& host) {
@@ -74,6 +84,21 @@ bool Supervisor::has_workers(const RemoteHost& host) const {
 void Supervisor::forget_workers(const RemoteHost& host) {
   for (auto& worker : workers_)
     if (worker.host == &host) worker.running = false;
+}
+
+void Supervisor::watch_silent_hosts() {
+  const auto silent = [](const auto& host) { return host->runs() && !host->answers(); };
+  if (!answer_until_) return;
+  if (std::none_of(hosts_.begin(), hosts_.end(), silent)) return answer_until_.reset();
+  if (SteadyClock::now() < *answer_until_) return;
+  answer_until_.reset();
+  std::vector<const RemoteHost*> all;  // before the first of them ends the job
+  for (const auto& host : hosts_)
+    if (silent(host) && has_workers(*host)) all.push_back(host.get());
+  for (const RemoteHost* host : all) {
+    kill(host->pid(), SIGKILL);
+    refuse_host(*host, fmt::format("nothing answers there within {:g} s", patience_.count()), 1);
+  }
 }
 
 void Supervisor::refuse_host(const RemoteHost& host, const std::string& why, int code) {
