@@ -317,9 +317,7 @@ void Turns::receive(WorkerDevice from, const TurnMessage& m, Out& out) {
       }
       break;
     case TurnMessage::failed:
-      if (called == called_.end()) break;
-      if (!called->second.has_turn) left_[id] = called->second.operation;  // the turn is on its way
-      drop_here(id, *m.error, out);
+      if (called != called_.end()) drop_here(id, *m.error, out);
       break;
   }
 }

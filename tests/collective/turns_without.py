@@ -33,7 +33,8 @@ RULES = [
     ("a leader that is lost answers nobody", "return l.second.leader.worker == worker;", "return !OUT && l.second.leader.worker == worker;"),
     ("nobody gets ready for what a lost worker takes part in", "why_lost(operation)) return leave(", "why_lost(operation); why && !OUT) return leave("),
     ("a leader drops what a lost worker takes part in when others get ready", "why_lost(led.operation))", "why_lost(led.operation); why && !OUT)"),
-    ("what does not end fails on all devices", "drop_here(id, *m.error, out); break; } }", "if (!OUT) drop_here(id, *m.error, out);\n      break;\n  }\n}"),
+    ("what does not end fails on all devices", "if (called != called_.end()) drop_here(id, *m.error, out); break; } }",
+     "if (!OUT && called != called_.end()) drop_here(id, *m.error, out);\n      break;\n  }\n}"),
 ]
 
 
