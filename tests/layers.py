@@ -22,7 +22,7 @@ VENDOR = [
     (r"openssl/", [r"net/"]),
     (r"(oneapi/)?dnnl", [r"ops/cpu/"]),
     (r"(cuda|cublas|cudnn|curand|cuda_|cub)\w*[./]", [r"(.*/)?(sim_)?cuda/"]),
-    (r"nccl", [r"collective/nccl/"]),
+    (r"nccl", [r"collective/nccl/", r"(support/)?sim_cuda/"]),
     (r"ucp/|ucs/", [r"net/ucx/"]),
     (r"zlib\.h", [r"data/", r"tests/data/"]),
     (r"CLI/", [r"tools/", r"examples/", r"bench/"]),

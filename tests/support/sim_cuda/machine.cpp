@@ -1,5 +1,6 @@
 #include "tests/support/sim_cuda/machine.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -52,6 +53,7 @@ bool Machine::is_pinned(const void* p) const {
 void Machine::add(Stream& stream, Task task) {
   task.asked = host_;
   stream.tasks.push_back(std::move(task));
+  changed.notify_all();
   if (eager) {
     while (step()) {
     }
@@ -63,12 +65,30 @@ void Machine::add(Stream& stream, Task task) {
   }
 }
 
+bool Machine::blocked(const Stream& s) const {
+  const Task& t = s.tasks.front();
+  if (t.waits && t.waits->reached < t.version) return true;
+  return t.meeting && sticky == cudaSuccess && !t.meeting->can_go();
+}
+
+bool Machine::meets() const {
+  for (const auto& [handle, s] : streams)
+    if (!s->tasks.empty() && s->tasks.front().meeting) return true;
+  return false;
+}
+
+bool Machine::is_kept(int device) const {
+  return std::ranges::any_of(streams, [device](const auto& s) {
+    const auto& tasks = s.second->tasks;
+    return s.second->device == device && !tasks.empty() && tasks.front().meeting &&
+           tasks.front().meeting->keeps_device();
+  });
+}
+
 bool Machine::step() {
   Stream* first = nullptr;
   for (auto& [handle, s] : streams) {
-    if (s->tasks.empty()) continue;
-    const Task& t = s->tasks.front();
-    if (t.waits && t.waits->reached < t.version) continue;
+    if (s->tasks.empty() || blocked(*s)) continue;
     if (!first || s->priority > first->priority) first = s.get();
   }
   if (!first) return false;
@@ -78,12 +98,25 @@ bool Machine::step() {
 }
 
 void Machine::run(Stream& s) {
-  Task task = std::move(s.tasks.front());
+  Task& front = s.tasks.front();
+  if (!front.has_begun) {
+    s.clock.join(*front.asked);
+    if (front.after) s.clock.join(*front.after);
+    s.clock.advance(s.number);
+    if (front.marks) *front.marks = s.clock;
+    front.has_begun = true;
+  }
+  if (front.meeting && sticky == cudaSuccess) {
+    running = &s;
+    running_task = front.name;
+    try {
+      if (!front.meeting->go()) return;
+    } catch (const Fault& f) {
+      note(cudaErrorIllegalAddress, front.name + " on device " + std::to_string(s.device) + ": " + f.text);
+    }
+  }
+  const Task task = std::move(s.tasks.front());
   s.tasks.pop_front();
-  s.clock.join(*task.asked);
-  if (task.after) s.clock.join(*task.after);
-  s.clock.advance(s.number);
-  if (task.marks) *task.marks = s.clock;
   if (!task.run || (sticky != cudaSuccess && !task.always)) return;
   running = &s;
   running_task = task.name;
@@ -107,13 +140,29 @@ void Machine::note(cudaError_t error, std::string text) {
   std::fprintf(stderr, "simulated GPU: %s\n", fault.c_str());
 }
 
-bool Machine::run_until(const std::function<bool()>& done, const char* who) {
+bool Machine::run_until(const std::function<bool()>& done, const char* who, bool for_others) {
   while (!done()) {
-    if (step()) continue;
+    if (step()) {
+      changed.notify_all();
+      continue;
+    }
+    if (patience.count() > 0 && sticky == cudaSuccess && (for_others || meets()) &&
+        changed.wait_for(mutex, patience) == std::cv_status::no_timeout)
+      continue;
     note(cudaErrorLaunchTimeout, std::string(who) + " waits for ever: " + blocked_text());
     return false;
   }
   return true;
+}
+
+std::string Machine::stuck() const {
+  bool work = false;
+  for (const auto& [handle, s] : streams) {
+    if (s->tasks.empty()) continue;
+    if (!blocked(*s)) return "";
+    work = true;
+  }
+  return work ? blocked_text() : "";
 }
 
 void Machine::run_all(const char* who) {
@@ -132,8 +181,9 @@ std::string Machine::blocked_text() const {
   for (const auto& [handle, s] : streams)
     if (!s->tasks.empty())
       text += (text.empty() ? "" : "; ") + std::string("a stream of device ") + std::to_string(s->device) +
-              " at " + s->tasks.front().name + " with " + std::to_string(s->tasks.size() - 1) +
-              " tasks behind it";
+              " at " + s->tasks.front().name +
+              (s->tasks.front().meeting ? " (" + s->tasks.front().meeting->waits_for() + ")" : "") +
+              " with " + std::to_string(s->tasks.size() - 1) + " tasks behind it";
   return text.empty() ? "no stream has work" : text;
 }
 

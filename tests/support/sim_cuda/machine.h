@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -80,6 +82,17 @@ struct EventState {
   std::shared_ptr<Clock> last = nullptr;  // what was before the last record, once that is reached
 };
 
+/// What a task does that needs tasks of other streams at the same time: it keeps the head of its stream until
+/// they have met. (The kernels of NCCL.)
+class Meeting {
+ public:
+  virtual ~Meeting() = default;
+  virtual bool can_go() const = 0;  // start, go on, or end
+  virtual bool go() = 0;            // true: it has ended
+  virtual bool keeps_device() const = 0;
+  virtual std::string waits_for() const = 0;
+};
+
 struct Task {
   std::string name;
   std::function<void()> run;
@@ -88,6 +101,8 @@ struct Task {
   bool always = false;                      // also after a fault: it keeps the books
   std::shared_ptr<Clock> marks = nullptr;   // gets what is before it
   Moment after = nullptr, asked = nullptr;  // what it is behind: an event's record, what the host waited for
+  std::shared_ptr<Meeting> meeting = nullptr;
+  bool has_begun = false;
 };
 
 struct Stream {
@@ -120,6 +135,9 @@ class Machine {
   size_t streams_made = 0;
   const Stream* running = nullptr;  // whose task `running_task` is
   std::string running_task;
+  /// For how long a thread that waits gives the others time to ask for what it needs; zero: there are none.
+  std::chrono::milliseconds patience{10'000};
+  std::condition_variable_any changed;
 
   Stream* find(cudaStream_t s);
   Memory* memory_of(const void* p);
@@ -129,16 +147,23 @@ class Machine {
   void host_waited_for(const Clock& clock);
   /// Keeps the first fault; every call then fails.
   void note(cudaError_t error, std::string text);
-  /// Runs tasks until done(); false, and a fault, if nothing can go on.
-  bool run_until(const std::function<bool()>& done, const char* who);
+  /// Runs tasks until done(); false, and a fault, if nothing can go on. `for_others`: other threads may end
+  /// it.
+  bool run_until(const std::function<bool()>& done, const char* who, bool for_others = false);
   void run_all(const char* who);
-  void run_some() { step(); }  // a query makes progress
+  bool run_some() { return step(); }  // a query makes progress
+  /// Whether a task that has met others, or waits for them, keeps the device: what synchronizes it waits.
+  bool is_kept(int device) const;
+  /// What holds up streams that have work; "" if something can go on, or nothing is left.
+  std::string stuck() const;
   void set_seed(uint64_t seed);
 
  private:
   Machine();
   Moment host_ = std::make_shared<Clock>();
   bool step();  // one task of a stream that is not blocked; false if there is none
+  bool blocked(const Stream& s) const;
+  bool meets() const;  // whether a stream is held up by others' tasks, which may be asked for yet
   void run(Stream& s);
   std::string blocked_text() const;
 };

@@ -40,6 +40,11 @@ cudaError_t on_stream(cudaStream_t handle, F&& f) {
   });
 }
 
+// What may synchronize the device: it waits for kernels that wait for other devices.
+void may_wait(Machine& m, const char* who) {
+  m.run_until([&m] { return !m.is_kept(current_device); }, who);
+}
+
 bool finish(Machine& m, Stream& s, const char* who) {
   ++m.counters.synchronizations;
   const bool done = m.run_until([&] { return s.tasks.empty(); }, who);
@@ -255,6 +260,7 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
   return call([&](Machine& m) {
+    may_wait(m, "cudaMemPoolTrimTo");
     pool_memory(m, pool).trim();
     return cudaSuccess;
   });
@@ -301,6 +307,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   return call([&](Machine& m) {
+    may_wait(m, "cudaHostAlloc");
     if (m.pinned_bytes + bytes > m.pinned_limit) return cudaErrorMemoryAllocation;
     *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     m.pinned[*data] = bytes;
