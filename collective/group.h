@@ -36,7 +36,8 @@ struct CollectiveOptions {
 ///
 /// Each member calls an operation in a method of an actor:
 ///
-///   Tensor sum = co_await group.all_reduce(x, {.tag = "loss"});
+///   const Future<Tensor> summing = group.all_reduce(x, {.tag = "loss"});
+///   const Tensor sum = co_await summing;  // two lines: g++ 12 destroys options within a co_await twice
 ///
 /// Tensors are on the CPU and of any dtype; a tensor that is moved in, and that nobody else has, is used in
 /// place. All members get the same bits, in every run. Any number of operations may be under way.
@@ -71,8 +72,8 @@ class Group {
   size_t hosts() const;
   /// A group of those members, in that order. `invalid` if one is there twice.
   Group subset(const std::vector<size_t>& ranks, std::string name) const;
-  /// A group of those that the worker here has not lost, to go on with after `disconnected`. All members that are left have
-  /// to know of the same losses.
+  /// A group of those that the worker here has not lost, to go on with after `disconnected`. All members that
+  /// are left have to know of the same losses.
   Group survivors() const;
   bool operator==(const Group& o) const { return name_ == o.name_ && members_ == o.members_; }
   /// How a tensor of that many bytes is sent by each operation, and why: "all_reduce by direct: ...", a line

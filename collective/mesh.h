@@ -18,11 +18,13 @@ struct MeshDim {
 /// pp is at (dp, pp). A value, as Group.
 ///
 ///   const Mesh mesh(cluster, {{"dp", 2}, {"pp", 2}});
-///   co_await mesh["dp"].all_reduce(gradients);  // in a method: with those that differ in "dp" alone
+///   const auto summing = mesh["dp"].all_reduce(gradients);  // in a method: with those that differ in "dp"
+///   alone
 class Mesh {
  public:
   Mesh() = default;  ///< without members
-  /// `workers`: empty for all. `invalid`, saying what is needed, unless the sizes have their number as product.
+  /// `workers`: empty for all. `invalid`, saying what is needed, unless the sizes have their number as
+  /// product.
   Mesh(internal::actors::Worker& cluster, std::vector<MeshDim> dims, const std::vector<Place>& workers = {},
        const std::string& name = "mesh");
   Mesh(Group all, std::vector<MeshDim> dims);

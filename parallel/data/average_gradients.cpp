@@ -37,11 +37,11 @@ Tensor share_of(const Tensor& leaf, const Tensor& gradient, double share) {
 
 }  // namespace
 
-Task<void> average_gradients(Group group, Tensors leaves, double weight, CollectiveOptions options) {
+Task<void> average_gradients(Group group, Tensors leaves, double weight) {
   check(weight);
   Tensors gradients;
   for (const Tensor& leaf : leaves) gradients.push_back(autograd::context_gradient(leaf));
-  const Future<Tensor> telling = group.all_reduce(told_by(weight, gradients), options);
+  const Future<Tensor> telling = group.all_reduce(told_by(weight, gradients));
   const Tensor told = co_await telling;
   const auto sums = told.to_vector<double>();
   if (!(sums[0] > 0) || !std::isfinite(sums[0]))
@@ -59,7 +59,7 @@ Task<void> average_gradients(Group group, Tensors leaves, double weight, Collect
     bucket.leaves.push_back(i);
     bucket.shares.push_back(share_of(leaves[i], gradients[i], weight / sums[0]));
   }
-  for (auto& [dtype, bucket] : buckets) bucket.means = group.all_reduce(std::move(bucket.shares), options);
+  for (auto& [dtype, bucket] : buckets) bucket.means = group.all_reduce(std::move(bucket.shares));
   for (auto& [dtype, bucket] : buckets) {
     const Tensors means = co_await bucket.means;
     for (size_t k = 0; k < means.size(); ++k) {

@@ -14,6 +14,6 @@ namespace troupe::parallel {
 /// if no member has one. Whoever has nothing left to train on goes on with weight 0.
 ///
 /// Errors are those of operations of groups; and `invalid` unless the weights have a sum above 0.
-Task<void> average_gradients(Group group, Tensors leaves, double weight = 1, CollectiveOptions options = {});
+Task<void> average_gradients(Group group, Tensors leaves, double weight = 1);
 
 }  // namespace troupe::parallel

@@ -18,11 +18,13 @@ namespace {
 
 struct Summer : Actor {
   Task<Tensor> sum(Group group, Tensor x, std::string tag) {
-    co_return co_await group.all_reduce(x, {.tag = std::move(tag)});
+    const auto future = group.all_reduce(x, {.tag = std::move(tag)});
+    co_return co_await future;
   }
   Task<Tensor> sum_within(Group group, Tensor x, double seconds) {
-    co_return co_await group.all_reduce(
+    const auto future = group.all_reduce(
         x, {.timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds))});
+    co_return co_await future;
   }
   // Two operations of different tags; the one that is called first is chosen by the caller.
   Task<std::vector<Tensor>> both(Group group, Tensor a, Tensor b, bool a_first) {

@@ -18,8 +18,12 @@ namespace {
 struct Cell : Actor {
   Task<Tensors> sums(Mesh mesh, Tensor x) {
     Tensors all;
-    for (const MeshDim& d : mesh.dims()) all.push_back(co_await mesh[d.name].all_reduce(x));
-    all.push_back(co_await mesh.all().all_reduce(x));
+    for (const MeshDim& d : mesh.dims()) {
+      const auto future = mesh[d.name].all_reduce(x);
+      all.push_back(co_await future);
+    }
+    const auto future = mesh.all().all_reduce(x);
+    all.push_back(co_await future);
     co_return all;
   }
   std::vector<size_t> at(Mesh mesh) {
@@ -27,8 +31,14 @@ struct Cell : Actor {
     for (const MeshDim& d : mesh.dims()) all.push_back(mesh.coordinate(d.name));
     return all;
   }
-  Task<void> meet(Group group, std::string tag) { co_await group.barrier({.tag = tag}); }
-  Task<Tensor> sum(Group group, Tensor x) { co_return co_await group.all_reduce(x); }
+  Task<void> meet(Group group, std::string tag) {
+    const auto future = group.barrier({.tag = tag});
+    co_await future;
+  }
+  Task<Tensor> sum(Group group, Tensor x) {
+    const auto future = group.all_reduce(x);
+    co_return co_await future;
+  }
   Task<Tensor> ask(Group group, Tensor x, std::vector<RRef<Cell>> others) {
     const auto own = group.all_reduce(x);
     std::vector<Future<Tensor>> theirs;
@@ -38,11 +48,13 @@ struct Cell : Actor {
   }
   Task<Tensor> among_survivors(Group group, Tensor x) {
     try {
-      co_return co_await group.all_reduce(x);
+      const auto future = group.all_reduce(x);
+      co_return co_await future;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::disconnected) throw;
     }
-    co_return co_await group.survivors().all_reduce(x);
+    const auto future = group.survivors().all_reduce(x);
+    co_return co_await future;
   }
   static constexpr auto remote =
       methods<&Cell::sums, &Cell::at, &Cell::meet, &Cell::sum, &Cell::ask, &Cell::among_survivors>;

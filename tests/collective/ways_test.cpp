@@ -21,16 +21,43 @@ struct Member : Actor {
   Task<Tensors> run(Group group, std::string what, Tensors xs, int64_t root, CollectiveOptions options) {
     const auto r = static_cast<size_t>(root);
     const Tensor x = xs.empty() ? Tensor() : xs[0];
-    if (what == "all_reduce") co_return co_await group.all_reduce(std::move(xs), options);
-    if (what == "broadcast") co_return co_await group.broadcast(std::move(xs), r, options);
-    if (what == "all_to_all") co_return co_await group.all_to_all(std::move(xs), options);
-    if (what == "barrier") co_await group.barrier(options);
+    if (what == "all_reduce") {
+      const auto future = group.all_reduce(std::move(xs), options);
+      co_return co_await future;
+    }
+    if (what == "broadcast") {
+      const auto future = group.broadcast(std::move(xs), r, options);
+      co_return co_await future;
+    }
+    if (what == "all_to_all") {
+      const auto future = group.all_to_all(std::move(xs), options);
+      co_return co_await future;
+    }
+    if (what == "barrier") {
+      const auto future = group.barrier(options);
+      co_await future;
+    }
     Tensors one;
-    if (what == "reduce") one.push_back(co_await group.reduce(x, r, options));
-    if (what == "reduce_scatter") one.push_back(co_await group.reduce_scatter(x, options));
-    if (what == "scatter") one.push_back(co_await group.scatter(x, r, options));
-    if (what == "gather") one.push_back(co_await group.gather(x, r, options));
-    if (what == "all_gather") one.push_back(co_await group.all_gather(x, options));
+    if (what == "reduce") {
+      const auto future = group.reduce(x, r, options);
+      one.push_back(co_await future);
+    }
+    if (what == "reduce_scatter") {
+      const auto future = group.reduce_scatter(x, options);
+      one.push_back(co_await future);
+    }
+    if (what == "scatter") {
+      const auto future = group.scatter(x, r, options);
+      one.push_back(co_await future);
+    }
+    if (what == "gather") {
+      const auto future = group.gather(x, r, options);
+      one.push_back(co_await future);
+    }
+    if (what == "all_gather") {
+      const auto future = group.all_gather(x, options);
+      one.push_back(co_await future);
+    }
     if (!one.empty() && !one[0].defined()) one.clear();
     co_return one;
   }
@@ -48,7 +75,8 @@ struct Member : Actor {
   Task<bool> in_place(Group group, int64_t n, std::string way) {
     Tensor x = ones({n});
     const float* const before = x.data<float>();
-    const Tensor sum = co_await group.all_reduce(std::move(x), {.way = way});
+    const auto future = group.all_reduce(std::move(x), {.way = way});
+    const Tensor sum = co_await future;
     co_return sum.data<float>() == before;
   }
   static constexpr auto remote = methods<&Member::run, &Member::several, &Member::in_place>;

@@ -18,7 +18,8 @@ void say(const std::string& line) {
 struct Summer : Actor {
   Task<double> sum(Group group, int64_t elements) {
     const Tensor x = full({elements}, static_cast<double>(group.rank() + 1));
-    const Tensor all = co_await group.all_reduce(x);
+    const auto future = group.all_reduce(x);
+    const Tensor all = co_await future;
     co_return ops::mean(all).item();
   }
   void die() { raise(SIGKILL); }
