@@ -25,6 +25,7 @@ StreamId next_device_stream();
 struct AllocatorStats {
   size_t in_use = 0;                ///< handed out now
   size_t cached = 0;                ///< kept for reuse
+  size_t lent = 0;                  ///< of in_use, what other processes have
   size_t borrowed = 0;              ///< of other processes (Storage::borrow), beside in_use
   size_t pinned = 0;                ///< of the host's memory, in use for copies from and to this device
   uint64_t system_allocations = 0;  ///< times that the system was asked

@@ -1,26 +1,33 @@
 #include "core/memory/cpu_allocator.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/out_of_memory.h"
+#include "core/memory/arena.h"
 #include "core/memory/free_lists.h"
+#include "core/memory/lent.h"
 
 namespace troupe {
 namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kMinBlock = 64;
-constexpr size_t kMaxCachedBlock = size_t{1} << 30;  // larger blocks go back to the system at once
+constexpr size_t kMaxCachedBlock = Arena::kLargest;  // larger blocks go back to the system at once
 constexpr size_t kMaxCached = size_t{2} << 30;       // bytes kept over all classes
+constexpr uint32_t kUnused = 8;                      // calls of trim() that a block of the arena is kept for
+constexpr Duration kBetweenTrims = std::chrono::seconds(1);
 
 // Four size classes per power of two: at most 25 % of a block is unused.
 constexpr size_t class_size(size_t bytes) {
@@ -37,16 +44,32 @@ constexpr size_t class_index(size_t size) {  // of a class_size
   return static_cast<size_t>(power) * 4 + (size - 1 - floor) / quarter;
 }
 
+// Whether blocks of this size lie in the process's arena once there is one.
+constexpr bool shareable(size_t size) { return size >= Arena::kSmallest && size <= Arena::kLargest; }
+
 // Large blocks lie on huge pages where the system has them: an addition of 2^20 floats takes 148 us instead
 // of 159 to 168 (least times on a busy machine).
 void* system_allocate(size_t size) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
-  void* p = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
+  if (shareable(size))
+    if (Arena* arena = Arena::of_process())
+      if (void* p = arena->take(size)) return p;
+  if (size < kHugePageBytes) return std::aligned_alloc(kAlignment, size);
+  void* p = std::aligned_alloc(kHugePageBytes, (size + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes);
 #if defined(MADV_HUGEPAGE)
   if (p) madvise(p, size, MADV_HUGEPAGE);  // a hint: failing does no harm
 #endif
   return p;
+}
+
+void system_free(void* p, size_t size) {
+  if (!Arena::has(p)) return std::free(p);
+  if (Arena* arena = Arena::of_process()) return arena->give(p, size);
+  ::madvise(p, size, MADV_DONTNEED);  // a child's copy; its addresses stay
+}
+
+// Whether it is of the memory that blocks of its size come from now.
+bool up_to_date(const void* p, size_t size) {
+  return !shareable(size) || Arena::has(p) == (Arena::of_process() != nullptr);
 }
 
 // Free blocks by size class, shared by all threads. Page faults of fresh memory cost more than the copy into
@@ -54,15 +77,13 @@ void* system_allocate(size_t size) {
 class SharedBlocks {
  public:
   void* take(size_t size) {
+    if (void* p = take_kept(size)) return p;
+    if (shareable(size) && Arena::of_process()) {
+      collect_lent();
+      if (void* p = take_kept(size)) return p;
+    }
     {
       std::lock_guard lock(mutex_);
-      auto& blocks = free_[class_index(size)];
-      if (!blocks.empty()) {
-        void* p = blocks.back();
-        blocks.pop_back();
-        cached_ -= size;
-        return p;
-      }
       ++system_allocations_;
     }
     void* p = system_allocate(size);
@@ -79,22 +100,42 @@ class SharedBlocks {
   void give(void* p, size_t size) {
     {
       std::lock_guard lock(mutex_);
-      if (size <= kMaxCachedBlock && cached_ + size <= kMaxCached) {
-        free_[class_index(size)].push_back(p);
+      if (size <= kMaxCachedBlock && cached_ + size <= kMaxCached && up_to_date(p, size)) {
+        Class& kept = classes_[class_index(size)];
+        kept.size = size;
+        kept.blocks.push_back({p, trims_});
         cached_ += size;
         return;
       }
     }
-    std::free(p);
+    system_free(p, size);
   }
 
   void release() {
     std::lock_guard lock(mutex_);
-    for (auto& blocks : free_) {
-      for (void* p : blocks) std::free(p);
-      blocks.clear();
+    for (Class& c : classes_) {
+      for (const Block& b : c.blocks) system_free(b.p, c.size);
+      c.blocks.clear();
     }
     cached_ = 0;
+  }
+
+  // Blocks of the arena that nobody has used for a while go back to the system; so do those of before.
+  void trim() {
+    std::vector<std::pair<void*, size_t>> unused;
+    {
+      std::lock_guard lock(mutex_);
+      ++trims_;
+      for (size_t i = class_index(Arena::kSmallest); i < std::size(classes_); ++i) {
+        Class& c = classes_[i];
+        std::erase_if(c.blocks, [&](const Block& b) {
+          const bool out = !up_to_date(b.p, c.size) || (Arena::has(b.p) && trims_ - b.since > kUnused);
+          if (out) unused.emplace_back(b.p, c.size), cached_ -= c.size;
+          return out;
+        });
+      }
+    }
+    for (const auto& [p, size] : unused) system_free(p, size);
   }
 
   AllocatorStats stats() {
@@ -102,11 +143,70 @@ class SharedBlocks {
     return {.cached = cached_, .system_allocations = system_allocations_};
   }
 
+  bool open_arena(size_t bytes, std::string& why) {
+    std::lock_guard lock(mutex_);  // not while a fork() is in progress
+    return Arena::open(bytes, why);
+  }
+
+  // Around fork(): a child finds the lists whole, and blocks of the arena are no longer among them.
+  void before_fork() {
+    mutex_.lock();
+    Arena* arena = Arena::of_process();
+    if (!arena) return;
+    std::vector<std::pair<std::byte*, size_t>> unused;
+    for (const Class& c : classes_)
+      for (const Block& b : c.blocks)
+        if (Arena::has(b.p)) unused.emplace_back(static_cast<std::byte*>(b.p), c.size);
+    arena->before_fork(std::move(unused));
+  }
+  void after_fork_in_parent() {
+    Arena* arena = Arena::of_process();
+    mutex_.unlock();
+    if (arena) arena->after_fork_in_parent();
+  }
+  void after_fork_in_child() {
+    if (Arena* arena = Arena::of_process()) {
+      arena->after_fork_in_child();
+      for (Class& c : classes_)
+        std::erase_if(c.blocks, [&](const Block& b) {
+          if (!Arena::has(b.p)) return false;
+          cached_ -= c.size;
+          return true;
+        });
+    }
+    mutex_.unlock();
+  }
+
  private:
+  struct Block {
+    void* p;
+    uint32_t since;  // by trims_
+  };
+  struct Class {
+    size_t size = 0;
+    std::vector<Block> blocks;
+  };
+
+  void* take_kept(size_t size) {
+    std::unique_lock lock(mutex_);
+    std::vector<Block>& blocks = classes_[class_index(size)].blocks;
+    while (!blocks.empty()) {
+      void* const p = blocks.back().p;
+      blocks.pop_back();
+      cached_ -= size;
+      if (up_to_date(p, size)) return p;
+      lock.unlock();
+      system_free(p, size);
+      lock.lock();
+    }
+    return nullptr;
+  }
+
   std::mutex mutex_;
-  std::vector<void*> free_[64 * 4 + 4];
+  Class classes_[64 * 4 + 4];
   size_t cached_ = 0;
   uint64_t system_allocations_ = 0;
+  uint32_t trims_ = 0;
 };
 
 // Memory belongs to the process, not to a worker. Never destroyed: tensors may outlive main.
@@ -240,7 +340,10 @@ void cpu_free(void* p, size_t bytes) noexcept {
 }
 
 AllocatorStats cpu_allocator_stats() {
+  const bool lends = Arena::of_process() != nullptr;
+  if (lends) collect_lent();  // what has come back is not in use
   AllocatorStats stats = shared().stats();
+  if (lends) stats.lent = lent_bytes();
   std::lock_guard lock(threads().mutex);
   int64_t in_use = threads().in_use, cached = 0;
   for (const ThreadBlocks* t : threads().all) in_use += t->in_use.get(), cached += t->cached.get();
@@ -249,7 +352,26 @@ AllocatorStats cpu_allocator_stats() {
   return stats;
 }
 
+bool open_cpu_arena(size_t bytes, std::string& why) {
+  // Before there is one: a child that fork() makes has copies of what is in it.
+  static const int registered =
+      ::pthread_atfork([] { shared().before_fork(); }, [] { shared().after_fork_in_parent(); },
+                       [] { shared().after_fork_in_child(); });
+  if (registered != 0) return why = "no memory for a handler of fork()", false;
+  return shared().open_arena(bytes, why);
+}
+
+void trim_cpu_memory(TimePoint at) {
+  static std::atomic<int64_t> last{0};
+  const int64_t now = at.time_since_epoch().count();
+  int64_t before = last.load(std::memory_order_relaxed);
+  if (now - before < kBetweenTrims.count() || !last.compare_exchange_strong(before, now)) return;
+  collect_lent();
+  if (Arena::of_process()) shared().trim();
+}
+
 void release_cached_cpu_memory() {
+  if (Arena::of_process()) collect_lent();
   if (ThreadBlocks* mine = thread_blocks()) mine->flush();
   shared().release();
 }

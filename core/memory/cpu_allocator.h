@@ -1,7 +1,9 @@
 // The caching allocator of the host's memory.
 #pragma once
 #include <cstddef>
+#include <string>
 
+#include "core/base/clock.h"
 #include "core/memory/backend.h"
 
 namespace troupe {
@@ -11,6 +13,14 @@ void* cpu_allocate(size_t bytes);
 /// `bytes`: as allocated.
 void cpu_free(void* data, size_t bytes) noexcept;
 AllocatorStats cpu_allocator_stats();
+/// From now on blocks of Arena::kSmallest bytes to 1 GiB lie in the process's arena (core/memory/arena.h),
+/// where other processes may be shown them. Those of before stay as they are, and go back to the system when
+/// they are freed. False, with the reason in `why`, where the system refuses: nothing has changed then.
+bool open_cpu_arena(size_t bytes, std::string& why);
+/// To be called at times, on any thread: takes back what other processes have let go of, and gives blocks of
+/// the arena that nobody has used for some seconds to the system. Does nothing within a second of the last
+/// time.
+void trim_cpu_memory(TimePoint now);
 /// As release_cached_memory().
 void release_cached_cpu_memory();
 

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/memory/arena.h"
 #include "core/memory/cpu_allocator.h"
+#include "core/memory/lent.h"
 #include "core/memory/small_object_pool.h"
 #include "core/memory/streaming_copy.h"
 
@@ -79,6 +81,11 @@ bool Storage::shares_bytes() const {
   return shared && (shared->borrowed || shared->holders.load(std::memory_order_acquire) != 1);
 }
 
+size_t Storage::block_bytes() const {
+  const SharedBytes* shared = shared_.load(std::memory_order_acquire);
+  return shared ? shared->size : size_;
+}
+
 // With this storage as a holder. Several threads may come here with the same storage: one record wins.
 Storage::SharedBytes* Storage::shared() {
   SharedBytes* there = shared_.load(std::memory_order_acquire);
@@ -100,6 +107,10 @@ Ref<Storage> Storage::share(size_t from, size_t bytes) {
 
 void Storage::leave_shared() {
   if (!shares_bytes()) return;  // the others have gone
+  if (Arena::of_process() && Arena::has(data_)) {
+    collect_lent();  // some of them may be other processes, which let go without a word
+    if (!shares_bytes()) return;
+  }
   SharedBytes* before = shared_.load(std::memory_order_relaxed);
   Ref<StreamUses> uses = uses_on(device_);
   std::byte* own = allocate_bytes(size_, device_);

@@ -43,6 +43,8 @@ class Storage : public RefCounted {
   }
   /// Whether another storage, or another process, has these bytes, too.
   bool shares_bytes() const;
+  /// Bytes of the allocation that these are, or are part of: so many stay as long as this storage.
+  size_t block_bytes() const;
   /// Whether the memory is somebody else's (wrap()), who may look at what is written there.
   bool wrapped() const { return owner_ && !borrowed_; }
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"
 #include "ops/cpu/loops/level.h"
@@ -137,7 +138,8 @@ Pool& pool() {
 
 }  // namespace
 
-bool may_fork() { return !busy_here && num_threads() > 1; }
+// A child that fork() made has none of the threads, and perhaps a lock that one of them had.
+bool may_fork() { return !busy_here && num_threads() > 1 && !in_refused_child(); }
 
 void run_pieces(int64_t pieces, void (*f)(const void*, int64_t), const void* context) {
   Job job{f, context, pieces};
