@@ -61,7 +61,7 @@ void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::
   limits.connect = std::min(limits.connect, connect);
   if (!environment.polling) limits.polling = Duration::zero();
   limits.callers_read = environment.callers_read;
-  if (!environment.shared_memory) limits.ring_bytes = limits.heap_bytes = 0;
+  if (!environment.shared_memory) limits.ring_bytes = limits.arena_bytes = 0;
   use_sockets(token, limits, environment.job);
 }
 

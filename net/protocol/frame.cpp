@@ -83,11 +83,11 @@ FramePrefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes, const 
         throw_invalid(fmt::format("[net] a goodbye of {} bytes; the limit is {}", p.count, kGoodbyeBytes));
       return p;
     case FrameKind::ring_offer:
-    case FrameKind::heap_offer:
+    case FrameKind::arena_offer:
       if (p.header_words || p.count) throw_invalid("[net] an offer of shared memory with something in it");
       return p;
     case FrameKind::ring_answer:
-    case FrameKind::heap_answer:
+    case FrameKind::arena_answer:
       if (p.header_words || p.count > 1)
         throw_invalid("[net] the answer to an offer of shared memory with something in it");
       return p;

@@ -5,14 +5,14 @@
 //             (little-endian, like all numbers here)
 //   sizes     8 bytes per buffer: size in the low 48 bits, kind and index of the device that needs it in the
 //             two bytes above; the highest bit of the kind is set if the buffer is exported
-//             (net/socket/shared/shared_heap.h)
+//             (net/socket/shared/exported_blocks.h)
 //   header    8 bytes per word
 //   payload   the bytes of the buffers, one after the other; of an exported one 8 bytes, its place
 //
 // Messages and the goodbye are numbered along a connection, whose frames may come by two ways: a socket, and
 // a ring of shared memory (net/socket/shared/ring.h). A goodbye has its text (count in place of the buffers)
-// and nothing else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring or a
-// heap, whose descriptor comes with it; the answers, whose count is 1 if it may be used from now on.
+// and nothing else. The others are prefixes alone, without a number: a heartbeat; the offer of a ring or an
+// arena, whose descriptors come with it; the answers, whose count is 1 if it may be used from now on.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -33,8 +33,8 @@ enum class FrameKind : uint32_t {
   goodbye = 2,
   ring_offer = 3,
   ring_answer = 4,
-  heap_offer = 5,
-  heap_answer = 6
+  arena_offer = 5,
+  arena_answer = 6
 };
 
 struct FramePrefix {
@@ -72,7 +72,7 @@ inline size_t head_bytes(const Message& message) { return kPrefixBytes + 8 * mes
 void write_head(std::byte* out, const Message& message, const Limits& limits, uint32_t number);
 std::vector<std::byte> heartbeat_frame();
 std::vector<std::byte> goodbye_frame(std::string_view reason, uint32_t number = 0);
-/// `kind`: ring_answer or heap_answer.
+/// `kind`: ring_answer or arena_answer.
 std::vector<std::byte> answer_frame(FrameKind kind, bool accepted);
 
 }  // namespace troupe::internal::net

@@ -28,10 +28,10 @@ size_t pinned_bytes() { return allocator_stats(gpu0).pinned + allocator_stats(gp
 
 Tensor numbers(int64_t count, double first) { return arange(first, first + static_cast<double>(count), 1.0); }
 
-// By the socket alone, by the ring and the socket, and with the heap.
+// By the socket alone, by the ring and the socket, and with the arena.
 std::vector<net::SocketLimits> ways() {
   net::SocketLimits socket, ring;
-  socket.ring_bytes = socket.heap_bytes = ring.heap_bytes = 0;
+  socket.ring_bytes = socket.arena_bytes = ring.arena_bytes = 0;
   return {socket, ring, {}};
 }
 

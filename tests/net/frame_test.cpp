@@ -131,8 +131,8 @@ TEST_CASE("a prefix over the limits is refused and says what and how much") {
   CHECK(contains(decode({FrameKind::goodbye, 1, 5}), "a goodbye"));
   CHECK(decode({FrameKind::ring_offer, 0, 0}) == "accepted");
   CHECK(contains(decode({FrameKind::ring_offer, 0, 1}), "offer of shared memory"));
-  CHECK(contains(decode({FrameKind::heap_offer, 1, 0}), "offer of shared memory"));
-  CHECK(decode({FrameKind::heap_answer, 0, 0}) == "accepted");
+  CHECK(contains(decode({FrameKind::arena_offer, 1, 0}), "offer of shared memory"));
+  CHECK(decode({FrameKind::arena_answer, 0, 0}) == "accepted");
   CHECK(decode({FrameKind::ring_answer, 0, 1}) == "accepted");
   CHECK(contains(decode({FrameKind::ring_answer, 0, 2}), "answer to an offer"));
   CHECK(contains(decode({static_cast<FrameKind>(7), 0, 0}), "unknown kind 7"));

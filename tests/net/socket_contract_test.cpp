@@ -11,7 +11,7 @@ using namespace troupe::internal::net;
 namespace {
 
 struct Kind {
-  bool tcp = false, ring = true, heap = true, polling = true, callers = true;
+  bool tcp = false, ring = true, arena = true, polling = true, callers = true;
 };
 
 struct SocketBackend : contract::Backend {
@@ -19,7 +19,7 @@ struct SocketBackend : contract::Backend {
   std::unique_ptr<Transport> make(const std::string&, TransportOptions from, Events& events) override {
     SocketOptions options{from.self, from.token, {from.limits}};
     if (!kind_.ring) options.limits.ring_bytes = 0;
-    if (!kind_.heap) options.limits.heap_bytes = 0;
+    if (!kind_.arena) options.limits.arena_bytes = 0;
     options.limits.callers_read = kind_.callers;
     if (!kind_.polling) options.limits.polling = Duration::zero();
     return make_socket_transport(std::move(options), events);
@@ -38,18 +38,18 @@ void keep_it(Kind kind) {
 
 }  // namespace
 
-TEST_CASE("Unix sockets with rings and heaps keep the contract", "[contract]") { keep_it({}); }
-TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({.heap = false}); }
-TEST_CASE("Unix sockets with heaps keep the contract", "[contract]") { keep_it({.ring = false}); }
+TEST_CASE("Unix sockets with rings and arenas keep the contract", "[contract]") { keep_it({}); }
+TEST_CASE("Unix sockets with rings keep the contract", "[contract]") { keep_it({.arena = false}); }
+TEST_CASE("Unix sockets with arenas keep the contract", "[contract]") { keep_it({.ring = false}); }
 TEST_CASE("Unix sockets with rings whose readers sleep keep the contract", "[contract]") {
   keep_it({.polling = false});
 }
 TEST_CASE("Unix sockets with rings that only the transport's thread reads keep the contract", "[contract]") {
   keep_it({.callers = false});
 }
-TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false, .heap = false}); }
+TEST_CASE("Unix sockets alone keep the contract", "[contract]") { keep_it({.ring = false, .arena = false}); }
 TEST_CASE("Unix sockets alone whose readers sleep keep the contract", "[contract]") {
-  keep_it({.ring = false, .heap = false, .polling = false});
+  keep_it({.ring = false, .arena = false, .polling = false});
 }
 TEST_CASE("TCP sockets keep the contract", "[contract]") { keep_it({.tcp = true}); }
 TEST_CASE("TCP sockets whose readers sleep keep the contract", "[contract]") {

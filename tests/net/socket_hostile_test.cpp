@@ -94,8 +94,8 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   RawClient future(house.listener->address());
   const auto h = future.shake(kToken, kProtocolVersion + 1);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 10 of the protocol, this side version 11");
-  lines.wait_for("it speaks version 11 of the protocol, this side version 10");
+  CHECK(h.text() == "speaks version 11 of the protocol, this side version 12");
+  lines.wait_for("it speaks version 12 of the protocol, this side version 11");
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -119,7 +119,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 11 of the protocol, this side version 10"));
+    CHECK_THAT(e.message(), Contains("speaks version 12 of the protocol, this side version 11"));
   }
   house.check_undisturbed();
 }
@@ -152,7 +152,7 @@ TEST_CASE("a peer that proved the token and then breaks the framing is closed, w
   LogCapture lines;
   SocketLimits limits;
   limits.buffer_bytes = 1000;
-  limits.ring_bytes = limits.heap_bytes =
+  limits.ring_bytes = limits.arena_bytes =
       0;  // an offer that nobody reads would make the end of a stream a reset
   House house(fresh_address(), limits);
   const auto connect = [&] {
@@ -194,7 +194,7 @@ TEST_CASE("a connection that carries heartbeats alone stays open, one that carri
   SocketLimits limits;
   limits.heartbeat = std::chrono::milliseconds(20);
   limits.dead_after = std::chrono::seconds(1);
-  limits.ring_bytes = limits.heap_bytes = 0;  // no offers
+  limits.ring_bytes = limits.arena_bytes = 0;  // no offers
   Recorder events;
   auto server = transport(events, "w2", limits);
   const auto listener = server->listen(fresh_address());

@@ -40,9 +40,9 @@ Buffer arriving(size_t size, uint64_t value, size_t fails = SIZE_MAX) {
   return {.storage = Storage::wrap(pinned->data(), size, pinned), .size = size, .pinned = pinned.get()};
 }
 
-SocketLimits without_heap(size_t ring) {
+SocketLimits without_arena(size_t ring) {
   SocketLimits limits;
-  limits.heap_bytes = 0;
+  limits.arena_bytes = 0;
   limits.ring_bytes = ring;
   return limits;
 }
@@ -68,9 +68,9 @@ void send_on(Two& two) {
 
 }  // namespace
 
-TEST_CASE("bytes that still arrive from a device are waited for, by socket, ring and heap") {
+TEST_CASE("bytes that still arrive from a device are waited for, by socket, ring and arena") {
   for (const size_t ring : {size_t{0}, size_t{1} << 20, size_t{32} << 20}) {
-    Two two(without_heap(ring));
+    Two two(without_arena(ring));
     send_on(two);
   }
   Two two;
@@ -79,7 +79,7 @@ TEST_CASE("bytes that still arrive from a device are waited for, by socket, ring
 }
 
 TEST_CASE("a device that fails in the middle of a message ends the connection, and both sides hear of it") {
-  Two two(without_heap(0));
+  Two two(without_arena(0));
   Message m;
   m.header = {1};
   m.buffers.push_back(arriving(4 * kChunk, 1, kChunk));
@@ -99,7 +99,7 @@ TEST_CASE("a device that fails in the middle of a message ends the connection, a
 
 TEST_CASE("a device that fails before anything is written is an error of send, and the connection stays") {
   for (const bool exports : {false, true}) {
-    Two two(exports ? SocketLimits{} : without_heap(32 << 20));
+    Two two(exports ? SocketLimits{} : without_arena(32 << 20));
     if (exports) two.warm();
     two.link->send(message(1));
     two.right.wait_messages(1);

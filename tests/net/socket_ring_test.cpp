@@ -79,7 +79,7 @@ struct RawPeer : RawClient {
 
 struct Server {
   explicit Server(SocketLimits limits = {}) {
-    limits.heap_bytes = 0;  // its offer would be one more frame
+    limits.arena_bytes = 0;  // its offer would be one more frame
     transport = test::transport(events, "w2", limits);
     listener = transport->listen(fresh_address());
   }

@@ -94,7 +94,7 @@ struct Two {
     listener = b->listen(fresh_address());
     link = a->connect(listener->address()).get();
   }
-  /// Sends messages until one has come by the heap: the offers have been answered.
+  /// Sends messages until one has come by the arena: the offers have been answered.
   void warm() {
     for (size_t n = 1;; ++n) {
       link->send(message(0, 100000));

@@ -205,7 +205,7 @@ TEST_CASE("a reader that never reads delays close by no more than its second") {
   std::promise<void> go;
   auto gate = go.get_future().share();
   SocketLimits sockets;
-  sockets.heap_bytes = 0;  // the bytes themselves wait to be written
+  sockets.arena_bytes = 0;  // the bytes themselves wait to be written
   Pair p(
       fresh_address(), [gate](Connection&, Message&) { gate.wait(); }, {}, sockets);
   for (int i = 0; i < 3; ++i) p.to_right->send(message(static_cast<uint64_t>(i), 4 << 20));
@@ -335,7 +335,7 @@ TEST_CASE("running out of descriptors delays newcomers and harms nobody") {
   LogCapture lines;
   SocketLimits limits;
   // No shared memory: its descriptors are closed when it is mapped, at any moment.
-  limits.ring_bytes = limits.heap_bytes = 0;
+  limits.ring_bytes = limits.arena_bytes = 0;
   Pair p(fresh_address(), limits, limits);
   p.listener.reset();
   const auto address = fresh_address();

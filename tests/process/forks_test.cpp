@@ -26,6 +26,8 @@ TEST_CASE("a child that fork() makes of a worker is refused in words, and its pa
       CHECK_THAT(job.output, Contains(std::string("child ") + use + ": invalid: [") &&
                                  Contains("is a child that fork() made while its parent was a worker"));
     }
+    CHECK_THAT(job.output,
+               Contains("child has 3145728\nchild has 7340032\n") && Contains("parent has 3145728\n"));
     CHECK_THAT(job.output, !Contains("went through") && Contains("child launch: 1") &&
                                Contains("the child's end 0") && Contains("parent 4"));
   }

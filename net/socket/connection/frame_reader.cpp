@@ -62,7 +62,7 @@ std::optional<ReadFrame> FrameReader::next_step() {
       prefix_ = decode_prefix(prefix_bytes_, limits_);
       frame_.kind = prefix_.kind;
       frame_.number = prefix_.number;
-      if (prefix_.kind == FrameKind::ring_answer || prefix_.kind == FrameKind::heap_answer)
+      if (prefix_.kind == FrameKind::ring_answer || prefix_.kind == FrameKind::arena_answer)
         frame_.accepted = prefix_.count == 1;
       if (prefix_.kind != FrameKind::message && prefix_.kind != FrameKind::goodbye) return complete();
       if (prefix_.kind == FrameKind::goodbye) {
@@ -120,9 +120,9 @@ void FrameReader::forward() {
 }
 
 void FrameReader::adopt() {
-  if (!heap_) throw_invalid("[net] a buffer in shared memory on a connection that has none");
+  if (!arena_) throw_invalid("[net] a buffer in shared memory on a connection that has none");
   const size_t size = sizes_[current_].bytes;
-  frame_.message.buffers.push_back({heap_->adopt(place_, size), 0, size});
+  frame_.message.buffers.push_back({arena_->adopt(place_, size), 0, size});
 }
 
 size_t FrameReader::direct(std::span<iovec> out) {

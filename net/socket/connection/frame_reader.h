@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "net/protocol/frame.h"
-#include "net/socket/shared/shared_heap.h"
+#include "net/socket/shared/imported_arena.h"
 
 namespace troupe::internal::net {
 
@@ -28,8 +28,8 @@ struct ReadFrame {
 class FrameReader {
  public:
   explicit FrameReader(const Limits& limits) : limits_(limits) {}
-  /// Lent buffers are there from now on; before, they are errors. `heap` outlives the reader.
-  void import_from(const ImportedHeap& heap) { heap_ = &heap; }
+  /// Lent buffers are there from now on; before, they are errors. `arena` outlives the reader.
+  void import_from(const ImportedArena& arena) { arena_ = &arena; }
 
   /// Takes bytes from the front of `bytes`, up to the end of a frame, which is then returned.
   std::optional<ReadFrame> feed(std::span<const std::byte>& bytes);
@@ -62,7 +62,7 @@ class FrameReader {
   std::vector<BufferSize> sizes_;
   size_t current_ = 0;  // buffer being filled
   uint64_t place_ = 0;  // of an exported one
-  const ImportedHeap* heap_ = nullptr;
+  const ImportedArena* arena_ = nullptr;
   ReadFrame frame_;
 };
 

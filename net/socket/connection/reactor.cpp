@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/base/thread.h"
+#include "core/memory/cpu_allocator.h"
 #include "net/socket/connection/socket_connection.h"
 
 namespace troupe::internal::net {
@@ -130,6 +131,7 @@ void Reactor::tick() {
   last_tick_ = at;
   const auto all = connections();
   for (const auto& c : all) c->keep_alive(at, watched_since_);
+  trim_cpu_memory(Clock::system().now());
   std::lock_guard lock(mutex_);
   ticking_ = !connections_.empty();
   if (ticking_) schedule_tick();

@@ -31,6 +31,10 @@ SocketConnection::SocketConnection(std::shared_ptr<Reactor> core, Fd fd, PeerInf
       reader_(core_->limits()),
       ring_frames_(core_->limits()) {}
 
+SocketConnection::~SocketConnection() {
+  if (exported_) exported_->retire();
+}
+
 std::string SocketConnection::who() const {
   return peer_.name.empty() ? fmt::format("the peer ({})", address_)
                             : fmt::format("worker {} ({})", peer_.name, address_);
@@ -179,7 +183,6 @@ void SocketConnection::close(const std::string& reason) {
 
 void SocketConnection::keep_alive(TimePoint now, TimePoint watched_since) {
   watch_delivery(now);
-  if (ExportedHeap* heap = exports_.load(std::memory_order_acquire)) heap->trim();
   const RingWriter* towards = towards_.load(std::memory_order_acquire);
   if (towards) towards->beat();
   if (has_ring_.load(std::memory_order_acquire))
@@ -270,6 +273,7 @@ void SocketConnection::finish(Error reason) {
     queued_ = 0;
     waiting.swap(waiting_);
   }
+  if (exported_) exported_->retire();
   for (const auto& p : waiting) p.fail(reason);
   if (announced) {
     try {
@@ -278,6 +282,8 @@ void SocketConnection::finish(Error reason) {
       log::error(fmt::format("[net] the handler of a closed connection threw: {}", current_error().what()));
     }
   }
+  held_.reset();
+  if (imported_) imported_->detach();  // last: it copies what tensors still have
   core_->remove(this);
 }
 

@@ -6,8 +6,9 @@
 // small and find room go by the ring, the others by the socket; their numbers tell in which order they are
 // delivered. A receiver that sleeps is woken by a doorbell (an eventfd), or, if it is a caller that waits, in
 // the ring itself. Heartbeats are counted there, too. The ring only ever makes things faster: where it is not
-// given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers are copied
-// into a heap of shared memory (shared_heap.h), offered in the same way, and only their places travel.
+// given, or full, the socket is there, and it alone tells of the end of the peer. Large buffers
+// stay where they are, in the arena of this process (exported_blocks.h), which is offered in the same way,
+// and only their places travel.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -20,7 +21,8 @@
 #include "net/socket/connection/frame_reader.h"
 #include "net/socket/connection/reactor.h"
 #include "net/socket/connection/write_queue.h"
-#include "net/socket/shared/shared_heap.h"
+#include "net/socket/shared/exported_blocks.h"
+#include "net/socket/shared/imported_arena.h"
 #include "net/socket/shared/shared_memory.h"
 #include "net/socket/shared/shared_ring.h"
 
@@ -32,6 +34,7 @@ class SocketConnection final : public Connection,
  public:
   /// `fd` has a finished handshake behind it.
   SocketConnection(std::shared_ptr<Reactor> core, Fd fd, PeerInfo peer, std::string address);
+  ~SocketConnection() override;
   /// On the delivery thread: gives the connection to the user with `announce`, then begins to read. False,
   /// and nothing done, if it is closed already.
   bool start(const std::function<void()>& announce);
@@ -76,6 +79,7 @@ class SocketConnection final : public Connection,
   bool write_ring(const Message& message, size_t size);
   void wake_reader();
   void offer_memory();
+  void offer_arena();
   void export_buffers(Message& message);   // without mutex_
   void take_back(const Message& message);  // likewise
 
@@ -89,10 +93,10 @@ class SocketConnection final : public Connection,
   bool may_be_offered() const;
   void take_ring();
   bool register_doorbell(Fd bell, std::string& why);
-  void take_heap();
+  void take_arena();
   void answer(FrameKind kind, bool accepted, const std::string& why);
   void ring_answered(bool accepted);
-  void heap_answered(bool accepted);
+  void arena_answered(bool accepted);
   void on_read_error(int error);
   void finish(Error reason);
 
@@ -134,14 +138,14 @@ class SocketConnection final : public Connection,
   TimePoint last_sent_;
   std::vector<Promise<void>> waiting_;
   uint32_t next_number_ = 0;
-  std::unique_ptr<SharedRing> out_;              // offered, and not declined
-  Fd bell_out_;                                  // of its reader
-  std::optional<RingWriter> ring_writer_;        // accepted
-  std::unique_ptr<ExportedHeap> heap_;           // offered, and not declined
-  std::atomic<ExportedHeap*> exports_{nullptr};  // heap_, accepted
+  std::unique_ptr<SharedRing> out_;                // offered, and not declined
+  Fd bell_out_;                                    // of its reader
+  std::optional<RingWriter> ring_writer_;          // accepted
+  std::shared_ptr<ExportedBlocks> exported_;       // offered, and not declined
+  std::atomic<ExportedBlocks*> exports_{nullptr};  // exported_, accepted
 
-  std::mutex read_mutex_;                   // before mutex_; callbacks run under it
-  std::unique_ptr<ImportedHeap> imported_;  // before the readers, which use it
+  std::mutex read_mutex_;                    // before mutex_; callbacks run under it
+  std::unique_ptr<ImportedArena> imported_;  // before the readers, which use it
   FrameReader reader_, ring_frames_;
   uint32_t expected_ = 0;  // number of the next message
   Passed passed_;          // came with an offer

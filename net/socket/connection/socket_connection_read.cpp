@@ -102,12 +102,12 @@ bool SocketConnection::arrived(ReadFrame frame) {
       return true;
     case FrameKind::ring_offer:
       return take_ring(), true;
-    case FrameKind::heap_offer:
-      return take_heap(), true;
+    case FrameKind::arena_offer:
+      return take_arena(), true;
     case FrameKind::ring_answer:
       return ring_answered(frame.accepted), true;
-    case FrameKind::heap_answer:
-      return heap_answered(frame.accepted), true;
+    case FrameKind::arena_answer:
+      return arena_answered(frame.accepted), true;
     case FrameKind::message:
     case FrameKind::goodbye:
       break;

@@ -1,14 +1,20 @@
 // Shared memory of a connection: how it comes to be, and what goes by it.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <new>
 
 #include "core/base/log.h"
+#include "core/memory/arena.h"
+#include "core/memory/cpu_allocator.h"
 #include "core/memory/streaming_copy.h"
 #include "net/socket/connection/socket_connection.h"
 #include "net/socket/shared/shared_memory.h"
@@ -17,10 +23,9 @@ namespace troupe::internal::net {
 namespace {
 
 constexpr size_t kRingMost = size_t{64} << 20;  // of what a peer offers
-constexpr size_t kHeapMost = size_t{1} << 40;
-constexpr size_t kLend = size_t{64} << 10;  // buffers from here on are copied to where the receiver sees them
-constexpr size_t kAnswer = 16 << 10;        // bytes that are written at once with an answer
-constexpr size_t kParts = 8;                // buffers of a message that goes by the ring
+constexpr size_t kArenaMost = size_t{1} << 40;
+constexpr size_t kAnswer = 16 << 10;  // bytes that are written at once with an answer
+constexpr size_t kParts = 8;          // buffers of a message that goes by the ring
 
 }  // namespace
 
@@ -41,9 +46,31 @@ void SocketConnection::offer_memory() {
       bell_out_ = std::move(bell);
     }
   }
-  if (core_->limits().heap_bytes)
-    if (auto heap = ExportedHeap::create(core_->limits().heap_bytes, core_->limits().queue_bytes))
-      if (offer(FrameKind::heap_offer, heap->fd(), {})) heap_ = std::move(heap);
+  if (core_->limits().arena_bytes) offer_arena();
+}
+
+void SocketConnection::offer_arena() {
+  std::string why;
+  std::shared_ptr<ExportedBlocks> exported;
+  if (open_cpu_arena(core_->limits().arena_bytes, why))
+    exported = ExportedBlocks::create(core_->limits().queue_bytes, why);
+  Fd arena;
+  if (exported) arena = Fd(::fcntl(Arena::of_process()->descriptor(), F_DUPFD_CLOEXEC, 0));
+  if (exported && !arena) why = errno_text(errno);
+  if (!arena) {
+    static std::once_flag once;
+    std::call_once(once, [&] {
+      log::info(
+          "[net] large tensors go to other processes of this host by sockets, since there is no shared "
+          "memory: " +
+          why);
+    });
+  } else if (send_with(fd_.get(), encode_prefix({.kind = FrameKind::arena_offer}), arena, exported->table(),
+                       exported->lease())) {
+    exported->lease().reset();  // the receiver's alone
+    exported_ = std::move(exported);
+  }
+  if (exported) exported->retire();
 }
 
 // While a device still writes the rest of them, if they are pinned.
@@ -56,16 +83,41 @@ static void copy_arriving(std::byte* to, const Buffer& b) {
   }
 }
 
-// Copies the large buffers to where the receiver sees them. Outside of all locks: others send meanwhile.
+// The same bytes in a block that can be lent. Nothing: there is no memory for it.
+static std::optional<Buffer> copied_for_export(const Buffer& b) {
+  Buffer copy{.size = b.size};
+  try {
+    copy.storage = Storage::allocate(b.size);
+  } catch (const std::bad_alloc&) {
+  }
+  if (copy.storage && ExportedBlocks::lies_well(copy)) {
+    copy_arriving(copy.data(), b);
+    return copy;
+  }
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    log::info(
+        fmt::format("[net] a tensor of {} bytes goes to another process of this host by a socket, since "
+                    "shared memory is full",
+                    b.size));
+  });
+  return {};
+}
+
+// Lends the large buffers; those that lie elsewhere are copied first. Outside of all locks: others send
+// meanwhile. What cannot be lent goes by the socket.
 void SocketConnection::export_buffers(Message& message) {
-  ExportedHeap* heap = exports_.load(std::memory_order_acquire);
-  if (!heap) return;
+  ExportedBlocks* exports = exports_.load(std::memory_order_acquire);
+  if (!exports) return;
   for (Buffer& b : message.buffers) {
-    if (b.size < kLend || b.size > core_->limits().buffer_bytes || !b.storage->device().is_cpu()) continue;
-    const auto place = heap->take(b.size);
-    if (!place) continue;  // by the socket
-    b.exported = place->word;
-    copy_arriving(place->data, b);
+    if (b.size < Arena::kSmallest || b.size > std::min(Arena::kLargest, core_->limits().buffer_bytes) ||
+        !b.storage->device().is_cpu() || !exports->has_room(b.size))
+      continue;
+    std::optional<Buffer> there = b;
+    if (!ExportedBlocks::lies_well(b)) there = copied_for_export(b);
+    const auto place = there ? exports->lend(*there) : std::nullopt;
+    if (!place) continue;
+    b.exported = *place;
     b.storage = {};
     b.pinned = nullptr;
   }
@@ -74,7 +126,7 @@ void SocketConnection::export_buffers(Message& message) {
 // It was not sent.
 void SocketConnection::take_back(const Message& message) {
   for (const Buffer& b : message.buffers)
-    if (b.exported) heap_->give_back(b.exported);
+    if (b.exported) exported_->take_back(b.exported);
 }
 
 // False: it goes by the socket.
@@ -114,7 +166,7 @@ void SocketConnection::wake_reader() {
 // ---- reading, under read_mutex_
 
 bool SocketConnection::may_be_offered() const {
-  return (core_->limits().ring_bytes && !ring_reader_) || (core_->limits().heap_bytes && !imported_);
+  return (core_->limits().ring_bytes && !ring_reader_) || (core_->limits().arena_bytes && !imported_);
 }
 
 void SocketConnection::take_ring() {
@@ -147,23 +199,24 @@ bool SocketConnection::register_doorbell(Fd bell, std::string& why) {
   return true;
 }
 
-void SocketConnection::take_heap() {
-  const Fd fd = std::exchange(passed_, {}).first;
-  std::string why = "no descriptor came with it";
+void SocketConnection::take_arena() {
+  Passed fds = std::exchange(passed_, {});
+  std::string why = "no three descriptors came with it";
   const bool first = !imported_;
-  if (first && fd) imported_ = ImportedHeap::open(fd, kHeapMost, why);
+  if (first && fds.third)
+    imported_ = ImportedArena::open(fds.first, fds.second, std::move(fds.third), kArenaMost, why);
   const bool accepted = first && imported_;
   if (accepted) {
     reader_.import_from(*imported_);
     ring_frames_.import_from(*imported_);
   }
-  answer(FrameKind::heap_answer, accepted, why);
+  answer(FrameKind::arena_answer, accepted, why);
 }
 
 void SocketConnection::answer(FrameKind kind, bool accepted, const std::string& why) {
   if (!accepted)
     log::info(fmt::format("[net] does without the {} that {} offers: {}",
-                          kind == FrameKind::ring_answer ? "ring" : "heap", who(), why));
+                          kind == FrameKind::ring_answer ? "ring" : "shared memory", who(), why));
   std::lock_guard lock(mutex_);
   if (state_ != State::open || broken_) return;  // nothing is sent after a goodbye
   const bool first = queue_.empty();
@@ -183,10 +236,10 @@ void SocketConnection::ring_answered(bool accepted) {
   }
 }
 
-void SocketConnection::heap_answered(bool accepted) {
+void SocketConnection::arena_answered(bool accepted) {
   std::lock_guard lock(mutex_);
-  if (heap_ && accepted) exports_.store(heap_.get(), std::memory_order_release);
-  if (heap_ && !exports_) heap_.reset();
+  if (exported_ && accepted) exports_.store(exported_.get(), std::memory_order_release);
+  if (exported_ && !exports_) std::exchange(exported_, nullptr)->retire();
 }
 
 // Delivers up to `most` messages; whether there was any.

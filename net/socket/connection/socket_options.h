@@ -12,9 +12,9 @@ struct SocketLimits : Limits {
   /// Of shared memory for each direction of a connection between processes of one host: messages of up to a
   /// quarter of it go that way. 0: none, everything goes through sockets.
   size_t ring_bytes = size_t{1} << 20;
-  /// Of addresses for large buffers in shared memory, for each direction likewise; memory is taken for those
-  /// on their way, and held by the receiver. 0: none.
-  size_t heap_bytes = size_t{16} << 30;
+  /// Of addresses for large buffers that processes of one host show each other where they lie, for the whole
+  /// process: its first connection within the host decides (open_cpu_arena()). 0: the connection has none.
+  size_t arena_bytes = size_t{64} << 30;
   /// For how long a thread that has just had messages polls for more before it sleeps; 0: it sleeps at once.
   Duration polling = std::chrono::microseconds(100);
   /// Whether a thread that waits for an answer reads the ring of its connection itself.

@@ -33,10 +33,11 @@ size_t shared_memory_size(const Fd& fd, std::string& why) {
   return static_cast<size_t>(info.st_size);
 }
 
-bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second) {
+bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second,
+               const Fd& third) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  const std::array<int, 2> numbers{first.get(), second.get()};
-  const size_t size = (second ? 2 : 1) * sizeof(int);
+  const std::array<int, 3> numbers{first.get(), second.get(), third.get()};
+  const size_t size = (third ? 3 : second ? 2 : 1) * sizeof(int);
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof numbers)> passed{};
   msghdr m{};
   m.msg_iov = &part;
@@ -63,6 +64,8 @@ Passed passed_with(msghdr& m) {
         passed.first = std::move(taken);
       else if (!passed.second)
         passed.second = std::move(taken);
+      else if (!passed.third)
+        passed.third = std::move(taken);
     }
   }
   return passed;

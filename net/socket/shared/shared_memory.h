@@ -14,11 +14,12 @@ Fd make_shared_memory(const char* name, size_t bytes);
 /// would kill this process when it reads there.
 size_t shared_memory_size(const Fd& fd, std::string& why);
 
-/// Sends `bytes` with one or two descriptors. False if the socket is full or broken.
-bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second = {});
-/// The descriptors that came with what was read, if any; more than two are closed.
+/// Sends `bytes` with one to three descriptors. False if the socket is full or broken.
+bool send_with(int socket, std::span<const std::byte> bytes, const Fd& first, const Fd& second = {},
+               const Fd& third = {});
+/// The descriptors that came with what was read, if any; more than three are closed.
 struct Passed {
-  Fd first, second;
+  Fd first, second, third;
 };
 Passed passed_with(msghdr& m);
 

@@ -15,8 +15,11 @@ namespace {
 
 struct Box : Actor {
   int64_t add(int64_t n) { return sum += n; }
+  Tensor plus_one(Tensor x) { return kept = x + 1; }
+  void write() { kept.fill_(7); }
   int64_t sum = 0;
-  static constexpr auto remote = methods<&Box::add>;
+  Tensor kept;
+  static constexpr auto remote = methods<&Box::add, &Box::plus_one, &Box::write>;
 };
 
 void say(const std::string& line) {
@@ -31,6 +34,11 @@ void tries(const char* what, const std::function<void()>& use) {
   } catch (const Error& e) {
     say(std::string("child ") + what + ": " + std::string(name(e.kind())) + ": " + e.message());
   }
+}
+
+// Of 4 MiB each, which processes of a host share: one made here, one that came.
+void say_sums(const std::string& who, const Tensor& own, const Tensor& came) {
+  say(who + " has " + std::to_string(static_cast<int64_t>((own + came).sum().item())));
 }
 
 void uses(Cluster& cluster, RRef<Box> box, const Future<int64_t>& pending) {
@@ -65,6 +73,11 @@ int main(int argc, char** argv) {
     auto box = cluster.spawn<Box>("w1");
     box.call<&Box::add>(1).get();
     const auto pending = box.call<&Box::add>(1);
+    Tensor own, came;
+    if (mode == "uses") {
+      own = ones({1 << 20});
+      came = box.call<&Box::plus_one>(own).get();
+    }
     if (mode == "uses" || mode == "returns") {
       const pid_t child = fork();
       if (child == 0) {
@@ -72,6 +85,9 @@ int main(int argc, char** argv) {
         {
           const RRef<Box> only_here = std::move(box);
           const Promise<int64_t> never;
+          say_sums("child", own, came);
+          own.fill_(5);
+          say_sums("child", own, came);
           uses(cluster, only_here, never.future());
         }
         _exit(0);
@@ -79,6 +95,10 @@ int main(int argc, char** argv) {
       int status = 0;
       waitpid(child, &status, 0);
       say("the child's end " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)));
+    }
+    if (mode == "uses") {
+      box.call<&Box::write>().get();
+      say_sums("parent", own, came);
     }
     say("parent " + std::to_string(box.call<&Box::add>(pending.get()).get()));
   });
