@@ -42,6 +42,41 @@ void write(const Tensor& param, const Tensor& values) {
   param.bump_version(kWriter);
 }
 
+// Whether a step may put the new values into other bytes than the old ones.
+bool can_move(const Tensor& param) {
+  return param.device().is_cpu() && !is_half(param.dtype()) && param.is_contiguous() &&
+         param.nbytes() == param.storage()->size();
+}
+
+// Parameters whose values somebody else still has (a message that is on its way, a reader of another process)
+// get other bytes, unfilled: the kernel takes the values from where they are. If it fails, they are put back.
+class Moved {
+ public:
+  explicit Moved(const Tensors& params) : params_(params), before_(params.size()) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Tensor& p = params[i];
+      if (!can_move(p)) continue;
+      Ref<Storage> old = p.storage()->own_new_bytes();
+      if (!old) continue;
+      before_[i] = Tensor(make_ref<TensorImpl>(std::move(old), p.shape(), p.strides(), 0, p.dtype(), true));
+      any_ = true;
+    }
+  }
+  ~Moved() {
+    for (size_t i = 0; any_ && i < params_.size(); ++i)
+      if (before_[i].defined()) copy_elements(params_[i], before_[i]);
+  }
+  Moved(const Moved&) = delete;
+  bool any() const { return any_; }
+  const Tensors& before() const { return before_; }
+  void done() { any_ = false; }
+
+ private:
+  const Tensors& params_;
+  Tensors before_;
+  bool any_ = false;
+};
+
 }  // namespace
 
 Optimizer::Optimizer(const std::vector<Tensors>& groups) : group_count_(groups.size()) {
@@ -101,7 +136,7 @@ void Optimizer::step(const Tensors& grads, double scale) {
                         g.shape() != p.shape() || g.device() != p.device()))
       throw_invalid(
           fmt::format("[optim] gradient {} is {}; its parameter is {}", i, g.summary(), p.summary()));
-    if (g.defined()) begin_write(p, kWriter);
+    if (g.defined() && !can_move(p)) begin_write(p, kWriter);
   }
   std::vector<size_t> slot_count;
   for (size_t g = 0; g < group_count_; ++g) slot_count.push_back(slots(g).size());
@@ -150,7 +185,11 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   add_options(group, attrs);
   attrs.add({"scale", maximizes(group) ? -scale : scale});
   attrs.add({"steps", std::move(steps)});
+  const Tensors updated(out.begin(), out.begin() + static_cast<ptrdiff_t>(n));
+  Moved moved(updated);
+  if (moved.any()) in.insert(in.end(), moved.before().begin(), moved.before().end());
   ops::apply_into(update_op(kind()), in, out, attrs);
+  moved.done();
   for (size_t j = 0; j < n; ++j) {
     const Tensor& p = params_[which[j]];
     ++state_[which[j]].step;

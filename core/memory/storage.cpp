@@ -105,19 +105,33 @@ Ref<Storage> Storage::share(size_t from, size_t bytes) {
   return other;
 }
 
+// Some of those who share may be other processes, which let go without a word.
+bool Storage::others_have_bytes() const {
+  if (!shares_bytes()) return false;
+  if (!Arena::of_process() || !Arena::has(data_)) return true;
+  collect_lent();
+  return shares_bytes();
+}
+
 void Storage::leave_shared() {
-  if (!shares_bytes()) return;  // the others have gone
-  if (Arena::of_process() && Arena::has(data_)) {
-    collect_lent();  // some of them may be other processes, which let go without a word
-    if (!shares_bytes()) return;
-  }
+  if (others_have_bytes()) move_to_new_bytes(true);
+}
+
+Ref<Storage> Storage::own_new_bytes() {
+  if (!others_have_bytes()) return {};
+  Ref<Storage> before = share(0, size_);
+  move_to_new_bytes(false);
+  return before;
+}
+
+void Storage::move_to_new_bytes(bool copy) {
   SharedBytes* before = shared_.load(std::memory_order_relaxed);
   Ref<StreamUses> uses = uses_on(device_);
   std::byte* own = allocate_bytes(size_, device_);
   used_here();
-  if (device_.is_cpu())
+  if (copy && device_.is_cpu())
     copy_large(own, data_, size_);
-  else
+  else if (copy)
     backend_of(device_).copy(own, data_, size_, CopyWay::within, device_);
   uses_ = std::move(uses);
   data_ = own;

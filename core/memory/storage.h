@@ -41,6 +41,9 @@ class Storage : public RefCounted {
     if (shared_.load(std::memory_order_relaxed)) [[unlikely]]
       leave_shared();
   }
+  /// Before a write of every byte: as own_bytes(), but new bytes are left as they come. What was here before,
+  /// for whoever computes the new values from it; null if nobody else had it: then it is still here.
+  Ref<Storage> own_new_bytes();
   /// Whether another storage, or another process, has these bytes, too.
   bool shares_bytes() const;
   /// Bytes of the allocation that these are, or are part of: so many stay as long as this storage.
@@ -88,7 +91,9 @@ class Storage : public RefCounted {
   Storage(std::byte* data, size_t size, Device device, Ref<StreamUses> uses, std::shared_ptr<void> owner);
   ~Storage() override;
   SharedBytes* shared();
+  bool others_have_bytes() const;
   void leave_shared();
+  void move_to_new_bytes(bool copy);
 
   std::byte* data_;
   size_t size_;

@@ -1,4 +1,5 @@
-// The updates of optim/: inputs are the gradients; results the parameters, then each slot of all of them.
+// The updates of optim/: inputs are the gradients, and then maybe, for each parameter, what it was before, if
+// it has none of these values yet; results the parameters, then each slot of all of them.
 #include <cmath>
 
 #include "core/tensor/creation.h"
@@ -12,6 +13,7 @@ namespace {
 // One parameter among those of a call.
 struct Part {
   const Tensor& param;
+  Tensor before;  // undefined: param has its values
   ScaledGradient grad;
   int64_t step;  // counts from 1
   const Tensors& all;
@@ -24,7 +26,7 @@ struct Part {
   void each(const F& f) const {
     std::array<Tensor, n> slots;
     for (size_t k = 0; k < n; ++k) slots[k] = slot(k);
-    pass<T, n>(param, grad, slots, f);
+    pass<T, n>(param, before, grad, slots, f);
   }
 };
 
@@ -32,7 +34,11 @@ template <class F>
 void for_each_part(const Call& c, const Tensors& out, F&& f) {
   const double scale = c.attrs.number("scale");
   const auto& steps = c.attrs.ints("steps");
-  for (size_t i = 0; i < c.in.size(); ++i) f(Part{out[i], {c.in[i], scale}, steps[i], out, i, c.in.size()});
+  const size_t count = steps.size();
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor before = c.in.size() > count ? c.in[count + i] : Tensor();
+    f(Part{out[i], before, {c.in[i], scale}, steps[i], out, i, count});
+  }
 }
 
 double power(double base, int64_t step) { return std::pow(base, static_cast<double>(step)); }
@@ -219,7 +225,7 @@ void lamb(const Call& c, Tensors& out) {
               decay = T(o.number("weight_decay")), scale1 = T(1 / (1 - power(b1, part.step))),
               scale2 = T(1 / std::sqrt(1 - power(b2, part.step)));
       pass<T, 3>(
-          part.param, part.grad, {part.slot(0), part.slot(1), direction},
+          part.param, part.before, part.grad, {part.slot(0), part.slot(1), direction},
           [=](T & p, T g, T & m, T & v, T & u) __attribute__((always_inline)) {
             m = m * beta1 + rest1 * g;
             v = v * beta2 + rest2 * g * g;
@@ -229,7 +235,7 @@ void lamb(const Call& c, Tensors& out) {
                    length = std::sqrt(sum_of_squares(direction));
       const T rate = T(o.number("lr") * (size > 0 && length > 0 ? size / length : 1));
       pass<T, 0>(
-          part.param, {direction}, {}, [=](T & p, T u) __attribute__((always_inline)) { p -= rate * u; });
+          part.param, {}, {direction}, {}, [=](T & p, T u) __attribute__((always_inline)) { p -= rate * u; });
     });
   });
 }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/base/generator.h"
+#include "core/graph/copy_on_write.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
 #include "optim/optim.h"
@@ -28,6 +29,29 @@ void same(const optim::Schedule& a, const optim::Schedule& b) {
 }
 
 }  // namespace
+
+TEST_CASE("a step writes elsewhere what somebody still reads, with the same bits") {
+  Generator random(5);
+  const Tensor start = ops::randn({20000}, random), grad = ops::randn({20000}, random);
+  for (const Entry& entry : optim::optimizers()) {
+    INFO(entry.name);
+    Tensor alone = start.clone().requires_grad_(), read = start.clone().requires_grad_();
+    const auto one = optim::make(entry.name, {}, {alone}), other = optim::make(entry.name, {}, {read});
+    for (int step = 0; step < 3; ++step) {
+      const Tensor reader = lazy_copy(read);
+      const std::byte* const before = read.storage()->data();
+      const auto then = reader.to_vector<double>();
+      one->step({grad}), other->step({grad});
+      CHECK(read.storage()->data() != before);
+      CHECK(reader.storage()->data() == before);
+      CHECK(reader.to_vector<double>() == then);
+      CHECK(read.to_vector<double>() == alone.to_vector<double>());
+    }
+    const std::byte* const before = read.storage()->data();
+    other->step({grad});
+    CHECK(read.storage()->data() == before);  // the readers have gone
+  }
+}
 
 TEST_CASE("every optimizer has an entry with its options, and is made from its defaults") {
   std::set<std::string> names;
