@@ -123,8 +123,7 @@ TEST_CASE("a pull that waits names the trainers that are missing") {
   const auto first = cluster.await(pull("a"));
   REQUIRE(first.ok());
   parallel::Packed gradients{{ones({2})}, {}};
-  REQUIRE(
-      cluster.await(server.call<&parallel::Server::push>("a", first.value().ticket, gradients, 1.0)).ok());
+  REQUIRE(cluster.await(server.call<&parallel::Server::push>("a", first.value().stamp, gradients, 1.0)).ok());
   CHECK_THAT(refused(cluster.await(pull("a"))),
              Contains("Server::pull on w1 gave no answer within 10 s") &&
                  Contains("the pushes of step 0 under bsp: missing is trainer \"b\" on w3"));
