@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Builds the starter with the checkout as a part of it (add_subdirectory), and runs it alone and as three processes.
 
-    subproject.py SOURCE COMPILER
+    subproject.py SOURCE C_COMPILER CXX_COMPILER
 
 The library is compiled for it, which takes minutes unless a compiler cache has it: so its folder has a name that stays, as
 deep below the checkout as that of `./dev build`, and without ccache the test is skipped, saying so.
 """
 import os, pathlib, shutil, subprocess, sys, tempfile
 
-source, compiler = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+source, c_compiler, compiler = pathlib.Path(sys.argv[1]).resolve(), *sys.argv[2:4]
 environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC", "CXXFLAGS", "LDFLAGS", "CMAKE_PREFIX_PATH")}
 if not shutil.which("ccache"):
     print("test-skipped: without ccache the library would be compiled once more, for minutes")
@@ -32,7 +32,8 @@ add_subdirectory({source} troupe)
 add_executable(starter main.cpp)
 target_link_libraries(starter PRIVATE Troupe::troupe)
 """)
-    run("cmake", "-G", "Ninja", "-S", project, "-B", folder, f"-DCMAKE_CXX_COMPILER={compiler}")
+    # Both compilers: another vendor's for C would change how CMake precompiles headers, and the cache would serve nothing.
+    run("cmake", "-G", "Ninja", "-S", project, "-B", folder, f"-DCMAKE_C_COMPILER={c_compiler}", f"-DCMAKE_CXX_COMPILER={compiler}")
     if "CXX_COMPILER__starter_Release" not in (folder / "build.ninja").read_text():
         sys.exit("the starter's build type is not Release by default")
     run("cmake", "--build", folder, "--target", "starter", "troupe_cli")
