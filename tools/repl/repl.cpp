@@ -166,6 +166,7 @@ std::pair<Children, LaunchEnvironment> start_workers(const ReplOptions& options)
   run.processes = options.workers;
   run.command = {options.program.empty() ? own_path() : options.program};
   const tools::Job job = tools::make_job(run, [](const char* name) { return std::getenv(name); });
+  const tools::Share share = tools::share_of(run, 0);
   std::vector<std::string> command{job.program};
   if (options.program.empty())
     command.emplace_back("repl-worker");
@@ -176,7 +177,7 @@ std::pair<Children, LaunchEnvironment> start_workers(const ReplOptions& options)
   for (int64_t local = 1; local < options.workers; ++local) {
     tools::Start start;
     start.arguments = command;
-    start.environment = tools::environment_with(tools::variables_of(run, job, local), {});
+    start.environment = tools::environment_with(tools::variables_of(run, job, share, local), {});
     start.group = children.group();
     start.in = nothing.get();
     children.add(local, tools::start_process(start));
@@ -184,7 +185,7 @@ std::pair<Children, LaunchEnvironment> start_workers(const ReplOptions& options)
   }
   LaunchEnvironment environment =
       *LaunchEnvironment::read([&](const std::string& name) -> std::optional<std::string> {
-        for (const auto& [key, value] : tools::variables_of(run, job, 0))
+        for (const auto& [key, value] : tools::variables_of(run, job, share, 0))
           if (key == name) return value;
         const char* value = std::getenv(name.c_str());
         return value ? std::optional<std::string>(value) : std::nullopt;
