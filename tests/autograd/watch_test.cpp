@@ -92,7 +92,8 @@ TEST_CASE("a hook that throws fails the pass, and bad registrations say what is 
        "[register_ready_hook] tensor 1 (float32 [1]) is no leaf that needs a gradient");
   says(error_of([&] { (void)autograd::register_ready_hook({}, none); }), "the list of tensors is empty");
   says(error_of([&] { (void)autograd::register_ready_hook({w, w}, none); }), "tensors 0 and 1 are the same");
-  says(error_of([&] { (void)autograd::register_ready_hook({w}, {}); }), "the function is empty");
+  const std::function<void(size_t, const Tensor&)> empty;
+  says(error_of([&] { (void)autograd::register_ready_hook({w}, empty); }), "the function is empty");
   says(error_of([&] { (void)autograd::register_post_accumulate_grad_hook(Tensor(), {}); }), "is empty");
   says(error_of([&] { (void)autograd::register_post_accumulate_grad_hook(Tensor(), [](const Tensor&) {}); }),
        "tensor 0 is undefined");

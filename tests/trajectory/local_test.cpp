@@ -76,15 +76,15 @@ Tensor loss_of(const Run& run, nn::Layer& model, int step, DType dtype) {
 }
 
 // What the run came to: every loss, and the final parameters.
-struct Result {
+struct Trained {
   std::vector<double> losses;
   std::map<std::string, Tensor> parameters;
 };
 
-Result train(const Run& run, DType dtype, bool recompute, int steps) {
+Trained train(const Run& run, DType dtype, bool recompute, int steps) {
   const auto model = make_model(run, dtype, recompute);
   const auto optimizer = optim::make(run.optimizer, run.options, model->parameters());
-  Result result;
+  Trained result;
   for (int step = 0; step < steps; ++step) {
     optimizer->zero_grad();
     const Tensor loss = loss_of(run, *model, step, dtype);
@@ -148,7 +148,7 @@ TEST_CASE("the transformer in float64 follows PyTorch's losses on shakespeare", 
 
 TEST_CASE("a transformer that recomputes its activations has the same bits", "[trajectory]") {
   for (const Run& run : transformer_runs("generated")) {
-    const Result kept = train(run, float32, false, 8), again = train(run, float32, true, 8);
+    const Trained kept = train(run, float32, false, 8), again = train(run, float32, true, 8);
     CHECK(kept.losses == again.losses);
     REQUIRE(kept.parameters.size() == run.parameters.size());
     for (const auto& [name, value] : kept.parameters) {
@@ -163,9 +163,9 @@ TEST_CASE("a training run has the same bits again, and on two threads", "[trajec
     const Run& run = runs.at(0);
     const int threads = ops::num_threads();
     ops::set_num_threads(1);
-    const Result one = train(run, float32, false, 4), again = train(run, float32, false, 4);
+    const Trained one = train(run, float32, false, 4), again = train(run, float32, false, 4);
     ops::set_num_threads(2);
-    const Result two = train(run, float32, false, 4);
+    const Trained two = train(run, float32, false, 4);
     ops::set_num_threads(threads);
     CHECK(one.losses == again.losses);
     CHECK(one.losses == two.losses);
