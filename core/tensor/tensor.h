@@ -240,7 +240,7 @@ std::vector<T> Tensor::to_vector() const {
   if constexpr (std::is_same_v<T, bool>) {  // whose vector has bits
     const auto truths = std::make_unique<bool[]>(static_cast<size_t>(numel()));
     copy_elements_to(boolean, truths.get());
-    return {truths.get(), truths.get() + numel()};
+    return std::vector<bool>(truths.get(), truths.get() + numel());
   } else {
     std::vector<T> out(static_cast<size_t>(numel()));
     copy_elements_to(dtype_of<T>, out.data());
