@@ -157,13 +157,18 @@ void Coordinator::wait(Duration timeout, const Future<void>& stop) {
   admission_.open();
 }
 
-// All that wait hear why before their connections end, and blame nobody else.
-void Coordinator::give_up(const Error& why) {
+// All that wait hear why before their connections end, and blame nobody else: whoever has heard may go, and
+// its loss is not the reason then.
+void Coordinator::give_up(const Error& reason) {
   std::vector<Ref<Invocation>> waiting;
+  Error why = reason;
   {
     Lock lock(mutex_);
     if (std::find(joined_.begin(), joined_.end(), false) == joined_.end()) return;
-    if (!failed_) failed_ = why;
+    if (failed_)
+      why = *failed_;
+    else
+      failed_ = why;
     waiting.swap(waiting_);
   }
   for (const auto& call : waiting) {

@@ -33,7 +33,7 @@ class Coordinator {
 
  private:
   void on_join(const Ref<Invocation>& call, Member member, uint32_t world);
-  void give_up(const Error& why);
+  void give_up(const Error& reason);
   void heard(WorkerId id);
   Worker& worker_;
   uint32_t world_;

@@ -144,7 +144,7 @@ TEST_CASE("what a receiver had that is killed comes back", "[process]") {
   w.events.wait_closed(1);
   CHECK(soon([] { return allocator_stats().lent == 0; }));
   CHECK(allocator_stats().in_use == in_use);
-  CHECK(mapped_arenas() == 1);
+  CHECK(soon([] { return mapped_arenas() == 1; }));
 }
 
 TEST_CASE("what a receiver has that is stopped stays as it is until it goes on, or is killed", "[process]") {

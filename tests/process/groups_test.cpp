@@ -5,7 +5,7 @@
 
 using namespace troupe::testing;
 
-TEST_CASE("processes sum tensors; one that is killed is named, and the others form a group", "[process]") {
+TEST_CASE("processes sum tensors, and one that is killed is named, and the others form a group", "[process]") {
   Launcher job({"-n", "4", program("groups")});
   job.exit_code();
   INFO(job.output << job.errors);
