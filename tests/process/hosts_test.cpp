@@ -227,7 +227,7 @@ TEST_CASE("a host that cannot take part is named with the reason, and nothing is
         std::string::npos);
 }
 
-TEST_CASE("--check says what is found on every host and starts nothing, --dry-run how it would go there",
+TEST_CASE("troupe run --check says what is found on every host and starts nothing, --dry-run how it would go there",
           "[process]") {
   const FarSite site;
   auto job = site.shell("touch started", {"--check"});
