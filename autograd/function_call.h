@@ -69,6 +69,12 @@ Tensors apply_function(const FunctionType& type, const FunctionArguments& argume
 /// `class_name()` of a type, found once.
 std::string function_name(const std::type_info& type);
 
+/// Of a backward().
+template <class Backward>
+inline constexpr bool kTakesGradientsByValue = true;
+template <class R, class C, class Grads>
+inline constexpr bool kTakesGradientsByValue<R (*)(C, Grads)> = !std::is_reference_v<Grads>;
+
 template <class T, class Forward>
 struct FunctionCall {
   static_assert(sizeof(T) == 0, "forward() is `static Tensor forward(Ctx&, ...)`; it may give Tensors, too");
@@ -124,10 +130,6 @@ struct FunctionCall<T, R (*)(C&, P...)> {
   static constexpr bool kLater = LaterGradients<Gradients>::kLater;
   static_assert(std::is_same_v<Gradients, Tensor> || std::is_same_v<Gradients, Tensors> || kLater,
                 "backward() is `static Tensors backward(Ctx&, Tensors grads)`, or gives Task<Tensors>");
-  template <class V>
-  static constexpr bool kByValue = true;
-  template <class Result, class Ctx, class Grads>
-  static constexpr bool kByValue<Result (*)(Ctx, Grads)> = !std::is_reference_v<Grads>;
 
   static constexpr auto backward_rule() -> Tensors (*)(FunctionCtx&, Tensors&&) {
     if constexpr (kLater)
@@ -145,7 +147,7 @@ struct FunctionCall<T, R (*)(C&, P...)> {
   static constexpr auto begin_rule() -> Future<Tensors> (*)(FunctionCtx&, Tensors&&, FinishGradients) {
     if constexpr (kLater) {
       static_assert(
-          kByValue<decltype(&T::backward)>,
+          kTakesGradientsByValue<decltype(&T::backward)>,
           "a backward() that is a Task takes its gradients by value, since it outlives who calls it: "
           "`static Task<Tensors> backward(Ctx&, Tensors grads)`");
       return [](FunctionCtx& ctx, Tensors&& grads, FinishGradients finish) {
