@@ -44,8 +44,7 @@ void write(const Tensor& param, const Tensor& values) {
 
 // Whether a step may put the new values into other bytes than the old ones.
 bool can_move(const Tensor& param) {
-  return param.device().is_cpu() && !is_half(param.dtype()) && param.is_contiguous() &&
-         param.nbytes() == param.storage()->size();
+  return !is_half(param.dtype()) && param.is_contiguous() && param.nbytes() == param.storage()->size();
 }
 
 // Parameters whose values somebody else still has (a message that is on its way, a reader of another process)

@@ -118,6 +118,7 @@ void Storage::leave_shared() {
 }
 
 Ref<Storage> Storage::own_new_bytes() {
+  if (!device_.is_cpu()) own_bytes();
   if (!others_have_bytes()) return {};
   Ref<Storage> before = share(0, size_);
   move_to_new_bytes(false);

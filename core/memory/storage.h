@@ -42,7 +42,8 @@ class Storage : public RefCounted {
       leave_shared();
   }
   /// Before a write of every byte: as own_bytes(), but new bytes are left as they come. What was here before,
-  /// for whoever computes the new values from it; null if nobody else had it: then it is still here.
+  /// for whoever computes the new values from it; null if nobody else had it, or on a device: then it is
+  /// still here.
   Ref<Storage> own_new_bytes();
   /// Whether another storage, or another process, has these bytes, too.
   bool shares_bytes() const;
