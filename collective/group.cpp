@@ -176,7 +176,7 @@ std::string Group::print(size_t bytes) const {
   return all;
 }
 
-Future<Tensor> Group::all_reduce(Tensor x, CollectiveOptions options) const {
+Future<Tensor> Group::all_reduce(Tensor x, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::all_reduce, options, [&](Standing at) {
     Tensors xs;
     xs.push_back(std::move(x));
@@ -184,13 +184,13 @@ Future<Tensor> Group::all_reduce(Tensor x, CollectiveOptions options) const {
   });
 }
 
-Future<Tensors> Group::all_reduce(Tensors xs, CollectiveOptions options) const {
+Future<Tensors> Group::all_reduce(Tensors xs, const CollectiveOptions& options) const {
   return start<Tensors>(*this, Collective::all_reduce, options, [&](Standing at) {
     return std::tuple(reduction_of(Collective::all_reduce, std::move(xs), options.op, 0, at));
   });
 }
 
-Future<Tensor> Group::reduce(Tensor x, size_t root, CollectiveOptions options) const {
+Future<Tensor> Group::reduce(Tensor x, size_t root, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::reduce, options, [&](Standing at) {
     Tensors xs;
     xs.push_back(std::move(x));
@@ -198,28 +198,28 @@ Future<Tensor> Group::reduce(Tensor x, size_t root, CollectiveOptions options) c
   });
 }
 
-Future<Tensor> Group::reduce_scatter(Tensor x, CollectiveOptions options) const {
+Future<Tensor> Group::reduce_scatter(Tensor x, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::reduce_scatter, options, [&](Standing at) {
     return std::tuple(reduce_scatter_of(std::move(x), options.op, options.rows, at));
   });
 }
 
-Future<Tensor> Group::broadcast(Tensor x, size_t root, CollectiveOptions options) const {
+Future<Tensor> Group::broadcast(Tensor x, size_t root, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::broadcast, options,
                        [&](Standing at) { return std::tuple(broadcast_of({x}, root, at)); });
 }
 
-Future<Tensors> Group::broadcast(Tensors xs, size_t root, CollectiveOptions options) const {
+Future<Tensors> Group::broadcast(Tensors xs, size_t root, const CollectiveOptions& options) const {
   return start<Tensors>(*this, Collective::broadcast, options,
                         [&](Standing at) { return std::tuple(broadcast_of(std::move(xs), root, at)); });
 }
 
-Future<Tensor> Group::scatter(Tensor x, size_t root, CollectiveOptions options) const {
+Future<Tensor> Group::scatter(Tensor x, size_t root, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::scatter, options,
                        [&](Standing at) { return std::tuple(scatter_of(x, root, options.rows, at)); });
 }
 
-Future<Tensor> Group::gather(Tensor x, size_t root, CollectiveOptions options) const {
+Future<Tensor> Group::gather(Tensor x, size_t root, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::gather, options, [&](Standing at) {
     Described d = gather_of(Collective::gather, x, root, at);
     auto known = told(d.description, options.rows, at);
@@ -227,7 +227,7 @@ Future<Tensor> Group::gather(Tensor x, size_t root, CollectiveOptions options) c
   });
 }
 
-Future<Tensor> Group::all_gather(Tensor x, CollectiveOptions options) const {
+Future<Tensor> Group::all_gather(Tensor x, const CollectiveOptions& options) const {
   return start<Tensor>(*this, Collective::all_gather, options, [&](Standing at) {
     Described d = gather_of(Collective::all_gather, x, 0, at);
     auto known = told(d.description, options.rows, at);
@@ -235,12 +235,12 @@ Future<Tensor> Group::all_gather(Tensor x, CollectiveOptions options) const {
   });
 }
 
-Future<Tensors> Group::all_to_all(Tensors xs, CollectiveOptions options) const {
+Future<Tensors> Group::all_to_all(Tensors xs, const CollectiveOptions& options) const {
   return start<Tensors>(*this, Collective::all_to_all, options,
                         [&](Standing at) { return std::tuple(all_to_all_of(std::move(xs), at)); });
 }
 
-Future<void> Group::barrier(CollectiveOptions options) const {
+Future<void> Group::barrier(const CollectiveOptions& options) const {
   return start<void>(*this, Collective::barrier, options,
                      [](Standing at) { return std::tuple(barrier_of(at)); });
 }

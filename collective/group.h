@@ -28,7 +28,10 @@ struct CollectiveOptions {
   /// How many rows each rank has of it, for reduce_scatter, scatter, gather and all_gather. Empty: they are
   /// divided as evenly as they can be, and gathered as they are.
   std::vector<int64_t> rows = {};
+  /// Of a call that names none.
+  static const CollectiveOptions defaults;
 };
+inline const CollectiveOptions CollectiveOptions::defaults = {};
 
 /// Some workers, or actors, in the order of their ranks. A value: it can be copied, kept and sent as an
 /// argument, and costs nothing to make. Equal groups are one group: several with the same members need
@@ -37,7 +40,10 @@ struct CollectiveOptions {
 /// Each member calls an operation in a method of an actor:
 ///
 ///   const Future<Tensor> summing = group.all_reduce(x, {.tag = "loss"});
-///   const Tensor sum = co_await summing;  // two lines: g++ 12 destroys options within a co_await twice
+///   const Tensor sum = co_await summing;
+///
+/// `co_await group.all_reduce(x)` is one line; with options it is two, since g++ 12 destroys twice what is
+/// made of braces within a co_await.
 ///
 /// Tensors are on the CPU and of any dtype; a tensor that is moved in, and that nobody else has, is used in
 /// place. All members get the same bits, in every run. Any number of operations may be under way.
@@ -81,27 +87,35 @@ class Group {
   std::string print(size_t bytes) const;
 
   /// The sum of the tensors of all members, or what options.op says.
-  Future<Tensor> all_reduce(Tensor x, CollectiveOptions options = {}) const;
+  Future<Tensor> all_reduce(Tensor x, const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// The same for a list, of one dtype, where the tensors lie.
-  Future<Tensors> all_reduce(Tensors xs, CollectiveOptions options = {}) const;
+  Future<Tensors> all_reduce(Tensors xs,
+                             const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// The same for the root alone; the others get an undefined tensor.
-  Future<Tensor> reduce(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  Future<Tensor> reduce(Tensor x, size_t root,
+                        const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// This member's rows of it.
-  Future<Tensor> reduce_scatter(Tensor x, CollectiveOptions options = {}) const;
+  Future<Tensor> reduce_scatter(Tensor x,
+                                const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// The root's tensor. The others bring one of its dtype and shape, whose elements do not count.
-  Future<Tensor> broadcast(Tensor x, size_t root, CollectiveOptions options = {}) const;
-  Future<Tensors> broadcast(Tensors xs, size_t root, CollectiveOptions options = {}) const;
+  Future<Tensor> broadcast(Tensor x, size_t root,
+                           const CollectiveOptions& options = CollectiveOptions::defaults) const;
+  Future<Tensors> broadcast(Tensors xs, size_t root,
+                            const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// This member's rows of the root's tensor. The others bring an undefined one.
-  Future<Tensor> scatter(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  Future<Tensor> scatter(Tensor x, size_t root,
+                         const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// The rows of all members, of which each may have another number, one behind the other, for the root; the
   /// others get an undefined tensor.
-  Future<Tensor> gather(Tensor x, size_t root, CollectiveOptions options = {}) const;
+  Future<Tensor> gather(Tensor x, size_t root,
+                        const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// The same for all members.
-  Future<Tensor> all_gather(Tensor x, CollectiveOptions options = {}) const;
+  Future<Tensor> all_gather(Tensor x, const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// Each brings a tensor for each rank, and gets one from each. Numbers of rows may differ.
-  Future<Tensors> all_to_all(Tensors xs, CollectiveOptions options = {}) const;
+  Future<Tensors> all_to_all(Tensors xs,
+                             const CollectiveOptions& options = CollectiveOptions::defaults) const;
   /// Ready when all members have called it.
-  Future<void> barrier(CollectiveOptions options = {}) const;
+  Future<void> barrier(const CollectiveOptions& options = CollectiveOptions::defaults) const;
 
   /// From one member to another, which asks for it by the same tag; in order. Ready when it has been taken.
   Future<void> send(Tensor x, size_t to, const std::string& tag = {},
