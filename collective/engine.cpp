@@ -190,6 +190,8 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
                                 MemoryKind::host, tells_sizes ? std::nullopt : call.way});
   s.way = choice.way;
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
+  // Once it is among the runs, other threads may end it, and nothing is left of the request.
+  const auto with = peers(steps(s.problem, s.way, call.at.rank, s.piece));
   Out out;
   OperationId id;
   {
@@ -206,8 +208,7 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
     call.now = id;
     cancelled = call.cancelled;
   }
-  for (const size_t r : peers(steps(s.problem, s.way, call.at.rank, s.piece)))
-    worker_.watch(call.members[r].worker);
+  for (const size_t r : with) worker_.watch(call.members[r].worker);
   perform(std::move(out));
   if (cancelled) cancel(id);
   {
