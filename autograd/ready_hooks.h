@@ -12,13 +12,13 @@
 
 namespace troupe::autograd {
 
-/// What a pass of a context has brought to leaves of this worker so far, and drops if it fails: then its use
-/// is `cancelled`. For a hook, until that waits no more. Thread-safe.
+/// The gradients that a pass of a context has brought to leaves of this worker so far. A pass that fails
+/// drops them, and their use is `cancelled` then. A hook has it until it waits no more. Thread-safe.
 class PassGradients {
  public:
   virtual ~PassGradients() = default;
-  /// What the pass has brought to the leaf, which then has nothing of the pass; undefined: nothing. Other
-  /// passes keep what they brought.
+  /// The gradient of the leaf, which then has nothing of the pass; undefined: none came. Other passes keep
+  /// theirs.
   virtual Tensor take(const Tensor& leaf) = 0;
   /// Adds to it.
   virtual void add(const Tensor& leaf, const Tensor& grad) = 0;

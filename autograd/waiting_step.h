@@ -5,7 +5,7 @@
 
 namespace troupe::autograd {
 
-/// What a Node has whose end() is `later`.
+/// The interface of a Node whose end() is `later`.
 ///
 /// A pass of a context begins it once, when nothing more can come for its results, and also if nothing came
 /// at all, so that its partners on other workers do not wait in vain: a pass for given inputs

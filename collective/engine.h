@@ -1,4 +1,4 @@
-// What a worker does for operations of groups: tensors, messages and futures around the table of operations.
+// Runs operations of groups on a worker: tensors, messages and futures around the table of operations.
 #pragma once
 #include <atomic>
 #include <deque>

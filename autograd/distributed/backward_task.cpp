@@ -8,7 +8,7 @@
 namespace troupe::autograd {
 namespace {
 
-// What hooks see of a pass. Whatever keeps it does not keep the context.
+// Hooks see this of a pass. It does not keep the context.
 class GradientsInPass final : public PassGradients {
  public:
   GradientsInPass(const std::shared_ptr<ContextState>& state, uint64_t pass) : state_(state), pass_(pass) {}
@@ -77,7 +77,7 @@ void BackwardTask::wait_for(std::vector<Future<void>> hooks) {
   for (const Future<void>& hook : hooks) waiting.push_back({hook.then([] { return Tensors(); }), {}});
 }
 
-// What is there now goes on in this task.
+// Results that are there go on in this task.
 void BackwardTask::go_on_with_ready() {
   const auto ready = [](const Waiting& w) { return w.result.is_ready(); };
   for (auto at = waiting.begin();

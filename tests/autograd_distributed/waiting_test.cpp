@@ -7,6 +7,7 @@
 #include "autograd/split_pass.h"
 #include "autograd/waiting_step.h"
 #include "tests/support/error_of.h"
+#include "tests/support/eventually.h"
 #include "tests/support/nothing_left.h"
 #include "troupe/troupe.h"
 
@@ -57,12 +58,9 @@ struct Gates {
   }
 } gates;
 
-void until(const std::function<bool()>& holds) {
-  const auto start = std::chrono::steady_clock::now();
-  while (!holds()) {
-    REQUIRE(std::chrono::steady_clock::now() - start < 20s);
-    std::this_thread::sleep_for(1ms);
-  }
+template <class F>
+void until(const F& holds) {
+  REQUIRE(testing::eventually(holds));
 }
 
 struct Living {
@@ -446,7 +444,6 @@ TEST_CASE("ready hooks may wait, and move gradients within the pass") {
     const double g = exact ? 6 : 3;
     const auto done = context.backward_async(y, {}, {.retain_graph = true});
     until([] { return gates.waiting(1) == 1; });
-    std::this_thread::sleep_for(5ms);
     CHECK_FALSE(done.is_ready());
     CHECK(gradients() == std::pair(0.0, 0.0));  // it was taken
     gates.open(1);

@@ -1,6 +1,7 @@
 // Blocks lent between processes of a host, of which one stops or ends: what the other one has stays as it
 // was, and nothing else does.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,10 +14,12 @@
 #include "core/memory/arena.h"
 #include "net/socket/shared/exported_blocks.h"
 #include "tests/net/socket_support.h"
+#include "tests/support/eventually.h"
 
 using namespace troupe;
 using namespace troupe::internal::net;
 using namespace troupe::internal::net::test;
+using troupe::testing::eventually;
 
 namespace {
 
@@ -40,17 +43,6 @@ Message filled(uint64_t what, int with, size_t bytes) {
 bool all_are(const Buffer& b, int value) {
   return std::all_of(b.data(), b.data() + b.size,
                      [&](std::byte x) { return x == static_cast<std::byte>(value); });
-}
-
-template <class F>
-bool soon(F&& condition) {
-  const auto end = std::chrono::steady_clock::now() + kForever;
-  while (!condition())
-    if (std::chrono::steady_clock::now() > end)
-      return false;
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return true;
 }
 
 // Of this process: mappings of arenas, its own included, and open descriptors.
@@ -77,7 +69,7 @@ struct WithChild {
     }
     tell({.header = {kForget}});
     answers();
-    REQUIRE(soon([] { return allocator_stats().lent == 0; }));
+    REQUIRE(eventually([] { return allocator_stats().lent == 0; }));
   }
   void tell(Message m) { events.accepted.at(0)->send(std::move(m)); }
   Message answers() {
@@ -128,7 +120,7 @@ TEST_CASE("a child keeps what it is sent and sends what it has", "[.]") {
   };
   const auto t = transport(events, "w8", quick());
   const auto link = t->connect(address).get();
-  std::this_thread::sleep_for(std::chrono::minutes(5));
+  ::pause();  // until it is killed
 }
 
 TEST_CASE("what a receiver had that is killed comes back", "[process]") {
@@ -142,9 +134,9 @@ TEST_CASE("what a receiver had that is killed comes back", "[process]") {
   CHECK(allocator_stats().in_use >= in_use + 16 * kMiB);
   w.child->signal(SIGKILL);
   w.events.wait_closed(1);
-  CHECK(soon([] { return allocator_stats().lent == 0; }));
+  CHECK(eventually([] { return allocator_stats().lent == 0; }));
   CHECK(allocator_stats().in_use == in_use);
-  CHECK(soon([] { return mapped_arenas() == 1; }));
+  CHECK(eventually([] { return mapped_arenas() == 1; }));
 }
 
 TEST_CASE("what a receiver has that is stopped stays as it is until it goes on, or is killed", "[process]") {
@@ -162,7 +154,7 @@ TEST_CASE("what a receiver has that is stopped stays as it is until it goes on, 
     CHECK(sent->data() != block);
     CHECK(allocator_stats().lent == kMiB);
     w.child->signal(then);
-    CHECK(soon([] { return allocator_stats().lent == 0; }));
+    CHECK(eventually([] { return allocator_stats().lent == 0; }));
   }
 }
 
@@ -181,7 +173,7 @@ TEST_CASE("what came from a process that is killed stays, and nothing else of it
   came.resize(2);
   w.child->signal(SIGKILL);
   w.events.wait_closed(1);
-  CHECK(soon([&] { return mapped_arenas() == arenas - 1; }));
+  CHECK(eventually([&] { return mapped_arenas() == arenas - 1; }));
   for (int i = 0; i < 2; ++i) CHECK(all_are(came[static_cast<size_t>(i)].buffers[0], 1 + i));
 }
 
@@ -202,7 +194,7 @@ TEST_CASE("a receiver may be killed at any moment", "[process]") {
       killer.join();
       w.events.wait_closed(1);
     }
-    CHECK(soon([] { return allocator_stats().lent == 0; }));
+    CHECK(eventually([] { return allocator_stats().lent == 0; }));
     CHECK(mapped_arenas() == 1);
     if (round == 0) before = descriptors();
     CHECK(descriptors() == before);

@@ -134,6 +134,37 @@ Numbers here(uint64_t seed) {
   return play(seed, world);
 }
 
+// Each of `seeds` programs, with each worker dead at each event.
+struct Deaths {
+  int died = 0, went_on = 0;
+};
+Deaths die_at_any_event(uint64_t first, uint64_t seeds) {
+  const Quiet quiet;
+  Deaths deaths;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Numbers want = here(seed);
+    if (too_large(want)) continue;
+    const int events = play_simulated(seed, -1, 1).events;
+    for (int i = 0; i < 3 * events; ++i) {
+      const int at = i / 3;
+      const auto victim = static_cast<WorkerId>(1 + i % 3);
+      INFO("seed " << seed << ", event " << at << " of " << events << ", w" << victim);
+      const Played got = play_simulated(seed, at, victim);
+      REQUIRE(now_waiting == 0);
+      if (got.error) {
+        ++deaths.died;
+        INFO(got.error->what());
+        REQUIRE(got.error->kind() == ErrorKind::disconnected);
+        REQUIRE(got.error->worker() == "w" + std::to_string(victim));
+      } else {  // the program had no need of it any more
+        ++deaths.went_on;
+        REQUIRE(*got.numbers == want);
+      }
+    }
+  }
+  return deaths;
+}
+
 }  // namespace
 
 TEST_CASE("random programs with recorded passes have the numbers of one thread on the simulated network") {
@@ -151,28 +182,7 @@ TEST_CASE("random programs with recorded passes have the numbers of one thread o
 }
 
 TEST_CASE("a worker that dies at any event of a program with recorded passes is named, and leaves nothing") {
-  Quiet quiet;
-  int died = 0, went_on = 0;
-  for (uint64_t seed = 40000; seed < 40030; ++seed) {
-    const Numbers want = here(seed);
-    if (too_large(want)) continue;
-    const int events = play_simulated(seed, -1, 1).events;
-    for (int i = 0; i < 3 * events; ++i) {
-      const int at = i / 3;
-      const auto victim = static_cast<WorkerId>(1 + i % 3);
-      INFO("seed " << seed << ", event " << at << " of " << events << ", w" << victim);
-      const Played got = play_simulated(seed, at, victim);
-      if (got.error) {
-        ++died;
-        INFO(got.error->what());
-        REQUIRE(got.error->kind() == ErrorKind::disconnected);
-        REQUIRE(got.error->worker() == "w" + std::to_string(victim));
-      } else {  // the program had no need of it any more
-        ++went_on;
-        REQUIRE(*got.numbers == want);
-      }
-    }
-  }
+  const auto [died, went_on] = die_at_any_event(40000, 30);
   CHECK(died > 3000);
   CHECK(went_on > 100);
 }
@@ -259,30 +269,8 @@ TEST_CASE("a step that waits and fails fails its pass, and leaves nothing") {
 }
 
 TEST_CASE("a worker that dies at any event of a program with steps that wait is named, and leaves nothing") {
-  Quiet quiet;
   Waiting waiting;
-  int died = 0, went_on = 0;
-  for (uint64_t seed = 70000; seed < 70000 + seeds(8); ++seed) {
-    const Numbers want = here(seed);
-    if (too_large(want)) continue;
-    const int events = play_simulated(seed, -1, 1).events;
-    for (int i = 0; i < 3 * events; ++i) {
-      const int at = i / 3;
-      const auto victim = static_cast<WorkerId>(1 + i % 3);
-      INFO("seed " << seed << ", event " << at << " of " << events << ", w" << victim);
-      const Played got = play_simulated(seed, at, victim);
-      REQUIRE(now_waiting == 0);
-      if (got.error) {
-        ++died;
-        INFO(got.error->what());
-        REQUIRE(got.error->kind() == ErrorKind::disconnected);
-        REQUIRE(got.error->worker() == "w" + std::to_string(victim));
-      } else {
-        ++went_on;
-        REQUIRE(*got.numbers == want);
-      }
-    }
-  }
+  const auto [died, went_on] = die_at_any_event(70000, seeds(8));
   CHECK(died > int(seeds(8)));
   CHECK(went_on > int(seeds(8)));
 }
