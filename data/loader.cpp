@@ -27,6 +27,15 @@ Tensor gather(const Tensor& t, const Order& order, int64_t from, int64_t count) 
   return out;
 }
 
+// Of the rank that the options name.
+Order part_of(const Order& order, const LoaderOptions& options) {
+  if (options.shard) return shard(order, options.rank, options.ranks, *options.shard);
+  Order mine;
+  for (const Order& batch : batches(order, options.batch_size))
+    for (const int64_t row : part(batch, options.rank, options.ranks)) mine.push_back(row);
+  return mine;
+}
+
 }  // namespace
 
 const Order& Epoch::order() const& {
@@ -38,7 +47,7 @@ Batch Epoch::batch(int64_t index) const {
   if (index < 0 || index >= batches_)
     throw_invalid("[loader] batch " + std::to_string(index) + " asked for, the epoch has " +
                   std::to_string(batches_));
-  const int64_t from = index * batch_size_, count = std::min(batch_size_, rows_ - from);
+  const int64_t from = index * batch_rows_, count = std::min(batch_rows_, rows_ - from);
   return {gather(set_.x, order(), from, count), gather(set_.y, order(), from, count), index};
 }
 
@@ -51,21 +60,24 @@ Loader::Loader(Dataset set, LoaderOptions options) : set_(std::move(set)), optio
   if (options_.batch_size < 1)
     throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) + ", expected at least 1");
   check_rank(options_.rank, options_.ranks);
-  const bool up = options_.uneven == Uneven::pad && size() % options_.ranks != 0;
-  rows_ = size() / options_.ranks + up;
-  if (rows_ == 0)
+  const bool up = options_.shard == Uneven::pad && size() % options_.ranks != 0;
+  const int64_t cut =
+      options_.shard ? size() / options_.ranks + up : size();  // rows that are cut into batches
+  if (cut == 0)
     throw_invalid("[loader] " + std::to_string(size()) + " samples leave none for each of " +
                   std::to_string(options_.ranks) + " ranks");
-  if (options_.drop_last && options_.batch_size > rows_)
+  if (options_.drop_last && options_.batch_size > cut)
     throw_invalid("[loader] batch size " + std::to_string(options_.batch_size) +
-                  " with drop_last leaves no batch of " + std::to_string(rows_) + " samples");
-  options_.batch_size = std::min(options_.batch_size, rows_);
+                  " with drop_last leaves no batch of " + std::to_string(cut) + " samples");
+  options_.batch_size = std::min(options_.batch_size, cut);
+  const int64_t full = cut / options_.batch_size, last = cut % options_.batch_size;
+  const auto mine = [&](int64_t rows) {
+    return options_.shard ? rows : part_size(rows, options_.rank, options_.ranks);
+  };
+  batches_ = full + (!options_.drop_last && last != 0);
+  batch_rows_ = mine(options_.batch_size);
+  rows_ = full * batch_rows_ + mine(last);
   set_ = {x.detach().contiguous_data(), y.detach().contiguous_data()};
-}
-
-int64_t Loader::batches() const {
-  const int64_t whole = rows_ / options_.batch_size;
-  return whole + (!options_.drop_last && rows_ % options_.batch_size != 0);
 }
 
 Epoch Loader::epoch(int64_t e) const {
@@ -76,8 +88,8 @@ Epoch Loader::epoch(int64_t e) const {
   } else if (options_.ranks > 1) {
     order = sequential(size());
   }
-  if (options_.ranks > 1) order = shard(order, options_.rank, options_.ranks, options_.uneven);
-  return {set_, std::make_shared<const Order>(std::move(order)), rows_, options_.batch_size, batches()};
+  if (options_.ranks > 1) order = part_of(order, options_);
+  return {set_, std::make_shared<const Order>(std::move(order)), rows_, batch_rows_, batches_};
 }
 
 double accuracy(const Dataset& set, const std::function<Tensor(const Tensor& x)>& scores,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/dataset.h"
@@ -13,16 +14,21 @@
 namespace troupe::datasets {
 
 struct LoaderOptions {
-  int64_t batch_size = 64;
+  int64_t batch_size = 64;  ///< rows of a batch, over all ranks; with `shard` those of one rank
   bool shuffle = true;
   uint64_t seed = 0;       ///< of the order; epoch e has an order of its own, the same in every run
   bool drop_last = false;  ///< leave out a last batch that is not full
-  int64_t rank = 0;        ///< this worker's number among `ranks`; each gets its part of the order (shard())
+  /// This worker's number among `ranks`, which divide the rows of each batch: together they have the batches
+  /// of a loader without ranks. No row is repeated nor left out; in a batch with fewer rows than ranks some
+  /// have none: x is [0, ...].
+  int64_t rank = 0;
   int64_t ranks = 1;
-  Uneven uneven = Uneven::pad;
+  /// If given, every rank has its shard() of the order and cuts that into batches of its own, all with rows,
+  /// as with PyTorch's DistributedSampler; it says what happens where that does not come out even.
+  std::optional<Uneven> shard = {};
 };
 
-/// Some rows of a set, copied: x [rows, ...], y [rows, ...], both contiguous.
+/// Some rows of a set, copied: x [rows, ...], y [rows, ...], both contiguous. Of several ranks those of one.
 struct Batch {
   Tensor x, y;
   int64_t index = 0;  ///< 0 for the first batch of the epoch
@@ -60,34 +66,34 @@ class Epoch {
   int64_t batches() const { return batches_; }
   /// Batch number `index`; `invalid` outside [0, batches()).
   Batch batch(int64_t index) const;
-  /// Row numbers in the order of this epoch; empty if it is the order of the set.
+  /// This rank's row numbers in the order of this epoch; empty if it is the order of the set.
   const Order& order() const&;
   Order order() const&& { return order(); }
 
  private:
   friend class Loader;
-  Epoch(Dataset set, std::shared_ptr<const Order> order, int64_t rows, int64_t batch_size, int64_t batches)
+  Epoch(Dataset set, std::shared_ptr<const Order> order, int64_t rows, int64_t batch_rows, int64_t batches)
       : set_(std::move(set)),
         order_(std::move(order)),
         rows_(rows),
-        batch_size_(batch_size),
+        batch_rows_(batch_rows),
         batches_(batches) {}
 
   Dataset set_;
   std::shared_ptr<const Order> order_;
-  int64_t rows_, batch_size_, batches_;
+  int64_t rows_, batch_rows_, batches_;
 };
 
 /// `for (const Batch& b : loader.epoch(e))`. A value; const members may be called from several threads.
 class Loader {
  public:
   /// `invalid`: x and y of different length, an empty set, a batch size below 1, a rank outside [0, ranks),
-  /// or options that leave a rank without rows or without a full batch.
+  /// drop_last without a full batch, or `shard` with a rank without rows.
   explicit Loader(Dataset set, LoaderOptions options = {});
 
   /// Batches per epoch; the same on every rank.
-  int64_t batches() const;
-  /// Rows per epoch; the same on every rank.
+  int64_t batches() const { return batches_; }
+  /// This rank's rows per epoch, with those that `drop_last` leaves out.
   int64_t rows() const { return rows_; }
   /// Rows of the whole set.
   int64_t size() const { return set_.size(); }
@@ -99,7 +105,7 @@ class Loader {
  private:
   Dataset set_;
   LoaderOptions options_;
-  int64_t rows_;
+  int64_t rows_, batch_rows_, batches_;  // batch_rows_: of a full batch
 };
 
 /// The share of a labelled set whose labels are where the model's scores [batch, classes] are largest. Batch

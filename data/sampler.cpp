@@ -39,6 +39,11 @@ void check_rank(int64_t rank, int64_t ranks) {
                   ", expected 0 <= rank < ranks");
 }
 
+int64_t part_size(int64_t count, int64_t rank, int64_t ranks) {
+  check_rank(rank, ranks);
+  return count / ranks + (rank < count % ranks);
+}
+
 std::vector<Order> batches(const Order& order, int64_t batch_size, bool drop_last) {
   check_least("batches", "batch size", batch_size, 1);
   const size_t step = static_cast<size_t>(batch_size);

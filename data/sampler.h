@@ -1,5 +1,6 @@
 // Which samples, in what order, in which batches: values made of row numbers, that can be put together.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -37,6 +38,21 @@ std::vector<Item> shard(const std::vector<Item>& whole, int64_t rank, int64_t ra
   out.reserve(each);
   for (size_t i = 0; i < each; ++i) out.push_back(whole[(static_cast<size_t>(rank) + i * step) % n]);
   return out;
+}
+
+/// How many of `count` items one rank has if they are divided as evenly as they go: the first ranks have one
+/// more.
+int64_t part_size(int64_t count, int64_t rank, int64_t ranks);
+
+/// The part of one rank of a batch that all ranks work on together: part_size() items in a row, so that the
+/// parts in the order of the ranks are the batch. Nothing is repeated nor left out; of a small batch some
+/// ranks have nothing. `invalid`: rank outside [0, ranks).
+template <class Item>
+std::vector<Item> part(const std::vector<Item>& whole, int64_t rank, int64_t ranks) {
+  check_rank(rank, ranks);
+  const int64_t count = static_cast<int64_t>(whole.size());
+  const auto first = whole.begin() + rank * (count / ranks) + std::min(rank, count % ranks);
+  return {first, first + part_size(count, rank, ranks)};
 }
 
 /// An order cut into batches; the last may be shorter, or is left out with `drop_last`. `invalid`: a size

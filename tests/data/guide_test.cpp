@@ -76,6 +76,11 @@ TEST_CASE("the guide's orders and prefetch", "[data][guide]") {
   const std::vector<datasets::Order> batches = datasets::batches(mine, 32);
   // clang-format on
   CHECK(batches.size() == 16);
+  {
+    const datasets::Dataset set{zeros({10, 1}), zeros({10}, int64)};
+    const datasets::Loader loader(set, {.batch_size = 64, .seed = seed, .rank = rank, .ranks = ranks});
+    CHECK(loader.rows() == 5);
+  }
 
   std::vector<Tensor> sequences;
   for (int64_t i = 0; i < size; ++i) sequences.push_back(zeros({1 + i % 9}, int64));

@@ -149,11 +149,72 @@ TEST_CASE("in every round all ranks have batches of about the same length", "[da
   }
 }
 
-TEST_CASE("a loader gives each rank its part", "[data][sampler]") {
+TEST_CASE("parts of a batch follow each other, each at most one longer than another", "[data][sampler]") {
+  for (int64_t n : {0, 1, 2, 5, 6, 7, 23})
+    for (int64_t ranks : {1, 2, 3, 7, 10}) {
+      INFO(n << " items, " << ranks << " ranks");
+      const Order whole = datasets::shuffled(n, 1, 0);
+      std::vector<Order> parts;
+      for (int64_t r = 0; r < ranks; ++r) {
+        parts.push_back(datasets::part(whole, r, ranks));
+        CHECK(static_cast<int64_t>(parts.back().size()) == datasets::part_size(n, r, ranks));
+        CHECK(parts.back().size() <= parts.front().size());
+        CHECK(parts.back().size() + 1 >= parts.front().size());
+      }
+      CHECK(flat(parts) == whole);
+    }
+  CHECK(datasets::part(Order{5, 6, 7, 8, 9}, 1, 3) == Order{7, 8});
+  has(invalid_text([] { datasets::part(Order{1}, 2, 2); }), "rank 2 of 2, expected 0 <= rank < ranks");
+  has(invalid_text([] { datasets::part_size(1, 0, 0); }), "rank 0 of 0");
+}
+
+TEST_CASE("ranks have the rows of each batch between them, as one loader has them", "[data][sampler]") {
+  for (const int64_t n : {1, 2, 10, 12, 13})
+    for (const int64_t ranks : {2, 3, 5})
+      for (const bool shuffle : {false, true})
+        for (const bool drop_last : {false, true}) {
+          INFO(n << " rows, " << ranks << " ranks" << (shuffle ? ", shuffled" : "")
+                 << (drop_last ? ", without a last batch that is not full" : ""));
+          datasets::LoaderOptions options{
+              .batch_size = std::min<int64_t>(n, 4), .shuffle = shuffle, .seed = 4, .drop_last = drop_last};
+          const datasets::Loader one(counting(n), options);
+          std::vector<datasets::Epoch> epochs;
+          int64_t rows = 0;
+          options.ranks = ranks;
+          for (options.rank = 0; options.rank < ranks; ++options.rank) {
+            const datasets::Loader loader(counting(n), options);
+            CHECK(loader.batches() == one.batches());
+            rows += loader.rows();
+            epochs.push_back(loader.epoch(2));
+            CHECK(epochs.back().batches() == one.batches());
+            const Order mine = labels(epochs.back());
+            CHECK(std::equal(mine.begin(), mine.end(), epochs.back().order().begin()));
+          }
+          CHECK(rows == one.rows());
+          const datasets::Epoch whole = one.epoch(2);
+          for (int64_t b = 0; b < one.batches(); ++b) {
+            Order together;
+            for (int64_t r = 0; r < ranks; ++r) {
+              const datasets::Batch batch = epochs[static_cast<size_t>(r)].batch(b);
+              const auto y = batch.y.to_vector<int64_t>();
+              CHECK(batch.index == b);
+              CHECK(batch.x.shape() == Shape{static_cast<int64_t>(y.size()), 2});
+              CHECK(static_cast<int64_t>(y.size()) ==
+                    datasets::part_size(whole.batch(b).y.numel(), r, ranks));
+              for (size_t i = 0; i < y.size(); ++i)
+                CHECK(batch.x.to_vector<float>()[2 * i] == static_cast<float>(y[i]));
+              together.insert(together.end(), y.begin(), y.end());
+            }
+            CHECK(together == whole.batch(b).y.to_vector<int64_t>());
+          }
+        }
+}
+
+TEST_CASE("a loader gives each rank a shard, if it is told how", "[data][sampler]") {
   std::set<int64_t> seen;
-  Order all;
   for (int64_t r = 0; r < 3; ++r) {
-    const datasets::Loader loader(counting(10), {.batch_size = 3, .seed = 4, .rank = r, .ranks = 3});
+    const datasets::Loader loader(counting(10),
+                                  {.batch_size = 3, .seed = 4, .rank = r, .ranks = 3, .shard = Uneven::pad});
     CHECK(loader.batches() == 2);  // four rows, two of them seen elsewhere too
     const Order mine = labels(loader.epoch(2));
     CHECK(mine == datasets::shard(datasets::shuffled(10, 4, 2), r, 3));
@@ -161,7 +222,7 @@ TEST_CASE("a loader gives each rank its part", "[data][sampler]") {
   }
   CHECK(seen.size() == 10);
   datasets::LoaderOptions options{
-      .batch_size = 2, .shuffle = false, .rank = 1, .ranks = 3, .uneven = Uneven::drop};
+      .batch_size = 2, .shuffle = false, .rank = 1, .ranks = 3, .shard = Uneven::drop};
   CHECK(labels(datasets::Loader(counting(11), options).epoch(0)) == Order{1, 4, 7});
   options.drop_last = true;
   CHECK(labels(datasets::Loader(counting(11), options).epoch(0)) == Order{1, 4});

@@ -33,7 +33,8 @@ constexpr HelpEntry kGlobals[] = {
      "Sets an option of an optimizer, \"lr\" unless another one is named, by a schedule, from its step() "
      "on."},
     {"data.of", "data.of(x, y[, options]) -> dataset",
-     "Tensors as a data set. Options, of all data sets: batch, shuffle, drop_last, rank, ranks, order_seed."},
+     "Tensors as a data set. Options, of all data sets: batch, shuffle, drop_last, rank, ranks, shard, "
+     "order_seed."},
     {"save", "save(path, {name = tensor, ...})",
      "Writes a safetensors file: save(path, m:state_dict()) of a module."},
     {"load_tensors", "load_tensors(path) -> table", "Reads a safetensors file."},

@@ -207,10 +207,14 @@ int optim_index(lua_State* L) {
 // ---- data sets
 
 template <class T>
-void take(ValueMap& named, std::initializer_list<const char*> names, T& into) {
+bool take(ValueMap& named, std::initializer_list<const char*> names, T& into) {
+  bool found = false;
   for (const char* name : names)
-    if (auto node = named.extract(name); !node.empty())
+    if (auto node = named.extract(name); !node.empty()) {
       into = Codec<T>::from(fitted(std::move(node.mapped()), Codec<T>::name()));
+      found = true;
+    }
+  return found;
 }
 void take_loader_options(ValueMap& named, datasets::LoaderOptions& into) {
   take(named, {"batch", "batch_size"}, into.batch_size);
@@ -218,6 +222,11 @@ void take_loader_options(ValueMap& named, datasets::LoaderOptions& into) {
   take(named, {"drop_last"}, into.drop_last);
   take(named, {"rank"}, into.rank);
   take(named, {"ranks"}, into.ranks);
+  if (std::string shard; take(named, {"shard"}, shard)) {
+    if (shard != "pad" && shard != "drop")
+      throw_invalid("[data] shard must be \"pad\" or \"drop\", got \"" + shard + "\"");
+    into.shard = shard == "pad" ? datasets::Uneven::pad : datasets::Uneven::drop;
+  }
   int64_t seed = static_cast<int64_t>(into.seed);
   take(named, {"order_seed"}, seed);
   into.seed = static_cast<uint64_t>(seed);
@@ -240,7 +249,7 @@ int dataset_of(lua_State* L) {
   take_loader_options(named, out.options);
   if (!named.empty())
     throw_invalid("data.of has no option \"" + named.begin()->first +
-                  "\"; there are: batch, shuffle, drop_last, rank, ranks, order_seed");
+                  "\"; there are: batch, shuffle, drop_last, rank, ranks, shard, order_seed");
   put<DatasetObject>(L, std::move(out));
   return 1;
 }
