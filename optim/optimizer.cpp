@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/graph/copy_on_write.h"
 #include "core/graph/inplace_write.h"
 #include "core/graph/node.h"
 #include "core/tensor/creation.h"
@@ -152,6 +153,8 @@ void Optimizer::step(const Tensors& grads, double scale) {
     fit(state, p);
     while (state.slots.size() < slot_count[group_of_[i]])
       state.slots.push_back(zeros(p.shape(), {compute_dtype(p.dtype()), p.device()}));
+    for (const Tensor& slot : state.slots) begin_write(slot, kWriter);  // a state() may have its bytes
+    if (state.master.defined()) begin_write(state.master, kWriter);
     together[{group_of_[i], p.dtype(), p.device().kind, p.device().index}].push_back(i);
   }
   for (const auto& [key, which] : together) update(which, grads, scale);
@@ -257,9 +260,9 @@ std::map<std::string, Tensor> Optimizer::state() const {
     fit(now, params_[i]);
     const auto names = slots(group_of_[i]);
     out[fmt::format("{}.step", i)] = tensor(now.step, int64);
-    if (now.master.defined()) out[fmt::format("{}.master", i)] = now.master.clone_data();
+    if (now.master.defined()) out[fmt::format("{}.master", i)] = lazy_copy(now.master);
     for (size_t k = 0; k < names.size(); ++k)
-      out[fmt::format("{}.{}", i, names[k])] = now.slots[k].clone_data();
+      out[fmt::format("{}.{}", i, names[k])] = lazy_copy(now.slots[k]);
   }
   return out;
 }

@@ -52,7 +52,8 @@ class Optimizer : public Tunable {
 
   /// What steps have left behind: "<parameter>.<name>" to tensor ("0.exp_avg"), and "<parameter>.step"
   /// (int64, 0-d); "<parameter>.master" of a bfloat16 or float16 parameter (float32); and the options:
-  /// "group<group>.<option>" (float64 or bool, 0-d). Copies.
+  /// "group<group>.<option>" (float64 or bool, 0-d). As they are now:
+  /// tensors that later steps leave alone (lazy_copy).
   std::map<std::string, Tensor> state() const;
   /// Goes on from a state(); options that it does not name stay. `invalid`, with nothing changed, on names,
   /// shapes or values that do not fit.

@@ -8,9 +8,9 @@ using actors::Each;
 using actors::Service;
 
 /// Creator to owner: an actor is to be made. Without its contents it is one that could not be made. (`name`
-/// may be empty.)
+/// may be empty. `path`: who it is in the program, ActorCell::path().)
 inline constexpr Service<void(uint64_t number, std::string type, uint64_t constructor, ValueList arguments,
-                              std::string name, uint64_t seed)>
+                              std::string name, uint64_t seed, std::string path)>
     kSpawn{"ref.spawn", {.takes_unplaced = true}};
 /// Holder to owner: another worker gave it its first reference to the object.
 inline constexpr Service<void(WorkerId creator, uint64_t number)> kRegister{"ref.register"};

@@ -6,13 +6,13 @@ namespace troupe::internal::rref {
 
 // An actor that is in the table of objects, and being made: its constructor may refer to it already.
 void RefTable::create(const ObjectId& id, const std::string& type, uint64_t constructor, ValueList args,
-                      const std::string& name, uint64_t seed) {
+                      const std::string& name, uint64_t seed, std::string path) {
   HandlePtr nameless;  // let go after the lock
   std::shared_ptr<actors::ActorCell> cell;
   bool named = false;
   try {
     if (!name.empty()) give_name(name, id, type), named = true;
-    cell = worker().make_actor(id, type, constructor, std::move(args), seed);
+    cell = worker().make_actor(id, type, constructor, std::move(args), seed, std::move(path));
   } catch (...) {
     Lock lock(mutex_);
     const Error why = current_error();
@@ -27,7 +27,8 @@ void RefTable::create(const ObjectId& id, const std::string& type, uint64_t cons
 }
 
 void RefTable::on_spawn(actors::Invocation& call, uint64_t number, const std::string& type,
-                        uint64_t constructor, ValueList args, const std::string& name, uint64_t seed) {
+                        uint64_t constructor, ValueList args, const std::string& name, uint64_t seed,
+                        std::string path) {
   const ObjectId id{call.worker().id(), call.from(), number};
   const auto& unplaced = call.call().unplaced;  // its arguments, so calls to it fail with the reason
   {
@@ -36,7 +37,7 @@ void RefTable::on_spawn(actors::Invocation& call, uint64_t number, const std::st
     creations_.begin(id);
     if (unplaced) failed_.emplace(id, *unplaced);
   }
-  unplaced ? admit(id, nullptr) : create(id, type, constructor, std::move(args), name, seed);
+  unplaced ? admit(id, nullptr) : create(id, type, constructor, std::move(args), name, seed, std::move(path));
 }
 
 // Calls that came before an actor go first; only then it can be found. No cell: a value, or a failure.

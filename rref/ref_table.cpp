@@ -146,6 +146,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
     t = t.detach();
   });
   const uint64_t seed = current_stream().next();  // of the actor's stream
+  std::string path = path_of_next(type);
   if (owner == worker.id()) {
     visit_tensors(args, own_elements);
     const ObjectId id{owner, owner, worker.next_number()};
@@ -155,7 +156,7 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
       creations_.begin(id);
     }
     auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
-    create(id, type, constructor, std::move(args), name, seed);
+    create(id, type, constructor, std::move(args), name, seed, std::move(path));
     return handle;
   }
   std::lock_guard order(spawn_mutex_);
@@ -166,13 +167,22 @@ HandlePtr RefTable::spawn(WorkerId owner, const std::string& type, uint64_t cons
     holder_.created(id);
   }
   auto handle = std::make_shared<Handle>(shared_from_this(), id, type);
-  if (const auto why =
-          kSpawn.tell(worker, owner, id.number, type, constructor, std::move(args), name, seed)) {
+  if (const auto why = kSpawn.tell(worker, owner, id.number, type, constructor, std::move(args), name, seed,
+                                   std::move(path))) {
     Lock lock(mutex_);
     holder_.not_made(id, *why);
     worker.unheard().failed(id, actors::kUnmade, *why);
   }
   return handle;
+}
+
+std::string RefTable::path_of_next(const std::string& kind) {
+  if (const auto cell = frame().actor)
+    return cell->path() + "/" + kind + "#" + std::to_string(cell->count(kind));
+  const actors::Worker& worker = this->worker();
+  const std::string by = worker.id() == 0 ? "" : worker.name() + ":";
+  Lock lock(mutex_);
+  return by + kind + "#" + std::to_string(counts_[kind]++);
 }
 
 HandlePtr RefTable::refer(const actors::ActorCell& cell) {

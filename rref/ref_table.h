@@ -46,6 +46,9 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   /// With a name that is taken: that is its failure.
   HandlePtr spawn(WorkerId owner, const std::string& type, uint64_t constructor, ValueList args,
                   const std::string& name = {});
+  /// A path for the next thing of that kind that the current actor makes, or the program's own code here: the
+  /// same in every run, wherever actors live, as long as each makes its things in the same order.
+  std::string path_of_next(const std::string& kind);
   /// Calls a method whose result stays with the actor's worker; a reference to it. Does not wait.
   HandlePtr remote(const Handle& actor, const char* method, const std::string& type, ValueList args,
                    actors::CallOptions options);
@@ -105,7 +108,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   void stop();
 
   void create(const ObjectId& id, const std::string& type, uint64_t constructor, ValueList args,
-              const std::string& name, uint64_t seed);
+              const std::string& name, uint64_t seed, std::string path);
   void give_name(const std::string& name, const ObjectId& id, const std::string& type);
   void name_given(const std::string& name);
   Future<Value> ask(const Handle& handle, uint64_t question, const char* label,
@@ -131,7 +134,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
 
   // Services.
   void on_spawn(actors::Invocation& call, uint64_t number, const std::string& type, uint64_t constructor,
-                ValueList args, const std::string& name, uint64_t seed);
+                ValueList args, const std::string& name, uint64_t seed, std::string path);
   void on_register(const Ref<actors::Invocation>& call, const ObjectId& id);
   void on_release_grants(WorkerId from, const ObjectId& id, uint64_t grants);
   void on_unpin(WorkerId from, const std::vector<uint64_t>& pins);
@@ -153,6 +156,7 @@ class RefTable : public std::enable_shared_from_this<RefTable> {
   bool detached_ TROUPE_GUARDED_BY(mutex_) = false;
   OwnerTable owner_ TROUPE_GUARDED_BY(mutex_);
   HolderTable holder_ TROUPE_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> counts_ TROUPE_GUARDED_BY(mutex_);  // of things that the program named
   std::unordered_map<uint64_t, Pin> pins_ TROUPE_GUARDED_BY(mutex_);
   uint64_t last_pin_ TROUPE_GUARDED_BY(mutex_) = 0;
   Mutex types_mutex_;

@@ -7,8 +7,13 @@
 
 namespace troupe::internal::actors {
 
-ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed)
-    : host_(host), id_(id), type_(type), stream_(seed), mailbox_(host.runtime.make_mailbox()) {
+ActorCell::ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed, std::string path)
+    : host_(host),
+      id_(id),
+      type_(type),
+      stream_(seed),
+      path_(std::move(path)),
+      mailbox_(host.runtime.make_mailbox()) {
   label_ = object_name(type.name, id) + " on " + host.name;
   // Most of what an actor takes: neither more of them nor longer ones than needed.
   method_labels_.reserve(type.methods.size() + host.actor_methods.size());
@@ -32,6 +37,11 @@ ActorCell::~ActorCell() {
 }
 
 std::string ActorCell::place() const { return host_.name + " (" + object_name(type_.name, id_) + ")"; }
+
+int64_t ActorCell::count(const std::string& kind) {
+  Lock lock(counts_mutex_);
+  return counts_[kind]++;
+}
 
 size_t ActorCell::find_method(uint64_t id) const {
   for (size_t i = 0; i < method_labels_.size(); ++i)

@@ -26,8 +26,8 @@ class Suspension;
 /// mailbox.
 class ActorCell : public std::enable_shared_from_this<ActorCell> {
  public:
-  /// `seed`: of its stream of random numbers.
-  ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed);
+  /// `seed`: of its stream of random numbers. `path`: see path().
+  ActorCell(ActorHost& host, ObjectId id, const ActorType& type, uint64_t seed, std::string path);
   ~ActorCell();
 
   /// Posts the construction; calls delivered later wait behind it.
@@ -56,6 +56,11 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   /// Position of a method among the type's and then the worker's actor methods; kUnknown if there is none.
   size_t find_method(uint64_t id) const;
   static constexpr size_t kUnknown = ~size_t{0};
+  /// Who it is in the program, wherever it lives: "Bottom#0" is the first Bottom that the driver made,
+  /// "Trainer#1/Accelerator#0" the first Accelerator that its second Trainer made.
+  const std::string& path() const { return path_; }
+  /// How many things of that kind it has named before; from any thread.
+  int64_t count(const std::string& kind);
   /// "Layer#0:3 on w1", as RRef::str().
   const std::string& label() const { return label_; }
   /// The same behind a word: "w1 (Layer#0:3)", as in "backward on w1 (Layer#0:3)".
@@ -86,6 +91,7 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   const ActorType& type_;
   SeedStream stream_;
   const StreamId device_stream_ = next_device_stream();
+  const std::string path_;
   std::string label_;
   std::vector<std::string> method_labels_;
   // Of the methods, then of post_adaptive(). An actor's first runs go where its type's went.
@@ -102,6 +108,8 @@ class ActorCell : public std::enable_shared_from_this<ActorCell> {
   std::vector<std::weak_ptr<Suspension>> suspensions_ TROUPE_GUARDED_BY(suspensions_mutex_);
   size_t prune_at_ TROUPE_GUARDED_BY(suspensions_mutex_) = 16;
   bool cancelled_ TROUPE_GUARDED_BY(suspensions_mutex_) = false;
+  Mutex counts_mutex_;
+  std::map<std::string, int64_t> counts_ TROUPE_GUARDED_BY(counts_mutex_);
   std::unique_ptr<Mailbox> mailbox_;
 };
 

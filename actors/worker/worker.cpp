@@ -201,10 +201,11 @@ const ActorType& Worker::type(const std::string& name) const {
 }
 
 std::shared_ptr<ActorCell> Worker::make_actor(const ObjectId& id, const std::string& type_name,
-                                              uint64_t constructor, ValueList args, uint64_t seed) {
+                                              uint64_t constructor, ValueList args, uint64_t seed,
+                                              std::string path) {
   const ActorType& type = this->type(type_name);
   const auto make = type.constructor(constructor, args.size()).make;
-  auto cell = std::make_shared<ActorCell>(as_host_, id, type, seed);
+  auto cell = std::make_shared<ActorCell>(as_host_, id, type, seed, std::move(path));
   cell->construct(make, std::move(args));
   return cell;
 }

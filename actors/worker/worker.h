@@ -132,9 +132,9 @@ class Worker final : public net::Events {
   const ActorType& type(const std::string& name) const;
   /// A new actor, which will be constructed before it handles anything. Nobody finds it before add_actor().
   /// `constructor`: its id, or 0 for a listed one that takes these arguments. `seed`: of its stream of random
-  /// numbers.
+  /// numbers. `path`: ActorCell::path().
   std::shared_ptr<ActorCell> make_actor(const ObjectId& id, const std::string& type, uint64_t constructor,
-                                        ValueList args, uint64_t seed);
+                                        ValueList args, uint64_t seed, std::string path);
   void add_actor(const std::shared_ptr<ActorCell>& cell);
   std::shared_ptr<ActorCell> find_actor(const ObjectId& id) const;
   std::vector<std::shared_ptr<ActorCell>> actors() const;

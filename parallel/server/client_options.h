@@ -8,7 +8,8 @@
 namespace troupe::parallel {
 
 struct ClientOptions {
-  std::string name;  ///< of the trainer; empty: that of the worker and a number
+  std::string name;  ///< of the trainer; empty: its actor's path and a number, "Trainer#1/client#0", wherever
+                     ///< it lives
   /// Of calls, waiting for other trainers included; empty: the worker's; zero: none.
   std::optional<Duration> timeout = {};
 };

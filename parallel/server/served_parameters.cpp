@@ -11,6 +11,7 @@
 #include "ops/view.h"
 #include "parallel/server/client_base.h"
 #include "parallel/server/compression/packed.h"
+#include "rref/ref_table.h"
 
 namespace troupe::parallel {
 namespace {
@@ -142,6 +143,10 @@ Future<void> set_options(const Served& served, const ValueMap& changed) {
 
 Future<std::vector<ServerReport>> report(const Served& served) {
   return ask_all<&Server::report>(served.servers);
+}
+
+std::string next_client_path(internal::actors::Worker& worker) {
+  return internal::rref::RefTable::of(worker)->path_of_next("client");
 }
 
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes) {

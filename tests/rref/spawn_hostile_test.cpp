@@ -23,14 +23,15 @@ TEST_CASE("a creation with missing fields or fields of other types is refused") 
   const std::string type(internal::actors::type_name<Item>());
   const Value number(int64_t{1} << 40), none{ValueList{}}, text(type), name(std::string{}), seed(int64_t{5});
   for (const ValueList& args : std::vector<ValueList>{{},
-                                                      {number, text, none, name},
-                                                      {number, text, none, name, text},
-                                                      {number, text, none, name, Value()},
-                                                      {text, text, none, name, seed},
-                                                      {number, number, none, name, seed},
-                                                      {number, text, text, name, seed},
-                                                      {number, text, none, number, seed},
-                                                      {number, text, none, name, seed, seed}}) {
+                                                      {number, text, none, name, seed},
+                                                      {number, text, none, name, text, name},
+                                                      {number, text, none, name, Value(), name},
+                                                      {text, text, none, name, seed, name},
+                                                      {number, number, none, name, seed, name},
+                                                      {number, text, text, name, seed, name},
+                                                      {number, text, none, number, seed, name},
+                                                      {number, text, none, name, seed, seed},
+                                                      {number, text, none, name, seed, name, name}}) {
     const Error e =
         error_of([&] { cluster->worker().call_service(1, internal::rref::kSpawn.name, args).get(); });
     CHECK(e.kind() == ErrorKind::invalid);

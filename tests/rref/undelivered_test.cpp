@@ -55,7 +55,7 @@ struct Maker : internal::actors::Interceptor {
   bool missing_object(const Ref<internal::actors::Invocation>& call) override {
     internal::actors::Worker& worker = call->worker();
     worker.add_actor(worker.make_actor(call->call().target, std::string(internal::actors::type_name<Item>()),
-                                       internal::actors::MadeFrom<Item>::id, {}, 0));
+                                       internal::actors::MadeFrom<Item>::id, {}, 0, "Item#0"));
     return false;
   }
 };
