@@ -182,6 +182,14 @@ int64_t find_bad_bool(std::span<const std::byte> bytes) {
   return bad == bytes.end() ? -1 : bad - bytes.begin();
 }
 
+void flush_folder(const std::string& folder, const char* tag) {
+  const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (dir.fd < 0) return;  // one that may be written to, but not listed
+  if (::fsync(dir.fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
+    throw_error(ErrorKind::failed, "[" + std::string(tag) + "] " + folder +
+                                       ": cannot be flushed to the disk: " + std::strerror(errno));
+}
+
 AtomicFile::AtomicFile(std::string path, const char* tag) : path_(std::move(path)), tag_(tag) {
   if (path_.empty()) refuse(tag_, path_, "cannot be written: the name is empty");
   refuse_nul(std::string("[") + tag_ + "]", path_);
@@ -275,8 +283,7 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("cannot be renamed from its temporary name");
   temporary_.clear();
   ::close(std::exchange(fd_, -1));  // after the rename: its lock ends here
-  const Descriptor dir(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (dir.fd >= 0) ::fsync(dir.fd);  // some file systems know no such thing; the file itself is safe
+  flush_folder(folder_of(target_), tag_);
 }
 
 }  // namespace troupe::datasets

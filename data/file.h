@@ -57,6 +57,10 @@ Tensor tensor_in(const std::shared_ptr<const MappedFile>& file, size_t offset, c
 /// is undefined in C++.
 int64_t find_bad_bool(std::span<const std::byte> bytes);
 
+/// Flushes to the disk which names a folder has. `failed` where the disk refuses; file systems that know no
+/// such thing are content.
+void flush_folder(const std::string& folder, const char* tag);
+
 /// A file that appears under its name when it is complete: written beside it, flushed to the disk, renamed.
 /// Gone without a trace if commit() is not reached, or if the process is killed; the old file of that name
 /// stays until then. A path that is a symbolic link stays one: the file that it leads to is written.

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "data/safetensors_header.h"
+#include "data/safetensors_writer.h"
 
 namespace troupe::datasets {
 namespace {
@@ -19,6 +20,7 @@ static_assert(std::endian::native == std::endian::little, "elements of these fil
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's limit
 constexpr size_t kAlignment = 64;
+constexpr size_t kPart = size_t{1} << 20;  // is still in the cache when it is written after a checksum
 
 struct Mapped {
   std::string_view name;
@@ -134,6 +136,12 @@ std::map<std::string, Tensor> Safetensors::tensors() const {
 
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  detail::write_safetensors(path, tensors, metadata, [](std::string_view, const void*, size_t) {});
+}
+
+void detail::write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
+                               const std::map<std::string, std::string>& metadata,
+                               const WrittenBytes& written) {
   const std::string where = "[safetensors] " + path + ": ";
   std::vector<const std::pair<const std::string, Tensor>*> order;
   for (const auto& item : tensors) {
@@ -171,11 +179,19 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
                   std::to_string(kMaxHeader));
   const uint64_t length = text.size();
   AtomicFile file(path, "safetensors");
-  file.write(&length, sizeof length);
-  file.write(text.data(), text.size());
+  const auto write = [&](std::string_view tensor, const void* bytes, size_t count) {
+    written(tensor, bytes, count);
+    file.write(bytes, count);
+  };
+  write({}, &length, sizeof length);
+  write({}, text.data(), text.size());
   for (const auto* item : order) {
     const Tensor rows = item->second.data_on(cpu).contiguous_data();
-    file.write(rows.bytes(), rows.nbytes());
+    for (size_t done = 0;;) {
+      const size_t part = std::min(rows.nbytes() - done, kPart);
+      write(item->first, rows.bytes() + done, part);
+      if ((done += part) == rows.nbytes()) break;
+    }
   }
   file.commit();
 }

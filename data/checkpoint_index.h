@@ -1,0 +1,39 @@
+// The index of a checkpoint: what its files hold, and how they are to be found again bit for bit.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::datasets {
+
+/// A safetensors file of a checkpoint. Travels between workers.
+struct CheckpointFile {
+  std::string name;  ///< in the checkpoint's folder, never a path
+  uint64_t bytes = 0;
+  uint32_t crc32 = 0;  ///< of the whole file
+  uint64_t header_bytes = 0;
+  uint32_t header_crc32 = 0;
+  bool model = false;  ///< parameters and buffers, which other programs look for; else state of training
+  std::map<std::string, uint32_t> tensors;  ///< CRC-32 of the bytes of each
+};
+
+struct CheckpointIndex {
+  int64_t step = 0;
+  std::string program;                        ///< which build wrote it
+  std::string instructions;                   ///< of the processors
+  int64_t world = 0;                          ///< workers
+  std::map<std::string, std::string> layout;  ///< path of an actor -> worker
+  std::vector<CheckpointFile> files;
+};
+
+/// As a Hugging Face index has it (metadata, weight_map), with "troupe" beside it and a CRC-32 of all before
+/// at the end. `invalid`: a text that is not UTF-8.
+std::string checkpoint_index_text(const CheckpointIndex& index);
+
+/// `invalid`, starting with `where`, for anything else than a whole text that checkpoint_index_text() gives:
+/// bytes that have changed, names that lead out of the folder, names that are there twice.
+CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where);
+
+}  // namespace troupe::datasets
