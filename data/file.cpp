@@ -184,8 +184,8 @@ int64_t find_bad_bool(std::span<const std::byte> bytes) {
 
 void flush_folder(const std::string& folder, const char* tag) {
   const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (dir.fd < 0) return;  // one that may be written to, but not listed
-  if (::fsync(dir.fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
+  if (dir.fd < 0 && errno == EACCES) return;  // one that may be written to, but not listed
+  if (dir.fd < 0 || (::fsync(dir.fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF))
     throw_error(ErrorKind::failed, "[" + std::string(tag) + "] " + folder +
                                        ": cannot be flushed to the disk: " + std::strerror(errno));
 }
