@@ -25,8 +25,8 @@ class Grouped final : public Optimizer {
 
   /// `invalid` on options out of range, without any parameter, and as Optimizer's.
   explicit Grouped(Tensors params, T options = {});
-  /// Of no parameters: it holds and checks options.
-  explicit Grouped(NoParameters, T options);
+  /// Of no parameters: it holds and checks the options of groups.
+  Grouped(NoParameters, std::vector<T> options);
   explicit Grouped(std::vector<Group> groups);
   ~Grouped() override;
 
@@ -54,8 +54,9 @@ class Grouped final : public Optimizer {
 template <class T>
 Grouped<T>::Grouped(Tensors params, T options) : Grouped(one(std::move(params), std::move(options))) {}
 template <class T>
-Grouped<T>::Grouped(NoParameters, T options) : Optimizer(NoParameters()), options_{std::move(options)} {
-  check_options(options_.front());
+Grouped<T>::Grouped(NoParameters none, std::vector<T> options)
+    : Optimizer(none, options.size()), options_(std::move(options)) {
+  for (const T& o : options_) check_options(o);
 }
 template <class T>
 Grouped<T>::Grouped(std::vector<Group> groups) : Optimizer(params_of(groups)) {
@@ -68,7 +69,7 @@ template <class T>
 Grouped<T>::~Grouped() = default;
 template <class T>
 ValueMap Grouped<T>::map_of(T options) {
-  return Grouped(NoParameters(), std::move(options)).options_map(0);
+  return Grouped(NoParameters(), std::vector<T>{std::move(options)}).options_map(0);
 }
 template <class T>
 std::vector<std::string> Grouped<T>::slots(size_t group) const {

@@ -65,7 +65,24 @@ std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options
 
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, NoParameters none) {
   return of_name(name, [&]<class O>(std::type_identity<O>) {
-    return std::make_unique<O>(none, options_from_map<typename O::Options>(options));
+    using Options = typename O::Options;
+    return std::make_unique<O>(none, std::vector<Options>{options_from_map<Options>(options)});
+  });
+}
+
+std::unique_ptr<Optimizer> make(const std::string& name, std::vector<OptionGroup> groups) {
+  if (groups.empty()) throw_invalid("[optim] an optimizer needs the options of at least one group");
+  return of_name(name, [&]<class O>(std::type_identity<O>) {
+    std::vector<typename O::Options> options;
+    std::vector<typename O::Group> all;
+    bool any = false;
+    for (OptionGroup& g : groups) {
+      options.push_back(options_from_map<typename O::Options>(g.options));
+      any |= !g.params.empty();
+      all.push_back({std::move(g.params), options.back()});
+    }
+    return any ? std::make_unique<O>(std::move(all))
+               : std::make_unique<O>(NoParameters(), std::move(options));
   });
 }
 

@@ -226,7 +226,18 @@ void Optimizer::fit(State& state, const Tensor& p) {
     state.master = upcast(p);
 }
 
-void Optimizer::set_names(std::vector<std::string> names) { names_ = std::move(names); }
+void Optimizer::set_names(std::vector<std::string> names, std::string where) {
+  if (names.size() != params_.size())
+    throw_invalid(fmt::format("[optim] {} names for {} parameters", names.size(), params_.size()));
+  std::set<std::string> all;
+  for (const std::string& name : names)
+    if (!all.insert(name).second) throw_invalid(fmt::format("[optim] two parameters are called {}", name));
+  names_ = std::move(names);
+  where_ = std::move(where);
+}
+
+// As state() has it.
+std::string Optimizer::name_of(size_t i) const { return names_.empty() ? fmt::format("{}", i) : names_[i]; }
 
 // After 100 steps in a row without a gradient somebody should know.
 void Optimizer::miss(size_t i) {
@@ -234,7 +245,7 @@ void Optimizer::miss(size_t i) {
   int64_t& missed = state_[i].missed;
   if (missed == kNamed || ++missed < kMany) return;
   missed = kNamed;
-  const std::string name = i < names_.size() ? names_[i] : fmt::format("parameter {}", i);
+  const std::string name = names_.empty() ? fmt::format("parameter {}", i) : names_[i] + where_;
   internal::log::warning(
       fmt::format("[optim] {} ({}) has had no gradient in {} steps, so it is not trained: no loss "
                   "depends on it, or it was detached on the way",
@@ -259,10 +270,10 @@ std::map<std::string, Tensor> Optimizer::state() const {
     State now = state_[i];
     fit(now, params_[i]);
     const auto names = slots(group_of_[i]);
-    out[fmt::format("{}.step", i)] = tensor(now.step, int64);
-    if (now.master.defined()) out[fmt::format("{}.master", i)] = lazy_copy(now.master);
-    for (size_t k = 0; k < names.size(); ++k)
-      out[fmt::format("{}.{}", i, names[k])] = lazy_copy(now.slots[k]);
+    const std::string start = name_of(i) + ".";
+    out[start + "step"] = tensor(now.step, int64);
+    if (now.master.defined()) out[start + "master"] = lazy_copy(now.master);
+    for (size_t k = 0; k < names.size(); ++k) out[start + names[k]] = lazy_copy(now.slots[k]);
   }
   return out;
 }
@@ -297,8 +308,9 @@ std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, 
   std::set<std::string> used;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Tensor& p = params_[i];
+    const std::string start = name_of(i) + ".";
     const auto find = [&](const std::string& name, const Shape& shape, DType dtype) -> const Tensor* {
-      const std::string key = fmt::format("{}.{}", i, name);
+      const std::string key = start + name;
       const auto it = state.find(key);
       if (it == state.end()) return nullptr;
       if (!it->second.defined() || it->second.shape() != shape || it->second.dtype() != dtype)
@@ -310,10 +322,10 @@ std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, 
     const Tensor* step = find("step", {}, int64);
     if (!step) continue;  // never stepped; slots without it are found below
     loaded[i].step = static_cast<int64_t>(step->to_vector<int64_t>()[0]);
-    if (loaded[i].step < 1) throw_invalid(fmt::format("[optim] state {}.step is {}", i, loaded[i].step));
+    if (loaded[i].step < 1) throw_invalid(fmt::format("[optim] state {}step is {}", start, loaded[i].step));
     const auto copy_of = [&](const std::string& name) {
       const Tensor* found = find(name, p.shape(), compute_dtype(p.dtype()));
-      if (!found) throw_invalid(fmt::format("[optim] state {}.{} is missing", i, name));
+      if (!found) throw_invalid(fmt::format("[optim] state {}{} is missing", start, name));
       return found->device() == p.device() ? found->clone_data() : found->data_on(p.device());
     };
     if (is_half(p.dtype())) loaded[i].master = copy_of("master");

@@ -39,8 +39,9 @@ class Optimizer : public Tunable {
   void step(const Tensors& grads, double scale = 1);
   /// Drops the `.grad` of every parameter.
   void zero_grad();
-  /// For the log: one for each parameter, which are numbers otherwise.
-  void set_names(std::vector<std::string> names);
+  /// For state() and the log: one for each of params(), which are numbers otherwise. `where` stands behind
+  /// them in the log. `invalid` unless there are as many as parameters, all different.
+  void set_names(std::vector<std::string> names, std::string where = {});
 
   /// Of all groups, one after the other.
   const Tensors& params() const& { return params_; }
@@ -50,9 +51,9 @@ class Optimizer : public Tunable {
   /// `invalid` also if a parameter of the group, having stepped, would need other state tensors.
   void change_options(size_t group, const ValueMap& changed) override;
 
-  /// What steps have left behind: "<parameter>.<name>" to tensor ("0.exp_avg"), and "<parameter>.step"
-  /// (int64, 0-d); "<parameter>.master" of a bfloat16 or float16 parameter (float32); and the options:
-  /// "group<group>.<option>" (float64 or bool, 0-d). As they are now:
+  /// What steps have left behind: "<parameter>.<name>" to tensor ("0.exp_avg", or "fc.weight.exp_avg" after
+  /// set_names()), and "<parameter>.step" (int64, 0-d); "<parameter>.master" of a bfloat16 or float16
+  /// parameter (float32); and the options: "group<group>.<option>" (float64 or bool, 0-d). As they are now:
   /// tensors that later steps leave alone (lazy_copy).
   std::map<std::string, Tensor> state() const;
   /// Goes on from a state(); options that it does not name stay. `invalid`, with nothing changed, on names,
@@ -62,7 +63,7 @@ class Optimizer : public Tunable {
  protected:
   /// `invalid` if there is no parameter, or one is undefined, not floating, no leaf, or given twice.
   explicit Optimizer(const std::vector<Tensors>& groups);
-  explicit Optimizer(NoParameters) : group_count_(1) {}
+  Optimizer(NoParameters, size_t groups) : group_count_(groups) {}
   /// Names of the state tensors that each parameter of a group has, in order; each has the shape and
   /// dtype that update() sees.
   virtual std::vector<std::string> slots(size_t group) const = 0;
@@ -84,6 +85,7 @@ class Optimizer : public Tunable {
     int64_t missed = 0;  // steps without a gradient, up to now; kNamed: that was told
   };
   static void fit(State& state, const Tensor& param);
+  std::string name_of(size_t i) const;
   void miss(size_t i);
   void update(const std::vector<size_t>& which, const Tensors& grads, double scale);
   std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
@@ -93,6 +95,7 @@ class Optimizer : public Tunable {
   std::vector<State> state_;
   size_t group_count_;
   std::vector<std::string> names_;
+  std::string where_;
 };
 
 /// Makes the optimizer called `name` ("sgd", "adam", "adamw", "adamax", "rmsprop", "rprop", "adagrad",
@@ -101,5 +104,13 @@ class Optimizer : public Tunable {
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, Tensors params);
 /// The same of no parameters: it holds and checks options.
 std::unique_ptr<Optimizer> make(const std::string& name, const ValueMap& options, NoParameters);
+
+/// Options by name, and the parameters that they are for.
+struct OptionGroup {
+  ValueMap options;
+  Tensors params = {};
+};
+/// The same in groups, some of which may be empty; if all are, it is one of no parameters.
+std::unique_ptr<Optimizer> make(const std::string& name, std::vector<OptionGroup> groups);
 
 }  // namespace troupe::optim

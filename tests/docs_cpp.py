@@ -26,7 +26,7 @@ PAGES = [
     ("modules", "Modules", "troupe/troupe.h", "nn/module.h nn/sequential.h nn/linear.h nn/activation.h nn/conv.h nn/norm.h nn/norm_layer.h nn/dropout.h nn/embedding.h "
      "nn/rnn.h nn/attention.h nn/transformer.h nn/init.h nn/summary.h autograd/distributed/optim/module_actor.h"),
     ("optimizers", "Optimizers", "troupe/troupe.h", "autograd/distributed/optim/distributed_optimizer.h autograd/distributed/optim/step_report.h "
-     "autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
+     "autograd/distributed/optim/parameter_filter.h autograd/distributed/optim/context_gradients.h optim/optimizer.h optim/tunable.h optim/sgd.h optim/adam.h optim/adamax.h optim/rmsprop.h optim/rprop.h "
      "optim/lamb.h optim/schedule.h optim/clip.h optim/loss_scaler.h"),
     ("pipelines", "Pipelines", "troupe/pipeline.h", "parallel/pipeline/pipeline.h parallel/pipeline/split.h parallel/pipeline/delayed_updates.h parallel/pipeline/step_report.h "
      "parallel/pipeline/schedule/schedule.h parallel/pipeline/schedule/choose_policy.h parallel/pipeline/schedule/schedule_check.h "

@@ -197,7 +197,7 @@ TEST_CASE("states that do not fit are refused by the actors that they do not fit
                optimizer.load_state({states[1], states[0]});
              }),
              Contains("loading the state failed on 2 of 2 actors: troupe::testing::Half#0:1 on w1: [optim] "
-                      "state 0.momentum_buffer "
+                      "state 0.weight.momentum_buffer "
                       "is float32 [2, 5], expected float32 [5, 3]; troupe::testing::Half#0:2 on w2: "));
   auto other = states;
   other[1]["group0.lr"] = tensor(0.5, float64);
@@ -217,7 +217,7 @@ TEST_CASE("state files are named by actor and refused if they are missing or of 
   const auto file = [&](int i) {
     return folder.path.string() + "/optimizer-" + std::to_string(i) + "-of-2.safetensors";
   };
-  CHECK(datasets::read_safetensors(file(1)).contains("0.exp_avg"));
+  CHECK(datasets::read_safetensors(file(1)).contains("0.weight.exp_avg"));
   CHECK_THAT(invalid_text([&] { adamw.load(folder.path.string()); }),
              Contains("2 of 2 actors") && Contains("holds the state of adam, expected that of adamw"));
   std::filesystem::remove(file(1));

@@ -111,6 +111,45 @@ TEST_CASE("a state brings the options of all groups, and goes on from there") {
   CHECK(other.lr(1) == 0.2);
 }
 
+TEST_CASE("groups by name may be empty, and have the bits of typed ones") {
+  const Tensor g = tensor({0.25, -1}, float64);
+  Tensor a = param({1, 2}), b = param({3, 4}), a2 = param({1, 2}), b2 = param({3, 4});
+  AdamW typed({AdamW::Group{{a}, {.lr = 0.5}}, AdamW::Group{{b}, {.lr = 0.25, .weight_decay = 0}}});
+  const auto named = optim::make(
+      "adamw", {{{{"lr", 0.5}}, {a2}}, {{{"lr", 8.0}}}, {{{"lr", 0.25}, {"weight_decay", 0.0}}, {b2}}});
+  CHECK(named->group_count() == 3);
+  CHECK(named->lr(1) == 8);
+  for (int step = 0; step < 3; ++step) typed.step({g, g}), named->step({g, g});
+  CHECK(bit_equal(a, a2));
+  CHECK(bit_equal(b, b2));
+  const auto none = optim::make("adamw", {{{{"lr", 0.5}}}, {{{"lr", 0.125}}}});
+  CHECK(none->params().empty());
+  CHECK(none->lr(1) == 0.125);
+  CHECK_THAT(text_of([] { optim::make("adamw", std::vector<optim::OptionGroup>{}); }),
+             Contains("the options of at least one group"));
+  CHECK_THAT(text_of([] {
+               optim::make("adamw", {{{{"lr", 0.5}}}, {{{"lr", -1.0}}}});
+             }),
+             Contains("[adamw] option lr"));
+}
+
+TEST_CASE("states have the names that parameters were given") {
+  Tensor a = param({1}), b = param({2});
+  SGD sgd({a, b}, {.lr = 0.5, .momentum = 0.5});
+  sgd.set_names({"fc.weight", "fc.bias"});
+  sgd.step({tensor({0.25}, float64), tensor({-1}, float64)});
+  const auto state = sgd.state();
+  CHECK(state.contains("fc.weight.momentum_buffer"));
+  CHECK(state.contains("fc.bias.step"));
+  SGD turned({b, a}, {.lr = 0.5, .momentum = 0.5});
+  CHECK_THAT(text_of([&] { turned.load_state(state); }), Contains("state fc.bias.momentum_buffer fits none"));
+  turned.set_names({"fc.bias", "fc.weight"});
+  turned.load_state(state);
+  CHECK(bit_equal(turned.state().at("fc.bias.momentum_buffer"), state.at("fc.bias.momentum_buffer")));
+  CHECK_THAT(text_of([&] { sgd.set_names({"a"}); }), Contains("1 names for 2 parameters"));
+  CHECK_THAT(text_of([&] { sgd.set_names({"a", "a"}); }), Contains("two parameters are called a"));
+}
+
 TEST_CASE("adagrad starts from its initial accumulator") {
   Tensor p = param({1});
   optim::Adagrad adagrad({p}, {.lr = 1, .initial_accumulator_value = 3, .eps = 0});

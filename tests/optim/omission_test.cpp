@@ -60,10 +60,10 @@ TEST_CASE("a parameter without a gradient in 100 steps is named once") {
   CHECK_THAT(logged[0], Contains("[optim] parameter 1 (float32 [2]) has had no gradient in 100 steps"));
   for (int step = 101; step < 150; ++step) optimizer.step({g, {}, {}});
   CHECK(logged.size() == 1);
-  optimizer.set_names({"a", "b", "c"});
+  optimizer.set_names({"a", "b", "c"}, " of Layer#0:1 on w1");
   optimizer.step({g, {}, {}});  // 100 after its last one
   REQUIRE(logged.size() == 2);
-  CHECK_THAT(logged[1], Contains("[optim] c (float32 [2])"));
+  CHECK_THAT(logged[1], Contains("[optim] c of Layer#0:1 on w1 (float32 [2])"));
   for (int step = 0; step < 300; ++step) optimizer.step({g, {}, {}});
   CHECK(logged.size() == 2);
 }

@@ -1,9 +1,12 @@
 // The driving side of a distributed optimizer.
 #include "autograd/distributed/optim/distributed_optimizer.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <set>
 
 #include "autograd/distributed/optim/optimizer_messages.h"
+#include "core/base/shown.h"
 #include "optim/optim.h"
 
 namespace troupe::optim {
@@ -42,11 +45,88 @@ bool same(const Value& a, const Value& b) {
   return x && y && *x == *y;
 }
 
+using Groups = std::vector<DistributedOptimizer::Group>;
+
+std::unique_ptr<Optimizer> holder_of(const std::string& name, const ValueMap& options, const Groups& groups) {
+  std::vector<OptionGroup> all{{options}};
+  for (const auto& g : groups) {
+    all.push_back({options});
+    for (const auto& [option, value] : g.options) all.back().options[option] = value;
+  }
+  return make(name, std::move(all));
+}
+
+// For each actor. What functions choose are names of that actor alone.
+std::vector<std::vector<NamedGroup>> named_groups(const std::vector<AnyRef>& actors, const Groups& groups,
+                                                  const std::vector<ValueMap>& options) {
+  std::vector<NamedGroup> same{{{}, options[0]}};
+  bool functions = false;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    same.push_back({groups[g].params.names(), options[g + 1]});
+    functions |= bool(groups[g].params.chosen());
+  }
+  std::vector<std::vector<NamedGroup>> all(actors.size(), same);
+  if (!functions) return all;
+  check_may_block("a group of parameters that a function chooses");
+  std::vector<Future<NamedShapes>> asked;
+  for (const AnyRef& a : actors) asked.push_back(kParameters.ask(a));
+  const std::vector<NamedShapes> parameters = troupe::all(asked).get();
+  for (size_t i = 0; i < actors.size(); ++i)
+    for (size_t g = 0; g < groups.size(); ++g)
+      if (const auto& chosen = groups[g].params.chosen())
+        for (const auto& [name, shape] : parameters[i])
+          if (chosen(name, shape)) all[i][g + 1].names.push_back(name);
+  return all;
+}
+
 }  // namespace
 
+// What became of its creation.
+struct DistributedOptimizer::Made {
+  std::vector<std::optional<Error>> errors;  // of each actor
+  std::vector<GroupNames> names;             // the same; empty with an error
+
+  Made(const std::vector<Result<Value>>& answers, const Groups& groups)
+      : errors(answers.size()), names(answers.size()) {
+    bool whole = true;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      try {
+        if (!answers[i].ok()) throw answers[i].error();
+        names[i] = kCreate.answer_in(answers[i].value());
+        if (names[i].size() != groups.size() + 1)
+          throw_invalid(fmt::format("[optim] its parameters are in {} groups, expected {}", names[i].size(),
+                                    groups.size() + 1));
+      } catch (const Error& e) {
+        errors[i] = e, names[i] = {}, whole = false;
+      }
+    }
+    // Who failed might have had what is missing.
+    if (const std::string why = whole ? missing(groups) : ""; !why.empty())
+      errors.assign(errors.size(), Error(ErrorKind::invalid, "[optim] " + why));
+  }
+
+ private:
+  // Why it could train nothing, or not what was meant.
+  std::string missing(const Groups& groups) const {
+    std::set<std::string> all;
+    std::vector<bool> found(groups.size() + 1);
+    for (const GroupNames& of_actor : names)
+      for (size_t g = 0; g < of_actor.size(); ++g) {
+        if (!of_actor[g].empty()) found[g] = true;
+        all.insert(of_actor[g].begin(), of_actor[g].end());
+      }
+    if (all.empty()) return "there is no parameter to train: no module of these actors has one";
+    for (size_t g = 0; g < groups.size(); ++g)
+      if (!found[g + 1])
+        return fmt::format("group {} ({}) is for no parameter that no group before it has; there are: {}",
+                           g + 1, groups[g].params.str(), shown(fmt::format("{}", fmt::join(all, ", "))));
+    return "";
+  }
+};
+
 DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name,
-                                           const ValueMap& options)
-    : actors_(std::move(actors)), options_(make(name, options, NoParameters())) {
+                                           const ValueMap& options, std::vector<Group> groups)
+    : actors_(std::move(actors)), options_(holder_of(name, options, groups)) {
   if (actors_.empty()) throw_invalid("[optim] a distributed optimizer needs at least one actor");
   for (size_t i = 0; i < actors_.size(); ++i) {
     const AnyRef& a = actors_[i];
@@ -57,7 +137,14 @@ DistributedOptimizer::DistributedOptimizer(std::vector<AnyRef> actors, const std
   }
   internal::actors::Worker& worker = actors_.front().worker();
   key_ = "optim:" + worker.name() + ":" + std::to_string(worker.next_number());
-  for (const AnyRef& a : actors_) created_.push_back(kCreate.send(a, key_, name, options_->options_map(0)));
+  auto named = named_groups(actors_, groups, all_options());
+  std::vector<Future<Value>> created;
+  for (size_t i = 0; i < actors_.size(); ++i)
+    created.push_back(kCreate.send(actors_[i], key_, name, std::move(named[i])));
+  made_ = settled(std::move(created))
+              .then([groups = std::move(groups)](const std::vector<Result<Value>>& answers) {
+                return std::shared_ptr<const Made>(std::make_shared<Made>(answers, groups));
+              });
 }
 
 DistributedOptimizer::~DistributedOptimizer() {
@@ -70,7 +157,7 @@ DistributedOptimizer::~DistributedOptimizer() {
 }
 
 Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const Send& send) {
-  std::vector<Future<Value>> asked = created_;  // where it could not be made, that is what is told
+  std::vector<Future<Value>> asked;
   for (size_t i = 0; i < actors_.size(); ++i) {
     try {
       asked.push_back(send(i));
@@ -78,21 +165,34 @@ Future<std::vector<Result<Value>>> DistributedOptimizer::ask(const Send& send) {
       asked.push_back(Future<Value>::failed(current_error()));
     }
   }
-  return settled(std::move(asked)).then([n = actors_.size()](const std::vector<Result<Value>>& all) {
-    std::vector<Result<Value>> answers;
-    const bool idle =
-        std::all_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n), [](const auto& made) {
-          const int64_t* count = made.ok() ? made.value().template get_if<int64_t>() : nullptr;
-          return count && *count == 0;
-        });
-    if (idle)
-      return std::vector<Result<Value>>(
-          n, Result<Value>(Error(ErrorKind::invalid,
-                                 "[optim] there is no parameter to train: no module of these "
-                                 "actors has one")));
-    for (size_t i = 0; i < n; ++i) answers.push_back(all[i].ok() ? all[n + i] : all[i]);
-    return answers;
+  return settled(std::move(asked)).then([made = made_](const std::vector<Result<Value>>& answers) {
+    return made.then([answers](const std::shared_ptr<const Made>& m) {
+      std::vector<Result<Value>> out = answers;  // where it could not be made, that is what is told
+      for (size_t i = 0; i < out.size(); ++i)
+        if (m->errors[i]) out[i] = *m->errors[i];
+      return out;
+    });
   });
+}
+
+std::vector<ValueMap> DistributedOptimizer::all_options() const {
+  std::vector<ValueMap> all;
+  for (size_t g = 0; g < group_count(); ++g) all.push_back(options_map(g));
+  return all;
+}
+
+std::vector<std::vector<std::string>> DistributedOptimizer::parameters_by_group() {
+  check_may_block("the parameters of groups");
+  const std::shared_ptr<const Made> made = made_.get();
+  std::vector<std::vector<std::string>> all(group_count());
+  StepReport report{owners_};
+  for (size_t i = 0; i < actors_.size(); ++i) {
+    report.owners[i].error = made->errors[i];
+    for (size_t g = 0; g < made->names[i].size(); ++g)
+      for (const std::string& name : made->names[i][g]) all[g].push_back(name + " of " + owners_[i].actor);
+  }
+  if (auto error = report.error("the making of the optimizer")) throw *error;
+  return all;
 }
 
 Future<ValueList> DistributedOptimizer::ask_all_async(const char* what, const Send& send) {
@@ -111,7 +211,7 @@ ValueList DistributedOptimizer::ask_all(const char* what, const Send& send) {
 
 Future<StepReport> DistributedOptimizer::try_step(const autograd::Context& context) {
   autograd::Context::Guard guard(context);
-  return ask([this](size_t i) { return kStep.send(actors_[i], key_, options_->options_map(0)); })
+  return ask([this](size_t i) { return kStep.send(actors_[i], key_, all_options()); })
       .then([owners = owners_](const auto& answers) { return report_of(owners, answers); });
 }
 
@@ -149,7 +249,7 @@ ContextGradients DistributedOptimizer::gradients() {
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {
   std::vector<std::map<std::string, Tensor>> states;
   for (Value& v :
-       ask_all("the state", [&](size_t i) { return kState.send(actors_[i], key_, options_map(0)); }))
+       ask_all("the state", [&](size_t i) { return kState.send(actors_[i], key_, all_options()); }))
     states.push_back(kState.answer_in(std::move(v)));
   return states;
 }
@@ -164,7 +264,7 @@ void DistributedOptimizer::load_state(const std::vector<std::map<std::string, Te
 
 void DistributedOptimizer::save(const std::string& folder) {
   ask_all("saving the state", [&](size_t i) {
-    return kSave.send(actors_[i], key_, options_map(0), folder, file_name(i, actors_.size()));
+    return kSave.send(actors_[i], key_, all_options(), folder, file_name(i, actors_.size()));
   });
 }
 
@@ -176,14 +276,21 @@ void DistributedOptimizer::load(const std::string& folder) {
 
 // Of all actors, so the same; unless the states were put together by hand.
 void DistributedOptimizer::take_options(ValueList of_owners) {
-  const auto options = [](Value& v) { return kLoad.answer_in(std::move(v)); };
-  const ValueMap first = options(of_owners.front());
-  for (size_t i = 1; i < of_owners.size(); ++i)
-    for (const auto& [name, value] : options(of_owners[i]))
-      if (const auto at = first.find(name); at == first.end() || !same(at->second, value))
-        throw_invalid("[optim] the states of actors 0 and " + std::to_string(i) + " differ in the option " +
-                      name + ": they are not of one optimizer");
-  options_->change_options(0, first);
+  std::vector<GroupOptions> all;
+  for (Value& v : of_owners) {
+    all.push_back(kLoad.answer_in(std::move(v)));
+    if (all.back().size() != group_count())
+      throw_invalid(fmt::format("[optim] the state of actor {} has the options of {} groups, expected {}",
+                                all.size() - 1, all.back().size(), group_count()));
+  }
+  for (size_t i = 1; i < all.size(); ++i)
+    for (size_t g = 0; g < group_count(); ++g)
+      for (const auto& [name, value] : all[i][g])
+        if (const auto at = all[0][g].find(name); at == all[0][g].end() || !same(at->second, value))
+          throw_invalid("[optim] the states of actors 0 and " + std::to_string(i) + " differ in the option " +
+                        name + (g > 0 ? " of group " + std::to_string(g) : "") +
+                        ": they are not of one optimizer");
+  for (size_t g = 0; g < group_count(); ++g) options_->change_options(g, all[0][g]);
 }
 
 }  // namespace troupe::optim

@@ -8,6 +8,7 @@
 
 #include "autograd/distributed/context.h"
 #include "autograd/distributed/optim/context_gradients.h"
+#include "autograd/distributed/optim/parameter_filter.h"
 #include "autograd/distributed/optim/step_report.h"
 #include "optim/optimizer.h"
 #include "rref/any_ref.h"
@@ -23,7 +24,7 @@ void install_distributed(internal::actors::Worker& worker);
 /// detach()ed handles keep the old elements. (An actor that steps itself calls replace_if_held().)
 void set_copy_on_write();
 
-/// See Distributed. One group of options, the same for all actors; every step and every state takes them
+/// See Distributed. Groups of options are the same for all actors; every step and every state takes them
 /// along, so what set_lr(), a Scheduler or a Plateau changes holds everywhere from the next step on, and is
 /// what is saved.
 ///
@@ -31,7 +32,13 @@ void set_copy_on_write();
 /// what the others did stands.
 class DistributedOptimizer : public Tunable {
  public:
-  DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name, const ValueMap& options);
+  struct Group {
+    ParameterFilter params;
+    ValueMap options;  ///< what differs from the options of the rest
+  };
+  /// `groups`: see Distributed; they count from 1.
+  DistributedOptimizer(std::vector<AnyRef> actors, const std::string& name, const ValueMap& options,
+                       std::vector<Group> groups = {});
   ~DistributedOptimizer() override;
 
   /// One step on every actor, in its mailbox, with the gradients of `context`, which are not copied. Throws
@@ -53,7 +60,10 @@ class DistributedOptimizer : public Tunable {
   /// Those of all actors, for norms that count others besides; while this optimizer lives.
   ContextGradients gradients();
 
-  /// What steps have left behind: Optimizer::state() of each actor, in order.
+  /// What each group is for: "0.bias of Layer#0:3 on w1". Waits for the actors.
+  std::vector<std::vector<std::string>> parameters_by_group();
+
+  /// What steps have left behind: Optimizer::state() of each actor, in order, by the names of parameters.
   std::vector<std::map<std::string, Tensor>> state();
   /// Goes on from a state(), also one of another cluster: the options as well. `invalid` if there are not as
   /// many states as actors, or a state does not fit its actor, which then keeps what it had.
@@ -63,7 +73,7 @@ class DistributedOptimizer : public Tunable {
   void save(const std::string& folder);
   void load(const std::string& folder);
 
-  size_t group_count() const override { return 1; }
+  size_t group_count() const override { return options_->group_count(); }
   ValueMap options_map(size_t group) const override { return options_->options_map(group); }
   void change_options(size_t group, const ValueMap& changed) override {
     options_->change_options(group, changed);
@@ -71,6 +81,8 @@ class DistributedOptimizer : public Tunable {
 
  private:
   using Send = std::function<Future<Value>(size_t)>;  // a message to actor i
+  struct Made;
+  std::vector<ValueMap> all_options() const;
   /// The answers of all actors, once all have ended.
   Future<std::vector<Result<Value>>> ask(const Send& send);
   /// The values, or the error that names all that failed.
@@ -82,17 +94,37 @@ class DistributedOptimizer : public Tunable {
   std::vector<OwnerReport> owners_;  // their names
   std::string key_;
   std::unique_ptr<Optimizer> options_;  // without parameters: holds and checks them
-  std::vector<Future<Value>> created_;
+  Future<std::shared_ptr<const Made>> made_;
 };
 
 /// Distributed<SGD> opt({a, b}, {.lr = 0.1}): one optimizer of type O for the parameters() of each actor,
 /// beside the actor. Belongs to one thread.
+///
+/// Parameters in groups have options of their own; the first options are for the rest, which is group 0. A
+/// parameter of several groups belongs to the first of them:
+///
+///   optim::AdamW::Options all{.lr = 1e-3, .weight_decay = 0.1}, plain = all;
+///   plain.weight_decay = 0;
+///   Distributed<AdamW> opt({a, b}, all, {{{"*.bias", "norm*"}, plain}});
 template <class O>
 class Distributed : public DistributedOptimizer {
  public:
-  /// `invalid` on options out of range, and if an actor is given twice, at once.
-  Distributed(std::vector<AnyRef> actors, typename O::Options options = {})
-      : DistributedOptimizer(std::move(actors), O::kName, O::map_of(std::move(options))) {}
+  struct Group {
+    ParameterFilter params;
+    typename O::Options options = {};
+  };
+  /// `invalid` on options out of range, and if an actor is given twice, at once; by every step, if a group is
+  /// for no parameter of any actor. Waits for the actors' names if a group has a function.
+  Distributed(std::vector<AnyRef> actors, typename O::Options options = {}, std::vector<Group> groups = {})
+      : DistributedOptimizer(std::move(actors), O::kName, O::map_of(std::move(options)),
+                             by_name(std::move(groups))) {}
+
+ private:
+  static std::vector<DistributedOptimizer::Group> by_name(std::vector<Group> groups) {
+    std::vector<DistributedOptimizer::Group> all;
+    for (Group& g : groups) all.push_back({std::move(g.params), O::map_of(std::move(g.options))});
+    return all;
+  }
 };
 
 }  // namespace troupe::optim

@@ -132,6 +132,11 @@ Future<void> done(const Future<T>& answer) {
 
 }  // namespace
 
+NamedTensors named_parameters_of(Actor& actor) {
+  const Held held(actor);
+  return held ? held->named_parameters() : NamedTensors();
+}
+
 void install_modules(internal::actors::Worker& worker) {
   internal::actors::set_parameter_finder([](MadeParts& parts) { return MadeModule(parts).parameters(); });
   using internal::actors::serve;

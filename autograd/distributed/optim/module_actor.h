@@ -31,6 +31,9 @@ class ModuleActor : public AnyModuleActor {
   M net;
 };
 
+/// In a method of an actor: what remote_parameters() names, as it is; empty if there is nothing of the kind.
+NamedTensors named_parameters_of(Actor& actor);
+
 /// Registers the methods that follow. Part of every worker's set-up.
 void install_modules(internal::actors::Worker& worker);
 

@@ -10,6 +10,7 @@
 
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
+#include "autograd/distributed/optim/parameter_filter.h"
 #include "core/base/shown.h"
 #include "core/graph/copy_on_write.h"
 #include "data/safetensors.h"
@@ -25,6 +26,7 @@ constexpr const char* kNotInNorms = "optim.not_in_norms";    // Tensors: leave_o
 struct Attached {
   std::string name;
   std::unique_ptr<Optimizer> optimizer;
+  Tensors parameters;  // in the actor's order, in which norms add them up, however they are grouped
 };
 
 Attached& attached_to(const internal::actors::Invocation& call, const std::string& key) {
@@ -35,10 +37,23 @@ Attached& attached_to(const internal::actors::Invocation& call, const std::strin
   return *std::any_cast<std::shared_ptr<Attached>&>(at->second);
 }
 
-Tensors gradients(const Optimizer& optimizer) {
+Tensors gradients(const Tensors& parameters) {
   Tensors grads;
-  for (const Tensor& p : optimizer.params()) grads.push_back(autograd::context_gradient(p));
+  for (const Tensor& p : parameters) grads.push_back(autograd::context_gradient(p));
   return grads;
+}
+
+GroupOptions options_of(const Optimizer& optimizer) {
+  GroupOptions options;
+  for (size_t g = 0; g < optimizer.group_count(); ++g) options.push_back(optimizer.options_map(g));
+  return options;
+}
+
+void set_options(Optimizer& optimizer, const GroupOptions& options) {
+  if (options.size() != optimizer.group_count())
+    throw_invalid(fmt::format("[optim] options of {} groups came for {} groups", options.size(),
+                              optimizer.group_count()));
+  for (size_t g = 0; g < options.size(); ++g) optimizer.change_options(g, options[g]);
 }
 
 // The tensors that the optimizer trains. `invalid` if that leaves out a module that is a member, or is
@@ -68,34 +83,58 @@ Tensors parameters_of(Actor& actor, const internal::actors::ActorCell& cell) {
   return all;
 }
 
-// For the log.
-std::vector<std::string> names_of(Actor& actor, const internal::actors::ActorCell& cell,
-                                  const Tensors& parameters) {
-  nn::NamedTensors named;
-  if (auto* around = dynamic_cast<nn::AnyModuleActor*>(&actor))
-    named = around->any_module().named_parameters();
+std::vector<std::string> names_of(Actor& actor, const Tensors& parameters) {
+  const nn::NamedTensors named = nn::named_parameters_of(actor);
   std::vector<std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto at = std::find_if(named.begin(), named.end(),
                                  [&](const auto& entry) { return entry.second.is_same(parameters[i]); });
-    names.push_back((at == named.end() ? fmt::format("parameter {}", i) : at->first) + " of " + cell.label());
+    names.push_back(at == named.end() ? fmt::format("parameter{}", i) : at->first);
   }
   return names;
 }
 
-int64_t create(Actor& actor, internal::actors::Invocation& call, const std::string& key,
-               const std::string& name, const ValueMap& options) {
-  const Tensors parameters = parameters_of(actor, *call.cell());
-  auto optimizer = parameters.empty() ? make(name, options, NoParameters()) : make(name, options, parameters);
-  optimizer->set_names(names_of(actor, *call.cell(), parameters));
-  call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer)});
-  return static_cast<int64_t>(parameters.size());
+NamedShapes parameters(Actor& actor, internal::actors::Invocation& call) {
+  const Tensors all = parameters_of(actor, *call.cell());
+  const std::vector<std::string> names = names_of(actor, all);
+  NamedShapes out;
+  for (size_t i = 0; i < all.size(); ++i) out.emplace_back(names[i], all[i].shape());
+  return out;
 }
 
-int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key, const ValueMap& options) {
+// The first that names it; 0, whose names do not count, if none does.
+size_t group_of(const std::string& name, const std::vector<NamedGroup>& groups) {
+  for (size_t g = 1; g < groups.size(); ++g)
+    for (const std::string& form : groups[g].names)
+      if (name_fits(name, form)) return g;
+  return 0;
+}
+
+GroupNames create(Actor& actor, internal::actors::Invocation& call, const std::string& key,
+                  const std::string& name, const std::vector<NamedGroup>& groups) {
+  const Tensors all = parameters_of(actor, *call.cell());
+  const std::vector<std::string> names = names_of(actor, all);
+  std::vector<OptionGroup> made;
+  for (const NamedGroup& g : groups) made.push_back({g.options});
+  GroupNames by_group(groups.size());
+  for (size_t i = 0; i < all.size() && !groups.empty(); ++i) {
+    const size_t g = group_of(names[i], groups);
+    made[g].params.push_back(all[i]);
+    by_group[g].push_back(names[i]);
+  }
+  auto optimizer = make(name, std::move(made));
+  std::vector<std::string> in_order;
+  for (const auto& of_group : by_group) in_order.insert(in_order.end(), of_group.begin(), of_group.end());
+  optimizer->set_names(std::move(in_order), " of " + call.cell()->label());
+  call.cell()->attachments()[key] = std::make_shared<Attached>(Attached{name, std::move(optimizer), all});
+  return by_group;
+}
+
+int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key,
+             const GroupOptions& options) {
   Optimizer& optimizer = *attached_to(call, key).optimizer;
-  const Tensors grads = gradients(optimizer);
-  optimizer.change_options(0, options);
+  const Tensors grads = gradients(optimizer.params());
+  set_options(optimizer, options);
   if (call.cell()->attachments().contains(kCopyOnWrite))
     for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) replace_if_held(optimizer.params()[i]);
@@ -106,17 +145,17 @@ int64_t step(Actor&, internal::actors::Invocation& call, const std::string& key,
 }
 
 std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std::string& key, bool largest) {
-  const Optimizer& optimizer = *attached_to(call, key).optimizer;
-  Tensors grads = gradients(optimizer);
+  const Tensors& parameters = attached_to(call, key).parameters;
+  Tensors grads = gradients(parameters);
   if (const auto& kept = call.cell()->attachments(); kept.contains(kNotInNorms))
     for (const Tensor& elsewhere : std::any_cast<const Tensors&>(kept.at(kNotInNorms)))
       for (size_t i = 0; i < grads.size(); ++i)
-        if (optimizer.params()[i].is_same(elsewhere)) grads[i] = {};
+        if (parameters[i].is_same(elsewhere)) grads[i] = {};
   return gradient_sizes(grads, largest);
 }
 
 void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor) {
-  for (const Tensor& p : attached_to(call, key).optimizer->params()) {
+  for (const Tensor& p : attached_to(call, key).parameters) {
     // Out of the context first: what nobody else holds is scaled in place.
     Tensor grad = autograd::exchange_context_gradient(p, {});
     if (grad.defined()) autograd::exchange_context_gradient(p, clipped(std::move(grad), factor));
@@ -124,28 +163,28 @@ void scale(Actor&, internal::actors::Invocation& call, const std::string& key, d
 }
 
 OptimizerState state(Actor&, internal::actors::Invocation& call, const std::string& key,
-                     const ValueMap& options) {
+                     const GroupOptions& options) {
   Optimizer& optimizer = *attached_to(call, key).optimizer;
-  optimizer.change_options(0, options);
+  set_options(optimizer, options);
   auto state = optimizer.state();
   for (auto& [name, t] : state) t = t.data_on(cpu);  // who asks may have no such device
   return state;
 }
 
-ValueMap load_state(Actor&, internal::actors::Invocation& call, const std::string& key,
-                    const OptimizerState& state) {
+GroupOptions load_state(Actor&, internal::actors::Invocation& call, const std::string& key,
+                        const OptimizerState& state) {
   Optimizer& optimizer = *attached_to(call, key).optimizer;
   optimizer.load_state(state);
-  return optimizer.options_map(0);
+  return options_of(optimizer);
 }
 
 constexpr const char* kKind = "troupe.optimizer";  // in a file's metadata: the optimizer's name
 
-void save(Actor&, internal::actors::Invocation& call, const std::string& key, const ValueMap& options,
+void save(Actor&, internal::actors::Invocation& call, const std::string& key, const GroupOptions& options,
           const std::string& folder, const std::string& file) {
   Attached& attached = attached_to(call, key);
   refuse_nul("[optim]", folder);
-  attached.optimizer->change_options(0, options);
+  set_options(*attached.optimizer, options);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
@@ -154,8 +193,8 @@ void save(Actor&, internal::actors::Invocation& call, const std::string& key, co
                               {{kKind, attached.name}});
 }
 
-ValueMap load(Actor&, internal::actors::Invocation& call, const std::string& key, const std::string& folder,
-              const std::string& file) {
+GroupOptions load(Actor&, internal::actors::Invocation& call, const std::string& key,
+                  const std::string& folder, const std::string& file) {
   Attached& attached = attached_to(call, key);
   const std::string path = (std::filesystem::path(folder) / file).string();
   const datasets::Safetensors source(path);
@@ -166,7 +205,7 @@ ValueMap load(Actor&, internal::actors::Invocation& call, const std::string& key
         (kind == source.metadata().end() ? "no optimizer's state" : "the state of " + kind->second) +
         ", expected that of " + attached.name);
   attached.optimizer->load_state(source.tensors());
-  return attached.optimizer->options_map(0);
+  return options_of(*attached.optimizer);
 }
 
 void drop(Actor&, internal::actors::Invocation& call, const std::string& key) {
@@ -192,6 +231,7 @@ void leave_out_of_norms(const Tensor& parameter) {
 
 void install_distributed(internal::actors::Worker& worker) {
   using internal::actors::serve;
+  serve<kParameters, parameters>(worker);
   serve<kCreate, create>(worker);
   serve<kStep, step>(worker);
   serve<kSizes, sizes>(worker);
