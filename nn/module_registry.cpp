@@ -4,8 +4,8 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
+#include "core/base/call_frame.h"
 #include "core/graph/construction_scope.h"
 #include "nn/module.h"
 
@@ -15,7 +15,11 @@ namespace {
 struct Live {
   std::mutex mutex;
   std::map<Module*, uint64_t, std::less<>> modules;  // to their numbers
-  std::unordered_map<uint64_t, Module*> numbered;
+  struct Entry {
+    Module* module;
+    const void* actor;  // that made it
+  };
+  std::map<uint64_t, Entry> numbered;
   uint64_t last = 0;
 };
 
@@ -33,7 +37,7 @@ void module_made(Module& module) {
     std::lock_guard lock(live().mutex);
     number = ++live().last;
     live().modules[&module] = number;
-    live().numbered[number] = &module;
+    live().numbered[number] = {&module, frame().actor.address()};
   }
   ConstructionScope::note_module(number);
 }
@@ -50,7 +54,16 @@ std::vector<Module*> modules_numbered(const std::vector<uint64_t>& numbers) {
   std::lock_guard lock(live().mutex);
   std::vector<Module*> out;
   for (const uint64_t number : numbers)
-    if (const auto at = live().numbered.find(number); at != live().numbered.end()) out.push_back(at->second);
+    if (const auto at = live().numbered.find(number); at != live().numbered.end())
+      out.push_back(at->second.module);
+  return out;
+}
+
+std::vector<Module*> modules_made_by(const void* actor) {
+  std::lock_guard lock(live().mutex);
+  std::vector<Module*> out;
+  for (const auto& [number, entry] : live().numbered)
+    if (entry.actor == actor) out.push_back(entry.module);
   return out;
 }
 

@@ -68,11 +68,11 @@ void LossScaler::update() {
   stepped_.clear();
 }
 
-std::map<std::string, Tensor> LossScaler::state() const {
+StateDict LossScaler::state() const {
   return {{"scale", tensor(scale_, float64)}, {"good_steps", tensor(good_steps_, int64)}};
 }
 
-void LossScaler::load_state(const std::map<std::string, Tensor>& state) {
+void LossScaler::load_state(const StateDict& state) {
   const double scale = saved_number("loss_scaler", state, "scale");
   const int64_t good = saved_count("loss_scaler", state, "good_steps");
   if (!(scale > 0) || !std::isfinite(scale))

@@ -16,7 +16,7 @@ namespace troupe::optim {
 ///   scaler.unscale_(optimizer);                     // only to look at the gradients, or clip them
 ///   scaler.step(optimizer);
 ///   scaler.update();
-class LossScaler {
+class LossScaler final : public Stateful {
  public:
   struct Options {
     double init_scale = 65536, growth_factor = 2, backoff_factor = 0.5;
@@ -41,9 +41,9 @@ class LossScaler {
   void update();
 
   /// "scale" (float64) and "good_steps" (int64), 0-d.
-  std::map<std::string, Tensor> state() const;
+  StateDict state() const override;
   /// Goes on from a state(). `invalid`, with nothing changed, if it does not fit.
-  void load_state(const std::map<std::string, Tensor>& state);
+  void load_state(const StateDict& state) override;
 
  private:
   Options options_;

@@ -143,7 +143,7 @@ void Optimizer::step(const Tensors& grads, double scale) {
   // Those of one group, dtype and device are updated at once.
   std::map<std::tuple<size_t, DType, Device::Kind, int8_t>, std::vector<size_t>> together;
   for (size_t i = 0; i < grads.size(); ++i) {
-    State& state = state_[i];
+    Slots& state = state_[i];
     if (!grads[i].defined()) {
       miss(i);
       continue;
@@ -167,7 +167,7 @@ void Optimizer::update(const std::vector<size_t>& which, const Tensors& grads, d
   Tensors in, out, masters, kept;
   std::vector<int64_t> steps;
   for (const size_t i : which) {
-    State& state = state_[i];
+    Slots& state = state_[i];
     const Tensor &p = params_[i], &g = grads[i];
     if (half && state.master.defined()) {
       kept.push_back(p);
@@ -215,7 +215,7 @@ ValueMap Optimizer::options_map(size_t group) const {
 }
 
 // The state in the dtype that the parameter has now.
-void Optimizer::fit(State& state, const Tensor& p) {
+void Optimizer::fit(Slots& state, const Tensor& p) {
   const DType dtype = compute_dtype(p.dtype());
   for (Tensor& slot : state.slots)
     if (slot.dtype() != dtype || slot.device() != p.device()) slot = ops::to(slot, dtype).data_on(p.device());
@@ -257,8 +257,8 @@ void Optimizer::zero_grad() {
     if (p.grad().defined()) p.set_grad({});
 }
 
-std::map<std::string, Tensor> Optimizer::state() const {
-  std::map<std::string, Tensor> out;
+StateDict Optimizer::state() const {
+  StateDict out;
   for (size_t g = 0; g < group_count_; ++g)
     for (const auto& [name, value] : options_map(g)) {
       const bool* flag = value.get_if<bool>();
@@ -267,7 +267,7 @@ std::map<std::string, Tensor> Optimizer::state() const {
     }
   for (size_t i = 0; i < params_.size(); ++i) {
     if (state_[i].step == 0) continue;
-    State now = state_[i];
+    Slots now = state_[i];
     fit(now, params_[i]);
     const auto names = slots(group_of_[i]);
     const std::string start = name_of(i) + ".";
@@ -278,9 +278,9 @@ std::map<std::string, Tensor> Optimizer::state() const {
   return out;
 }
 
-void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
+void Optimizer::load_state(const StateDict& state) {
   std::vector<ValueMap> before, loaded(group_count_);
-  std::map<std::string, Tensor> of_params = state;
+  StateDict of_params = state;
   for (size_t g = 0; g < group_count_; ++g) {
     before.push_back(options_map(g));
     for (const auto& [name, value] : before[g]) {
@@ -303,8 +303,8 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   }
 }
 
-std::vector<Optimizer::State> Optimizer::read_state(const std::map<std::string, Tensor>& state) const {
-  std::vector<State> loaded(params_.size());
+std::vector<Optimizer::Slots> Optimizer::read_state(const StateDict& state) const {
+  std::vector<Slots> loaded(params_.size());
   std::set<std::string> used;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Tensor& p = params_[i];

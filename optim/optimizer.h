@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/stateful.h"
 #include "core/tensor/tensor.h"
 #include "optim/tunable.h"
 
@@ -28,7 +29,7 @@ struct NoParameters {};
 ///
 /// Parameters come in groups; each group has options of its own (optim/grouped.h). Groups count from 0, and
 /// parameters are numbered through all groups.
-class Optimizer : public Tunable {
+class Optimizer : public Tunable, public Stateful {
  public:
   /// One step with the `.grad` of each parameter; a parameter without one is left alone. One that has had
   /// none for 100 steps is named in the log, once.
@@ -55,10 +56,12 @@ class Optimizer : public Tunable {
   /// set_names()), and "<parameter>.step" (int64, 0-d); "<parameter>.master" of a bfloat16 or float16
   /// parameter (float32); and the options: "group<group>.<option>" (float64 or bool, 0-d). As they are now:
   /// tensors that later steps leave alone (lazy_copy).
-  std::map<std::string, Tensor> state() const;
+  StateDict state() const override;
   /// Goes on from a state(); options that it does not name stay. `invalid`, with nothing changed, on names,
   /// shapes or values that do not fit.
-  void load_state(const std::map<std::string, Tensor>& state);
+  void load_state(const StateDict& state) override;
+  /// "adam".
+  std::string state_name() const override { return kind(); }
 
  protected:
   /// `invalid` if there is no parameter, or one is undefined, not floating, no leaf, or given twice.
@@ -78,21 +81,21 @@ class Optimizer : public Tunable {
   virtual void assign(size_t group, const ValueMap& changed) = 0;
 
  private:
-  struct State {
+  struct Slots {
     int64_t step = 0;
     Tensors slots;       // empty before the first step
     Tensor master;       // defined after the first step of a bfloat16 or float16 parameter
     int64_t missed = 0;  // steps without a gradient, up to now; kNamed: that was told
   };
-  static void fit(State& state, const Tensor& param);
+  static void fit(Slots& state, const Tensor& param);
   std::string name_of(size_t i) const;
   void miss(size_t i);
   void update(const std::vector<size_t>& which, const Tensors& grads, double scale);
-  std::vector<State> read_state(const std::map<std::string, Tensor>& state) const;
+  std::vector<Slots> read_state(const StateDict& state) const;
 
   Tensors params_;
   std::vector<size_t> group_of_;
-  std::vector<State> state_;
+  std::vector<Slots> state_;
   size_t group_count_;
   std::vector<std::string> names_;
   std::string where_;

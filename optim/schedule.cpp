@@ -117,11 +117,11 @@ void Scheduler::apply() {
     optimizer_->change_options(g, {{option_, schedule_(base_[g], count_)}});
 }
 
-std::map<std::string, Tensor> Scheduler::state() const {
+StateDict Scheduler::state() const {
   return {{"step", tensor(count_, int64)}, {"base", tensor(base_, float64)}};
 }
 
-void Scheduler::load_state(const std::map<std::string, Tensor>& state) {
+void Scheduler::load_state(const StateDict& state) {
   const int64_t count = saved_count("scheduler", state, "step");
   const auto base =
       saved("scheduler", state, "base", {static_cast<int64_t>(base_.size())}, float64).to_vector<double>();
@@ -170,12 +170,12 @@ bool Plateau::step(Tunable& optimizer, double measure) {
   return true;
 }
 
-std::map<std::string, Tensor> Plateau::state() const {
+StateDict Plateau::state() const {
   return {
       {"best", tensor(best_, float64)}, {"bad", tensor(bad_, int64)}, {"cooldown", tensor(cooldown_, int64)}};
 }
 
-void Plateau::load_state(const std::map<std::string, Tensor>& state) {
+void Plateau::load_state(const StateDict& state) {
   const double best = saved_number("plateau", state, "best");
   const int64_t bad = saved_count("plateau", state, "bad");
   const int64_t cooldown = saved_count("plateau", state, "cooldown");

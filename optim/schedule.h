@@ -2,11 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "core/tensor/tensor.h"
+#include "core/graph/stateful.h"
 #include "optim/tunable.h"
 
 namespace troupe::optim {
@@ -43,7 +42,7 @@ Schedule one_cycle_momentum(int64_t steps, double least = 0.85, double most = 0.
 
 /// Sets an option of all groups of an optimizer, local or distributed, step by step, from what it is at
 /// first.
-class Scheduler {
+class Scheduler final : public Stateful {
  public:
   /// Sets the values of step 0. The optimizer must outlive it. `invalid` if `option` is no number.
   Scheduler(Tunable& optimizer, Schedule schedule, std::string option = "lr");
@@ -52,10 +51,10 @@ class Scheduler {
   int64_t count() const { return count_; }
 
   /// "step" (int64, 0-d) and "base" (float64, [groups]).
-  std::map<std::string, Tensor> state() const;
+  StateDict state() const override;
   /// Goes on from a state(), and sets the values of that step. `invalid`, with nothing changed, if it does
   /// not fit.
-  void load_state(const std::map<std::string, Tensor>& state);
+  void load_state(const StateDict& state) override;
 
  private:
   void apply();
@@ -67,7 +66,7 @@ class Scheduler {
 };
 
 /// Lowers the rate when a measure stops getting better (ReduceLROnPlateau).
-class Plateau {
+class Plateau final : public Stateful {
  public:
   struct Options {
     bool larger_is_better = false;
@@ -87,8 +86,8 @@ class Plateau {
   double best() const { return best_; }  ///< infinite before the first
 
   /// "best" (float64), "bad" and "cooldown" (int64), 0-d.
-  std::map<std::string, Tensor> state() const;
-  void load_state(const std::map<std::string, Tensor>& state);
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
 
  private:
   bool better(double measure) const;

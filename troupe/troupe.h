@@ -12,6 +12,7 @@
 #include "autograd/distributed/optim/distributed_optimizer.h"
 #include "autograd/distributed/optim/module_actor.h"
 #include "core/base/generator.h"
+#include "core/codec/keep.h"
 #include "core/tensor/tensor.h"
 #include "data/loader.h"
 #include "nn/nn.h"

@@ -32,6 +32,7 @@ class FrameSlot {
   }
   explicit operator bool() const { return object_; }
   bool operator==(const void* address) const { return object_ == address; }
+  const void* address() const { return object_; }
 
   template <FrameRole r = role>
   auto* get() const {

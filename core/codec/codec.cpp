@@ -70,6 +70,19 @@ Shape Codec<Shape>::from(Value v) {
   return shape;
 }
 
+Value Codec<Generator>::to(const Generator& generator) {
+  const auto [seed, counter] = generator.position();
+  return ValueList{Value(static_cast<int64_t>(seed)), Value(static_cast<int64_t>(counter))};
+}
+Generator Codec<Generator>::from(Value v) {
+  auto list = internal::take<ValueList>(v, &name);
+  if (list.size() != 2) internal::mismatch(&name, Value(std::move(list)));
+  Generator generator;
+  generator.set_position(
+      {Codec<uint64_t>::from(std::move(list[0])), Codec<uint64_t>::from(std::move(list[1]))});
+  return generator;
+}
+
 Value Codec<Error>::to(const Error& e) {
   return ValueList{Value(static_cast<int64_t>(e.kind())), Value(e.message()), Value(e.worker()),
                    Codec<std::vector<std::string>>::to(e.trail())};

@@ -20,6 +20,7 @@
 
 #include "core/async/future.h"
 #include "core/base/error.h"
+#include "core/base/generator.h"
 #include "core/value/value.h"
 
 namespace troupe {
@@ -164,6 +165,13 @@ struct Codec<Shape> {
   static std::string name() { return "list of int64"; }
   static Value to(const Shape& shape);
   static Shape from(Value v);
+};
+/// A generator travels as its position.
+template <>
+struct Codec<Generator> {
+  static std::string name() { return "generator"; }
+  static Value to(const Generator& generator);
+  static Generator from(Value v);
 };
 template <class Rep, class Period>
 struct Codec<std::chrono::duration<Rep, Period>> {

@@ -63,8 +63,10 @@ Future<void> change_all(const std::vector<RRef<S>>& servers, std::optional<Durat
   return all(told).then([](const ValueList&) {});
 }
 
+namespace detail {
 /// The path of the client that the current actor, or the program, makes next: "Trainer#1/client#0".
 std::string next_client_path(internal::actors::Worker& worker);
+}  // namespace detail
 
 /// What became of a push in all parts: the least version; late if it was in one.
 Future<Pushed> joined(const std::vector<Future<Pushed>>& pushes);
@@ -79,7 +81,7 @@ class ClientBase {
     if (servers_.empty()) throw_invalid(what + " a client of no servers");
     internal::actors::Worker& worker = servers_[0].worker();
     const uint64_t number = worker.next_number();
-    who_ = {options.name.empty() ? next_client_path(worker) : options.name,
+    who_ = {options.name.empty() ? detail::next_client_path(worker) : options.name,
             uint64_t{worker.id()} << 32 | (number & 0xffffffff)};
     for (auto& server : servers_) {
       if (options.timeout) server = server.with_timeout(*options.timeout);

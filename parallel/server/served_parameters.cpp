@@ -145,7 +145,7 @@ Future<std::vector<ServerReport>> report(const Served& served) {
   return ask_all<&Server::report>(served.servers);
 }
 
-std::string next_client_path(internal::actors::Worker& worker) {
+std::string detail::next_client_path(internal::actors::Worker& worker) {
   return internal::rref::RefTable::of(worker)->path_of_next("client");
 }
 

@@ -2,7 +2,7 @@
 
 #include "actors/cell/actor_cell.h"
 #include "actors/worker/common_method.h"
-#include "nn/made_parts.h"
+#include "autograd/distributed/optim/held_module.h"
 #include "ops/random.h"
 
 namespace troupe::nn {
@@ -32,31 +32,6 @@ constexpr CommonMethod<State(std::optional<State> state)> kRngState{"nn.rng_stat
 /// Anybody to any actor: load_remote_rng_state(). The state.
 constexpr CommonMethod<State(std::optional<State> state)> kLoadRngState{"nn.rng_state", kSets};
 
-// The module of an actor: its own, or what its constructor made.
-class Held {
- public:
-  explicit Held(Actor& actor) {
-    if (auto* held = dynamic_cast<AnyModuleActor*>(&actor))
-      module_ = &held->any_module();
-    else if (actor.made_parts())
-      made_.emplace(*actor.made_parts());
-    if (made_ && made_->empty()) made_.reset();
-    if (made_) module_ = &*made_;
-  }
-  Held(Actor& actor, const internal::actors::Invocation& call) : Held(actor) {
-    if (!module_)
-      throw_invalid("[nn] actor " + call.cell()->label() +
-                    " has no module, nor a tensor that needs gradients");
-  }
-  explicit operator bool() const { return module_; }
-  Module* operator->() const { return module_; }
-  Module& operator*() const { return *module_; }
-
- private:
-  std::optional<MadeModule> made_;
-  Module* module_ = nullptr;
-};
-
 State copies(const State& state) {
   State out;
   for (const auto& [name, tensor] : state) {
@@ -68,32 +43,34 @@ State copies(const State& state) {
 
 State parameters(Actor& actor, internal::actors::Invocation& call) {
   State state;
-  for (auto& [name, tensor] : Held(actor, call)->named_parameters()) state[name] = tensor;
+  for (auto& [name, tensor] : HeldModule(actor, call)->named_parameters()) state[name] = tensor;
   return copies(state);
 }
 
 State state_dict(Actor& actor, internal::actors::Invocation& call) {
-  return copies(Held(actor, call)->state_dict());
+  return copies(HeldModule(actor, call)->state_dict());
 }
 
 void load(Actor& actor, internal::actors::Invocation& call, const State& state) {
-  Held(actor, call)->load_state_dict(state);
+  HeldModule(actor, call)->load_state_dict(state);
 }
 
-void train(Actor& actor, internal::actors::Invocation& call, bool on) { Held(actor, call)->train(on); }
+void train(Actor& actor, internal::actors::Invocation& call, bool on) { HeldModule(actor, call)->train(on); }
 
 void to_device(Actor& actor, internal::actors::Invocation& call, const std::string& device) {
-  Held(actor, call)->to(Device(device));
+  HeldModule(actor, call)->to(Device(device));
 }
 
-bool training(Actor& actor, internal::actors::Invocation& call) { return Held(actor, call)->training(); }
+bool training(Actor& actor, internal::actors::Invocation& call) {
+  return HeldModule(actor, call)->training();
+}
 
 constexpr const char* kOfActor = "actor";
 constexpr const char* kOfModule = "net.";
 
 State rng_state_of(Actor& actor) {
   State state{{kOfActor, ops::get_rng_state()}};
-  if (const Held held{actor})
+  if (const HeldModule held{actor})
     for (auto& [name, tensor] : held->rng_state()) state[kOfModule + name] = tensor;
   return state;
 }
@@ -106,7 +83,7 @@ void load_rng_state(Actor& actor, State state, const internal::actors::ActorCell
     if (!name.starts_with(kOfModule)) throw_invalid("[load_rng_state] unexpected " + name);
     of_module[name.substr(std::string(kOfModule).size())] = tensor;
   }
-  const Held held(actor);
+  const HeldModule held(actor);
   if (!held && !of_module.empty())
     throw_invalid("[load_rng_state] actor " + cell.label() + " has no module, and got " + kOfModule +
                   of_module.begin()->first);

@@ -1,0 +1,216 @@
+#include "autograd/distributed/optim/owned_state.h"
+
+#include <algorithm>
+#include <set>
+
+#include "autograd/distributed/optim/held_module.h"
+#include "core/base/type_name.h"
+#include "core/codec/keep.h"
+#include "core/graph/copy_on_write.h"
+#include "core/tensor/creation.h"
+#include "nn/module_registry.h"
+#include "ops/random.h"
+#include "optim/optimizer.h"
+
+namespace troupe::internal {
+namespace {
+
+constexpr const char* kStream = "stream";
+constexpr const char* kSelf = "self.";  // of an actor that is Stateful
+constexpr const char* kHeld = "net.";   // of the module of an actor
+
+[[noreturn]] void refuse(const std::string& why) { throw_invalid("[checkpoint] " + why); }
+
+void add(StateDict& to, const std::string& name, Tensor t) {
+  if (!to.emplace(name, std::move(t)).second) refuse("two things are called \"" + name + "\"");
+}
+
+void add_all(StateDict& to, const std::string& prefix, const StateDict& from) {
+  for (const auto& [name, t] : from) add(to, prefix + name, t);
+}
+
+Tensor take(StateDict& from, const std::string& name) {
+  const auto node = from.extract(name);
+  if (node.empty()) refuse("it has no \"" + name + "\"");
+  return node.mapped();
+}
+
+StateDict take_all(StateDict& from, const std::string& prefix) {
+  StateDict out;
+  for (auto it = from.lower_bound(prefix); it != from.end() && it->first.starts_with(prefix);) {
+    out[it->first.substr(prefix.size())] = it->second;
+    it = from.erase(it);
+  }
+  return out;
+}
+
+std::string numbered(std::map<std::string, int>& counts, const std::string& name) {
+  return name + "#" + std::to_string(counts[name]++);
+}
+
+void gather(nn::Module& module, std::vector<nn::Module*>& all) {
+  all.push_back(&module);
+  for (auto& [name, child] : module.children()) gather(*child, all);
+}
+
+std::vector<nn::Module*> all_in(nn::Module& module) {
+  std::vector<nn::Module*> all;
+  gather(module, all);
+  return all;
+}
+
+// Which modules train, from the outside in; which parameters are trained.
+Tensor modes_of(nn::Module& module) {
+  std::vector<int64_t> modes;
+  for (const nn::Module* m : all_in(module)) modes.push_back(m->training());
+  for (const auto& [name, t] : module.named_parameters()) modes.push_back(t.requires_grad());
+  return tensor(modes, int64);
+}
+
+void set_modes(nn::Module& module, const std::string& name, const Tensor& saved) {
+  const auto all = all_in(module);
+  auto parameters = module.named_parameters();
+  const Shape expected{static_cast<int64_t>(all.size() + parameters.size())};
+  if (saved.dtype() != int64 || saved.shape() != expected)
+    refuse("\"" + name + "\" is " + saved.summary() + ", expected int64 " + expected.str());
+  const auto modes = saved.to_vector<int64_t>();
+  for (size_t i = 0; i < all.size(); ++i) all[i]->train(modes[i] != 0);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const bool trained = modes[all.size() + i] != 0;
+    if (parameters[i].second.requires_grad() != trained) parameters[i].second.requires_grad_(trained);
+  }
+}
+
+void load_module(nn::Module& module, const StateDict& model) {
+  for (const auto& [name, t] : module.state_dict())
+    if (const auto at = model.find(name); at != model.end() && at->second.dtype() != t.dtype())
+      refuse("\"" + name + "\" is " + at->second.summary() + ", here it is " + t.summary());
+  module.load_state_dict(model);
+}
+
+// What an actor made, or no actor did (null).
+class Owned {
+ public:
+  explicit Owned(const void* actor, nn::Module* held = nullptr, const MadeParts* parts = nullptr)
+      : held_(held) {
+    std::map<std::string, int> counts;
+    find_modules(actor, counts);
+    for (Stateful* s : Stateful::made_by(actor))
+      statefuls_.emplace_back(numbered(counts, s->state_name()) + ".", s);
+    find_tensors(parts);
+  }
+
+  void save(OwnedState& to) const {
+    for (const auto& [prefix, module] : modules_) {
+      for (const auto& [name, t] : module->state_dict()) add(to.model, prefix + name, lazy_copy(t));
+      const std::string rest = rest_of(prefix);
+      add_all(to.rest, rest + "rng.", module->rng_state());
+      add(to.rest, rest + "modes", modes_of(*module));
+    }
+    for (const auto& [name, t] : tensors_) add(to.model, name, lazy_copy(t.detach()));
+    for (const auto& [prefix, s] : statefuls_) add_all(to.rest, prefix, s->state());
+  }
+
+  // What it takes is taken out.
+  void load(OwnedState& from) {
+    for (auto& [name, t] : tensors_) restore(t, take(from.model, name));
+    for (auto at = modules_.rbegin(); at != modules_.rend(); ++at) {  // the actor's own is first: the rest
+      const auto& [prefix, module] = *at;
+      load_module(*module, take_all(from.model, prefix));
+      const std::string rest = rest_of(prefix);
+      module->load_rng_state(take_all(from.rest, rest + "rng."));
+      set_modes(*module, rest + "modes", take(from.rest, rest + "modes"));
+    }
+    for (auto at = statefuls_.rbegin(); at != statefuls_.rend(); ++at)  // schedules before what they set
+      at->second->load_state(take_all(from.rest, at->first));
+  }
+
+ private:
+  static std::string rest_of(const std::string& prefix) { return prefix.empty() ? kHeld : prefix; }
+
+  void find_modules(const void* actor, std::map<std::string, int>& counts) {
+    std::set<const nn::Module*> inside;
+    if (held_) {
+      modules_.emplace_back("", held_);
+      for (const nn::Module* m : all_in(*held_)) inside.insert(m);
+    }
+    const auto alive = nn::modules_made_by(actor);
+    for (nn::Module* m : alive)
+      for (auto& [name, child] : m->children())
+        for (const nn::Module* below : all_in(*child)) inside.insert(below);
+    for (nn::Module* m : alive)
+      if (!inside.contains(m)) modules_.emplace_back(numbered(counts, class_of(*m)) + ".", m);
+  }
+  // Trained tensors that are in no module.
+  void find_tensors(const MadeParts* parts) {
+    std::set<const TensorImpl*> known;
+    for (const auto& [prefix, module] : modules_)
+      for (const auto& [name, t] : module->named_parameters()) known.insert(t.impl());
+    for (const auto& [prefix, s] : statefuls_)
+      if (const auto* optimizer = dynamic_cast<const optim::Optimizer*>(s))
+        for (size_t i = 0; i < optimizer->params().size(); ++i)
+          if (const Tensor& t = optimizer->params()[i]; known.insert(t.impl()).second)
+            tensors_.emplace_back(prefix + "param" + std::to_string(i), t);
+    size_t number = 0;
+    for (size_t i = 0; parts && i < parts->leaves.size(); ++i)
+      if (const Tensor& t = parts->leaves[i];
+          !t.is_sole_handle() && t.requires_grad() && known.insert(t.impl()).second)
+        tensors_.emplace_back("tensor#" + std::to_string(number++), t);
+  }
+  static std::string class_of(const nn::Module& module) {
+    const std::string name = class_name(typeid(module));
+    return name.substr(0, name.find('<'));
+  }
+
+  nn::Module* held_;
+  std::vector<std::pair<std::string, nn::Module*>> modules_;
+  std::vector<std::pair<std::string, Stateful*>> statefuls_;
+  std::vector<std::pair<std::string, Tensor>> tensors_;
+};
+
+void refuse_left(const OwnedState& state, const std::string& who) {
+  std::string left;
+  for (const StateDict* part : {&state.model, &state.rest})
+    for (const auto& [name, t] : *part) left += (left.empty() ? "" : ", ") + name;
+  if (!left.empty()) refuse(who + " has nothing that fits " + left);
+}
+
+}  // namespace
+
+OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell) {
+  OwnedState out;
+  out.rest[kStream] = ops::get_rng_state();
+  if (const auto* own = dynamic_cast<const Stateful*>(&actor)) {
+    add_all(out.rest, kSelf, own->state());
+  } else {
+    const nn::HeldModule held(actor);
+    Owned(&cell, held.get(), actor.made_parts().get()).save(out);
+  }
+  return out;
+}
+
+void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state) {
+  ops::set_rng_state(take(state.rest, kStream));
+  if (auto* own = dynamic_cast<Stateful*>(&actor)) {
+    own->load_state(take_all(state.rest, kSelf));
+  } else {
+    const nn::HeldModule held(actor);
+    Owned(&cell, held.get(), actor.made_parts().get()).load(state);
+  }
+  refuse_left(state, "actor " + cell.label());
+}
+
+OwnedState state_of_driver() {
+  OwnedState out;
+  out.rest[kStream] = ops::get_rng_state();
+  Owned(nullptr).save(out);
+  return out;
+}
+
+void load_driver(OwnedState state) {
+  ops::set_rng_state(take(state.rest, kStream));
+  Owned(nullptr).load(state);
+  refuse_left(state, "the driver");
+}
+
+}  // namespace troupe::internal

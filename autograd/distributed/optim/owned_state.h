@@ -1,0 +1,27 @@
+// All that an actor has, or the driver, and training changes: for checkpoints of whole jobs.
+#pragma once
+#include "actors/cell/actor_cell.h"
+#include "core/graph/stateful.h"
+
+namespace troupe::internal {
+
+struct OwnedState {
+  /// Parameters and buffers: of the module of an actor by the names of nn::remote_state_dict(), of other
+  /// modules by class and number ("Linear#0.weight"), and tensors that only optimizers know
+  /// ("adam#0.param1").
+  StateDict model;
+  /// Its stream of random numbers and those of modules, which of them train, and what is Stateful:
+  /// "adam#0.0.exp_avg".
+  StateDict rest;
+};
+
+/// In its mailbox. Lazy copies: as it is now. An actor that is itself Stateful speaks for all that it has.
+OwnedState state_of_actor(Actor& actor, const actors::ActorCell& cell);
+/// In its mailbox. `invalid`, naming what is missing, too much or other: the actor is then good for nothing.
+void load_actor(Actor& actor, const actors::ActorCell& cell, OwnedState state);
+
+/// What no actor made: of the driver, on its thread, while nothing is under way.
+OwnedState state_of_driver();
+void load_driver(OwnedState state);
+
+}  // namespace troupe::internal
