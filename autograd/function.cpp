@@ -128,7 +128,7 @@ class FunctionStep final : public PartialNode, public SavesTensors, public Waiti
   }
 
   // Several passes may run it at a time: whoever takes turns here may wait for one who waits for the other.
-  Future<Tensors> begin(Tensors grads) override {
+  Future<Tensors> begin(Tensors grads, uint64_t /*pass*/) override {
     const std::lock_guard turn(turn_);
     check_saved();
     const bool refuses_second = type_.once_differentiable && grad_enabled();

@@ -17,7 +17,8 @@ class WaitingRule {
  public:
   /// Gradients of the results (undefined: none came), one per result, to gradients of the inputs (undefined:
   /// none). What it throws, and what the future fails with, fails the pass.
-  virtual Future<Tensors> begin(Tensors grads) = 0;
+  /// `pass`: its number, which is the same on all workers and no other pass has.
+  virtual Future<Tensors> begin(Tensors grads, uint64_t pass) = 0;
 
  protected:
   ~WaitingRule() = default;

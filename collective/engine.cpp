@@ -281,6 +281,12 @@ Future<Tensor> GroupEngine::receive(const Group& group, size_t from, const std::
   return came;
 }
 
+void GroupEngine::forget(const Group& group) {
+  Out out;
+  operations_.forget(number_of(group), out);
+  perform(std::move(out));
+}
+
 // ---- messages
 
 void GroupEngine::over(const Ref<actors::Invocation>& call, const RankAddress& address) {

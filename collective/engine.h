@@ -63,6 +63,9 @@ class GroupEngine final : public actors::Extension {
   Future<Tensor> receive(const Group& group, size_t from, const std::string& tag,
                          const std::optional<Duration>& timeout);
 
+  /// The group is used no more here: operations that go on are cancelled, on all ranks.
+  void forget(const Group& group);
+
   void worker_lost(WorkerId id, const Error& why) override;
   void stop() override;
 

@@ -9,8 +9,10 @@
 #include "collective/engine.h"
 #include "net/sim/network.h"
 #include "net/socket/socket_transport.h"
+#include "parallel/mesh/actor_mesh.h"
 #include "parallel/pipeline/stage/stage_work.h"
 #include "parallel/server/consistency/staleness_metrics.h"
+#include "parallel/tensor/meetings.h"
 
 namespace troupe {
 namespace {
@@ -26,6 +28,8 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
   nn::install_modules(worker);
   parallel::install_pipeline(worker);
   parallel::StalenessMetrics::install(worker);
+  parallel::install_meshes(worker);
+  tp::MeetingsOfWorker::install(worker);
   return table;
 }
 

@@ -166,13 +166,24 @@ void ContextState::end_waiting(uint64_t pass, GradMessageId message) {
 
 void ContextState::end() {
   decltype(waiting_) all;
+  decltype(kept_) kept;  // let go after the lock
   {
     const Lock lock(mutex_);
     ended_ = true;
     all.swap(waiting_);
+    kept.swap(kept_);
   }
   for (const auto& [pass, waiting] : all)
     for (const auto& [message, future] : waiting) future.cancel();
+}
+
+std::shared_ptr<void> ContextState::keep(std::type_index type,
+                                         const std::function<std::shared_ptr<void>()>& make) {
+  const Lock lock(mutex_);
+  if (ended_) throw_error(ErrorKind::cancelled, "[context] it has ended");
+  auto& kept = kept_[type];
+  if (!kept) kept = make();
+  return kept;
 }
 
 void ContextState::note_sent(uint64_t pass, const std::vector<SentGrad>& sent) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <typeindex>
 #include <unordered_map>
 #include <vector>
 
@@ -90,8 +91,15 @@ class ContextState {
   bool add_waiting(uint64_t pass, GradMessageId message, const FutureBase& future);
   /// It has come.
   void end_waiting(uint64_t pass, GradMessageId message);
-  /// The context is over: cancels what passes wait for.
+  /// The context is over: cancels what passes wait for, and lets go of what is kept with it.
   void end();
+
+  /// What an upper layer keeps with the context on this worker, one object of each type: the one that is
+  /// there, or else what `make` gives. `cancelled` once the context is over.
+  template <class T, class Make>
+  std::shared_ptr<T> keep(Make make) {
+    return std::static_pointer_cast<T>(keep(typeid(T), [&]() -> std::shared_ptr<void> { return make(); }));
+  }
 
   /// Messages that were sent to other workers. (The last thousand are kept: enough to tell of a broken link
   /// what it may have lost.)
@@ -136,6 +144,7 @@ class ContextState {
   using Sums = std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>>;  // leaf (kept alive), sum
   static void add(Sums& sums, const Tensor& leaf, const Tensor& grad);
   void forget(uint64_t pass, std::vector<std::shared_ptr<ActorRegion>>& gone) TROUPE_REQUIRES(mutex_);
+  std::shared_ptr<void> keep(std::type_index type, const std::function<std::shared_ptr<void>()>& make);
 
   mutable internal::Mutex mutex_;
   std::unordered_map<uint64_t, Send> sends_ TROUPE_GUARDED_BY(mutex_);
@@ -148,6 +157,7 @@ class ContextState {
   std::map<OfActor, std::shared_ptr<HookBatch>> hook_batches_ TROUPE_GUARDED_BY(mutex_);
   using Waiting = std::map<GradMessageId, FutureBase>;
   std::map<uint64_t, Waiting> waiting_ TROUPE_GUARDED_BY(mutex_);  // by pass
+  std::map<std::type_index, std::shared_ptr<void>> kept_ TROUPE_GUARDED_BY(mutex_);
   bool ended_ TROUPE_GUARDED_BY(mutex_) = false;
   std::set<uint64_t> dropped_ TROUPE_GUARDED_BY(mutex_), running_ TROUPE_GUARDED_BY(mutex_);
   Sums settled_ TROUPE_GUARDED_BY(mutex_);

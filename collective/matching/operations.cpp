@@ -33,6 +33,10 @@ Error lost_error(const OperationId& id, const Signature& s, const std::vector<Gr
       .with_worker(why.worker().empty() ? members[rank].name : why.worker());
 }
 
+Error uses_no_more(const OperationId& id) {
+  return Error(ErrorKind::cancelled, "rank " + std::to_string(id.rank) + " uses the group no more");
+}
+
 }  // namespace
 
 OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, size_t rank,
@@ -47,6 +51,7 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
       steps(signature.problem, signature.way, rank, signature.piece, 0);  // throws before anything is done
 
   const Lock lock(mutex_);
+  forgotten_.erase(group);
   OperationId id{group, rank, tag};
   id.use = next_use(id)++;
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
@@ -120,6 +125,7 @@ void Operations::part(WorkerId sender, const Part& part, Value elements, Out& ou
     return arrived(at, sender, part, std::move(elements), out);
   if (lost_.contains(sender)) return;
   if (const auto why = why_not(id)) return abort_to(sender, part.from, id, *why, out);
+  if (forgotten_.contains(id.group)) return abort_to(sender, part.from, id, uses_no_more(id), out);
   if (has_called(id)) return abort_to(sender, part.from, id, why_over(id, part), out);
   if (early_of_[sender] >= limits_.early_parts) {
     const Error why(ErrorKind::overloaded, what(id, part.signature) + ": rank " + std::to_string(id.rank) +
@@ -336,9 +342,10 @@ void Operations::notice(WorkerId sender, const Notice& notice, Out& out) {
     case Notice::abort: {
       const Error why =
           notice.error.value_or(Error(ErrorKind::failed, "an operation was given up without a reason"));
-      if (why.kind() == ErrorKind::disconnected) broken_.emplace(id.group, why);
+      if (why.kind() == ErrorKind::disconnected && !forgotten_.contains(id.group))
+        broken_.emplace(id.group, why);
       if (goes_on) return end(at, why, out, {}, notice.from);
-      if (!has_called(id)) give_up_early(id, why, out, sender);
+      if (!has_called(id) && !forgotten_.contains(id.group)) give_up_early(id, why, out, sender);
       return;
     }
     case Notice::ask:
@@ -467,14 +474,17 @@ void Operations::forget(uint64_t group, Out& out) {
   std::vector<OperationId> early;
   for (const auto& [id, parts] : early_)
     if (id.group == group) early.push_back(id);
-  for (const OperationId& id : early)
-    give_up_early(
-        id, Error(ErrorKind::cancelled, "rank " + std::to_string(id.rank) + " uses the group no more"), out);
+  for (const OperationId& id : early) give_up_early(id, uses_no_more(id), out);
   const auto of_group = [group](const auto& x) { return x.first.group == group; };
   std::erase_if(given_up_, of_group);
   std::erase_if(failures_, of_group);
   std::erase_if(tags_, [group](const auto& x) { return x.first.first == group; });
   broken_.erase(group);
+  forgotten_.insert(group);
+  forgotten_since_.push_back(group);
+  if (forgotten_since_.size() <= limits_.forgotten) return;
+  forgotten_.erase(forgotten_since_.front());
+  forgotten_since_.pop_front();
 }
 
 Operations::Counts Operations::counts() const {

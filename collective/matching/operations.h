@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -89,6 +90,7 @@ class Operations {
   struct Limits {
     size_t early_parts = 10'000;  ///< of one sender
     size_t failures = 256;        ///< that are remembered
+    size_t forgotten = 1024;      ///< groups; likewise
     size_t window = 3;            ///< chunks on their way at once
   };
   Operations() : Operations(Limits()) {}
@@ -112,7 +114,8 @@ class Operations {
   void fail(const OperationId& id, const Error& why, Out& out);
   void cancel(const OperationId& id, Out& out);
   /// The group is used no more by this worker: what goes on is cancelled, and all that is known of it
-  /// forgotten.
+  /// forgotten. What others still send for it is answered so, until it is among many that were forgotten, or
+  /// entered again.
   void forget(uint64_t group, Out& out);
 
   /// Operations that go on here, that others have called or given up, and groups that have lost a member.
@@ -183,6 +186,8 @@ class Operations {
   std::map<uint64_t, Error> broken_;
   std::map<WorkerId, Error> lost_;
   std::deque<std::pair<OperationId, Error>> failures_;  // the newest
+  std::unordered_set<uint64_t> forgotten_;
+  std::deque<uint64_t> forgotten_since_;  // those and others, the newest
 };
 
 }  // namespace troupe::internal::collective

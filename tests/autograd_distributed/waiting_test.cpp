@@ -369,7 +369,7 @@ class Doubled final : public autograd::WaitingStep {
  public:
   explicit Doubled(const Tensor& x) { set_next({x.gradient_edge()}); }
   std::string name() const override { return "Doubled"; }
-  Future<Tensors> begin(Tensors grads) override {
+  Future<Tensors> begin(Tensors grads, uint64_t) override {
     const auto mode = grad_enabled();
     return gates.wait(1).then([grads, mode] {
       const GradMode as(mode);

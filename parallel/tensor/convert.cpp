@@ -1,0 +1,317 @@
+#include "parallel/tensor/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+#include "autograd/waiting_step.h"
+#include "core/async/future_combinators.h"
+#include "core/tensor/creation.h"
+#include "ops/ops.h"
+#include "parallel/tensor/meetings.h"
+
+namespace troupe::tp {
+
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+enum class Kind { enter, sum, gather, sum_scatter, cut, join, exchange };
+
+struct Conversion {
+  Kind kind;
+  int64_t dim = 0, to_dim = 0;  // along which it is cut; of an exchange: before, and after
+  Sizes sizes = {}, to_sizes = {};
+
+  const char* name() const {
+    constexpr const char* names[] = {"enter", "sum", "gather", "sum_scatter", "cut", "join", "exchange"};
+    return names[static_cast<int>(kind)];
+  }
+  // The conversion of the gradients.
+  Conversion back() const {
+    constexpr Kind kinds[] = {Kind::sum,  Kind::enter, Kind::sum_scatter, Kind::gather,
+                              Kind::join, Kind::cut,   Kind::exchange};
+    const Kind k = kinds[static_cast<int>(kind)];
+    return kind == Kind::exchange ? Conversion{k, to_dim, dim, to_sizes, sizes}
+                                  : Conversion{k, dim, to_dim, sizes, to_sizes};
+  }
+  bool waits() const { return kind != Kind::enter && kind != Kind::cut; }
+  // Whether ranks may differ in whether what they bring needs a gradient. Then all record it.
+  bool always_recorded() const { return kind != Kind::enter && kind != Kind::cut; }
+};
+
+// A future that is dropped goes on, since other ranks need it. One that is cancelled, as by a pass that has
+// failed, ends what it comes from on all of them.
+template <class T>
+Future<T> cancelling(const Future<T>& result, const std::vector<FutureBase>& sources) {
+  result.watch([sources](const Result<T>& r) {
+    if (r.ok() || r.error().kind() != ErrorKind::cancelled) return;
+    for (const FutureBase& source : sources) source.cancel();
+  });
+  return result;
+}
+template <class T, class F>
+auto then(const Future<T>& source, F f) {
+  return cancelling(source.then(std::move(f)), {source});
+}
+
+Tensor to_front(const Tensor& x, int64_t dim) { return dim ? ops::contiguous(ops::transpose(x, 0, dim)) : x; }
+
+Tensor piece(const Tensor& x, int64_t dim, const Sizes& sizes, size_t rank) {
+  const int64_t from =
+      std::accumulate(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(rank), int64_t{0});
+  return ops::slice(x, dim, from, from + sizes[rank]);
+}
+
+// Of a slice with the elements that `x` has along its other dimensions.
+Shape with_size(const Tensor& x, int64_t dim, int64_t size) {
+  Shape shape = x.shape();
+  shape[static_cast<int>(dim)] = size;
+  return shape;
+}
+
+// What is sent, and what becomes of it; without gradients.
+Tensor converted_here(const Conversion& c, const Tensor& x, size_t rank) {
+  return c.kind == Kind::enter ? x : ops::clone(piece(x, c.dim, c.sizes, rank));
+}
+
+Future<Tensor> exchanged(const Conversion& c, const Tensor& x, const Meeting& at) {
+  const size_t rank = at.group.rank();
+  Tensors pieces;
+  for (size_t r = 0; r < c.to_sizes.size(); ++r)
+    pieces.push_back(ops::reshape(ops::contiguous(piece(x, c.to_dim, c.to_sizes, r)), {-1}));
+  std::vector<Shape> shapes;
+  for (const int64_t size : c.sizes) {
+    Shape shape = with_size(x, c.dim, size);
+    shape[static_cast<int>(c.to_dim)] = c.to_sizes[rank];
+    shapes.push_back(shape);
+  }
+  const CollectiveOptions options{.tag = at.tag};
+  return then(at.group.all_to_all(std::move(pieces), options), [shapes, dim = c.dim](const Tensors& came) {
+    const NoGradGuard off;
+    Tensors pieces;
+    for (size_t r = 0; r < came.size(); ++r) pieces.push_back(ops::reshape(came[r], IntList(shapes[r])));
+    return ops::cat(pieces, dim);
+  });
+}
+
+Future<Tensor> converted(const Conversion& c, const Tensor& x, const Meeting& at) {
+  const NoGradGuard off;
+  const Tensor own = x.detach();
+  if (!c.waits()) return Future<Tensor>::ready(converted_here(c, own, at.group.rank()));
+  if (c.kind == Kind::exchange) return exchanged(c, own, at);
+  const CollectiveOptions options{.tag = at.tag, .rows = c.kind == Kind::sum ? Sizes() : c.sizes};
+  if (c.kind == Kind::sum) return at.group.all_reduce(own, options);
+  const Tensor rows = to_front(own, c.dim);
+  const auto moving = c.kind == Kind::sum_scatter ? at.group.reduce_scatter(rows, options)
+                                                  : at.group.all_gather(rows, options);
+  if (!c.dim) return moving;
+  return then(moving, [dim = c.dim](const Tensor& y) {
+    const NoGradGuard off;
+    return to_front(y, dim);
+  });
+}
+
+class ConversionStep final : public autograd::WaitingStep {
+ public:
+  ConversionStep(Edge input, Conversion how, Meeting at, const Tensor& result)
+      : how_(std::move(how)), at_(std::move(at)), shape_(result.shape()), options_(result.options()) {
+    set_next({std::move(input)});
+  }
+  std::string name() const override { return how_.name(); }
+  std::string detail() const override { return at_.tag; }
+  Future<Tensors> begin(Tensors grads, uint64_t pass) override;
+
+ private:
+  const Conversion how_;
+  const Meeting at_;
+  const Shape shape_;
+  const TensorOptions options_;
+};
+
+// Where the history of what a conversion gives goes.
+struct Recorded {
+  bool on = false;
+  Edge input = {};
+
+  Recorded(const Conversion& c, const Tensor& x)
+      : on(grad_enabled() && is_floating(x.dtype()) && (x.requires_grad() || c.always_recorded())) {
+    if (on) input = x.gradient_edge();
+  }
+  Tensor result(const Conversion& c, const Meeting& at, const Tensor& y) const {
+    if (!on) return y;
+    const Tensor out = y.detach();
+    out.set_grad_fn({make_ref<ConversionStep>(input, c, at, y), 0});
+    return out;
+  }
+};
+
+Future<Tensor> convert(const Conversion& c, const Tensor& x, const Meeting& at) {
+  return converted(c, x, at).then(
+      [c, at, recorded = Recorded(c, x)](const Tensor& y) { return recorded.result(c, at, y); });
+}
+
+Tensor convert_here(const Conversion& c, const Tensor& x, const Meeting& at) {
+  Tensor y;
+  {
+    const NoGradGuard off;
+    y = converted_here(c, x.detach(), at.group.rank());
+  }
+  const Recorded recorded(c, x);
+  if (recorded.on && c.kind == Kind::enter) y.set_view_of(x, ViewOrigin::own_function);
+  if (recorded.on) y.set_grad_fn({make_ref<ConversionStep>(recorded.input, c, at, y), 0});
+  return y;
+}
+
+Future<Tensors> ConversionStep::begin(Tensors grads, uint64_t pass) {
+  const Conversion back = how_.back();
+  const Meeting at = at_.in_pass(pass);
+  const bool came = grads[0].defined();
+  if (!back.waits())  // what is equal on all ranks came to all or to none
+    return Future<Tensors>::ready({came ? convert_here(back, grads[0], at) : Tensor()});
+  const Tensor grad = came ? std::move(grads[0]) : zeros(shape_, options_);
+  const Tensor any = full({1}, came ? 1.0 : 0.0, options_);
+  const auto result = [back, at, recorded = Recorded(back, grad)](const Tensor& y, const Tensor& any_came) {
+    return Tensors{any_came.item() > 0 ? recorded.result(back, at, y) : Tensor()};
+  };
+  if (back.kind == Kind::sum) {
+    const CollectiveOptions options{.tag = at.tag};
+    return then(at.group.all_reduce(Tensors{grad.detach(), any}, options),
+                [result](const Tensors& sums) { return result(sums[0], sums[1]); });
+  }
+  const CollectiveOptions options{.tag = at.of("whether any came").tag};
+  const std::vector<Future<Tensor>> both{converted(back, grad, at), at.group.all_reduce(any, options)};
+  const auto done =
+      all(both, OnError::at_once).then([result](const Tensors& y) { return result(y[0], y[1]); });
+  return cancelling(done, {both[0], both[1]});
+}
+
+// ---- what is given
+
+bool alone(const Group& group) { return group.size() <= 1; }
+
+Meeting meet(const Conversion& c, const Group& group) {
+  return MeetingsOfWorker::here(c.name())->next(group, c.name());
+}
+
+void check_defined(const Conversion& c, const Tensor& x) {
+  if (!x.defined()) throw_invalid(fmt::format("[{}] the tensor is undefined", c.name()));
+}
+
+int64_t checked_dim(const Conversion& c, const Tensor& x, int64_t dim) {
+  if (dim >= -x.dim() && dim < x.dim()) return dim < 0 ? dim + x.dim() : dim;
+  throw_invalid(fmt::format("[{}] {} has no dimension {}", c.name(), x.summary(), dim));
+}
+
+// Of a dimension that is cut: `sizes`, or even ones.
+Sizes sizes_of_cut(const Conversion& c, const Tensor& x, int64_t dim, const Sizes& sizes, size_t ranks) {
+  const int64_t n = x.size(dim);
+  if (sizes.empty()) return even_sizes(n, ranks);
+  if (sizes.size() == ranks && std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == n &&
+      std::ranges::all_of(sizes, [](int64_t s) { return s >= 0; }))
+    return sizes;
+  throw_invalid(fmt::format("[{}] sizes {} do not cut dimension {} of {} for {} ranks", c.name(), sizes, dim,
+                            x.summary(), ranks));
+}
+
+// Those that the ranks have of a dimension that is cut already.
+Future<Sizes> sizes_of_all(const Conversion& c, const Tensor& x, int64_t dim, const Sizes& sizes,
+                           const Meeting& at) {
+  const int64_t mine = x.size(dim);
+  const size_t ranks = at.group.size(), rank = at.group.rank();
+  if (!sizes.empty()) {
+    if (sizes.size() == ranks && sizes[rank] == mine) return Future<Sizes>::ready(sizes);
+    throw_invalid(
+        fmt::format("[{}] rank {} of {} has {} along dimension {} of {}, and the sizes are given as {}",
+                    c.name(), rank, ranks, mine, dim, x.summary(), sizes));
+  }
+  const CollectiveOptions options{.tag = at.of("sizes").tag, .rows = Sizes(ranks, 1)};
+  return at.group.all_gather(full({1}, Scalar(mine), int64), options).then([](const Tensor& all) {
+    return all.to_vector<int64_t>();
+  });
+}
+
+// Of a tensor that is cut: when all know the sizes.
+Future<Tensor> convert_cut(Conversion c, const Tensor& x, const Group& group, int64_t dim,
+                           const Sizes& sizes) {
+  check_defined(c, x);
+  if (alone(group)) return Future<Tensor>::ready(x);
+  c.dim = checked_dim(c, x, dim);
+  const Meeting at = meet(c, group);
+  return sizes_of_all(c, x, c.dim, sizes, at)
+      .then([c, x, at, grad = grad_enabled()](const Sizes& known) mutable {
+        const GradMode mode(grad);
+        c.sizes = known;
+        return convert(c, x, at);
+      });
+}
+
+}  // namespace
+
+std::vector<int64_t> even_sizes(int64_t n, size_t ranks) {
+  const auto count = static_cast<int64_t>(ranks);
+  Sizes sizes;
+  for (int64_t r = 0; r < count; ++r) sizes.push_back(n / count + (r < n % count));
+  return sizes;
+}
+
+Tensor enter(const Tensor& x, const Group& group) {
+  const Conversion c{Kind::enter};
+  check_defined(c, x);
+  if (alone(group) || !Recorded(c, x).on) return x;
+  return convert_here(c, x, meet(c, group));
+}
+
+Future<Tensor> sum(const Tensor& x, const Group& group) {
+  const Conversion c{Kind::sum};
+  check_defined(c, x);
+  return alone(group) ? Future<Tensor>::ready(x) : convert(c, x, meet(c, group));
+}
+
+Future<Tensor> gather(const Tensor& x, const Group& group, int64_t dim, const std::vector<int64_t>& sizes) {
+  return convert_cut({Kind::gather}, x, group, dim, sizes);
+}
+
+Future<Tensor> join(const Tensor& x, const Group& group, int64_t dim, const std::vector<int64_t>& sizes) {
+  return convert_cut({Kind::join}, x, group, dim, sizes);
+}
+
+Future<Tensor> sum_scatter(const Tensor& x, const Group& group, int64_t dim,
+                           const std::vector<int64_t>& sizes) {
+  Conversion c{Kind::sum_scatter};
+  check_defined(c, x);
+  if (alone(group)) return Future<Tensor>::ready(x);
+  c.dim = checked_dim(c, x, dim);
+  c.sizes = sizes_of_cut(c, x, c.dim, sizes, group.size());
+  return convert(c, x, meet(c, group));
+}
+
+Tensor cut(const Tensor& x, const Group& group, int64_t dim, const std::vector<int64_t>& sizes) {
+  Conversion c{Kind::cut};
+  check_defined(c, x);
+  if (alone(group)) return x;
+  c.dim = checked_dim(c, x, dim);
+  c.sizes = sizes_of_cut(c, x, c.dim, sizes, group.size());
+  return convert_here(c, x, meet(c, group));
+}
+
+Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64_t to,
+                        const std::vector<int64_t>& from_sizes, const std::vector<int64_t>& to_sizes) {
+  Conversion c{Kind::exchange};
+  check_defined(c, x);
+  if (alone(group)) return Future<Tensor>::ready(x);
+  c.to_dim = checked_dim(c, x, to);
+  if (c.to_dim == checked_dim(c, x, from))
+    throw_invalid(fmt::format("[exchange] {} is cut along dimension {} already", x.summary(), from));
+  c.to_sizes = sizes_of_cut(c, x, c.to_dim, to_sizes, group.size());
+  return convert_cut(std::move(c), x, group, from, from_sizes);
+}
+
+Future<Tensor> sum(const Part& part) { return sum(part.summand, part.group); }
+
+Future<Tensor> sum_scatter(const Part& part, int64_t dim, const std::vector<int64_t>& sizes) {
+  return sum_scatter(part.summand, part.group, dim, sizes);
+}
+
+}  // namespace troupe::tp

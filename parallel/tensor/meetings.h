@@ -1,0 +1,94 @@
+// Where conversions of several ranks meet: under which name of a group, and by which tag.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/cell/extension.h"
+#include "collective/group.h"
+#include "core/base/mutex.h"
+
+namespace troupe::tp {
+
+/// Where an operation meets those of the other ranks.
+struct Meeting {
+  Group group;
+  std::string tag;
+  /// That of its gradient in a pass. Passes over one step are under way at the same time.
+  Meeting in_pass(uint64_t pass) const { return {group, tag + ", back in pass " + std::to_string(pass)}; }
+  /// Of what goes with it.
+  Meeting of(const char* what) const { return {group, tag + ", " + what}; }
+};
+
+/// The meetings of conversions in one context on one worker, or of all without a context. Thread-safe.
+///
+/// All ranks agree on them, though each runs the calls that are under way in an order of its own: the calls
+/// that use a group are counted in the order in which they come to their first conversion over it, which is
+/// that of their beginning, and the conversions of a call in its own order. A call that comes later than one
+/// that began after it is refused, since other ranks may have seen another order.
+///
+/// Tags that are used once would be remembered for ever: so each context, and each block of calls without
+/// one, has a group of its own, with the same members, that is forgotten with it.
+class Meetings {
+ public:
+  /// `where`: what the names of the groups end with. `in_blocks`: it lives as long as the worker.
+  Meetings(internal::actors::Worker& worker, std::string where, bool in_blocks)
+      : worker_(worker), where_(std::move(where)), in_blocks_(in_blocks) {}
+  ~Meetings();
+  Meetings(const Meetings&) = delete;
+
+  /// Of the next conversion, called `what`, of the call that this thread handles. Outside of actors each
+  /// counts as a call. `invalid` in what an actor does besides calls, of which ranks know no order.
+  Meeting next(const Group& group, const char* what) TROUPE_EXCLUDES(mutex_);
+  /// The worker stops: there is nothing to forget any more.
+  void stop() TROUPE_EXCLUDES(mutex_);
+
+ private:
+  static constexpr uint64_t kBlock = 256;  // calls
+  struct CallKey {
+    WorkerId from = 0;
+    uint64_t id = 0, store_as = 0;
+    TimePoint began = TimePoint::min();
+    auto operator<=>(const CallKey&) const = default;
+  };
+  struct Call {
+    uint64_t number = 0, conversions = 0;
+  };
+  struct OfGroup {
+    Group group;                                   // as it was given
+    std::deque<std::pair<uint64_t, Group>> named;  // by block, the newest last
+    uint64_t calls = 0;
+    std::map<CallKey, Call> open = {};
+    CallKey newest = {};
+  };
+  Call& call_of(OfGroup& of, const CallKey& key) TROUPE_REQUIRES(mutex_);
+  const Group& named(OfGroup& of, uint64_t number, std::vector<Group>& gone) TROUPE_REQUIRES(mutex_);
+
+  internal::actors::Worker& worker_;
+  const std::string where_;
+  const bool in_blocks_;
+  internal::Mutex mutex_;
+  std::vector<std::unique_ptr<OfGroup>> groups_ TROUPE_GUARDED_BY(mutex_);
+};
+
+/// Those of a worker. Thread-safe.
+class MeetingsOfWorker final : public internal::actors::Extension {
+ public:
+  /// Part of every worker's set-up.
+  static void install(internal::actors::Worker& worker);
+  explicit MeetingsOfWorker(internal::actors::Worker& worker) : without_context_(worker, "", true) {}
+
+  /// Those in the context of the call that this thread handles, or without one. `invalid` where no worker
+  /// runs.
+  static std::shared_ptr<Meetings> here(const char* what);
+
+  void stop() override { without_context_.stop(); }
+
+ private:
+  Meetings without_context_;
+};
+
+}  // namespace troupe::tp
