@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/tensor/creation.h"
 #include "nn/init.h"
+#include "nn/mixed_heads.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
@@ -30,7 +31,23 @@ Tensor parted(const Tensor& x, int64_t heads) {
   return ops::transpose(ops::reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), 1, 2);
 }
 
+// q [batch, heads, time, any], k and v [batch, heads, keys, any] -> [batch, time, heads * any].
+Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, Dropout& dropout) {
+  const Tensor mix = dropout.idle() ? ops::scaled_dot_product_attention(q, k, v, {}, 0, causal)
+                                    : ops::matmul(dropout(ops::attention_weights(q, k, causal)), v);
+  return ops::reshape(ops::transpose(mix, 1, 2), {q.size(0), q.size(2), q.size(1) * q.size(3)});
+}
+
 }  // namespace
+
+Tensor mixed_heads(const Tensor& projected, int64_t heads, bool causal, Dropout& dropout) {
+  if (dropout.idle()) return ops::self_attention(projected, heads, causal);
+  const int64_t width = projected.size(2) / 3;
+  const auto part = [&](int64_t i) {
+    return parted(ops::slice(projected, 2, width * i, width * (i + 1)), heads);
+  };
+  return mix(part(0), part(1), part(2), causal, dropout);
+}
 
 MultiheadAttention::MultiheadAttention(int64_t width, int64_t heads, const Options& o)
     : out_proj(width, width, o.bias, o.dtype),
@@ -47,16 +64,11 @@ Tensor MultiheadAttention::forward(const Tensor& x) { return out_proj(mixed(x));
 Tensor MultiheadAttention::mixed(const Tensor& x) {
   const int64_t width = out_proj.weight.size(0);
   require("the input", x, width);
-  const Tensor all = ops::linear(x, in_proj_weight, in_proj_bias);
-  if (dropout_.idle()) return ops::self_attention(all, heads_, causal_);
-  const auto part = [&](int64_t i) { return parted(ops::slice(all, 2, width * i, width * (i + 1)), heads_); };
-  return together(part(0), part(1), part(2));
+  return mixed_heads(ops::linear(x, in_proj_weight, in_proj_bias), heads_, causal_, dropout_);
 }
 
 Tensor MultiheadAttention::together(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor mix = dropout_.idle() ? ops::scaled_dot_product_attention(q, k, v, {}, 0, causal_)
-                                     : ops::matmul(dropout_(ops::attention_weights(q, k, causal_)), v);
-  return ops::reshape(ops::transpose(mix, 1, 2), {q.size(0), q.size(2), out_proj.weight.size(0)});
+  return mix(q, k, v, causal_, dropout_);
 }
 
 Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value) {

@@ -62,7 +62,7 @@ UNNAMED = {
     r"nn/(activation|rnn)\.h": "families of modules",
     r"core/tensor/(creation|half)\.h|core/base/ascii\.h|core/async/future_combinators\.h": "families of functions or types",
     r"core/base/(compiler|fork)\.h|core/cuda/runtime\.h|tools/repl/lua\.h": "about what others made: the compiler, fork(), the CUDA runtime, Lua",
-    r"autograd/(engine|once_differentiable)\.h|optim/gradient_norm\.h": "functions of one mechanism",
+    r"autograd/(engine|once_differentiable)\.h|optim/gradient_norm\.h|parallel/tensor/convert\.h": "functions of one mechanism",
     r"net/wire/wire(_rules)?\.h": "the packets themselves, and their bits",
     r"parallel/pipeline/stage/stage_method\.h|script/parallel\.h": "functions around a subject of another header",
     r"data/sampler\.h": "the field's word for what Order is",

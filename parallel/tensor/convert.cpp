@@ -9,7 +9,7 @@
 #include "core/async/future_combinators.h"
 #include "core/tensor/creation.h"
 #include "ops/ops.h"
-#include "parallel/tensor/meetings.h"
+#include "parallel/tensor/check_ranks.h"
 
 namespace troupe::tp {
 
@@ -23,6 +23,7 @@ struct Conversion {
   Kind kind;
   int64_t dim = 0, to_dim = 0;  // along which it is cut; of an exchange: before, and after
   Sizes sizes = {}, to_sizes = {};
+  std::string layer = {};
 
   const char* name() const {
     constexpr const char* names[] = {"enter", "sum", "gather", "sum_scatter", "cut", "join", "exchange"};
@@ -33,8 +34,8 @@ struct Conversion {
     constexpr Kind kinds[] = {Kind::sum,  Kind::enter, Kind::sum_scatter, Kind::gather,
                               Kind::join, Kind::cut,   Kind::exchange};
     const Kind k = kinds[static_cast<int>(kind)];
-    return kind == Kind::exchange ? Conversion{k, to_dim, dim, to_sizes, sizes}
-                                  : Conversion{k, dim, to_dim, sizes, to_sizes};
+    return kind == Kind::exchange ? Conversion{k, to_dim, dim, to_sizes, sizes, layer}
+                                  : Conversion{k, dim, to_dim, sizes, to_sizes, layer};
   }
   bool waits() const { return kind != Kind::enter && kind != Kind::cut; }
   // Whether ranks may differ in whether what they bring needs a gradient. Then all record it.
@@ -115,19 +116,33 @@ Future<Tensor> converted(const Conversion& c, const Tensor& x, const Meeting& at
 
 class ConversionStep final : public autograd::WaitingStep {
  public:
-  ConversionStep(Edge input, Conversion how, Meeting at, const Tensor& result)
-      : how_(std::move(how)), at_(std::move(at)), shape_(result.shape()), options_(result.options()) {
+  // `check`: of what was converted; may be empty.
+  ConversionStep(Edge input, Conversion how, Meeting at, const Tensor& result, Future<void> check = {})
+      : how_(std::move(how)),
+        at_(std::move(at)),
+        shape_(result.shape()),
+        options_(result.options()),
+        check_(std::move(check)) {
     set_next({std::move(input)});
   }
   std::string name() const override { return how_.name(); }
   std::string detail() const override { return at_.tag; }
-  Future<Tensors> begin(Tensors grads, uint64_t pass) override;
+  Future<Tensors> begin(Tensors grads, uint64_t pass) override {
+    if (!check_.valid()) return begin_checked(std::move(grads), pass);
+    return check_.then([self = Ref<ConversionStep>(this), grads, pass, on = grad_enabled()] {
+      const GradMode mode(on);
+      return self->begin_checked(grads, pass);
+    });
+  }
 
  private:
+  Future<Tensors> begin_checked(Tensors grads, uint64_t pass) const;
+
   const Conversion how_;
   const Meeting at_;
   const Shape shape_;
   const TensorOptions options_;
+  const Future<void> check_;
 };
 
 // Where the history of what a conversion gives goes.
@@ -148,8 +163,13 @@ struct Recorded {
 };
 
 Future<Tensor> convert(const Conversion& c, const Tensor& x, const Meeting& at) {
-  return converted(c, x, at).then(
-      [c, at, recorded = Recorded(c, x)](const Tensor& y) { return recorded.result(c, at, y); });
+  const auto finish = [c, at, recorded = Recorded(c, x)](const Tensor& y) {
+    return recorded.result(c, at, y);
+  };
+  if (!at.checks || at.checks->empty()) return converted(c, x, at).then(finish);
+  return all(std::exchange(*at.checks, {})).then([c, x, at, finish](const auto&) {
+    return converted(c, x, at).then(finish);
+  });
 }
 
 Tensor convert_here(const Conversion& c, const Tensor& x, const Meeting& at) {
@@ -158,18 +178,26 @@ Tensor convert_here(const Conversion& c, const Tensor& x, const Meeting& at) {
     const NoGradGuard off;
     y = converted_here(c, x.detach(), at.group.rank());
   }
+  Future<void> check;
+  if (at.checks) at.checks->push_back(check = same_on_ranks(x, at, "forward"));
   const Recorded recorded(c, x);
   if (recorded.on && c.kind == Kind::enter) y.set_view_of(x, ViewOrigin::own_function);
-  if (recorded.on) y.set_grad_fn({make_ref<ConversionStep>(recorded.input, c, at, y), 0});
+  if (recorded.on) y.set_grad_fn({make_ref<ConversionStep>(recorded.input, c, at, y, std::move(check)), 0});
   return y;
 }
 
-Future<Tensors> ConversionStep::begin(Tensors grads, uint64_t pass) {
+Future<Tensors> ConversionStep::begin_checked(Tensors grads, uint64_t pass) const {
   const Conversion back = how_.back();
   const Meeting at = at_.in_pass(pass);
   const bool came = grads[0].defined();
-  if (!back.waits())  // what is equal on all ranks came to all or to none
-    return Future<Tensors>::ready({came ? convert_here(back, grads[0], at) : Tensor()});
+  if (!back.waits()) {  // what is equal on all ranks came to all or to none
+    const auto result = [back, at, grad = grads[0], on = grad_enabled()] {
+      const GradMode mode(on);
+      return Tensors{grad.defined() ? convert_here(back, grad, at) : Tensor()};
+    };
+    if (!checks_ranks()) return Future<Tensors>::ready(result());
+    return then(same_on_ranks(grads[0], at, "backward"), result);
+  }
   const Tensor grad = came ? std::move(grads[0]) : zeros(shape_, options_);
   const Tensor any = full({1}, came ? 1.0 : 0.0, options_);
   const auto result = [back, at, recorded = Recorded(back, grad)](const Tensor& y, const Tensor& any_came) {
@@ -192,7 +220,7 @@ Future<Tensors> ConversionStep::begin(Tensors grads, uint64_t pass) {
 bool alone(const Group& group) { return group.size() <= 1; }
 
 Meeting meet(const Conversion& c, const Group& group) {
-  return MeetingsOfWorker::here(c.name())->next(group, c.name());
+  return MeetingsOfWorker::here(c.name())->next(group, c.name(), c.layer);
 }
 
 void check_defined(const Conversion& c, const Tensor& x) {
@@ -256,30 +284,30 @@ std::vector<int64_t> even_sizes(int64_t n, size_t ranks) {
   return sizes;
 }
 
-Tensor enter(const Tensor& x, const Group& group) {
-  const Conversion c{Kind::enter};
+Tensor enter(const Tensor& x, const Group& group, std::string_view layer) {
+  const Conversion c{.kind = Kind::enter, .layer = std::string(layer)};
   check_defined(c, x);
   if (alone(group) || !Recorded(c, x).on) return x;
   return convert_here(c, x, meet(c, group));
 }
 
-Future<Tensor> sum(const Tensor& x, const Group& group) {
-  const Conversion c{Kind::sum};
+Future<Tensor> sum(const Tensor& x, const Group& group, std::string_view layer) {
+  const Conversion c{.kind = Kind::sum, .layer = std::string(layer)};
   check_defined(c, x);
   return alone(group) ? Future<Tensor>::ready(x) : convert(c, x, meet(c, group));
 }
 
 Future<Tensor> gather(const Tensor& x, const Group& group, int64_t dim, const std::vector<int64_t>& sizes) {
-  return convert_cut({Kind::gather}, x, group, dim, sizes);
+  return convert_cut({.kind = Kind::gather}, x, group, dim, sizes);
 }
 
 Future<Tensor> join(const Tensor& x, const Group& group, int64_t dim, const std::vector<int64_t>& sizes) {
-  return convert_cut({Kind::join}, x, group, dim, sizes);
+  return convert_cut({.kind = Kind::join}, x, group, dim, sizes);
 }
 
 Future<Tensor> sum_scatter(const Tensor& x, const Group& group, int64_t dim,
                            const std::vector<int64_t>& sizes) {
-  Conversion c{Kind::sum_scatter};
+  Conversion c{.kind = Kind::sum_scatter};
   check_defined(c, x);
   if (alone(group)) return Future<Tensor>::ready(x);
   c.dim = checked_dim(c, x, dim);
@@ -288,7 +316,7 @@ Future<Tensor> sum_scatter(const Tensor& x, const Group& group, int64_t dim,
 }
 
 Tensor cut(const Tensor& x, const Group& group, int64_t dim, const std::vector<int64_t>& sizes) {
-  Conversion c{Kind::cut};
+  Conversion c{.kind = Kind::cut};
   check_defined(c, x);
   if (alone(group)) return x;
   c.dim = checked_dim(c, x, dim);
@@ -298,7 +326,7 @@ Tensor cut(const Tensor& x, const Group& group, int64_t dim, const std::vector<i
 
 Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64_t to,
                         const std::vector<int64_t>& from_sizes, const std::vector<int64_t>& to_sizes) {
-  Conversion c{Kind::exchange};
+  Conversion c{.kind = Kind::exchange};
   check_defined(c, x);
   if (alone(group)) return Future<Tensor>::ready(x);
   c.to_dim = checked_dim(c, x, to);
@@ -308,7 +336,15 @@ Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64
   return convert_cut(std::move(c), x, group, from, from_sizes);
 }
 
-Future<Tensor> sum(const Part& part) { return sum(part.summand, part.group); }
+Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view layer) {
+  if (!x.defined()) throw_invalid("[largest] the tensor is undefined");
+  if (alone(group)) return Future<Tensor>::ready(x.detach());
+  const Meeting at = MeetingsOfWorker::here("largest")->next(group, "largest", layer);
+  const CollectiveOptions options{.op = ReduceOp::max, .tag = at.tag};
+  return at.group.all_reduce(x.detach(), options);
+}
+
+Future<Tensor> sum(const Part& part) { return sum(part.summand, part.group, part.layer); }
 
 Future<Tensor> sum_scatter(const Part& part, int64_t dim, const std::vector<int64_t>& sizes) {
   return sum_scatter(part.summand, part.group, dim, sizes);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,9 +46,10 @@ std::vector<int64_t> even_sizes(int64_t n, size_t ranks);
 // Sizes may differ between ranks, or be zero. `sizes`, of the ranks along the dimension, are even_sizes()
 // where it is cut, unless they are given; where it was cut before, the ranks tell each other theirs unless
 // they are given. Errors are those of Group's operations; a gradient that is given up ends them on all ranks.
+// `layer` is for their texts. With TROUPE_CHECK_RANKS=1 the ranks compare what is whole, forward and back.
 
-Tensor enter(const Tensor& x, const Group& group);
-Future<Tensor> sum(const Tensor& x, const Group& group);
+Tensor enter(const Tensor& x, const Group& group, std::string_view layer = {});
+Future<Tensor> sum(const Tensor& x, const Group& group, std::string_view layer = {});
 Future<Tensor> gather(const Tensor& x, const Group& group, int64_t dim,
                       const std::vector<int64_t>& sizes = {});
 Future<Tensor> sum_scatter(const Tensor& x, const Group& group, int64_t dim,
@@ -59,11 +61,15 @@ Future<Tensor> exchange(const Tensor& x, const Group& group, int64_t from, int64
                         const std::vector<int64_t>& from_sizes = {},
                         const std::vector<int64_t>& to_sizes = {});
 
+/// The largest of the ranks' elements, place by place, on all of them; without a gradient.
+Future<Tensor> largest(const Tensor& x, const Group& group, std::string_view layer = {});
+
 /// A summand of a tensor, of which the other ranks of the group have the others. It is no tensor, so that
 /// nobody computes with it by mistake: `co_await part`, or sum() or sum_scatter() it.
 struct [[nodiscard]] Part {
   Tensor summand;
   Group group;
+  std::string layer = {};  ///< that it comes from, for errors
 };
 Future<Tensor> sum(const Part& part);
 Future<Tensor> sum_scatter(const Part& part, int64_t dim, const std::vector<int64_t>& sizes = {});

@@ -5,6 +5,7 @@
 #include "actors/cell/actor_cell.h"
 #include "autograd/distributed/dist_engine.h"
 #include "collective/engine.h"
+#include "parallel/tensor/check_ranks.h"
 
 namespace troupe::tp {
 
@@ -22,7 +23,7 @@ void Meetings::stop() {
   gone.swap(groups_);
 }
 
-Meeting Meetings::next(const Group& group, const char* what) {
+Meeting Meetings::next(const Group& group, const char* what, std::string_view layer) {
   const auto* const call = frame().call.get();
   if (frame().actor && !(call && call->cell()))
     throw_invalid(
@@ -41,7 +42,12 @@ Meeting Meetings::next(const Group& group, const char* what) {
     Call& mine =
         call ? call_of(of, {call->from(), call->call().id, call->call().store_as, call->began()}) : alone;
     meeting = {named(of, mine.number, gone), "call " + std::to_string(mine.number) + ", " + what + " " +
-                                                 std::to_string(mine.conversions++)};
+                                                 std::to_string(mine.conversions++) +
+                                                 (layer.empty() ? "" : " of " + std::string(layer))};
+    if (checks_ranks()) {
+      if (!mine.checks) mine.checks = std::make_shared<std::vector<Future<void>>>();
+      meeting.checks = mine.checks;
+    }
   }
   for (const Group& g : gone) GroupEngine::of(worker_).forget(g);
   return meeting;

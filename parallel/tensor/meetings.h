@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "actors/cell/extension.h"
 #include "collective/group.h"
+#include "core/async/future.h"
 #include "core/base/mutex.h"
 
 namespace troupe::tp {
@@ -17,10 +19,12 @@ namespace troupe::tp {
 struct Meeting {
   Group group;
   std::string tag;
+  /// What the call waits for before it gives anything to others; null unless ranks are checked.
+  std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
   /// That of its gradient in a pass. Passes over one step are under way at the same time.
-  Meeting in_pass(uint64_t pass) const { return {group, tag + ", back in pass " + std::to_string(pass)}; }
+  Meeting in_pass(uint64_t pass) const { return of("back in pass " + std::to_string(pass)); }
   /// Of what goes with it.
-  Meeting of(const char* what) const { return {group, tag + ", " + what}; }
+  Meeting of(const std::string& what) const { return {group, tag + ", " + what}; }
 };
 
 /// The meetings of conversions in one context on one worker, or of all without a context. Thread-safe.
@@ -40,9 +44,10 @@ class Meetings {
   ~Meetings();
   Meetings(const Meetings&) = delete;
 
-  /// Of the next conversion, called `what`, of the call that this thread handles. Outside of actors each
+  /// Of the next conversion, called `what`, of the call that this thread handles; `layer` (may be empty) is
+  /// for errors. Outside of actors each
   /// counts as a call. `invalid` in what an actor does besides calls, of which ranks know no order.
-  Meeting next(const Group& group, const char* what) TROUPE_EXCLUDES(mutex_);
+  Meeting next(const Group& group, const char* what, std::string_view layer) TROUPE_EXCLUDES(mutex_);
   /// The worker stops: there is nothing to forget any more.
   void stop() TROUPE_EXCLUDES(mutex_);
 
@@ -56,6 +61,7 @@ class Meetings {
   };
   struct Call {
     uint64_t number = 0, conversions = 0;
+    std::shared_ptr<std::vector<Future<void>>> checks = nullptr;
   };
   struct OfGroup {
     Group group;                                   // as it was given

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "parallel/mesh/losses.h"
+#include "parallel/mesh/weighted_mean.h"
 #include "tests/support/error_of.h"
 #include "tests/support/eventually.h"
 #include "tests/support/near.h"

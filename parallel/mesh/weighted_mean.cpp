@@ -1,4 +1,4 @@
-#include "parallel/mesh/losses.h"
+#include "parallel/mesh/weighted_mean.h"
 
 #include <fmt/format.h>
 

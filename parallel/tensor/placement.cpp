@@ -1,0 +1,80 @@
+#include "parallel/tensor/placement.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "core/base/error.h"
+#include "ops/ops.h"
+
+namespace troupe::tp {
+
+namespace {
+
+// The placements of all parameters inside a module, by full name.
+class Walk final : public nn::Members {
+ public:
+  explicit Walk(nn::Module& module) { enter(module); }
+  std::map<std::string, Placement> placements;
+  std::set<std::string> elsewhere;
+
+  void operator()(const std::string&, Tensor&) override {}
+  void operator()(const std::string& name, nn::Module& child) override {
+    const std::string before = prefix_;
+    prefix_ += name + ".";
+    enter(child);
+    prefix_ = before;
+  }
+  void buffer(const std::string&, Tensor&) override {}
+
+ private:
+  void enter(nn::Module& module) {
+    if (const auto* cut = dynamic_cast<const CutModule*>(&module)) {
+      for (auto& [name, placement] : cut->placements()) placements.emplace(prefix_ + name, placement);
+      for (const std::string& name : cut->elsewhere()) elsewhere.insert(prefix_ + name);
+    }
+    module.members(*this);
+  }
+  std::string prefix_;
+};
+
+}  // namespace
+
+Tensor Placement::of(const Tensor& parameter) const {
+  if (parameter.shape() != whole)
+    throw_invalid(
+        fmt::format("[placement] the whole parameter is {}, expected {}", parameter.summary(), whole.str()));
+  const NoGradGuard off;
+  Tensors parts;
+  for (const Range& r : ranges) parts.push_back(ops::slice(parameter.detach(), dim, r.from, r.from + r.size));
+  return ops::cat(parts, dim);
+}
+
+Placement Placement::cut(const Shape& whole, int64_t dim, const std::vector<int64_t>& sizes, size_t rank) {
+  Range mine;
+  for (size_t r = 0; r < rank; ++r) mine.from += sizes[r];
+  mine.size = sizes[rank];
+  return {whole, dim, {mine}};
+}
+
+void load_whole_state(nn::Module& module, const std::map<std::string, Tensor>& whole) {
+  const Walk walk(module);
+  std::map<std::string, Tensor> mine;
+  for (const auto& [name, parameter] : whole) {
+    if (walk.elsewhere.contains(name)) continue;
+    const auto at = walk.placements.find(name);
+    if (at != walk.placements.end() && parameter.shape() != at->second.whole)
+      throw_invalid(fmt::format("[load_whole_state] {} is {} in the state, and {} in the module", name,
+                                parameter.summary(), at->second.whole.str()));
+    mine[name] = at == walk.placements.end() ? parameter : at->second.of(parameter);
+  }
+  module.load_state_dict(mine);
+}
+
+void put(Tensor& parameter, const Tensor& elements) {
+  if (!parameter.defined()) return void(parameter = elements.clone_data().requires_grad_());
+  const NoGradGuard off;
+  parameter.copy_(elements.detach());
+}
+
+}  // namespace troupe::tp

@@ -1,0 +1,147 @@
+#include "parallel/tensor/transformer.h"
+
+#include <fmt/format.h>
+
+#include "core/base/generator.h"
+#include "nn/mixed_heads.h"
+#include "ops/ops.h"
+
+namespace troupe::tp {
+
+namespace {
+
+// That of what is cut: it starts from a number that the ranks share, and the rank's own; alone, as the whole
+// one.
+nn::Dropout own_dropout(double p, nn::Module& whole, const std::string& generator, const Group& group) {
+  const Tensor state = whole.rng_state().at(generator);
+  const auto seed = static_cast<uint64_t>(state.to_vector<int64_t>().at(0));
+  nn::Dropout own(p, splitmix64(seed + rank_in(group)));
+  if (group.size() <= 1) own.load_rng_state({{"generator", state}});
+  return own;
+}
+
+std::vector<int64_t> times(std::vector<int64_t> sizes, int64_t factor) {
+  for (int64_t& s : sizes) s *= factor;
+  return sizes;
+}
+
+}  // namespace
+
+Attention::Attention(Group group, int64_t width, int64_t heads, const Options& options)
+    : Attention(std::move(group), *std::make_unique<nn::MultiheadAttention>(width, heads, options), heads,
+                options) {}
+
+Attention::Attention(Group group, nn::MultiheadAttention& whole, int64_t heads, const Options& options)
+    : out_proj(
+          group, whole.out_proj,
+          times(even_sizes(heads, std::max<size_t>(group.size(), 1)), whole.out_proj.weight.size(0) / heads)),
+      group_(std::move(group)),
+      rank_(rank_in(group_)),
+      width_(whole.out_proj.weight.size(0)),
+      heads_(heads),
+      options_(options),
+      sizes_(even_sizes(heads, std::max<size_t>(group_.size(), 1))),
+      dropout_(own_dropout(options.dropout, whole, "dropout.generator", group_)) {
+  take(whole);
+}
+
+std::map<std::string, Placement> Attention::placements() const {
+  Placement weight{{3 * width_, width_}, 0, {}}, bias{{3 * width_}, 0, {}};
+  const Placement heads = Placement::cut({width_}, 0, times(sizes_, width_ / heads_), rank_);
+  for (int64_t i = 0; i < 3; ++i)  // of queries, keys and values
+    weight.ranges.push_back({i * width_ + heads.ranges[0].from, heads.ranges[0].size});
+  bias.ranges = weight.ranges;
+  std::map<std::string, Placement> all{{"in_proj_weight", weight}};
+  if (options_.bias) all.emplace("in_proj_bias", bias);
+  return all;
+}
+
+void Attention::take(nn::MultiheadAttention& whole) {
+  const auto places = placements();
+  put(in_proj_weight, places.at("in_proj_weight").of(whole.in_proj_weight));
+  if (options_.bias) put(in_proj_bias, places.at("in_proj_bias").of(whole.in_proj_bias));
+  out_proj.take(whole.out_proj);
+  dropout_ = own_dropout(options_.dropout, whole, "dropout.generator", group_);
+}
+
+Part Attention::operator()(const Tensor& x) {
+  if (!x.defined() || x.dim() != 3 || x.size(2) != width_)
+    throw_invalid(
+        fmt::format("[attention] the input is {}, expected [batch, time, {}]", x.summary(), width_));
+  const Tensor own = enter(x, group_, group_.size() > 1 ? str() : "");
+  const Tensor projected = ops::linear(own, in_proj_weight, in_proj_bias);
+  const int64_t heads = sizes_[rank_];
+  return out_proj(heads ? nn::mixed_heads(projected, heads, options_.causal, dropout_) : projected);
+}
+
+void Attention::members(nn::Members& m) {
+  m("in_proj_weight", in_proj_weight), m("in_proj_bias", in_proj_bias), m("out_proj", out_proj);
+  m("dropout", dropout_);
+}
+
+void Attention::reset(Generator& generator) {
+  nn::MultiheadAttention whole(width_, heads_, options_);
+  whole.reset(generator);
+  take(whole);
+}
+
+std::string Attention::str() const { return fmt::format("Attention({}, {} heads)", width_, heads_); }
+
+TransformerEncoderLayer::TransformerEncoderLayer(Group group, int64_t width, int64_t heads,
+                                                 const Options& options)
+    : TransformerEncoderLayer(std::move(group), nn::TransformerEncoderLayer(width, heads, options), width,
+                              heads, options) {}
+
+TransformerEncoderLayer::TransformerEncoderLayer(Group group, nn::TransformerEncoderLayer whole,
+                                                 int64_t width, int64_t heads, const Options& o)
+    : self_attn(group, whole.self_attn, heads,
+                {.dropout = o.dropout, .bias = o.bias, .causal = o.causal, .dtype = o.dtype}),
+      linear1(group, whole.linear1),
+      linear2(group, whole.linear2),
+      norm1(whole.norm1),
+      norm2(whole.norm2),
+      dropout(own_dropout(o.dropout, whole, "dropout.generator", group)),
+      dropout1(whole.dropout1),
+      dropout2(whole.dropout2),
+      group_(group),
+      width_(width),
+      heads_(heads),
+      options_(o) {}
+
+Task<Tensor> TransformerEncoderLayer::operator()(Tensor x) {
+  const bool first = options_.norm_first;
+  const Part attended = self_attn(first ? norm1(x) : x);
+  Tensor sum = co_await attended;
+  x = ops::add(x, dropout1(sum));
+  if (!first) x = norm1(x);
+  const Part fed = feed(first ? norm2(x) : x);
+  sum = co_await fed;
+  x = ops::add(x, dropout2(sum));
+  co_return first ? x : norm2(x);
+}
+
+Part TransformerEncoderLayer::feed(const Tensor& x) {
+  const Tensor wide = linear1(x);
+  return linear2(dropout(options_.activation == "gelu" ? ops::gelu(wide) : ops::relu(wide)));
+}
+
+void TransformerEncoderLayer::members(nn::Members& m) {
+  m("self_attn", self_attn), m("linear1", linear1), m("dropout", dropout), m("linear2", linear2);
+  m("norm1", norm1), m("norm2", norm2), m("dropout1", dropout1), m("dropout2", dropout2);
+}
+
+void TransformerEncoderLayer::reset(Generator& generator) {
+  nn::TransformerEncoderLayer whole(width_, heads_, options_);
+  whole.reset(generator);
+  self_attn.take(whole.self_attn);
+  linear1.take(whole.linear1), linear2.take(whole.linear2);
+  norm1.reset(generator), norm2.reset(generator);
+  dropout1 = whole.dropout1, dropout2 = whole.dropout2;
+  dropout = own_dropout(options_.dropout, whole, "dropout.generator", group_);
+}
+
+std::string TransformerEncoderLayer::str() const {
+  return fmt::format("TransformerEncoderLayer({}, {} heads)", width_, heads_);
+}
+
+}  // namespace troupe::tp
