@@ -65,6 +65,8 @@ Tensor piece(const Tensor& x, int64_t dim, const Sizes& sizes, size_t rank) {
   return ops::slice(x, dim, from, from + sizes[rank]);
 }
 
+Tensor flat(const Tensor& x) { return ops::reshape(ops::contiguous(x), {x.numel()}); }
+
 // Of a slice with the elements that `x` has along its other dimensions.
 Shape with_size(const Tensor& x, int64_t dim, int64_t size) {
   Shape shape = x.shape();
@@ -80,8 +82,7 @@ Tensor converted_here(const Conversion& c, const Tensor& x, size_t rank) {
 Future<Tensor> exchanged(const Conversion& c, const Tensor& x, const Meeting& at) {
   const size_t rank = at.group.rank();
   Tensors pieces;
-  for (size_t r = 0; r < c.to_sizes.size(); ++r)
-    pieces.push_back(ops::reshape(ops::contiguous(piece(x, c.to_dim, c.to_sizes, r)), {-1}));
+  for (size_t r = 0; r < c.to_sizes.size(); ++r) pieces.push_back(flat(piece(x, c.to_dim, c.to_sizes, r)));
   std::vector<Shape> shapes;
   for (const int64_t size : c.sizes) {
     Shape shape = with_size(x, c.dim, size);

@@ -5,6 +5,7 @@
 
 #include "data/prefetch.h"
 #include "data/safetensors.h"
+#include "parallel/tensor/convert.h"
 #include "troupe/profile.h"
 #include "troupe/troupe.h"
 using namespace troupe;
@@ -235,4 +236,8 @@ const Tensor* use() { return Value(Tensor()).get_if<Tensor>(); }
 #elif CASE == 29
 // CASE: name the module: its layers go with its last copy
 nn::Layer& use() { return nn::Sequential(nn::Linear(2, 2))[0]; }
+
+#elif CASE == 30
+// CASE: this is a rank's summand, and no tensor yet: co_await it, or tp::sum() it
+Tensor use(Tensor x, tp::Part part) { return x + part; }
 #endif

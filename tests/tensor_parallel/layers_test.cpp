@@ -5,6 +5,7 @@
 
 #include "parallel/mesh/actor_mesh.h"
 #include "parallel/mesh/weighted_mean.h"
+#include "parallel/tensor/check_ranks.h"
 #include "parallel/tensor/transformer.h"
 #include "parallel/tensor/vocabulary.h"
 #include "tests/support/error_of.h"

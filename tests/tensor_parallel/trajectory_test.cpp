@@ -1,0 +1,181 @@
+// Runs whose layers are cut over ranks, alone and beside replicas, follow PyTorch's losses step by step.
+#include <catch2/catch.hpp>
+
+#include <deque>
+
+#include "parallel/mesh/actor_mesh.h"
+#include "parallel/mesh/weighted_mean.h"
+#include "parallel/tensor/transformer.h"
+#include "parallel/tensor/vocabulary.h"
+#include "tests/support/nothing_left.h"
+#include "tests/support/trajectory.h"
+#include "troupe/troupe.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+struct MlpNet : nn::Module {
+  MlpNet(const Group& tp, DType dtype)
+      : fc0(tp, 784, 128, {.dtype = dtype}),
+        fc1(tp, 128, 64, {.dtype = dtype}),
+        fc2(tp, 64, 10, {.dtype = dtype}) {}
+  Task<Tensor> loss(Tensor x, Tensor y) {
+    const tp::Part part = fc1(ops::relu(fc0(x)));
+    Tensor h = co_await part;
+    co_return co_await fc2.cross_entropy(fc2(ops::relu(h)), y);
+  }
+  void members(nn::Members& m) override { m("fc0", fc0), m("fc1", fc1), m("fc2", fc2); }
+  tp::ColumnLinear fc0;
+  tp::RowLinear fc1;
+  tp::Head fc2;
+};
+
+// Width 64, 4 heads, 4 pre-norm blocks, context 64.
+struct GptNet : nn::Module {
+  GptNet(const Group& tp, int64_t vocabulary, DType dtype)
+      : tok(tp, vocabulary, 64, {.dtype = dtype}),
+        norm(64, {.dtype = dtype}),
+        head(tp, 64, vocabulary, {.dtype = dtype}) {
+    pos = zeros({64, 64}, dtype).requires_grad_();
+    const nn::TransformerEncoderLayerOptions gpt{.dim_feedforward = 256,
+                                                 .dropout = 0,
+                                                 .activation = "gelu",
+                                                 .norm_first = true,
+                                                 .causal = true,
+                                                 .dtype = dtype};
+    for (int i = 0; i < 4; ++i) blocks.emplace_back(tp, 64, 4, gpt);
+  }
+  Task<Tensor> loss(Tensor ids, Tensor y) {
+    const tp::Part part = tok(ids);
+    Tensor x = co_await part;
+    x = x + pos;
+    for (auto& block : blocks) x = co_await block(x);
+    co_return co_await head.cross_entropy(head(norm(x)), y);
+  }
+  void members(nn::Members& m) override {
+    m("tok", tok), m("pos", pos);
+    for (size_t i = 0; i < blocks.size(); ++i) m("block" + std::to_string(i), blocks[i]);
+    m("norm", norm), m("head", head);
+  }
+  tp::VocabularyEmbedding tok;
+  Tensor pos;
+  std::deque<tp::TransformerEncoderLayer> blocks;
+  nn::LayerNorm norm;
+  tp::Head head;
+};
+
+using State = std::map<std::string, Tensor>;
+
+// What all models share: initial values, and sums of gradients over replicas.
+template <class Net>
+struct Rank : nn::ModuleActor<Net> {
+  template <class... A>
+  explicit Rank(Mesh mesh, A... args) : nn::ModuleActor<Net>(mesh["tp"], args...), dp(mesh["dp"]) {}
+  Task<Tensor> loss(Tensor x, Tensor y) { return this->net.loss(std::move(x), std::move(y)); }
+  void load(State whole) { tp::load_whole_state(this->net, whole); }
+  Task<void> reduce() {
+    const Tensors leaves = this->parameters();
+    std::vector<Future<Tensor>> sums;
+    for (const Tensor& t : leaves) sums.push_back(dp.all_reduce(autograd::context_gradient(t)));
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const Tensor sum = co_await sums[i];
+      autograd::exchange_context_gradient(leaves[i], sum);
+    }
+  }
+  Group dp;
+};
+struct Mlp : Rank<MlpNet> {
+  Mlp(Mesh mesh, bool doubles) : Rank(mesh, doubles ? float64 : float32), doubles(doubles) {}
+  Task<Tensor> loss(Tensor x, Tensor y) { return net.loss(doubles ? x.to(float64) : x, std::move(y)); }
+  bool doubles;
+  static constexpr auto remote = methods<&Mlp::loss, &Mlp::load, &Mlp::reduce>;
+};
+struct Gpt : Rank<GptNet> {
+  Gpt(Mesh mesh, bool doubles, int64_t vocabulary) : Rank(mesh, vocabulary, doubles ? float64 : float32) {}
+  Task<Tensor> loss(Tensor x, Tensor y) { return net.loss(std::move(x), std::move(y)); }
+  static constexpr auto remote = methods<&Gpt::loss, &Gpt::load, &Gpt::reduce>;
+};
+
+State start_of(const Run& run) {
+  State start;
+  for (size_t i = 0; i < run.parameters.size(); ++i) {
+    const std::string& name = run.parameters[i].name;
+    start[name == "tok" ? "tok.weight" : name] = initial(run.parameters[i], static_cast<int>(i));
+  }
+  return start;
+}
+
+template <class T, class... A>
+void follow(const Run& run, size_t dp, size_t tp, DType dtype, size_t steps, A... args) {
+  CAPTURE(run.str(), dp, tp, name(dtype));
+  auto cluster = Cluster::in_process(static_cast<int>(dp * tp) + 1, hosting<T>());
+  std::vector<Place> places;
+  for (size_t i = 1; i <= dp * tp; ++i) places.emplace_back(i);
+  const auto model = parallel::spawn<T>(cluster->here(), Mesh(*cluster, {{"dp", dp}, {"tp", tp}}, places),
+                                        dtype == float64, args...);
+  all(model.template call<&T::load>(start_of(run))).get();
+  optim::DistributedOptimizer optimizer({model.actors().begin(), model.actors().end()}, run.optimizer,
+                                        run.options);
+  std::vector<double> losses;
+  for (size_t step = 0; step < std::min(steps, run.losses.size()); ++step) {
+    const auto [x, y] = batch(run, static_cast<int>(step));
+    const auto rows = tp::even_sizes(x.size(0) + 1, dp);  // uneven ones
+    std::vector<Tensor> xs, ys;
+    std::vector<double> weights;
+    int64_t from = 0;
+    for (size_t d = 0; d < dp; ++d) {
+      const int64_t to = d + 1 == dp ? x.size(0) : from + rows[d];
+      xs.push_back(x.slice(0, from, to)), ys.push_back(y.slice(0, from, to));
+      weights.push_back(static_cast<double>(to - from));
+      from = to;
+    }
+    autograd::Context context(*cluster);
+    const auto given =
+        all(model.template call<&T::loss>(parallel::along("dp", xs), parallel::along("dp", ys))).get();
+    Tensors of_replicas;
+    for (const auto& ranks : model.lists("tp", given)) of_replicas.push_back(parallel::same_on_all(ranks));
+    const Tensor loss = parallel::weighted_mean(of_replicas, weights);
+    losses.push_back(loss.item());
+    context.backward(loss);
+    if (dp > 1) all(model.template call<&T::reduce>()).get();
+    optimizer.step(context);
+  }
+  const auto [distance, step] = farthest(run, losses, dtype);
+  INFO("largest difference at step " << step);
+  CHECK(distance <= tolerance(run, dtype));
+  nothing_left(*cluster);
+}
+
+int64_t words_of(const Run& run) { return run.parameters[0].shape[0]; }
+
+}  // namespace
+
+TEST_CASE("the mlp, cut over 1 to 4 ranks, follows PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : mlp_runs("generated"))
+    for (const size_t tp : {1, 2, 3, 4}) {
+      follow<Mlp>(run, 1, tp, float32, 60);
+      follow<Mlp>(run, 1, tp, float64, 20);
+    }
+}
+
+TEST_CASE("the mlp, replicated and cut, follows PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : mlp_runs("generated")) {
+    follow<Mlp>(run, 2, 2, float32, 40);
+    follow<Mlp>(run, 3, 2, float64, 20);
+  }
+}
+
+TEST_CASE("the transformer, cut over 1 to 4 ranks, follows PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated"))
+    for (const size_t tp : {1, 2, 3, 4}) follow<Gpt>(run, 1, tp, float32, 40, words_of(run));
+}
+
+TEST_CASE("the transformer in float64, cut over 3 ranks, follows PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated")) follow<Gpt>(run, 1, 3, float64, 20, words_of(run));
+}
+
+TEST_CASE("the transformer, replicated and cut, follows PyTorch's losses", "[trajectory][oracle]") {
+  for (const Run& run : transformer_runs("generated")) follow<Gpt>(run, 2, 2, float32, 20, words_of(run));
+}

@@ -1,0 +1,10 @@
+// Tensor parallelism: layers that are cut over ranks, conversions between them, and meshes of actors.
+#pragma once
+#include "parallel/mesh/actor_mesh.h"
+#include "parallel/mesh/weighted_mean.h"
+#include "parallel/tensor/convert.h"
+#include "parallel/tensor/linear.h"
+#include "parallel/tensor/placement.h"
+#include "parallel/tensor/transformer.h"
+#include "parallel/tensor/vocabulary.h"
+#include "troupe/groups.h"
