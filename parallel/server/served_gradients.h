@@ -8,7 +8,7 @@ namespace troupe::parallel {
 /// Of what was pulled in the current context, between the backward pass and push_context(). An optimizer's
 /// clip_grad_norm() counts its own actors only; this counts both:
 ///
-///   optim::clip_grad_norm({optimizer.gradients(), gradients_of(words)}, 1.0).get();
+///   optim::clip_grad_norm(step, {optimizer, gradients_of(words)}, 1.0);
 ///
 /// Several pulls of one trainer are added up first, as its push does. `invalid` where pulls or pushes are
 /// compressed, since gradients then stay with the trainers: optim::clip_norm_ them there, and push() them.

@@ -99,6 +99,52 @@ TEST_CASE("gradients are clipped by their norm over all workers, bit for bit as 
   }
 }
 
+TEST_CASE("one norm counts several optimizers and parameters here, bit for bit as in one place") {
+  auto cluster = Cluster::in_process(3, hosting<Half>());
+  TwoHalves halves(*cluster);
+  Whole whole;
+  const Tensor head = full({2}, 0.75).requires_grad_(), same_head = full({2}, 0.75).requires_grad_();
+  optim::Distributed<optim::SGD> first({halves.a}, {.lr = 0.1}), second({halves.b}, {.lr = 0.2});
+  const auto loss = [](const Tensor& y, const Tensor& by) { return ops::sum(ops::square(ops::mul(y, by))); };
+  const bool largest = GENERATE(false, true);
+  for (const double limit : {0.01, 0.0, 1e6}) {
+    INFO("limit " << limit << (largest ? " of the largest element" : ""));
+    Tensors all = whole.parameters();
+    all.push_back(same_head);
+    for (const Tensor& p : all) p.set_grad({});
+    autograd::backward(loss(whole.b.forward(whole.a.forward(halves.input(0))), same_head));
+    autograd::Context context(*cluster);
+    context.backward(
+        loss(halves.b.call<&Half::forward>(halves.a.call<&Half::forward>(halves.input(0))).get(), head));
+    const double norm = optim::clip_grad_norm(context, {first, second, optim::gradients_of({head})}, limit,
+                                              {.largest = largest});
+    CHECK(norm == optim::clip_grad_norm_(all, limit, {.largest = largest}));
+    CHECK(norm > 0.01);
+    Tensors clipped = halves.a.call<&Half::gradients>().get(), wanted;
+    for (const Tensor& g : halves.b.call<&Half::gradients>().get()) clipped.push_back(g);
+    clipped.push_back(context.grad(head));
+    for (const Tensor& p : all) wanted.push_back(p.grad());
+    CHECK(same_bits(clipped, wanted));
+  }
+}
+
+TEST_CASE("what a norm over several optimizers would count twice is refused") {
+  auto cluster = Cluster::in_process(3, hosting<Half>());
+  TwoHalves halves(*cluster);
+  optim::Distributed<optim::SGD> both({halves.a, halves.b}), second({halves.b});
+  const Tensor leaf = ones({2}).requires_grad_();
+  autograd::Context context(*cluster);
+  halves.backward(context, 0);
+  const Tensors before = halves.a.call<&Half::gradients>().get();
+  const auto refusal = [&](std::vector<optim::ContextGradients> all) {
+    return error_of([&] { optim::clip_grad_norm(context, all, 1e-3); }).message();
+  };
+  CHECK_THAT(refusal({second, second}), Catch::Contains("Half#0:2 on w2 is there twice"));
+  CHECK_THAT(refusal({both, second}), Catch::Contains("Half#0:2 on w2 is there twice"));
+  CHECK_THAT(refusal({both, optim::gradients_of({leaf, leaf})}), Catch::Contains("the leaf float32 [2] at "));
+  CHECK(same_bits(halves.a.call<&Half::gradients>().get(), before));
+}
+
 TEST_CASE("a norm that is no number clips nothing over workers, or is an error if asked for") {
   auto cluster = Cluster::in_process(3, hosting<Half>());
   TwoHalves halves(*cluster);

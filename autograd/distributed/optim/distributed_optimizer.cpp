@@ -223,12 +223,12 @@ Future<void> DistributedOptimizer::step_async(const autograd::Context& context) 
 
 double DistributedOptimizer::clip_grad_norm(const autograd::Context& context, double max_norm,
                                             const ClipOptions& options) {
-  check_may_block("clip_grad_norm");
-  autograd::Context::Guard guard(context);
-  return optim::clip_grad_norm({gradients()}, max_norm, options).get();
+  return optim::clip_grad_norm(context, {*this}, max_norm, options);
 }
 
 ContextGradients DistributedOptimizer::gradients() {
+  std::vector<std::string> actors;
+  for (const OwnerReport& o : owners_) actors.push_back(o.actor);
   return {[this](bool largest) {
             return ask_all_async("the norm of the gradients",
                                  [&](size_t i) { return kSizes.send(actors_[i], key_, largest); })
@@ -243,7 +243,8 @@ ContextGradients DistributedOptimizer::gradients() {
             return ask_all_async("the scaling of gradients",
                                  [&](size_t i) { return kScale.send(actors_[i], key_, factor); })
                 .then([](const ValueList&) {});
-          }};
+          },
+          std::move(actors)};
 }
 
 std::vector<std::map<std::string, Tensor>> DistributedOptimizer::state() {

@@ -53,12 +53,13 @@ class DistributedOptimizer : public Tunable {
   /// were one vector, is at most max_norm; returns the norm before. Bit for bit what clip_norm_ does with the
   /// gradients in the order of the actors; its errors, with nothing changed, as there. Two rounds of
   /// messages, the second only if there is something to scale. Gradients of values in servers are not those
-  /// of these actors, and so not in the norm: clip_grad_norm({optimizer.gradients(), gradients_of(served)},
-  /// ..) of optim counts both (parallel/server/served_gradients.h).
+  /// of these actors, and so not in the norm: clip_grad_norm(context, {optimizer, gradients_of(served)}, ..)
+  /// of optim counts both, and several optimizers (context_gradients.h).
   double clip_grad_norm(const autograd::Context& context, double max_norm, const ClipOptions& options = {});
 
   /// Those of all actors, for norms that count others besides; while this optimizer lives.
   ContextGradients gradients();
+  operator ContextGradients() { return gradients(); }
 
   /// What each group is for: "0.bias of Layer#0:3 on w1". Waits for the actors.
   std::vector<std::vector<std::string>> parameters_by_group();

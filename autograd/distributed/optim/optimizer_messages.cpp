@@ -155,11 +155,7 @@ std::vector<double> sizes(Actor&, internal::actors::Invocation& call, const std:
 }
 
 void scale(Actor&, internal::actors::Invocation& call, const std::string& key, double factor) {
-  for (const Tensor& p : attached_to(call, key).parameters) {
-    // Out of the context first: what nobody else holds is scaled in place.
-    Tensor grad = autograd::exchange_context_gradient(p, {});
-    if (grad.defined()) autograd::exchange_context_gradient(p, clipped(std::move(grad), factor));
-  }
+  scale_gradients(attached_to(call, key).parameters, factor);
 }
 
 OptimizerState state(Actor&, internal::actors::Invocation& call, const std::string& key,
