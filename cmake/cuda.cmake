@@ -28,6 +28,7 @@ if(TROUPE_CUDA)
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   find_package(CUDAToolkit REQUIRED)
+  find_path(TROUPE_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
   set(TROUPE_CUDA_FOUND "toolkit ${CUDAToolkit_VERSION} for ${architectures}")
 elseif(TROUPE_CUDA_SIM)
@@ -35,7 +36,15 @@ elseif(TROUPE_CUDA_SIM)
   if(NOT EXISTS ${TROUPE_CUDA_HEADERS}/cuda_runtime_api.h OR NOT EXISTS ${TROUPE_CUDA_HEADERS}/cublasLt.h)
     message(FATAL_ERROR "TROUPE_CUDA_SIM: no cuda_runtime_api.h and cublasLt.h; set TROUPE_CUDA_HEADERS to the include folder of a CUDA toolkit")
   endif()
+  find_path(TROUPE_NCCL_HEADERS nccl.h PATHS ${TROUPE_CUDA_HEADERS} NO_DEFAULT_PATH)
   set(TROUPE_CUDA_FOUND "simulated, headers in ${TROUPE_CUDA_HEADERS}")
+endif()
+
+# NCCL is loaded when it is needed; without its header a program has no operations of several GPUs but by the host.
+if(TROUPE_CUDA_FOUND STREQUAL "none" OR NOT TROUPE_NCCL_HEADERS)
+  set(TROUPE_NCCL OFF)
+else()
+  set(TROUPE_NCCL ON)
 endif()
 
 # troupe_cuda_units(target): what the target's units in folders called cuda/ need.
@@ -51,7 +60,7 @@ function(troupe_cuda_units target)
     # No fused multiply and add: the bits of the host. Its constexpr functions are the device's, too.
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr>")
     target_link_libraries(${target} PRIVATE CUDA::cudart_static)
-    # cuBLASLt is loaded when it is needed, from here if the linker does not find it.
+    # cuBLASLt and NCCL are loaded when they are needed, from here if the linker does not find it.
     target_compile_definitions(${target} PRIVATE "TROUPE_CUDA_LIBRARIES=\"${CUDAToolkit_LIBRARY_DIR}\"")
   else()
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-DTROUPE_SIM_CUDA=1;-isystem;${TROUPE_CUDA_HEADERS}" SKIP_PRECOMPILE_HEADERS ON)

@@ -53,11 +53,14 @@ endfunction()
 # troupe_products(static|shared TYPE): both are of the same objects; one is installed unless asked otherwise.
 function(troupe_products kind type)
   troupe_product(troupe_${kind} ${type} troupe PUBLIC_LINK Threads::Threads
-    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::SSL OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
+    LINK fmt::fmt spdlog::spdlog DNNL::dnnl CapnProto::capnp OpenSSL::Crypto CAF::core ZLIB::ZLIB ${cuda_libraries}
     OBJECTS core ops net autograd actors nn optim data rref autograd_distributed collective parallel troupe)
   set_target_properties(troupe_${kind} PROPERTIES OUTPUT_NAME troupe)
   if(TROUPE_CUDA)  # of an archive the linker takes what it is asked for
     target_link_options(troupe_${kind} INTERFACE -Wl,-u,troupe_device_cuda)
+  endif()
+  if(TROUPE_NCCL)
+    target_link_options(troupe_${kind} INTERFACE -Wl,-u,troupe_collective_nccl)
   endif()
   troupe_product(troupe_tools_${kind} STATIC tools PUBLIC_LINK troupe_${kind}
     LINK fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json OBJECTS tools)

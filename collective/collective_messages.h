@@ -26,6 +26,7 @@ struct SentSignature {
   std::vector<Shape> shapes;
   Way way = Way::direct;
   uint64_t piece = 0;
+  bool on_devices = false;
 };
 
 using actors::Service;

@@ -17,6 +17,7 @@ bool contains(const Range& all, const Range& part) {
 void Elements::add(Range range, Tensor t) { tensors_.emplace_back(range, std::move(t)); }
 
 Tensor Elements::read(Range range) const {
+  if (!range.size) return empty({0}, dtype_);
   for (const auto& [has, t] : tensors_)
     if (contains(has, range))
       return t.alias({static_cast<int64_t>(range.size)}, {1},

@@ -15,7 +15,8 @@ class Elements {
  public:
   explicit Elements(DType dtype = DType::float32) : dtype_(dtype) {}
   DType dtype() const { return dtype_; }
-  /// `t` is contiguous, of that dtype, of the CPU; no two have the same elements.
+  /// `t` is contiguous, of that dtype, of the CPU unless its elements only go from device to device; no two
+  /// have the same elements.
   void add(Range range, Tensor t);
   /// Those of a range, of one dimension: a view, or a copy if it goes over several tensors.
   Tensor read(Range range) const;

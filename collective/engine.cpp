@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collective/device_request.h"
 #include "collective/schedule/choice.h"
 #include "core/graph/node.h"
 
@@ -20,7 +21,8 @@ SentSignature to_wire(const Signature& s) {
           s.dtype,
           s.shapes,
           s.way,
-          s.piece};
+          s.piece,
+          s.on_devices};
 }
 
 Signature from_wire(SentSignature s) {
@@ -33,7 +35,8 @@ Signature from_wire(SentSignature s) {
           s.dtype,
           std::move(s.shapes),
           s.way,
-          s.piece};
+          s.piece,
+          s.on_devices};
 }
 
 OperationId id_of(const RankAddress& a) { return {a.group, a.to, a.tag, a.use}; }
@@ -56,9 +59,6 @@ std::optional<Way> way_called(const std::string& called, Collective c) {
   throw_invalid(fmt::format("[{}] it is not done by \"{}\": choose one of {}", name(c), called, ways_of(c)));
 }
 
-// Parts of the tag that a user gave it are those of the operation itself.
-std::string tag_of_sizes(const std::string& tag) { return tag + "\nsizes"; }
-
 }  // namespace
 
 void GroupEngine::install(actors::Worker& worker) {
@@ -77,10 +77,14 @@ void GroupEngine::install(actors::Worker& worker) {
     if (call->from() != e->worker_.id()) throw_invalid("collective.receive is for a worker's own ranks");
     e->mailbox_.wanted({a.group, a.to, a.from, std::move(a.tag), sender}, a.use, call);
   });
+  kTurns.serve(worker, [e] { return e->devices_.addresses(); });
   worker.add_metrics([e](actors::Worker::Metrics& m) {
     const auto counts = e->operations_.counts();
     m["collectives"] = static_cast<int64_t>(counts.running);
     m["early_collectives"] = static_cast<int64_t>(counts.early);
+    const auto of_devices = e->devices_.counts();
+    m["device_collectives"] = static_cast<int64_t>(of_devices.operations);
+    m["device_turns"] = static_cast<int64_t>(of_devices.turns);
     m["group_mail"] = static_cast<int64_t>(e->mailbox_.size());
   });
 }
@@ -121,63 +125,15 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
 }
 
 void GroupEngine::begin(const GroupCallPtr& call, Request request) {
+  if (!request.device.is_cpu() && call->at.ranks > 1) {
+    Described own{description_of(request), {}};
+    return begin_on_devices(std::make_shared<Sized>(Sized{call, std::move(own), std::move(request)}));
+  }
   const auto run = std::make_shared<Run>();
   run->call = call;
   run->request = std::move(request);
   run->done = std::move(call->done);
   enter(run, call->tag);
-}
-
-void GroupEngine::begin(const GroupCallPtr& call, Described own,
-                        std::optional<std::vector<Description>> known) {
-  if (known) return begin(call, request_of(own, *known, call->at, call->members));
-  const auto sized = std::make_shared<Sized>(Sized{call, std::move(own)});
-  const auto run = std::make_shared<Run>();
-  run->call = call;
-  run->request = exchange_of(sized->own.description, call->at);
-  run->done = [this, sized](Result<Tensors> sizes) {
-    const GroupCall& c = *sized->call;
-    const Queue queue{c.group, c.at.rank, c.tag};
-    {
-      const Lock lock(mutex_);
-      sized->sizes = std::move(sizes);
-    }
-    begin_sized(queue);
-  };
-  enter(run, call->tag, sized);
-}
-
-// Operations whose sizes are known, in the order of their calls: that is the one of all ranks.
-void GroupEngine::begin_sized(const Queue& queue) {
-  for (;;) {
-    SizedPtr next;
-    {
-      const Lock lock(mutex_);
-      const auto at = sized_.find(queue);
-      if (at == sized_.end() || !at->second.front()->sizes) return;
-      next = std::move(at->second.front());
-      at->second.pop_front();
-      if (at->second.empty()) sized_.erase(at);
-    }
-    begin_sized(next);
-  }
-}
-
-void GroupEngine::begin_sized(const SizedPtr& next) {
-  const GroupCallPtr& call = next->call;
-  const auto run = std::make_shared<Run>();
-  run->call = call;
-  run->done = std::move(call->done);
-  std::optional<Error> why;
-  try {
-    const Tensor sizes = next->sizes->value()[0];
-    run->request = request_of(next->own, descriptions_in(sizes, call->at), call->at, call->members);
-  } catch (const Error& e) {
-    why = e;
-  }
-  // Others may go on, and count the uses of the tag: it has one here as well, which has failed.
-  if (why) run->request = barrier_of(call->at);
-  enter(run, tag_of_sizes(call->tag), nullptr, why);
 }
 
 void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPtr& sized,
@@ -188,10 +144,10 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
   const bool tells_sizes = sized || fails;
   const Choice choice = choose({s.problem.collective, call.at.ranks, run->request.bytes(), call.hosts,
                                 MemoryKind::host, tells_sizes ? std::nullopt : call.way});
-  s.way = choice.way;
+  s.way = s.on_devices ? way_to_meet(call.at.ranks) : choice.way;
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
   // Once it is among the runs, other threads may end it, and nothing is left of the request.
-  const auto with = peers(steps(s.problem, s.way, call.at.rank, s.piece));
+  const auto with = peers(s.steps(call.at.rank));
   Out out;
   OperationId id;
   {
@@ -338,6 +294,7 @@ bool GroupEngine::ask(WorkerId sender, const RankAddress& a) {
 
 void GroupEngine::worker_lost(WorkerId worker, const Error& why) {
   mailbox_.lost(worker, why);
+  devices_.worker_lost(worker, why);
   Out out;
   operations_.lost(worker, why, out);
   perform(std::move(out));
@@ -352,6 +309,7 @@ void GroupEngine::stop() {
     sized.swap(sized_);
   }
   mailbox_.stop();
+  devices_.stop();
   const auto stopped = [this](const std::string& what) {
     return Error(ErrorKind::cancelled, fmt::format("[{}] worker {} has stopped", what, worker_.name()));
   };
@@ -396,7 +354,12 @@ void GroupEngine::do_all(Out out) {
   for (const auto& work : out.work) {
     Out then;
     try {
-      if (const auto run = find(work.id)) do_work(work, *run);
+      const auto run = find(work.id);
+      if (run && work.on_devices) {
+        launch(work, run);
+        continue;  // done() comes when they have ended it
+      }
+      if (run) do_work(work, *run);
     } catch (const Error& e) {
       operations_.fail(work.id, e, then);
     } catch (const std::exception& e) {
@@ -409,6 +372,7 @@ void GroupEngine::do_all(Out out) {
     queue_.push_back(std::move(after));
   }
   for (const Notice& notice : out.notices) tell(notice);
+  for (const auto& unwanted : out.unwanted) stop_devices(unwanted);
   for (const auto& finished : out.finished) finish(finished);
 }
 
@@ -456,6 +420,7 @@ void GroupEngine::finish(const Operations::Finished& finished) {
     run = std::move(at->second);
     runs_.erase(at);
   }
+  if (finished.error) stay_away(finished.id, *run, *finished.error);
   Ref<actors::Invocation> waits;
   {
     const Lock lock(run->mutex);

@@ -13,6 +13,7 @@
 #include "collective/collective_messages.h"
 #include "collective/group.h"
 #include "collective/mailbox.h"
+#include "collective/nccl/device_operations.h"
 #include "collective/request.h"
 
 namespace troupe::internal::collective {
@@ -47,10 +48,12 @@ using GroupCallPtr = std::shared_ptr<GroupCall>;
 /// Thread-safe. One of each worker.
 class GroupEngine final : public actors::Extension {
  public:
-  explicit GroupEngine(actors::Worker& worker) : worker_(worker) {}
+  explicit GroupEngine(actors::Worker& worker)
+      : worker_(worker), devices_(worker), fetches_(worker.runtime()) {}
   /// Part of every worker's set-up.
   static void install(actors::Worker& worker);
   static GroupEngine& of(actors::Worker& worker);
+  DeviceOperations& devices() { return devices_; }
 
   GroupCallPtr call(const Group& group, Collective what, const CollectiveOptions& options);
   /// Does what was called, and tells call->done of the result.
@@ -76,6 +79,8 @@ class GroupEngine final : public actors::Extension {
     GroupCallPtr call;
     Request request;
     GroupCall::Done done;
+    std::vector<WorkerDevice> devices = {};  // of all ranks, if it goes from device to device
+    bool has_begun = false;                  // there
     Mutex mutex;
     Ref<actors::Invocation> waits TROUPE_GUARDED_BY(mutex);  // of kOver
     bool over TROUPE_GUARDED_BY(mutex) = false;
@@ -85,7 +90,9 @@ class GroupEngine final : public actors::Extension {
   struct Sized {
     GroupCallPtr call;
     Described own;
+    std::optional<Request> request = {};  // of a device, whose sizes were known
     std::optional<Result<Tensors>> sizes = {};
+    Device device() const { return request ? request->device : own.device(); }
   };
   using SizedPtr = std::shared_ptr<Sized>;
   struct Queue {
@@ -106,8 +113,16 @@ class GroupEngine final : public actors::Extension {
   Duration limit_of(const std::optional<Duration>& timeout) const;
   void enter(const RunPtr& run, const std::string& tag, const SizedPtr& sized = nullptr,
              const std::optional<Error>& fails = {});
+  void exchange(const SizedPtr& sized);
   void begin_sized(const Queue& queue);
   void begin_sized(const SizedPtr& next);
+  void enter_sized(const SizedPtr& next);
+  void begin_on_devices(const SizedPtr& sized);
+  bool waits_for_device(const Sized& next) const;
+  static void prepare(const Sized& next, const std::vector<Description>& all, Run& run);
+  void launch(const Operations::Work& work, const RunPtr& run);
+  void stop_devices(const Operations::Finished& unwanted);
+  void stay_away(const OperationId& id, const Run& run, const Error& why);
   RunPtr find(const OperationId& id) const;
   void wait_until_over(const OperationId& id, const GroupCall& call);
   void perform(Out out);
@@ -119,6 +134,7 @@ class GroupEngine final : public actors::Extension {
   actors::Worker& worker_;
   Operations operations_;
   Mailbox mailbox_;
+  DeviceOperations devices_;
   std::atomic<uint64_t> tickets_{0};
   mutable Mutex mutex_;
   std::map<OperationId, RunPtr> runs_ TROUPE_GUARDED_BY(mutex_);
@@ -126,6 +142,7 @@ class GroupEngine final : public actors::Extension {
   Mutex queue_mutex_;
   std::deque<Out> queue_ TROUPE_GUARDED_BY(queue_mutex_);
   bool performs_ TROUPE_GUARDED_BY(queue_mutex_) = false;
+  JobQueue fetches_;  // last: its jobs use the others
 };
 
 }  // namespace troupe::internal::collective

@@ -45,8 +45,10 @@ inline const CollectiveOptions CollectiveOptions::defaults = {};
 /// `co_await group.all_reduce(x)` is one line; with options it is two, since g++ 12 destroys twice what is
 /// made of braces within a co_await.
 ///
-/// Tensors are on the CPU and of any dtype; a tensor that is moved in, and that nobody else has, is used in
-/// place. All members get the same bits, in every run. Any number of operations may be under way.
+/// Tensors are of any dtype, and on the CPU on all members or on GPUs on all: from GPU to GPU they go by NCCL
+/// if each member has one of its own, else by memory of the host (not scatter, gather and all_to_all, which
+/// take tensors of the CPU). A tensor that is moved in, and that nobody else has, is used in place. All
+/// members get the same bits, on the CPU in every run. Any number of operations may be under way.
 ///
 /// They fail on all members: `invalid`, with what two of them brought, if that does not fit together;
 /// `deadline`, naming members that have not called it; `cancelled`, when one of them cancels the future, or

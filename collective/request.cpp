@@ -15,21 +15,26 @@ namespace troupe::internal::collective {
 
 namespace {
 
-void check_tensor(std::string_view what, const Tensor& x) {
+enum class From { cpu, devices };  // as well
+
+void check_tensor(std::string_view what, const Tensor& x, From from = From::devices) {
   if (!x.defined()) throw_invalid(fmt::format("[{}] the tensor is undefined", what));
-  if (!x.device().is_cpu())
+  if (from == From::cpu && !x.device().is_cpu())
     throw_error(ErrorKind::unimplemented,
-                fmt::format("[{}] groups do not take tensors of devices: bring x.to(cpu)", what));
+                fmt::format("[{}] it does not take tensors of devices: bring x.to(cpu)", what));
   if (x.requires_grad())
     throw_error(ErrorKind::unimplemented,
                 fmt::format("[{}] no gradient goes through groups: bring x.detach()", what));
 }
 
-// Of one dtype, which it returns.
-DType check_list(std::string_view what, const Tensors& xs) {
+// Of one dtype, which it returns, and on one device.
+DType check_list(std::string_view what, const Tensors& xs, From from = From::devices) {
   if (xs.empty()) throw_invalid(fmt::format("[{}] the list is empty: bring a tensor at least", what));
   for (const Tensor& x : xs) {
-    check_tensor(what, x);
+    check_tensor(what, x, from);
+    if (x.device() != xs[0].device())
+      throw_invalid(fmt::format("[{}] a list is on one device, and this one is on {} and {}: move it to one",
+                                what, xs[0].device().str(), x.device().str()));
     if (x.dtype() != xs[0].dtype())
       throw_invalid(
           fmt::format("[{}] a list has one dtype, and this one has {} and {}: bring one list for each", what,
@@ -103,7 +108,7 @@ std::vector<size_t> elements_of(const std::vector<int64_t>& rows, const Shape& r
 
 // Whether all summands of an element come in one step.
 bool adds_at_once(const Signature& s) {
-  return s.problem.ranks == 2 || s.way == Way::whole || s.way == Way::direct;
+  return s.on_devices || s.problem.ranks == 2 || s.way == Way::whole || s.way == Way::direct;
 }
 
 }  // namespace
@@ -162,7 +167,8 @@ Request reduction_of(Collective c, Tensors xs, ReduceOp op, size_t root, Standin
                           .dtype = dtype,
                           .shapes = shapes_of(xs)},
             .op = op,
-            .elements = Elements(dtype)};
+            .elements = Elements(dtype),
+            .device = xs[0].device()};
   r.signature.problem.check();
   for (Tensor& x : xs)
     if (!x.is_exclusive() || !x.is_contiguous()) x = x.clone_data();
@@ -182,7 +188,8 @@ Request reduce_scatter_of(Tensor x, ReduceOp op, const std::vector<int64_t>& row
                           .dtype = x.dtype(),
                           .shapes = {shape}},
             .op = op,
-            .elements = Elements(x.dtype())};
+            .elements = Elements(x.dtype()),
+            .device = x.device()};
   if (!x.is_exclusive() || !x.is_contiguous()) x = x.clone_data();
   const size_t n = count(x);
   r.elements.add({0, n}, std::move(x));
@@ -197,9 +204,10 @@ Request broadcast_of(Tensors xs, size_t root, Standing at) {
   Request r{.signature = {.problem = {Collective::broadcast, at.ranks, root, {total(xs)}},
                           .dtype = dtype,
                           .shapes = shapes_of(xs)},
-            .elements = Elements(dtype)};
+            .elements = Elements(dtype),
+            .device = xs[0].device()};
   r.signature.problem.check();
-  for (Tensor& x : xs) x = at.rank == root ? lazy_copy(x) : empty(x.shape(), dtype);
+  for (Tensor& x : xs) x = at.rank == root ? lazy_copy(x) : empty(x.shape(), {dtype, r.device});
   add_all(r.elements, std::move(xs));
   r.result = [](const Elements& e) { return e.tensors(); };
   return r;
@@ -210,7 +218,7 @@ Request barrier_of(Standing at) { return {.signature = {.problem = {Collective::
 // ---- of sizes that not all ranks know
 
 Described gather_of(Collective c, Tensor x, size_t root, Standing at) {
-  check_tensor(name(c), x);
+  check_tensor(name(c), x, c == Collective::all_gather ? From::devices : From::cpu);
   Problem{c, at.ranks, root, std::vector<size_t>(at.ranks)}.check();
   return {{c, root, true, x.dtype(), row_of(x), {rows_of(x)}}, {lazy_copy(x)}};
 }
@@ -218,7 +226,7 @@ Described gather_of(Collective c, Tensor x, size_t root, Standing at) {
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at) {
   Problem{Collective::scatter, at.ranks, root, std::vector<size_t>(at.ranks)}.check();
   if (at.rank != root) return {{Collective::scatter, root, false, float32, {}, {}}, {}};
-  check_tensor("scatter", x);
+  check_tensor("scatter", x, From::cpu);
   return {{Collective::scatter, root, true, x.dtype(), row_of(x), divided("scatter", rows_of(x), rows, at)},
           {lazy_copy(x)}};
 }
@@ -227,7 +235,7 @@ Described all_to_all_of(Tensors xs, Standing at) {
   if (xs.size() != at.ranks)
     throw_invalid(
         fmt::format("[all_to_all] {} tensors for {} ranks: bring one for each", xs.size(), at.ranks));
-  const DType dtype = check_list("all_to_all", xs);
+  const DType dtype = check_list("all_to_all", xs, From::cpu);
   Described d{{Collective::all_to_all, 0, true, dtype, row_of(xs[0]), {}}, {}};
   for (const Tensor& x : xs) {
     if (row_of(x) != d.description.row)
@@ -241,8 +249,9 @@ Described all_to_all_of(Tensors xs, Standing at) {
 
 namespace {
 
-// collective, root, has_tensor, dtype, dimensions of a row, these, number of rows, these.
-constexpr size_t kHead = 5;
+// collective, root, has_tensor, dtype, dimensions of a row; has_place, version, GPU, device; the row's
+// dimensions; number of rows, these.
+constexpr size_t kPlace = 5, kHead = 9;
 size_t width(size_t ranks) { return kHead + kMaxDims + 1 + ranks; }
 
 }  // namespace
@@ -251,6 +260,9 @@ Request exchange_of(const Description& own, Standing at) {
   const size_t n = width(at.ranks);
   std::vector<int64_t> x{static_cast<int64_t>(own.collective), static_cast<int64_t>(own.root), own.has_tensor,
                          static_cast<int64_t>(own.dtype), own.row.rank()};
+  const DevicePlace place = own.place.value_or(DevicePlace());
+  x.insert(x.end(),
+           {own.place.has_value(), place.version, static_cast<int64_t>(place.gpu), int64_t{place.device}});
   x.insert(x.end(), own.row.begin(), own.row.end());
   x.resize(kHead + kMaxDims);
   x.push_back(static_cast<int64_t>(own.rows.size()));
@@ -260,6 +272,7 @@ Request exchange_of(const Description& own, Standing at) {
                           .reduction = "sizes",
                           .dtype = int64},
             .elements = Elements(int64)};
+  if (own.place) r.signature.reduction += " of tensors on devices";
   const Tensor all = empty({static_cast<int64_t>(n * at.ranks)}, int64);
   std::ranges::copy(x, all.data<int64_t>() + at.rank * n);
   r.elements.add({0, n * at.ranks}, all);
@@ -284,6 +297,12 @@ std::vector<Description> descriptions_in(const Tensor& exchanged, Standing at) {
                   static_cast<DType>(x[3]),
                   Shape(std::span(first, static_cast<size_t>(dims))),
                   {row, row + rows}};
+    if (x[kPlace] != 0) {
+      const int64_t* const place = x + kPlace + 1;
+      if (place[2] < 0 || place[2] > UINT32_MAX)
+        throw_invalid(fmt::format("[group] rank {} told of no device", k));
+      d.place = {place[0], static_cast<uint64_t>(place[1]), static_cast<uint32_t>(place[2])};
+    }
     if (std::ranges::any_of(d.row, [](int64_t s) { return s < 0; }) ||
         std::ranges::any_of(d.rows, [](int64_t r) { return r < 0; }))
       throw_invalid(fmt::format("[group] rank {} told sizes below 0", k));
@@ -339,8 +358,11 @@ Request request_of(const Described& own, const std::vector<Description>& all, St
     for (const Description& d : all) rows.insert(rows.end(), d.rows.begin(), d.rows.end());
   const Problem problem{c, n, first.root, elements_of(rows, row)};
   problem.check();
-  Request request{.signature = {.problem = problem, .dtype = first.dtype}, .elements = Elements(first.dtype)};
-  const auto place = [&](int64_t n_rows) { return empty(with_rows(n_rows, row), first.dtype); };
+  const Device device = own.device();
+  Request request{.signature = {.problem = problem, .dtype = first.dtype},
+                  .elements = Elements(first.dtype),
+                  .device = device};
+  const auto place = [&](int64_t n_rows) { return empty(with_rows(n_rows, row), {first.dtype, device}); };
   const auto sum = [](const std::vector<int64_t>& x) {
     return std::accumulate(x.begin(), x.end(), int64_t{0});
   };
@@ -377,7 +399,7 @@ Request request_of(const Described& own, const std::vector<Description>& all, St
     return request;
   }
   request.elements.add({0, problem.elements()}, place(sum(rows)));
-  request.elements.write(problem.block(r), own.brings[0]);
+  if (device.is_cpu()) request.elements.write(problem.block(r), own.brings[0]);
   request.result = [](const Elements& e) { return e.tensors(); };
   return request;
 }

@@ -8,6 +8,7 @@
 
 #include "collective/elements.h"
 #include "collective/matching/operations.h"
+#include "collective/nccl/device_operations.h"
 #include "collective/reduction.h"
 
 namespace troupe::internal::collective {
@@ -23,6 +24,8 @@ struct Request {
   Elements elements = Elements();
   /// What the caller gets, from `elements` at the end.
   std::function<Tensors(const Elements&)> result = {};
+  Device device = cpu;   ///< of the elements
+  DeviceWork work = {};  ///< of that device, if Signature::on_devices
 
   size_t bytes() const { return signature.problem.elements() * item_size(signature.dtype); }
   /// What came is put in its place, or added to what is there and, if that completes a mean, divided.
@@ -45,11 +48,15 @@ struct Description {
   DType dtype = DType::float32;
   Shape row;                  ///< the sizes behind the first
   std::vector<int64_t> rows;  ///< its own, or for each rank
+  /// Of a tensor on a device.
+  std::optional<DevicePlace> place = {};
 };
 /// A rank and its tensors.
 struct Described {
   Description description;
   Tensors brings;
+
+  Device device() const { return brings.empty() ? cpu : brings[0].device(); }
 };
 Described gather_of(Collective c, Tensor x, size_t root, Standing at);  ///< or all_gather
 Described scatter_of(Tensor x, size_t root, const std::vector<int64_t>& rows, Standing at);

@@ -35,6 +35,19 @@ std::shared_ptr<internal::rref::RefTable> install_layers(internal::actors::Worke
 
 std::string address_in_memory(const std::string& name) { return "sim:" + name; }
 
+// Connections for the turns of devices, which have a thread of their own.
+void connect_devices(internal::actors::Worker& worker, const std::string& token, const std::string& job) {
+  internal::collective::GroupEngine::of(worker).devices().set_transport(
+      [&worker, token, job](internal::net::Events& events) {
+        internal::net::SocketLimits limits;
+        limits.ring_bytes = limits.arena_bytes = 0;
+        limits.polling = Duration::zero();
+        limits.callers_read = false;
+        return internal::net::make_socket_transport(
+            {{worker.id(), worker.name()}, token, limits, nullptr, job}, events);
+      });
+}
+
 }  // namespace
 
 WorkerStack::WorkerStack(internal::actors::WorkerOptions options)
@@ -44,11 +57,12 @@ void WorkerStack::use_memory(internal::net::Network& network, const std::string&
   const std::string& name = worker_.name();
   worker_.set_transport(
       network.make_transport(name, {.self = {worker_.id(), name}, .token = token, .limits = {}}, worker_));
+  connect_devices(worker_, token, "");
   listen(address_in_memory(name));
 }
 
 void WorkerStack::use_sockets(const std::string& token, const internal::net::SocketLimits& limits,
-                              const std::string& job, Encryption encryption) {
+                              const std::string& job) {
   const auto processes = std::make_shared<std::atomic<int>>(1);
   const auto count = [&members = worker_.members(), host = worker_.host(), processes] {
     *processes = members.count_on(host);
@@ -56,7 +70,8 @@ void WorkerStack::use_sockets(const std::string& token, const internal::net::Soc
   worker_.members().watch(count);
   count();
   worker_.set_transport(internal::net::make_socket_transport(
-      {{worker_.id(), worker_.name()}, token, limits, processes, job, encryption}, worker_));
+      {{worker_.id(), worker_.name()}, token, limits, processes, job}, worker_));
+  connect_devices(worker_, token, job);
 }
 
 void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::string& token,
@@ -66,7 +81,7 @@ void WorkerStack::use_launched(const LaunchEnvironment& environment, const std::
   if (!environment.polling) limits.polling = Duration::zero();
   limits.callers_read = environment.callers_read;
   if (!environment.shared_memory) limits.ring_bytes = limits.arena_bytes = 0;
-  use_sockets(token, limits, environment.job, environment.encryption);
+  use_sockets(token, limits, environment.job);
 }
 
 void WorkerStack::listen(const std::string& address) {

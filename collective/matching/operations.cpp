@@ -46,9 +46,7 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
     throw_invalid("[" + std::string(name(signature.problem.collective)) + "] it is made for " +
                   std::to_string(signature.problem.ranks) + " ranks, and the group has " + std::to_string(n) +
                   " members");
-  const size_t count = chunks(signature.problem, signature.way, signature.piece);
-  const Schedule first =
-      steps(signature.problem, signature.way, rank, signature.piece, 0);  // throws before anything is done
+  const Schedule first = signature.steps(rank);  // throws before anything is done
 
   const Lock lock(mutex_);
   forgotten_.erase(group);
@@ -56,7 +54,7 @@ OperationId Operations::enter(uint64_t group, std::vector<GroupMember> members, 
   id.use = next_use(id)++;
   const auto at = running_.emplace(id, Running{std::move(members), std::move(signature)}).first;
   Running& op = at->second;
-  op.chunks = count;
+  op.chunks = op.signature.chunks();
   op.peers = peers(first);
   std::vector<Early> early;
   if (const auto e = early_.find(id); e != early_.end()) {
@@ -210,8 +208,7 @@ void Operations::arrived(Table::iterator at, WorkerId sender, const Part& part, 
 
 Operations::Chunk& Operations::chunk_of(const OperationId& id, Running& op, size_t number) {
   const auto [at, is_new] = op.open.try_emplace(number);
-  if (is_new)
-    at->second.steps = steps(op.signature.problem, op.signature.way, id.rank, op.signature.piece, number);
+  if (is_new) at->second.steps = op.signature.steps(id.rank, number);
   return at->second;
 }
 
@@ -277,6 +274,11 @@ void Operations::done(const OperationId& id, size_t number, Out& out) {
   Chunk& chunk = op.open.at(number);
   chunk.busy = false;
   if (chunk.at < chunk.steps.size()) return go_on(id, op, number, out);
+  if (op.signature.on_devices && !op.on_devices) {
+    op.on_devices = chunk.busy = true;
+    ++op.busy;
+    return (void)out.work.emplace_back(Work{.id = id, .chunk = number, .on_devices = true});
+  }
   op.open.erase(number);
   ++op.over;
   advance(at, out);
@@ -309,6 +311,7 @@ void Operations::end(Table::iterator at, Error why, Out& out, const std::set<siz
     op.busy -= mine;
     return mine;
   });
+  if (op.busy && op.on_devices) out.unwanted.push_back({id, op.error});
   if (!op.busy) finish(at, out);
 }
 
@@ -424,10 +427,9 @@ void Operations::answered(Table::iterator at, Out& out) {
   const auto& [id, op] = *at;
   const Running::Question& q = *op.question;
   if (!q.open.empty()) return;
-  std::vector<size_t> absent;
+  std::set<size_t> absent, missing;
   for (const auto& [r, called] : q.called)
-    if (!called) absent.push_back(r);
-  std::set<size_t> missing;
+    if (!called) absent.insert(r);
   for (const auto& [number, chunk] : op.open)
     for (size_t i = chunk.at; i < chunk.steps.size(); ++i)
       for (const Receive& r : chunk.steps[i].receives)
@@ -440,8 +442,9 @@ void Operations::answered(Table::iterator at, Out& out) {
     text += (absent.empty() ? "" : "; ") + all_of(op.members, q.silent) +
             (q.silent.size() > 1 ? " have" : " has") + " not answered";
   if (absent.empty() && q.silent.empty()) text += "all that live have called it";
+  if (op.on_devices) text += "; devices have not ended it";
   if (!missing.empty()) text += "; parts are missing from " + all_of(op.members, missing);
-  end(at, Error(ErrorKind::deadline, text), out, {absent.begin(), absent.end()});
+  end(at, Error(ErrorKind::deadline, text), out, absent);
 }
 
 void Operations::fail(const OperationId& id, const Error& why, Out& out) {

@@ -76,6 +76,7 @@ class Operations {
     size_t chunk = 0;
     std::vector<Taken> takes = {};
     std::vector<Send> sends = {};
+    bool on_devices = false;  ///< devices do all of it: done() when they have
   };
   struct Finished {
     OperationId id;
@@ -85,7 +86,8 @@ class Operations {
     std::vector<Work> work;
     std::vector<Notice> notices;
     std::vector<Finished> finished;
-    std::optional<Error> refused;  ///< what came is no message of an honest peer, and nothing was done
+    std::vector<Finished> unwanted;  ///< devices need not go on with it; done() is still to come
+    std::optional<Error> refused;    ///< what came is no message of an honest peer, and nothing was done
   };
   struct Limits {
     size_t early_parts = 10'000;  ///< of one sender
@@ -141,6 +143,7 @@ class Operations {
     Signature signature;
     std::set<size_t> peers;
     size_t chunks = 0, next = 0, over = 0, busy = 0;
+    bool on_devices = false;       // it is their turn
     std::map<size_t, Chunk> open;  // that have begun, or of which parts have come
     std::optional<Error> error;    // it ends when nothing is busy
     struct Question {

@@ -15,7 +15,15 @@ std::string Signature::str() const {
     const bool to = problem.collective == Collective::reduce || problem.collective == Collective::gather;
     all += (to ? " to rank " : " from rank ") + std::to_string(problem.root);
   }
-  return all + " by " + std::string(name(way));
+  return all + (on_devices ? " between devices" : " by " + std::string(name(way)));
+}
+
+Problem Signature::by_messages() const {
+  return on_devices ? Problem{Collective::barrier, problem.ranks, 0, {}} : problem;
+}
+size_t Signature::chunks() const { return collective::chunks(by_messages(), way, piece); }
+Schedule Signature::steps(size_t rank, size_t chunk) const {
+  return collective::steps(by_messages(), way, rank, piece, chunk);
 }
 
 std::string difference(const Signature& a, const Signature& b) {
@@ -25,6 +33,7 @@ std::string difference(const Signature& a, const Signature& b) {
   if (a.dtype != b.dtype) return "dtypes";
   if (a.shapes != b.shapes) return "shapes";
   if (a.problem != b.problem) return "sizes";
+  if (a.on_devices != b.on_devices) return "memory";
   return a.way != b.way || a.piece != b.piece ? "ways" : "";
 }
 

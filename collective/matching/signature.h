@@ -16,14 +16,22 @@ struct Signature {
   std::vector<Shape> shapes;  ///< of the tensors that it is given, where they are the same for all
   Way way = Way::direct;
   size_t piece = kOnePiece;
+  /// Devices do it among themselves, once messages have said that all ranks have called it.
+  bool on_devices = false;
 
   bool operator==(const Signature&) const = default;
   /// "all_reduce sum float32 [3, 4] by direct", "broadcast float32 [3], [2], ... (5) from rank 1 by tree".
   std::string str() const;
+  /// What is done by messages.
+  size_t chunks() const;
+  Schedule steps(size_t rank, size_t chunk = 0) const;
+
+ private:
+  Problem by_messages() const;
 };
 
-/// The first of operation, root, reduction, dtype, shape, sizes and way in which they differ; empty if they
-/// are equal.
+/// The first of operation, root, reduction, dtype, shape, sizes, memory and way in which they differ; empty
+/// if they are equal.
 std::string difference(const Signature& a, const Signature& b);
 
 }  // namespace troupe::internal::collective

@@ -105,6 +105,8 @@ Reason few_rounds_or_few_bytes(const Setting& s) {
 
 }  // namespace
 
+Way way_to_meet(size_t ranks) { return ranks > kManyRanks ? Way::doubling : Way::whole; }
+
 Choice choose(const Setting& s) {
   if (!s.ranks)
     throw_invalid(fmt::format("[{}] a group has no ranks: it needs one member at least", name(s.collective)));

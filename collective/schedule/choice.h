@@ -43,6 +43,8 @@ struct Choice {
   std::string why;                 ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
 };
 Choice choose(const Setting& s);
+/// By which all ranks of an operation of devices hear that all have called it: that of a barrier.
+Way way_to_meet(size_t ranks);
 
 // What it is chosen by.
 inline constexpr size_t kManyRanks = 16;         ///< above: no rank has all others as peers

@@ -106,9 +106,10 @@ void Backend::copy_peer(void* to, Device to_device, const void* from, Device fro
   copy(to, host.get(), bytes, CopyWay::from_host, to_device);
 }
 
+// The last stream is no actor's: operations of several devices have it (collective/nccl).
 StreamId next_device_stream() {
   static std::atomic<unsigned> made{0};
-  return static_cast<StreamId>(1 + made.fetch_add(1, std::memory_order_relaxed) % (kDeviceStreams - 1));
+  return static_cast<StreamId>(1 + made.fetch_add(1, std::memory_order_relaxed) % (kDeviceStreams - 2));
 }
 
 AllocatorStats allocator_stats(Device device) { return backend_of(device).stats(device); }

@@ -31,6 +31,11 @@ Signature random_signature(Generator& random, size_t ranks) {
   if (p.adds()) s.reduction = "sum";
   s.shapes = {Shape{static_cast<int64_t>(p.elements())}};
   s.piece = random.below(2) ? kOnePiece : 1 + random.below(6);
+  if (ranks > 1 && random.below(4) == 0) {
+    s.on_devices = true;
+    s.way = random.below(2) ? Way::whole : Way::doubling;
+    s.piece = kOnePiece;
+  }
   return s;
 }
 

@@ -197,15 +197,10 @@ class RankWorld {
         FAIL("rank " << id.rank << ", group " << id.group << ", tag " << id.tag << " ended " << c.ended
                      << " times");
       if (c.error) continue;
-      const Problem& p = c.job.signature.problem;
-      for (const Range& x : p.gets(id.rank))
-        for (size_t i = x.from; i < x.end(); ++i) {
-          float expected = p.adds() ? 0 : number(c.job.number, 0, i);
-          if (p.adds())
-            for (size_t r = 0; r < p.ranks; ++r) expected += number(c.job.number, r, i);
-          if (c.work[i] != expected)
-            FAIL(c.job.signature.str() << ", rank " << id.rank << ": " << c.work[i] << ", not " << expected);
-        }
+      for (const Range& x : c.job.signature.problem.gets(id.rank))
+        for (size_t i = x.from; i < x.end(); ++i)
+          if (const float e = expected(c.job, i); c.work[i] != e)
+            FAIL(c.job.signature.str() << ", rank " << id.rank << ": " << c.work[i] << ", not " << e);
     }
   }
   // Nothing is left where the groups are used no more.
@@ -225,6 +220,13 @@ class RankWorld {
   }
 
  private:
+  static float expected(const Job& job, size_t i) {
+    const Problem& p = job.signature.problem;
+    if (!p.adds()) return number(job.number, 0, i);
+    float sum = 0;
+    for (size_t r = 0; r < p.ranks; ++r) sum += number(job.number, r, i);
+    return sum;
+  }
   struct Packet {
     std::optional<Part> part;
     Value elements;
@@ -245,6 +247,10 @@ class RankWorld {
   }
   void take(size_t w, Operations::Out out) {
     for (auto& x : out.work) work_.push_back({w, std::move(x)});
+    for (const auto& x : out.unwanted)
+      if (std::ranges::none_of(work_,
+                               [&](const auto& y) { return y.second.on_devices && y.second.id == x.id; }))
+        FAIL("devices are to stop what they do not do");
     for (Notice& x : out.notices) {
       const size_t to = x.worker;
       send(w, to, {{}, {}, std::move(x)});
@@ -264,6 +270,16 @@ class RankWorld {
   void do_work(size_t w, const Operations::Work& work) {
     Called& c = called_.at(work.id);
     if (c.ended) FAIL("elements of an operation that is over are touched");
+    if (work.on_devices) {
+      for (size_t r = 0; r < size(work.id.group); ++r) {
+        const OperationId other{work.id.group, r, work.id.tag, work.id.use};
+        if (alive_[worker_of(other)] && !called_.contains(other))
+          FAIL("devices begin before all have called");
+      }
+      for (const Range& x : c.job.signature.problem.gets(work.id.rank))
+        for (size_t i = x.from; i < x.end(); ++i) c.work[i] = expected(c.job, i);
+      return;
+    }
     std::map<size_t, Numbers> summands;
     Range of_sum;
     for (const auto& [receive, value] : work.takes) {

@@ -28,8 +28,9 @@ def gpus():
 
 
 def environment():
-    """Adds the folders where PyTorch's packages have cuBLASLt, in case the loader knows no other."""
-    found = [os.path.dirname(f) for folder in sys.path for f in glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcublasLt.so.*"))]
+    """Adds the folders where PyTorch's packages have cuBLASLt and NCCL, in case the loader knows no other."""
+    found = [os.path.dirname(f) for folder in sys.path for library in ("libcublasLt.so.*", "libnccl.so.2")
+             for f in glob.glob(os.path.join(folder, "nvidia", "*", "lib", library))]
     paths = [os.environ.get("LD_LIBRARY_PATH", ""), *sorted(set(found))]
     return {"TROUPE_TEST_SOURCE": os.path.dirname(os.path.dirname(HERE)),  # what tests read may have moved with this script
             **os.environ, "LD_LIBRARY_PATH": ":".join(p for p in paths if p)}

@@ -122,6 +122,13 @@ cudaError_t cudaGetDevice(int* device) {
   });
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char* name, int length, int device) {
+  return call([&](Machine& m) {
+    if (device < 0 || static_cast<size_t>(device) >= m.memories.size()) return cudaErrorInvalidDevice;
+    std::snprintf(name, static_cast<size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(device));
+    return cudaSuccess;
+  });
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   return call([&](Machine& m) {
     if (device < 0 || static_cast<size_t>(device) >= m.memories.size()) return cudaErrorInvalidDevice;

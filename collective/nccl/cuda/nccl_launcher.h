@@ -1,0 +1,98 @@
+// What the one NCCL thread of a device does: makes communicators, launches operations in the order of their
+// turns, and ends communicators that have lost a member. It never waits for a kernel: memory of a
+// communicator, whose freeing waits for all kernels of the device, is freed when none of NCCL runs there.
+#pragma once
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collective/nccl/cuda/nccl_library.h"
+#include "collective/nccl/launcher.h"
+
+namespace troupe::internal::collective {
+
+/// The number of NCCL's stream on each device; actors have those below.
+inline constexpr StreamId kNcclStream = kDeviceStreams - 1;
+
+class NcclLauncher final : public Launcher {
+ public:
+  NcclLauncher(const Nccl& nccl, WorkerDevice here, Device device);
+  ~NcclLauncher() override;
+
+  void expect(const DeviceOperation& operation, DeviceWork work,
+              std::unique_ptr<DeviceInputs> inputs) override;
+  void forget(DeviceOperationId id) override;
+  void launch(DeviceOperationId id) override;
+  void has_id(DeviceOperationId id, const std::string& text) override { ids_[id] = text; }
+  void drop(DeviceOperationId id) override;
+  void lose(WorkerId worker) override;
+  std::vector<LauncherEvent> poll(bool& moved) override;
+  size_t open() const override { return expected_.size() + queue_.size() + running_.size() + ending_.size(); }
+
+ private:
+  using Members = std::vector<WorkerDevice>;
+  struct Communicator {
+    ncclComm_t comm = nullptr;
+    bool ready = false;
+  };
+  struct Expected {
+    DeviceOperation operation;
+    DeviceWork work;
+    std::unique_ptr<DeviceInputs> inputs;  // null: they are there
+  };
+  struct Item {
+    DeviceOperation operation;
+    DeviceWork work;
+    enum { waiting, making, issuing } state = waiting;
+    size_t issued = 0;  // steps
+  };
+  struct Running {
+    DeviceOperation operation;
+    DeviceWork work;
+    cudaEvent_t ended;
+  };
+  struct Ending {
+    Communicator communicator;
+    std::vector<DeviceWork> kept;  // that its kernels may use
+  };
+  struct Step {  // of the operation at the head of the queue
+    ncclResult_t result = ncclSuccess;
+    bool moved = false;
+  };
+
+  int rank_of(const Members& members) const;
+  bool look_for_inputs();
+  bool look_for_ends();
+  bool look_for_errors();
+  bool go_on_with_head();
+  Step begin(Item& item);
+  Step go_on(Item& item, Communicator& communicator);
+  ncclResult_t make_communicator(Item& item);
+  ncclResult_t issue(Item& item, ncclComm_t comm);
+  ncclResult_t call(const DeviceStep& step, const std::string& reduction, ncclComm_t comm) const;
+  void use(const DeviceWork& work) const;
+  void leave(const DeviceWork& work) const;
+  void end(const std::set<Members>& which, const std::string& why);
+  bool free_ending();
+  std::string text_of(ncclResult_t result) const;
+
+  const Nccl& nccl_;
+  const WorkerDevice here_;
+  const Device device_;
+  const cudaStream_t stream_;
+  std::map<DeviceOperationId, Expected> expected_;
+  std::map<Members, Communicator> communicators_;
+  std::vector<Ending> ending_;  // told to stop, and not freed: nothing is launched meanwhile
+  std::map<DeviceOperationId, std::string> ids_;  // that have come, and not been used
+  std::deque<Item> queue_;
+  std::deque<Running> running_;
+  std::vector<LauncherEvent> events_;
+};
+
+}  // namespace troupe::internal::collective

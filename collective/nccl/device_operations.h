@@ -1,0 +1,117 @@
+// Operations of this worker's devices together with those of others: their turns, the messages of turns, and
+// the thread of each device.
+//
+// Progress of what a device has launched depends on turns, so these have connections and a thread of their
+// own: that of the worker's connections may run a method that waits for the device.
+#pragma once
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/membership/links.h"
+#include "actors/worker/service.h"
+#include "collective/nccl/device_thread.h"
+#include "collective/nccl/job_queue.h"
+#include "collective/nccl/launcher.h"
+#include "collective/nccl/turns_packet.h"
+#include "net/transport.h"
+
+namespace troupe::internal::collective {
+
+/// Worker to worker: where does it listen for messages of turns?
+inline constexpr actors::Service<std::vector<std::string>()> kTurns{"collective.turns"};
+
+/// What the other members of a group have to know of a device before they do an operation together.
+struct DevicePlace {
+  int64_t version = 0;  ///< of the library; 0: it cannot take part
+  uint64_t gpu = 0;     ///< equal for one device in two processes
+  uint32_t device = 0;
+};
+
+/// Thread-safe.
+class DeviceOperations final : public net::Events {
+ public:
+  using Done = std::function<void(std::optional<Error>)>;
+  using MakeTransport = std::function<std::unique_ptr<net::Transport>(net::Events&)>;
+
+  explicit DeviceOperations(actors::Worker& worker);
+  ~DeviceOperations() override;
+  /// With the worker's secret. Without it no device takes part.
+  void set_transport(MakeTransport make);
+  /// Where others connect to.
+  std::vector<std::string> addresses();
+
+  /// From then on the device is this worker's among those of the process. `why`: if its version is 0.
+  DevicePlace place_of(Device device, std::string& why);
+  /// Once for each operation, unless refuse() was called. The calling thread's stream has been asked for the
+  /// inputs. `done` is called once, on a thread that may wait.
+  void begin(const DeviceOperation& operation, Device device, DeviceWork work, Done done);
+  /// In place of begin(): this worker does not take part.
+  void refuse(const DeviceOperation& operation, Device device, const Error& why);
+  /// It is not wanted any more; if its time is over it ends although it has its turn.
+  void give_up(DeviceOperationId id, Device device, const Error& why);
+  void worker_lost(WorkerId worker, const Error& why);
+  /// Nothing happens any more; idempotent.
+  void stop();
+
+  struct Counts {
+    size_t operations = 0, turns = 0;  ///< that go on; that are kept
+  };
+  Counts counts() const;
+
+  void on_accepted(std::shared_ptr<net::Connection> connection) override;
+  void on_message(net::Connection& connection, net::Message message) override;
+  void on_closed(net::Connection& connection, const Error& reason) override;
+
+ private:
+  struct Called {
+    DeviceOperation operation;
+    Done done;
+    bool ready = false;
+  };
+  struct OwnDevice {
+    explicit OwnDevice(WorkerDevice here) : turns(here) {}
+    Turns turns;
+    std::unique_ptr<DeviceThread> thread;
+    std::map<DeviceOperationId, Called> called;
+  };
+  using Out = Turns::Out;
+  struct Sent {
+    WorkerId to;
+    TurnsPacket packet;
+  };
+
+  OwnDevice* find(uint32_t device) TROUPE_REQUIRES(mutex_);
+  void open_transport() TROUPE_REQUIRES(mutex_);
+  void heard(uint32_t device, const std::vector<LauncherEvent>& events);
+  void heard(OwnDevice& own, uint32_t device, const LauncherEvent& event) TROUPE_REQUIRES(mutex_);
+  void perform(uint32_t device, Out out) TROUPE_REQUIRES(mutex_);
+  void perform_one(OwnDevice& own, Out& out) TROUPE_REQUIRES(mutex_);
+  void end(OwnDevice& own, DeviceOperationId id, std::optional<Error> why) TROUPE_REQUIRES(mutex_);
+  void put(WorkerId to, TurnsPacket packet) TROUPE_REQUIRES(mutex_);
+  void ask_where(WorkerId peer);
+  void heard_where(WorkerId peer, const Result<std::vector<std::string>>& addresses);
+  void flush();
+
+  actors::Worker& worker_;
+  const std::string host_;
+  actors::Members peers_;  // with the addresses of their turns
+  actors::Links links_;
+  MakeTransport make_transport_;
+  mutable Mutex mutex_;
+  bool stopped_ TROUPE_GUARDED_BY(mutex_) = false;
+  std::map<uint32_t, std::unique_ptr<OwnDevice>> devices_ TROUPE_GUARDED_BY(mutex_);
+  std::map<WorkerId, std::vector<TurnsPacket>> unknown_ TROUPE_GUARDED_BY(mutex_);  // asked where they are
+  std::deque<Sent> outbox_ TROUPE_GUARDED_BY(mutex_);
+  bool sends_ TROUPE_GUARDED_BY(mutex_) = false;
+  std::vector<std::unique_ptr<net::Listener>> listeners_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<std::string> addresses_ TROUPE_GUARDED_BY(mutex_);
+  std::unique_ptr<net::Transport> transport_;
+  JobQueue results_;  // where `done` is called
+};
+
+}  // namespace troupe::internal::collective

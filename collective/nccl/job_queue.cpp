@@ -1,0 +1,33 @@
+#include "collective/nccl/job_queue.h"
+
+#include <utility>
+
+namespace troupe::internal::collective {
+
+void JobQueue::post(std::function<void()> job) {
+  actors::Mailbox* mailbox = nullptr;
+  {
+    const Lock lock(mutex_);
+    if (!mailbox_) mailbox_ = runtime_.make_mailbox();
+    mailbox = mailbox_.get();
+    ++open_;
+  }
+  mailbox->post(actors::make_job([this, job = std::move(job)]() mutable {
+                  std::exchange(job, nullptr)();
+                  const Lock lock(mutex_);
+                  if (--open_ == 0) empty_.notify_all();
+                }),
+                actors::DispatchTarget::pool);
+}
+
+bool JobQueue::is_empty() const {
+  const Lock lock(mutex_);
+  return open_ == 0;
+}
+
+void JobQueue::finish() {
+  Lock lock(mutex_);
+  empty_.wait(lock.native(), [&]() TROUPE_REQUIRES(mutex_) { return open_ == 0; });
+}
+
+}  // namespace troupe::internal::collective

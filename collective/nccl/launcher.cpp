@@ -1,0 +1,68 @@
+#include "collective/nccl/launcher.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+namespace troupe::internal::collective {
+
+namespace {
+
+std::atomic<const DeviceLibrary*> the_library = nullptr;
+std::mutex host_mutex;
+std::string& the_host() {
+  static auto* host = new std::string;
+  return *host;
+}
+
+bool same_address(const sockaddr* a, const sockaddr* b) {
+  if (!a || !b || a->sa_family != b->sa_family) return false;
+  if (a->sa_family == AF_INET) {
+    sockaddr_in x{}, y{};
+    std::memcpy(&x, a, sizeof x), std::memcpy(&y, b, sizeof y);
+    return x.sin_addr.s_addr == y.sin_addr.s_addr;
+  }
+  if (a->sa_family != AF_INET6) return false;
+  sockaddr_in6 x{}, y{};
+  std::memcpy(&x, a, sizeof x), std::memcpy(&y, b, sizeof y);
+  return std::memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr) == 0;
+}
+
+}  // namespace
+
+const DeviceLibrary* device_library() { return the_library.load(std::memory_order_acquire); }
+void set_device_library(const DeviceLibrary& library) {
+  the_library.store(&library, std::memory_order_release);
+}
+
+void set_library_host(const std::string& host) {
+  const std::lock_guard lock(host_mutex);
+  if (the_host().empty()) the_host() = host;
+}
+
+std::string library_interface() {
+  std::string host;
+  {
+    const std::lock_guard lock(host_mutex);
+    host = the_host();
+  }
+  if (host.empty()) return "lo";
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0) return "";
+  std::string name;
+  if (ifaddrs* all = nullptr; getifaddrs(&all) == 0) {
+    for (const addrinfo* a = found; a && name.empty(); a = a->ai_next)
+      for (const ifaddrs* i = all; i && name.empty(); i = i->ifa_next)
+        if (same_address(i->ifa_addr, a->ai_addr)) name = i->ifa_name;
+    freeifaddrs(all);
+  }
+  freeaddrinfo(found);
+  return name;
+}
+
+}  // namespace troupe::internal::collective
