@@ -52,7 +52,8 @@ PieceOffsets pieces_in(const std::map<std::string, std::string>& metadata, const
   if (text == metadata.end()) return {};
   PieceOffsets out;
   try {
-    for (const auto& [name, piece] : nlohmann::json::parse(text->second).items())
+    const auto json = nlohmann::json::parse(text->second);
+    for (const auto& [name, piece] : json.items())
       out[name] = Shape(piece.at(kOffsetsKey).get<std::vector<int64_t>>());
   } catch (const std::exception&) {  // no JSON, other members, too many numbers
     throw_invalid(fmt::format("{}{} says of its pieces {}, expected {{name: {{\"{}\": [numbers]}}}}", where,

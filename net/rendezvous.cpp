@@ -4,9 +4,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 
 namespace troupe::internal::net {
+namespace {
+
+std::atomic<int> launcher{-1};  // the end of the pipe that a Rendezvous has
+
+void say(char word) {
+  if (launcher >= 0 && write(launcher, &word, 1) != 1) {  // the launcher has gone, and we with it
+  }
+}
+
+}  // namespace
 
 std::string text_of_pipe(int descriptor) {
   struct stat seen {};
@@ -21,18 +32,19 @@ Rendezvous::Rendezvous(RendezvousWords words) : words_(words) {
   if (named < 3 || text_of_pipe(named) != text) return;
   pipe_ = named;
   fcntl(pipe_, F_SETFD, FD_CLOEXEC);
+  launcher = pipe_;
   say(words_.waits);
 }
 
 Rendezvous::~Rendezvous() {
-  if (pipe_ >= 0) close(pipe_);
+  if (pipe_ < 0) return;
+  launcher = -1;
+  close(pipe_);
 }
 
 void Rendezvous::complete() { say(words_.complete); }
 
-void Rendezvous::say(char word) {
-  if (pipe_ >= 0 && write(pipe_, &word, 1) != 1) {  // the launcher has gone, and we with it
-  }
-}
+void say_committed() { say(kCommittedWord); }
+void say_done() { say(kDoneWord); }
 
 }  // namespace troupe::internal::net

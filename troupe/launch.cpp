@@ -95,6 +95,7 @@ int drive(Cluster& cluster, Signals& signals, EndWatch& watch, const std::functi
   try {
     driver(cluster);
     flush_output();
+    internal::net::say_done();
     if (!signals.received()) cluster.shutdown({.timeout = shutdown_timeout});
   } catch (...) {
     const Error e = current_error();
@@ -198,11 +199,12 @@ int launch_with(Signals& signals, internal::actors::TypeRegistry hosting,
       signals.on_signal(nullptr);
       return ended(code);
     }
+    std::optional<internal::net::Rendezvous> launcher;  // hears of the driver until the end
     std::unique_ptr<Cluster> cluster;
     if (environment) {
-      internal::net::Rendezvous launcher(internal::net::kDriverWords);
+      launcher.emplace(internal::net::kDriverWords);
       cluster = Cluster::coordinate(*environment, std::move(hosting), options);
-      launcher.complete();
+      launcher->complete();
     } else {
       cluster = Cluster::in_process(alone, std::move(hosting), options);
     }

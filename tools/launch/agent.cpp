@@ -205,6 +205,7 @@ void Agent::on_ended(pid_t pid, int status) {
     if (!worker.running || worker.pid != pid) continue;
     worker.running = false;
     for (int stream : {0, 1}) forward(local, stream, size_t{2} << 20);  // its last words come first
+    hear_workers();
     say(AgentFrame::ended, local, std::to_string(status));
   }
 }

@@ -2,12 +2,19 @@
 #include "tools/launch/ending.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
 namespace troupe::tools {
 
 int Ending::exit_code() const { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+bool Ending::killed() const {
+  const int signal = exit_code() - 128;
+  if (signal == SIGINT || signal == SIGQUIT || signal == SIGTERM || signal == SIGHUP) return false;
+  return signal > 0 && signal <= SIGRTMAX;
+}
 
 std::string Ending::text() const {
   const std::string who = host.empty() ? fmt::format("w{} (pid {})", rank, pid)

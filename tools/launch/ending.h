@@ -24,6 +24,9 @@ struct Ending {
   std::string lost;  ///< why nobody saw how it ended; empty: somebody did
 
   bool failed() const { return status != 0; }
+  /// Ended by a signal, or as a shell tells of one by 128 + n, that does not ask for the end as Ctrl-C and
+  /// SIGTERM do.
+  bool killed() const;
   /// 128 + n for signal n.
   int exit_code() const;
   /// "w2 (pid 123) was killed by signal 9 (SIGKILL)"

@@ -124,8 +124,9 @@ std::string find_program(const std::string& name, const std::string& beside, con
   throw_invalid(fmt::format("[run] no program '{}' beside troupe ({}) or in PATH; {}", name, beside, hint));
 }
 
-Job make_job(const RunOptions& options, const Getenv& env) {
+Job make_job(const RunOptions& options, const Getenv& env, int64_t restart) {
   Job job;
+  job.restart = restart;
   std::error_code ignored;
   const auto self = fs::read_symlink("/proc/self/exe", ignored);
   if (options.hosts.empty() && !options.command.empty())
@@ -137,6 +138,7 @@ Job make_job(const RunOptions& options, const Getenv& env) {
   job.port = options.master_port.value_or(29500);
   if (job.id.empty() && options.nodes > 1 && options.hosts.empty()) job.id = fmt::format("port-{}", job.port);
   if (job.id.empty()) job.id = random_hex(8);
+  if (restart > 0) job.id += fmt::format("-restart-{}", restart);
   job.master_addr = options.master_addr;
   if (!options.hosts.empty() && job.master_addr.empty()) job.master_addr = first_host(options);
   // Several jobs may have w0 on one host; below the ports that systems give out.
@@ -167,7 +169,8 @@ Variables common_variables(const RunOptions& options, const Job& job, const Shar
           {"MASTER_PORT", text(job.port)},
           {"TROUPE_ADDRESS", job.address},
           {"TROUPE_JOB", job.id},
-          {"TROUPE_TOKEN", job.token}};
+          {"TROUPE_TOKEN", job.token},
+          {"TROUPE_RESTART", text(job.restart)}};
 }
 
 Variables numbers_of(int64_t rank, int64_t local) {

@@ -22,11 +22,13 @@ struct Job {
   std::string token;
   std::string secret_from;  ///< where it comes from, in words
   std::string program;      ///< path of an executable file; empty: each host looks for it
+  int64_t restart = 0;      ///< how often all processes were started before
 };
 
 /// Decides id, address and token, and finds the program. Throws `invalid` for a bad token, a missing one with
-/// several hosts, or a program that is not there.
-Job make_job(const RunOptions& options, const Getenv& env);
+/// several hosts, or a program that is not there. What is left of an earlier start has another id, so that
+/// the two refuse each other.
+Job make_job(const RunOptions& options, const Getenv& env, int64_t restart = 0);
 
 /// The workers of one host.
 struct Share {

@@ -66,8 +66,8 @@ std::vector<std::string> agent_command(const std::string& rsh, const Host& host)
 
 Variables variables_to_send(const std::vector<std::string>& exported) {
   static const std::vector<std::string> kOfOne = {
-      "TROUPE_RANK", "TROUPE_WORLD_SIZE", "TROUPE_ADDRESS", "TROUPE_TOKEN",        "TROUPE_TOKEN_FILE",
-      "TROUPE_BIND", "TROUPE_JOB",        "TROUPE_WORKERS", "TROUPE_LAUNCHER_PIPE"};
+      "TROUPE_RANK", "TROUPE_WORLD_SIZE", "TROUPE_ADDRESS", "TROUPE_TOKEN",   "TROUPE_TOKEN_FILE",
+      "TROUPE_BIND", "TROUPE_JOB",        "TROUPE_RESTART", "TROUPE_WORKERS", "TROUPE_LAUNCHER_PIPE"};
   Variables all;
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;

@@ -125,6 +125,10 @@ void combine(const Given& given, RunOptions& options) {
   if (options.node_rank >= options.nodes)
     throw_invalid(
         fmt::format("--node-rank is {}, expected less than --nnodes {}", options.node_rank, options.nodes));
+  if (options.nodes > 1 && options.max_restarts > 0)
+    throw_invalid(
+        "--max-restarts starts all workers again, and with --nnodes this command has only those of one host; "
+        "start all hosts from here with -H");
   if (options.nodes > 1 && options.master_addr.empty())
     throw_invalid(fmt::format("--nnodes {} needs --master-addr, the address of host 0", options.nodes));
 }
@@ -172,6 +176,9 @@ std::optional<int> parse_run(const std::vector<std::string>& arguments, RunOptio
       .add("--grace", options.grace, "seconds to end in, before a kill", {0, 86400})
       .add("--keep-going", options.keep_going,
            "go on when a worker other than w0 fails: the driver sees it as lost, and its code is the job's")
+      .add("--max-restarts", options.max_restarts,
+           "start all again when one is killed or lost, so often without a checkpoint in between",
+           {0, 1000000})
       .add("--log-dir", options.log_dir, "also write each worker's output to DIR/w<rank>.log")
       .add("--tee", given.tee, "of it only 1 (standard output), 2 (error), 3 (both), or by worker: 0:3,1:2")
       .add("--redirects", given.redirects, "the same, and do not show it")

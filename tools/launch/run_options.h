@@ -40,6 +40,7 @@ struct RunOptions {
   bool chooses_streams = false;  ///< `tee` or `redirects` was given: nothing else goes into log files
   double grace = 12;             ///< seconds between asking processes to end and killing them
   bool prefix_all = false, dry_run = false, check = false;
+  int64_t max_restarts = 0;          ///< of all processes, without a checkpoint between them
   bool keep_going = false;           ///< a worker that fails, other than w0, does not end the job
   std::vector<std::string> command;  ///< program and its arguments; empty only with `check`
 

@@ -40,7 +40,7 @@ bool coloured(int fd) {
 
 }  // namespace
 
-int Supervisor::run() {
+void Supervisor::run() {
   group_.open({SIGINT, SIGTERM, SIGQUIT, SIGCONT, SIGUSR1});
   if (!options_.log_dir.empty() && mkdir(options_.log_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw_error(ErrorKind::failed,
@@ -63,14 +63,15 @@ int Supervisor::run() {
   while (deadline_ && std::any_of(hosts_.begin(), hosts_.end(), runs)) step();
   group_.sweep();
   terminal_.reset();
-  return report();
+  report();
 }
 
 SupervisedWorker Supervisor::make_worker(const Share& share, int64_t local) {
   SupervisedWorker worker{.rank = share.first + local};
   if (options_.places(local, 0).logged || options_.places(local, 1).logged) {
     const auto path = fmt::format("{}/w{}.log", options_.log_dir, worker.rank);
-    worker.log = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+    const int begin = job_.restart == 0 ? O_TRUNC : 0;
+    worker.log = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | begin | O_APPEND | O_CLOEXEC, 0666));
     if (!worker.log)
       throw_error(ErrorKind::failed, fmt::format("[run] log {}: {}", path, std::strerror(errno)));
   }
@@ -168,6 +169,7 @@ void Supervisor::step() {
   for (size_t i = 0; i < polled.size(); ++i)
     if (polled[i].revents) actions[i]();
   hear_workers();
+  judge_meeting();
   watch_silent_hosts();
   // A worker of this host would die of that itself.
   if (!hosts_.empty() && out_.failure() == EPIPE && phase_ == JobPhase::running) {
@@ -257,8 +259,10 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
   const Ending ending{worker.rank, worker.pid, status, worker.host ? worker.host->name() : "", lost};
   if (phase_ == JobPhase::ending || phase_ == JobPhase::killed) return;
   // The end that pipes have: nothing is said of it, and of what others make of it.
-  if (worker.rank == 0 && ending.exit_code() == 128 + SIGPIPE && nobody_reads(STDOUT_FILENO))
+  if (worker.rank == 0 && ending.exit_code() == 128 + SIGPIPE && nobody_reads(STDOUT_FILENO)) {
     err_.drop(EPIPE);
+    unread_ = true;
+  }
   if (ending.failed() && options_.keep_going && worker.rank != 0 && meeting_ != Meeting::waiting) {
     say(ending.text() + "; the job goes on without it (--keep-going)");
     if (meeting_ == Meeting::unknown) ended_early_.push_back(ending);
@@ -271,6 +275,8 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
       set_deadline(kJudging);
     phase_ = JobPhase::judging;
     failures_.push_back(ending);
+    hear_workers();                                                  // what they had said before
+    if (ending.killed() && policy_.restarts(attempt())) kill_all();  // nothing to judge, nobody to wait for
   } else if (worker.rank == 0 && phase_ == JobPhase::running) {
     phase_ = JobPhase::driver_ended;
     driver_ = ending;
@@ -280,14 +286,17 @@ void Supervisor::on_ended(SupervisedWorker& worker, int status, const std::strin
   }
 }
 
-// A worker that has ended, well or not, before w0 has met all does not come any more; nor does w0, for those
-// that wait for it.
 void Supervisor::hear_workers() {
   char words[64];
   for (ssize_t got; workers_say_ && (got = read(workers_say_.get(), words, sizeof words)) >= 0;) {
     if (got == 0) workers_say_.reset();
     hear_words({words, size_t(got)});
   }
+}
+
+// A worker that has ended, well or not, before w0 has met all does not come any more; nor does w0, for those
+// that wait for it.
+void Supervisor::judge_meeting() {
   if (meeting_ == Meeting::complete) ended_early_.clear();
   if (phase_ == JobPhase::running && meeting_ == Meeting::waiting && !ended_early_.empty())
     never_came_ = ended_early_.front();
@@ -302,17 +311,39 @@ void Supervisor::hear_words(std::string_view words) {
   using namespace internal::net;
   for (const char word : words) {
     if (word == kDriverWords.waits) meeting_ = Meeting::waiting;
-    if (word == kDriverWords.complete) meeting_ = Meeting::complete;
+    if (word == kDriverWords.complete) meeting_ = Meeting::complete, met_ = true;
+    committed_ |= word == kCommittedWord;
+    done_ |= word == kDoneWord;
     joining_ += (word == kWorkerWords.waits) - (word == kWorkerWords.complete);
   }
 }
 
-int Supervisor::report() {
-  bool lost = false;
+Attempt Supervisor::attempt() const {
+  const auto failure = likely_cause(failures_);
+  Attempt attempt{.code = exit_code(),
+                  .killed = keeper_lost_ || (failure && failure->killed()),
+                  .met = met_,
+                  .committed = committed_,
+                  .done = done_ || driver_,
+                  .stopped = stop_signal_ || unread_};
+  if (refused_ == 1) attempt.code = kNeverMet;  // a host that cannot be reached, now
+  return attempt;
+}
+
+int Supervisor::exit_code() const {
+  if (stop_signal_) return 128 + stop_signal_;
+  if (keeper_lost_) return 128 + SIGKILL;
+  if (refused_) return refused_;
+  if (never_came_) return kNeverMet;
+  const auto failure = likely_cause(failures_);
+  return failure ? failure->exit_code() : 0;
+}
+
+void Supervisor::report() {
   for (auto& worker : workers_)
     for (auto& stream : worker.streams) {
       stream.finish();
-      lost |= stream.log_lost();
+      output_.lost |= stream.log_lost();
     }
   const auto failure = likely_cause(failures_);
   if (failure && !stop_signal_) {
@@ -330,26 +361,6 @@ int Supervisor::report() {
   }
   if (never_came_ && !stop_signal_) say(never_came_->never_joined());
   if (keeper_lost_) say("the keeper process was killed, so all workers were");
-  // Nothing is left to clean up: a new Ctrl-C may now end us even in the middle of a write.
-  signalfd_siginfo old;
-  while (group_.next_signal(old)) {
-  }
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) sigaddset(&set, signal);
-  sigprocmask(SIG_UNBLOCK, &set, nullptr);
-  out_.flush();
-  // A reader that has gone has seen enough (EPIPE); a disk that is full has not.
-  if (out_.failure() && out_.failure() != EPIPE) {
-    lost = true;
-    say(fmt::format("standard output cannot be written: {}", std::strerror(out_.failure())));
-  }
-  err_.flush();
-  if (stop_signal_) return 128 + stop_signal_;
-  if (keeper_lost_) return 128 + SIGKILL;
-  if (refused_) return refused_;
-  if (never_came_) return kNeverMet;
-  return failure ? failure->exit_code() : lost;
 }
 
 }  // namespace troupe::tools

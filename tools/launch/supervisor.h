@@ -1,4 +1,4 @@
-// A running job, as its launcher sees it.
+// One attempt at a job, as its launcher sees it: from the start of all workers to their end.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "tools/launch/job.h"
 #include "tools/launch/output.h"
 #include "tools/launch/remote_host.h"
+#include "tools/launch/restart.h"
 #include "tools/launch/run_options.h"
 #include "tools/launch/terminal.h"
 #include "tools/launch/worker_group.h"
@@ -37,12 +38,26 @@ enum class JobPhase {
   killed,
 };
 
+/// What all attempts write to.
+struct JobOutput {
+  OutputSink out{STDOUT_FILENO}, err{STDERR_FILENO};
+  bool lost = false;  ///< some of it is not where it should be
+
+  void say(const std::string& text) { err.add("troupe run: " + text + "\n"); }
+};
+
 /// One poll loop over signals, pipes and outputs; time enters only as the timeout of poll(). Workers of other
 /// hosts are judged as those of this one.
 class Supervisor {
  public:
-  Supervisor(const RunOptions& options, const Job& job) : options_(options), job_(job) {}
-  int run();
+  Supervisor(const RunOptions& options, const Job& job, const RestartPolicy& policy, JobOutput& output)
+      : options_(options), job_(job), policy_(policy), output_(output), out_(output.out), err_(output.err) {}
+  /// Until nothing is left of it, but text that waits to be written; says what went wrong.
+  void run();
+  /// How it has ended, or would if it ended now.
+  Attempt attempt() const;
+  /// The job's, if it ends with this attempt.
+  int exit_code() const;
 
  private:
   SupervisedWorker make_worker(const Share& share, int64_t local);
@@ -61,6 +76,7 @@ class Supervisor {
   void on_stop_request(int signal, bool workers_have_it);
   void on_ended(SupervisedWorker& worker, int status, const std::string& lost = "");
   void hear_workers();
+  void judge_meeting();
   void hear_words(std::string_view words);
   bool holds_back();
   void on_deadline();
@@ -68,8 +84,8 @@ class Supervisor {
   void end_all(JobPhase phase, int signal, Seconds grace);
   void kill_all();
   void signal_all(int signal);
-  int report();
-  void say(const std::string& text) { err_.add("troupe run: " + text + "\n"); }
+  void report();
+  void say(const std::string& text) { output_.say(text); }
   void set_deadline(Seconds in) {
     deadline_ = SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(in);
   }
@@ -77,7 +93,9 @@ class Supervisor {
 
   const RunOptions& options_;
   const Job& job_;
-  OutputSink out_{STDOUT_FILENO}, err_{STDERR_FILENO};
+  const RestartPolicy& policy_;
+  JobOutput& output_;
+  OutputSink &out_, &err_;            // of output_
   WorkerGroup group_;                 // of workers, or of what leads to other hosts
   std::optional<Terminal> terminal_;  // empty with other hosts: no worker reads the keyboard
   std::vector<std::unique_ptr<RemoteHost>> hosts_;
@@ -98,6 +116,8 @@ class Supervisor {
   int stop_signal_ = 0;
   int refused_ = 0;           // the exit code if a host cannot take part
   bool keeper_lost_ = false;  // ended by a stranger
+  bool unread_ = false;       // nobody reads what w0 prints any more, and it died of that
+  bool met_ = false, committed_ = false, done_ = false;  // as in Attempt
 };
 
 }  // namespace troupe::tools

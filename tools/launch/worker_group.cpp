@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -80,6 +81,11 @@ void WorkerGroup::sweep() {
     }
   }
   id_ = 0;
+  rlimit limit{};
+  if (files_ && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = std::exchange(files_, 0);  // whoever comes next gets this one again
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
 }
 
 }  // namespace troupe::tools

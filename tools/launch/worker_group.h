@@ -9,8 +9,8 @@
 
 namespace troupe::tools {
 
-/// A process group with its keeper, and the signals of the process that has it: one for each program, which
-/// has one thread.
+/// A process group with its keeper, and the signals of the process that has it: one at a time for each
+/// program, which has one thread.
 class WorkerGroup {
  public:
   ~WorkerGroup() { sweep(); }
@@ -31,7 +31,7 @@ class WorkerGroup {
   /// Calls `on_ended(pid, status)` for everyone who has ended, but the keeper. True: a stranger killed the
   /// keeper, and with it everybody.
   bool reap(const std::function<void(pid_t, int)>& on_ended);
-  /// The end of the whole group, what its members left behind included.
+  /// The end of the whole group, what its members left behind included. Signals stay as they are.
   void sweep();
 
  private:
