@@ -288,9 +288,9 @@ TEST_CASE("an index that is no JSON, repeats names or nests without end is refus
       Contains("here: has 34 bytes and no \"crc32\" at its end: cut short, or no index that Troupe wrote"));
 }
 
-TEST_CASE("an index of a million tensors is read", "[data][checkpoint]") {
+TEST_CASE("an index of 200,000 tensors is read", "[data][checkpoint]") {
   CheckpointFile file{"w1.model.safetensors", 100, 1, 80, 2, true, {}};
-  for (uint32_t i = 0; i < 1'000'000; ++i)
+  for (uint32_t i = 0; i < 200'000; ++i)
     file.tensors.emplace_hint(file.tensors.end(), fmt::format("A#{:07}.w", i), i);
   const auto read = parse_checkpoint_index(checkpoint_index_text(index_of(1, {file})), "here: ");
   CHECK(read.files.at(0).tensors == file.tensors);
