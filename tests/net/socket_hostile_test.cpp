@@ -94,8 +94,12 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
   RawClient future(house.listener->address());
   const auto h = future.shake(kToken, kProtocolVersion + 1);
   CHECK(h.refusal() == Handshake::Refusal::version);
-  CHECK(h.text() == "speaks version 11 of the protocol, this side version 12");
-  lines.wait_for("it speaks version 12 of the protocol, this side version 11");
+  const auto versions = [](uint32_t there, uint32_t here) {
+    return "speaks version " + std::to_string(there) + " of the protocol, this side version " +
+           std::to_string(here);
+  };
+  CHECK(h.text() == versions(kProtocolVersion, kProtocolVersion + 1));
+  lines.wait_for("it " + versions(kProtocolVersion + 1, kProtocolVersion));
 
   // And a listener of another version, for our connector.
   Address actual;
@@ -119,7 +123,7 @@ TEST_CASE("a peer of another version is refused on both ends, naming both versio
     FAIL("connected");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::invalid);
-    CHECK_THAT(e.message(), Contains("speaks version 12 of the protocol, this side version 11"));
+    CHECK_THAT(e.message(), Contains(versions(kProtocolVersion + 1, kProtocolVersion)));
   }
   house.check_undisturbed();
 }

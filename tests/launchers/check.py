@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Starts examples by launchers of Debian, on two hosts (network namespaces of this machine). For root.
+
+    check.py BIN_DIR [LAUNCHER...]      ssh mpirun slurm torchrun pods; all of them, unless some are named
+
+Nothing of Troupe's is set by hand. quickstart and recommender give what they give alone; Ctrl-C, a killed worker and a killed launcher
+end the job with the right code, and leave nothing. A launcher that is not installed is skipped, with the reason.
+"""
+import os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, time
+
+from hosts import Hosts
+
+LIMIT = 120  # seconds of a case; what is left behind is waited for as long as this
+# What runs as alone: flags, workers.
+EXAMPLES = {"quickstart": ([], 3), "recommender": (["--steps", "20"], 7)}
+
+
+class Job:
+    """What a launcher has started: the processes that somebody typed, and all that they print."""
+
+    def __init__(self, hosts, commands):
+        self.text, self.lock = "", threading.Lock()
+        self.processes = [hosts.start(host, command, variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                          for host, command, variables in commands]
+        self.readers = [threading.Thread(target=self.read, args=(p.stdout,), daemon=True) for p in self.processes]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self, stream):
+        for line in stream:
+            with self.lock:
+                self.text += line.decode(errors="replace")
+
+    def await_text(self, text):
+        end = time.monotonic() + LIMIT
+        while text not in self.text:
+            if time.monotonic() > end or all(p.poll() is not None for p in self.processes):
+                raise AssertionError(f"it never says '{text}'")
+            time.sleep(0.02)
+
+    def codes(self):
+        """Exit codes, 128 + n for signal n."""
+        end = time.monotonic() + LIMIT
+        codes = []
+        for process in self.processes:
+            try:
+                code = process.wait(max(end - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"it goes on after {LIMIT} s") from None
+            codes.append(code if code >= 0 else 128 - code)
+        for reader in self.readers:
+            reader.join(5)
+        return codes
+
+
+class Launcher:
+    """start(n, program, arguments): the job. rank: the variable that tells it."""
+    interrupts = 1            # so many Ctrl-C are needed
+    interrupted = {130}       # exit codes then
+    outlives_launcher = None  # why workers may go on when it is killed
+
+    def __init__(self, hosts, programs):
+        self.hosts, self.programs = hosts, programs
+
+    def missing(self):
+        absent = [name for name in self.needs if not shutil.which(name)]
+        return f"{', '.join(absent)} not found (Debian: {self.package})" if absent else None
+
+    def prepare(self):
+        pass
+
+    def start(self, n, program, *arguments):
+        return Job(self.hosts, self.commands(n, [str(self.programs / program), *arguments]))
+
+
+class Ssh(Launcher):
+    needs, package, rank = ["ssh"], "openssh-client", "RANK"
+
+    def commands(self, n, program):
+        return [("east", [str(self.programs / "troupe"), "run", "-H", f"east:{n - n // 2},west:{n // 2}", *program], {})]
+
+
+class Mpirun(Launcher):
+    needs, package, rank = ["mpirun.openmpi"], "openmpi-bin", "OMPI_COMM_WORLD_RANK"
+    interrupted = {1, 130}
+
+    def commands(self, n, program):
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return [("east", ["mpirun.openmpi", "-n", str(n), "-host", f"east:{n - n // 2},west:{n // 2}", *program], root)]
+
+
+class Slurm(Launcher):
+    needs, package, rank = ["srun", "slurmd", "slurmctld", "munged"], "slurm-wlm munge", "SLURM_PROCID"
+    interrupts = 2
+    interrupted = {130, 137}  # srun kills those that do not end at once
+
+    def prepare(self):
+        self.hosts.start_slurm()
+
+    def commands(self, n, program):
+        return [("east", ["srun", "-N2", "-n", str(n), *program], {})]
+
+
+class Torchrun(Launcher):
+    needs, package, rank = ["torchrun"], "python3-torch", "RANK"
+    interrupted = {1, 130}
+    outlives_launcher = "torchrun's agent leaves its workers behind when it is killed"
+
+    def commands(self, n, program):
+        n += n % 2
+        # Debian 12's has a fault that these two avoid (docs/howto/launch.md).
+        return [(host, ["torchrun", "--redirects=9:1", "--tee=9:1", "--nnodes", "2", "--node_rank", str(rank), "--nproc_per_node", str(n // 2),
+                        "--master_addr", "10.77.0.1", "--master_port", "29500", "--no_python", *program], {})
+                for rank, host in enumerate(("east", "west"))]
+
+
+class Pods(Launcher):
+    """The variables of an indexed Job's pods: their number, and the constants of the template."""
+    needs, package, rank = [], "", "JOB_COMPLETION_INDEX"
+    outlives_launcher = "each pod is one worker"
+
+    def commands(self, n, program):
+        template = {"WORLD_SIZE": str(n), "MASTER_ADDR": "east", "MASTER_PORT": "29500", "TROUPE_TOKEN": "a secret of the Job, mounted"}
+        return [("west" if i % 2 else "east", program, {**template, "JOB_COMPLETION_INDEX": str(i)}) for i in range(n)]
+
+
+LAUNCHERS = {"ssh": Ssh, "mpirun": Mpirun, "slurm": Slurm, "torchrun": Torchrun, "pods": Pods}
+
+
+def alive(programs):
+    """Processes of these programs: pid, environment."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "exe").startswith(str(programs)):
+                found.append((int(entry.name), dict(v.split("=", 1) for v in (entry / "environ").read_text().split("\0") if "=" in v)))
+        except OSError:
+            continue
+    return found
+
+
+def await_nothing(programs):
+    end = time.monotonic() + LIMIT
+    while alive(programs):
+        if time.monotonic() > end:
+            raise AssertionError(f"processes are left: {[pid for pid, _ in alive(programs)]}")
+        time.sleep(0.05)
+
+
+def require(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def same_as_alone(launcher, program, lines):
+    flags, n = EXAMPLES[program]
+    job = launcher.start(n, program, *flags)
+    codes = job.codes()
+    require(set(codes) == {0}, f"exit codes {codes}, expected 0")
+    for line in lines:
+        require(line in job.text, f"it does not print '{line}', as it does alone")
+    return job
+
+
+def interrupted(launcher):
+    job = launcher.start(3, "endings", "--mode", "spin")
+    job.await_text("spinning")
+    for _ in range(launcher.interrupts):
+        for process in job.processes:
+            os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.3)
+    codes = job.codes()
+    require(set(codes) <= launcher.interrupted, f"exit codes {codes}, expected {sorted(launcher.interrupted)}")
+    return job
+
+
+def worker_killed(launcher):
+    job = launcher.start(3, "endings", "--mode", "spin")
+    job.await_text("spinning")
+    ranks = {int(variables[launcher.rank]): pid for pid, variables in alive(launcher.programs / "endings") if launcher.rank in variables}
+    require(len(ranks) >= 3, f"{len(ranks)} workers are there")
+    last = max(ranks)  # it spins, and w0 waits for it
+    os.kill(ranks[last], signal.SIGKILL)
+    codes = job.codes()
+    require(any(codes), f"exit codes {codes}, although a worker was killed")
+    require(f"w{last} " in job.text, f"it does not say that w{last} was lost")
+    return job
+
+
+def launcher_killed(launcher):
+    job = launcher.start(3, "endings", "--mode", "spin")
+    job.await_text("spinning")
+    job.processes[0].kill()
+    job.processes[0].wait()
+    return job
+
+
+def check(launcher, name, expected):
+    cases = {
+        **{f"{program}, as alone": lambda program=program: same_as_alone(launcher, program, expected[program]) for program in EXAMPLES},
+        "Ctrl-C": lambda: interrupted(launcher),
+        "a worker is killed": lambda: worker_killed(launcher),
+    }
+    if launcher.outlives_launcher:
+        print(f"{name}: the launcher is killed: not checked, {launcher.outlives_launcher}", flush=True)
+    else:
+        cases["the launcher is killed"] = lambda: launcher_killed(launcher)
+    failures = 0
+    for case, run in cases.items():
+        began, job, why = time.monotonic(), None, None
+        starts = launcher.start
+        jobs = []
+        launcher.start = lambda *a: jobs.append(starts(*a)) or jobs[-1]
+        try:
+            run()
+            await_nothing(launcher.programs)
+        except AssertionError as e:
+            why = str(e)
+        finally:
+            launcher.start = starts
+        for job in jobs:
+            for process in job.processes:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        for pid, _ in alive(launcher.programs):
+            os.kill(pid, signal.SIGKILL)
+        print(f"{name}: {case}: {f'FAILED: {why}' if why else 'ok'} ({time.monotonic() - began:.1f} s)", flush=True)
+        if why:
+            failures += 1
+            print("".join(f"    {line}\n" for job in jobs for line in job.text.splitlines()[-30:]), end="", flush=True)
+    return failures
+
+
+def results_of(programs, name):
+    """The lines of a run without a launcher that tell numbers."""
+    done = subprocess.run([programs / name, *EXAMPLES[name][0]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=programs,
+                          env={"PATH": os.environ["PATH"]})
+    lines = [line.strip() for line in done.stdout.splitlines() if "loss" in line]
+    return lines if done.returncode == 0 and lines else sys.exit(f"launchers: {name} fails without any launcher: {done.stderr}")
+
+
+def main():
+    if len(sys.argv) < 2 or any(name not in LAUNCHERS for name in sys.argv[2:]):
+        sys.exit(__doc__)
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        sys.exit("launchers: network namespaces need root, and iproute2")
+    if not os.access("/usr/sbin/sshd", os.X_OK):
+        sys.exit("launchers: there is no sshd (Debian: openssh-server)")
+    failures = 0
+    with tempfile.TemporaryDirectory(prefix="troupe-launchers-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o755)  # sshd and munged look at it
+        programs = pathlib.Path(folder) / "programs"
+        programs.mkdir()
+        for program in ("troupe", "endings", *EXAMPLES):
+            shutil.copy(pathlib.Path(sys.argv[1]) / program, programs)
+        expected = {program: results_of(programs, program) for program in EXAMPLES}
+        with Hosts(folder) as hosts:
+            for name in sys.argv[2:] or LAUNCHERS:
+                launcher = LAUNCHERS[name](hosts, programs)
+                missing = launcher.missing()
+                if missing:
+                    print(f"{name}: skipped: {missing}", flush=True)
+                    continue
+                launcher.prepare()
+                failures += check(launcher, name, expected)
+    print(f"launchers: {failures} failed", flush=True)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
