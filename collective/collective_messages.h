@@ -31,9 +31,9 @@ struct SentSignature {
 
 using actors::Service;
 
-/// Rank to rank: elements that a step of an operation needs.
+/// Rank to rank: elements that a step of an operation needs, one tensor behind the other.
 inline constexpr Service<void(RankAddress address, SentSignature signature, uint64_t chunk, uint32_t slot,
-                              Tensor elements)>
+                              Tensors elements)>
     kPart{"collective.part", {.timeout = Duration(0)}};
 /// Rank to rank: the operation has failed. (`worker`: that was lost.)
 inline constexpr Service<void(RankAddress address, ErrorKind kind, std::string message, std::string worker)>

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <any>
+#include <set>
+#include <utility>
 
+#include "actors/cell/actor_cell.h"
 #include "collective/device_request.h"
 #include "collective/schedule/choice.h"
 #include "core/graph/node.h"
@@ -59,6 +63,27 @@ std::optional<Way> way_called(const std::string& called, Collective c) {
   throw_invalid(fmt::format("[{}] it is not done by \"{}\": choose one of {}", name(c), called, ways_of(c)));
 }
 
+// Kept with an actor: what it has called as a rank of groups is forgotten as it ends.
+struct Memberships {
+  explicit Memberships(std::weak_ptr<Operations> t) : table(std::move(t)) {}
+  Memberships(const Memberships&) = delete;
+  ~Memberships() {
+    if (const auto t = table.lock())
+      for (const auto& [group, rank] : ranks) t->leave(group, rank);
+  }
+  const std::weak_ptr<Operations> table;
+  std::set<std::pair<uint64_t, size_t>> ranks;
+};
+
+void keep_membership(const std::shared_ptr<Operations>& table, const Group& group, uint64_t number,
+                     size_t rank) {
+  const auto cell = actors::current_cell();
+  if (!cell || cell->id() != group.members()[rank]) return;
+  std::any& kept = cell->attachments()["groups"];
+  if (!kept.has_value()) kept = std::make_shared<Memberships>(table);
+  std::any_cast<const std::shared_ptr<Memberships>&>(kept)->ranks.emplace(number, rank);
+}
+
 }  // namespace
 
 void GroupEngine::install(actors::Worker& worker) {
@@ -82,6 +107,7 @@ void GroupEngine::install(actors::Worker& worker) {
     const auto counts = e->operations_.counts();
     m["collectives"] = static_cast<int64_t>(counts.running);
     m["early_collectives"] = static_cast<int64_t>(counts.early);
+    m["group_tags"] = static_cast<int64_t>(counts.tags);
     const auto of_devices = e->devices_.counts();
     m["device_collectives"] = static_cast<int64_t>(of_devices.operations);
     m["device_turns"] = static_cast<int64_t>(of_devices.turns);
@@ -111,11 +137,14 @@ GroupCallPtr GroupEngine::call(const Group& group, Collective what, const Collec
   for (size_t r = 0; r < group.size(); ++r) members.push_back({group.members()[r].owner, group.label(r)});
   const Duration limit = limit_of(options.timeout);
   const TimePoint now = worker_.clock().now();
+  const uint64_t number = number_of(group);
+  const size_t rank = group.rank();
+  keep_membership(table_, group, number, rank);
   const bool endless = limit == Duration(0) || limit >= TimePoint::max() - now;
   return GroupCallPtr(new GroupCall{.engine = *this,
                                     .what = std::string(name(what)),
-                                    .group = number_of(group),
-                                    .at = {group.rank(), group.size()},
+                                    .group = number,
+                                    .at = {rank, group.size()},
                                     .members = std::move(members),
                                     .hosts = group.hosts(),
                                     .way = way_called(options.way, what),
@@ -142,8 +171,11 @@ void GroupEngine::enter(const RunPtr& run, const std::string& tag, const SizedPt
   Signature& s = run->request.signature;
   const size_t item = item_size(s.dtype);
   const bool tells_sizes = sized || fails;
-  const Choice choice = choose({s.problem.collective, call.at.ranks, run->request.bytes(), call.hosts,
-                                MemoryKind::host, tells_sizes ? std::nullopt : call.way});
+  const Choice choice = choose({.collective = s.problem.collective,
+                                .ranks = call.at.ranks,
+                                .bytes = run->request.bytes(),
+                                .hosts = call.hosts,
+                                .way = tells_sizes ? std::nullopt : call.way});
   s.way = s.on_devices ? way_to_meet(call.at.ranks) : choice.way;
   s.piece = choice.piece_bytes == kOnePiece ? kOnePiece : std::max(choice.piece_bytes / item, size_t{1});
   // Once it is among the runs, other threads may end it, and nothing is left of the request.
@@ -261,16 +293,19 @@ GroupEngine::RunPtr GroupEngine::find(const OperationId& id) const {
 }
 
 void GroupEngine::part(WorkerId sender, RankAddress a, SentSignature sent, uint64_t chunk, uint32_t slot,
-                       Tensor elements) {
+                       Tensors elements) {
   Signature signature = from_wire(std::move(sent));
-  if (!elements.defined() || elements.dim() != 1 || elements.dtype() != signature.dtype ||
-      !elements.device().is_cpu())
-    throw_invalid("collective.part brings " +
-                  (elements.defined() ? elements.summary() : std::string("no tensor")) +
-                  " for an operation of " + std::string(name(signature.dtype)) + " elements");
-  const Part part{id_of(a), a.from, chunk, slot, static_cast<size_t>(elements.numel()), std::move(signature)};
+  size_t count = 0;
+  for (Tensor& t : elements) {
+    if (!t.defined() || t.dim() != 1 || t.dtype() != signature.dtype || !t.device().is_cpu())
+      throw_invalid("collective.part brings " + (t.defined() ? t.summary() : std::string("no tensor")) +
+                    " for an operation of " + std::string(name(signature.dtype)) + " elements");
+    t = t.contiguous_data();
+    count += static_cast<size_t>(t.numel());
+  }
+  const Part part{id_of(a), a.from, chunk, slot, count, std::move(signature)};
   Out out;
-  operations_.part(sender, part, Value(std::move(elements)), out);
+  operations_.part(sender, part, internal::to_value(std::move(elements)), out);
   perform(std::move(out));
 }
 
@@ -351,7 +386,7 @@ void GroupEngine::perform(Out out) {
 }
 
 void GroupEngine::do_all(Out out) {
-  for (const auto& work : out.work) {
+  for (auto& work : out.work) {
     Out then;
     try {
       const auto run = find(work.id);
@@ -376,13 +411,13 @@ void GroupEngine::do_all(Out out) {
   for (const auto& finished : out.finished) finish(finished);
 }
 
-void GroupEngine::do_work(const Operations::Work& work, Run& run) {
+void GroupEngine::do_work(Operations::Work& work, Run& run) {
   const NoGradGuard guard;
-  run.request.take(work.takes, work.id.rank);
-  std::map<Range, Tensor> read;
+  run.request.take(std::move(work.takes), work.id.rank);
+  std::map<Range, Tensors> read;
   for (const Send& s : work.sends) {
-    Tensor& elements = read[s.range];
-    if (!elements.defined()) elements = run.request.elements.read(s.range);
+    Tensors& elements = read[s.range];
+    if (elements.empty()) elements = run.request.elements.parts(s.range);
     const RankAddress to{work.id.group, s.to, work.id.rank, work.id.tag, work.id.use};
     const auto failed = kPart.tell(worker_, run.call->members[s.to].worker, to,
                                    to_wire(run.request.signature), work.chunk, s.slot, elements);

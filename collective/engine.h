@@ -104,7 +104,7 @@ class GroupEngine final : public actors::Extension {
   using Out = Operations::Out;
 
   void part(WorkerId sender, RankAddress address, SentSignature signature, uint64_t chunk, uint32_t slot,
-            Tensor elements);
+            Tensors elements);
   void abort(WorkerId sender, RankAddress address, ErrorKind kind, std::string message, std::string lost);
   bool ask(WorkerId sender, const RankAddress& address);
   void over(const Ref<actors::Invocation>& call, const RankAddress& address);
@@ -127,12 +127,14 @@ class GroupEngine final : public actors::Extension {
   void wait_until_over(const OperationId& id, const GroupCall& call);
   void perform(Out out);
   void do_all(Out out);
-  void do_work(const Operations::Work& work, Run& run);
+  void do_work(Operations::Work& work, Run& run);
   void tell(const Notice& notice);
   void finish(const Operations::Finished& finished);
 
   actors::Worker& worker_;
-  Operations operations_;
+  const std::shared_ptr<Operations> table_ =
+      std::make_shared<Operations>();  // of actors that are members, too
+  Operations& operations_ = *table_;
   Mailbox mailbox_;
   DeviceOperations devices_;
   std::atomic<uint64_t> tickets_{0};

@@ -170,8 +170,8 @@ std::string Group::print(size_t bytes) const {
   for (int i = 0; i < kCollectiveCount && size(); ++i) {
     const auto c = static_cast<Collective>(i);
     all += std::string(internal::collective::name(c)) + " by " +
-           choose({c, size(), c == Collective::barrier ? 0 : bytes, hosts(), MemoryKind::host}).why +
-           ". Ways: " + ways_of(c) + "\n";
+           choose({c, size(), c == Collective::barrier ? 0 : bytes, hosts()}).why + ". Ways: " + ways_of(c) +
+           "\n";
   }
   return all;
 }

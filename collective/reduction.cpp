@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "collective/schedule/schedule.h"
 #include "core/base/error.h"
@@ -49,21 +50,25 @@ C added(C a, C b) {
   }
 }
 
+// out[i] = f(a[i], b[i]); `out` is `a`, or apart from both: the compiler has a loop for each.
 template <class C, class F>
-void into(C* a, const C* b, size_t n, F f) {
-  for (size_t i = 0; i < n; ++i) a[i] = f(a[i], b[i]);
+void into(C* out, const C* a, const C* b, size_t n, F f) {
+  if (out == a)
+    for (size_t i = 0; i < n; ++i) out[i] = f(out[i], b[i]);
+  else
+    for (size_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
 }
 
 template <class C>
-void combine(ReduceOp op, C* a, const C* b, size_t n) {
+void combine(ReduceOp op, C* out, const C* a, const C* b, size_t n) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::mean:
-      return into(a, b, n, added<C>);
+      return into(out, a, b, n, added<C>);
     case ReduceOp::min:
-      return into(a, b, n, [](C x, C y) { return x != x || !(y < x || y != y) ? x : y; });
+      return into(out, a, b, n, [](C x, C y) { return x != x || !(y < x || y != y) ? x : y; });
     case ReduceOp::max:
-      return into(a, b, n, [](C x, C y) { return x != x || !(y > x || y != y) ? x : y; });
+      return into(out, a, b, n, [](C x, C y) { return x != x || !(y > x || y != y) ? x : y; });
   }
 }
 
@@ -73,22 +78,34 @@ template <class T>
 void reduce_typed(ReduceOp op, std::byte* out, std::span<const std::byte* const> summands, size_t count,
                   size_t divide_by) {
   using C = typename Computed<T>::type;
-  const size_t n = summands.size();
-  const auto room = std::make_unique_for_overwrite<C[]>(n * std::min(count, kBlock));
+  const size_t n = summands.size(), most = std::min(count, kBlock);
+  const auto room = std::make_unique_for_overwrite<C[]>(n * most);
+  std::vector<const C*> at(n);
   for (size_t from = 0; from < count; from += kBlock) {
     const size_t size = std::min(kBlock, count - from);
     for (size_t r = 0; r < n; ++r) {
       const T* const x = reinterpret_cast<const T*>(summands[r]) + from;
-      C* const at = room.get() + r * size;
-      for (size_t i = 0; i < size; ++i) at[i] = static_cast<C>(x[i]);
+      if constexpr (std::is_same_v<C, T>) {
+        at[r] = x;
+      } else {
+        C* const computed = room.get() + r * most;
+        for (size_t i = 0; i < size; ++i) computed[i] = static_cast<C>(x[i]);
+        at[r] = computed;
+      }
     }
-    order_of_sum(
-        n, [&](size_t a, size_t b) { combine(op, room.get() + a * size, room.get() + b * size, size); });
+    order_of_sum(n, [&](size_t a, size_t b) {
+      C* const sum = room.get() + a * most;
+      combine(op, sum, at[a], at[b], size);
+      at[a] = sum;
+    });
+    const C* const sum = at[0];
     T* const y = reinterpret_cast<T*>(out) + from;
     if constexpr (std::is_floating_point_v<C>)
-      if (divide_by > 1)
-        for (size_t i = 0; i < size; ++i) room[i] /= static_cast<C>(divide_by);
-    for (size_t i = 0; i < size; ++i) y[i] = static_cast<T>(room[i]);
+      if (divide_by > 1) {
+        for (size_t i = 0; i < size; ++i) y[i] = static_cast<T>(sum[i] / static_cast<C>(divide_by));
+        continue;
+      }
+    for (size_t i = 0; i < size; ++i) y[i] = static_cast<T>(sum[i]);
   }
 }
 

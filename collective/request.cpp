@@ -8,7 +8,10 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/codec/codec.h"
 #include "core/graph/copy_on_write.h"
+#include "core/memory/arena.h"
+#include "core/memory/lent.h"
 #include "core/tensor/creation.h"
 
 namespace troupe::internal::collective {
@@ -55,12 +58,13 @@ std::vector<Shape> shapes_of(const Tensors& xs) {
   return all;
 }
 
-// One behind the other.
-void add_all(Elements& elements, Tensors xs) {
+// Calls add(range, tensor), one behind the other.
+template <class F>
+void add_all(Tensors xs, F add) {
   size_t at = 0;
   for (Tensor& x : xs) {
     const size_t n = count(x);
-    elements.add({at, n}, std::move(x));
+    add({at, n}, std::move(x));
     at += n;
   }
 }
@@ -111,52 +115,93 @@ bool adds_at_once(const Signature& s) {
   return s.on_devices || s.problem.ranks == 2 || s.way == Way::whole || s.way == Way::direct;
 }
 
+// Walks over a list of tensors as over one.
+class Cursor {
+ public:
+  explicit Cursor(const Tensors& tensors) : tensors_(tensors) { skip(); }
+  size_t here() const { return count(tensors_[index_]) - at_; }  // elements that lie together
+  const std::byte* bytes() const { return tensors_[index_].bytes() + at_ * tensors_[index_].element_size(); }
+  void go(size_t n) {
+    at_ += n;
+    skip();
+  }
+
+ private:
+  void skip() {
+    while (index_ < tensors_.size() && at_ == count(tensors_[index_])) ++index_, at_ = 0;
+  }
+  const Tensors& tensors_;
+  size_t index_ = 0, at_ = 0;
+};
+
 }  // namespace
 
-void Request::take(const std::vector<Operations::Taken>& takes, size_t rank) {
-  std::map<size_t, Tensor> summands;  // by rank
+void Request::take(std::vector<Operations::Taken> takes, size_t rank) {
+  std::map<size_t, Tensors> summands;  // by rank
   Range range;
-  for (const auto& [receive, value] : takes) {
-    const Tensor came = value.get_if<Tensor>()->contiguous_data();
-    if (receive.take == Take::put) {
-      elements.write(receive.range, came);
-    } else {
-      summands.emplace(receive.from, came);
+  for (auto& [receive, value] : takes) {
+    auto came = internal::from_value<Tensors>(std::move(value));
+    if (receive.take == Take::add) {
+      summands.emplace(receive.from, std::move(came));
       range = receive.range;
+    } else if (signature.problem.collective != Collective::broadcast || rank != signature.problem.root) {
+      elements.write(receive.range, came);
     }
   }
   if (summands.empty()) return;
-  const Tensor own = elements.read(range);
   // By these ways what is here may still wait to be sent. By the others an element is replaced by a sum that
   // was made of it, so it has come where it went.
-  if (signature.way == Way::whole || signature.way == Way::doubling) elements.renew(range);
-  summands.emplace(rank, own);
-  std::vector<const std::byte*> from;
-  for (const auto& [r, t] : summands) from.push_back(t.bytes());
-  const size_t item = item_size(signature.dtype);
+  if (signature.way == Way::whole || signature.way == Way::doubling) elements.renew();
   const size_t divide_by = op == ReduceOp::mean && adds_at_once(signature) ? signature.problem.ranks : 1;
-  elements.over(range, [&](std::byte* out, size_t n, size_t at) {
-    std::vector<const std::byte*> here = from;
-    for (auto& x : here) x += at * item;
-    reduce_elements(op, signature.dtype, out, here, n, divide_by);
+  const size_t item = item_size(signature.dtype);
+  summands[rank];
+  std::vector<Cursor> cursors;
+  size_t own = 0;
+  for (const auto& [r, tensors] : summands) {
+    if (r == rank) own = cursors.size();
+    cursors.emplace_back(tensors);
+  }
+  std::vector<const std::byte*> from(cursors.size());
+  elements.rewrite(range, [&](const std::byte* now, std::byte* to, size_t n, size_t) {
+    while (n) {
+      size_t together = n;
+      for (size_t r = 0; r < cursors.size(); ++r)
+        if (r != own) together = std::min(together, cursors[r].here());
+      for (size_t r = 0; r < cursors.size(); ++r) from[r] = r == own ? now : cursors[r].bytes();
+      reduce_elements(op, signature.dtype, to, from, together, divide_by);
+      for (size_t r = 0; r < cursors.size(); ++r)
+        if (r != own) cursors[r].go(together);
+      now += together * item, to += together * item, n -= together;
+    }
   });
 }
 
 Tensors Request::results(size_t rank) {
   const size_t ranks = signature.problem.ranks;
-  if (op == ReduceOp::mean && ranks > 1 && !adds_at_once(signature) &&
-      !signature.problem.gets(rank).empty()) {
-    Elements divided(signature.dtype);
-    elements.each([&](Range range, const Tensor& t) {  // new ones: these may still be on their way to others
-      const Tensor quotient = empty(t.shape(), t.dtype());
-      const std::byte* const from = t.bytes();
-      reduce_elements(op, t.dtype(), quotient.bytes(), {&from, 1}, range.size, ranks);
-      divided.add(range, quotient);
-    });
-    elements = std::move(divided);
+  if (op == ReduceOp::mean && ranks > 1 && !adds_at_once(signature)) {
+    elements.renew();  // sums may still be on their way to others
+    for (const Range& range : signature.problem.gets(rank))
+      elements.rewrite(range, [&](const std::byte* sum, std::byte* to, size_t n, size_t) {
+        reduce_elements(op, signature.dtype, to, {&sum, 1}, n, ranks);
+      });
   }
   return result ? result(elements) : Tensors();
 }
+
+namespace {
+
+// The caller's tensor: written in place if nobody else has it, or devices do that.
+void add_summand(Elements& elements, Range range, Tensor x) {
+  if (x.nbytes() >= Arena::kSmallest && x.is_sole_handle()) collect_lent();  // who had it may have let go
+  if (x.is_exclusive())
+    elements.add(range, std::move(x));
+  else if (x.device().is_cpu())
+    elements.add_given(range, lazy_copy(x));
+  else
+    elements.add(range, x.clone_data());
+}
+
+}  // namespace
 
 Request reduction_of(Collective c, Tensors xs, ReduceOp op, size_t root, Standing at) {
   const std::string_view what = name(c);
@@ -170,9 +215,7 @@ Request reduction_of(Collective c, Tensors xs, ReduceOp op, size_t root, Standin
             .elements = Elements(dtype),
             .device = xs[0].device()};
   r.signature.problem.check();
-  for (Tensor& x : xs)
-    if (!x.is_exclusive() || !x.is_contiguous()) x = x.clone_data();
-  add_all(r.elements, std::move(xs));
+  add_all(std::move(xs), [&](Range range, Tensor x) { add_summand(r.elements, range, std::move(x)); });
   const bool gets = c != Collective::reduce || at.rank == root;
   r.result = [gets](const Elements& e) { return gets ? e.tensors() : Tensors(e.tensors().size()); };
   return r;
@@ -190,9 +233,8 @@ Request reduce_scatter_of(Tensor x, ReduceOp op, const std::vector<int64_t>& row
             .op = op,
             .elements = Elements(x.dtype()),
             .device = x.device()};
-  if (!x.is_exclusive() || !x.is_contiguous()) x = x.clone_data();
   const size_t n = count(x);
-  r.elements.add({0, n}, std::move(x));
+  add_summand(r.elements, {0, n}, std::move(x));
   r.result = [range = r.signature.problem.block(at.rank), mine = all[at.rank], row](const Elements& e) {
     return Tensors{own_rows(e, range, mine, row)};
   };
@@ -207,8 +249,12 @@ Request broadcast_of(Tensors xs, size_t root, Standing at) {
             .elements = Elements(dtype),
             .device = xs[0].device()};
   r.signature.problem.check();
-  for (Tensor& x : xs) x = at.rank == root ? lazy_copy(x) : empty(x.shape(), {dtype, r.device});
-  add_all(r.elements, std::move(xs));
+  add_all(std::move(xs), [&](Range range, const Tensor& x) {
+    if (at.rank == root)
+      r.elements.add_given(range, lazy_copy(x));
+    else
+      r.elements.add(range, empty(x.shape(), {dtype, r.device}));
+  });
   r.result = [](const Elements& e) { return e.tensors(); };
   return r;
 }
@@ -376,7 +422,7 @@ Request request_of(const Described& own, const std::vector<Description>& all, St
       }
       get.push_back(place(rows[k * n + r]));
       request.elements.add(problem.block(k * n + r), get[k]);
-      request.elements.add(problem.block(r * n + k), own.brings[k]);
+      request.elements.add_given(problem.block(r * n + k), own.brings[k]);
     }
     request.result = [get](const Elements&) { return get; };
     return request;
@@ -387,19 +433,19 @@ Request request_of(const Described& own, const std::vector<Description>& all, St
       request.result = [](const Elements& e) { return e.tensors(); };
       return request;
     }
-    request.elements.add({0, problem.elements()}, own.brings[0]);
+    request.elements.add_given({0, problem.elements()}, own.brings[0]);
     request.result = [range = problem.block(r), mine = rows[r], row](const Elements& e) {
       return Tensors{own_rows(e, range, mine, row)};
     };
     return request;
   }
   if (c == Collective::gather && r != first.root) {
-    request.elements.add(problem.block(r), own.brings[0]);
+    request.elements.add_given(problem.block(r), own.brings[0]);
     request.result = [](const Elements&) { return Tensors(1); };
     return request;
   }
   request.elements.add({0, problem.elements()}, place(sum(rows)));
-  if (device.is_cpu()) request.elements.write(problem.block(r), own.brings[0]);
+  if (device.is_cpu()) request.elements.write(problem.block(r), {own.brings[0]});
   request.result = [](const Elements& e) { return e.tensors(); };
   return request;
 }

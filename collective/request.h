@@ -29,11 +29,12 @@ struct Request {
 
   size_t bytes() const { return signature.problem.elements() * item_size(signature.dtype); }
   /// What came is put in its place, or added to what is there and, if that completes a mean, divided.
-  void take(const std::vector<Operations::Taken>& takes, size_t rank);
+  void take(std::vector<Operations::Taken> takes, size_t rank);
   Tensors results(size_t rank);
 };
 
-/// all_reduce, or reduce to a root. Tensors that nobody else has are used in place.
+/// all_reduce, or reduce to a root. Tensors that nobody else has are used in place; the others stay as they
+/// are now, whatever the caller writes there.
 Request reduction_of(Collective c, Tensors xs, ReduceOp op, size_t root, Standing at);
 /// `rows`: how many of the first dimension each rank gets; empty: as even as they can be.
 Request reduce_scatter_of(Tensor x, ReduceOp op, const std::vector<int64_t>& rows, Standing at);

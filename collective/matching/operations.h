@@ -119,6 +119,13 @@ class Operations {
   /// forgotten. What others still send for it is answered so, until it is among many that were forgotten, or
   /// entered again.
   void forget(uint64_t group, Out& out);
+  /// The rank calls nothing any more, since its actor has ended: its uses of tags are forgotten. What it has
+  /// called goes on.
+  void leave(uint64_t group, size_t rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tags_.erase({group, rank});
+    std::erase_if(given_up_, [&](const auto& x) { return x.first.group == group && x.first.rank == rank; });
+  }
 
   /// Operations that go on here, that others have called or given up, and groups that have lost a member.
   struct Counts {

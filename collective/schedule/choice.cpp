@@ -66,9 +66,7 @@ struct Reason {
 Reason few_rounds_or_few_bytes(const Setting& s) {
   const size_t n = s.ranks;
   const bool many = n > kManyRanks;
-  const bool lends = s.place == MemoryKind::shared && s.hosts == 1;
-  const size_t whole_up_to = n > 2 ? kWholeBytes : lends ? kLentBytes - 1 : kWholeBytesOfTwo;
-  const bool small = s.bytes <= whole_up_to;
+  const bool small = s.bytes <= (n > 2 ? kWholeBytes : kWholeBytesOfTwo);
   const std::string size = size_text(s.bytes) + (small ? " are few bytes, so few rounds count"
                                                        : " are many bytes, so they go in blocks");
   const std::string of_many =
@@ -120,20 +118,20 @@ Choice choose(const Setting& s) {
     choice.why = ranks + "a single rank has nobody to send to";
     return choice;
   }
+  const bool in_blocks = reason.way == Way::direct || reason.way == Way::ring;
+  const size_t block = in_blocks ? s.bytes / s.ranks : s.bytes;
   choice.lends =
-      reason.way == Way::direct && s.place == MemoryKind::shared && s.hosts == 1 && s.bytes >= kLentBytes;
-  const size_t block = reason.way == Way::direct || reason.way == Way::ring ? s.bytes / s.ranks : s.bytes;
-  choice.piece_bytes = reason.way == Way::direct || reason.way == Way::ring
-                           ? std::clamp(block / kWindow, kLeastPiece, kLargestPiece)
-                           : kOnePiece;
-  if (choice.lends) choice.piece_bytes = kOnePiece;
+      reason.way == Way::direct && s.place == MemoryKind::host && s.hosts == 1 && block >= kLentBytes;
+  if (in_blocks)
+    choice.piece_bytes = choice.lends ? kLentPiece : std::clamp(block / kWindow, kLeastPiece, kLargestPiece);
   const Cost c = cost(s.collective, reason.way, s.ranks, static_cast<double>(s.bytes));
   choice.why = ranks + reason.why;
-  choice.why += choice.lends ? "; all members are on one host, so messages say where the bytes lie"
-                             : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
-                                           size_text(static_cast<size_t>(c.elements)), c.rounds,
-                                           c.rounds == 1 ? "" : "s");
-  if (s.place == MemoryKind::shared && s.hosts > 1)
+  choice.why +=
+      choice.lends
+          ? "; all members are on one host, so messages say where the bytes lie, and have none"
+          : fmt::format("; the busiest of {} ranks sends {} in {} round{}", s.ranks,
+                        size_text(static_cast<size_t>(c.elements)), c.rounds, c.rounds == 1 ? "" : "s");
+  if (s.hosts > 1 && reason.way == Way::direct)
     choice.why += fmt::format("; {} hosts share no memory", s.hosts);
   return choice;
 }

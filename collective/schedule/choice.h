@@ -22,8 +22,7 @@ Cost cost(Collective c, Way way, size_t ranks, double elements);
 
 /// Where the tensors of an operation lie.
 enum class MemoryKind : uint8_t {
-  host,    ///< in memory of the process
-  shared,  ///< in memory that the other processes of the host can read
+  host,    ///< in memory that the other processes of the host can read, if they are large
   device,  ///< in memory of a GPU
 };
 /// All that the choice depends on: never measured time or a rank's state, so that all ranks choose alike.
@@ -37,7 +36,7 @@ struct Setting {
 };
 struct Choice {
   Way way = Way::direct;
-  /// Messages say where the bytes lie in shared memory, and have none.
+  /// Messages say where the bytes lie, and have none. (A rank whose memory nobody else can read sends them.)
   bool lends = false;
   size_t piece_bytes = kOnePiece;  ///< of a block in one chunk
   std::string why;                 ///< "direct: 25 MiB are more than the 32 KiB up to which ..."
@@ -50,9 +49,10 @@ Way way_to_meet(size_t ranks);
 inline constexpr size_t kManyRanks = 16;         ///< above: no rank has all others as peers
 inline constexpr size_t kWholeBytes = 32 << 10;  ///< up to that: few rounds count
 inline constexpr size_t kWholeBytesOfTwo = 128 << 10;
-inline constexpr size_t kLentBytes = 64 << 10;    ///< from there on: no bytes within a host
+inline constexpr size_t kLentBytes = 64 << 10;    ///< a block from there on is lent within a host, not sent
 inline constexpr size_t kHalvingBytes = 8 << 20;  ///< up to that: a ring of many ranks takes too many rounds
 inline constexpr size_t kLeastPiece = 128 << 10, kLargestPiece = 512 << 10;
-inline constexpr size_t kWindow = 3;  ///< chunks on their way at once
+inline constexpr size_t kLentPiece = 256 << 20;  ///< of which messages say where it lies
+inline constexpr size_t kWindow = 3;             ///< chunks on their way at once
 
 }  // namespace troupe::internal::collective

@@ -110,7 +110,12 @@ class ChunkBlocks {
   }
 
  private:
-  size_t cut(size_t i) const { return from_ + size_ / parts_ * i + size_ % parts_ * i / parts_; }
+  // Between large blocks a multiple of kAligned elements: then a block that is sent lies as a tensor does.
+  size_t cut(size_t i) const {
+    const size_t at = size_ / parts_ * i + size_ % parts_ * i / parts_;
+    return from_ + (i < parts_ && size_ / parts_ >= kLarge ? at / kAligned * kAligned : at);
+  }
+  static constexpr size_t kAligned = 64, kLarge = 64 * kAligned;  // a hundredth or two more for some
   const Problem& problem_;
   size_t parts_, piece_, chunk_, from_ = 0, size_ = 0;
   std::vector<size_t> starts_{0};

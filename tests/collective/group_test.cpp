@@ -5,6 +5,7 @@
 
 #include "collective/schedule/schedule.h"
 #include "tests/support/error_of.h"
+#include "tests/support/eventually.h"
 #include "tests/support/sim_cluster.h"
 #include "troupe/troupe.h"
 
@@ -111,6 +112,25 @@ TEST_CASE("all members get the sum, with the bits of one order, whatever the siz
       }
     for (int r = 0; r < n; ++r) CHECK(cluster->metrics("w" + std::to_string(r)).at("collectives") == 0);
   }
+}
+
+TEST_CASE("what an actor has called as a member is forgotten as it ends") {
+  const auto cluster = Cluster::in_process(2);
+  const auto tags = [&] {
+    return cluster->metrics("w0").at("group_tags") + cluster->metrics("w1").at("group_tags");
+  };
+  for (int round = 0; round < 3; ++round) {
+    const std::vector members{cluster->spawn<Summer>("w0"), cluster->spawn<Summer>("w1")};
+    const Group group(members);
+    for (const char* tag : {"a", "b", "a"}) {
+      std::vector<Future<Tensor>> sums;
+      for (int r = 0; r < 2; ++r)
+        sums.push_back(members[static_cast<size_t>(r)].call<&Summer::sum>(group, given(r, {3}), tag));
+      for (const auto& sum : sums) CHECK(same_bits(sum.get(), expected(2, {3})));
+    }
+    CHECK(tags() >= 4);
+  }
+  CHECK(testing::eventually([&] { return tags() == 0; }));
 }
 
 TEST_CASE("a large tensor goes in chunks, and what the caller brought stays as it was") {

@@ -317,6 +317,29 @@ TEST_CASE("the bytes that each rank sends, to the element, where sizes do not di
   for (const Sent& s : out.sent) CHECK(s.messages == 2);
 }
 
+TEST_CASE("large blocks begin where a tensor may, and are as large as each other but for a hundredth") {
+  for (const size_t n : {2, 3, 5, 16})
+    for (const size_t count : {n * 4096, n * 10'000 + 1, size_t{6'553'600}, size_t{700'001}})
+      for (const size_t piece : {kOnePiece, size_t{32'768}}) {
+        const Problem p{Collective::all_reduce, n, 0, {count}};
+        std::vector<int> times(count);
+        for (size_t chunk = 0; chunk < chunks(p, Way::direct, piece); ++chunk)
+          for (size_t r = 0; r < n; ++r) {
+            const Schedule schedule = steps(p, Way::direct, r, piece, chunk);
+            for (const Send& s : schedule.at(1).sends) {
+              if (s.to != (r + 1) % n) continue;
+              CAPTURE(n, count, piece, chunk, r);
+              if (s.range.size >= 4096) CHECK(s.range.from % 64 == 0);
+              if (piece == kOnePiece)
+                CHECK(std::abs(static_cast<double>(s.range.size) * static_cast<double>(n) -
+                               static_cast<double>(count)) <= 0.02 * static_cast<double>(count));
+              for (size_t i = s.range.from; i < s.range.end(); ++i) ++times[i];
+            }
+          }
+        CHECK(std::ranges::count(times, 1) == static_cast<ptrdiff_t>(count));
+      }
+}
+
 TEST_CASE("a schedule joins all ranks, so that each hears of another's failure") {
   for (const Collective c : all_collectives())
     for (const Way w : ways(c))
@@ -399,12 +422,17 @@ TEST_CASE("the way is chosen by size, ranks, hosts and where tensors lie, and sa
   CHECK(way(Collective::reduce, 64, 100) == tree);
   CHECK(way(Collective::all_gather, 64, 100) == ring);
   CHECK(way(Collective::barrier, 3, 0) == doubling);
-  // Memory that the others can read is lent within a host, and not between hosts.
-  const Choice lent = choose({Collective::all_reduce, 2, 64 << 10, 1, MemoryKind::shared});
+  // Blocks that the others can read are lent within a host, whole, and not between hosts.
+  const Choice lent = choose({Collective::all_reduce, 2, 25 << 20, 1});
   CHECK(lent.way == direct);
   CHECK(lent.lends);
-  CHECK_THAT(lent.why, Contains("on one host"));
-  const Choice sent = choose({Collective::all_reduce, 4, 25 << 20, 2, MemoryKind::shared});
+  CHECK(lent.piece_bytes >= 25 << 20);
+  CHECK(lent.why ==
+        "direct: 25 MiB are many bytes, so they go in blocks; all members are on one host, so messages say "
+        "where the bytes lie, and have none");
+  CHECK(choose({Collective::all_reduce, 4, 256 << 10, 1}).lends);
+  CHECK_FALSE(choose({Collective::all_reduce, 4, 255 << 10, 1}).lends);
+  const Choice sent = choose({Collective::all_reduce, 4, 25 << 20, 2});
   CHECK_FALSE(sent.lends);
   CHECK(sent.piece_bytes == 512 << 10);
   CHECK(sent.why ==

@@ -293,6 +293,37 @@ TEST_CASE("large tensors go in pieces by every way, in tensors of a list as in o
   }
 }
 
+TEST_CASE("means of large lists are right by every way, and what members keep stays as it was") {
+  const Ranks ranks(3, 3);
+  std::vector<Tensors> lists, before;
+  for (size_t r = 0; r < 3; ++r) {
+    Tensors& xs = lists.emplace_back();
+    for (const Shape& shape : {Shape{3}, Shape{300, 1000}, Shape{17}, Shape{1}, Shape{0}, Shape{200'000}})
+      xs.push_back(given(r, shape, float32));
+    Tensors& copies = before.emplace_back();
+    for (const Tensor& x : xs) copies.push_back(x.clone_data());
+  }
+  for (const std::string& way : ways(Collective::all_reduce)) {
+    CAPTURE(way);
+    const auto results = ranks.run("all_reduce", lists, 0, {.op = ReduceOp::mean, .way = way});
+    for (size_t i = 0; i < lists[0].size(); ++i) {
+      const Tensor right = combined(lists, i, ReduceOp::mean);
+      for (size_t r = 0; r < 3; ++r) {
+        CHECK((way == "ring" ? near(results[r][i], right) : same_bits(results[r][i], right)));
+        CHECK(same_bits(lists[r][i], before[r][i]));
+      }
+    }
+    for (size_t root = 0; root < 3 && (way == "direct" || way == "ring"); ++root) {
+      const auto sent = ranks.run("broadcast", lists, root, {.way = way});
+      for (size_t i = 0; i < lists[0].size(); ++i)
+        for (size_t r = 0; r < 3; ++r) {
+          CHECK(same_bits(sent[r][i], before[root][i]));
+          CHECK(same_bits(lists[r][i], before[r][i]));
+        }
+    }
+  }
+}
+
 TEST_CASE("more than 16 ranks on two workers take the ways of many") {
   const Ranks ranks(17, 2);
   for (const int64_t elements : {5, 200'000}) {

@@ -161,10 +161,10 @@ TEST_CASE("what is not ours alone, lies askew or would keep much more than itsel
   Exports p;
   const auto whole = Storage::allocate(kMiB);
   CHECK(ExportedBlocks::lies_well({whole, 0, kMiB}));
-  CHECK(ExportedBlocks::lies_well({whole, 64, kMiB / 4}));
+  CHECK(ExportedBlocks::lies_well({whole, 64, kMiB / 32}));
   CHECK_FALSE(ExportedBlocks::lies_well({whole, 4, kMiB / 2}));
-  CHECK_FALSE(ExportedBlocks::lies_well({whole, 0, kMiB / 4 - 64}));
-  CHECK_FALSE(ExportedBlocks::lies_well({whole->share(0, kMiB / 4 - 64), 0, kMiB / 4 - 64}));
+  CHECK_FALSE(ExportedBlocks::lies_well({whole, 0, kMiB / 32 - 64}));
+  CHECK_FALSE(ExportedBlocks::lies_well({whole->share(0, kMiB / 32 - 64), 0, kMiB / 32 - 64}));
   const auto owner = std::make_shared<Ref<Storage>>(whole);
   CHECK_FALSE(ExportedBlocks::lies_well({Storage::wrap(whole->data(), kMiB, owner), 0, kMiB}));
   CHECK_FALSE(ExportedBlocks::lies_well({p.adopted({whole, 0, kMiB}), 0, kMiB}));

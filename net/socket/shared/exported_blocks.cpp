@@ -15,7 +15,7 @@
 namespace troupe::internal::net {
 namespace {
 
-constexpr size_t kPart = 4;  // a view of less than this part of its block would keep too much
+constexpr size_t kPart = 32;  // a view of less than this part of its block would keep too much
 
 static_assert(ExportTable::kSlots < (size_t{1} << (64 - ExportPlace::kOffsetBits)));
 
