@@ -1,6 +1,7 @@
 // Blocks lent between processes of a host, of which one stops or ends: what the other one has stays as it
 // was, and nothing else does.
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,11 +16,13 @@
 #include "net/socket/shared/exported_blocks.h"
 #include "tests/net/socket_support.h"
 #include "tests/support/eventually.h"
+#include "tests/support/skip.h"
 
 using namespace troupe;
 using namespace troupe::internal::net;
 using namespace troupe::internal::net::test;
 using troupe::testing::eventually;
+using troupe::testing::skip_test;
 
 namespace {
 
@@ -86,6 +89,41 @@ struct WithChild {
 
  private:
   std::unique_ptr<Transport> transport_;
+};
+
+// A memory cgroup for this process that refuses what is beyond its limit. Those of version 2 cannot: there
+// the kernel ends a process, as it does by default.
+class MemoryCgroup {
+ public:
+  MemoryCgroup() {
+    std::ifstream all("/proc/self/cgroup");
+    for (std::string line; std::getline(all, line);)
+      if (const size_t at = line.find(":memory:"); at != std::string::npos)
+        home_ = "/sys/fs/cgroup/memory" + line.substr(at + sizeof(":memory:") - 1);
+    own_ = home_ + "/troupe-test-" + std::to_string(getpid());
+    there_ = !home_.empty() && ::mkdir(own_.c_str(), 0700) == 0;
+    there_ = there_ && write(own_, "memory.oom_control", "1");
+  }
+  ~MemoryCgroup() {
+    leave();
+    ::rmdir(own_.c_str());
+  }
+  bool there() const { return there_; }
+  void enter(size_t limit) {
+    REQUIRE(write(own_, "memory.limit_in_bytes", std::to_string(limit)));
+    REQUIRE(write(own_, "cgroup.procs", std::to_string(getpid())));
+  }
+  void leave() { write(home_, "cgroup.procs", std::to_string(getpid())); }
+
+ private:
+  static bool write(const std::string& folder, const char* file, const std::string& text) {
+    std::ofstream out(folder + "/" + file);
+    out << text;
+    out.close();
+    return bool(out);
+  }
+  std::string home_, own_;
+  bool there_ = false;
 };
 
 }  // namespace
@@ -199,4 +237,31 @@ TEST_CASE("a receiver may be killed at any moment", "[process]") {
     if (round == 0) before = descriptors();
     CHECK(descriptors() == before);
   }
+}
+
+TEST_CASE("what there is no memory to share goes by the socket, and one line says so", "[process]") {
+  MemoryCgroup cgroup;
+  if (!cgroup.there()) return skip_test("nobody may make memory cgroups of version 1 here");
+  WithChild w;
+  Message m = filled(kKeep, 7, 48 * kMiB);
+  m.buffers[0].offset = 4;  // it lies askew, so a copy is shared
+  m.buffers[0].size = 40 * kMiB;
+  const auto told_borrowed = [&] {
+    w.tell(m);
+    return w.answers().header.at(1) == 1;
+  };
+  CHECK(told_borrowed());
+  w.tell({.header = {kForget}});
+  w.answers();
+  REQUIRE(eventually([] { return allocator_stats().lent == 0; }));
+  release_cached_memory();
+  LogCapture lines;
+  internal::log::set_level(internal::log::Level::info);
+  cgroup.enter(16 * kMiB);
+  CHECK_FALSE(told_borrowed());
+  CHECK_FALSE(told_borrowed());
+  cgroup.leave();
+  internal::log::set_level(internal::log::Level::warning);
+  CHECK(lines.count("goes to another process of this host by a socket, since shared memory is full") == 1);
+  CHECK(told_borrowed());
 }

@@ -1,21 +1,61 @@
 // Groups of processes.
-#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "tests/process/launcher.h"
 
 using namespace troupe::testing;
 
-TEST_CASE("processes sum tensors, and one that is killed is named, and the others form a group", "[process]") {
-  Launcher job({"-n", "4", program("groups")});
-  job.exit_code();
-  INFO(job.output << job.errors);
-  const auto count = [&](const std::string& line) {
-    size_t n = 0;
-    for (size_t at = 0; (at = job.output.find(line + "\n", at)) != std::string::npos; at += line.size()) ++n;
-    return n;
+namespace {
+
+// Four processes of a program, of which the last is to be killed. (Without a launcher, which would end the
+// others, too.) What the first has said.
+std::unique_ptr<Process> four(std::vector<std::string> command) {
+  command[0] = program(command[0]);
+  const auto member = [&](int rank) {
+    return std::vector<std::string>{"TROUPE_RANK=" + std::to_string(rank), "TROUPE_WORLD_SIZE=4",
+                                    "TROUPE_ADDRESS=unix:@troupe-groups-" + std::to_string(getpid()),
+                                    "TROUPE_TOKEN=a token for the tests of groups"};
   };
-  CHECK(job.output.find("wrong") == std::string::npos);
-  CHECK(count("disconnected names w3") == 3);
-  CHECK(count("of the others 6") == 3);
-  CHECK(count("left 0") == 3);
+  auto first = std::make_unique<Process>(command, member(0));
+  std::vector<std::unique_ptr<Process>> others;
+  for (int rank = 1; rank < 4; ++rank) others.push_back(std::make_unique<Process>(command, member(rank)));
+  const int code = first->exit_code();
+  INFO(command.back() << ": " << first->output << first->errors);
+  CHECK(code == 0);
+  for (int rank = 1; rank < 4; ++rank)
+    CHECK(others[static_cast<size_t>(rank - 1)]->exit_code() == (rank == 3 ? 137 : 0));
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE("processes sum tensors, and one that is killed is named, and the others form a group",
+          "[process]") {
+  const auto job = four({"groups"});
+  INFO(job->output << job->errors);
+  CHECK(job->lines("wrong").empty());
+  CHECK(job->lines("disconnected names w3").size() == 3);
+  CHECK(job->lines("of the others 6").size() == 3);
+  CHECK(job->lines("left 0").size() == 3);
+}
+
+TEST_CASE("a process that is killed within a large sum leaves the others nothing of it, and they go on",
+          "[process]") {
+  const std::string us = GENERATE("0", "7000", "31000", "90000");
+  const auto job = four({"group_killed", "--after", us});
+  INFO(us << ": " << job->output << job->errors);
+  CHECK(job->lines("disconnected names w3").size() == 3);
+  CHECK(job->lines("of the others 6.000").size() == 3);
+  CHECK(job->lines("nothing left").size() == 3);
+}
+
+TEST_CASE("a process that is stopped within a large sum is given up, and nothing is left once it is killed",
+          "[process]") {
+  const auto job = four({"group_killed", "--after", "20000", "--stop"});
+  INFO(job->output << job->errors);
+  CHECK(job->lines("disconnected names w3").size() == 3);
+  CHECK(job->lines("of the others 6.000").size() == 6);
+  CHECK(job->lines("nothing left").size() == 3);
 }

@@ -22,8 +22,50 @@ struct Summer : Actor {
     const Tensor all = co_await future;
     co_return ops::mean(all).item();
   }
+  /// Large tensors, by all ways whose sums have one order of ranks: what is wrong with them. `came` is the
+  /// same on all ranks, and was sent to them.
+  Task<std::string> by_ways(Group group, Tensor came) {
+    Generator random(group.rank() + 1);
+    const Tensors given{randn({1'000'003}, random), randn({5}, random), randn({700'000}, random)};
+    Tensors before, expected;
+    for (const Tensor& x : given) before.push_back(x.clone_data());
+    CollectiveOptions options{.op = ReduceOp::mean};
+    std::string wrong;
+    const auto check = [&wrong](bool right, const std::string& what) {
+      if (!right) wrong += what + "; ";
+    };
+    const std::vector<std::string> ways{"whole", "direct", "halving"};
+    for (const std::string& way : ways) {
+      options.way = way;
+      const auto reducing = group.all_reduce(given, options);
+      const Tensors means = co_await reducing;
+      if (expected.empty()) expected = means;
+      for (size_t i = 0; i < given.size(); ++i) {
+        check(means[i].equal(expected[i]), "mean by " + way);
+        check(given[i].equal(before[i]), "what was given, by " + way);
+      }
+    }
+    Tensor own = came.clone_data();
+    const auto summing = group.all_reduce(std::move(own));
+    const Tensor sum = co_await summing;
+    check(sum.equal(came * static_cast<double>(group.size())), "sum in place");
+    options = CollectiveOptions{.way = "direct"};
+    const auto broadcasting = group.broadcast(came, 1, options);
+    const Tensor sent = co_await broadcasting;
+    check(sent.equal(came), "broadcast of what came");
+    const auto gathering = group.all_gather(came);
+    const Tensor gathered = co_await gathering;
+    check(gathered.slice(0, 0, came.size(0)).equal(came), "all_gather");
+    const auto scattering = group.reduce_scatter(came);
+    const Tensor mine = co_await scattering;
+    const int64_t rows = came.size(0) / static_cast<int64_t>(group.size());
+    const int64_t first = rows * static_cast<int64_t>(group.rank());
+    check(mine.equal(came.slice(0, first, first + rows) * static_cast<double>(group.size())),
+          "reduce_scatter");
+    co_return wrong;
+  }
   void die() { raise(SIGKILL); }
-  static constexpr auto remote = methods<&Summer::sum, &Summer::die>;
+  static constexpr auto remote = methods<&Summer::sum, &Summer::by_ways, &Summer::die>;
 };
 
 }  // namespace
@@ -42,6 +84,12 @@ int main() {
       for (int round = 0; round < 3; ++round)
         for (const auto& sum : sums(group, elements))
           if (sum.get() != 10) say("wrong: " + std::to_string(sum.get()));
+    Generator random(7);
+    const Tensor x = randn({2'000'000}, random);
+    std::vector<Future<std::string>> by_ways;
+    for (const auto& m : members) by_ways.push_back(m.call<&Summer::by_ways>(group, x));
+    for (const auto& wrong : by_ways)
+      if (!wrong.get().empty()) say("wrong: " + wrong.get());
     std::vector<Future<double>> waiting;
     for (size_t r = 0; r < 3; ++r)
       waiting.push_back(members[r].call<&Summer::sum>(group, int64_t{1'000'000}));
