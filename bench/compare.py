@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs our benchmarks and a peer's in turn, and prints how they compare.
 
-    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain ...]
+    compare.py BIN_DIR PEER [--rounds N] [--markdown] [rpc|tcp|model|ps|ops|operators|pipeline|chain|collectives|mpi ...]
 
 tcp: ours as for rpc, but over TCP on loopback; the peer as for rpc, with its shared memory.
+mpi: ours as for collectives; the peer is Open MPI where it is installed (bench/mpi_peer.py).
 
 TROUPE_PEER_PYTHON lists the interpreters that run the peer, separated by colons (/usr/bin/python3 unless set): those of
 several versions of PyTorch, say. Each line is set beside the fastest of them in its round. A peer has one thread for its
@@ -22,6 +23,9 @@ from programs import PROCESSES, command, lines, lines_over_tcp
 
 MEASURED = {"system", "value", "unit", "gb_per_s", "bus_gb_per_s", "speedup", "of_formula", "through_caller_us"}
 TIMES = {"ns", "us", "ms", "s"}
+VARIANTS = {"tcp": "rpc", "mpi": "collectives"}  # another way, or another peer, of a program of ours
+OTHER_PEERS = {"operators": "torch_operators.py", "mpi": "mpi_peer.py"}  # the peer's operators are our own list
+PEERS_NAMES = {"tcp": "rpc", "collectives": "allreduce"}
 
 
 class Others:
@@ -75,7 +79,7 @@ def best(values, unit):
 
 
 def run(bin_dir, what):
-    printed = lines_over_tcp(bin_dir, "rpc") if what == "tcp" else lines(command(bin_dir, what))
+    printed = lines_over_tcp(bin_dir, "rpc") if what == "tcp" else lines(command(bin_dir, VARIANTS.get(what, what)))
     if printed is None:
         sys.exit(f"compare: our {what} failed")
     return printed
@@ -83,8 +87,9 @@ def run(bin_dir, what):
 
 def run_peers(program, what):
     """What the fastest peer printed for each line. One that cannot run this benchmark is left out, if another can."""
-    if what == "operators":  # the peer's operators are our own list
-        program = os.path.join(os.path.dirname(__file__), "torch_operators.py")
+    if what in OTHER_PEERS:
+        program = os.path.join(os.path.dirname(__file__), OTHER_PEERS[what])
+    what = PEERS_NAMES.get(what, what)
     fastest = {}
     for python in os.environ.get("TROUPE_PEER_PYTHON", "/usr/bin/python3").split(":"):
         printed = lines([python, program, what], OPENBLAS_NUM_THREADS="1")
@@ -94,7 +99,7 @@ def run_peers(program, what):
             best = fastest.setdefault(key(line), line)
             if (ratio(best, line) or 1) < 1:
                 fastest[key(line)] = line
-    if not fastest:
+    if not fastest and what != "mpi":
         sys.exit("compare: no peer could run; TROUPE_PEER_PYTHON lists the interpreters to try")
     return list(fastest.values())
 
@@ -138,17 +143,17 @@ def main():
     if args.rounds < 1:
         parser.error(f"--rounds: expected at least 1, got {args.rounds}")
     for what in args.what:
-        if what not in [*PROCESSES, "tcp"]:
-            parser.error(f"no benchmark '{what}'; there are: tcp {' '.join(PROCESSES)}")
+        if what not in [*PROCESSES, *VARIANTS]:
+            parser.error(f"no benchmark '{what}'; there are: {' '.join([*VARIANTS, *PROCESSES])}")
 
     table = {}  # key: (unit, our values, peer values, ratios), in the order of the first round
     for what in args.what or PROCESSES:
-        prefix = "tcp: " if what == "tcp" else ""
+        prefix = f"{what}: " if what in VARIANTS else ""
         for round in range(args.rounds):
             if args.quiet:
                 wait_until_quiet()
             others = Others()
-            peers = run_peers(args.peer, "rpc" if what == "tcp" else what)
+            peers = run_peers(args.peer, what)
             alone = list(peers)  # what we have nothing to set beside
             for ours in run(args.bin_dir, what):
                 unit, mine, theirs, ratios = table.setdefault(prefix + key(ours), (ours["unit"], [], [], []))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures entries of bench/results/ again, and writes them with today's machine, date and commit.
 
-    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, contexts, references, scale, shell
+    record.py BIN_DIR PEER NAME...     NAME: calls, calls-tcp, chain, collectives, contexts, references, scale, shell
 
 Title, notes, and the command of a comparison are those of the file. bench/figures.py then writes the page.
 """
@@ -102,7 +102,7 @@ def shell(bin_dir, peer, entry):
                       ["training step of the demo (784-128-10, batches of 64, two workers)", *both("repl_training_step_us")], *kept]}]
 
 
-MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "contexts": contexts, "references": references, "scale": scale,
+MEASURED = {"calls": compared, "calls-tcp": compared, "chain": chain, "collectives": compared, "contexts": contexts, "references": references, "scale": scale,
             "shell": shell}
 
 
