@@ -14,23 +14,18 @@ void update(const Tensor& a, const Tensor& b, const Tensor& c, G g) {
   const auto run = [&](auto zero) {
     using T = decltype(zero);
     using C = std::conditional_t<sizeof(T) == 2, float, T>;
-    const auto f = [g](T x, T y, T z) {
-      return static_cast<T>(g(static_cast<C>(x), static_cast<C>(y), static_cast<C>(z)));
+    const auto neighbours = [](const void* function, void* to, const void* left, const void* right,
+                               int64_t n) {
+      vectorized([
+        g = *static_cast<const G*>(function), x = static_cast<T*>(to), y = static_cast<const T*>(left),
+        z = static_cast<const T*>(right),
+        n
+      ]() __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i)
+          x[i] = static_cast<T>(g(static_cast<C>(x[i]), static_cast<C>(y[i]), static_cast<C>(z[i])));
+      });
     };
-    T* pa = a.data<T>();
-    const T *pb = b.data<T>(), *pc = c.data<T>();
-    parallel_runs<3>(a.shape(), {a.strides(), b.strides(), c.strides()},
-                     [&](const auto& at, int64_t n, const auto& step) {
-                       T* x = pa + at[0];
-                       const T *y = pb + at[1], *z = pc + at[2];
-                       const int64_t sx = step[0], sy = step[1], sz = step[2];
-                       if (sx == 1 && sy == 1 && sz == 1)
-                         vectorized([=]() __attribute__((always_inline)) {
-                           for (int64_t i = 0; i < n; ++i) x[i] = f(x[i], y[i], z[i]);
-                         });
-                       else
-                         for (int64_t i = 0; i < n; ++i) x[i * sx] = f(x[i * sx], y[i * sy], z[i * sz]);
-                     });
+    ops::on_cpu::run(UpdateLoop{neighbours, &g, a.data<T>(), b.data<T>(), c.data<T>()}, a, b, c);
   };
   if (a.dtype() == bfloat16)
     run(BFloat16{});

@@ -1,24 +1,12 @@
 // Kernel of ops/arithmetic.h that selects.
-#include <bit>
-
 #include "ops/cpu/loops/loops.h"
 #include "ops/dispatch/kernel_table.h"
 
 namespace troupe::ops::on_cpu {
 namespace {
 
-// A selection by bits, since compilers turn `?:` on two loads into a branch.
-template <class T>
-T pick(bool condition, T yes, T no) {
-  using Small = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
-  using Bits =
-      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, Small>>;
-  const Bits mask = static_cast<Bits>(-static_cast<Bits>(condition));
-  return std::bit_cast<T>(
-      static_cast<Bits>((std::bit_cast<Bits>(yes) & mask) | (std::bit_cast<Bits>(no) & ~mask)));
-}
-
-// Many: of numbers that lie one after the other, or of one number. Of bools no compiler makes vectors.
+// An element is its bits here. Many: of those that lie one after the other, or of one number. Of bools no
+// compiler makes vectors.
 template <bool kManyYes, bool kManyNo, class T>
 void pick_all(T* to, const bool* conditions, const T* yes, const T* no, int64_t n) {
   vectorized([ =, which = reinterpret_cast<const uint8_t*>(conditions) ]() __attribute__((always_inline)) {
@@ -34,10 +22,11 @@ void pick_all(T* to, const bool* conditions, const T* yes, const T* no, int64_t 
 void where(const Call& c, Tensors& out) {
   const Shape& shape = out[0].shape();
   const bool* condition = c.in[0].data<bool>();
-  visit_dtype(out[0].dtype(), [&](auto zero) {
+  const auto of = [&](auto zero) {
     using T = decltype(zero);
-    const T *a = c.in[1].data<T>(), *b = c.in[2].data<T>();
-    T* to = out[0].data<T>();
+    const auto* a = reinterpret_cast<const T*>(c.in[1].bytes());
+    const auto* b = reinterpret_cast<const T*>(c.in[2].bytes());
+    T* to = reinterpret_cast<T*>(out[0].bytes());
     parallel_runs<4>(shape,
                      {out[0].strides(), broadcast_strides(c.in[0], shape), broadcast_strides(c.in[1], shape),
                       broadcast_strides(c.in[2], shape)},
@@ -47,8 +36,11 @@ void where(const Call& c, Tensors& out) {
                        const T *x = a + at[2], *y = b + at[3];
                        const int64_t so = step[0], sc = step[1], sx = step[2], sy = step[3];
                        if (so != 1 || sc != 1 || sx >> 1 || sy >> 1)  // of x and y neither 0 nor 1
-                         for (int64_t i = 0; i < n; ++i)
-                           o[i * so] = pick(which[i * sc], x[i * sx], y[i * sy]);
+                         for (int64_t i = 0; i < n; ++i) {
+                           const T mask = static_cast<T>(-static_cast<T>(which[i * sc]));  // no branch
+                           o[i * so] =
+                               static_cast<T>((x[i * sx] & mask) | (y[i * sy] & static_cast<T>(~mask)));
+                         }
                        else if (sx && sy)
                          pick_all<true, true>(o, which, x, y, n);
                        else if (sx)
@@ -58,7 +50,17 @@ void where(const Call& c, Tensors& out) {
                        else
                          pick_all<false, false>(o, which, x, y, n);
                      });
-  });
+  };
+  switch (item_size(out[0].dtype())) {
+    case 1:
+      return of(uint8_t{});
+    case 2:
+      return of(uint16_t{});
+    case 4:
+      return of(uint32_t{});
+    default:
+      return of(uint64_t{});
+  }
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "core/memory/streaming_copy.h"
 #include "ops/cpu/loops/parallel_for.h"
 #include "ops/cpu/loops/simd.h"
 #include "ops/dispatch/geometry.h"
@@ -30,6 +29,8 @@ class Runs {
     if (rank_ == 0) size_[rank_++] = numel_;  // steps of 0
   }
   int64_t numel() const { return numel_; }
+  /// Elements between two neighbours of the innermost runs.
+  const std::array<int64_t, N>& steps() const { return step_[rank_ - 1]; }
 
   /// f(offsets, count, steps) for every innermost run, or part of one, of the elements from `begin` to `end`.
   template <class F>
@@ -89,89 +90,81 @@ void parallel_runs(const Shape& shape, const std::array<Shape, N>& strides, cons
   parallel_ranges(runs.numel(), [&](int64_t begin, int64_t end) { runs.visit(begin, end, f); });
 }
 
-/// f(to, begin, end) writes elements `begin` to `end` of `out`, of n in all, to `to`: there or, of a large
-/// result, in a buffer from which they go past the caches.
-template <class T, class F>
-void write_dense(T* out, int64_t n, const F& f) {
-  const bool large =
-      static_cast<size_t>(n) * sizeof(T) >= kLargerThanCaches && reinterpret_cast<uintptr_t>(out) % 16 == 0;
-  parallel_ranges(n, [&](int64_t begin, int64_t end) {
-    if (!large) return f(out + begin, begin, end);
-    constexpr int64_t kChunk = 4096 / sizeof(T);
-    alignas(64) T buffer[kChunk];
-    for (int64_t i = begin; i < end; i += kChunk) {
-      const int64_t to = std::min(end, i + kChunk);
-      f(buffer, i, to);
-      copy_past_caches(reinterpret_cast<std::byte*>(out + i), reinterpret_cast<const std::byte*>(buffer),
-                       static_cast<size_t>(to - i) * sizeof(T));
-    }
-  });
-}
+/// A loop without the types of its elements and of its function, which is compiled for those alone; how its
+/// operands lie in memory, and who runs which part, is the business of run(), which is compiled once.
+struct UnaryLoop {
+  /// out[i] = f(x[i]) for n neighbours.
+  void (*neighbours)(const void* f, void* out, const void* x, int64_t n);
+  const void* f;
+  void* out;
+  const void* x;
+};
+struct BinaryLoop {
+  enum class One { none, x, y };  ///< an operand that is one element for all
+  /// out[i] = f(x[i], y[i]) for n neighbours.
+  void (*neighbours)(const void* f, void* out, const void* x, const void* y, int64_t n, One one);
+  const void* f;
+  void* out;
+  const void *x, *y;
+};
+struct UpdateLoop {
+  /// a[i] = f(a[i], b[i], c[i]) for n neighbours.
+  void (*neighbours)(const void* f, void* a, const void* b, const void* c, int64_t n);
+  const void* f;
+  void* a;
+  const void *b, *c;
+};
+void run(const UnaryLoop& loop, const Tensor& x, const Tensor& out);
+void run(const BinaryLoop& loop, const Tensor& x, const Tensor& y, const Tensor& out);
+void run(const UpdateLoop& loop, const Tensor& a, const Tensor& b, const Tensor& c);
+
+struct Widest {
+  template <class F>
+  static void run(const F& f) {
+    vectorized(f);
+  }
+};
 
 /// out[i] = f(x[i]).
 template <class T, class R, class F>
 void map1(const Tensor& x, const Tensor& out, F f) {
-  const T* in = x.data<T>();
-  R* to = out.data<R>();
-  const auto body = [&](const auto& at, int64_t n, const auto& step) {
-    const T* __restrict a = in + at[1];
-    R* __restrict o = to + at[0];
-    const int64_t so = step[0], sa = step[1];
-    if (so == 1 && sa == 1)
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
-      });
-    else
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa]);
-      });
-  };
-  if (x.is_contiguous() && out.is_contiguous())
-    return write_dense(to, out.numel(), [&](R* o, int64_t begin, int64_t end) {
-      vectorized([ =, a = in + begin, n = end - begin ]() __attribute__((always_inline)) {
-        TROUPE_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
-      });
+  const auto neighbours = [](const void* function, void* to, const void* from, int64_t n) {
+    vectorized([
+      f = *static_cast<const F*>(function), o = static_cast<R*>(to), a = static_cast<const T*>(from),
+      n
+    ]() __attribute__((always_inline)) {
+      TROUPE_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) o[i] = f(a[i]);
     });
-  parallel_runs<2>(out.shape(), {out.strides(), x.strides()}, body);
+  };
+  run(UnaryLoop{neighbours, &f, out.data<R>(), x.data<T>()}, x, out);
 }
 
-/// out[i] = f(x[i], y[i]), both broadcast to out.
-template <class T, class R, class F>
+/// out[i] = f(x[i], y[i]), both broadcast to out. Level::run runs a loop, as vectorized() does.
+template <class T, class R, class Level = Widest, class F>
 void map2(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
-  const T *px = x.data<T>(), *py = y.data<T>();
-  R* to = out.data<R>();
-  const Shape& shape = out.shape();
-  const auto body = [&](const auto& at, int64_t n, const auto& step) {
-    const T *a = px + at[1], *b = py + at[2];
-    R* __restrict o = to + at[0];
-    const int64_t so = step[0], sa = step[1], sb = step[2];
-    if (so == 1 && sa == 1 && sb == 1)
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], b[i]);
-      });
-    else if (so == 1 && sa == 1 && sb == 0)
-      vectorized([ =, v = *b ]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], v);
-      });
-    else if (so == 1 && sa == 0 && sb == 1)
-      vectorized([ =, v = *a ]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) o[i] = f(v, b[i]);
-      });
-    else
-      vectorized([=]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) o[i * so] = f(a[i * sa], b[i * sb]);
-      });
-  };
-  if (x.is_contiguous() && y.is_contiguous() && x.shape() == shape && y.shape() == shape) {
-    return write_dense(to, shape.numel(), [&](R* o, int64_t begin, int64_t end) {
-      vectorized([ =, a = px + begin, b = py + begin, n = end - begin ]() __attribute__((always_inline)) {
+  const auto neighbours = [](const void* function, void* to, const void* left, const void* right, int64_t n,
+                             BinaryLoop::One one) {
+    const F& call = *static_cast<const F*>(function);
+    R* o = static_cast<R*>(to);
+    const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
+    if (one == BinaryLoop::One::none)
+      Level::run([ =, f = call ]() __attribute__((always_inline)) {
         TROUPE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], b[i]);
       });
-    });
-  }
-  parallel_runs<3>(shape, {out.strides(), broadcast_strides(x, shape), broadcast_strides(y, shape)}, body);
+    else if (one == BinaryLoop::One::y)
+      vectorized([ =, f = call, v = *b ]() __attribute__((always_inline)) {
+        TROUPE_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], v);
+      });
+    else
+      vectorized([ =, f = call, v = *a ]() __attribute__((always_inline)) {
+        TROUPE_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) o[i] = f(v, b[i]);
+      });
+  };
+  run(BinaryLoop{neighbours, &f, out.data<R>(), x.data<T>(), y.data<T>()}, x, y, out);
 }
 
 /// Calls f with a float or a double.
