@@ -40,7 +40,7 @@ function(troupe_use_precompiled target group)
   endif()
 endfunction()
 
-# troupe_unity(target [APART regex]): its units in batches of eight, so that headers and templates count once for each batch. What
+# troupe_unity(target [APART regex]): its units in batches of sixteen, so that headers and templates count once for each batch. What
 # is static or in an anonymous namespace must therefore have a name of its own in the whole target. Units whose paths match are
 # compiled by themselves: expensive ones, those with flags of their own, and those that a program replaces. (CMake's UNITY_BUILD
 # writes absolute paths into its units, and caches could not serve another checkout.)
@@ -55,7 +55,7 @@ function(troupe_unity target)
   set(batches 0)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources} END)
-    if(source STREQUAL "END" OR in_batch EQUAL 8)
+    if(source STREQUAL "END" OR in_batch EQUAL 16)
       if(in_batch EQUAL 1)
         list(APPEND units ${last})
       elseif(in_batch GREATER 1)
