@@ -52,7 +52,7 @@ inline constexpr size_t kWholeBytesOfTwo = 128 << 10;
 inline constexpr size_t kLentBytes = 64 << 10;    ///< a block from there on is lent within a host, not sent
 inline constexpr size_t kHalvingBytes = 8 << 20;  ///< up to that: a ring of many ranks takes too many rounds
 inline constexpr size_t kLeastPiece = 128 << 10, kLargestPiece = 512 << 10;
-inline constexpr size_t kLentPiece = 256 << 20;  ///< of which messages say where it lies
-inline constexpr size_t kWindow = 3;             ///< chunks on their way at once
+inline constexpr size_t kLentPiece = 16 << 20;  ///< a larger one holds up other messages while it is added
+inline constexpr size_t kWindow = 3;            ///< chunks on their way at once
 
 }  // namespace troupe::internal::collective
