@@ -23,12 +23,11 @@ namespace troupe::datasets {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kTag = "checkpoint";
 constexpr const char* kVersionKey = "DCP_VERSION";
 constexpr const char* kPiecesKey = "DCP_SHARDING_INFO";  // as text: {name: {"saved_offsets": [0, 128]}}
 constexpr const char* kOffsetsKey = "saved_offsets";
 
-std::string where_of(const fs::path& path) { return fmt::format("[{}] {}: ", kTag, path.string()); }
+std::string where_of(const fs::path& path) { return fmt::format("[{}] {}: ", kCheckpointTag, path.string()); }
 
 // A link may lead out of the folder.
 void refuse_link(const fs::path& path) {
@@ -84,7 +83,7 @@ CheckpointFile write_checkpoint_file(const std::string& folder, const std::strin
   const std::string path = (fs::path(folder) / name).string();
   if (name.find('/') != std::string::npos)
     throw_invalid(fmt::format("[{}] a file of a checkpoint is named {}, expected a name without folders",
-                              kTag, in_quotes(name, 80)));
+                              kCheckpointTag, in_quotes(name, 80)));
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   if (!pieces.empty()) {
     nlohmann::json info = nlohmann::json::object();
@@ -120,7 +119,7 @@ struct Checkpoint::Parts {
   explicit Parts(const fs::path& of) : folder(of) {
     const fs::path path = folder / kCheckpointIndex;
     refuse_link(path);
-    const auto file = MappedFile::open(path.string(), kTag, "an index");
+    const auto file = MappedFile::open(path.string(), kCheckpointTag, "an index");
     index = parse_checkpoint_index(file->text(), where_of(path));
     opened.resize(index.files.size());
   }
@@ -137,7 +136,7 @@ struct Checkpoint::Parts {
   std::shared_ptr<const MappedFile> mapped(const CheckpointFile& file) const {
     const fs::path path = path_of(file);
     refuse_link(path);
-    auto bytes = MappedFile::open(path.string(), kTag, "a file of a checkpoint");
+    auto bytes = MappedFile::open(path.string(), kCheckpointTag, "a file of a checkpoint");
     if (bytes->size() != file.bytes)
       throw_invalid(
           fmt::format("{}has {} bytes, but {} were written", where_of(path), bytes->size(), file.bytes));

@@ -22,10 +22,8 @@ namespace troupe::datasets {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kTag = "checkpoint";
-
 [[noreturn]] void fail(ErrorKind kind, const fs::path& path, const std::string& what) {
-  throw_error(kind, fmt::format("[{}] {}: {}", kTag, path.string(), what));
+  throw_error(kind, fmt::format("[{}] {}: {}", kCheckpointTag, path.string(), what));
 }
 [[noreturn]] void fail_disk(const fs::path& path, const std::string& what, const std::error_code& why) {
   fail(ErrorKind::failed, path, fmt::format("{}: {}", what, why.message()));
@@ -56,7 +54,7 @@ std::vector<Found> found_in(const std::string& dir) {
 // Without its index it is no checkpoint any more, whatever happens next.
 void remove_checkpoint(const fs::path& folder) {
   std::error_code why;
-  if (fs::remove(folder / kCheckpointIndex, why)) flush_folder(folder.string(), kTag);
+  if (fs::remove(folder / kCheckpointIndex, why)) flush_folder(folder.string(), kCheckpointTag);
   if (!why) fs::remove_all(folder, why);
   if (why) fail_disk(folder, "cannot be removed", why);
 }
@@ -108,9 +106,9 @@ std::string other_checkpoints(const std::string& dir, int64_t refused) {
 
 CheckpointFolder::CheckpointFolder(std::string dir) : dir_(std::move(dir)) {
   if (dir_.empty()) fail(ErrorKind::invalid, dir_, "expected the name of a folder for checkpoints");
-  refuse_nul(fmt::format("[{}]", kTag), dir_);
+  refuse_nul(fmt::format("[{}]", kCheckpointTag), dir_);
   std::error_code why;
-  if (fs::create_directories(dir_, why)) flush_folder((fs::path(dir_) / "..").string(), kTag);
+  if (fs::create_directories(dir_, why)) flush_folder((fs::path(dir_) / "..").string(), kCheckpointTag);
   if (why) fail(ErrorKind::invalid, dir_, fmt::format("cannot be made: {}", why.message()));
   const fs::path path = fs::path(dir_) / kCheckpointLock;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -148,10 +146,10 @@ std::string CheckpointFolder::begin(int64_t step) const {
 void CheckpointFolder::commit(const CheckpointIndex& index) const {
   const fs::path folder = checkpoint_path(dir_, index.step);
   const std::string text = checkpoint_index_text(index);
-  AtomicFile file((folder / kCheckpointIndex).string(), kTag);
+  AtomicFile file((folder / kCheckpointIndex).string(), kCheckpointTag);
   file.write(text.data(), text.size());
   file.commit();
-  flush_folder(dir_, kTag);
+  flush_folder(dir_, kCheckpointTag);
 }
 
 void CheckpointFolder::abandon(int64_t step) const noexcept {

@@ -6,6 +6,8 @@
 
 namespace troupe::datasets {
 
+/// What errors begin with: [checkpoint].
+inline constexpr const char* kCheckpointTag = "checkpoint";
 inline constexpr const char* kCheckpointIndex = "model.safetensors.index.json";
 inline constexpr const char* kCheckpointLock = "lock";
 

@@ -6,8 +6,6 @@ namespace troupe::internal::collective {
 
 namespace {
 
-using Lock = std::lock_guard<std::mutex>;
-
 std::string who(const std::vector<GroupMember>& members, size_t rank) {
   return "rank " + std::to_string(rank) + " (" + members[rank].name + ")";
 }

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,6 +19,7 @@
 
 #include "collective/matching/signature.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/value/value.h"
 
 namespace troupe::internal::collective {
@@ -122,7 +122,7 @@ class Operations {
   /// The rank calls nothing any more, since its actor has ended: its uses of tags are forgotten. What it has
   /// called goes on.
   void leave(uint64_t group, size_t rank) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     tags_.erase({group, rank});
     std::erase_if(given_up_, [&](const auto& x) { return x.first.group == group && x.first.rank == rank; });
   }
@@ -187,7 +187,7 @@ class Operations {
   Error why_over(const OperationId& id, const Part& part) const;
 
   const Limits limits_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   Table running_;
   std::map<OperationId, std::vector<Early>> early_;
   std::map<WorkerId, size_t> early_of_;    // parts, by sender

@@ -110,7 +110,7 @@ Future<void> done(const Future<T>& answer) {
 }  // namespace
 
 NamedTensors named_parameters_of(Actor& actor) {
-  const Held held(actor);
+  const HeldModule held(actor);
   return held ? held->named_parameters() : NamedTensors();
 }
 
