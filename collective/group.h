@@ -1,5 +1,6 @@
 // Process groups: workers, or actors, that do something together, each by a call of its own.
 #pragma once
+#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -60,8 +61,8 @@ class Group {
   /// `invalid` if a worker is unknown or there twice.
   Group(internal::actors::Worker& cluster, const std::vector<Place>& workers, std::string name = {});
   /// Of actors, several of which may live on one worker.
-  template <class T>
-  explicit Group(const std::vector<RRef<T>>& actors, std::string name = {})
+  template <std::derived_from<internal::rref::RefBase> R>
+  explicit Group(const std::vector<R>& actors, std::string name = {})
       : Group(std::vector<internal::rref::RefBase>(actors.begin(), actors.end()), std::move(name)) {}
   template <class T>
   Group(std::initializer_list<RRef<T>> actors, std::string name = {})

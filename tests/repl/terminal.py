@@ -277,7 +277,7 @@ def finalizers():
         # What was made later has been freed before.
         run("x = setmetatable({}, {__gc = function() print(pcall(function() return t:sum() end)) print(pcall(ops.sum, t)) end}) t = tensor{1.0}",
             out="false\t-e:1: attempt to index a freed object value (global 't')\nfalse\ta freed object cannot travel; what can: nil, booleans, "
-                "numbers, strings, tensors, references, modules, tables of these\n")
+                "numbers, strings, tensors, references, modules, groups, meshes, tables of these\n")
         run("x = setmetatable({}, {__gc = function() cluster(2) end}) x = nil time(function() collectgarbage() end)",
             err="call it outside of that")
         for text in ("x = setmetatable({}, {__gc = function() print('in') io.flush() while true do end end})",

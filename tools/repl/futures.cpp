@@ -28,6 +28,12 @@ Value FutureObject::get(lua_State* L) {
   return value;
 }
 
+int push_future(lua_State* L, const Future<Value>& future, const std::string& what, bool gives) {
+  const uint64_t number = of(L).session().keep(future, what);
+  put<FutureObject>(L, {future, what, false, nullptr, number, gives});
+  return 1;
+}
+
 namespace {
 
 int future_get(lua_State* L) {

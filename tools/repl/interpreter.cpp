@@ -228,6 +228,7 @@ void Interpreter::open_libraries() {
   open_cluster(L_);
   open_training(L_);
   open_parallel(L_);
+  open_groups(L_);
   open_drawing(L_);
   open_help(L_);
 }

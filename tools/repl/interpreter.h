@@ -106,6 +106,7 @@ void open_cluster(lua_State* L);     ///< spawn, references, contexts, workers, 
 void open_modules(lua_State* L);     ///< nn.*
 void open_training(lua_State* L);    ///< optim.*, data.*
 void open_parallel(lua_State* L);    ///< pipeline, serve
+void open_groups(lua_State* L);      ///< group, mesh
 void open_drawing(lua_State* L);     ///< plot, timeline, graph, trace
 void open_help(lua_State* L);        ///< help, time, names for completion
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "collective/mesh.h"
 #include "nn/module.h"
 #include "parallel/server/served_parameters.h"
 #include "rref/any_ref.h"
@@ -43,6 +44,9 @@ struct ObjectName<FutureObject> {
   static constexpr const char* value = "future";
 };
 
+/// Pushes a future of what is named so, which reports its end; `gives`: a value.
+int push_future(lua_State* L, const Future<Value>& future, const std::string& what, bool gives = true);
+
 using StepObject = std::shared_ptr<script::Step>;
 template <>
 struct ObjectName<StepObject> {
@@ -70,6 +74,15 @@ struct ServedObject {
 template <>
 struct ObjectName<ServedObject> {
   static constexpr const char* value = "served";
+};
+
+template <>
+struct ObjectName<Group> {
+  static constexpr const char* value = "group";
+};
+template <>
+struct ObjectName<Mesh> {
+  static constexpr const char* value = "mesh";
 };
 
 /// Pushes a tensor, and tells the collector how much memory it holds alone.

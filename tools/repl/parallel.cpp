@@ -23,11 +23,6 @@ struct ObjectName<ClientObject> {
 
 namespace {
 
-int push_future(lua_State* L, const Future<Value>& future, const std::string& what) {
-  const uint64_t number = of(L).session().keep(future, what);
-  put<FutureObject>(L, {future, what, false, nullptr, number});
-  return 1;
-}
 // pipeline({a, b}, {micro_batches = 4, loss = "cross_entropy"})
 int make_pipeline(lua_State* L) {
   Value stages = value_at(L, 1);

@@ -65,6 +65,30 @@ namespace {
 
 // ---- optimizers
 
+using OptionGroups = std::vector<optim::DistributedOptimizer::Group>;
+
+// groups = {{params = "*.bias", weight_decay = 0}, ...}: taken out of the options.
+OptionGroups take_groups(ValueMap& options) {
+  OptionGroups out;
+  const auto taken = options.extract("groups");
+  if (taken.empty()) return out;
+  const auto* list = taken.mapped().get_if<ValueList>();
+  if (!list) throw_invalid("[optim] groups is a list of tables, got " + taken.mapped().describe());
+  for (const Value& v : *list) {
+    const auto* group = v.get_if<ValueMap>();
+    const auto params = group ? group->find("params") : ValueMap::const_iterator();
+    if (!group || params == group->end())
+      throw_invalid("[optim] a group is {params = {\"*.bias\", ...}, option = ...}, got " + v.describe());
+    ValueMap own = *group;
+    own.erase("params");
+    const auto* one = params->second.get_if<std::string>();
+    out.push_back(
+        {one ? std::vector<std::string>{*one} : Codec<std::vector<std::string>>::from(params->second),
+         std::move(own)});
+  }
+  return out;
+}
+
 // optim.NAME(what, options): what: actors, tensors, or a module.
 int make_optimizer(lua_State* L) {
   const std::string name(text_at(L, lua_upvalueindex(1)));
@@ -91,10 +115,16 @@ int make_optimizer(lua_State* L) {
     throw_invalid("optim." + name + "({a, b}, options) takes actors, or tensors, or a module; got none");
   if (!actors.empty() && !tensors.empty())
     throw_invalid("optim." + name + ": an optimizer is of actors or of tensors, not of both");
+  OptionGroups groups = take_groups(options);
+  if (!groups.empty() && actors.empty())
+    throw_invalid("optim." + name +
+                  ": groups choose parameters of actors by their names; of tensors here make an optimizer of "
+                  "each part");
   if (actors.empty())
     out.local = optim::make(name, options, std::move(tensors));
   else
-    out.distributed = std::make_shared<optim::DistributedOptimizer>(std::move(actors), name, options);
+    out.distributed =
+        std::make_shared<optim::DistributedOptimizer>(std::move(actors), name, options, std::move(groups));
   put<OptimizerObject>(L, std::move(out));
   return 1;
 }
@@ -129,11 +159,60 @@ int optimizer_clip(lua_State* L) {
   lua_pushnumber(L, o.distributed->clip_grad_norm(step->context(), most));
   return 1;
 }
+// opt:options([changes[, group]]): of all groups, or of one.
 int optimizer_options(lua_State* L) {
-  auto& o = get<OptimizerObject>(L, 1);
-  if (lua_gettop(L) > 1)
-    for (size_t g = 0; g < o.tunable().group_count(); ++g) o.tunable().change_options(g, options_at(L, 2));
-  push(L, Value(o.tunable().options_map(0)));
+  optim::Tunable& o = get<OptimizerObject>(L, 1).tunable();
+  const ValueMap changes = options_at(L, 2);
+  const bool one = !lua_isnoneornil(L, 3);
+  const lua_Integer group = one ? luaL_checkinteger(L, 3) : 0;
+  if (group < 0 || static_cast<size_t>(group) >= o.group_count())
+    throw_invalid("[optim] there is no group " + std::to_string(group) + ": there are " +
+                  std::to_string(o.group_count()) + ", from 0");
+  if (!changes.empty())
+    for (size_t g = 0; g < o.group_count(); ++g)
+      if (!one || g == static_cast<size_t>(group)) o.change_options(g, changes);
+  push(L, Value(o.options_map(static_cast<size_t>(group))));
+  return 1;
+}
+// opt:groups(): what each is for.
+int optimizer_groups(lua_State* L) {
+  const auto& o = get<OptimizerObject>(L, 1);
+  if (!o.distributed) throw_invalid("opt:groups() is of the optimizer of actors");
+  push(L, Codec<std::vector<std::vector<std::string>>>::to(o.distributed->parameters_by_group()));
+  return 1;
+}
+// optim.clip_grad_norm({a, b}, most[, step]): one norm over several optimizers.
+int clip_several(lua_State* L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const double most = luaL_checknumber(L, 2);
+  std::vector<optim::ContextGradients> of_actors;
+  Tensors here;
+  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; ++i, lua_pop(L, 1)) {
+    const auto* o = get_if<OptimizerObject>(L, -1);
+    if (!o)
+      throw_invalid("optim.clip_grad_norm({a, b}, most) takes a list of optimizers; number " +
+                    std::to_string(i) + " is a " + luaL_typename(L, -1));
+    if (o->distributed) {
+      of_actors.push_back(o->distributed->gradients());
+    } else {
+      const Tensors& params = o->local->params();
+      here.insert(here.end(), params.begin(), params.end());
+    }
+  }
+  if (of_actors.empty() == here.empty())
+    throw_invalid(here.empty()
+                      ? "optim.clip_grad_norm({a, b}, most) takes a list of optimizers; got none"
+                      : "optim.clip_grad_norm: the optimizers are of actors, whose gradients are in a "
+                        "context, or of tensors here, not of both");
+  if (of_actors.empty()) {
+    lua_pushnumber(L, optim::clip_grad_norm_(here, most));
+    return 1;
+  }
+  const StepObject step = step_with_gradients(L, 3);
+  if (!step)
+    throw_invalid(
+        "optim.clip_grad_norm(optimizers, most, step) of actors needs the context that has the gradients");
+  lua_pushnumber(L, optim::clip_grad_norm(step->context(), std::move(of_actors), most));
   return 1;
 }
 int optimizer_save(lua_State* L) {
@@ -198,6 +277,7 @@ int optim_index(lua_State* L) {
     known.push_back(s);
   }
   known.push_back({"scheduler", "", {}});
+  known.push_back({"clip_grad_norm", "", {}});
   find_entry(known, name, "[optim] unknown optimizer or schedule");
   push(L, name);
   lua_pushcclosure(L, guarded<make_optimizer>, 1);
@@ -325,6 +405,7 @@ void open_training(lua_State* L) {
                                  {"zero_grad", guarded<optimizer_zero_grad>},
                                  {"clip_grad_norm", guarded<optimizer_clip>},
                                  {"options", guarded<optimizer_options>},
+                                 {"groups", guarded<optimizer_groups>},
                                  {"save", guarded<optimizer_save>},
                                  {"load", guarded<optimizer_load>},
                                  {"__tostring", guarded<optimizer_to_string>}});
@@ -339,7 +420,8 @@ void open_training(lua_State* L) {
   lua_pushcfunction(L, guarded<dataset_index>);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  open_table(L, "optim", guarded<optim_index>, {{"scheduler", guarded<make_scheduler>}});
+  open_table(L, "optim", guarded<optim_index>,
+             {{"scheduler", guarded<make_scheduler>}, {"clip_grad_norm", guarded<clip_several>}});
   open_table(L, "data", guarded<data_index>, {{"of", guarded<dataset_of>}});
   lua_register(L, "save", guarded<save>);
   lua_register(L, "load_tensors", guarded<load_tensors>);

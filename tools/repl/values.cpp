@@ -40,12 +40,14 @@ Value any_at(lua_State* L, int at, int depth) {
       if (auto* f = get_if<FutureObject>(L, at)) return f->get(L);
       if (auto* m = get_if<ModuleObject>(L, at)) return m->spec;
       if (auto* b = get_if<Bytes>(L, at)) return *b;
+      if (auto* g = get_if<Group>(L, at)) return Codec<Group>::to(*g);
+      if (auto* m = get_if<Mesh>(L, at)) return Codec<Mesh>::to(*m);
       if (auto* s = get_if<ServedObject>(L, at)) return Codec<parallel::Served>::to(s->served);
       [[fallthrough]];
     default:
       throw_invalid("a " + type_at(L, at) +
                     " cannot travel; what can: nil, booleans, numbers, strings, tensors, references, "
-                    "modules, tables of these");
+                    "modules, groups, meshes, tables of these");
   }
 }
 
