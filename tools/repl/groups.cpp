@@ -1,8 +1,8 @@
 // Process groups and meshes in Lua.
 #include <fmt/format.h>
 
-#include "collective/mesh.h"
 #include "core/base/call_frame.h"
+#include "tools/repl/group_objects.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
 

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "collective/mesh.h"
 #include "nn/module.h"
 #include "parallel/server/served_parameters.h"
 #include "rref/any_ref.h"
@@ -74,15 +73,6 @@ struct ServedObject {
 template <>
 struct ObjectName<ServedObject> {
   static constexpr const char* value = "served";
-};
-
-template <>
-struct ObjectName<Group> {
-  static constexpr const char* value = "group";
-};
-template <>
-struct ObjectName<Mesh> {
-  static constexpr const char* value = "mesh";
 };
 
 /// Pushes a tensor, and tells the collector how much memory it holds alone.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "tools/repl/group_objects.h"
 #include "tools/repl/interpreter.h"
 #include "tools/repl/objects.h"
 
