@@ -60,7 +60,7 @@ class Launcher:
     outlives_launcher = None  # why workers may go on when it is killed
 
     def __init__(self, hosts, programs):
-        self.hosts, self.programs = hosts, programs
+        self.hosts, self.programs, self.jobs = hosts, programs, []
 
     def missing(self):
         absent = [name for name in self.needs if not shutil.which(name)]
@@ -70,14 +70,66 @@ class Launcher:
         pass
 
     def start(self, n, program, *arguments):
-        return Job(self.hosts, self.commands(n, [str(self.programs / program), *arguments]))
+        return self.run(self.commands(n, [str(self.programs / program), *arguments]))
+
+    def run(self, commands):
+        self.jobs.append(Job(self.hosts, commands))
+        return self.jobs[-1]
+
+    def end(self):
+        for process in (process for job in self.jobs for process in job.processes if process.poll() is None):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pid, _ in alive(self.programs):
+            os.kill(pid, signal.SIGKILL)
+
+    def cases(self):
+        """More that this launcher is asked for."""
+        return {}
+
+    def ends_with(self, commands, codes, texts):
+        job = self.run(commands)
+        got = job.codes()
+        require(set(got) <= codes, f"exit codes {got}, expected {sorted(codes)}")
+        for text in texts:
+            require(text in job.text, f"it does not say '{text}'")
 
 
 class Ssh(Launcher):
     needs, package, rank = ["ssh"], "openssh-client", "RANK"
 
     def commands(self, n, program):
-        return [("east", [str(self.programs / "troupe"), "run", "-H", f"east:{n - n // 2},west:{n // 2}", *program], {})]
+        return self.troupe_run("-H", f"east:{n - n // 2},west:{n // 2}", *program)
+
+    def troupe_run(self, *arguments, **variables):
+        return [("east", [str(self.programs / "troupe"), "run", *arguments], variables)]
+
+    def cases(self):
+        program = [str(self.programs / "endings"), "--mode", "alone"]
+        done = ["workers 3"]
+
+        def port_taken():
+            script = "import socket, time\nwith socket.create_server(('10.77.0.1', 29500)):\n    print(flush=True)\n    time.sleep(1000)"
+            listening = self.hosts.start("east", [sys.executable, "-c", script], stdout=subprocess.PIPE)
+            listening.stdout.readline()
+            try:
+                self.ends_with(self.troupe_run("-H", "east:2,west:1", "--master-port", "29500", *program), {3},
+                               ["cannot listen on tcp:east:29500: Address already in use"])
+            finally:
+                listening.kill()
+                listening.wait()
+
+        return {
+            "addresses of IPv6": lambda: self.ends_with(self.troupe_run("-H", "[fd77::1]:2,[fd77::2]:1", *program), {0}, done),
+            "links are encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_TLS="1"), {0}, done),
+            "links are not encrypted": lambda: self.ends_with(self.troupe_run("-H", "east:2,west:1", *program, TROUPE_LOG="info"), {0},
+                                                              [*done, "are not encrypted: TROUPE_TLS=1 for all workers encrypts them"]),
+            "ssh would ask for a password": lambda: self.ends_with(
+                self.troupe_run("-H", "east:2,west:1", "--rsh", "ssh -oPubkeyAuthentication=no", *program), {1},
+                ["Permission denied", "ssh did not get in"]),
+            "a host that there is not": lambda: self.ends_with(self.troupe_run("-H", "east:2,north:1", *program), {1}, ["north", "ssh did not get in"]),
+            "the port of w0 is taken": port_taken,
+        }
 
 
 class Mpirun(Launcher):
@@ -123,6 +175,25 @@ class Pods(Launcher):
         template = {"WORLD_SIZE": str(n), "MASTER_ADDR": "east", "MASTER_PORT": "29500", "TROUPE_TOKEN": "a secret of the Job, mounted"}
         return [("west" if i % 2 else "east", program, {**template, "JOB_COMPLETION_INDEX": str(i)}) for i in range(n)]
 
+    def cases(self):
+        def pods(changes):
+            """Three, of which w1 has other variables, or another command."""
+            return [(host, [*changes.get(i, {}).get("before", []), *command], {**variables, **changes.get(i, {}).get("variables", {})})
+                    for i, (host, command, variables) in enumerate(self.commands(3, [str(self.programs / "endings"), "--mode", "alone"]))]
+
+        def set_as(*values):
+            return pods({i: {"variables": {"TROUPE_TLS": value, "TROUPE_JOIN_TIMEOUT": "5"}} for i, value in enumerate(values)})
+
+        cases = {
+            "links are encrypted": lambda: self.ends_with(set_as("1", "1", "1"), {0}, ["workers 3"]),
+            "a link is half encrypted": lambda: self.ends_with(set_as("1", "0", "1"), {3}, ["speaks plain TCP", "speaks TLS alone", "the same TROUPE_TLS"]),
+        }
+        if shutil.which("faketime"):
+            cases["clocks five hours apart"] = lambda: self.ends_with(pods({1: {"before": ["faketime", "-f", "+5h"]}}), {0}, ["workers 3"])
+        else:
+            print("pods: clocks five hours apart: skipped: no faketime (Debian: faketime)", flush=True)
+        return cases
+
 
 LAUNCHERS = {"ssh": Ssh, "mpirun": Mpirun, "slurm": Slurm, "torchrun": Torchrun, "pods": Pods}
 
@@ -159,7 +230,6 @@ def same_as_alone(launcher, program, lines):
     require(set(codes) == {0}, f"exit codes {codes}, expected 0")
     for line in lines:
         require(line in job.text, f"it does not print '{line}', as it does alone")
-    return job
 
 
 def interrupted(launcher):
@@ -171,7 +241,6 @@ def interrupted(launcher):
         time.sleep(0.3)
     codes = job.codes()
     require(set(codes) <= launcher.interrupted, f"exit codes {codes}, expected {sorted(launcher.interrupted)}")
-    return job
 
 
 def worker_killed(launcher):
@@ -184,7 +253,6 @@ def worker_killed(launcher):
     codes = job.codes()
     require(any(codes), f"exit codes {codes}, although a worker was killed")
     require(f"w{last} " in job.text, f"it does not say that w{last} was lost")
-    return job
 
 
 def launcher_killed(launcher):
@@ -192,7 +260,6 @@ def launcher_killed(launcher):
     job.await_text("spinning")
     job.processes[0].kill()
     job.processes[0].wait()
-    return job
 
 
 def check(launcher, name, expected):
@@ -206,29 +273,20 @@ def check(launcher, name, expected):
     else:
         cases["the launcher is killed"] = lambda: launcher_killed(launcher)
     failures = 0
-    for case, run in cases.items():
-        began, job, why = time.monotonic(), None, None
-        starts = launcher.start
-        jobs = []
-        launcher.start = lambda *a: jobs.append(starts(*a)) or jobs[-1]
+    for case, run in {**cases, **launcher.cases()}.items():
+        began, why = time.monotonic(), None
+        launcher.jobs = []
         try:
             run()
             await_nothing(launcher.programs)
         except AssertionError as e:
             why = str(e)
         finally:
-            launcher.start = starts
-        for job in jobs:
-            for process in job.processes:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-        for pid, _ in alive(launcher.programs):
-            os.kill(pid, signal.SIGKILL)
+            launcher.end()
         print(f"{name}: {case}: {f'FAILED: {why}' if why else 'ok'} ({time.monotonic() - began:.1f} s)", flush=True)
         if why:
             failures += 1
-            print("".join(f"    {line}\n" for job in jobs for line in job.text.splitlines()[-30:]), end="", flush=True)
+            print("".join(f"    {line}\n" for job in launcher.jobs for line in job.text.splitlines()[-30:]), end="", flush=True)
     return failures
 
 
@@ -248,6 +306,7 @@ def main():
     if not os.access("/usr/sbin/sshd", os.X_OK):
         sys.exit("launchers: there is no sshd (Debian: openssh-server)")
     failures = 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with this
     with tempfile.TemporaryDirectory(prefix="troupe-launchers-", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o755)  # sshd and munged look at it
         programs = pathlib.Path(folder) / "programs"

@@ -2,8 +2,10 @@
 import contextlib, os, pathlib, signal, subprocess, time
 
 ADDRESSES = {"east": "10.77.0.1", "west": "10.77.0.2"}
+ADDRESSES_V6 = {"east": "fd77::1", "west": "fd77::2"}
 
 SSHD = """ListenAddress {address}
+ListenAddress {address_v6}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/user_key.pub
 StrictModes no
@@ -87,8 +89,9 @@ class Hosts:
             call("ip", "netns", "add", namespace)
         ends = [(f"tr{os.getpid()}{name[0]}", namespace) for name, namespace in self.namespaces.items()]
         call("ip", "link", "add", ends[0][0], "netns", ends[0][1], "type", "veth", "peer", "name", ends[1][0], "netns", ends[1][1])
-        for (link, namespace), address in zip(ends, ADDRESSES.values()):
+        for (link, namespace), address, address_v6 in zip(ends, ADDRESSES.values(), ADDRESSES_V6.values()):
             call("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", link)
+            call("ip", "-n", namespace, "address", "add", f"{address_v6}/64", "dev", link, "nodad")
             for device in ("lo", link):
                 call("ip", "-n", namespace, "link", "set", device, "up")
 
@@ -114,7 +117,7 @@ class Hosts:
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         for host, address in ADDRESSES.items():
             config = self.folder / f"sshd.{host}"
-            config.write_text(SSHD.format(folder=self.folder, address=address))
+            config.write_text(SSHD.format(folder=self.folder, address=address, address_v6=ADDRESSES_V6[host]))
             self.serve(host, "/usr/sbin/sshd", "-D", "-e", "-f", str(config))
         self.await_success("ssh west true", ["ssh", "west", "true"])
 
